@@ -1,0 +1,226 @@
+"""The architecture of a model: the released JSON as a checked, frozen value.
+
+Field names are the JSON's keys. Everything that a file says is either a field
+or one of `IGNORED_KEYS`; any other key is an error, because a misspelt key
+would silently train another model.
+"""
+
+import dataclasses
+import difflib
+import json
+import pathlib
+from typing import ClassVar
+
+HIDDEN_ACTS = ("gelu", "relu", "tanh", "linear", None)
+SHARINGS = ("all", "attention", "ffn", "none")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class AlbertConfig:
+    """Sizes and rates of an encoder, checked when made.
+
+    Args:
+      vocab_size: pieces in the vocabulary.
+      embedding_size: width of the embeddings, E.
+      hidden_size: width of the layers, H.
+      num_hidden_layers: layers, counted once per use of shared weights.
+      num_hidden_groups: sets of weights that the layers are divided among.
+      num_attention_heads: heads of H / num_attention_heads each.
+      intermediate_size: inner width of the feed-forward sub-layer.
+      inner_group_num: blocks with weights of their own within each layer.
+      hidden_act: "gelu" (the tanh form), "relu", "tanh", "linear" or None.
+      hidden_dropout_prob: share of hidden values dropped in training.
+      attention_probs_dropout_prob: share of attention weights dropped.
+      max_position_embeddings: tokens in the longest sequence.
+      type_vocab_size: segments, usually A and B.
+      initializer_range: standard deviation of the truncated normal.
+      parameter_sharing: which sub-layers share weights across layers, "all"
+        (the release), "attention", "ffn" or "none" (as BERT).
+
+    Raises:
+      ValueError: if a value is of the wrong type, out of range or at odds
+        with another.
+
+    Source: modeling.py, `AlbertConfig`; the paper's Table 4 for
+    `parameter_sharing`, which the release does not have.
+    """
+
+    vocab_size: int
+    embedding_size: int = 128
+    hidden_size: int = 4096
+    num_hidden_layers: int = 12
+    num_hidden_groups: int = 1
+    num_attention_heads: int = 64
+    intermediate_size: int = 16384
+    inner_group_num: int = 1
+    hidden_act: str | None = "gelu"
+    hidden_dropout_prob: float = 0.0
+    attention_probs_dropout_prob: float = 0.0
+    max_position_embeddings: int = 512
+    type_vocab_size: int = 2
+    initializer_range: float = 0.02
+    parameter_sharing: str = "all"
+
+    # Keys of released files that no computation reads.
+    IGNORED_KEYS: ClassVar[frozenset[str]] = frozenset(
+        {
+            "net_structure_type",
+            "gap_size",
+            "num_memory_blocks",
+            "layers_to_keep",
+            "down_scale_factor",
+        }
+    )
+
+    def __post_init__(self):
+        for field in dataclasses.fields(self):
+            if field.type is int:
+                self._check_size(field.name)
+            elif field.type is float:
+                self._check_number(field.name)
+        for name in ("hidden_dropout_prob", "attention_probs_dropout_prob"):
+            if not 0 <= getattr(self, name) < 1:
+                raise ValueError(
+                    f"{name} is {getattr(self, name)}, but must be at least 0 "
+                    "and below 1: it is the share of values to drop."
+                )
+        if self.initializer_range <= 0:
+            raise ValueError(
+                f"initializer_range is {self.initializer_range}, but must be "
+                "above 0: it is a standard deviation (the release: 0.02)."
+            )
+        self._check_choice("hidden_act", HIDDEN_ACTS)
+        self._check_choice("parameter_sharing", SHARINGS)
+        self._check_division()
+
+    def _check_size(self, name):
+        value = getattr(self, name)
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise ValueError(
+                f"{name} is {value!r}, but must be a whole number above 0."
+            )
+
+    def _check_number(self, name):
+        value = getattr(self, name)
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise ValueError(
+                f"{name} is {value!r}, but must be a number. Is it in quotes?"
+            )
+
+    def _check_choice(self, name, choices):
+        value = getattr(self, name)
+        if value not in choices:
+            raise ValueError(
+                f"{name} is {value!r}, but must be one of {list(choices)}."
+            )
+
+    def _check_division(self):
+        if self.hidden_size % self.num_attention_heads:
+            raise ValueError(
+                f"hidden_size {self.hidden_size} is not a multiple of "
+                f"num_attention_heads {self.num_attention_heads}, so the heads "
+                "cannot be of one size. Was only one of the two changed (the "
+                "default is 64 heads)?"
+            )
+        if self.num_hidden_groups > self.num_hidden_layers:
+            raise ValueError(
+                f"num_hidden_groups is {self.num_hidden_groups}, but there are "
+                f"only {self.num_hidden_layers} layers to divide among the "
+                "groups."
+            )
+        if self.parameter_sharing != "all" and self.num_hidden_groups != 1:
+            raise ValueError(
+                f"num_hidden_groups is {self.num_hidden_groups} and "
+                f"parameter_sharing is {self.parameter_sharing!r}: groups need "
+                'parameter_sharing "all", any other sharing needs 1 group.'
+            )
+
+    @classmethod
+    def from_dict(cls, values):
+        """The config that a parsed JSON describes.
+
+        Args:
+          values: keys of the released JSON; those in `IGNORED_KEYS` are
+            dropped.
+
+        Raises:
+          ValueError: if a key is unknown, `vocab_size` is missing or a value
+            is wrong.
+        """
+        known = {field.name for field in dataclasses.fields(cls)}
+        unknown = values.keys() - known - cls.IGNORED_KEYS
+        if unknown:
+            raise ValueError(_describe_unknown(unknown, known))
+        if "vocab_size" not in values:
+            raise ValueError(
+                f"vocab_size is missing; found {sorted(values)}. Set it to the "
+                "number of pieces in the vocabulary (30000 for 30k-clean)."
+            )
+        return cls(**{k: v for k, v in values.items() if k in known})
+
+    @classmethod
+    def from_json_file(cls, path):
+        """The config in a file such as the released albert_config.json.
+
+        Args:
+          path: file with one JSON object.
+
+        Raises:
+          FileNotFoundError: if there is no such file.
+          ValueError: if it is not a JSON object or `from_dict` refuses it;
+            the message names the file.
+        """
+        text = pathlib.Path(path).read_text(encoding="utf-8")
+        try:
+            values = json.loads(text)
+            if not isinstance(values, dict):
+                raise ValueError(
+                    f"expected one JSON object, found a {type(values).__name__}"
+                )
+            return cls.from_dict(values)
+        except ValueError as error:
+            raise ValueError(f"{path} is not a model config: {error}") from error
+
+    def to_dict(self):
+        """All fields by their JSON keys."""
+        return dataclasses.asdict(self)
+
+    def to_json_string(self):
+        """The fields as JSON text, ending in a newline."""
+        return json.dumps(self.to_dict(), indent=2) + "\n"
+
+    def attention_group(self, layer):
+        """Index of the attention weights that a layer uses.
+
+        Args:
+          layer: from 0 to num_hidden_layers - 1.
+
+        Source: modeling.py, whose float division gives some layers the wrong
+        group (first at 22 layers in 22 groups); here it is exact.
+        """
+        return self._group(layer, shared_by=("all", "attention"))
+
+    def ffn_group(self, layer):
+        """Index of the feed-forward weights that a layer uses.
+
+        Args:
+          layer: from 0 to num_hidden_layers - 1.
+        """
+        return self._group(layer, shared_by=("all", "ffn"))
+
+    def _group(self, layer, shared_by):
+        if self.parameter_sharing in shared_by:
+            return layer * self.num_hidden_groups // self.num_hidden_layers
+        return layer
+
+
+def _describe_unknown(unknown, known):
+    """Names the unknown keys, each with the known one it resembles."""
+    names = []
+    for key in sorted(unknown):
+        close = difflib.get_close_matches(key, known, n=1, cutoff=0.85)
+        names.append(f"{key!r}" + (f" (meant: {close[0]!r}?)" if close else ""))
+    return (
+        f"unknown keys {', '.join(names)}; known are {sorted(known)}. Correct "
+        "the misspelt ones and delete those of another model's code."
+    )
