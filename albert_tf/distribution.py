@@ -1,0 +1,87 @@
+"""Where a program runs: from flags to a tf.distribute strategy."""
+
+import tensorflow as tf
+
+DISTRIBUTIONS = ("auto", "one_device", "mirrored", "tpu")
+
+
+def build_strategy(
+    distribution="auto", *, tpu_name=None, tpu_zone=None, gcp_project=None
+):
+    """Returns the strategy; everything is then created in its scope.
+
+    Args:
+      distribution: "one_device"; "mirrored", one replica on each GPU or, where
+        there is none, on each logical CPU; "tpu"; or "auto", which is
+        "mirrored" for several GPUs and "one_device" otherwise.
+      tpu_name: name or address of the TPU, "local" on a TPU VM.
+      tpu_zone: zone of a TPU that is known by name.
+      gcp_project: its project.
+
+    Returns:
+      A tf.distribute.Strategy. One device gives the default strategy.
+
+    Raises:
+      ValueError: if the distribution is unknown or its devices are missing.
+    """
+    if distribution not in DISTRIBUTIONS:
+        raise ValueError(
+            f"distribution is {distribution!r}; known: {DISTRIBUTIONS}"
+        )
+    if distribution == "tpu":
+        return connect_to_tpu(tpu_name, tpu_zone, gcp_project)
+    if tpu_name:
+        raise ValueError(
+            f"--tpu_name={tpu_name} without --use_tpu. Add --use_tpu, or drop "
+            "the name."
+        )
+    num_gpus = len(tf.config.list_logical_devices("GPU"))
+    if distribution == "auto":
+        distribution = "mirrored" if num_gpus > 1 else "one_device"
+    if distribution == "one_device":
+        return tf.distribute.get_strategy()
+    kind = "GPU" if num_gpus else "CPU"
+    devices = [d.name for d in tf.config.list_logical_devices(kind)]
+    return tf.distribute.MirroredStrategy(devices)
+
+
+def connect_to_tpu(tpu_name, tpu_zone, gcp_project):
+    """Returns the TPUStrategy of all cores of a TPU.
+
+    Raises:
+      ValueError: if no TPU answers.
+    """
+    try:
+        resolver = tf.distribute.cluster_resolver.TPUClusterResolver(
+            tpu=tpu_name or "local", zone=tpu_zone, project=gcp_project
+        )
+        tf.config.experimental_connect_to_cluster(resolver)
+        tf.tpu.experimental.initialize_tpu_system(resolver)
+        return tf.distribute.TPUStrategy(resolver)
+    except (ValueError, IndexError, tf.errors.OpError) as error:
+        reason = str(error).splitlines()[0]
+        raise ValueError(
+            f"No TPU at {tpu_name or 'local'!r}: {reason}\nOn a TPU VM install "
+            "tensorflow-tpu in place of tensorflow and give "
+            "--tpu_name=local; elsewhere leave --use_tpu out."
+        ) from error
+
+
+def check_batch_size(strategy, batch_size, flag):
+    """Checks that a global batch can be divided evenly among the replicas.
+
+    Args:
+      strategy: a tf.distribute.Strategy.
+      batch_size: examples in all replicas together.
+      flag: name of the flag it came from, for the message.
+
+    Raises:
+      ValueError: if it is not a multiple of the number of replicas.
+    """
+    replicas = strategy.num_replicas_in_sync
+    if batch_size < 1 or batch_size % replicas:
+        nearest = max(batch_size // replicas, 1) * replicas
+        raise ValueError(
+            f"--{flag}={batch_size} is the global batch, but not a multiple "
+            f"of the {replicas} replicas; {nearest} would be."
+        )
