@@ -1,0 +1,45 @@
+# Each target first installs what it needs, from requirements.lock into .venv.
+#   make test PYTEST_ARGS="tests/test_config.py -k json"
+#   make check PYTHON=/usr/bin/python3.12
+
+PYTHON ?= $(shell for name in python3.13 python3.12 python3.11 python3.10 python3; do \
+	$$name -c 'import sys; sys.exit(not (3, 10) <= sys.version_info < (3, 14))' 2>/dev/null \
+	&& echo $$name && break; done)
+VENV_PYTHON := .venv/bin/python
+
+# Of TensorFlow's log only errors.
+export TF_CPP_MIN_LOG_LEVEL ?= 2
+
+.PHONY: quickstart test check fix
+
+quickstart: .venv/.installed  ## Pretrain a tiny ALBERT on this machine's own English.
+	$(VENV_PYTHON) -m albert_tf.tools.quickstart $(QUICKSTART_ARGS)
+
+test: .venv/.installed  ## The whole test suite.
+	$(VENV_PYTHON) -m pytest -q -n 2 --dist loadfile $(PYTEST_ARGS)
+
+check: .venv/.installed  ## What CI runs.
+	$(VENV_PYTHON) -m ruff format --check .
+	$(VENV_PYTHON) -m ruff check .
+	$(MAKE) --no-print-directory test
+
+fix: .venv/.installed  ## Formats, and mends what can be mended.
+	$(VENV_PYTHON) -m ruff format .
+	$(VENV_PYTHON) -m ruff check --fix .
+
+$(VENV_PYTHON):
+	@test -n "$(PYTHON)" || { echo "albert_tf needs Python 3.10, 3.11, 3.12" \
+		"or 3.13, and none is on the PATH. Install one, or name it:" \
+		"make PYTHON=/path/to/python3.12" >&2; exit 1; }
+	@$(PYTHON) -m venv .venv >/dev/null \
+		|| { $(PYTHON) -m venv --without-pip .venv && $(PYTHON) -m pip --version; } \
+		|| { rm -rf .venv; echo "$(PYTHON) cannot make a virtual environment." \
+		"On Debian and Ubuntu: apt-get install python3-venv" >&2; exit 1; }
+
+# A .venv without a pip of its own is filled by the pip beside $(PYTHON).
+.venv/.installed: requirements.lock | $(VENV_PYTHON)
+	@if $(VENV_PYTHON) -m pip --version >/dev/null 2>&1; \
+		then pip="$(VENV_PYTHON) -m pip"; \
+		else pip="$(PYTHON) -m pip --python $(VENV_PYTHON)"; fi; \
+	set -x; $$pip install --disable-pip-version-check --requirement requirements.lock
+	@touch $@
