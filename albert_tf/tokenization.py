@@ -1,0 +1,665 @@
+"""Text to token ids: SentencePiece and WordPiece behind one interface.
+
+`build_tokenizer` reads a vocabulary and returns a `SentencePieceTokenizer` (the
+English models) or a `WordPieceTokenizer` (the Chinese models). Each of them
+normalizes, splits and numbers text, alone or in batches, and can say which
+characters of the original text a token stands for. The settings that change
+the ids (kind, casing, accents, vocabulary) are `tokenizer.settings`; they are
+stored as `tokenizer.json` beside whatever is written with them.
+
+Both normalizations exist twice: as plain string operations, which are fast, and
+with a map back to the original characters, for `encode_with_offsets`. The two
+must give the same string; the slow one checks it.
+"""
+
+import hashlib
+import json
+import logging
+import os
+import pathlib
+import re
+import unicodedata
+
+import numpy as np
+import sentencepiece
+
+SETTINGS_FILE = "tokenizer.json"
+
+_WORD_PREFIX = "▁"  # U+2581, SentencePiece's visible space
+_MAX_CHARS_PER_WORD = 200
+_MAX_CACHED_WORDS = 1_000_000
+
+# Han ideographs as in BERT's tokenizer, which spaces them out.
+_IDEOGRAPHS = (
+    (0x4E00, 0x9FFF),
+    (0x3400, 0x4DBF),
+    (0x20000, 0x2A6DF),
+    (0x2A700, 0x2B73F),
+    (0x2B740, 0x2B81F),
+    (0x2B820, 0x2CEAF),
+    (0xF900, 0xFAFF),
+    (0x2F800, 0x2FA1F),
+)
+# More characters that are written without spaces between words: ideographic
+# iteration marks and zero, kana, bopomofo, later ideographs.
+_UNSPACED = _IDEOGRAPHS + (
+    (0x3005, 0x3007),
+    (0x3040, 0x30FF),
+    (0x3105, 0x312F),
+    (0x31F0, 0x31FF),
+    (0xFF66, 0xFF9D),
+    (0x2CEB0, 0x323AF),
+)
+
+
+def build_tokenizer(
+    *,
+    spm_model_file=None,
+    vocab_file=None,
+    do_lower_case=True,
+    keep_accents=False,
+):
+    """Builds the tokenizer of a vocabulary.
+
+    Args:
+      spm_model_file: a SentencePiece `.model`; this or `vocab_file`, not both.
+      vocab_file: a WordPiece vocabulary, one piece a line.
+      do_lower_case: whether text is lower-cased first, as the vocabulary's was.
+      keep_accents: whether combining characters stay in the text.
+
+    Returns:
+      A `Tokenizer`.
+
+    Raises:
+      ValueError: if not exactly one file is named, or it is of another kind.
+      FileNotFoundError: if there is no such file.
+    """
+    if bool(spm_model_file) == bool(vocab_file):
+        raise ValueError(
+            "Name one vocabulary: spm_model_file (SentencePiece .model) or "
+            f"vocab_file (WordPiece); got spm_model_file={spm_model_file!r} "
+            f"and vocab_file={vocab_file!r}"
+        )
+    kind = SentencePieceTokenizer if spm_model_file else WordPieceTokenizer
+    return kind(spm_model_file or vocab_file, do_lower_case, keep_accents)
+
+
+def read_settings(folder):
+    """Returns the settings stored in a folder, or None if it has none."""
+    path = pathlib.Path(folder) / SETTINGS_FILE
+    if not path.exists():
+        return None
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+class Tokenizer:
+    """What the two kinds of tokenizer share.
+
+    Attributes:
+      pieces: the pieces by id.
+      vocab_size: how many there are.
+      pad_id, unk_id, cls_id, sep_id, mask_id: ids of the special pieces.
+      is_word_start: [V], true where a piece begins a word (whole-word masking).
+      settings: what decides the ids, as a dict that JSON can hold.
+    """
+
+    kind: str
+    special_pieces: tuple  # padding, unknown, class, separator, mask
+
+    def __init__(self, path, do_lower_case=True, keep_accents=False):
+        self.do_lower_case = do_lower_case
+        self.keep_accents = keep_accents
+        content = _read_vocabulary(path)
+        self.pieces = self._load(content, path)
+        self.vocab_size = len(self.pieces)
+        ids = {piece: i for i, piece in enumerate(self.pieces)}
+        missing = [piece for piece in self.special_pieces if piece not in ids]
+        if missing:
+            raise ValueError(
+                f"{path} lacks the special pieces {missing} among its "
+                f"{self.vocab_size} pieces. Was it trained for another model? "
+                "python -m albert_tf.tools.train_vocab adds them."
+            )
+        special = [ids[piece] for piece in self.special_pieces]
+        self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = (
+            special
+        )
+        self.is_word_start = np.array(
+            [self._starts_word(piece) for piece in self.pieces]
+        )
+        self.is_word_start[special] = True
+        self.settings = {
+            "kind": self.kind,
+            "do_lower_case": do_lower_case,
+            "keep_accents": keep_accents,
+            "vocabulary": os.path.basename(path),
+            "sha256": hashlib.sha256(content).hexdigest(),
+            "vocab_size": self.vocab_size,
+        }
+        self._warn_of_other_settings(path)
+
+    def encode(self, text):
+        """Returns the ids of a text, without [CLS] and [SEP]."""
+        return self.encode_batch([text])[0]
+
+    def write_settings(self, folder):
+        """Stores the settings as `tokenizer.json` in a folder."""
+        path = pathlib.Path(folder) / SETTINGS_FILE
+        temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+        temporary.write_text(json.dumps(self.settings, indent=1) + "\n")
+        temporary.replace(path)
+
+    def _warn_of_other_settings(self, path):
+        stored = read_settings(os.path.dirname(path)) or {}
+        if stored.get("sha256") != self.settings["sha256"]:
+            return
+        for name in ("do_lower_case", "keep_accents"):
+            if stored.get(name, self.settings[name]) != self.settings[name]:
+                logging.warning(
+                    "%s was made with %s=%s (see %s beside it), but %s is used",
+                    path,
+                    name,
+                    stored[name],
+                    SETTINGS_FILE,
+                    self.settings[name],
+                )
+
+
+class SentencePieceTokenizer(Tokenizer):
+    """The tokenizer of the English models.
+
+    A piece that ends in a comma after a digit ("2013,") is split again without
+    the comma, so that the number is the one that stands without a comma
+    elsewhere. That depends on the piece alone: `expansions` holds the ids that
+    take the place of each such id.
+
+    Source: tokenization.py, `preprocess_text` and `encode_pieces`, which on
+    Python 3 never dropped the "▁" that the second split puts in front.
+    """
+
+    kind = "sentencepiece"
+    special_pieces = ("<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]")
+
+    def _load(self, content, path):
+        if _is_sentencepiece_list(content):
+            raise ValueError(
+                f"{path} is SentencePiece's list of pieces and scores; the "
+                "model is the .model file beside it"
+            )
+        self._model = sentencepiece.SentencePieceProcessor()
+        try:
+            self._model.LoadFromSerializedProto(content)
+        except RuntimeError as error:
+            raise ValueError(
+                f"{path} is not a SentencePiece model ({error}). A WordPiece "
+                "vocabulary goes to vocab_file."
+            ) from None
+        pieces = [self._model.IdToPiece(i) for i in range(len(self._model))]
+        if self._model.IdToPiece(self._model.unk_id()) != "<unk>":
+            raise ValueError(
+                f"{path} calls its unknown piece "
+                f"{self._model.IdToPiece(self._model.unk_id())!r}, not '<unk>'"
+            )
+        self._piece_expansions = {
+            piece: self._without_comma(piece) + [","]
+            for piece in pieces
+            if len(piece) > 1 and piece[-1] == "," and piece[-2].isdigit()
+        }
+        self.expansions = {
+            self._model.PieceToId(piece): [
+                self._model.PieceToId(part) for part in parts
+            ]
+            for piece, parts in self._piece_expansions.items()
+        }
+        self._expanded_ids = frozenset(self.expansions)
+        return pieces
+
+    def _without_comma(self, piece):
+        """Splits the number of a piece that ends in digit and comma."""
+        number = piece[:-1].replace(_WORD_PREFIX, "")
+        parts = self._model.EncodeAsPieces(number)
+        if piece[0] == _WORD_PREFIX or parts[0][0] != _WORD_PREFIX:
+            return parts
+        inner = [parts[0][1:], *parts[1:]] if parts[0][1:] else parts[1:]
+        if not self._model.IsUnknown(self._model.PieceToId(inner[0])):
+            return inner
+        # "▁17" may be a piece and "17" none. The best split that does not
+        # join the prefix to the number avoids an unknown piece.
+        candidates = self._model.NBestEncodeAsPieces(number, nbest_size=64)
+        for parts in candidates:
+            if parts[0] == _WORD_PREFIX:
+                return parts[1:]
+        return inner
+
+    def _starts_word(self, piece):
+        piece_id = self._model.PieceToId(piece)
+        if piece.startswith(_WORD_PREFIX) or self._model.IsControl(piece_id):
+            return True
+        if self._model.IsByte(piece_id):
+            return False
+        # Punctuation and symbols stand alone.
+        return unicodedata.category(piece[0])[0] not in "LNM" or _is_unspaced(
+            piece[0]
+        )
+
+    def normalize(self, text):
+        """Returns the text as the vocabulary model sees it.
+
+        White space is collapsed before the Unicode normalization, which may
+        make some again; SentencePiece takes care of it.
+        """
+        _check_text(text)
+        text = " ".join(text.split())
+        if not text.isascii():
+            text = self._decompose(text)
+        return text.lower() if self.do_lower_case else text
+
+    def _decompose(self, text):
+        text = unicodedata.normalize("NFKD", text)
+        return text.translate(
+            _ENCODABLE if self.keep_accents else _WITHOUT_COMBINING
+        )
+
+    def tokenize(self, text):
+        """Returns the pieces of a text; unknown ones as they stand in it."""
+        pieces = self._model.EncodeAsPieces(self.normalize(text))
+        return [
+            part
+            for piece in pieces
+            for part in self._piece_expansions.get(piece, (piece,))
+        ]
+
+    def encode_batch(self, texts, num_threads=1):
+        """Returns the ids of each text, on SentencePiece's own threads."""
+        texts = [self.normalize(text) for text in texts]
+        rows = self._model.EncodeAsIds(texts, num_threads=num_threads)
+        has_none = self._expanded_ids.isdisjoint
+        return [row if has_none(row) else self._expand(row) for row in rows]
+
+    def _expand(self, ids):
+        return [
+            part for i in ids for part in self.expansions.get(i, (i,))
+        ]  # [T]
+
+    def encode_with_offsets(self, text):
+        """Encodes a text and finds each token in it.
+
+        Args:
+          text: the original text.
+
+        Returns:
+          ids: as from `encode`.
+          offsets: (start, end) of each token, in characters of `text`, without
+            the white space before it; empty for a token that only stands for
+            white space. Tokens that come from one character ("½") share it.
+        """
+        normalized, spans = self._normalize_with_spans(text)
+        found = self._model.EncodeAsOffsetMapping(normalized)
+        ids, offsets = [], []
+        for i, piece, (start, end) in zip(
+            found["ids"], found["pieces"], found["offsets"], strict=True
+        ):
+            start += len(normalized[start:end]) - len(
+                normalized[start:end].lstrip()
+            )
+            ids.extend(self.expansions.get(i, (i,)))
+            parts = self._piece_expansions.get(piece, (piece,))
+            offsets.extend(_split_span(parts, start, end))
+        return ids, _original_offsets(offsets, spans)
+
+    def _normalize_with_spans(self, text):
+        _check_text(text)
+        words = [match.span() for match in re.finditer(r"\S+", text)]
+        kept, spans = [], []
+        for number, (start, end) in enumerate(words):
+            if number:
+                kept.append(" ")
+                spans.append((words[number - 1][1], start))
+            kept.append(text[start:end])
+            spans.extend((i, i + 1) for i in range(start, end))
+        changed, spans = _change_clusters(
+            "".join(kept), spans, "NFKD", self._decompose
+        )
+        if self.do_lower_case:
+            changed, spans = _lower(changed, spans)
+        return _checked(changed, self.normalize(text)), spans
+
+    def decode(self, ids):
+        """Returns the text of ids; special pieces leave nothing."""
+        return self._model.DecodeIds([int(i) for i in ids])
+
+
+class WordPieceTokenizer(Tokenizer):
+    """The tokenizer of the Chinese models: BERT's.
+
+    Words are split at white space, punctuation and around Chinese characters,
+    and then greedily into the longest pieces from the left; a word that does
+    not work out is [UNK] as a whole. The id of a piece is its line number.
+
+    Source: tokenization.py, `BasicTokenizer`, `WordpieceTokenizer`; its
+    `load_vocab` let a duplicate shift all later ids.
+    """
+
+    kind = "wordpiece"
+    special_pieces = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+
+    def _load(self, content, path):
+        pieces = _parse_wordpiece(content, path)
+        self._ids = {piece: i for i, piece in enumerate(pieces)}
+        self._word_ids = {}  # words met before
+        return pieces
+
+    def __getstate__(self):
+        return {**self.__dict__, "_word_ids": {}}
+
+    def _starts_word(self, piece):
+        if not piece.startswith("##"):
+            return True
+        return len(piece) > 2 and _is_unspaced(piece[2])
+
+    def normalize(self, text):
+        """Returns the words of the text with single spaces between them."""
+        _check_text(text)
+        text = text.translate(_CLEANED)
+        if self.do_lower_case:
+            text = self._without_accents(text.lower())
+        return " ".join(text.translate(_SPACED_PUNCTUATION).split())
+
+    def _without_accents(self, text):
+        if self.keep_accents or text.isascii():
+            return text
+        return unicodedata.normalize("NFD", text).translate(_WITHOUT_NONSPACING)
+
+    def _normalize_with_spans(self, text):
+        _check_text(text)
+        normalized = self.normalize(text)
+        spans = [(i, i + 1) for i in range(len(text))]
+        text, spans = _change_characters(text, spans, _CLEANED)
+        if self.do_lower_case:
+            text, spans = _lower(text, spans)
+            if not self.keep_accents:
+                text, spans = _change_clusters(
+                    text, spans, "NFD", self._without_accents
+                )
+        text, spans = _change_characters(text, spans, _SPACED_PUNCTUATION)
+        words = [match.span() for match in re.finditer(r"\S+", text)]
+        _checked(" ".join(text[i:j] for i, j in words), normalized)
+        return text, words, spans
+
+    def _split_word(self, word):
+        """Splits a word into pieces, by their ids."""
+        if len(word) > _MAX_CHARS_PER_WORD:
+            return [self.unk_id]
+        ids, start, prefix = [], 0, ""
+        while start < len(word):
+            for end in range(len(word), start, -1):
+                piece_id = self._ids.get(prefix + word[start:end])
+                if piece_id is not None:
+                    break
+            else:
+                return [self.unk_id]
+            ids.append(piece_id)
+            start, prefix = end, "##"
+        return ids
+
+    def _encode_word(self, word):
+        ids = self._word_ids.get(word)
+        if ids is None:
+            if len(self._word_ids) >= _MAX_CACHED_WORDS:
+                self._word_ids.clear()
+            ids = self._word_ids[word] = self._split_word(word)
+        return ids
+
+    def tokenize(self, text):
+        """Returns the pieces of a text; [UNK] for unknown words."""
+        return [self.pieces[i] for i in self.encode(text)]
+
+    def encode_batch(self, texts, num_threads=1):
+        """Returns the ids of each text; `num_threads` changes nothing here."""
+        del num_threads
+        encode_word = self._encode_word
+        return [
+            [
+                i
+                for word in self.normalize(text).split()
+                for i in encode_word(word)
+            ]
+            for text in texts
+        ]
+
+    def encode_with_offsets(self, text):
+        """Encodes a text and finds each token in it.
+
+        Args:
+          text: the original text.
+
+        Returns:
+          ids: as from `encode`.
+          offsets: (start, end) of each token, in characters of `text`.
+        """
+        normalized, words, spans = self._normalize_with_spans(text)
+        ids, offsets = [], []
+        for start, end in words:
+            word_ids = self._encode_word(normalized[start:end])
+            parts = [self.pieces[i] for i in word_ids]
+            ids.extend(word_ids)
+            if word_ids[0] == self.unk_id:
+                offsets.append((start, end))
+            else:
+                parts[1:] = [part[2:] for part in parts[1:]]
+                offsets.extend(_split_span(parts, start, end))
+        return ids, _original_offsets(offsets, spans)
+
+    def decode(self, ids):
+        """Returns the pieces of ids, joined to words."""
+        return " ".join(self.pieces[i] for i in ids).replace(" ##", "")
+
+
+def _check_text(text):
+    if not isinstance(text, str):
+        raise TypeError(
+            f"Text must be str, found {type(text).__name__}: {text!r:.60}. "
+            "Read files in text mode, or decode bytes as UTF-8 first."
+        )
+
+
+def _read_vocabulary(path):
+    if not os.path.isfile(path):
+        raise FileNotFoundError(f"There is no vocabulary file {path}")
+    return pathlib.Path(path).read_bytes()
+
+
+def _is_sentencepiece_list(content):
+    """Whether a file looks like SentencePiece's `.vocab`: piece, tab, score."""
+    lines = content[:2000].split(b"\n")[:5]
+    return all(re.fullmatch(rb"[^\t]+\t-?[\d.e-]+\r?", line) for line in lines)
+
+
+def _parse_wordpiece(content, path):
+    """Returns the pieces of a WordPiece vocabulary, by line number."""
+    if _is_sentencepiece_list(content):
+        raise ValueError(
+            f"{path} is SentencePiece's list of pieces and scores, not a "
+            "WordPiece vocabulary; give the .model file beside it as "
+            "spm_model_file"
+        )
+    try:
+        lines = content.decode("utf-8-sig").split("\n")
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"{path} is not UTF-8 text ({error}). A SentencePiece .model goes "
+            "to spm_model_file."
+        ) from None
+    if not lines[-1]:
+        lines.pop()
+    pieces = [line.strip(" \t\r") for line in lines]
+    first_line = {}
+    for number, piece in enumerate(pieces):
+        if piece and first_line.setdefault(piece, number) != number:
+            raise ValueError(
+                f"{path} has {piece!r} on line {first_line[piece] + 1} and "
+                f"again on line {number + 1}; ids are line numbers, so every "
+                "piece may stand there once"
+            )
+    return pieces
+
+
+class _CharacterTable(dict):
+    """A table for `str.translate` that asks a function once per character."""
+
+    def __init__(self, change):
+        self._change = change
+
+    def __missing__(self, code):
+        self[code] = changed = self._change(chr(code))
+        return changed
+
+
+def _is_between(char, ranges):
+    return any(first <= ord(char) <= last for first, last in ranges)
+
+
+def _is_unspaced(char):
+    """Whether a character is of a script without spaces between words."""
+    return unicodedata.category(char)[0] != "M" and _is_between(char, _UNSPACED)
+
+
+def _encodable(char):
+    """Replaces halves of broken UTF-16 pairs, which have no UTF-8 form."""
+    return "\ufffd" if unicodedata.category(char) == "Cs" else char
+
+
+def _without_combining(char):
+    return "" if unicodedata.combining(char) else _encodable(char)
+
+
+def _without_nonspacing(char):
+    return "" if unicodedata.category(char) == "Mn" else char
+
+
+def _cleaned(char):
+    """Drops control characters, evens out spaces, spaces out ideographs."""
+    category = unicodedata.category(char)
+    if char in " \t\n\r" or category == "Zs":
+        return " "
+    if char == "\ufffd" or category in ("Cc", "Cf"):
+        return ""
+    return f" {char} " if _is_between(char, _IDEOGRAPHS) else char
+
+
+def _spaced_punctuation(char):
+    """Spaces out punctuation; all ASCII symbols count, as in BERT."""
+    is_symbol = char.isascii() and char.isprintable() and not char.isalnum()
+    if (is_symbol and char != " ") or unicodedata.category(char)[0] == "P":
+        return f" {char} "
+    return char
+
+
+_ENCODABLE = _CharacterTable(_encodable)
+_WITHOUT_COMBINING = _CharacterTable(_without_combining)
+_WITHOUT_NONSPACING = _CharacterTable(_without_nonspacing)
+_CLEANED = _CharacterTable(_cleaned)
+_SPACED_PUNCTUATION = _CharacterTable(_spaced_punctuation)
+
+
+def _lower(text, spans):
+    """Lower-cases a text; a span for each character of the result."""
+    lowered = text.lower()
+    if len(lowered) != len(text):
+        spans = [
+            span
+            for char, span in zip(text, spans, strict=True)
+            for _ in char.lower()
+        ]
+    return lowered, spans
+
+
+def _change_characters(text, spans, table):
+    """Translates a text; a span for each character of the result."""
+    changed = [char.translate(table) for char in text]
+    spans = [
+        span for chars, span in zip(changed, spans, strict=True) for _ in chars
+    ]
+    return "".join(changed), spans
+
+
+def _clusters(text, form):
+    """Yields (start, end) of the stretches that decompose independently.
+
+    Decomposition reorders combining characters, so a stretch ends before each
+    character whose decomposition does not begin with one.
+    """
+    start = 0
+    for i, char in enumerate(text):
+        if i and (
+            char < "\x80"
+            or not unicodedata.combining(unicodedata.normalize(form, char)[0])
+        ):
+            yield start, i
+            start = i
+    if text:
+        yield start, len(text)
+
+
+def _change_clusters(text, spans, form, change):
+    """Applies a change to each cluster; a span for each resulting character.
+
+    A mark that the change drops is added to the span of the character before.
+    """
+    if text.isascii():
+        return text, spans
+    changed, changed_spans = [], []
+    for start, end in _clusters(text, form):
+        span = (spans[start][0], spans[end - 1][1])
+        chars = change(text[start:end])
+        changed.append(chars)
+        changed_spans.extend(span for _ in chars)
+        is_mark = unicodedata.category(text[start])[0] == "M"
+        if not chars and is_mark and changed_spans:
+            changed_spans[-1] = (changed_spans[-1][0], span[1])
+    return "".join(changed), changed_spans
+
+
+def _split_span(parts, start, end):
+    """Splits a span among the parts of a piece.
+
+    Args:
+      parts: strings; each may begin with the visible space.
+      start: where the piece begins.
+      end: where it ends.
+
+    Returns:
+      One (start, end) per part; where the lengths do not add up, because the
+      vocabulary model changed characters, every part has the whole span.
+    """
+    if len(parts) == 1:
+        return [(start, end)]
+    lengths = [len(part.removeprefix(_WORD_PREFIX)) for part in parts]
+    if sum(lengths) != end - start:
+        return [(start, end)] * len(parts)
+    ends = [start + total for total in np.cumsum(lengths).tolist()]
+    return list(zip([start, *ends[:-1]], ends, strict=True))
+
+
+def _original_offsets(offsets, spans):
+    """Turns offsets in normalized text into offsets in the original."""
+    original = []
+    last_start = last_end = 0
+    text_end = spans[-1][1] if spans else 0
+    for start, end in offsets:
+        first = spans[start][0] if start < len(spans) else text_end
+        last = spans[end - 1][1] if end > start else first
+        last_start = max(first, last_start)
+        last_end = max(last, last_end, last_start)
+        original.append((last_start, last_end))
+    return original
+
+
+def _checked(text, wanted):
+    """Returns a text after making sure that both normalizations agree."""
+    if text != wanted:
+        raise AssertionError(
+            f"Normalization with offsets gave {text!r:.200}, plain "
+            f"normalization {wanted!r:.200}: a fault of this module"
+        )
+    return text
