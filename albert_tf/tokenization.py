@@ -6,10 +6,6 @@ normalizes, splits and numbers text, alone or in batches, and can say which
 characters of the original text a token stands for. The settings that change
 the ids (kind, casing, accents, vocabulary) are `tokenizer.settings`; they are
 stored as `tokenizer.json` beside whatever is written with them.
-
-Both normalizations exist twice: as plain string operations, which are fast, and
-with a map back to the original characters, for `encode_with_offsets`. The two
-must give the same string; the slow one checks it.
 """
 
 import hashlib
@@ -23,33 +19,13 @@ import unicodedata
 import numpy as np
 import sentencepiece
 
+from albert_tf import normalization
+
 SETTINGS_FILE = "tokenizer.json"
 
 _WORD_PREFIX = "▁"  # U+2581, SentencePiece's visible space
 _MAX_CHARS_PER_WORD = 200
 _MAX_CACHED_WORDS = 1_000_000
-
-# Han ideographs as in BERT's tokenizer, which spaces them out.
-_IDEOGRAPHS = (
-    (0x4E00, 0x9FFF),
-    (0x3400, 0x4DBF),
-    (0x20000, 0x2A6DF),
-    (0x2A700, 0x2B73F),
-    (0x2B740, 0x2B81F),
-    (0x2B820, 0x2CEAF),
-    (0xF900, 0xFAFF),
-    (0x2F800, 0x2FA1F),
-)
-# More characters that are written without spaces between words: ideographic
-# iteration marks and zero, kana, bopomofo, later ideographs.
-_UNSPACED = _IDEOGRAPHS + (
-    (0x3005, 0x3007),
-    (0x3040, 0x30FF),
-    (0x3105, 0x312F),
-    (0x31F0, 0x31FF),
-    (0xFF66, 0xFF9D),
-    (0x2CEB0, 0x323AF),
-)
 
 
 def build_tokenizer(
@@ -104,11 +80,11 @@ class Tokenizer:
     """
 
     kind: str
+    normalizer: type
     special_pieces: tuple  # padding, unknown, class, separator, mask
 
     def __init__(self, path, do_lower_case=True, keep_accents=False):
-        self.do_lower_case = do_lower_case
-        self.keep_accents = keep_accents
+        self._normalizer = self.normalizer(do_lower_case, keep_accents)
         content = _read_vocabulary(path)
         self.pieces = self._load(content, path)
         self.vocab_size = len(self.pieces)
@@ -137,6 +113,10 @@ class Tokenizer:
             "vocab_size": self.vocab_size,
         }
         self._warn_of_other_settings(path)
+
+    def normalize(self, text):
+        """Returns the text as it is split into pieces."""
+        return self._normalizer.normalize(text)
 
     def encode(self, text):
         """Returns the ids of a text, without [CLS] and [SEP]."""
@@ -178,6 +158,7 @@ class SentencePieceTokenizer(Tokenizer):
     """
 
     kind = "sentencepiece"
+    normalizer = normalization.SentenceNormalizer
     special_pieces = ("<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]")
 
     def _load(self, content, path):
@@ -238,27 +219,9 @@ class SentencePieceTokenizer(Tokenizer):
         if self._model.IsByte(piece_id):
             return False
         # Punctuation and symbols stand alone.
-        return unicodedata.category(piece[0])[0] not in "LNM" or _is_unspaced(
-            piece[0]
-        )
-
-    def normalize(self, text):
-        """Returns the text as the vocabulary model sees it.
-
-        White space is collapsed before the Unicode normalization, which may
-        make some again; SentencePiece takes care of it.
-        """
-        _check_text(text)
-        text = " ".join(text.split())
-        if not text.isascii():
-            text = self._decompose(text)
-        return text.lower() if self.do_lower_case else text
-
-    def _decompose(self, text):
-        text = unicodedata.normalize("NFKD", text)
-        return text.translate(
-            _ENCODABLE if self.keep_accents else _WITHOUT_COMBINING
-        )
+        return unicodedata.category(piece[0])[
+            0
+        ] not in "LNM" or normalization.is_unspaced(piece[0])
 
     def tokenize(self, text):
         """Returns the pieces of a text; unknown ones as they stand in it."""
@@ -293,7 +256,7 @@ class SentencePieceTokenizer(Tokenizer):
             the white space before it; empty for a token that only stands for
             white space. Tokens that come from one character ("½") share it.
         """
-        normalized, spans = self._normalize_with_spans(text)
+        normalized, spans = self._normalizer.normalize_with_spans(text)
         found = self._model.EncodeAsOffsetMapping(normalized)
         ids, offsets = [], []
         for i, piece, (start, end) in zip(
@@ -306,23 +269,6 @@ class SentencePieceTokenizer(Tokenizer):
             parts = self._piece_expansions.get(piece, (piece,))
             offsets.extend(_split_span(parts, start, end))
         return ids, _original_offsets(offsets, spans)
-
-    def _normalize_with_spans(self, text):
-        _check_text(text)
-        words = [match.span() for match in re.finditer(r"\S+", text)]
-        kept, spans = [], []
-        for number, (start, end) in enumerate(words):
-            if number:
-                kept.append(" ")
-                spans.append((words[number - 1][1], start))
-            kept.append(text[start:end])
-            spans.extend((i, i + 1) for i in range(start, end))
-        changed, spans = _change_clusters(
-            "".join(kept), spans, "NFKD", self._decompose
-        )
-        if self.do_lower_case:
-            changed, spans = _lower(changed, spans)
-        return _checked(changed, self.normalize(text)), spans
 
     def decode(self, ids):
         """Returns the text of ids; special pieces leave nothing."""
@@ -341,6 +287,7 @@ class WordPieceTokenizer(Tokenizer):
     """
 
     kind = "wordpiece"
+    normalizer = normalization.WordNormalizer
     special_pieces = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
     def _load(self, content, path):
@@ -355,36 +302,7 @@ class WordPieceTokenizer(Tokenizer):
     def _starts_word(self, piece):
         if not piece.startswith("##"):
             return True
-        return len(piece) > 2 and _is_unspaced(piece[2])
-
-    def normalize(self, text):
-        """Returns the words of the text with single spaces between them."""
-        _check_text(text)
-        text = text.translate(_CLEANED)
-        if self.do_lower_case:
-            text = self._without_accents(text.lower())
-        return " ".join(text.translate(_SPACED_PUNCTUATION).split())
-
-    def _without_accents(self, text):
-        if self.keep_accents or text.isascii():
-            return text
-        return unicodedata.normalize("NFD", text).translate(_WITHOUT_NONSPACING)
-
-    def _normalize_with_spans(self, text):
-        _check_text(text)
-        normalized = self.normalize(text)
-        spans = [(i, i + 1) for i in range(len(text))]
-        text, spans = _change_characters(text, spans, _CLEANED)
-        if self.do_lower_case:
-            text, spans = _lower(text, spans)
-            if not self.keep_accents:
-                text, spans = _change_clusters(
-                    text, spans, "NFD", self._without_accents
-                )
-        text, spans = _change_characters(text, spans, _SPACED_PUNCTUATION)
-        words = [match.span() for match in re.finditer(r"\S+", text)]
-        _checked(" ".join(text[i:j] for i, j in words), normalized)
-        return text, words, spans
+        return len(piece) > 2 and normalization.is_unspaced(piece[2])
 
     def _split_word(self, word):
         """Splits a word into pieces, by their ids."""
@@ -437,10 +355,11 @@ class WordPieceTokenizer(Tokenizer):
           ids: as from `encode`.
           offsets: (start, end) of each token, in characters of `text`.
         """
-        normalized, words, spans = self._normalize_with_spans(text)
+        normalized, spans = self._normalizer.normalize_with_spans(text)
         ids, offsets = [], []
-        for start, end in words:
-            word_ids = self._encode_word(normalized[start:end])
+        for match in re.finditer(r"\S+", normalized):
+            start, end = match.span()
+            word_ids = self._encode_word(match.group())
             parts = [self.pieces[i] for i in word_ids]
             ids.extend(word_ids)
             if word_ids[0] == self.unk_id:
@@ -453,14 +372,6 @@ class WordPieceTokenizer(Tokenizer):
     def decode(self, ids):
         """Returns the pieces of ids, joined to words."""
         return " ".join(self.pieces[i] for i in ids).replace(" ##", "")
-
-
-def _check_text(text):
-    if not isinstance(text, str):
-        raise TypeError(
-            f"Text must be str, found {type(text).__name__}: {text!r:.60}. "
-            "Read files in text mode, or decode bytes as UTF-8 first."
-        )
 
 
 def _read_vocabulary(path):
@@ -504,122 +415,6 @@ def _parse_wordpiece(content, path):
     return pieces
 
 
-class _CharacterTable(dict):
-    """A table for `str.translate` that asks a function once per character."""
-
-    def __init__(self, change):
-        self._change = change
-
-    def __missing__(self, code):
-        self[code] = changed = self._change(chr(code))
-        return changed
-
-
-def _is_between(char, ranges):
-    return any(first <= ord(char) <= last for first, last in ranges)
-
-
-def _is_unspaced(char):
-    """Whether a character is of a script without spaces between words."""
-    return unicodedata.category(char)[0] != "M" and _is_between(char, _UNSPACED)
-
-
-def _encodable(char):
-    """Replaces halves of broken UTF-16 pairs, which have no UTF-8 form."""
-    return "\ufffd" if unicodedata.category(char) == "Cs" else char
-
-
-def _without_combining(char):
-    return "" if unicodedata.combining(char) else _encodable(char)
-
-
-def _without_nonspacing(char):
-    return "" if unicodedata.category(char) == "Mn" else char
-
-
-def _cleaned(char):
-    """Drops control characters, evens out spaces, spaces out ideographs."""
-    category = unicodedata.category(char)
-    if char in " \t\n\r" or category == "Zs":
-        return " "
-    if char == "\ufffd" or category in ("Cc", "Cf"):
-        return ""
-    return f" {char} " if _is_between(char, _IDEOGRAPHS) else char
-
-
-def _spaced_punctuation(char):
-    """Spaces out punctuation; all ASCII symbols count, as in BERT."""
-    is_symbol = char.isascii() and char.isprintable() and not char.isalnum()
-    if (is_symbol and char != " ") or unicodedata.category(char)[0] == "P":
-        return f" {char} "
-    return char
-
-
-_ENCODABLE = _CharacterTable(_encodable)
-_WITHOUT_COMBINING = _CharacterTable(_without_combining)
-_WITHOUT_NONSPACING = _CharacterTable(_without_nonspacing)
-_CLEANED = _CharacterTable(_cleaned)
-_SPACED_PUNCTUATION = _CharacterTable(_spaced_punctuation)
-
-
-def _lower(text, spans):
-    """Lower-cases a text; a span for each character of the result."""
-    lowered = text.lower()
-    if len(lowered) != len(text):
-        spans = [
-            span
-            for char, span in zip(text, spans, strict=True)
-            for _ in char.lower()
-        ]
-    return lowered, spans
-
-
-def _change_characters(text, spans, table):
-    """Translates a text; a span for each character of the result."""
-    changed = [char.translate(table) for char in text]
-    spans = [
-        span for chars, span in zip(changed, spans, strict=True) for _ in chars
-    ]
-    return "".join(changed), spans
-
-
-def _clusters(text, form):
-    """Yields (start, end) of the stretches that decompose independently.
-
-    Decomposition reorders combining characters, so a stretch ends before each
-    character whose decomposition does not begin with one.
-    """
-    start = 0
-    for i, char in enumerate(text):
-        if i and (
-            char < "\x80"
-            or not unicodedata.combining(unicodedata.normalize(form, char)[0])
-        ):
-            yield start, i
-            start = i
-    if text:
-        yield start, len(text)
-
-
-def _change_clusters(text, spans, form, change):
-    """Applies a change to each cluster; a span for each resulting character.
-
-    A mark that the change drops is added to the span of the character before.
-    """
-    if text.isascii():
-        return text, spans
-    changed, changed_spans = [], []
-    for start, end in _clusters(text, form):
-        span = (spans[start][0], spans[end - 1][1])
-        chars = change(text[start:end])
-        changed.append(chars)
-        changed_spans.extend(span for _ in chars)
-        is_mark = unicodedata.category(text[start])[0] == "M"
-        if not chars and is_mark and changed_spans:
-            changed_spans[-1] = (changed_spans[-1][0], span[1])
-    return "".join(changed), changed_spans
-
-
 def _split_span(parts, start, end):
     """Splits a span among the parts of a piece.
 
@@ -653,13 +448,3 @@ def _original_offsets(offsets, spans):
         last_end = max(last, last_end, last_start)
         original.append((last_start, last_end))
     return original
-
-
-def _checked(text, wanted):
-    """Returns a text after making sure that both normalizations agree."""
-    if text != wanted:
-        raise AssertionError(
-            f"Normalization with offsets gave {text!r:.200}, plain "
-            f"normalization {wanted!r:.200}: a fault of this module"
-        )
-    return text

@@ -1,0 +1,256 @@
+"""What happens to text before it is split into pieces.
+
+`SentenceNormalizer` serves SentencePiece, `WordNormalizer` WordPiece. Both
+exist twice: as plain string operations, which are fast, and with a map back to
+the original characters. The map is made character by character and the result
+compared with the fast one, so the two cannot drift apart.
+
+A map is a list of spans: for each character of the result the (start, end) of
+what it comes from, in characters of the original text.
+"""
+
+import dataclasses
+import re
+import unicodedata
+
+# Han ideographs as in BERT's tokenizer, which spaces them out.
+_IDEOGRAPHS = (
+    (0x4E00, 0x9FFF),
+    (0x3400, 0x4DBF),
+    (0x20000, 0x2A6DF),
+    (0x2A700, 0x2B73F),
+    (0x2B740, 0x2B81F),
+    (0x2B820, 0x2CEAF),
+    (0xF900, 0xFAFF),
+    (0x2F800, 0x2FA1F),
+)
+# More characters that are written without spaces between words: ideographic
+# iteration marks and zero, kana, bopomofo, later ideographs.
+_UNSPACED = _IDEOGRAPHS + (
+    (0x3005, 0x3007),
+    (0x3040, 0x30FF),
+    (0x3105, 0x312F),
+    (0x31F0, 0x31FF),
+    (0xFF66, 0xFF9D),
+    (0x2CEB0, 0x323AF),
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Normalizer:
+    """What the two normalizers share."""
+
+    do_lower_case: bool = True
+    keep_accents: bool = False
+
+    def normalize_with_spans(self, text):
+        """Returns the normalized text and a span for each of its characters."""
+        normalized = self.normalize(text)
+        mapped, spans = self._map(text)
+        if mapped != normalized or len(spans) != len(normalized):
+            raise AssertionError(
+                f"Normalization with a map gave {mapped!r:.200}, plain "
+                f"normalization {normalized!r:.200}: a fault of this module"
+            )
+        return normalized, spans
+
+
+class SentenceNormalizer(Normalizer):
+    """Even white space, compatibility decomposition, no combining characters.
+
+    White space is collapsed before the decomposition, which may make some
+    again; SentencePiece takes care of that.
+
+    Source: tokenization.py, `preprocess_text`.
+    """
+
+    def normalize(self, text):
+        """Returns the normalized text."""
+        _check_text(text)
+        text = " ".join(text.split())
+        if not text.isascii():
+            text = self._decompose(text)
+        return text.lower() if self.do_lower_case else text
+
+    def _decompose(self, text):
+        text = unicodedata.normalize("NFKD", text)
+        return text.translate(
+            _ENCODABLE if self.keep_accents else _WITHOUT_COMBINING
+        )
+
+    def _map(self, text):
+        spans = [(i, i + 1) for i in range(len(text))]
+        text, spans = _join_words(text, spans)
+        text, spans = _change_clusters(text, spans, "NFKD", self._decompose)
+        return _lower(text, spans) if self.do_lower_case else (text, spans)
+
+
+class WordNormalizer(Normalizer):
+    """Words, punctuation and ideographs with one space between them.
+
+    Accents go only where letters are lower-cased, as in BERT.
+
+    Source: tokenization.py, `BasicTokenizer`.
+    """
+
+    def normalize(self, text):
+        """Returns the normalized text."""
+        _check_text(text)
+        text = text.translate(_CLEANED)
+        if self.do_lower_case:
+            text = self._without_accents(text.lower())
+        return " ".join(text.translate(_SPACED_PUNCTUATION).split())
+
+    def _without_accents(self, text):
+        if self.keep_accents or text.isascii():
+            return text
+        return unicodedata.normalize("NFD", text).translate(_WITHOUT_NONSPACING)
+
+    def _map(self, text):
+        spans = [(i, i + 1) for i in range(len(text))]
+        text, spans = _change_characters(text, spans, _CLEANED)
+        if self.do_lower_case:
+            text, spans = _lower(text, spans)
+            if not self.keep_accents:
+                text, spans = _change_clusters(
+                    text, spans, "NFD", self._without_accents
+                )
+        text, spans = _change_characters(text, spans, _SPACED_PUNCTUATION)
+        return _join_words(text, spans)
+
+
+def _check_text(text):
+    if not isinstance(text, str):
+        raise TypeError(
+            f"Text must be str, found {type(text).__name__}: {text!r:.60}. "
+            "Read files in text mode, or decode bytes as UTF-8 first."
+        )
+
+
+def is_unspaced(char):
+    """Whether a character is of a script without spaces between words."""
+    return unicodedata.category(char)[0] != "M" and _is_between(char, _UNSPACED)
+
+
+class _CharacterTable(dict):
+    """A table for `str.translate` that asks a function once per character."""
+
+    def __init__(self, change):
+        self._change = change
+
+    def __missing__(self, code):
+        self[code] = changed = self._change(chr(code))
+        return changed
+
+
+def _is_between(char, ranges):
+    return any(first <= ord(char) <= last for first, last in ranges)
+
+
+def _encodable(char):
+    """Replaces halves of broken UTF-16 pairs, which have no UTF-8 form."""
+    return "\ufffd" if unicodedata.category(char) == "Cs" else char
+
+
+def _without_combining(char):
+    return "" if unicodedata.combining(char) else _encodable(char)
+
+
+def _without_nonspacing(char):
+    return "" if unicodedata.category(char) == "Mn" else char
+
+
+def _cleaned(char):
+    """Drops control characters, evens out spaces, spaces out ideographs."""
+    category = unicodedata.category(char)
+    if char in " \t\n\r" or category == "Zs":
+        return " "
+    if char == "\ufffd" or category in ("Cc", "Cf"):
+        return ""
+    return f" {char} " if _is_between(char, _IDEOGRAPHS) else char
+
+
+def _spaced_punctuation(char):
+    """Spaces out punctuation; all ASCII symbols count, as in BERT."""
+    is_symbol = char.isascii() and char.isprintable() and not char.isalnum()
+    if (is_symbol and char != " ") or unicodedata.category(char)[0] == "P":
+        return f" {char} "
+    return char
+
+
+_ENCODABLE = _CharacterTable(_encodable)
+_WITHOUT_COMBINING = _CharacterTable(_without_combining)
+_WITHOUT_NONSPACING = _CharacterTable(_without_nonspacing)
+_CLEANED = _CharacterTable(_cleaned)
+_SPACED_PUNCTUATION = _CharacterTable(_spaced_punctuation)
+
+
+def _join_words(text, spans):
+    """Puts single spaces between words; a span for each character."""
+    chars, joined = [], []
+    for match in re.finditer(r"\S+", text):
+        start, end = match.span()
+        if joined:
+            chars.append(" ")
+            joined.append((joined[-1][1], spans[start][0]))
+        chars.append(match.group())
+        joined.extend(spans[start:end])
+    return "".join(chars), joined
+
+
+def _lower(text, spans):
+    """Lower-cases a text; a span for each character of the result."""
+    lowered = text.lower()
+    if len(lowered) != len(text):
+        spans = [
+            span
+            for char, span in zip(text, spans, strict=True)
+            for _ in char.lower()
+        ]
+    return lowered, spans
+
+
+def _change_characters(text, spans, table):
+    """Translates a text; a span for each character of the result."""
+    changed = [char.translate(table) for char in text]
+    spans = [
+        span for chars, span in zip(changed, spans, strict=True) for _ in chars
+    ]
+    return "".join(changed), spans
+
+
+def _clusters(text, form):
+    """Yields (start, end) of the stretches that decompose independently.
+
+    Decomposition reorders combining characters, so a stretch ends before each
+    character whose decomposition does not begin with one.
+    """
+    start = 0
+    for i, char in enumerate(text):
+        if i and (
+            char < "\x80"
+            or not unicodedata.combining(unicodedata.normalize(form, char)[0])
+        ):
+            yield start, i
+            start = i
+    if text:
+        yield start, len(text)
+
+
+def _change_clusters(text, spans, form, change):
+    """Applies a change to each cluster; a span for each resulting character.
+
+    A mark that the change drops is added to the span of the character before.
+    """
+    if text.isascii():
+        return text, spans
+    changed, changed_spans = [], []
+    for start, end in _clusters(text, form):
+        span = (spans[start][0], spans[end - 1][1])
+        chars = change(text[start:end])
+        changed.append(chars)
+        changed_spans.extend(span for _ in chars)
+        is_mark = unicodedata.category(text[start])[0] == "M"
+        if not chars and is_mark and changed_spans:
+            changed_spans[-1] = (changed_spans[-1][0], span[1])
+    return "".join(changed), changed_spans
