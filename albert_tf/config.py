@@ -179,7 +179,9 @@ class AlbertConfig:
                 )
             return cls.from_dict(values)
         except ValueError as error:
-            raise ValueError(f"{path} is not a model config: {error}") from error
+            raise ValueError(
+                f"{path} is not a model config: {error}"
+            ) from error
 
     def to_dict(self):
         """All fields by their JSON keys."""

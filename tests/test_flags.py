@@ -1,0 +1,135 @@
+"""Flags: each case is a script of its own, as absl's flags are global."""
+
+import dataclasses
+import pathlib
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+from albert_tf import flags
+
+ROOT = pathlib.Path(__file__).parent.parent
+
+SCRIPT = '''
+    """Trains nothing."""
+    import dataclasses
+    import json
+    import pathlib
+    from typing import Literal
+
+    from albert_tf import flags
+
+    @dataclasses.dataclass(frozen=True, kw_only=True)
+    class TrainFlags:
+        input_file: str = flags.flag(required=True, help="Text to read.")
+        output_dir: str | None = flags.flag(help="Folder to write.")
+        learning_rate: float = flags.flag(5e-5, "Peak learning rate.")
+        max_steps: int | None = flags.flag(None, "Steps, or all.")
+        do_train: bool = flags.flag(False, "Whether to train.")
+        optimizer: Literal["adamw", "lamb"] = flags.flag("lamb", "Optimizer.")
+
+    @dataclasses.dataclass(frozen=True, kw_only=True)
+    class RaceFlags(TrainFlags):
+        learning_rate: float = flags.flag(1e-5)
+
+    def run(args):
+        print(dataclasses.astuple(args))
+        if args.max_steps == 0:
+            raise ValueError("max_steps is 0.")
+        if args.max_steps == -1:
+            json.loads("not JSON")
+        pathlib.Path(args.input_file).read_text()
+        return "dropped"
+
+    if __name__ == "__main__":
+        flags.launch(run, RaceFlags)
+'''
+
+
+@pytest.fixture
+def script(tmp_path):
+    path = tmp_path / "script.py"
+    path.write_text(textwrap.dedent(SCRIPT))
+
+    def call(*args):
+        command = [sys.executable, str(path), *args]
+        env = {"PYTHONPATH": str(ROOT)}
+        return subprocess.run(
+            command, capture_output=True, text=True, env=env, check=False
+        )
+
+    return call
+
+
+def test_fields_hold_what_the_command_line_says(script):
+    done = script(
+        f"--input_file={__file__}",
+        "--do_train",
+        "--max_steps=7",
+        "--optimizer=adamw",
+    )
+    expected = (__file__, None, 1e-5, 7, True, "adamw")
+    assert done.stdout == f"{expected}\n", done.stderr
+
+
+def test_what_run_returns_is_not_the_exit_code(script):
+    assert script(f"--input_file={__file__}").returncode == 0
+
+
+def test_help_lists_the_flags_with_inherited_help(script):
+    text = script("--help").stdout
+    assert "Trains nothing." in text
+    assert (
+        "--learning_rate: Peak learning rate.\n    (default: '1e-05')" in text
+    )
+    assert "<adamw|lamb>" in text
+
+
+def test_a_flagfile_is_overridden_by_what_follows_it(script, tmp_path):
+    recipe = tmp_path / "recipe.flags"
+    recipe.write_text("# A recipe.\n--learning_rate=3e-5\n--max_steps=3\n")
+    done = script(
+        f"--flagfile={recipe}", f"--input_file={__file__}", "--max_steps=5"
+    )
+    assert "3e-05, 5," in done.stdout
+
+
+@pytest.mark.parametrize(
+    "args, message",
+    [
+        (["--input_file=x", "--do_train", "False"], "got ['False']"),
+        ([], "--input_file (Text to read.)"),
+        (["--input_file=/no/such"], "No such file or directory: '/no/such'"),
+        (["--input_file=x", "--max_steps=0"], "max_steps is 0."),
+        (["--input_file=x", "--optimizer=sgd"], "<adamw|lamb>"),
+        (["--input_fil=x"], "Did you mean: input_file"),
+    ],
+)
+def test_a_users_mistake_ends_in_one_clear_message(script, args, message):
+    done = script(*args)
+    assert done.returncode != 0
+    assert message in done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_verbosity_shows_where_an_error_came_from(script):
+    done = script("--input_file=x", "--max_steps=0", "--verbosity=1")
+    assert done.returncode != 0
+    assert "Traceback" in done.stderr
+
+
+def test_a_bug_keeps_its_traceback(script):
+    done = script("--input_file=x", "--max_steps=-1")
+    assert done.returncode != 0
+    assert "Traceback" in done.stderr
+
+
+def test_a_flag_without_help_is_refused():
+    @dataclasses.dataclass(frozen=True)
+    class NoHelp:
+        steps: int = flags.flag(3)
+
+    with pytest.raises(ValueError, match=r"NoHelp\.steps has no help"):
+        flags.launch(print, NoHelp)
