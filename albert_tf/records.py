@@ -1,0 +1,437 @@
+"""TFRecord files: written, found, described by a sidecar, and read again.
+
+The features have the release's names from disk to layer. The one wrong name,
+`next_sentence_labels`, is put right where records are parsed. TensorFlow is
+imported inside the functions that need it, so that the worker processes which
+only serialize do not pay for it.
+
+Shapes: N examples, K values a feature, B batch, T tokens, P predictions.
+"""
+
+import functools
+import json
+import os
+import re
+
+import numpy as np
+
+SIDECAR_FORMAT = 1
+# What must be equal in the sidecars of files that are read together.
+SIDECAR_KEYS = (
+    "format",
+    "max_seq_length",
+    "max_predictions_per_seq",
+    "num_predictions",
+    "sentence_objective",
+    "tokenizer",
+)
+# Files read at a time and records taken from each: part of the order of
+# training examples, so constants.
+NUM_OPEN_FILES = 8
+RECORDS_PER_TURN = 16
+
+
+def pretraining_features(max_seq_length, num_predictions):
+    """The features of a pretraining record.
+
+    Args:
+      max_seq_length: tokens of a sequence after padding, T.
+      num_predictions: length of the masked_lm_* lists, P; twice
+        max_predictions_per_seq where tokens were also permuted.
+
+    Returns:
+      A dict of name -> (shape, dtype name).
+
+    Source: create_pretraining_data.py, `write_instance_to_example_files`.
+    """
+    tokens = ((max_seq_length,), "int64")
+    predictions = ((num_predictions,), "int64")
+    return {
+        "input_ids": tokens,
+        "input_mask": tokens,
+        "segment_ids": tokens,
+        "token_boundary": tokens,
+        "masked_lm_positions": predictions,
+        "masked_lm_ids": predictions,
+        "masked_lm_weights": ((num_predictions,), "float32"),
+        "next_sentence_labels": ((1,), "int64"),
+    }
+
+
+# Serialization. An Example is nested length-prefixed messages whose only
+# long part is one packed list a feature, so all rows are packed at once.
+
+
+def encode_examples(features):
+    """Serializes the rows of some arrays as `tf.train.Example`.
+
+    Args:
+      features: dict of name -> [N, K] array; integers become int64 lists,
+        floats float lists. K may differ between features, N may not.
+
+    Returns:
+      N byte strings.
+
+    Raises:
+      ValueError: if an array is not [N, K] or its numbers are of another
+        kind.
+    """
+    num_rows = {len(values) for values in features.values()}
+    if len(num_rows) != 1:
+        raise ValueError(
+            f"Features need the same number of rows; got {sorted(num_rows)}."
+        )
+    columns = [
+        _encode_column(name, np.asarray(values))
+        for name, values in features.items()
+    ]
+    bodies = map(b"".join, zip(*columns, strict=True))
+    return [_length_prefixed(0x0A, len(body)) + body for body in bodies]
+
+
+def _encode_column(name, values):
+    """One map entry of `Features` for each row of `values`, as bytes."""
+    if values.ndim != 2 or values.dtype.kind not in "iubf":
+        raise ValueError(
+            f"Feature {name!r} must be an [N, K] array of integers or floats; "
+            f"got shape {values.shape} of {values.dtype}."
+        )
+    if values.dtype.kind == "f":
+        packed = np.ascontiguousarray(values, "<f4").tobytes()
+        sizes = np.full(len(values), 4 * values.shape[1])
+    else:
+        packed, sizes = _pack_varints(values)
+    kind = "float" if values.dtype.kind == "f" else "int64"
+    ends = np.cumsum(sizes).tolist()
+    return [
+        _entry_header(name, kind, size) + packed[end - size : end]
+        for size, end in zip(sizes.tolist(), ends, strict=True)
+    ]
+
+
+def _pack_varints(values):
+    """Packs each row of integers [N, K]; returns all bytes and bytes a row."""
+    if values.size == 0:
+        return b"", np.zeros(len(values), np.int64)
+    if 0 <= values.min() and values.max() < 128:
+        sizes = np.full(len(values), values.shape[1])
+        return values.astype(np.uint8).tobytes(), sizes
+    # Negative numbers are their two's complement, ten bytes long.
+    values = values.astype(np.int64).view(np.uint64)
+    width = (int(values.max()).bit_length() + 6) // 7
+    if width <= 4:
+        values = values.astype(np.uint32)
+    digits = np.empty((*values.shape, width), np.uint8)  # [N, K, width]
+    is_used = np.empty(digits.shape, bool)
+    for i in range(width):
+        rest = values >> np.array(7 * i, values.dtype)
+        is_used[..., i] = (rest > 0) if i else True
+        is_continued = rest > 127
+        digits[..., i] = (rest & 127) | (is_continued * 128).astype(np.uint8)
+    sizes = is_used.sum(axis=(1, 2))
+    return digits[is_used].tobytes(), sizes
+
+
+@functools.lru_cache(maxsize=100_000)
+def _entry_header(name, kind, size):
+    """The bytes before the `size` bytes of a packed list in its map entry."""
+    packed = _length_prefixed(0x0A, size)  # Int64List.value, FloatList.value
+    tag = {"float": 0x12, "int64": 0x1A}[kind]
+    feature = _length_prefixed(tag, len(packed) + size) + packed
+    key = name.encode()
+    entry = _length_prefixed(0x0A, len(key)) + key
+    entry += _length_prefixed(0x12, len(feature) + size) + feature
+    return _length_prefixed(0x0A, len(entry) + size) + entry
+
+
+def _length_prefixed(tag, size):
+    prefix = bytearray([tag])
+    while size > 127:
+        prefix.append(size & 127 | 128)
+        size >>= 7
+    prefix.append(size)
+    return bytes(prefix)
+
+
+def write_records(path, serialized):
+    """Writes a TFRecord file; nobody ever sees it half written.
+
+    Args:
+      path: the file's name. Its folder is made if it is absent.
+      serialized: iterable of byte strings.
+
+    Returns:
+      The number of records.
+    """
+    import tensorflow as tf
+
+    tf.io.gfile.makedirs(os.path.dirname(path) or ".")
+    num_records = 0
+    with tf.io.TFRecordWriter(path + ".incomplete") as writer:
+        for record in serialized:
+            writer.write(record)
+            num_records += 1
+    tf.io.gfile.rename(path + ".incomplete", path, overwrite=True)
+    return num_records
+
+
+# Finding files and what is known about them.
+
+
+def expand_files(patterns):
+    """The files that a comma-separated list of globs stands for, sorted.
+
+    Raises:
+      ValueError: if nothing is named, or a pattern matches nothing.
+    """
+    import tensorflow as tf
+
+    files = set()
+    for pattern in (patterns or "").split(","):
+        if not pattern.strip():
+            continue
+        matches = tf.io.gfile.glob(pattern.strip())
+        if not matches:
+            raise ValueError(
+                f"No file matches {pattern.strip()!r}. Is the path right, "
+                f"seen from {os.getcwd()}?"
+            )
+        files.update(matches)
+    if not files:
+        raise ValueError(f"No file is named; got {patterns!r}.")
+    return sorted(files)
+
+
+def sidecar_path(record_file):
+    """The name of the description that stands beside a record file."""
+    stem = re.sub(r"\.(tfrecord|tf_record)$", "", record_file)
+    return re.sub(r"-\d{5}-of-\d{5}$", "", stem) + ".dataset.json"
+
+
+def write_sidecar(path, description):
+    """Writes a sidecar; the names of its keys are in `read_sidecar`."""
+    import tensorflow as tf
+
+    with tf.io.gfile.GFile(path + ".incomplete", "w") as file:
+        file.write(json.dumps(description, indent=2, sort_keys=True) + "\n")
+    tf.io.gfile.rename(path + ".incomplete", path, overwrite=True)
+
+
+def read_sidecar(files):
+    """What is known about some record files.
+
+    Args:
+      files: names of record files that will be read together.
+
+    Returns:
+      None if none of them has a sidecar, else a dict with `format`,
+      `max_seq_length`, `max_predictions_per_seq`, `num_predictions` (length
+      of the masked_lm_* lists), `sentence_objective`, `tokenizer` and `flags`
+      (of the program that wrote them), `files`, `num_records` (of each file)
+      and `statistics`. `files` and `num_records` are those of the files
+      asked for, and `statistics["sequences"]` counts these alone; the other
+      statistics are those of the first file's whole run.
+
+    Raises:
+      ValueError: if the sidecars contradict each other, do not know a file,
+        or are absent for some of the files.
+      FileNotFoundError: if a file that belongs to the set is gone.
+    """
+    import tensorflow as tf
+
+    paths = {file: sidecar_path(file) for file in files}
+    descriptions = {
+        path: _load_sidecar(path)
+        for path in sorted(set(paths.values()))
+        if tf.io.gfile.exists(path)
+    }
+    if not descriptions:
+        return None
+    first_path, first = next(iter(descriptions.items()))
+    for file, path in paths.items():
+        if path not in descriptions:
+            raise ValueError(
+                f"{file} has no description {path}, but other files have one. "
+                "Were they written by different programs?"
+            )
+        for key in SIDECAR_KEYS:
+            if descriptions[path][key] != first[key]:
+                raise ValueError(
+                    f"{path} says {key} = {descriptions[path][key]}, but "
+                    f"{first_path} says {first[key]}. Files of different "
+                    "settings cannot be read together."
+                )
+    num_records = [
+        _num_records(file, path, descriptions[path])
+        for file, path in paths.items()
+    ]
+    return {
+        **first,
+        "files": [os.path.basename(file) for file in paths],
+        "num_records": num_records,
+        "statistics": {**first["statistics"], "sequences": sum(num_records)},
+    }
+
+
+def _load_sidecar(path):
+    """Reads one sidecar and checks that its files are still there."""
+    import tensorflow as tf
+
+    with tf.io.gfile.GFile(path) as file:
+        description = json.loads(file.read())
+    if description.get("format") != SIDECAR_FORMAT:
+        raise ValueError(
+            f"{path} has format {description.get('format')}; this program "
+            f"reads {SIDECAR_FORMAT}. Was it written by another version?"
+        )
+    missing = [
+        name
+        for name in description["files"]
+        if not tf.io.gfile.exists(os.path.join(os.path.dirname(path), name))
+    ]
+    if missing:
+        raise FileNotFoundError(
+            f"{path} describes {len(description['files'])} files, but "
+            f"{len(missing)} are missing, such as {missing[0]}. Were all "
+            "copied?"
+        )
+    return description
+
+
+def _num_records(file, path, description):
+    name = os.path.basename(file)
+    if name not in description["files"]:
+        raise ValueError(
+            f"{path} does not know {name}. Is the file left over from an "
+            "older run?"
+        )
+    return description["num_records"][description["files"].index(name)]
+
+
+# Reading.
+
+
+def build_dataset(
+    files,
+    features,
+    batch_size,
+    *,
+    is_training,
+    seed=0,
+    start=0,
+    num_records=None,
+    shuffle_buffer=100_000,
+):
+    """Batches of parsed records, of static shapes.
+
+    Training data never ends. Epoch e visits every record once in an order
+    which depends only on (`seed`, e), and batches run on across epochs.
+    Evaluation is one pass in the order of the files; its last batch is filled
+    up with zeros, and `example_weight` says which rows are real.
+
+    Args:
+      files: names of TFRecord files.
+      features: dict of name -> (shape, dtype name).
+      batch_size: rows of a batch, B.
+      is_training: whether to shuffle and repeat.
+      seed: of the order; training only.
+      start: examples that were already consumed. The stream goes on as if it
+        had never stopped.
+      num_records: records in all files together; needed where `start` > 0.
+      shuffle_buffer: records held in memory for shuffling.
+
+    Returns:
+      A `tf.data.Dataset` of dicts: the features with integers as int32,
+      `next_sentence_labels` [B, 1] as `sentence_order_labels` [B], and for
+      evaluation `example_weight` [B], 1 for a real row and 0 for padding.
+
+    Raises:
+      ValueError: if there is nothing to read, or `start` is given without
+        `num_records`.
+    """
+    import tensorflow as tf
+
+    if not any(tf.io.gfile.stat(file).length for file in files):
+        raise ValueError(f"There is no record in {list(files)[:3]}.")
+    if is_training:
+        dataset = _endless(files, seed, start, num_records, shuffle_buffer)
+    else:
+        dataset = tf.data.TFRecordDataset(files)
+    dataset = dataset.batch(batch_size, drop_remainder=is_training)
+    dataset = dataset.map(
+        functools.partial(
+            _parse_batch,
+            features=features,
+            batch_size=batch_size,
+            is_training=is_training,
+        ),
+        num_parallel_calls=tf.data.AUTOTUNE,
+    )
+    options = tf.data.Options()
+    options.deterministic = True
+    return dataset.with_options(options).prefetch(tf.data.AUTOTUNE)
+
+
+def _endless(files, seed, start, num_records, shuffle_buffer):
+    """Serialized records for ever, from the `start`-th on."""
+    import tensorflow as tf
+
+    if start and not num_records:
+        raise ValueError(
+            f"To go on after {start} examples, the number of records must be "
+            f"known; got {num_records}."
+        )
+    first_epoch, num_skipped = divmod(start, num_records or 1)
+
+    def read_epoch(epoch):
+        # Sets the seed of this function's graph only: without it the order
+        # would also depend on tf.random.set_seed. Shuffling by a tensor, the
+        # epoch, fails where this seed is 0.
+        tf.compat.v1.set_random_seed(1 + seed % (2**31 - 2))
+        order = tf.random.experimental.stateless_shuffle(
+            tf.constant(files), seed=[tf.constant(seed, tf.int64), epoch]
+        )
+        dataset = tf.data.Dataset.from_tensor_slices(order)
+        dataset = dataset.interleave(
+            tf.data.TFRecordDataset,
+            cycle_length=NUM_OPEN_FILES,
+            block_length=RECORDS_PER_TURN,
+            num_parallel_calls=tf.data.AUTOTUNE,
+            deterministic=True,
+        )
+        dataset = dataset.shuffle(
+            shuffle_buffer, seed=epoch, reshuffle_each_iteration=False
+        )
+        is_first = tf.cast(epoch == first_epoch, tf.int64)
+        return dataset.skip(is_first * num_skipped)
+
+    epochs = tf.data.Dataset.range(first_epoch, np.iinfo(np.int64).max)
+    return epochs.flat_map(read_epoch)
+
+
+def _parse_batch(serialized, *, features, batch_size, is_training):
+    """Parses, casts, renames and, for evaluation, pads one batch."""
+    import tensorflow as tf
+
+    spec = {
+        name: tf.io.FixedLenFeature(shape, dtype)
+        for name, (shape, dtype) in features.items()
+    }
+    batch = {
+        name: tf.cast(values, tf.int32) if values.dtype.is_integer else values
+        for name, values in tf.io.parse_example(serialized, spec).items()
+    }
+    if "next_sentence_labels" in batch:
+        labels = batch.pop("next_sentence_labels")  # [B, 1]
+        batch["sentence_order_labels"] = labels[:, 0]  # [B]
+    if is_training:
+        return batch
+    batch["example_weight"] = tf.ones_like(serialized, tf.float32)
+    padding = batch_size - tf.size(serialized)
+    return {
+        name: tf.ensure_shape(
+            tf.pad(values, [[0, padding]] + [[0, 0]] * (len(values.shape) - 1)),
+            [batch_size, *values.shape[1:]],
+        )
+        for name, values in batch.items()
+    }
