@@ -17,15 +17,11 @@ from albert_tf import modeling
 
 
 class Ratio(NamedTuple):
-    """A loss or metric: total / (weight + epsilon), each a float32 scalar.
-
-    `scale` is what a loss counts in the sum of losses.
-    """
+    """A loss or a metric: total / (weight + epsilon), float32 scalars."""
 
     total: tf.Tensor
     weight: tf.Tensor
     epsilon: float = 0.0
-    scale: float = 1.0
 
 
 # The release adds this to the masked-LM weight, so that a batch without a
@@ -136,6 +132,11 @@ class AlbertForPreTraining(keras.layers.Layer):
         self.encoder = modeling.AlbertEncoder(config, dtype=self.dtype_policy)
         self.masked_lm = MaskedLM(config, dtype=self.dtype_policy)
         self.sentence_order = SentenceOrder(config, dtype=self.dtype_policy)
+        self.loss_scales = {"masked_lm_loss": 1.0}
+        self.metric_names = ["masked_lm_accuracy"]
+        if sentence_weight:
+            self.loss_scales["sentence_order_loss"] = sentence_weight
+            self.metric_names.append("sentence_order_accuracy")
         self.built = True
 
     def call(self, features, training=False, seed=None):
@@ -157,8 +158,8 @@ class AlbertForPreTraining(keras.layers.Layer):
             ),
         }
 
-    def losses_and_metrics(self, features, training=False, seed=None):
-        """Returns what `training` adds up.
+    def ratios(self, features, training=False, seed=None):
+        """Computes the losses and metrics of a batch.
 
         Args:
           features: a dict as `records.build_dataset` makes it.
@@ -166,31 +167,29 @@ class AlbertForPreTraining(keras.layers.Layer):
           seed: [2] int32, decides the dropout.
 
         Returns:
-          Two dicts of Ratios. The training loss is the sum of the first.
+          A Ratio for each of `loss_scales` and `metric_names`.
         """
         outputs = self(features, training=training, seed=seed)
         labels = features["sentence_order_labels"]  # [B]
         rows = features.get("example_weight")  # [B]
         if rows is None:
             rows = tf.ones_like(labels, tf.float32)
-        masked_lm, masked_lm_accuracy = classification_ratios(
+        loss, accuracy = classification_ratios(
             outputs["masked_lm_logits"],
             features["masked_lm_ids"],
             features["masked_lm_weights"] * rows[:, tf.newaxis],
         )
-        order, order_accuracy = classification_ratios(
-            outputs["sentence_order_logits"], labels, rows
-        )
-        losses = {
-            "masked_lm_loss": masked_lm._replace(epsilon=MASKED_LM_EPSILON)
+        ratios = {
+            "masked_lm_loss": loss._replace(epsilon=MASKED_LM_EPSILON),
+            "masked_lm_accuracy": accuracy,
         }
-        metrics = {"masked_lm_accuracy": masked_lm_accuracy}
         if self.sentence_weight:
-            losses["sentence_order_loss"] = order._replace(
-                scale=self.sentence_weight
+            loss, accuracy = classification_ratios(
+                outputs["sentence_order_logits"], labels, rows
             )
-            metrics["sentence_order_accuracy"] = order_accuracy
-        return losses, metrics
+            ratios["sentence_order_loss"] = loss
+            ratios["sentence_order_accuracy"] = accuracy
+        return ratios
 
     def get_config(self):
         return {

@@ -134,26 +134,25 @@ class Optimizer:
             return tf.Variable(tf.zeros(weight.shape), trainable=False)
 
     def apply(self, gradients, learning_rate):
-        """Updates every weight; call it in a replica, with equal gradients.
+        """Updates weights; call it in a replica, with equal gradients.
 
         Args:
-          gradients: one dense float32 tensor for each weight, in order,
-            already summed over replicas and clipped.
+          gradients: dict from canonical name to a dense float32 tensor,
+            already summed over replicas and clipped. A weight without one
+            stays as it is.
           learning_rate: float32 scalar, usually `schedule(step)`.
         """
         tf.distribute.get_replica_context().merge_call(
-            self.update_all, args=(list(gradients), learning_rate)
+            self.update_all, args=(gradients, learning_rate)
         )
 
     def update_all(self, strategy, gradients, learning_rate):
-        for (name, weight), gradient in zip(
-            self.weights.items(), gradients, strict=True
-        ):
-            update = self.update_excluded
-            if not EXCLUDED.search(name):
-                update = self.update_decayed
+        for name, gradient in gradients.items():
+            update = self.update_decayed
+            if EXCLUDED.search(name):
+                update = self.update_excluded
             strategy.extended.update(
-                weight,
+                self.weights[name],
                 update,
                 args=(
                     gradient,

@@ -1,0 +1,297 @@
+"""Checkpoints in the release's layout: canonical names, TF1 tensor bundles.
+
+A checkpoint is two files, `<prefix>.index` and
+`<prefix>.data-00000-of-00001`, that hold tensors by canonical name, the
+optimizer's slots as `<name>/adam_m` and `<name>/adam_v`, and `global_step`.
+The release's own scripts read them, `tf.train.load_checkpoint` does too, and
+renaming a layer or an attribute cannot break them.
+"""
+
+import os
+import pathlib
+import re
+
+import numpy as np
+import tensorflow as tf
+
+PREFIX = "model.ckpt"
+DATA_ENDING = ".data-00000-of-00001"
+STEP = "global_step"
+_SLOT = re.compile(r"/adam_[mv]$")
+_GROUP = re.compile(r"/group_[1-9]\d*/")
+
+
+def write_checkpoint(prefix, variables):
+    """Writes variables under their names, whole or not at all.
+
+    Args:
+      prefix: path without endings, such as `out/model.ckpt-100`.
+      variables: dict from name to variable, tensor or array.
+    """
+    names = sorted(variables)
+    # `.numpy()` of a distributed variable is its first replica's copy.
+    values = [
+        v.numpy() if hasattr(v, "numpy") else np.asarray(v)
+        for v in map(variables.get, names)
+    ]
+    temporary = f"{prefix}.writing-{os.getpid()}"
+    with tf.device("CPU:0"):
+        tf.raw_ops.SaveV2(
+            prefix=temporary,
+            tensor_names=names,
+            shape_and_slices=[""] * len(names),
+            tensors=[tf.convert_to_tensor(v) for v in values],
+        )
+    # The index last: a checkpoint without an index is no checkpoint.
+    for ending in (DATA_ENDING, ".index"):
+        tf.io.gfile.rename(
+            temporary + ending, f"{prefix}{ending}", overwrite=True
+        )
+
+
+def copy_checkpoint(prefix, target):
+    """Copies a checkpoint to another prefix, whole or not at all."""
+    temporary = f"{target}.writing-{os.getpid()}"
+    for ending in (DATA_ENDING, ".index"):
+        tf.io.gfile.copy(
+            f"{prefix}{ending}", temporary + ending, overwrite=True
+        )
+    for ending in (DATA_ENDING, ".index"):
+        tf.io.gfile.rename(
+            temporary + ending, f"{target}{ending}", overwrite=True
+        )
+
+
+def step_of(prefix):
+    """Returns the step in a checkpoint's name, or -1 where there is none."""
+    found = re.search(r"\.ckpt-(\d+)$", str(prefix))
+    return int(found[1]) if found else -1
+
+
+def list_checkpoints(folder):
+    """Returns the prefixes of a folder's numbered checkpoints, by step."""
+    indexes = tf.io.gfile.glob(os.path.join(folder, f"{PREFIX}-*.index"))
+    prefixes = [i.removesuffix(".index") for i in indexes]
+    return sorted((p for p in prefixes if step_of(p) >= 0), key=step_of)
+
+
+def find_checkpoint(path):
+    """Returns the prefix of the checkpoint that a path means.
+
+    Args:
+      path: a prefix, its .index file, or a folder: then its newest numbered
+        checkpoint or, without one, its only checkpoint.
+
+    Raises:
+      FileNotFoundError: if there is none, or several without a number.
+    """
+    path = str(path).removesuffix(".index")
+    if tf.io.gfile.exists(f"{path}.index"):
+        return path
+    if not tf.io.gfile.isdir(path):
+        folder = os.path.dirname(path) or "."
+        found = tf.io.gfile.glob(os.path.join(folder, "*.index"))
+        names = sorted(os.path.basename(f) for f in found)
+        raise FileNotFoundError(
+            f"{path}.index does not exist; {folder} has {names or 'no index'}. "
+            "Give the checkpoint's prefix, such as model.ckpt-best."
+        )
+    if numbered := list_checkpoints(path):
+        return numbered[-1]
+    found = tf.io.gfile.glob(os.path.join(path, "*.index"))
+    if len(found) != 1:
+        raise FileNotFoundError(
+            f"{path} has {len(found)} checkpoints without a number "
+            f"{sorted(map(os.path.basename, found))}; name the one to read."
+        )
+    return found[0].removesuffix(".index")
+
+
+def read_checkpoint(path):
+    """Reads every tensor of a checkpoint.
+
+    Args:
+      path: as for `find_checkpoint`.
+
+    Returns:
+      Dict from name to array.
+
+    Raises:
+      FileNotFoundError: if there is no checkpoint.
+      ValueError: if its data is cut off or damaged.
+    """
+    prefix = find_checkpoint(path)
+    try:
+        reader = tf.train.load_checkpoint(prefix)
+        return {
+            name: reader.get_tensor(name)
+            for name in reader.get_variable_to_shape_map()
+        }
+    except (tf.errors.OpError, IndexError, RuntimeError) as error:
+        raise ValueError(
+            f"{prefix} cannot be read: {str(error).splitlines()[0]}\nWas the "
+            "copy or download cut off? Its data file should have the size "
+            "that the writer's has."
+        ) from error
+
+
+def is_slot(name):
+    """Whether a name is one of the optimizer's, not of the model's."""
+    return name == STEP or bool(_SLOT.search(name))
+
+
+def restore(variables, values, source, new_prefixes=()):
+    """Assigns values to variables of the same names, all of them.
+
+    Args:
+      variables: dict from name to variable.
+      values: dict from name to array; names of no variable are left alone.
+      source: where the values are from, for messages.
+      new_prefixes: variables whose names begin so may be missing in `values`
+        and then keep what they have.
+
+    Returns:
+      The names that were missing.
+
+    Raises:
+      ValueError: if another variable is missing or a shape differs; nothing
+        is assigned then.
+    """
+    missing = [n for n in variables if n not in values]
+    lost = [n for n in missing if not n.startswith(tuple(new_prefixes))]
+    if lost:
+        others = sorted(n for n in values if not is_slot(n))
+        raise ValueError(
+            f"{source} lacks {len(lost)} of {len(variables)} variables, such "
+            f"as {lost[:2]}; it has {len(others)}, such as {others[:2]}. Is "
+            "it a checkpoint of another architecture (layers, groups, "
+            "parameter_sharing) or of another program?"
+        )
+    for name, variable in variables.items():
+        if name not in missing and values[name].shape != variable.shape:
+            raise ValueError(
+                f"{source}: {name} is {values[name].shape}, the model's is "
+                f"{tuple(variable.shape)}. Is it of another config or "
+                "vocabulary?"
+            )
+    for name, variable in variables.items():
+        if name not in missing:
+            variable.assign(values[name])
+    return missing
+
+
+def spread_group0(values, variables):
+    """Adds group 0's values under the names of all other groups.
+
+    Args:
+      values: dict from name to array, with group_0.
+      variables: dict whose keys are the names wanted.
+
+    Returns:
+      A new dict.
+
+    Source: run_pretraining.py, `--init_from_group0`.
+    """
+    spread = dict(values)
+    for name in variables:
+        origin = _GROUP.sub("/group_0/", name)
+        if origin != name and origin in values:
+            spread[name] = values[origin]
+    return spread
+
+
+class CheckpointManager:
+    """Keeps the newest checkpoints of a training, and the best one.
+
+    Args:
+      folder: where they lie; made if absent.
+      variables: dict from name to variable, with `global_step`.
+      max_to_keep: numbered checkpoints kept; 0 keeps all.
+    """
+
+    def __init__(self, folder, variables, max_to_keep=5):
+        self.folder = str(folder)
+        self.variables = variables
+        self.max_to_keep = max_to_keep
+        tf.io.gfile.makedirs(self.folder)
+
+    def prefix(self, label):
+        """Returns the prefix of a step's checkpoint, or of "best"."""
+        return os.path.join(self.folder, f"{PREFIX}-{label}")
+
+    def save(self):
+        """Writes the checkpoint of this step; deletes what is too old.
+
+        Returns:
+          Its prefix.
+        """
+        prefix = self.prefix(int(self.variables[STEP].numpy()))
+        write_checkpoint(prefix, self.variables)
+        checkpoints = list_checkpoints(self.folder)
+        if self.max_to_keep:
+            for old in checkpoints[: -self.max_to_keep]:
+                # The index first, as in `write_checkpoint`.
+                tf.io.gfile.remove(f"{old}.index")
+                tf.io.gfile.remove(old + DATA_ENDING)
+            checkpoints = checkpoints[-self.max_to_keep :]
+        self.write_state(checkpoints)
+        return prefix
+
+    def write_state(self, checkpoints):
+        """Writes the file by which TensorFlow finds the newest checkpoint."""
+        names = [pathlib.PurePath(c).name for c in checkpoints]
+        lines = [f'model_checkpoint_path: "{names[-1]}"']
+        lines += [f'all_model_checkpoint_paths: "{n}"' for n in names]
+        path = os.path.join(self.folder, "checkpoint")
+        with tf.io.gfile.GFile(path + ".writing", "w") as file:
+            file.write("\n".join(lines) + "\n")
+        tf.io.gfile.rename(path + ".writing", path, overwrite=True)
+
+    def restore_latest(self):
+        """Restores the newest numbered checkpoint, optimizer and all.
+
+        Returns:
+          Its prefix, or None where there is none.
+        """
+        checkpoints = list_checkpoints(self.folder)
+        if not checkpoints:
+            return None
+        self.restore(checkpoints[-1])
+        return checkpoints[-1]
+
+    def restore(self, prefix):
+        """Restores every variable from one checkpoint of this training."""
+        restore(self.variables, read_checkpoint(prefix), prefix)
+
+    def keep_best(self, prefix):
+        """Copies a checkpoint to `model.ckpt-best`."""
+        copy_checkpoint(prefix, self.prefix("best"))
+
+
+def initialize(manager, weights, init_checkpoint=None, from_group0=False):
+    """Goes on from the newest checkpoint, or begins from another one.
+
+    Args:
+      manager: a CheckpointManager of the whole training.
+      weights: dict from name to variable, the model's alone.
+      init_checkpoint: read where the manager's folder has no checkpoint:
+        prefix, .index file or folder; its optimizer is left behind.
+      from_group0: see `spread_group0`.
+
+    Returns:
+      What was done, a sentence.
+    """
+    if prefix := manager.restore_latest():
+        return f"Goes on from {prefix}."
+    if not init_checkpoint:
+        return "Begins with random weights."
+    prefix = find_checkpoint(init_checkpoint)
+    values = read_checkpoint(prefix)
+    if from_group0:
+        values = spread_group0(values, weights)
+    new = restore(weights, values, prefix, new_prefixes=["cls/"])
+    restored = f"{len(weights) - len(new)} of {len(weights)}"
+    return (
+        f"Restored {restored} variables from {prefix}; new: "
+        f"{', '.join(new) or 'none'}."
+    )

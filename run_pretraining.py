@@ -1,0 +1,305 @@
+"""Pretrains ALBERT: masked LM and sentence order, from TFRecords.
+
+  python run_pretraining.py --input_file='data/train*.tfrecord' \
+    --eval_input_file=data/valid.tfrecord --do_eval \
+    --albert_config_file=configs/model/v2/base.json --output_dir=out
+"""
+
+import dataclasses
+import json
+import os
+from typing import Literal
+
+import keras
+import tensorflow as tf
+
+from albert_tf import (
+    checkpoints,
+    distribution,
+    evaluation,
+    flags,
+    heads,
+    modeling,
+    optimization,
+    records,
+    reporting,
+    training,
+)
+from albert_tf.checkpoints import STEP
+from albert_tf.config import AlbertConfig
+from albert_tf.data import inputs
+from albert_tf.flags import flag
+
+POLICIES = {"float32": "float32", "bfloat16": "mixed_bfloat16"}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PretrainingFlags:
+    """The release's flags; what is ours stands last."""
+
+    albert_config_file: str = flag(
+        required=True, help="JSON file with the architecture."
+    )
+    input_file: str | None = flag(
+        help="Training records: comma-separated files or globs."
+    )
+    output_dir: str = flag(
+        required=True,
+        help="Where checkpoints and results go; a run that was stopped goes "
+        "on from what is there.",
+    )
+    init_checkpoint: str | None = flag(
+        help="Checkpoint to begin from: prefix, .index file or folder. Read "
+        "only where output_dir has none."
+    )
+    max_seq_length: int | None = flag(
+        help="Tokens in a record. Default: what the records say."
+    )
+    max_predictions_per_seq: int | None = flag(
+        help="Masked tokens in a record. Default: what the records say."
+    )
+    do_train: bool = flag(True, "Whether to train.")
+    do_eval: bool = flag(
+        False,
+        "Whether to evaluate on --eval_input_file: before training, and at "
+        "every checkpoint; without --do_train every checkpoint that is there.",
+    )
+    train_batch_size: int = flag(
+        4096, "Sequences in a training step, in all replicas together."
+    )
+    eval_batch_size: int = flag(
+        64, "Sequences in an evaluation step, in all replicas together."
+    )
+    optimizer: Literal["adamw", "lamb"] = flag("lamb", "Optimizer.")
+    learning_rate: float = flag(0.00176, "Peak learning rate.")
+    poly_power: float = flag(1.0, "Exponent of the decay.")
+    num_train_steps: int = flag(125000, "Training steps.")
+    num_warmup_steps: int = flag(3125, "Steps of linear warmup.")
+    start_warmup_step: int = flag(
+        0, "Step at which the warmup begins; the rate is 0 before."
+    )
+    save_checkpoints_steps: int = flag(5000, "Steps between checkpoints.")
+    keep_checkpoint_max: int = flag(
+        5, "Newest checkpoints kept, beside the best one; 0 keeps all."
+    )
+    iterations_per_loop: int = flag(
+        1000, "Most training steps in one compiled call."
+    )
+    max_eval_steps: int = flag(
+        0, "Batches evaluated; 0 evaluates every row (the release: 100)."
+    )
+    use_tpu: bool = flag(False, "Same as --distribution=tpu.")
+    init_from_group0: bool = flag(
+        False, "Begin every group with group 0's weights of init_checkpoint."
+    )
+    tpu_name: str | None = flag(
+        help='Name or address of the TPU; "local" on a TPU VM.'
+    )
+    tpu_zone: str | None = flag(help="Zone of the TPU.")
+    gcp_project: str | None = flag(help="Project of the TPU.")
+    master: str | None = flag(help="Ignored: address of a TF1 session.")
+    num_tpu_cores: int = flag(8, "Ignored: the TPU says how many it has.")
+    masked_lm_budget: float = flag(
+        0, "Must be 0: the release never implemented masking while training."
+    )
+    eval_input_file: str | None = flag(
+        help="Held-out records: comma-separated files or globs."
+    )
+    distribution: Literal["auto", "one_device", "mirrored", "tpu"] = flag(
+        "auto", "Devices to train on; auto takes all GPUs, or the CPU."
+    )
+    compute_dtype: Literal["float32", "bfloat16"] = flag(
+        "float32",
+        "What matrices are multiplied in; weights, norms, softmax and losses "
+        "stay float32.",
+    )
+    sentence_weight: float | None = flag(
+        help="Factor of the sentence loss; 0 trains on masked LM alone. "
+        "Default: 1, or 0 for records made without a sentence objective."
+    )
+    xla: bool = flag(False, "Compile the step with XLA: one GPU.")
+    log_every_steps: int = flag(100, "Steps between lines in the log.")
+    shuffle_buffer: int = flag(
+        100_000, "Records held in memory to shuffle training data."
+    )
+    random_seed: int = flag(12345, "Seed of weights, order and dropout.")
+
+
+def check_flags(args):
+    """Refuses what cannot work before anything is loaded."""
+    if not args.do_train and not args.do_eval:
+        raise ValueError("Give --do_train or --do_eval: nothing to do.")
+    if args.do_train and not args.input_file:
+        raise ValueError("--do_train needs --input_file.")
+    if args.do_eval and not args.eval_input_file:
+        raise ValueError(
+            "--do_eval needs --eval_input_file, held-out records. (The "
+            "release evaluated on the training file.)"
+        )
+    if args.masked_lm_budget:
+        raise ValueError(
+            "--masked_lm_budget is not implemented, as in the release; mask "
+            "with create_pretraining_data.py."
+        )
+    if args.use_tpu and args.distribution not in ("auto", "tpu"):
+        raise ValueError(
+            f"--use_tpu contradicts --distribution={args.distribution}."
+        )
+
+
+def open_records(patterns, args, config):
+    """Returns `inputs.PretrainingRecords` that fit flags and config."""
+    return inputs.open_records(
+        patterns,
+        config,
+        max_seq_length=args.max_seq_length,
+        max_predictions_per_seq=args.max_predictions_per_seq,
+    )
+
+
+def build_strategy(args):
+    """Returns the strategy that the flags ask for."""
+    strategy = distribution.build_strategy(
+        "tpu" if args.use_tpu else args.distribution,
+        tpu_name=args.tpu_name,
+        tpu_zone=args.tpu_zone,
+        gcp_project=args.gcp_project,
+    )
+    for name in ("train_batch_size", "eval_batch_size"):
+        distribution.check_batch_size(strategy, getattr(args, name), name)
+    return strategy
+
+
+def build_training(args, config, sentence_objective):
+    """Returns model and optimizer; call it in the strategy's scope."""
+    sentence_weight = args.sentence_weight
+    if sentence_weight is None:
+        sentence_weight = 0.0 if sentence_objective == "none" else 1.0
+    keras.utils.set_random_seed(args.random_seed)
+    model = heads.AlbertForPreTraining(
+        config,
+        sentence_weight=sentence_weight,
+        dtype=POLICIES[args.compute_dtype],
+    )
+    schedule = optimization.build_schedule(
+        args.learning_rate,
+        args.num_train_steps,
+        args.num_warmup_steps,
+        start_warmup_step=args.start_warmup_step,
+        poly_power=args.poly_power,
+    )
+    weights = modeling.named_weights(model)
+    weights = {name: weight.value for name, weight in weights.items()}
+    optimizer = optimization.build_optimizer(args.optimizer, weights, schedule)
+    return model, optimizer
+
+
+def write_settings(args, config, sidecar):
+    """Writes beside the checkpoints what their readers need to know."""
+    values = {
+        "albert_config.json": config.to_dict(),
+        "flags.json": dataclasses.asdict(args),
+    }
+    if sidecar:
+        values["tokenizer.json"] = sidecar["tokenizer"]
+    for name, value in values.items():
+        with tf.io.gfile.GFile(os.path.join(args.output_dir, name), "w") as f:
+            f.write(json.dumps(value, indent=2) + "\n")
+
+
+def train(args, strategy, model, optimizer, train_records, **kwargs):
+    """Trains on from the optimizer's step."""
+    training.train(
+        strategy,
+        model,
+        optimizer,
+        records.build_dataset(
+            train_records.files,
+            train_records.features,
+            args.train_batch_size,
+            is_training=True,
+            seed=args.random_seed,
+            start=int(optimizer.step.numpy()) * args.train_batch_size,
+            num_records=train_records.num_records,
+            shuffle_buffer=args.shuffle_buffer,
+        ),
+        num_train_steps=args.num_train_steps,
+        batch_size=args.train_batch_size,
+        save_checkpoints_steps=args.save_checkpoints_steps,
+        iterations_per_loop=args.iterations_per_loop,
+        log_every_steps=args.log_every_steps,
+        seed=args.random_seed,
+        xla=args.xla,
+        **kwargs,
+    )
+
+
+def run(args):
+    """Trains and evaluates as the flags say."""
+    check_flags(args)
+    config = AlbertConfig.from_json_file(args.albert_config_file)
+    opened = [
+        open_records(patterns, args, config) if is_wanted else None
+        for is_wanted, patterns in (
+            (args.do_train, args.input_file),
+            (args.do_eval, args.eval_input_file),
+        )
+    ]
+    train_records, held_out = opened
+    if train_records and held_out:
+        inputs.check_held_out(train_records, held_out)
+    any_records = train_records or held_out
+    strategy = build_strategy(args)
+    with strategy.scope():
+        model, optimizer = build_training(
+            args, config, any_records.sentence_objective
+        )
+    manager = checkpoints.CheckpointManager(
+        args.output_dir,
+        {**optimizer.weights, **optimizer.slots, STEP: optimizer.step},
+        args.keep_checkpoint_max,
+    )
+    reporter = reporting.Reporter(args.output_dir)
+    evaluator = held_out and evaluation.Evaluator(
+        strategy,
+        model,
+        records.build_dataset(
+            held_out.files,
+            held_out.features,
+            args.eval_batch_size,
+            is_training=False,
+        ),
+        manager=manager,
+        reporter=reporter,
+        best_metric="masked_lm_accuracy",
+        max_steps=args.max_eval_steps,
+    )
+    if not train_records:
+        evaluator.evaluate_folder()
+        return
+    write_settings(args, config, any_records.sidecar)
+    reporter.say(
+        checkpoints.initialize(
+            manager,
+            optimizer.weights,
+            args.init_checkpoint,
+            args.init_from_group0,
+        )
+    )
+    if evaluator and not int(optimizer.step.numpy()):
+        evaluator.evaluate(step=0)
+    train(
+        args,
+        strategy,
+        model,
+        optimizer,
+        train_records,
+        manager=manager,
+        reporter=reporter,
+        on_checkpoint=evaluator and evaluator.evaluate,
+    )
+    reporter.say(f"Checkpoints and results are in {args.output_dir}.")
+
+
+if __name__ == "__main__":
+    flags.launch(run, PretrainingFlags)
