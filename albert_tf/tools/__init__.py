@@ -1,0 +1,1 @@
+"""Programs for the command line: `python -m albert_tf.tools.NAME --help`."""

@@ -1,0 +1,208 @@
+"""Trains a SentencePiece vocabulary as the released English one was trained.
+
+    python -m albert_tf.tools.train_vocab --input_file=all.txt \
+        --model_prefix=30k-clean --vocab_size=30000
+
+writes `30k-clean.model`, `30k-clean.vocab` and, beside them, `tokenizer.json`.
+The text is normalized as the tokenizer will normalize it. It is read twice and
+never held: first to check and count the lines, then to draw
+`input_sentence_size` of them, so a corpus may be far larger than memory.
+"""
+
+import dataclasses
+import io
+import os
+import pathlib
+import random
+import re
+import textwrap
+
+import sentencepiece
+import tensorflow as tf
+
+from albert_tf import flags, normalization, records, tokenization
+
+# The options of the released vocabulary, from the release's README.
+_RELEASED_OPTIONS = {
+    "model_type": "unigram",
+    "pad_id": 0,
+    "unk_id": 1,
+    "bos_id": -1,
+    "eos_id": -1,
+    "control_symbols": "[CLS],[SEP],[MASK]",
+    "user_defined_symbols": '(,),",-,.,–,£,€',
+    "shuffle_input_sentence": True,
+}
+# SentencePiece leaves out lines of more than 4192 bytes.
+_MAX_LINE_CHARS = 1000
+_WARNINGS_ONLY = 1
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TrainVocabFlags:
+    """What to train on and what to make of it."""
+
+    input_file: str = flags.flag(
+        required=True,
+        help="Text files, UTF-8: a comma-separated list of globs.",
+    )
+    model_prefix: str = flags.flag(
+        required=True, help="Where to write: PREFIX.model and PREFIX.vocab."
+    )
+    vocab_size: int = flags.flag(30000, "Number of pieces, with special ones.")
+    do_lower_case: bool = flags.flag(True, "Whether to lower-case the text.")
+    keep_accents: bool = flags.flag(
+        False, "Whether to keep accents and other combining characters."
+    )
+    input_sentence_size: int = flags.flag(
+        10_000_000, "Lines to train on; of more, so many are drawn at random."
+    )
+    character_coverage: float = flags.flag(
+        0.99995, "Share of the text's characters that get a piece."
+    )
+    random_seed: int = flags.flag(12345, "Seed of the drawing of lines.")
+    num_threads: int = flags.flag(
+        os.cpu_count() or 1,
+        "Threads; the scores depend slightly on how many there are.",
+    )
+
+
+def run(args):
+    """Trains a vocabulary and writes it.
+
+    Args:
+      args: `TrainVocabFlags`.
+
+    Returns:
+      The path of the model.
+
+    Raises:
+      ValueError: if the text is missing, empty, not UTF-8, or does not suit the
+        size.
+    """
+    if args.input_sentence_size < 1:
+        raise ValueError(
+            f"--input_sentence_size={args.input_sentence_size} draws nothing."
+        )
+    files = records.expand_files(args.input_file)
+    num_lines = sum(1 for _ in _read_lines(files))
+    if not num_lines:
+        raise ValueError(f"There is no text in {', '.join(files)}.")
+    num_drawn = min(num_lines, args.input_sentence_size)
+    print(f"Training on {num_drawn:,} of {num_lines:,} lines.", flush=True)
+    model = _train(_training_text(files, num_lines, args), args)
+    path = _write(model, args.model_prefix)
+    tokenizer = tokenization.build_tokenizer(
+        spm_model_file=path,
+        do_lower_case=args.do_lower_case,
+        keep_accents=args.keep_accents,
+    )
+    tokenizer.write_settings(os.path.dirname(path))
+    print(
+        f"Wrote {tokenizer.vocab_size:,} pieces to {path}; beside it their "
+        f"list (.vocab) and the settings ({tokenization.SETTINGS_FILE})."
+    )
+    return path
+
+
+def _read_lines(files):
+    """Yields the lines that are not blank."""
+    for path in files:
+        with tf.io.gfile.GFile(path, "rb") as lines:
+            for number, line in enumerate(lines, 1):
+                try:
+                    text = line.decode("utf-8")
+                except UnicodeDecodeError as error:
+                    raise ValueError(
+                        f"{path}, line {number} is not UTF-8: {error}. If it "
+                        "is Latin-1, iconv -f latin1 -t utf-8 converts it."
+                    ) from None
+                if not text.isspace():
+                    yield text
+
+
+def _training_text(files, num_lines, args):
+    """Yields lines drawn evenly, normalized, and cut where they are long."""
+    normalizer = normalization.SentenceNormalizer(
+        args.do_lower_case, args.keep_accents
+    )
+    draw = random.Random(args.random_seed).random
+    wanted = args.input_sentence_size
+    for position, line in enumerate(_read_lines(files)):
+        # So many are wanted of so many that are left: an exact, even sample.
+        if draw() * (num_lines - position) >= wanted:
+            continue
+        wanted -= 1
+        text = normalizer.normalize(line)
+        if len(text) <= _MAX_LINE_CHARS:
+            yield text
+        else:
+            yield from textwrap.wrap(
+                text, _MAX_LINE_CHARS, break_on_hyphens=False
+            )
+
+
+def _train(lines, args):
+    """Returns the trained model as bytes, after checking its special ids."""
+    output = io.BytesIO()
+    try:
+        sentencepiece.SentencePieceTrainer.Train(
+            sentence_iterator=lines,
+            model_writer=output,
+            vocab_size=args.vocab_size,
+            input_sentence_size=args.input_sentence_size,
+            character_coverage=args.character_coverage,
+            num_threads=args.num_threads,
+            minloglevel=_WARNINGS_ONLY,
+            **_RELEASED_OPTIONS,
+        )
+    except RuntimeError as error:
+        raise ValueError(_explain(str(error), args)) from error
+    model = sentencepiece.SentencePieceProcessor(model_proto=output.getvalue())
+    wanted = tokenization.SentencePieceTokenizer.special_pieces
+    found = tuple(model.IdToPiece(i) for i in range(len(wanted)))
+    if found != wanted:
+        raise ValueError(
+            f"SentencePiece gave the first ids to {found}, not to {wanted}. "
+            "Is its version very new?"
+        )
+    return output.getvalue()
+
+
+def _explain(error, args):
+    """Says what a user can do about an error of SentencePiece's trainer."""
+    if largest := re.search(r"size too high .* <= (\d+)", error):
+        return (
+            f"--vocab_size={args.vocab_size} is too large for this text: "
+            f"the largest possible is {largest[1]}. Take that or more text."
+        )
+    if needed := re.search(r"smaller than required_chars. \d+ vs (\d+)", error):
+        return (
+            f"--vocab_size={args.vocab_size} is too small: characters and "
+            f"special pieces alone are {needed[1]}. Take more, or a lower "
+            f"--character_coverage than {args.character_coverage}."
+        )
+    return f"SentencePiece could not train a vocabulary: {error}"
+
+
+def _write(model, prefix):
+    """Writes both files, each to a temporary name first."""
+    processor = sentencepiece.SentencePieceProcessor(model_proto=model)
+    listing = "".join(
+        f"{processor.IdToPiece(i)}\t{processor.GetScore(i):g}\n"
+        for i in range(len(processor))
+    )
+    pathlib.Path(prefix).parent.mkdir(parents=True, exist_ok=True)
+    for ending, content in (
+        (".vocab", listing.encode("utf-8")),
+        (".model", model),
+    ):
+        path = pathlib.Path(prefix + ending)
+        temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+        temporary.write_bytes(content)
+        temporary.replace(path)
+    return prefix + ".model"
+
+
+if __name__ == "__main__":
+    flags.launch(run, TrainVocabFlags)
