@@ -1,0 +1,191 @@
+"""Collects the English that a Python installation carries, as training text.
+
+Every installation documents itself: the topics of `help()`, the docstrings of
+the standard library and of the installed packages, their licences and their
+descriptions. Source files are parsed, never imported. What is kept is prose:
+no code, tables or lists of names, and no sentence twice.
+
+    python -m albert_tf.tools.local_english --output_dir=text
+
+writes train.txt and heldout.txt: one sentence a line, a blank line between
+documents, a document per file that the text comes from.
+"""
+
+import ast
+import dataclasses
+import inspect
+import pathlib
+import pydoc_data.topics
+import re
+import sysconfig
+import warnings
+from concurrent import futures
+
+from albert_tf import flags
+
+HELD_OUT_EVERY = 20  # documents; one of them is kept for evaluation
+MIN_SENTENCES = 2  # in a docstring, and in a document
+PROSE_FILES = ("METADATA", "LICENSE", "COPYING", "NOTICE")
+WORDS = range(6, 61)  # in a sentence
+
+_DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+_CODE_LINE = re.compile(r"\s*(\.\. |\$ |#|\||\+-|=+$|-+$|@|:\w+:)")
+_CODE_MARK = re.compile(r"[`=<>{}|\\]|\w_\w|\w\.\w+\(")
+# What opens a paragraph of its own: "- ", "2. ", "Returns:", "name (type): ".
+_ITEM_MARK = re.compile(
+    r"\s*([-*•]\s|\d+[.)]\s|\(\w\)\s|[A-Z]\w+( \w+)?:$"
+    r"|[\w*`., ]{1,40}(\([^()]*\))? ?(:|--?)\s(?! ))"
+)
+# Markup that surrounds words, in reStructuredText and Markdown.
+_MARKUP = (
+    (re.compile(r"!?\[([^\]]*)\]\([^)]*\)"), r"\1"),  # [text](address)
+    (re.compile(r":[a-zA-Z:]+:`~?([^`<]+?)(\s*<[^>]*>)?`"), r"\1"),
+    (re.compile(r"`+~?([^`']*)[`']+_*"), r"\1"),
+    (re.compile(r"(?<!\w)\*{1,2}(\w[^*]*?)\*{1,2}(?!\w)"), r"\1"),
+    (re.compile(r"\s+"), " "),
+)
+_SENTENCE_END = re.compile(
+    r"(?<!\be\.g)(?<!\bi\.e)(?<!\betc)(?<!\bcf)(?<!\bvs)(?<!\b[A-Z])"
+    r"(?<=[.!?])[\"”)]?\s+(?=[\"“(]?[A-Z])"
+)
+_TWO_SENTENCES = re.compile(r"\w{3}[.!?]\s+[^A-Z]")
+_WORD = re.compile(r"[\"“‘'(]*[A-Za-z]+(['’-][A-Za-z]+)*[.,;:!?)\"”’']*")
+_FUNCTION_WORDS = frozenset(
+    "the a an of to in is are be that this it for with as on by from or and "
+    "not can will if when which you your at was were has have their its".split()
+)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LocalEnglishFlags:
+    """Where to write the text."""
+
+    output_dir: str = flags.flag(
+        required=True, help="Folder for train.txt and heldout.txt."
+    )
+
+
+def run(args):
+    """Writes the two files and says how much is in them."""
+    folder = pathlib.Path(args.output_dir)
+    folder.mkdir(parents=True, exist_ok=True)
+    documents = list(read_documents(installed_texts()))
+    held_out = documents[::HELD_OUT_EVERY]
+    del documents[::HELD_OUT_EVERY]
+    for name, part in (("train", documents), ("heldout", held_out)):
+        path = folder / f"{name}.txt"
+        text = "\n\n".join("\n".join(sentences) for sentences in part) + "\n"
+        path.write_text(text, encoding="utf-8")
+        num_sentences = sum(map(len, part))
+        print(
+            f"{path}: {len(text) / 1e6:.1f} MB, {len(part)} documents, "
+            f"{num_sentences} sentences, {len(text.split())} words"
+        )
+
+
+def installed_texts():
+    """Yields the list of texts in each file that may hold English.
+
+    The order depends only on what is installed.
+    """
+    for _, topic in sorted(pydoc_data.topics.topics.items()):
+        yield [topic]
+    with futures.ProcessPoolExecutor() as pool:
+        yield from pool.map(read_texts, installed_files(), chunksize=32)
+
+
+def installed_files():
+    """Yields source files, licences and descriptions of what is installed."""
+    paths = sysconfig.get_paths()
+    for folder in dict.fromkeys([paths["stdlib"], paths["purelib"]]):
+        for path in sorted(pathlib.Path(folder).rglob("*")):
+            # Packages may lie below the standard library; they have a turn.
+            inner = path.relative_to(folder).parts
+            if "site-packages" in inner or "dist-packages" in inner:
+                continue
+            is_prose = path.name.startswith(PROSE_FILES) and path.is_file()
+            if path.suffix == ".py" or is_prose:
+                yield path
+
+
+def read_texts(path):
+    """The docstrings of a Python file in their order, or a file's text."""
+    if path.suffix != ".py":
+        return [path.read_text(encoding="utf-8", errors="replace")]
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tree = ast.parse(path.read_bytes())
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return []  # a template or a test of the parser, not a program
+    nodes = (n for n in ast.walk(tree) if isinstance(n, _DOCUMENTED))
+    return [text for n in nodes if (text := ast.get_docstring(n, clean=False))]
+
+
+def read_documents(files):
+    """Yields each file's sentences, none of which was yielded before.
+
+    Args:
+      files: lists of texts.
+    """
+    seen = set()
+    for texts in files:
+        document = []
+        for text in texts:
+            sentences = [
+                s for s in split_sentences(text) if s.lower() not in seen
+            ]
+            if len(sentences) >= MIN_SENTENCES:
+                seen.update(s.lower() for s in sentences)
+                document += dict.fromkeys(sentences)
+        if len(document) >= MIN_SENTENCES:
+            yield document
+
+
+def split_sentences(text):
+    """The sentences of English prose in a text, without its markup."""
+    sentences = []
+    for paragraph in _paragraphs(inspect.cleandoc(text)):
+        for pattern, replacement in _MARKUP:
+            paragraph = pattern.sub(replacement, paragraph)
+        for sentence in _SENTENCE_END.split(paragraph.strip()):
+            if is_english(sentence):
+                sentences.append(sentence)
+    return sentences
+
+
+def _paragraphs(text):
+    """Yields runs of prose lines, each list item as a run of its own."""
+    lines = []
+    in_fence = in_doctest = False
+    for line in [*text.splitlines(), ""]:
+        start = line.lstrip()
+        is_fence = start.startswith(("```", "~~~"))
+        in_fence ^= is_fence
+        # What a doctest prints goes on to the next blank line.
+        in_doctest = start.startswith(">>>") or (in_doctest and bool(start))
+        is_code = in_fence or is_fence or in_doctest or _CODE_LINE.match(line)
+        mark = _ITEM_MARK.match(line)
+        if is_code or mark or not start:
+            yield " ".join(lines)
+            lines = []
+        if not is_code:
+            lines.append(line[mark.end() :] if mark else line)
+
+
+def is_english(sentence):
+    """Whether a sentence is prose: words, in a plausible mixture."""
+    words = sentence.split()
+    if len(words) not in WORDS or sentence[-1] not in ".!?":
+        return False
+    if not sentence.lstrip("\"“'(")[0].isupper():
+        return False
+    if _CODE_MARK.search(sentence) or _TWO_SENTENCES.search(sentence):
+        return False
+    plain = sum(bool(_WORD.fullmatch(word)) for word in words)
+    common = sum(word.lower() in _FUNCTION_WORDS for word in words)
+    return plain >= 0.85 * len(words) and common >= 0.2 * len(words)
+
+
+if __name__ == "__main__":
+    flags.launch(run, LocalEnglishFlags)

@@ -1,0 +1,120 @@
+"""What counts as English, and which document it lands in."""
+
+import textwrap
+
+import pytest
+
+from albert_tf.tools import local_english
+
+DOCSTRING = """Reads one row of the table at a time.
+
+    The rows are read in the order in which they were written to the
+    file, e.g. Alice's :func:`write` or by hand. It is an error if the
+    table is **not** there.
+
+    .. code-block:: python
+
+    >>> read_row(table)
+    One row. This is the row that the table has at its end.
+
+    ```
+    The fence hides this sentence of the document.
+    ```
+
+    Args:
+      table: The name of the table that is to be read.
+      size (int): The number of rows that are to be read
+      mode: if `None`, the mode of the file that is read; a_b if not.
+
+    Returns:
+      A list of the cells, which are [strings](https://example.org).
+    """
+
+
+def test_prose_of_a_docstring_is_kept_a_sentence_at_a_time():
+    assert local_english.split_sentences(DOCSTRING) == [
+        "Reads one row of the table at a time.",
+        "The rows are read in the order in which they were written to the "
+        "file, e.g. Alice's write or by hand.",
+        "It is an error if the table is not there.",
+        "The name of the table that is to be read.",
+        "A list of the cells, which are strings.",
+    ]
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "It is what the reader expects of a sentence.",
+        'Is it "quoted" in the text or is it not?',
+        "The caller’s list (if there is one) is not changed.",
+    ],
+)
+def test_prose_is_english(sentence):
+    assert local_english.is_english(sentence)
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "Too short to be one.",
+        "it is without the capital letter at the beginning.",
+        "It is without a full stop at the end",
+        "The value of x is x = 1 if it is not set.",
+        "Call it as text.strip() if the text is to be bare.",
+        "Numbers 1 2 3 4 5 and 6 are in the list.",
+        "Shape Dtype Device Layout Strides Offset Storage Names.",
+        "It is the first of the two. and this is the other.",
+    ],
+)
+def test_code_tables_and_fragments_are_not_english(sentence):
+    assert not local_english.is_english(sentence)
+
+
+def test_no_sentence_is_in_two_documents():
+    one = "This is the first sentence of the two."
+    two = "This is the second sentence of the two."
+    three = "This is a third one that is in the other."
+    documents = local_english.read_documents(
+        [[f"{one} {two}"], [f"{one} {two}"], [f"{two} {three}"], []]
+    )
+    assert list(documents) == [[one, two]]
+
+
+def test_source_files_are_parsed_and_not_imported(tmp_path):
+    path = tmp_path / "module.py"
+    source = '''
+        """About the module."""
+        raise SystemExit("was imported")
+        class Thing:
+            """About the class."""
+            def method(self):
+                """About the method."""
+                "Not a docstring." if self else None
+    '''
+    path.write_text(textwrap.dedent(source))
+    expected = ["About the module.", "About the class.", "About the method."]
+    assert local_english.read_texts(path) == expected
+
+
+def test_a_file_that_is_not_python_after_all_is_skipped(tmp_path):
+    path = tmp_path / "template.py"
+    path.write_text("def {{ name }}(:\n")
+    assert local_english.read_texts(path) == []
+
+
+def test_one_document_in_twenty_is_held_out(tmp_path, monkeypatch):
+    texts = [
+        [f"The {word} is in the first one. The {word} is not in it again."]
+        for word in (chr(97 + n // 26) + chr(97 + n % 26) for n in range(40))
+    ]
+    monkeypatch.setattr(local_english, "installed_texts", lambda: texts)
+    args = local_english.LocalEnglishFlags(output_dir=str(tmp_path))
+    local_english.run(args)
+    train = (tmp_path / "train.txt").read_text().strip().split("\n\n")
+    held_out = (tmp_path / "heldout.txt").read_text().strip().split("\n\n")
+    assert len(train) == 38
+    assert held_out == [
+        texts[0][0].replace(". ", ".\n"),
+        texts[20][0].replace(". ", ".\n"),
+    ]
