@@ -9,6 +9,7 @@ stored as `tokenizer.json` beside whatever is written with them.
 """
 
 import hashlib
+import itertools
 import json
 import logging
 import os
@@ -262,9 +263,8 @@ class SentencePieceTokenizer(Tokenizer):
         for i, piece, (start, end) in zip(
             found["ids"], found["pieces"], found["offsets"], strict=True
         ):
-            start += len(normalized[start:end]) - len(
-                normalized[start:end].lstrip()
-            )
+            while start < end and normalized[start] in (" ", _WORD_PREFIX):
+                start += 1
             ids.extend(self.expansions.get(i, (i,)))
             parts = self._piece_expansions.get(piece, (piece,))
             offsets.extend(_split_span(parts, start, end))
@@ -382,8 +382,10 @@ def _read_vocabulary(path):
 
 def _is_sentencepiece_list(content):
     """Whether a file looks like SentencePiece's `.vocab`: piece, tab, score."""
-    lines = content[:2000].split(b"\n")[:5]
-    return all(re.fullmatch(rb"[^\t]+\t-?[\d.e-]+\r?", line) for line in lines)
+    lines = content[:2000].split(b"\n")[:-1][:5]
+    return bool(lines) and all(
+        re.fullmatch(rb"[^\t]+\t-?[\d.e-]+\r?", line) for line in lines
+    )
 
 
 def _parse_wordpiece(content, path):
@@ -424,15 +426,14 @@ def _split_span(parts, start, end):
       end: where it ends.
 
     Returns:
-      One (start, end) per part; where the lengths do not add up, because the
-      vocabulary model changed characters, every part has the whole span.
+      One (start, end) per part. Where the vocabulary model dropped characters,
+      they go to the first part; where it made some, all share the whole span.
     """
-    if len(parts) == 1:
-        return [(start, end)]
-    lengths = [len(part.removeprefix(_WORD_PREFIX)) for part in parts]
-    if sum(lengths) != end - start:
+    lengths = [len(part.removeprefix(_WORD_PREFIX)) for part in parts[1:]]
+    first_end = end - sum(lengths)
+    if first_end < start:
         return [(start, end)] * len(parts)
-    ends = [start + total for total in np.cumsum(lengths).tolist()]
+    ends = list(itertools.accumulate(lengths, initial=first_end))
     return list(zip([start, *ends[:-1]], ends, strict=True))
 
 
