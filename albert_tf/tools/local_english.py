@@ -45,8 +45,8 @@ _MARKUP = (
     (re.compile(r"\s+"), " "),
 )
 _SENTENCE_END = re.compile(
-    r"(?<!\be\.g)(?<!\bi\.e)(?<!\betc)(?<!\bcf)(?<!\bvs)(?<!\b[A-Z])"
-    r"(?<=[.!?])[\"”)]?\s+(?=[\"“(]?[A-Z])"
+    r"(?<!\be\.g\.)(?<!\bi\.e\.)(?<!\betc\.)(?<!\bcf\.)(?<!\bvs\.)"
+    r"(?<!\b[A-Z]\.)(?<=[.!?])[\"”)]?\s+(?=[\"“(]?[A-Z])"
 )
 _TWO_SENTENCES = re.compile(r"\w{3}[.!?]\s+[^A-Z]")
 _WORD = re.compile(r"[\"“‘'(]*[A-Za-z]+(['’-][A-Za-z]+)*[.,;:!?)\"”’']*")

@@ -24,7 +24,7 @@ DOCSTRING = """Reads one row of the table at a time.
     Args:
       table: The name of the table that is to be read.
       size (int): The number of rows that are to be read
-      mode: if `None`, the mode of the file that is read; a_b if not.
+      mode: The `mode` of the file that is read. If a_b is set, it is not.
 
     Returns:
       A list of the cells, which are [strings](https://example.org).
@@ -38,6 +38,7 @@ def test_prose_of_a_docstring_is_kept_a_sentence_at_a_time():
         "file, e.g. Alice's write or by hand.",
         "It is an error if the table is not there.",
         "The name of the table that is to be read.",
+        "The mode of the file that is read.",
         "A list of the cells, which are strings.",
     ]
 
