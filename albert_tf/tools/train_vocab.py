@@ -29,8 +29,9 @@ _RELEASED_OPTIONS = {
     "unk_id": 1,
     "bos_id": -1,
     "eos_id": -1,
-    "control_symbols": "[CLS],[SEP],[MASK]",
-    "user_defined_symbols": '(,),",-,.,–,£,€',
+    "control_symbols": ["[CLS]", "[SEP]", "[MASK]"],
+    # As one string, the quotation mark would swallow what comes after it.
+    "user_defined_symbols": ["(", ")", '"', "-", ".", "–", "£", "€"],
     "shuffle_input_sentence": True,
 }
 # SentencePiece leaves out lines of more than 4192 bytes.

@@ -1,0 +1,137 @@
+"""A vocabulary can be trained, is the tokenizer's own, or says why not."""
+
+import dataclasses
+import json
+
+import pytest
+
+from albert_tf import tokenization
+from albert_tf.tools import train_vocab
+
+SPECIAL = ["<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]"]
+SYMBOLS = ["(", ")", '"', "-", ".", "–", "£", "€"]
+
+
+def write_text(folder, name="text.txt", num_lines=400):
+    """Writes lines of made-up words, in both cases and with accents."""
+    syllables = ["ba", "Ko", "mé", "ri", "SU", "to", "ün", "la", "ve", "pi"]
+    lines = [
+        " ".join(
+            syllables[(i * 7 + j) % 10] + syllables[(i // (j + 1)) % 10]
+            for j in range(6)
+        )
+        for i in range(num_lines)
+    ]
+    path = folder / name
+    path.write_text("\n\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+def train(folder, **settings):
+    settings = {
+        "input_file": str(folder / "*.txt"),
+        "model_prefix": str(folder / "out" / "vocab"),
+        "vocab_size": 60,
+        "num_threads": 1,
+        **settings,
+    }
+    return train_vocab.run(train_vocab.TrainVocabFlags(**settings))
+
+
+def pieces_of(path):
+    return tokenization.build_tokenizer(spm_model_file=path).pieces
+
+
+def test_a_vocabulary_is_trained_on_normalized_text(tmp_path, capsys):
+    write_text(tmp_path)
+    path = train(tmp_path)
+    tokenizer = tokenization.build_tokenizer(spm_model_file=path)
+    assert tokenizer.pieces[:13] == SPECIAL + SYMBOLS
+    assert tokenizer.vocab_size == 60
+    letters = set("".join(tokenizer.pieces[13:]))
+    assert letters <= set("▁bakomerisutonlvp")
+    listing = (tmp_path / "out" / "vocab.vocab").read_text(encoding="utf-8")
+    assert [line.split("\t")[0] for line in listing.splitlines()] == (
+        tokenizer.pieces
+    )
+    settings = json.loads((tmp_path / "out" / "tokenizer.json").read_text())
+    assert settings == tokenizer.settings
+    assert sorted(file.name for file in (tmp_path / "out").iterdir()) == [
+        "tokenizer.json",
+        "vocab.model",
+        "vocab.vocab",
+    ]
+    printed = capsys.readouterr().out
+    assert "400 of 400 lines" in printed
+    assert f"60 pieces to {path}" in printed
+
+
+def test_case_and_accents_are_kept_if_wanted(tmp_path):
+    write_text(tmp_path)
+    path = train(tmp_path, do_lower_case=False, keep_accents=True)
+    letters = set("".join(pieces_of(path)))
+    assert {"K", "S", "é", "ü"} <= letters
+    settings = tokenization.read_settings(tmp_path / "out")
+    assert not settings["do_lower_case"] and settings["keep_accents"]
+
+
+def test_of_more_lines_so_many_are_drawn_by_the_seed(tmp_path):
+    path = write_text(tmp_path, num_lines=3000)
+    args = train_vocab.TrainVocabFlags(
+        input_file=str(path), model_prefix="unused", input_sentence_size=40
+    )
+
+    def draw(**changes):
+        drawn = dataclasses.replace(args, **changes)
+        return list(train_vocab._training_text([str(path)], 3000, drawn))
+
+    assert len(draw()) == 40
+    assert draw() == draw() != draw(random_seed=1)
+    assert len(draw(input_sentence_size=3000)) == 3000
+    assert len(draw(input_sentence_size=9999)) == 3000
+
+
+def test_a_very_long_line_is_not_lost(tmp_path):
+    (tmp_path / "text.txt").write_text(
+        "ba ko mu " * 3000 + "zzz " * 20 + "x" * 2500, encoding="utf-8"
+    )
+    path = train(tmp_path, vocab_size=26)
+    assert {"z", "x"} <= set("".join(pieces_of(path)))
+
+
+def test_all_files_are_read(tmp_path):
+    write_text(tmp_path)
+    (tmp_path / "more.txt").write_text("quick queue\n" * 50, encoding="utf-8")
+    assert "q" in set("".join(pieces_of(train(tmp_path))))
+
+
+@pytest.mark.parametrize(
+    ("content", "settings", "message"),
+    [
+        (b"ba ko mu\n", {"vocab_size": 500}, "largest possible is 20"),
+        (b"ba ko mu\n" * 9, {"vocab_size": 14}, "alone are 20"),
+        (b"\n \n\n", {}, "There is no text in .*text.txt"),
+        (b"ba ko\ncaf\xe9\n", {}, "text.txt, line 2 is not UTF-8.*iconv"),
+        (b"ba ko\n", {"input_file": "no/such"}, "No file matches 'no/such'"),
+        (b"ba\n", {"input_sentence_size": 0}, "draws nothing"),
+    ],
+)
+def test_errors_say_what_to_do(tmp_path, content, settings, message):
+    (tmp_path / "text.txt").write_bytes(content)
+    with pytest.raises(ValueError, match=message):
+        train(tmp_path, **settings)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_vocabulary_without_the_special_ids_is_not_written(
+    tmp_path, monkeypatch
+):
+    write_text(tmp_path)
+    changed = {
+        **train_vocab._RELEASED_OPTIONS,
+        "control_symbols": ["[CLS]", "[SEP]"],
+    }
+    monkeypatch.setattr(train_vocab, "_RELEASED_OPTIONS", changed)
+    with pytest.raises(ValueError, match=r"first ids to .*'\('"):
+        train(tmp_path)
+    assert not (tmp_path / "out").exists()
