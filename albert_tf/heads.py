@@ -64,7 +64,7 @@ class MaskedLM(modeling.WeightOwner):
         x = modeling.dense(x, *self.cast(self.dense))  # [B * P, E]
         x = modeling.ACTIVATIONS[self.config.hidden_act](x)
         x = modeling.layer_norm(x, *(w.value for w in self.norm))
-        (table,) = self.cast([word_embeddings])
+        table = tf.cast(word_embeddings, x.dtype)
         logits = tf.matmul(x, table, transpose_b=True)  # [B * P, V]
         logits = tf.cast(logits, tf.float32) + self.bias.value
         return tf.reshape(logits, [-1, num_positions, self.config.vocab_size])
@@ -151,7 +151,7 @@ class AlbertForPreTraining(keras.layers.Layer):
             "masked_lm_logits": self.masked_lm(
                 outputs["sequence_output"],
                 features["masked_lm_positions"],
-                self.encoder.embeddings.word,
+                tf.convert_to_tensor(self.encoder.embeddings.word.value),
             ),
             "sentence_order_logits": self.sentence_order(
                 outputs["pooled_output"]
