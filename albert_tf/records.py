@@ -209,7 +209,7 @@ def sidecar_path(record_file):
 
 
 def write_sidecar(path, description):
-    """Writes a sidecar; the names of its keys are in `read_sidecar`."""
+    """Writes a sidecar; `read_sidecar` lists what is in it."""
     import tensorflow as tf
 
     with tf.io.gfile.GFile(path + ".incomplete", "w") as file:

@@ -1,0 +1,1 @@
+"""From text to records; knows neither models nor training."""

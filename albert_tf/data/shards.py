@@ -1,0 +1,400 @@
+"""Text files -> pretraining records, by worker processes.
+
+The bytes do not depend on the number of workers: the work is cut into tasks
+by the data alone, every task has a seed of its own, and the results are
+written in the order of the tasks. Beside the output stands a hidden folder
+with the token store, the plan of the shard in work, and a note of what is
+finished, so that a run which was interrupted goes on with the next shard.
+"""
+
+import collections
+import dataclasses
+import functools
+import logging
+import os
+import re
+
+import numpy as np
+
+from albert_tf import records, tokenization
+from albert_tf.data import (
+    corpus,
+    masking,
+    pretraining,
+    progress,
+    unfinished,
+    workers,
+)
+
+# Part of the result, as the seeds count tasks.
+PART_TOKENS = 1 << 20
+BATCH_SIZE = 1024
+# Raised whenever the same settings give other records.
+VERSION = 1
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What decides the records, beside the text.
+
+    Attributes:
+      tokenizer: pairs of the arguments of `tokenization.build_tokenizer`.
+      sequence: what a sequence is.
+      masking: what is masked in it.
+      dupe_factor: times that each document is used.
+      seed: of all randomness.
+    """
+
+    tokenizer: tuple
+    sequence: pretraining.SequenceRule
+    masking: masking.MaskingRule
+    dupe_factor: int = 40
+    seed: int = 12345
+
+    def __post_init__(self):
+        for name, value, least in (
+            ("max_seq_length", self.sequence.max_seq_length, 5),
+            ("max_predictions_per_seq", self.masking.max_predictions, 1),
+            ("ngram", self.masking.ngram, 1),
+            ("dupe_factor", self.dupe_factor, 1),
+            ("random_seed", self.seed, 0),
+        ):
+            if value < least:
+                raise ValueError(
+                    f"{name} must be {least} or more; got {value}."
+                )
+
+
+@dataclasses.dataclass(frozen=True)
+class _Job:
+    """What every task knows; sent to the workers with it."""
+
+    settings: Settings
+    folder: str
+
+
+def output_names(output_file, num_shards):
+    """The files to write.
+
+    Args:
+      output_file: names, separated by commas; a single one for several shards.
+      num_shards: above 1, the files are NAME-00000-of-NNNNN.tfrecord.
+    """
+    names = [name.strip() for name in output_file.split(",") if name.strip()]
+    if not names or len(set(names)) < len(names):
+        raise ValueError(
+            f"output_file must name different files; got {output_file!r}."
+        )
+    if num_shards == 1:
+        return names
+    if num_shards < 1 or len(names) > 1:
+        raise ValueError(
+            "Give either one output_file and num_shards, or a list of files; "
+            f"got {len(names)} files and num_shards {num_shards}."
+        )
+    pattern = r"(.*?)(\.tfrecord|\.tf_record)?"
+    stem, ending = re.fullmatch(pattern, names[0]).groups(".tfrecord")
+    return [
+        f"{stem}-{i:05}-of-{num_shards:05}{ending}" for i in range(num_shards)
+    ]
+
+
+def create_shards(
+    inputs, outputs, settings, *, num_workers=1, flags=None, has_progress=True
+):
+    """Writes record files, each with documents from all of the input.
+
+    Each file's sidecar (see `records.read_sidecar`) is written at the end.
+
+    Args:
+      inputs: names of text files: UTF-8, a sentence a line, a blank line
+        between documents.
+      outputs: names of the record files.
+      settings: the `Settings`.
+      num_workers: processes that tokenize and build; with 1, this one does.
+      flags: for the sidecar; what the program was called with.
+      has_progress: whether a line on stderr shows how far it is.
+
+    Returns:
+      The statistics in the sidecar.
+
+    Raises:
+      ValueError: if there is no text, or for NSP only one document.
+    """
+    _check_inputs(inputs)
+    _forget_files()
+    tokenizer = _tokenizer(settings.tokenizer)
+    fingerprint = unfinished.fingerprint(
+        inputs,
+        outputs,
+        dataclasses.asdict(settings),
+        tokenizer.settings,
+        VERSION,
+    )
+    sidecars = {path: records.sidecar_path(path) for path in outputs}
+    _remove_stale(sidecars.values())
+    folder = unfinished.folder_beside(outputs[0], fingerprint)
+    state = unfinished.Unfinished(folder, fingerprint)
+    job = _Job(settings, folder)
+    with workers.ordered_map(num_workers) as run:
+        if state.counts is None:
+            state.keep_counts(_tokenize(inputs, job, run, has_progress))
+        _check_counts(state.counts, inputs, settings)
+        num_tokens = state.counts["input_tokens"] * settings.dupe_factor
+        tokens = progress.Progress(
+            "writing", num_tokens, "tokens", has_progress
+        )
+        for index, output in enumerate(outputs):
+            if not state.is_finished(output):
+                result = _write_shard(
+                    output, (index, outputs), job, run, tokens
+                )
+                state.keep_shard(output, result)
+        tokens.finish()
+    statistics = _statistics(state.counts, state.shards.values())
+    for sidecar in set(sidecars.values()):
+        files = [path for path in outputs if sidecars[path] == sidecar]
+        description = {
+            "format": records.SIDECAR_FORMAT,
+            "max_seq_length": settings.sequence.max_seq_length,
+            "max_predictions_per_seq": settings.masking.max_predictions,
+            "num_predictions": settings.masking.num_predictions,
+            "sentence_objective": settings.sequence.sentence_objective,
+            "tokenizer": tokenizer.settings,
+            "flags": flags or {},
+            "files": [os.path.basename(path) for path in files],
+            "num_records": [state.shards[path]["sequences"] for path in files],
+            "statistics": statistics,
+        }
+        records.write_sidecar(sidecar, description)
+    state.remove()
+    return statistics
+
+
+# Tasks: what the workers do.
+
+
+@functools.lru_cache(maxsize=1)
+def _tokenizer(arguments):
+    return tokenization.build_tokenizer(**dict(arguments))
+
+
+@functools.lru_cache(maxsize=1)
+def _vocabulary(job):
+    return pretraining.Vocabulary.from_tokenizer(
+        _tokenizer(job.settings.tokenizer)
+    )
+
+
+@functools.lru_cache(maxsize=1)
+def _store(job):
+    tokenizer = _tokenizer(job.settings.tokenizer)
+    return corpus.open_store(job.folder, tokenizer.vocab_size)
+
+
+def _forget_files():
+    """Files may have changed since the last call in this process."""
+    for cached in (_tokenizer, _vocabulary, _store):
+        cached.cache_clear()
+
+
+def _encode(job, block):
+    tokenizer = _tokenizer(job.settings.tokenizer)
+    return corpus.encode_block(
+        block, tokenizer, job.settings.sequence.max_tokens
+    )
+
+
+def _plan(job, documents, seed):
+    return pretraining.plan_documents(
+        _store(job),
+        documents,
+        job.settings.sequence,
+        _vocabulary(job).is_word_start,
+        seed,
+    )
+
+
+def _build(job, plan, seed):
+    """Serialized examples, and counts for the statistics."""
+    features = pretraining.build_features(
+        _store(job),
+        plan,
+        job.settings.sequence,
+        job.settings.masking,
+        _vocabulary(job),
+        np.random.default_rng(seed),
+    )
+    counts = {
+        "sequences": len(plan),
+        "tokens": int(features["input_mask"].sum()),
+        "masked": int(features["masked_lm_weights"].sum()),
+        "swapped": int(plan["label"].sum()),
+        "short": int(plan["is_short"].sum()),
+    }
+    return records.encode_examples(features), counts
+
+
+# The two phases.
+
+
+def _tokenize(inputs, job, run, has_progress):
+    """Writes the token store; returns its counts."""
+    num_bytes = sum(map(_size, inputs))
+    done = progress.Progress("tokenizing", num_bytes, "bytes", has_progress)
+
+    def blocks():
+        for block in corpus.read_blocks(inputs):
+            done.add(len(block))
+            yield job, block
+
+    counts = corpus.write_store(job.folder, run(_encode, blocks()))
+    done.finish()
+    return counts
+
+
+def _write_shard(output, deal, job, run, done):
+    """Writes one record file; returns its counts.
+
+    Args:
+      output: its name.
+      deal: (its number, all outputs).
+      job: the `_Job`.
+      run: maps tasks in order.
+      done: the `Progress`, in tokens.
+    """
+    index, outputs = deal
+    seed = job.settings.seed
+    plan_path = os.path.join(job.folder, "plan.bin")
+    documents = list(_deal_documents(index, len(outputs), job))
+    tasks = ((job, *task) for task in documents)
+    counts = collections.Counter(sequences=0, dropped_words=0)
+    with open(plan_path, "wb") as file:
+        for rows, num_dropped in run(_plan, tasks):
+            rows.tofile(file)
+            counts["dropped_words"] += num_dropped
+    plan = _open_plan(plan_path)
+    order = np.arange(len(plan), dtype=np.uint32)
+    np.random.default_rng([seed, 1, index]).shuffle(order)
+    size = _document_sizes(_store(job))
+    num_tokens = sum(int(size[some].sum()) for some, _ in documents)
+
+    def batches():
+        for i in range(0, len(plan), BATCH_SIZE):
+            yield job, plan[order[i : i + BATCH_SIZE]], (seed, 2, index, i)
+
+    def serialized():
+        for examples, batch_counts in run(_build, batches()):
+            counts.update(batch_counts)
+            done.add(num_tokens * len(examples) / len(plan))
+            yield from examples
+
+    records.write_records(output, serialized())
+    return dict(counts)
+
+
+def _open_plan(path):
+    if not os.path.getsize(path):
+        return np.zeros(0, pretraining.PLAN)
+    return np.memmap(path, pretraining.PLAN, "r").view(np.ndarray)
+
+
+def _document_sizes(store):
+    return np.diff(store.sentences[store.documents])
+
+
+def _deal_documents(index, num_shards, job):
+    """Yields the documents of a shard, some at a time, each with a seed.
+
+    Each use of a document goes to another shard, and each shard gets documents
+    from everywhere.
+    """
+    store = _store(job)
+    seed = job.settings.seed
+    size = _document_sizes(store)
+    order = np.random.default_rng([seed, 0]).permutation(len(size))
+    for dupe in range(job.settings.dupe_factor):
+        documents = order[(index - dupe) % num_shards :: num_shards]
+        if not len(documents):
+            continue
+        ends = np.cumsum(size[documents])
+        cuts = np.searchsorted(
+            ends, np.arange(PART_TOKENS, ends[-1], PART_TOKENS)
+        )
+        for part, some in enumerate(np.split(documents, np.unique(cuts))):
+            yield some, f"{seed} {index} {dupe} {part}"
+
+
+def _statistics(counts, results):
+    """What the sidecar says of the whole run."""
+    total = collections.Counter()
+    for result in results:
+        total.update(result)
+    sequences, tokens = max(total["sequences"], 1), max(total["tokens"], 1)
+    return {
+        **counts,
+        "sequences": total["sequences"],
+        "tokens": total["tokens"],
+        "masked_share": round(total["masked"] / tokens, 6),
+        "swapped_share": round(total["swapped"] / sequences, 6),
+        "short_share": round(total["short"] / sequences, 6),
+        "dropped_words": total["dropped_words"],
+    }
+
+
+# Checks.
+
+
+def _remove_stale(sidecars):
+    """Removes what older runs said of files that are written anew."""
+    import tensorflow as tf
+
+    for path in set(sidecars):
+        if tf.io.gfile.exists(path):
+            tf.io.gfile.remove(path)
+
+
+def _size(path):
+    import tensorflow as tf
+
+    return tf.io.gfile.stat(path).length
+
+
+def _check_inputs(inputs):
+    empty = [path for path in inputs if not _size(path)]
+    if len(empty) == len(inputs):
+        raise ValueError(f"There is no text in {inputs[:3]}: the size is 0.")
+    for path in empty:
+        logging.warning("%s is empty.", path)
+
+
+def _check_counts(counts, inputs, settings):
+    """Says what is odd about the text, or refuses it."""
+    num_documents = counts["input_documents"]
+    if not num_documents:
+        raise ValueError(
+            f"There is no text in {inputs[:3]}: all lines are blank."
+        )
+    if settings.sequence.sentence_objective == "nsp" and num_documents == 1:
+        raise ValueError(
+            "NSP takes every second segment from another document, but there "
+            "is only one. Documents are separated by blank lines: is there any?"
+        )
+    if counts["bad_characters"]:
+        logging.warning(
+            "%d characters are not UTF-8 and were replaced. Is the text in "
+            "another encoding?",
+            counts["bad_characters"],
+        )
+    if num_documents - counts["cut_documents"] <= len(inputs):
+        logging.warning(
+            "No blank line was found between documents: each file is taken "
+            "as one document, from which all its sequences get the same "
+            "random length, if they are made short at all."
+        )
+    if counts["cut_documents"]:
+        logging.warning(
+            "Documents of more than %d tokens were cut, %d times.",
+            corpus.MAX_DOCUMENT_TOKENS,
+            counts["cut_documents"],
+        )

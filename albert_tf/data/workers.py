@@ -1,0 +1,40 @@
+"""Runs tasks in processes and yields their results in order."""
+
+import collections
+import contextlib
+import multiprocessing
+from concurrent import futures
+
+
+@contextlib.contextmanager
+def ordered_map(num_workers):
+    """A function that maps (function, tuples of arguments) to results.
+
+    Results come in the order of the tasks, and few tasks are taken in advance,
+    so memory stays bounded. With one worker, this process does the work. If a
+    worker is killed, for lack of memory say, there is an error and no waiting.
+
+    Args:
+      num_workers: number of processes. They are spawned, so that they do not
+        inherit TensorFlow's threads.
+    """
+    if num_workers == 1:
+        yield lambda function, tasks: (function(*task) for task in tasks)
+        return
+    executor = futures.ProcessPoolExecutor(
+        num_workers, multiprocessing.get_context("spawn")
+    )
+
+    def run(function, tasks):
+        pending = collections.deque()
+        for task in tasks:
+            pending.append(executor.submit(function, *task))
+            if len(pending) > 2 * num_workers:
+                yield pending.popleft().result()
+        while pending:
+            yield pending.popleft().result()
+
+    try:
+        yield run
+    finally:
+        executor.shutdown(cancel_futures=True)
