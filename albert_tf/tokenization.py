@@ -104,7 +104,6 @@ class Tokenizer:
         self.is_word_start = np.array(
             [self._starts_word(piece) for piece in self.pieces]
         )
-        self.is_word_start[special] = True
         self.settings = {
             "kind": self.kind,
             "do_lower_case": do_lower_case,
@@ -214,12 +213,11 @@ class SentencePieceTokenizer(Tokenizer):
         return inner
 
     def _starts_word(self, piece):
-        piece_id = self._model.PieceToId(piece)
-        if piece.startswith(_WORD_PREFIX) or self._model.IsControl(piece_id):
+        if piece.startswith(_WORD_PREFIX):
             return True
-        if self._model.IsByte(piece_id):
+        if self._model.IsByte(self._model.PieceToId(piece)):
             return False
-        # Punctuation and symbols stand alone.
+        # Punctuation and symbols stand alone, and so do special pieces.
         return unicodedata.category(piece[0])[
             0
         ] not in "LNM" or normalization.is_unspaced(piece[0])
@@ -263,7 +261,7 @@ class SentencePieceTokenizer(Tokenizer):
         for i, piece, (start, end) in zip(
             found["ids"], found["pieces"], found["offsets"], strict=True
         ):
-            while start < end and normalized[start] in (" ", _WORD_PREFIX):
+            while start < end and normalized[start] == " ":
                 start += 1
             ids.extend(self.expansions.get(i, (i,)))
             parts = self._piece_expansions.get(piece, (piece,))
@@ -440,12 +438,12 @@ def _split_span(parts, start, end):
 def _original_offsets(offsets, spans):
     """Turns offsets in normalized text into offsets in the original."""
     original = []
-    last_start = last_end = 0
+    last_end = 0
     text_end = spans[-1][1] if spans else 0
     for start, end in offsets:
         first = spans[start][0] if start < len(spans) else text_end
         last = spans[end - 1][1] if end > start else first
-        last_start = max(first, last_start)
-        last_end = max(last, last_end, last_start)
-        original.append((last_start, last_end))
+        # An empty token may stand within a character that became several.
+        last_end = max(last, last_end)
+        original.append((first, last_end))
     return original

@@ -58,19 +58,12 @@ def build_wordpiece(folder, pieces=PIECES, **settings):
     return tokenization.build_tokenizer(vocab_file=str(path), **settings)
 
 
-@pytest.fixture(scope="module")
-def model_file(tmp_path_factory):
-    """A model with pieces of digits and commas, and without brackets."""
+def train_model(lines, **options):
+    """Returns a SentencePiece model as bytes."""
     output = io.BytesIO()
-    numbers = [
-        f"in {a},{b}, and 19{b}, of {b}, or cafe x"
-        for a in range(10, 30)
-        for b in range(10, 99)
-    ]
     sentencepiece.SentencePieceTrainer.Train(
-        sentence_iterator=iter(numbers),
+        sentence_iterator=iter(lines),
         model_writer=output,
-        vocab_size=200,
         pad_id=0,
         unk_id=1,
         bos_id=-1,
@@ -78,9 +71,21 @@ def model_file(tmp_path_factory):
         control_symbols="[CLS],[SEP],[MASK]",
         minloglevel=2,
         num_threads=1,
+        **options,
     )
+    return output.getvalue()
+
+
+@pytest.fixture(scope="module")
+def model_file(tmp_path_factory):
+    """A model with pieces of digits and commas, and without brackets."""
+    numbers = [
+        f"in {a},{b}, and 19{b}, of {b}, or cafe x"
+        for a in range(10, 30)
+        for b in range(10, 99)
+    ]
     path = tmp_path_factory.mktemp("model") / "numbers.model"
-    path.write_bytes(output.getvalue())
+    path.write_bytes(train_model(numbers, vocab_size=200))
     return str(path)
 
 
@@ -265,6 +270,9 @@ def test_offsets_of_accents_and_numbers(tmp_path, model_file):
     ids, offsets = wordpiece.encode_with_offsets("  Únaffable,中文")
     assert wordpiece.decode(ids) == "unaffable , 中 [UNK]"
     assert offsets == [(2, 4), (4, 7), (7, 11), (11, 12), (12, 13), (13, 14)]
+    # A vowel sign that is dropped belongs to the letter before it.
+    hindi = build_wordpiece(tmp_path, [*PIECES, "क"])
+    assert hindi.encode_with_offsets("कु a") == ([15, 9], [(0, 2), (3, 4)])
 
 
 @pytest.mark.parametrize(
@@ -352,6 +360,19 @@ def test_words_start_at_the_prefix_in_every_script(model_file):
     assert tokenizer.is_word_start.dtype == bool
 
 
+def test_bytes_of_a_character_start_no_word(tmp_path):
+    model = train_model(["ab ba"], vocab_size=264, byte_fallback=True)
+    (tmp_path / "bytes.model").write_bytes(model)
+    tokenizer = tokenization.build_tokenizer(
+        spm_model_file=str(tmp_path / "bytes.model")
+    )
+    assert not tokenizer.is_word_start[tokenizer.pieces.index("<0xE4>")]
+    text = "ab 中"
+    ids, offsets = tokenizer.encode_with_offsets(text)
+    assert ids == tokenizer.encode(text)
+    assert "".join(text[start:end] for start, end in offsets) == "ab中"
+
+
 def test_wordpiece_words_start_without_hashes(tmp_path):
     tokenizer = build_wordpiece(tmp_path)
     continued = [p for p in PIECES if p.startswith("##") and p != "##文"]
@@ -392,8 +413,10 @@ def test_pickled_tokenizers_encode_alike(tmp_path, model_file):
         tokenization.build_tokenizer(spm_model_file=model_file),
         build_wordpiece(tmp_path, do_lower_case=False),
     ):
+        pickled = pickle.dumps(tokenizer)
         wanted = tokenizer.encode("In 20,19, The the a ab")
-        copy = pickle.loads(pickle.dumps(tokenizer))
+        assert pickle.dumps(tokenizer) == pickled
+        copy = pickle.loads(pickled)
         assert copy.encode("In 20,19, The the a ab") == wanted
         assert copy.settings == tokenizer.settings
 
