@@ -26,6 +26,8 @@ from albert_tf import flags
 HELD_OUT_EVERY = 20  # documents; one of them is kept for evaluation
 MIN_SENTENCES = 2  # in a docstring, and in a document
 PROSE_FILES = ("METADATA", "LICENSE", "COPYING", "NOTICE")
+# Tests say little. Packages may lie below the standard library: not twice.
+SKIPPED_FOLDERS = {"test", "tests", "site-packages", "dist-packages"}
 WORDS = range(6, 61)  # in a sentence
 
 _DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
@@ -75,7 +77,10 @@ def run(args):
     for name, part in (("train", documents), ("heldout", held_out)):
         path = folder / f"{name}.txt"
         text = "\n\n".join("\n".join(sentences) for sentences in part) + "\n"
-        path.write_text(text, encoding="utf-8")
+        # A file that is there is complete.
+        temporary = path.with_suffix(".tmp")
+        temporary.write_text(text, encoding="utf-8")
+        temporary.replace(path)
         num_sentences = sum(map(len, part))
         print(
             f"{path}: {len(text) / 1e6:.1f} MB, {len(part)} documents, "
@@ -99,9 +104,7 @@ def installed_files():
     paths = sysconfig.get_paths()
     for folder in dict.fromkeys([paths["stdlib"], paths["purelib"]]):
         for path in sorted(pathlib.Path(folder).rglob("*")):
-            # Packages may lie below the standard library; they have a turn.
-            inner = path.relative_to(folder).parts
-            if "site-packages" in inner or "dist-packages" in inner:
+            if not SKIPPED_FOLDERS.isdisjoint(path.relative_to(folder).parts):
                 continue
             is_prose = path.name.startswith(PROSE_FILES) and path.is_file()
             if path.suffix == ".py" or is_prose:

@@ -1,0 +1,209 @@
+"""Pretrains a tiny ALBERT on the English of this machine, in about 10 minutes.
+
+    make quickstart
+
+runs the programs that pretraining consists of, one after the other, and shows
+the command line of each, to be typed again with other text and other sizes.
+What an interrupted run has finished is not done again.
+"""
+
+import dataclasses
+import json
+import os
+import pathlib
+import shlex
+import subprocess
+import sys
+from typing import NamedTuple
+
+from albert_tf import flags
+from albert_tf.config import AlbertConfig
+
+ROOT = pathlib.Path(__file__).parents[2]
+CONFIG = "configs/model/tiny.json"
+GAPS = """\
+If the file does not [MASK], an error is raised.
+This is the number of [MASK] in the list.
+The function returns a new [MASK] of the same size.
+You can [MASK] this method if you want to change it."""
+NEXT_STEPS = """
+What was written to {folder}:
+  text/       the text, for training and held out
+  vocab.model the vocabulary (vocab.vocab: its pieces)
+  records/    the training examples
+  model/      checkpoints, metrics.jsonl, summaries for TensorBoard
+
+What to type next:
+  a text of your own    {python} -m albert_tf.tools.fill_mask --init_checkpoint={folder}/model --spm_model_file={folder}/vocab.model --text="It is [MASK]."
+  the curves            {python} -m tensorboard.main --logdir={folder}/model
+  a longer training     make quickstart QUICKSTART_ARGS="--output_dir=longer --num_train_steps=20000"
+  a corpus of your own  the commands above, with your text in place of text/train.txt
+"""  # noqa: E501
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class QuickstartFlags:
+    """Where to write and how long to train."""
+
+    output_dir: str = flags.flag("quickstart_output", "Where everything goes.")
+    num_train_steps: int = flags.flag(3000, "Training steps.")
+    train_batch_size: int = flags.flag(64, "Sequences in a training step.")
+
+
+class Step(NamedTuple):
+    """One program of the chain.
+
+    Args:
+      title: what it does.
+      arguments: what follows `python` on its command line.
+      product: the file it writes last; where that is, it has been run. None
+        for a program that finds out itself.
+    """
+
+    title: str
+    arguments: list[str]
+    product: str | None = None
+
+
+def run(args):
+    """Runs the chain, then shows what the model learned."""
+    folder = as_typed(ROOT / args.output_dir)
+    try:
+        for step in build_steps(folder, args):
+            run_step(step)
+    except KeyboardInterrupt:
+        sys.exit("\nStopped. The same command goes on from here.")
+    print(describe_progress(ROOT / folder / "model/metrics.jsonl"))
+    print(NEXT_STEPS.format(folder=folder, python=as_typed(sys.executable)))
+
+
+def build_steps(folder, args):
+    """The programs to run, in their order.
+
+    Args:
+      folder: where everything goes, relative to the repository.
+      args: `QuickstartFlags`.
+    """
+    vocabulary = f"--spm_model_file={folder}/vocab.model"
+    vocab_size = AlbertConfig.from_json_file(ROOT / CONFIG).vocab_size
+    return [
+        Step(
+            "Collect English from this Python installation",
+            [
+                "-m",
+                "albert_tf.tools.local_english",
+                f"--output_dir={folder}/text",
+            ],
+            f"{folder}/text/heldout.txt",
+        ),
+        Step(
+            "Train a vocabulary",
+            [
+                "-m",
+                "albert_tf.tools.train_vocab",
+                f"--input_file={folder}/text/train.txt",
+                f"--model_prefix={folder}/vocab",
+                f"--vocab_size={vocab_size}",
+            ],
+            f"{folder}/tokenizer.json",
+        ),
+        build_records_step(folder, vocabulary, "train", dupe_factor=10),
+        build_records_step(folder, vocabulary, "heldout", dupe_factor=1),
+        Step(
+            "Pretrain, and evaluate on the held-out text before and after",
+            [
+                "run_pretraining.py",
+                f"--albert_config_file={CONFIG}",
+                f"--input_file={folder}/records/train.tfrecord",
+                f"--eval_input_file={folder}/records/heldout.tfrecord",
+                f"--output_dir={folder}/model",
+                "--do_eval",
+                "--optimizer=adamw",
+                "--learning_rate=1e-3",
+                f"--train_batch_size={args.train_batch_size}",
+                f"--num_train_steps={args.num_train_steps}",
+                f"--num_warmup_steps={args.num_train_steps // 10}",
+                f"--save_checkpoints_steps={-(-args.num_train_steps // 3)}",
+            ],
+        ),
+        Step(
+            "Fill gaps",
+            [
+                "-m",
+                "albert_tf.tools.fill_mask",
+                f"--init_checkpoint={folder}/model",
+                vocabulary,
+                f"--text={GAPS}",
+            ],
+        ),
+    ]
+
+
+def build_records_step(folder, vocabulary, name, dupe_factor):
+    """The program that makes records of one of the two texts."""
+    return Step(
+        f"Make masked sequences of text/{name}.txt",
+        [
+            "create_pretraining_data.py",
+            f"--input_file={folder}/text/{name}.txt",
+            f"--output_file={folder}/records/{name}.tfrecord",
+            vocabulary,
+            "--max_seq_length=128",
+            f"--dupe_factor={dupe_factor}",
+            f"--num_workers={os.cpu_count()}",
+        ],
+        f"{folder}/records/{name}.dataset.json",
+    )
+
+
+def run_step(step):
+    """Shows and runs a program, unless its product is there."""
+    print(f"\n=== {step.title}", flush=True)
+    if step.product and (ROOT / step.product).exists():
+        print(f"{step.product} is there.")
+        return
+    print(
+        shlex.join([as_typed(sys.executable), *step.arguments]) + "\n",
+        flush=True,
+    )
+    # TensorFlow looks for a GPU, and calls it an error to find none.
+    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
+    done = subprocess.run(
+        [sys.executable, *step.arguments],
+        cwd=ROOT,
+        env=environment,
+        check=False,
+    )
+    if done.returncode:
+        sys.exit(
+            "\nThat failed, see above. Once the cause is mended, the same "
+            "command goes on from here."
+        )
+
+
+def as_typed(path):
+    """A path as one would type it in the repository."""
+    relative = os.path.relpath(path, ROOT)
+    return str(path) if relative.startswith("..") else relative
+
+
+def describe_progress(metrics_file):
+    """A table of the held-out metrics before and after the training.
+
+    Args:
+      metrics_file: the JSON lines that `run_pretraining.py` writes.
+    """
+    lines = metrics_file.read_text().splitlines()
+    values = [v for v in map(json.loads, lines) if v["split"] == "eval"]
+    first, last = values[0], values[-1]
+    table = [f"\n{'Held-out text':24}{'before':>9}{'after':>9}"]
+    for title, name in (
+        ("masked words guessed", "masked_lm_accuracy"),
+        ("sentence order guessed", "sentence_order_accuracy"),
+    ):
+        table.append(f"{title:24}{first[name]:9.1%}{last[name]:9.1%}")
+    return "\n".join(table)
+
+
+if __name__ == "__main__":
+    flags.launch(run, QuickstartFlags)

@@ -1,0 +1,64 @@
+"""Filling gaps: positions, special pieces, order of the guesses."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from albert_tf.tools import fill_mask
+
+
+class Letters:
+    """A tokenizer whose pieces are words of one letter."""
+
+    pieces = [
+        "<pad>",
+        "<unk>",
+        "[CLS]",
+        "[SEP]",
+        "[MASK]",
+        "▁",
+        ".",
+        "▁a",
+        "▁b",
+    ]
+    pad_id, cls_id, sep_id, mask_id = 0, 2, 3, 4
+
+    def encode(self, text):
+        ids = [7 + "ab".index(letter) for letter in text if letter in "ab"]
+        if text.startswith("."):
+            ids = [5, 6, *ids]
+        elif text.endswith("."):
+            ids = [*ids, 6]
+        return ids
+
+
+def echo(features):
+    """A model that is surest of the position, then of the row's length."""
+    positions = features["masked_lm_positions"]
+    lengths = tf.reduce_sum(features["input_mask"], axis=1, keepdims=True)
+    lengths = tf.broadcast_to(lengths, positions.shape)
+    logits = 2 * tf.one_hot(positions, 9) + tf.one_hot(lengths, 9)
+    return {"masked_lm_logits": logits}
+
+
+def test_a_mask_is_the_special_piece_and_joins_what_touches_it():
+    encoded = fill_mask.encode_masked(Letters(), "a [MASK] b [MASK].")
+    assert encoded == [2, 7, 4, 8, 4, 6, 3]
+
+
+def test_each_gap_gets_its_own_guesses_in_order():
+    guesses = fill_mask.fill_masks(
+        echo, Letters(), ["a [MASK] b [MASK].", "[MASK] a"], top_k=2
+    )
+    words = [[[word for word, _ in gap] for gap in row] for row in guesses]
+    # Positions 2 and 4 of 7 tokens, and 1 of 4.
+    assert words == [[["[CLS]", "▁a"], ["[MASK]", "▁a"]], [["<unk>", "[MASK]"]]]
+    for row in guesses:
+        for gap in row:
+            expected = np.exp([2, 1]) / (np.exp(2) + np.exp(1) + 7)
+            np.testing.assert_allclose([p for _, p in gap], expected, rtol=1e-5)
+
+
+def test_a_text_without_a_gap_is_refused():
+    with pytest.raises(ValueError, match=r"no \[MASK\] in the text 'a b'"):
+        fill_mask.fill_masks(echo, Letters(), ["a b"], top_k=1)

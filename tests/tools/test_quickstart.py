@@ -1,0 +1,90 @@
+"""The quickstart: what it runs, what it does not run again."""
+
+import json
+import pathlib
+import subprocess
+
+import pytest
+
+from albert_tf.tools import quickstart
+
+
+@pytest.fixture
+def commands(monkeypatch, tmp_path):
+    """Command lines that were run, in a repository of their own."""
+    ran = []
+
+    def remember(command, **_):
+        ran.append(command[1:])
+        return subprocess.CompletedProcess(command, returncode=0)
+
+    monkeypatch.setattr(quickstart, "ROOT", tmp_path)
+    monkeypatch.setattr(quickstart.subprocess, "run", remember)
+    return ran
+
+
+def test_every_program_and_config_that_it_names_exists():
+    steps = quickstart.build_steps("out", quickstart.QuickstartFlags())
+    for step in steps:
+        option, name, *_ = step.arguments
+        if option == "-m":
+            path = name.replace(".", "/") + ".py"
+        else:
+            path = option
+        assert (quickstart.ROOT / path).is_file()
+    assert (quickstart.ROOT / quickstart.CONFIG).is_file()
+
+
+def test_a_step_whose_product_is_there_is_not_run_again(commands, tmp_path):
+    step = quickstart.Step("Make it", ["make.py"], "out/made.txt")
+    quickstart.run_step(step)
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out/made.txt").touch()
+    quickstart.run_step(step)
+    assert commands == [["make.py"]]
+
+
+def test_a_step_that_knows_itself_whether_it_is_done_is_always_run(commands):
+    step = quickstart.Step("Train", ["train.py"])
+    quickstart.run_step(step)
+    quickstart.run_step(step)
+    assert commands == [["train.py"], ["train.py"]]
+
+
+def test_the_chain_stops_where_a_program_fails(tmp_path, capsys):
+    failing = quickstart.Step("Fail", ["-c", "raise SystemExit(3)"])
+    with pytest.raises(SystemExit, match="goes on from here"):
+        quickstart.run_step(failing)
+    assert "-c 'raise SystemExit(3)'" in capsys.readouterr().out
+
+
+def test_paths_inside_the_repository_are_shown_without_it():
+    assert quickstart.as_typed(quickstart.ROOT / "out/model") == "out/model"
+    outside = pathlib.Path(quickstart.ROOT.anchor) / "elsewhere"
+    assert quickstart.as_typed(outside) == str(outside)
+
+
+def test_the_table_compares_the_first_and_the_last_evaluation(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    rows = [
+        ("eval", 0.0, 0.5),
+        ("train", 0.9, 0.9),
+        ("eval", 0.1, 0.52),
+        ("eval", 0.25, 0.625),
+    ]
+    path.write_text(
+        "".join(
+            json.dumps(
+                {
+                    "split": split,
+                    "masked_lm_accuracy": words,
+                    "sentence_order_accuracy": order,
+                }
+            )
+            + "\n"
+            for split, words, order in rows
+        )
+    )
+    table = quickstart.describe_progress(path).splitlines()
+    assert table[2].split() == "masked words guessed 0.0% 25.0%".split()
+    assert table[3].split() == "sentence order guessed 50.0% 62.5%".split()
