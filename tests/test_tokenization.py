@@ -354,6 +354,7 @@ def test_words_start_at_the_prefix_in_every_script(model_file):
             == [True, False, False, False][: len(pieces)]
         )
     assert all(starts(tokenizer, ["中", "中文", "々", "カナ", "ひ", "▁", "𠮷"]))
+    assert starts(tokenizer, ["\u3099", "\u0301"]) == [False, False]
     assert all(starts(tokenizer, [".", "'s", "...", "€", "(", ","]))
     assert all(tokenizer.is_word_start[:5])
     assert tokenizer.is_word_start.shape == (tokenizer.vocab_size,)
