@@ -68,9 +68,9 @@ def test_the_table_compares_the_first_and_the_last_evaluation(tmp_path):
     path = tmp_path / "metrics.jsonl"
     rows = [
         ("eval", 0.0, 0.5),
-        ("train", 0.9, 0.9),
         ("eval", 0.1, 0.52),
         ("eval", 0.25, 0.625),
+        ("train", 0.9, 0.9),
     ]
     path.write_text(
         "".join(
