@@ -1,6 +1,6 @@
 """Pretrains ALBERT: masked LM and sentence order, from TFRecords.
 
-  python run_pretraining.py --input_file='data/train*.tfrecord' \
+python run_pretraining.py --input_file='data/train*.tfrecord' \
     --eval_input_file=data/valid.tfrecord --do_eval \
     --albert_config_file=configs/model/v2/base.json --output_dir=out
 """
@@ -23,6 +23,7 @@ from albert_tf import (
     optimization,
     records,
     reporting,
+    tokenization,
     training,
 )
 from albert_tf.checkpoints import STEP
@@ -201,7 +202,7 @@ def write_settings(args, config, sidecar):
         "flags.json": dataclasses.asdict(args),
     }
     if sidecar:
-        values["tokenizer.json"] = sidecar["tokenizer"]
+        values[tokenization.SETTINGS_FILE] = sidecar["tokenizer"]
     for name, value in values.items():
         with tf.io.gfile.GFile(os.path.join(args.output_dir, name), "w") as f:
             f.write(json.dumps(value, indent=2) + "\n")

@@ -54,6 +54,7 @@ class Reporter:
         self.stream = stream or sys.stderr
         self.is_terminal = self.stream.isatty()
         self.writers = {}
+        self.rate = None  # Steps a second, once it is known.
 
     def start(self, step, num_train_steps, batch_size):
         """Begins to time a training.
@@ -67,8 +68,8 @@ class Reporter:
         self.batch_size = batch_size
         self.truncate(step)
         self.step = step
+        self.is_compiling = True
         self.resume_clock()
-        self.rate = None
         self.say(
             f"Training from step {step} to {num_train_steps}, {batch_size} "
             "sequences a step. The first step compiles."
@@ -87,10 +88,10 @@ class Reporter:
         """
         now = time.monotonic()
         steps, seconds = step - self.step, now - self.time
-        is_first = self.rate is None and steps == 1
         self.step, self.time = step, now
-        if is_first:
-            # Compiling is no measure; but a sign of life is due.
+        if self.is_compiling:
+            # No measure of the rate, but a sign of life is due.
+            self.is_compiling = False
             self.say(f"First step done in {format_seconds(seconds)}.")
             return
         rate = steps / max(seconds, 1e-9)

@@ -5,7 +5,7 @@ English models) or a `WordPieceTokenizer` (the Chinese models). Each of them
 normalizes, splits and numbers text, alone or in batches, and can say which
 characters of the original text a token stands for. The settings that change
 the ids (kind, casing, accents, vocabulary) are `tokenizer.settings`; they are
-stored as `tokenizer.json` beside whatever is written with them.
+stored as `tokenizer_settings.json` beside whatever is written with them.
 """
 
 import hashlib
@@ -22,7 +22,7 @@ import sentencepiece
 
 from albert_tf import normalization
 
-SETTINGS_FILE = "tokenizer.json"
+SETTINGS_FILE = "tokenizer_settings.json"
 
 _WORD_PREFIX = "▁"  # U+2581, SentencePiece's visible space
 _MAX_CHARS_PER_WORD = 200
@@ -123,7 +123,7 @@ class Tokenizer:
         return self.encode_batch([text])[0]
 
     def write_settings(self, folder):
-        """Stores the settings as `tokenizer.json` in a folder."""
+        """Stores the settings as `tokenizer_settings.json` in a folder."""
         path = pathlib.Path(folder) / SETTINGS_FILE
         temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
         temporary.write_text(json.dumps(self.settings, indent=1) + "\n")

@@ -434,7 +434,7 @@ def test_settings_are_stored_and_compared(tmp_path, caplog):
     assert tokenization.read_settings(tmp_path) == tokenizer.settings
     assert tokenization.read_settings(tmp_path / "elsewhere") is None
     assert [path.name for path in sorted(tmp_path.iterdir())] == [
-        "tokenizer.json",
+        "tokenizer_settings.json",
         "vocab.txt",
     ]
     with caplog.at_level(logging.WARNING):

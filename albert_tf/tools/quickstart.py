@@ -105,7 +105,7 @@ def build_steps(folder, args):
                 f"--model_prefix={folder}/vocab",
                 f"--vocab_size={vocab_size}",
             ],
-            f"{folder}/tokenizer.json",
+            f"{folder}/tokenizer_settings.json",
         ),
         build_records_step(folder, vocabulary, "train", dupe_factor=10),
         build_records_step(folder, vocabulary, "heldout", dupe_factor=1),

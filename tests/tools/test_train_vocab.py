@@ -54,10 +54,10 @@ def test_a_vocabulary_is_trained_on_normalized_text(tmp_path, capsys):
     assert [line.split("\t")[0] for line in listing.splitlines()] == (
         tokenizer.pieces
     )
-    settings = json.loads((tmp_path / "out" / "tokenizer.json").read_text())
+    settings = json.loads((tmp_path / "out" / "tokenizer_settings.json").read_text())
     assert settings == tokenizer.settings
     assert sorted(file.name for file in (tmp_path / "out").iterdir()) == [
-        "tokenizer.json",
+        "tokenizer_settings.json",
         "vocab.model",
         "vocab.vocab",
     ]
