@@ -16,7 +16,7 @@ import subprocess
 import sys
 from typing import NamedTuple
 
-from albert_tf import flags
+from albert_tf import flags, tokenization
 from albert_tf.config import AlbertConfig
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -105,7 +105,7 @@ def build_steps(folder, args):
                 f"--model_prefix={folder}/vocab",
                 f"--vocab_size={vocab_size}",
             ],
-            f"{folder}/tokenizer_settings.json",
+            f"{folder}/{tokenization.SETTINGS_FILE}",
         ),
         build_records_step(folder, vocabulary, "train", dupe_factor=10),
         build_records_step(folder, vocabulary, "heldout", dupe_factor=1),
