@@ -4,9 +4,10 @@
         --model_prefix=30k-clean --vocab_size=30000
 
 writes `30k-clean.model`, `30k-clean.vocab` and, beside them,
-`tokenizer_settings.json`. The text is normalized as the tokenizer will normalize it. It is read twice and
-never held: first to check and count the lines, then to draw
-`input_sentence_size` of them, so a corpus may be far larger than memory.
+`tokenizer_settings.json`. The text is normalized as the tokenizer will
+normalize it. It is read twice and never held: first to check and count the
+lines, then to draw `input_sentence_size` of them, so a corpus may be far
+larger than memory.
 """
 
 import dataclasses
