@@ -12,18 +12,18 @@ export TF_CPP_MIN_LOG_LEVEL ?= 2
 
 .PHONY: quickstart test check fix
 
-quickstart: .venv/.installed  ## Pretrain a tiny ALBERT on this machine's own English.
+quickstart: .venv/.installed  # Pretrains a tiny ALBERT on this machine's own English.
 	$(VENV_PYTHON) -m albert_tf.tools.quickstart $(QUICKSTART_ARGS)
 
-test: .venv/.installed  ## The whole test suite.
+test: .venv/.installed  # The whole test suite.
 	$(VENV_PYTHON) -m pytest -q -n 2 --dist loadfile $(PYTEST_ARGS)
 
-check: .venv/.installed  ## What CI runs.
+check: .venv/.installed  # What CI runs.
 	$(VENV_PYTHON) -m ruff format --check .
 	$(VENV_PYTHON) -m ruff check .
 	$(MAKE) --no-print-directory test
 
-fix: .venv/.installed  ## Formats, and mends what can be mended.
+fix: .venv/.installed  # Formats, and mends what can be mended.
 	$(VENV_PYTHON) -m ruff format .
 	$(VENV_PYTHON) -m ruff check --fix .
 

@@ -46,8 +46,8 @@ class QuickstartFlags:
     """Where to write and how long to train."""
 
     output_dir: str = flags.flag("quickstart_output", "Where everything goes.")
-    num_train_steps: int = flags.flag(3000, "Training steps.")
-    train_batch_size: int = flags.flag(64, "Sequences in a training step.")
+    num_train_steps: int = flags.flag(5000, "Training steps.")
+    train_batch_size: int = flags.flag(32, "Sequences in a training step.")
 
 
 class Step(NamedTuple):
@@ -148,7 +148,8 @@ def build_records_step(folder, vocabulary, name, dupe_factor):
             f"--input_file={folder}/text/{name}.txt",
             f"--output_file={folder}/records/{name}.tfrecord",
             vocabulary,
-            "--max_seq_length=128",
+            "--max_seq_length=64",
+            "--max_predictions_per_seq=10",
             f"--dupe_factor={dupe_factor}",
             f"--num_workers={os.cpu_count()}",
         ],
