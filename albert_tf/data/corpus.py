@@ -35,17 +35,38 @@ _UTF16_BOMS = (b"\xff\xfe", b"\xfe\xff")
 _BAD = "\N{REPLACEMENT CHARACTER}"
 
 
+class TokenFile:
+    """The ids of all sentences, of which pieces are read.
+
+    A memory map would do as well, but the pages that it has touched count as
+    memory of each worker.
+    """
+
+    def __init__(self, path, dtype):
+        self._file = open(path, "rb", buffering=0)
+        self._dtype = np.dtype(dtype)
+
+    def read(self, starts, ends):
+        """The tokens of some ranges, one range after the other."""
+        size, file = self._dtype.itemsize, self._file.fileno()
+        pieces = [
+            os.pread(file, (end - start) * size, start * size)
+            for start, end in zip(starts, ends, strict=True)
+        ]
+        return np.frombuffer(b"".join(pieces), self._dtype)
+
+
 @dataclasses.dataclass(frozen=True)
 class Store:
-    """A token store; the arrays are on disk.
+    """A token store on disk.
 
     Attributes:
-      tokens: [all tokens], ids.
+      tokens: the `TokenFile`.
       sentences: [sentences + 1], where each begins among the tokens.
       documents: [documents + 1], where each begins among the sentences.
     """
 
-    tokens: np.ndarray
+    tokens: TokenFile
     sentences: np.ndarray
     documents: np.ndarray
 
@@ -53,14 +74,15 @@ class Store:
 def open_store(folder, vocab_size):
     """Opens what `write_store` wrote."""
 
-    def read(name, dtype):
-        mapped = np.memmap(os.path.join(folder, name), dtype, "r")
-        return mapped.view(np.ndarray)  # indexing is faster than a memmap's
+    def mapped(name):
+        path = os.path.join(folder, name)
+        return np.memmap(path, np.int64, "r").view(np.ndarray)
 
+    tokens = os.path.join(folder, "tokens.bin")
     return Store(
-        tokens=read("tokens.bin", token_dtype(vocab_size)),
-        sentences=read("sentences.bin", np.int64),
-        documents=read("documents.bin", np.int64),
+        TokenFile(tokens, token_dtype(vocab_size)),
+        mapped("sentences.bin"),
+        mapped("documents.bin"),
     )
 
 

@@ -161,7 +161,7 @@ class _Planner:
     def _middle(self, starts, i, j):
         """Where a chunk is split, and its end: a lone word takes a sentence."""
         if j - i == 1:
-            ids = self.store.tokens[starts[i] + 1 : starts[j]]
+            ids = self.store.tokens.read([starts[i] + 1], [starts[j]])
             words = np.flatnonzero(self.is_word_start[ids])
             if len(words):
                 return starts[i] + 1 + int(words[self._below(len(words))]), j
@@ -235,18 +235,15 @@ def build_features(store, plan, sequence_rule, masking_rule, vocabulary, rng):
     position = np.arange(max_seq_length)
     a_length = plan["a_length"].astype(np.int64)[:, None]
     b_length = plan["b_length"].astype(np.int64)[:, None]
-    b_position = a_length + 2
-    end = b_position + b_length  # of B; [SEP] stands there
-    is_a = (position >= 1) & (position <= a_length)  # [N, T]
-    is_b = (position >= b_position) & (position < end)
-    is_text = is_a | is_b
-    source = np.where(
-        is_a,
-        plan["a_start"][:, None] + (position - 1),
-        plan["b_start"][:, None] + (position - b_position),
-    )
+    end = a_length + b_length + 2  # the last [SEP]
+    is_text = (0 < position) & (position < end)  # [N, T]
+    is_text &= position != a_length + 1
+    starts = np.stack([plan["a_start"], plan["b_start"]], axis=1)
+    ends = starts + np.stack([plan["a_length"], plan["b_length"]], axis=1)
     input_ids = np.full(is_text.shape, vocabulary.sep_id, np.int32)
-    input_ids[is_text] = store.tokens[source[is_text]]
+    input_ids[is_text] = store.tokens.read(
+        starts.reshape(-1).tolist(), ends.reshape(-1).tolist()
+    )
     input_ids[:, 0] = vocabulary.cls_id
     is_real = position <= end
     input_ids[~is_real] = 0
@@ -262,7 +259,7 @@ def build_features(store, plan, sequence_rule, masking_rule, vocabulary, rng):
     return {
         "input_ids": masked.pop("input_ids"),
         "input_mask": is_real,
-        "segment_ids": (position >= b_position) & is_real,
+        "segment_ids": (position > a_length + 1) & is_real,
         "token_boundary": (is_start | ~is_text) & is_real,
         **masked,
         "next_sentence_labels": plan["label"][:, None],

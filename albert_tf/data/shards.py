@@ -28,7 +28,7 @@ from albert_tf.data import (
 
 # Part of the result, as the seeds count tasks.
 PART_TOKENS = 1 << 20
-BATCH_SIZE = 1024
+BATCH_TOKENS = 1 << 17
 # Raised whenever the same settings give other records.
 VERSION = 1
 
@@ -280,8 +280,9 @@ def _write_shard(output, deal, job, run, done):
     num_tokens = sum(int(size[some].sum()) for some, _ in documents)
 
     def batches():
-        for i in range(0, len(plan), BATCH_SIZE):
-            yield job, plan[order[i : i + BATCH_SIZE]], (seed, 2, index, i)
+        size = max(1, BATCH_TOKENS // job.settings.sequence.max_seq_length)
+        for i in range(0, len(plan), size):
+            yield job, plan[order[i : i + size]], (seed, 2, index, i)
 
     def serialized():
         for examples, batch_counts in run(_build, batches()):
