@@ -1,0 +1,305 @@
+"""Tests of create_pretraining_data.py: whole runs on small text."""
+
+import dataclasses
+import hashlib
+import json
+import os
+import pathlib
+import random
+import signal
+import subprocess
+import sys
+import time
+import typing
+
+import pytest
+import tensorflow as tf
+
+import create_pretraining_data as program
+from albert_tf import records
+from albert_tf.data import workers
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+WORDS = [f"w{i}" for i in range(40)]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A folder with a vocabulary and a text of 30 documents."""
+    rng = random.Random(0)
+    documents = [
+        "\n".join(
+            " ".join(rng.choices(WORDS, k=rng.randint(1, 15)))
+            for _ in range(rng.randint(2, 20))
+        )
+        for _ in range(30)
+    ]
+    (tmp_path / "vocab.txt").write_text("\n".join(SPECIAL + WORDS) + "\n")
+    (tmp_path / "text.txt").write_text("\n\n".join(documents) + "\n")
+    return tmp_path
+
+
+def flags_of(folder, **changes):
+    values = {
+        "input_file": f"{folder}/text.txt",
+        "output_file": f"{folder}/a.tfrecord",
+        "vocab_file": f"{folder}/vocab.txt",
+        "max_seq_length": 32,
+        "max_predictions_per_seq": 5,
+        "dupe_factor": 3,
+        "progress": False,
+    }
+    return program.DataFlags(**{**values, **changes})
+
+
+def digests(folder):
+    """File name -> hash, for all record files."""
+    return {
+        path.name: hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(folder.glob("*.tf*record"))
+    }
+
+
+def test_flags_are_those_of_the_release(shared):
+    path = shared / "spec/original_flags.json"
+    original = json.loads(path.read_text())["create_pretraining_data"]
+    hints = typing.get_type_hints(program.DataFlags)
+    ours = {f.name: f for f in dataclasses.fields(program.DataFlags)}
+    kinds = {"string": str, "integer": int, "float": float, "bool": bool}
+    for name, flag in original.items():
+        kind = kinds[flag["type"]]
+        assert hints[name] in (kind, kind | None), name
+        if name != "vocab_file" and flag.get("required"):
+            assert ours[name].default is dataclasses.MISSING, name
+        else:
+            assert ours[name].default == flag["default"], name
+
+
+def test_records_are_read_and_described(folder):
+    statistics = program.run(flags_of(folder))
+    files = records.expand_files(f"{folder}/*.tfrecord")
+    sidecar = records.read_sidecar(files)
+    features = records.pretraining_features(32, 5)
+    dataset = records.build_dataset(files, features, 16, is_training=False)
+    batches = list(dataset)
+
+    def total(name):
+        return sum(float(tf.reduce_sum(batch[name])) for batch in batches)
+
+    sequences = total("example_weight")
+    assert sequences == sidecar["statistics"]["sequences"] > 100
+    assert total("input_mask") == statistics["tokens"]
+    share = total("masked_lm_weights") / total("input_mask")
+    assert statistics["masked_share"] == pytest.approx(share, abs=1e-5)
+    share = total("sentence_order_labels") / sequences
+    assert statistics["swapped_share"] == pytest.approx(share, abs=1e-5)
+    assert sidecar["statistics"] == statistics
+    assert sidecar["sentence_objective"] == "sop"
+    assert sidecar["num_predictions"] == 5
+    assert sidecar["tokenizer"]["vocab_size"] == 45
+    assert sidecar["flags"]["dupe_factor"] == 3
+    assert statistics["input_documents"] == 30
+    left_over = {path.name for path in folder.iterdir()}
+    assert left_over == {
+        "a.dataset.json",
+        "a.tfrecord",
+        "text.txt",
+        "vocab.txt",
+    }
+
+
+def test_any_number_of_workers_writes_the_same_bytes(folder):
+    found = []
+    for num_workers in (1, 2, 3):
+        program.run(flags_of(folder, num_shards=2, num_workers=num_workers))
+        found.append(digests(folder))
+        for path in folder.glob("*.tfrecord"):
+            path.unlink()
+    assert list(found[0]) == [
+        "a-00000-of-00002.tfrecord",
+        "a-00001-of-00002.tfrecord",
+    ]
+    assert found[0] == found[1] == found[2]
+
+
+def test_the_seed_decides_the_bytes(folder):
+    def digest(**changes):
+        program.run(flags_of(folder, **changes))
+        return digests(folder)["a.tfrecord"]
+
+    first = digest()
+    assert digest() == first
+    assert digest(random_seed=1) != first
+
+
+def test_documents_are_dealt_over_the_files_of_a_list(folder):
+    names = f"{folder}/x.tf_record,{folder}/y.tf_record,{folder}/z.tf_record"
+    program.run(flags_of(folder, output_file=names))
+    files = names.split(",")
+    sidecar = records.read_sidecar(files)
+    assert len(sidecar["num_records"]) == 3
+    assert min(sidecar["num_records"]) > 0.6 * max(sidecar["num_records"])
+    alone = records.read_sidecar(files[1:2])
+    assert alone["statistics"]["sequences"] == sidecar["num_records"][1]
+
+
+@pytest.mark.parametrize("objective", ["nsp", "none"])
+def test_other_sentence_objectives(folder, objective):
+    is_nsp = objective == "nsp"
+    changes = {"random_next_sentence": True} if is_nsp else {}
+    if not is_nsp:
+        changes["sentence_objective"] = "none"
+    statistics = program.run(flags_of(folder, dupe_factor=20, **changes))
+    wanted = pytest.approx(0.5, abs=0.03) if is_nsp else 0
+    assert statistics["swapped_share"] == wanted
+    files = records.expand_files(f"{folder}/*.tfrecord")
+    assert records.read_sidecar(files)["sentence_objective"] == objective
+
+
+def test_permutation_doubles_the_predictions(folder):
+    before = program.run(flags_of(folder))["masked_share"]
+    after = program.run(flags_of(folder, do_permutation=True))["masked_share"]
+    assert after == pytest.approx(2 * before, rel=0.1)
+    files = [f"{folder}/a.tfrecord"]
+    assert records.read_sidecar(files)["num_predictions"] == 10
+    features = records.pretraining_features(32, 10)
+    dataset = records.build_dataset(files, features, 4, is_training=False)
+    assert next(iter(dataset))["masked_lm_ids"].shape == (4, 10)
+
+
+def test_a_run_that_was_killed_goes_on_with_the_next_shard(folder):
+    args = flags_of(folder, num_shards=6, dupe_factor=60)
+    program.run(args)
+    wanted = digests(folder)
+    sidecar = (folder / "a.dataset.json").read_text()
+    for path in folder.glob("a*"):
+        path.unlink()
+
+    code = (
+        "import json, sys, create_pretraining_data as p;"
+        "p.run(p.DataFlags(**json.loads(sys.argv[1])))"
+    )
+    settings = json.dumps(dataclasses.asdict(args))
+    process = subprocess.Popen([sys.executable, "-c", code, settings], cwd=ROOT)
+    first = folder / "a-00000-of-00006.tfrecord"
+    while not first.exists() and process.poll() is None:
+        time.sleep(0.001)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert first.exists() and len(digests(folder)) < 6
+    assert not (folder / "a.dataset.json").exists()
+    state = json.loads((folder / ".a.unfinished/state.json").read_text())
+    finished = [path for path in state["shards"] if os.path.exists(path)]
+    times = {path: os.stat(path).st_mtime_ns for path in finished}
+
+    program.run(args)
+    assert digests(folder) == wanted
+    assert (folder / "a.dataset.json").read_text() == sidecar
+    assert not list(folder.glob(".a*")) and not list(folder.glob("*.incom*"))
+    for path, written in times.items():
+        assert os.stat(path).st_mtime_ns == written
+
+
+def test_an_unfinished_run_of_other_text_is_not_continued(folder, monkeypatch):
+    def stop(path, serialized):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(records, "write_records", stop)
+        program.run(flags_of(folder))
+    assert (folder / ".a.unfinished/state.json").exists()
+    (folder / "text.txt").write_text("w1 w2\nw3 w4\n\nw5 w6\nw7 w8\n")
+    assert program.run(flags_of(folder))["input_tokens"] == 8
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"vocab_file": None}, "--spm_model_file"),
+        ({"input_file": "no_such*"}, "no_such"),
+        ({"input_file": "{folder}/empty.txt"}, "size is 0"),
+        ({"input_file": "{folder}/blank.txt"}, "all lines are blank"),
+        (
+            {"input_file": "{folder}/one.txt", "random_next_sentence": True},
+            "only one",
+        ),
+        ({"output_file": "a,b", "num_shards": 2}, "2 files and num_shards 2"),
+        ({"output_file": "a,a"}, "different files"),
+        ({"num_workers": 0}, "num_workers"),
+        ({"max_seq_length": 4}, "max_seq_length"),
+        ({"dupe_factor": 0}, "dupe_factor"),
+    ],
+    ids=lambda value: str(value)[:24],
+)
+def test_what_cannot_work_is_refused_in_clear_words(folder, changes, words):
+    (folder / "empty.txt").touch()
+    (folder / "blank.txt").write_text(" \n\n\t\n")
+    (folder / "one.txt").write_text("w1 w2\nw3 w4\n")
+    changes = {
+        name: value.format(folder=folder) if isinstance(value, str) else value
+        for name, value in changes.items()
+    }
+    with pytest.raises(ValueError, match=words):
+        program.run(flags_of(folder, **changes))
+    assert not list(folder.glob("a*"))
+
+
+def test_empty_input_ends_the_program_with_an_error(folder):
+    (folder / "text.txt").write_text("")
+    command = [
+        sys.executable,
+        "create_pretraining_data.py",
+        f"--input_file={folder}/text.txt",
+        f"--output_file={folder}/a.tfrecord",
+        f"--vocab_file={folder}/vocab.txt",
+    ]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "There is no text in" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_odd_text_is_warned_of(folder, caplog):
+    (folder / "text.txt").write_bytes(b"w1 w2 \xff\nw3 w4\n" * 200)
+    program.run(flags_of(folder, max_predictions_per_seq=1, dupe_factor=1))
+    assert "200 characters are not UTF-8" in caplog.text
+    assert "No blank line" in caplog.text
+    assert "--max_predictions_per_seq would have to be 5" in caplog.text
+
+
+def test_commands_of_the_release_give_both_vocabularies(shared, folder, caplog):
+    (folder / "text.txt").write_text("This is a test.\nSo is this.\n\nYes.\n")
+    model = str(shared / "data/albert_en/30k-clean.model")
+    args = flags_of(
+        folder, spm_model_file=model, vocab_file=model.replace("model", "vocab")
+    )
+    program.run(args)
+    assert "is not read" in caplog.text
+    sidecar = records.read_sidecar([args.output_file])
+    assert sidecar["tokenizer"]["kind"] == "sentencepiece"
+
+
+def test_chinese_text_makes_records(shared, folder):
+    args = flags_of(
+        folder,
+        input_file=str(shared / "data/zh/news_zh_1.txt"),
+        vocab_file=str(shared / "data/zh/vocab.txt"),
+        max_seq_length=128,
+    )
+    statistics = program.run(args)
+    assert statistics["sequences"] > 100 and statistics["lost_lines"] == 0
+
+
+def test_progress_is_shown(folder, capsys):
+    program.run(flags_of(folder, progress=True))
+    shown = capsys.readouterr().err
+    assert "tokenizing: 100% of" in shown and "writing: 100% of" in shown
+    assert "left" in shown
+
+
+def test_a_worker_that_dies_is_an_error_and_no_endless_wait():
+    with workers.ordered_map(2) as run:
+        assert list(run(abs, [(-i,) for i in range(20)])) == list(range(20))
+        with pytest.raises(RuntimeError, match="terminated"):
+            list(run(os._exit, [(1,)]))
