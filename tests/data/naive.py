@@ -14,7 +14,7 @@ from albert_tf.data import pretraining
 
 def release_starts(pieces):
     """Where words start by the release's rule for SentencePiece."""
-    special = set(string.punctuation)
+    special = set(string.punctuation) - set("'<=>")
     known = special | set(string.ascii_lowercase)
     return np.array(
         [

@@ -1,6 +1,7 @@
 """Tests of masking.py: against a naive loop and the release's statistics."""
 
 import collections
+import gzip
 import json
 import random
 
@@ -261,6 +262,25 @@ def test_statistics_are_those_of_the_release(
         "position",
         sigmas=6,
     )
+
+
+def test_words_start_where_the_release_starts_them(golden, english):
+    path = golden / "instances_128_default.json.gz"
+    starts = naive.release_starts(english.pieces)
+    ids = {piece: i for i, piece in enumerate(english.pieces)}
+    for instance in json.loads(gzip.decompress(path.read_bytes())):
+        pieces = list(instance["tokens"])
+        for place, piece in zip(
+            instance["masked_lm_positions"],
+            instance["masked_lm_labels"],
+            strict=True,
+        ):
+            pieces[place] = piece
+        tokens = [ids.get(piece, english.unk_id) for piece in pieces]
+        special = np.isin(tokens, [english.cls_id, english.sep_id])
+        np.testing.assert_array_equal(
+            instance["token_boundary"][: len(tokens)], starts[tokens] | special
+        )
 
 
 @pytest.mark.parametrize("name", ["default", "favor_longer", "ngram1"])
