@@ -288,6 +288,12 @@ def run(args):
         )
     )
     if evaluator and not int(optimizer.step.numpy()):
+        masked_lm, sentence_order = inputs.score_best_guess(held_out)
+        reporter.say(
+            f"Held out: {held_out.num_records} sequences. The best guess "
+            f"without looking scores masked LM {masked_lm:.1%}, sentence "
+            f"order {sentence_order:.1%}."
+        )
         evaluator.evaluate(step=0)
     train(
         args,

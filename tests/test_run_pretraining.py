@@ -11,6 +11,8 @@ import pytest
 
 import run_pretraining
 from albert_tf import checkpoints, records
+from albert_tf.config import AlbertConfig
+from albert_tf.data import inputs
 
 ROOT = pathlib.Path(__file__).parent.parent
 CONFIG = {
@@ -206,6 +208,20 @@ def test_group_0_is_where_every_group_begins(args, tmp_path):
     np.testing.assert_array_equal(
         values[prefix.format(0)], values[prefix.format(1)]
     )
+
+
+def test_the_best_blind_guess_is_the_most_frequent_label(tmp_path):
+    path = tmp_path / "valid.tfrecord"
+    write_examples(path, 10, seed=2)
+    opened = inputs.open_records(str(path), AlbertConfig.from_dict(CONFIG))
+    pieces, labels = [], []
+    for batch in records.build_dataset(
+        opened.files, opened.features, 5, is_training=False
+    ):
+        pieces += batch["masked_lm_ids"].numpy().ravel().tolist()
+        labels += batch["sentence_order_labels"].numpy().tolist()
+    wanted = [max(x.count(y) for y in x) / len(x) for x in (pieces, labels)]
+    assert inputs.score_best_guess(opened) == pytest.approx(tuple(wanted))
 
 
 def test_without_a_sentence_objective_its_head_stays_as_it_is(args, tmp_path):

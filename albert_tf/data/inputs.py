@@ -1,5 +1,6 @@
 """Pretraining records, found, checked against a model and opened."""
 
+import collections
 import dataclasses
 
 import tensorflow as tf
@@ -104,6 +105,32 @@ def check_held_out(train, held_out):
             f"{both[0]} is named for training and for evaluation. Make "
             "held-out records from other documents."
         )
+
+
+def score_best_guess(opened):
+    """What a model scores that always makes the same guess, the best one.
+
+    It knows the held-out labels, so it is a little better than any model
+    that only knows how frequent pieces are.
+
+    Args:
+      opened: PretrainingRecords.
+
+    Returns:
+      Shares of the predictions and of the sentence labels that it hits.
+    """
+    pieces, labels = collections.Counter(), collections.Counter()
+    for batch in records.build_dataset(
+        opened.files, opened.features, 1024, is_training=False
+    ).as_numpy_iterator():
+        is_real = batch["example_weight"] > 0
+        labels.update(batch["sentence_order_labels"][is_real].tolist())
+        is_masked = batch["masked_lm_weights"] > 0
+        pieces.update(batch["masked_lm_ids"][is_masked].tolist())
+    return tuple(
+        max(counts.values(), default=0) / max(counts.total(), 1)
+        for counts in (pieces, labels)
+    )
 
 
 def peek_sizes(files):
