@@ -111,7 +111,13 @@ def make_settings(args):
         raise ValueError(
             f"num_workers must be 1 or more; got {args.num_workers}."
         )
-    is_nsp = args.random_next_sentence
+    objective = args.sentence_objective
+    if args.random_next_sentence:
+        if objective == "none":
+            raise ValueError(
+                "--random_next_sentence contradicts --sentence_objective=none."
+            )
+        objective = "nsp"
     return shards.Settings(
         tokenizer=(
             ("spm_model_file", args.spm_model_file or None),
@@ -122,7 +128,7 @@ def make_settings(args):
         sequence=pretraining.SequenceRule(
             max_seq_length=args.max_seq_length,
             short_seq_prob=args.short_seq_prob,
-            sentence_objective="nsp" if is_nsp else args.sentence_objective,
+            sentence_objective=objective,
         ),
         masking=masking.MaskingRule(
             max_predictions=args.max_predictions_per_seq,

@@ -182,16 +182,17 @@ def test_a_run_that_was_killed_goes_on_with_the_next_shard(folder):
     )
     settings = json.dumps(dataclasses.asdict(args))
     process = subprocess.Popen([sys.executable, "-c", code, settings], cwd=ROOT)
-    first = folder / "a-00000-of-00006.tfrecord"
-    while not first.exists() and process.poll() is None:
+    second = folder / "a-00001-of-00006.tfrecord"
+    while not second.exists() and process.poll() is None:
         time.sleep(0.001)
     process.send_signal(signal.SIGKILL)
     process.wait()
-    assert first.exists() and len(digests(folder)) < 6
+    assert second.exists() and len(digests(folder)) < 6
     assert not (folder / "a.dataset.json").exists()
     state = json.loads((folder / ".a.unfinished/state.json").read_text())
     finished = [path for path in state["shards"] if os.path.exists(path)]
     times = {path: os.stat(path).st_mtime_ns for path in finished}
+    assert times
 
     program.run(args)
     assert digests(folder) == wanted
@@ -226,6 +227,10 @@ def test_an_unfinished_run_of_other_text_is_not_continued(folder, monkeypatch):
         ),
         ({"output_file": "a,b", "num_shards": 2}, "2 files and num_shards 2"),
         ({"output_file": "a,a"}, "different files"),
+        (
+            {"sentence_objective": "none", "random_next_sentence": True},
+            "contradicts",
+        ),
         ({"num_workers": 0}, "num_workers"),
         ({"max_seq_length": 4}, "max_seq_length"),
         ({"dupe_factor": 0}, "dupe_factor"),
@@ -266,6 +271,15 @@ def test_odd_text_is_warned_of(folder, caplog):
     assert "200 characters are not UTF-8" in caplog.text
     assert "No blank line" in caplog.text
     assert "--max_predictions_per_seq would have to be 5" in caplog.text
+
+
+def test_more_files_than_documents_are_warned_of(folder, caplog):
+    statistics = program.run(flags_of(folder, num_shards=40, dupe_factor=1))
+    assert "10 of 40 files have no sequence" in caplog.text
+    files = records.expand_files(f"{folder}/*.tfrecord")
+    sidecar = records.read_sidecar(files)
+    assert len(files) == 40
+    assert sum(sidecar["num_records"]) == statistics["sequences"]
 
 
 def test_commands_of_the_release_give_both_vocabularies(shared, folder, caplog):

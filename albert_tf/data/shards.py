@@ -152,6 +152,16 @@ def create_shards(
                 state.keep_shard(output, result)
         tokens.finish()
     statistics = _statistics(state.counts, state.shards.values())
+    empty = [path for path in outputs if not state.shards[path]["sequences"]]
+    if empty:
+        logging.warning(
+            "%d of %d files have no sequence, such as %s: %d documents do not "
+            "fill so many.",
+            len(empty),
+            len(outputs),
+            empty[0],
+            state.counts["input_documents"],
+        )
     for sidecar in set(sidecars.values()):
         files = [path for path in outputs if sidecars[path] == sidecar]
         description = {

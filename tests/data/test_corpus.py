@@ -63,6 +63,8 @@ def test_text_of_other_systems_is_read(tmp_path, tokenizer):
     documents, counts = documents_of(tmp_path, tokenizer, text)
     assert documents == [[["w1"], ["w2"]], [["w3"]]]
     assert counts["bad_characters"] == 0
+    (block,) = corpus.read_blocks([str(tmp_path / "0.txt")])
+    assert block.startswith(b"w1")
     with pytest.raises(ValueError, match="UTF-16"):
         documents_of(tmp_path, tokenizer, "w1\n".encode("utf-16"))
 
@@ -82,13 +84,19 @@ def test_lines_without_tokens_end_no_document(tmp_path, tokenizer):
 
 
 def test_long_sentences_are_cut_between_words(tmp_path, tokenizer):
-    text = "w1 w2x w3 w4xxx w5 w6 w7"
-    documents, counts = documents_of(tmp_path, tokenizer, text, limit=4)
-    ((*sentences,),) = documents
-    assert [piece for s in sentences for piece in s] == tokenizer.tokenize(text)
-    assert max(map(len, sentences)) <= 4 and len(sentences) == 3
-    assert not any(sentence[0] == "##x" for sentence in sentences)
-    assert counts["cut_lines"] == 1
+    text = "w1x w2x w3x\nw4xx w5\nw6"
+    documents, counts = documents_of(tmp_path, tokenizer, text, limit=3)
+    assert documents == [
+        [
+            ["w1", "##x"],  # three are a half, but it ends inside a word
+            ["w2", "##x"],
+            ["w3", "##x"],
+            ["w4", "##x"],  # no word begins early enough
+            ["##x", "w5"],
+            ["w6"],
+        ]
+    ]
+    assert counts["cut_lines"] == 2
 
 
 @pytest.mark.parametrize("block_bytes", [7, 64, 999])

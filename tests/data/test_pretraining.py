@@ -117,19 +117,20 @@ def test_a_lone_word_is_joined_to_the_next_sentence_or_left_out(tmp_path):
     assert {int(plan["a_start"][0]), int(plan["b_start"][0])} <= {0, 1, 2, 3}
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_truncation_takes_tokens_as_one_by_one(seed):
-    rng = random.Random(seed)
-    planner = pretraining._Planner(None, rule_of(), None, rng)
+@pytest.mark.parametrize("max_tokens", [20, 21])
+def test_truncation_takes_tokens_as_one_by_one(max_tokens):
+    rng = random.Random(max_tokens)
+    rule = rule_of(max_seq_length=max_tokens + 3)
+    planner = pretraining._Planner(None, rule, None, rng)
     fronts = {"a": [], "b": []}
     for _ in range(3000):
         a = b = (0, 0)
-        while a[1] + b[1] <= 20:
+        while a[1] + b[1] <= max_tokens:
             a, b = (0, rng.randint(1, 40)), (0, rng.randint(1, 40))
         a_start, b_start, a_length, b_length = planner._truncated(a, b)
         assert a_start + a_length <= a[1] and b_start + b_length <= b[1]
         wanted = [a[1], b[1]]
-        while sum(wanted) > 20:
+        while sum(wanted) > max_tokens:
             wanted[0 if wanted[0] > wanted[1] else 1] -= 1
         assert [a_length, b_length] == wanted
         if a[1] - a_length:
