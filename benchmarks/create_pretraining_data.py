@@ -116,7 +116,9 @@ def print_row(dupe_factor, num_workers, results):
     """Prints the medians."""
     seconds = statistics.median(r["seconds"] for r in results)
     rate = results[0]["input_tokens"] * dupe_factor / seconds
-    memory = max(r["bytes"] for r in results) / 1e6
+    # Not the maximum: a process that forks while TensorFlow is imported may be
+    # seen twice.
+    memory = statistics.median(r["bytes"] for r in results) / 1e6
     print(
         f"| {dupe_factor} | {num_workers} | {seconds:.2f} | {rate:,.0f} "
         f"| {rate / RELEASE_RATE:.1f} x | {memory:,.0f} MB |",
