@@ -13,7 +13,7 @@ from typing import NamedTuple
 import keras
 import tensorflow as tf
 
-from albert_tf import modeling
+from albert_tf import layers, modeling
 
 
 class Ratio(NamedTuple):
@@ -46,7 +46,7 @@ def gather_positions(sequence, positions):
     return tf.gather(sequence, positions, batch_dims=1)
 
 
-class MaskedLM(modeling.WeightOwner):
+class MaskedLM(layers.WeightOwner):
     """Logits of the vocabulary, [B, P, V] float32, for some positions."""
 
     def __init__(self, config, **kwargs):
@@ -61,16 +61,16 @@ class MaskedLM(modeling.WeightOwner):
         num_positions = positions.shape[1] or tf.shape(positions)[1]
         x = gather_positions(sequence_output, positions)  # [B, P, H]
         x = tf.reshape(x, [-1, self.config.hidden_size])  # [B * P, H]
-        x = modeling.dense(x, *self.cast(self.dense))  # [B * P, E]
-        x = modeling.ACTIVATIONS[self.config.hidden_act](x)
-        x = modeling.layer_norm(x, *(w.value for w in self.norm))
+        x = layers.dense(x, *self.cast(self.dense))  # [B * P, E]
+        x = layers.ACTIVATIONS[self.config.hidden_act](x)
+        x = layers.layer_norm(x, *(w.value for w in self.norm))
         table = tf.cast(word_embeddings, x.dtype)
         logits = tf.matmul(x, table, transpose_b=True)  # [B * P, V]
         logits = tf.cast(logits, tf.float32) + self.bias.value
         return tf.reshape(logits, [-1, num_positions, self.config.vocab_size])
 
 
-class SentenceOrder(modeling.WeightOwner):
+class SentenceOrder(layers.WeightOwner):
     """Logits [B, 2] float32: the segments are in order (0), swapped (1)."""
 
     def __init__(self, config, **kwargs):

@@ -3,8 +3,6 @@
 Weights are owned by small layers, one for each kind of sub-layer; the encoder
 casts and packs them once a call, outside the loop over layers, because a
 shared weight is used up to L times (docs/results.md has what that gains).
-Every weight knows the name it has in the release's checkpoints, its
-`canonical_name`; checkpoints and optimizers go by that name.
 
 Shapes: B batch, T tokens, E embedding_size, H hidden_size, N heads,
 D = H / N, F intermediate_size, L layers, V vocab_size, R = B * T rows.
@@ -15,67 +13,12 @@ from typing import NamedTuple
 import keras
 import tensorflow as tf
 
+from albert_tf import layers
 from albert_tf.config import AlbertConfig
 
-# The epsilon of tf.contrib.layers.layer_norm; Keras defaults to 1e-3.
-LAYER_NORM_EPSILON = 1e-12
 # Added to the score of a masked key. Finite, so that a row whose mask is all
 # zero attends evenly instead of giving NaN; the release's value.
 MASKED_SCORE = -10000.0
-
-ACTIVATIONS = {
-    # The release's gelu is the tanh form.
-    "gelu": lambda x: tf.nn.gelu(x, approximate=True),
-    "relu": tf.nn.relu,
-    "tanh": tf.tanh,
-    "linear": tf.identity,
-    None: tf.identity,
-}
-
-
-class WeightOwner(keras.layers.Layer):
-    """A layer whose weights have names of their own in a checkpoint.
-
-    Args:
-      prefix: what the canonical names begin with, such as "bert/pooler".
-      initializer_range: standard deviation of the truncated normal from which
-        kernels and embeddings are drawn.
-    """
-
-    def __init__(self, prefix, initializer_range, **kwargs):
-        super().__init__(**kwargs)
-        self.prefix = prefix
-        self.initializer_range = initializer_range
-        self.built = True
-
-    def add(self, name, shape, initializer=None):
-        """Returns a new float32 weight, known as `prefix/name`."""
-        weight = self.add_weight(
-            name=name.replace("/", "_"),
-            shape=shape,
-            initializer=initializer
-            or keras.initializers.TruncatedNormal(
-                stddev=self.initializer_range
-            ),
-            dtype="float32",
-            autocast=False,
-        )
-        weight.canonical_name = f"{self.prefix}/{name}"
-        return weight
-
-    def add_dense(self, name, num_inputs, num_outputs):
-        """Returns a kernel [num_inputs, num_outputs] and a bias of zeros."""
-        kernel = self.add(f"{name}/kernel", (num_inputs, num_outputs))
-        return kernel, self.add(f"{name}/bias", (num_outputs,), "zeros")
-
-    def add_norm(self, name, size):
-        """Returns gamma and beta, [size] each."""
-        gamma = self.add(f"{name}/gamma", (size,), "ones")
-        return gamma, self.add(f"{name}/beta", (size,), "zeros")
-
-    def cast(self, weights):
-        """Returns the weights as tensors of the type that is computed in."""
-        return [tf.cast(w.value, self.compute_dtype) for w in weights]
 
 
 def named_weights(layer):
@@ -103,78 +46,7 @@ def named_weights(layer):
     return dict(sorted(named.items()))
 
 
-def dense(x, kernel, bias):
-    """Returns x @ kernel + bias; x is [R, inputs], the result [R, outputs]."""
-    # MatMul and BiasAdd side by side, which oneDNN and XLA fuse.
-    return tf.nn.bias_add(tf.matmul(x, kernel), bias)
-
-
-def layer_norm(x, gamma, beta):
-    """Normalizes over the last axis, in float32 whatever the type of x.
-
-    Args:
-      x: [..., H].
-      gamma: [H] float32.
-      beta: [H] float32.
-
-    Returns:
-      [..., H], of the type of x.
-
-    Source: tf.contrib.layers.layer_norm, epsilon 1e-12.
-    """
-    y = tf.cast(x, tf.float32)
-    mean = tf.reduce_mean(y, axis=-1, keepdims=True)
-    variance = tf.reduce_mean(
-        tf.math.squared_difference(y, tf.stop_gradient(mean)),
-        axis=-1,
-        keepdims=True,
-    )
-    scale = tf.math.rsqrt(variance + LAYER_NORM_EPSILON) * gamma
-    return tf.cast((y - mean) * scale + beta, x.dtype)
-
-
-class Dropout:
-    """Drops values, with other masks at every call, step and replica.
-
-    Keras's Dropout draws the same masks on every replica and cannot be
-    resumed; here all masks follow from `seed`.
-
-    Args:
-      seed: [2] int32, another one for each step and replica; None turns
-        dropout off.
-    """
-
-    def __init__(self, seed):
-        self.seed = seed
-        self.num_calls = 0
-
-    def __call__(self, x, rate):
-        """Returns x with a share `rate` of its values set to 0."""
-        if self.seed is None or not rate:
-            return x
-        self.num_calls += 1
-        seed = tf.random.experimental.stateless_fold_in(
-            self.seed, self.num_calls
-        )
-        return tf.nn.experimental.stateless_dropout(x, rate, seed)
-
-
-def build_dropout(training, seed):
-    """Returns the dropout of one call of a model.
-
-    Args:
-      training: whether to drop at all.
-      seed: [2] int32, or None to draw one, which then differs between
-        replicas and cannot be repeated.
-    """
-    if not training:
-        return Dropout(None)
-    if seed is None:
-        seed = tf.random.uniform([2], maxval=tf.int32.max, dtype=tf.int32)
-    return Dropout(seed)
-
-
-class Embeddings(WeightOwner):
+class Embeddings(layers.WeightOwner):
     """Word, segment and position vectors, summed and normalized: [B, T, E]."""
 
     def __init__(self, config, **kwargs):
@@ -200,7 +72,7 @@ class Embeddings(WeightOwner):
         )  # [B, T, E]
         x = tf.gather(self.word.value, input_ids) + segments  # [B, T, E]
         x += self.position.value[:num_tokens]
-        x = layer_norm(x, *(w.value for w in self.norm))
+        x = layers.layer_norm(x, *(w.value for w in self.norm))
         x = tf.cast(x, self.compute_dtype)
         return dropout(x, self.config.hidden_dropout_prob)
 
@@ -216,7 +88,7 @@ class AttentionWeights(NamedTuple):
     beta: tf.Tensor  # [H], float32
 
 
-class Attention(WeightOwner):
+class Attention(layers.WeightOwner):
     """The weights of a self-attention and of the norm behind it."""
 
     def __init__(self, config, prefix, **kwargs):
@@ -259,7 +131,7 @@ class FeedForwardWeights(NamedTuple):
     beta: tf.Tensor  # [H], float32
 
 
-class FeedForward(WeightOwner):
+class FeedForward(layers.WeightOwner):
     """The weights of a feed-forward sub-layer and of the norm behind it."""
 
     def __init__(self, config, prefix, **kwargs):
@@ -298,7 +170,7 @@ def attend(x, weights, mask_scores, num_heads, dropout, config):
     batch_size, num_tokens = split_rows(mask_scores)
     hidden_size = x.shape[-1]
     head_size = hidden_size // num_heads
-    qkv = dense(x, weights.qkv_kernel, weights.qkv_bias)  # [R, 3H]
+    qkv = layers.dense(x, weights.qkv_kernel, weights.qkv_bias)  # [R, 3H]
     qkv = tf.reshape(qkv, [batch_size, num_tokens, 3, num_heads, head_size])
     q, k, v = tf.unstack(tf.transpose(qkv, [2, 0, 3, 1, 4]))  # [B, N, T, D]
     scores = tf.matmul(q, k, transpose_b=True)  # [B, N, T, T]
@@ -307,9 +179,9 @@ def attend(x, weights, mask_scores, num_heads, dropout, config):
     probs = dropout(probs, config.attention_probs_dropout_prob)
     context = tf.transpose(tf.matmul(probs, v), [0, 2, 1, 3])  # [B, T, N, D]
     context = tf.reshape(context, [-1, hidden_size])  # [R, H]
-    y = dense(context, weights.kernel, weights.bias)
+    y = layers.dense(context, weights.kernel, weights.bias)
     y = dropout(y, config.hidden_dropout_prob)
-    return layer_norm(x + y, weights.gamma, weights.beta)
+    return layers.layer_norm(x + y, weights.gamma, weights.beta)
 
 
 def feed_forward(x, weights, dropout, config):
@@ -324,11 +196,11 @@ def feed_forward(x, weights, dropout, config):
     Returns:
       [R, H].
     """
-    activation = ACTIVATIONS[config.hidden_act]
-    y = activation(dense(x, weights.inner_kernel, weights.inner_bias))
-    y = dense(y, weights.kernel, weights.bias)  # [R, F] -> [R, H]
+    activation = layers.ACTIVATIONS[config.hidden_act]
+    y = activation(layers.dense(x, weights.inner_kernel, weights.inner_bias))
+    y = layers.dense(y, weights.kernel, weights.bias)  # [R, F] -> [R, H]
     y = dropout(y, config.hidden_dropout_prob)
-    return layer_norm(x + y, weights.gamma, weights.beta)
+    return layers.layer_norm(x + y, weights.gamma, weights.beta)
 
 
 def split_rows(x):
@@ -337,7 +209,7 @@ def split_rows(x):
     return x.shape[0] or dynamic[0], x.shape[-1] or dynamic[-1]
 
 
-class Transformer(WeightOwner):
+class Transformer(layers.WeightOwner):
     """L layers over few or many sub-layers' weights, chosen by group index.
 
     Layer l uses the attention of group `config.attention_group(l)` and the
@@ -358,12 +230,12 @@ class Transformer(WeightOwner):
                 config.embedding_size,
                 config.hidden_size,
             )
-        layers = range(config.num_hidden_layers)
+        indices = range(config.num_hidden_layers)
         self.attention = self.add_blocks(
-            Attention, 1 + max(map(config.attention_group, layers))
+            Attention, 1 + max(map(config.attention_group, indices))
         )
         self.ffn = self.add_blocks(
-            FeedForward, 1 + max(map(config.ffn_group, layers))
+            FeedForward, 1 + max(map(config.ffn_group, indices))
         )
 
     def add_blocks(self, kind, num_groups):
@@ -391,7 +263,7 @@ class Transformer(WeightOwner):
         # Rows of a matrix: MatMul is faster on [R, H] than on [B, T, H].
         x = tf.reshape(x, [-1, config.embedding_size])  # [R, E]
         if self.projection:
-            x = dense(x, *self.cast(self.projection))  # [R, H]
+            x = layers.dense(x, *self.cast(self.projection))  # [R, H]
         outputs = []
         for layer in range(config.num_hidden_layers):
             for attention_weights, ffn_weights in zip(
@@ -413,7 +285,7 @@ class Transformer(WeightOwner):
         return [tf.reshape(x, shape) for x in outputs]  # [B, T, H] each
 
 
-class Pooler(WeightOwner):
+class Pooler(layers.WeightOwner):
     """tanh(first token @ kernel + bias): [B, H]."""
 
     def __init__(self, config, **kwargs):
@@ -423,7 +295,7 @@ class Pooler(WeightOwner):
 
     def call(self, sequence_output):
         first = sequence_output[:, 0]  # [B, H]
-        return tf.tanh(dense(first, *self.cast(self.dense)))
+        return tf.tanh(layers.dense(first, *self.cast(self.dense)))
 
 
 @keras.saving.register_keras_serializable(package="albert_tf")
@@ -473,14 +345,14 @@ class AlbertEncoder(keras.layers.Layer):
             input_mask = tf.ones_like(input_ids)
         if segment_ids is None:
             segment_ids = tf.zeros_like(input_ids)
-        dropout = build_dropout(training, seed)
+        dropout = layers.build_dropout(training, seed)
         embedded = self.embeddings(input_ids, segment_ids, dropout=dropout)
-        layers = self.transformer(embedded, input_mask, dropout=dropout)
+        outputs = self.transformer(embedded, input_mask, dropout=dropout)
         return {
-            "sequence_output": layers[-1],
-            "pooled_output": self.pooler(layers[-1]),
+            "sequence_output": outputs[-1],
+            "pooled_output": self.pooler(outputs[-1]),
             "embedding_output": embedded,
-            "all_encoder_layers": layers,
+            "all_encoder_layers": outputs,
         }
 
     def check_length(self, num_tokens):

@@ -227,6 +227,7 @@ def measure(kind, batch_size, num_tokens, dtype):
 
 
 def main(_):
+    """Prints a table, a row for each candidate and kind of work."""
     print(
         "| work | candidate | ms | GFLOP/s | ours is faster by |\n"
         "|---|---|---|---|---|"

@@ -10,15 +10,16 @@ PACKAGE = ROOT / "albert_tf"
 
 TEXT = {"config", "normalization", "tokenization", "records"}
 BASE = TEXT | {"optimization", "metrics"}
-MODEL = {"modeling", "heads", "checkpoints"}
+MODEL = {"layers", "modeling", "heads", "checkpoints"}
 LOOP = {"distribution", "reporting", "training", "evaluation"}
 OPTIONAL = {"tensorflow_text", "tensorflow_hub", "apache_beam", "matplotlib"}
 # What a module, or a package below albert_tf, may import of ours.
 ALLOWED = {
     **dict.fromkeys(BASE | {"flags", "reporting"}, set()),
     "tokenization": {"normalization"},
-    "modeling": BASE,
-    "heads": BASE | {"modeling"},
+    "layers": BASE,
+    "modeling": BASE | {"layers"},
+    "heads": BASE | {"layers", "modeling"},
     "checkpoints": BASE | {"modeling", "heads"},
     "data": TEXT | {"data"},
     "distribution": BASE,

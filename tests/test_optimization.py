@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf import heads, modeling, optimization
+from albert_tf import heads, layers, modeling, optimization
 from albert_tf.config import AlbertConfig
 
 
@@ -127,7 +127,7 @@ def test_an_unknown_optimizer_is_refused():
 # Trajectories of the release
 
 
-class Spans(modeling.WeightOwner):
+class Spans(layers.WeightOwner):
     """The release's SQuAD 1.1 head, as far as its optimizer runs need it."""
 
     loss_scales = {"loss": 1.0}

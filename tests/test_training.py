@@ -14,6 +14,7 @@ from albert_tf import (
     checkpoints,
     evaluation,
     heads,
+    layers,
     modeling,
     optimization,
     reporting,
@@ -149,7 +150,7 @@ def test_replicas_drop_other_values(tmp_path):
     @tf.function
     def masks(step):
         return strategy.run(
-            lambda: modeling.Dropout(training.replica_seed(3, step))(
+            lambda: layers.Dropout(training.replica_seed(3, step))(
                 tf.ones([32]), 0.5
             )
         )
@@ -174,7 +175,7 @@ def test_dropout_compiles_with_xla():
     # XLA draws other numbers, but as many.
     @tf.function(jit_compile=True)
     def drop(seed):
-        return modeling.Dropout(seed)(tf.ones([10000]), 0.25)
+        return layers.Dropout(seed)(tf.ones([10000]), 0.25)
 
     dropped = drop(tf.constant([1, 2])).numpy()
     assert abs(np.mean(dropped == 0) - 0.25) < 0.02

@@ -54,7 +54,8 @@ def test_a_vocabulary_is_trained_on_normalized_text(tmp_path, capsys):
     assert [line.split("\t")[0] for line in listing.splitlines()] == (
         tokenizer.pieces
     )
-    settings = json.loads((tmp_path / "out" / "tokenizer_settings.json").read_text())
+    written = (tmp_path / "out" / "tokenizer_settings.json").read_text()
+    settings = json.loads(written)
     assert settings == tokenizer.settings
     assert sorted(file.name for file in (tmp_path / "out").iterdir()) == [
         "tokenizer_settings.json",

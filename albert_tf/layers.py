@@ -1,0 +1,137 @@
+"""What models are made of: named weights, products, norms, dropout.
+
+Every weight knows the name it has in the release's checkpoints, its
+`canonical_name`; checkpoints and optimizers go by that name.
+
+Shapes: B batch, T tokens, H hidden_size, R rows, usually B * T.
+"""
+
+import keras
+import tensorflow as tf
+
+# The epsilon of tf.contrib.layers.layer_norm; Keras defaults to 1e-3.
+LAYER_NORM_EPSILON = 1e-12
+ACTIVATIONS = {
+    # The release's gelu is the tanh form.
+    "gelu": lambda x: tf.nn.gelu(x, approximate=True),
+    "relu": tf.nn.relu,
+    "tanh": tf.tanh,
+    "linear": tf.identity,
+    None: tf.identity,
+}
+
+
+class WeightOwner(keras.layers.Layer):
+    """A layer whose weights have names of their own in a checkpoint.
+
+    Args:
+      prefix: what the canonical names begin with, such as "bert/pooler".
+      initializer_range: standard deviation of the truncated normal from which
+        kernels and embeddings are drawn.
+    """
+
+    def __init__(self, prefix, initializer_range, **kwargs):
+        super().__init__(**kwargs)
+        self.prefix = prefix
+        self.initializer_range = initializer_range
+        self.built = True
+
+    def add(self, name, shape, initializer=None):
+        """Returns a new float32 weight, known as `prefix/name`."""
+        weight = self.add_weight(
+            name=name.replace("/", "_"),
+            shape=shape,
+            initializer=initializer
+            or keras.initializers.TruncatedNormal(
+                stddev=self.initializer_range
+            ),
+            dtype="float32",
+            autocast=False,
+        )
+        weight.canonical_name = f"{self.prefix}/{name}"
+        return weight
+
+    def add_dense(self, name, num_inputs, num_outputs):
+        """Returns a kernel [num_inputs, num_outputs] and a bias of zeros."""
+        kernel = self.add(f"{name}/kernel", (num_inputs, num_outputs))
+        return kernel, self.add(f"{name}/bias", (num_outputs,), "zeros")
+
+    def add_norm(self, name, size):
+        """Returns gamma and beta, [size] each."""
+        gamma = self.add(f"{name}/gamma", (size,), "ones")
+        return gamma, self.add(f"{name}/beta", (size,), "zeros")
+
+    def cast(self, weights):
+        """Returns the weights as tensors of the type that is computed in."""
+        return [tf.cast(w.value, self.compute_dtype) for w in weights]
+
+
+def dense(x, kernel, bias):
+    """Returns x @ kernel + bias; x is [R, inputs], the result [R, outputs]."""
+    # MatMul and BiasAdd side by side, which oneDNN and XLA fuse.
+    return tf.nn.bias_add(tf.matmul(x, kernel), bias)
+
+
+def layer_norm(x, gamma, beta):
+    """Normalizes over the last axis, in float32 whatever the type of x.
+
+    Args:
+      x: [..., H].
+      gamma: [H] float32.
+      beta: [H] float32.
+
+    Returns:
+      [..., H], of the type of x.
+
+    Source: tf.contrib.layers.layer_norm, epsilon 1e-12.
+    """
+    y = tf.cast(x, tf.float32)
+    mean = tf.reduce_mean(y, axis=-1, keepdims=True)
+    variance = tf.reduce_mean(
+        tf.math.squared_difference(y, tf.stop_gradient(mean)),
+        axis=-1,
+        keepdims=True,
+    )
+    scale = tf.math.rsqrt(variance + LAYER_NORM_EPSILON) * gamma
+    return tf.cast((y - mean) * scale + beta, x.dtype)
+
+
+class Dropout:
+    """Drops values, with other masks at every call, step and replica.
+
+    Keras's Dropout draws the same masks on every replica and cannot be
+    resumed; here all masks follow from `seed`.
+
+    Args:
+      seed: [2] int32, another one for each step and replica; None turns
+        dropout off.
+    """
+
+    def __init__(self, seed):
+        self.seed = seed
+        self.num_calls = 0
+
+    def __call__(self, x, rate):
+        """Returns x with a share `rate` of its values set to 0."""
+        if self.seed is None or not rate:
+            return x
+        self.num_calls += 1
+        seed = tf.random.experimental.stateless_fold_in(
+            self.seed, self.num_calls
+        )
+        return tf.nn.experimental.stateless_dropout(x, rate, seed)
+
+
+def build_dropout(training, seed):
+    """Returns the dropout of one call of a model.
+
+    Args:
+      training: whether to drop at all.
+      seed: [2] int32, or None to draw one, which then differs between
+        replicas and cannot be repeated.
+    """
+    if not training:
+        return Dropout(None)
+    if seed is None:
+        seed = tf.random.uniform([2], maxval=tf.int32.max, dtype=tf.int32)
+    return Dropout(seed)
