@@ -46,7 +46,7 @@ class QuickstartFlags:
     """Where to write and how long to train."""
 
     output_dir: str = flags.flag("quickstart_output", "Where everything goes.")
-    num_train_steps: int = flags.flag(5000, "Training steps.")
+    num_train_steps: int = flags.flag(3000, "Training steps.")
     train_batch_size: int = flags.flag(32, "Sequences in a training step.")
 
 
@@ -119,7 +119,7 @@ def build_steps(folder, args):
                 f"--output_dir={folder}/model",
                 "--do_eval",
                 "--optimizer=adamw",
-                "--learning_rate=1e-3",
+                "--learning_rate=5e-4",
                 f"--train_batch_size={args.train_batch_size}",
                 f"--num_train_steps={args.num_train_steps}",
                 f"--num_warmup_steps={args.num_train_steps // 10}",
