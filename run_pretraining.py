@@ -287,14 +287,15 @@ def run(args):
             args.init_from_group0,
         )
     )
-    if evaluator and not int(optimizer.step.numpy()):
+    step = int(optimizer.step.numpy())
+    if evaluator and step not in evaluator.known(STEP):
         masked_lm, sentence_order = inputs.score_best_guess(held_out)
         reporter.say(
             f"Held out: {held_out.num_records} sequences. The best guess "
             f"without looking scores masked LM {masked_lm:.1%}, sentence "
             f"order {sentence_order:.1%}."
         )
-        evaluator.evaluate(step=0)
+        evaluator.evaluate(step, manager.prefix(step) if step else None)
     train(
         args,
         strategy,

@@ -42,7 +42,15 @@ def write_checkpoint(prefix, variables):
             shape_and_slices=[""] * len(names),
             tensors=[tf.convert_to_tensor(v) for v in values],
         )
-    # The index last: a checkpoint without an index is no checkpoint.
+    publish(temporary, prefix)
+
+
+def publish(temporary, prefix):
+    """Gives a checkpoint that is complete its name."""
+    # A checkpoint without an index is no checkpoint: so an older one goes
+    # first and the new one comes last.
+    if tf.io.gfile.exists(f"{prefix}.index"):
+        tf.io.gfile.remove(f"{prefix}.index")
     for ending in (DATA_ENDING, ".index"):
         tf.io.gfile.rename(
             temporary + ending, f"{prefix}{ending}", overwrite=True
@@ -56,10 +64,7 @@ def copy_checkpoint(prefix, target):
         tf.io.gfile.copy(
             f"{prefix}{ending}", temporary + ending, overwrite=True
         )
-    for ending in (DATA_ENDING, ".index"):
-        tf.io.gfile.rename(
-            temporary + ending, f"{target}{ending}", overwrite=True
-        )
+    publish(temporary, target)
 
 
 def step_of(prefix):
@@ -250,9 +255,13 @@ class CheckpointManager:
     def restore_latest(self):
         """Restores the newest numbered checkpoint, optimizer and all.
 
+        What a training that was killed had half written is removed.
+
         Returns:
           Its prefix, or None where there is none.
         """
+        for path in tf.io.gfile.glob(self.prefix("*.writing-*")):
+            tf.io.gfile.remove(path)
         checkpoints = list_checkpoints(self.folder)
         if not checkpoints:
             return None

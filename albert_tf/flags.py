@@ -15,6 +15,7 @@ test calls `run(RaceFlags(...))`.
 """
 
 import dataclasses
+import signal
 import sys
 import traceback
 import types
@@ -64,7 +65,9 @@ def launch(run, flags_class):
     def main(argv):
         try:
             run(_parsed(flags_class, argv[1:]))
-        except (ValueError, OSError, ImportError) as error:
+        except KeyboardInterrupt:
+            sys.exit(128 + signal.SIGINT)
+        except (ValueError, OSError, ImportError, ArithmeticError) as error:
             if logging.get_verbosity() >= 1 or not _is_for_the_user(error):
                 raise
             sys.exit(f"{sys.argv[0]}: {error}\n(Details: --verbosity=1)")

@@ -128,8 +128,24 @@ def test_a_checkpoint_without_an_index_is_none(tmp_path):
     manager = checkpoints.CheckpointManager(tmp_path, variables(5))
     manager.save()
     (tmp_path / "model.ckpt-9.data-00000-of-00001").write_bytes(b"half")
-    (tmp_path / "model.ckpt-9.writing-17.index").write_bytes(b"half")
+    half = tmp_path / "model.ckpt-9.writing-17.index"
+    half.write_bytes(b"half")
     assert manager.restore_latest().endswith("model.ckpt-5")
+    assert not half.exists()
+
+
+def test_a_checkpoint_that_is_replaced_is_never_half_old(tmp_path, monkeypatch):
+    prefix = tmp_path / "model.ckpt-best"
+    checkpoints.write_checkpoint(prefix, variables(1))
+
+    def fail(source, target, overwrite):
+        raise OSError("The disk is gone.")
+
+    monkeypatch.setattr(tf.io.gfile, "rename", fail)
+    with pytest.raises(OSError, match="disk is gone"):
+        checkpoints.write_checkpoint(prefix, variables(2))
+    # Its data may be the new one's already, so it has no index.
+    assert not (tmp_path / "model.ckpt-best.index").exists()
 
 
 def test_initializing_goes_on_begins_anew_or_from_another(tmp_path):

@@ -139,6 +139,10 @@ def test_a_stopped_run_goes_on_as_if_it_had_not_been(args, tmp_path):
         manager.save = saved
     assert len(checkpoints.list_checkpoints(args.output_dir)) == 1
     run(args)
+    # The checkpoint that there was no time to evaluate, too.
+    results = (tmp_path / "out" / "eval_results.txt").read_text()
+    steps = [s for s in range(9) if f"global_step = {s}\n" in results]
+    assert steps == [0, 3, 6]
     whole, parts = (
         checkpoints.read_checkpoint(folder)
         for folder in (tmp_path / "whole", args.output_dir)
