@@ -1,0 +1,78 @@
+"""What the README says can be typed."""
+
+import importlib
+import pathlib
+import re
+import shlex
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+FLAG_CLASSES = {
+    "create_pretraining_data.py": ("create_pretraining_data", "DataFlags"),
+    "run_pretraining.py": ("run_pretraining", "PretrainingFlags"),
+    "albert_tf.tools.train_vocab": (
+        "albert_tf.tools.train_vocab",
+        "TrainVocabFlags",
+    ),
+    "albert_tf.tools.fill_mask": (
+        "albert_tf.tools.fill_mask",
+        "FillMaskFlags",
+    ),
+}
+
+
+def commands():
+    """The indented `python ...` commands, with their lines joined."""
+    lines = re.findall(r"^    (.*)$", README, re.M)
+    joined = "\n".join(lines).replace("\\\n", " ").splitlines()
+    return [line for line in joined if line.startswith("python ")]
+
+
+@pytest.mark.parametrize("command", commands())
+def test_every_flag_of_a_command_exists(command):
+    words = shlex.split(command)[1:]
+    program = words[1] if words[0] == "-m" else words[0]
+    module, name = FLAG_CLASSES[program]
+    known = getattr(importlib.import_module(module), name)
+    found = re.findall(r" --(\w+)", command)
+    assert found
+    assert set(found) <= {*known.__dataclass_fields__, "flagfile"}
+
+
+def test_every_recipe_and_config_that_is_named_exists():
+    for path in re.findall(r"configs/[\w/*]+\.(?:json|flags)", README):
+        assert list(ROOT.glob(path)), path
+
+
+def test_the_flags_of_the_recipes_exist():
+    _, name = FLAG_CLASSES["run_pretraining.py"]
+    known = getattr(importlib.import_module("run_pretraining"), name)
+    recipes = list((ROOT / "configs" / "pretrain").glob("*.flags"))
+    assert len(recipes) == 2
+    for recipe in recipes:
+        found = re.findall(r"^--(\w+)", recipe.read_text(), re.M)
+        assert set(found) <= set(known.__dataclass_fields__)
+
+
+def test_the_python_examples_give_what_they_say(shared):
+    blocks = re.findall(r"```python\n(.*?)```", README, re.S)
+    assert len(blocks) == 2
+    places = {
+        "30k-clean.model": shared / "data" / "albert_en" / "30k-clean.model",
+        '"vocab.txt"': f'"{shared / "data" / "zh" / "vocab.txt"}"',
+        "configs/": f"{ROOT}/configs/",
+    }
+    values = {}
+    for block in blocks:
+        assert len([x for x in block.splitlines() if x]) <= 10
+        for name, place in places.items():
+            block = block.replace(name, str(place))
+        exec(block, values)
+        for line in block.splitlines():
+            code, _, said = line.partition("  # ")
+            if said.startswith("[") and "B" not in said:
+                assert eval(code, values) == eval(said), line
+    assert values["outputs"]["sequence_output"].shape == (1, 6, 768)
+    assert values["outputs"]["pooled_output"].shape == (1, 768)
