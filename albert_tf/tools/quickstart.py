@@ -169,13 +169,16 @@ def run_step(step):
     )
     # TensorFlow looks for a GPU, and calls it an error to find none.
     environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
-    done = subprocess.run(
-        [sys.executable, *step.arguments],
-        cwd=ROOT,
-        env=environment,
-        check=False,
-    )
-    if done.returncode:
+    with subprocess.Popen(
+        [sys.executable, *step.arguments], cwd=ROOT, env=environment
+    ) as program:
+        try:
+            program.wait()
+        except KeyboardInterrupt:
+            # The program got the ctrl-C too, and saves what it has.
+            program.wait()
+            raise
+    if program.returncode:
         sys.exit(
             "\nThat failed, see above. Once the cause is mended, the same "
             "command goes on from here."

@@ -1,8 +1,12 @@
 """The quickstart: what it runs, what it does not run again."""
 
+import contextlib
 import json
+import os
 import pathlib
+import signal
 import subprocess
+import sys
 
 import pytest
 
@@ -14,12 +18,18 @@ def commands(monkeypatch, tmp_path):
     """Command lines that were run, in a repository of their own."""
     ran = []
 
-    def remember(command, **_):
-        ran.append(command[1:])
-        return subprocess.CompletedProcess(command, returncode=0)
+    class Program(contextlib.nullcontext):
+        returncode = 0
+
+        def __init__(self, command, **_):
+            super().__init__(self)
+            ran.append(command[1:])
+
+        def wait(self):
+            pass
 
     monkeypatch.setattr(quickstart, "ROOT", tmp_path)
-    monkeypatch.setattr(quickstart.subprocess, "run", remember)
+    monkeypatch.setattr(quickstart.subprocess, "Popen", Program)
     return ran
 
 
@@ -56,6 +66,41 @@ def test_the_chain_stops_where_a_program_fails(tmp_path, capsys):
     with pytest.raises(SystemExit, match="goes on from here"):
         quickstart.run_step(failing)
     assert "-c 'raise SystemExit(3)'" in capsys.readouterr().out
+
+
+SAVES_AT_CTRL_C = """
+import pathlib, sys, time
+try:
+    print("started", flush=True)
+    time.sleep(60)
+except KeyboardInterrupt:
+    time.sleep(1)
+    pathlib.Path(sys.argv[1]).write_text("saved")
+    sys.exit(130)
+"""
+
+
+def test_ctrl_c_leaves_the_program_time_to_save(tmp_path):
+    saved = tmp_path / "saved"
+    arguments = ["-c", SAVES_AT_CTRL_C, str(saved)]
+    code = (
+        "from albert_tf.tools import quickstart\n"
+        f"quickstart.run_step(quickstart.Step('Run', {arguments!r}))"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code],
+        cwd=quickstart.ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+        text=True,
+    ) as chain:
+        for line in chain.stdout:
+            if line == "started\n":
+                break
+        os.killpg(chain.pid, signal.SIGINT)
+        chain.communicate(timeout=30)
+    assert saved.read_text() == "saved"
 
 
 def test_paths_inside_the_repository_are_shown_without_it():
