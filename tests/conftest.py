@@ -26,3 +26,17 @@ def shared():
     if not folder.is_dir():
         pytest.skip(f"needs {folder}, which is not part of the repository")
     return folder
+
+
+@pytest.fixture(scope="session")
+def golden():
+    """Finds recorded numbers of the release: all of them, or our few."""
+    roots = ROOT.parent / "shared" / "golden" / "dev", ROOT / "tests/golden"
+
+    def find(name):
+        for root in roots:
+            if (root / name).exists():
+                return root / name
+        pytest.skip(f"needs {roots[0] / name}, not part of the repository")
+
+    return find

@@ -80,8 +80,8 @@ def read_npz(path):
 
 
 @pytest.mark.parametrize("name", "ABCDEFGH")
-def test_every_output_and_gradient_is_the_releases(shared, name):
-    folder = shared / "golden" / "dev" / "model" / name
+def test_every_output_and_gradient_is_the_releases(golden, name):
+    folder = golden(f"model/{name}")
     config = AlbertConfig.from_json_file(folder / "albert_config.json")
     model = heads.AlbertForPreTraining(config)
     weights = modeling.named_weights(model)
@@ -141,8 +141,8 @@ def test_every_output_and_gradient_is_the_releases(shared, name):
 
 
 @pytest.mark.parametrize("name", "ACH")
-def test_without_mask_and_segments_as_the_release(shared, name):
-    folder = shared / "golden" / "dev" / "model" / name
+def test_without_mask_and_segments_as_the_release(golden, name):
+    folder = golden(f"model/{name}")
     config = AlbertConfig.from_json_file(folder / "albert_config.json")
     encoder = modeling.AlbertEncoder(config)
     checkpoints.restore(
@@ -158,9 +158,9 @@ def test_without_mask_and_segments_as_the_release(shared, name):
         )
 
 
-def test_a_group_that_the_releases_floats_skipped_is_an_error(shared):
+def test_a_group_that_the_releases_floats_skipped_is_an_error(golden):
     # 22 layers in 22 groups: the release used group 14 twice, 15 never.
-    folder = shared / "golden" / "dev" / "model" / "I"
+    folder = golden("model/I")
     config = AlbertConfig.from_json_file(folder / "albert_config.json")
     model = heads.AlbertForPreTraining(config)
     values = checkpoints.read_checkpoint(folder / "model.ckpt-best")

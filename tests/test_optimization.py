@@ -155,9 +155,8 @@ class Spans(layers.WeightOwner):
         return {"loss": heads.Ratio(mean, tf.constant(1.0))}
 
 
-def trained(shared, name):
+def trained(folder, name):
     """Follows a recorded run; yields step, loss, norm, weights, slots."""
-    folder = shared / "golden" / "dev" / "optim"
     info = json.loads((folder / "README.json").read_text())
     run = info["runs"][name]
     config = AlbertConfig.from_dict(info["config"])
@@ -242,11 +241,11 @@ TIGHT = 2e-6
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_a_run_of_the_release_is_followed(shared, name):
-    folder = shared / "golden" / "dev" / "optim"
+def test_a_run_of_the_release_is_followed(golden, name):
+    folder = golden(f"optim/{name}.trajectory.npz").parent
     noise = json.loads((folder / "noise_floor.json").read_text())[name]
     floor = np.array(noise["loss_abs_diff_per_step"])
-    for step, loss, norm, optimizer, recorded in trained(shared, name):
+    for step, loss, norm, optimizer, recorded in trained(folder, name):
         # Drift is not monotone: allow the worst so far.
         allowed = 4 * floor[: step + 1].max() + 3e-6
         assert loss == pytest.approx(recorded["loss"][step], abs=allowed)
