@@ -11,7 +11,7 @@ import dataclasses
 import logging
 from typing import Literal
 
-from albert_tf import flags, records
+from albert_tf import filesystem, flags
 from albert_tf.data import masking, pretraining, shards
 
 
@@ -84,7 +84,7 @@ class DataFlags:
 def run(args):
     """Writes records and their sidecars; returns the statistics."""
     statistics = shards.create_shards(
-        records.expand_files(args.input_file),
+        filesystem.expand_files(args.input_file),
         shards.output_names(args.output_file, args.num_shards),
         make_settings(args),
         num_workers=args.num_workers,

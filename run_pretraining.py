@@ -11,12 +11,12 @@ import os
 from typing import Literal
 
 import keras
-import tensorflow as tf
 
 from albert_tf import (
     checkpoints,
     distribution,
     evaluation,
+    filesystem,
     flags,
     heads,
     modeling,
@@ -204,8 +204,10 @@ def write_settings(args, config, sidecar):
     if sidecar:
         values[tokenization.SETTINGS_FILE] = sidecar["tokenizer"]
     for name, value in values.items():
-        with tf.io.gfile.GFile(os.path.join(args.output_dir, name), "w") as f:
-            f.write(json.dumps(value, indent=2) + "\n")
+        filesystem.write_file(
+            os.path.join(args.output_dir, name),
+            json.dumps(value, indent=2) + "\n",
+        )
 
 
 def train(args, strategy, model, optimizer, train_records, **kwargs):

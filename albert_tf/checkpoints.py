@@ -14,6 +14,8 @@ import re
 import numpy as np
 import tensorflow as tf
 
+from albert_tf import filesystem
+
 PREFIX = "model.ckpt"
 DATA_ENDING = ".data-00000-of-00001"
 STEP = "global_step"
@@ -248,9 +250,7 @@ class CheckpointManager:
         lines = [f'model_checkpoint_path: "{names[-1]}"']
         lines += [f'all_model_checkpoint_paths: "{n}"' for n in names]
         path = os.path.join(self.folder, "checkpoint")
-        with tf.io.gfile.GFile(path + ".writing", "w") as file:
-            file.write("\n".join(lines) + "\n")
-        tf.io.gfile.rename(path + ".writing", path, overwrite=True)
+        filesystem.write_file(path, "\n".join(lines) + "\n")
 
     def restore_latest(self):
         """Restores the newest numbered checkpoint, optimizer and all.

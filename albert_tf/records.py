@@ -15,6 +15,8 @@ import re
 
 import numpy as np
 
+from albert_tf import filesystem
+
 SIDECAR_FORMAT = 1
 # What must be equal in the sidecars of files that are read together.
 SIDECAR_KEYS = (
@@ -165,41 +167,16 @@ def write_records(path, serialized):
     """
     import tensorflow as tf
 
-    tf.io.gfile.makedirs(os.path.dirname(path) or ".")
     num_records = 0
-    with tf.io.TFRecordWriter(path + ".incomplete") as writer:
-        for record in serialized:
-            writer.write(record)
-            num_records += 1
-    tf.io.gfile.rename(path + ".incomplete", path, overwrite=True)
+    with filesystem.replacing(path) as temporary:
+        with tf.io.TFRecordWriter(temporary) as writer:
+            for record in serialized:
+                writer.write(record)
+                num_records += 1
     return num_records
 
 
-# Finding files and what is known about them.
-
-
-def expand_files(patterns):
-    """The files that a comma-separated list of globs stands for, sorted.
-
-    Raises:
-      ValueError: if nothing is named, or a pattern matches nothing.
-    """
-    import tensorflow as tf
-
-    files = set()
-    for pattern in (patterns or "").split(","):
-        if not pattern.strip():
-            continue
-        matches = tf.io.gfile.glob(pattern.strip())
-        if not matches:
-            raise ValueError(
-                f"No file matches {pattern.strip()!r}. Is the path right, "
-                f"seen from {os.getcwd()}?"
-            )
-        files.update(matches)
-    if not files:
-        raise ValueError(f"No file is named; got {patterns!r}.")
-    return sorted(files)
+# What is known about record files.
 
 
 def sidecar_path(record_file):
@@ -210,11 +187,8 @@ def sidecar_path(record_file):
 
 def write_sidecar(path, description):
     """Writes a sidecar; `read_sidecar` lists what is in it."""
-    import tensorflow as tf
-
-    with tf.io.gfile.GFile(path + ".incomplete", "w") as file:
-        file.write(json.dumps(description, indent=2, sort_keys=True) + "\n")
-    tf.io.gfile.rename(path + ".incomplete", path, overwrite=True)
+    text = json.dumps(description, indent=2, sort_keys=True) + "\n"
+    filesystem.write_file(path, text)
 
 
 def read_sidecar(files):

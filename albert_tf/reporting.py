@@ -7,6 +7,9 @@ import time
 
 import tensorflow as tf
 
+from albert_tf import filesystem
+from albert_tf.progress import format_seconds
+
 # How the terminal's one line shortens the names of losses and metrics.
 _SHORT = (
     ("masked_lm", "mlm"),
@@ -15,13 +18,6 @@ _SHORT = (
     ("learning_rate", "lr"),
     ("gradient_norm", "norm"),
 )
-
-
-def format_seconds(seconds):
-    """Returns h:mm:ss."""
-    minutes, seconds = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{seconds:02}"
 
 
 def format_values(values):
@@ -153,6 +149,4 @@ class Reporter:
         with tf.io.gfile.GFile(self.path) as file:
             lines = file.read().splitlines()
         kept = [x for x in lines if x and json.loads(x)["step"] <= step]
-        with tf.io.gfile.GFile(self.path + ".writing", "w") as file:
-            file.write("".join(f"{x}\n" for x in kept))
-        tf.io.gfile.rename(self.path + ".writing", self.path, overwrite=True)
+        filesystem.write_file(self.path, "".join(f"{x}\n" for x in kept))

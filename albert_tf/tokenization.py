@@ -20,7 +20,7 @@ import unicodedata
 import numpy as np
 import sentencepiece
 
-from albert_tf import normalization
+from albert_tf import filesystem, normalization
 
 SETTINGS_FILE = "tokenizer_settings.json"
 
@@ -124,10 +124,10 @@ class Tokenizer:
 
     def write_settings(self, folder):
         """Stores the settings as `tokenizer_settings.json` in a folder."""
-        path = pathlib.Path(folder) / SETTINGS_FILE
-        temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-        temporary.write_text(json.dumps(self.settings, indent=1) + "\n")
-        temporary.replace(path)
+        filesystem.write_file(
+            os.path.join(folder, SETTINGS_FILE),
+            json.dumps(self.settings, indent=1) + "\n",
+        )
 
     def _warn_of_other_settings(self, path):
         stored = read_settings(os.path.dirname(path)) or {}

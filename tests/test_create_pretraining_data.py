@@ -16,7 +16,7 @@ import pytest
 import tensorflow as tf
 
 import create_pretraining_data as program
-from albert_tf import records
+from albert_tf import filesystem, records
 from albert_tf.data import workers
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -78,7 +78,7 @@ def test_flags_are_those_of_the_release(shared):
 
 def test_records_are_read_and_described(folder):
     statistics = program.run(flags_of(folder))
-    files = records.expand_files(f"{folder}/*.tfrecord")
+    files = filesystem.expand_files(f"{folder}/*.tfrecord")
     sidecar = records.read_sidecar(files)
     features = records.pretraining_features(32, 5)
     dataset = records.build_dataset(files, features, 16, is_training=False)
@@ -153,7 +153,7 @@ def test_other_sentence_objectives(folder, objective):
     statistics = program.run(flags_of(folder, dupe_factor=20, **changes))
     wanted = pytest.approx(0.5, abs=0.03) if is_nsp else 0
     assert statistics["swapped_share"] == wanted
-    files = records.expand_files(f"{folder}/*.tfrecord")
+    files = filesystem.expand_files(f"{folder}/*.tfrecord")
     assert records.read_sidecar(files)["sentence_objective"] == objective
 
 
@@ -276,7 +276,7 @@ def test_odd_text_is_warned_of(folder, caplog):
 def test_more_files_than_documents_are_warned_of(folder, caplog):
     statistics = program.run(flags_of(folder, num_shards=40, dupe_factor=1))
     assert "10 of 40 files have no sequence" in caplog.text
-    files = records.expand_files(f"{folder}/*.tfrecord")
+    files = filesystem.expand_files(f"{folder}/*.tfrecord")
     sidecar = records.read_sidecar(files)
     assert len(files) == 40
     assert sum(sidecar["num_records"]) == statistics["sequences"]

@@ -200,17 +200,6 @@ def test_files_without_records_are_refused(tmp_path):
         records.build_dataset(files, FEATURES, 2, is_training=True)
 
 
-def test_globs_are_expanded_and_sorted(tmp_path):
-    numbered_records(tmp_path, [1, 1, 1])
-    pattern = f"{tmp_path}/2.tfrecord,{tmp_path}/[01].tfrecord"
-    names = [name[-10:] for name in records.expand_files(pattern)]
-    assert names == ["0.tfrecord", "1.tfrecord", "2.tfrecord"]
-    with pytest.raises(ValueError, match=r"nothing\*"):
-        records.expand_files(f"{tmp_path}/0.tfrecord,{tmp_path}/nothing*")
-    with pytest.raises(ValueError, match="No file is named"):
-        records.expand_files("")
-
-
 @pytest.mark.parametrize(
     "name",
     ["a", "a.tfrecord", "a.tf_record", "a-00003-of-00016.tfrecord"],

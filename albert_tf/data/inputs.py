@@ -5,7 +5,7 @@ import dataclasses
 
 import tensorflow as tf
 
-from albert_tf import records
+from albert_tf import filesystem, records
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,7 +50,7 @@ def open_records(
       ValueError: if nothing is found, or sizes, config and records
         contradict each other.
     """
-    files = records.expand_files(patterns)
+    files = filesystem.expand_files(patterns)
     sidecar = records.read_sidecar(files)
     num_tokens, num_predictions = peek_sizes(files)
     check_size(files, "max_seq_length", max_seq_length, [num_tokens])

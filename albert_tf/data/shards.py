@@ -16,15 +16,8 @@ import re
 
 import numpy as np
 
-from albert_tf import records, tokenization
-from albert_tf.data import (
-    corpus,
-    masking,
-    pretraining,
-    progress,
-    unfinished,
-    workers,
-)
+from albert_tf import progress, records, tokenization
+from albert_tf.data import corpus, masking, pretraining, unfinished, workers
 
 # Part of the result, as the seeds count tasks.
 PART_TOKENS = 1 << 20

@@ -8,7 +8,7 @@ import os
 import shutil
 import tempfile
 
-from albert_tf import records
+from albert_tf import filesystem, records
 
 
 class Unfinished:
@@ -67,9 +67,7 @@ class Unfinished:
             "counts": self.counts,
             "shards": self.shards,
         }
-        with open(self._path + ".incomplete", "w", encoding="utf-8") as file:
-            json.dump(notes, file)
-        os.replace(self._path + ".incomplete", self._path)
+        filesystem.write_file(self._path, json.dumps(notes))
 
 
 def fingerprint(inputs, *parts):

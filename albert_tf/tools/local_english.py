@@ -21,7 +21,7 @@ import sysconfig
 import warnings
 from concurrent import futures
 
-from albert_tf import flags
+from albert_tf import filesystem, flags
 
 HELD_OUT_EVERY = 20  # documents; one of them is kept for evaluation
 MIN_SENTENCES = 2  # in a docstring, and in a document
@@ -70,17 +70,13 @@ class LocalEnglishFlags:
 def run(args):
     """Writes the two files and says how much is in them."""
     folder = pathlib.Path(args.output_dir)
-    folder.mkdir(parents=True, exist_ok=True)
     documents = list(read_documents(installed_texts()))
     held_out = documents[::HELD_OUT_EVERY]
     del documents[::HELD_OUT_EVERY]
     for name, part in (("train", documents), ("heldout", held_out)):
         path = folder / f"{name}.txt"
         text = "\n\n".join("\n".join(sentences) for sentences in part) + "\n"
-        # A file that is there is complete.
-        temporary = path.with_suffix(".tmp")
-        temporary.write_text(text, encoding="utf-8")
-        temporary.replace(path)
+        filesystem.write_file(path, text)
         num_sentences = sum(map(len, part))
         print(
             f"{path}: {len(text) / 1e6:.1f} MB, {len(part)} documents, "

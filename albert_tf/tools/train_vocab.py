@@ -13,7 +13,6 @@ larger than memory.
 import dataclasses
 import io
 import os
-import pathlib
 import random
 import re
 import textwrap
@@ -21,7 +20,7 @@ import textwrap
 import sentencepiece
 import tensorflow as tf
 
-from albert_tf import flags, normalization, records, tokenization
+from albert_tf import filesystem, flags, normalization, tokenization
 
 # The options of the released vocabulary, from the release's README.
 _RELEASED_OPTIONS = {
@@ -86,7 +85,7 @@ def run(args):
         raise ValueError(
             f"--input_sentence_size={args.input_sentence_size} draws nothing."
         )
-    files = records.expand_files(args.input_file)
+    files = filesystem.expand_files(args.input_file)
     num_lines = sum(1 for _ in _read_lines(files))
     if not num_lines:
         raise ValueError(f"There is no text in {', '.join(files)}.")
@@ -188,21 +187,17 @@ def _explain(error, args):
 
 
 def _write(model, prefix):
-    """Writes both files, each to a temporary name first."""
+    """Writes model and list; returns the model's name."""
     processor = sentencepiece.SentencePieceProcessor(model_proto=model)
     listing = "".join(
         f"{processor.IdToPiece(i)}\t{processor.GetScore(i):g}\n"
         for i in range(len(processor))
     )
-    pathlib.Path(prefix).parent.mkdir(parents=True, exist_ok=True)
     for ending, content in (
-        (".vocab", listing.encode("utf-8")),
+        (".vocab", listing),
         (".model", model),
     ):
-        path = pathlib.Path(prefix + ending)
-        temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-        temporary.write_bytes(content)
-        temporary.replace(path)
+        filesystem.write_file(prefix + ending, content)
     return prefix + ".model"
 
 

@@ -49,7 +49,7 @@ class Progress:
         text = (
             f"{self.what}: {self.amount / max(self.total, 1):4.0%} of "
             f"{self.total:,.0f} {self.unit}, {rate:,.0f} a second, "
-            f"{_clock(seconds)} gone, {_clock(left)} left"
+            f"{format_seconds(seconds)} gone, {format_seconds(left)} left"
         )
         if self.is_terminal:
             print(f"\r\033[K{text}", end="", file=sys.stderr, flush=True)
@@ -57,7 +57,8 @@ class Progress:
             print(text, file=sys.stderr, flush=True)
 
 
-def _clock(seconds):
+def format_seconds(seconds):
+    """Returns h:mm:ss."""
     minutes, seconds = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{seconds:02}"

@@ -1,0 +1,37 @@
+"""Files are found by globs, and nobody sees a half-written one."""
+
+import pytest
+
+from albert_tf import filesystem
+
+
+def test_globs_are_expanded_and_sorted(tmp_path):
+    for i in range(3):
+        (tmp_path / f"{i}.txt").write_text("text")
+    pattern = f"{tmp_path}/2.txt,{tmp_path}/[01].txt"
+    names = [name[-5:] for name in filesystem.expand_files(pattern)]
+    assert names == ["0.txt", "1.txt", "2.txt"]
+    with pytest.raises(ValueError, match=r"nothing\*"):
+        filesystem.expand_files(f"{tmp_path}/0.txt,{tmp_path}/nothing*")
+    with pytest.raises(ValueError, match="No file is named"):
+        filesystem.expand_files("")
+
+
+@pytest.mark.parametrize("content", ["Zoë\n", b"\x00\xff"])
+def test_a_file_is_written_to_a_new_folder(tmp_path, content):
+    path = tmp_path / "new" / "file"
+    filesystem.write_file(path, content)
+    is_text = isinstance(content, str)
+    wanted = content.encode() if is_text else content
+    assert path.read_bytes() == wanted
+    assert [p.name for p in path.parent.iterdir()] == ["file"]
+
+
+def test_a_failed_write_leaves_the_old_file(tmp_path):
+    path = tmp_path / "file"
+    path.write_text("old")
+    with pytest.raises(KeyError), filesystem.replacing(str(path)) as name:
+        with open(name, "w") as file:
+            file.write("ne")
+        raise KeyError
+    assert path.read_text() == "old"
