@@ -6,7 +6,6 @@ python run_pretraining.py --input_file='data/train*.tfrecord' \
 """
 
 import dataclasses
-import json
 import os
 from typing import Literal
 
@@ -21,13 +20,14 @@ from albert_tf import (
     heads,
     modeling,
     optimization,
+    pretrained,
     records,
     reporting,
     tokenization,
     training,
 )
 from albert_tf.checkpoints import STEP
-from albert_tf.config import AlbertConfig
+from albert_tf.config import CONFIG_FILE, AlbertConfig
 from albert_tf.data import inputs
 from albert_tf.flags import flag
 
@@ -50,8 +50,8 @@ class PretrainingFlags:
         "on from what is there.",
     )
     init_checkpoint: str | None = flag(
-        help="Checkpoint to begin from: prefix, .index file or folder. Read "
-        "only where output_dir has none."
+        help="Model to begin from: TF1 prefix, .index file, folder or tar, or "
+        "Hugging Face folder. Read only where output_dir has none."
     )
     max_seq_length: int | None = flag(
         help="Tokens in a record. Default: what the records say."
@@ -198,16 +198,13 @@ def build_training(args, config, sentence_objective):
 def write_settings(args, config, sidecar):
     """Writes beside the checkpoints what their readers need to know."""
     values = {
-        "albert_config.json": config.to_dict(),
+        CONFIG_FILE: config.to_dict(),
         "flags.json": dataclasses.asdict(args),
     }
     if sidecar:
         values[tokenization.SETTINGS_FILE] = sidecar["tokenizer"]
     for name, value in values.items():
-        filesystem.write_file(
-            os.path.join(args.output_dir, name),
-            json.dumps(value, indent=2) + "\n",
-        )
+        filesystem.write_json(os.path.join(args.output_dir, name), value)
 
 
 def train(args, strategy, model, optimizer, train_records, **kwargs):
@@ -282,9 +279,10 @@ def run(args):
         return
     write_settings(args, config, any_records.sidecar)
     reporter.say(
-        checkpoints.initialize(
+        pretrained.initialize(
             manager,
             optimizer.weights,
+            config,
             args.init_checkpoint,
             args.init_from_group0,
         )

@@ -7,6 +7,7 @@ The release's own scripts read them, `tf.train.load_checkpoint` does too, and
 renaming a layer or an attribute cannot break them.
 """
 
+import dataclasses
 import os
 import pathlib
 import re
@@ -21,6 +22,8 @@ DATA_ENDING = ".data-00000-of-00001"
 STEP = "global_step"
 _SLOT = re.compile(r"/adam_[mv]$")
 _GROUP = re.compile(r"/group_[1-9]\d*/")
+_BLOCK = re.compile(r"bert/encoder/transformer/group_(\d+)/(.*)")
+_FFN = re.compile(r"inner_group_\d+/(ffn_1|LayerNorm_1)/")
 
 
 def write_checkpoint(prefix, variables):
@@ -168,6 +171,11 @@ def restore(variables, values, source, new_prefixes=()):
     lost = [n for n in missing if not n.startswith(tuple(new_prefixes))]
     if lost:
         others = sorted(n for n in values if not is_slot(n))
+        if any("/layer_0/" in n for n in others):
+            raise ValueError(
+                f"{source} has weights of every layer, such as {others[-1]}: "
+                "a BERT checkpoint? Only ALBERT's can be read."
+            )
         raise ValueError(
             f"{source} lacks {len(lost)} of {len(variables)} variables, such "
             f"as {lost[:2]}; it has {len(others)}, such as {others[:2]}. Is "
@@ -205,6 +213,90 @@ def spread_group0(values, variables):
         if origin != name and origin in values:
             spread[name] = values[origin]
     return spread
+
+
+def regroup(values, source, target):
+    """Gives the layers of another sharing the weights they had.
+
+    Layer by layer, the group that `target` assigns to it gets the values of
+    the one that `source` did: weights that were shared are copied.
+
+    Args:
+      values: dict from name to array.
+      source: the AlbertConfig that the values are of.
+      target: the AlbertConfig wanted, with as many layers.
+
+    Returns:
+      A new dict; names outside the groups are as they were.
+
+    Raises:
+      ValueError: if layers with different weights would have to share them,
+        or there are more or fewer layers.
+    """
+    if source.num_hidden_layers != target.num_hidden_layers:
+        raise ValueError(
+            f"The checkpoint has {source.num_hidden_layers} layers, the model "
+            f"{target.num_hidden_layers}; weights go over layer by layer."
+        )
+    blocks = {}
+    for name in values:
+        if found := _BLOCK.match(name):
+            blocks.setdefault(int(found[1]), []).append((found[2], name))
+    result = {n: v for n, v in values.items() if not _BLOCK.match(n)}
+    origins = {}
+    for layer in range(source.num_hidden_layers):
+        for is_ffn, group in enumerate(("attention_group", "ffn_group")):
+            old = getattr(source, group)(layer)
+            new = getattr(target, group)(layer)
+            if origins.setdefault((is_ffn, new), old) != old:
+                raise ValueError(
+                    f"Layer {layer} would have to share the weights of an "
+                    "earlier layer, but has others. Going from more weights "
+                    "to fewer is not possible."
+                )
+            for rest, name in blocks.get(old, []):
+                if bool(_FFN.search(rest)) == bool(is_ffn):
+                    prefix = f"bert/encoder/transformer/group_{new}/"
+                    result[prefix + rest] = values[name]
+    return result
+
+
+def grouped_config(config, group_of):
+    """The config under which code that knows only groups computes the same.
+
+    Where groups cannot say how the weights are shared, or that code rounds
+    otherwise, each layer is a group; `regroup` then copies shared weights.
+
+    Args:
+      config: an AlbertConfig.
+      group_of: function from config and layer to the group which that code
+        gives the layer.
+
+    Returns:
+      An AlbertConfig whose `parameter_sharing` is "all".
+
+    Raises:
+      ValueError: if that code's rounding allows neither.
+    """
+    spread = dataclasses.replace(
+        config,
+        parameter_sharing="all",
+        num_hidden_groups=config.num_hidden_layers,
+    )
+    candidates = [spread]
+    if config.parameter_sharing == "all":
+        candidates.insert(0, config)
+    indices = range(config.num_hidden_layers)
+    for candidate in candidates:
+        if all(
+            group_of(candidate, i) == candidate.ffn_group(i) for i in indices
+        ):
+            return candidate
+    raise ValueError(
+        f"The program that this is for rounds the groups of "
+        f"{config.num_hidden_layers} layers wrongly, even with one group for "
+        "each, so it would compute something else. Choose another format."
+    )
 
 
 class CheckpointManager:
@@ -275,32 +367,3 @@ class CheckpointManager:
     def keep_best(self, prefix):
         """Copies a checkpoint to `model.ckpt-best`."""
         copy_checkpoint(prefix, self.prefix("best"))
-
-
-def initialize(manager, weights, init_checkpoint=None, from_group0=False):
-    """Goes on from the newest checkpoint, or begins from another one.
-
-    Args:
-      manager: a CheckpointManager of the whole training.
-      weights: dict from name to variable, the model's alone.
-      init_checkpoint: read where the manager's folder has no checkpoint:
-        prefix, .index file or folder; its optimizer is left behind.
-      from_group0: see `spread_group0`.
-
-    Returns:
-      What was done, a sentence.
-    """
-    if prefix := manager.restore_latest():
-        return f"Goes on from {prefix}."
-    if not init_checkpoint:
-        return "Begins with random weights."
-    prefix = find_checkpoint(init_checkpoint)
-    values = read_checkpoint(prefix)
-    if from_group0:
-        values = spread_group0(values, weights)
-    new = restore(weights, values, prefix, new_prefixes=["cls/"])
-    restored = f"{len(weights) - len(new)} of {len(weights)}"
-    return (
-        f"Restored {restored} variables from {prefix}; new: "
-        f"{', '.join(new) or 'none'}."
-    )

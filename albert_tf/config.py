@@ -11,6 +11,7 @@ import json
 import pathlib
 from typing import ClassVar
 
+CONFIG_FILE = "albert_config.json"
 HIDDEN_ACTS = ("gelu", "relu", "tanh", "linear", None)
 SHARINGS = ("all", "attention", "ffn", "none")
 

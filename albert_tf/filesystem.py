@@ -5,6 +5,7 @@ functions: worker processes that need none of them do not pay for it.
 """
 
 import contextlib
+import json
 import os
 
 
@@ -50,6 +51,11 @@ def replacing(path):
     temporary = f"{path}.incomplete"
     yield temporary
     tf.io.gfile.rename(temporary, path, overwrite=True)
+
+
+def write_json(path, values):
+    """Writes values as JSON, whole or not at all."""
+    write_file(path, json.dumps(values, indent=2) + "\n")
 
 
 def write_file(path, content):

@@ -158,6 +158,12 @@ class AlbertForPreTraining(keras.layers.Layer):
             ),
         }
 
+    @staticmethod
+    def is_complete_in(names):
+        """Whether names of weights include both heads'."""
+        ends = ("predictions/output_bias", "seq_relationship/output_bias")
+        return all(f"cls/{end}" in names for end in ends)
+
     def ratios(self, features, training=False, seed=None):
         """Computes the losses and metrics of a batch.
 

@@ -124,10 +124,8 @@ class Tokenizer:
 
     def write_settings(self, folder):
         """Stores the settings as `tokenizer_settings.json` in a folder."""
-        filesystem.write_file(
-            os.path.join(folder, SETTINGS_FILE),
-            json.dumps(self.settings, indent=1) + "\n",
-        )
+        path = os.path.join(folder, SETTINGS_FILE)
+        filesystem.write_json(path, self.settings)
 
     def _warn_of_other_settings(self, path):
         stored = read_settings(os.path.dirname(path)) or {}

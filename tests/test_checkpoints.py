@@ -146,23 +146,3 @@ def test_a_checkpoint_that_is_replaced_is_never_half_old(tmp_path, monkeypatch):
         checkpoints.write_checkpoint(prefix, variables(2))
     # Its data may be the new one's already, so it has no index.
     assert not (tmp_path / "model.ckpt-best.index").exists()
-
-
-def test_initializing_goes_on_begins_anew_or_from_another(tmp_path):
-    weights = {
-        n: v for n, v in variables(1).items() if not checkpoints.is_slot(n)
-    }
-    held = {**variables(1), **weights}
-    manager = checkpoints.CheckpointManager(tmp_path / "out", held)
-    said = checkpoints.initialize(manager, weights)
-    assert said == "Begins with random weights."
-    other = tmp_path / "other" / "model.ckpt-best"
-    other.parent.mkdir()
-    checkpoints.write_checkpoint(other, variables(2))
-    said = checkpoints.initialize(manager, weights, other)
-    assert said.startswith("Restored 2 of 2 variables from")
-    # Another training's step and slots are its own.
-    assert held["global_step"].numpy() == 1
-    manager.save()
-    said = checkpoints.initialize(manager, weights, other)
-    assert said == f"Goes on from {tmp_path}/out/model.ckpt-1."

@@ -12,6 +12,7 @@ SYSTEM = {"filesystem", "progress"}
 TEXT = SYSTEM | {"config", "normalization", "tokenization", "records"}
 BASE = TEXT | {"optimization", "metrics"}
 MODEL = {"layers", "modeling", "heads", "checkpoints"}
+STORED = {"huggingface", "pretrained"}
 LOOP = {"distribution", "reporting", "training", "evaluation"}
 OPTIONAL = {"tensorflow_text", "tensorflow_hub", "apache_beam", "matplotlib"}
 # What a module, or a package below albert_tf, may import of ours.
@@ -24,13 +25,19 @@ ALLOWED = {
     "modeling": BASE | {"layers"},
     "heads": BASE | {"layers", "modeling"},
     "checkpoints": BASE | {"modeling", "heads"},
+    "huggingface": BASE | {"checkpoints"},
+    "pretrained": BASE | MODEL | {"huggingface"},
     "data": TEXT | {"data"},
     "distribution": BASE,
     "training": BASE | {"checkpoints", "distribution", "reporting"},
     "evaluation": BASE | {"checkpoints", "reporting", "training"},
     "export": BASE | MODEL | {"text_graph"},
     "text_graph": BASE | MODEL,
-    "tools": BASE | MODEL | LOOP | {"data", "export", "flags", "tools"},
+    "tools": BASE
+    | MODEL
+    | STORED
+    | LOOP
+    | {"data", "export", "flags", "tools"},
 }
 
 

@@ -3,77 +3,63 @@
     python -m albert_tf.tools.fill_mask --init_checkpoint=out \
         --spm_model_file=30k-clean.model --text="The cat [MASK] on the mat."
 
-prints the text and, for each [MASK], the most probable pieces.
+prints the text and, for each [MASK], the most probable pieces; with
+--next_text also how probable it is that the second text follows the first.
 """
 
 import dataclasses
-import os
 
 import numpy as np
 import tensorflow as tf
 
-from albert_tf import checkpoints, flags, heads, modeling, tokenization
-from albert_tf.config import AlbertConfig
+from albert_tf import flags, heads
+from albert_tf.tools import model_flags
 
 MASK = "[MASK]"
 WORD_PREFIX = "▁"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class FillMaskFlags:
+class FillMaskFlags(model_flags.ModelFlags):
     """A model and a text with gaps."""
 
     text: str = flags.flag(
         required=True, help="Texts with [MASK] in them, one a line."
     )
-    init_checkpoint: str = flags.flag(
-        required=True, help="Checkpoint: prefix, .index file or folder."
+    next_text: str | None = flags.flag(
+        help="What follows each text, one a line: shows how probable it is "
+        "that the two are in order. [MASK]s are then optional."
     )
-    albert_config_file: str | None = flags.flag(
-        help="JSON file with the architecture. Default: albert_config.json "
-        "beside the checkpoint."
-    )
-    spm_model_file: str | None = flags.flag(
-        help="SentencePiece model; this or --vocab_file."
-    )
-    vocab_file: str | None = flags.flag(help="WordPiece vocabulary.")
-    do_lower_case: bool = flags.flag(True, "Whether to lower-case the text.")
     top_k: int = flags.flag(5, "Guesses for each [MASK].")
 
 
 def run(args):
     """Prints each text and, below it, the guesses for each [MASK]."""
-    prefix = checkpoints.find_checkpoint(args.init_checkpoint)
-    config = AlbertConfig.from_json_file(
-        args.albert_config_file
-        or os.path.join(os.path.dirname(prefix), "albert_config.json")
+    model, tokenizer = model_flags.build(args, heads.AlbertForPreTraining)
+    texts, next_texts = (
+        [line for line in (text or "").splitlines() if line.strip()]
+        for text in (args.text, args.next_text)
     )
-    tokenizer = tokenization.build_tokenizer(
-        spm_model_file=args.spm_model_file,
-        vocab_file=args.vocab_file,
-        do_lower_case=args.do_lower_case,
-    )
-    if tokenizer.vocab_size != config.vocab_size:
+    if next_texts and len(next_texts) != len(texts):
         raise ValueError(
-            f"The vocabulary has {tokenizer.vocab_size} pieces, the model "
-            f"{config.vocab_size}. Was it trained with another vocabulary?"
+            f"--text has {len(texts)} lines, --next_text {len(next_texts)}; "
+            "they belong together line by line."
         )
-    model = heads.AlbertForPreTraining(config)
-    checkpoints.restore(
-        modeling.named_weights(model),
-        checkpoints.read_checkpoint(prefix),
-        prefix,
+    all_guesses, in_order = fill_masks(
+        model, tokenizer, texts, args.top_k, next_texts
     )
-    texts = [line for line in args.text.splitlines() if line.strip()]
-    all_guesses = fill_masks(model, tokenizer, texts, args.top_k)
-    for text, guesses in zip(texts, all_guesses, strict=True):
-        print(text)
-        for row in guesses:
-            words = [f"{w.replace(WORD_PREFIX, '')} {p:.0%}" for w, p in row]
+    for row, text in enumerate(texts):
+        print(" | ".join([text, *next_texts[row : row + 1]]))
+        for guesses in all_guesses[row]:
+            words = [
+                f"{w.replace(WORD_PREFIX, '')} {p:.0%}" for w, p in guesses
+            ]
             print("   ", ", ".join(words))
+        if next_texts:
+            print(f"    in order {in_order[row]:.0%}")
 
 
-def fill_masks(model, tokenizer, texts, top_k):
+def fill_masks(model, tokenizer, texts, top_k, next_texts=()):
     """Guesses the piece at each [MASK].
 
     Args:
@@ -81,31 +67,40 @@ def fill_masks(model, tokenizer, texts, top_k):
       tokenizer: a `tokenization.Tokenizer` of the model's vocabulary.
       texts: strings that contain [MASK].
       top_k: guesses for each.
+      next_texts: as many strings, the second segments; or none.
 
     Returns:
       For each text, for each [MASK] in it, `top_k` pairs of a piece and its
-      probability, the most probable first.
+      probability, the most probable first; and for each text the probability
+      that the second segment follows it.
 
     Raises:
-      ValueError: if a text has no [MASK].
+      ValueError: if there are no second segments and a text has no [MASK].
     """
     rows = [encode_masked(tokenizer, text) for text in texts]
+    first_lengths = [len(row) for row in rows]
+    for row, text in zip(rows, next_texts, strict=False):
+        row += encode_masked(tokenizer, text)[1:]
     gaps = [np.flatnonzero(np.equal(r, tokenizer.mask_id)) for r in rows]
     for text, gap in zip(texts, gaps, strict=True):
-        if not gap.size:
+        if not gap.size and not next_texts:
             raise ValueError(f"There is no {MASK} in the text {text!r}.")
-    input_ids = pad(rows, tokenizer.pad_id)
+    segments = [
+        np.arange(len(row)) >= length
+        for row, length in zip(rows, first_lengths, strict=True)
+    ]
     features = {
-        "input_ids": input_ids,
+        "input_ids": pad(rows, tokenizer.pad_id),
         "input_mask": pad([np.ones_like(row) for row in rows], 0),
-        "segment_ids": np.zeros_like(input_ids),
+        "segment_ids": pad(segments, 0),
         "masked_lm_positions": pad(gaps, 0),
     }
     features = {k: tf.constant(v, tf.int32) for k, v in features.items()}
-    logits = model(features)["masked_lm_logits"]  # [B, P, V]
-    best = tf.math.top_k(tf.nn.softmax(logits), top_k)  # [B, P, top_k]
+    outputs = model(features)
+    probs = tf.nn.softmax(outputs["masked_lm_logits"])  # [B, P, V]
+    best = tf.math.top_k(probs, top_k)  # [B, P, top_k]
     probs, ids = best.values.numpy(), best.indices.numpy()
-    return [
+    guesses = [
         [
             [
                 (tokenizer.pieces[i], float(p))
@@ -115,6 +110,8 @@ def fill_masks(model, tokenizer, texts, top_k):
         ]
         for row, gap in enumerate(gaps)
     ]
+    in_order = tf.nn.softmax(outputs["sentence_order_logits"])[:, 0]  # [B]
+    return guesses, in_order.numpy().tolist()
 
 
 def encode_masked(tokenizer, text):

@@ -38,7 +38,13 @@ def echo(features):
     lengths = tf.reduce_sum(features["input_mask"], axis=1, keepdims=True)
     lengths = tf.broadcast_to(lengths, positions.shape)
     logits = 2 * tf.one_hot(positions, 9) + tf.one_hot(lengths, 9)
-    return {"masked_lm_logits": logits}
+    # Surer of the order, the more tokens the second segment has.
+    swapped = -tf.reduce_sum(features["segment_ids"], axis=1)
+    order = tf.stack([tf.zeros_like(swapped), swapped], axis=1)
+    return {
+        "masked_lm_logits": logits,
+        "sentence_order_logits": tf.cast(order, tf.float32),
+    }
 
 
 def test_a_mask_is_the_special_piece_and_joins_what_touches_it():
@@ -47,7 +53,7 @@ def test_a_mask_is_the_special_piece_and_joins_what_touches_it():
 
 
 def test_each_gap_gets_its_own_guesses_in_order():
-    guesses = fill_mask.fill_masks(
+    guesses, _ = fill_mask.fill_masks(
         echo, Letters(), ["a [MASK] b [MASK].", "[MASK] a"], top_k=2
     )
     words = [[[word for word, _ in gap] for gap in row] for row in guesses]
@@ -62,3 +68,15 @@ def test_each_gap_gets_its_own_guesses_in_order():
 def test_a_text_without_a_gap_is_refused():
     with pytest.raises(ValueError, match=r"no \[MASK\] in the text 'a b'"):
         fill_mask.fill_masks(echo, Letters(), ["a b"], top_k=1)
+
+
+def test_a_second_text_is_the_second_segment():
+    guesses, in_order = fill_mask.fill_masks(
+        echo, Letters(), ["a b", "a"], 1, next_texts=["b", "b a [MASK]"]
+    )
+    # Of 6 and 7 tokens, the second text and its [SEP].
+    wanted = [1 / (1 + np.exp(-2)), 1 / (1 + np.exp(-4))]
+    np.testing.assert_allclose(in_order, wanted, rtol=1e-5)
+    assert [len(row) for row in guesses] == [0, 1]
+    # The mask is at position 5.
+    assert guesses[1][0][0][0] == "▁"

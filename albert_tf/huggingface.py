@@ -1,0 +1,306 @@
+"""Hugging Face folders: `config.json` and `model.safetensors`, both ways.
+
+Reading and writing need the package safetensors, and neither PyTorch nor
+transformers. Their layers are ours under other names, with kernels transposed;
+what differs beyond that is said where it is dealt with.
+"""
+
+import dataclasses
+import json
+import os
+
+import numpy as np
+
+from albert_tf import checkpoints, filesystem
+from albert_tf.config import AlbertConfig
+
+CONFIG_FILE = "config.json"
+WEIGHTS_FILE = "model.safetensors"
+# theirs -> ours. Their "gelu" is the exact one, of which the release knows
+# nothing: folders that were converted from it and say so mean the tanh form.
+ACTIVATIONS = {
+    "gelu_new": "gelu",
+    "gelu_pytorch_tanh": "gelu",
+    "gelu": "gelu",
+    "relu": "relu",
+    "tanh": "tanh",
+    "linear": "linear",
+}
+# ours -> theirs; kernels are transposed, other weights are not.
+PARTS = {
+    "dense": (("kernel", "weight"), ("bias", "bias")),
+    "norm": (("gamma", "weight"), ("beta", "bias")),
+    "weight": (("", "weight"),),
+    "head": (("output_weights", "weight"), ("output_bias", "bias")),
+}
+EMBEDDINGS = (
+    ("bert/embeddings/word_embeddings", "word_embeddings", "weight"),
+    ("bert/embeddings/position_embeddings", "position_embeddings", "weight"),
+    (
+        "bert/embeddings/token_type_embeddings",
+        "token_type_embeddings",
+        "weight",
+    ),
+    ("bert/embeddings/LayerNorm", "LayerNorm", "norm"),
+)
+BLOCK = (
+    ("attention_1/self/query", "attention.query", "dense"),
+    ("attention_1/self/key", "attention.key", "dense"),
+    ("attention_1/self/value", "attention.value", "dense"),
+    ("attention_1/output/dense", "attention.dense", "dense"),
+    ("LayerNorm", "attention.LayerNorm", "norm"),
+    ("ffn_1/intermediate/dense", "ffn", "dense"),
+    ("ffn_1/intermediate/output/dense", "ffn_output", "dense"),
+    ("LayerNorm_1", "full_layer_layer_norm", "norm"),
+)
+PROJECTION = "bert/encoder/embedding_hidden_mapping_in"
+HEADS = (
+    ("bert/pooler/dense", "albert.pooler", "dense"),
+    ("cls/predictions/transform/dense", "predictions.dense", "dense"),
+    ("cls/predictions/transform/LayerNorm", "predictions.LayerNorm", "norm"),
+    ("cls/seq_relationship", "sop_classifier.classifier", "head"),
+)
+OUTPUT_BIAS = ("cls/predictions/output_bias", "predictions.bias")
+# Copies of weights that are tied, and a constant.
+DECODER = {
+    "predictions.decoder.weight": "albert.embeddings.word_embeddings.weight",
+    "predictions.decoder.bias": "predictions.bias",
+}
+CONSTANTS = {
+    "albert.embeddings.position_ids",
+    "albert.embeddings.token_type_ids",
+}
+
+
+def weight_names(config):
+    """Their name of each weight of a model and its heads.
+
+    Args:
+      config: an AlbertConfig whose `parameter_sharing` is "all".
+
+    Returns:
+      Dict from canonical name to their name.
+    """
+    rows = [(a, f"albert.embeddings.{b}", kind) for a, b, kind in EMBEDDINGS]
+    rows.append((PROJECTION, f"albert.encoder.{PROJECTION[13:]}", "dense"))
+    for group in range(config.num_hidden_groups):
+        for inner in range(config.inner_group_num):
+            ours = f"bert/encoder/transformer/group_{group}/inner_group_{inner}"
+            theirs = (
+                f"albert.encoder.albert_layer_groups.{group}"
+                f".albert_layers.{inner}"
+            )
+            rows += [(f"{ours}/{a}", f"{theirs}.{b}", k) for a, b, k in BLOCK]
+    names = {
+        f"{ours}/{part}".rstrip("/"): f"{theirs}.{their_part}"
+        for ours, theirs, kind in [*rows, *HEADS]
+        for part, their_part in PARTS[kind]
+    }
+    return {**names, OUTPUT_BIAS[0]: OUTPUT_BIAS[1]}
+
+
+def layer_group(config, layer):
+    """Index of the group that transformers gives a layer: in floats."""
+    return int(layer / (config.num_hidden_layers / config.num_hidden_groups))
+
+
+def read_config(folder):
+    """The config of a folder.
+
+    Raises:
+      ValueError: if it is of another kind of model, or asks for what ALBERT's
+        release does not have.
+    """
+    path = os.path.join(folder, CONFIG_FILE)
+    with open(path, encoding="utf-8") as file:
+        values = json.load(file)
+    kind = values.get("model_type", "albert")
+    if kind != "albert":
+        raise ValueError(
+            f"{path} describes a model of the kind {kind!r}; only 'albert' "
+            "can be read."
+        )
+    act = values.get("hidden_act", "gelu_new")
+    if act not in ACTIVATIONS:
+        raise ValueError(
+            f"{path} has hidden_act {act!r}; known are {sorted(ACTIVATIONS)}."
+        )
+    epsilon = values.get("layer_norm_eps", 1e-12)
+    if epsilon > 1e-10:
+        raise ValueError(
+            f"{path} has layer_norm_eps {epsilon}; ALBERT's is 1e-12."
+        )
+    known = {field.name for field in dataclasses.fields(AlbertConfig)}
+    values = {k: v for k, v in values.items() if k in known}
+    # transformers writes what differs from its defaults, and these are not 0.
+    values = {
+        "vocab_size": 30000,
+        "hidden_dropout_prob": 0,
+        "attention_probs_dropout_prob": 0,
+        **values,
+        "hidden_act": ACTIVATIONS[act],
+    }
+    config = AlbertConfig.from_dict(values)
+    for layer in range(config.num_hidden_layers):
+        if layer_group(config, layer) != config.attention_group(layer):
+            raise ValueError(
+                f"{path}: transformers gives layer {layer} of "
+                f"{config.num_hidden_layers} group {layer_group(config, layer)}"
+                f" of {config.num_hidden_groups}, by a rounding fault; the "
+                f"right one is {config.attention_group(layer)}."
+            )
+    return config
+
+
+def read_weights(folder, config):
+    """The weights of a folder, by their canonical names.
+
+    Args:
+      folder: with model.safetensors.
+      config: its config.
+
+    Returns:
+      Dict from name to float32 array, and a list of remarks on what was
+      converted or left out.
+
+    Raises:
+      ValueError: if the file is damaged, lacks the encoder, or holds weights
+        that ALBERT has no place for.
+    """
+    path = os.path.join(folder, WEIGHTS_FILE)
+    theirs, remarks = _load(path)
+    if "embeddings.word_embeddings.weight" in theirs:
+        # An AlbertModel without a head.
+        theirs = {f"albert.{name}": v for name, v in theirs.items()}
+    names = weight_names(config)
+    if OUTPUT_BIAS[1] not in theirs and "predictions.decoder.bias" in theirs:
+        theirs[OUTPUT_BIAS[1]] = theirs["predictions.decoder.bias"]
+    for copy, original in DECODER.items():
+        if copy in theirs and not np.array_equal(
+            theirs[copy], theirs.get(original)
+        ):
+            raise ValueError(
+                f"{path}: {copy} is not {original}. ALBERT ties the two; was "
+                "the model trained with tie_word_embeddings off?"
+            )
+    values = {
+        ours: theirs[name].T if ours.endswith("/kernel") else theirs[name]
+        for ours, name in names.items()
+        if name in theirs
+    }
+    lost = [
+        name
+        for ours, name in names.items()
+        if ours.startswith(("bert/embeddings", "bert/encoder"))
+        and ours not in values
+    ]
+    if lost:
+        raise ValueError(
+            f"{path} lacks {len(lost)} of the encoder's weights, such as "
+            f"{lost[:2]}; it has {sorted(theirs)[:2]}. Does {CONFIG_FILE} "
+            "belong to it?"
+        )
+    rest = theirs.keys() - names.values() - DECODER.keys() - CONSTANTS
+    if rest:
+        remarks.append(f"left out: {', '.join(sorted(rest))}")
+    if config.embedding_size == config.hidden_size:
+        _drop_identity(values, path)
+    return values, remarks
+
+
+def _load(path):
+    """Arrays of a safetensors file as float32, and remarks."""
+    try:
+        import safetensors.numpy
+    except ImportError as error:
+        raise ImportError(
+            "Hugging Face files need safetensors: pip install 'albert_tf[hf]'."
+        ) from error
+    if not os.path.exists(path):
+        names = sorted(os.listdir(os.path.dirname(path) or "."))
+        raise FileNotFoundError(
+            f"{path} does not exist; the folder has {names}. A "
+            "pytorch_model.bin is a pickle, which only PyTorch reads: load it "
+            "with transformers and save_pretrained(folder) writes "
+            f"{WEIGHTS_FILE}."
+        )
+    try:
+        arrays = safetensors.numpy.load_file(path)
+    except (safetensors.SafetensorError, ValueError) as error:
+        raise ValueError(
+            f"{path} cannot be read: {error}. Was the download cut off, or is "
+            "it a pointer of Git LFS?"
+        ) from error
+    kinds = sorted({str(a.dtype) for a in arrays.values()} - {"float32"})
+    remarks = [f"{kind} became float32" for kind in kinds]
+    return {n: np.asarray(a, np.float32) for n, a in arrays.items()}, remarks
+
+
+def _drop_identity(values, path):
+    """Removes the projection, which ours has only where E is not H."""
+    kernel = values.pop(f"{PROJECTION}/kernel")
+    bias = values.pop(f"{PROJECTION}/bias")
+    if bias.any() or not np.array_equal(kernel, np.eye(len(kernel))):
+        raise ValueError(
+            f"{path} has embedding_size equal to hidden_size and still "
+            "projects one to the other, as transformers always does. The "
+            "release has no such projection; only an identity can be read."
+        )
+
+
+def write_folder(folder, values, config, tokenizer=None):
+    """Writes config and weights; the result loads as AlbertForPreTraining.
+
+    Args:
+      folder: exists.
+      values: dict from canonical name to array; heads may be absent.
+      config: their AlbertConfig.
+      tokenizer: the `settings` of a tokenizer, to be described; None for none.
+    """
+    import safetensors.numpy
+
+    target = checkpoints.grouped_config(config, layer_group)
+    values = checkpoints.regroup(values, config, target)
+    if config.embedding_size == config.hidden_size:
+        size = config.hidden_size
+        values[f"{PROJECTION}/kernel"] = np.eye(size, dtype=np.float32)
+        values[f"{PROJECTION}/bias"] = np.zeros(size, np.float32)
+    theirs = {
+        name: np.ascontiguousarray(
+            values[ours].T if ours.endswith("/kernel") else values[ours]
+        )
+        for ours, name in weight_names(target).items()
+        if ours in values
+    }
+    safetensors.numpy.save_file(
+        theirs, os.path.join(folder, WEIGHTS_FILE), {"format": "pt"}
+    )
+    described = {
+        **target.to_dict(),
+        "hidden_act": {"gelu": "gelu_new", None: "linear"}.get(
+            config.hidden_act, config.hidden_act
+        ),
+        "model_type": "albert",
+        "architectures": ["AlbertForPreTraining"],
+        "layer_norm_eps": 1e-12,
+        "classifier_dropout_prob": 0.1,
+        "pad_token_id": 0,
+        "bos_token_id": 2,
+        "eos_token_id": 3,
+        "dtype": "float32",
+    }
+    del described["parameter_sharing"]
+    filesystem.write_json(os.path.join(folder, CONFIG_FILE), described)
+    if tokenizer:
+        is_pieces = tokenizer["kind"] == "sentencepiece"
+        filesystem.write_json(
+            os.path.join(folder, "tokenizer_config.json"),
+            {
+                "tokenizer_class": "AlbertTokenizer"
+                if is_pieces
+                else "BertTokenizer",
+                "do_lower_case": tokenizer["do_lower_case"],
+                "keep_accents": tokenizer["keep_accents"],
+                "model_max_length": config.max_position_embeddings,
+            },
+        )

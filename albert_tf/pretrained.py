@@ -1,0 +1,266 @@
+"""Pretrained models, in whatever form their users hold them.
+
+`read_pretrained` takes the release's TF1 checkpoints (a prefix, an .index
+file, a folder, a tar archive), our own, which are of the same kind, and
+Hugging Face folders. The result knows its weights by canonical name, its
+config and its vocabulary.
+"""
+
+import contextlib
+import dataclasses
+import json
+import os
+import pathlib
+import tarfile
+import tempfile
+
+from albert_tf import (
+    checkpoints,
+    filesystem,
+    huggingface,
+    modeling,
+    tokenization,
+)
+from albert_tf.config import CONFIG_FILE, AlbertConfig
+
+ARCHIVES = (".tar", ".tar.gz", ".tgz")
+SENTENCEPIECE_FILE = "spiece.model"
+# What may be a WordPiece vocabulary: vocab.txt, vocab_chinese.txt.
+VOCABULARIES = ("*.model", "vocab*.txt")
+
+
+@dataclasses.dataclass(frozen=True)
+class Pretrained:
+    """A model that was read.
+
+    Attributes:
+      source: where from: a checkpoint's prefix or a folder.
+      values: dict from canonical name to array.
+      config: its AlbertConfig, or None if none lies beside it.
+      tokenizer: its tokenizer, or None if no vocabulary lies beside it.
+      vocabulary_file: name and content of the vocabulary's file, or None.
+      remarks: what was converted or left out.
+    """
+
+    source: str
+    values: dict
+    config: AlbertConfig | None
+    tokenizer: tokenization.Tokenizer | None
+    vocabulary_file: tuple | None
+    remarks: tuple = ()
+
+
+def read_pretrained(path, *, keep_slots=False):
+    """Reads a model.
+
+    Args:
+      path: a TF1 prefix, .index file, folder or tar archive; or a Hugging
+        Face folder, or the model.safetensors in it.
+      keep_slots: whether the optimizer's slots and the step are read, too.
+
+    Returns:
+      A `Pretrained`.
+
+    Raises:
+      FileNotFoundError: if there is nothing that can be read.
+      ValueError: if what there is, is damaged or of another kind.
+    """
+    path = str(path)
+    if path.endswith(ARCHIVES):
+        with unpacked(path) as folder:
+            return read_pretrained(folder, keep_slots=keep_slots)
+    if path.endswith(".safetensors"):
+        path = os.path.dirname(path) or "."
+    if os.path.exists(os.path.join(path, "saved_model.pb")):
+        raise ValueError(
+            f"{path} is a SavedModel. Give the checkpoint it was exported from."
+        )
+    if os.path.exists(os.path.join(path, huggingface.CONFIG_FILE)):
+        config = huggingface.read_config(path)
+        values, remarks = huggingface.read_weights(path, config)
+        return Pretrained(path, values, config, *_vocabulary(path), remarks)
+    prefix = checkpoints.find_checkpoint(path)
+    values = checkpoints.read_checkpoint(prefix)
+    if not keep_slots:
+        values = {n: v for n, v in values.items() if not checkpoints.is_slot(n)}
+    folder = os.path.dirname(prefix) or "."
+    config_file = os.path.join(folder, CONFIG_FILE)
+    config = None
+    if os.path.exists(config_file):
+        config = AlbertConfig.from_json_file(config_file)
+    return Pretrained(prefix, values, config, *_vocabulary(folder))
+
+
+@contextlib.contextmanager
+def unpacked(path):
+    """Unpacks an archive, and yields the folder in it that holds a model.
+
+    Raises:
+      ValueError: if it is damaged, would write outside its folder, or holds
+        no checkpoint.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            with tarfile.open(path) as archive:
+                _check_members(path, archive)
+                archive.extractall(folder)
+        except (tarfile.TarError, EOFError, OSError) as error:
+            if isinstance(error, FileNotFoundError):
+                raise
+            raise ValueError(
+                f"{path} cannot be unpacked: {error}. Was the download cut off?"
+            ) from error
+        found = {p.parent for p in pathlib.Path(folder).rglob("*.index")}
+        found |= {p.parent for p in pathlib.Path(folder).rglob("*.safetensors")}
+        if len(found) != 1:
+            raise ValueError(
+                f"{path} has {len(found)} folders with a checkpoint. Unpack it "
+                "and name the one to read."
+            )
+        yield str(found.pop())
+
+
+def _check_members(path, archive):
+    for member in archive:
+        parts = pathlib.PurePosixPath(member.name).parts
+        is_inside = ".." not in parts and not member.name.startswith("/")
+        if not is_inside or not (member.isfile() or member.isdir()):
+            raise ValueError(
+                f"{path} holds {member.name!r}, which is a link or would be "
+                "written outside its folder. Nothing was unpacked."
+            )
+
+
+def _vocabulary(folder):
+    """The tokenizer of the only vocabulary in a folder, and its file."""
+    found = [f for v in VOCABULARIES for f in pathlib.Path(folder).glob(v)]
+    if len(found) != 1:
+        return None, None
+    kind = "spm_model_file" if found[0].suffix == ".model" else "vocab_file"
+    settings = tokenization.read_settings(folder) or {}
+    theirs = pathlib.Path(folder, "tokenizer_config.json")
+    if not settings and theirs.exists():
+        settings = json.loads(theirs.read_text(encoding="utf-8"))
+    names = ("do_lower_case", "keep_accents")
+    tokenizer = tokenization.build_tokenizer(
+        **{kind: str(found[0])},
+        **{name: settings[name] for name in names if name in settings},
+    )
+    return tokenizer, read_vocabulary_file(found[0])
+
+
+def read_vocabulary_file(path):
+    """Returns a file's name and its content."""
+    path = pathlib.Path(path)
+    return path.name, path.read_bytes()
+
+
+def check_vocabulary(tokenizer, config):
+    """Raises ValueError if a tokenizer is not of a model's vocabulary."""
+    if tokenizer.vocab_size != config.vocab_size:
+        raise ValueError(
+            f"The vocabulary {tokenizer.settings['vocabulary']} has "
+            f"{tokenizer.vocab_size} pieces, the model {config.vocab_size}. "
+            "Was it trained with another vocabulary?"
+        )
+
+
+def build_model(model_class, pretrained):
+    """Builds a model in float32 with the weights that were read, all of them.
+
+    Args:
+      model_class: such as `heads.AlbertForPreTraining`; called with a config.
+      pretrained: a `Pretrained`.
+
+    Raises:
+      ValueError: if there is no config, or a weight is missing or of another
+        shape.
+    """
+    if pretrained.config is None:
+        raise ValueError(
+            f"There is no {CONFIG_FILE} beside {pretrained.source}. Put the "
+            "one it was trained with there."
+        )
+    model = model_class(pretrained.config)
+    checkpoints.restore(
+        modeling.named_weights(model), pretrained.values, pretrained.source
+    )
+    return model
+
+
+def initialize(
+    manager, weights, config, init_checkpoint=None, from_group0=False
+):
+    """Goes on from the newest checkpoint, or begins from another model.
+
+    Args:
+      manager: a CheckpointManager of the whole training.
+      weights: dict from name to variable, the model's alone.
+      config: the model's AlbertConfig. Where it shares less than the one that
+        is read, shared weights are copied.
+      init_checkpoint: as for `read_pretrained`; read where the manager's
+        folder has no checkpoint. Its optimizer is left behind.
+      from_group0: see `checkpoints.spread_group0`.
+
+    Returns:
+      What was done, a sentence.
+    """
+    if prefix := manager.restore_latest():
+        return f"Goes on from {prefix}."
+    if not init_checkpoint:
+        return "Begins with random weights."
+    found = read_pretrained(init_checkpoint)
+    values = found.values
+    if from_group0:
+        values = checkpoints.spread_group0(values, weights)
+    elif found.config and found.config != config:
+        values = checkpoints.regroup(values, found.config, config)
+    new = checkpoints.restore(
+        weights, values, found.source, new_prefixes=["cls/"]
+    )
+    restored = f"{len(weights) - len(new)} of {len(weights)}"
+    parts = [f"new: {', '.join(new) or 'none'}", *found.remarks]
+    return (
+        f"Restored {restored} variables from {found.source}; "
+        f"{'; '.join(parts)}."
+    )
+
+
+def release_group(config, layer):
+    """Index of the group that the release gives a layer: in floats."""
+    return int(layer / config.num_hidden_layers * config.num_hidden_groups)
+
+
+def write_pretrained(folder, pretrained, form):
+    """Writes a model to a folder that exists.
+
+    Args:
+      folder: where.
+      pretrained: a `Pretrained` with a config.
+      form: "tf1", as the release (groups of weights are the only sharing, the
+        name is model.ckpt-best); "own", which keeps `parameter_sharing`; or
+        "hf".
+    """
+    config, values = pretrained.config, pretrained.values
+    tokenizer = pretrained.tokenizer
+    settings = tokenizer and tokenizer.settings
+    if form == "hf":
+        huggingface.write_folder(folder, values, config, settings)
+    else:
+        described = config.to_dict()
+        if form == "tf1":
+            target = checkpoints.grouped_config(config, release_group)
+            values = checkpoints.regroup(values, config, target)
+            described = target.to_dict()
+            del described["parameter_sharing"]
+        checkpoints.write_checkpoint(
+            os.path.join(folder, f"{checkpoints.PREFIX}-best"), values
+        )
+        filesystem.write_json(os.path.join(folder, CONFIG_FILE), described)
+    if tokenizer:
+        name, content = pretrained.vocabulary_file
+        if form == "hf":
+            is_pieces = settings["kind"] == "sentencepiece"
+            name = SENTENCEPIECE_FILE if is_pieces else "vocab.txt"
+        pathlib.Path(folder, name).write_bytes(content)
+        tokenizer.write_settings(folder)

@@ -1,0 +1,142 @@
+"""Writes a pretrained model in another form, and checks what was written.
+
+    python -m albert_tf.tools.convert_checkpoint \
+        --init_checkpoint=albert_base.tar.gz --output_dir=hf --format=hf
+
+The folder that is written holds weights, config and vocabulary. It appears
+only after it was read again and found to be the same, in weights and outputs.
+"""
+
+import dataclasses
+import os
+import shutil
+from typing import Literal
+
+import numpy as np
+import tensorflow as tf
+
+from albert_tf import checkpoints, flags, heads, modeling, pretrained
+from albert_tf.tools import model_flags
+
+# Copies are equal; another order of sums is not made.
+TOLERANCE = 1e-5
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ConvertFlags(model_flags.ModelFlags):
+    """What to read and what to write."""
+
+    output_dir: str = flags.flag(
+        required=True, help="Folder to write; it must not exist, or be empty."
+    )
+    format: Literal["tf1", "own", "hf"] = flags.flag(
+        "hf",
+        "tf1 for the release's scripts, own, or hf for Hugging Face.",
+    )
+    keep_slots: bool = flags.flag(
+        False, "Whether to keep the optimizer's slots and the step."
+    )
+
+
+def run(args):
+    """Converts, checks, and says what was done."""
+    if args.keep_slots and args.format == "hf":
+        raise ValueError("--keep_slots: Hugging Face files have no slots.")
+    output_dir = args.output_dir.rstrip("/")
+    if os.path.exists(output_dir) and os.listdir(output_dir):
+        raise ValueError(f"{output_dir} is not empty; name a new folder.")
+    found = model_flags.read_pretrained(args, keep_slots=args.keep_slots)
+    if found.config is None:
+        raise ValueError(
+            f"There is no config beside {found.source}; give "
+            "--albert_config_file."
+        )
+    temporary = f"{output_dir}.incomplete"
+    shutil.rmtree(temporary, ignore_errors=True)
+    os.makedirs(temporary)
+    pretrained.write_pretrained(temporary, found, args.format)
+    copy = pretrained.read_pretrained(temporary, keep_slots=args.keep_slots)
+    difference = compare(found, copy)
+    if os.path.exists(output_dir):
+        os.rmdir(output_dir)
+    os.rename(temporary, output_dir)
+    for remark in (*found.remarks, *copy.remarks):
+        print(f"Note: {remark}.")
+    print(
+        f"Wrote {len(copy.values)} variables, "
+        f"{count_parameters(copy.values):,} parameters, to {output_dir}; read "
+        "again they are equal, and outputs differ by "
+        f"{difference:.1g} at most."
+        + ("" if found.tokenizer else " No vocabulary was found to go along.")
+    )
+
+
+def count_parameters(values):
+    """Numbers in all arrays that belong to the model."""
+    return sum(
+        v.size for name, v in values.items() if not checkpoints.is_slot(name)
+    )
+
+
+def compare(model, copy):
+    """Checks that two `Pretrained` hold the same model.
+
+    Returns:
+      The largest absolute difference between their outputs on one input.
+
+    Raises:
+      ValueError: if a variable differs by a bit, or outputs by more than
+        TOLERANCE.
+    """
+    wanted = checkpoints.regroup(model.values, model.config, copy.config)
+    different = [
+        name
+        for name in wanted.keys() | copy.values.keys()
+        if not np.array_equal(wanted.get(name), copy.values.get(name))
+    ]
+    if different:
+        raise ValueError(
+            f"{len(different)} variables were read again differently, such as "
+            f"{sorted(different)[0]}. Does the weights' file hold others than "
+            "this format can?"
+        )
+    outputs, others = (compute_outputs(p) for p in (model, copy))
+    difference = max(
+        float(np.abs(ours - theirs).max())
+        for ours, theirs in zip(outputs, others, strict=True)
+    )
+    if not difference <= TOLERANCE:
+        raise ValueError(
+            f"The written model's outputs differ by {difference:.3g}."
+        )
+    return difference
+
+
+def compute_outputs(model):
+    """The outputs of a `Pretrained` for two sequences of some ids."""
+    config = model.config
+    has_heads = heads.AlbertForPreTraining.is_complete_in(model.values)
+    model_class = (
+        heads.AlbertForPreTraining if has_heads else (modeling.AlbertEncoder)
+    )
+    built = pretrained.build_model(model_class, model)
+    num_tokens = min(16, config.max_position_embeddings)
+    rng = np.random.default_rng(0)
+    ids = tf.constant(
+        rng.integers(config.vocab_size, size=(2, num_tokens)), tf.int32
+    )
+    if not has_heads:
+        return [built(ids)["sequence_output"].numpy()]
+    outputs = built(
+        {
+            "input_ids": ids,
+            "input_mask": tf.ones_like(ids),
+            "segment_ids": tf.zeros_like(ids),
+            "masked_lm_positions": tf.constant([[1, 2]] * 2),
+        }
+    )
+    return [value.numpy() for value in outputs.values()]
+
+
+if __name__ == "__main__":
+    flags.launch(run, ConvertFlags)

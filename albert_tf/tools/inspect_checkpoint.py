@@ -1,0 +1,74 @@
+"""Shows what a pretrained model's files hold: names, shapes, counts, heads.
+
+python -m albert_tf.tools.inspect_checkpoint --init_checkpoint=out
+"""
+
+import dataclasses
+import json
+
+from albert_tf import checkpoints, flags, pretrained
+
+# What a variable's name begins with -> what it is a part of.
+PARTS = {
+    "bert/embeddings/": "embeddings",
+    "bert/encoder/": "encoder",
+    "bert/pooler/": "pooler",
+    "cls/predictions/": "masked-LM head",
+    "cls/seq_relationship/": "sentence-order head",
+}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class InspectFlags:
+    """What to look at."""
+
+    init_checkpoint: str = flags.flag(
+        required=True,
+        help="Model: TF1 prefix, .index file, folder or tar, or Hugging Face "
+        "folder.",
+    )
+
+
+def run(args):
+    """Prints every variable, then sums, config and vocabulary."""
+    found = pretrained.read_pretrained(args.init_checkpoint, keep_slots=True)
+    weights, slots = {}, {}
+    for name, value in sorted(found.values.items()):
+        (slots if checkpoints.is_slot(name) else weights)[name] = value
+    width = max(map(len, weights), default=0)
+    for name, value in weights.items():
+        print(f"{name:{width}} {list(value.shape)} {value.dtype}")
+    print(f"\n{found.source}")
+    for part, count in count_parts(weights).items():
+        print(f"{part:20} {count:>13,} parameters")
+    total = sum(value.size for value in weights.values())
+    print(f"{'together':20} {total:>13,} in {len(weights)} variables")
+    step = slots.pop(checkpoints.STEP, None)
+    print(f"{'optimizer':20} {len(slots)} slots, step {step}")
+    config = found.config
+    print(
+        "config", json.dumps(config.to_dict()) if config else "none beside it"
+    )
+    tokenizer = found.tokenizer
+    print("vocabulary", tokenizer.settings if tokenizer else "none beside it")
+    for remark in found.remarks:
+        print(f"Note: {remark}.")
+
+
+def count_parts(weights):
+    """Parameters of each part of a model that is there.
+
+    Args:
+      weights: dict from canonical name to array.
+    """
+    counts = {}
+    for name, value in weights.items():
+        part = next(
+            (p for b, p in PARTS.items() if name.startswith(b)), "other"
+        )
+        counts[part] = counts.get(part, 0) + int(value.size)
+    return counts
+
+
+if __name__ == "__main__":
+    flags.launch(run, InspectFlags)

@@ -1,0 +1,69 @@
+"""The flags by which a tool is told of a pretrained model, and reading it."""
+
+import dataclasses
+
+from albert_tf import flags, pretrained, tokenization
+from albert_tf.config import AlbertConfig
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ModelFlags:
+    """A model and what is not beside it."""
+
+    init_checkpoint: str = flags.flag(
+        required=True,
+        help="Model: TF1 prefix, .index file, folder or tar, or Hugging Face "
+        "folder.",
+    )
+    albert_config_file: str | None = flags.flag(
+        help="JSON file with the architecture. Default: the one beside the "
+        "checkpoint."
+    )
+    spm_model_file: str | None = flags.flag(
+        help="SentencePiece model. Default: the vocabulary beside the "
+        "checkpoint."
+    )
+    vocab_file: str | None = flags.flag(help="WordPiece vocabulary, likewise.")
+    do_lower_case: bool = flags.flag(
+        True, "Whether to lower-case the text, with a vocabulary given here."
+    )
+
+
+def read_pretrained(args, **kwargs):
+    """Returns the `pretrained.Pretrained` that flags name."""
+    found = pretrained.read_pretrained(args.init_checkpoint, **kwargs)
+    if args.albert_config_file:
+        config = AlbertConfig.from_json_file(args.albert_config_file)
+        found = dataclasses.replace(found, config=config)
+    path = args.spm_model_file or args.vocab_file
+    if path:
+        tokenizer = tokenization.build_tokenizer(
+            spm_model_file=args.spm_model_file,
+            vocab_file=args.vocab_file,
+            do_lower_case=args.do_lower_case,
+        )
+        found = dataclasses.replace(
+            found,
+            tokenizer=tokenizer,
+            vocabulary_file=pretrained.read_vocabulary_file(path),
+        )
+    if found.config and found.tokenizer:
+        pretrained.check_vocabulary(found.tokenizer, found.config)
+    return found
+
+
+def build(args, model_class):
+    """Returns model and tokenizer that flags name.
+
+    Raises:
+      ValueError: if config or vocabulary are missing, or weights that the
+        tool needs.
+    """
+    found = read_pretrained(args)
+    model = pretrained.build_model(model_class, found)
+    if found.tokenizer is None:
+        raise ValueError(
+            f"There is no vocabulary, or more than one, beside {found.source}. "
+            "Give --spm_model_file or --vocab_file."
+        )
+    return model, found.tokenizer

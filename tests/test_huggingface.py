@@ -1,0 +1,191 @@
+"""Models go to transformers and come from there, and compute the same."""
+
+import json
+
+import ml_dtypes
+import numpy as np
+import pytest
+import safetensors.numpy
+
+from albert_tf import heads, huggingface, pretrained
+from albert_tf.tools import convert_checkpoint
+from tests.test_pretrained import CONFIGS, convert, random_model
+
+SIZES = {
+    "vocab_size": 31,
+    "embedding_size": 5,
+    "hidden_size": 12,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 3,
+    "intermediate_size": 17,
+    "max_position_embeddings": 16,
+    "pad_token_id": 0,
+}
+
+
+@pytest.fixture(scope="module")
+def transformers():
+    pytest.importorskip("torch")
+    return pytest.importorskip("transformers")
+
+
+def inputs():
+    ids = np.random.default_rng(0).integers(5, 31, (2, 9))
+    mask = np.ones_like(ids)
+    mask[1, 6:] = 0
+    segments = np.zeros_like(ids)
+    segments[:, 4:] = 1
+    return ids, mask, segments
+
+
+def our_outputs(folder):
+    ids, mask, segments = (x.astype(np.int32) for x in inputs())
+    model = pretrained.build_model(
+        heads.AlbertForPreTraining, pretrained.read_pretrained(folder)
+    )
+    every = np.tile(np.arange(9, dtype=np.int32), (2, 1))
+    outputs = model(
+        {
+            "input_ids": ids,
+            "input_mask": mask,
+            "segment_ids": segments,
+            "masked_lm_positions": every,
+        }
+    )
+    return outputs["masked_lm_logits"], outputs["sentence_order_logits"]
+
+
+def their_outputs(model):
+    import torch
+
+    ids, mask, segments = map(torch.tensor, inputs())
+    with torch.no_grad():
+        outputs = model.eval()(
+            input_ids=ids, attention_mask=mask, token_type_ids=segments
+        )
+    return outputs.prediction_logits.numpy(), outputs.sop_logits.numpy()
+
+
+def compare(ours, theirs):
+    # Masked tokens attend to masked ones differently in the two.
+    is_real = inputs()[1] == 1
+    np.testing.assert_allclose(
+        np.asarray(ours[0])[is_real], theirs[0][is_real], atol=1e-5
+    )
+    np.testing.assert_allclose(ours[1], theirs[1], atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"num_hidden_groups": 2},
+        {"inner_group_num": 2},
+        {"hidden_act": "relu"},
+    ],
+)
+def test_a_model_of_transformers_computes_the_same_here(
+    tmp_path, transformers, changes
+):
+    transformers.set_seed(0)
+    config = transformers.AlbertConfig(
+        **{**SIZES, "initializer_range": 0.3, **changes}
+    )
+    model = transformers.AlbertForPreTraining(config)
+    model.save_pretrained(tmp_path)
+    compare(our_outputs(tmp_path), their_outputs(model))
+
+
+@pytest.mark.parametrize("changes", CONFIGS.values(), ids=CONFIGS)
+def test_our_model_computes_the_same_in_transformers(
+    tmp_path, transformers, changes
+):
+    random_model(tmp_path / "a", **changes)
+    convert(tmp_path / "a", tmp_path / "b", format="hf")
+    model, info = transformers.AlbertForPreTraining.from_pretrained(
+        tmp_path / "b", output_loading_info=True
+    )
+    for kind in ("missing_keys", "unexpected_keys", "mismatched_keys"):
+        assert not info[kind]
+    compare(our_outputs(tmp_path / "a"), their_outputs(model))
+
+
+@pytest.fixture
+def folder(tmp_path):
+    random_model(tmp_path / "a")
+    convert(tmp_path / "a", tmp_path / "b", format="hf")
+    return tmp_path / "b"
+
+
+def rewrite(folder, change):
+    """Puts `change` of the weights in the place of the weights."""
+    path = folder / huggingface.WEIGHTS_FILE
+    weights = safetensors.numpy.load_file(path)
+    safetensors.numpy.save_file(change(weights), path)
+    return weights
+
+
+@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16])
+def test_half_precision_becomes_float32_and_says_so(folder, dtype):
+    before = rewrite(
+        folder, lambda w: {n: v.astype(dtype) for n, v in w.items()}
+    )
+    found = pretrained.read_pretrained(folder)
+    assert found.remarks == [f"{np.dtype(dtype)} became float32"]
+    name = "bert/embeddings/word_embeddings"
+    rounded = before[huggingface.weight_names(found.config)[name]].astype(dtype)
+    np.testing.assert_array_equal(
+        found.values[name], rounded.astype(np.float32)
+    )
+    assert found.values[name].dtype == np.float32
+
+
+def test_a_model_without_heads_is_read_and_written(folder, tmp_path):
+    rewrite(
+        folder,
+        lambda weights: {
+            name.removeprefix("albert."): value
+            for name, value in weights.items()
+            if name.startswith("albert.")
+        },
+    )
+    convert(folder, tmp_path / "c", format="tf1")
+    names = pretrained.read_pretrained(tmp_path / "c").values
+    assert all(name.startswith("bert/") for name in names)
+
+
+def test_another_heads_weights_are_named_as_left_out(folder):
+    rewrite(folder, lambda w: {**w, "classifier.bias": np.zeros(2, "f4")})
+    found = pretrained.read_pretrained(folder)
+    assert found.remarks == ["left out: classifier.bias"]
+
+
+def test_an_untied_decoder_is_refused(folder):
+    decoder = {"predictions.decoder.weight": np.ones((31, 5), "f4")}
+    rewrite(folder, lambda w: {**w, **decoder})
+    with pytest.raises(ValueError, match="ALBERT ties the two"):
+        pretrained.read_pretrained(folder)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"hidden_act": "silu"}, "hidden_act 'silu'"),
+        ({"layer_norm_eps": 1e-5}, "layer_norm_eps 1e-05"),
+    ],
+)
+def test_what_the_release_does_not_have_is_refused(folder, change, message):
+    path = folder / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
+    with pytest.raises(ValueError, match=message):
+        pretrained.read_pretrained(folder)
+
+
+def test_a_wrong_copy_is_noticed(folder, tmp_path):
+    source = pretrained.read_pretrained(tmp_path / "a")
+    rewrite(
+        folder, lambda w: {**w, "predictions.bias": w["predictions.bias"] + 1}
+    )
+    copy = pretrained.read_pretrained(folder)
+    with pytest.raises(ValueError, match="read again differently"):
+        convert_checkpoint.compare(source, copy)
