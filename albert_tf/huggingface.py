@@ -272,8 +272,10 @@ def write_folder(folder, values, config, tokenizer=None):
         for ours, name in weight_names(target).items()
         if ours in values
     }
-    safetensors.numpy.save_file(
-        theirs, os.path.join(folder, WEIGHTS_FILE), {"format": "pt"}
+    filesystem.write_file(
+        os.path.join(folder, WEIGHTS_FILE),
+        # save_file would let nobody but its writer read the file.
+        safetensors.numpy.save(theirs, {"format": "pt"}),
     )
     described = {
         **target.to_dict(),

@@ -1,0 +1,192 @@
+"""Turns lines of text into vectors.
+
+    python -m albert_tf.tools.embed --init_checkpoint=out \
+        --input_file=lines.txt --output_file=vectors.npz
+
+A .npz holds `vectors` [N, H], one for each line, blank ones too; with
+--pooling=tokens it holds `vectors` [all tokens, H], `lengths` [N], `ids` and
+`offsets` [all tokens, 2], which are characters of the line (start, end). A
+.jsonl holds one object a line with the same names.
+"""
+
+import dataclasses
+import json
+from typing import Literal
+
+import numpy as np
+import tensorflow as tf
+
+from albert_tf import filesystem, flags, modeling, progress
+from albert_tf.tools import model_flags
+
+# Lengths that batches are padded to, so that few are compiled.
+BUCKETS = (16, 32, 64, 128, 256, 512)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class EmbedFlags(model_flags.ModelFlags):
+    """A model, lines, and what a vector of them is."""
+
+    input_file: str = flags.flag(
+        required=True, help="Text files, a text a line: globs, with commas."
+    )
+    output_file: str = flags.flag(
+        required=True, help="File to write: .npz or .jsonl."
+    )
+    pooling: Literal["pooled", "mean", "tokens"] = flags.flag(
+        "mean",
+        "pooled: the model's own vector; mean: of all tokens, without [CLS] "
+        "and [SEP]; tokens: one for each of these.",
+    )
+    layer: int = flags.flag(
+        -1, "Layer to take tokens of, from 0; -1 is the last. Not for pooled."
+    )
+    max_seq_length: int = flags.flag(
+        512, "Tokens a line, with [CLS] and [SEP]; longer ones are cut."
+    )
+    batch_size: int = flags.flag(32, "Lines computed at a time.")
+
+
+def run(args):
+    """Reads, computes, and writes the file whole."""
+    if not args.output_file.endswith((".npz", ".jsonl")):
+        raise ValueError(
+            f"--output_file={args.output_file} must end in .npz or .jsonl."
+        )
+    files = filesystem.expand_files(args.input_file)
+    model, tokenizer = model_flags.build(args, modeling.AlbertEncoder)
+    config = model.config
+    if not 3 <= args.max_seq_length <= config.max_position_embeddings:
+        raise ValueError(
+            f"--max_seq_length={args.max_seq_length} must be from 3 to "
+            f"{config.max_position_embeddings}, the model's positions."
+        )
+    num_layers = config.num_hidden_layers * config.inner_group_num
+    if not -num_layers <= args.layer < num_layers:
+        raise ValueError(
+            f"--layer={args.layer}, but the model has {num_layers}, from 0."
+        )
+    lines = [line for path in files for line in read_lines(path)]
+    if not lines:
+        raise ValueError(f"There is no line in {files[:3]}.")
+    rows, num_cut = encode(tokenizer, lines, args.max_seq_length)
+    vectors = compute(model, tokenizer, [ids for ids, _ in rows], args)
+    write(args.output_file, lines, rows, vectors, args.pooling == "tokens")
+    print(
+        f"Wrote vectors of {len(lines):,} lines to {args.output_file}; "
+        f"{num_cut:,} were cut to {args.max_seq_length} tokens."
+    )
+
+
+def read_lines(path):
+    """The lines of a text file, without their ends."""
+    with tf.io.gfile.GFile(path, "rb") as file:
+        content = file.read()
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is not UTF-8: {error}.") from None
+    # Not splitlines: U+2028 and others may stand within a text.
+    lines = text.replace("\r\n", "\n").split("\n")
+    return lines if lines[-1] else lines[:-1]
+
+
+def encode(tokenizer, lines, max_seq_length):
+    """Encodes lines without [CLS] and [SEP].
+
+    Returns:
+      For each line its ids and their offsets in it; and how many were cut.
+    """
+    limit = max_seq_length - 2
+    rows = [tokenizer.encode_with_offsets(line) for line in lines]
+    num_cut = sum(len(ids) > limit for ids, _ in rows)
+    return [(ids[:limit], offsets[:limit]) for ids, offsets in rows], num_cut
+
+
+def compute(model, tokenizer, rows, args):
+    """Computes the vectors of rows of ids.
+
+    Args:
+      model: a `modeling.AlbertEncoder`.
+      tokenizer: for the ids of [CLS], [SEP] and padding.
+      rows: lists of ids.
+      args: `EmbedFlags`.
+
+    Returns:
+      For each row [H], or [its tokens, H].
+    """
+
+    @tf.function(reduce_retracing=False)
+    def outputs(ids, mask):
+        found = model(ids, mask)
+        if args.pooling == "pooled":
+            return found["pooled_output"]
+        return found["all_encoder_layers"][args.layer]
+
+    vectors = [None] * len(rows)
+    # Lines of one length together; the results go back to their places.
+    order = sorted(range(len(rows)), key=lambda i: len(rows[i]))
+    done = progress.Progress("embedding", len(rows), "lines")
+    for start in range(0, len(order), args.batch_size):
+        batch = order[start : start + args.batch_size]
+        longest = len(rows[batch[-1]]) + 2
+        num_tokens = min(
+            next((b for b in BUCKETS if b >= longest), longest),
+            args.max_seq_length,
+        )
+        ids = np.full((args.batch_size, num_tokens), tokenizer.pad_id, np.int32)
+        mask = np.zeros_like(ids)
+        for row, i in enumerate(batch):
+            whole = [tokenizer.cls_id, *rows[i], tokenizer.sep_id]
+            ids[row, : len(whole)] = whole
+            mask[row, : len(whole)] = 1
+        found = outputs(tf.constant(ids), tf.constant(mask)).numpy()
+        for row, i in enumerate(batch):
+            vectors[i] = pool(found[row], len(rows[i]), args.pooling)
+        done.add(len(batch))
+    done.finish()
+    return vectors
+
+
+def pool(output, num_tokens, pooling):
+    """One line's vector or vectors, of what the model gave for it."""
+    if pooling == "pooled":
+        return output  # [H]
+    tokens = output[1 : 1 + num_tokens]  # [T, H]
+    if pooling == "tokens":
+        return tokens
+    # A line without tokens has a vector of zeros.
+    return tokens.sum(axis=0) / max(num_tokens, 1)
+
+
+def write(path, lines, rows, vectors, is_by_token):
+    """Writes vectors, and for tokens also ids and offsets."""
+    if path.endswith(".jsonl"):
+        records = []
+        for line, (ids, offsets), vector in zip(
+            lines, rows, vectors, strict=True
+        ):
+            record = {"text": line, "vectors": vector.tolist()}
+            if is_by_token:
+                record |= {"ids": list(ids), "offsets": offsets}
+            records.append(json.dumps(record, ensure_ascii=False) + "\n")
+        filesystem.write_file(path, "".join(records))
+        return
+    if is_by_token:
+        arrays = {
+            "vectors": np.concatenate(vectors),
+            "lengths": np.array([len(ids) for ids, _ in rows]),
+            "ids": np.array([i for ids, _ in rows for i in ids], np.int32),
+            "offsets": np.array(
+                [pair for _, offsets in rows for pair in offsets], np.int32
+            ).reshape(-1, 2),
+        }
+    else:
+        arrays = {"vectors": np.stack(vectors)}
+    with filesystem.replacing(path) as temporary:
+        with open(temporary, "wb") as file:
+            np.savez(file, **arrays)
+
+
+if __name__ == "__main__":
+    flags.launch(run, EmbedFlags)

@@ -1,0 +1,100 @@
+"""Vectors of lines: each is its own line's, whatever stands beside it."""
+
+import json
+
+import numpy as np
+import pytest
+
+from albert_tf import checkpoints, modeling
+from albert_tf.config import AlbertConfig
+from albert_tf.tools import embed
+
+PIECES = "[PAD] [UNK] [CLS] [SEP] [MASK] the cat ##s sat on mat . dog".split()
+LINES = ["The cat sat.", "", "  dogs on the mat", "The cats, the dog " * 9, "X"]
+
+
+@pytest.fixture
+def model(tmp_path):
+    config = AlbertConfig(
+        vocab_size=len(PIECES),
+        embedding_size=5,
+        hidden_size=12,
+        num_hidden_layers=3,
+        num_attention_heads=3,
+        intermediate_size=17,
+        max_position_embeddings=40,
+        initializer_range=0.3,
+    )
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (folder / "vocab.txt").write_text("\n".join(PIECES) + "\n")
+    (folder / "albert_config.json").write_text(config.to_json_string())
+    encoder = modeling.AlbertEncoder(config)
+    weights = modeling.named_weights(encoder)
+    checkpoints.write_checkpoint(
+        str(folder / "model.ckpt-best"),
+        {n: w.value for n, w in weights.items()},
+    )
+    (tmp_path / "lines.txt").write_text("\n".join(LINES) + "\n")
+    return encoder
+
+
+def run(folder, name, **kwargs):
+    output = folder / name
+    embed.run(
+        embed.EmbedFlags(
+            **{
+                "init_checkpoint": str(folder / "model"),
+                "input_file": str(folder / "lines.txt"),
+                "output_file": str(output),
+                "max_seq_length": 40,
+                "batch_size": 2,
+                **kwargs,
+            }
+        )
+    )
+    if name.endswith(".npz"):
+        return dict(np.load(output))
+    return [json.loads(line) for line in output.read_text().splitlines()]
+
+
+@pytest.mark.parametrize("layer", [-1, 0])
+def test_vectors_are_those_of_the_line_alone(model, tmp_path, layer):
+    tokens = run(tmp_path, "t.npz", pooling="tokens", layer=layer)
+    means = run(tmp_path, "m.npz", layer=layer)["vectors"]
+    pooled = run(tmp_path, "p.npz", pooling="pooled")["vectors"]
+    assert means.shape == pooled.shape == (len(LINES), 12)
+    ends = np.cumsum(tokens["lengths"])
+    for i, (end, size) in enumerate(zip(ends, tokens["lengths"], strict=True)):
+        ids = tokens["ids"][end - size : end]
+        outputs = model(np.array([[2, *ids, 3]], np.int32))
+        alone = outputs["all_encoder_layers"][layer][0, 1:-1]
+        vectors = tokens["vectors"][end - size : end]
+        np.testing.assert_allclose(vectors, alone, atol=1e-5)
+        mean = np.mean(alone, axis=0) if size else np.zeros(12)
+        np.testing.assert_allclose(means[i], mean, atol=1e-5)
+        np.testing.assert_allclose(
+            pooled[i], outputs["pooled_output"][0], atol=1e-5
+        )
+    assert tokens["lengths"].tolist() == [4, 0, 5, 38, 1]
+
+
+def test_json_lines_say_which_characters_a_token_is(model, tmp_path):
+    rows = run(tmp_path, "t.jsonl", pooling="tokens")
+    assert [row["text"] for row in rows] == LINES
+    words = [LINES[2][start:end] for start, end in rows[2]["offsets"]]
+    assert words == ["dog", "s", "on", "the", "mat"]
+    assert np.shape(rows[2]["vectors"]) == (len(words), 12)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"layer": 3}, "the model has 3"),
+        ({"max_seq_length": 41}, "from 3 to 40"),
+        ({"name": "x.csv"}, "must end in"),
+    ],
+)
+def test_what_cannot_work_is_refused(model, tmp_path, changes, message):
+    with pytest.raises(ValueError, match=message):
+        run(tmp_path, **{"name": "x.npz", **changes})
