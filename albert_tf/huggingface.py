@@ -5,6 +5,7 @@ transformers. Their layers are ours under other names, with kernels transposed;
 what differs beyond that is said where it is dealt with.
 """
 
+import base64
 import dataclasses
 import json
 import os
@@ -255,7 +256,7 @@ def write_folder(folder, values, config, tokenizer=None):
       folder: exists.
       values: dict from canonical name to array; heads may be absent.
       config: their AlbertConfig.
-      tokenizer: the `settings` of a tokenizer, to be described; None for none.
+      tokenizer: a `tokenization.Tokenizer` to be described; None for none.
     """
     import safetensors.numpy
 
@@ -294,15 +295,116 @@ def write_folder(folder, values, config, tokenizer=None):
     del described["parameter_sharing"]
     filesystem.write_json(os.path.join(folder, CONFIG_FILE), described)
     if tokenizer:
-        is_pieces = tokenizer["kind"] == "sentencepiece"
-        filesystem.write_json(
-            os.path.join(folder, "tokenizer_config.json"),
+        write_tokenizer(folder, tokenizer, config.max_position_embeddings)
+
+
+def write_tokenizer(folder, tokenizer, max_length):
+    """Writes what makes transformers give the same ids.
+
+    Args:
+      folder: exists; the vocabulary's file is written by the caller.
+      tokenizer: a `tokenization.Tokenizer`.
+      max_length: of a sequence, in tokens.
+    """
+    is_wordpiece = tokenizer.kind == "wordpiece"
+    settings = {
+        "tokenizer_class": "BertTokenizer"
+        if is_wordpiece
+        else ("AlbertTokenizer"),
+        "do_lower_case": tokenizer.settings["do_lower_case"],
+        "keep_accents": tokenizer.settings["keep_accents"],
+        "model_max_length": max_length,
+    }
+    path = os.path.join(folder, "tokenizer_config.json")
+    filesystem.write_json(path, settings)
+    if not is_wordpiece:
+        path = os.path.join(folder, "tokenizer.json")
+        filesystem.write_json(path, describe_unigram(tokenizer))
+
+
+def describe_unigram(tokenizer):
+    """A SentencePiece tokenizer as the JSON of the package tokenizers.
+
+    From the .model alone, transformers 5 splits at "-" and a quotation mark
+    as at spaces.
+    """
+    from sentencepiece import sentencepiece_model_pb2
+
+    model = sentencepiece_model_pb2.ModelProto.FromString(
+        tokenizer.serialized_model()
+    )
+    charsmap = base64.b64encode(model.normalizer_spec.precompiled_charsmap)
+    settings = tokenizer.settings
+    normalizers = [
+        {"type": "NFKD"},
+        not settings["keep_accents"] and {"type": "StripAccents"},
+        settings["do_lower_case"] and {"type": "Lowercase"},
+        charsmap
+        and {"type": "Precompiled", "precompiled_charsmap": charsmap.decode()},
+        {"type": "Strip", "strip_left": True, "strip_right": True},
+        {"type": "Replace", "pattern": {"Regex": r"\s+"}, "content": " "},
+    ]
+    # "2013," is never taken whole, see `SentencePieceTokenizer`.
+    worst = min(piece.score for piece in model.pieces) - 100
+    scores = [
+        worst if i in tokenizer.expansions else piece.score
+        for i, piece in enumerate(model.pieces)
+    ]
+    _, _, cls, sep, mask = names = tokenizer.special_pieces
+    ids = [tokenizer.pieces.index(name) for name in names]
+    metaspace = {
+        "type": "Metaspace",
+        "replacement": "▁",
+        "prepend_scheme": "always",
+        "split": True,
+    }
+    first = [_special(cls, 0), _sequence("A", 0), _special(sep, 0)]
+    return {
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": [
             {
-                "tokenizer_class": "AlbertTokenizer"
-                if is_pieces
-                else "BertTokenizer",
-                "do_lower_case": tokenizer["do_lower_case"],
-                "keep_accents": tokenizer["keep_accents"],
-                "model_max_length": config.max_position_embeddings,
+                "id": i,
+                "content": name,
+                "single_word": False,
+                "lstrip": name == mask,
+                "rstrip": False,
+                "normalized": False,
+                "special": True,
+            }
+            for i, name in zip(ids, names, strict=True)
+        ],
+        "normalizer": {
+            "type": "Sequence",
+            "normalizers": [n for n in normalizers if n],
+        },
+        "pre_tokenizer": metaspace,
+        "post_processor": {
+            "type": "TemplateProcessing",
+            "single": first,
+            "pair": [*first, _sequence("B", 1), _special(sep, 1)],
+            "special_tokens": {
+                name: {"id": name, "ids": [i], "tokens": [name]}
+                for i, name in zip(ids, names, strict=True)
+                if name in (cls, sep)
             },
-        )
+        },
+        "decoder": metaspace,
+        "model": {
+            "type": "Unigram",
+            "unk_id": tokenizer.unk_id,
+            "vocab": list(
+                map(list, zip(tokenizer.pieces, scores, strict=True))
+            ),
+            "byte_fallback": False,
+        },
+    }
+
+
+def _special(name, type_id):
+    return {"SpecialToken": {"id": name, "type_id": type_id}}
+
+
+def _sequence(name, type_id):
+    return {"Sequence": {"id": name, "type_id": type_id}}

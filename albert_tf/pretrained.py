@@ -243,9 +243,8 @@ def write_pretrained(folder, pretrained, form):
     """
     config, values = pretrained.config, pretrained.values
     tokenizer = pretrained.tokenizer
-    settings = tokenizer and tokenizer.settings
     if form == "hf":
-        huggingface.write_folder(folder, values, config, settings)
+        huggingface.write_folder(folder, values, config, tokenizer)
     else:
         described = config.to_dict()
         if form == "tf1":
@@ -260,7 +259,7 @@ def write_pretrained(folder, pretrained, form):
     if tokenizer:
         name, content = pretrained.vocabulary_file
         if form == "hf":
-            is_pieces = settings["kind"] == "sentencepiece"
+            is_pieces = tokenizer.kind == "sentencepiece"
             name = SENTENCEPIECE_FILE if is_pieces else "vocab.txt"
         pathlib.Path(folder, name).write_bytes(content)
         tokenizer.write_settings(folder)

@@ -193,6 +193,10 @@ class SentencePieceTokenizer(Tokenizer):
         self._expanded_ids = frozenset(self.expansions)
         return pieces
 
+    def serialized_model(self):
+        """Returns the vocabulary's .model as bytes."""
+        return self._model.serialized_model_proto()
+
     def _without_comma(self, piece):
         """Splits the number of a piece that ends in digit and comma."""
         number = piece[:-1].replace(_WORD_PREFIX, "")
