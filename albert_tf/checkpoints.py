@@ -109,7 +109,12 @@ def find_checkpoint(path):
     if numbered := list_checkpoints(path):
         return numbered[-1]
     found = tf.io.gfile.glob(os.path.join(path, "*.index"))
-    if len(found) != 1:
+    if not found:
+        raise FileNotFoundError(
+            f"{path} has no model.ckpt-*.index; it has "
+            f"{sorted(tf.io.gfile.listdir(path))}. Was all of it copied?"
+        )
+    if len(found) > 1:
         raise FileNotFoundError(
             f"{path} has {len(found)} checkpoints without a number "
             f"{sorted(map(os.path.basename, found))}; name the one to read."

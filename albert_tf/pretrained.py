@@ -210,16 +210,18 @@ def initialize(
     if not init_checkpoint:
         return "Begins with random weights."
     found = read_pretrained(init_checkpoint)
-    values = found.values
+    values, remarks = found.values, list(found.remarks)
     if from_group0:
         values = checkpoints.spread_group0(values, weights)
     elif found.config and found.config != config:
         values = checkpoints.regroup(values, found.config, config)
+        if names_of_groups(values) != names_of_groups(found.values):
+            remarks.append("each layer begins with the weights it shared")
     new = checkpoints.restore(
         weights, values, found.source, new_prefixes=["cls/"]
     )
     restored = f"{len(weights) - len(new)} of {len(weights)}"
-    parts = [f"new: {', '.join(new) or 'none'}", *found.remarks]
+    parts = [f"new: {', '.join(new) or 'none'}", *remarks]
     return (
         f"Restored {restored} variables from {found.source}; "
         f"{'; '.join(parts)}."
@@ -229,6 +231,11 @@ def initialize(
 def release_group(config, layer):
     """Index of the group that the release gives a layer: in floats."""
     return int(layer / config.num_hidden_layers * config.num_hidden_groups)
+
+
+def names_of_groups(names):
+    """Those of some names that belong to a group of layers."""
+    return {name for name in names if "/group_" in name}
 
 
 def write_pretrained(folder, pretrained, form):

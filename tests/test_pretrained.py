@@ -207,7 +207,7 @@ def damage(folder, what):
     ("form", "what", "message"),
     [
         ("tf1", "data", "cannot be read.*\n.*cut off"),
-        ("tf1", "index", "0 checkpoints"),
+        ("tf1", "index", r"has no model.ckpt-\*.index; it has"),
         ("tf1", "vocabulary", "has 6 pieces, the model 31"),
         ("tf1", "saved_model", "is a SavedModel"),
         ("hf", "header", "cannot be read: .*header.*cut off"),
@@ -222,7 +222,22 @@ def test_what_cannot_be_read_is_explained(tmp_path, form, what, message):
     damage(tmp_path / "b", what)
     with pytest.raises((ValueError, FileNotFoundError), match=message):
         convert(tmp_path / "b", tmp_path / "c")
-    assert not (tmp_path / "c").exists()
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["a", "b"]
+
+
+def test_a_model_of_another_architecture_is_not_written(tmp_path):
+    random_model(tmp_path / "a")
+    path = tmp_path / "a" / "albert_config.json"
+    config = json.loads(path.read_text())
+    for change, message in (
+        ({"hidden_size": 24}, r"mapping_in/bias is \(12,\), .* \(24,\)"),
+        ({"vocab_size": 32}, r"word_embeddings is \(31, 5\), .* vocabulary"),
+        ({"num_hidden_groups": 2}, "lacks 16 of 48 .*group_1.*architecture"),
+    ):
+        path.write_text(json.dumps({**config, **change}))
+        with pytest.raises(ValueError, match=message):
+            convert(tmp_path / "a", tmp_path / "c", format="own")
+    assert [p.name for p in tmp_path.iterdir()] == ["a"]
 
 
 def test_a_bert_checkpoint_is_recognized():
@@ -280,7 +295,8 @@ def test_shared_weights_begin_a_model_that_shares_less(tmp_path):
     weights = modeling.named_weights(heads.AlbertForPreTraining(config))
     held = {**weights, "global_step": tf.Variable(0, dtype=tf.int64)}
     manager = checkpoints.CheckpointManager(tmp_path / "out", held)
-    pretrained.initialize(manager, weights, config, tmp_path / "a")
+    said = pretrained.initialize(manager, weights, config, tmp_path / "a")
+    assert "each layer begins with the weights it shared" in said
     kernel = "bert/encoder/transformer/group_%d/inner_group_0/ffn_1/"
     kernel += "intermediate/dense/kernel"
     np.testing.assert_array_equal(weights[kernel % 3], values[kernel % 0])

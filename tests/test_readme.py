@@ -4,8 +4,13 @@ import importlib
 import pathlib
 import re
 import shlex
+import shutil
+import tarfile
 
 import pytest
+
+from albert_tf import checkpoints, heads, modeling
+from albert_tf.config import CONFIG_FILE, AlbertConfig
 
 ROOT = pathlib.Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -56,13 +61,35 @@ def test_the_flags_of_the_recipes_exist():
         assert set(found) <= set(known.__dataclass_fields__)
 
 
-def test_the_python_examples_give_what_they_say(shared):
+@pytest.fixture
+def archive(shared, tmp_path):
+    """A model with random weights, packed as the release's are."""
+    config = {"vocab_size": 30000, "embedding_size": 4, "hidden_size": 8}
+    config = AlbertConfig(**config, num_attention_heads=2, intermediate_size=8)
+    model = heads.AlbertForPreTraining(config)
+    folder = tmp_path / "albert_base"
+    folder.mkdir()
+    checkpoints.write_checkpoint(
+        str(folder / "model.ckpt-best"),
+        {n: w.value for n, w in modeling.named_weights(model).items()},
+    )
+    (folder / CONFIG_FILE).write_text(config.to_json_string())
+    vocabulary = shared / "data" / "albert_en" / "30k-clean.model"
+    shutil.copyfile(vocabulary, folder / vocabulary.name)
+    path = tmp_path / "albert_base.tar.gz"
+    with tarfile.open(path, "w:gz") as tar:
+        tar.add(folder, folder.name)
+    return path
+
+
+def test_the_python_examples_give_what_they_say(shared, archive):
     blocks = re.findall(r"```python\n(.*?)```", README, re.S)
-    assert len(blocks) == 2
+    assert len(blocks) == 3
     places = {
         "30k-clean.model": shared / "data" / "albert_en" / "30k-clean.model",
         '"vocab.txt"': f'"{shared / "data" / "zh" / "vocab.txt"}"',
         "configs/": f"{ROOT}/configs/",
+        "albert_base_v2.tar.gz": archive,
     }
     values = {}
     for block in blocks:

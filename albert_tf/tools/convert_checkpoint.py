@@ -51,12 +51,19 @@ def run(args):
             f"There is no config beside {found.source}; give "
             "--albert_config_file."
         )
+    # Refuses a model that is not whole before anything is written.
+    outputs = compute_outputs(found)
     temporary = f"{output_dir}.incomplete"
     shutil.rmtree(temporary, ignore_errors=True)
     os.makedirs(temporary)
-    pretrained.write_pretrained(temporary, found, args.format)
-    copy = pretrained.read_pretrained(temporary, keep_slots=args.keep_slots)
-    difference = compare(found, copy)
+    try:
+        pretrained.write_pretrained(temporary, found, args.format)
+        copy = pretrained.read_pretrained(temporary, keep_slots=args.keep_slots)
+        check_values(found, copy)
+        difference = largest_difference(outputs, compute_outputs(copy))
+    except BaseException:
+        shutil.rmtree(temporary)
+        raise
     if os.path.exists(output_dir):
         os.rmdir(output_dir)
     os.rename(temporary, output_dir)
@@ -78,16 +85,8 @@ def count_parameters(values):
     )
 
 
-def compare(model, copy):
-    """Checks that two `Pretrained` hold the same model.
-
-    Returns:
-      The largest absolute difference between their outputs on one input.
-
-    Raises:
-      ValueError: if a variable differs by a bit, or outputs by more than
-        TOLERANCE.
-    """
+def check_values(model, copy):
+    """Raises ValueError if a variable of two `Pretrained` differs by a bit."""
     wanted = checkpoints.regroup(model.values, model.config, copy.config)
     different = [
         name
@@ -100,7 +99,14 @@ def compare(model, copy):
             f"{sorted(different)[0]}. Does the weights' file hold others than "
             "this format can?"
         )
-    outputs, others = (compute_outputs(p) for p in (model, copy))
+
+
+def largest_difference(outputs, others):
+    """The largest absolute difference between two lists of arrays.
+
+    Raises:
+      ValueError: if it exceeds TOLERANCE.
+    """
     difference = max(
         float(np.abs(ours - theirs).max())
         for ours, theirs in zip(outputs, others, strict=True)
