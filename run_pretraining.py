@@ -277,7 +277,7 @@ def run(args):
     if not train_records:
         evaluator.evaluate_folder()
         return
-    write_settings(args, config, any_records.sidecar)
+    sidecar = any_records.sidecar
     reporter.say(
         pretrained.initialize(
             manager,
@@ -285,8 +285,11 @@ def run(args):
             config,
             args.init_checkpoint,
             args.init_from_group0,
+            sidecar and sidecar["tokenizer"],
         )
     )
+    # Not before: a config that does not fit must not replace the one that does.
+    write_settings(args, config, sidecar)
     step = int(optimizer.step.numpy())
     if evaluator and step not in evaluator.known(STEP):
         masked_lm, sentence_order = inputs.score_best_guess(held_out)

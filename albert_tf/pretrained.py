@@ -165,6 +165,23 @@ def check_vocabulary(tokenizer, config):
         )
 
 
+def check_same_vocabulary(found, settings):
+    """Raises ValueError if data was made with another vocabulary.
+
+    Args:
+      found: a `Pretrained` with a tokenizer.
+      settings: those of the tokenizer that made the data.
+    """
+    theirs = found.tokenizer.settings
+    if theirs["sha256"] != settings["sha256"]:
+        raise ValueError(
+            f"{found.source} lies beside the vocabulary "
+            f"{theirs['vocabulary']}, the data was made with "
+            f"{settings['vocabulary']}, which is another one. The weights "
+            "would mean other pieces; make the data again."
+        )
+
+
 def build_model(model_class, pretrained):
     """Builds a model in float32 with the weights that were read, all of them.
 
@@ -189,7 +206,12 @@ def build_model(model_class, pretrained):
 
 
 def initialize(
-    manager, weights, config, init_checkpoint=None, from_group0=False
+    manager,
+    weights,
+    config,
+    init_checkpoint=None,
+    from_group0=False,
+    tokenizer_settings=None,
 ):
     """Goes on from the newest checkpoint, or begins from another model.
 
@@ -201,15 +223,22 @@ def initialize(
       init_checkpoint: as for `read_pretrained`; read where the manager's
         folder has no checkpoint. Its optimizer is left behind.
       from_group0: see `checkpoints.spread_group0`.
+      tokenizer_settings: of the tokenizer that made the training data, to be
+        compared with the vocabulary beside init_checkpoint; None if unknown.
 
     Returns:
       What was done, a sentence.
+
+    Raises:
+      ValueError: if weights do not fit, or are of another vocabulary.
     """
     if prefix := manager.restore_latest():
         return f"Goes on from {prefix}."
     if not init_checkpoint:
         return "Begins with random weights."
     found = read_pretrained(init_checkpoint)
+    if found.tokenizer and tokenizer_settings:
+        check_same_vocabulary(found, tokenizer_settings)
     values, remarks = found.values, list(found.remarks)
     if from_group0:
         values = checkpoints.spread_group0(values, weights)

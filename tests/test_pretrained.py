@@ -289,6 +289,30 @@ def test_initializing_goes_on_begins_anew_or_from_another(tmp_path):
     assert initialize(tmp_path / "a").startswith("Goes on from")
 
 
+def test_data_of_another_vocabulary_is_refused(tmp_path):
+    random_model(tmp_path / "a")
+    pieces = [
+        "[PAD]",
+        "[UNK]",
+        "[CLS]",
+        "[SEP]",
+        "[MASK]",
+        *map(str, range(26)),
+    ]
+    (tmp_path / "a" / "vocab.txt").write_text("\n".join(pieces) + "\n")
+    found = pretrained.read_pretrained(tmp_path / "a")
+    settings = found.tokenizer.settings
+    pretrained.check_same_vocabulary(found, settings)
+    weights = modeling.named_weights(heads.AlbertForPreTraining(TINY))
+    held = {**weights, "global_step": tf.Variable(0, dtype=tf.int64)}
+    manager = checkpoints.CheckpointManager(tmp_path / "out", held)
+    other = {**settings, "sha256": "0", "vocabulary": "other.txt"}
+    with pytest.raises(ValueError, match="vocab.txt, .* other.txt, which is"):
+        pretrained.initialize(
+            manager, weights, TINY, tmp_path / "a", tokenizer_settings=other
+        )
+
+
 def test_shared_weights_begin_a_model_that_shares_less(tmp_path):
     values = random_model(tmp_path / "a")
     config = dataclasses.replace(TINY, parameter_sharing="none")

@@ -193,6 +193,17 @@ def test_another_checkpoint_is_where_a_run_begins(args, tmp_path):
     assert first_eval["loss"] == pytest.approx(last_eval["loss"], rel=1e-6)
 
 
+def test_a_config_that_does_not_fit_leaves_the_folder_as_it_was(args, tmp_path):
+    run(args)
+    path = pathlib.Path(args.output_dir) / "albert_config.json"
+    before = path.read_text()
+    other = tmp_path / "other.json"
+    other.write_text(json.dumps({**CONFIG, "num_hidden_groups": 2}))
+    with pytest.raises(ValueError, match="group_1"):
+        run(args, albert_config_file=str(other))
+    assert path.read_text() == before
+
+
 def test_group_0_is_where_every_group_begins(args, tmp_path):
     run(args)
     config = tmp_path / "groups.json"
