@@ -107,11 +107,27 @@ def test_the_releases_rounding_is_not_written(tmp_path):
     assert not (tmp_path / "b").exists()
 
 
-def test_a_checkpoint_of_the_release_is_copied_bit_for_bit(tmp_path, golden):
-    source = golden("model/A")
+RELEASED = [f"model/{name}" for name in "ABCDEFGH"] + [
+    f"heads/{task}_{name}"
+    for task in (
+        "classifier_cola",
+        "classifier_sts-b",
+        "race",
+        "squad1",
+        "squad2",
+    )
+    for name in "AC"
+]
+
+
+@pytest.mark.parametrize("name", RELEASED)
+def test_a_checkpoint_of_the_release_is_copied_bit_for_bit(
+    tmp_path, golden, name
+):
+    source = golden(name)
     convert(source, tmp_path / "b", format="tf1")
     ours, theirs = (
-        tf.train.load_checkpoint(str(folder / "model.ckpt-best"))
+        tf.train.load_checkpoint(checkpoints.find_checkpoint(folder))
         for folder in (tmp_path / "b", source)
     )
     names = theirs.get_variable_to_shape_map().keys()
