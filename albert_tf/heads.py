@@ -14,6 +14,7 @@ import keras
 import tensorflow as tf
 
 from albert_tf import layers, modeling
+from albert_tf.config import AlbertConfig
 
 
 class Ratio(NamedTuple):
@@ -27,6 +28,9 @@ class Ratio(NamedTuple):
 # The release adds this to the masked-LM weight, so that a batch without a
 # prediction has loss 0.
 MASKED_LM_EPSILON = 1e-5
+# Folded into the seed for the heads' dropout; more than the encoder's calls.
+HEAD_SEED = 1_000_000
+OBJECTIVES = ("classes", "regression", "multi_label")
 
 
 def gather_positions(sequence, positions):
@@ -70,17 +74,21 @@ class MaskedLM(layers.WeightOwner):
         return tf.reshape(logits, [-1, num_positions, self.config.vocab_size])
 
 
-class SentenceOrder(layers.WeightOwner):
-    """Logits [B, 2] float32: the segments are in order (0), swapped (1)."""
+class PooledLogits(layers.WeightOwner):
+    """Logits [B, C] float32 of classes, from the pooled output [B, H].
 
-    def __init__(self, config, **kwargs):
-        super().__init__(
-            "cls/seq_relationship", config.initializer_range, **kwargs
-        )
+    Args:
+      prefix: of the canonical names `output_weights` [C, H] and `output_bias`.
+      num_outputs: classes, C.
+      config: an AlbertConfig.
+    """
+
+    def __init__(self, prefix, num_outputs, config, **kwargs):
+        super().__init__(prefix, config.initializer_range, **kwargs)
         self.output_weights = self.add(
-            "output_weights", (2, config.hidden_size)
+            "output_weights", (num_outputs, config.hidden_size)
         )
-        self.output_bias = self.add("output_bias", (2,), "zeros")
+        self.output_bias = self.add("output_bias", (num_outputs,), "zeros")
 
     def call(self, pooled_output):
         logits = tf.matmul(
@@ -108,8 +116,55 @@ def classification_ratios(logits, labels, weights):
     )
 
 
+class AlbertModel(keras.layers.Layer):
+    """The encoder, for the heads of a task to stand on.
+
+    Args:
+      config: an AlbertConfig.
+      dtype: as for `modeling.AlbertEncoder`.
+    """
+
+    def __init__(self, config, *, dtype=None, **kwargs):
+        super().__init__(dtype=dtype, **kwargs)
+        self.config = config
+        self.encoder = modeling.AlbertEncoder(config, dtype=self.dtype_policy)
+        self.built = True
+
+    def encode(self, features, training, seed):
+        """Returns the encoder's outputs for a dict of features."""
+        return self.encoder(
+            features["input_ids"],
+            features["input_mask"],
+            features["segment_ids"],
+            training=training,
+            seed=seed,
+        )
+
+    def build_head_dropout(self, training, seed):
+        """Returns dropout whose masks are not the encoder's."""
+        if training and seed is not None:
+            seed = tf.random.experimental.stateless_fold_in(seed, HEAD_SEED)
+        return layers.build_dropout(training, seed)
+
+    def get_config(self):
+        return {**super().get_config(), "config": self.config.to_dict()}
+
+    @classmethod
+    def from_config(cls, values):
+        values = dict(values)
+        return cls(AlbertConfig.from_dict(values.pop("config")), **values)
+
+
+def row_weights(features):
+    """Returns [B] float32: 1 for an example, 0 for a row of padding."""
+    if "example_weight" in features:
+        return features["example_weight"]
+    ids = features["input_ids"]
+    return tf.ones(tf.shape(ids)[:1])
+
+
 @keras.saving.register_keras_serializable(package="albert_tf")
-class AlbertForPreTraining(keras.layers.Layer):
+class AlbertForPreTraining(AlbertModel):
     """The encoder with the masked-LM and the sentence-order head.
 
     Called with a dict of features (`input_ids`, `input_mask`, `segment_ids`,
@@ -126,27 +181,20 @@ class AlbertForPreTraining(keras.layers.Layer):
     """
 
     def __init__(self, config, *, sentence_weight=1.0, dtype=None, **kwargs):
-        super().__init__(dtype=dtype, **kwargs)
-        self.config = config
+        super().__init__(config, dtype=dtype, **kwargs)
         self.sentence_weight = sentence_weight
-        self.encoder = modeling.AlbertEncoder(config, dtype=self.dtype_policy)
         self.masked_lm = MaskedLM(config, dtype=self.dtype_policy)
-        self.sentence_order = SentenceOrder(config, dtype=self.dtype_policy)
+        self.sentence_order = PooledLogits(
+            "cls/seq_relationship", 2, config, dtype=self.dtype_policy
+        )
         self.loss_scales = {"masked_lm_loss": 1.0}
         self.metric_names = ["masked_lm_accuracy"]
         if sentence_weight:
             self.loss_scales["sentence_order_loss"] = sentence_weight
             self.metric_names.append("sentence_order_accuracy")
-        self.built = True
 
     def call(self, features, training=False, seed=None):
-        outputs = self.encoder(
-            features["input_ids"],
-            features["input_mask"],
-            features["segment_ids"],
-            training=training,
-            seed=seed,
-        )
+        outputs = self.encode(features, training, seed)
         return {
             "masked_lm_logits": self.masked_lm(
                 outputs["sequence_output"],
@@ -177,9 +225,7 @@ class AlbertForPreTraining(keras.layers.Layer):
         """
         outputs = self(features, training=training, seed=seed)
         labels = features["sentence_order_labels"]  # [B]
-        rows = features.get("example_weight")  # [B]
-        if rows is None:
-            rows = tf.ones_like(labels, tf.float32)
+        rows = row_weights(features)  # [B]
         loss, accuracy = classification_ratios(
             outputs["masked_lm_logits"],
             features["masked_lm_ids"],
@@ -198,10 +244,135 @@ class AlbertForPreTraining(keras.layers.Layer):
         return ratios
 
     def get_config(self):
+        return {**super().get_config(), "sentence_weight": self.sentence_weight}
+
+
+@keras.saving.register_keras_serializable(package="albert_tf")
+class AlbertClassifier(AlbertModel):
+    """The encoder with logits on its pooled output.
+
+    Called with a dict of features (`input_ids`, `input_mask`, `segment_ids`),
+    it returns `logits` [B, C] float32.
+
+    Args:
+      config: an AlbertConfig.
+      num_labels: classes, C; 1 for a regression.
+      objective: one of OBJECTIVES: which loss the logits get, and what
+        `label_ids` are. "classes": [B] integers, softmax. "regression": [B]
+        floats, squared error. "multi_label": [B, C] floats, sigmoid.
+      dropout_prob: rate of the dropout before the logits, whatever the
+        config's rates are.
+      dtype: as for `modeling.AlbertEncoder`.
+
+    Source: classifier_utils.py, `create_model`; "multi_label" is ours.
+    """
+
+    def __init__(
+        self,
+        config,
+        *,
+        num_labels,
+        objective="classes",
+        dropout_prob=0.1,
+        dtype=None,
+        **kwargs,
+    ):
+        super().__init__(config, dtype=dtype, **kwargs)
+        if objective not in OBJECTIVES:
+            raise ValueError(f"objective={objective!r}; known: {OBJECTIVES}")
+        self.num_labels = num_labels
+        self.objective = objective
+        self.dropout_prob = dropout_prob
+        self.output_layer = PooledLogits(
+            "", num_labels, config, dtype=self.dtype_policy
+        )
+        self.loss_scales = {"loss": 1.0}
+        self.metric_names = []
+        if objective != "regression":
+            self.metric_names.append("accuracy")
+
+    def call(self, features, training=False, seed=None):
+        pooled = self.encode(features, training, seed)["pooled_output"]
+        dropout = self.build_head_dropout(training, seed)
+        pooled = dropout(pooled, self.dropout_prob)
+        return {"logits": self.output_layer(pooled)}
+
+    def ratios(self, features, training=False, seed=None):
+        """Computes the loss and, for classes, the accuracy of a batch.
+
+        Args:
+          features: a dict with `label_ids` and perhaps `example_weight`.
+          training: whether dropout is on.
+          seed: [2] int32, decides the dropout.
+
+        Returns:
+          A Ratio for each of `loss_scales` and `metric_names`.
+        """
+        logits = self(features, training=training, seed=seed)["logits"]
+        labels = features["label_ids"]
+        weights = row_weights(features)  # [B]
+        if self.objective == "classes":
+            loss, accuracy = classification_ratios(logits, labels, weights)
+            return {"loss": loss, "accuracy": accuracy}
+        weight = tf.reduce_sum(weights)
+        if self.objective == "regression":
+            errors = tf.square(logits[:, 0] - labels)  # [B]
+            return {"loss": Ratio(tf.reduce_sum(errors * weights), weight)}
+        losses = tf.nn.sigmoid_cross_entropy_with_logits(labels, logits)
+        hits = tf.cast((logits > 0) == (labels > 0.5), tf.float32)  # [B, C]
+        means = [tf.reduce_mean(x, axis=-1) for x in (losses, hits)]  # [B]
         return {
-            **super().get_config(),
-            "config": self.config.to_dict(),
-            "sentence_weight": self.sentence_weight,
+            name: Ratio(tf.reduce_sum(mean * weights), weight)
+            for name, mean in zip(("loss", "accuracy"), means, strict=True)
         }
 
-    from_config = classmethod(modeling.AlbertEncoder.from_config.__func__)
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "num_labels": self.num_labels,
+            "objective": self.objective,
+            "dropout_prob": self.dropout_prob,
+        }
+
+
+@keras.saving.register_keras_serializable(package="albert_tf")
+class AlbertMultipleChoice(AlbertModel):
+    """The encoder with one logit for each choice.
+
+    Called with a dict of features (`input_ids`, `input_mask`, `segment_ids`,
+    [B, C, T] for C choices), it returns `logits` [B, C] float32.
+
+    Args:
+      config: an AlbertConfig.
+      dropout_prob: rate of the dropout before the logits.
+      dtype: as for `modeling.AlbertEncoder`.
+
+    Source: race_utils.py, `create_model`.
+    """
+
+    def __init__(self, config, *, dropout_prob=0.1, dtype=None, **kwargs):
+        super().__init__(config, dtype=dtype, **kwargs)
+        self.dropout_prob = dropout_prob
+        self.output_layer = PooledLogits("", 1, config, dtype=self.dtype_policy)
+        self.loss_scales = {"loss": 1.0}
+        self.metric_names = ["accuracy"]
+
+    def call(self, features, training=False, seed=None):
+        names = ("input_ids", "input_mask", "segment_ids")
+        _, num_choices, num_tokens = features["input_ids"].shape
+        flat = {n: tf.reshape(features[n], [-1, num_tokens]) for n in names}
+        pooled = self.encode(flat, training, seed)["pooled_output"]  # [B*C, H]
+        dropout = self.build_head_dropout(training, seed)
+        logits = self.output_layer(dropout(pooled, self.dropout_prob))
+        return {"logits": tf.reshape(logits, [-1, num_choices])}
+
+    def ratios(self, features, training=False, seed=None):
+        """Computes loss and accuracy; `label_ids` are [B] integers below C."""
+        logits = self(features, training=training, seed=seed)["logits"]
+        loss, accuracy = classification_ratios(
+            logits, features["label_ids"], row_weights(features)
+        )
+        return {"loss": loss, "accuracy": accuracy}
+
+    def get_config(self):
+        return {**super().get_config(), "dropout_prob": self.dropout_prob}

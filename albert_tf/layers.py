@@ -25,7 +25,8 @@ class WeightOwner(keras.layers.Layer):
     """A layer whose weights have names of their own in a checkpoint.
 
     Args:
-      prefix: what the canonical names begin with, such as "bert/pooler".
+      prefix: what the canonical names begin with, such as "bert/pooler"; ""
+        for names at the top.
       initializer_range: standard deviation of the truncated normal from which
         kernels and embeddings are drawn.
     """
@@ -48,7 +49,7 @@ class WeightOwner(keras.layers.Layer):
             dtype="float32",
             autocast=False,
         )
-        weight.canonical_name = f"{self.prefix}/{name}"
+        weight.canonical_name = f"{self.prefix}/{name}".lstrip("/")
         return weight
 
     def add_dense(self, name, num_inputs, num_outputs):
