@@ -6,6 +6,7 @@ python run_pretraining.py --input_file='data/train*.tfrecord' \
 """
 
 import dataclasses
+import functools
 import os
 from typing import Literal
 
@@ -195,6 +196,23 @@ def build_training(args, config, sentence_objective):
     return model, optimizer
 
 
+def build_score(args, strategy, model, held_out):
+    """Returns a function that evaluates the model as it stands."""
+    return functools.partial(
+        evaluation.evaluate,
+        strategy,
+        model,
+        evaluation.build_eval_function(strategy, model),
+        records.build_dataset(
+            held_out.files,
+            held_out.features,
+            args.eval_batch_size,
+            is_training=False,
+        ),
+        args.max_eval_steps,
+    )
+
+
 def write_settings(args, config, sidecar):
     """Writes beside the checkpoints what their readers need to know."""
     values = {
@@ -209,20 +227,21 @@ def write_settings(args, config, sidecar):
 
 def train(args, strategy, model, optimizer, train_records, **kwargs):
     """Trains on from the optimizer's step."""
+    dataset = records.build_dataset(
+        train_records.files,
+        train_records.features,
+        args.train_batch_size,
+        is_training=True,
+        seed=args.random_seed,
+        start=int(optimizer.step.numpy()) * args.train_batch_size,
+        num_records=train_records.num_records,
+        shuffle_buffer=args.shuffle_buffer,
+    )
     training.train(
         strategy,
         model,
         optimizer,
-        records.build_dataset(
-            train_records.files,
-            train_records.features,
-            args.train_batch_size,
-            is_training=True,
-            seed=args.random_seed,
-            start=int(optimizer.step.numpy()) * args.train_batch_size,
-            num_records=train_records.num_records,
-            shuffle_buffer=args.shuffle_buffer,
-        ),
+        {"records": dataset},
         num_train_steps=args.num_train_steps,
         batch_size=args.train_batch_size,
         save_checkpoints_steps=args.save_checkpoints_steps,
@@ -261,18 +280,10 @@ def run(args):
     )
     reporter = reporting.Reporter(args.output_dir)
     evaluator = held_out and evaluation.Evaluator(
-        strategy,
-        model,
-        records.build_dataset(
-            held_out.files,
-            held_out.features,
-            args.eval_batch_size,
-            is_training=False,
-        ),
+        build_score(args, strategy, model, held_out),
         manager=manager,
         reporter=reporter,
         best_metric="masked_lm_accuracy",
-        max_steps=args.max_eval_steps,
     )
     if not train_records:
         evaluator.evaluate_folder()

@@ -1,45 +1,154 @@
-"""Evaluates checkpoints on held-out data and keeps the best one."""
+"""Evaluates and predicts; keeps the best checkpoint.
+
+Shapes: N examples, B batch.
+"""
 
 import os
 
+import numpy as np
 import tensorflow as tf
 
 from albert_tf import checkpoints, training
 
 RESULTS_FILE = "eval_results.txt"
+HEADER = "***** Eval results *****\n"
+
+
+def build_eval_function(strategy, model):
+    """Returns a compiled function from one batch to sums [ratios, 2]."""
+
+    @tf.function
+    def eval_step(features):
+        sums = strategy.run(
+            lambda f: training.stack_ratios(
+                model, model.ratios(f, training=False)
+            ),
+            args=(features,),
+        )
+        return strategy.reduce(tf.distribute.ReduceOp.SUM, sums, axis=None)
+
+    return eval_step
+
+
+def evaluate(strategy, model, eval_function, dataset, max_steps=0):
+    """Evaluates every row of a dataset.
+
+    Args:
+      strategy: a tf.distribute.Strategy.
+      model: see the module.
+      eval_function: from `build_eval_function`.
+      dataset: global batches, the last one padded with rows of weight 0.
+      max_steps: batches after which to stop; 0 reads all.
+
+    Returns:
+      Dict from name to float.
+
+    Raises:
+      ValueError: if the dataset is empty.
+    """
+    sums = np.zeros([len(training.ratio_names(model)), 2])
+    num_steps = 0
+    for features in training.distribute(strategy, dataset):
+        sums += eval_function(features).numpy()
+        num_steps += 1
+        if num_steps == max_steps:
+            break
+    if not num_steps:
+        raise ValueError("The evaluation data has no examples.")
+    return training.results(model, sums)
+
+
+def build_predict_function(strategy, model):
+    """Returns a compiled function from one batch to the model's outputs.
+
+    Its results are a dict of name -> [B, ...] values, one for each replica.
+    `example_index` goes through, so that rows can be told apart.
+    """
+
+    @tf.function
+    def predict_step(features):
+        return strategy.run(
+            lambda f: {
+                **model(f, training=False),
+                "example_index": f["example_index"],
+            },
+            args=(features,),
+        )
+
+    return predict_step
+
+
+def predict(strategy, predict_function, datasets, num_examples):
+    """Collects a model's outputs for every example, in order.
+
+    Args:
+      strategy: a tf.distribute.Strategy.
+      predict_function: from `build_predict_function`.
+      datasets: datasets of global batches with `example_index` [B]; an index
+        of num_examples marks a row of padding.
+      num_examples: examples in all datasets together, N.
+
+    Returns:
+      Dict of name -> [N, ...] array. Where outputs of batches differ in
+      shape, the rest of a row is 0.
+
+    Raises:
+      ValueError: if an example is missing or comes twice.
+    """
+    batches = []
+    for dataset in datasets:
+        for features in training.distribute(strategy, dataset):
+            outputs = predict_function(features)
+            batches.append(
+                {
+                    name: strategy.gather(value, axis=0).numpy()
+                    for name, value in outputs.items()
+                }
+            )
+    counts = np.zeros(num_examples + 1, np.int64)
+    for batch in batches:
+        np.add.at(counts, batch["example_index"], 1)
+    if (counts[:num_examples] != 1).any():
+        raise ValueError(
+            f"Of {num_examples} examples {(counts[:-1] == 0).sum()} have no "
+            f"prediction and {(counts[:-1] > 1).sum()} several."
+        )
+    return {
+        name: _in_order(batches, name, num_examples)
+        for name in (batches[0] if batches else {})
+        if name != "example_index"
+    }
+
+
+def _in_order(batches, name, num_examples):
+    """One output's rows of all batches, by `example_index`: [N, ...]."""
+    shape = np.max([batch[name].shape[1:] for batch in batches], axis=0)
+    rows = np.zeros(
+        (num_examples + 1, *shape.astype(int)), batches[0][name].dtype
+    )
+    for batch in batches:
+        sizes = map(slice, batch[name].shape[1:])
+        rows[(batch["example_index"], *sizes)] = batch[name]
+    return rows[:num_examples]
 
 
 class Evaluator:
     """Appends each result to `eval_results.txt`, as the release writes it.
 
     Args:
-      strategy: a tf.distribute.Strategy.
-      model: the model, whose weights are evaluated as they stand.
-      dataset: global batches, the last one padded with rows of weight 0.
+      score: a function that evaluates the model as it stands; returns a dict
+        from name to float.
       manager: a `checkpoints.CheckpointManager` of the model.
       reporter: a `reporting.Reporter`.
       best_metric: the checkpoint where it is highest becomes
         `model.ckpt-best`.
-      max_steps: batches evaluated; 0 evaluates every row.
     """
 
-    def __init__(
-        self,
-        strategy,
-        model,
-        dataset,
-        *,
-        manager,
-        reporter,
-        best_metric,
-        max_steps=0,
-    ):
-        self.strategy, self.model, self.dataset = strategy, model, dataset
+    def __init__(self, score, *, manager, reporter, best_metric):
+        self.score = score
         self.manager, self.reporter = manager, reporter
         self.best_metric = best_metric
-        self.max_steps = max_steps
         self.path = os.path.join(manager.folder, RESULTS_FILE)
-        self.eval_function = training.build_eval_function(strategy, model)
 
     def evaluate(self, step, prefix=None):
         """Evaluates the model as it stands and writes down the result.
@@ -51,30 +160,33 @@ class Evaluator:
         Returns:
           Dict from name to float.
         """
-        values = training.evaluate(
-            self.strategy,
-            self.model,
-            self.eval_function,
-            self.dataset,
-            self.max_steps,
-        )
+        values = self.score()
         best = max(self.known(self.best_metric), default=-float("inf"))
+        if prefix and values[self.best_metric] > best:
+            # Before the result: who is stopped in between evaluates again.
+            self.manager.keep_best(prefix)
         self.reporter.log("eval", step, values)
         with tf.io.gfile.GFile(self.path, "a") as file:
-            file.write("***** Eval results *****\n")
+            file.write(HEADER)
             for name, value in sorted({**values, "global_step": step}.items()):
                 file.write(f"{name} = {value}\n")
-        if prefix and values[self.best_metric] > best:
-            self.manager.keep_best(prefix)
         return values
 
-    def known(self, name):
-        """Returns every value of one name in the results file."""
+    def results(self):
+        """Returns what the results file holds: a dict for each evaluation."""
         if not tf.io.gfile.exists(self.path):
             return []
         with tf.io.gfile.GFile(self.path) as file:
-            pairs = [line.split(" = ") for line in file.read().splitlines()]
-        return [float(pair[1]) for pair in pairs if pair[0] == name]
+            _, *blocks = file.read().split(HEADER)
+        rows = [
+            [line.split(" = ") for line in block.splitlines()]
+            for block in blocks
+        ]
+        return [{name: float(value) for name, value in row} for row in rows]
+
+    def known(self, name):
+        """Returns every value of one name in the results file."""
+        return [r[name] for r in self.results() if name in r]
 
     def evaluate_folder(self):
         """Evaluates every checkpoint of the folder that has no result yet.

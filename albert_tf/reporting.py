@@ -64,7 +64,7 @@ class Reporter:
         self.batch_size = batch_size
         self.truncate(step)
         self.step = step
-        self.is_compiling = True
+        self.is_first = True
         self.resume_clock()
         self.say(
             f"Training from step {step} to {num_train_steps}, {batch_size} "
@@ -75,20 +75,22 @@ class Reporter:
         """Leaves the time since the last progress out of the rate."""
         self.time = time.monotonic()
 
-    def progress(self, step, values):
+    def progress(self, step, values, is_compiling=False):
         """Shows one line on a terminal, and measures the rate.
 
         Args:
           step: steps done.
           values: dict from name to float.
+          is_compiling: whether the time is no measure of the rate.
         """
         now = time.monotonic()
         steps, seconds = step - self.step, now - self.time
         self.step, self.time = step, now
-        if self.is_compiling:
-            # No measure of the rate, but a sign of life is due.
-            self.is_compiling = False
-            self.say(f"First step done in {format_seconds(seconds)}.")
+        if is_compiling:
+            if self.is_first:
+                # A sign of life is due.
+                self.say(f"First step done in {format_seconds(seconds)}.")
+            self.is_first = False
             return
         rate = steps / max(seconds, 1e-9)
         if self.rate:

@@ -159,20 +159,6 @@ def build_train_function(strategy, model, optimizer, *, seed=0, xla=False):
     return train_steps
 
 
-def build_eval_function(strategy, model):
-    """Returns a compiled function from one batch to sums [ratios, 2]."""
-
-    @tf.function
-    def eval_step(features):
-        sums = strategy.run(
-            lambda f: stack_ratios(model, model.ratios(f, training=False)),
-            args=(features,),
-        )
-        return strategy.reduce(tf.distribute.ReduceOp.SUM, sums, axis=None)
-
-    return eval_step
-
-
 def distribute(strategy, dataset):
     """Divides each global batch of a dataset among the replicas."""
     options = tf.data.Options()
@@ -186,32 +172,40 @@ def distribute(strategy, dataset):
     )
 
 
-def evaluate(strategy, model, eval_function, dataset, max_steps=0):
-    """Evaluates every row of a dataset.
+class Turns:
+    """Takes batches from several datasets in a given order.
 
     Args:
       strategy: a tf.distribute.Strategy.
-      model: see the module.
-      eval_function: from `build_eval_function`.
-      dataset: global batches, the last one padded with rows of weight 0.
-      max_steps: batches after which to stop; 0 reads all.
-
-    Returns:
-      Dict from name to float.
-
-    Raises:
-      ValueError: if the dataset is empty.
+      datasets: dict of key -> dataset of global batches of static shapes.
+      order: [steps] keys: which dataset each step's batch is from.
     """
-    sums = np.zeros([len(ratio_names(model)), 2])
-    num_steps = 0
-    for features in distribute(strategy, dataset):
-        sums += eval_function(features).numpy()
-        num_steps += 1
-        if num_steps == max_steps:
-            break
-    if not num_steps:
-        raise ValueError("The evaluation data has no examples.")
-    return results(model, sums)
+
+    def __init__(self, strategy, datasets, order):
+        self.iterators = {
+            key: iter(distribute(strategy, dataset))
+            for key, dataset in datasets.items()
+        }
+        self.order = np.asarray(order)
+        self.used = set()
+
+    def at(self, step):
+        """Says where the batch of a step is from.
+
+        Args:
+          step: steps since the beginning of `order`.
+
+        Returns:
+          iterator: over that dataset.
+          num_steps: for how many steps batches come from it.
+          is_new: whether it was never asked for, so that a step compiles.
+        """
+        key = self.order[step]
+        others = np.flatnonzero(self.order[step:] != key)
+        num_steps = others[0] if len(others) else len(self.order) - step
+        is_new = key not in self.used
+        self.used.add(key)
+        return self.iterators[key], int(num_steps), is_new
 
 
 def next_multiple(step, interval):
@@ -231,7 +225,6 @@ class Pace:
     def __init__(self, iterations_per_loop, is_timed):
         self.limit = iterations_per_loop
         self.is_timed = is_timed
-        # The first call compiles: one step, so that a line appears soon.
         self.num_steps = 1
 
     def choose(self, remaining):
@@ -251,7 +244,8 @@ def train(
     strategy,
     model,
     optimizer,
-    dataset,
+    datasets,
+    order=None,
     *,
     num_train_steps,
     batch_size,
@@ -273,7 +267,9 @@ def train(
       strategy: a tf.distribute.Strategy.
       model: see the module.
       optimizer: an `optimization.Optimizer`; its step says where to begin.
-      dataset: global batches from there on, of static shapes.
+      datasets: dict of key -> dataset of global batches of static shapes.
+      order: from that step on, the key of the dataset that each step's batch
+        is from; None where there is one dataset.
       num_train_steps: the step to reach.
       batch_size: examples in a global batch, for the rate that is shown.
       manager: a `checkpoints.CheckpointManager`.
@@ -292,10 +288,12 @@ def train(
     train_steps = build_train_function(
         strategy, model, optimizer, seed=seed, xla=xla
     )
-    iterator = iter(distribute(strategy, dataset))
     is_tpu = isinstance(strategy, tf.distribute.TPUStrategy)
     pace = Pace(iterations_per_loop, is_timed=not is_tpu)
-    step = int(optimizer.step.numpy())
+    first_step = step = int(optimizer.step.numpy())
+    if order is None:
+        order = list(datasets) * (num_train_steps - step)
+    turns = Turns(strategy, datasets, order)
     reporter.start(step, num_train_steps, batch_size)
     window = np.zeros([len(ratio_names(model)), 2])
     try:
@@ -303,11 +301,13 @@ def train(
             log_at = next_multiple(step, log_every_steps)
             save_at = next_multiple(step, save_checkpoints_steps)
             stop = min(log_at, save_at, num_train_steps)
-            num_steps = pace.choose(stop - step)
+            iterator, run, is_new = turns.at(step - first_step)
+            num_steps = 1 if is_new else pace.choose(min(stop - step, run))
             start = time.monotonic()
             sums, norm, rate = train_steps(iterator, tf.constant(num_steps))
             window += sums.numpy()
-            pace.note(num_steps, time.monotonic() - start)
+            if not is_new:
+                pace.note(num_steps, time.monotonic() - start)
             step += num_steps
             values = results(model, window)
             values |= {
@@ -315,7 +315,7 @@ def train(
                 "learning_rate": float(rate),
             }
             check_finite(values, step)
-            reporter.progress(step, values)
+            reporter.progress(step, values, is_new)
             if step in (log_at, num_train_steps):
                 reporter.log("train", step, values)
                 window[:] = 0

@@ -27,7 +27,7 @@ def test_rate_and_remaining_time_leave_compiling_out(tmp_path, clock):
     reporter = reporting.Reporter(tmp_path, terminal)
     reporter.start(0, 100, batch_size=8)
     clock[0] += 60
-    reporter.progress(1, {"loss": 9.0})
+    reporter.progress(1, {"loss": 9.0}, is_compiling=True)
     clock[0] += 10
     reporter.progress(21, {"loss": 8.0})
     line = terminal.getvalue().split("\r\x1b[K")[-1]
@@ -45,7 +45,7 @@ def test_a_log_gets_no_terminal_codes(tmp_path, clock):
     reporter = reporting.Reporter(tmp_path, output)
     reporter.start(0, 10, batch_size=8)
     clock[0] += 1
-    reporter.progress(1, {"loss": 9.0})
+    reporter.progress(1, {"loss": 9.0}, is_compiling=True)
     clock[0] += 1
     reporter.progress(2, {"loss": 9.0})
     assert output.getvalue().splitlines() == [

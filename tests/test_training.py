@@ -1,6 +1,7 @@
 """The loop: replicas, resuming, XLA, the TPU's strategy, bad numbers."""
 
 import dataclasses
+import functools
 import io
 import json
 import types
@@ -72,7 +73,7 @@ class Run:
             self.strategy,
             self.model,
             self.optimizer,
-            dataset(int(self.optimizer.step.numpy())),
+            {"rows": dataset(int(self.optimizer.step.numpy()))},
             num_train_steps=num_train_steps,
             batch_size=BATCH_SIZE,
             manager=self.manager,
@@ -253,7 +254,7 @@ def test_an_interrupt_loses_nothing(tmp_path):
     run = build(tmp_path)
     reporter = reporting.Reporter(tmp_path, io.StringIO())
 
-    def interrupt(step, values):
+    def interrupt(step, values, is_compiling):
         if step >= 4:
             raise KeyboardInterrupt
 
@@ -263,7 +264,7 @@ def test_an_interrupt_loses_nothing(tmp_path):
             run.strategy,
             run.model,
             run.optimizer,
-            dataset(),
+            {"rows": dataset()},
             num_train_steps=NUM_STEPS,
             batch_size=BATCH_SIZE,
             manager=run.manager,
@@ -302,10 +303,10 @@ def test_evaluation_counts_every_row_once(tmp_path):
             np.array([1, 0], np.float32), [14, padding]
         )
         results.append(
-            training.evaluate(
+            evaluation.evaluate(
                 run.strategy,
                 run.model,
-                training.build_eval_function(run.strategy, run.model),
+                evaluation.build_eval_function(run.strategy, run.model),
                 tf.data.Dataset.from_tensor_slices(padded).batch(batch_size),
             )
         )
@@ -316,10 +317,15 @@ def test_evaluation_counts_every_row_once(tmp_path):
 def test_the_best_checkpoint_is_kept_and_results_are_not_repeated(tmp_path):
     run = build(tmp_path, rate=0.5)
     output = io.StringIO()
-    evaluator = evaluation.Evaluator(
+    score = functools.partial(
+        evaluation.evaluate,
         run.strategy,
         run.model,
+        evaluation.build_eval_function(run.strategy, run.model),
         tf.data.Dataset.from_tensor_slices(batches(3)),
+    )
+    evaluator = evaluation.Evaluator(
+        score,
         manager=run.manager,
         reporter=reporting.Reporter(tmp_path, output),
         best_metric="masked_lm_accuracy",
@@ -342,9 +348,9 @@ def test_the_best_checkpoint_is_kept_and_results_are_not_repeated(tmp_path):
 def test_an_empty_evaluation_is_an_error(tmp_path):
     run = build(tmp_path)
     with pytest.raises(ValueError, match="no examples"):
-        training.evaluate(
+        evaluation.evaluate(
             run.strategy,
             run.model,
-            training.build_eval_function(run.strategy, run.model),
+            evaluation.build_eval_function(run.strategy, run.model),
             tf.data.Dataset.from_tensor_slices(batches()).take(0),
         )
