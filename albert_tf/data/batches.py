@@ -1,0 +1,238 @@
+"""Which examples make up a batch, and the batches as tensors.
+
+Sequences of similar length stand in a batch together and are padded to the
+same few lengths, the buckets, so that every shape is static and little of it
+is padding. A plan is made in NumPy from lengths alone; TensorFlow only looks
+up what it says.
+
+Shapes: N examples, C sequences an example, B batch, T tokens.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+
+class Plan(NamedTuple):
+    """Which examples make up each batch, and what they are padded to.
+
+    Attributes:
+      lengths: [steps] tokens of each sequence of a batch after padding.
+      indices: [steps, B] int32 of examples; N is a row of padding.
+    """
+
+    lengths: np.ndarray
+    indices: np.ndarray
+
+
+def parse_bucket_lengths(text, max_seq_length):
+    """Returns the lengths that sequences are padded to, in order.
+
+    Args:
+      text: numbers with commas between them; those from max_seq_length on are
+        left out. Empty: everything is padded to max_seq_length.
+      max_seq_length: tokens of the longest sequence; always the last bucket.
+
+    Raises:
+      ValueError: if something else than positive numbers stands there.
+    """
+    words = [word.strip() for word in text.split(",") if word.strip()]
+    if not all(word.isdecimal() and int(word) > 0 for word in words):
+        raise ValueError(
+            f"--bucket_lengths={text!r}: wanted numbers of tokens such as "
+            "64,128,256."
+        )
+    shorter = {int(word) for word in words if int(word) < max_seq_length}
+    return sorted(shorter) + [max_seq_length]
+
+
+def longest_sequences(examples):
+    """Returns [N]: the tokens of each example's longest sequence."""
+    return examples.lengths.reshape(len(examples), -1).max(axis=1)
+
+
+def choose_buckets(examples, bucket_lengths):
+    """Returns [N] integers: the shortest bucket that holds each example.
+
+    Raises:
+      ValueError: if an example is longer than all of them.
+    """
+    lengths = longest_sequences(examples)
+    if lengths.max(initial=0) > bucket_lengths[-1]:
+        raise ValueError(
+            f"A sequence has {lengths.max()} tokens; the longest bucket has "
+            f"{bucket_lengths[-1]}."
+        )
+    return np.searchsorted(bucket_lengths, lengths)
+
+
+def plan_training(examples, bucket_lengths, batch_size, num_steps, seed):
+    """Plans training: every example once an epoch, batches of one bucket.
+
+    The plan depends on nothing but the arguments, and a longer one begins
+    like a shorter one, so a training that goes on takes up its plan in the
+    middle. What is left of an epoch's buckets is joined, the longest first;
+    fewer than `batch_size` examples wait for the next epoch.
+
+    Args:
+      examples: an `examples.Examples`.
+      bucket_lengths: as from `parse_bucket_lengths`.
+      batch_size: examples in a step, in all replicas.
+      num_steps: training steps.
+      seed: decides the order.
+
+    Returns:
+      A Plan.
+
+    Raises:
+      ValueError: if there are no examples.
+    """
+    if not len(examples):
+        raise ValueError("There are no examples to train on.")
+    buckets = choose_buckets(examples, bucket_lengths)
+    plans = [Plan(np.zeros(0, np.int32), np.zeros((0, batch_size), np.int32))]
+    waiting = np.zeros(0, np.int32)
+    num_planned = epoch = 0
+    while num_planned < num_steps:
+        rng = np.random.default_rng([seed, epoch])
+        order = rng.permutation(len(examples)).astype(np.int32)
+        plan, waiting = _plan_epoch(
+            np.concatenate([waiting, order]), buckets, batch_size, rng
+        )
+        plans.append(plan._replace(lengths=_take(bucket_lengths, plan.lengths)))
+        num_planned += len(plan.lengths)
+        epoch += 1
+    lengths, indices = map(np.concatenate, zip(*plans, strict=True))
+    return Plan(lengths[:num_steps], indices[:num_steps])
+
+
+def _plan_epoch(order, buckets, batch_size, rng):
+    """Batches of some examples, in random order, and what is left of them."""
+    batches, rest = [], []
+    for bucket in np.unique(buckets):
+        members = order[buckets[order] == bucket]
+        num_full = len(members) // batch_size * batch_size
+        batches.append(members[:num_full].reshape(-1, batch_size))
+        rest.append(members[num_full:])
+    rest = np.concatenate(rest)  # By bucket, the longest at the end.
+    num_left = len(rest) % batch_size
+    batches.append(rest[num_left:].reshape(-1, batch_size))
+    indices = rng.permutation(np.concatenate(batches))
+    return Plan(buckets[indices].max(axis=1), indices), rest[:num_left]
+
+
+def plan_pass(examples, bucket_lengths, batch_size):
+    """Plans one pass over all examples, the longest first.
+
+    Batches that are not full have rows of padding.
+
+    Args:
+      examples: an `examples.Examples`.
+      bucket_lengths: as from `parse_bucket_lengths`.
+      batch_size: examples in a step, in all replicas.
+
+    Returns:
+      A Plan.
+    """
+    buckets = choose_buckets(examples, bucket_lengths)
+    lengths, batches = [], []
+    for bucket in np.unique(buckets)[::-1]:
+        members = np.flatnonzero(buckets == bucket).astype(np.int32)
+        filled = np.full(
+            -(-len(members) // batch_size) * batch_size,
+            len(examples),
+            np.int32,
+        )
+        filled[: len(members)] = members
+        batches.append(filled.reshape(-1, batch_size))
+        lengths += [bucket_lengths[bucket]] * len(batches[-1])
+    return Plan(np.array(lengths, np.int32), np.concatenate(batches))
+
+
+def _take(values, indices):
+    return np.asarray(values, np.int32)[indices]
+
+
+def build_datasets(examples, plan):
+    """Builds one dataset a bucket, whose batches come in the plan's order.
+
+    Args:
+      examples: an `examples.Examples`.
+      plan: a Plan for them.
+
+    Returns:
+      Dict of length T -> `tf.data.Dataset` of dicts of static shapes:
+      `input_ids`, `input_mask`, `segment_ids` [B, T] int32, or [B, C, T] where
+      C > 1; `examples.arrays`; `example_index` [B] int32; and
+      `example_weight` [B], 0 for a row of padding.
+    """
+    import tensorflow as tf
+
+    with tf.device("CPU:0"):
+        tensors = _look_up_tables(examples)
+    options = tf.data.Options()
+    options.deterministic = True
+    return {
+        int(length): tf.data.Dataset.from_tensor_slices(
+            plan.indices[plan.lengths == length]
+        )
+        .map(
+            lambda index, length=int(length): _look_up(
+                tensors, index, length, examples.num_choices
+            ),
+            num_parallel_calls=tf.data.AUTOTUNE,
+        )
+        .with_options(options)
+        .prefetch(2)
+        for length in np.unique(plan.lengths)
+    }
+
+
+def _look_up_tables(examples):
+    """Tensors of all sequences and arrays, with one empty example more."""
+    import tensorflow as tf
+
+    none = [0] * examples.num_choices
+    lengths = np.concatenate([examples.lengths, none]).astype(np.int32)
+    first = np.concatenate([examples.first_lengths, none]).astype(np.int32)
+    arrays = {
+        name: tf.constant(
+            np.concatenate([v, np.zeros((1, *v.shape[1:]), v.dtype)])
+        )
+        for name, v in examples.arrays.items()
+    }
+    ids = tf.RaggedTensor.from_row_lengths(
+        tf.constant(examples.ids, tf.int32), lengths
+    )
+    return ids, tf.constant(lengths), tf.constant(first), arrays
+
+
+def _look_up(tables, index, length, num_choices):
+    """The batch of some examples, [B] int32, padded to a length."""
+    import tensorflow as tf
+
+    ids, lengths, first, arrays = tables
+    batch_size = index.shape[0]
+    rows = index[:, tf.newaxis] * num_choices + tf.range(num_choices)
+    rows = tf.reshape(rows, [batch_size * num_choices])  # [B * C]
+    positions = tf.range(length)
+    is_token = positions < tf.gather(lengths, rows)[:, tf.newaxis]
+    is_second = positions >= tf.gather(first, rows)[:, tf.newaxis]
+    shape = [batch_size, num_choices, length]
+    if num_choices == 1:
+        shape = [batch_size, length]
+    batch = {
+        "input_ids": tf.gather(ids, rows).to_tensor(
+            shape=[batch_size * num_choices, length]
+        ),
+        "input_mask": tf.cast(is_token, tf.int32),
+        "segment_ids": tf.cast(is_token & is_second, tf.int32),
+    }
+    batch = {name: tf.reshape(x, shape) for name, x in batch.items()}
+    num_examples = ids.nrows(tf.int32) // num_choices - 1
+    return {
+        **batch,
+        **{name: tf.gather(x, index) for name, x in arrays.items()},
+        "example_index": index,
+        "example_weight": tf.cast(index < num_examples, tf.float32),
+    }
