@@ -19,6 +19,7 @@ from albert_tf import (
     filesystem,
     flags,
     heads,
+    layers,
     modeling,
     optimization,
     pretrained,
@@ -32,11 +33,9 @@ from albert_tf.config import CONFIG_FILE, AlbertConfig
 from albert_tf.data import inputs
 from albert_tf.flags import flag
 
-POLICIES = {"float32": "float32", "bfloat16": "mixed_bfloat16"}
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class PretrainingFlags:
+class PretrainingFlags(flags.TrainFlags):
     """The release's flags; what is ours stands last."""
 
     albert_config_file: str = flag(
@@ -45,86 +44,48 @@ class PretrainingFlags:
     input_file: str | None = flag(
         help="Training records: comma-separated files or globs."
     )
-    output_dir: str = flag(
-        required=True,
-        help="Where checkpoints and results go; a run that was stopped goes "
-        "on from what is there.",
-    )
-    init_checkpoint: str | None = flag(
-        help="Model to begin from: TF1 prefix, .index file, folder or tar, or "
-        "Hugging Face folder. Read only where output_dir has none."
-    )
     max_seq_length: int | None = flag(
         help="Tokens in a record. Default: what the records say."
     )
     max_predictions_per_seq: int | None = flag(
         help="Masked tokens in a record. Default: what the records say."
     )
-    do_train: bool = flag(True, "Whether to train.")
+    do_train: bool = flag(True)
     do_eval: bool = flag(
         False,
         "Whether to evaluate on --eval_input_file: before training, and at "
         "every checkpoint; without --do_train every checkpoint that is there.",
     )
-    train_batch_size: int = flag(
-        4096, "Sequences in a training step, in all replicas together."
-    )
-    eval_batch_size: int = flag(
-        64, "Sequences in an evaluation step, in all replicas together."
-    )
-    optimizer: Literal["adamw", "lamb"] = flag("lamb", "Optimizer.")
-    learning_rate: float = flag(0.00176, "Peak learning rate.")
+    train_batch_size: int = flag(4096)
+    eval_batch_size: int = flag(64)
+    optimizer: Literal["adamw", "lamb"] = flag("lamb")
+    learning_rate: float = flag(0.00176)
     poly_power: float = flag(1.0, "Exponent of the decay.")
     num_train_steps: int = flag(125000, "Training steps.")
     num_warmup_steps: int = flag(3125, "Steps of linear warmup.")
     start_warmup_step: int = flag(
         0, "Step at which the warmup begins; the rate is 0 before."
     )
-    save_checkpoints_steps: int = flag(5000, "Steps between checkpoints.")
-    keep_checkpoint_max: int = flag(
-        5, "Newest checkpoints kept, beside the best one; 0 keeps all."
-    )
-    iterations_per_loop: int = flag(
-        1000, "Most training steps in one compiled call."
-    )
+    save_checkpoints_steps: int = flag(5000)
     max_eval_steps: int = flag(
         0, "Batches evaluated; 0 evaluates every row (the release: 100)."
     )
-    use_tpu: bool = flag(False, "Same as --distribution=tpu.")
     init_from_group0: bool = flag(
         False, "Begin every group with group 0's weights of init_checkpoint."
     )
-    tpu_name: str | None = flag(
-        help='Name or address of the TPU; "local" on a TPU VM.'
-    )
-    tpu_zone: str | None = flag(help="Zone of the TPU.")
-    gcp_project: str | None = flag(help="Project of the TPU.")
-    master: str | None = flag(help="Ignored: address of a TF1 session.")
-    num_tpu_cores: int = flag(8, "Ignored: the TPU says how many it has.")
     masked_lm_budget: float = flag(
         0, "Must be 0: the release never implemented masking while training."
     )
     eval_input_file: str | None = flag(
         help="Held-out records: comma-separated files or globs."
     )
-    distribution: Literal["auto", "one_device", "mirrored", "tpu"] = flag(
-        "auto", "Devices to train on; auto takes all GPUs, or the CPU."
-    )
-    compute_dtype: Literal["float32", "bfloat16"] = flag(
-        "float32",
-        "What matrices are multiplied in; weights, norms, softmax and losses "
-        "stay float32.",
-    )
     sentence_weight: float | None = flag(
         help="Factor of the sentence loss; 0 trains on masked LM alone. "
         "Default: 1, or 0 for records made without a sentence objective."
     )
-    xla: bool = flag(False, "Compile the step with XLA: one GPU.")
-    log_every_steps: int = flag(100, "Steps between lines in the log.")
     shuffle_buffer: int = flag(
         100_000, "Records held in memory to shuffle training data."
     )
-    random_seed: int = flag(12345, "Seed of weights, order and dropout.")
 
 
 def check_flags(args):
@@ -143,10 +104,6 @@ def check_flags(args):
             "--masked_lm_budget is not implemented, as in the release; mask "
             "with create_pretraining_data.py."
         )
-    if args.use_tpu and args.distribution not in ("auto", "tpu"):
-        raise ValueError(
-            f"--use_tpu contradicts --distribution={args.distribution}."
-        )
 
 
 def open_records(patterns, args, config):
@@ -159,19 +116,6 @@ def open_records(patterns, args, config):
     )
 
 
-def build_strategy(args):
-    """Returns the strategy that the flags ask for."""
-    strategy = distribution.build_strategy(
-        "tpu" if args.use_tpu else args.distribution,
-        tpu_name=args.tpu_name,
-        tpu_zone=args.tpu_zone,
-        gcp_project=args.gcp_project,
-    )
-    for name in ("train_batch_size", "eval_batch_size"):
-        distribution.check_batch_size(strategy, getattr(args, name), name)
-    return strategy
-
-
 def build_training(args, config, sentence_objective):
     """Returns model and optimizer; call it in the strategy's scope."""
     sentence_weight = args.sentence_weight
@@ -181,7 +125,7 @@ def build_training(args, config, sentence_objective):
     model = heads.AlbertForPreTraining(
         config,
         sentence_weight=sentence_weight,
-        dtype=POLICIES[args.compute_dtype],
+        dtype=layers.POLICIES[args.compute_dtype],
     )
     schedule = optimization.build_schedule(
         args.learning_rate,
@@ -268,7 +212,7 @@ def run(args):
     if train_records and held_out:
         inputs.check_held_out(train_records, held_out)
     any_records = train_records or held_out
-    strategy = build_strategy(args)
+    strategy = distribution.build_strategy_of(args)
     with strategy.scope():
         model, optimizer = build_training(
             args, config, any_records.sentence_objective
@@ -289,14 +233,19 @@ def run(args):
         evaluator.evaluate_folder()
         return
     sidecar = any_records.sidecar
+    found = None
+    if args.init_checkpoint and not checkpoints.list_checkpoints(
+        manager.folder
+    ):
+        found = pretrained.read_pretrained(args.init_checkpoint)
     reporter.say(
         pretrained.initialize(
             manager,
             optimizer.weights,
             config,
-            args.init_checkpoint,
-            args.init_from_group0,
-            sidecar and sidecar["tokenizer"],
+            found,
+            from_group0=args.init_from_group0,
+            tokenizer_settings=sidecar and sidecar["tokenizer"],
         )
     )
     # Not before: a config that does not fit must not replace the one that does.

@@ -1,5 +1,7 @@
 """Where a program runs: from flags to a tf.distribute strategy."""
 
+import dataclasses
+
 import tensorflow as tf
 
 DISTRIBUTIONS = ("auto", "one_device", "mirrored", "tpu")
@@ -43,6 +45,32 @@ def build_strategy(
     kind = "GPU" if num_gpus else "CPU"
     devices = [d.name for d in tf.config.list_logical_devices(kind)]
     return tf.distribute.MirroredStrategy(devices)
+
+
+def build_strategy_of(args):
+    """Returns the strategy that flags ask for, and checks their batch sizes.
+
+    Args:
+      args: with the fields of `flags.DeviceFlags`, and batch sizes.
+
+    Raises:
+      ValueError: as `build_strategy` and `check_batch_size`, or if the flags
+        contradict each other.
+    """
+    if args.use_tpu and args.distribution not in ("auto", "tpu"):
+        raise ValueError(
+            f"--use_tpu contradicts --distribution={args.distribution}."
+        )
+    strategy = build_strategy(
+        "tpu" if args.use_tpu else args.distribution,
+        tpu_name=args.tpu_name,
+        tpu_zone=args.tpu_zone,
+        gcp_project=args.gcp_project,
+    )
+    for name, value in dataclasses.asdict(args).items():
+        if name.endswith("_batch_size"):
+            check_batch_size(strategy, value, name)
+    return strategy
 
 
 def connect_to_tpu(tpu_name, tpu_zone, gcp_project):

@@ -11,6 +11,8 @@ import tensorflow as tf
 
 # The epsilon of tf.contrib.layers.layer_norm; Keras defaults to 1e-3.
 LAYER_NORM_EPSILON = 1e-12
+# Keras's names of what matrices are multiplied in.
+POLICIES = {"float32": "float32", "bfloat16": "mixed_bfloat16"}
 ACTIVATIONS = {
     # The release's gelu is the tanh form.
     "gelu": lambda x: tf.nn.gelu(x, approximate=True),

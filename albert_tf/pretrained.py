@@ -1,9 +1,9 @@
 """Pretrained models, in whatever form their users hold them.
 
 `read_pretrained` takes the release's TF1 checkpoints (a prefix, an .index
-file, a folder, a tar archive), our own, which are of the same kind, and
-Hugging Face folders. The result knows its weights by canonical name, its
-config and its vocabulary.
+file, a folder, a tar archive), our own, which are of the same kind, the
+release's TF Hub modules (a folder or tar) and Hugging Face folders. The result
+knows its weights by canonical name, its config and its vocabulary.
 """
 
 import contextlib
@@ -24,6 +24,10 @@ from albert_tf import (
 from albert_tf.config import CONFIG_FILE, AlbertConfig
 
 ARCHIVES = (".tar", ".tar.gz", ".tgz")
+# Where TensorFlow 2 writes down what its nameless variables belong to.
+OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
+# What the encoder's names begin with.
+BODY = "bert/"
 SENTENCEPIECE_FILE = "spiece.model"
 # What may be a WordPiece vocabulary: vocab.txt, vocab_chinese.txt.
 VOCABULARIES = ("*.model", "vocab*.txt")
@@ -54,8 +58,9 @@ def read_pretrained(path, *, keep_slots=False):
     """Reads a model.
 
     Args:
-      path: a TF1 prefix, .index file, folder or tar archive; or a Hugging
-        Face folder, or the model.safetensors in it.
+      path: a TF1 prefix, .index file, folder or tar archive; a TF Hub module
+        of TF1, as a folder or tar archive; or a Hugging Face folder, or the
+        model.safetensors in it.
       keep_slots: whether the optimizer's slots and the step are read, too.
 
     Returns:
@@ -71,19 +76,26 @@ def read_pretrained(path, *, keep_slots=False):
             return read_pretrained(folder, keep_slots=keep_slots)
     if path.endswith(".safetensors"):
         path = os.path.dirname(path) or "."
-    if os.path.exists(os.path.join(path, "saved_model.pb")):
-        raise ValueError(
-            f"{path} is a SavedModel. Give the checkpoint it was exported from."
-        )
     if os.path.exists(os.path.join(path, huggingface.CONFIG_FILE)):
         config = huggingface.read_config(path)
         values, remarks = huggingface.read_weights(path, config)
         return Pretrained(path, values, config, *_vocabulary(path), remarks)
-    prefix = checkpoints.find_checkpoint(path)
+    is_module = os.path.exists(os.path.join(path, "saved_model.pb"))
+    if is_module:
+        prefix = os.path.join(path, "variables", "variables")
+    else:
+        prefix = checkpoints.find_checkpoint(path)
     values = checkpoints.read_checkpoint(prefix)
+    if is_module and OBJECT_GRAPH in values:
+        raise ValueError(
+            f"{path} is a SavedModel whose variables have no names. Give the "
+            "checkpoint it was exported from."
+        )
     if not keep_slots:
         values = {n: v for n, v in values.items() if not checkpoints.is_slot(n)}
     folder = os.path.dirname(prefix) or "."
+    if is_module:
+        folder = os.path.join(path, "assets")
     config_file = os.path.join(folder, CONFIG_FILE)
     config = None
     if os.path.exists(config_file):
@@ -111,6 +123,7 @@ def unpacked(path):
                 f"{path} cannot be unpacked: {error}. Was the download cut off?"
             ) from error
         found = {p.parent for p in pathlib.Path(folder).rglob("*.index")}
+        found = {p.parent if p.name == "variables" else p for p in found}
         found |= {p.parent for p in pathlib.Path(folder).rglob("*.safetensors")}
         if len(found) != 1:
             raise ValueError(
@@ -205,13 +218,57 @@ def build_model(model_class, pretrained):
     return model
 
 
+def replace_files(
+    found,
+    *,
+    albert_config_file=None,
+    spm_model_file=None,
+    vocab_file=None,
+    do_lower_case=True,
+):
+    """Takes config or vocabulary from other files than those beside a model.
+
+    Args:
+      found: a `Pretrained`.
+      albert_config_file: JSON file, or None.
+      spm_model_file: SentencePiece model, or None.
+      vocab_file: WordPiece vocabulary, or None.
+      do_lower_case: for a vocabulary that is given.
+
+    Returns:
+      A `Pretrained`.
+
+    Raises:
+      ValueError: if vocabulary and config do not fit each other.
+    """
+    if albert_config_file:
+        config = AlbertConfig.from_json_file(albert_config_file)
+        found = dataclasses.replace(found, config=config)
+    if path := spm_model_file or vocab_file:
+        tokenizer = tokenization.build_tokenizer(
+            spm_model_file=spm_model_file,
+            vocab_file=vocab_file,
+            do_lower_case=do_lower_case,
+        )
+        found = dataclasses.replace(
+            found,
+            tokenizer=tokenizer,
+            vocabulary_file=read_vocabulary_file(path),
+        )
+    if found.config and found.tokenizer:
+        check_vocabulary(found.tokenizer, found.config)
+    return found
+
+
 def initialize(
     manager,
     weights,
     config,
-    init_checkpoint=None,
+    found=None,
+    *,
     from_group0=False,
     tokenizer_settings=None,
+    body_only=False,
 ):
     """Goes on from the newest checkpoint, or begins from another model.
 
@@ -219,12 +276,13 @@ def initialize(
       manager: a CheckpointManager of the whole training.
       weights: dict from name to variable, the model's alone.
       config: the model's AlbertConfig. Where it shares less than the one that
-        is read, shared weights are copied.
-      init_checkpoint: as for `read_pretrained`; read where the manager's
-        folder has no checkpoint. Its optimizer is left behind.
+        was read, shared weights are copied.
+      found: a `Pretrained` to begin from where the manager's folder has no
+        checkpoint, or None. Its optimizer is left behind.
       from_group0: see `checkpoints.spread_group0`.
       tokenizer_settings: of the tokenizer that made the training data, to be
-        compared with the vocabulary beside init_checkpoint; None if unknown.
+        compared with the vocabulary beside the model; None if unknown.
+      body_only: whether heads begin anew, even if the model has their names.
 
     Returns:
       What was done, a sentence.
@@ -234,21 +292,23 @@ def initialize(
     """
     if prefix := manager.restore_latest():
         return f"Goes on from {prefix}."
-    if not init_checkpoint:
+    if not found:
         return "Begins with random weights."
-    found = read_pretrained(init_checkpoint)
     if found.tokenizer and tokenizer_settings:
         check_same_vocabulary(found, tokenizer_settings)
     values, remarks = found.values, list(found.remarks)
+    new_prefixes = ["cls/"]
+    if body_only:
+        values = {n: v for n, v in values.items() if n.startswith(BODY)}
+        new_prefixes = [n for n in weights if not n.startswith(BODY)]
     if from_group0:
         values = checkpoints.spread_group0(values, weights)
     elif found.config and found.config != config:
+        groups = names_of_groups(values)
         values = checkpoints.regroup(values, found.config, config)
-        if names_of_groups(values) != names_of_groups(found.values):
+        if names_of_groups(values) != groups:
             remarks.append("each layer begins with the weights it shared")
-    new = checkpoints.restore(
-        weights, values, found.source, new_prefixes=["cls/"]
-    )
+    new = checkpoints.restore(weights, values, found.source, new_prefixes)
     restored = f"{len(weights) - len(new)} of {len(weights)}"
     parts = [f"new: {', '.join(new) or 'none'}", *remarks]
     return (

@@ -216,7 +216,7 @@ def damage(folder, what):
             json.dumps({**config, "num_hidden_groups": 2})
         )
     elif what == "saved_model":
-        (folder / "saved_model.pb").touch()
+        tf.saved_model.save(tf.Module(), str(folder))
 
 
 @pytest.mark.parametrize(
@@ -225,7 +225,7 @@ def damage(folder, what):
         ("tf1", "data", "cannot be read.*\n.*cut off"),
         ("tf1", "index", r"has no model.ckpt-\*.index; it has"),
         ("tf1", "vocabulary", "has 6 pieces, the model 31"),
-        ("tf1", "saved_model", "is a SavedModel"),
+        ("tf1", "saved_model", "variables have no names"),
         ("hf", "header", "cannot be read: .*header.*cut off"),
         ("hf", "pytorch", "only PyTorch reads"),
         ("hf", "bert", "kind 'bert'"),
@@ -287,7 +287,8 @@ def test_initializing_goes_on_begins_anew_or_from_another(tmp_path):
     manager = checkpoints.CheckpointManager(tmp_path / "out", held)
 
     def initialize(source=None):
-        return pretrained.initialize(manager, weights, TINY, source)
+        found = source and pretrained.read_pretrained(source)
+        return pretrained.initialize(manager, weights, TINY, found)
 
     assert initialize() == "Begins with random weights."
     values = random_model(tmp_path / "a")
@@ -325,7 +326,7 @@ def test_data_of_another_vocabulary_is_refused(tmp_path):
     other = {**settings, "sha256": "0", "vocabulary": "other.txt"}
     with pytest.raises(ValueError, match="vocab.txt, .* other.txt, which is"):
         pretrained.initialize(
-            manager, weights, TINY, tmp_path / "a", tokenizer_settings=other
+            manager, weights, TINY, found, tokenizer_settings=other
         )
 
 
@@ -335,8 +336,72 @@ def test_shared_weights_begin_a_model_that_shares_less(tmp_path):
     weights = modeling.named_weights(heads.AlbertForPreTraining(config))
     held = {**weights, "global_step": tf.Variable(0, dtype=tf.int64)}
     manager = checkpoints.CheckpointManager(tmp_path / "out", held)
-    said = pretrained.initialize(manager, weights, config, tmp_path / "a")
+    found = pretrained.read_pretrained(tmp_path / "a")
+    said = pretrained.initialize(manager, weights, config, found)
     assert "each layer begins with the weights it shared" in said
     kernel = "bert/encoder/transformer/group_%d/inner_group_0/ffn_1/"
     kernel += "intermediate/dense/kernel"
     np.testing.assert_array_equal(weights[kernel % 3], values[kernel % 0])
+
+
+def test_a_task_takes_the_body_and_begins_its_head_anew(tmp_path):
+    """Also where the other model's head has the names of the task's own."""
+    other = heads.AlbertClassifier(TINY, num_labels=3)
+    pretrained.write_pretrained(
+        tmp_path,
+        pretrained.Pretrained(
+            "other",
+            {n: w.numpy() for n, w in modeling.named_weights(other).items()},
+            TINY,
+            None,
+            None,
+        ),
+        "own",
+    )
+    model = heads.AlbertClassifier(TINY, num_labels=3)
+    weights = modeling.named_weights(model)
+    held = {**weights, "global_step": tf.Variable(0, dtype=tf.int64)}
+    manager = checkpoints.CheckpointManager(tmp_path / "out", held)
+    mine = weights["output_weights"].numpy()
+    said = pretrained.initialize(
+        manager,
+        weights,
+        TINY,
+        pretrained.read_pretrained(tmp_path),
+        body_only=True,
+    )
+    assert "new: output_bias, output_weights" in said
+    np.testing.assert_array_equal(weights["output_weights"], mine)
+    for name, weight in modeling.named_weights(other).items():
+        if name.startswith("bert/"):
+            np.testing.assert_array_equal(weights[name], weight)
+
+
+def write_hub_module(folder, values):
+    """Writes a SavedModel as TF1's Hub modules are: names and assets."""
+    graph = tf.Graph()
+    with graph.as_default(), tf.compat.v1.Session(graph=graph) as session:
+        for name, value in values.items():
+            tf.compat.v1.get_variable(
+                name, initializer=value, use_resource=False
+            )
+        session.run(tf.compat.v1.global_variables_initializer())
+        builder = tf.compat.v1.saved_model.Builder(str(folder))
+        builder.add_meta_graph_and_variables(session, ["train"])
+        builder.save()
+    (folder / "assets").mkdir()
+    (folder / "assets" / "albert_config.json").write_text(TINY.to_json_string())
+
+
+def test_a_hub_module_of_the_release_is_read(tmp_path):
+    values = random_model(tmp_path / "a")
+    write_hub_module(tmp_path / "module", values)
+    found = pretrained.read_pretrained(tmp_path / "module")
+    assert found.config == TINY
+    assert set(found.values) == set(values)
+    for name, value in values.items():
+        np.testing.assert_array_equal(found.values[name], value)
+    archive = tmp_path / "module.tar.gz"
+    with tarfile.open(archive, "w:gz") as file:
+        file.add(tmp_path / "module", ".")
+    assert pretrained.read_pretrained(archive).config == TINY

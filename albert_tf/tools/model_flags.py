@@ -2,8 +2,7 @@
 
 import dataclasses
 
-from albert_tf import flags, pretrained, tokenization
-from albert_tf.config import AlbertConfig
+from albert_tf import flags, pretrained
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -31,25 +30,13 @@ class ModelFlags:
 
 def read_pretrained(args, **kwargs):
     """Returns the `pretrained.Pretrained` that flags name."""
-    found = pretrained.read_pretrained(args.init_checkpoint, **kwargs)
-    if args.albert_config_file:
-        config = AlbertConfig.from_json_file(args.albert_config_file)
-        found = dataclasses.replace(found, config=config)
-    path = args.spm_model_file or args.vocab_file
-    if path:
-        tokenizer = tokenization.build_tokenizer(
-            spm_model_file=args.spm_model_file,
-            vocab_file=args.vocab_file,
-            do_lower_case=args.do_lower_case,
-        )
-        found = dataclasses.replace(
-            found,
-            tokenizer=tokenizer,
-            vocabulary_file=pretrained.read_vocabulary_file(path),
-        )
-    if found.config and found.tokenizer:
-        pretrained.check_vocabulary(found.tokenizer, found.config)
-    return found
+    return pretrained.replace_files(
+        pretrained.read_pretrained(args.init_checkpoint, **kwargs),
+        albert_config_file=args.albert_config_file,
+        spm_model_file=args.spm_model_file,
+        vocab_file=args.vocab_file,
+        do_lower_case=args.do_lower_case,
+    )
 
 
 def build(args, model_class):
