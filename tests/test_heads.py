@@ -159,3 +159,4 @@ def test_models_are_rebuilt_from_their_config():
     twin = heads.AlbertClassifier.from_config(model.get_config())
     assert twin.get_config() == model.get_config()
     assert twin.config == model.config
+    assert twin.objective == "multi_label" and twin.num_labels == 3
