@@ -96,11 +96,24 @@ def read_pretrained(path, *, keep_slots=False):
     folder = os.path.dirname(prefix) or "."
     if is_module:
         folder = os.path.join(path, "assets")
+    found = read_description(folder)
+    return dataclasses.replace(found, source=prefix, values=values)
+
+
+def read_description(folder):
+    """Reads config and vocabulary that lie in a folder, without weights.
+
+    Args:
+      folder: where.
+
+    Returns:
+      A `Pretrained` with empty values.
+    """
     config_file = os.path.join(folder, CONFIG_FILE)
     config = None
     if os.path.exists(config_file):
         config = AlbertConfig.from_json_file(config_file)
-    return Pretrained(prefix, values, config, *_vocabulary(folder))
+    return Pretrained(folder, {}, config, *_vocabulary(folder))
 
 
 @contextlib.contextmanager

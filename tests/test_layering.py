@@ -31,6 +31,7 @@ ALLOWED = {
     "distribution": BASE,
     "training": BASE | {"checkpoints", "distribution", "reporting"},
     "evaluation": BASE | {"checkpoints", "reporting", "training"},
+    "finetuning": BASE | MODEL | STORED | LOOP | {"data"},
     "export": BASE | MODEL | {"text_graph"},
     "text_graph": BASE | MODEL,
     "tools": BASE

@@ -1,0 +1,207 @@
+"""Encoded examples: token sequences end to end, and a cache of them.
+
+Shapes: N examples, R sequences, S tokens of all of them, T tokens.
+"""
+
+import dataclasses
+import hashlib
+import io
+import json
+import logging
+import os
+import zipfile
+
+import numpy as np
+
+from albert_tf import filesystem
+
+# Part of the key of cached examples: raise it where their meaning changes.
+FORMAT = 1
+
+
+@dataclasses.dataclass(frozen=True)
+class Examples:
+    """Token sequences of N examples, end to end, and what goes with them.
+
+    Attributes:
+      ids: [S] int32, the tokens of all sequences, with [CLS] and [SEP].
+      lengths: [R] int32, tokens of each of the R = N * num_choices sequences.
+      first_lengths: [R] int32, how many of them are segment 0.
+      arrays: dict of name -> [N, ...] array, such as `label_ids`.
+      num_choices: sequences an example.
+    """
+
+    ids: np.ndarray
+    lengths: np.ndarray
+    first_lengths: np.ndarray
+    arrays: dict
+    num_choices: int = 1
+
+    def __post_init__(self):
+        sizes = {name: len(values) for name, values in self.arrays.items()}
+        num_sequences = len(self.lengths)
+        if (
+            self.lengths.sum() != len(self.ids)
+            or len(self.first_lengths) != num_sequences
+            or num_sequences % self.num_choices
+            or set(sizes.values()) - {len(self)}
+        ):
+            raise ValueError(
+                f"{num_sequences} sequences of {self.lengths.sum()} tokens in "
+                f"all, {self.num_choices} an example, do not fit "
+                f"{len(self.ids)} ids and arrays of sizes {sizes}."
+            )
+
+    def __len__(self):
+        return len(self.lengths) // self.num_choices
+
+
+def pack_pairs(tokenizer, texts_a, texts_b, max_seq_length):
+    """Encodes texts, or pairs of them, as [CLS] A [SEP] (B [SEP]).
+
+    The longer text of a pair loses its last token until both fit; of equals
+    the second does.
+
+    Args:
+      tokenizer: a `tokenization.Tokenizer`.
+      texts_a: R strings.
+      texts_b: R strings or None; "" is no second text either.
+      max_seq_length: most tokens of a sequence.
+
+    Returns:
+      ids [S], lengths [R] and first_lengths [R], as `Examples` has them.
+
+    Source: classifier_utils.py, `convert_single_example`.
+    """
+    threads = os.cpu_count() or 1
+    rows_a = tokenizer.encode_batch(texts_a, num_threads=threads)
+    rows_b = tokenizer.encode_batch(
+        [text or "" for text in texts_b], num_threads=threads
+    )
+    ids, lengths, first_lengths = [], [], []
+    for a, b, text_b in zip(rows_a, rows_b, texts_b, strict=True):
+        num_special = 3 if text_b else 2
+        num_a, num_b = cut_pair(
+            len(a), len(b) if text_b else 0, max_seq_length - num_special
+        )
+        row = [tokenizer.cls_id, *a[:num_a], tokenizer.sep_id]
+        first_lengths.append(len(row))
+        if text_b:
+            row += [*b[:num_b], tokenizer.sep_id]
+        lengths.append(len(row))
+        ids.append(np.array(row, np.int32))
+    return (
+        np.concatenate([np.zeros(0, np.int32), *ids]),
+        np.array(lengths, np.int32),
+        np.array(first_lengths, np.int32),
+    )
+
+
+def cut_pair(num_a, num_b, limit):
+    """Returns how many tokens of two texts stay, so that both fit.
+
+    Args:
+      num_a: tokens of the first.
+      num_b: tokens of the second.
+      limit: most tokens of both together.
+
+    Source: classifier_utils.py, `_truncate_seq_pair`.
+    """
+    if num_a + num_b <= limit:
+        return num_a, num_b
+    # The longer one is cut to the other's length, then both by turns.
+    shorter = min(num_a, num_b)
+    if 2 * shorter >= limit:
+        return limit - limit // 2, limit // 2
+    if num_a > num_b:
+        return limit - num_b, num_b
+    return num_a, limit - num_a
+
+
+def pad_examples(examples, indices, length):
+    """Pads some examples to a length.
+
+    Args:
+      examples: an `Examples`.
+      indices: [B] of examples.
+      length: tokens of each sequence after padding, T.
+
+    Returns:
+      Dict of `input_ids`, `input_mask` and `segment_ids`, [B, T] int32, or
+      [B, C, T] for C > 1 choices; and the rows of `examples.arrays`.
+    """
+    num_choices = examples.num_choices
+    indices = np.asarray(indices)
+    rows = (indices[:, None] * num_choices + np.arange(num_choices)).ravel()
+    starts = np.cumsum(examples.lengths) - examples.lengths
+    positions = np.arange(length)
+    is_token = positions < examples.lengths[rows, None]  # [B * C, T]
+    is_second = positions >= examples.first_lengths[rows, None]
+    ids = np.zeros((len(rows), length), np.int32)
+    where = np.minimum(starts[rows, None] + positions, len(examples.ids) - 1)
+    ids[is_token] = examples.ids[where][is_token]
+    shape = (len(indices), num_choices, length)
+    if num_choices == 1:
+        shape = (len(indices), length)
+    return {
+        "input_ids": ids.reshape(shape),
+        "input_mask": is_token.astype(np.int32).reshape(shape),
+        "segment_ids": (is_token & is_second).astype(np.int32).reshape(shape),
+        **{name: values[indices] for name, values in examples.arrays.items()},
+    }
+
+
+def cache_key(*parts):
+    """Returns a hash of values that JSON can hold."""
+    content = json.dumps([FORMAT, *parts]).encode()
+    return hashlib.sha256(content).hexdigest()
+
+
+def cached_examples(folder, name, key, build):
+    """Reads examples that were encoded before, or encodes and keeps them.
+
+    Args:
+      folder: where they are kept, or None for nowhere.
+      name: what their file's name begins with.
+      key: from `cache_key`, of all that decides them.
+      build: function that encodes them.
+
+    Returns:
+      An `Examples`.
+    """
+    import tensorflow as tf
+
+    if not folder:
+        return build()
+    path = os.path.join(folder, f"{name}-{key[:16]}.npz")
+    if tf.io.gfile.exists(path):
+        try:
+            return _read_examples(path)
+        except (ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+            logging.warning("%s is damaged (%s); encodes again.", path, error)
+    examples = build()
+    content = io.BytesIO()
+    np.savez(
+        content,
+        ids=examples.ids,
+        lengths=examples.lengths,
+        first_lengths=examples.first_lengths,
+        num_choices=examples.num_choices,
+        **{f"array/{name}": v for name, v in examples.arrays.items()},
+    )
+    filesystem.write_file(path, content.getvalue())
+    return examples
+
+
+def _read_examples(path):
+    import tensorflow as tf
+
+    with tf.io.gfile.GFile(path, "rb") as file:
+        found = dict(np.load(io.BytesIO(file.read())))
+    return Examples(
+        found["ids"],
+        found["lengths"],
+        found["first_lengths"],
+        {n[6:]: v for n, v in found.items() if n.startswith("array/")},
+        int(found["num_choices"]),
+    )

@@ -1,0 +1,348 @@
+"""Tasks of classification and regression: GLUE's as rows, and a user's own."""
+
+import dataclasses
+import difflib
+import hashlib
+import json
+
+import numpy as np
+
+from albert_tf.data import tables
+from albert_tf.data.tables import Table
+
+OBJECTIVES = ("classes", "regression", "multi_label")
+DEFAULT_METRICS = {
+    "classes": ("eval_accuracy",),
+    "regression": ("pearson", "spearman", "MSE"),
+    "multi_label": ("f1", "eval_accuracy"),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Task:
+    """What is to be learned from which tables.
+
+    Attributes:
+      name: as in --task_name.
+      train: its Table, or None.
+      dev: dict from a part of its results' names, "" for none, to Table.
+      test: dict from the name of a submission to Table.
+      objective: one of OBJECTIVES.
+      labels: names of the classes, or None: for a regression, or if they are
+        to be found in the training data.
+      metrics: names; the first chooses the best checkpoint.
+      bounds: of a regression's predictions, or None.
+      dev_share: share of the training rows that is held out instead of a dev
+        table.
+      label_separator: stands between the labels of a row, for "multi_label".
+    """
+
+    name: str
+    train: Table | None
+    dev: dict
+    test: dict
+    objective: str = "classes"
+    labels: tuple | None = None
+    metrics: tuple = ("eval_accuracy",)
+    bounds: tuple | None = None
+    dev_share: float = 0.0
+    label_separator: str = ","
+
+
+def _glue(name, folder, text, label, *, submission=None, **kwargs):
+    """A GLUE task whose three files have the same columns, but for labels."""
+    test_text = kwargs.pop("test_text", text)
+    options = kwargs.pop("options", {})
+    table = Table(f"{folder}/train.tsv", text, label, **options)
+    return Task(
+        name,
+        train=table,
+        dev={"": dataclasses.replace(table, file=f"{folder}/dev.tsv")},
+        test={submission or folder: Table(f"{folder}/test.tsv", test_text)},
+        **kwargs,
+    )
+
+
+_BINARY = ("0", "1")
+_ENTAILMENT = ("entailment", "not_entailment")
+_MNLI = ("contradiction", "entailment", "neutral")
+
+
+def _mnli(split, label=-1):
+    return Table(f"MNLI/{split}.tsv", (8, 9), label)
+
+
+_DIAGNOSTIC = {"AX": Table("diagnostic/diagnostic.tsv", (1, 2))}
+
+# Source: classifier_utils.py, the processors; AX was not registered there.
+GLUE = {
+    task.name: task
+    for task in (
+        _glue(
+            "cola",
+            "CoLA",
+            (3,),
+            1,
+            test_text=(1,),
+            options={"has_header": False},
+            labels=_BINARY,
+            metrics=("matthew_corr", "eval_accuracy"),
+        ),
+        _glue("sst-2", "SST-2", (0,), 1, test_text=(1,), labels=_BINARY),
+        _glue(
+            "mrpc",
+            "MRPC",
+            (3, 4),
+            0,
+            labels=_BINARY,
+            metrics=("eval_accuracy", "f1"),
+        ),
+        _glue(
+            "sts-b",
+            "STS-B",
+            (7, 8),
+            -1,
+            objective="regression",
+            metrics=("pearson", "spearman", "MSE"),
+            bounds=(0.0, 5.0),
+        ),
+        _glue(
+            "qqp",
+            "QQP",
+            (3, 4),
+            5,
+            test_text=(1, 2),
+            options={"skips_short_rows": True},
+            labels=_BINARY,
+            metrics=("eval_accuracy", "f1"),
+        ),
+        Task(
+            "mnli",
+            train=_mnli("train"),
+            dev={
+                "": _mnli("dev_matched"),
+                "mismatched": _mnli("dev_mismatched"),
+            },
+            test={
+                "MNLI-m": _mnli("test_matched", None),
+                "MNLI-mm": _mnli("test_mismatched", None),
+                **_DIAGNOSTIC,
+            },
+            labels=_MNLI,
+        ),
+        Task(
+            "mismnli",
+            train=_mnli("train"),
+            dev={"": _mnli("dev_mismatched")},
+            test={"MNLI-mm": _mnli("test_mismatched", None)},
+            labels=_MNLI,
+        ),
+        _glue("qnli", "QNLI", (1, 2), -1, labels=_ENTAILMENT),
+        _glue("rte", "RTE", (1, 2), -1, labels=_ENTAILMENT),
+        _glue("wnli", "WNLI", (1, 2), -1, labels=_BINARY),
+        Task("ax", train=None, dev={}, test=_DIAGNOSTIC, labels=_MNLI),
+    )
+}
+
+_KEYS = (
+    "name",
+    "train",
+    "dev",
+    "test",
+    "dev_share",
+    "format",
+    "has_header",
+    "text",
+    "label",
+    "id",
+    "objective",
+    "labels",
+    "label_separator",
+    "metrics",
+)
+
+
+def read_task_config(path):
+    """Reads the description of a user's own task.
+
+    An example, where only the first four keys must be there:
+
+        {
+          "name": "film_reviews",
+          "train": "train.tsv",          below --data_dir
+          "text": "text",                or two: ["question", "answer"]
+          "label": "label",              names, or numbers from 0
+          "dev": "dev.tsv",              or "dev_share": 0.1, of the training
+          "test": "test.tsv",            rows; scored if it has the label
+          "format": "tsv",               or "csv", "jsonl"
+          "has_header": true,
+          "id": null,                    column; null: the row's number
+          "objective": "classes",        or "regression", "multi_label"
+          "labels": ["0", "1"],          default: those of the training data
+          "metrics": ["eval_accuracy"]   the first chooses the checkpoint
+        }
+
+    Args:
+      path: a JSON file.
+
+    Returns:
+      A Task.
+
+    Raises:
+      ValueError: if a key is unknown or missing, or a value is.
+    """
+    import tensorflow as tf
+
+    with tf.io.gfile.GFile(path) as file:
+        try:
+            values = json.loads(file.read())
+        except ValueError as error:
+            raise ValueError(f"{path} is not JSON: {error}.") from None
+    _check_keys(path, values)
+    columns = values["text"]
+    columns = (columns,) if isinstance(columns, str | int) else tuple(columns)
+    objective = values.get("objective", "classes")
+    form = values.get("format", "tsv")
+    for name, found, known in (
+        ("objective", objective, OBJECTIVES),
+        ("format", form, tables.FORMATS),
+    ):
+        if found not in known:
+            raise ValueError(f"{path}: {name} is {found!r}; known: {known}.")
+    table = Table(
+        values["train"],
+        columns,
+        values["label"],
+        values.get("id"),
+        form,
+        values.get("has_header", True),
+    )
+    files = {
+        name: dataclasses.replace(table, file=values[name])
+        for name in ("dev", "test")
+        if values.get(name)
+    }
+    labels = values.get("labels")
+    return Task(
+        values["name"],
+        train=table,
+        dev={"": files["dev"]} if "dev" in files else {},
+        test={values["name"]: files["test"]} if "test" in files else {},
+        objective=objective,
+        labels=tuple(map(str, labels)) if labels else None,
+        metrics=tuple(values.get("metrics", DEFAULT_METRICS[objective])),
+        dev_share=0.0 if "dev" in files else values.get("dev_share", 0.1),
+        label_separator=values.get("label_separator", ","),
+    )
+
+
+def _check_keys(path, values):
+    for key in values:
+        if key not in _KEYS:
+            near = difflib.get_close_matches(key, _KEYS, 1)
+            hint = f" Did you mean {near[0]!r}?" if near else ""
+            raise ValueError(
+                f"{path}: unknown key {key!r}; known: {', '.join(_KEYS)}.{hint}"
+            )
+    missing = [k for k in ("name", "train", "text", "label") if k not in values]
+    if missing:
+        raise ValueError(f"{path} lacks {', '.join(missing)}.")
+
+
+def with_labels(task, rows):
+    """Returns the task with the labels that its rows have, sorted.
+
+    Raises:
+      ValueError: if they are fewer than two.
+    """
+    found = {name for row in rows for name in _names(row, task)}
+    if len(found) < 2:
+        raise ValueError(
+            f"The training data of {task.name} has the labels "
+            f"{sorted(found)}; wanted two or more. Is it the right column?"
+        )
+    return dataclasses.replace(task, labels=tuple(sorted(found)))
+
+
+def _names(row, task):
+    """The labels of a row as a list of strings."""
+    if task.objective != "multi_label":
+        return [str(row.label)]
+    if isinstance(row.label, list):
+        return [str(name) for name in row.label]
+    parts = str(row.label).split(task.label_separator)
+    return [part.strip() for part in parts if part.strip()]
+
+
+def encode_labels(rows, task, path):
+    """Turns labels into what the loss takes.
+
+    Args:
+      rows: N `tables.Row`.
+      task: a Task with labels.
+      path: their file, for messages.
+
+    Returns:
+      [N] int32 for classes, [N] float32 for a regression, [N, C] float32 of 0
+      and 1 for multi_label.
+
+    Raises:
+      ValueError: if a label is unknown or no number.
+    """
+    if task.objective == "regression":
+        return np.array([_number(row, path) for row in rows], np.float32)
+    ids = {name: i for i, name in enumerate(task.labels)}
+    encoded = np.zeros((len(rows), len(ids)), np.float32)
+    for number, row in enumerate(rows):
+        for name in _names(row, task):
+            if name not in ids:
+                raise ValueError(
+                    f"{path}, line {row.line}: label {name!r}; known: "
+                    f"{', '.join(task.labels)}. Is it the right column?"
+                )
+            encoded[number, ids[name]] = 1
+    if task.objective == "multi_label":
+        return encoded
+    return encoded.argmax(axis=1).astype(np.int32)
+
+
+def _number(row, path):
+    try:
+        value = float(row.label)
+    except (TypeError, ValueError):
+        value = float("nan")
+    if not np.isfinite(value):
+        raise ValueError(
+            f"{path}, line {row.line}: label {row.label!r}; wanted a number. "
+            "Is it the right column?"
+        )
+    return value
+
+
+def split_rows(rows, share):
+    """Holds out a share of rows, chosen by what stands in them.
+
+    The same text is on the same side wherever it stands, so the split does
+    not depend on the order, and equal rows are not torn apart.
+
+    Args:
+      rows: `tables.Row`s.
+      share: between 0 and 1.
+
+    Returns:
+      The rows to train on, the rows held out.
+    """
+
+    def is_held_out(row):
+        text = f"{row.text_a}\t{row.text_b or ''}".encode()
+        digest = hashlib.sha256(text).digest()
+        return int.from_bytes(digest[:8], "big") < share * 2**64
+
+    train = [row for row in rows if not is_held_out(row)]
+    held_out = [row for row in rows if is_held_out(row)]
+    if not train or not held_out:
+        raise ValueError(
+            f"Of {len(rows)} rows {len(held_out)} are held out with "
+            f"dev_share={share}: nothing is left on one side."
+        )
+    return train, held_out

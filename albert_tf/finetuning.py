@@ -1,0 +1,399 @@
+"""A fine-tuning: begin from a model, train, evaluate, keep the best, predict.
+
+What the scripts of all tasks share. They bring a model class, examples, and a
+function that scores predictions; everything between is here.
+"""
+
+import dataclasses
+import os
+import statistics
+
+import keras
+import tensorflow as tf
+
+from albert_tf import (
+    checkpoints,
+    evaluation,
+    filesystem,
+    layers,
+    modeling,
+    optimization,
+    pretrained,
+    reporting,
+    tokenization,
+    training,
+)
+from albert_tf.checkpoints import STEP
+from albert_tf.config import CONFIG_FILE
+from albert_tf.data import batches
+
+FLAGS_FILE = "flags.json"
+SUMMARY_FILE = "summary.json"
+DROPOUTS = ("hidden_dropout_prob", "attention_probs_dropout_prob")
+
+
+def check_flags(args):
+    """Refuses what cannot work before anything is loaded.
+
+    Args:
+      args: with the fields of `flags.FineTuningFlags`.
+
+    Raises:
+      ValueError: if flags contradict each other or one is missing.
+    """
+    if args.init_checkpoint and args.albert_hub_module_handle:
+        raise ValueError(
+            "Give --init_checkpoint or --albert_hub_module_handle, not both."
+        )
+    if args.from_scratch and find_source(args):
+        raise ValueError(
+            f"--from_scratch contradicts the model {find_source(args)}."
+        )
+    if args.num_runs < 1:
+        raise ValueError(f"--num_runs={args.num_runs}; wanted 1 or more.")
+    has_model = find_source(args) or args.from_scratch
+    if not has_model and not find_trained(run_folder(args, 0)):
+        raise ValueError(
+            "There is no model to begin with: give --init_checkpoint. (To "
+            "begin with random weights, say --from_scratch.)"
+        )
+    if not args.do_train and args.from_scratch:
+        raise ValueError("--from_scratch without --do_train: nothing to do.")
+
+
+def find_source(args):
+    """Returns the model that flags name, or None."""
+    return args.init_checkpoint or args.albert_hub_module_handle
+
+
+def find_trained(folder):
+    """Returns the prefixes of a folder's checkpoints, the best one last."""
+    found = checkpoints.list_checkpoints(folder)
+    best = os.path.join(folder, f"{checkpoints.PREFIX}-best")
+    if tf.io.gfile.exists(f"{best}.index"):
+        found = [*found, best]
+    return found
+
+
+def run_folder(args, number):
+    """Returns the folder of one of several runs: output_dir for a single."""
+    if args.num_runs == 1:
+        return args.output_dir
+    return os.path.join(args.output_dir, f"run_{number + 1}")
+
+
+def read_start(args):
+    """Reads what a task begins from.
+
+    Args:
+      args: with the fields of `flags.FineTuningFlags`.
+
+    Returns:
+      A `pretrained.Pretrained` with config and tokenizer. Its values are empty
+      where a training begins with random weights or goes on.
+
+    Raises:
+      ValueError: if config or vocabulary are missing or do not fit.
+      FileNotFoundError: if there is no model.
+    """
+    source = find_source(args)
+    if source:
+        found = pretrained.read_pretrained(source)
+    else:
+        found = pretrained.read_description(run_folder(args, 0))
+    original = found.config
+    found = pretrained.replace_files(
+        found,
+        albert_config_file=args.albert_config_file,
+        spm_model_file=args.spm_model_file,
+        vocab_file=args.vocab_file,
+        do_lower_case=args.do_lower_case,
+    )
+    missing = [
+        flag
+        for flag, value in (
+            ("--albert_config_file", found.config),
+            ("--spm_model_file or --vocab_file", found.tokenizer),
+        )
+        if value is None
+    ]
+    if missing:
+        raise ValueError(
+            f"{found.source} has no config or vocabulary of its own; give "
+            f"{' and '.join(missing)}."
+        )
+    if args.max_seq_length > found.config.max_position_embeddings:
+        raise ValueError(
+            f"--max_seq_length={args.max_seq_length}, but the model has "
+            f"{found.config.max_position_embeddings} positions."
+        )
+    # The values are of the config that lies beside them.
+    return dataclasses.replace(found, config=original or found.config), (
+        _with_dropout(found.config, args)
+    )
+
+
+def _with_dropout(config, args):
+    """The config with the rates that flags give."""
+    rates = {name: getattr(args, name) for name in DROPOUTS}
+    rates = {name: r for name, r in rates.items() if r is not None}
+    return dataclasses.replace(config, **rates)
+
+
+def count_steps(args, num_examples):
+    """Returns training steps and those of them that are warmup.
+
+    Args:
+      args: with the fields of `flags.FineTuningFlags`.
+      num_examples: in the training data.
+
+    Source: run_squad_v1.py for epochs and proportion.
+    """
+    num_steps, num_warmup_steps = args.train_step, args.warmup_step
+    if args.num_train_epochs is not None:
+        num_steps = int(
+            num_examples / args.train_batch_size * args.num_train_epochs
+        )
+    if args.warmup_proportion is not None:
+        num_warmup_steps = int(num_steps * args.warmup_proportion)
+    if num_steps < 1 or num_warmup_steps >= num_steps:
+        raise ValueError(
+            f"{num_steps} training steps with {num_warmup_steps} of warmup, "
+            f"from {num_examples} examples in batches of "
+            f"{args.train_batch_size}: too few."
+        )
+    return num_steps, num_warmup_steps
+
+
+class Run:
+    """One fine-tuning in a folder of its own.
+
+    Args:
+      args: with the fields of `flags.FineTuningFlags`.
+      number: which of `num_runs` it is, from 0; decides folder and seed.
+      build_model: function from config and dtype to the task's model.
+      start: a `pretrained.Pretrained`, from `read_start`.
+      config: the model's AlbertConfig.
+      strategy: a tf.distribute.Strategy.
+      num_examples: in the training data; 0 where nothing is trained.
+    """
+
+    def __init__(
+        self, args, number, build_model, start, config, strategy, num_examples
+    ):
+        self.args = args
+        self.start, self.config = start, config
+        self.folder = run_folder(args, number)
+        self.seed = args.random_seed + number
+        self.strategy = strategy
+        self.num_steps, num_warmup_steps = args.train_step, 0
+        if num_examples:
+            self.num_steps, num_warmup_steps = count_steps(args, num_examples)
+        with strategy.scope():
+            keras.utils.set_random_seed(self.seed)
+            self.model = build_model(
+                config, dtype=layers.POLICIES[args.compute_dtype]
+            )
+            weights = modeling.named_weights(self.model)
+            self.optimizer = optimization.build_optimizer(
+                args.optimizer,
+                {name: weight.value for name, weight in weights.items()},
+                optimization.build_schedule(
+                    args.learning_rate, self.num_steps, num_warmup_steps
+                ),
+            )
+        self.manager = checkpoints.CheckpointManager(
+            self.folder,
+            {
+                **self.optimizer.weights,
+                **self.optimizer.slots,
+                STEP: self.optimizer.step,
+            },
+            args.keep_checkpoint_max,
+        )
+        self.reporter = reporting.Reporter(self.folder)
+        self.predict_step = evaluation.build_predict_function(
+            strategy, self.model
+        )
+        self.bucket_lengths = batches.parse_bucket_lengths(
+            args.bucket_lengths, args.max_seq_length
+        )
+
+    def train(self, examples, evaluator=None):
+        """Trains, from the newest checkpoint if there is one.
+
+        Args:
+          examples: an `examples.Examples`.
+          evaluator: an `evaluation.Evaluator` of this run, or None.
+        """
+        say = self.reporter.say
+        say(
+            pretrained.initialize(
+                self.manager,
+                self.optimizer.weights,
+                self.config,
+                self.start if self.start.values else None,
+                body_only=True,
+            )
+        )
+        # Not before: what does not fit must not replace what does.
+        self.write_settings()
+        step = int(self.optimizer.step.numpy())
+        if evaluator and step and step not in evaluator.known(STEP):
+            evaluator.evaluate(step, self.manager.prefix(step))
+        if step >= self.num_steps:
+            say(f"{self.folder} was trained for {step} steps: nothing to do.")
+            return
+        say(self._describe(examples))
+        plan = batches.plan_training(
+            examples,
+            self.bucket_lengths,
+            self.args.train_batch_size,
+            self.num_steps,
+            self.seed,
+        )
+        plan = batches.Plan(*(part[step:] for part in plan))
+        training.train(
+            self.strategy,
+            self.model,
+            self.optimizer,
+            batches.build_datasets(examples, plan),
+            plan.lengths,
+            num_train_steps=self.num_steps,
+            batch_size=self.args.train_batch_size,
+            manager=self.manager,
+            reporter=self.reporter,
+            save_checkpoints_steps=self.args.save_checkpoints_steps,
+            iterations_per_loop=self.args.iterations_per_loop,
+            log_every_steps=self.args.log_every_steps,
+            seed=self.seed,
+            xla=self.args.xla,
+            on_checkpoint=evaluator and evaluator.evaluate,
+        )
+
+    def _describe(self, examples):
+        config, args = self.config, self.args
+        lengths = batches.longest_sequences(examples)
+        epochs = self.num_steps * args.train_batch_size / len(examples)
+        return (
+            f"{len(examples)} examples of {lengths.min()} to {lengths.max()} "
+            f"tokens (mean {lengths.mean():.0f}), {epochs:.1f} epochs. "
+            f"Dropout: hidden {config.hidden_dropout_prob}, attention "
+            f"{config.attention_probs_dropout_prob}, classifier "
+            f"{args.classifier_dropout}. Seed {self.seed}."
+        )
+
+    def write_settings(self):
+        """Writes beside the checkpoints what their readers need to know."""
+        os.makedirs(self.folder, exist_ok=True)
+        for name, values in (
+            (CONFIG_FILE, self.config.to_dict()),
+            (FLAGS_FILE, dataclasses.asdict(self.args)),
+            (tokenization.SETTINGS_FILE, self.start.tokenizer.settings),
+        ):
+            filesystem.write_json(os.path.join(self.folder, name), values)
+        name, content = self.start.vocabulary_file
+        filesystem.write_file(os.path.join(self.folder, name), content)
+
+    def predict(self, examples):
+        """Returns the model's outputs for examples, in order: [N, ...]."""
+        plan = batches.plan_pass(
+            examples, self.bucket_lengths, self.args.predict_batch_size
+        )
+        return evaluation.predict(
+            self.strategy,
+            self.predict_step,
+            batches.build_datasets(examples, plan).values(),
+            len(examples),
+        )
+
+    def restore_best(self):
+        """Restores the best checkpoint, or the newest where none is best.
+
+        Where the folder has none, all weights of the model that flags name
+        are taken, the head's too.
+
+        Returns:
+          Where the weights are from.
+        """
+        values, source = self.start.values, self.start.source
+        if found := find_trained(self.folder):
+            source = found[-1]
+            values = checkpoints.read_checkpoint(source)
+        checkpoints.restore(self.optimizer.weights, values, source)
+        return source
+
+    def evaluate(self, evaluator):
+        """Evaluates every checkpoint of the folder, or the model of the flags.
+
+        Args:
+          evaluator: an `evaluation.Evaluator` of this run.
+        """
+        if checkpoints.list_checkpoints(self.folder):
+            evaluator.evaluate_folder()
+        else:
+            self.reporter.say(f"Evaluates {self.restore_best()}.")
+            evaluator.evaluate(0)
+
+
+def summarize(evaluators):
+    """What several runs achieved.
+
+    Args:
+      evaluators: the `evaluation.Evaluator` of each run.
+
+    Returns:
+      Dict with `metric`, the name of what the best is chosen by; `runs`, a
+      dict of `last` and `best` values for each; and, of the run with the
+      median of the best, `last` and `best`; `median` and `spread` (standard
+      deviation) of the best.
+    """
+    metric = evaluators[0].best_metric
+    runs = []
+    for evaluator in evaluators:
+        results = evaluator.results()
+        runs.append(
+            {
+                "folder": evaluator.manager.folder,
+                "last": max(results, key=lambda r: r[STEP]),
+                "best": max(results, key=lambda r: r[metric]),
+            }
+        )
+    scores = [run["best"][metric] for run in runs]
+    middle = statistics.median_low(scores)
+    return {
+        "metric": metric,
+        **runs[scores.index(middle)],
+        "median": statistics.median(scores),
+        "spread": statistics.stdev(scores) if len(scores) > 1 else 0.0,
+        "runs": runs,
+    }
+
+
+def format_summary(summary, baseline):
+    """Returns a few lines that say what was achieved.
+
+    Args:
+      summary: from `summarize`.
+      baseline: dict from metric to what the best guess without looking gets.
+    """
+    metric = summary["metric"]
+    names = [name for name in summary["best"] if name in baseline]
+    lines = [
+        f"{'':24}{'last':>10}{'best on dev':>14}{'baseline':>12}",
+        *(
+            f"{name:24}{summary['last'][name]:10.4f}"
+            f"{summary['best'][name]:14.4f}{baseline[name]:12.4f}"
+            for name in sorted(names)
+        ),
+        f"Step {summary['last'][STEP]:.0f} is the last, "
+        f"{summary['best'][STEP]:.0f} the best, chosen by {metric} on dev: "
+        "expect less on other data.",
+    ]
+    if len(summary["runs"]) > 1:
+        lines.append(
+            f"{len(summary['runs'])} runs: best {metric} has median "
+            f"{summary['median']:.4f}, standard deviation "
+            f"{summary['spread']:.4f}; above is the median run."
+        )
+    return "\n".join(lines)

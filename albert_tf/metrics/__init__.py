@@ -1,0 +1,1 @@
+"""Scores of predictions: NumPy in, numbers out."""

@@ -1,0 +1,174 @@
+"""Scores of classifiers and regressions, beside the best guess.
+
+Shapes: N examples, C classes. What `label_ids` are depends on the objective:
+"classes": [N] integers; "regression": [N] floats; "multi_label": [N, C] of 0
+and 1.
+"""
+
+import warnings
+
+import numpy as np
+from scipy import special, stats
+from sklearn import metrics as sklearn_metrics
+
+# Losses above this share of the best blind guess's mean that nothing was
+# learned.
+LEARNED_BELOW = 0.99
+ADVICE = (
+    "Lower the learning rate (large models want 1e-5 or 5e-6), warm up "
+    "longer, take a larger batch, and train v2 models without dropout in the "
+    "body."
+)
+
+
+def _f1(labels, predictions):
+    """F1 of class 1 of two; the mean over classes of more; over all labels."""
+    if labels.ndim == 2:
+        average = "micro"
+    elif max(labels.max(), predictions.max()) > 1:
+        average = "macro"
+    else:
+        average = "binary"
+    return sklearn_metrics.f1_score(
+        labels, predictions, average=average, zero_division=0
+    )
+
+
+def _correlation(function):
+    def score(labels, predictions):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Of constant predictions.
+            value = function(labels, predictions).statistic
+        return 0.0 if np.isnan(value) else value
+
+    return score
+
+
+# Each from labels and predictions; eval_accuracy of multi_label asks for all
+# labels of a row.
+METRICS = {
+    "eval_accuracy": sklearn_metrics.accuracy_score,
+    "f1": _f1,
+    "matthew_corr": sklearn_metrics.matthews_corrcoef,
+    "pearson": _correlation(stats.pearsonr),
+    "spearman": _correlation(stats.spearmanr),
+    "MSE": sklearn_metrics.mean_squared_error,
+}
+
+
+def predict_labels(logits, objective):
+    """Turns logits [N, C] into predictions of the labels' form."""
+    if objective == "classes":
+        return logits.argmax(axis=1).astype(np.int32)
+    if objective == "regression":
+        return logits[:, 0]
+    return (logits > 0).astype(np.int32)
+
+
+def probabilities(logits, objective):
+    """Turns logits [N, C] into probabilities [N, C]; a regression's stay."""
+    if objective == "regression":
+        return logits
+    function = special.softmax if objective == "classes" else special.expit
+    kwargs = {"axis": 1} if objective == "classes" else {}
+    return function(np.asarray(logits, np.float64), **kwargs)
+
+
+def loss(logits, label_ids, objective):
+    """Returns the mean loss, as `heads.AlbertClassifier` defines it."""
+    logits = np.asarray(logits, np.float64)
+    if objective == "classes":
+        log_probs = special.log_softmax(logits, axis=1)
+        return float(-log_probs[np.arange(len(label_ids)), label_ids].mean())
+    if objective == "regression":
+        return float(np.square(logits[:, 0] - label_ids).mean())
+    signed = np.where(np.asarray(label_ids) > 0.5, logits, -logits)
+    return float(np.logaddexp(0, -signed).mean())
+
+
+def score(logits, label_ids, objective, metrics):
+    """Scores predictions.
+
+    Args:
+      logits: [N, C].
+      label_ids: see the module.
+      objective: as `heads.AlbertClassifier` knows it.
+      metrics: names in METRICS.
+
+    Returns:
+      Dict of `eval_loss` and the metrics, floats.
+
+    Raises:
+      ValueError: if a metric is unknown.
+    """
+    unknown = [name for name in metrics if name not in METRICS]
+    if unknown:
+        raise ValueError(f"Unknown metrics {unknown}; known: {[*METRICS]}.")
+    label_ids = np.asarray(label_ids)
+    predictions = predict_labels(np.asarray(logits), objective)
+    return {
+        "eval_loss": loss(logits, label_ids, objective),
+        **{
+            name: float(METRICS[name](label_ids, predictions))
+            for name in metrics
+        },
+    }
+
+
+def baseline(train_labels, label_ids, objective, metrics):
+    """Scores the best guess that does not look at the texts.
+
+    It always says what is most frequent in the training data, or its mean,
+    with the probabilities that labels have there.
+
+    Args:
+      train_labels: the training data's, as label_ids.
+      label_ids: those that are scored.
+      objective: as `heads.AlbertClassifier` knows it.
+      metrics: names in METRICS.
+
+    Returns:
+      As from `score`.
+    """
+    train_labels, label_ids = np.asarray(train_labels), np.asarray(label_ids)
+    if objective == "regression":
+        logits = np.full(1, train_labels.mean())
+    elif objective == "classes":
+        num_classes = 1 + max(train_labels.max(), label_ids.max())
+        counts = np.bincount(train_labels, minlength=num_classes)
+        logits = np.log((counts + 0.5) / (counts + 0.5).sum())
+    else:
+        share = (train_labels.sum(axis=0) + 0.5) / (len(train_labels) + 1)
+        logits = special.logit(share)
+    logits = np.tile(logits, (len(label_ids), 1))
+    return score(logits, label_ids, objective, metrics)
+
+
+def find_collapse(logits, label_ids, objective, *, loss, prior_loss):
+    """Says whether a model seems to have learned nothing.
+
+    Args:
+      logits: [N, C].
+      label_ids: see the module.
+      objective: as `heads.AlbertClassifier` knows it.
+      loss: that of these logits.
+      prior_loss: that of the best guess without looking.
+
+    Returns:
+      A sentence with advice, or None.
+    """
+    predictions = predict_labels(np.asarray(logits), objective)
+    if objective == "regression":
+        is_constant = predictions.std() < 1e-2 * np.std(label_ids)
+    else:
+        is_constant = (predictions == predictions[0]).all()
+        is_constant &= not (label_ids == label_ids[0]).all()
+    if is_constant and len(predictions) > 1:
+        return f"The model predicts the same for every example. {ADVICE}"
+    if loss > LEARNED_BELOW * prior_loss:
+        return (
+            f"The loss on dev, {loss:.4f}, is not below that of guessing "
+            f"without looking, {prior_loss:.4f}. Nothing learned yet, or too "
+            f"much by heart. If it stays so: {ADVICE}"
+        )
+    return None

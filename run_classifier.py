@@ -1,0 +1,258 @@
+"""Fine-tunes and scores ALBERT on GLUE, or on any table of text.
+
+python run_classifier.py --flagfile=configs/glue/mrpc.flags \
+    --data_dir=glue --init_checkpoint=albert_base.tar.gz --output_dir=out \
+    --do_train --do_eval --do_predict
+"""
+
+import dataclasses
+import functools
+import os
+import time
+
+from albert_tf.metrics import classification
+
+from albert_tf import (
+    distribution,
+    evaluation,
+    export,
+    filesystem,
+    finetuning,
+    flags,
+    heads,
+)
+from albert_tf.config import CONFIG_FILE
+from albert_tf.data import classification as data_reader
+from albert_tf.data import submissions, tasks
+from albert_tf.flags import flag
+from albert_tf.tokenization import SETTINGS_FILE
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ClassifierFlags(flags.FineTuningFlags):
+    """The release's flags; what is ours stands last."""
+
+    data_dir: str = flag(
+        required=True, help="Folder with a folder for each task."
+    )
+    task_name: str | None = flag(help=f"One of {', '.join(tasks.GLUE)}.")
+    output_dir: str = flag(required=True)
+    do_eval: bool = flag(
+        False,
+        "Whether to evaluate on the dev data: at every checkpoint; without "
+        "--do_train every checkpoint that is there.",
+    )
+    export_dir: str | None = flag(
+        help="Where a SavedModel of the best checkpoint goes."
+    )
+    threshold_to_export: float | None = flag(
+        help="A number that the SavedModel gives out as `threshold`."
+    )
+    task_config: str | None = flag(
+        help="JSON file that describes a table of text, instead of "
+        "--task_name; see docs/tasks.md."
+    )
+
+
+def check_flags(args):
+    """Refuses what cannot work before anything is loaded."""
+    if not (args.do_train or args.do_eval or args.do_predict):
+        raise ValueError(
+            "Give --do_train, --do_eval or --do_predict: nothing to do."
+        )
+    if bool(args.task_name) == bool(args.task_config):
+        raise ValueError("Give either --task_name or --task_config.")
+    if args.task_name and args.task_name.lower() not in tasks.GLUE:
+        raise ValueError(
+            f"--task_name={args.task_name}; known: {', '.join(tasks.GLUE)}. "
+            "Describe your own data with --task_config."
+        )
+    finetuning.check_flags(args)
+
+
+def read_task(args):
+    """Returns the `tasks.Task` that flags name."""
+    if args.task_config:
+        return tasks.read_task_config(args.task_config)
+    return tasks.GLUE[args.task_name.lower()]
+
+
+def build_score(run, task, data, baseline):
+    """Returns a function that evaluates the model of a run on the dev data."""
+
+    def score():
+        values = {}
+        for part, split in data.dev.items():
+            logits = run.predict(split.examples)["logits"]
+            label_ids = split.examples.arrays["label_ids"]
+            found = classification.score(
+                logits, label_ids, task.objective, task.metrics
+            )
+            warning = classification.find_collapse(
+                logits,
+                label_ids,
+                task.objective,
+                prior_loss=baseline["eval_loss"],
+                loss=found["eval_loss"],
+            )
+            if warning:
+                run.reporter.say(f"WARNING: {warning}")
+            prefix = f"{part}_" if part else ""
+            values |= {f"{prefix}{n}": value for n, value in found.items()}
+        return values
+
+    return score
+
+
+def score_baseline(task, data):
+    """Returns what the best guess without looking gets on the dev data."""
+    values = {}
+    for part, split in data.dev.items():
+        label_ids = split.examples.arrays["label_ids"]
+        known = label_ids
+        if data.train:
+            known = data.train.examples.arrays["label_ids"]
+        found = classification.baseline(
+            known, label_ids, task.objective, task.metrics
+        )
+        prefix = f"{part}_" if part else ""
+        values |= {f"{prefix}{n}": value for n, value in found.items()}
+    return values
+
+
+def write_predictions(run, task, data):
+    """Writes predictions of the test data; returns scores where it has labels.
+
+    The release's names go to the first table; the names that the GLUE server
+    takes to all.
+    """
+    scores = {}
+    for number, (name, split) in enumerate(data.test.items()):
+        logits = run.predict(split.examples)["logits"]
+        labels = classification.predict_labels(logits, task.objective)
+        predictions = submissions.format_predictions(
+            labels, task.labels, task.objective, task.bounds
+        )
+        paths = [os.path.join(run.folder, f"{name}.tsv")]
+        if number == 0:
+            submissions.write_test_results(
+                os.path.join(run.folder, "test_results.tsv"),
+                classification.probabilities(logits, task.objective),
+            )
+            paths.append(os.path.join(run.folder, "submit_results.tsv"))
+        for path in paths:
+            submissions.write_submission(path, split.ids, predictions)
+        run.reporter.say(f"{len(predictions)} predictions: {paths[0]}")
+        if "label_ids" in split.examples.arrays:
+            scores[name] = classification.score(
+                logits,
+                split.examples.arrays["label_ids"],
+                task.objective,
+                task.metrics,
+            )
+            run.reporter.say(f"{name}: {scores[name]}")
+    return scores
+
+
+def export_model(run, args, task):
+    """Writes the SavedModel of the weights that a run has now."""
+    written = export.export_classifier(
+        args.export_dir,
+        run.model,
+        labels=task.labels,
+        threshold=args.threshold_to_export,
+        max_seq_length=args.max_seq_length,
+        assets=[
+            os.path.join(run.folder, name)
+            for name in (
+                CONFIG_FILE,
+                SETTINGS_FILE,
+                run.start.vocabulary_file[0],
+            )
+        ],
+    )
+    run.reporter.say(f"SavedModel: {written}")
+
+
+def run_once(args, number, task, data, baseline, start, strategy):
+    """Trains, evaluates and predicts with one seed.
+
+    Returns:
+      The run's Evaluator, or None, and its scores on the test data.
+    """
+    source, config = start
+    build_model = functools.partial(
+        heads.AlbertClassifier,
+        num_labels=len(task.labels or [""]),
+        objective=task.objective,
+        dropout_prob=args.classifier_dropout,
+    )
+    run = finetuning.Run(
+        args,
+        number,
+        build_model,
+        source,
+        config,
+        strategy,
+        len(data.train.examples) if args.do_train else 0,
+    )
+    evaluator = None
+    if args.do_eval:
+        evaluator = evaluation.Evaluator(
+            build_score(run, task, data, baseline),
+            manager=run.manager,
+            reporter=run.reporter,
+            best_metric=task.metrics[0],
+        )
+    if args.do_train:
+        run.train(data.train.examples, evaluator)
+    elif args.do_eval:
+        run.evaluate(evaluator)
+    scores = {}
+    if args.do_predict or args.export_dir:
+        run.reporter.say(f"Predicts with {run.restore_best()}.")
+    if args.do_predict:
+        scores = write_predictions(run, task, data)
+    if args.export_dir and number == 0:
+        run.write_settings()
+        export_model(run, args, task)
+    return evaluator, scores
+
+
+def run(args):
+    """Trains, evaluates, predicts and exports as the flags say."""
+    began = time.monotonic()
+    check_flags(args)
+    start = finetuning.read_start(args)
+    task, data = data_reader.read_data(
+        args.data_dir,
+        read_task(args),
+        start[0].tokenizer,
+        args.max_seq_length,
+        with_train=args.do_train,
+        with_dev=args.do_eval,
+        with_test=args.do_predict,
+        cached_dir=args.cached_dir,
+    )
+    baseline = score_baseline(task, data)
+    strategy = distribution.build_strategy_of(args)
+    outcomes = [
+        run_once(args, number, task, data, baseline, start, strategy)
+        for number in range(args.num_runs)
+    ]
+    if not args.do_eval:
+        return
+    summary = finetuning.summarize([evaluator for evaluator, _ in outcomes])
+    print(finetuning.format_summary(summary, baseline))
+    summary |= {
+        "task": task.name,
+        "baseline": baseline,
+        "test": [scores for _, scores in outcomes],
+        "seconds": round(time.monotonic() - began, 1),
+    }
+    path = os.path.join(args.output_dir, finetuning.SUMMARY_FILE)
+    filesystem.write_json(path, summary)
+
+
+if __name__ == "__main__":
+    flags.launch(run, ClassifierFlags)

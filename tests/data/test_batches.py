@@ -1,0 +1,140 @@
+"""Plans of batches, and the batches that are looked up."""
+
+import numpy as np
+import pytest
+
+from albert_tf.data import batches, examples
+
+BUCKETS = [4, 8, 11]
+
+
+def make_examples(num_examples=50, num_choices=1, seed=5):
+    rng = np.random.default_rng(seed)
+    lengths = rng.integers(2, 12, num_examples * num_choices, np.int32)
+    return examples.Examples(
+        ids=rng.integers(5, 31, lengths.sum(), np.int32),
+        lengths=lengths,
+        first_lengths=rng.integers(1, lengths + 1).astype(np.int32),
+        arrays={
+            "label_ids": np.arange(num_examples, dtype=np.int32),
+            "scores": rng.random((num_examples, 3), np.float32),
+        },
+        num_choices=num_choices,
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("", [11]),
+        ("4,8", [4, 8, 11]),
+        ("8, 4,11,64", [4, 8, 11]),
+    ],
+)
+def test_bucket_lengths_end_with_the_longest(text, wanted):
+    assert batches.parse_bucket_lengths(text, 11) == wanted
+
+
+@pytest.mark.parametrize("text", ["a", "0,4", "-4", "4;8"])
+def test_bucket_lengths_are_numbers(text):
+    with pytest.raises(ValueError, match="wanted numbers of tokens"):
+        batches.parse_bucket_lengths(text, 11)
+
+
+@pytest.mark.parametrize("num_choices", [1, 3])
+@pytest.mark.parametrize("num_examples", [3, 50])
+def test_training_sees_each_example_once_an_epoch(num_examples, num_choices):
+    rows = make_examples(num_examples, num_choices)
+    plan = batches.plan_training(rows, BUCKETS, 8, num_examples, seed=3)
+    seen = plan.indices.ravel()
+    assert seen.shape == (8 * num_examples,)
+    # Eight epochs: what waits at the end of one is seen in the next.
+    counts = np.bincount(seen, minlength=num_examples)
+    assert counts.min() >= 7 and counts.max() <= 9
+    needed = batches.longest_sequences(rows)[plan.indices].max(axis=1)
+    assert (plan.lengths >= needed).all()
+    assert set(plan.lengths) <= set(BUCKETS)
+
+
+def test_most_batches_are_of_one_bucket():
+    rows = make_examples(400)
+    plan = batches.plan_training(rows, BUCKETS, 8, 50, seed=3)
+    lengths = batches.longest_sequences(rows)[plan.indices]
+    is_pure = np.searchsorted(BUCKETS, lengths).min(axis=1) == np.searchsorted(
+        BUCKETS, lengths
+    ).max(axis=1)
+    assert is_pure.sum() >= 50 - len(BUCKETS)
+
+
+def test_a_longer_plan_begins_like_a_shorter_one():
+    rows = make_examples()
+    short = batches.plan_training(rows, BUCKETS, 8, 13, seed=3)
+    long = batches.plan_training(rows, BUCKETS, 8, 40, seed=3)
+    np.testing.assert_array_equal(short.indices, long.indices[:13])
+    np.testing.assert_array_equal(short.lengths, long.lengths[:13])
+    other = batches.plan_training(rows, BUCKETS, 8, 13, seed=4)
+    assert (short.indices != other.indices).any()
+
+
+@pytest.mark.parametrize("num_examples", [1, 7, 8, 9, 50])
+def test_a_pass_has_each_example_once(num_examples):
+    rows = make_examples(num_examples)
+    plan = batches.plan_pass(rows, BUCKETS, 8)
+    real = plan.indices[plan.indices < num_examples]
+    assert sorted(real) == list(range(num_examples))
+    assert (np.diff(plan.lengths) <= 0).all()
+
+
+@pytest.mark.parametrize("num_choices", [1, 3])
+def test_batches_are_what_padding_by_hand_gives(num_choices):
+    rows = make_examples(21, num_choices)
+    plan = batches.plan_pass(rows, BUCKETS, 8)
+    datasets = batches.build_datasets(rows, plan)
+    assert list(datasets) == sorted(set(plan.lengths.tolist()))
+    num_seen = 0
+    for length, dataset in datasets.items():
+        for batch in dataset.as_numpy_iterator():
+            index = batch.pop("example_index")
+            weight = batch.pop("example_weight")
+            np.testing.assert_array_equal(weight, index < 21)
+            real = index[index < 21]
+            num_seen += len(real)
+            wanted = examples.pad_examples(rows, real, length)
+            assert set(wanted) == set(batch)
+            for name, values in wanted.items():
+                assert batch[name].dtype == values.dtype, name
+                np.testing.assert_array_equal(batch[name][: len(real)], values)
+                assert not batch[name][len(real) :].any()
+    assert num_seen == 21
+
+
+def test_shapes_are_static():
+    rows = make_examples()
+    plan = batches.plan_training(rows, BUCKETS, 8, 20, seed=3)
+    for length, dataset in batches.build_datasets(rows, plan).items():
+        shapes = {n: s.shape for n, s in dataset.element_spec.items()}
+        assert shapes["input_ids"] == shapes["segment_ids"] == (8, length)
+        assert shapes["scores"] == (8, 3)
+
+
+def test_datasets_come_in_the_order_of_the_plan():
+    rows = make_examples()
+    plan = batches.plan_training(rows, BUCKETS, 8, 20, seed=3)
+    iterators = {
+        length: dataset.as_numpy_iterator()
+        for length, dataset in batches.build_datasets(rows, plan).items()
+    }
+    for length, index in zip(*plan, strict=True):
+        batch = next(iterators[length])
+        np.testing.assert_array_equal(batch["example_index"], index)
+
+
+def test_what_is_longer_than_every_bucket_is_refused():
+    rows = make_examples()
+    with pytest.raises(ValueError, match="11 tokens; the longest bucket has 8"):
+        batches.plan_pass(rows, [4, 8], 8)
+
+
+def test_training_on_nothing_is_refused():
+    with pytest.raises(ValueError, match="no examples"):
+        batches.plan_training(make_examples(0), BUCKETS, 8, 20, seed=3)
