@@ -74,8 +74,8 @@ class MaskedLM(layers.WeightOwner):
         return tf.reshape(logits, [-1, num_positions, self.config.vocab_size])
 
 
-class PooledLogits(layers.WeightOwner):
-    """Logits [B, C] float32 of classes, from the pooled output [B, H].
+class Logits(layers.WeightOwner):
+    """Logits [..., C] float32 from vectors [..., H].
 
     Args:
       prefix: of the canonical names `output_weights` [C, H] and `output_bias`.
@@ -90,13 +90,19 @@ class PooledLogits(layers.WeightOwner):
         )
         self.output_bias = self.add("output_bias", (num_outputs,), "zeros")
 
-    def call(self, pooled_output):
+    def call(self, x):
         logits = tf.matmul(
-            tf.cast(pooled_output, tf.float32),
+            tf.cast(x, tf.float32),
             self.output_weights.value,
             transpose_b=True,
         )
         return logits + self.output_bias.value
+
+
+def weighted_mean(values, weights):
+    """Returns the Ratio of numbers or booleans and weights of equal shape."""
+    total = tf.reduce_sum(tf.cast(values, tf.float32) * weights)
+    return Ratio(total, tf.reduce_sum(weights))
 
 
 def classification_ratios(logits, labels, weights):
@@ -109,11 +115,7 @@ def classification_ratios(logits, labels, weights):
     """
     losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
     hits = tf.argmax(logits, axis=-1, output_type=labels.dtype) == labels
-    weight = tf.reduce_sum(weights)
-    return (
-        Ratio(tf.reduce_sum(losses * weights), weight),
-        Ratio(tf.reduce_sum(tf.cast(hits, tf.float32) * weights), weight),
-    )
+    return weighted_mean(losses, weights), weighted_mean(hits, weights)
 
 
 class AlbertModel(keras.layers.Layer):
@@ -184,7 +186,7 @@ class AlbertForPreTraining(AlbertModel):
         super().__init__(config, dtype=dtype, **kwargs)
         self.sentence_weight = sentence_weight
         self.masked_lm = MaskedLM(config, dtype=self.dtype_policy)
-        self.sentence_order = PooledLogits(
+        self.sentence_order = Logits(
             "cls/seq_relationship", 2, config, dtype=self.dtype_policy
         )
         self.loss_scales = {"masked_lm_loss": 1.0}
@@ -283,7 +285,7 @@ class AlbertClassifier(AlbertModel):
         self.num_labels = num_labels
         self.objective = objective
         self.dropout_prob = dropout_prob
-        self.output_layer = PooledLogits(
+        self.output_layer = Logits(
             "", num_labels, config, dtype=self.dtype_policy
         )
         self.loss_scales = {"loss": 1.0}
@@ -314,16 +316,14 @@ class AlbertClassifier(AlbertModel):
         if self.objective == "classes":
             loss, accuracy = classification_ratios(logits, labels, weights)
             return {"loss": loss, "accuracy": accuracy}
-        weight = tf.reduce_sum(weights)
         if self.objective == "regression":
-            errors = tf.square(logits[:, 0] - labels)  # [B]
-            return {"loss": Ratio(tf.reduce_sum(errors * weights), weight)}
+            losses = tf.square(logits[:, 0] - labels)  # [B]
+            return {"loss": weighted_mean(losses, weights)}
         losses = tf.nn.sigmoid_cross_entropy_with_logits(labels, logits)
         hits = tf.cast((logits > 0) == (labels > 0.5), tf.float32)  # [B, C]
-        means = [tf.reduce_mean(x, axis=-1) for x in (losses, hits)]  # [B]
         return {
-            name: Ratio(tf.reduce_sum(mean * weights), weight)
-            for name, mean in zip(("loss", "accuracy"), means, strict=True)
+            "loss": weighted_mean(tf.reduce_mean(losses, axis=-1), weights),
+            "accuracy": weighted_mean(tf.reduce_mean(hits, axis=-1), weights),
         }
 
     def get_config(self):
@@ -353,7 +353,7 @@ class AlbertMultipleChoice(AlbertModel):
     def __init__(self, config, *, dropout_prob=0.1, dtype=None, **kwargs):
         super().__init__(config, dtype=dtype, **kwargs)
         self.dropout_prob = dropout_prob
-        self.output_layer = PooledLogits("", 1, config, dtype=self.dtype_policy)
+        self.output_layer = Logits("", 1, config, dtype=self.dtype_policy)
         self.loss_scales = {"loss": 1.0}
         self.metric_names = ["accuracy"]
 

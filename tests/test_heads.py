@@ -6,49 +6,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf import checkpoints, heads, modeling
+from albert_tf import heads
 from albert_tf.config import AlbertConfig
+from tests import recorded as recorded_models
 
 CLASSIFIERS = [f"{t}_{m}" for t in ("cola", "mnli", "sts-b") for m in "AC"]
 MODELS = ("A", "C")
-TOLERANCE = 3e-5
-
-
-def load(folder, model_class, **kwargs):
-    """Returns a recorded model, its inputs and a reader of its outputs."""
-    config = AlbertConfig.from_json_file(folder / "albert_config.json")
-    model = model_class(config, **kwargs)
-    values = checkpoints.read_checkpoint(folder / "model.ckpt-best")
-    names = {n for n in values if not checkpoints.is_slot(n)}
-    weights = modeling.named_weights(model)
-    assert set(weights) == names
-    checkpoints.restore(weights, values, str(folder))
-    inputs = dict(np.load(folder / "inputs.npz"))
-    features = {name: tf.constant(value) for name, value in inputs.items()}
-    return model, features, lambda name: np.load(folder / name)
-
-
-def loss_and_gradients(model, features):
-    """Returns the loss without dropout, and gradients by canonical name."""
-    weights = modeling.named_weights(model)
-    with tf.GradientTape() as tape:
-        ratio = model.ratios(features)["loss"]
-        loss = ratio.total / ratio.weight
-    gradients = tape.gradient(loss, [w.value for w in weights.values()])
-    return loss, {
-        name: tf.convert_to_tensor(gradient).numpy()
-        for name, gradient in zip(weights, gradients, strict=True)
-        if gradient is not None
-    }
-
-
-def check_gradients(found, recorded):
-    wanted = {n[5:]: recorded[n] for n in recorded if n.startswith("grad/")}
-    assert set(found) == set(wanted)
-    for name, gradient in wanted.items():
-        np.testing.assert_allclose(
-            found[name], gradient, atol=TOLERANCE, err_msg=name
-        )
 
 
 @pytest.mark.parametrize("name", CLASSIFIERS)
@@ -56,7 +19,7 @@ def test_classifiers_give_the_recorded_outputs(golden, name):
     folder = golden(f"heads/classifier_{name}")
     described = json.loads((folder / "README.json").read_text())
     is_regression = described["task"] == "sts-b"
-    model, features, read = load(
+    model, features, read = recorded_models.load(
         folder,
         heads.AlbertClassifier,
         num_labels=described["num_labels"],
@@ -66,16 +29,22 @@ def test_classifiers_give_the_recorded_outputs(golden, name):
     logits = model(features)["logits"].numpy()
     if is_regression:
         logits = logits[:, 0]
-    np.testing.assert_allclose(logits, recorded["logits"], atol=TOLERANCE)
-    loss, gradients = loss_and_gradients(model, features)
-    np.testing.assert_allclose(loss, recorded["loss"], atol=TOLERANCE)
-    check_gradients(gradients, recorded)
+    np.testing.assert_allclose(
+        logits, recorded["logits"], atol=recorded_models.TOLERANCE
+    )
+    loss, gradients = recorded_models.loss_and_gradients(model, features)
+    np.testing.assert_allclose(
+        loss, recorded["loss"], atol=recorded_models.TOLERANCE
+    )
+    recorded_models.check_gradients(gradients, recorded)
     # The last row of the recording is padding.
     features["example_weight"] = tf.cast(features["is_real_example"], "float32")
     ratio = model.ratios(features)["loss"]
     metrics = described["eval_metrics_one_batch"]
     np.testing.assert_allclose(
-        ratio.total / ratio.weight, metrics["eval_loss"], atol=TOLERANCE
+        ratio.total / ratio.weight,
+        metrics["eval_loss"],
+        atol=recorded_models.TOLERANCE,
     )
     if not is_regression:
         ratio = model.ratios(features)["accuracy"]
@@ -87,17 +56,23 @@ def test_classifiers_give_the_recorded_outputs(golden, name):
 @pytest.mark.parametrize("name", MODELS)
 def test_multiple_choice_gives_the_recorded_outputs(golden, name):
     folder = golden(f"heads/race_{name}")
-    model, features, read = load(folder, heads.AlbertMultipleChoice)
+    model, features, read = recorded_models.load(
+        folder, heads.AlbertMultipleChoice
+    )
     for key in ("input_ids", "input_mask", "segment_ids"):
         rows = len(features[key])
         features[key] = tf.reshape(features[key], [rows, 4, -1])
     recorded = read("outputs_eval.npz")
     np.testing.assert_allclose(
-        model(features)["logits"], recorded["logits"], atol=TOLERANCE
+        model(features)["logits"],
+        recorded["logits"],
+        atol=recorded_models.TOLERANCE,
     )
-    loss, gradients = loss_and_gradients(model, features)
-    np.testing.assert_allclose(loss, recorded["loss"], atol=TOLERANCE)
-    check_gradients(gradients, recorded)
+    loss, gradients = recorded_models.loss_and_gradients(model, features)
+    np.testing.assert_allclose(
+        loss, recorded["loss"], atol=recorded_models.TOLERANCE
+    )
+    recorded_models.check_gradients(gradients, recorded)
 
 
 def small_classifier(**kwargs):

@@ -11,7 +11,7 @@ PACKAGE = ROOT / "albert_tf"
 SYSTEM = {"filesystem", "progress"}
 TEXT = SYSTEM | {"config", "normalization", "tokenization", "records"}
 BASE = TEXT | {"optimization", "metrics"}
-MODEL = {"layers", "modeling", "heads", "checkpoints"}
+MODEL = {"layers", "modeling", "heads", "span_heads", "checkpoints"}
 STORED = {"huggingface", "pretrained"}
 LOOP = {"distribution", "reporting", "training", "evaluation"}
 OPTIONAL = {"tensorflow_text", "tensorflow_hub", "apache_beam", "matplotlib"}
@@ -24,6 +24,7 @@ ALLOWED = {
     "layers": BASE,
     "modeling": BASE | {"layers"},
     "heads": BASE | {"layers", "modeling"},
+    "span_heads": BASE | {"layers", "heads"},
     "checkpoints": BASE | {"modeling", "heads"},
     "huggingface": BASE | {"checkpoints"},
     "pretrained": BASE | MODEL | {"huggingface"},
