@@ -1,0 +1,155 @@
+"""Metrics: against the release's running ones and against naive formulas."""
+
+import json
+
+import numpy as np
+import pytest
+
+from albert_tf.metrics import classification
+
+
+@pytest.mark.parametrize("task", ["cola", "sts-b", "mnli", "mrpc"])
+def test_scores_are_the_releases(golden, task):
+    inputs = np.load(golden("classify/metrics_inputs.npz"))
+    wanted = json.loads(golden("classify/metrics_outputs.json").read_text())
+    objective = "regression" if task == "sts-b" else "classes"
+    parts = {"labels": [], "logits": [], "loss": []}
+    for number, values in enumerate(wanted[task]):
+        batch = {
+            name: inputs[f"{task}/batch{number}/{name}"]
+            for name in ("labels", "logits", "loss", "is_real")
+        }
+        for name, seen in parts.items():
+            seen.append(batch[name][batch["is_real"] == 1])
+        labels, logits, losses = map(np.concatenate, parts.values())
+        if logits.ndim == 1:
+            logits = logits[:, None]
+        metrics = [n for n in values if n != "eval_loss"]
+        found = classification.score(logits, labels, objective, metrics)
+        # The recorded losses were made up, so theirs is just a mean.
+        found["eval_loss"] = losses.mean()
+        assert found == pytest.approx(values, abs=2e-5)
+
+
+def test_losses_are_their_formulas():
+    rng = np.random.default_rng(2)
+    logits = rng.normal(size=(9, 3)) * 5
+    labels = rng.integers(0, 3, 9)
+    chances = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(
+        classification.loss(logits, labels, "classes"),
+        -np.log(chances[range(9), labels]).mean(),
+    )
+    np.testing.assert_allclose(
+        classification.probabilities(logits, "classes"), chances
+    )
+    several = rng.integers(0, 2, (9, 3))
+    chances = 1 / (1 + np.exp(-logits))
+    np.testing.assert_allclose(
+        classification.loss(logits, several, "multi_label"),
+        -np.log(np.where(several, chances, 1 - chances)).mean(),
+    )
+    np.testing.assert_allclose(
+        classification.probabilities(logits, "multi_label"), chances
+    )
+    numbers = rng.normal(size=9)
+    np.testing.assert_allclose(
+        classification.loss(logits[:, :1], numbers, "regression"),
+        ((logits[:, 0] - numbers) ** 2).mean(),
+    )
+
+
+def test_extreme_logits_have_finite_losses():
+    logits = np.array([[1e4, -1e4]])
+    assert classification.loss(logits, [1], "classes") == 2e4
+    assert classification.loss(logits, [[0, 1]], "multi_label") == 1e4
+
+
+def test_f1_and_correlations_are_their_formulas():
+    labels = np.array([1, 1, 1, 0, 0, 0, 0])
+    predictions = np.array([1, 1, 0, 1, 1, 1, 0])
+    logits = np.eye(2)[predictions]
+    found = classification.score(
+        logits, labels, "classes", ("f1", "matthew_corr", "eval_accuracy")
+    )
+    assert found["f1"] == pytest.approx(2 * 2 / (2 * 2 + 3 + 1))
+    assert found["eval_accuracy"] == pytest.approx(3 / 7)
+    tp, fp, fn, tn = 2, 3, 1, 1
+    wanted = (tp * tn - fp * fn) / np.sqrt(
+        (tp + fp) * (tp + fn) * (tn + fp) * (tn + fn)
+    )
+    assert found["matthew_corr"] == pytest.approx(wanted)
+    numbers = np.array([0.0, 1, 2, 3, 4, 5])
+    guesses = np.array([1.0, 0, 2, 4, 3, 50])
+    found = classification.score(
+        guesses[:, None], numbers, "regression", ("pearson", "spearman", "MSE")
+    )
+    assert found["pearson"] == pytest.approx(
+        np.corrcoef(numbers, guesses)[0, 1]
+    )
+    ranks = guesses.argsort().argsort()
+    assert found["spearman"] == pytest.approx(np.corrcoef(numbers, ranks)[0, 1])
+    assert found["MSE"] == pytest.approx(((numbers - guesses) ** 2).mean())
+
+
+def test_constant_predictions_correlate_with_nothing(recwarn):
+    labels = np.array([0, 1, 1])
+    found = classification.score(
+        np.eye(2)[[1, 1, 1]], labels, "classes", ("matthew_corr",)
+    )
+    assert found["matthew_corr"] == 0
+    found = classification.score(
+        np.ones((3, 1)), labels, "regression", ("pearson", "spearman")
+    )
+    assert found["pearson"] == found["spearman"] == 0
+    assert not recwarn.list
+
+
+def test_an_unknown_metric_is_refused():
+    with pytest.raises(ValueError, match="Unknown metrics .*bleu.*; known"):
+        classification.score(np.ones((3, 2)), [0, 1, 1], "classes", ("bleu",))
+
+
+def test_the_baseline_says_what_the_training_data_says_most_often():
+    train = np.array([1] * 7 + [0] * 3)
+    dev = np.array([1, 1, 0, 0, 0])
+    found = classification.baseline(train, dev, "classes", ("eval_accuracy",))
+    assert found["eval_accuracy"] == pytest.approx(2 / 5)
+    share = 7.5 / 11
+    wanted = -(2 * np.log(share) + 3 * np.log(1 - share)) / 5
+    assert found["eval_loss"] == pytest.approx(wanted)
+    found = classification.baseline(
+        [1.0, 3.0], np.array([2.0, 5.0]), "regression", ("MSE",)
+    )
+    assert found["MSE"] == pytest.approx(4.5)
+    several = np.array([[1, 0], [1, 0], [1, 1]])
+    found = classification.baseline(
+        several, several, "multi_label", ("f1", "eval_accuracy")
+    )
+    assert found["eval_accuracy"] == pytest.approx(2 / 3)
+    assert found["f1"] == pytest.approx(2 * 3 / (2 * 3 + 1))
+
+
+@pytest.mark.parametrize(
+    ("logits", "labels", "objective", "loss", "wanted"),
+    [
+        ([[0, 1], [0, 2]], [0, 1], "classes", 0.1, "the same for every"),
+        ([[0, 1], [0, 2]], [1, 1], "classes", 0.1, None),
+        ([[0, 1], [2, 0]], [0, 1], "classes", 0.1, None),
+        ([[0, 1], [2, 0]], [0, 1], "classes", 0.7, "not below that of"),
+        ([[1.0], [1.0]], [0.0, 5.0], "regression", 0.1, "the same for every"),
+        ([[1.0], [2.0]], [0.0, 5.0], "regression", 0.1, None),
+        ([[1, -1], [1, -1]], [[1, 0], [0, 1]], "multi_label", 0.1, "the same"),
+    ],
+)
+def test_a_collapse_is_found(logits, labels, objective, loss, wanted):
+    found = classification.find_collapse(
+        np.array(logits),
+        np.array(labels),
+        objective,
+        loss=loss,
+        prior_loss=0.69,
+    )
+    assert (found is None) == (wanted is None)
+    if wanted:
+        assert wanted in found and "Lower the learning rate" in found
