@@ -12,9 +12,22 @@ from albert_tf import heads, layers
 MASKED_LOGIT = -1e30
 
 
-def position_losses(logits, positions):
-    """Returns [B]: cross entropy of positions [B], from logits [B, T]."""
-    return tf.nn.sparse_softmax_cross_entropy_with_logits(positions, logits)
+def score_spans(logits, positions):
+    """Compares starts and ends with the true ones.
+
+    Args:
+      logits: of starts and of ends, [B, T] each.
+      positions: likewise, [B] integers each.
+
+    Returns:
+      The sum of both cross entropies, and whether both are right: [B] each.
+    """
+    losses, hits = 0.0, True
+    for scores, wanted in zip(logits, positions, strict=True):
+        losses += tf.nn.sparse_softmax_cross_entropy_with_logits(wanted, scores)
+        found = tf.argmax(scores, axis=-1, output_type=wanted.dtype)
+        hits = tf.logical_and(hits, found == wanted)
+    return losses, hits
 
 
 def mask_logits(logits, p_mask):
@@ -28,8 +41,8 @@ def mask_logits(logits, p_mask):
 
 def apply_dense(x, weights):
     """Returns x @ kernel + bias over the last axis of x [..., inputs]."""
-    # As rows of a matrix: a kernel [H, 1] that is broadcast to rank 4 crashes
-    # oneDNN's batched product (TensorFlow 2.21 on CPUs).
+    # As rows of a matrix: oneDNN's product of [B, 1, T, H] and [H, 1] writes
+    # where it must not (TensorFlow 2.21 on CPUs).
     kernel, bias = weights
     rows = tf.reshape(x, [-1, kernel.shape[0]])
     shape = tf.concat([tf.shape(x)[:-1], kernel.shape[1:]], axis=0)
@@ -76,15 +89,12 @@ class AlbertSpans(heads.AlbertModel):
         """
         outputs = self(features, training=training, seed=seed)
         weights = heads.row_weights(features)  # [B]
-        losses, hits = 0.0, True
-        for name in ("start", "end"):
-            logits = outputs[f"{name}_logits"]
-            positions = features[f"{name}_positions"]
-            losses += position_losses(logits, positions) / 2
-            found = tf.argmax(logits, axis=-1, output_type=positions.dtype)
-            hits = tf.logical_and(hits, found == positions)
+        losses, hits = score_spans(
+            [outputs["start_logits"], outputs["end_logits"]],
+            [features["start_positions"], features["end_positions"]],
+        )
         return {
-            "loss": heads.weighted_mean(losses, weights),
+            "loss": heads.weighted_mean(losses / 2, weights),
             "exact_span": heads.weighted_mean(hits, weights),
         }
 
@@ -238,14 +248,9 @@ class AlbertConditionalSpans(heads.AlbertModel):
         starts = features["start_positions"]
         at_start = heads.gather_positions(x, starts[:, tf.newaxis])
         end_logits = self.end(x, at_start, features["p_mask"])[:, 0]  # [B, T]
-        losses, hits = 0.0, True
-        for logits, positions in (
-            (start_logits, starts),
-            (end_logits, features["end_positions"]),
-        ):
-            losses += position_losses(logits, positions)
-            found = tf.argmax(logits, axis=-1, output_type=positions.dtype)
-            hits = tf.logical_and(hits, found == positions)
+        losses, hits = score_spans(
+            [start_logits, end_logits], [starts, features["end_positions"]]
+        )
         is_impossible = tf.cast(features["is_impossible"], tf.float32)
         cls_losses = tf.nn.sigmoid_cross_entropy_with_logits(
             is_impossible, cls_logits

@@ -136,6 +136,47 @@ def test_metrics_count_what_is_right():
     assert model.ratios(batch)["exact_span"].total == 0
 
 
+@pytest.mark.parametrize("wrong", ["start_positions", "end_positions"])
+@pytest.mark.parametrize(
+    "model_class",
+    [span_heads.AlbertSpans, span_heads.AlbertConditionalSpans],
+)
+def test_a_span_is_exact_if_both_its_ends_are(model_class, wrong):
+    model = build(model_class)
+    batch = features()
+    # Without weights all logits are equal, and the first is chosen.
+    for weight in model.trainable_variables:
+        weight.assign(tf.zeros_like(weight))
+    zeros = tf.zeros([3], tf.int32)
+    batch |= {"start_positions": zeros, "end_positions": zeros}
+    assert model.ratios(batch)["exact_span"].total == 3
+    batch[wrong] = tf.constant([0, 4, 5])
+    assert model.ratios(batch)["exact_span"].total == 1
+
+
+def test_training_losses_have_dropout():
+    model = build(dropout_prob=0.9)
+    seed = tf.constant([1, 2])
+    quiet, loud = (
+        model.ratios(features(), training=training, seed=seed)
+        for training in (False, True)
+    )
+    assert quiet["span_loss"].total == loud["span_loss"].total
+    assert quiet["answerability_loss"].total != loud["answerability_loss"].total
+
+
+def test_a_graph_for_any_length_clips_the_beam_too():
+    model = build(start_n_top=9, end_n_top=8)
+    batch = features(num_tokens=5)
+    signature = {
+        name: tf.TensorSpec([None] * value.shape.rank, value.dtype)
+        for name, value in batch.items()
+    }
+    outputs = tf.function(model, input_signature=[signature])(batch)
+    for name, value in model(batch).items():
+        np.testing.assert_allclose(outputs[name], value, atol=1e-6)
+
+
 def test_dropout_stands_before_answerability_alone():
     model = build(dropout_prob=0.9)
     batch = features()
@@ -165,4 +206,5 @@ def test_models_are_rebuilt_from_their_config():
     twin = type(model).from_config(model.get_config())
     assert twin.get_config() == model.get_config()
     assert (twin.start_n_top, twin.end_n_top) == (3, 4)
+    assert twin.dropout_prob == 0.2
     assert isinstance(twin, heads.AlbertModel)

@@ -36,7 +36,16 @@ def write_test_results(path, probabilities):
 
 
 def write_submission(path, ids, predictions):
-    """Writes `index` and `prediction` of each row, in the order of the rows."""
+    """Writes `index` and `prediction` of each row, in the order of the rows.
+
+    Raises:
+      ValueError: if there are not as many predictions as rows.
+    """
+    if len(ids) != len(predictions):
+        raise ValueError(
+            f"{len(predictions)} predictions for the {len(ids)} rows of "
+            f"{path}; wanted one for each. Did a batch get lost?"
+        )
     lines = [
         f"{i}\t{prediction}\n"
         for i, prediction in zip(ids, predictions, strict=True)

@@ -5,6 +5,7 @@ Shapes: N examples, C classes. What `label_ids` are depends on the objective:
 and 1.
 """
 
+import functools
 import warnings
 
 import numpy as np
@@ -21,14 +22,12 @@ ADVICE = (
 )
 
 
-def _f1(labels, predictions):
+def _f1(labels, predictions, num_classes):
     """F1 of class 1 of two; the mean over classes of more; over all labels."""
     if labels.ndim == 2:
         average = "micro"
-    elif max(labels.max(), predictions.max()) > 1:
-        average = "macro"
     else:
-        average = "binary"
+        average = "macro" if num_classes > 2 else "binary"
     return sklearn_metrics.f1_score(
         labels, predictions, average=average, zero_division=0
     )
@@ -36,23 +35,33 @@ def _f1(labels, predictions):
 
 def _correlation(function):
     def score(labels, predictions):
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # Of constant predictions.
-            value = function(labels, predictions).statistic
+        if len(labels) < 2:
+            return 0.0
+        value = function(labels, predictions).statistic
         return 0.0 if np.isnan(value) else value
 
     return score
 
 
-# Each from labels and predictions; eval_accuracy of multi_label asks for all
-# labels of a row.
+def _mean_squared_error(labels, predictions):
+    """Unlike scikit-learn's, of numbers that are not finite too."""
+    return np.square(labels - predictions).mean()
+
+
+# Each from labels and predictions, f1 also from the number of classes.
+# eval_accuracy of multi_label asks for all labels of a row.
 METRICS = {
     "eval_accuracy": sklearn_metrics.accuracy_score,
     "f1": _f1,
     "matthew_corr": sklearn_metrics.matthews_corrcoef,
     "pearson": _correlation(stats.pearsonr),
     "spearman": _correlation(stats.spearmanr),
-    "MSE": sklearn_metrics.mean_squared_error,
+    "MSE": _mean_squared_error,
+}
+METRICS_OF = {
+    "classes": ("eval_accuracy", "f1", "matthew_corr"),
+    "regression": ("pearson", "spearman", "MSE"),
+    "multi_label": ("eval_accuracy", "f1"),
 }
 
 
@@ -83,36 +92,43 @@ def loss(logits, label_ids, objective):
     if objective == "regression":
         return float(np.square(logits[:, 0] - label_ids).mean())
     signed = np.where(np.asarray(label_ids) > 0.5, logits, -logits)
-    return float(np.logaddexp(0, -signed).mean())
+    with np.errstate(invalid="ignore"):  # A diverged model's are NaN.
+        return float(np.logaddexp(0, -signed).mean())
 
 
 def score(logits, label_ids, objective, metrics):
     """Scores predictions.
 
+    What is undefined, such as the correlation of constant predictions, is 0.
+
     Args:
       logits: [N, C].
       label_ids: see the module.
       objective: as `heads.AlbertClassifier` knows it.
-      metrics: names in METRICS.
+      metrics: names in METRICS_OF the objective.
 
     Returns:
       Dict of `eval_loss` and the metrics, floats.
 
     Raises:
-      ValueError: if a metric is unknown.
+      ValueError: if a metric is unknown or does not suit the objective.
     """
-    unknown = [name for name in metrics if name not in METRICS]
+    unknown = [name for name in metrics if name not in METRICS_OF[objective]]
     if unknown:
-        raise ValueError(f"Unknown metrics {unknown}; known: {[*METRICS]}.")
-    label_ids = np.asarray(label_ids)
-    predictions = predict_labels(np.asarray(logits), objective)
-    return {
-        "eval_loss": loss(logits, label_ids, objective),
-        **{
-            name: float(METRICS[name](label_ids, predictions))
-            for name in metrics
-        },
-    }
+        raise ValueError(
+            f"Unknown metrics {unknown} for {objective!r}; known: "
+            f"{', '.join(METRICS_OF[objective])}."
+        )
+    logits, label_ids = np.asarray(logits), np.asarray(label_ids)
+    predictions = predict_labels(logits, objective)
+    f1 = functools.partial(_f1, num_classes=logits.shape[1])
+    functions = {**METRICS, "f1": f1}
+    values = {"eval_loss": loss(logits, label_ids, objective)}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Of what is undefined.
+        for name in metrics:
+            values[name] = float(functions[name](label_ids, predictions))
+    return values
 
 
 def baseline(train_labels, label_ids, objective, metrics):
@@ -125,7 +141,7 @@ def baseline(train_labels, label_ids, objective, metrics):
       train_labels: the training data's, as label_ids.
       label_ids: those that are scored.
       objective: as `heads.AlbertClassifier` knows it.
-      metrics: names in METRICS.
+      metrics: names in METRICS_OF the objective.
 
     Returns:
       As from `score`.
@@ -157,6 +173,8 @@ def find_collapse(logits, label_ids, objective, *, loss, prior_loss):
     Returns:
       A sentence with advice, or None.
     """
+    if not np.isfinite(logits).all():
+        return f"The model's outputs are not finite: it diverged. {ADVICE}"
     predictions = predict_labels(np.asarray(logits), objective)
     if objective == "regression":
         is_constant = predictions.std() < 1e-2 * np.std(label_ids)

@@ -62,7 +62,7 @@ def find_tasks(data_dir, names=""):
         for name in TASKS
         if os.path.exists(os.path.join(data_dir, tasks.GLUE[name].train.file))
     ]
-    wanted = [name.strip() for name in names.split(",") if name.strip()]
+    wanted = [name.strip().lower() for name in names.split(",") if name.strip()]
     missing = [name for name in wanted if name not in found]
     if missing or not found:
         raise ValueError(
@@ -73,29 +73,43 @@ def find_tasks(data_dir, names=""):
     return wanted or found
 
 
-def run_task(args, name, script):
-    """Runs one task; returns its summary, or None where it failed."""
-    folder = os.path.join(args.output_dir, name)
-    command = [
+def build_command(args, name, script):
+    """Returns the command line of one task, which ends with `extra_flags`."""
+    test_table = next(iter(tasks.GLUE[name].test.values()))
+    has_test = os.path.exists(os.path.join(args.data_dir, test_table.file))
+    return [
         sys.executable,
         str(script),
         f"--flagfile={os.path.join(args.recipes, name)}.flags",
         f"--task_name={name}",
         f"--data_dir={args.data_dir}",
-        f"--output_dir={folder}",
+        f"--output_dir={os.path.join(args.output_dir, name)}",
         "--do_train",
         "--do_eval",
-        "--do_predict",
+        *(["--do_predict"] * has_test),
         *(
             [f"--init_checkpoint={args.init_checkpoint}"]
             * bool(args.init_checkpoint)
         ),
         *shlex.split(args.extra_flags),
     ]
+
+
+def run_task(args, name, script):
+    """Runs one task; returns its summary, or None where it failed."""
+    command = build_command(args, name, script)
     print(f"\n{name}: {shlex.join(command)}", flush=True)
-    if subprocess.run(command).returncode:
+    with subprocess.Popen(command) as program:
+        try:
+            program.wait()
+        except KeyboardInterrupt:
+            # The program got the ctrl-C too, and saves what it has.
+            program.wait()
+            raise
+    path = pathlib.Path(args.output_dir, name, "summary.json")
+    # Without --do_eval, which extra flags can switch off, there is none.
+    if program.returncode or not path.exists():
         return None
-    path = pathlib.Path(folder, "summary.json")
     return json.loads(path.read_text(encoding="utf-8"))
 
 

@@ -4,7 +4,9 @@ import json
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
+from albert_tf import heads
 from albert_tf.metrics import classification
 
 
@@ -59,6 +61,32 @@ def test_losses_are_their_formulas():
     )
 
 
+@pytest.mark.parametrize("objective", classification.METRICS_OF)
+def test_losses_are_what_the_model_is_trained_on(objective):
+    rng = np.random.default_rng(3)
+    num_classes = 1 if objective == "regression" else 3
+    logits = np.float32(rng.normal(size=(7, num_classes)) * 4)
+    label_ids = {
+        "classes": rng.integers(0, 3, 7),
+        "regression": np.float32(rng.normal(size=7)),
+        "multi_label": np.float32(rng.integers(0, 2, (7, 3))),
+    }[objective]
+
+    class Model:
+        def __call__(self, features, training, seed):
+            return {"logits": tf.constant(logits)}
+
+    model = Model()
+    model.objective = objective
+    features = {
+        "input_ids": tf.zeros([7, 5], tf.int32),
+        "label_ids": tf.constant(label_ids),
+    }
+    total, weight, *_ = heads.AlbertClassifier.ratios(model, features)["loss"]
+    found = classification.loss(logits, label_ids, objective)
+    assert found == pytest.approx(float(total / weight), rel=1e-6)
+
+
 def test_extreme_logits_have_finite_losses():
     logits = np.array([[1e4, -1e4]])
     assert classification.loss(logits, [1], "classes") == 2e4
@@ -92,6 +120,20 @@ def test_f1_and_correlations_are_their_formulas():
     assert found["MSE"] == pytest.approx(((numbers - guesses) ** 2).mean())
 
 
+def test_f1_of_three_classes_is_their_mean_whichever_are_there():
+    labels, predictions = np.array([0, 1, 1, 1]), np.array([0, 1, 1, 0])
+    found = classification.score(
+        np.eye(3)[predictions], labels, "classes", ("f1",)
+    )
+    # Class 0: a hit, a false alarm. Class 1: two hits, a miss.
+    assert found["f1"] == pytest.approx((2 / 3 + 4 / 5) / 2)
+    predictions[3] = 2
+    found = classification.score(
+        np.eye(3)[predictions], labels, "classes", ("f1",)
+    )
+    assert found["f1"] == pytest.approx((1 + 4 / 5 + 0) / 3)
+
+
 def test_constant_predictions_correlate_with_nothing(recwarn):
     labels = np.array([0, 1, 1])
     found = classification.score(
@@ -105,9 +147,41 @@ def test_constant_predictions_correlate_with_nothing(recwarn):
     assert not recwarn.list
 
 
+def test_one_row_and_one_label_are_scored_without_warnings(recwarn):
+    found = classification.score(
+        np.eye(2)[[1]], [1], "classes", ("matthew_corr", "f1", "eval_accuracy")
+    )
+    del found["eval_loss"]
+    assert found == {"matthew_corr": 0, "f1": 1, "eval_accuracy": 1}
+    found = classification.score(
+        np.ones((1, 1)), [3.0], "regression", ("pearson", "spearman", "MSE")
+    )
+    assert found == {"eval_loss": 4, "pearson": 0, "spearman": 0, "MSE": 4}
+    assert not recwarn.list
+
+
+@pytest.mark.parametrize("objective", classification.METRICS_OF)
+def test_a_diverged_model_is_scored_and_found(objective, recwarn):
+    logits = np.full((3, 1 if objective == "regression" else 2), np.nan)
+    labels = np.array([0, 1, 1])
+    if objective == "multi_label":
+        labels = np.eye(2)[labels]
+    found = classification.score(
+        logits, labels, objective, classification.METRICS_OF[objective]
+    )
+    assert np.isnan(found["eval_loss"])
+    advice = classification.find_collapse(
+        logits, labels, objective, loss=found["eval_loss"], prior_loss=0.7
+    )
+    assert "not finite" in advice and "Lower the learning rate" in advice
+    assert not recwarn.list
+
+
 def test_an_unknown_metric_is_refused():
     with pytest.raises(ValueError, match="Unknown metrics .*bleu.*; known"):
         classification.score(np.ones((3, 2)), [0, 1, 1], "classes", ("bleu",))
+    with pytest.raises(ValueError, match="f1.* for 'regression'; known: pear"):
+        classification.score(np.ones((3, 1)), [0, 1, 1], "regression", ("f1",))
 
 
 def test_the_baseline_says_what_the_training_data_says_most_often():

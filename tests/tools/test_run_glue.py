@@ -1,20 +1,44 @@
 """The command that runs every task, with a classifier that only pretends."""
 
 import json
+import os
+import re
+import signal
+import subprocess
+import sys
 
 import pytest
+from absl import flags as absl_flags
 
+from albert_tf import flags as our_flags
 from albert_tf.tools import run_glue
+
+# run_glue.sh of the release: warmup, rate, steps, between checkpoints, batch.
+# WNLI, which it leaves out, is the paper's Table 14.
+RELEASED = {
+    "sst-2": "1256 1e-5 20935 100 32",
+    "mnli": "1000 3e-5 10000 100 128",
+    "cola": "320 1e-5 5336 100 16",
+    "qnli": "1986 1e-5 33112 200 32",
+    "qqp": "1000 5e-5 14000 100 128",
+    "rte": "200 3e-5 800 100 32",
+    "sts-b": "214 2e-5 3598 100 16",
+    "mrpc": "200 2e-5 800 100 32",
+    "wnli": "250 2e-5 2000 100 16",
+}
+SIZES = ("large", "xlarge", "xxlarge")
 
 PRETENDER = """
 import json, pathlib, sys
 
 flags = dict(f[2:].partition("=")[::2] for f in sys.argv[1:])
 folder = pathlib.Path(flags["output_dir"])
-folder.mkdir(parents=True)
+folder.mkdir(parents=True, exist_ok=True)
 (folder / "flags.json").write_text(json.dumps(flags))
 if flags["task_name"] == flags.get("fails"):
     sys.exit(1)
+if flags["task_name"] == flags.get("says_nothing"):
+    sys.exit()
 (folder / "summary.json").write_text(json.dumps({
     "metric": "eval_accuracy",
     "last": {"eval_accuracy": 0.5},
@@ -31,6 +55,8 @@ def script(tmp_path):
     for folder in ("RTE", "CoLA", "MNLI"):
         (tmp_path / "glue" / folder).mkdir(parents=True)
         (tmp_path / "glue" / folder / "train.tsv").touch()
+    for name in ("RTE/test.tsv", "CoLA/test.tsv", "MNLI/test_matched.tsv"):
+        (tmp_path / "glue" / name).touch()
     return tmp_path / "pretender.py"
 
 
@@ -70,8 +96,71 @@ def test_a_task_that_fails_does_not_stop_the_others(tmp_path, script, capfd):
     assert "over 2 tasks: 50.0" in said
 
 
+def test_the_summary_of_an_earlier_run_does_not_hide_a_failure(
+    tmp_path, script, capfd
+):
+    run(tmp_path, script)
+    with pytest.raises(ValueError, match=r"1 of 3 tasks failed: \['cola'\]"):
+        run(tmp_path, script, extra_flags="--fails=cola")
+    assert "cola    failed; see above" in capfd.readouterr().out
+
+
+def test_a_task_without_a_summary_does_not_stop_the_others(
+    tmp_path, script, capfd
+):
+    with pytest.raises(ValueError, match=r"1 of 3 tasks failed: \['cola'\]"):
+        run(tmp_path, script, extra_flags="--says_nothing=cola")
+    assert "over 2 tasks: 50.0" in capfd.readouterr().out
+
+
+def test_without_test_data_nothing_is_predicted(tmp_path, script):
+    (tmp_path / "glue" / "MNLI" / "test_matched.tsv").unlink()
+    run(tmp_path, script)
+    for name in ("rte", "cola", "mnli"):
+        path = tmp_path / "out" / name / "flags.json"
+        has_it = "do_predict" in json.loads(path.read_text())
+        assert has_it == (name != "mnli")
+
+
+SAVES_AT_CTRL_C = """
+import pathlib, time
+try:
+    print("started", flush=True)
+    time.sleep(60)
+except KeyboardInterrupt:
+    time.sleep(1)
+    pathlib.Path(__file__).with_name("saved").touch()
+    raise
+"""
+
+
+def test_ctrl_c_leaves_the_classifier_time_to_save(tmp_path, script):
+    script.write_text(SAVES_AT_CTRL_C)
+    code = (
+        "from albert_tf.tools import run_glue\n"
+        f"args = run_glue.GlueFlags(data_dir={str(tmp_path / 'glue')!r}, "
+        f"output_dir={str(tmp_path / 'out')!r})\n"
+        f"run_glue.run(args, {str(script)!r})"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code],
+        cwd=run_glue.ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+        text=True,
+    ) as tool:
+        for line in tool.stdout:
+            if line == "started\n":
+                break
+        os.killpg(tool.pid, signal.SIGINT)
+        rest, _ = tool.communicate(timeout=30)
+    assert script.with_name("saved").exists()
+    assert "started" not in rest
+
+
 def test_chosen_tasks_need_data(tmp_path, script):
-    run(tmp_path, script, tasks="rte")
+    run(tmp_path, script, tasks="RTE")
     assert [p.name for p in (tmp_path / "out").iterdir()] == ["rte"]
     with pytest.raises(ValueError, match=r"not of \['sst-2'\]; known"):
         run(tmp_path, script, tasks="rte,sst-2")
@@ -79,7 +168,48 @@ def test_chosen_tasks_need_data(tmp_path, script):
         run_glue.find_tasks(str(tmp_path))
 
 
-def test_every_task_has_a_recipe():
-    for name in run_glue.TASKS:
-        path = run_glue.ROOT / "configs" / "glue" / f"{name}.flags"
-        assert f"--task_name={name}\n" in path.read_text()
+def read_recipe(*names):
+    """What absl makes of recipes, one after the other: dict of strings."""
+    values = absl_flags.FlagValues()
+    for name in ("task_name", *our_flags.FineTuningFlags.__dataclass_fields__):
+        absl_flags.DEFINE_string(name, None, "", flag_values=values)
+    folder = run_glue.ROOT / "configs" / "glue"
+    values(["script", *(f"--flagfile={folder / n}.flags" for n in names)])
+    return {n: values[n].value for n in values if values[n].present}
+
+
+@pytest.mark.parametrize("name", run_glue.TASKS)
+def test_a_task_has_the_recipe_of_the_release(name):
+    warmup, rate, steps, between, batch = RELEASED[name].split()
+    assert read_recipe(name) == {
+        "task_name": name,
+        "warmup_step": warmup,
+        "learning_rate": rate,
+        "train_step": steps,
+        "save_checkpoints_steps": between,
+        "train_batch_size": batch,
+        "max_seq_length": "512",
+    }
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("name", run_glue.TASKS)
+def test_the_recipe_of_a_size_is_gentler_than_any_tasks(name, size):
+    task, both = read_recipe(name), read_recipe(name, f"sizes/{size}")
+    assert float(both["learning_rate"]) <= float(task["learning_rate"])
+    steps = int(task["train_step"])
+    num_warmup_steps = int(float(both["warmup_proportion"]) * steps)
+    assert num_warmup_steps >= int(task["warmup_step"])
+    # The classifier's dropout is the paper's for every task: the default.
+    assert both["hidden_dropout_prob"] == "0"
+    assert both["attention_probs_dropout_prob"] == "0"
+    assert "classifier_dropout" not in both
+
+
+def test_a_recipe_opens_with_its_command_and_its_source():
+    folder = run_glue.ROOT / "configs" / "glue"
+    for path in folder.rglob("*.flags"):
+        text = path.read_text()
+        assert f"--flagfile={path.relative_to(run_glue.ROOT)}" in text
+        assert re.search("^# (Values|Source): ", text, re.M), path
+        assert max(map(len, text.splitlines())) <= 80, path
