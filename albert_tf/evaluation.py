@@ -101,7 +101,7 @@ def predict(strategy, predict_function, datasets, num_examples):
             outputs = predict_function(features)
             batches.append(
                 {
-                    name: strategy.gather(value, axis=0).numpy()
+                    name: _join_replicas(strategy, value)
                     for name, value in outputs.items()
                 }
             )
@@ -118,6 +118,12 @@ def predict(strategy, predict_function, datasets, num_examples):
         for name in (batches[0] if batches else {})
         if name != "example_index"
     }
+
+
+def _join_replicas(strategy, value):
+    """The rows of all replicas. Not strategy.gather: its collectives hang."""
+    parts = strategy.experimental_local_results(value)
+    return np.concatenate([part.numpy() for part in parts])
 
 
 def _in_order(batches, name, num_examples):
