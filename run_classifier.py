@@ -71,10 +71,23 @@ def check_flags(args):
 
 
 def read_task(args):
-    """Returns the `tasks.Task` that flags name."""
+    """Returns the `tasks.Task` that flags name.
+
+    Raises:
+      ValueError: if it lacks a table that flags ask for.
+    """
     if args.task_config:
-        return tasks.read_task_config(args.task_config)
-    return tasks.GLUE[args.task_name.lower()]
+        task = tasks.read_task_config(args.task_config)
+    else:
+        task = tasks.GLUE[args.task_name.lower()]
+    for name, is_wanted, table in (
+        ("do_train", args.do_train, task.train),
+        ("do_eval", args.do_eval, task.dev or task.dev_share),
+        ("do_predict", args.do_predict, task.test),
+    ):
+        if is_wanted and not table:
+            raise ValueError(f"--{name}: {task.name} has no data for that.")
+    return task
 
 
 def build_score(run, task, data, baseline):

@@ -17,6 +17,8 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 FLAG_CLASSES = {
     "create_pretraining_data.py": ("create_pretraining_data", "DataFlags"),
     "run_pretraining.py": ("run_pretraining", "PretrainingFlags"),
+    "run_classifier.py": ("run_classifier", "ClassifierFlags"),
+    "albert_tf.tools.run_glue": ("albert_tf.tools.run_glue", "GlueFlags"),
     "albert_tf.tools.train_vocab": (
         "albert_tf.tools.train_vocab",
         "TrainVocabFlags",

@@ -1,6 +1,7 @@
 """The classifier's program: trains, stops, goes on, predicts, refuses."""
 
 import dataclasses
+import functools
 import json
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 import run_classifier
 from albert_tf import (
     checkpoints,
+    distribution,
     evaluation,
     finetuning,
     heads,
@@ -18,6 +20,7 @@ from albert_tf import (
     training,
 )
 from albert_tf.config import AlbertConfig
+from albert_tf.data import examples
 
 WORDS = [f"w{i}" for i in range(20)]
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -96,7 +99,7 @@ def args(tmp_path, model):
         save_checkpoints_steps=4,
         log_every_steps=4,
         max_seq_length=16,
-        bucket_lengths="8",
+        bucket_lengths="",
     )
 
 
@@ -110,7 +113,7 @@ def results_of(folder):
 
 
 def test_a_run_writes_what_the_releases_writes(args, tmp_path, capfd):
-    run_classifier.run(args)
+    run_classifier.run(dataclasses.replace(args, bucket_lengths="8"))
     out = tmp_path / "out"
     assert [r["global_step"] for r in results_of(out)] == ["4", "8", "12"]
     for name in ("eval_accuracy", "eval_loss"):
@@ -159,7 +162,7 @@ def weights_of(folder):
 def test_a_run_that_was_stopped_ends_as_one_that_was_not(
     args, tmp_path, monkeypatch, capfd
 ):
-    args = dataclasses.replace(args, do_predict=False)
+    args = dataclasses.replace(args, do_predict=False, bucket_lengths="8")
     whole = dataclasses.replace(args, output_dir=str(tmp_path / "whole"))
     run_classifier.run(whole)
     original = evaluation.Evaluator.evaluate
@@ -237,53 +240,54 @@ def fine_tuned(model, tmp_path_factory):
     return folder / "out"
 
 
-def predict(args, fine_tuned, tmp_path, name, **kwargs):
+def build_run(args, fine_tuned, **kwargs):
+    """A Run that predicts with a fine-tuned model."""
     args = dataclasses.replace(
+        args, init_checkpoint=str(fine_tuned), do_train=False, **kwargs
+    )
+    start, config = finetuning.read_start(args)
+    run = finetuning.Run(
         args,
-        init_checkpoint=str(fine_tuned),
-        output_dir=str(tmp_path / name),
-        do_train=False,
-        do_eval=False,
-        **kwargs,
+        0,
+        functools.partial(heads.AlbertClassifier, num_labels=2),
+        start,
+        config,
+        distribution.build_strategy_of(args),
+        num_examples=0,
     )
-    run_classifier.run(args)
-    path = tmp_path / name / "test_results.tsv"
-    return np.loadtxt(path, delimiter="\t", ndmin=2)
+    run.restore_best()
+    return run
 
 
-@pytest.mark.parametrize("num_rows", [1, 7, 8, 9])
-def test_rows_out_are_rows_in(args, fine_tuned, tmp_path, num_rows):
-    rows = make_rows(9, seed=3)[:num_rows]
-    write_table(
-        tmp_path / "data" / "SST-2" / "test.tsv",
-        [(str(i), text) for i, (text, _) in enumerate(rows)],
-    )
-    plain = predict(args, fine_tuned, tmp_path, "plain", bucket_lengths="")
-    assert plain.shape == (num_rows, 2)
+def test_rows_out_are_rows_in(args, fine_tuned):
     found = pretrained.read_pretrained(fine_tuned)
     model = pretrained.build_model(
         lambda config: heads.AlbertClassifier(config, num_labels=2), found
     )
-    for row, (text, _) in enumerate(rows):
-        ids = found.tokenizer.encode(text)[:14]
-        ids = [found.tokenizer.cls_id, *ids, found.tokenizer.sep_id]
-        ids = np.array([ids], np.int32)
-        logits = model(
-            {
-                "input_ids": ids,
-                "input_mask": np.ones_like(ids),
-                "segment_ids": np.zeros_like(ids),
-            }
-        )["logits"].numpy()[0]
-        chances = np.exp(logits) / np.exp(logits).sum()
-        np.testing.assert_allclose(plain[row], chances, atol=1e-5)
-    for name, kwargs in (
-        ("buckets", {"bucket_lengths": "4,8,12"}),
-        ("replicas", {"bucket_lengths": "8", "distribution": "mirrored"}),
-        ("all replicas", {"bucket_lengths": "", "distribution": "mirrored"}),
+    texts = [text for text, _ in make_rows(9, seed=3)]
+    sequences = examples.pack_pairs(found.tokenizer, texts, [None] * 9, 16)
+    rows = examples.Examples(*sequences, {})
+    wanted = [
+        model(examples.pad_examples(rows, [row], length))["logits"][0]
+        for row, length in enumerate(rows.lengths)
+    ]
+    for kwargs in (
+        {"bucket_lengths": ""},
+        {"bucket_lengths": "4,8,12"},
+        {"bucket_lengths": "8", "distribution": "mirrored"},
     ):
-        other = predict(args, fine_tuned, tmp_path, name, **kwargs)
-        np.testing.assert_allclose(other, plain, atol=1e-5, err_msg=name)
+        run = build_run(args, fine_tuned, **kwargs)
+        for num_rows in (1, 7, 8, 9):
+            end = rows.lengths[:num_rows].sum()
+            some = examples.Examples(
+                rows.ids[:end],
+                rows.lengths[:num_rows],
+                rows.first_lengths[:num_rows],
+                {},
+            )
+            logits = run.predict(some)["logits"]
+            assert logits.shape == (num_rows, 2)
+            np.testing.assert_allclose(logits, wanted[:num_rows], atol=1e-5)
 
 
 def test_training_on_two_replicas_is_training_on_one(args, tmp_path):
@@ -311,6 +315,7 @@ def test_padding_further_does_not_change_training(args, tmp_path, monkeypatch):
         do_predict=False,
         hidden_dropout_prob=0.0,
         classifier_dropout=0.0,
+        bucket_lengths="8",
     )
     run_classifier.run(args)
     plan_training = finetuning.batches.plan_training
@@ -462,6 +467,7 @@ def damage(args, tmp_path, what):
         ({"task_name": "cols"}, ValueError, "cols; known: cola, sst-2"),
         ({"task_name": None}, ValueError, "either --task_name or"),
         ({"bucket_lengths": "a"}, ValueError, "wanted numbers of tokens"),
+        ({"task_name": "ax"}, ValueError, "--do_train: ax has no data for"),
         ({"num_runs": 0}, ValueError, "wanted 1 or more"),
         ({"warmup_step": 12}, ValueError, "12 training steps with 12 of"),
         ({"init_checkpoint": "nowhere"}, FileNotFoundError, "nowhere"),

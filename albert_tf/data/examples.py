@@ -18,6 +18,9 @@ from albert_tf import filesystem
 # Part of the key of cached examples: raise it where their meaning changes.
 FORMAT = 1
 
+# What zipfile and NumPy raise, of one wrong byte or another.
+_DAMAGE = (ValueError, KeyError, EOFError, RuntimeError, zipfile.BadZipFile)
+
 
 @dataclasses.dataclass(frozen=True)
 class Examples:
@@ -65,28 +68,37 @@ def pack_pairs(tokenizer, texts_a, texts_b, max_seq_length):
     Args:
       tokenizer: a `tokenization.Tokenizer`.
       texts_a: R strings.
-      texts_b: R strings or None; "" is no second text either.
+      texts_b: R strings or None, or None for no second texts at all. One
+        without tokens, such as "" or " ", is no second text either.
       max_seq_length: most tokens of a sequence.
 
     Returns:
       ids [S], lengths [R] and first_lengths [R], as `Examples` has them.
 
+    Raises:
+      ValueError: if no token fits between [CLS] and [SEP].
+
     Source: classifier_utils.py, `convert_single_example`.
     """
+    if max_seq_length < 3:
+        raise ValueError(
+            f"max_seq_length={max_seq_length}; wanted at least 3, for [CLS], "
+            "a token and [SEP]."
+        )
     threads = os.cpu_count() or 1
+    if texts_b is None:
+        texts_b = [None] * len(texts_a)
     rows_a = tokenizer.encode_batch(texts_a, num_threads=threads)
     rows_b = tokenizer.encode_batch(
         [text or "" for text in texts_b], num_threads=threads
     )
     ids, lengths, first_lengths = [], [], []
-    for a, b, text_b in zip(rows_a, rows_b, texts_b, strict=True):
-        num_special = 3 if text_b else 2
-        num_a, num_b = cut_pair(
-            len(a), len(b) if text_b else 0, max_seq_length - num_special
-        )
+    for a, b in zip(rows_a, rows_b, strict=True):
+        num_special = 3 if b else 2
+        num_a, num_b = cut_pair(len(a), len(b), max_seq_length - num_special)
         row = [tokenizer.cls_id, *a[:num_a], tokenizer.sep_id]
         first_lengths.append(len(row))
-        if text_b:
+        if num_b:
             row += [*b[:num_b], tokenizer.sep_id]
         lengths.append(len(row))
         ids.append(np.array(row, np.int32))
@@ -129,10 +141,19 @@ def pad_examples(examples, indices, length):
     Returns:
       Dict of `input_ids`, `input_mask` and `segment_ids`, [B, T] int32, or
       [B, C, T] for C > 1 choices; and the rows of `examples.arrays`.
+
+    Raises:
+      ValueError: if one of the sequences is longer.
     """
     num_choices = examples.num_choices
-    indices = np.asarray(indices)
+    indices = np.asarray(indices, np.int64)
     rows = (indices[:, None] * num_choices + np.arange(num_choices)).ravel()
+    longest = examples.lengths[rows].max(initial=0)
+    if longest > length:
+        raise ValueError(
+            f"A sequence has {longest} tokens; wanted at most {length}. Was "
+            "it encoded for another max_seq_length?"
+        )
     starts = np.cumsum(examples.lengths) - examples.lengths
     positions = np.arange(length)
     is_token = positions < examples.lengths[rows, None]  # [B * C, T]
@@ -177,12 +198,13 @@ def cached_examples(folder, name, key, build):
     if tf.io.gfile.exists(path):
         try:
             return _read_examples(path)
-        except (ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+        except _DAMAGE as error:
             logging.warning("%s is damaged (%s); encodes again.", path, error)
     examples = build()
     content = io.BytesIO()
     np.savez(
         content,
+        num_arrays=len(examples.arrays),
         ids=examples.ids,
         lengths=examples.lengths,
         first_lengths=examples.first_lengths,
@@ -198,10 +220,14 @@ def _read_examples(path):
 
     with tf.io.gfile.GFile(path, "rb") as file:
         found = dict(np.load(io.BytesIO(file.read())))
+    arrays = {n[6:]: v for n, v in found.items() if n.startswith("array/")}
+    # A damaged directory of the zip file may end early.
+    if len(arrays) != found["num_arrays"]:
+        raise ValueError(f"{len(arrays)} of {found['num_arrays']} arrays")
     return Examples(
         found["ids"],
         found["lengths"],
         found["first_lengths"],
-        {n[6:]: v for n, v in found.items() if n.startswith("array/")},
+        arrays,
         int(found["num_choices"]),
     )

@@ -39,6 +39,12 @@ class Table:
     has_header: bool = True
     skips_short_rows: bool = False
 
+    def __post_init__(self):
+        if self.format not in FORMATS:
+            raise ValueError(f"format is {self.format!r}; known: {FORMATS}.")
+        if not isinstance(self.text, tuple) or len(self.text) not in (1, 2):
+            raise ValueError(f"text is {self.text!r}; wanted 1 or 2 columns.")
+
 
 class Row(NamedTuple):
     """One row of a table.
@@ -47,7 +53,8 @@ class Row(NamedTuple):
       id: what a prediction is known by.
       text_a: the text, or the first of two.
       text_b: the second text, or None.
-      label: as it stands in the file, or None.
+      label: as it stands in the file: a string, in JSON any value but null;
+        None where the table has no labels.
       line: number of the line where it begins, from 1.
     """
 
@@ -73,13 +80,10 @@ def read_table(path, table):
       ValueError: if it is empty or not UTF-8, a column is unknown, or a row
         is damaged.
     """
-    text = _read_text(path)
-    if table.format == "jsonl":
-        records = list(_parse_json_lines(path, text))
-        header = None
-    else:
-        records = list(_split(path, text, table.format))
-        header = records.pop(0)[1] if table.has_header and records else None
+    records = _PARSERS[table.format](path, read_text(path))
+    header = None
+    if table.has_header and table.format != "jsonl" and records:
+        header = records.pop(0)[1]
     if not records:
         raise ValueError(f"{path} has no rows. Was it copied whole?")
     wanted = dict(zip(("text_a", "text_b"), table.text, strict=False))
@@ -90,13 +94,14 @@ def read_table(path, table):
         if column is not None
     }
     rows = []
+    width = 0 if table.format == "jsonl" else _width(columns, header)
     for line, fields in records:
-        try:
-            found = {name: fields[c] for name, c in columns.items()}
-        except (IndexError, KeyError):
+        if _is_short(fields, columns, width):
             if not table.skips_short_rows:
-                _raise_of_short_row(path, line, fields, columns)
+                _raise_of_short_row(path, line, fields, columns, width)
             continue
+        found = {name: fields[c] for name, c in columns.items()}
+        _check_values(path, line, found)
         rows.append(
             Row(
                 id=str(found.get("id", len(rows))),
@@ -106,6 +111,11 @@ def read_table(path, table):
                 line=line,
             )
         )
+    if not rows:
+        raise ValueError(
+            f"{path}: each of its {len(records)} rows has too few columns. Is "
+            "the delimiter another one?"
+        )
     if len(rows) < len(records):
         logging.warning(
             "%s: %d of %d rows have too few columns and are left out.",
@@ -113,10 +123,17 @@ def read_table(path, table):
             len(records) - len(rows),
             len(records),
         )
+    _warn_of_long_rows(path, records, header)
     return rows
 
 
-def _read_text(path):
+def read_text(path):
+    """Reads a file of UTF-8 text, with or without a byte order mark.
+
+    Raises:
+      FileNotFoundError: if there is no file.
+      ValueError: if it is not UTF-8.
+    """
     import tensorflow as tf
 
     if not tf.io.gfile.exists(path):
@@ -132,26 +149,40 @@ def _read_text(path):
         ) from None
 
 
-def _split(path, text, format):
-    """Line numbers and fields of the records of a TSV or CSV file."""
-    if format == "csv":
-        reader = csv.reader(io.StringIO(text, newline=""), strict=True)
-        line = 1
-        try:
-            for fields in reader:
-                if fields:
-                    yield line, fields
-                line = reader.line_num + 1
-        except csv.Error as error:
-            raise ValueError(f"{path}, line {line}: {error}.") from None
-        return
+def _parse_tsv(path, text):
+    """Line numbers and fields of the rows of a TSV file."""
+    del path
     # Not splitlines(): it also splits at characters that stand in texts.
-    for number, line in enumerate(text.rstrip("\r\n").split("\n"), 1):
-        if text.strip():
-            yield number, line.removesuffix("\r").split("\t")
+    text = text.rstrip("\r\n")
+    return [
+        (number, line.removesuffix("\r").split("\t"))
+        for number, line in enumerate(text.split("\n") if text else [], 1)
+    ]
+
+
+def _parse_csv(path, text):
+    records, line = [], 1
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    # The default refuses texts of more than 131,072 characters.
+    limit = csv.field_size_limit()
+    csv.field_size_limit(max(limit, len(text)))
+    try:
+        for fields in reader:
+            if fields:
+                records.append((line, fields))
+            line = reader.line_num + 1
+    except csv.Error as error:
+        raise ValueError(
+            f"{path}, line {line}: {error}. Is there a single quote mark "
+            "where two should be?"
+        ) from None
+    finally:
+        csv.field_size_limit(limit)
+    return records
 
 
 def _parse_json_lines(path, text):
+    records = []
     for number, line in enumerate(text.split("\n"), 1):
         if not line.strip():
             continue
@@ -164,7 +195,11 @@ def _parse_json_lines(path, text):
                 f"{path}, line {number}: wanted a JSON object, found "
                 f"{type(record).__name__}."
             )
-        yield number, record
+        records.append((number, record))
+    return records
+
+
+_PARSERS = {"tsv": _parse_tsv, "csv": _parse_csv, "jsonl": _parse_json_lines}
 
 
 def _column(path, column, header, format):
@@ -179,15 +214,60 @@ def _column(path, column, header, format):
     return header.index(column)
 
 
-def _raise_of_short_row(path, line, fields, columns):
+def _width(columns, header):
+    """How many columns a row must have at least."""
+    from_end = len(header) if header else 0
+    return max(
+        (c + 1 if c >= 0 else max(-c, from_end))
+        for c in columns.values()
+        if isinstance(c, int)
+    )
+
+
+def _is_short(fields, columns, width):
+    if isinstance(fields, dict):
+        return any(column not in fields for column in columns.values())
+    return len(fields) < width
+
+
+def _raise_of_short_row(path, line, fields, columns, width):
     if isinstance(fields, dict):
         missing = [c for c in columns.values() if c not in fields]
         raise ValueError(
             f"{path}, line {line}: {missing} missing among the keys "
             f"{sorted(fields)}."
         )
-    wanted = max(c for c in columns.values()) + 1
     raise ValueError(
         f"{path}, line {line}: found {len(fields)} columns, wanted at least "
-        f"{wanted}. Is it cut off, or delimited otherwise?"
+        f"{width}. Is it cut off, or delimited otherwise?"
     )
+
+
+def _check_values(path, line, found):
+    """Refuses what JSON may have instead of texts and labels."""
+    for name, value in found.items():
+        is_right = value is not None
+        if name == "text_a":
+            is_right = isinstance(value, str)
+        elif name == "text_b":
+            is_right = value is None or isinstance(value, str)
+        if not is_right:
+            wanted = "a string" if name.startswith("text") else "a value"
+            raise ValueError(
+                f"{path}, line {line}: {name} is {value!r}; wanted {wanted}."
+            )
+
+
+def _warn_of_long_rows(path, records, header):
+    if header is None:
+        return
+    lines = [n for n, fields in records if len(fields) > len(header)]
+    if lines:
+        logging.warning(
+            "%s: %d of %d rows have more columns than the header, the first "
+            "on line %d. Does a text hold the delimiter? It is cut off there.",
+            path,
+            len(lines),
+            len(records),
+            lines[0],
+        )

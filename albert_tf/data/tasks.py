@@ -16,6 +16,10 @@ DEFAULT_METRICS = {
     "regression": ("pearson", "spearman", "MSE"),
     "multi_label": ("f1", "eval_accuracy"),
 }
+METRICS = {
+    **DEFAULT_METRICS,
+    "classes": ("eval_accuracy", "f1", "matthew_corr"),
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,6 +51,45 @@ class Task:
     bounds: tuple | None = None
     dev_share: float = 0.0
     label_separator: str = ","
+
+    def __post_init__(self):
+        known = METRICS.get(self.objective, ())
+        labels = self.labels
+        for field, is_right, wanted in (
+            ("name", self.name and "/" not in self.name, "part of a file name"),
+            ("objective", known, f"one of {OBJECTIVES}"),
+            (
+                "metrics",
+                self.metrics and set(self.metrics) <= set(known),
+                f"some of {known}",
+            ),
+            (
+                "metrics",
+                self.metrics[:1] != ("MSE",),
+                "another first: it chooses the checkpoint where it is highest",
+            ),
+            (
+                "labels",
+                labels is None or self.objective != "regression",
+                "none for a regression",
+            ),
+            (
+                "labels",
+                labels is None or len({*labels}) == len(labels) > 1,
+                "two or more, each once",
+            ),
+            (
+                "dev_share",
+                0 <= self.dev_share < 1 and not (self.dev_share and self.dev),
+                "a share from 0 to 1, and none beside a dev table",
+            ),
+            ("label_separator", self.label_separator, "a character or more"),
+        ):
+            if not is_right:
+                raise ValueError(
+                    f"{field} of the task {self.name!r} is "
+                    f"{getattr(self, field)!r}; wanted {wanted}."
+                )
 
 
 def _glue(name, folder, text, label, *, submission=None, **kwargs):
@@ -144,22 +187,27 @@ GLUE = {
     )
 }
 
-_KEYS = (
-    "name",
-    "train",
-    "dev",
-    "test",
-    "dev_share",
-    "format",
-    "has_header",
-    "text",
-    "label",
-    "id",
-    "objective",
-    "labels",
-    "label_separator",
-    "metrics",
-)
+_STRING = (str, "a string")
+_LIST = (list, "a list")
+_COLUMN = (str | int, "a name or a number")
+# What --task_config may say.
+_KEYS = {
+    "name": _STRING,
+    "train": _STRING,
+    "text": (str | int | list, "a column or a list of two"),
+    "label": _COLUMN,
+    "dev": _STRING,
+    "dev_share": (int | float, "a number"),
+    "test": _STRING,
+    "test_label": _COLUMN,
+    "format": _STRING,
+    "has_header": (bool, "true or false"),
+    "id": _COLUMN,
+    "objective": _STRING,
+    "labels": _LIST,
+    "label_separator": _STRING,
+    "metrics": _LIST,
+}
 
 
 def read_task_config(path):
@@ -171,14 +219,18 @@ def read_task_config(path):
           "name": "film_reviews",
           "train": "train.tsv",          below --data_dir
           "text": "text",                or two: ["question", "answer"]
-          "label": "label",              names, or numbers from 0
+          "label": "label",              names, or numbers from 0; -1: the last
           "dev": "dev.tsv",              or "dev_share": 0.1, of the training
-          "test": "test.tsv",            rows; scored if it has the label
+                                         rows; that is the default
+          "test": "test.tsv",            predicted, and scored by its labels
+          "test_label": null,            column there; null: it has none;
+                                         default: as "label"
           "format": "tsv",               or "csv", "jsonl"
           "has_header": true,
           "id": null,                    column; null: the row's number
           "objective": "classes",        or "regression", "multi_label"
           "labels": ["0", "1"],          default: those of the training data
+          "label_separator": ",",        between the labels of a row
           "metrics": ["eval_accuracy"]   the first chooses the checkpoint
         }
 
@@ -189,84 +241,100 @@ def read_task_config(path):
       A Task.
 
     Raises:
-      ValueError: if a key is unknown or missing, or a value is.
+      FileNotFoundError: if there is no file.
+      ValueError: if a key is unknown or missing, or a value is wrong.
     """
-    import tensorflow as tf
-
-    with tf.io.gfile.GFile(path) as file:
-        try:
-            values = json.loads(file.read())
-        except ValueError as error:
-            raise ValueError(f"{path} is not JSON: {error}.") from None
+    try:
+        values = json.loads(tables.read_text(path))
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{path} is not JSON: {error}.") from None
+    if not isinstance(values, dict):
+        raise ValueError(
+            f"{path} is a {type(values).__name__}; wanted a JSON object."
+        )
     _check_keys(path, values)
-    columns = values["text"]
-    columns = (columns,) if isinstance(columns, str | int) else tuple(columns)
-    objective = values.get("objective", "classes")
-    form = values.get("format", "tsv")
-    for name, found, known in (
-        ("objective", objective, OBJECTIVES),
-        ("format", form, tables.FORMATS),
-    ):
-        if found not in known:
-            raise ValueError(f"{path}: {name} is {found!r}; known: {known}.")
-    table = Table(
-        values["train"],
-        columns,
-        values["label"],
-        values.get("id"),
-        form,
-        values.get("has_header", True),
-    )
-    files = {
-        name: dataclasses.replace(table, file=values[name])
-        for name in ("dev", "test")
-        if values.get(name)
-    }
-    labels = values.get("labels")
-    return Task(
-        values["name"],
-        train=table,
-        dev={"": files["dev"]} if "dev" in files else {},
-        test={values["name"]: files["test"]} if "test" in files else {},
-        objective=objective,
-        labels=tuple(map(str, labels)) if labels else None,
-        metrics=tuple(values.get("metrics", DEFAULT_METRICS[objective])),
-        dev_share=0.0 if "dev" in files else values.get("dev_share", 0.1),
-        label_separator=values.get("label_separator", ","),
-    )
+    try:
+        return _build_task(values)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
 
 
 def _check_keys(path, values):
-    for key in values:
+    for key, value in values.items():
         if key not in _KEYS:
             near = difflib.get_close_matches(key, _KEYS, 1)
             hint = f" Did you mean {near[0]!r}?" if near else ""
             raise ValueError(
                 f"{path}: unknown key {key!r}; known: {', '.join(_KEYS)}.{hint}"
             )
-    missing = [k for k in ("name", "train", "text", "label") if k not in values]
+        kind, wanted = _KEYS[key]
+        if value is not None and not isinstance(value, kind):
+            raise ValueError(f"{path}: {key} is {value!r}; wanted {wanted}.")
+    required = ("name", "train", "text", "label")
+    missing = [key for key in required if values.get(key) is None]
     if missing:
         raise ValueError(f"{path} lacks {', '.join(missing)}.")
+
+
+def _build_task(values):
+    test_label = values.get("test_label", values["label"])
+    values = {key: value for key, value in values.items() if value is not None}
+    columns = values["text"]
+    table = Table(
+        values["train"],
+        tuple(columns) if isinstance(columns, list) else (columns,),
+        values["label"],
+        values.get("id"),
+        values.get("format", "tsv"),
+        values.get("has_header", True),
+    )
+    dev, test = {}, {}
+    if "dev" in values:
+        dev[""] = dataclasses.replace(table, file=values["dev"])
+    if "test" in values:
+        test[values["name"]] = dataclasses.replace(
+            table, file=values["test"], label=test_label
+        )
+    labels = values.get("labels")
+    objective = values.get("objective", "classes")
+    metrics = values.get("metrics") or DEFAULT_METRICS.get(objective, ())
+    return Task(
+        values["name"],
+        train=table,
+        dev=dev,
+        test=test,
+        objective=objective,
+        labels=tuple(map(str, labels)) if labels else None,
+        metrics=tuple(metrics),
+        dev_share=values.get("dev_share", 0.0 if dev else 0.1),
+        label_separator=values.get("label_separator", ","),
+    )
 
 
 def with_labels(task, rows):
     """Returns the task with the labels that its rows have, sorted.
 
     Raises:
-      ValueError: if they are fewer than two.
+      ValueError: if they are fewer than two, or a row has none.
     """
-    found = {name for row in rows for name in _names(row, task)}
+    place = f"The training data of {task.name}"
+    found = {name for row in rows for name in _names(row, task, place)}
     if len(found) < 2:
         raise ValueError(
-            f"The training data of {task.name} has the labels "
-            f"{sorted(found)}; wanted two or more. Is it the right column?"
+            f"{place} has the labels {sorted(found)}; wanted two or more. Is "
+            "it the right column?"
         )
     return dataclasses.replace(task, labels=tuple(sorted(found)))
 
 
-def _names(row, task):
+def _names(row, task, place):
     """The labels of a row as a list of strings."""
     if task.objective != "multi_label":
+        if isinstance(row.label, list | dict) or row.label == "":
+            raise ValueError(
+                f"{place}, line {row.line}: label {row.label!r}; wanted one "
+                "label. Is the objective multi_label?"
+            )
         return [str(row.label)]
     if isinstance(row.label, list):
         return [str(name) for name in row.label]
@@ -294,7 +362,7 @@ def encode_labels(rows, task, path):
     ids = {name: i for i, name in enumerate(task.labels)}
     encoded = np.zeros((len(rows), len(ids)), np.float32)
     for number, row in enumerate(rows):
-        for name in _names(row, task):
+        for name in _names(row, task, path):
             if name not in ids:
                 raise ValueError(
                     f"{path}, line {row.line}: label {name!r}; known: "

@@ -1,0 +1,125 @@
+"""Times an epoch of fine-tuning: buckets against padding to one length.
+
+python benchmarks/buckets.py --data_dir=glue --spm_model_file=30k-clean.model
+
+All ways train the same examples, in turns in one process; what is reported
+are medians and ratios. Padding to 128 cuts nothing on MRPC.
+"""
+
+import dataclasses
+import statistics
+import time
+
+import tensorflow as tf
+
+from albert_tf import (
+    flags,
+    heads,
+    layers,
+    modeling,
+    optimization,
+    tokenization,
+    training,
+)
+from albert_tf.config import AlbertConfig
+from albert_tf.data import batches, classification, tasks
+from albert_tf.flags import flag
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class BenchmarkFlags:
+    """What is trained, and how often."""
+
+    data_dir: str = flag(required=True, help="Folder with GLUE's folders.")
+    spm_model_file: str = flag(required=True, help="SentencePiece model.")
+    task_name: str = flag("mrpc", "GLUE task.")
+    albert_config_file: str = flag(
+        "configs/model/small.json", "JSON file with the architecture."
+    )
+    train_batch_size: int = flag(32, "Examples in a step.")
+    bucket_lengths: str = flag("32,64,128,256", "As in run_classifier.py.")
+    compute_dtype: str = flag("float32", "float32 or bfloat16.")
+    num_repeats: int = flag(3, "Epochs timed for each way.")
+
+
+def build_ways(args, examples):
+    """Returns dict of name -> (plan, datasets)."""
+    num_steps = len(examples) // args.train_batch_size
+    ways = {}
+    for name, text, length in (
+        ("buckets", args.bucket_lengths, 512),
+        ("padded to 128", "", 128),
+        ("padded to 512", "", 512),
+    ):
+        plan = batches.plan_training(
+            examples,
+            batches.parse_bucket_lengths(text, length),
+            args.train_batch_size,
+            num_steps,
+            seed=1,
+        )
+        ways[name] = plan, batches.build_datasets(examples, plan)
+    return ways
+
+
+def time_epoch(strategy, train_steps, plan, datasets):
+    """Returns the seconds that all steps of a plan take."""
+    turns = training.Turns(strategy, datasets, plan.lengths)
+    began = time.monotonic()
+    step = 0
+    while step < len(plan.lengths):
+        iterator, num_steps, _ = turns.at(step)
+        sums, _, _ = train_steps(iterator, tf.constant(num_steps))
+        sums.numpy()
+        step += num_steps
+    return time.monotonic() - began
+
+
+def run(args):
+    """Times all ways and prints a line for each."""
+    tokenizer = tokenization.build_tokenizer(spm_model_file=args.spm_model_file)
+    task, data = classification.read_data(
+        args.data_dir,
+        tasks.GLUE[args.task_name],
+        tokenizer,
+        128,
+        with_train=True,
+        with_dev=False,
+        with_test=False,
+    )
+    model = heads.AlbertClassifier(
+        AlbertConfig.from_json_file(args.albert_config_file),
+        num_labels=len(task.labels),
+        dtype=layers.POLICIES[args.compute_dtype],
+    )
+    weights = modeling.named_weights(model)
+    optimizer = optimization.build_optimizer(
+        "adamw",
+        {name: weight.value for name, weight in weights.items()},
+        optimization.build_schedule(1e-5, 1_000_000),
+    )
+    strategy = tf.distribute.get_strategy()
+    train_steps = training.build_train_function(strategy, model, optimizer)
+    ways = build_ways(args, data.train.examples)
+    seconds = {name: [] for name in ways}
+    for repeat in range(args.num_repeats + 1):
+        for name, (plan, datasets) in ways.items():
+            found = time_epoch(strategy, train_steps, plan, datasets)
+            if repeat:  # The first compiles.
+                seconds[name].append(found)
+    medians = {name: statistics.median(s) for name, s in seconds.items()}
+    tokens = batches.longest_sequences(data.train.examples)
+    print(
+        f"{args.task_name}: {len(tokens)} examples, {tokens.mean():.0f} tokens "
+        f"on average, {tokens.max()} at most"
+    )
+    for name, (plan, _) in ways.items():
+        print(
+            f"{name:14} {plan.lengths.mean():6.0f} tokens a sequence "
+            f"{medians[name]:8.1f} s an epoch  "
+            f"{medians[name] / medians['buckets']:5.2f}x buckets"
+        )
+
+
+if __name__ == "__main__":
+    flags.launch(run, BenchmarkFlags)

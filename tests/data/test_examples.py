@@ -1,0 +1,328 @@
+"""Tests of examples.py: packing, padding and the cache."""
+
+import random
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from albert_tf import tokenization
+from albert_tf.data import examples, tables, tasks
+from albert_tf.data.examples import Examples
+
+WORDS = [f"w{i}" for i in range(25)]
+CLS, SEP = 2, 3
+KEY = "0123456789abcdef" * 4
+
+
+@pytest.fixture
+def tokenizer(tmp_path):
+    path = tmp_path / "vocab.txt"
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    path.write_text("\n".join([*special, *WORDS]) + "\n")
+    return tokenization.build_tokenizer(vocab_file=str(path))
+
+
+@pytest.fixture
+def three():
+    """Examples of 2 choices each, 4 + 2, 3 + 5 and 2 + 3 tokens."""
+    lengths = np.array([4, 2, 3, 5, 2, 3], np.int32)
+    return Examples(
+        ids=np.arange(5, 5 + lengths.sum(), dtype=np.int32),
+        lengths=lengths,
+        first_lengths=np.array([2, 2, 3, 4, 1, 2], np.int32),
+        arrays={
+            "label_ids": np.array([1, 0, 1], np.int32),
+            "scores": np.arange(6, dtype=np.float32).reshape(3, 2),
+        },
+        num_choices=2,
+    )
+
+
+def cut_slowly(num_a, num_b, limit):
+    """The release's `_truncate_seq_pair`, on lengths."""
+    while num_a + num_b > limit:
+        if num_a > num_b:
+            num_a -= 1
+        else:
+            num_b -= 1
+    return num_a, num_b
+
+
+def test_pairs_are_cut_as_token_by_token():
+    for num_a in range(14):
+        for num_b in range(14):
+            for limit in range(30):
+                found = examples.cut_pair(num_a, num_b, limit)
+                wanted = cut_slowly(num_a, num_b, limit)
+                assert found == wanted, (num_a, num_b, limit)
+    rng = random.Random(5)
+    for _ in range(2000):
+        sizes = [rng.randrange(700) for _ in range(3)]
+        assert examples.cut_pair(*sizes) == cut_slowly(*sizes)
+
+
+def pack_slowly(tokenizer, text_a, text_b, max_seq_length):
+    """Source: classifier_utils.py, `convert_single_example`."""
+    a = tokenizer.encode(text_a)
+    b = tokenizer.encode(text_b) if text_b else None
+    if b:
+        num_a, num_b = cut_slowly(len(a), len(b), max_seq_length - 3)
+        a, b = a[:num_a], b[:num_b]
+    else:
+        a = a[: max_seq_length - 2]
+    row = [CLS, *a, SEP]
+    first_length = len(row)
+    if b:
+        row += [*b, SEP]
+    return row, first_length
+
+
+@pytest.mark.parametrize("max_seq_length", [3, 4, 5, 9, 16])
+def test_texts_are_packed_as_one_by_one(tokenizer, max_seq_length):
+    rng = random.Random(max_seq_length)
+
+    def text():
+        return " ".join(rng.choices(WORDS, k=rng.randrange(12)))
+
+    texts_a = [text() for _ in range(300)]
+    texts_b = [rng.choice([None, "", " ", text()]) for _ in range(300)]
+    ids, lengths, first = examples.pack_pairs(
+        tokenizer, texts_a, texts_b, max_seq_length
+    )
+    wanted = [
+        pack_slowly(tokenizer, a, b, max_seq_length)
+        for a, b in zip(texts_a, texts_b, strict=True)
+    ]
+    assert ids.tolist() == [i for row, _ in wanted for i in row]
+    assert lengths.tolist() == [len(row) for row, _ in wanted]
+    assert first.tolist() == [n for _, n in wanted]
+    assert lengths.max() == max_seq_length
+    assert {ids.dtype, lengths.dtype, first.dtype} == {np.dtype(np.int32)}
+
+
+@pytest.mark.parametrize("second", [None, "", " ", "\t\u3000"])
+def test_an_empty_second_text_is_none(tokenizer, second):
+    ids, lengths, first = examples.pack_pairs(
+        tokenizer, ["w0 w1", ""], [second] * 2, 8
+    )
+    assert ids.tolist() == [CLS, 5, 6, SEP, CLS, SEP]
+    assert lengths.tolist() == first.tolist() == [4, 2]
+
+
+def test_second_texts_may_be_missing_altogether(tokenizer):
+    texts = ["w0 w1 w2", "w3"]
+    for found, wanted in zip(
+        examples.pack_pairs(tokenizer, texts, None, 4),
+        examples.pack_pairs(tokenizer, texts, [None, None], 4),
+        strict=True,
+    ):
+        np.testing.assert_array_equal(found, wanted)
+    for values in examples.pack_pairs(tokenizer, [], None, 4):
+        assert values.dtype == np.int32 and values.shape == (0,)
+
+
+def test_a_length_without_room_is_refused(tokenizer):
+    with pytest.raises(ValueError, match="max_seq_length=2; wanted at least 3"):
+        examples.pack_pairs(tokenizer, ["w0"], None, 2)
+
+
+@pytest.mark.parametrize("name", ["mrpc", "sts-b"])
+def test_the_releases_records_hold_the_same(shared, english, name):
+    folder = shared / "golden/dev/classify"
+    task = tasks.GLUE[name]
+    table = task.dev[""]
+    rows = tables.read_table(str(folder / "data" / table.file), table)[:10]
+    sequences = examples.pack_pairs(
+        english, [r.text_a for r in rows], [r.text_b for r in rows], 64
+    )
+    labels = tasks.encode_labels(rows, task, table.file)
+    found = examples.pad_examples(
+        Examples(*sequences, {"label_ids": labels}), range(10), 64
+    )
+    kind = tf.float32 if name == "sts-b" else tf.int64
+    records = tf.data.TFRecordDataset(str(folder / f"{name}_dev.tf_record"))
+    spec = {
+        "input_ids": tf.io.FixedLenFeature([64], tf.int64),
+        "input_mask": tf.io.FixedLenFeature([64], tf.int64),
+        "segment_ids": tf.io.FixedLenFeature([64], tf.int64),
+        "label_ids": tf.io.FixedLenFeature([], kind),
+        "is_real_example": tf.io.FixedLenFeature([], tf.int64),
+    }
+    recorded = next(records.batch(12).as_numpy_iterator())
+    recorded = tf.io.parse_example(recorded, spec)
+    is_real = recorded.pop("is_real_example").numpy()
+    assert is_real.tolist() == [1] * 10 + [0]
+    assert set(found) == set(recorded)
+    for feature, values in recorded.items():
+        np.testing.assert_array_equal(found[feature], values[:10])
+        assert not values[10].numpy().any()
+
+
+def test_sequences_are_padded_one_by_one(three):
+    found = examples.pad_examples(three, [2, 0], 7)
+    ids = [
+        [[19, 20, 0, 0, 0, 0, 0], [21, 22, 23, 0, 0, 0, 0]],
+        [[5, 6, 7, 8, 0, 0, 0], [9, 10, 0, 0, 0, 0, 0]],
+    ]
+    segments = [
+        [[0, 1, 0, 0, 0, 0, 0], [0, 0, 1, 0, 0, 0, 0]],
+        [[0, 0, 1, 1, 0, 0, 0], [0, 0, 0, 0, 0, 0, 0]],
+    ]
+    np.testing.assert_array_equal(found["input_ids"], ids)
+    np.testing.assert_array_equal(found["input_mask"], np.array(ids) > 0)
+    np.testing.assert_array_equal(found["segment_ids"], segments)
+    np.testing.assert_array_equal(found["label_ids"], [1, 1])
+    np.testing.assert_array_equal(found["scores"], [[4, 5], [0, 1]])
+    for name in ("input_ids", "input_mask", "segment_ids"):
+        assert found[name].dtype == np.int32
+
+
+def test_single_sequences_have_no_axis_of_choices(tokenizer):
+    sequences = examples.pack_pairs(tokenizer, ["w0", "w1 w2"], None, 9)
+    found = examples.pad_examples(Examples(*sequences, {}), [1, 0, 1], 4)
+    np.testing.assert_array_equal(
+        found["input_ids"],
+        [[CLS, 6, 7, SEP], [CLS, 5, SEP, 0], [CLS, 6, 7, SEP]],
+    )
+    assert not found["segment_ids"].any()
+
+
+def test_no_examples_are_padded_to_none(three):
+    for values in examples.pad_examples(three, [], 7).values():
+        assert len(values) == 0
+
+
+def test_padding_does_not_cut(three):
+    examples.pad_examples(three, [0], 4)
+    with pytest.raises(ValueError, match="has 5 tokens; wanted at most 4"):
+        examples.pad_examples(three, [0, 1], 4)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"ids": np.zeros(18, np.int32)},
+        {"first_lengths": np.ones(5, np.int32)},
+        {"num_choices": 4, "arrays": {}},
+        {"num_choices": 3},
+        {"arrays": {"label_ids": np.zeros(6, np.int32)}},
+    ],
+)
+def test_what_does_not_fit_together_is_refused(three, changes):
+    assert len(three) == 3
+    with pytest.raises(ValueError, match="do not fit"):
+        Examples(**{**vars(three), **changes})
+
+
+def assert_same(first, second):
+    for name in ("ids", "lengths", "first_lengths"):
+        np.testing.assert_array_equal(
+            getattr(first, name), getattr(second, name)
+        )
+    assert list(first.arrays) == list(second.arrays)
+    for name, wanted in first.arrays.items():
+        np.testing.assert_array_equal(second.arrays[name], wanted)
+        assert second.arrays[name].dtype == wanted.dtype
+    assert first.num_choices == second.num_choices
+
+
+class Builder:
+    """Counts how often it encodes."""
+
+    def __init__(self, result):
+        self.result = result
+        self.count = 0
+
+    def __call__(self):
+        self.count += 1
+        return self.result
+
+
+def test_encoded_examples_are_read_again(three, tmp_path):
+    build = Builder(three)
+    folder = str(tmp_path / "made" / "for it")
+    for _ in range(3):
+        assert_same(three, examples.cached_examples(folder, "dev", KEY, build))
+    assert build.count == 1
+    examples.cached_examples(folder, "dev", KEY[::-1], build)
+    examples.cached_examples(folder, "test", KEY, build)
+    assert build.count == 3
+    names = {path.name for path in (tmp_path / "made" / "for it").iterdir()}
+    assert names == {
+        "dev-0123456789abcdef.npz",
+        "dev-fedcba9876543210.npz",
+        "test-0123456789abcdef.npz",
+    }
+
+
+def test_without_a_folder_nothing_is_kept(three, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    build = Builder(three)
+    for folder in (None, ""):
+        assert examples.cached_examples(folder, "dev", KEY, build) is three
+    assert build.count == 2 and not list(tmp_path.iterdir())
+
+
+def test_remote_folders_are_used(three):
+    build = Builder(three)
+    for _ in range(2):
+        assert_same(
+            three, examples.cached_examples("ram://cache", "d", KEY, build)
+        )
+    assert build.count == 1
+
+
+def test_whatever_is_damaged_is_encoded_again(three, tmp_path, caplog):
+    path = tmp_path / "dev-0123456789abcdef.npz"
+    build = Builder(three)
+    examples.cached_examples(str(tmp_path), "dev", KEY, build)
+    good = path.read_bytes()
+    # The zip's directory from the last entry but one, whose damage may hide
+    # the last; of the rest every 17th byte.
+    entry = good.rindex(b"PK\x01\x02", 0, good.rindex(b"PK\x01\x02"))
+    damaged = [good[:size] for size in range(0, len(good), 97)]
+    damaged += [
+        good[:i] + bytes([good[i] ^ 0xFF]) + good[i + 1 :]
+        for i in [*range(0, entry, 17), *range(entry, entry + 120)]
+    ]
+    num_rebuilt = 0
+    for content in damaged:
+        path.write_bytes(content)
+        caplog.clear()
+        before = build.count
+        assert_same(
+            three, examples.cached_examples(str(tmp_path), "dev", KEY, build)
+        )
+        if build.count > before:
+            num_rebuilt += 1
+            (record,) = caplog.records
+            assert "dev-0123456789abcdef.npz is damaged" in record.getMessage()
+            assert path.read_bytes() == good
+    # Some bytes, such as dates, mean nothing.
+    assert num_rebuilt > len(damaged) / 2
+
+
+def test_a_build_that_fails_leaves_nothing(tmp_path):
+    def fail():
+        raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no"):
+        examples.cached_examples(str(tmp_path), "dev", KEY, fail)
+    assert not list(tmp_path.iterdir())
+
+
+def test_keys_depend_on_every_part(monkeypatch):
+    parts = ["text"], {"b": 1, "a": [2.5]}, None, 64
+    key = examples.cache_key(*parts)
+    assert len(key) == 64 and key == examples.cache_key(*parts)
+    others = {
+        examples.cache_key(*parts[:3]),
+        examples.cache_key(*parts[:3], 65),
+        examples.cache_key(*parts[:3], "64"),
+        examples.cache_key(["te", "xt"], *parts[1:]),
+        examples.cache_key(["text"], {"b": 1, "a": [2.25]}, None, 64),
+    }
+    monkeypatch.setattr(examples, "FORMAT", examples.FORMAT + 1)
+    others.add(examples.cache_key(*parts))
+    assert len(others) == 6 and key not in others

@@ -1,0 +1,280 @@
+"""Tests of tables.py: every row is read, or refused with its place."""
+
+import logging
+import time
+
+import pytest
+
+from albert_tf.data import tables, tasks
+from albert_tf.data.tables import Table
+
+PAIRS = Table("pairs.tsv", ("first", "second"), "label")
+
+
+@pytest.fixture
+def read(tmp_path):
+    """Writes a file and reads it as a table."""
+
+    def write_and_read(content, table=PAIRS):
+        data = content if isinstance(content, bytes) else content.encode()
+        (tmp_path / table.file).write_bytes(data)
+        return tables.read_table(str(tmp_path / table.file), table)
+
+    return write_and_read
+
+
+def values(rows):
+    return [(row.text_a, row.text_b, row.label) for row in rows]
+
+
+@pytest.mark.parametrize(
+    ("task", "sizes"),
+    [
+        ("cola", (8551, 1043, 1063)),
+        ("mrpc", (3668, 408, 1725)),
+        ("sst-2", (67349, 872, 1821)),
+        ("sts-b", (5749, 1500, 1379)),
+    ],
+)
+def test_all_rows_of_glue_are_read(shared, caplog, task, sizes):
+    task = tasks.GLUE[task]
+    parts = task.train, task.dev[""], *task.test.values()
+    began = time.monotonic()
+    for table, size in zip(parts, sizes, strict=True):
+        path = shared / "data/glue" / table.file
+        rows = tables.read_table(str(path), table)
+        assert len(rows) == size
+        assert [row.id for row in rows] == [str(i) for i in range(size)]
+        assert rows[0].line == 1 + table.has_header
+        assert rows[-1].line == size + table.has_header
+    assert time.monotonic() - began < 5
+    assert not caplog.records
+
+
+@pytest.mark.parametrize("task", ["cola", "mrpc", "sst-2", "sts-b"])
+def test_the_number_of_a_row_is_its_id_in_glue(shared, task):
+    """The GLUE server's index is the test files' own first column."""
+    ((_, table),) = tasks.GLUE[task].test.items()
+    path = shared / "data/glue" / table.file
+    lines = path.read_text(encoding="utf-8").split("\n")[1:-1]
+    rows = tables.read_table(str(path), table)
+    assert [row.id for row in rows] == [line.split("\t")[0] for line in lines]
+
+
+def test_columns_are_names_or_numbers(read):
+    content = "label\tx\tfirst\tsecond\n1\tu\ta\tb\n0\tv\tc\t\n"
+    wanted = [("a", "b", "1"), ("c", "", "0")]
+    assert values(read(content)) == wanted
+    by_number = Table("t.tsv", (2, -1), 0)
+    assert values(read(content, by_number)) == wanted
+    without_header = Table("t.tsv", (2, 3), 0, has_header=False)
+    assert values(read(content, without_header))[1:] == wanted
+    (single, _) = read(content, Table("t.tsv", ("first",), id="x"))
+    assert single == tables.Row("u", "a", None, None, 2)
+
+
+def test_quotes_of_tsv_are_text(read):
+    rows = read('first\tsecond\tlabel\n"a\tb"\t1\n"c"\t""\t"0"\n')
+    assert values(rows) == [('"a', 'b"', "1"), ('"c"', '""', '"0"')]
+
+
+@pytest.mark.parametrize("format", ["tsv", "csv", "jsonl"])
+def test_files_of_other_systems_are_read(read, format):
+    content = {
+        "tsv": "first\tsecond\tlabel\na\tb\t1\nc\td\t0\n\n",
+        "csv": "first,second,label\na,b,1\nc,d,0\n\n",
+        "jsonl": '{"label": "1", "first": "a", "second": "b"}\n'
+        '{"first": "c", "second": "d", "label": "0", "other": []}\n\n',
+    }[format]
+    table = Table("t", ("first", "second"), "label", format=format)
+    wanted = [("a", "b", "1"), ("c", "d", "0")]
+    for changed in (
+        content,
+        content.rstrip("\n"),
+        content.replace("\n", "\r\n"),
+        "\ufeff" + content,
+    ):
+        assert values(read(changed, table)) == wanted
+
+
+@pytest.mark.parametrize("format", ["tsv", "csv", "jsonl"])
+def test_only_line_feeds_end_a_line(read, format):
+    """All of these end a line for str.splitlines()."""
+    text = "a\u2028b\u2029c\x85d\x0be\x0cf\x1cg\x1dh\x1ei"
+    content = f"{text}\t1\n" if format == "tsv" else f"{text},1\n"
+    table = Table("t", (0,), 1, format=format, has_header=False)
+    if format == "jsonl":
+        # JSON wants control characters escaped; the others it takes as text.
+        text = "a\u2028b\u2029c\x85d"
+        content = f'{{"text": "{text}", "label": "1"}}\n'
+        table = Table("t", ("text",), "label", format=format)
+    assert values(read(content * 2, table)) == [(text, None, "1")] * 2
+
+
+def test_carriage_returns_in_a_tsv_are_text(read):
+    """The release's reader dropped them and joined the words."""
+    rows = read("first\tsecond\tlabel\r\na\rb\tc\t1\r\n")
+    assert values(rows) == [("a\rb", "c", "1")]
+
+
+def test_csv_fields_may_be_quoted_and_long(read):
+    long = "x" * 200_000
+    table = Table("t.csv", ("a", "b"), "l", format="csv")
+    content = f'a,b,l\n"one, ""two""\nthree",,1\n\n{long},"4\r\n5",0\n6,"7",1'
+    rows = read(content, table)
+    assert values(rows) == [
+        ('one, "two"\nthree', "", "1"),
+        (long, "4\r\n5", "0"),
+        ("6", "7", "1"),
+    ]
+    assert [row.line for row in rows] == [2, 5, 7]
+
+
+def test_json_values_stay_what_they_are(read):
+    table = Table("t", ("a", "b"), "l", format="jsonl", id="i")
+    content = (
+        '{"a": "1", "b": null, "l": ["x", "y"], "i": 7}\n\n'
+        '{"a": "2", "b": "c", "l": 0.5, "i": "z"}\n'
+    )
+    assert read(content, table) == [
+        tables.Row("7", "1", None, ["x", "y"], 1),
+        tables.Row("z", "2", "c", 0.5, 3),
+    ]
+
+
+def test_short_rows_are_left_out_where_the_task_says_so(read, caplog):
+    content = "first\tsecond\tlabel\na\tb\t1\nc\td\ne\tf\t0\n"
+    table = Table(
+        "t", ("first", "second"), "label", id=None, skips_short_rows=True
+    )
+    rows = read(content, table)
+    assert [row.line for row in rows] == [2, 4]
+    (record,) = caplog.records
+    assert record.levelno == logging.WARNING
+    assert "1 of 3 rows have too few columns" in record.getMessage()
+
+
+def test_a_text_that_the_delimiter_cuts_off_is_no_secret(read, caplog):
+    rows = read("label\tfirst\tsecond\n1\ta\tb\n0\tc\td\te\n")
+    assert values(rows) == [("a", "b", "1"), ("c", "d", "0")]
+    (record,) = caplog.records
+    assert "1 of 2 rows" in record.getMessage()
+    assert "the first on line 3" in record.getMessage()
+
+
+LAST = Table("t.tsv", ("first",), -1)
+FAULTS = {
+    "an empty file": ("", PAIRS, "no rows"),
+    "a file of blank lines": ("\n\r\n\n", PAIRS, "no rows"),
+    "a header only": ("first\tsecond\tlabel\n", PAIRS, "no rows"),
+    "an empty CSV file": ("", Table("t", (0,), 1, format="csv"), "no rows"),
+    "empty JSON lines": ("\n\n", Table("t", ("a",), format="jsonl"), "no rows"),
+    "a short row": (
+        "first\tsecond\tlabel\na\tb\t1\nc\td\n",
+        PAIRS,
+        r"pairs.tsv, line 3: found 2 columns, wanted at least 3. Is it cut",
+    ),
+    "a blank line": (
+        "first\tsecond\tlabel\na\tb\t1\n\nc\td\t0\n",
+        PAIRS,
+        "line 3: found 1 columns, wanted at least 3",
+    ),
+    "a row that the last column cannot be counted in": (
+        "first\tsecond\tlabel\na\tb\t1\nc\t0\n",
+        LAST,
+        "line 3: found 2 columns, wanted at least 3",
+    ),
+    "a row shorter than a column from the end": (
+        "a\tb\nc\n",
+        Table("t", (0,), -2, has_header=False),
+        "line 2: found 1 columns, wanted at least 2",
+    ),
+    "short rows only": (
+        "first\tsecond\tlabel\na\nb\n",
+        Table("t", ("first", "second"), "label", skips_short_rows=True),
+        "each of its 2 rows has too few columns. Is the delimiter",
+    ),
+    "another delimiter": (
+        "first,second,label\na,b,1\n",
+        PAIRS,
+        r"no column 'first'; its header is \['first,second,label'\]",
+    ),
+    "an unknown column": (
+        "one\ttwo\tlabel\na\tb\t1\n",
+        PAIRS,
+        r"no column 'first'; its header is \['one', 'two', 'label'\]",
+    ),
+    "a name without a header": (
+        "a\tb\n",
+        Table("t", ("first",), has_header=False),
+        "no column 'first'; its header is None",
+    ),
+    "another encoding": ("caf\xe9\t1\n".encode("latin-1"), PAIRS, "not UTF-8"),
+    "an open quote": (
+        'a,b\nc,d\n"e,f\ng,h\n',
+        Table("t", ("a",), format="csv"),
+        "line 3: unexpected end of data",
+    ),
+    "text after a quote": (
+        'a,b\n"c"d,e\n',
+        Table("t", ("a",), format="csv"),
+        "line 2: ',' expected after '\"'",
+    ),
+    "broken JSON": (
+        '{"a": "b"}\n{"a": \n',
+        Table("t", ("a",), format="jsonl"),
+        "line 2: Expecting value",
+    ),
+    "JSON of another form": (
+        '{"a": "b"}\n\n["b"]\n',
+        Table("t", ("a",), format="jsonl"),
+        "line 3: wanted a JSON object, found list",
+    ),
+    "a missing key": (
+        '{"a": "b", "l": 1}\n{"a": "b", "label": 1}\n',
+        Table("t", ("a",), "l", format="jsonl"),
+        r"line 2: \['l'\] missing among the keys \['a', 'label'\]",
+    ),
+    "a null text": (
+        '{"a": null}\n',
+        Table("t", ("a",), format="jsonl"),
+        "line 1: text_a is None; wanted a string",
+    ),
+    "a number as second text": (
+        '{"a": "b", "c": 5}\n',
+        Table("t", ("a", "c"), format="jsonl"),
+        "line 1: text_b is 5; wanted a string",
+    ),
+    "a null label": (
+        '{"a": "b", "l": null}\n',
+        Table("t", ("a",), "l", format="jsonl"),
+        "line 1: label is None; wanted a value",
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_is_refused_with_its_place(read, fault):
+    content, table, message = FAULTS[fault]
+    with pytest.raises(ValueError, match=message) as error:
+        read(content, table)
+    assert table.file in str(error.value)
+
+
+def test_an_absent_file_is_named(tmp_path):
+    with pytest.raises(FileNotFoundError, match="There is no .*pairs.tsv"):
+        tables.read_table(str(tmp_path / "pairs.tsv"), PAIRS)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"text": ("a", "b", "c")}, "wanted 1 or 2 columns"),
+        ({"text": ()}, "wanted 1 or 2 columns"),
+        ({"text": "ab"}, "wanted 1 or 2 columns"),
+        ({"text": ("a",), "format": "xlsx"}, "format is 'xlsx'; known"),
+    ],
+)
+def test_a_table_that_cannot_be_is_refused(settings, message):
+    with pytest.raises(ValueError, match=message):
+        Table("t", **settings)
