@@ -10,8 +10,6 @@ import functools
 import os
 import time
 
-from albert_tf.metrics import classification
-
 from albert_tf import (
     distribution,
     evaluation,
@@ -25,6 +23,7 @@ from albert_tf.config import CONFIG_FILE
 from albert_tf.data import classification as data_reader
 from albert_tf.data import submissions, tasks
 from albert_tf.flags import flag
+from albert_tf.metrics import classification
 from albert_tf.tokenization import SETTINGS_FILE
 
 
