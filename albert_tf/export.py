@@ -1,18 +1,21 @@
-"""SavedModels for serving: plain TensorFlow, variables stored once.
+"""SavedModels: plain TensorFlow, without Keras, this package or custom ops.
 
-Keras's own export hides variables from the loaders of TensorFlow 1 and
-TensorFlow Serving, so the root here is a plain trackable object that holds the
-`tf.Variable`s themselves.
+Keras's variables are wrappers, which the loader of TensorFlow 1, and with it
+TensorFlow Serving and saved_model_cli, does not find. So no Keras layer is
+saved, only functions and the `tf.Variable`s that they read.
 
-Shapes: B batch, T tokens, C classes; B and T are any.
+Shapes: B batch, T tokens, C labels.
 """
 
+import contextlib
 import os
 import pathlib
 import tempfile
 import time
 
 import tensorflow as tf
+
+from albert_tf import modeling
 
 LABELS_FILE = "labels.txt"
 FEATURES = ("input_ids", "input_mask", "segment_ids")
@@ -23,138 +26,258 @@ def export_classifier(
 ):
     """Writes a SavedModel that serves a classifier.
 
-    Two signatures give `logits` [B, C], `predictions` [B] (indices of labels;
-    numbers of a regression; [B, C] of 0 and 1 for multi_label) and, but for a
-    regression, `probabilities` [B, C]:
+    Two signatures give the same outputs for any B and T:
 
-      serving_default: `examples`, [B] serialized `tf.train.Example`s with
-        int64 lists `input_ids`, `input_mask` and `segment_ids` of any length
-        up to max_seq_length; shorter ones are padded.
+      serving_default: `examples`, [B] strings, each a serialized
+        `tf.train.Example` with int64 lists `input_ids`, `input_mask` and
+        `segment_ids`, equally long. Shorter ones are padded with 0; other
+        features, such as the labels in the release's records, are ignored.
       ids: `input_ids`, `input_mask`, `segment_ids`, [B, T] int32.
 
+    The outputs:
+
+      logits: [B, C] float32.
+      probabilities: [B, C] float32; absent for a regression.
+      predictions: [B] int32, indices of labels; [B] float32 for a regression;
+        [B, C] int32, 0 or 1, for "multi_label".
+      threshold: [B] float32, the same number for every row; only if given.
+
     Args:
-      folder: where; the SavedModel goes to a folder below, whose name is the
-        time in seconds, as TensorFlow Serving wants its versions.
+      folder: local or gs://; see `next_version` for what is made in it.
       model: a `heads.AlbertClassifier`.
-      max_seq_length: tokens of the longest sequence.
-      labels: names of the classes, which become the asset `labels.txt`.
-      threshold: a number that is given out as `threshold`, or None.
-      assets: other files to put beside.
+      max_seq_length: tokens of the longest sequence that is served, at most
+        the model's positions.
+      labels: C names, which become the asset `labels.txt`, a line each.
+      threshold: a number for the client. It changes no prediction.
+      assets: files that are put beside under their own names.
 
     Returns:
-      The SavedModel's folder.
+      The SavedModel's own folder.
 
-    Source: run_classifier.py, `serving_input_receiver_fn`, which takes records
-    of exactly max_seq_length tokens and asks for their labels.
+    Raises:
+      ValueError: if arguments contradict the model or each other.
+      FileNotFoundError: if an asset is not there.
+
+    Source: run_classifier.py, `export_saved_model`, whose records have exactly
+    max_seq_length tokens, and whose threshold is a scalar: TensorFlow
+    Serving's batching and its rows of JSON refuse outputs without a batch.
     """
+    positions = model.config.max_position_embeddings
+    if not 1 <= max_seq_length <= positions:
+        raise ValueError(
+            f"max_seq_length={max_seq_length}; the model has {positions} "
+            "positions (max_position_embeddings). Give a length from 1 to "
+            "that, such as the one it was fine-tuned with."
+        )
+    if labels:
+        check_labels(labels, model.num_labels)
 
-    def answer(features):
-        logits = model(features)["logits"]
-        outputs = {"logits": logits, **_predict(logits, model.objective)}
+    def serve(features):
+        logits = model(features)["logits"]  # [B, C]
+        outputs = predict(logits, model.objective)
         if threshold is not None:
-            outputs["threshold"] = tf.constant(threshold, tf.float32)
+            outputs["threshold"] = tf.fill(
+                tf.shape(logits)[:1], tf.constant(threshold, tf.float32)
+            )  # [B]
         return outputs
 
-    @tf.function(
-        input_signature=[tf.TensorSpec([None], tf.string, name="examples")]
-    )
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
     def serve_examples(examples):
-        return answer(parse_examples(examples, max_seq_length))
+        return serve(parse_examples(examples, max_seq_length))
 
-    @tf.function(
-        input_signature=[
-            tf.TensorSpec([None, None], tf.int32, name=name)
-            for name in FEATURES
-        ]
-    )
+    @tf.function(input_signature=[tf.TensorSpec([None, None], tf.int32)] * 3)
     def serve_ids(input_ids, input_mask, segment_ids):
-        features = (input_ids, input_mask, segment_ids)
-        return answer(dict(zip(FEATURES, features, strict=True)))
+        values = input_ids, input_mask, segment_ids
+        checks = check_lengths(tf.shape(input_ids)[1], max_seq_length)
+        with tf.control_dependencies(checks):
+            values = map(tf.identity, values)
+            return serve(dict(zip(FEATURES, values, strict=True)))
 
+    path = next_version(folder)
+    signatures = {"serving_default": serve_examples, "ids": serve_ids}
     with tempfile.TemporaryDirectory() as temporary:
-        files = [str(path) for path in assets]
+        assets = [str(asset) for asset in assets]
         if labels:
-            files.append(os.path.join(temporary, LABELS_FILE))
-            text = "".join(f"{label}\n" for label in labels)
-            pathlib.Path(files[-1]).write_text(text, encoding="utf-8")
-        return write_saved_model(
-            folder,
-            model,
-            {"serving_default": serve_examples, "ids": serve_ids},
-            files,
+            assets.append(os.path.join(temporary, LABELS_FILE))
+            lines = "".join(f"{label}\n" for label in labels)
+            pathlib.Path(assets[-1]).write_text(lines, encoding="utf-8")
+        write_saved_model(path, build_root(model), signatures, assets)
+    return path
+
+
+def check_labels(labels, num_labels):
+    """Raises ValueError if labels cannot be the lines of the asset."""
+    if len(labels) != num_labels:
+        raise ValueError(
+            f"{len(labels)} labels, but the model has {num_labels} outputs. "
+            "Was it fine-tuned on another task?"
         )
+    for label in map(str, labels):
+        if label.splitlines() != [label]:
+            raise ValueError(
+                f"The label {label!r} is not one line; {LABELS_FILE} holds "
+                "one label a line."
+            )
 
 
-def _predict(logits, objective):
-    """Predictions and, where there are any, probabilities."""
+def predict(logits, objective):
+    """Returns a dict of outputs for logits [B, C] of a classifier."""
     if objective == "regression":
-        return {"predictions": logits[:, 0]}
+        return {"logits": logits, "predictions": logits[:, 0]}
     if objective == "multi_label":
-        return {
-            "predictions": tf.cast(logits > 0, tf.int32),
-            "probabilities": tf.sigmoid(logits),
-        }
+        probabilities = tf.sigmoid(logits)
+        predictions = tf.cast(logits > 0, tf.int32)  # [B, C]
+    else:
+        probabilities = tf.nn.softmax(logits)
+        predictions = tf.argmax(logits, axis=-1, output_type=tf.int32)  # [B]
     return {
-        "predictions": tf.argmax(logits, axis=-1, output_type=tf.int32),
-        "probabilities": tf.nn.softmax(logits),
+        "logits": logits,
+        "probabilities": probabilities,
+        "predictions": predictions,
     }
 
 
-def parse_examples(serialized, max_seq_length):
-    """Parses serialized Examples [B] to a dict of features [B, T] int32.
-
-    Lists are padded with 0 to the longest of the batch.
-    """
-    spec = {
-        name: tf.io.FixedLenSequenceFeature([], tf.int64, allow_missing=True)
-        for name in FEATURES
-    }
-    parsed = tf.io.parse_example(serialized, spec)
-    num_tokens = tf.shape(parsed["input_ids"])[1]
-    check = tf.debugging.Assert(
-        (num_tokens > 0) & (num_tokens <= max_seq_length),
-        [
-            "Wanted input_ids of 1 to",
-            max_seq_length,
-            "tokens, found",
-            num_tokens,
-        ],
-    )
-    with tf.control_dependencies([check]):
-        return {name: tf.cast(x, tf.int32) for name, x in parsed.items()}
-
-
-def write_saved_model(folder, model, signatures, assets=()):
-    """Writes a SavedModel, whole or not at all.
+def parse_examples(examples, max_seq_length):
+    """Parses serialized `tf.train.Example`s inside a graph.
 
     Args:
-      folder: where; the SavedModel gets a folder of its own below.
-      model: a Keras layer whose variables the signatures use.
-      signatures: dict of name -> `tf.function` with an input signature.
-      assets: paths of files to put beside, under their own names.
+      examples: [B] strings.
+      max_seq_length: the longest that is taken.
 
     Returns:
-      The SavedModel's folder.
+      A dict of FEATURES, [B, T] int32 each, padded with 0 to the longest.
     """
-    root = tf.__internal__.tracking.AutoTrackable()
-    # The tf.Variables in Keras's: its own are not seen by every loader.
-    root.variables = [v.value for v in model.variables]
-    root.trainable_variables = [v.value for v in model.trainable_variables]
-    root.regularization_losses = []
-    root.assets = [tf.saved_model.Asset(path) for path in assets]
-    target = os.path.join(str(folder), str(int(time.time())))
-    while tf.io.gfile.exists(target):
-        target = os.path.join(
-            str(folder), str(1 + int(pathlib.Path(target).name))
+    spec = {name: tf.io.RaggedFeature(tf.int64) for name in FEATURES}
+    ragged = tf.io.parse_example(examples, spec)  # [B, (T)] each
+    num_tokens = ragged["input_ids"].row_lengths()  # [B]
+    checks = check_lengths(num_tokens, max_seq_length)
+    # An absent mask would be padded to one that hides every token.
+    checks += [
+        tf.debugging.assert_equal(
+            ragged[name].row_lengths(),
+            num_tokens,
+            f"Every example needs a list {name} as long as its input_ids. Is "
+            "it absent, or called otherwise?",
         )
-    temporary = f"{target}.incomplete"
-    tf.saved_model.save(
-        root,
-        temporary,
-        signatures=signatures,
-        options=tf.saved_model.SaveOptions(
-            experimental_io_device="/job:localhost"
+        for name in FEATURES[1:]
+    ]
+    with tf.control_dependencies(checks):
+        return {
+            name: tf.cast(values.to_tensor(), tf.int32)  # [B, T]
+            for name, values in ragged.items()
+        }
+
+
+def check_lengths(num_tokens, max_seq_length):
+    """Returns operations that fail for sequences of no or too many tokens."""
+    return [
+        tf.debugging.assert_positive(
+            num_tokens, "A sequence has no token. Is input_ids absent?"
         ),
-    )
-    tf.io.gfile.rename(temporary, target)
-    return target
+        tf.debugging.assert_less_equal(
+            num_tokens,
+            tf.constant(max_seq_length, num_tokens.dtype),
+            "A sequence is longer than the SavedModel's max_seq_length. Cut "
+            "it, or export with another one.",
+        ),
+    ]
+
+
+class Root(tf.Module):
+    """What a SavedModel is saved from: an object with attributes."""
+
+    # A tf.Module's are properties, which nothing can be assigned to and which
+    # no loader finds.
+    variables = None
+    trainable_variables = None
+
+
+def build_root(model):
+    """Returns what a SavedModel of a model's functions is saved with.
+
+    The attributes are those of TF Hub's reusable SavedModels; a caller may
+    set more. Each weight is stored once however often it is used.
+
+    Args:
+      model: a layer or model whose weights have canonical names.
+    """
+    weights = modeling.named_weights(model).values()
+    root = Root()
+    root.variables = [w.value for w in weights]
+    root.trainable_variables = [w.value for w in weights if w.trainable]
+    root.regularization_losses = []
+    return root
+
+
+def write_saved_model(path, root, signatures, assets=()):
+    """Writes a SavedModel, whole or not at all.
+
+    On gs:// a folder is renamed file by file, so there it can be seen
+    incomplete.
+
+    Args:
+      path: its folder, which must not exist.
+      root: from `build_root`. Its `assets` are set.
+      signatures: dict from name to a `tf.function` with an input signature.
+      assets: files for its folder `assets`, under their own names.
+
+    Raises:
+      ValueError: if two assets have one name.
+      FileNotFoundError: if an asset is not there.
+    """
+    names = [os.path.basename(asset) for asset in assets]
+    for name, asset in zip(names, assets, strict=True):
+        if names.count(name) > 1:
+            raise ValueError(f"Two assets are called {name}: {list(assets)}.")
+        if not tf.io.gfile.exists(asset):
+            raise FileNotFoundError(
+                f"There is no {asset} to put beside the SavedModel. Is the "
+                f"path right, seen from {os.getcwd()}?"
+            )
+    root.assets = [tf.saved_model.Asset(asset) for asset in assets]
+    with appearing_at_once(path) as temporary:
+        tf.saved_model.save(
+            root,
+            temporary,
+            signatures=signatures,
+            # Where a remote device, such as a TPU, cannot see local files.
+            options=tf.saved_model.SaveOptions(
+                experimental_io_device="/job:localhost"
+            ),
+        )
+
+
+@contextlib.contextmanager
+def appearing_at_once(path):
+    """Gives a folder beside to write to, and renames it to `path` at the end.
+
+    Where the writing fails, it is removed.
+
+    Yields:
+      The name of the folder, whose parent exists.
+    """
+    parent, name = os.path.split(path)
+    tf.io.gfile.makedirs(parent or ".")
+    # As the release's Estimator: TensorFlow Serving passes over such a name.
+    temporary = os.path.join(parent, f"temp-{name}")
+    try:
+        yield temporary
+        tf.io.gfile.rename(temporary, path)
+    except BaseException:
+        if tf.io.gfile.exists(temporary):
+            tf.io.gfile.rmtree(temporary)
+        raise
+
+
+def next_version(folder):
+    """Returns the path of a new version, higher than those in a folder.
+
+    Versions are numbers: the time in seconds, as the release's Estimator
+    wrote and TensorFlow Serving wants them, which serves the highest.
+    """
+    folder = str(folder)
+    names = tf.io.gfile.listdir(folder) if tf.io.gfile.isdir(folder) else []
+    # On gs:// the names of folders end in a slash.
+    numbers = [int(n.rstrip("/")) for n in names if n.rstrip("/").isdecimal()]
+    version = max([int(time.time()), *(n + 1 for n in numbers)])
+    return os.path.join(folder, str(version))
