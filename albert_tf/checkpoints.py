@@ -137,7 +137,9 @@ def read_checkpoint(path):
     """
     prefix = find_checkpoint(path)
     try:
-        reader = tf.train.load_checkpoint(prefix)
+        # Not tf.train.load_checkpoint, which looks for the prefix once more
+        # and does not find it on every file system.
+        reader = tf.compat.v1.train.NewCheckpointReader(prefix)
         return {
             name: reader.get_tensor(name)
             for name in reader.get_variable_to_shape_map()

@@ -8,8 +8,9 @@ would silently train another model.
 import dataclasses
 import difflib
 import json
-import pathlib
 from typing import ClassVar
+
+from albert_tf import filesystem
 
 CONFIG_FILE = "albert_config.json"
 HIDDEN_ACTS = ("gelu", "relu", "tanh", "linear", None)
@@ -171,7 +172,7 @@ class AlbertConfig:
           ValueError: if it is not a JSON object or `from_dict` refuses it;
             the message names the file.
         """
-        text = pathlib.Path(path).read_text(encoding="utf-8")
+        text = filesystem.read_file(path).decode("utf-8")
         try:
             values = json.loads(text)
             if not isinstance(values, dict):

@@ -1,12 +1,68 @@
-"""Files: found by globs, and written whole or not at all.
+"""Files: found by globs, read, and written whole or not at all.
 
-TensorFlow, which reads and writes remote files too, is imported inside the
-functions: worker processes that need none of them do not pay for it.
+Names may be remote, such as gs://bucket/file. TensorFlow, which knows these,
+is imported inside the functions: worker processes that only read local files
+do not pay for it.
 """
 
 import contextlib
 import json
 import os
+import pathlib
+import tempfile
+
+
+def is_remote(path):
+    """Whether a path names a file system, such as gs://."""
+    return "://" in str(path)
+
+
+def exists(path):
+    """Whether there is a file or folder."""
+    if not is_remote(path):
+        return os.path.exists(path)
+    import tensorflow as tf
+
+    return tf.io.gfile.exists(str(path))
+
+
+def read_file(path):
+    """Returns the bytes of a file.
+
+    Raises:
+      FileNotFoundError: if there is none.
+    """
+    if not is_remote(path):
+        return pathlib.Path(path).read_bytes()
+    import tensorflow as tf
+
+    if not tf.io.gfile.exists(str(path)):
+        raise FileNotFoundError(f"There is no file {path}.")
+    with tf.io.gfile.GFile(str(path), "rb") as file:
+        return file.read()
+
+
+@contextlib.contextmanager
+def local_copy(path):
+    """Yields the path of a file, or of a copy of a remote one, for a while."""
+    if not is_remote(path):
+        yield path
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        local = os.path.join(folder, os.path.basename(path))
+        pathlib.Path(local).write_bytes(read_file(path))
+        yield local
+
+
+def list_folder(folder):
+    """Returns the names in a folder, sorted; none where there is no folder."""
+    import tensorflow as tf
+
+    folder = str(folder) or "."
+    if not tf.io.gfile.isdir(folder):
+        return []
+    # On gs:// the names of folders end in a slash.
+    return sorted(name.rstrip("/") for name in tf.io.gfile.listdir(folder))
 
 
 def expand_files(patterns):

@@ -285,7 +285,6 @@ class Run:
 
     def write_settings(self):
         """Writes beside the checkpoints what their readers need to know."""
-        os.makedirs(self.folder, exist_ok=True)
         for name, values in (
             (CONFIG_FILE, self.config.to_dict()),
             (FLAGS_FILE, dataclasses.asdict(self.args)),

@@ -113,8 +113,7 @@ def read_config(folder):
         release does not have.
     """
     path = os.path.join(folder, CONFIG_FILE)
-    with open(path, encoding="utf-8") as file:
-        values = json.load(file)
+    values = json.loads(filesystem.read_file(path))
     kind = values.get("model_type", "albert")
     if kind != "albert":
         raise ValueError(
@@ -217,8 +216,8 @@ def _load(path):
         raise ImportError(
             "Hugging Face files need safetensors: pip install 'albert_tf[hf]'."
         ) from error
-    if not os.path.exists(path):
-        names = sorted(os.listdir(os.path.dirname(path) or "."))
+    if not filesystem.exists(path):
+        names = filesystem.list_folder(os.path.dirname(path))
         raise FileNotFoundError(
             f"{path} does not exist; the folder has {names}. A "
             "pytorch_model.bin is a pickle, which only PyTorch reads: load it "
@@ -226,7 +225,8 @@ def _load(path):
             f"{WEIGHTS_FILE}."
         )
     try:
-        arrays = safetensors.numpy.load_file(path)
+        with filesystem.local_copy(path) as local:
+            arrays = safetensors.numpy.load_file(local)
     except (safetensors.SafetensorError, ValueError) as error:
         raise ValueError(
             f"{path} cannot be read: {error}. Was the download cut off, or is "

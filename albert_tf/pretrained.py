@@ -8,6 +8,8 @@ knows its weights by canonical name, its config and its vocabulary.
 
 import contextlib
 import dataclasses
+import fnmatch
+import io
 import json
 import os
 import pathlib
@@ -76,11 +78,11 @@ def read_pretrained(path, *, keep_slots=False):
             return read_pretrained(folder, keep_slots=keep_slots)
     if path.endswith(".safetensors"):
         path = os.path.dirname(path) or "."
-    if os.path.exists(os.path.join(path, huggingface.CONFIG_FILE)):
+    if filesystem.exists(os.path.join(path, huggingface.CONFIG_FILE)):
         config = huggingface.read_config(path)
         values, remarks = huggingface.read_weights(path, config)
         return Pretrained(path, values, config, *_vocabulary(path), remarks)
-    is_module = os.path.exists(os.path.join(path, "saved_model.pb"))
+    is_module = filesystem.exists(os.path.join(path, "saved_model.pb"))
     if is_module:
         prefix = os.path.join(path, "variables", "variables")
     else:
@@ -111,7 +113,7 @@ def read_description(folder):
     """
     config_file = os.path.join(folder, CONFIG_FILE)
     config = None
-    if os.path.exists(config_file):
+    if filesystem.exists(config_file):
         config = AlbertConfig.from_json_file(config_file)
     return Pretrained(folder, {}, config, *_vocabulary(folder))
 
@@ -126,7 +128,8 @@ def unpacked(path):
     """
     with tempfile.TemporaryDirectory() as folder:
         try:
-            with tarfile.open(path) as archive:
+            content = io.BytesIO(filesystem.read_file(path))
+            with tarfile.open(fileobj=content) as archive:
                 _check_members(path, archive)
                 archive.extractall(folder)
         except (tarfile.TarError, EOFError, OSError) as error:
@@ -159,17 +162,21 @@ def _check_members(path, archive):
 
 def _vocabulary(folder):
     """The tokenizer of the only vocabulary in a folder, and its file."""
-    found = [f for v in VOCABULARIES for f in pathlib.Path(folder).glob(v)]
+    found = [
+        os.path.join(folder, name)
+        for name in filesystem.list_folder(folder)
+        if any(fnmatch.fnmatch(name, pattern) for pattern in VOCABULARIES)
+    ]
     if len(found) != 1:
         return None, None
-    kind = "spm_model_file" if found[0].suffix == ".model" else "vocab_file"
+    kind = "spm_model_file" if found[0].endswith(".model") else "vocab_file"
     settings = tokenization.read_settings(folder) or {}
-    theirs = pathlib.Path(folder, "tokenizer_config.json")
-    if not settings and theirs.exists():
-        settings = json.loads(theirs.read_text(encoding="utf-8"))
+    theirs = os.path.join(folder, "tokenizer_config.json")
+    if not settings and filesystem.exists(theirs):
+        settings = json.loads(filesystem.read_file(theirs))
     names = ("do_lower_case", "keep_accents")
     tokenizer = tokenization.build_tokenizer(
-        **{kind: str(found[0])},
+        **{kind: found[0]},
         **{name: settings[name] for name in names if name in settings},
     )
     return tokenizer, read_vocabulary_file(found[0])
@@ -177,8 +184,7 @@ def _vocabulary(folder):
 
 def read_vocabulary_file(path):
     """Returns a file's name and its content."""
-    path = pathlib.Path(path)
-    return path.name, path.read_bytes()
+    return os.path.basename(path), filesystem.read_file(path)
 
 
 def check_vocabulary(tokenizer, config):
@@ -370,5 +376,5 @@ def write_pretrained(folder, pretrained, form):
         if form == "hf":
             is_pieces = tokenizer.kind == "sentencepiece"
             name = SENTENCEPIECE_FILE if is_pieces else "vocab.txt"
-        pathlib.Path(folder, name).write_bytes(content)
+        filesystem.write_file(os.path.join(folder, name), content)
         tokenizer.write_settings(folder)

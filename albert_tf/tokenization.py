@@ -13,7 +13,6 @@ import itertools
 import json
 import logging
 import os
-import pathlib
 import re
 import unicodedata
 
@@ -63,10 +62,10 @@ def build_tokenizer(
 
 def read_settings(folder):
     """Returns the settings stored in a folder, or None if it has none."""
-    path = pathlib.Path(folder) / SETTINGS_FILE
-    if not path.exists():
+    path = os.path.join(folder, SETTINGS_FILE)
+    if not filesystem.exists(path):
         return None
-    return json.loads(path.read_text(encoding="utf-8"))
+    return json.loads(filesystem.read_file(path))
 
 
 class Tokenizer:
@@ -375,9 +374,10 @@ class WordPieceTokenizer(Tokenizer):
 
 
 def _read_vocabulary(path):
-    if not os.path.isfile(path):
-        raise FileNotFoundError(f"There is no vocabulary file {path}")
-    return pathlib.Path(path).read_bytes()
+    try:
+        return filesystem.read_file(path)
+    except (FileNotFoundError, IsADirectoryError):
+        raise FileNotFoundError(f"There is no vocabulary file {path}") from None
 
 
 def _is_sentencepiece_list(content):

@@ -18,6 +18,7 @@ OPTIONAL = {"tensorflow_text", "tensorflow_hub", "apache_beam", "matplotlib"}
 # What a module, or a package below albert_tf, may import of ours.
 ALLOWED = {
     **dict.fromkeys(BASE | {"flags"}, set()),
+    "config": SYSTEM,
     "reporting": SYSTEM,
     "records": SYSTEM,
     "tokenization": SYSTEM | {"normalization"},

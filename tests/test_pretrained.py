@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf import checkpoints, heads, modeling, pretrained
+from albert_tf import checkpoints, filesystem, heads, modeling, pretrained
 from albert_tf.config import AlbertConfig
 from albert_tf.tools import convert_checkpoint, inspect_checkpoint
 
@@ -405,3 +405,40 @@ def test_a_hub_module_of_the_release_is_read(tmp_path):
     with tarfile.open(archive, "w:gz") as file:
         file.add(tmp_path / "module", ".")
     assert pretrained.read_pretrained(archive).config == TINY
+
+
+@pytest.mark.parametrize("form", ["tf1", "own", "hf", "tar", "module"])
+def test_models_are_read_from_remote_folders(tmp_path, form):
+    """TensorFlow's ram:// stands for gs://."""
+    values = random_model(tmp_path / "a")
+    pieces = [
+        "[PAD]",
+        "[UNK]",
+        "[CLS]",
+        "[SEP]",
+        "[MASK]",
+        *map(str, range(26)),
+    ]
+    (tmp_path / "a" / "vocab.txt").write_text("\n".join(pieces) + "\n")
+    remote = f"ram://{tmp_path}/{form}"
+    if form == "module":
+        write_hub_module(tmp_path / form, values)
+        shutil.copy(tmp_path / "a" / "vocab.txt", tmp_path / form / "assets")
+    elif form == "tar":
+        (tmp_path / form).mkdir()
+        with tarfile.open(tmp_path / form / "a.tar.gz", "w:gz") as file:
+            file.add(tmp_path / "a", "a")
+    else:
+        convert(tmp_path / "a", tmp_path / form, format=form)
+    for path in (tmp_path / form).rglob("*"):
+        if path.is_file():
+            name = path.relative_to(tmp_path / form)
+            filesystem.write_file(f"{remote}/{name}", path.read_bytes())
+    if form == "tar":
+        remote += "/a.tar.gz"
+    found = pretrained.read_pretrained(remote)
+    assert found.config.to_dict() == TINY.to_dict()
+    assert found.tokenizer.pieces == pieces
+    assert set(found.values) == set(values)
+    for name, value in values.items():
+        np.testing.assert_array_equal(found.values[name], value)
