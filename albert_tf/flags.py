@@ -80,14 +80,20 @@ def launch(run, flags_class):
 def _define(flags_class):
     hints = typing.get_type_hints(flags_class)
     for field in dataclasses.fields(flags_class):
+        name = _flag_name(field)
         kind = _without_none(hints[field.name])
         default = None if _is_required(field) else field.default
         text = _inherited_help(flags_class, field.name)
         if typing.get_origin(kind) is typing.Literal:
             choices = typing.get_args(kind)
-            absl_flags.DEFINE_enum(field.name, default, choices, text)
+            absl_flags.DEFINE_enum(name, default, choices, text)
         else:
-            _DEFINE[kind](field.name, default, text)
+            _DEFINE[kind](name, default, text)
+
+
+def _flag_name(field):
+    """A word that Python keeps for itself has an underscore as a field."""
+    return field.name.rstrip("_")
 
 
 def _without_none(hint):
@@ -115,9 +121,9 @@ def _parsed(flags_class, stray_words):
         # absl reads "--do_train False" as --do_train and a stray word.
         raise ValueError(f"Write --flag=value; got {stray_words}.")
     fields = dataclasses.fields(flags_class)
-    values = {f.name: absl_flags.FLAGS[f.name].value for f in fields}
+    values = {f.name: absl_flags.FLAGS[_flag_name(f)].value for f in fields}
     missing = [
-        f"--{f.name} ({_inherited_help(flags_class, f.name)})"
+        f"--{_flag_name(f)} ({_inherited_help(flags_class, f.name)})"
         for f in fields
         if _is_required(f) and values[f.name] is None
     ]

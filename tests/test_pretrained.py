@@ -55,7 +55,7 @@ def random_model(folder, **changes):
 def convert(source, target, **kwargs):
     convert_checkpoint.run(
         convert_checkpoint.ConvertFlags(
-            init_checkpoint=str(source), output_dir=str(target), **kwargs
+            from_=str(source), to=str(target), **kwargs
         )
     )
 

@@ -1,7 +1,7 @@
 """Writes a pretrained model in another form, and checks what was written.
 
     python -m albert_tf.tools.convert_checkpoint \
-        --init_checkpoint=albert_base.tar.gz --output_dir=hf --format=hf
+        --from=albert_base.tar.gz --to=hf --format=hf
 
 The folder that is written holds weights, config and vocabulary. It appears
 only after it was read again and found to be the same, in weights and outputs.
@@ -23,10 +23,15 @@ TOLERANCE = 1e-5
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ConvertFlags(model_flags.ModelFlags):
+class ConvertFlags(model_flags.FilesFlags):
     """What to read and what to write."""
 
-    output_dir: str = flags.flag(
+    from_: str = flags.flag(
+        required=True,
+        help="Model: TF1 prefix, .index file, folder or tar, TF Hub module of "
+        "TF1, or Hugging Face folder.",
+    )
+    to: str = flags.flag(
         required=True, help="Folder to write; it must not exist, or be empty."
     )
     format: Literal["tf1", "own", "hf"] = flags.flag(
@@ -42,10 +47,12 @@ def run(args):
     """Converts, checks, and says what was done."""
     if args.keep_slots and args.format == "hf":
         raise ValueError("--keep_slots: Hugging Face files have no slots.")
-    output_dir = args.output_dir.rstrip("/")
+    output_dir = args.to.rstrip("/")
     if os.path.exists(output_dir) and os.listdir(output_dir):
         raise ValueError(f"{output_dir} is not empty; name a new folder.")
-    found = model_flags.read_pretrained(args, keep_slots=args.keep_slots)
+    found = model_flags.read_pretrained(
+        args.from_, args, keep_slots=args.keep_slots
+    )
     if found.config is None:
         raise ValueError(
             f"There is no config beside {found.source}; give "

@@ -6,14 +6,9 @@ from albert_tf import flags, pretrained
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ModelFlags:
-    """A model and what is not beside it."""
+class FilesFlags:
+    """What is not beside a model, or to be replaced."""
 
-    init_checkpoint: str = flags.flag(
-        required=True,
-        help="Model: TF1 prefix, .index file, folder or tar, or Hugging Face "
-        "folder.",
-    )
     albert_config_file: str | None = flags.flag(
         help="JSON file with the architecture. Default: the one beside the "
         "checkpoint."
@@ -28,10 +23,21 @@ class ModelFlags:
     )
 
 
-def read_pretrained(args, **kwargs):
-    """Returns the `pretrained.Pretrained` that flags name."""
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ModelFlags(FilesFlags):
+    """A model and what is not beside it."""
+
+    init_checkpoint: str = flags.flag(
+        required=True,
+        help="Model: TF1 prefix, .index file, folder or tar, or Hugging Face "
+        "folder.",
+    )
+
+
+def read_pretrained(path, args, **kwargs):
+    """Reads a `pretrained.Pretrained`, with the files that flags name."""
     return pretrained.replace_files(
-        pretrained.read_pretrained(args.init_checkpoint, **kwargs),
+        pretrained.read_pretrained(path, **kwargs),
         albert_config_file=args.albert_config_file,
         spm_model_file=args.spm_model_file,
         vocab_file=args.vocab_file,
@@ -46,7 +52,7 @@ def build(args, model_class):
       ValueError: if config or vocabulary are missing, or weights that the
         tool needs.
     """
-    found = read_pretrained(args)
+    found = read_pretrained(args.init_checkpoint, args)
     model = pretrained.build_model(model_class, found)
     if found.tokenizer is None:
         raise ValueError(
