@@ -1,6 +1,7 @@
 """Where a program runs: from flags to a tf.distribute strategy."""
 
 import dataclasses
+import functools
 
 import tensorflow as tf
 
@@ -43,7 +44,18 @@ def build_strategy(
     if distribution == "one_device":
         return tf.distribute.get_strategy()
     kind = "GPU" if num_gpus else "CPU"
-    devices = [d.name for d in tf.config.list_logical_devices(kind)]
+    return build_mirrored(
+        tuple(d.name for d in tf.config.list_logical_devices(kind))
+    )
+
+
+@functools.cache
+def build_mirrored(devices):
+    """Returns the MirroredStrategy of some devices, the same one each time.
+
+    A second one would number its collectives from the start again, and they
+    would meet those of the first, of other shapes, in TensorFlow's runtime.
+    """
     return tf.distribute.MirroredStrategy(devices)
 
 

@@ -78,14 +78,14 @@ def build_predict_function(strategy, model):
     return predict_step
 
 
-def predict(strategy, predict_function, datasets, num_examples):
+def predict(strategy, functions, datasets, num_examples):
     """Collects a model's outputs for every example, in order.
 
     Args:
       strategy: a tf.distribute.Strategy.
-      predict_function: from `build_predict_function`.
-      datasets: datasets of global batches with `example_index` [B]; an index
-        of num_examples marks a row of padding.
+      functions: dict of key -> function from `build_predict_function`.
+      datasets: dict of key -> dataset of global batches with `example_index`
+        [B]; an index of num_examples marks a row of padding.
       num_examples: examples in all datasets together, N.
 
     Returns:
@@ -96,9 +96,9 @@ def predict(strategy, predict_function, datasets, num_examples):
       ValueError: if an example is missing or comes twice.
     """
     batches = []
-    for dataset in datasets:
+    for key, dataset in datasets.items():
         for features in training.distribute(strategy, dataset):
-            outputs = predict_function(features)
+            outputs = functions[key](features)
             batches.append(
                 {
                     name: _join_replicas(strategy, value)
@@ -121,7 +121,7 @@ def predict(strategy, predict_function, datasets, num_examples):
 
 
 def _join_replicas(strategy, value):
-    """The rows of all replicas. Not strategy.gather: its collectives hang."""
+    """The rows of all replicas."""
     parts = strategy.experimental_local_results(value)
     return np.concatenate([part.numpy() for part in parts])
 

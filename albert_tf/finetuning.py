@@ -212,12 +212,15 @@ class Run:
             args.keep_checkpoint_max,
         )
         self.reporter = reporting.Reporter(self.folder)
-        self.predict_step = evaluation.build_predict_function(
-            strategy, self.model
-        )
         self.bucket_lengths = batches.parse_bucket_lengths(
             args.bucket_lengths, args.max_seq_length
         )
+        # One for each length: one that is traced again and again for new
+        # shapes draws a warning from TensorFlow.
+        self.predict_functions = {
+            length: evaluation.build_predict_function(strategy, self.model)
+            for length in self.bucket_lengths
+        }
 
     def train(self, examples, evaluator=None):
         """Trains, from the newest checkpoint if there is one.
@@ -301,8 +304,8 @@ class Run:
         )
         return evaluation.predict(
             self.strategy,
-            self.predict_step,
-            batches.build_datasets(examples, plan).values(),
+            self.predict_functions,
+            batches.build_datasets(examples, plan),
             len(examples),
         )
 

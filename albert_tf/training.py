@@ -196,7 +196,8 @@ class Turns:
           step: steps since the beginning of `order`.
 
         Returns:
-          iterator: over that dataset.
+          key: of that dataset.
+          iterator: over it.
           num_steps: for how many steps batches come from it.
           is_new: whether it was never asked for, so that a step compiles.
         """
@@ -205,7 +206,7 @@ class Turns:
         num_steps = others[0] if len(others) else len(self.order) - step
         is_new = key not in self.used
         self.used.add(key)
-        return self.iterators[key], int(num_steps), is_new
+        return key, self.iterators[key], int(num_steps), is_new
 
 
 def next_multiple(step, interval):
@@ -285,9 +286,14 @@ def train(
     Raises:
       FloatingPointError: if a loss is not finite.
     """
-    train_steps = build_train_function(
-        strategy, model, optimizer, seed=seed, xla=xla
-    )
+    # One for each dataset: one that is traced again and again for new shapes
+    # draws a warning from TensorFlow.
+    functions = {
+        key: build_train_function(
+            strategy, model, optimizer, seed=seed, xla=xla
+        )
+        for key in datasets
+    }
     is_tpu = isinstance(strategy, tf.distribute.TPUStrategy)
     pace = Pace(iterations_per_loop, is_timed=not is_tpu)
     first_step = step = int(optimizer.step.numpy())
@@ -301,10 +307,10 @@ def train(
             log_at = next_multiple(step, log_every_steps)
             save_at = next_multiple(step, save_checkpoints_steps)
             stop = min(log_at, save_at, num_train_steps)
-            iterator, run, is_new = turns.at(step - first_step)
+            key, iterator, run, is_new = turns.at(step - first_step)
             num_steps = 1 if is_new else pace.choose(min(stop - step, run))
             start = time.monotonic()
-            sums, norm, rate = train_steps(iterator, tf.constant(num_steps))
+            sums, norm, rate = functions[key](iterator, tf.constant(num_steps))
             window += sums.numpy()
             if not is_new:
                 pace.note(num_steps, time.monotonic() - start)

@@ -62,14 +62,14 @@ def build_ways(args, examples):
     return ways
 
 
-def time_epoch(strategy, train_steps, plan, datasets):
+def time_epoch(strategy, functions, plan, datasets):
     """Returns the seconds that all steps of a plan take."""
     turns = training.Turns(strategy, datasets, plan.lengths)
     began = time.monotonic()
     step = 0
     while step < len(plan.lengths):
-        iterator, num_steps, _ = turns.at(step)
-        sums, _, _ = train_steps(iterator, tf.constant(num_steps))
+        key, iterator, num_steps, _ = turns.at(step)
+        sums, _, _ = functions[key](iterator, tf.constant(num_steps))
         sums.numpy()
         step += num_steps
     return time.monotonic() - began
@@ -99,12 +99,16 @@ def run(args):
         optimization.build_schedule(1e-5, 1_000_000),
     )
     strategy = tf.distribute.get_strategy()
-    train_steps = training.build_train_function(strategy, model, optimizer)
     ways = build_ways(args, data.train.examples)
+    functions = {
+        length: training.build_train_function(strategy, model, optimizer)
+        for _, datasets in ways.values()
+        for length in datasets
+    }
     seconds = {name: [] for name in ways}
     for repeat in range(args.num_repeats + 1):
         for name, (plan, datasets) in ways.items():
-            found = time_epoch(strategy, train_steps, plan, datasets)
+            found = time_epoch(strategy, functions, plan, datasets)
             if repeat:  # The first compiles.
                 seconds[name].append(found)
     medians = {name: statistics.median(s) for name, s in seconds.items()}

@@ -13,6 +13,13 @@ def test_mirrored_takes_every_logical_cpu_without_a_gpu():
     assert strategy.num_replicas_in_sync == len(devices) == 2
 
 
+def test_a_process_has_one_mirrored_strategy():
+    # Of two, collectives with the same number would meet: "Shape mismatch in
+    # the collective instance", now and then, in a run that is the second.
+    first = distribution.build_strategy("mirrored")
+    assert distribution.build_strategy("mirrored") is first
+
+
 def test_one_device_has_one_replica():
     strategy = distribution.build_strategy("one_device")
     assert strategy.num_replicas_in_sync == 1

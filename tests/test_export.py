@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf import export, heads, modeling
+from albert_tf import distribution, export, heads, modeling
 from albert_tf.config import AlbertConfig
 
 MAX_SEQ_LENGTH = 6
@@ -191,7 +191,7 @@ def exported(tmp_path_factory):
     for name, settings in MODELS.items():
         strategy = tf.distribute.get_strategy()
         if name == "mirrored":
-            strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+            strategy = distribution.build_strategy("mirrored")
         with strategy.scope():
             models[name] = build_model(**settings)
         written = export.export_classifier(

@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from albert_tf import (
     checkpoints,
+    distribution,
     evaluation,
     heads,
     layers,
@@ -93,8 +94,8 @@ class Run:
 def build(folder, *, replicas=1, config=CONFIG, rate=0.1, optimizer="lamb"):
     strategy = tf.distribute.get_strategy()
     if replicas > 1:
-        devices = [f"CPU:{i}" for i in range(replicas)]
-        strategy = tf.distribute.MirroredStrategy(devices)
+        devices = tuple(f"/device:CPU:{i}" for i in range(replicas))
+        strategy = distribution.build_mirrored(devices)
     keras.utils.set_random_seed(7)
     with strategy.scope():
         model = heads.AlbertForPreTraining(config)
