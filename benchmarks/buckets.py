@@ -1,6 +1,6 @@
 """Times an epoch of fine-tuning: buckets against padding to one length.
 
-python benchmarks/buckets.py --data_dir=glue --spm_model_file=30k-clean.model
+python -m benchmarks.buckets --data_dir=glue --spm_model_file=30k-clean.model
 
 All ways train the same examples, in turns in one process; what is reported
 are medians and ratios. Padding to 128 cuts nothing on MRPC.

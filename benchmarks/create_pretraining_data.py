@@ -1,6 +1,6 @@
 """Speed and memory of create_pretraining_data.py.
 
-    python benchmarks/create_pretraining_data.py --text=corpus.txt
+    python -m benchmarks.create_pretraining_data --text=corpus.txt
 
 Rates count the input's tokens, times dupe_factor, over the seconds that the
 program takes once its modules are imported, and so does the recorded rate of

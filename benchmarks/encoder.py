@@ -1,7 +1,7 @@
 """ALBERT-base beside transformers and KerasHub: inference and training step.
 
   pip install -e '.[peers]'
-  python benchmarks/encoder.py
+  python -m benchmarks.encoder
 
 Every candidate runs the whole encoder (embeddings, 12 layers, pooler) on the
 same ids without padding, dropout 0. A training step is a forward pass, the

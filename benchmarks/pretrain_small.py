@@ -1,6 +1,6 @@
 """Pretrains configs/model/small.json on a text, evaluates it, draws the curves.
 
-  python benchmarks/pretrain_small.py --train_text=novels.txt \
+  python -m benchmarks.pretrain_small --train_text=novels.txt \
     --heldout_text=novels_valid.txt --spm_model_file=30k-clean.model \
     --output_dir=out
 
