@@ -8,23 +8,12 @@ python run_classifier.py --flagfile=configs/glue/mrpc.flags \
 import dataclasses
 import functools
 import os
-import time
 
-from albert_tf import (
-    distribution,
-    evaluation,
-    export,
-    filesystem,
-    finetuning,
-    flags,
-    heads,
-)
-from albert_tf.config import CONFIG_FILE
+from albert_tf import export, finetuning, flags, heads, programs
 from albert_tf.data import classification as data_reader
 from albert_tf.data import submissions, tasks
 from albert_tf.flags import flag
 from albert_tf.metrics import classification
-from albert_tf.tokenization import SETTINGS_FILE
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -89,31 +78,27 @@ def read_task(args):
     return task
 
 
-def build_score(run, task, data, baseline):
-    """Returns a function that evaluates the model of a run on the dev data."""
-
-    def score():
-        values = {}
-        for part, split in data.dev.items():
-            logits = run.predict(split.examples)["logits"]
-            label_ids = split.examples.arrays["label_ids"]
-            found = classification.score(
-                logits, label_ids, task.objective, task.metrics
-            )
-            warning = classification.find_collapse(
-                logits,
-                label_ids,
-                task.objective,
-                prior_loss=baseline["eval_loss"],
-                loss=found["eval_loss"],
-            )
-            if warning:
-                run.reporter.say(f"WARNING: {warning}")
-            prefix = f"{part}_" if part else ""
-            values |= {f"{prefix}{n}": value for n, value in found.items()}
-        return values
-
-    return score
+def score(task, data, baseline, run):
+    """Returns what a run's model, as it stands, gets on the dev data."""
+    values = {}
+    for part, split in data.dev.items():
+        logits = run.predict(split.examples)["logits"]
+        label_ids = split.examples.arrays["label_ids"]
+        found = classification.score(
+            logits, label_ids, task.objective, task.metrics
+        )
+        warning = classification.find_collapse(
+            logits,
+            label_ids,
+            task.objective,
+            prior_loss=baseline["eval_loss"],
+            loss=found["eval_loss"],
+        )
+        if warning:
+            run.reporter.say(f"WARNING: {warning}")
+        prefix = f"{part}_" if part else ""
+        values |= {f"{prefix}{n}": value for n, value in found.items()}
+    return values
 
 
 def score_baseline(task, data):
@@ -132,7 +117,7 @@ def score_baseline(task, data):
     return values
 
 
-def write_predictions(run, task, data):
+def write_predictions(task, data, run):
     """Writes predictions of the test data; returns scores where it has labels.
 
     The release's names go to the first table; the names that the GLUE server
@@ -166,74 +151,8 @@ def write_predictions(run, task, data):
     return scores
 
 
-def export_model(run, args, task):
-    """Writes the SavedModel of the weights that a run has now."""
-    written = export.export_classifier(
-        args.export_dir,
-        run.model,
-        labels=task.labels,
-        threshold=args.threshold_to_export,
-        max_seq_length=args.max_seq_length,
-        assets=[
-            os.path.join(run.folder, name)
-            for name in (
-                CONFIG_FILE,
-                SETTINGS_FILE,
-                run.start.vocabulary_file[0],
-            )
-        ],
-    )
-    run.reporter.say(f"SavedModel: {written}")
-
-
-def run_once(args, number, task, data, baseline, start, strategy):
-    """Trains, evaluates and predicts with one seed.
-
-    Returns:
-      The run's Evaluator, or None, and its scores on the test data.
-    """
-    source, config = start
-    build_model = functools.partial(
-        heads.AlbertClassifier,
-        num_labels=len(task.labels or [""]),
-        objective=task.objective,
-        dropout_prob=args.classifier_dropout,
-    )
-    run = finetuning.Run(
-        args,
-        number,
-        build_model,
-        source,
-        config,
-        strategy,
-        len(data.train.examples) if args.do_train else 0,
-    )
-    evaluator = None
-    if args.do_eval:
-        evaluator = evaluation.Evaluator(
-            build_score(run, task, data, baseline),
-            manager=run.manager,
-            reporter=run.reporter,
-            best_metric=task.metrics[0],
-        )
-    if args.do_train:
-        run.train(data.train.examples, evaluator)
-    elif args.do_eval:
-        run.evaluate(evaluator)
-    scores = {}
-    if args.do_predict or args.export_dir:
-        run.reporter.say(f"Predicts with {run.restore_best()}.")
-    if args.do_predict:
-        scores = write_predictions(run, task, data)
-    if args.export_dir and number == 0:
-        run.write_settings()
-        export_model(run, args, task)
-    return evaluator, scores
-
-
 def run(args):
     """Trains, evaluates, predicts and exports as the flags say."""
-    began = time.monotonic()
     check_flags(args)
     start = finetuning.read_start(args)
     task, data = data_reader.read_data(
@@ -247,23 +166,36 @@ def run(args):
         cached_dir=args.cached_dir,
     )
     baseline = score_baseline(task, data)
-    strategy = distribution.build_strategy_of(args)
-    outcomes = [
-        run_once(args, number, task, data, baseline, start, strategy)
-        for number in range(args.num_runs)
-    ]
-    if not args.do_eval:
-        return
-    summary = finetuning.summarize([evaluator for evaluator, _ in outcomes])
-    print(finetuning.format_summary(summary, baseline))
-    summary |= {
-        "task": task.name,
-        "baseline": baseline,
-        "test": [scores for _, scores in outcomes],
-        "seconds": round(time.monotonic() - began, 1),
-    }
-    path = os.path.join(args.output_dir, finetuning.SUMMARY_FILE)
-    filesystem.write_json(path, summary)
+    train = data.train.examples if args.do_train else None
+    program = programs.Task(
+        name=task.name,
+        build_model=functools.partial(
+            heads.AlbertClassifier,
+            num_labels=len(task.labels or [""]),
+            objective=task.objective,
+            dropout_prob=args.classifier_dropout,
+        ),
+        train=train,
+        num_train=len(train or ()),
+        score=functools.partial(score, task, data, baseline)
+        if args.do_eval
+        else None,
+        best_metric=task.metrics[0],
+        baseline=baseline,
+        predict=functools.partial(write_predictions, task, data)
+        if args.do_predict
+        else None,
+        export=functools.partial(
+            programs.export_model,
+            export.export_classifier,
+            folder=args.export_dir,
+            labels=task.labels,
+            threshold=args.threshold_to_export,
+        )
+        if args.export_dir
+        else None,
+    )
+    programs.run_task(args, program, start)
 
 
 if __name__ == "__main__":

@@ -1,12 +1,11 @@
 """A fine-tuning: begin from a model, train, evaluate, keep the best, predict.
 
-What the scripts of all tasks share. They bring a model class, examples, and a
-function that scores predictions; everything between is here.
+`programs` runs it for the scripts of all tasks, which bring a model class,
+examples, and a function that scores predictions.
 """
 
 import dataclasses
 import os
-import statistics
 
 import keras
 import tensorflow as tf
@@ -28,7 +27,6 @@ from albert_tf.config import CONFIG_FILE
 from albert_tf.data import batches
 
 FLAGS_FILE = "flags.json"
-SUMMARY_FILE = "summary.json"
 DROPOUTS = ("hidden_dropout_prob", "attention_probs_dropout_prob")
 
 
@@ -336,66 +334,3 @@ class Run:
         else:
             self.reporter.say(f"Evaluates {self.restore_best()}.")
             evaluator.evaluate(0)
-
-
-def summarize(evaluators):
-    """What several runs achieved.
-
-    Args:
-      evaluators: the `evaluation.Evaluator` of each run.
-
-    Returns:
-      Dict with `metric`, the name of what the best is chosen by; `runs`, a
-      dict of `last` and `best` values for each; and, of the run with the
-      median of the best, `last` and `best`; `median` and `spread` (standard
-      deviation) of the best.
-    """
-    metric = evaluators[0].best_metric
-    runs = []
-    for evaluator in evaluators:
-        results = evaluator.results()
-        runs.append(
-            {
-                "folder": evaluator.manager.folder,
-                "last": max(results, key=lambda r: r[STEP]),
-                "best": max(results, key=lambda r: r[metric]),
-            }
-        )
-    scores = [run["best"][metric] for run in runs]
-    middle = statistics.median_low(scores)
-    return {
-        "metric": metric,
-        **runs[scores.index(middle)],
-        "median": statistics.median(scores),
-        "spread": statistics.stdev(scores) if len(scores) > 1 else 0.0,
-        "runs": runs,
-    }
-
-
-def format_summary(summary, baseline):
-    """Returns a few lines that say what was achieved.
-
-    Args:
-      summary: from `summarize`.
-      baseline: dict from metric to what the best guess without looking gets.
-    """
-    metric = summary["metric"]
-    names = [name for name in summary["best"] if name in baseline]
-    lines = [
-        f"{'':24}{'last':>10}{'best on dev':>14}{'baseline':>12}",
-        *(
-            f"{name:24}{summary['last'][name]:10.4f}"
-            f"{summary['best'][name]:14.4f}{baseline[name]:12.4f}"
-            for name in sorted(names)
-        ),
-        f"Step {summary['last'][STEP]:.0f} is the last, "
-        f"{summary['best'][STEP]:.0f} the best, chosen by {metric} on dev: "
-        "expect less on other data.",
-    ]
-    if len(summary["runs"]) > 1:
-        lines.append(
-            f"{len(summary['runs'])} runs: best {metric} has median "
-            f"{summary['median']:.4f}, standard deviation "
-            f"{summary['spread']:.4f}; above is the median run."
-        )
-    return "\n".join(lines)

@@ -34,6 +34,7 @@ ALLOWED = {
     "training": BASE | {"checkpoints", "distribution", "reporting"},
     "evaluation": BASE | {"checkpoints", "reporting", "training"},
     "finetuning": BASE | MODEL | STORED | LOOP | {"data"},
+    "programs": BASE | MODEL | STORED | LOOP | {"finetuning", "data"},
     "export": BASE | MODEL | {"text_graph"},
     "text_graph": BASE | MODEL,
     "tools": BASE
