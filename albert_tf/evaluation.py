@@ -61,7 +61,8 @@ def evaluate(strategy, model, eval_function, dataset, max_steps=0):
 def build_predict_function(strategy, model):
     """Returns a compiled function from one batch to the model's outputs.
 
-    Its results are a dict of name -> [B, ...] values, one for each replica.
+    It takes a key that stands for the batch's shapes, and the batch. Its
+    results are a dict of name -> [B, ...] values, one for each replica.
     `example_index` goes through, so that rows can be told apart.
     """
 
@@ -75,17 +76,17 @@ def build_predict_function(strategy, model):
             args=(features,),
         )
 
-    return predict_step
+    return training.Traces(predict_step)
 
 
-def predict(strategy, functions, datasets, num_examples):
+def predict(strategy, predict_function, datasets, num_examples):
     """Collects a model's outputs for every example, in order.
 
     Args:
       strategy: a tf.distribute.Strategy.
-      functions: dict of key -> function from `build_predict_function`.
-      datasets: dict of key -> dataset of global batches with `example_index`
-        [B]; an index of num_examples marks a row of padding.
+      predict_function: from `build_predict_function`.
+      datasets: datasets of global batches with `example_index` [B]; an index
+        of num_examples marks a row of padding.
       num_examples: examples in all datasets together, N.
 
     Returns:
@@ -96,9 +97,10 @@ def predict(strategy, functions, datasets, num_examples):
       ValueError: if an example is missing or comes twice.
     """
     batches = []
-    for key, dataset in datasets.items():
+    for dataset in datasets:
+        key = tuple(dataset.element_spec.items())
         for features in training.distribute(strategy, dataset):
-            outputs = functions[key](features)
+            outputs = predict_function(key, features)
             batches.append(
                 {
                     name: _join_replicas(strategy, value)

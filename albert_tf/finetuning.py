@@ -213,12 +213,9 @@ class Run:
         self.bucket_lengths = batches.parse_bucket_lengths(
             args.bucket_lengths, args.max_seq_length
         )
-        # One for each length: one that is traced again and again for new
-        # shapes draws a warning from TensorFlow.
-        self.predict_functions = {
-            length: evaluation.build_predict_function(strategy, self.model)
-            for length in self.bucket_lengths
-        }
+        self.predict_function = evaluation.build_predict_function(
+            strategy, self.model
+        )
 
     def train(self, examples, evaluator=None):
         """Trains, from the newest checkpoint if there is one.
@@ -302,8 +299,8 @@ class Run:
         )
         return evaluation.predict(
             self.strategy,
-            self.predict_functions,
-            batches.build_datasets(examples, plan),
+            self.predict_function,
+            batches.build_datasets(examples, plan).values(),
             len(examples),
         )
 

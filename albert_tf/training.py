@@ -159,6 +159,23 @@ def build_train_function(strategy, model, optimizer, *, seed=0, xla=False):
     return train_steps
 
 
+class Traces:
+    """Calls a tf.function that has one trace for each of a few known shapes.
+
+    If it were called itself, TensorFlow would warn of so many traces.
+    """
+
+    def __init__(self, function):
+        self.function = function
+        self.traces = {}
+
+    def __call__(self, key, *args):
+        """Calls the trace of a key, which stands for the shapes of args."""
+        if key not in self.traces:
+            self.traces[key] = self.function.get_concrete_function(*args)
+        return self.traces[key](*args)
+
+
 def distribute(strategy, dataset):
     """Divides each global batch of a dataset among the replicas."""
     options = tf.data.Options()
@@ -286,14 +303,9 @@ def train(
     Raises:
       FloatingPointError: if a loss is not finite.
     """
-    # One for each dataset: one that is traced again and again for new shapes
-    # draws a warning from TensorFlow.
-    functions = {
-        key: build_train_function(
-            strategy, model, optimizer, seed=seed, xla=xla
-        )
-        for key in datasets
-    }
+    train_steps = Traces(
+        build_train_function(strategy, model, optimizer, seed=seed, xla=xla)
+    )
     is_tpu = isinstance(strategy, tf.distribute.TPUStrategy)
     pace = Pace(iterations_per_loop, is_timed=not is_tpu)
     first_step = step = int(optimizer.step.numpy())
@@ -310,7 +322,9 @@ def train(
             key, iterator, run, is_new = turns.at(step - first_step)
             num_steps = 1 if is_new else pace.choose(min(stop - step, run))
             start = time.monotonic()
-            sums, norm, rate = functions[key](iterator, tf.constant(num_steps))
+            sums, norm, rate = train_steps(
+                key, iterator, tf.constant(num_steps)
+            )
             window += sums.numpy()
             if not is_new:
                 pace.note(num_steps, time.monotonic() - start)

@@ -62,14 +62,14 @@ def build_ways(args, examples):
     return ways
 
 
-def time_epoch(strategy, functions, plan, datasets):
+def time_epoch(strategy, train_steps, plan, datasets):
     """Returns the seconds that all steps of a plan take."""
     turns = training.Turns(strategy, datasets, plan.lengths)
     began = time.monotonic()
     step = 0
     while step < len(plan.lengths):
         key, iterator, num_steps, _ = turns.at(step)
-        sums, _, _ = functions[key](iterator, tf.constant(num_steps))
+        sums, _, _ = train_steps(key, iterator, tf.constant(num_steps))
         sums.numpy()
         step += num_steps
     return time.monotonic() - began
@@ -100,15 +100,13 @@ def run(args):
     )
     strategy = tf.distribute.get_strategy()
     ways = build_ways(args, data.train.examples)
-    functions = {
-        length: training.build_train_function(strategy, model, optimizer)
-        for _, datasets in ways.values()
-        for length in datasets
-    }
+    train_steps = training.Traces(
+        training.build_train_function(strategy, model, optimizer)
+    )
     seconds = {name: [] for name in ways}
     for repeat in range(args.num_repeats + 1):
         for name, (plan, datasets) in ways.items():
-            found = time_epoch(strategy, functions, plan, datasets)
+            found = time_epoch(strategy, train_steps, plan, datasets)
             if repeat:  # The first compiles.
                 seconds[name].append(found)
     medians = {name: statistics.median(s) for name, s in seconds.items()}

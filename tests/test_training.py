@@ -355,3 +355,22 @@ def test_an_empty_evaluation_is_an_error(tmp_path):
             evaluation.build_eval_function(run.strategy, run.model),
             tf.data.Dataset.from_tensor_slices(batches()).take(0),
         )
+
+
+def test_many_shapes_draw_no_warning(caplog):
+    @tf.function
+    def double(x):
+        return 2 * x
+
+    doubled = training.Traces(double)
+    tf.get_logger().propagate = True
+    for size in range(1, 9):
+        for _ in range(2):
+            np.testing.assert_array_equal(
+                doubled(size, tf.ones([size])), np.full(size, 2)
+            )
+    assert double.experimental_get_tracing_count() == 8
+    assert "retracing" not in caplog.text
+    for size in range(9, 17):
+        double(tf.ones([size]))
+    assert "retracing" in caplog.text
