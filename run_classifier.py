@@ -87,15 +87,9 @@ def score(task, data, baseline, run):
         found = classification.score(
             logits, label_ids, task.objective, task.metrics
         )
-        warning = classification.find_collapse(
-            logits,
-            label_ids,
-            task.objective,
-            prior_loss=baseline["eval_loss"],
-            loss=found["eval_loss"],
+        programs.warn_of_collapse(
+            run, logits, label_ids, task.objective, found, baseline
         )
-        if warning:
-            run.reporter.say(f"WARNING: {warning}")
         prefix = f"{part}_" if part else ""
         values |= {f"{prefix}{n}": value for n, value in found.items()}
     return values

@@ -140,6 +140,19 @@ def _in_order(batches, name, num_examples):
     return rows[:num_examples]
 
 
+def read_results(folder):
+    """Returns a dict from name to float for each evaluation in a folder."""
+    path = os.path.join(folder, RESULTS_FILE)
+    if not tf.io.gfile.exists(path):
+        return []
+    with tf.io.gfile.GFile(path) as file:
+        _, *blocks = file.read().split(HEADER)
+    rows = [
+        [line.split(" = ") for line in block.splitlines()] for block in blocks
+    ]
+    return [{name: float(value) for name, value in row} for row in rows]
+
+
 class Evaluator:
     """Appends each result to `eval_results.txt`, as the release writes it.
 
@@ -181,16 +194,8 @@ class Evaluator:
         return values
 
     def results(self):
-        """Returns what the results file holds: a dict for each evaluation."""
-        if not tf.io.gfile.exists(self.path):
-            return []
-        with tf.io.gfile.GFile(self.path) as file:
-            _, *blocks = file.read().split(HEADER)
-        rows = [
-            [line.split(" = ") for line in block.splitlines()]
-            for block in blocks
-        ]
-        return [{name: float(value) for name, value in row} for row in rows]
+        """Returns what the results file holds: see `read_results`."""
+        return read_results(self.manager.folder)
 
     def known(self, name):
         """Returns every value of one name in the results file."""

@@ -62,6 +62,77 @@ def export_classifier(
     max_seq_length tokens, and whose threshold is a scalar: TensorFlow
     Serving's batching and its rows of JSON refuse outputs without a batch.
     """
+    if labels:
+        check_labels(labels, model.num_labels)
+
+    def serve(features):
+        logits = model(features)["logits"]  # [B, C]
+        return predict(logits, model.objective)
+
+    with tempfile.TemporaryDirectory() as temporary:
+        assets = [str(asset) for asset in assets]
+        if labels:
+            assets.append(os.path.join(temporary, LABELS_FILE))
+            lines = "".join(f"{label}\n" for label in labels)
+            pathlib.Path(assets[-1]).write_text(lines, encoding="utf-8")
+        functions = build_signatures(model, serve, max_seq_length, threshold)
+        signatures = {
+            "serving_default": functions["examples"],
+            "ids": functions["ids"],
+        }
+        path = next_version(folder)
+        write_saved_model(path, build_root(model), signatures, assets)
+    return path
+
+
+def export_spans(folder, model, *, max_seq_length, threshold=None, assets=()):
+    """Writes a SavedModel that serves a model of SQuAD.
+
+    Its signatures take what those of `export_classifier` take, but
+    `serving_default` is the one of `input_ids`, `input_mask`, `segment_ids`,
+    and `examples` that of serialized records. The outputs are the model's,
+    for the n best: `start_logits` and `end_logits`, or the beam of
+    `span_heads.AlbertConditionalSpans`.
+
+    Args:
+      folder: as for `export_classifier`.
+      model: a `span_heads.AlbertSpans` or `AlbertConditionalSpans`.
+      max_seq_length: as for `export_classifier`.
+      threshold: a number for the client, the output `threshold`: an answer is
+        given where cls_logits is below it.
+      assets: as for `export_classifier`.
+
+    Returns:
+      The SavedModel's own folder.
+
+    Raises:
+      As `export_classifier`.
+
+    Source: run_squad_v1.py, `build_squad_serving_input_fn`, whose shapes are
+    fixed and whose logits are called `start_log_prob` and `end_log_prob`.
+    """
+    functions = build_signatures(model, model, max_seq_length, threshold)
+    signatures = {
+        "serving_default": functions["ids"],
+        "examples": functions["examples"],
+    }
+    path = next_version(folder)
+    write_saved_model(path, build_root(model), signatures, assets)
+    return path
+
+
+def build_signatures(model, serve, max_seq_length, threshold):
+    """Returns a tf.function for `examples` and one for `ids`, by name.
+
+    Args:
+      model: what is exported.
+      serve: function from a dict of FEATURES to a dict of outputs.
+      max_seq_length: tokens of the longest sequence that is served.
+      threshold: a number that is given out for each row, or None.
+
+    Raises:
+      ValueError: if the model has fewer positions than that.
+    """
     positions = model.config.max_position_embeddings
     if not 1 <= max_seq_length <= positions:
         raise ValueError(
@@ -69,21 +140,19 @@ def export_classifier(
             "positions (max_position_embeddings). Give a length from 1 to "
             "that, such as the one it was fine-tuned with."
         )
-    if labels:
-        check_labels(labels, model.num_labels)
 
-    def serve(features):
-        logits = model(features)["logits"]  # [B, C]
-        outputs = predict(logits, model.objective)
+    def answer(features):
+        outputs = dict(serve(features))
         if threshold is not None:
             outputs["threshold"] = tf.fill(
-                tf.shape(logits)[:1], tf.constant(threshold, tf.float32)
+                tf.shape(features["input_ids"])[:1],
+                tf.constant(threshold, tf.float32),
             )  # [B]
         return outputs
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
     def serve_examples(examples):
-        return serve(parse_examples(examples, max_seq_length))
+        return answer(parse_examples(examples, max_seq_length))
 
     @tf.function(input_signature=[tf.TensorSpec([None, None], tf.int32)] * 3)
     def serve_ids(input_ids, input_mask, segment_ids):
@@ -91,18 +160,9 @@ def export_classifier(
         checks = check_lengths(tf.shape(input_ids)[1], max_seq_length)
         with tf.control_dependencies(checks):
             values = map(tf.identity, values)
-            return serve(dict(zip(FEATURES, values, strict=True)))
+            return answer(dict(zip(FEATURES, values, strict=True)))
 
-    path = next_version(folder)
-    signatures = {"serving_default": serve_examples, "ids": serve_ids}
-    with tempfile.TemporaryDirectory() as temporary:
-        assets = [str(asset) for asset in assets]
-        if labels:
-            assets.append(os.path.join(temporary, LABELS_FILE))
-            lines = "".join(f"{label}\n" for label in labels)
-            pathlib.Path(assets[-1]).write_text(lines, encoding="utf-8")
-        write_saved_model(path, build_root(model), signatures, assets)
-    return path
+    return {"examples": serve_examples, "ids": serve_ids}
 
 
 def check_labels(labels, num_labels):

@@ -174,6 +174,9 @@ class Run:
       config: the model's AlbertConfig.
       strategy: a tf.distribute.Strategy.
       num_examples: in the training data; 0 where nothing is trained.
+
+    Attributes:
+      source: where `restore_best` found the weights.
     """
 
     def __init__(
@@ -181,7 +184,7 @@ class Run:
     ):
         self.args = args
         self.start, self.config = start, config
-        self.folder = run_folder(args, number)
+        self.folder, self.source = run_folder(args, number), None
         self.seed = args.random_seed + number
         self.strategy = strategy
         self.num_steps, num_warmup_steps = args.train_step, 0
@@ -318,6 +321,7 @@ class Run:
             source = found[-1]
             values = checkpoints.read_checkpoint(source)
         checkpoints.restore(self.optimizer.weights, values, source)
+        self.source = source
         return source
 
     def evaluate(self, evaluator):

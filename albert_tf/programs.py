@@ -15,6 +15,7 @@ from albert_tf import distribution, evaluation, filesystem, finetuning
 from albert_tf.checkpoints import STEP
 from albert_tf.config import CONFIG_FILE
 from albert_tf.data.examples import Examples
+from albert_tf.metrics import classification
 from albert_tf.tokenization import SETTINGS_FILE
 
 SUMMARY_FILE = "summary.json"
@@ -102,6 +103,28 @@ def _run_once(args, number, task, start, strategy):
         run.write_settings()
         run.reporter.say(f"SavedModel: {task.export(run)}")
     return evaluator, scores
+
+
+def warn_of_collapse(run, logits, label_ids, objective, found, baseline):
+    """Says it where a model seems to have learned nothing.
+
+    Args:
+      run: a `finetuning.Run`.
+      logits: [N, C].
+      label_ids: as `metrics.classification` has them.
+      objective: as `heads.AlbertClassifier` knows it.
+      found: dict with the `eval_loss` of these logits.
+      baseline: dict with that of the best guess without looking.
+    """
+    warning = classification.find_collapse(
+        logits,
+        label_ids,
+        objective,
+        prior_loss=baseline["eval_loss"],
+        loss=found["eval_loss"],
+    )
+    if warning:
+        run.reporter.say(f"WARNING: {warning}")
 
 
 def export_model(write, run, folder, **kwargs):

@@ -39,6 +39,23 @@ def mask_logits(logits, p_mask):
     return tf.cast(logits, tf.float32) * (1 - p_mask) + MASKED_LOGIT * p_mask
 
 
+def build_p_mask(features):
+    """Returns [B, T] int32: 1 where no answer can stand.
+
+    Answers stand in segment 1 before its [SEP]; [CLS] stands for none.
+
+    Args:
+      features: a dict of `input_mask` and `segment_ids`, [B, T] integers each.
+
+    Source: squad_utils.py, `convert_examples_to_features`.
+    """
+    mask, segments = features["input_mask"], features["segment_ids"]
+    positions = tf.range(tf.shape(mask)[1])
+    last = tf.reduce_sum(tf.cast(mask, tf.int32), axis=1, keepdims=True) - 1
+    is_text = (segments == 1) & (positions < last)
+    return tf.cast(~(is_text | (positions == 0)), tf.int32)
+
+
 def apply_dense(x, weights):
     """Returns x @ kernel + bias over the last axis of x [..., inputs]."""
     # As rows of a matrix: oneDNN's product of [B, 1, T, H] and [H, 1] writes
@@ -162,8 +179,8 @@ class AlbertConditionalSpans(heads.AlbertModel):
     """The encoder with ends conditioned on starts: SQuAD 2.0.
 
     Called with a dict of features (`input_ids`, `input_mask`, `segment_ids`,
-    and `p_mask`, 1 where no answer can stand, [B, T] each), it returns the
-    best starts and for each the best ends:
+    and maybe `p_mask`, 1 where no answer can stand, else from `build_p_mask`;
+    [B, T] each), it returns the best starts and for each the best ends:
 
       start_top_log_probs, start_top_index: [B, K].
       end_top_log_probs, end_top_index: [B, K * J], start by start.
@@ -200,6 +217,7 @@ class AlbertConditionalSpans(heads.AlbertModel):
         self.metric_names = ["exact_span", "answerability_accuracy"]
 
     def call(self, features, training=False, seed=None):
+        features = self._with_p_mask(features)
         x, start_logits, cls_logits = self._begin(features, training, seed)
         num_tokens = start_logits.shape[1] or tf.shape(start_logits)[1]
         num_starts = tf.minimum(self.start_n_top, num_tokens)
@@ -220,6 +238,11 @@ class AlbertConditionalSpans(heads.AlbertModel):
             "end_top_index": tf.reshape(ends.indices, beam),
             "cls_logits": cls_logits,
         }
+
+    def _with_p_mask(self, features):
+        if "p_mask" in features:
+            return features
+        return {**features, "p_mask": build_p_mask(features)}
 
     def _begin(self, features, training, seed):
         """What training and prediction share: x, start and class logits."""
@@ -243,6 +266,7 @@ class AlbertConditionalSpans(heads.AlbertModel):
         Returns:
           A Ratio for each of `loss_scales` and `metric_names`.
         """
+        features = self._with_p_mask(features)
         x, start_logits, cls_logits = self._begin(features, training, seed)
         weights = heads.row_weights(features)  # [B]
         starts = features["start_positions"]

@@ -32,6 +32,8 @@ class Examples:
       first_lengths: [R] int32, how many of them are segment 0.
       arrays: dict of name -> [N, ...] array, such as `label_ids`.
       num_choices: sequences an example.
+      token_arrays: dict of name -> [S, ...] array; for reading results, the
+        model does not get them.
     """
 
     ids: np.ndarray
@@ -39,6 +41,7 @@ class Examples:
     first_lengths: np.ndarray
     arrays: dict
     num_choices: int = 1
+    token_arrays: dict = dataclasses.field(default_factory=dict)
 
     def __post_init__(self):
         sizes = {name: len(values) for name, values in self.arrays.items()}
@@ -48,6 +51,7 @@ class Examples:
             or len(self.first_lengths) != num_sequences
             or num_sequences % self.num_choices
             or set(sizes.values()) - {len(self)}
+            or {len(v) for v in self.token_arrays.values()} - {len(self.ids)}
         ):
             raise ValueError(
                 f"{num_sequences} sequences of {self.lengths.sum()} tokens in "
@@ -204,12 +208,13 @@ def cached_examples(folder, name, key, build):
     content = io.BytesIO()
     np.savez(
         content,
-        num_arrays=len(examples.arrays),
+        num_arrays=len(examples.arrays) + len(examples.token_arrays),
         ids=examples.ids,
         lengths=examples.lengths,
         first_lengths=examples.first_lengths,
         num_choices=examples.num_choices,
         **{f"array/{name}": v for name, v in examples.arrays.items()},
+        **{f"token/{name}": v for name, v in examples.token_arrays.items()},
     )
     filesystem.write_file(path, content.getvalue())
     return examples
@@ -220,14 +225,19 @@ def _read_examples(path):
 
     with tf.io.gfile.GFile(path, "rb") as file:
         found = dict(np.load(io.BytesIO(file.read())))
-    arrays = {n[6:]: v for n, v in found.items() if n.startswith("array/")}
+    arrays, token_arrays = (
+        {n[6:]: v for n, v in found.items() if n.startswith(prefix)}
+        for prefix in ("array/", "token/")
+    )
     # A damaged directory of the zip file may end early.
-    if len(arrays) != found["num_arrays"]:
-        raise ValueError(f"{len(arrays)} of {found['num_arrays']} arrays")
+    num_arrays = len(arrays) + len(token_arrays)
+    if num_arrays != found["num_arrays"]:
+        raise ValueError(f"{num_arrays} of {found['num_arrays']} arrays")
     return Examples(
         found["ids"],
         found["lengths"],
         found["first_lengths"],
         arrays,
         int(found["num_choices"]),
+        token_arrays,
     )

@@ -1,0 +1,231 @@
+"""From scores of tokens to answers: the n best of each question.
+
+Shapes: N windows, S tokens of all of them, T tokens, K starts of the beam, J
+ends for each start, C candidates.
+"""
+
+import dataclasses
+from typing import NamedTuple
+
+import numpy as np
+
+
+class Candidates(NamedTuple):
+    """Pairs of tokens where answers of a window might start and end.
+
+    Attributes:
+      starts: [C] tokens of the sequence.
+      ends: [C], likewise.
+      start_scores: [C] logits or log-probabilities.
+      end_scores: [C], likewise.
+    """
+
+    starts: np.ndarray
+    ends: np.ndarray
+    start_scores: np.ndarray
+    end_scores: np.ndarray
+
+
+@dataclasses.dataclass(frozen=True)
+class Answers:
+    """What a model answers.
+
+    Attributes:
+      best: dict of question id -> the best text that is not "no answer".
+      nbest: dict of question id -> list of dicts with `text`, `probability`
+        (among those of the list), `start_log_prob` and `end_log_prob`.
+      null_odds: dict of question id -> how far "no answer" is ahead; empty
+        where the model always answers.
+    """
+
+    best: dict
+    nbest: dict
+    null_odds: dict
+
+
+def find_answers(
+    squad,
+    examples,
+    outputs,
+    *,
+    n_best_size=20,
+    max_answer_length=30,
+    has_padding=False,
+):
+    """Finds the best answers of each question, in the original text.
+
+    Args:
+      squad: the `squad.Squad` that was asked.
+      examples: its windows, from `windows.encode_squad`.
+      outputs: what the model says of them, [N, ...] arrays: `start_logits` and
+        `end_logits` [N, T], or the beam of
+        `span_heads.AlbertConditionalSpans`.
+      n_best_size: answers of a question; where there is no beam also the
+        starts and ends of a window that are paired.
+      max_answer_length: of an answer, in tokens.
+      has_padding: whether padding is paired, too, as in the release; answers
+        then depend on T.
+
+    Returns:
+      Answers, with every question. Where there is no candidate at all the
+      answer is "".
+
+    Source: squad_utils.py, `accumulate_predictions_v1`, `_v2` and
+    `write_predictions_v1`, `_v2`, which answer "empty" there.
+    """
+    is_beam = "cls_logits" in outputs
+    windows = [[] for _ in squad.questions]
+    for window, question in enumerate(examples.arrays["question_index"]):
+        windows[question].append(window)
+    best, nbest, null_odds = {}, {}, {}
+    token_starts = np.cumsum(examples.lengths) - examples.lengths
+    for question, rows in zip(squad.questions, windows, strict=True):
+        found = []
+        for row in rows:
+            num_tokens = examples.lengths[row]
+            if is_beam:
+                pairs = pair_beam(outputs, row)
+            else:
+                scored = slice(None if has_padding else num_tokens)
+                pairs = pair_best(
+                    outputs["start_logits"][row, scored],
+                    outputs["end_logits"][row, scored],
+                    n_best_size,
+                )
+            tokens = slice(token_starts[row], token_starts[row] + num_tokens)
+            spans, is_max_context = (
+                examples.token_arrays[name][tokens]
+                for name in ("token_spans", "is_max_context")
+            )
+            pairs = keep_valid(
+                pairs,
+                is_max_context,
+                examples.first_lengths[row],
+                max_answer_length,
+            )
+            found.append(
+                (
+                    spans[pairs.starts, 0],
+                    spans[pairs.ends, 1],
+                    pairs.start_scores,
+                    pairs.end_scores,
+                )
+            )
+        nbest[question.id] = rank(
+            squad.contexts[question.context],
+            *map(np.concatenate, zip(*found, strict=True)),
+            n_best_size,
+        )
+        best[question.id] = nbest[question.id][0]["text"]
+        if is_beam:
+            null_odds[question.id] = float(outputs["cls_logits"][rows].min())
+    return Answers(best, nbest, null_odds)
+
+
+def pair_best(start_logits, end_logits, n_best_size):
+    """Pairs the best starts of a window, [T], with its best ends, [T]."""
+    starts, ends = (
+        np.argsort(-logits, kind="stable")[:n_best_size]
+        for logits in (start_logits, end_logits)
+    )
+    starts, ends = (
+        x.ravel() for x in np.meshgrid(starts, ends, indexing="ij")
+    )  # [C] each
+    return Candidates(starts, ends, start_logits[starts], end_logits[ends])
+
+
+def pair_beam(outputs, row):
+    """The starts of a window's beam, [K], each with its own ends, [K * J]."""
+    starts = outputs["start_top_index"][row]
+    ends = outputs["end_top_index"][row]
+    num_ends = len(ends) // len(starts)
+    return Candidates(
+        np.repeat(starts, num_ends),
+        ends,
+        np.repeat(outputs["start_top_log_probs"][row], num_ends),
+        outputs["end_top_log_probs"][row],
+    )
+
+
+def keep_valid(pairs, is_max_context, first_length, max_answer_length):
+    """Leaves out pairs that no answer of a window can be.
+
+    Args:
+      pairs: Candidates.
+      is_max_context: [T] bool, from `windows.encode_squad`.
+      first_length: tokens before the paragraph's first.
+      max_answer_length: in tokens.
+    """
+    num_tokens = len(is_max_context) - 1  # The last one is [SEP].
+    starts, ends = pairs.starts, pairs.ends
+    is_valid = (
+        (starts >= first_length)
+        & (starts <= ends)
+        & (ends < num_tokens)
+        & (ends - starts < max_answer_length)
+    )
+    is_valid &= is_max_context[np.minimum(starts, num_tokens)]
+    return Candidates(*(values[is_valid] for values in pairs))
+
+
+def rank(context, firsts, lasts, start_scores, end_scores, n_best_size):
+    """Ranks candidates of a question, each text once.
+
+    Args:
+      context: the paragraph.
+      firsts: [C] where each begins, in characters.
+      lasts: [C] where each ends, likewise, exclusive.
+      start_scores: [C].
+      end_scores: [C].
+      n_best_size: most that are kept.
+
+    Returns:
+      A list as in `Answers.nbest`, of at least one.
+    """
+    start_scores = start_scores.astype(np.float64)
+    end_scores = end_scores.astype(np.float64)
+    scores = start_scores + end_scores
+    kept = {}
+    for i in np.argsort(-scores, kind="stable"):
+        text = context[firsts[i] : lasts[i]].strip()
+        if text not in kept:
+            kept[text] = i
+            if len(kept) == n_best_size:
+                break
+    if not kept:
+        return [
+            {
+                "text": "",
+                "probability": 1.0,
+                "start_log_prob": 0.0,
+                "end_log_prob": 0.0,
+            }
+        ]
+    order = list(kept.values())
+    odds = np.exp(scores[order] - scores[order[0]])
+    return [
+        {
+            "text": text,
+            "probability": float(probability),
+            "start_log_prob": float(start_scores[i]),
+            "end_log_prob": float(end_scores[i]),
+        }
+        for (text, i), probability in zip(
+            kept.items(), odds / odds.sum(), strict=True
+        )
+    ]
+
+
+def apply_threshold(answers, threshold):
+    """Returns dict of question id -> text, "" where nothing is answered.
+
+    Args:
+      answers: Answers with `null_odds`.
+      threshold: an answer is given where the odds are below it.
+
+    Source: squad_utils.py, `write_predictions_v2`.
+    """
+    return {
+        question_id: text if answers.null_odds[question_id] < threshold else ""
+        for question_id, text in answers.best.items()
+    }

@@ -1,0 +1,194 @@
+"""SQuAD's JSON: questions about paragraphs, with or without answers.
+
+1.1, 2.0 and what is written like them, such as CMRC and XQuAD, are read alike.
+"""
+
+import dataclasses
+import json
+import logging
+from typing import NamedTuple
+
+from albert_tf import filesystem
+
+
+class Answer(NamedTuple):
+    """An answer as it stands in a paragraph.
+
+    Attributes:
+      text: its characters.
+      start: where it begins, in characters of the paragraph.
+    """
+
+    text: str
+    start: int
+
+
+class Question(NamedTuple):
+    """A question.
+
+    Attributes:
+      id: what its prediction is known by.
+      text: the question.
+      context: number of its paragraph.
+      answers: tuple of Answer, empty where there is none; None where the file
+        does not say.
+    """
+
+    id: str
+    text: str
+    context: int
+    answers: tuple | None
+
+
+@dataclasses.dataclass(frozen=True)
+class Squad:
+    """Questions and what they are about.
+
+    Attributes:
+      contexts: paragraphs, strings.
+      questions: list of Question, those of one paragraph side by side.
+    """
+
+    contexts: list
+    questions: list
+
+    @property
+    def has_answers(self):
+        """Whether the file says the answers, or that there is none."""
+        return all(q.answers is not None for q in self.questions)
+
+
+def read_squad(path):
+    """Reads a file.
+
+    The position of an answer that does not stand where the file says is the
+    nearest one where it does.
+
+    Args:
+      path: a JSON file.
+
+    Returns:
+      A Squad.
+
+    Raises:
+      FileNotFoundError: if there is no such file.
+      ValueError: if it is not JSON, lacks a field, names an id twice, has no
+        question, or an answer that is nowhere in its paragraph.
+
+    Source: squad_utils.py, `read_squad_examples`, which left out questions
+    whose answer is elsewhere or is not the only one.
+    """
+    try:
+        document = json.loads(filesystem.read_file(path))
+    except ValueError as error:
+        raise ValueError(
+            f"{path} is not JSON: {error}. Was the download cut off?"
+        ) from error
+    contexts, questions, num_moved = [], [], 0
+    where = path
+    try:
+        for i, article in enumerate(document["data"]):
+            for j, paragraph in enumerate(article["paragraphs"]):
+                where = f"{path}, paragraph {j + 1} of article {i + 1}"
+                context = _text(paragraph, "context")
+                for qa in paragraph["qas"]:
+                    where = f"{path}, question {qa['id']}"
+                    answers = _read_answers(qa)
+                    found = answers and tuple(
+                        _place(answer, context, where) for answer in answers
+                    )
+                    num_moved += found != answers
+                    questions.append(
+                        Question(
+                            str(qa["id"]),
+                            _text(qa, "question"),
+                            len(contexts),
+                            found,
+                        )
+                    )
+                contexts.append(context)
+    except (KeyError, TypeError, AttributeError) as error:
+        problem = f"lacks {error}" if isinstance(error, KeyError) else error
+        raise ValueError(
+            f"{where}: {problem}. Wanted SQuAD's form: data > paragraphs > "
+            "context and qas > id, question, answers > text, answer_start."
+        ) from error
+    _check_ids(path, questions)
+    if num_moved:
+        logging.warning(
+            "%s: answers of %d questions do not stand where it says; the "
+            "nearest place is taken.",
+            path,
+            num_moved,
+        )
+    return Squad(contexts, questions)
+
+
+def _text(fields, name):
+    if not isinstance(fields[name], str):
+        raise TypeError(f"{name} is {fields[name]!r:.60}, wanted a string")
+    return fields[name]
+
+
+def _read_answers(qa):
+    """The answers that a question's fields state, where they say they are."""
+    if qa.get("is_impossible"):
+        return ()
+    if "answers" not in qa:
+        return None
+    return tuple(
+        Answer(_text(answer, "text"), int(answer["answer_start"]))
+        for answer in qa["answers"]
+    )
+
+
+def _place(answer, context, where):
+    """An answer with the place nearest to its own where it really stands."""
+    text, start = answer
+    if text.strip() and context[max(start, 0) :].startswith(text):
+        return Answer(text, max(start, 0))
+    text = text.strip()
+    before = context.rfind(text, 0, max(start, 0) + len(text))
+    after = context.find(text, max(start, 0))
+    places = [place for place in (before, after) if place >= 0]
+    if not text or not places:
+        raise ValueError(
+            f"{where}: the answer {text!r:.80} is not in its paragraph. Was "
+            "one of them changed, by normalizing Unicode or spaces?"
+        )
+    return Answer(text, min(places, key=lambda place: abs(place - start)))
+
+
+def _check_ids(path, questions):
+    if not questions:
+        raise ValueError(f"{path} has no questions.")
+    ids = set()
+    for question in questions:
+        if question.id in ids:
+            raise ValueError(
+                f"{path} has the question id {question.id} twice; predictions "
+                "are known by it. Were files joined?"
+            )
+        ids.add(question.id)
+
+
+def check_version(squad, version, path):
+    """Raises ValueError if training data is not of SQuAD's version.
+
+    Args:
+      squad: a Squad.
+      version: "v1", where every question has an answer, or "v2".
+      path: where it is from.
+    """
+    unknown = [q.id for q in squad.questions if q.answers is None]
+    if unknown:
+        raise ValueError(
+            f"{path} does not say the answers of {len(unknown)} questions, "
+            f"such as {unknown[0]}; wanted answers to train on."
+        )
+    empty = [q.id for q in squad.questions if not q.answers]
+    if version == "v1" and empty:
+        raise ValueError(
+            f"{path}: {len(empty)} questions, such as {empty[0]}, have no "
+            "answer. Is it SQuAD 2.0? Then say --squad_version=v2."
+        )

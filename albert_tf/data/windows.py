@@ -1,0 +1,221 @@
+"""Questions and windows of their paragraphs as token sequences.
+
+A paragraph that is too long for one sequence is cut into windows that overlap.
+Every token knows the characters it stands for, so an answer is a piece of the
+original text.
+
+Shapes: P tokens of a paragraph, W windows of a question; N, S as in `examples`.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from albert_tf.data import workers
+from albert_tf.data.examples import Examples
+
+CONTEXTS_PER_TASK = 200
+
+
+class WindowSettings(NamedTuple):
+    """What decides the windows.
+
+    Attributes:
+      max_seq_length: tokens of a sequence, at most.
+      doc_stride: tokens between the beginnings of windows.
+      max_query_length: tokens of a question; the rest of it is cut.
+    """
+
+    max_seq_length: int
+    doc_stride: int
+    max_query_length: int
+
+
+def check_settings(settings):
+    """Raises ValueError if a window would have no room."""
+    room = settings.max_seq_length - settings.max_query_length - 3
+    if room < 1 or settings.max_query_length < 1 or settings.doc_stride < 1:
+        raise ValueError(
+            f"--max_seq_length={settings.max_seq_length} has to hold "
+            f"--max_query_length={settings.max_query_length}, [CLS], 2 [SEP] "
+            f"and a window that moves by --doc_stride={settings.doc_stride} "
+            "tokens. Make it longer, or the others at least 1."
+        )
+
+
+def encode_squad(squad, tokenizer, settings, *, is_training, num_workers=1):
+    """Encodes questions as [CLS] question [SEP] window [SEP].
+
+    A paragraph without tokens has one window, without tokens.
+
+    Args:
+      squad: a `squad.Squad`.
+      tokenizer: a `tokenization.Tokenizer`.
+      settings: WindowSettings.
+      is_training: whether positions are wanted, or what finds answers.
+      num_workers: processes.
+
+    Returns:
+      Examples, the windows of each question in order, with the array
+      `question_index` [N]. For training also `start_positions`,
+      `end_positions` and `is_impossible` [N] int32: of the first answer, in
+      tokens of the sequence; a window that does not hold all of it is
+      impossible and has 0 for both. Else also, for each token,
+      `token_spans` [S, 2] int32, the characters of the paragraph that it
+      stands for (0, 0 where none), and `is_max_context` [S] bool, whether
+      none of the question's windows has more context for it.
+
+    Source: squad_utils.py, `convert_examples_to_features`, which aligned
+    characters by a longest common subsequence.
+    """
+    tasks = [
+        (tokenizer, settings, is_training, *task) for task in _tasks(squad)
+    ]
+    with workers.ordered_map(min(num_workers, len(tasks))) as run:
+        parts = list(run(_encode_questions, tasks))
+    names = parts[0].keys() - {"ids", "lengths", "first_lengths"}
+    whole = {
+        name: np.concatenate([part[name] for part in parts])
+        for name in parts[0]
+    }
+    per_token = names & {"token_spans", "is_max_context"}
+    return Examples(
+        whole["ids"],
+        whole["lengths"],
+        whole["first_lengths"],
+        {name: whole[name] for name in sorted(names - per_token)},
+        token_arrays={name: whole[name] for name in sorted(per_token)},
+    )
+
+
+def _tasks(squad):
+    """Divides paragraphs and their questions among tasks."""
+    by_context = [[] for _ in squad.contexts]
+    for number, question in enumerate(squad.questions):
+        by_context[question.context].append((number, question))
+    rows = [
+        (context, asked)
+        for context, asked in zip(squad.contexts, by_context, strict=True)
+        if asked
+    ]
+    for start in range(0, len(rows), CONTEXTS_PER_TASK):
+        yield (rows[start : start + CONTEXTS_PER_TASK],)
+
+
+def _encode_questions(tokenizer, settings, is_training, rows):
+    """The arrays of some paragraphs' questions, by name."""
+    texts = [question.text for _, asked in rows for _, question in asked]
+    queries = iter(tokenizer.encode_batch(texts))
+    windows = []
+    for context, asked in rows:
+        ids, spans = tokenizer.encode_with_offsets(context)
+        ids = np.array(ids, np.int32)  # [P]
+        spans = np.array(spans, np.int32).reshape(-1, 2)  # [P, 2]
+        for number, question in asked:
+            query = next(queries)[: settings.max_query_length]
+            head = [tokenizer.cls_id, *query, tokenizer.sep_id]
+            head = np.array(head, np.int32)
+            room = settings.max_seq_length - len(head) - 1
+            bounds = cut_windows(len(ids), room, settings.doc_stride)
+            answer = None
+            if is_training and question.answers:
+                answer = find_tokens(spans, question.answers[0])
+            is_best = None
+            if not is_training:
+                is_best = find_max_context(bounds, len(ids))
+            for w, (start, end) in enumerate(bounds):
+                window = {
+                    "ids": np.concatenate(
+                        [head, ids[start:end], [tokenizer.sep_id]]
+                    ),
+                    "first_lengths": len(head),
+                    "question_index": number,
+                }
+                if is_training:
+                    window |= _positions(answer, start, end, len(head))
+                else:
+                    window |= _per_token(
+                        spans[start:end], is_best[w, start:end], len(head)
+                    )
+                windows.append(window)
+    lengths = [len(window["ids"]) for window in windows]
+    joined = {"lengths": np.array(lengths, np.int32)}
+    for name, value in windows[0].items():
+        values = [window[name] for window in windows]
+        if isinstance(value, np.ndarray):
+            joined[name] = np.concatenate(values)
+        else:
+            joined[name] = np.array(values, np.int32)
+    joined["ids"] = joined["ids"].astype(np.int32)
+    return joined
+
+
+def _positions(answer, start, end, num_before):
+    """Where an answer (first and last token) stands in a window."""
+    is_inside = answer is not None and start <= answer[0] and answer[1] < end
+    offset = num_before - start
+    return {
+        "start_positions": answer[0] + offset if is_inside else 0,
+        "end_positions": answer[1] + offset if is_inside else 0,
+        "is_impossible": int(not is_inside),
+    }
+
+
+def _per_token(spans, is_max_context, num_before):
+    """What finds answers, for all tokens of a window's sequence."""
+    return {
+        "token_spans": np.pad(spans, ((num_before, 1), (0, 0))),
+        "is_max_context": np.pad(is_max_context, (num_before, 1)),
+    }
+
+
+def cut_windows(num_tokens, size, stride):
+    """Returns (start, end) in tokens of each window of a paragraph.
+
+    Args:
+      num_tokens: of the paragraph, P.
+      size: most tokens of a window.
+      stride: tokens between beginnings; a larger one than `size` would leave
+        tokens out and counts as `size`.
+    """
+    starts = range(0, num_tokens - size + min(size, stride), min(size, stride))
+    starts = [start for start in starts if start < num_tokens] or [0]
+    return [(start, min(start + size, num_tokens)) for start in starts]
+
+
+def find_max_context(bounds, num_tokens):
+    """Returns [W, P] bool: in which window a token has the most context.
+
+    That is where the smaller of the numbers of tokens to its left and right,
+    plus a hundredth of the window's length, is largest; of equals the first.
+
+    Args:
+      bounds: W pairs (start, end), from `cut_windows`.
+      num_tokens: of the paragraph, P.
+
+    Source: squad_utils.py, `_check_is_max_context`.
+    """
+    starts, ends = np.array(bounds).T[:, :, np.newaxis]  # [W, 1] each
+    positions = np.arange(num_tokens)
+    context = np.minimum(positions - starts, ends - 1 - positions)  # [W, P]
+    scores = np.where(context < 0, -np.inf, context + 0.01 * (ends - starts))
+    best = scores.argmax(axis=0)  # [P]
+    return best == np.arange(len(bounds))[:, np.newaxis]
+
+
+def find_tokens(spans, answer):
+    """Returns the first and the last token of an answer; None for none.
+
+    Args:
+      spans: [P, 2], the characters of each token, in order.
+      answer: a `squad.Answer`.
+    """
+    if not len(spans):
+        return None
+    text = answer.text
+    first = answer.start + len(text) - len(text.lstrip())
+    last = answer.start + len(text.rstrip()) - 1
+    start = int(np.searchsorted(spans[:, 1], first, side="right"))
+    end = int(np.searchsorted(spans[:, 0], last, side="right")) - 1
+    start = min(start, len(spans) - 1)
+    return start, max(start, end)

@@ -1,0 +1,307 @@
+"""Fine-tunes and scores ALBERT on SQuAD 1.1, 2.0 and what is written like it.
+
+python run_squad.py --flagfile=configs/squad/v2.flags \
+    --train_file=train-v2.0.json --predict_file=dev-v2.0.json \
+    --init_checkpoint=albert_base.tar.gz --output_dir=out \
+    --do_train --do_predict
+"""
+
+import dataclasses
+import functools
+import os
+from typing import Literal
+
+from albert_tf import (
+    evaluation,
+    export,
+    filesystem,
+    finetuning,
+    flags,
+    programs,
+    span_heads,
+)
+from albert_tf.data import answers, examples, squad, windows
+from albert_tf.flags import flag
+from albert_tf.metrics import classification
+from albert_tf.metrics import squad as metrics
+
+PREDICTIONS_FILE = "predictions.json"
+NBEST_FILE = "nbest_predictions.json"
+NULL_ODDS_FILE = "null_odds.json"
+THRESHOLD = "null_score_diff_threshold"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SquadFlags(flags.FineTuningFlags):
+    """The release's flags of both versions; what is ours stands last."""
+
+    output_dir: str = flag(required=True)
+    train_file: str | None = flag(help="JSON file to train on.")
+    predict_file: str | None = flag(
+        help="JSON file with questions to answer; scored if it has answers."
+    )
+    train_feature_file: str | None = flag(
+        help="Ignored: encoded data is kept under --cached_dir, by content."
+    )
+    predict_feature_file: str | None = flag(help="Ignored, likewise.")
+    predict_feature_left_file: str | None = flag(help="Ignored, likewise.")
+    max_seq_length: int = flag(
+        384, "Tokens of the longest sequence: question and window."
+    )
+    doc_stride: int = flag(
+        128, "Tokens between the beginnings of a paragraph's windows."
+    )
+    max_query_length: int = flag(
+        64, "Tokens of a question; the rest of it is cut."
+    )
+    do_predict: bool = flag(
+        False,
+        "Whether to answer --predict_file: by the best checkpoint, and where "
+        "it has answers, to score every checkpoint.",
+    )
+    num_train_epochs: float | None = flag(
+        3.0, "Passes over the questions, unless --train_step is given."
+    )
+    warmup_proportion: float | None = flag(
+        0.1, "Share of all steps that is warmup, unless --train_step is given."
+    )
+    train_step: int | None = flag(
+        help="Training steps, with --warmup_step, instead of epochs."
+    )
+    n_best_size: int = flag(20, "Answers in nbest_predictions.json.")
+    max_answer_length: int = flag(30, "Tokens of the longest answer.")
+    use_einsum: bool = flag(True, "Ignored: it changed no result.")
+    start_n_top: int = flag(5, "v2: starts of the beam.")
+    end_n_top: int = flag(5, "v2: ends of the beam for each start.")
+    dropout_prob: float | None = flag(
+        help="The release's name of --classifier_dropout: v2, before the "
+        "logit that there is no answer."
+    )
+    export_dir: str | None = flag(
+        help="Where a SavedModel of the best checkpoint goes."
+    )
+    squad_version: Literal["v1", "v2"] = flag(
+        "v1", "v1: always an answer; v2: maybe none, another head."
+    )
+    null_score_diff_threshold: float | None = flag(
+        help="v2: answers where the odds of none are below it. Default: the "
+        "best on --predict_file; without answers there, the one that the "
+        "model's folder has."
+    )
+    num_workers: int = flag(1, "Processes that encode the data.")
+
+
+def check_flags(args):
+    """Refuses what cannot work before anything is loaded."""
+    if not (args.do_train or args.do_predict or args.export_dir):
+        raise ValueError(
+            "Give --do_train, --do_predict or --export_dir: nothing to do."
+        )
+    for flag_name, is_wanted in (
+        ("train_file", args.do_train),
+        ("predict_file", args.do_predict),
+    ):
+        if is_wanted and not getattr(args, flag_name):
+            raise ValueError(f"Please give --{flag_name}.")
+    for flag_name in ("n_best_size", "max_answer_length", "num_workers"):
+        if getattr(args, flag_name) < 1:
+            raise ValueError(f"--{flag_name} has to be 1 or more.")
+    windows.check_settings(window_settings(args))
+    finetuning.check_flags(args)
+
+
+def window_settings(args):
+    """Returns the `windows.WindowSettings` of flags."""
+    return windows.WindowSettings(
+        args.max_seq_length, args.doc_stride, args.max_query_length
+    )
+
+
+def encode(args, path, questions, tokenizer, *, is_training):
+    """Returns the Examples of a Squad, from the cache if there is one."""
+    return examples.cached_examples(
+        args.cached_dir,
+        os.path.basename(path),
+        examples.cache_key(
+            questions.contexts,
+            questions.questions,
+            tokenizer.settings,
+            window_settings(args),
+            is_training,
+        ),
+        lambda: windows.encode_squad(
+            questions,
+            tokenizer,
+            window_settings(args),
+            is_training=is_training,
+            num_workers=args.num_workers,
+        ),
+    )
+
+
+def find_answers(args, questions, encoded, run):
+    """Returns the `answers.Answers` of a run's model as it stands."""
+    return answers.find_answers(
+        questions,
+        encoded,
+        run.predict(encoded),
+        n_best_size=args.n_best_size,
+        max_answer_length=args.max_answer_length,
+    )
+
+
+def gold_answers(questions):
+    """Returns dict of question id -> texts of its answers."""
+    return {q.id: [a.text for a in q.answers] for q in questions.questions}
+
+
+def score_answers(args, gold, found):
+    """Scores answers as SQuAD's script of the version does.
+
+    Returns:
+      The predictions, a dict of question id -> text, and a dict of scores.
+    """
+    if args.squad_version == "v1":
+        return found.best, metrics.score_v1(gold, found.best)
+    best = metrics.score_best_thresholds(gold, found.best, found.null_odds)
+    threshold = args.null_score_diff_threshold
+    if threshold is None:
+        threshold = best["best_f1_thresh"]
+    predictions = answers.apply_threshold(found, threshold)
+    scores = metrics.score_v2(gold, predictions)
+    return predictions, {**scores, **best, THRESHOLD: threshold}
+
+
+def score(args, questions, encoded, run):
+    """Returns what a run's model, as it stands, gets on the dev data."""
+    found = find_answers(args, questions, encoded, run)
+    predictions, scores = score_answers(args, gold_answers(questions), found)
+    if len(predictions) > 1 and len(set(predictions.values())) == 1:
+        run.reporter.say(
+            "WARNING: The model answers every question with "
+            f"{next(iter(predictions.values()))!r:.80}. {classification.ADVICE}"
+        )
+    return scores
+
+
+def score_baseline(args, questions):
+    """Returns what it gets to answer nothing at all."""
+    gold = gold_answers(questions)
+    nothing = dict.fromkeys(gold, "")
+    if args.squad_version == "v1":
+        return metrics.score_v1(gold, nothing)
+    return metrics.score_v2(gold, nothing)
+
+
+def write_predictions(args, questions, encoded, run):
+    """Writes the release's files; returns scores where there are answers."""
+    found = find_answers(args, questions, encoded, run)
+    predictions, scores = found.best, {}
+    if questions.has_answers:
+        gold = gold_answers(questions)
+        predictions, scores = score_answers(args, gold, found)
+        if THRESHOLD in scores and args.null_score_diff_threshold is None:
+            run.reporter.say(
+                f"The threshold {scores[THRESHOLD]:.4f} is the best for these "
+                "very questions: expect less on others."
+            )
+    elif args.squad_version == "v2":
+        predictions = answers.apply_threshold(
+            found, choose_threshold(args, run)
+        )
+    files = {PREDICTIONS_FILE: predictions, NBEST_FILE: found.nbest}
+    if args.squad_version == "v2":
+        files[NULL_ODDS_FILE] = found.null_odds
+    for name, values in files.items():
+        filesystem.write_json(os.path.join(run.folder, name), values)
+    path = os.path.join(run.folder, PREDICTIONS_FILE)
+    run.reporter.say(f"{len(predictions)} answers: {path}")
+    return scores
+
+
+def choose_threshold(args, run):
+    """Returns the threshold of v2 where no answers are known.
+
+    That is the flag's, else the one with which the best evaluation beside the
+    checkpoint was scored, else 0, where both are equally probable.
+    """
+    threshold = args.null_score_diff_threshold
+    if threshold is None:
+        folder = os.path.dirname(run.source)
+        rows = [r for r in evaluation.read_results(folder) if THRESHOLD in r]
+        best = max(rows, key=lambda row: row["f1"], default={THRESHOLD: 0.0})
+        threshold = best[THRESHOLD]
+    run.reporter.say(f"Answers where the odds of none are below {threshold}.")
+    return threshold
+
+
+def export_model(args, run):
+    """Writes the SavedModel of the weights that a run has now."""
+    threshold = None
+    if args.squad_version == "v2":
+        threshold = choose_threshold(args, run)
+    return programs.export_model(
+        export.export_spans, run, args.export_dir, threshold=threshold
+    )
+
+
+def build_model_function(args):
+    """Returns the function from config and dtype to the version's model."""
+    if args.squad_version == "v1":
+        return span_heads.AlbertSpans
+    rate = args.dropout_prob
+    return functools.partial(
+        span_heads.AlbertConditionalSpans,
+        start_n_top=args.start_n_top,
+        end_n_top=args.end_n_top,
+        dropout_prob=args.classifier_dropout if rate is None else rate,
+    )
+
+
+def run(args):
+    """Trains, evaluates, answers and exports as the flags say."""
+    check_flags(args)
+    if args.train_step is not None:
+        args = dataclasses.replace(
+            args, num_train_epochs=None, warmup_proportion=None
+        )
+    start = finetuning.read_start(args)
+    tokenizer = start[0].tokenizer
+    train = predict = scored = None
+    num_train, baseline = 0, {}
+    if args.do_train:
+        questions = squad.read_squad(args.train_file)
+        squad.check_version(questions, args.squad_version, args.train_file)
+        num_train = len(questions.questions)
+    if args.do_predict:
+        asked = squad.read_squad(args.predict_file)
+    if args.do_train:
+        train = encode(
+            args, args.train_file, questions, tokenizer, is_training=True
+        )
+    if args.do_predict:
+        encoded = encode(
+            args, args.predict_file, asked, tokenizer, is_training=False
+        )
+        predict = functools.partial(write_predictions, args, asked, encoded)
+        if asked.has_answers:
+            scored = functools.partial(score, args, asked, encoded)
+            baseline = score_baseline(args, asked)
+    task = programs.Task(
+        name=f"squad_{args.squad_version}",
+        build_model=build_model_function(args),
+        train=train,
+        num_train=num_train,
+        score=scored,
+        best_metric="f1",
+        baseline=baseline,
+        predict=predict,
+        export=functools.partial(export_model, args)
+        if args.export_dir
+        else None,
+    )
+    programs.run_task(args, task, start)
+
+
+if __name__ == "__main__":
+    flags.launch(run, SquadFlags)
