@@ -1,0 +1,144 @@
+"""SQuAD's JSON: what is read, and what is refused."""
+
+import json
+import logging
+
+import pytest
+
+from albert_tf.data import squad
+from albert_tf.data.squad import Answer
+
+CONTEXT = "The cat sat. The cat ran."
+
+
+def document(context=CONTEXT, **changes):
+    qa = {
+        "id": "q1",
+        "question": "Who ran?",
+        "answers": [{"text": "cat", "answer_start": 17}],
+        **changes,
+    }
+    qa = {name: value for name, value in qa.items() if value is not ...}
+    return {"data": [{"paragraphs": [{"context": context, "qas": [qa]}]}]}
+
+
+def read(tmp_path, content):
+    path = tmp_path / "squad.json"
+    if not isinstance(content, (str, bytes)):
+        content = json.dumps(content)
+    if isinstance(content, str):
+        content = content.encode()
+    path.write_bytes(content)
+    return squad.read_squad(str(path))
+
+
+def test_answers_keep_the_place_that_the_file_says(tmp_path, caplog):
+    found = read(tmp_path, document())
+    assert found.contexts == [CONTEXT]
+    assert found.questions == [
+        squad.Question("q1", "Who ran?", 0, (Answer("cat", 17),))
+    ]
+    assert found.has_answers
+    assert not caplog.text
+
+
+@pytest.mark.parametrize(
+    ("stated", "found"),
+    [
+        ({"text": "cat", "answer_start": 16}, Answer("cat", 17)),
+        ({"text": "cat", "answer_start": 6}, Answer("cat", 4)),
+        ({"text": "cat", "answer_start": -1}, Answer("cat", 4)),
+        ({"text": "cat", "answer_start": 900}, Answer("cat", 17)),
+        ({"text": " ran.\n", "answer_start": 20}, Answer("ran.", 21)),
+    ],
+)
+def test_a_misplaced_answer_is_found_nearby(tmp_path, caplog, stated, found):
+    with caplog.at_level(logging.WARNING):
+        read_again = read(tmp_path, document(answers=[stated]))
+    assert read_again.questions[0].answers == (found,)
+    assert "1 questions" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("changes", "answers"),
+    [
+        ({"answers": ...}, None),
+        ({"answers": []}, ()),
+        ({"is_impossible": True}, ()),
+        ({"is_impossible": True, "answers": ...}, ()),
+        ({"is_impossible": False}, (Answer("cat", 17),)),
+    ],
+)
+def test_no_answer_and_an_unknown_answer_differ(tmp_path, changes, answers):
+    found = read(tmp_path, document(**changes))
+    assert found.questions[0].answers == answers
+    assert found.has_answers == (answers is not None)
+
+
+def test_paragraphs_may_be_empty_and_unicode(tmp_path):
+    found = read(tmp_path, document(context="", answers=[]))
+    assert found.contexts == [""]
+    context = "Ünïcödé – 北京 👩‍👩‍👧 é."
+    start = context.index("👩")
+    answers = [{"text": "👩‍👩‍👧", "answer_start": start}]
+    found = read(tmp_path, document(context=context, answers=answers))
+    assert found.questions[0].answers == (Answer("👩‍👩‍👧", start),)
+
+
+BROKEN = {
+    "no JSON": ('{"data": [', "is not JSON: .*cut off"),
+    "a list": ([], "Wanted SQuAD's form"),
+    "no data": ({}, "lacks 'data'"),
+    "no questions": ({"data": []}, "has no questions"),
+    "no context": (
+        {"data": [{"paragraphs": [{"qas": []}]}]},
+        "paragraph 1 of article 1: lacks 'context'",
+    ),
+    "no question": (document(question=...), "question q1: lacks 'question'"),
+    "no id": (document(id=...), "lacks 'id'"),
+    "a number for a question": (document(question=3), "wanted a string"),
+    "null for a context": (document(context=None), "wanted a string"),
+    "no answer_start": (
+        document(answers=[{"text": "cat"}]),
+        "question q1: lacks 'answer_start'",
+    ),
+    "an answer from elsewhere": (
+        document(answers=[{"text": "dog", "answer_start": 0}]),
+        "question q1: the answer 'dog' is not in its paragraph",
+    ),
+    "a blank answer": (
+        document(answers=[{"text": " ", "answer_start": 3}]),
+        "the answer '' is not in its paragraph",
+    ),
+    "no UTF-8": (b'{"data": "\xff"}', "is not JSON"),
+}
+
+
+@pytest.mark.parametrize(("content", "message"), BROKEN.values(), ids=BROKEN)
+def test_a_broken_file_is_refused(tmp_path, content, message):
+    with pytest.raises(ValueError, match=message):
+        read(tmp_path, content)
+
+
+def test_an_id_stands_once(tmp_path):
+    twice = document()
+    twice["data"] *= 2
+    with pytest.raises(ValueError, match="id q1 twice"):
+        read(tmp_path, twice)
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"nowhere\.json"):
+        squad.read_squad(str(tmp_path / "nowhere.json"))
+
+
+def test_training_data_is_of_its_version(tmp_path):
+    squad.check_version(read(tmp_path, document()), "v1", "x")
+    empty = read(tmp_path, document(answers=[]))
+    squad.check_version(empty, "v2", "x")
+    with pytest.raises(ValueError, match="--squad_version=v2"):
+        squad.check_version(empty, "v1", "x")
+    unknown = read(tmp_path, document(answers=...))
+    for version in ("v1", "v2"):
+        with pytest.raises(ValueError, match="wanted answers to train on"):
+            squad.check_version(unknown, version, "x")
