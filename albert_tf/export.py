@@ -341,3 +341,22 @@ def next_version(folder):
     numbers = [int(n.rstrip("/")) for n in names if n.rstrip("/").isdecimal()]
     version = max([int(time.time()), *(n + 1 for n in numbers)])
     return os.path.join(folder, str(version))
+
+
+def newest_version(folder):
+    """Returns the SavedModel in a folder: itself, or its highest version.
+
+    Raises:
+      FileNotFoundError: if there is none.
+    """
+    folder = str(folder)
+    if tf.io.gfile.exists(os.path.join(folder, "saved_model.pb")):
+        return folder
+    names = tf.io.gfile.listdir(folder) if tf.io.gfile.isdir(folder) else []
+    versions = [n.rstrip("/") for n in names if n.rstrip("/").isdecimal()]
+    if not versions:
+        raise FileNotFoundError(
+            f"There is no SavedModel in {folder}: neither saved_model.pb nor a "
+            "folder that is a number."
+        )
+    return os.path.join(folder, max(versions, key=int))

@@ -14,34 +14,18 @@ from albert_tf import (
     evaluation,
     finetuning,
     heads,
-    modeling,
     pretrained,
-    tokenization,
     training,
 )
-from albert_tf.config import AlbertConfig
 from albert_tf.data import examples
-
-WORDS = [f"w{i}" for i in range(20)]
-SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-CONFIG = AlbertConfig(
-    vocab_size=25,
-    embedding_size=5,
-    hidden_size=12,
-    num_hidden_layers=2,
-    num_attention_heads=3,
-    intermediate_size=17,
-    max_position_embeddings=32,
-    hidden_dropout_prob=0.1,
-    attention_probs_dropout_prob=0.0,
-)
+from tests import tiny
 
 
 def make_rows(num_rows, seed):
     """Texts of 1 to 15 words, and whether "w1" is among them."""
     rng = np.random.default_rng(seed)
     texts = [
-        " ".join(rng.choice(WORDS, rng.integers(1, 16)))
+        " ".join(rng.choice(tiny.WORDS, rng.integers(1, 16)))
         for _ in range(num_rows)
     ]
     return [(text, int("w1" in text.split())) for text in texts]
@@ -56,22 +40,7 @@ def write_table(path, rows):
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
     """Folder of a model with random weights, and its vocabulary."""
-    folder = tmp_path_factory.mktemp("model")
-    (folder / "vocab.txt").write_text("\n".join([*SPECIAL, *WORDS]) + "\n")
-    found = pretrained.Pretrained(
-        "random",
-        {
-            name: weight.numpy()
-            for name, weight in modeling.named_weights(
-                heads.AlbertForPreTraining(CONFIG)
-            ).items()
-        },
-        CONFIG,
-        tokenization.build_tokenizer(vocab_file=str(folder / "vocab.txt")),
-        pretrained.read_vocabulary_file(folder / "vocab.txt"),
-    )
-    pretrained.write_pretrained(folder, found, "own")
-    return folder
+    return tiny.write_model(tmp_path_factory.mktemp("model"))
 
 
 @pytest.fixture
@@ -497,7 +466,7 @@ def test_what_cannot_work_is_refused_before_training(
 
 def test_another_vocabulary_is_refused(args, tmp_path):
     path = tmp_path / "vocab.txt"
-    path.write_text("\n".join([*SPECIAL, *WORDS, "more"]) + "\n")
+    path.write_text("\n".join([*tiny.SPECIAL, *tiny.WORDS, "more"]) + "\n")
     with pytest.raises(ValueError, match="has 26 pieces, the model 25"):
         run_classifier.run(dataclasses.replace(args, vocab_file=str(path)))
 

@@ -1,0 +1,173 @@
+"""RACE: the release's recorded features, and what is refused."""
+
+import gzip
+import json
+
+import numpy as np
+import pytest
+
+from albert_tf import tokenization
+from albert_tf.data import examples, race
+
+
+@pytest.fixture(scope="module")
+def folder(shared):
+    return shared / "golden/dev/race"
+
+
+@pytest.mark.parametrize("lengths", [(128, 32), (512, 128)])
+@pytest.mark.parametrize("casing", ["lower", "cased"])
+@pytest.mark.parametrize("part", ["train", "dev"])
+def test_features_are_the_releases(shared, folder, part, casing, lengths):
+    recorded = np.load(folder / "features.npz")
+    prefix = f"{part}/{lengths[0]}_{lengths[1]}/{casing}"
+    if f"{prefix}/input_ids" not in recorded:
+        pytest.skip("not recorded")
+    tokenizer = tokenization.build_tokenizer(
+        spm_model_file=str(shared / "data/albert_en/30k-clean.model"),
+        do_lower_case=casing == "lower",
+    )
+    questions = race.read_race(str(folder / "RACE" / part))
+    encoded = race.encode_race(questions, tokenizer, *lengths)
+    found = examples.pad_examples(encoded, range(len(encoded)), lengths[0])
+    for name in ("input_ids", "input_mask", "segment_ids", "label_ids"):
+        np.testing.assert_array_equal(
+            found[name], recorded[f"{prefix}/{name}"], err_msg=name
+        )
+
+
+@pytest.mark.parametrize("levels", [("high",), ("middle",), race.LEVELS])
+def test_levels_are_read_as_the_release_does(folder, levels):
+    recorded = json.loads(
+        gzip.decompress((folder / "examples.json.gz").read_bytes())
+    )
+    only = levels[0] if len(levels) == 1 else None
+    key = (
+        f"train/cased/high_only={only == 'high'}/middle_only={only == 'middle'}"
+    )
+    found = race.read_race(str(folder / "RACE/train"), levels)
+    assert [q.label for q in found] == [x["label"] for x in recorded[key]]
+    for question, example in zip(found, recorded[key], strict=True):
+        level, name, _ = question.id.split("/")
+        assert level in levels
+        assert name == example["id"]
+
+
+def test_the_data_set_is_read_as_it_is_shipped(shared):
+    found = race.read_race(str(shared / "data/race/dev"))
+    assert len(found) == 1114
+    assert len({question.id for question in found}) == 1114
+    assert {question.id.split("/")[0] for question in found} == {
+        "middle",
+        "high",
+    }
+    assert sum(q.label == 2 for q in found) == 307
+
+
+@pytest.mark.parametrize(
+    ("question", "choice"),
+    [
+        ("Who ran?", "Who ran? the cat"),
+        ("_ ran.", "the cat ran."),
+        ("The ___ was   _  .", "The the cat was   the cat  ."),
+        ("What is \\1?", "What is \\1? the cat"),
+    ],
+)
+def test_an_option_stands_in_the_place_of_each_blank(question, choice):
+    assert race.join_choice(question, "the cat") == choice
+    assert race.join_choice("_!", r"\1 \g<0>") == r"\1 \g<0>!"
+
+
+def passage(**changes):
+    fields = {
+        "article": "The cat ran.",
+        "questions": ["Who ran?", "What did it _ ?"],
+        "options": [["cat", "dog", "cow", "hen"], ["do", "eat", "see", "say"]],
+        "answers": ["A", "D"],
+        "id": "1.txt",
+        **changes,
+    }
+    return {name: value for name, value in fields.items() if value is not ...}
+
+
+def write(folder, *passages, name="1.txt", level="high"):
+    (folder / level).mkdir(exist_ok=True)
+    lines = [p if isinstance(p, str) else json.dumps(p) for p in passages]
+    (folder / level / name).write_text("\n".join(lines))
+    return str(folder)
+
+
+def test_all_txt_alone_is_read_where_it_is(tmp_path):
+    write(tmp_path, passage(id=...), name="7.txt")
+    folder = write(tmp_path, passage(id="9.txt"), name="10.txt")
+    found = race.read_race(folder, ("high",))
+    assert [q.id for q in found] == [
+        "high/9.txt/0",
+        "high/9.txt/1",
+        "high/7.txt/0",
+        "high/7.txt/1",
+    ]
+    assert found[1].choices[1] == "What did it eat ?"
+    assert [q.label for q in found] == [0, 3, 0, 3]
+    write(tmp_path, passage(id="a"), passage(id="b"), "", name="all.txt")
+    found = race.read_race(folder, ("high",))
+    assert [q.id for q in found][::2] == ["high/a/0", "high/b/0"]
+
+
+def test_answers_may_be_unknown(tmp_path):
+    folder = write(tmp_path, passage(answers=...))
+    found = race.read_race(folder, ("high",))
+    assert [q.label for q in found] == [None, None]
+
+
+BROKEN = {
+    "no JSON": ('{"article": ', "line 1 is not JSON"),
+    "a list": ("[]", "Wanted RACE's form"),
+    "no article": (passage(article=...), "lacks 'article'"),
+    "a number": (passage(article=3), "wanted a string"),
+    "three options": (
+        passage(options=[["a", "b", "c"], ["a", "b", "c", "d"]]),
+        "question 0 has 3 options, wanted 4",
+    ),
+    "no such letter": (passage(answers=["A", "E"]), "question 1 is 'E'"),
+    "no letter": (passage(answers=["", "A"]), "question 0 is ''"),
+    "too few answers": (passage(answers=["A"]), "differ"),
+    "too few options": (passage(options=[["a"] * 4]), "differ"),
+    "a question that is none": (
+        passage(questions=["x", 1]),
+        "question 1 or its options are not strings",
+    ),
+    "no passage": ("", "has no questions"),
+}
+
+
+@pytest.mark.parametrize(("content", "message"), BROKEN.values(), ids=BROKEN)
+def test_a_broken_file_is_refused(tmp_path, content, message):
+    folder = write(tmp_path, content)
+    with pytest.raises(ValueError, match=message):
+        race.read_race(folder, ("high",))
+
+
+def test_a_missing_level_is_named(tmp_path):
+    folder = write(tmp_path, passage())
+    with pytest.raises(FileNotFoundError, match=r"no \*\.txt in .*middle"):
+        race.read_race(folder)
+
+
+def test_an_article_keeps_its_beginning_and_a_choice_its_end(tmp_path):
+    path = tmp_path / "vocab.txt"
+    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefgh"]
+    path.write_text("\n".join(pieces) + "\n")
+    tokenizer = tokenization.build_tokenizer(vocab_file=str(path))
+    question = race.Question("q", "a b c d e", ("f g h", "h", "", "g"), 1)
+    encoded = race.encode_race([question], tokenizer, 8, 2)
+    rows = np.split(encoded.ids, np.cumsum(encoded.lengths)[:-1])
+    assert [" ".join(pieces[i] for i in row) for row in rows] == [
+        "[CLS] a b c [SEP] g h [SEP]",
+        "[CLS] a b c d [SEP] h [SEP]",
+        "[CLS] a b c d e [SEP] [SEP]",
+        "[CLS] a b c d [SEP] g [SEP]",
+    ]
+    assert encoded.first_lengths.tolist() == [5, 6, 7, 6]
+    empty = race.encode_race([question._replace(article="")], tokenizer, 5, 2)
+    assert empty.lengths.tolist() == [5, 4, 3, 4]

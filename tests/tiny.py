@@ -1,0 +1,37 @@
+"""A model of a few words with random weights, for tests of programs."""
+
+from albert_tf import heads, modeling, pretrained, tokenization
+from albert_tf.config import AlbertConfig
+
+WORDS = [f"w{i}" for i in range(20)]
+SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+CONFIG = AlbertConfig(
+    vocab_size=25,
+    embedding_size=5,
+    hidden_size=12,
+    num_hidden_layers=2,
+    num_attention_heads=3,
+    intermediate_size=17,
+    max_position_embeddings=32,
+    hidden_dropout_prob=0.1,
+    attention_probs_dropout_prob=0.0,
+)
+
+
+def write_model(folder):
+    """Writes the model, its vocabulary and its config; returns the folder."""
+    (folder / "vocab.txt").write_text("\n".join([*SPECIAL, *WORDS]) + "\n")
+    found = pretrained.Pretrained(
+        "random",
+        {
+            name: weight.numpy()
+            for name, weight in modeling.named_weights(
+                heads.AlbertForPreTraining(CONFIG)
+            ).items()
+        },
+        CONFIG,
+        tokenization.build_tokenizer(vocab_file=str(folder / "vocab.txt")),
+        pretrained.read_vocabulary_file(folder / "vocab.txt"),
+    )
+    pretrained.write_pretrained(folder, found, "own")
+    return folder
