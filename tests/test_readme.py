@@ -18,6 +18,9 @@ FLAG_CLASSES = {
     "create_pretraining_data.py": ("create_pretraining_data", "DataFlags"),
     "run_pretraining.py": ("run_pretraining", "PretrainingFlags"),
     "run_classifier.py": ("run_classifier", "ClassifierFlags"),
+    "run_squad.py": ("run_squad", "SquadFlags"),
+    "run_race.py": ("run_race", "RaceFlags"),
+    "albert_tf.tools.answer": ("albert_tf.tools.answer", "AnswerFlags"),
     "albert_tf.tools.run_glue": ("albert_tf.tools.run_glue", "GlueFlags"),
     "albert_tf.tools.train_vocab": (
         "albert_tf.tools.train_vocab",
@@ -53,11 +56,20 @@ def test_every_recipe_and_config_that_is_named_exists():
         assert list(ROOT.glob(path)), path
 
 
-def test_the_flags_of_the_recipes_exist():
-    _, name = FLAG_CLASSES["run_pretraining.py"]
-    known = getattr(importlib.import_module("run_pretraining"), name)
-    recipes = list((ROOT / "configs" / "pretrain").glob("*.flags"))
-    assert len(recipes) == 2
+@pytest.mark.parametrize(
+    ("pattern", "program", "number"),
+    [
+        ("pretrain/*.flags", "run_pretraining.py", 2),
+        ("glue/**/*.flags", "run_classifier.py", 12),
+        ("squad/*.flags", "run_squad.py", 2),
+        ("race.flags", "run_race.py", 1),
+    ],
+)
+def test_the_flags_of_the_recipes_exist(pattern, program, number):
+    module, name = FLAG_CLASSES[program]
+    known = getattr(importlib.import_module(module), name)
+    recipes = list((ROOT / "configs").glob(pattern))
+    assert len(recipes) == number
     for recipe in recipes:
         found = re.findall(r"^--(\w+)", recipe.read_text(), re.M)
         assert set(found) <= set(known.__dataclass_fields__)

@@ -170,3 +170,11 @@ def test_training_data_without_answers_is_refused(args, tmp_path):
     test.with_name("unanswered").rename(test.with_name("train"))
     with pytest.raises(ValueError, match="train has no answers for 16"):
         run_race.run(args)
+
+
+@pytest.mark.parametrize("name", ["run_race"])
+def test_all_flags_of_the_release_are_there(shared, name):
+    path = shared / "spec" / "original_flags.json"
+    theirs = json.loads(path.read_text())[name]
+    ours = run_race.RaceFlags.__dataclass_fields__
+    assert set(theirs) <= set(ours)
