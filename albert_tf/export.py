@@ -14,6 +14,7 @@ import tempfile
 import time
 
 import tensorflow as tf
+from absl import logging
 
 from albert_tf import modeling
 
@@ -62,24 +63,37 @@ def export_classifier(
     max_seq_length tokens, and whose threshold is a scalar: TensorFlow
     Serving's batching and its rows of JSON refuse outputs without a batch.
     """
-    if labels:
-        check_labels(labels, model.num_labels)
+    functions = build_signatures(
+        model, classify(model), max_seq_length, threshold
+    )
+    signatures = {
+        "serving_default": functions["examples"],
+        "ids": functions["ids"],
+    }
+    return write_version(folder, model, signatures, assets, labels)
 
-    def serve(features):
-        logits = model(features)["logits"]  # [B, C]
-        return predict(logits, model.objective)
 
+def write_version(folder, model, signatures, assets=(), labels=None):
+    """Writes a SavedModel to a new version in a folder.
+
+    Args:
+      folder: local or gs://; see `next_version` for what is made in it.
+      model: whose weights it has.
+      signatures: as for `write_saved_model`.
+      assets: likewise.
+      labels: names of the model's outputs, which become the asset
+        `labels.txt`, or None.
+
+    Returns:
+      The SavedModel's own folder.
+    """
     with tempfile.TemporaryDirectory() as temporary:
         assets = [str(asset) for asset in assets]
         if labels:
+            check_labels(labels, model.num_labels)
             assets.append(os.path.join(temporary, LABELS_FILE))
             lines = "".join(f"{label}\n" for label in labels)
             pathlib.Path(assets[-1]).write_text(lines, encoding="utf-8")
-        functions = build_signatures(model, serve, max_seq_length, threshold)
-        signatures = {
-            "serving_default": functions["examples"],
-            "ids": functions["ids"],
-        }
         path = next_version(folder)
         write_saved_model(path, build_root(model), signatures, assets)
     return path
@@ -116,9 +130,36 @@ def export_spans(folder, model, *, max_seq_length, threshold=None, assets=()):
         "serving_default": functions["ids"],
         "examples": functions["examples"],
     }
-    path = next_version(folder)
-    write_saved_model(path, build_root(model), signatures, assets)
-    return path
+    return write_version(folder, model, signatures, assets)
+
+
+def classify(model):
+    """Returns a function from a dict of FEATURES to a classifier's outputs."""
+
+    def serve(features):
+        return predict(model(features)["logits"], model.objective)
+
+    return serve
+
+
+def build_answer(serve, threshold):
+    """Returns a function from a dict of FEATURES to all outputs.
+
+    Args:
+      serve: function from them to a dict of outputs.
+      threshold: a number that is given out for each row, or None.
+    """
+
+    def answer(features):
+        outputs = dict(serve(features))
+        if threshold is not None:
+            outputs["threshold"] = tf.fill(
+                tf.shape(features["input_ids"])[:1],
+                tf.constant(threshold, tf.float32),
+            )  # [B]
+        return outputs
+
+    return answer
 
 
 def build_signatures(model, serve, max_seq_length, threshold):
@@ -141,14 +182,7 @@ def build_signatures(model, serve, max_seq_length, threshold):
             "that, such as the one it was fine-tuned with."
         )
 
-    def answer(features):
-        outputs = dict(serve(features))
-        if threshold is not None:
-            outputs["threshold"] = tf.fill(
-                tf.shape(features["input_ids"])[:1],
-                tf.constant(threshold, tf.float32),
-            )  # [B]
-        return outputs
+    answer = build_answer(serve, threshold)
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
     def serve_examples(examples):
@@ -295,7 +329,7 @@ def write_saved_model(path, root, signatures, assets=()):
                 f"path right, seen from {os.getcwd()}?"
             )
     root.assets = [tf.saved_model.Asset(asset) for asset in assets]
-    with appearing_at_once(path) as temporary:
+    with appearing_at_once(path) as temporary, _quietly():
         tf.saved_model.save(
             root,
             temporary,
@@ -305,6 +339,17 @@ def write_saved_model(path, root, signatures, assets=()):
                 experimental_io_device="/job:localhost"
             ),
         )
+
+
+@contextlib.contextmanager
+def _quietly():
+    """Keeps back what TensorFlow tells of every SavedModel."""
+    verbosity = logging.get_verbosity()
+    logging.set_verbosity(min(verbosity, logging.WARNING))
+    try:
+        yield
+    finally:
+        logging.set_verbosity(verbosity)
 
 
 @contextlib.contextmanager

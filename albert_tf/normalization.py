@@ -36,9 +36,20 @@ _UNSPACED = _IDEOGRAPHS + (
 )
 
 
+# Steps of a normalizer that look at more than one character.
+WORDS = "words"
+LOWER = "lower"
+
+
 @dataclasses.dataclass(frozen=True)
 class Normalizer:
-    """What the two normalizers share."""
+    """What the two normalizers share.
+
+    `steps` says what `normalize` does, for those who do it elsewhere: a list
+    of WORDS (words with single spaces between them), LOWER (`str.lower`), and
+    functions from a character to a string. It is exact unless accents are
+    kept, whose order decomposition sorts.
+    """
 
     do_lower_case: bool = True
     keep_accents: bool = False
@@ -72,6 +83,11 @@ class SentenceNormalizer(Normalizer):
             text = self._decompose(text)
         return text.lower() if self.do_lower_case else text
 
+    def steps(self):
+        """Returns the steps: see the class above."""
+        lower = [LOWER] if self.do_lower_case else []
+        return [WORDS, self._decompose, *lower]
+
     def _decompose(self, text):
         text = unicodedata.normalize("NFKD", text)
         return text.translate(
@@ -100,6 +116,11 @@ class WordNormalizer(Normalizer):
         if self.do_lower_case:
             text = self._without_accents(text.lower())
         return " ".join(text.translate(_SPACED_PUNCTUATION).split())
+
+    def steps(self):
+        """Returns the steps: see the class above."""
+        lower = [LOWER, self._without_accents] if self.do_lower_case else []
+        return [_cleaned, *lower, _spaced_punctuation, WORDS]
 
     def _without_accents(self, text):
         if self.keep_accents or text.isascii():

@@ -24,7 +24,7 @@ from albert_tf import filesystem, normalization
 SETTINGS_FILE = "tokenizer_settings.json"
 
 _WORD_PREFIX = "▁"  # U+2581, SentencePiece's visible space
-_MAX_CHARS_PER_WORD = 200
+MAX_CHARS_PER_WORD = 200
 _MAX_CACHED_WORDS = 1_000_000
 
 
@@ -116,6 +116,10 @@ class Tokenizer:
     def normalize(self, text):
         """Returns the text as it is split into pieces."""
         return self._normalizer.normalize(text)
+
+    def normalizer_steps(self):
+        """Returns what `normalize` does: see `normalization.Normalizer`."""
+        return self._normalizer.steps()
 
     def encode(self, text):
         """Returns the ids of a text, without [CLS] and [SEP]."""
@@ -305,7 +309,7 @@ class WordPieceTokenizer(Tokenizer):
 
     def _split_word(self, word):
         """Splits a word into pieces, by their ids."""
-        if len(word) > _MAX_CHARS_PER_WORD:
+        if len(word) > MAX_CHARS_PER_WORD:
             return [self.unk_id]
         ids, start, prefix = [], 0, ""
         while start < len(word):

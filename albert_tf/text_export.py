@@ -1,0 +1,134 @@
+"""SavedModels that take text. They need tensorflow-text where they are loaded.
+
+Shapes: B texts; (T) tokens, ragged; T tokens after padding; C labels.
+"""
+
+import tensorflow as tf
+
+from albert_tf import export, text_graph
+
+TEXTS = tf.TensorSpec([None], tf.string)
+
+
+def export_preprocessor(path, tokenizer, *, seq_length=128, assets=()):
+    """Writes what makes an encoder's inputs of text, as TF Hub's do.
+
+    Loaded, it is called with texts, [B] strings, and returns a dict of
+    `input_word_ids`, `input_mask` and `input_type_ids`, [B, seq_length] int32.
+    Its parts: `tokenize(texts)` returns ids [B, (T)] int32, and
+    `tokenize.get_special_tokens_dict()` those of the special pieces;
+    `bert_pack_inputs([ids] or [ids, ids], seq_length=...)` packs one or two
+    segments of them.
+
+    Args:
+      path: the SavedModel's folder, which must not exist.
+      tokenizer: a `tokenization.Tokenizer`.
+      seq_length: tokens of a sequence where the caller does not say.
+      assets: files that are put beside under their own names.
+
+    Source: TF Hub's API of preprocessors for text.
+    """
+    root = build_preprocessor(tokenizer, seq_length)
+    signatures = {"serving_default": root.__call__}
+    export.write_saved_model(path, root, signatures, assets)
+
+
+def build_preprocessor(tokenizer, seq_length):
+    """Returns what `export_preprocessor` saves."""
+    graph = text_graph.GraphTokenizer(tokenizer)
+    root, tokenize, bert_pack_inputs = (export.Root() for _ in range(3))
+    for part in (root, tokenize, bert_pack_inputs):
+        part.variables = part.trainable_variables = []
+        part.regularization_losses = []
+    # One function for all: its tables stand in the SavedModel once.
+    ids_of = tf.function(graph.tokenize, input_signature=[TEXTS])
+
+    @tf.function(input_signature=[])
+    def get_special_tokens_dict():
+        return {
+            "padding_id": tf.constant(tokenizer.pad_id),
+            "start_of_sequence_id": tf.constant(tokenizer.cls_id),
+            "end_of_segment_id": tf.constant(tokenizer.sep_id),
+            "mask_id": tf.constant(tokenizer.mask_id),
+            "vocab_size": tf.constant(tokenizer.vocab_size),
+        }
+
+    @tf.function
+    def call_pack(inputs, seq_length=seq_length):
+        inputs = [
+            x if x.ragged_rank == 1 else x.merge_dims(1, 2) for x in inputs
+        ]
+        return text_graph.pack(tokenizer, inputs, seq_length)
+
+    @tf.function(input_signature=[TEXTS])
+    def call(sentences):
+        return text_graph.pack(tokenizer, [ids_of(sentences)], seq_length)
+
+    for num_segments in (1, 2):
+        for rank in (1, 2):
+            spec = tf.RaggedTensorSpec([None] * (rank + 1), tf.int32, rank)
+            call_pack.get_concrete_function(
+                [spec] * num_segments, seq_length=tf.TensorSpec([], tf.int32)
+            )
+    tokenize.__call__ = ids_of
+    tokenize.get_special_tokens_dict = get_special_tokens_dict
+    bert_pack_inputs.__call__ = call_pack
+    root.__call__ = call
+    root.tokenize, root.bert_pack_inputs = tokenize, bert_pack_inputs
+    return root
+
+
+def export_text_classifier(
+    folder,
+    model,
+    *,
+    tokenizer,
+    has_pairs,
+    max_seq_length,
+    labels=None,
+    threshold=None,
+    assets=(),
+):
+    """Writes a SavedModel that serves a classifier of text.
+
+    `serving_default` takes `text_a` [B] strings, and `text_b` where texts come
+    in pairs; it returns what `export.export_classifier` does. Texts are cut to
+    `max_seq_length` tokens.
+
+    Args:
+      folder: as for `export.export_classifier`.
+      model: a `heads.AlbertClassifier`.
+      tokenizer: a `tokenization.Tokenizer`.
+      has_pairs: whether there is a second text.
+      max_seq_length: tokens of the longest sequence.
+      labels: as for `export.export_classifier`.
+      threshold: likewise.
+      assets: likewise.
+
+    Returns:
+      The SavedModel's own folder.
+    """
+    graph = text_graph.GraphTokenizer(tokenizer)
+    ids_of = tf.function(graph.tokenize, input_signature=[TEXTS])
+
+    def features_of(*texts):
+        segments = [ids_of(text) for text in texts]
+        packed = text_graph.pack(tokenizer, segments, max_seq_length)
+        # To the longest of the batch: the rest is padding in every row.
+        longest = tf.reduce_max(tf.reduce_sum(packed["input_mask"], axis=1))
+        return {
+            "input_ids": packed["input_word_ids"][:, :longest],
+            "input_mask": packed["input_mask"][:, :longest],
+            "segment_ids": packed["input_type_ids"][:, :longest],
+        }
+
+    answer = export.build_answer(export.classify(model), threshold)
+
+    @tf.function(input_signature=[TEXTS] * (2 if has_pairs else 1))
+    def serve(text_a, text_b=None):
+        texts = [text_a] if text_b is None else [text_a, text_b]
+        return answer(features_of(*texts))
+
+    return export.write_version(
+        folder, model, {"serving_default": serve}, assets, labels
+    )
