@@ -18,6 +18,7 @@ from albert_tf import (
     hub,
     modeling,
     pretrained,
+    programs,
     tokenization,
 )
 from albert_tf.config import CONFIG_FILE
@@ -74,13 +75,7 @@ def check_flags(args):
             raise ValueError(
                 f"--seq_length={args.seq_length}; wanted 3 or more."
             )
-        try:
-            import tensorflow_text  # noqa: F401
-        except ImportError as error:
-            raise ImportError(
-                f"The preprocessor needs tensorflow-text ({error}): install "
-                "albert_tf[text], or say --nowith_preprocessor."
-            ) from error
+        programs.import_text_export("--with_preprocessor, the default,")
     for path in paths:
         if tf.io.gfile.exists(path):
             raise ValueError(
@@ -164,9 +159,8 @@ def run(args):
         rest = "" if has_heads else ", without the heads of pretraining"
         print(f"Encoder of {found.source}{rest}: {args.export_path}")
         if args.with_preprocessor:
-            from albert_tf import text_export
-
             path = args.export_path + PREPROCESS
+            text_export = programs.import_text_export("--with_preprocessor")
             text_export.export_preprocessor(
                 path, tokenizer, seq_length=args.seq_length, assets=assets[1:]
             )

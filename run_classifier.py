@@ -33,6 +33,10 @@ class ClassifierFlags(flags.FineTuningFlags):
     export_dir: str | None = flag(
         help="Where a SavedModel of the best checkpoint goes."
     )
+    export_text_dir: str | None = flag(
+        help="Where a SavedModel that takes text goes; it needs "
+        "tensorflow-text here and where it is loaded."
+    )
     threshold_to_export: float | None = flag(
         help="A number that the SavedModel gives out as `threshold`."
     )
@@ -145,9 +149,41 @@ def write_predictions(task, data, run):
     return scores
 
 
+def build_exports(args, task, tokenizer, text_export):
+    """Returns the functions that write what --export_* ask for."""
+    common = {"labels": task.labels, "threshold": args.threshold_to_export}
+    exports = []
+    if args.export_dir:
+        exports.append(
+            functools.partial(
+                programs.export_model,
+                export.export_classifier,
+                folder=args.export_dir,
+                **common,
+            )
+        )
+    if args.export_text_dir:
+        tables = [task.train, *task.dev.values(), *task.test.values()]
+        table = next(table for table in tables if table)
+        exports.append(
+            functools.partial(
+                programs.export_model,
+                text_export.export_text_classifier,
+                folder=args.export_text_dir,
+                tokenizer=tokenizer,
+                has_pairs=len(table.text) == 2,
+                **common,
+            )
+        )
+    return tuple(exports)
+
+
 def run(args):
     """Trains, evaluates, predicts and exports as the flags say."""
     check_flags(args)
+    text_export = None
+    if args.export_text_dir:
+        text_export = programs.import_text_export("--export_text_dir")
     start = finetuning.read_start(args)
     task, data = data_reader.read_data(
         args.data_dir,
@@ -161,6 +197,7 @@ def run(args):
     )
     baseline = score_baseline(task, data)
     train = data.train.examples if args.do_train else None
+    exports = build_exports(args, task, start[0].tokenizer, text_export)
     program = programs.Task(
         name=task.name,
         build_model=functools.partial(
@@ -179,15 +216,7 @@ def run(args):
         predict=functools.partial(write_predictions, task, data)
         if args.do_predict
         else None,
-        export=functools.partial(
-            programs.export_model,
-            export.export_classifier,
-            folder=args.export_dir,
-            labels=task.labels,
-            threshold=args.threshold_to_export,
-        )
-        if args.export_dir
-        else None,
+        exports=exports,
     )
     programs.run_task(args, program, start)
 

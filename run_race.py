@@ -206,7 +206,6 @@ def run(args):
         predict=functools.partial(write_predictions, *parts["test"])
         if args.do_predict
         else None,
-        export=None,
     )
     programs.run_task(args, task, start)
 

@@ -296,9 +296,9 @@ def run(args):
         best_metric="f1",
         baseline=baseline,
         predict=predict,
-        export=functools.partial(export_model, args)
+        exports=(functools.partial(export_model, args),)
         if args.export_dir
-        else None,
+        else (),
     )
     programs.run_task(args, task, start)
 

@@ -295,10 +295,14 @@ def build_root(model):
     Args:
       model: a layer or model whose weights have canonical names.
     """
-    weights = modeling.named_weights(model).values()
+    weights = modeling.named_weights(model)
     root = Root()
-    root.variables = [w.value for w in weights]
-    root.trainable_variables = [w.value for w in weights if w.trainable]
+    # By these names `saved_weights` finds them again.
+    root.weights = {name: w.value for name, w in weights.items()}
+    root.variables = [w.value for w in weights.values()]
+    root.trainable_variables = [
+        w.value for w in weights.values() if w.trainable
+    ]
     root.regularization_losses = []
     return root
 

@@ -1,9 +1,10 @@
 """Pretrained models, in whatever form their users hold them.
 
 `read_pretrained` takes the release's TF1 checkpoints (a prefix, an .index
-file, a folder, a tar archive), our own, which are of the same kind, the
-release's TF Hub modules (a folder or tar) and Hugging Face folders. The result
-knows its weights by canonical name, its config and its vocabulary.
+file, a folder, a tar archive), our own, which are of the same kind, TF Hub's
+modules (the release's, its `/3`, and what export_to_tfhub.py writes; a folder
+or tar), and Hugging Face folders. The result knows its weights by canonical
+name, its config and its vocabulary.
 """
 
 import contextlib
@@ -21,13 +22,12 @@ from albert_tf import (
     filesystem,
     huggingface,
     modeling,
+    saved_weights,
     tokenization,
 )
 from albert_tf.config import CONFIG_FILE, AlbertConfig
 
 ARCHIVES = (".tar", ".tar.gz", ".tgz")
-# Where TensorFlow 2 writes down what its nameless variables belong to.
-OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
 # What the encoder's names begin with.
 BODY = "bert/"
 SENTENCEPIECE_FILE = "spiece.model"
@@ -61,7 +61,7 @@ def read_pretrained(path, *, keep_slots=False):
 
     Args:
       path: a TF1 prefix, .index file, folder or tar archive; a TF Hub module
-        of TF1, as a folder or tar archive; or a Hugging Face folder, or the
+        as a folder or tar archive; or a Hugging Face folder, or the
         model.safetensors in it.
       keep_slots: whether the optimizer's slots and the step are read, too.
 
@@ -88,11 +88,8 @@ def read_pretrained(path, *, keep_slots=False):
     else:
         prefix = checkpoints.find_checkpoint(path)
     values = checkpoints.read_checkpoint(prefix)
-    if is_module and OBJECT_GRAPH in values:
-        raise ValueError(
-            f"{path} is a SavedModel whose variables have no names. Give the "
-            "checkpoint it was exported from."
-        )
+    if is_module and saved_weights.OBJECT_GRAPH in values:
+        values = saved_weights.read_weights(values, path)
     if not keep_slots:
         values = {n: v for n, v in values.items() if not checkpoints.is_slot(n)}
     folder = os.path.dirname(prefix) or "."

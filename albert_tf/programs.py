@@ -36,7 +36,7 @@ class Task:
       baseline: dict from metric to what the best guess without looking gets.
       predict: function that writes predictions of the best checkpoint, and
         returns scores of them; None to predict nothing.
-      export: function that writes a SavedModel of it; None for none.
+      exports: functions that each write a SavedModel of it, and return where.
     """
 
     name: str
@@ -47,7 +47,7 @@ class Task:
     best_metric: str
     baseline: dict
     predict: Callable | None
-    export: Callable | None
+    exports: tuple = ()
 
 
 def run_task(args, task, start):
@@ -95,13 +95,14 @@ def _run_once(args, number, task, start, strategy):
     elif evaluator:
         run.evaluate(evaluator)
     scores = {}
-    if task.predict or task.export:
+    if task.predict or task.exports:
         run.reporter.say(f"Predicts with {run.restore_best()}.")
     if task.predict:
         scores = task.predict(run)
-    if task.export and number == 0:
+    if task.exports and number == 0:
         run.write_settings()
-        run.reporter.say(f"SavedModel: {task.export(run)}")
+        for export in task.exports:
+            run.reporter.say(f"SavedModel: {export(run)}")
     return evaluator, scores
 
 
@@ -125,6 +126,25 @@ def warn_of_collapse(run, logits, label_ids, objective, found, baseline):
     )
     if warning:
         run.reporter.say(f"WARNING: {warning}")
+
+
+def import_text_export(wanted_by):
+    """Returns the module `text_export`, which needs tensorflow-text.
+
+    Args:
+      wanted_by: the flag that asks for it, and how to do without.
+
+    Raises:
+      ImportError: if tensorflow-text is not there.
+    """
+    try:
+        from albert_tf import text_export
+    except ImportError as error:
+        raise ImportError(
+            f"{wanted_by} needs tensorflow-text ({error}): "
+            "pip install 'albert_tf[text]'."
+        ) from error
+    return text_export
 
 
 def export_model(write, run, folder, **kwargs):

@@ -12,7 +12,7 @@ SYSTEM = {"filesystem", "progress"}
 TEXT = SYSTEM | {"config", "normalization", "tokenization", "records"}
 BASE = TEXT | {"optimization", "metrics"}
 MODEL = {"layers", "modeling", "heads", "span_heads", "checkpoints"}
-STORED = {"huggingface", "pretrained"}
+STORED = {"huggingface", "pretrained", "saved_weights"}
 LOOP = {"distribution", "reporting", "training", "evaluation"}
 OPTIONAL = {"tensorflow_text", "tensorflow_hub", "apache_beam", "matplotlib"}
 # What a module, or a package below albert_tf, may import of ours.
@@ -28,13 +28,18 @@ ALLOWED = {
     "span_heads": BASE | {"layers", "heads"},
     "checkpoints": BASE | {"modeling", "heads"},
     "huggingface": BASE | {"checkpoints"},
-    "pretrained": BASE | MODEL | {"huggingface"},
+    "saved_weights": set(),
+    "pretrained": BASE | MODEL | {"huggingface", "saved_weights"},
     "data": TEXT | {"data"},
     "distribution": BASE,
     "training": BASE | {"checkpoints", "distribution", "reporting"},
     "evaluation": BASE | {"checkpoints", "reporting", "training"},
     "finetuning": BASE | MODEL | STORED | LOOP | {"data"},
-    "programs": BASE | MODEL | STORED | LOOP | {"finetuning", "data"},
+    "programs": BASE
+    | MODEL
+    | STORED
+    | LOOP
+    | {"finetuning", "data", "text_export"},
     "export": BASE | MODEL | {"text_graph"},
     "text_graph": BASE | MODEL,
     "text_export": BASE | MODEL | {"export", "text_graph"},

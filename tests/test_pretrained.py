@@ -225,7 +225,7 @@ def damage(folder, what):
         ("tf1", "data", "cannot be read.*\n.*cut off"),
         ("tf1", "index", r"has no model.ckpt-\*.index; it has"),
         ("tf1", "vocabulary", "has 6 pieces, the model 31"),
-        ("tf1", "saved_model", "variables have no names"),
+        ("tf1", "saved_model", "neither ours nor one of TF Hub.s"),
         ("hf", "header", "cannot be read: .*header.*cut off"),
         ("hf", "pytorch", "only PyTorch reads"),
         ("hf", "bert", "kind 'bert'"),

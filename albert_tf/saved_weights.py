@@ -1,0 +1,101 @@
+"""Weights inside SavedModels of TensorFlow 2, by canonical name.
+
+The variables in them have no names of their own, only places in a graph of
+objects. Ours say their canonical names there; those of TF Hub's ALBERT modules
+(`/3`) tell Keras's names, which `HUB_NAMES` translates.
+"""
+
+from tensorflow.core.protobuf import trackable_object_graph_pb2
+
+# Where a checkpoint of TensorFlow 2 keeps the graph of objects.
+OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
+# The attribute under which ours keep them: a dict by canonical name.
+WEIGHTS = "weights"
+_LAYER = "bert/encoder/transformer/group_0/inner_group_0"
+_ATTENTION = f"{_LAYER}/attention_1"
+# What names of TF Hub's modules end with -> canonical names.
+# Source: tf2_albert_encoder_checkpoint_converter.py of TensorFlow's models.
+HUB_NAMES = {
+    "word_embeddings/embeddings": "bert/embeddings/word_embeddings",
+    "position_embedding/embeddings": "bert/embeddings/position_embeddings",
+    "type_embeddings/embeddings": "bert/embeddings/token_type_embeddings",
+    "embeddings/layer_norm/{}": "bert/embeddings/LayerNorm/{}",
+    "embedding_projection/{}": "bert/encoder/embedding_hidden_mapping_in/{}",
+    "transformer/self_attention/query/{}": f"{_ATTENTION}/self/query/{{}}",
+    "transformer/self_attention/key/{}": f"{_ATTENTION}/self/key/{{}}",
+    "transformer/self_attention/value/{}": f"{_ATTENTION}/self/value/{{}}",
+    "transformer/self_attention/attention_output/{}": (
+        f"{_ATTENTION}/output/dense/{{}}"
+    ),
+    "transformer/self_attention_layer_norm/{}": f"{_LAYER}/LayerNorm/{{}}",
+    "transformer/intermediate/{}": f"{_LAYER}/ffn_1/intermediate/dense/{{}}",
+    "transformer/output/{}": (f"{_LAYER}/ffn_1/intermediate/output/dense/{{}}"),
+    "transformer/output_layer_norm/{}": f"{_LAYER}/LayerNorm_1/{{}}",
+    "pooler_transform/{}": "bert/pooler/dense/{}",
+}
+_PARTS = ("kernel", "bias", "beta", "gamma")
+
+
+def read_weights(values, path):
+    """Names the weights of a SavedModel.
+
+    Args:
+      values: dict from key in its checkpoint to array.
+      path: its folder, for errors.
+
+    Returns:
+      Dict from canonical name to array.
+
+    Raises:
+      ValueError: if it tells neither our names nor those of TF Hub's ALBERT.
+    """
+    graph = trackable_object_graph_pb2.TrackableObjectGraph.FromString(
+        values[OBJECT_GRAPH]
+    )
+    children = {child.local_name: child for child in graph.nodes[0].children}
+    if WEIGHTS in children:
+        named = graph.nodes[children[WEIGHTS].node_id].children
+        return {
+            child.local_name: values[
+                graph.nodes[child.node_id].attributes[0].checkpoint_key
+            ]
+            for child in named
+        }
+    theirs = {
+        attribute.full_name: values[attribute.checkpoint_key]
+        for node in graph.nodes
+        for attribute in node.attributes
+        if attribute.checkpoint_key in values
+    }
+    found = {}
+    for name, canonical in _all_hub_names().items():
+        matches = [x for x in theirs if f"/{x}".endswith(f"/{name}")]
+        if matches:
+            found[canonical] = _flatten(canonical, theirs[matches[0]])
+    if not found:
+        raise ValueError(
+            f"{path} is a SavedModel, but neither ours nor one of TF Hub's "
+            f"ALBERT modules: it has variables such as {sorted(theirs)[:3]}. "
+            "Give the checkpoint it was exported from."
+        )
+    return found
+
+
+def _all_hub_names():
+    """HUB_NAMES with the parts of kernels and norms written out."""
+    return {
+        name.format(part): canonical.format(part)
+        for name, canonical in HUB_NAMES.items()
+        for part in (_PARTS if "{}" in name else [""])
+    }
+
+
+def _flatten(canonical, value):
+    """Joins the axes of heads, which the release does not have."""
+    if canonical.endswith("attention_1/output/dense/kernel"):
+        return value.reshape(-1, value.shape[-1])  # [N, D, H]
+    if "/self/" in canonical and canonical.endswith("kernel"):
+        return value.reshape(value.shape[0], -1)  # [H, N, D]
+    if "/self/" in canonical:
+        return value.reshape(-1)  # [N, D]
+    return value
