@@ -333,7 +333,7 @@ def write_saved_model(path, root, signatures, assets=()):
                 f"path right, seen from {os.getcwd()}?"
             )
     root.assets = [tf.saved_model.Asset(asset) for asset in assets]
-    with appearing_at_once(path) as temporary, _quietly():
+    with appearing_at_once(path) as temporary, quietly():
         tf.saved_model.save(
             root,
             temporary,
@@ -346,7 +346,7 @@ def write_saved_model(path, root, signatures, assets=()):
 
 
 @contextlib.contextmanager
-def _quietly():
+def quietly():
     """Keeps back what TensorFlow tells of every SavedModel."""
     verbosity = logging.get_verbosity()
     logging.set_verbosity(min(verbosity, logging.WARNING))

@@ -1,0 +1,147 @@
+"""Converts an exported SavedModel to LiteRT (TensorFlow Lite), for devices.
+
+    python -m albert_tf.tools.convert_to_litert \
+        --saved_model=hub/albert_en_base --output=albert.tflite --weights=int8
+
+It takes what export_to_tfhub.py writes, and what run_classifier.py and
+run_squad.py write to --export_dir. The file is compared with the SavedModel
+before it appears.
+"""
+
+import dataclasses
+import tempfile
+import warnings
+from typing import Literal
+
+import numpy as np
+import tensorflow as tf
+
+from albert_tf import export, filesystem, flags
+
+# The least that is known to hold for models that were trained.
+TOLERANCES = {"float32": 1e-4, "float16": 2e-2, "int8": 1.0}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ConvertFlags:
+    """What is converted, and how its weights are stored."""
+
+    saved_model: str = flags.flag(
+        required=True, help="SavedModel, or the folder with its versions."
+    )
+    output: str = flags.flag(required=True, help="The .tflite file.")
+    weights: Literal["float32", "float16", "int8"] = flags.flag(
+        "float32",
+        "How weights are stored; int8 quantizes matrices, and activations as "
+        "they come (dynamic range).",
+    )
+    signature: str | None = flags.flag(
+        help="Signature of ids. Default: ids, else serving_default."
+    )
+    seq_length: int = flags.flag(
+        128, "Tokens of each sequence; shorter ones are padded, with mask 0."
+    )
+    batch_size: int = flags.flag(1, "Sequences in a call.")
+
+
+def run(args):
+    """Converts, compares and writes."""
+    path = export.newest_version(args.saved_model)
+    loaded = tf.saved_model.load(path)
+    signature = choose_signature(loaded.signatures, args.signature, path)
+    shape = args.batch_size, args.seq_length
+    content = convert(loaded, signature, shape, args.weights)
+    differences = compare(content, signature, shape)
+    worst = max(differences.values())
+    if not worst <= TOLERANCES[args.weights]:
+        raise ValueError(
+            f"The converted model differs by {differences} from {path}; "
+            f"wanted at most {TOLERANCES[args.weights]}. Nothing was written."
+        )
+    filesystem.write_file(args.output, content)
+    print(
+        f"{args.output}: {len(content) / 1e6:.1f} MB, sequences of "
+        f"{args.seq_length} tokens; differs by at most "
+        f"{', '.join(f'{v:.2g} ({n})' for n, v in differences.items())}"
+    )
+
+
+def choose_signature(signatures, name, path):
+    """Returns the signature that takes ids.
+
+    Raises:
+      ValueError: if there is none, or none of that name.
+    """
+    names = [name] if name else ["ids", "serving_default"]
+    for known in names:
+        if known in signatures:
+            inputs = signatures[known].structured_input_signature[1]
+            if all(spec.dtype == tf.int32 for spec in inputs.values()):
+                return signatures[known]
+    raise ValueError(
+        f"{path} has no signature {' or '.join(names)} that takes ids alone; "
+        f"it has {sorted(signatures)}."
+    )
+
+
+def convert(loaded, signature, shape, weights):
+    """Returns the bytes of a .tflite file.
+
+    Args:
+      loaded: the SavedModel.
+      signature: the one of its signatures that is converted.
+      shape: (B, T).
+      weights: as in the flag.
+    """
+    inputs = signature.structured_input_signature[1]
+    specs = {
+        n: tf.TensorSpec(shape, s.dtype, name=n) for n, s in inputs.items()
+    }
+    call = tf.function(lambda **features: signature(**features))
+    root = export.Root()
+    root.loaded = loaded
+    with tempfile.TemporaryDirectory() as folder, export.quietly():
+        # Of fixed shapes, and with names that the file keeps.
+        tf.saved_model.save(root, folder, call.get_concrete_function(**specs))
+        converter = tf.lite.TFLiteConverter.from_saved_model(folder)
+        converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS]
+        if weights != "float32":
+            converter.optimizations = [tf.lite.Optimize.DEFAULT]
+        if weights == "float16":
+            converter.target_spec.supported_types = [tf.float16]
+        return converter.convert()
+
+
+def compare(content, signature, shape):
+    """Returns dict of output -> largest difference, on random ids."""
+    rng = np.random.default_rng(1)
+    mask = np.ones(shape, np.int32)
+    mask[:, -(shape[1] // 4) or shape[1] :] = 0
+    features = {}
+    for name in signature.structured_input_signature[1]:
+        if "mask" in name:
+            features[name] = mask
+        elif "ids" in name and "type" not in name and "segment" not in name:
+            features[name] = rng.integers(5, 1000, shape).astype(np.int32)
+        else:
+            features[name] = np.zeros(shape, np.int32)
+    wanted = signature(**{n: tf.constant(x) for n, x in features.items()})
+    found = run_interpreter(content, features)
+    return {
+        name: float(np.abs(found[name] - value.numpy()).max())
+        for name, value in wanted.items()
+        if value.dtype.is_floating
+    }
+
+
+def run_interpreter(content, features):
+    """Returns a .tflite file's outputs for a dict of inputs."""
+    with warnings.catch_warnings():
+        # Its successor is a package of its own, with the same interface.
+        warnings.simplefilter("ignore")
+        interpreter = tf.lite.Interpreter(model_content=content)
+    return interpreter.get_signature_runner()(**features)
+
+
+if __name__ == "__main__":
+    flags.launch(run, ConvertFlags)
