@@ -20,6 +20,11 @@ FLAG_CLASSES = {
     "run_classifier.py": ("run_classifier", "ClassifierFlags"),
     "run_squad.py": ("run_squad", "SquadFlags"),
     "run_race.py": ("run_race", "RaceFlags"),
+    "export_to_tfhub.py": ("export_to_tfhub", "ExportFlags"),
+    "albert_tf.tools.convert_to_litert": (
+        "albert_tf.tools.convert_to_litert",
+        "ConvertFlags",
+    ),
     "albert_tf.tools.answer": ("albert_tf.tools.answer", "AnswerFlags"),
     "albert_tf.tools.run_glue": ("albert_tf.tools.run_glue", "GlueFlags"),
     "albert_tf.tools.train_vocab": (
