@@ -20,7 +20,8 @@ from albert_tf import (
     programs,
     span_heads,
 )
-from albert_tf.data import answers, examples, squad, windows
+from albert_tf.checkpoints import STEP
+from albert_tf.data import answers, batches, examples, squad, windows
 from albert_tf.flags import flag
 from albert_tf.metrics import classification
 from albert_tf.metrics import squad as metrics
@@ -103,11 +104,33 @@ def check_flags(args):
     ):
         if is_wanted and not getattr(args, flag_name):
             raise ValueError(f"Please give --{flag_name}.")
-    for flag_name in ("n_best_size", "max_answer_length", "num_workers"):
+    for flag_name in (
+        "n_best_size",
+        "max_answer_length",
+        "num_workers",
+        "start_n_top",
+        "end_n_top",
+    ):
         if getattr(args, flag_name) < 1:
             raise ValueError(f"--{flag_name} has to be 1 or more.")
     windows.check_settings(window_settings(args))
+    check_beam(args)
     finetuning.check_flags(args)
+
+
+def check_beam(args):
+    """Raises ValueError if the beam of v2 would not be the same everywhere."""
+    lengths = batches.parse_bucket_lengths(
+        args.bucket_lengths, args.max_seq_length
+    )
+    widest = max(args.start_n_top, args.end_n_top)
+    is_asked = args.squad_version == "v2" and args.do_predict
+    if is_asked and len(lengths) > 1 and widest > lengths[0]:
+        raise ValueError(
+            f"--start_n_top={args.start_n_top} and "
+            f"--end_n_top={args.end_n_top} have to fit into the shortest of "
+            f"--bucket_lengths, {lengths[0]} tokens: leave out what is shorter."
+        )
 
 
 def window_settings(args):
@@ -207,7 +230,7 @@ def write_predictions(args, questions, encoded, run):
             )
     elif args.squad_version == "v2":
         predictions = answers.apply_threshold(
-            found, choose_threshold(args, run)
+            found, choose_threshold(args, run, os.path.dirname(run.source))
         )
     files = {PREDICTIONS_FILE: predictions, NBEST_FILE: found.nbest}
     if args.squad_version == "v2":
@@ -219,27 +242,32 @@ def write_predictions(args, questions, encoded, run):
     return scores
 
 
-def choose_threshold(args, run):
-    """Returns the threshold of v2 where no answers are known.
+def choose_threshold(args, run, folder):
+    """Returns the threshold of v2 where no answers are at hand.
 
-    That is the flag's, else the one with which the best evaluation beside the
-    checkpoint was scored, else 0, where both are equally probable.
+    That is the flag's, else the one with which the best evaluation in a folder
+    was scored, else 0, where both are equally probable. Of several evaluations
+    of one step, such as 0 for models from elsewhere, the last counts.
     """
     threshold = args.null_score_diff_threshold
     if threshold is None:
-        folder = os.path.dirname(run.source)
         rows = [r for r in evaluation.read_results(folder) if THRESHOLD in r]
+        rows = {row[STEP]: row for row in rows}.values()
         best = max(rows, key=lambda row: row["f1"], default={THRESHOLD: 0.0})
         threshold = best[THRESHOLD]
     run.reporter.say(f"Answers where the odds of none are below {threshold}.")
     return threshold
 
 
-def export_model(args, run):
-    """Writes the SavedModel of the weights that a run has now."""
+def export_model(args, is_scored, run):
+    """Writes the SavedModel of the weights that a run has now.
+
+    Where it was scored, its threshold is the one of that.
+    """
     threshold = None
     if args.squad_version == "v2":
-        threshold = choose_threshold(args, run)
+        folder = run.folder if is_scored else os.path.dirname(run.source)
+        threshold = choose_threshold(args, run, folder)
     return programs.export_model(
         export.export_spans, run, args.export_dir, threshold=threshold
     )
@@ -284,6 +312,13 @@ def run(args):
             args, args.predict_file, asked, tokenizer, is_training=False
         )
         predict = functools.partial(write_predictions, args, asked, encoded)
+        num_unknown = sum(q.answers is None for q in asked.questions)
+        if 0 < num_unknown < len(asked.questions):
+            print(
+                f"{args.predict_file} does not say the answers of "
+                f"{num_unknown} of {len(asked.questions)} questions: it is "
+                "answered, not scored."
+            )
         if asked.has_answers:
             scored = functools.partial(score, args, asked, encoded)
             baseline = score_baseline(args, asked)
@@ -296,7 +331,7 @@ def run(args):
         best_metric="f1",
         baseline=baseline,
         predict=predict,
-        exports=(functools.partial(export_model, args),)
+        exports=(functools.partial(export_model, args, scored is not None),)
         if args.export_dir
         else (),
     )

@@ -187,7 +187,8 @@ class Run:
         self.folder, self.source = run_folder(args, number), None
         self.seed = args.random_seed + number
         self.strategy = strategy
-        self.num_steps, num_warmup_steps = args.train_step, 0
+        # Without training, too, the optimizer wants a schedule.
+        self.num_steps, num_warmup_steps = 1, 0
         if num_examples:
             self.num_steps, num_warmup_steps = count_steps(args, num_examples)
         with strategy.scope():

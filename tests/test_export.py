@@ -398,6 +398,17 @@ def test_a_newer_export_has_a_higher_number(tmp_path):
     assert export.next_version(folder) == str(folder / "100000000000")
 
 
+def test_the_newest_export_has_the_highest_number(tmp_path):
+    for name in ("9", "10", "notes"):
+        (tmp_path / name).mkdir()
+    assert export.newest_version(tmp_path) == str(tmp_path / "10")
+    (tmp_path / "9" / "saved_model.pb").touch()
+    assert export.newest_version(tmp_path / "9") == str(tmp_path / "9")
+    for folder in (tmp_path / "notes", tmp_path / "nowhere"):
+        with pytest.raises(FileNotFoundError, match="There is no SavedModel"):
+            export.newest_version(folder)
+
+
 def test_an_export_that_fails_leaves_nothing(tmp_path, monkeypatch):
     def save(root, folder, **kwargs):
         tf.io.gfile.makedirs(f"{folder}/variables")

@@ -2,14 +2,15 @@
 
 import dataclasses
 import json
+import types
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
 import run_squad
-from albert_tf import checkpoints, evaluation, span_heads
-from albert_tf.data import windows
+from albert_tf import checkpoints, evaluation, span_heads, tokenization
+from albert_tf.data import answers, squad, windows
 from albert_tf.tools import answer
 from tests import tiny
 
@@ -46,14 +47,14 @@ def model(tmp_path_factory):
 @pytest.fixture
 def args(tmp_path, model):
     """Flags of a short run, whose windows are shorter than the paragraphs."""
-    for name, squad in (
+    for name, content in (
         ("train", make_squad(40)),
         ("dev", make_squad(11)),
         ("train2", make_squad(40, with_impossible=True)),
         ("dev2", make_squad(11, with_impossible=True)),
         ("asked", make_squad(11, with_answers=False)),
     ):
-        (tmp_path / f"{name}.json").write_text(json.dumps(squad))
+        (tmp_path / f"{name}.json").write_text(json.dumps(content))
     return run_squad.SquadFlags(
         train_file=str(tmp_path / "train.json"),
         predict_file=str(tmp_path / "dev.json"),
@@ -137,7 +138,10 @@ def test_version_2_finds_its_threshold(args, tmp_path, capfd):
         do_train=False,
     )
     asked = dataclasses.replace(
-        asked, predict_file=str(tmp_path / "asked.json"), train_file=None
+        asked,
+        predict_file=str(tmp_path / "asked.json"),
+        train_file=None,
+        train_step=None,  # The default: nothing here depends on steps.
     )
     run_squad.run(asked)
     assert f"below {threshold}" in capfd.readouterr().err
@@ -158,6 +162,7 @@ def test_answers_do_not_depend_on_buckets_or_batches(args, tmp_path):
             args,
             do_train=False,
             train_file=None,
+            train_step=None,
             init_checkpoint=str(tmp_path / "out" / "model.ckpt-best"),
             output_dir=str(tmp_path / f"again{i}"),
             bucket_lengths=lengths,
@@ -183,8 +188,8 @@ def test_an_export_answers_as_the_program_does(args, tmp_path, version, capfd):
     run_squad.run(args)
     out = tmp_path / "out"
     settings = windows.WindowSettings(20, 8, 4)
-    squad = read(tmp_path, args.predict_file.rsplit("/", 1)[1])
-    for paragraph in squad["data"][0]["paragraphs"][:5]:
+    content = read(tmp_path, args.predict_file.rsplit("/", 1)[1])
+    for paragraph in content["data"][0]["paragraphs"][:5]:
         (qa,) = paragraph["qas"]
         found, thresholds = answer.ask(
             tmp_path / "serving",
@@ -282,6 +287,146 @@ def test_each_version_has_its_head(args):
         assert two.dropout_prob == rate
 
 
+def write_results(folder, *rows):
+    folder.mkdir()
+    (folder / evaluation.RESULTS_FILE).write_text(
+        "".join(
+            evaluation.HEADER
+            + "".join(f"{name} = {value}\n" for name, value in row.items())
+            for row in rows
+        )
+    )
+
+
+def test_an_export_has_the_threshold_of_the_best_score(
+    args, tmp_path, monkeypatch
+):
+    args = version_2(args)
+    threshold = run_squad.THRESHOLD
+    write_results(
+        tmp_path / "here",
+        {"f1": 90, "global_step": 0, threshold: 9},  # Of another model.
+        {"f1": 50, "global_step": 0, threshold: 2},
+    )
+    write_results(
+        tmp_path / "there",
+        {"f1": 40, "exact": 60, "global_step": 3, threshold: -1},
+        {"f1": 60, "exact": 40, "global_step": 6, threshold: 1},
+        {"f1": 99, "exact": 99, "global_step": 9},
+    )
+    run = types.SimpleNamespace(
+        folder=str(tmp_path / "here"),
+        source=str(tmp_path / "there" / "model.ckpt-best"),
+        reporter=types.SimpleNamespace(say=print),
+    )
+    monkeypatch.setattr(
+        run_squad.programs, "export_model", lambda *_, threshold: threshold
+    )
+    assert run_squad.export_model(args, True, run) == 2
+    assert run_squad.export_model(args, False, run) == 1
+    run.source = "/nowhere/model.ckpt-6"
+    assert run_squad.export_model(args, False, run) == 0
+    for value in (0.0, -3.0):
+        fixed = dataclasses.replace(args, null_score_diff_threshold=value)
+        assert run_squad.export_model(fixed, True, run) == value
+    one = dataclasses.replace(args, squad_version="v1")
+    assert run_squad.export_model(one, True, run) is None
+
+
+def test_a_threshold_that_is_given_is_applied_and_reported(args):
+    found = answers.Answers(
+        {"a": "w1", "b": "w2", "c": "w3"}, {}, {"a": -1.0, "b": 0.5, "c": 2.0}
+    )
+    gold = {"a": ["w1"], "b": ["w2"], "c": []}
+    for given, wanted, texts in (
+        (None, 0.5, ["w1", "", ""]),
+        (1.0, 1.0, ["w1", "w2", ""]),
+        (0.0, 0.0, ["w1", "", ""]),
+    ):
+        predictions, scores = run_squad.score_answers(
+            version_2(args, null_score_diff_threshold=given), gold, found
+        )
+        assert list(predictions.values()) == texts
+        assert scores[run_squad.THRESHOLD] == wanted
+        assert scores["best_f1_thresh"] == 0.5
+        np.testing.assert_allclose(
+            scores["exact"], 100 * (1 + texts.count("w2") + 1) / 3
+        )
+
+
+def test_encoded_data_is_kept_by_all_that_decides_it(args, tmp_path, model):
+    questions = squad.read_squad(args.predict_file)
+    lower, cased = (
+        tokenization.build_tokenizer(
+            vocab_file=str(model / "vocab.txt"), do_lower_case=is_lower
+        )
+        for is_lower in (True, False)
+    )
+    kinds = [
+        (args, lower, True),
+        (args, lower, False),
+        (args, cased, False),
+        (dataclasses.replace(args, max_query_length=1), lower, False),
+    ]
+    for num_kept, (changed, tokenizer, is_training) in enumerate(kinds, 1):
+        for _ in range(2):
+            encoded = run_squad.encode(
+                changed,
+                args.predict_file,
+                questions,
+                tokenizer,
+                is_training=is_training,
+            )
+            assert ("start_positions" in encoded.arrays) == is_training
+        assert len(list((tmp_path / "cache").iterdir())) == num_kept
+
+
+def test_steps_are_given_or_come_from_epochs_of_questions(
+    args, tmp_path, monkeypatch
+):
+    content = make_squad(5)
+    (paragraph, *_) = content["data"][0]["paragraphs"]
+    paragraph["qas"].append({**paragraph["qas"][0], "id": "another"})
+    (tmp_path / "train.json").write_text(json.dumps(content))
+    ran = []
+    monkeypatch.setattr(
+        run_squad.programs, "run_task", lambda *values: ran.append(values)
+    )
+    run_squad.run(args)
+    run_squad.run(dataclasses.replace(args, train_step=None))
+    found = [
+        (a.train_step, a.num_train_epochs, a.warmup_proportion)
+        for a, _, _ in ran
+    ]
+    assert found == [(6, None, None), (None, 3.0, 0.1)]
+    assert [task.num_train for _, task, _ in ran] == [6, 6]
+
+
+def test_a_model_that_answers_all_alike_is_told(args, monkeypatch):
+    said = []
+    run = types.SimpleNamespace(reporter=types.SimpleNamespace(say=said.append))
+    questions = squad.read_squad(args.predict_file)
+    ids = [question.id for question in questions.questions]
+    for texts, is_told in ((["w1"] * 11, True), (["w1"] * 10 + [""], False)):
+        found = answers.Answers(dict(zip(ids, texts, strict=True)), {}, {})
+        monkeypatch.setattr(run_squad, "find_answers", lambda *_, f=found: f)
+        said.clear()
+        run_squad.score(args, questions, None, run)
+        assert any("every question with 'w1'" in s for s in said) == is_told
+
+
+def test_a_beam_may_be_as_wide_as_the_shortest_bucket(args):
+    two = version_2(args, start_n_top=12, end_n_top=12)
+    run_squad.check_beam(two)
+    run_squad.check_beam(dataclasses.replace(args, start_n_top=13))
+    for changes in ({"start_n_top": 13}, {"end_n_top": 13}):
+        wide = dataclasses.replace(two, **changes)
+        with pytest.raises(ValueError, match="shortest of --bucket_lengths"):
+            run_squad.check_beam(wide)
+        run_squad.check_beam(dataclasses.replace(wide, bucket_lengths=""))
+        run_squad.check_beam(dataclasses.replace(wide, do_predict=False))
+
+
 WRONG = {
     "nothing to do": ({"do_train": False, "do_predict": False}, "nothing to"),
     "no train_file": ({"train_file": None}, "--train_file"),
@@ -289,6 +434,9 @@ WRONG = {
     "no such file": ({"train_file": "/nowhere.json"}, r"nowhere\.json"),
     "no room": ({"max_query_length": 17}, "--max_query_length=17"),
     "no answers": ({"n_best_size": 0}, "--n_best_size"),
+    "no starts": ({"start_n_top": 0}, "--start_n_top"),
+    "no ends": ({"end_n_top": 0}, "--end_n_top"),
+    "too wide": ({"squad_version": "v2", "end_n_top": 13}, "--end_n_top=13"),
     "no workers": ({"num_workers": 0}, "--num_workers"),
     "too long": ({"max_seq_length": 99}, "has 32 positions"),
     "no model": ({"init_checkpoint": None}, "--init_checkpoint"),

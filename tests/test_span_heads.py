@@ -89,6 +89,22 @@ def features(num_tokens=11):
     }
 
 
+def test_answers_stand_in_the_paragraph_or_at_its_head():
+    found = span_heads.build_p_mask(
+        {
+            # [CLS] question [SEP] w w [SEP]; no question, no w; padding.
+            "input_mask": tf.constant([[1] * 6 + [0], [1] * 3 + [0] * 4]),
+            "segment_ids": tf.constant(
+                [[0, 0, 0, 1, 1, 1, 0], [0, 0, 1, 0, 0, 0, 0]]
+            ),
+        }
+    )
+    assert found.numpy().tolist() == [
+        [0, 1, 1, 0, 0, 1, 1],
+        [0, 1, 1, 1, 1, 1, 1],
+    ]
+
+
 def test_masked_positions_are_chosen_only_where_no_other_is_left():
     model = build(start_n_top=4, end_n_top=3)
     batch = features()

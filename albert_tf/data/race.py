@@ -72,18 +72,28 @@ def read_race(folder, levels=LEVELS):
 def _read_file(path, level):
     """The questions of a file of passages."""
     questions = []
-    lines = filesystem.read_file(path).decode("utf-8-sig").split("\n")
+    try:
+        lines = filesystem.read_file(path).decode("utf-8-sig").split("\n")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is not UTF-8: {error}.") from error
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
         where = f"{path}, line {number}"
         try:
             passage = json.loads(line)
-            name = passage.get("id", os.path.basename(path))
-            article, texts = passage["article"], passage["questions"]
-            options, answers = passage["options"], passage.get("answers")
-            if not isinstance(article, str):
-                raise TypeError(f"article is {article!r:.60}, wanted a string")
+            name = passage.get("id")
+            if name is None:  # Of several in a file each has its own.
+                name = os.path.basename(path) + f":{number}" * (number > 1)
+            article = _typed("article", passage["article"], str)
+            texts = _typed("questions", passage["questions"], list)
+            options = _typed("options", passage["options"], list)
+            for row in options:
+                _typed("one of the options", row, list)
+            answers = passage.get("answers")
+            if answers is None:
+                answers = [None] * len(texts)
+            _typed("answers", answers, list)
         except ValueError as error:
             raise ValueError(f"{where} is not JSON: {error}.") from error
         except (KeyError, TypeError, AttributeError) as error:
@@ -98,7 +108,7 @@ def _read_file(path, level):
                 f"{level}/{name}/{i}",
                 article,
                 tuple(join_choice(text, option) for option in options[i]),
-                None if answers is None else LETTERS.index(answers[i]),
+                None if answers[i] is None else LETTERS.index(answers[i]),
             )
             for i, text in enumerate(texts)
         ]
@@ -107,16 +117,19 @@ def _read_file(path, level):
     return questions
 
 
+def _typed(name, value, kind):
+    if not isinstance(value, kind):
+        wanted = {str: "string", list: "list"}[kind]
+        raise TypeError(f"{name}: found {value!r:.60}, wanted a {wanted}")
+    return value
+
+
 def _check_passage(where, texts, options, answers):
     """Raises ValueError if questions, options and answers do not fit."""
     sizes = {
-        name: len(values)
-        for name, values in (
-            ("questions", texts),
-            ("options", options),
-            ("answers", answers),
-        )
-        if values is not None
+        "questions": len(texts),
+        "options": len(options),
+        "answers": len(answers),
     }
     if len(set(sizes.values())) > 1:
         raise ValueError(f"{where}: numbers of {sizes} differ.")
@@ -126,11 +139,10 @@ def _check_passage(where, texts, options, answers):
                 f"{where}: question {i} has {len(row)} options, wanted "
                 f"{len(LETTERS)}."
             )
-        answer = None if answers is None else answers[i]
-        if answer not in (None, *LETTERS) or answer == "":
+        if answers[i] not in (None, *LETTERS):
             raise ValueError(
-                f"{where}: the answer of question {i} is {answer!r}, wanted a "
-                f"letter of {LETTERS}."
+                f"{where}: the answer of question {i} is {answers[i]!r}, "
+                f"wanted a letter of {LETTERS}."
             )
         if not all(isinstance(text, str) for text in (texts[i], *row)):
             raise ValueError(

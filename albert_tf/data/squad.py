@@ -130,14 +130,26 @@ def _text(fields, name):
     return fields[name]
 
 
+def _number(fields, name):
+    try:
+        return int(fields[name])
+    except (TypeError, ValueError, OverflowError) as error:
+        raise TypeError(
+            f"{name} is {fields[name]!r:.60}, wanted a number"
+        ) from error
+
+
 def _read_answers(qa):
     """The answers that a question's fields state, where they say they are."""
-    if qa.get("is_impossible"):
+    is_impossible = qa.get("is_impossible")
+    if is_impossible not in (None, False, True):
+        raise TypeError(f"is_impossible is {is_impossible!r:.60}")
+    if is_impossible:
         return ()
     if "answers" not in qa:
         return None
     return tuple(
-        Answer(_text(answer, "text"), int(answer["answer_start"]))
+        Answer(_text(answer, "text"), _number(answer, "answer_start"))
         for answer in qa["answers"]
     )
 

@@ -51,7 +51,12 @@ def run(args):
         args.max_seq_length, args.doc_stride, args.max_query_length
     )
     windows.check_settings(settings)
+    for flag_name in ("n_best_size", "max_answer_length"):
+        if getattr(args, flag_name) < 1:
+            raise ValueError(f"--{flag_name} has to be 1 or more.")
     texts = [line for line in args.question.splitlines() if line.strip()]
+    if not texts:
+        raise ValueError("There is no question in --question.")
     found, thresholds = ask(
         args.saved_model,
         texts,

@@ -214,6 +214,15 @@ def test_without_any_candidate_the_answer_is_nothing():
     assert found.nbest["q"][0]["probability"] == 1
 
 
+def test_large_scores_have_probabilities_and_small_ones_differ():
+    found = find([0, 0, 900, 0, 0, 0, 0], [0, 0, 900, 899, 0, 0, 0])
+    chances = [entry["probability"] for entry in found.nbest["q"][:2]]
+    np.testing.assert_allclose(chances, [0.7310586, 0.2689414], rtol=1e-6)
+    # The sums of "aa" and "bb" are equal in float32.
+    found = find([0, 0, 1e8, 1e8 + 8, 0, 0, 0], [0, 0, 10, 1, 0, 0, 0])
+    assert found.best["q"] == "aa"
+
+
 def test_equal_texts_count_once():
     window = make_window()
     window.token_arrays["token_spans"][4] = window.token_arrays["token_spans"][

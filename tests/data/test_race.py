@@ -120,11 +120,47 @@ def test_answers_may_be_unknown(tmp_path):
     assert [q.label for q in found] == [None, None]
 
 
+def test_one_answer_may_be_unknown(tmp_path):
+    folder = write(tmp_path, passage(answers=["B", None]))
+    found = race.read_race(folder, ("high",))
+    assert [q.label for q in found] == [1, None]
+
+
+def test_passages_of_one_file_are_told_apart_without_ids(tmp_path):
+    folder = write(tmp_path, passage(id=...), passage(id=None), name="all.txt")
+    found = race.read_race(folder, ("high",))
+    assert len({question.id for question in found}) == 4
+
+
+def test_byte_order_mark_and_lines_of_windows_are_read(tmp_path):
+    folder = write(tmp_path, passage())
+    content = "\ufeff" + json.dumps(passage()) + "\r\n \r\n\r\n"
+    (tmp_path / "high" / "1.txt").write_bytes(content.encode())
+    (tmp_path / "high" / "README").write_text("no passage")
+    found = race.read_race(folder, ("high",))
+    assert [q.id for q in found] == ["high/1.txt/0", "high/1.txt/1"]
+
+
+def test_a_file_in_another_encoding_is_named(tmp_path):
+    folder = write(tmp_path, passage())
+    (tmp_path / "high" / "7.txt").write_bytes(b'{"article": "caf\xe9"}')
+    with pytest.raises(ValueError, match=r"7\.txt is not UTF-8"):
+        race.read_race(folder, ("high",))
+
+
 BROKEN = {
     "no JSON": ('{"article": ', "line 1 is not JSON"),
     "a list": ("[]", "Wanted RACE's form"),
     "no article": (passage(article=...), "lacks 'article'"),
     "a number": (passage(article=3), "wanted a string"),
+    "null for questions": (passage(questions=None), "questions: found None"),
+    "null for options": (passage(options=None), "options: found None"),
+    "a word for options": (
+        passage(options=["catx", ["a", "b", "c", "d"]]),
+        "options: found 'catx', wanted a list",
+    ),
+    "a word for answers": (passage(answers="AD"), "answers: found 'AD'"),
+    "a broken second line": (json.dumps(passage()) + "\n[", "line 2 is not"),
     "three options": (
         passage(options=[["a", "b", "c"], ["a", "b", "c", "d"]]),
         "question 0 has 3 options, wanted 4",
@@ -169,5 +205,8 @@ def test_an_article_keeps_its_beginning_and_a_choice_its_end(tmp_path):
         "[CLS] a b c d [SEP] g [SEP]",
     ]
     assert encoded.first_lengths.tolist() == [5, 6, 7, 6]
-    empty = race.encode_race([question._replace(article="")], tokenizer, 5, 2)
+    assert encoded.arrays["label_ids"].tolist() == [1]
+    question = question._replace(article="", label=None)
+    empty = race.encode_race([question], tokenizer, 5, 2)
     assert empty.lengths.tolist() == [5, 4, 3, 4]
+    assert empty.arrays["label_ids"].tolist() == [-1]

@@ -50,6 +50,8 @@ def test_answers_keep_the_place_that_the_file_says(tmp_path, caplog):
         ({"text": "cat", "answer_start": -1}, Answer("cat", 4)),
         ({"text": "cat", "answer_start": 900}, Answer("cat", 17)),
         ({"text": " ran.\n", "answer_start": 20}, Answer("ran.", 21)),
+        ({"text": "The", "answer_start": -1}, Answer("The", 0)),
+        ({"text": "The", "answer_start": 10**30}, Answer("The", 13)),
     ],
 )
 def test_a_misplaced_answer_is_found_nearby(tmp_path, caplog, stated, found):
@@ -73,6 +75,33 @@ def test_no_answer_and_an_unknown_answer_differ(tmp_path, changes, answers):
     found = read(tmp_path, document(**changes))
     assert found.questions[0].answers == answers
     assert found.has_answers == (answers is not None)
+
+
+def test_of_places_equally_near_the_first_is_taken(tmp_path):
+    stated = {"text": "b", "answer_start": 3}
+    found = read(tmp_path, document(context="a b c b", answers=[stated]))
+    assert found.questions[0].answers == (Answer("b", 2),)
+    stated = {"text": "b", "answer_start": 4}
+    found = read(tmp_path, document(context="a b c b", answers=[stated]))
+    assert found.questions[0].answers == (Answer("b", 2),)
+
+
+def test_answers_are_known_only_where_all_are(tmp_path):
+    both = document()
+    (paragraph,) = both["data"][0]["paragraphs"]
+    paragraph["qas"].append({"id": 2, "question": "Who sat?"})
+    found = read(tmp_path, both)
+    assert [question.id for question in found.questions] == ["q1", "2"]
+    assert not found.has_answers
+
+
+def test_a_broken_paragraph_is_named(tmp_path):
+    broken = document()
+    broken["data"] *= 2
+    paragraphs = broken["data"][0]["paragraphs"]
+    broken["data"][1] = {"paragraphs": [{"qas": []}, *paragraphs]}
+    with pytest.raises(ValueError, match="paragraph 1 of article 2: lacks"):
+        read(tmp_path, broken)
 
 
 def test_paragraphs_may_be_empty_and_unicode(tmp_path):
@@ -101,6 +130,17 @@ BROKEN = {
     "no answer_start": (
         document(answers=[{"text": "cat"}]),
         "question q1: lacks 'answer_start'",
+    ),
+    **{
+        f"{start} for an answer_start": (
+            document(answers=[{"text": "cat", "answer_start": start}]),
+            "question q1: answer_start is .*, wanted a number",
+        )
+        for start in (None, "x", float("inf"), float("nan"))
+    },
+    "a word for is_impossible": (
+        document(is_impossible="false"),
+        "question q1: is_impossible is 'false'",
     ),
     "an answer from elsewhere": (
         document(answers=[{"text": "dog", "answer_start": 0}]),

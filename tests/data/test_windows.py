@@ -258,6 +258,57 @@ def test_a_question_without_an_answer_is_impossible(words):
     assert encoded.arrays["start_positions"].tolist() == [0]
 
 
+def test_of_several_answers_the_first_is_trained_on(words):
+    context = "w4 w5 w6"
+    both = squad.Answer("w6", 6), squad.Answer("w4", 0)
+    encoded = encode(words, context, both, is_training=True)
+    assert encoded.arrays["start_positions"].tolist() == [6]
+
+
+@pytest.mark.parametrize(
+    ("text", "start", "tokens"),
+    [
+        ("cd", 3, (1, 1)),
+        (" cd", 2, (1, 1)),
+        ("b c", 1, (0, 1)),
+        ("d\u200be", 4, (1, 2)),
+        ("ab cd\u200be", 0, (0, 2)),
+        # Of characters that no token stands for, the next one.
+        ("\u200b", 5, (2, 2)),
+        ("\u200b", 7, (2, 2)),
+    ],
+)
+def test_an_answer_has_the_tokens_that_it_overlaps(text, start, tokens):
+    assert "ab cd\u200be\u200b".startswith(text, start)
+    spans = np.array([(0, 2), (3, 5), (6, 7)])
+    assert windows.find_tokens(spans, squad.Answer(text, start)) == tokens
+
+
+def test_white_space_around_an_answer_is_not_of_it():
+    # Tokens may stand for white space alone, as SentencePiece's "▁".
+    spans = np.array([(0, 2), (2, 2), (3, 3), (3, 5), (5, 5)])  # Of "ab cd ".
+    for text, start, tokens in ((" cd ", 2, (3, 3)), ("ab ", 0, (0, 0))):
+        answer = squad.Answer(text, start)
+        assert windows.find_tokens(spans, answer) == tokens
+    assert windows.find_tokens(spans[:0], answer) is None
+
+
+def test_paragraphs_without_questions_leave_no_trace(words, monkeypatch):
+    monkeypatch.setattr(windows, "CONTEXTS_PER_TASK", 1)
+    questions = [squad.Question(f"q{i}", "w1", 2 * i + 1, ()) for i in (0, 1)]
+    encoded = windows.encode_squad(
+        squad.Squad(["w2", "w3", "w4", "w5"], questions),
+        words,
+        WindowSettings(10, 2, 2),
+        is_training=False,
+    )
+    assert pieces_of(words, encoded) == [
+        "[CLS] w1 [SEP] w3 [SEP]",
+        "[CLS] w1 [SEP] w5 [SEP]",
+    ]
+    assert encoded.arrays["question_index"].tolist() == [0, 1]
+
+
 @pytest.mark.parametrize("context", ["", " \n", "\u200b"])
 def test_an_empty_paragraph_has_one_window(words, context):
     for is_training in (False, True):

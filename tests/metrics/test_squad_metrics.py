@@ -116,6 +116,23 @@ def test_questions_without_answer_or_prediction_count():
     assert "NoAns_exact" not in only
 
 
+def test_version_1_takes_no_answer_for_an_empty_one():
+    gold = {"q": [], "r": ["cat"]}
+    for predicted, exact in (("", 50), ("cat", 0)):
+        found = squad.score_v1(gold, {"q": predicted})
+        assert found["exact_match"] == exact
+
+
+def test_odds_of_other_questions_change_nothing():
+    gold = {"a": ["cat"], "b": [], "c": ["cat"]}
+    best = {"a": "cat", "b": "dog", "x": "cat"}
+    found = squad.score_best_thresholds(
+        gold, best, {"a": 1.0, "b": 2.0, "x": 0.0, "y": 9.0, "z": -3.0}
+    )
+    np.testing.assert_allclose(found["best_f1"], 200 / 3)
+    assert found["best_f1_thresh"] == 1.0
+
+
 def test_the_best_threshold_is_the_one_of_all_thresholds():
     rng = np.random.default_rng(4)
     ids = [f"q{i}" for i in range(40)]
