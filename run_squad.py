@@ -190,6 +190,10 @@ def score_answers(args, gold, found):
     threshold = args.null_score_diff_threshold
     if threshold is None:
         threshold = best["best_f1_thresh"]
+        nothing = metrics.score_v2(gold, dict.fromkeys(gold, ""))
+        if best["best_f1"] <= nothing["f1"]:
+            # SQuAD's script says 0 where it is best never to answer.
+            threshold = min(found.null_odds.values())
     predictions = answers.apply_threshold(found, threshold)
     scores = metrics.score_v2(gold, predictions)
     return predictions, {**scores, **best, THRESHOLD: threshold}

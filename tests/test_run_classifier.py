@@ -7,6 +7,7 @@ import json
 import numpy as np
 import pytest
 
+import export_to_tfhub
 import run_classifier
 from albert_tf import (
     checkpoints,
@@ -155,6 +156,29 @@ def test_a_run_that_was_stopped_ends_as_one_that_was_not(
     run_classifier.run(args)
     assert "trained for 12 steps: nothing to do" in capfd.readouterr().err
     assert len(results_of(tmp_path / "out")) == 3
+
+
+def test_an_exported_encoder_begins_as_its_checkpoint_does(
+    args, tmp_path, model
+):
+    export_to_tfhub.run(
+        export_to_tfhub.ExportFlags(
+            albert_directory=str(model),
+            export_path=str(tmp_path / "hub"),
+            with_preprocessor=False,
+        )
+    )
+    args = dataclasses.replace(args, do_predict=False, train_step=4)
+    run_classifier.run(args)
+    run_classifier.run(
+        dataclasses.replace(
+            args,
+            init_checkpoint=None,
+            albert_hub_module_handle=str(tmp_path / "hub"),
+            output_dir=str(tmp_path / "again"),
+        )
+    )
+    assert results_of(tmp_path / "again") == results_of(tmp_path / "out")
 
 
 def test_a_folder_is_evaluated_afterwards(args, tmp_path, capfd):

@@ -154,6 +154,18 @@ def test_version_2_finds_its_threshold(args, tmp_path, capfd):
     assert predictions == {i: rows[0]["text"] for i, rows in nbest.items()}
 
 
+def test_nothing_is_answered_where_that_is_best(args):
+    found = answers.Answers(
+        {"a": "x", "b": "y", "c": "z"}, {}, {"a": -2.0, "b": -1.0, "c": 1.0}
+    )
+    gold = {"a": [], "b": ["w"], "c": []}
+    predictions, scores = run_squad.score_answers(version_2(args), gold, found)
+    assert predictions == {"a": "", "b": "", "c": ""}
+    assert scores["f1"] == scores["best_f1"] == pytest.approx(200 / 3)
+    assert scores["best_f1_thresh"] == 0
+    assert scores["null_score_diff_threshold"] == -2
+
+
 def test_answers_do_not_depend_on_buckets_or_batches(args, tmp_path):
     run_squad.run(args)
     found = []
