@@ -123,7 +123,9 @@ def test_version_2_finds_its_threshold(args, tmp_path, capfd):
     results = evaluation.read_results(out)
     best = max(results, key=lambda row: row["f1"])
     threshold = best["null_score_diff_threshold"]
-    assert threshold == best["best_f1_thresh"]
+    if threshold != best["best_f1_thresh"]:  # Nothing is better than any.
+        assert not any(predictions.values())
+        assert best["best_f1_thresh"] == 0
     for question_id, text in predictions.items():
         is_answered = odds[question_id] < threshold
         wanted = nbest[question_id][0]["text"] if is_answered else ""

@@ -1,0 +1,71 @@
+"""The tutorial of TF Hub's forms, executed as it stands on few reviews."""
+
+import csv
+import pathlib
+import re
+
+import numpy as np
+import pytest
+
+import export_to_tfhub
+from albert_tf import heads, modeling, pretrained, tokenization
+from albert_tf.config import AlbertConfig
+
+ROOT = pathlib.Path(__file__).parent.parent
+
+
+@pytest.fixture
+def place(shared, tmp_path):
+    """A folder with an encoder of random weights, and some reviews."""
+    path = str(shared / "data/albert_en/30k-clean.model")
+    config = AlbertConfig(
+        vocab_size=30000,
+        embedding_size=64,
+        hidden_size=64,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=64,
+        hidden_dropout_prob=0,
+        attention_probs_dropout_prob=0,
+    )
+    model = heads.AlbertForPreTraining(config)
+    found = pretrained.Pretrained(
+        "random",
+        {n: w.numpy() for n, w in modeling.named_weights(model).items()},
+        config,
+        tokenization.build_tokenizer(spm_model_file=path),
+        pretrained.read_vocabulary_file(path),
+    )
+    (tmp_path / "albert_small").mkdir()
+    pretrained.write_pretrained(tmp_path / "albert_small", found, "own")
+    (tmp_path / "reviews").mkdir()
+    for name, size in (("train", 600), ("test", 300)):
+        text = (shared / f"data/imdb/{name}.tsv").read_text("utf-8")
+        lines = text.split("\n")[: size + 1]
+        (tmp_path / f"reviews/{name}.tsv").write_text("\n".join(lines))
+    return tmp_path
+
+
+def test_the_tutorial_does_what_it_says(place, monkeypatch, capsys):
+    text = (ROOT / "docs/tutorial_hub.md").read_text(encoding="utf-8")
+    (flags,) = re.findall(r"export_to_tfhub\.py (.*?)\n\n", text, re.S)
+    found = dict(re.findall(r"--(\w+)=(\S+)", flags))
+    monkeypatch.chdir(place)
+    export_to_tfhub.run(export_to_tfhub.ExportFlags(**found))
+    code = "\n".join(re.findall(r"```python\n(.*?)```", text, re.S))
+    # Fewer tokens, and a rate for a model that knows nothing.
+    code = code.replace("seq_length=256", "seq_length=64")
+    code = code.replace(
+        "learning_rate=1e-4, epochs=2", "learning_rate=2e-3, epochs=4"
+    )
+    values = {}
+    exec(code, values)
+    labels = values["test_labels"]
+    with open("reviews/test.tsv", encoding="utf-8") as file:
+        rows = list(csv.reader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
+    assert len(labels) == len(rows) - 1 == 300
+    majority = max(np.mean(labels), 1 - np.mean(labels))
+    assert values["majority"] == majority
+    assert 0.3 < values["frozen"] < 1
+    assert values["trained"] > majority + 0.05
+    assert f"majority {majority:.3f}" in capsys.readouterr().out
