@@ -81,6 +81,10 @@ class SquadFlags(flags.FineTuningFlags):
     export_dir: str | None = flag(
         help="Where a SavedModel of the best checkpoint goes."
     )
+    export_text_dir: str | None = flag(
+        help="Where a SavedModel that takes questions and paragraphs goes; it "
+        "needs tensorflow-text here and where it is loaded."
+    )
     squad_version: Literal["v1", "v2"] = flag(
         "v1", "v1: always an answer; v2: maybe none, another head."
     )
@@ -94,7 +98,8 @@ class SquadFlags(flags.FineTuningFlags):
 
 def check_flags(args):
     """Refuses what cannot work before anything is loaded."""
-    if not (args.do_train or args.do_predict or args.export_dir):
+    does_export = args.export_dir or args.export_text_dir
+    if not (args.do_train or args.do_predict or does_export):
         raise ValueError(
             "Give --do_train, --do_predict or --export_dir: nothing to do."
         )
@@ -263,18 +268,38 @@ def choose_threshold(args, run, folder):
     return threshold
 
 
-def export_model(args, is_scored, run):
-    """Writes the SavedModel of the weights that a run has now.
+def build_exports(args, is_scored, tokenizer, text_export):
+    """Returns the functions that write what --export_* ask for.
 
-    Where it was scored, its threshold is the one of that.
+    Where the model was scored, its threshold is the one of that.
     """
-    threshold = None
-    if args.squad_version == "v2":
-        folder = run.folder if is_scored else os.path.dirname(run.source)
-        threshold = choose_threshold(args, run, folder)
-    return programs.export_model(
-        export.export_spans, run, args.export_dir, threshold=threshold
-    )
+
+    def write(function, folder, run, **kwargs):
+        threshold = None
+        if args.squad_version == "v2":
+            beside = run.folder if is_scored else os.path.dirname(run.source)
+            threshold = choose_threshold(args, run, beside)
+        return programs.export_model(
+            function, run, folder, threshold=threshold, **kwargs
+        )
+
+    exports = []
+    if args.export_dir:
+        exports.append(
+            functools.partial(write, export.export_spans, args.export_dir)
+        )
+    if args.export_text_dir:
+        exports.append(
+            functools.partial(
+                write,
+                text_export.export_text_spans,
+                args.export_text_dir,
+                tokenizer=tokenizer,
+                max_query_length=args.max_query_length,
+                max_answer_length=args.max_answer_length,
+            )
+        )
+    return tuple(exports)
 
 
 def build_model_function(args):
@@ -297,6 +322,9 @@ def run(args):
         args = dataclasses.replace(
             args, num_train_epochs=None, warmup_proportion=None
         )
+    text_export = None
+    if args.export_text_dir:
+        text_export = programs.import_text_export("--export_text_dir")
     start = finetuning.read_start(args)
     tokenizer = start[0].tokenizer
     train = predict = scored = None
@@ -335,9 +363,7 @@ def run(args):
         best_metric="f1",
         baseline=baseline,
         predict=predict,
-        exports=(functools.partial(export_model, args, scored is not None),)
-        if args.export_dir
-        else (),
+        exports=build_exports(args, scored is not None, tokenizer, text_export),
     )
     programs.run_task(args, task, start)
 

@@ -73,7 +73,9 @@ def export_classifier(
     return write_version(folder, model, signatures, assets, labels)
 
 
-def write_version(folder, model, signatures, assets=(), labels=None):
+def write_version(
+    folder, model, signatures, assets=(), labels=None, resources=()
+):
     """Writes a SavedModel to a new version in a folder.
 
     Args:
@@ -83,10 +85,13 @@ def write_version(folder, model, signatures, assets=(), labels=None):
       assets: likewise.
       labels: names of the model's outputs, which become the asset
         `labels.txt`, or None.
+      resources: what else the signatures use, such as a tokenizer's model.
 
     Returns:
       The SavedModel's own folder.
     """
+    root = build_root(model)
+    root.resources = list(resources)
     with tempfile.TemporaryDirectory() as temporary:
         assets = [str(asset) for asset in assets]
         if labels:
@@ -95,7 +100,7 @@ def write_version(folder, model, signatures, assets=(), labels=None):
             lines = "".join(f"{label}\n" for label in labels)
             pathlib.Path(assets[-1]).write_text(lines, encoding="utf-8")
         path = next_version(folder)
-        write_saved_model(path, build_root(model), signatures, assets)
+        write_saved_model(path, root, signatures, assets)
     return path
 
 

@@ -8,6 +8,8 @@ import tensorflow as tf
 from albert_tf import export, text_graph
 
 TEXTS = tf.TensorSpec([None], tf.string)
+# The score where no answer is possible.
+NO_SPAN = -1e30
 
 
 def export_preprocessor(path, tokenizer, *, seq_length=128, assets=()):
@@ -132,3 +134,131 @@ def export_text_classifier(
     return export.write_version(
         folder, model, {"serving_default": serve}, assets, labels
     )
+
+
+def export_text_spans(
+    folder,
+    model,
+    *,
+    tokenizer,
+    max_seq_length,
+    max_query_length=64,
+    max_answer_length=30,
+    threshold=None,
+    assets=(),
+):
+    """Writes a SavedModel that answers questions about texts.
+
+    `serving_default` takes `question` and `context`, [B] strings each, and
+    returns, [B] each: `answer`, a piece of the context as it is; `start` and
+    `end`, its characters there; `score`, the sum of its logits or
+    log-probabilities; and for SQuAD 2.0 `null_odds`, the larger, the less
+    there is an answer, and where a threshold is given `is_answered`. A context
+    that does not fit into one sequence is cut.
+
+    Args:
+      folder: as for `export.export_classifier`.
+      model: a `span_heads.AlbertSpans` or `AlbertConditionalSpans`.
+      tokenizer: a `tokenization.Tokenizer`.
+      max_seq_length: tokens of the longest sequence.
+      max_query_length: tokens of a question, at most.
+      max_answer_length: tokens of an answer, at most.
+      threshold: answers are given where null_odds is below it, or None.
+      assets: as for `export.export_classifier`.
+
+    Returns:
+      The SavedModel's own folder.
+    """
+    graph = text_graph.GraphTokenizer(tokenizer)
+
+    @tf.function(input_signature=[TEXTS] * 2)
+    def serve(question, context):
+        query = graph.tokenize(question)[:, :max_query_length]
+        ids, starts, ends = graph.tokenize_with_offsets(context)
+        features, before = text_graph.pack_question(
+            tokenizer, query, ids, max_seq_length
+        )
+        outputs = model(features)
+        first, last, score = choose_span(
+            outputs, features, before, max_answer_length
+        )
+        start = _look_up(starts, first, score)
+        end = _look_up(ends, last, score)
+        answer = tf.strings.substr(context, start, end - start, "UTF8_CHAR")
+        served = {
+            "answer": tf.strings.strip(answer),
+            "start": start,
+            "end": end,
+            "score": score,
+        }
+        if "cls_logits" in outputs:
+            served["null_odds"] = outputs["cls_logits"]
+            if threshold is not None:
+                served["is_answered"] = outputs["cls_logits"] < threshold
+        return served
+
+    return export.write_version(
+        folder,
+        model,
+        {"serving_default": serve},
+        assets,
+        resources=graph.resources,
+    )
+
+
+def _look_up(offsets, tokens, score):
+    """The offset of one token in each row, 0 where there is no answer."""
+    padded = tf.pad(offsets.to_tensor(), [[0, 0], [0, 1]])  # [B, T + 1]
+    tokens = tf.where(score > NO_SPAN, tokens, tf.shape(padded)[1] - 1)
+    return tf.gather(padded, tokens, batch_dims=1)
+
+
+def choose_span(outputs, features, before, max_answer_length):
+    """Chooses the best span of each text.
+
+    Args:
+      outputs: of an `AlbertSpans` or `AlbertConditionalSpans`.
+      features: dict of `input_mask` and `segment_ids`, [B, T].
+      before: [B] tokens before the text.
+      max_answer_length: tokens of an answer, at most.
+
+    Returns:
+      First and last token of the answer in the text, [B] int32 each, and the
+      sum of their scores [B]; NO_SPAN where there is none.
+    """
+    if "cls_logits" in outputs:
+        starts = outputs["start_top_index"]  # [B, K]
+        ends = outputs["end_top_index"]  # [B, K * J]
+        num_ends = tf.shape(ends)[1] // tf.shape(starts)[1]
+        starts = tf.repeat(starts, num_ends, axis=1)
+        scores = outputs["end_top_log_probs"] + tf.repeat(
+            outputs["start_top_log_probs"], num_ends, axis=1
+        )
+    else:
+        num_tokens = tf.shape(outputs["start_logits"])[1]
+        starts, ends = tf.meshgrid(
+            tf.range(num_tokens), tf.range(num_tokens), indexing="ij"
+        )
+        starts, ends = (tf.reshape(x, [1, -1]) for x in (starts, ends))
+        scores = tf.reshape(
+            outputs["start_logits"][:, :, tf.newaxis]
+            + outputs["end_logits"][:, tf.newaxis],
+            [-1, num_tokens * num_tokens],
+        )  # [B, T * T]
+    behind = (
+        tf.reduce_sum(features["input_mask"], axis=1) - 1
+    )  # The last [SEP].
+    is_valid = (
+        (starts >= before[:, tf.newaxis])
+        & (starts <= ends)
+        & (ends < behind[:, tf.newaxis])
+        & (ends - starts < max_answer_length)
+    )
+    scores = tf.where(is_valid, scores, NO_SPAN)
+    best = tf.argmax(scores, axis=1, output_type=tf.int32)  # [B]
+    shape = tf.shape(scores)
+    first, last = (
+        tf.gather(tf.broadcast_to(x, shape), best, batch_dims=1) - before
+        for x in (starts, ends)
+    )
+    return first, last, tf.reduce_max(scores, axis=1)

@@ -221,10 +221,11 @@ class GraphTokenizer:
             kinds[step]() if step in kinds else CodePointTable(step)
             for step in tokenizer.normalizer_steps()
         ]
-        if tokenizer.kind == "sentencepiece":
-            self._split = _build_sentencepiece(tokenizer)
-        else:
-            self._split = _build_wordpiece(tokenizer)
+        is_pieces = tokenizer.kind == "sentencepiece"
+        build = _build_sentencepiece if is_pieces else _build_wordpiece
+        self._split, self._split_with_offsets, resources = build(tokenizer)
+        # What a SavedModel of `tokenize_with_offsets` has to keep.
+        self.resources = resources
 
     def normalize(self, texts):
         """Returns the Characters of texts, [B] strings, once normalized."""
@@ -238,9 +239,74 @@ class GraphTokenizer:
         codes = self.normalize(texts).codes
         return self._split(tf.strings.unicode_encode(codes, "UTF-8"))
 
+    def tokenize_with_offsets(self, texts):
+        """Returns ids, and the characters of texts that each stands for.
+
+        With SentencePiece, another of equally probable splits may be taken
+        than by `tokenize`: the operation that is equal to Python's tells no
+        offsets.
+
+        Args:
+          texts: [B] strings.
+
+        Returns:
+          ids, starts and ends, [B, (T)] int32 each; ends are exclusive and may
+          have white space before them.
+        """
+        characters = self.normalize(texts)
+        codes, sources = (x.flat_values for x in characters)  # [N] each
+        ids, starts, ends = self._split_with_offsets(
+            tf.strings.unicode_encode(characters.codes, "UTF-8")
+        )
+        lengths = tf.strings.length(texts, unit="UTF8_CHAR")  # [B]
+        lengths = tf.gather(lengths, ids.value_rowids())
+        sources = tf.concat([sources, [0]], axis=0)
+        codes = tf.concat([codes, [SPACE]], axis=0)
+        is_some = ends.flat_values > starts.flat_values
+        first, behind, last = (
+            _find_codes(characters, ids.value_rowids(), x)
+            for x in (
+                starts.flat_values,
+                ends.flat_values,
+                tf.maximum(ends.flat_values - 1, 0),
+            )
+        )  # N where the text ends
+        none = tf.size(codes) - 1
+        starts, ends = (
+            tf.where(x < none, tf.gather(sources, x), lengths)
+            for x in (first, behind)
+        )
+        # One character, such as "½", may have become several tokens. A token
+        # of white space, or of nothing, stands for no character.
+        is_word = (tf.gather(codes, last) != SPACE) & is_some
+        ends = tf.where(
+            is_word, tf.maximum(ends, tf.gather(sources, last) + 1), ends
+        )
+        return ids, ids.with_flat_values(starts), ids.with_flat_values(ends)
+
+
+def _find_codes(characters, rows, offsets):
+    """Returns [M] int32: which of the N codes stand at some bytes.
+
+    Args:
+      characters: Characters of B texts, N codes.
+      rows: [M] numbers of texts.
+      offsets: [M] bytes of the text in UTF-8; N is returned behind its end.
+    """
+    flat = characters.codes.flat_values  # [N]
+    limits = tf.constant([0x80, 0x800, 0x10000])
+    sizes = 1 + tf.searchsorted(limits, flat, side="right")
+    ends = tf.cumsum(sizes)  # [N]
+    splits = characters.codes.row_splits  # [B + 1]
+    before = tf.gather(tf.concat([[0], ends], axis=0), splits)
+    offsets = tf.gather(before, rows) + tf.cast(offsets, tf.int32)
+    places = tf.searchsorted(ends, offsets, side="right")
+    is_inside = tf.cast(places, tf.int64) < tf.gather(splits[1:], rows)
+    return tf.where(is_inside, places, tf.size(flat))
+
 
 def _build_sentencepiece(tokenizer):
-    """A function from normalized texts [B] to ids [B, (T)]."""
+    """Functions from normalized texts [B] to ids, and to ids and bytes."""
     # Its namesake without Fast decides otherwise between splits that are
     # equally probable: "oo oooo" and "oooo oo".
     model = tensorflow_text.FastSentencepieceTokenizer(
@@ -255,11 +321,33 @@ def _build_sentencepiece(tokenizer):
         ids = model.tokenize(texts).with_row_splits_dtype(tf.int64)
         return tf.gather(expansions, ids).merge_dims(1, 2)
 
-    return split
+    slow_model = tensorflow_text.SentencepieceTokenizer(
+        tokenizer.serialized_model(), out_type=tf.int32
+    )
+
+    def split_with_offsets(texts):
+        ids, starts, ends = slow_model.tokenize_with_offsets(texts)
+        ids = tf.gather(expansions, ids)  # [B, (T), (parts)]
+        counts = tf.cast(ids.row_lengths(axis=2).flat_values, tf.int32)
+        ids = ids.merge_dims(1, 2)
+        starts, ends = (
+            tf.cast(tf.repeat(x.flat_values, counts), tf.int32)
+            for x in (starts, ends)
+        )
+        # Of "2013," the last part is the comma; the others share the number.
+        lasts = tf.cumsum(counts) - 1
+        is_comma = tf.repeat(lasts, counts) == tf.range(tf.size(starts))
+        is_divided = tf.repeat(counts > 1, counts)
+        commas = ends - 1
+        starts = tf.where(is_divided & is_comma, commas, starts)
+        ends = tf.where(is_divided & ~is_comma, commas, ends)
+        return ids, ids.with_flat_values(starts), ids.with_flat_values(ends)
+
+    return split, split_with_offsets, [slow_model]
 
 
 def _build_wordpiece(tokenizer):
-    """A function from normalized texts [B] to ids [B, (T)]."""
+    """Functions from normalized texts [B] to ids, and to ids and bytes."""
     unknown = tokenizer.pieces[tokenizer.unk_id]
     model = tensorflow_text.FastWordpieceTokenizer(
         tokenizer.pieces,
@@ -269,16 +357,43 @@ def _build_wordpiece(tokenizer):
         no_pretokenization=True,
     )
 
-    def split(texts):
+    def split_words(texts):
         words = tf.strings.split(texts)  # [B, (words)]
         lengths = tf.strings.length(words.flat_values, unit="UTF8_CHAR")
         is_long = lengths > tokenization.MAX_CHARS_PER_WORD
-        words = words.with_flat_values(
+        return words, words.with_flat_values(
             tf.where(is_long, unknown, words.flat_values)
         )
-        return model.tokenize(words).merge_dims(1, 2)
 
-    return split
+    def split(texts):
+        return model.tokenize(split_words(texts)[1]).merge_dims(1, 2)
+
+    def split_with_offsets(texts):
+        words, known = split_words(texts)
+        sizes = words.with_flat_values(tf.strings.length(words.flat_values) + 1)
+        # Words have single spaces between them.
+        before = tf.cumsum(sizes.flat_values, exclusive=True) - tf.gather(
+            tf.cumsum(tf.reduce_sum(sizes, axis=1), exclusive=True),
+            words.value_rowids(),
+        )
+        ids, starts, ends = model.tokenize_with_offsets(known)
+        before = tf.repeat(before, ids.row_lengths(axis=2).flat_values)
+        # Of a word that is unknown as a whole, all of it.
+        sizes = tf.repeat(
+            sizes.flat_values - 1, ids.row_lengths(axis=2).flat_values
+        )
+        is_unknown = ids.flat_values == tokenizer.unk_id
+        ids = ids.merge_dims(1, 2)
+        starts, ends = (
+            tf.cast(x.flat_values, tf.int32) for x in (starts, ends)
+        )
+        return (
+            ids,
+            ids.with_flat_values(before + tf.where(is_unknown, 0, starts)),
+            ids.with_flat_values(before + tf.where(is_unknown, sizes, ends)),
+        )
+
+    return split, split_with_offsets, []
 
 
 def pack(tokenizer, segments, seq_length):
@@ -337,3 +452,36 @@ def _cut(ids, lengths):
     limits = tf.gather(lengths, ids.value_rowids())
     is_kept = ids.with_flat_values(positions.flat_values < limits)
     return tf.ragged.boolean_mask(ids, is_kept)
+
+
+def pack_question(tokenizer, query, ids, max_seq_length):
+    """Packs questions and texts as [CLS] question [SEP] text [SEP].
+
+    Args:
+      tokenizer: a `tokenization.Tokenizer`, for the special ids.
+      query: [B, (T)] int32, questions.
+      ids: [B, (T)] int32, texts, which are cut.
+      max_seq_length: tokens of a sequence, at most.
+
+    Returns:
+      Dict of `input_ids`, `input_mask` and `segment_ids`, [B, T] int32, padded
+      to the longest; and [B] int32, the tokens before the text.
+    """
+    rows = query.nrows()
+    before = tf.cast(query.row_lengths(), tf.int32) + 2  # [B]
+    cls, sep = (
+        tf.fill([rows, 1], i) for i in (tokenizer.cls_id, tokenizer.sep_id)
+    )
+    first = tf.concat([cls, query, sep], axis=1)
+    kept = tf.minimum(
+        tf.cast(ids.row_lengths(), tf.int32), max_seq_length - 1 - before
+    )
+    second = tf.concat([_cut(ids, kept), sep], axis=1)
+    joined = tf.concat([first, second], axis=1)
+    segments = tf.concat([tf.zeros_like(first), tf.ones_like(second)], axis=1)
+    features = {
+        "input_ids": joined.to_tensor(tokenizer.pad_id),
+        "input_mask": tf.ones_like(joined).to_tensor(),
+        "segment_ids": segments.to_tensor(),
+    }
+    return features, before

@@ -194,9 +194,39 @@ def test_answers_do_not_depend_on_buckets_or_batches(args, tmp_path):
                 )
 
 
+def compare_with_text(tmp_path, paragraphs):
+    """Asks the SavedModel that takes text what fits into one window."""
+    (path,) = (tmp_path / "text").iterdir()
+    serve = tf.saved_model.load(str(path)).signatures["serving_default"]
+    # [CLS] w1 w0 [SEP] ... [SEP]
+    short = [p for p in paragraphs if len(p["context"].split()) <= 15]
+    assert len(short) > 1
+    found = serve(
+        question=tf.constant([p["qas"][0]["question"] for p in short]),
+        context=tf.constant([p["context"] for p in short]),
+    )
+    wanted = read(tmp_path / "out", "nbest_predictions.json")
+    for row, paragraph in enumerate(short):
+        best = wanted[paragraph["qas"][0]["id"]][0]
+        text = found["answer"].numpy()[row].decode()
+        assert text == best["text"]
+        start, end = found["start"].numpy()[row], found["end"].numpy()[row]
+        assert paragraph["context"][start:end].strip() == text
+        np.testing.assert_allclose(
+            found["score"][row],
+            best["start_log_prob"] + best["end_log_prob"],
+            atol=1e-5,
+        )
+    assert ("is_answered" in found) == ("null_odds" in found)
+
+
 @pytest.mark.parametrize("version", ["v1", "v2"])
 def test_an_export_answers_as_the_program_does(args, tmp_path, version, capfd):
-    args = dataclasses.replace(args, export_dir=str(tmp_path / "serving"))
+    args = dataclasses.replace(
+        args,
+        export_dir=str(tmp_path / "serving"),
+        export_text_dir=str(tmp_path / "text"),
+    )
     if version == "v2":
         args = version_2(args)
     run_squad.run(args)
@@ -229,6 +259,7 @@ def test_an_export_answers_as_the_program_does(args, tmp_path, version, capfd):
             np.testing.assert_allclose(
                 thresholds, best["null_score_diff_threshold"], rtol=1e-6
             )
+    compare_with_text(tmp_path, content["data"][0]["paragraphs"])
     (path,) = (tmp_path / "serving").iterdir()
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         meta = tf.compat.v1.saved_model.load(session, ["serve"], str(path))
@@ -336,15 +367,21 @@ def test_an_export_has_the_threshold_of_the_best_score(
     monkeypatch.setattr(
         run_squad.programs, "export_model", lambda *_, threshold: threshold
     )
-    assert run_squad.export_model(args, True, run) == 2
-    assert run_squad.export_model(args, False, run) == 1
+
+    def exported(args, is_scored):
+        args = dataclasses.replace(args, export_dir="somewhere")
+        (write,) = run_squad.build_exports(args, is_scored, None, None)
+        return write(run)
+
+    assert exported(args, True) == 2
+    assert exported(args, False) == 1
     run.source = "/nowhere/model.ckpt-6"
-    assert run_squad.export_model(args, False, run) == 0
+    assert exported(args, False) == 0
     for value in (0.0, -3.0):
         fixed = dataclasses.replace(args, null_score_diff_threshold=value)
-        assert run_squad.export_model(fixed, True, run) == value
+        assert exported(fixed, True) == value
     one = dataclasses.replace(args, squad_version="v1")
-    assert run_squad.export_model(one, True, run) is None
+    assert exported(one, True) is None
 
 
 def test_a_threshold_that_is_given_is_applied_and_reported(args):

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from albert_tf import heads, text_export, text_graph, tokenization
 from albert_tf.config import AlbertConfig
-from albert_tf.data import examples
+from albert_tf.data import examples, squad
 
 CASES = [
     (kind, do_lower_case)
@@ -133,6 +133,26 @@ def test_sources_are_the_characters_that_were_there(graphs):
     normalized = "".join(map(chr, codes[0].numpy()))
     assert normalized == "1⁄2 ea fi"
     assert [text[i] for i in sources[0].numpy()] == list("½½½ÉÉaﬁﬁﬁ")
+
+
+@pytest.mark.parametrize("kind", ["sentencepiece", "wordpiece"])
+def test_tokens_stand_for_pythons_characters(shared, graphs, kind):
+    tokenizer, graph, _ = graphs(kind, True)
+    path = str(shared / "data/squad/dev-v1.1.json")
+    odd = [" ".join(ODD[:40]), "", "  ½ Éa\u0301 ﬁ x", " 北京 é 2013, ok"]
+    texts = [*squad.read_squad(path).contexts[::40], *odd]
+    ids, starts, ends = graph.tokenize_with_offsets(tf.constant(texts))
+    num_tokens = num_others = 0
+    for text, *found in zip(
+        texts, ids.to_list(), starts.to_list(), ends.to_list(), strict=True
+    ):
+        wanted_ids, wanted = tokenizer.encode_with_offsets(text)
+        assert found[0] == wanted_ids
+        for (start, end), first, last in zip(wanted, *found[1:], strict=True):
+            num_tokens += 1
+            num_others += text[start:end].strip() != text[first:last].strip()
+    # Several parts of a number before a comma share its characters.
+    assert num_others < 1e-3 * num_tokens
 
 
 def test_kept_accents_are_refused(shared):
