@@ -101,6 +101,12 @@ def read_model(args):
     ):
         if value is None:
             raise ValueError(f"Give {flag_names}: {found.source} has none.")
+    positions = found.config.max_position_embeddings
+    if args.with_preprocessor and args.seq_length > positions:
+        raise ValueError(
+            f"--seq_length={args.seq_length}, but the model has {positions} "
+            "positions."
+        )
     return found
 
 
@@ -122,7 +128,9 @@ def write_assets(args, found, folder):
         is_pieces = tokenizer.kind == "sentencepiece"
         kind = "spm_model_file" if is_pieces else "vocab_file"
         tokenizer = tokenization.build_tokenizer(
-            **{kind: vocabulary}, do_lower_case=args.do_lower_case
+            **{kind: vocabulary},
+            do_lower_case=args.do_lower_case,
+            keep_accents=tokenizer.settings["keep_accents"],
         )
     config = os.path.join(folder, CONFIG_FILE)
     filesystem.write_json(config, found.config.to_dict())
@@ -147,17 +155,13 @@ def build_model(found):
 
 def run(args):
     """Writes the encoder, and the preprocessor."""
+    args = dataclasses.replace(args, export_path=args.export_path.rstrip("/"))
     check_flags(args)
     found = read_model(args)
     model = build_model(found)
     with tempfile.TemporaryDirectory() as folder:
         assets, tokenizer = write_assets(args, found, folder)
-        hub.export_encoder(
-            args.export_path, model, tokenizer=tokenizer, assets=assets
-        )
-        has_heads = not isinstance(model, modeling.AlbertEncoder)
-        rest = "" if has_heads else ", without the heads of pretraining"
-        print(f"Encoder of {found.source}{rest}: {args.export_path}")
+        # First, as it refuses some tokenizers: then nothing is left behind.
         if args.with_preprocessor:
             path = args.export_path + PREPROCESS
             text_export = programs.import_text_export("--with_preprocessor")
@@ -165,6 +169,12 @@ def run(args):
                 path, tokenizer, seq_length=args.seq_length, assets=assets[1:]
             )
             print(f"Preprocessor for {args.seq_length} tokens: {path}")
+        hub.export_encoder(
+            args.export_path, model, tokenizer=tokenizer, assets=assets
+        )
+        has_heads = not isinstance(model, modeling.AlbertEncoder)
+        rest = "" if has_heads else ", without the heads of pretraining"
+        print(f"Encoder of {found.source}{rest}: {args.export_path}")
 
 
 if __name__ == "__main__":

@@ -185,6 +185,8 @@ def run(args):
     if args.export_text_dir:
         text_export = programs.import_text_export("--export_text_dir")
     start = finetuning.read_start(args)
+    if text_export:
+        text_export.text_graph.check_tokenizer(start[0].tokenizer)
     task, data = data_reader.read_data(
         args.data_dir,
         read_task(args),

@@ -327,6 +327,8 @@ def run(args):
         text_export = programs.import_text_export("--export_text_dir")
     start = finetuning.read_start(args)
     tokenizer = start[0].tokenizer
+    if text_export:
+        text_export.text_graph.check_tokenizer(tokenizer)
     train = predict = scored = None
     num_train, baseline = 0, {}
     if args.do_train:

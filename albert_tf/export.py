@@ -179,14 +179,7 @@ def build_signatures(model, serve, max_seq_length, threshold):
     Raises:
       ValueError: if the model has fewer positions than that.
     """
-    positions = model.config.max_position_embeddings
-    if not 1 <= max_seq_length <= positions:
-        raise ValueError(
-            f"max_seq_length={max_seq_length}; the model has {positions} "
-            "positions (max_position_embeddings). Give a length from 1 to "
-            "that, such as the one it was fine-tuned with."
-        )
-
+    check_max_seq_length(model, max_seq_length)
     answer = build_answer(serve, threshold)
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
@@ -202,6 +195,17 @@ def build_signatures(model, serve, max_seq_length, threshold):
             return answer(dict(zip(FEATURES, values, strict=True)))
 
     return {"examples": serve_examples, "ids": serve_ids}
+
+
+def check_max_seq_length(model, max_seq_length):
+    """Raises ValueError if a model has fewer positions than that."""
+    positions = model.config.max_position_embeddings
+    if not 1 <= max_seq_length <= positions:
+        raise ValueError(
+            f"max_seq_length={max_seq_length}; the model has {positions} "
+            "positions (max_position_embeddings). Give a length from 1 to "
+            "that, such as the one it was fine-tuned with."
+        )
 
 
 def check_labels(labels, num_labels):

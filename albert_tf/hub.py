@@ -20,7 +20,7 @@ INPUTS = {
 POSITIONS = {"masked_lm_positions": "masked_lm_positions"}
 
 
-def export_encoder(path, model, *, tokenizer, assets=()):
+def export_encoder(path, model, *, tokenizer, assets):
     """Writes a reusable SavedModel of an encoder, for TF Hub's users.
 
     Loaded, it is called with a dict of `input_word_ids`, `input_mask` and
@@ -183,7 +183,7 @@ class HubEncoder(keras.layers.Layer):
 
     Called with what the SavedModel takes, such as a dict of `input_word_ids`,
     `input_mask` and `input_type_ids` [B, T] int32, it returns one of the
-    SavedModel's outputs, [B, H] or [B, T, H].
+    SavedModel's outputs: [B, H], [B, T, H], or a list of these.
 
     Args:
       handle: folder of a SavedModel in TF Hub's form, ours or others'.
@@ -192,7 +192,7 @@ class HubEncoder(keras.layers.Layer):
 
     Raises:
       ValueError: if what is there cannot be called, or has no weights to
-        train.
+        train; at the call, if it has no such output.
     """
 
     def __init__(
@@ -217,15 +217,29 @@ class HubEncoder(keras.layers.Layer):
         for variable in variables:
             weight = keras.Variable(
                 initializer=variable,
-                trainable=trainable,
                 name=variable.name.split(":")[0].replace("/", "_"),
             )
             self._track_variable(weight)
+        # Not before: only weights that could be trained thaw again.
+        self.trainable = trainable
         self.built = True
 
     def call(self, inputs, training=False):
         is_training = bool(training) and self.trainable
-        return self.loaded(inputs, training=is_training)[self.output_key]
+        # NumPy's integers have 64 bits, and Sequential makes floats of them.
+        inputs = keras.tree.map_structure(
+            lambda x: x if x.dtype == tf.string else tf.cast(x, tf.int32),
+            inputs,
+        )
+        return self._pick(self.loaded(inputs, training=is_training))
+
+    def _pick(self, outputs):
+        if self.output_key not in outputs:
+            raise ValueError(
+                f"{self.handle} has no output {self.output_key!r}; it has "
+                f"{sorted(outputs)}."
+            )
+        return outputs[self.output_key]
 
     def compute_output_spec(self, inputs, training=False):
         del training
@@ -234,13 +248,13 @@ class HubEncoder(keras.layers.Layer):
             for name, x in inputs.items()
         }
         traced = tf.function(
-            lambda x: self.loaded(x, training=False)[self.output_key]
+            lambda x: self._pick(self.loaded(x, training=False))
         ).get_concrete_function(specs)
-        (batch, *_), (_, *rest) = (
-            next(iter(inputs.values())).shape,
-            traced.structured_outputs.shape,
+        batch = next(iter(inputs.values())).shape[0]
+        return keras.tree.map_structure(
+            lambda x: keras.KerasTensor((batch, *x.shape[1:]), x.dtype.name),
+            traced.structured_outputs,
         )
-        return keras.KerasTensor((batch, *rest), dtype="float32")
 
     def get_config(self):
         return {

@@ -11,6 +11,8 @@ from tensorflow.core.protobuf import trackable_object_graph_pb2
 OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
 # The attribute under which ours keep them: a dict by canonical name.
 WEIGHTS = "weights"
+# The part that has those of the heads of pretraining, too.
+WITH_HEADS = "mlm"
 _LAYER = "bert/encoder/transformer/group_0/inner_group_0"
 _ATTENTION = f"{_LAYER}/attention_1"
 # What names of TF Hub's modules end with -> canonical names.
@@ -52,9 +54,11 @@ def read_weights(values, path):
     graph = trackable_object_graph_pb2.TrackableObjectGraph.FromString(
         values[OBJECT_GRAPH]
     )
-    children = {child.local_name: child for child in graph.nodes[0].children}
+    children = _children(graph, graph.nodes[0])
     if WEIGHTS in children:
-        named = graph.nodes[children[WEIGHTS].node_id].children
+        if WITH_HEADS in children:
+            children = _children(graph, children[WITH_HEADS])
+        named = children[WEIGHTS].children
         return {
             child.local_name: values[
                 graph.nodes[child.node_id].attributes[0].checkpoint_key
@@ -79,6 +83,13 @@ def read_weights(values, path):
             "Give the checkpoint it was exported from."
         )
     return found
+
+
+def _children(graph, node):
+    """The nodes below one, by name."""
+    return {
+        child.local_name: graph.nodes[child.node_id] for child in node.children
+    }
 
 
 def _all_hub_names():

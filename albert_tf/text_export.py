@@ -110,6 +110,7 @@ def export_text_classifier(
     Returns:
       The SavedModel's own folder.
     """
+    export.check_max_seq_length(model, max_seq_length)
     graph = text_graph.GraphTokenizer(tokenizer)
     ids_of = tf.function(graph.tokenize, input_signature=[TEXTS])
 
@@ -117,7 +118,9 @@ def export_text_classifier(
         segments = [ids_of(text) for text in texts]
         packed = text_graph.pack(tokenizer, segments, max_seq_length)
         # To the longest of the batch: the rest is padding in every row.
-        longest = tf.reduce_max(tf.reduce_sum(packed["input_mask"], axis=1))
+        lengths = tf.reduce_sum(packed["input_mask"], axis=1)  # [B]
+        # [CLS] and [SEP] are there even where no text is.
+        longest = tf.maximum(tf.reduce_max(lengths), 2)
         return {
             "input_ids": packed["input_word_ids"][:, :longest],
             "input_mask": packed["input_mask"][:, :longest],
@@ -169,6 +172,7 @@ def export_text_spans(
     Returns:
       The SavedModel's own folder.
     """
+    export.check_max_seq_length(model, max_seq_length)
     graph = text_graph.GraphTokenizer(tokenizer)
 
     @tf.function(input_signature=[TEXTS] * 2)

@@ -196,6 +196,15 @@ class LowerCase:
         return self.table(characters._replace(codes=codes))
 
 
+def check_tokenizer(tokenizer):
+    """Raises ValueError if a tokenizer cannot be put into a graph."""
+    if tokenizer.settings["keep_accents"]:
+        raise ValueError(
+            "A tokenizer with keep_accents cannot be put into a graph: "
+            "the order of several accents would be another."
+        )
+
+
 class GraphTokenizer:
     """A tokenizer as operations; it gives the ids that `tokenizer` gives.
 
@@ -207,11 +216,7 @@ class GraphTokenizer:
     """
 
     def __init__(self, tokenizer):
-        if tokenizer.settings["keep_accents"]:
-            raise ValueError(
-                "A tokenizer with keep_accents cannot be put into a graph: "
-                "the order of several accents would be another."
-            )
+        check_tokenizer(tokenizer)
         self.tokenizer = tokenizer
         kinds = {
             normalization.WORDS: lambda: join_words,
@@ -405,13 +410,18 @@ def pack(tokenizer, segments, seq_length):
     Args:
       tokenizer: a `tokenization.Tokenizer`, for the special ids.
       segments: one or two of [B, (T)] int32.
-      seq_length: T, a scalar tensor.
+      seq_length: T, a scalar tensor, at least 3.
 
     Returns:
       Dict of `input_word_ids`, `input_mask` and `input_type_ids`, [B, T] int32.
     """
     if len(segments) not in (1, 2):
         raise ValueError(f"{len(segments)} segments; wanted one or two.")
+    tf.debugging.assert_greater_equal(
+        seq_length,
+        3,
+        "seq_length wants at least 3, for [CLS], a token and [SEP].",
+    )
     rows = segments[0].nrows()
     none = tf.RaggedTensor.from_row_splits(
         tf.zeros([0], tf.int32), tf.zeros([rows + 1], tf.int64)

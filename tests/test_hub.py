@@ -15,7 +15,14 @@ import pytest
 import tensorflow as tf
 
 import export_to_tfhub
-from albert_tf import heads, hub, modeling, pretrained, tokenization
+from albert_tf import (
+    checkpoints,
+    heads,
+    hub,
+    modeling,
+    pretrained,
+    tokenization,
+)
 from tests import tiny
 
 INPUTS = ("input_word_ids", "input_mask", "input_type_ids")
@@ -33,7 +40,9 @@ def exported(model, tmp_path_factory):
     folder = tmp_path_factory.mktemp("hub")
     export_to_tfhub.run(
         export_to_tfhub.ExportFlags(
-            albert_directory=str(model), export_path=str(folder / "a/tiny")
+            albert_directory=str(model),
+            export_path=f"{folder}/a/tiny/",
+            seq_length=16,
         )
     )
     shutil.move(folder / "a", folder / "b")
@@ -200,9 +209,13 @@ def test_the_releases_signatures_are_there(model, exported):
     assert len(loaded.mlm.trainable_variables) > len(loaded.trainable_variables)
 
 
-def test_dropout_is_on_in_training_alone(exported):
+@pytest.mark.parametrize("has_heads", [True, False])
+def test_dropout_is_on_in_training_alone(exported, has_heads):
     loaded = tf.saved_model.load(str(exported[0]))
     inputs = make_inputs(3, 7)
+    if has_heads:
+        loaded = loaded.mlm
+        inputs["masked_lm_positions"] = np.ones([3, 2], np.int32)
     quiet, again = (loaded(inputs)["pooled_output"] for _ in range(2))
     np.testing.assert_array_equal(quiet, again)
     loud, other = (
@@ -273,6 +286,157 @@ def test_a_frozen_layer_stays(exported):
     assert not twin.trainable
 
 
+def test_a_frozen_layer_thaws(exported):
+    layer = hub.HubEncoder(exported[0], trainable=False)
+    quiet = layer(make_inputs(3, 7), training=True)
+    np.testing.assert_array_equal(quiet, layer(make_inputs(3, 7)))
+    layer.trainable = True
+    assert len(layer.trainable_weights) == 25
+    assert not np.allclose(quiet, layer(make_inputs(3, 7), training=True))
+
+
+def test_each_output_has_the_shape_that_keras_foresees(exported):
+    given = {
+        n: keras.Input((None,), batch_size=2, dtype="int32") for n in INPUTS
+    }
+    for key, shape in (
+        ("pooled_output", [(2, 12)]),
+        ("sequence_output", [(2, None, 12)]),
+        ("encoder_outputs", [(2, None, 12)] * 2),
+    ):
+        layer = hub.HubEncoder(exported[0], output_key=key)
+        foreseen = keras.tree.flatten(layer(given))
+        assert [x.shape for x in foreseen] == shape
+        assert {x.dtype for x in foreseen} == {"float32"}
+        assert len(keras.tree.flatten(layer(make_inputs(2, 7)))) == len(shape)
+    layer = hub.HubEncoder(exported[0])
+    wide = {n: x.astype(np.int64) for n, x in make_inputs(2, 7).items()}
+    np.testing.assert_array_equal(layer(wide), layer(make_inputs(2, 7)))
+    layer = hub.HubEncoder(exported[0], output_key="pooled")
+    with pytest.raises(ValueError, match="no output 'pooled'; .*'default'"):
+        layer(make_inputs(2, 7))
+
+
+def test_a_keras_model_is_saved_with_the_layer(exported, tmp_path):
+    given = {n: keras.Input((None,), dtype="int32", name=n) for n in INPUTS}
+    model = keras.Model(given, hub.HubEncoder(exported[0])(given))
+    for weight in model.trainable_weights:
+        weight.assign_add(0.1 * np.ones(weight.shape))
+    model.save(tmp_path / "model.keras")
+    twin = keras.models.load_model(tmp_path / "model.keras")
+    inputs = make_inputs(3, 7)
+    np.testing.assert_allclose(twin(inputs), model(inputs), atol=1e-6)
+
+
+def test_a_layer_is_trained_on_every_replica(exported):
+    strategy = tf.distribute.MirroredStrategy(
+        ["CPU:0", "CPU:1"],
+        cross_device_ops=tf.distribute.ReductionToOneDevice(),
+    )
+    with strategy.scope():
+        layer = hub.HubEncoder(exported[0])
+        model = keras.Sequential([layer, keras.layers.Dense(1)])
+        model.compile(keras.optimizers.SGD(0.1), "mse")
+    before = [v.numpy() for v in layer.loaded.trainable_variables]
+    labels = np.linspace(-9, 9, 8)[:, None]
+    model.fit(make_inputs(8, 7), labels, batch_size=8, verbose=0)
+    moved = [
+        [abs(old - copy.numpy()).max() for copy in v.values]
+        for old, v in zip(before, layer.loaded.trainable_variables, strict=True)
+    ]
+    assert all(first == second for first, second in moved)
+    assert sum(first > 0 for first, _ in moved) >= 23
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        {"num_hidden_layers": 4, "num_hidden_groups": 2},
+        {"parameter_sharing": "attention", "inner_group_num": 2},
+    ],
+    ids=str,
+)
+def test_every_kind_of_sharing_survives(model, tmp_path, kind):
+    config = dataclasses.replace(tiny.CONFIG, **kind)
+    ours = heads.AlbertForPreTraining(config)
+    assets = [
+        str(model / name)
+        for name in ("albert_config.json", "tokenizer_settings.json")
+    ]
+    vocabulary = str(model / "vocab.txt")
+    hub.export_encoder(
+        str(tmp_path / "hub"),
+        ours,
+        tokenizer=tokenization.build_tokenizer(vocab_file=vocabulary),
+        assets=[*assets, vocabulary],
+    )
+    loaded = tf.saved_model.load(str(tmp_path / "hub"))
+    inputs = make_inputs(3, 7)
+    wanted = ours.encoder(*inputs.values())
+    found = loaded(inputs)
+    assert len(found["encoder_outputs"]) == len(wanted["all_encoder_layers"])
+    np.testing.assert_allclose(
+        found["sequence_output"], wanted["sequence_output"], atol=1e-5
+    )
+    values = pretrained.read_pretrained(str(tmp_path / "hub")).values
+    assert set(values) == set(modeling.named_weights(ours))
+    empty = loaded({n: x[:0] for n, x in inputs.items()})
+    assert empty["pooled_output"].shape == (0, 12)
+
+
+def test_flags_choose_checkpoint_vocabulary_and_length(model, tmp_path):
+    shutil.copytree(model, tmp_path / "model")
+    found = pretrained.read_pretrained(model)
+    name = "bert/pooler/dense/bias"
+    values = found.values | {name: found.values[name] + 1}
+    checkpoints.write_checkpoint(str(tmp_path / "model/model.ckpt-7"), values)
+    pieces = [f"v{i}" for i in range(20)]
+    vocabulary = tmp_path / "other.txt"
+    vocabulary.write_text("\n".join([*tiny.SPECIAL, *pieces]))
+    args = export_to_tfhub.ExportFlags(
+        albert_directory=str(tmp_path / "model"),
+        export_path=str(tmp_path / "best"),
+        vocab_file=str(vocabulary),
+        seq_length=9,
+    )
+    export_to_tfhub.run(args)
+    newest = dataclasses.replace(
+        args,
+        checkpoint_name="absent",
+        export_path=str(tmp_path / "newest"),
+        with_preprocessor=False,
+    )
+    export_to_tfhub.run(newest)
+    for folder, wanted in (("best", found.values), ("newest", values)):
+        read = pretrained.read_pretrained(str(tmp_path / folder))
+        np.testing.assert_array_equal(read.values[name], wanted[name])
+    preprocess = tf.saved_model.load(str(tmp_path / "best_preprocess"))
+    ids = preprocess(tf.constant(["v0 v19 w1"]))["input_word_ids"]
+    assert ids.numpy().tolist() == [[2, 5, 24, 1, 3, 0, 0, 0, 0]]
+    assets = {x.name for x in (tmp_path / "best_preprocess/assets").iterdir()}
+    assert assets == {"other.txt", "tokenizer_settings.json"}
+
+
+def test_kept_accents_leave_nothing_behind(model, tmp_path):
+    shutil.copytree(model, tmp_path / "model")
+    path = tmp_path / "model/tokenizer_settings.json"
+    settings = json.loads(path.read_text()) | {"keep_accents": True}
+    path.write_text(json.dumps(settings))
+    args = export_to_tfhub.ExportFlags(
+        albert_directory=str(tmp_path / "model"),
+        export_path=str(tmp_path / "hub"),
+        do_lower_case=False,
+        seq_length=16,
+    )
+    with pytest.raises(ValueError, match="keep_accents"):
+        export_to_tfhub.run(args)
+    assert [x.name for x in tmp_path.iterdir()] == ["model"]
+    export_to_tfhub.run(dataclasses.replace(args, with_preprocessor=False))
+    path = tmp_path / "hub/assets/tokenizer_settings.json"
+    settings = json.loads(path.read_text())
+    assert settings["keep_accents"] and not settings["do_lower_case"]
+
+
 def test_kerass_own_layer_takes_it(exported):
     layer = keras.layers.TFSMLayer(
         str(exported[0]), call_endpoint="__call__", trainable=True
@@ -306,8 +470,9 @@ def test_a_module_of_ours_is_a_model_to_begin_from(
     found = pretrained.read_pretrained(str(path))
     wanted = pretrained.read_pretrained(str(model))
     body = {n: v for n, v in wanted.values.items() if n.startswith("bert/")}
-    assert set(found.values) >= set(body)
-    for name, value in body.items():
+    # The heads of pretraining are there, too.
+    assert set(found.values) == set(wanted.values) > set(body)
+    for name, value in wanted.values.items():
         np.testing.assert_array_equal(found.values[name], value)
     assert found.config == wanted.config
     assert found.tokenizer.settings == wanted.tokenizer.settings
@@ -406,6 +571,7 @@ def test_a_model_without_heads_is_exported_without(model, tmp_path, capsys):
 WRONG = {
     "no model": ({"albert_directory": "/nowhere"}, "nowhere"),
     "too short": ({"seq_length": 2}, "--seq_length=2"),
+    "too long": ({"seq_length": 33}, "the model has 32 positions"),
     "no such config": ({"albert_config_file": "/no.json"}, r"no\.json"),
 }
 
@@ -413,7 +579,9 @@ WRONG = {
 @pytest.mark.parametrize(("changes", "message"), WRONG.values(), ids=WRONG)
 def test_what_cannot_work_is_refused(model, tmp_path, changes, message):
     args = export_to_tfhub.ExportFlags(
-        albert_directory=str(model), export_path=str(tmp_path / "hub")
+        albert_directory=str(model),
+        export_path=str(tmp_path / "hub"),
+        seq_length=16,
     )
     with pytest.raises((ValueError, OSError), match=message):
         export_to_tfhub.run(dataclasses.replace(args, **changes))

@@ -3,9 +3,11 @@
 import dataclasses
 import functools
 import json
+import shutil
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 import export_to_tfhub
 import run_classifier
@@ -524,3 +526,77 @@ def test_all_flags_of_the_release_are_there(shared):
     theirs = json.loads(path.read_text())["run_classifier"]
     ours = run_classifier.ClassifierFlags.__dataclass_fields__
     assert set(theirs) <= set(ours)
+
+
+@pytest.mark.parametrize("has_pairs", [True, False])
+def test_a_classifier_of_text_gives_the_predictions_of_the_run(
+    args, tmp_path, has_pairs
+):
+    rows = [f"{label},{text},w3 w4" for text, label in make_rows(30, seed=4)]
+    lines = ["label,first,second", *rows]
+    for name in ("train", "test"):
+        path = tmp_path / "data" / f"{name}.csv"
+        path.write_text("\n".join(lines) + "\n")
+    text = ["first", "second"][: 1 + has_pairs]
+    args = dataclasses.replace(
+        args,
+        task_name=None,
+        task_config=write_config(tmp_path, text=text),
+        do_eval=False,
+        learning_rate=0.01,
+        export_text_dir=str(tmp_path / "text"),
+    )
+    run_classifier.run(args)
+    (folder,) = (tmp_path / "text").iterdir()
+    assets = {path.name for path in (folder / "assets").iterdir()}
+    assert assets >= {"albert_config.json", "labels.txt", "vocab.txt"}
+    signature = tf.saved_model.load(str(folder)).signatures["serving_default"]
+    cells = np.array([row.split(",") for row in rows])
+    names = ("text_a", "text_b")[: 1 + has_pairs]
+    found = signature(
+        **{n: tf.constant(cells[:, i]) for i, n in enumerate(names, 1)}
+    )
+    wanted = np.loadtxt(tmp_path / "out" / "test_results.tsv")
+    np.testing.assert_allclose(found["probabilities"], wanted, atol=1e-5)
+
+
+def test_kept_accents_are_refused_before_training(args, model, tmp_path):
+    shutil.copytree(model, tmp_path / "model")
+    path = tmp_path / "model" / "tokenizer_settings.json"
+    settings = json.loads(path.read_text()) | {"keep_accents": True}
+    path.write_text(json.dumps(settings))
+    args = dataclasses.replace(
+        args,
+        init_checkpoint=str(tmp_path / "model"),
+        export_text_dir=str(tmp_path / "text"),
+    )
+    with pytest.raises(ValueError, match="keep_accents"):
+        run_classifier.run(args)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_hub_module_trains_as_its_checkpoint_does(args, model, tmp_path):
+    export_to_tfhub.run(
+        export_to_tfhub.ExportFlags(
+            albert_directory=str(model),
+            export_path=str(tmp_path / "hub"),
+            with_preprocessor=False,
+        )
+    )
+    args = dataclasses.replace(args, do_predict=False, train_step=4)
+    from_hub = dataclasses.replace(
+        args,
+        init_checkpoint=None,
+        albert_hub_module_handle=str(tmp_path / "hub"),
+        output_dir=str(tmp_path / "from_hub"),
+    )
+    for each in (args, from_hub):
+        run_classifier.run(each)
+    wanted, found = (
+        results_of(tmp_path / name)[-1]["eval_loss"]
+        for name in ("out", "from_hub")
+    )
+    assert found == wanted
+    (tmp_path / "hub" / "assets" / "albert_config.json").unlink()
+    with pytest.raises(ValueError, match="give --albert_config_file"):
+        run_classifier.run(from_hub)

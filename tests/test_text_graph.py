@@ -155,6 +155,25 @@ def test_tokens_stand_for_pythons_characters(shared, graphs, kind):
     assert num_others < 1e-3 * num_tokens
 
 
+def test_words_are_long_by_characters_and_padding_has_its_id(tmp_path):
+    path = tmp_path / "vocab.txt"
+    pieces = ["é", "##é", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "[PAD]"]
+    path.write_text("\n".join(pieces))
+    tokenizer = tokenization.build_tokenizer(
+        vocab_file=str(path), do_lower_case=False
+    )
+    text_export.export_preprocessor(
+        str(tmp_path / "preprocess"), tokenizer, seq_length=5
+    )
+    preprocessor = tf.saved_model.load(str(tmp_path / "preprocess"))
+    lines = ["é" * 200, "é" * 201, "é é"]
+    found = preprocessor.tokenize(tf.constant(lines)).to_list()
+    assert found == tokenizer.encode_batch(lines)
+    assert list(map(len, found)) == [200, 1, 2]
+    packed = preprocessor(tf.constant(lines[1:2]))["input_word_ids"]
+    assert packed.numpy().tolist() == [[3, 2, 4, 6, 6]]
+
+
 def test_kept_accents_are_refused(shared):
     tokenizer = tokenization.build_tokenizer(
         vocab_file=str(shared / "data/zh/vocab.txt"), keep_accents=True
@@ -201,6 +220,27 @@ def test_packed_text_is_what_python_packs(preprocessor, seq_length, has_pairs):
         at_once = loaded(tf.constant(texts[0]))
         for name, value in found.items():
             np.testing.assert_array_equal(at_once[name], value)
+
+
+@pytest.mark.parametrize("seq_length", [0, 2])
+def test_what_holds_no_token_is_refused(preprocessor, tmp_path, seq_length):
+    tokenizer, loaded = preprocessor
+    with pytest.raises(tf.errors.InvalidArgumentError, match="at least 3"):
+        loaded.bert_pack_inputs(
+            [loaded.tokenize(["a cat"])], seq_length=seq_length
+        )
+    with pytest.raises(tf.errors.InvalidArgumentError, match="at least 3"):
+        text_export.export_preprocessor(
+            str(tmp_path / "short"), tokenizer, seq_length=seq_length
+        )
+    assert not (tmp_path / "short").exists()
+
+
+def test_broken_text_is_text(graphs):
+    tokenizer, _, call = graphs("sentencepiece", True)
+    lines = [b"a \xff cat", b"\xc3", b"a\x00cat", b"a\xed\xa0\x80"]
+    wanted = tokenizer.encode_batch([x.decode(errors="replace") for x in lines])
+    assert call(tf.constant(lines)).to_list() == wanted
 
 
 def test_a_preprocessor_knows_its_special_tokens(preprocessor):
@@ -266,5 +306,15 @@ def test_a_classifier_of_text_answers_as_one_of_ids(
         found["probabilities"], tf.nn.softmax(wanted), atol=1e-5
     )
     assert found["threshold"].numpy().tolist() == [0.5] * 3
+    none = signature(**{n: tf.constant([], tf.string) for n in names})
+    assert none["logits"].shape == (0, 2)
+    with pytest.raises(ValueError, match="the model has 40 positions"):
+        text_export.export_text_classifier(
+            tmp_path / "long",
+            model,
+            tokenizer=tokenizer,
+            has_pairs=has_pairs,
+            max_seq_length=41,
+        )
     with open(f"{path}/assets/labels.txt") as file:
         assert file.read() == "no\nyes\n"

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf import export, heads
+from albert_tf import export, heads, span_heads
 from albert_tf.tools import convert_to_litert
 from tests import tiny
 
@@ -66,8 +66,37 @@ def test_a_file_answers_as_the_model_does(exported):
     )
 
 
+@pytest.mark.parametrize("weights", ["float32", "float16"])
+def test_answers_of_squad_are_compared(tmp_path, capsys, weights):
+    # A vocabulary that is smaller than usual, and a beam with masked scores.
+    model = span_heads.AlbertConditionalSpans(tiny.CONFIG, start_n_top=12)
+    export.export_spans(tmp_path / "serving", model, max_seq_length=32)
+    convert_to_litert.run(flags(tmp_path, weights))
+    assert "start_top_log_probs" in capsys.readouterr().out
+
+
+def test_a_comparison_sees_all_but_masked_scores():
+    difference = convert_to_litert._difference
+    wanted = np.array([1.0, -1e30], np.float32)
+    assert difference(np.array([1.5, -65504.0], np.float32), wanted) == 0.5
+    assert difference(np.array([-65504.0, 1.0], np.float32), wanted) > 60_000
+
+
+def test_another_signature_is_converted_if_asked_for(exported, capsys):
+    folder, _ = exported
+    convert_to_litert.run(flags(folder, "float32", signature="ids"))
+    assert "logits" in capsys.readouterr().out
+    with pytest.raises(ValueError, match="no signature examples that"):
+        convert_to_litert.run(flags(folder, "float32", signature="examples"))
+    assert convert_to_litert.TOLERANCES["float32"] <= 1e-4
+
+
 def test_what_takes_no_ids_is_refused(tmp_path):
     module = tf.Module()
+    nothing = tf.function(lambda: {"x": tf.constant(1)}, input_signature=[])
+    tf.saved_model.save(module, str(tmp_path / "none/serving"), nothing)
+    with pytest.raises(ValueError, match="takes ids alone"):
+        convert_to_litert.run(flags(tmp_path / "none", "float32"))
     call = tf.function(
         lambda text_a: {"lengths": tf.strings.length(text_a)},
         input_signature=[tf.TensorSpec([None], tf.string, name="text_a")],
@@ -83,7 +112,9 @@ def test_what_takes_no_ids_is_refused(tmp_path):
 def test_what_differs_is_not_written(exported, monkeypatch):
     folder, _ = exported
     monkeypatch.setattr(
-        convert_to_litert, "compare", lambda *_: {"logits": float("nan")}
+        convert_to_litert,
+        "compare",
+        lambda *_: {"probabilities": 0.0, "logits": float("nan")},
     )
     wrong = dataclasses.replace(
         flags(folder, "int8"), output=str(folder / "wrong.tflite")
