@@ -41,7 +41,8 @@ ALLOWED = {
     | LOOP
     | {"finetuning", "data", "text_export"},
     "export": BASE | MODEL | {"text_graph"},
-    "text_graph": BASE | MODEL,
+    "characters": set(),
+    "text_graph": BASE | MODEL | {"characters"},
     "text_export": BASE | MODEL | {"export", "text_graph"},
     "hub": BASE | MODEL | {"export"},
     "tools": BASE
