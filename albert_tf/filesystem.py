@@ -6,6 +6,7 @@ do not pay for it.
 """
 
 import contextlib
+import fnmatch
 import json
 import os
 import pathlib
@@ -42,13 +43,74 @@ def read_file(path):
         return file.read()
 
 
+def read_json(path, wanted=dict):
+    """Reads a file of JSON.
+
+    Args:
+      path: its name.
+      wanted: type of what it must hold.
+
+    Raises:
+      FileNotFoundError: if there is none.
+      ValueError: if it is empty, cut off, not UTF-8 or of another type.
+    """
+    return parse_json(read_file(path), path, wanted)
+
+
+def parse_json(content, where, wanted=dict):
+    """Parses JSON; whatever is wrong with it is a ValueError that says where.
+
+    Args:
+      content: bytes or a string.
+      where: what it is, for messages: a file, or a file and a line.
+      wanted: type of what it must hold, dict or list.
+
+    Raises:
+      ValueError: if it is empty, cut off, not UTF-8, nested too deeply, of
+        another type, or holds half of a surrogate pair.
+    """
+    try:
+        text = (
+            content.decode("utf-8-sig")
+            if hasattr(content, "decode")
+            else (content)
+        )
+        if not text.strip("\0 \r\n\t"):
+            raise ValueError("it is empty")
+        value = json.loads(text)
+        if "\\ud" in text.lower():
+            # Half of a surrogate pair is no character: no tokenizer takes it.
+            json.dumps(value, ensure_ascii=False).encode()
+    except RecursionError:
+        raise ValueError(
+            f"{where} is not readable JSON: it is nested too deeply."
+        ) from None
+    except UnicodeEncodeError as error:
+        raise ValueError(
+            f"{where} holds half of a surrogate pair, "
+            f"{error.object[error.start]!r}, which is no character. Was a text "
+            "cut in the middle of one?"
+        ) from None
+    except ValueError as error:
+        raise ValueError(
+            f"{where} is not JSON: {error}. Was it cut off?"
+        ) from None
+    if not isinstance(value, wanted):
+        names = {dict: "an object", list: "a list"}
+        raise ValueError(
+            f"{where}: found JSON of the type {type(value).__name__}, wanted "
+            f"{names[wanted]}."
+        )
+    return value
+
+
 @contextlib.contextmanager
 def local_copy(path):
     """Yields the path of a file, or of a copy of a remote one, for a while."""
     if not is_remote(path):
         yield path
         return
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(prefix="albert_tf-") as folder:
         local = os.path.join(folder, os.path.basename(path))
         pathlib.Path(local).write_bytes(read_file(path))
         yield local
@@ -75,18 +137,98 @@ def expand_files(patterns):
 
     files = set()
     for pattern in (patterns or "").split(","):
-        if not pattern.strip():
+        pattern = pattern.strip()
+        if not pattern:
             continue
-        matches = tf.io.gfile.glob(pattern.strip())
+        # A name may hold "[" or "*" and still be a name.
+        matches = [pattern] if exists(pattern) else tf.io.gfile.glob(pattern)
         if not matches:
             raise ValueError(
-                f"No file matches {pattern.strip()!r}. Is the path right, "
-                f"seen from {os.getcwd()}?"
+                f"No file matches {pattern!r}. Is the path right, seen from "
+                f"{os.getcwd()}?"
             )
         files.update(matches)
     if not files:
         raise ValueError(f"No file is named; got {patterns!r}.")
+    for file in files:
+        if tf.io.gfile.isdir(file):
+            raise ValueError(
+                f"{file} is a folder; wanted files, such as "
+                f"'{os.path.join(file, '*')}'."
+            )
     return sorted(files)
+
+
+def find_files(folder, pattern):
+    """Returns the paths in a folder whose names match, sorted.
+
+    Unlike a glob it takes the folder's own name as it is, whatever brackets
+    and asterisks that has.
+    """
+    return [
+        os.path.join(folder, name)
+        for name in list_folder(folder)
+        if fnmatch.fnmatchcase(name, pattern)
+    ]
+
+
+def make_folder(folder):
+    """Makes a folder, and those it is in, unless it is there.
+
+    Raises:
+      NotADirectoryError: if a part of the path is a file.
+      OSError: if it cannot be made.
+    """
+    folder = str(folder) or "."
+    if is_remote(folder):
+        import tensorflow as tf
+
+        tf.io.gfile.makedirs(folder)
+        return
+    try:
+        os.makedirs(folder, exist_ok=True)
+    except (FileExistsError, NotADirectoryError):
+        raise NotADirectoryError(
+            f"{folder} cannot be a folder: it, or a part of its path, is a "
+            "file. Name another place."
+        ) from None
+
+
+def check_outputs(outputs, inputs):
+    """Refuses to write a file that is also read.
+
+    Args:
+      outputs: dict from what a path was given as, such as a flag, to paths
+        that will be written.
+      inputs: likewise, of paths that are read; None among them is left out.
+
+    Raises:
+      ValueError: if two of them are one file, whatever their names.
+    """
+    read = {
+        _identity(path): (name, path)
+        for name, paths in inputs.items()
+        for path in paths
+        if path
+    }
+    for name, paths in outputs.items():
+        for path in paths:
+            if _identity(path) in read:
+                other, known = read[_identity(path)]
+                raise ValueError(
+                    f"{name} would overwrite {path}, which {other} reads as "
+                    f"{known}. Write to another file."
+                )
+
+
+def _identity(path):
+    """What is equal for two names of one file."""
+    if is_remote(path):
+        return str(path)
+    with contextlib.suppress(OSError):
+        stat = os.stat(path)
+        return stat.st_dev, stat.st_ino
+    return os.path.realpath(path)
 
 
 @contextlib.contextmanager
@@ -101,12 +243,33 @@ def replacing(path):
     Yields:
       The name to write to.
     """
-    import tensorflow as tf
-
-    tf.io.gfile.makedirs(os.path.dirname(path) or ".")
+    path = str(path)
+    make_folder(os.path.dirname(path))
     temporary = f"{path}.incomplete"
-    yield temporary
-    tf.io.gfile.rename(temporary, path, overwrite=True)
+    if is_remote(path):
+        import tensorflow as tf
+
+        yield temporary
+        tf.io.gfile.rename(temporary, path, overwrite=True)
+        return
+    try:
+        yield temporary
+        rename(temporary, path)
+    except BaseException:
+        # On a full disk it would also stand in the way.
+        with contextlib.suppress(OSError):
+            os.remove(temporary)
+        raise
+
+
+def rename(temporary, path):
+    """Renames a local file that is complete, once the disk has it.
+
+    Otherwise a power cut could leave the new name with nothing behind it.
+    """
+    with open(temporary, "rb") as file:
+        os.fsync(file.fileno())
+    os.replace(temporary, path)
 
 
 def write_json(path, values):
@@ -121,9 +284,13 @@ def write_file(path, content):
       path: its name.
       content: a string, written as UTF-8, or bytes.
     """
-    import tensorflow as tf
+    if isinstance(content, str):
+        content = content.encode()
+    with replacing(path) as temporary:
+        if is_remote(temporary):
+            import tensorflow as tf
 
-    mode = "w" if isinstance(content, str) else "wb"
-    with replacing(str(path)) as temporary:
-        with tf.io.gfile.GFile(temporary, mode) as file:
-            file.write(content)
+            with tf.io.gfile.GFile(temporary, "wb") as file:
+                file.write(content)
+        else:
+            pathlib.Path(temporary).write_bytes(content)

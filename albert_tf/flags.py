@@ -1,7 +1,7 @@
 """Command-line flags made from frozen dataclasses.
 
-A flag is one field: name, type, default, help. A subclass changes a default in
-one line and inherits the help:
+A flag is one field: name, type, default, help, and for a number its range. A
+subclass changes a default in one line and inherits the rest:
 
     @dataclasses.dataclass(frozen=True, kw_only=True)
     class RaceFlags(TrainFlags):
@@ -16,18 +16,25 @@ the end.
 """
 
 import dataclasses
+import math
 import signal
 import sys
-import traceback
+import threading
 import types
 import typing
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from absl import app, logging
 from absl import flags as absl_flags
 
+from albert_tf import errors
+
 # Lets --help list the flags under the script that launched us.
 absl_flags.disclaim_key_flags()
+
+MAX_BATCH_SIZE = 1 << 20
+# With one more for each of several runs it still has 32 bits.
+MAX_SEED = 2_000_000_000
 
 _DEFINE = {
     str: absl_flags.DEFINE_string,
@@ -37,58 +44,171 @@ _DEFINE = {
 }
 
 
-def flag(default=None, help=None, *, required=False):
+class Range(NamedTuple):
+    """The numbers that a flag may have; None for no limit on that side."""
+
+    at_least: float | None = None
+    above: float | None = None
+    at_most: float | None = None
+    below: float | None = None
+
+    def __contains__(self, value):
+        return (
+            math.isfinite(value)
+            and (self.at_least is None or value >= self.at_least)
+            and (self.above is None or value > self.above)
+            and (self.at_most is None or value <= self.at_most)
+            and (self.below is None or value < self.below)
+        )
+
+    def __str__(self):
+        return " and ".join(
+            f"{name.replace('_', ' ')} {limit}"
+            for name, limit in self._asdict().items()
+            if limit is not None
+        )
+
+
+def flag(default=None, help=None, *, required=False, **limits):
     """A dataclass field that `launch` turns into a flag.
 
     Args:
       default: value where the command line says nothing.
       help: meaning and unit, a sentence. Inherited if None.
       required: whether the command line must give it; it has no default then.
+      **limits: of a number, as `Range` names them. Inherited if none is given.
     """
-    metadata = {"help": help}
+    metadata = {"help": help, "range": Range(**limits) if limits else None}
     if required:
         return dataclasses.field(metadata=metadata)
     return dataclasses.field(default=default, metadata=metadata)
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Flags:
+    """What all classes of flags are: checked when made.
+
+    Raises:
+      ValueError: if a number is out of its range, NaN or infinite, a required
+        text empty, or a text no UTF-8.
+    """
+
+    def __post_init__(self):
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            name = f"--{_flag_name(field)}"
+            if isinstance(value, str):
+                _check_text(name, value, _is_required(field))
+            elif isinstance(value, int | float) and not isinstance(value, bool):
+                limits = _inherited(type(self), field.name, "range")
+                if limits is not None and value not in limits:
+                    raise ValueError(f"{name}={value}; wanted {limits}.")
+
+
+def _check_text(name, value, is_required):
+    if is_required and not value.strip():
+        raise ValueError(f"{name} is empty; wanted a value.")
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise ValueError(f"{name}={value!r:.80} is not UTF-8.") from None
+    if "\0" in value:
+        raise ValueError(f"{name}={value!r:.80} holds a character 0.")
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM: whoever keeps work on ctrl-C keeps it then, too."""
+
+
 def launch(run, flags_class):
     """Parses the command line into `flags_class` and calls `run` with it.
 
-    What `run` returns is dropped: absl would exit with it. An error that is
-    meant for the user ends the program with its message alone; --verbosity=1
-    shows where it came from.
+    What `run` returns is dropped: absl would exit with it. An error ends the
+    program with what `errors.explain` says of it and exit status 1;
+    --verbosity=1 shows where it came from. Ctrl-C ends it with 130, SIGTERM
+    with 143, after `run` kept what it could.
 
     Args:
       run: called with one instance of `flags_class`.
       flags_class: frozen dataclass whose fields were made by `flag`.
     """
-    _define(flags_class)
+    values = absl_flags.FLAGS
+    _define(flags_class, values)
 
     def main(argv):
-        try:
-            run(_parsed(flags_class, argv[1:]))
-        except KeyboardInterrupt:
-            sys.exit(128 + signal.SIGINT)
-        except (ValueError, OSError, ImportError, ArithmeticError) as error:
-            if logging.get_verbosity() >= 1 or not _is_for_the_user(error):
-                raise
-            sys.exit(f"{sys.argv[0]}: {error}\n(Details: --verbosity=1)")
+        _raise_on_sigterm()
+        sys.exit(
+            _status_of(lambda: run(_parsed(flags_class, values, argv[1:])))
+        )
 
     app.run(main)
 
 
-def _define(flags_class):
+def run_command(run, flags_class, words):
+    """Does in this process what a command line would; returns exit status.
+
+    Args:
+      run: as for `launch`.
+      flags_class: likewise.
+      words: of the command line, without the program's name.
+    """
+
+    def parse_and_run():
+        values = absl_flags.FlagValues()
+        _define(flags_class, values)
+        try:
+            _, *stray_words = values(["program", *words])
+        except absl_flags.Error as error:
+            raise ValueError(str(error)) from error
+        run(_parsed(flags_class, values, stray_words))
+
+    return _status_of(parse_and_run)
+
+
+def _status_of(call):
+    """Calls a function; returns exit status, and tells stderr of an error."""
+    try:
+        call()
+    except Terminated:
+        return 128 + signal.SIGTERM
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
+    except Exception as error:
+        if logging.get_verbosity() >= 1:
+            raise
+        print(
+            f"{sys.argv[0]}: {errors.explain(error)}\n(Details: --verbosity=1)",
+            file=sys.stderr,
+        )
+        return 1
+    return 0
+
+
+def _raise_on_sigterm():
+    def terminate(signum, frame):
+        del frame
+        # Once: what is being kept is not broken off by a second one.
+        signal.signal(signum, signal.SIG_IGN)
+        raise Terminated
+
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, terminate)
+
+
+def _define(flags_class, values):
     hints = typing.get_type_hints(flags_class)
     for field in dataclasses.fields(flags_class):
         name = _flag_name(field)
         kind = _without_none(hints[field.name])
         default = None if _is_required(field) else field.default
         text = _inherited_help(flags_class, field.name)
+        if limits := _inherited(flags_class, field.name, "range"):
+            text += f" Range: {limits}."
         if typing.get_origin(kind) is typing.Literal:
             choices = typing.get_args(kind)
-            absl_flags.DEFINE_enum(name, default, choices, text)
+            absl_flags.DEFINE_enum(name, default, choices, text, values)
         else:
-            _DEFINE[kind](name, default, text)
+            _DEFINE[kind](name, default, text, values)
 
 
 def _flag_name(field):
@@ -107,21 +227,28 @@ def _is_required(field):
     return field.default is dataclasses.MISSING
 
 
-def _inherited_help(flags_class, name):
-    """The help of the nearest class in the hierarchy that states one."""
+def _inherited(flags_class, name, key):
+    """What the nearest class in the hierarchy says of a flag, or None."""
     for base in flags_class.__mro__:
         field = getattr(base, "__dataclass_fields__", {}).get(name)
-        if field is not None and field.metadata["help"]:
-            return field.metadata["help"]
-    raise ValueError(f"{flags_class.__name__}.{name} has no help.")
+        if field is not None and field.metadata.get(key) is not None:
+            return field.metadata[key]
+    return None
 
 
-def _parsed(flags_class, stray_words):
+def _inherited_help(flags_class, name):
+    text = _inherited(flags_class, name, "help")
+    if not text:
+        raise ValueError(f"{flags_class.__name__}.{name} has no help.")
+    return text
+
+
+def _parsed(flags_class, flag_values, stray_words):
     if stray_words:
         # absl reads "--do_train False" as --do_train and a stray word.
         raise ValueError(f"Write --flag=value; got {stray_words}.")
     fields = dataclasses.fields(flags_class)
-    values = {f.name: absl_flags.FLAGS[_flag_name(f)].value for f in fields}
+    values = {f.name: flag_values[_flag_name(f)].value for f in fields}
     missing = [
         f"--{_flag_name(f)} ({_inherited_help(flags_class, f.name)})"
         for f in fields
@@ -132,17 +259,8 @@ def _parsed(flags_class, stray_words):
     return flags_class(**values)
 
 
-def _is_for_the_user(error):
-    """Whether its message alone helps: a missing file, or raised by us."""
-    if isinstance(error, OSError):
-        return True
-    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
-    module = frame.f_globals["__name__"]
-    return module == "__main__" or module.split(".")[0] == "albert_tf"
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class DeviceFlags:
+class DeviceFlags(Flags):
     """Where a training runs."""
 
     use_tpu: bool = flag(False, "Same as --distribution=tpu.")
@@ -152,7 +270,9 @@ class DeviceFlags:
     tpu_zone: str | None = flag(help="Zone of the TPU.")
     gcp_project: str | None = flag(help="Project of the TPU.")
     master: str | None = flag(help="Ignored: address of a TF1 session.")
-    num_tpu_cores: int = flag(8, "Ignored: the TPU says how many it has.")
+    num_tpu_cores: int = flag(
+        8, "Ignored: the TPU says how many it has.", at_least=0
+    )
     distribution: Literal["auto", "one_device", "mirrored", "tpu"] = flag(
         "auto", "Devices to train on; auto takes all GPUs, or the CPU."
     )
@@ -180,22 +300,39 @@ class TrainFlags(DeviceFlags):
     )
     do_train: bool = flag(False, "Whether to train.")
     train_batch_size: int = flag(
-        32, "Examples in a training step, in all replicas together."
+        32,
+        "Examples in a training step, in all replicas together.",
+        at_least=1,
+        at_most=MAX_BATCH_SIZE,
     )
     eval_batch_size: int = flag(
-        32, "Examples in an evaluation step, in all replicas together."
+        32,
+        "Examples in an evaluation step, in all replicas together.",
+        at_least=1,
+        at_most=MAX_BATCH_SIZE,
     )
     optimizer: Literal["adamw", "lamb"] = flag("adamw", "Optimizer.")
-    learning_rate: float = flag(5e-5, "Peak learning rate.")
-    save_checkpoints_steps: int = flag(1000, "Steps between checkpoints.")
+    learning_rate: float = flag(5e-5, "Peak learning rate.", at_least=0)
+    save_checkpoints_steps: int = flag(
+        1000, "Steps between checkpoints.", at_least=1
+    )
     keep_checkpoint_max: int = flag(
-        5, "Newest checkpoints kept, beside the best one; 0 keeps all."
+        5,
+        "Newest checkpoints kept, beside the best one; 0 keeps all.",
+        at_least=0,
     )
     iterations_per_loop: int = flag(
-        1000, "Most training steps in one compiled call."
+        1000, "Most training steps in one compiled call.", at_least=1
     )
-    log_every_steps: int = flag(100, "Steps between lines in the log.")
-    random_seed: int = flag(12345, "Seed of weights, order and dropout.")
+    log_every_steps: int = flag(
+        100, "Steps between lines in the log.", at_least=1
+    )
+    random_seed: int = flag(
+        12345,
+        "Seed of weights, order and dropout.",
+        at_least=0,
+        at_most=MAX_SEED,
+    )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -222,7 +359,9 @@ class FineTuningFlags(TrainFlags):
         False, "Begin with random weights; nothing else allows that."
     )
     max_seq_length: int = flag(
-        512, "Tokens of the longest sequence; longer ones are cut."
+        512,
+        "Tokens of the longest sequence; longer ones are cut.",
+        at_least=3,
     )
     bucket_lengths: str = flag(
         "32,64,128,256",
@@ -233,24 +372,37 @@ class FineTuningFlags(TrainFlags):
         False, "Whether to write predictions, of the best checkpoint."
     )
     predict_batch_size: int = flag(
-        32, "Examples in a prediction step, in all replicas together."
+        32,
+        "Examples in a prediction step, in all replicas together.",
+        at_least=1,
+        at_most=MAX_BATCH_SIZE,
     )
-    train_step: int = flag(1000, "Training steps.")
-    warmup_step: int = flag(0, "Steps of linear warmup.")
+    train_step: int = flag(1000, "Training steps.", at_least=1)
+    warmup_step: int = flag(0, "Steps of linear warmup.", at_least=0)
     num_train_epochs: float | None = flag(
-        help="Passes over the training data, instead of --train_step."
+        help="Passes over the training data, instead of --train_step.",
+        above=0,
     )
     warmup_proportion: float | None = flag(
-        help="Share of all steps that is warmup, instead of --warmup_step."
+        help="Share of all steps that is warmup, instead of --warmup_step.",
+        at_least=0,
+        below=1,
     )
     hidden_dropout_prob: float | None = flag(
-        help="Dropout of the body's layers. Default: the config's."
+        help="Dropout of the body's layers. Default: the config's.",
+        at_least=0,
+        below=1,
     )
     attention_probs_dropout_prob: float | None = flag(
-        help="Dropout of attention. Default: the config's."
+        help="Dropout of attention. Default: the config's.",
+        at_least=0,
+        below=1,
     )
     classifier_dropout: float = flag(
-        0.1, "Dropout between the body and the task's output."
+        0.1,
+        "Dropout between the body and the task's output.",
+        at_least=0,
+        below=1,
     )
     cached_dir: str | None = flag(
         help="Where encoded data is kept, by content. Default: nowhere."
@@ -259,4 +411,6 @@ class FineTuningFlags(TrainFlags):
         1,
         "Trainings with other seeds, each in a folder of its own; the report "
         "has their median.",
+        at_least=1,
+        at_most=1000,
     )
