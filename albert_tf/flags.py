@@ -206,9 +206,11 @@ def _define(flags_class, values):
             text += f" Range: {limits}."
         if typing.get_origin(kind) is typing.Literal:
             choices = typing.get_args(kind)
-            absl_flags.DEFINE_enum(name, default, choices, text, values)
+            absl_flags.DEFINE_enum(
+                name, default, choices, text, flag_values=values
+            )
         else:
-            _DEFINE[kind](name, default, text, values)
+            _DEFINE[kind](name, default, text, flag_values=values)
 
 
 def _flag_name(field):
