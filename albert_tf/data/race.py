@@ -3,7 +3,6 @@
 Shapes: N questions, C = 4 choices.
 """
 
-import json
 import os
 import re
 from typing import NamedTuple
@@ -48,7 +47,8 @@ def read_race(folder, levels=LEVELS):
 
     Raises:
       FileNotFoundError: if a level has no file.
-      ValueError: if a file is not as RACE's are, or holds no passage.
+      ValueError: if a file is not as RACE's are, holds no passage, or two
+        passages have one id.
 
     Source: race_utils.py, which reads all.txt only.
     """
@@ -66,7 +66,20 @@ def read_race(folder, levels=LEVELS):
             )
         for name in names:
             questions += _read_file(os.path.join(path, name), level)
+    _check_ids(folder, questions)
     return questions
+
+
+def _check_ids(folder, questions):
+    ids = set()
+    for question in questions:
+        if question.id in ids:
+            raise ValueError(
+                f"{folder} has the question {question.id} twice; predictions "
+                "are known by level, passage's id and number. Were files "
+                "copied or joined?"
+            )
+        ids.add(question.id)
 
 
 def _read_file(path, level):
@@ -81,10 +94,11 @@ def _read_file(path, level):
             continue
         where = f"{path}, line {number}"
         try:
-            passage = json.loads(line)
+            passage = filesystem.parse_json(line, where)
             name = passage.get("id")
             if name is None:  # Of several in a file each has its own.
                 name = os.path.basename(path) + f":{number}" * (number > 1)
+            _check_name(name)
             article = _typed("article", passage["article"], str)
             texts = _typed("questions", passage["questions"], list)
             options = _typed("options", passage["options"], list)
@@ -94,9 +108,7 @@ def _read_file(path, level):
             if answers is None:
                 answers = [None] * len(texts)
             _typed("answers", answers, list)
-        except ValueError as error:
-            raise ValueError(f"{where} is not JSON: {error}.") from error
-        except (KeyError, TypeError, AttributeError) as error:
+        except (KeyError, TypeError) as error:
             problem = f"lacks {error}" if isinstance(error, KeyError) else error
             raise ValueError(
                 f"{where}: {problem}. Wanted RACE's form: an object with "
@@ -115,6 +127,15 @@ def _read_file(path, level):
     if not questions:
         raise ValueError(f"{path} has no questions. Was it cut off?")
     return questions
+
+
+def _check_name(name):
+    is_name = isinstance(name, str | int) and not isinstance(name, bool)
+    if not is_name or set(str(name)) & set("\t\r\n"):
+        raise TypeError(
+            f"id: found {name!r:.60}, wanted a string without tabs and ends "
+            "of lines"
+        )
 
 
 def _typed(name, value, kind):

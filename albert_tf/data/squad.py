@@ -4,7 +4,6 @@
 """
 
 import dataclasses
-import json
 import logging
 from typing import NamedTuple
 
@@ -78,21 +77,18 @@ def read_squad(path):
     Source: squad_utils.py, `read_squad_examples`, which left out questions
     whose answer is elsewhere or is not the only one.
     """
-    try:
-        document = json.loads(filesystem.read_file(path))
-    except ValueError as error:
-        raise ValueError(
-            f"{path} is not JSON: {error}. Was the download cut off?"
-        ) from error
+    document = filesystem.read_json(path)
     contexts, questions, num_moved = [], [], 0
     where = path
     try:
-        for i, article in enumerate(document["data"]):
-            for j, paragraph in enumerate(article["paragraphs"]):
+        for i, article in enumerate(_list(document, "data")):
+            where = f"{path}, article {i + 1}"
+            for j, paragraph in enumerate(_list(article, "paragraphs")):
                 where = f"{path}, paragraph {j + 1} of article {i + 1}"
                 context = _text(paragraph, "context")
-                for qa in paragraph["qas"]:
-                    where = f"{path}, question {qa['id']}"
+                for qa in _list(paragraph, "qas"):
+                    question_id = _id(qa)
+                    where = f"{path}, question {question_id}"
                     answers = _read_answers(qa)
                     found = answers and tuple(
                         _place(answer, context, where) for answer in answers
@@ -100,14 +96,14 @@ def read_squad(path):
                     num_moved += found != answers
                     questions.append(
                         Question(
-                            str(qa["id"]),
+                            question_id,
                             _text(qa, "question"),
                             len(contexts),
                             found,
                         )
                     )
                 contexts.append(context)
-    except (KeyError, TypeError, AttributeError) as error:
+    except (KeyError, TypeError) as error:
         problem = f"lacks {error}" if isinstance(error, KeyError) else error
         raise ValueError(
             f"{where}: {problem}. Wanted SQuAD's form: data > paragraphs > "
@@ -124,19 +120,28 @@ def read_squad(path):
     return Squad(contexts, questions)
 
 
-def _text(fields, name):
-    if not isinstance(fields[name], str):
-        raise TypeError(f"{name} is {fields[name]!r:.60}, wanted a string")
-    return fields[name]
-
-
-def _number(fields, name):
-    try:
-        return int(fields[name])
-    except (TypeError, ValueError, OverflowError) as error:
+def _typed(fields, name, kind, wanted):
+    if not isinstance(fields, dict):
         raise TypeError(
-            f"{name} is {fields[name]!r:.60}, wanted a number"
-        ) from error
+            f"found {fields!r:.60} where an object with {name} should be"
+        )
+    value = fields[name]
+    if not isinstance(value, kind) or isinstance(value, bool):
+        raise TypeError(f"{name} is {value!r:.60}, wanted {wanted}")
+    return value
+
+
+def _text(fields, name):
+    return _typed(fields, name, str, "a string")
+
+
+def _list(fields, name):
+    return _typed(fields, name, list, "a list")
+
+
+def _id(qa):
+    """A question's id; a number is taken as its digits."""
+    return str(_typed(qa, "id", str | int, "a string"))
 
 
 def _read_answers(qa):
@@ -149,15 +154,18 @@ def _read_answers(qa):
     if "answers" not in qa:
         return None
     return tuple(
-        Answer(_text(answer, "text"), _number(answer, "answer_start"))
-        for answer in qa["answers"]
+        Answer(
+            _text(answer, "text"),
+            _typed(answer, "answer_start", int, "a whole number"),
+        )
+        for answer in _list(qa, "answers")
     )
 
 
 def _place(answer, context, where):
     """An answer with the place nearest to its own where it really stands."""
     text, start = answer
-    if text.strip() and context[max(start, 0) :].startswith(text):
+    if text.strip() and context.startswith(text, max(start, 0)):
         return Answer(text, max(start, 0))
     text = text.strip()
     before = context.rfind(text, 0, max(start, 0) + len(text))

@@ -120,10 +120,12 @@ def _encode_questions(tokenizer, settings, is_training, rows):
             answer = None
             if is_training and question.answers:
                 answer = find_tokens(spans, question.answers[0])
-            is_best = None
+            is_best = [None] * len(bounds)
             if not is_training:
                 is_best = find_max_context(bounds, len(ids))
-            for w, (start, end) in enumerate(bounds):
+            for (start, end), is_max_context in zip(
+                bounds, is_best, strict=True
+            ):
                 window = {
                     "ids": np.concatenate(
                         [head, ids[start:end], [tokenizer.sep_id]]
@@ -135,7 +137,7 @@ def _encode_questions(tokenizer, settings, is_training, rows):
                     window |= _positions(answer, start, end, len(head))
                 else:
                     window |= _per_token(
-                        spans[start:end], is_best[w, start:end], len(head)
+                        spans[start:end], is_max_context, len(head)
                     )
                 windows.append(window)
     lengths = [len(window["ids"]) for window in windows]
@@ -184,7 +186,7 @@ def cut_windows(num_tokens, size, stride):
 
 
 def find_max_context(bounds, num_tokens):
-    """Returns [W, P] bool: in which window a token has the most context.
+    """Finds the tokens that have the most context in a window.
 
     That is where the smaller of the numbers of tokens to its left and right,
     plus a hundredth of the window's length, is largest; of equals the first.
@@ -193,14 +195,21 @@ def find_max_context(bounds, num_tokens):
       bounds: W pairs (start, end), from `cut_windows`.
       num_tokens: of the paragraph, P.
 
+    Returns:
+      W arrays [end - start] of bool, which of a window's tokens have more
+      context there than in any other.
+
     Source: squad_utils.py, `_check_is_max_context`.
     """
-    starts, ends = np.array(bounds).T[:, :, np.newaxis]  # [W, 1] each
-    positions = np.arange(num_tokens)
-    context = np.minimum(positions - starts, ends - 1 - positions)  # [W, P]
-    scores = np.where(context < 0, -np.inf, context + 0.01 * (ends - starts))
-    best = scores.argmax(axis=0)  # [P]
-    return best == np.arange(len(bounds))[:, np.newaxis]
+    best_scores = np.full(num_tokens, -np.inf)  # [P]
+    best = np.zeros(num_tokens, np.int64)  # [P]
+    for w, (start, end) in enumerate(bounds):
+        before = np.arange(end - start)
+        scores = np.minimum(before, before[::-1]) + 0.01 * (end - start)
+        is_better = scores > best_scores[start:end]
+        best_scores[start:end][is_better] = scores[is_better]
+        best[start:end][is_better] = w
+    return [best[start:end] == w for w, (start, end) in enumerate(bounds)]
 
 
 def find_tokens(spans, answer):

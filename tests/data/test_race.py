@@ -150,7 +150,16 @@ def test_a_file_in_another_encoding_is_named(tmp_path):
 
 BROKEN = {
     "no JSON": ('{"article": ', "line 1 is not JSON"),
-    "a list": ("[]", "Wanted RACE's form"),
+    "a list": ("[]", "line 1: found JSON of the type list"),
+    "too deep": ("[" * 100_000, "line 1 is not .* nested too deeply"),
+    "half a pair": (passage(article="\udc00"), "half of a surrogate pair"),
+    "nothing but NULs": ("\0" * 9, "line 1 is not JSON: it is empty"),
+    "a list for an id": (passage(id=["a"]), r"id: found \['a'\]"),
+    "an id of two lines": (passage(id="a\nb"), "id: found .*, wanted a str"),
+    "an id twice": (
+        "\n".join([json.dumps(passage())] * 2),
+        "question high/1.txt/0 twice",
+    ),
     "no article": (passage(article=...), "lacks 'article'"),
     "a number": (passage(article=3), "wanted a string"),
     "null for questions": (passage(questions=None), "questions: found None"),

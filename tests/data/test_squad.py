@@ -116,7 +116,29 @@ def test_paragraphs_may_be_empty_and_unicode(tmp_path):
 
 BROKEN = {
     "no JSON": ('{"data": [', "is not JSON: .*cut off"),
-    "a list": ([], "Wanted SQuAD's form"),
+    "a list": ([], r"squad\.json: found JSON of the type list"),
+    "null": ("null", "found JSON of the type NoneType"),
+    "an empty file": ("", "is not JSON: it is empty"),
+    "nothing but NULs": (b"\0" * 9, "is not JSON: it is empty"),
+    "too deep": ("[" * 100_000, "nested too deeply"),
+    "half a pair": (document(question="\ud83d"), "half of a surrogate pair"),
+    "articles by name": ({"data": {"a": {}}}, "data is .*, wanted a list"),
+    "text for an article": ({"data": ["a"]}, "article 1: found 'a' where"),
+    "null for paragraphs": (
+        {"data": [{"paragraphs": None}]},
+        "article 1: paragraphs is None, wanted a list",
+    ),
+    "one answer outside a list": (
+        document(answers={"text": "cat", "answer_start": 17}),
+        "question q1: answers is .*, wanted a list",
+    ),
+    **{
+        f"{question_id} for an id": (
+            document(id=question_id),
+            "paragraph 1 of article 1: id is .*, wanted a string",
+        )
+        for question_id in (None, True, 4.5, ["q1"])
+    },
     "no data": ({}, "lacks 'data'"),
     "no questions": ({"data": []}, "has no questions"),
     "no context": (
@@ -134,9 +156,9 @@ BROKEN = {
     **{
         f"{start} for an answer_start": (
             document(answers=[{"text": "cat", "answer_start": start}]),
-            "question q1: answer_start is .*, wanted a number",
+            "question q1: answer_start is .*, wanted a whole number",
         )
-        for start in (None, "x", float("inf"), float("nan"))
+        for start in (None, "4", 4.5, True, float("inf"), float("nan"))
     },
     "a word for is_impossible": (
         document(is_impossible="false"),

@@ -1,5 +1,6 @@
 """Windows of paragraphs: against the release's, and one token at a time."""
 
+import tracemalloc
 import unicodedata
 
 import numpy as np
@@ -330,7 +331,14 @@ def test_windows_are_cut_as_the_release_does(num_tokens, size, stride):
     found = windows.cut_windows(num_tokens, size, stride)
     assert found == (wanted or [(0, 0)])
     if num_tokens:
-        best = windows.find_max_context(found, num_tokens)
+        best = np.zeros((len(found), num_tokens), bool)
+        for row, (a, b), is_best in zip(
+            best,
+            found,
+            windows.find_max_context(found, num_tokens),
+            strict=True,
+        ):
+            row[a:b] = is_best
         for token in range(num_tokens):
             scores = [
                 min(token - a, b - 1 - token) + 0.01 * (b - a)
@@ -341,6 +349,36 @@ def test_windows_are_cut_as_the_release_does(num_tokens, size, stride):
             assert best[:, token].tolist() == [
                 i == scores.index(max(scores)) for i in range(len(found))
             ]
+
+
+def test_max_context_is_what_a_matrix_of_all_windows_gives():
+    """The formula in numbers of all windows times all tokens."""
+    rng = np.random.default_rng(4)
+    for _ in range(200):
+        num_tokens, size, stride = rng.integers(1, [300, 60, 70])
+        bounds = windows.cut_windows(num_tokens, size, stride)
+        starts, ends = np.array(bounds).T[:, :, np.newaxis]  # [W, 1] each
+        positions = np.arange(num_tokens)
+        context = np.minimum(positions - starts, ends - 1 - positions)
+        scores = context + 0.01 * (ends - starts)
+        best = np.where(context < 0, -np.inf, scores).argmax(axis=0)  # [P]
+        wanted = best == np.arange(len(bounds))[:, np.newaxis]  # [W, P]
+        found = windows.find_max_context(bounds, num_tokens)
+        for row, (start, end), is_best in zip(
+            wanted, bounds, found, strict=True
+        ):
+            np.testing.assert_array_equal(is_best, row[start:end])
+            assert not row[:start].any() and not row[end:].any()
+
+
+def test_a_paragraph_of_a_million_characters_needs_little_memory(words):
+    settings = {"max_seq_length": 384, "doc_stride": 128}
+    tracemalloc.start()
+    encoded = encode(words, "w4 w5 " * 170_000, is_training=False, **settings)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert encoded.token_arrays["is_max_context"].sum() == 340_000
+    assert peak < 500e6
 
 
 @pytest.mark.parametrize(
