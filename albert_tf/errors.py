@@ -17,6 +17,7 @@ AGAIN = "Free some space; the same command then goes on."
 _OS_ERRORS = {
     errno.ENOSPC: f"the disk is full. {AGAIN}",
     errno.EDQUOT: f"the disk quota is used up. {AGAIN}",
+    errno.ENOENT: "there is no such file or folder.",
     errno.EROFS: "the file system is read-only. Name another place.",
     errno.EACCES: "permission denied. Whose file or folder is it?",
     errno.EPERM: "permission denied. Whose file or folder is it?",

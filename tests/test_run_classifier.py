@@ -52,7 +52,11 @@ def args(tmp_path, model):
     data = tmp_path / "data" / "SST-2"
     write_table(data / "train.tsv", make_rows(60, seed=1))
     write_table(data / "dev.tsv", make_rows(21, seed=2))
-    rows = [(str(i), text) for i, (text, _) in enumerate(make_rows(9, seed=3))]
+    # The server's index, of some rows in another order.
+    rows = [
+        (str(80 - 7 * i), text)
+        for i, (text, _) in enumerate(make_rows(9, seed=3))
+    ]
     write_table(data / "test.tsv", rows)
     return run_classifier.ClassifierFlags(
         task_name="sst-2",
@@ -99,7 +103,9 @@ def test_a_run_writes_what_the_releases_writes(args, tmp_path, capfd):
     np.testing.assert_allclose(chances.sum(axis=1), 1, atol=1e-6)
     submitted = [x.split("\t") for x in read_lines(out / "submit_results.tsv")]
     assert submitted[0] == ["index", "prediction"]
-    assert [index for index, _ in submitted[1:]] == [str(i) for i in range(9)]
+    assert [index for index, _ in submitted[1:]] == [
+        str(80 - 7 * i) for i in range(9)
+    ]
     predictions = [int(prediction) for _, prediction in submitted[1:]]
     assert predictions == chances.argmax(axis=1).tolist()
     assert read_lines(out / "SST-2.tsv") == read_lines(

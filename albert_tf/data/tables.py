@@ -7,11 +7,20 @@ training; nothing is skipped silently.
 import csv
 import dataclasses
 import io
-import json
 import logging
 from typing import NamedTuple
 
+from albert_tf import filesystem
+
 FORMATS = ("tsv", "csv", "jsonl")
+_SCALAR = str | int | float
+# What JSON may hold of each part of a row.
+_KINDS = {
+    "text_a": (str, "a string"),
+    "text_b": (str | None, "a string or null"),
+    "label": (_SCALAR | list, "a string, a number or a list of them"),
+    "id": (str | int | float, "a string or a number"),
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,7 +33,7 @@ class Table:
       file: path below the data folder.
       text: one or two columns.
       label: column, or None where there are no labels.
-      id: column, or None: the row's number from 0.
+      id: column, whose values differ, or None: the row's number from 0.
       format: "tsv" (no quoting, as in GLUE), "csv" (quoted fields may hold
         delimiters and ends of lines) or "jsonl" (an object a line).
       has_header: whether the first line names the columns.
@@ -77,8 +86,8 @@ def read_table(path, table):
 
     Raises:
       FileNotFoundError: if there is no file.
-      ValueError: if it is empty or not UTF-8, a column is unknown, or a row
-        is damaged.
+      ValueError: if it is empty or not UTF-8, a column is unknown, a row is
+        damaged, or two rows have one id.
     """
     records = _PARSERS[table.format](path, read_text(path))
     header = None
@@ -124,6 +133,7 @@ def read_table(path, table):
             len(records),
         )
     _warn_of_long_rows(path, records, header)
+    _check_ids(path, rows)
     return rows
 
 
@@ -132,14 +142,17 @@ def read_text(path):
 
     Raises:
       FileNotFoundError: if there is no file.
-      ValueError: if it is not UTF-8.
+      ValueError: if it is not UTF-8, or holds characters 0.
     """
-    import tensorflow as tf
-
-    if not tf.io.gfile.exists(path):
+    if not filesystem.exists(path):
         raise FileNotFoundError(f"There is no {path}.")
-    with tf.io.gfile.GFile(path, "rb") as file:
-        content = file.read()
+    content = filesystem.read_file(path)
+    if b"\0" in content:
+        line = content[: content.index(b"\0")].count(b"\n") + 1
+        raise ValueError(
+            f"{path}, line {line} holds a character 0. Is it UTF-16, or was "
+            "the disk full when it was written? Save it as UTF-8."
+        )
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -186,16 +199,8 @@ def _parse_json_lines(path, text):
     for number, line in enumerate(text.split("\n"), 1):
         if not line.strip():
             continue
-        try:
-            record = json.loads(line)
-        except ValueError as error:
-            raise ValueError(f"{path}, line {number}: {error}.") from None
-        if not isinstance(record, dict):
-            raise ValueError(
-                f"{path}, line {number}: wanted a JSON object, found "
-                f"{type(record).__name__}."
-            )
-        records.append((number, record))
+        where = f"{path}, line {number}"
+        records.append((number, filesystem.parse_json(line, where)))
     return records
 
 
@@ -210,6 +215,11 @@ def _column(path, column, header, format):
         raise ValueError(
             f"{path} has no column {column!r}; its header is {header}. Is "
             "the delimiter another one, or the header missing?"
+        )
+    if header.count(column) > 1:
+        raise ValueError(
+            f"{path} has {header.count(column)} columns {column!r}. Give the "
+            f"number of one, from 0; its header is {header}."
         )
     return header.index(column)
 
@@ -244,17 +254,38 @@ def _raise_of_short_row(path, line, fields, columns, width):
 
 
 def _check_values(path, line, found):
-    """Refuses what JSON may have instead of texts and labels."""
+    """Refuses what JSON may have instead of texts, labels and ids."""
     for name, value in found.items():
-        is_right = value is not None
-        if name == "text_a":
-            is_right = isinstance(value, str)
-        elif name == "text_b":
-            is_right = value is None or isinstance(value, str)
-        if not is_right:
-            wanted = "a string" if name.startswith("text") else "a value"
+        kind, wanted = _KINDS[name]
+        if not isinstance(value, kind):
             raise ValueError(
-                f"{path}, line {line}: {name} is {value!r}; wanted {wanted}."
+                f"{path}, line {line}: {name} is {value!r:.80}; wanted "
+                f"{wanted}."
+            )
+    values = found.get("label")
+    for value in values if isinstance(values, list) else ():
+        if not isinstance(value, _SCALAR):
+            raise ValueError(
+                f"{path}, line {line}: among the labels is {value!r:.80}; "
+                "wanted strings or numbers."
+            )
+    name = str(found.get("id", "-"))
+    if not name.strip() or set(name) & set("\t\r\n"):
+        raise ValueError(
+            f"{path}, line {line}: id is {name!r:.80}; wanted a value without "
+            "tabs and ends of lines. Is it the right column?"
+        )
+
+
+def _check_ids(path, rows):
+    lines = {}
+    for row in rows:
+        first = lines.setdefault(row.id, row.line)
+        if first != row.line:
+            raise ValueError(
+                f"{path} has the id {row.id!r:.80} on line {first} and again "
+                f"on line {row.line}; predictions are known by it. Is it the "
+                "right column, or were files joined?"
             )
 
 

@@ -3,11 +3,10 @@
 import dataclasses
 import difflib
 import hashlib
-import json
 
 import numpy as np
 
-from albert_tf.data import tables
+from albert_tf import filesystem
 from albert_tf.data.tables import Table
 
 OBJECTIVES = ("classes", "regression", "multi_label")
@@ -20,6 +19,8 @@ METRICS = {
     **DEFAULT_METRICS,
     "classes": ("eval_accuracy", "f1", "matthew_corr"),
 }
+# What run_classifier.py calls files that all tasks have.
+_RESULTS = ("test_results", "submit_results")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,7 +57,12 @@ class Task:
         known = METRICS.get(self.objective, ())
         labels = self.labels
         for field, is_right, wanted in (
-            ("name", self.name and "/" not in self.name, "part of a file name"),
+            ("name", _is_file_name(self.name), "part of a file name"),
+            (
+                "name",
+                self.name not in _RESULTS,
+                "another: files of results have it",
+            ),
             ("objective", known, f"one of {OBJECTIVES}"),
             (
                 "metrics",
@@ -83,6 +89,11 @@ class Task:
                 0 <= self.dev_share < 1 and not (self.dev_share and self.dev),
                 "a share from 0 to 1, and none beside a dev table",
             ),
+            (
+                "labels",
+                not set("".join(labels or ())) & set("\t\r\n"),
+                "names without tabs and ends of lines",
+            ),
             ("label_separator", self.label_separator, "a character or more"),
         ):
             if not is_right:
@@ -90,6 +101,14 @@ class Task:
                     f"{field} of the task {self.name!r} is "
                     f"{getattr(self, field)!r}; wanted {wanted}."
                 )
+
+
+def _is_file_name(name):
+    return name and not set(name) & set("/\0\t\r\n")
+
+
+# GLUE's files of test data have the server's index in front.
+_INDEX = 0
 
 
 def _glue(name, folder, text, label, *, submission=None, **kwargs):
@@ -101,7 +120,11 @@ def _glue(name, folder, text, label, *, submission=None, **kwargs):
         name,
         train=table,
         dev={"": dataclasses.replace(table, file=f"{folder}/dev.tsv")},
-        test={submission or folder: Table(f"{folder}/test.tsv", test_text)},
+        test={
+            submission or folder: Table(
+                f"{folder}/test.tsv", test_text, id=_INDEX
+            )
+        },
         **kwargs,
     )
 
@@ -111,11 +134,15 @@ _ENTAILMENT = ("entailment", "not_entailment")
 _MNLI = ("contradiction", "entailment", "neutral")
 
 
-def _mnli(split, label=-1):
-    return Table(f"MNLI/{split}.tsv", (8, 9), label)
+def _mnli(split):
+    return Table(f"MNLI/{split}.tsv", (8, 9), -1)
 
 
-_DIAGNOSTIC = {"AX": Table("diagnostic/diagnostic.tsv", (1, 2))}
+def _mnli_test(split):
+    return Table(f"MNLI/{split}.tsv", (8, 9), id=_INDEX)
+
+
+_DIAGNOSTIC = {"AX": Table("diagnostic/diagnostic.tsv", (1, 2), id=_INDEX)}
 
 # Source: classifier_utils.py, the processors; AX was not registered there.
 GLUE = {
@@ -167,8 +194,8 @@ GLUE = {
                 "mismatched": _mnli("dev_mismatched"),
             },
             test={
-                "MNLI-m": _mnli("test_matched", None),
-                "MNLI-mm": _mnli("test_mismatched", None),
+                "MNLI-m": _mnli_test("test_matched"),
+                "MNLI-mm": _mnli_test("test_mismatched"),
                 **_DIAGNOSTIC,
             },
             labels=_MNLI,
@@ -177,7 +204,7 @@ GLUE = {
             "mismnli",
             train=_mnli("train"),
             dev={"": _mnli("dev_mismatched")},
-            test={"MNLI-mm": _mnli("test_mismatched", None)},
+            test={"MNLI-mm": _mnli_test("test_mismatched")},
             labels=_MNLI,
         ),
         _glue("qnli", "QNLI", (1, 2), -1, labels=_ENTAILMENT),
@@ -188,7 +215,6 @@ GLUE = {
 }
 
 _STRING = (str, "a string")
-_LIST = (list, "a list")
 _COLUMN = (str | int, "a name or a number")
 # What --task_config may say.
 _KEYS = {
@@ -204,10 +230,12 @@ _KEYS = {
     "has_header": (bool, "true or false"),
     "id": _COLUMN,
     "objective": _STRING,
-    "labels": _LIST,
+    "labels": (list, "a list of strings or numbers"),
     "label_separator": _STRING,
-    "metrics": _LIST,
+    "metrics": (list, "a list of strings"),
 }
+# What those of its values that are lists may hold.
+_ITEMS = {"text": str | int, "labels": str | int | float, "metrics": str}
 
 
 def read_task_config(path):
@@ -227,7 +255,8 @@ def read_task_config(path):
                                          default: as "label"
           "format": "tsv",               or "csv", "jsonl"
           "has_header": true,
-          "id": null,                    column; null: the row's number
+          "id": null,                    the test file's column that names
+                                         its rows; null: the row's number
           "objective": "classes",        or "regression", "multi_label"
           "labels": ["0", "1"],          default: those of the training data
           "label_separator": ",",        between the labels of a row
@@ -244,14 +273,7 @@ def read_task_config(path):
       FileNotFoundError: if there is no file.
       ValueError: if a key is unknown or missing, or a value is wrong.
     """
-    try:
-        values = json.loads(tables.read_text(path))
-    except json.JSONDecodeError as error:
-        raise ValueError(f"{path} is not JSON: {error}.") from None
-    if not isinstance(values, dict):
-        raise ValueError(
-            f"{path} is a {type(values).__name__}; wanted a JSON object."
-        )
+    values = filesystem.read_json(path)
     _check_keys(path, values)
     try:
         return _build_task(values)
@@ -268,12 +290,24 @@ def _check_keys(path, values):
                 f"{path}: unknown key {key!r}; known: {', '.join(_KEYS)}.{hint}"
             )
         kind, wanted = _KEYS[key]
-        if value is not None and not isinstance(value, kind):
-            raise ValueError(f"{path}: {key} is {value!r}; wanted {wanted}.")
+        items = value if isinstance(value, list) else []
+        if not _is_of(value, kind | None) or not all(
+            _is_of(item, _ITEMS[key]) for item in items
+        ):
+            raise ValueError(
+                f"{path}: {key} is {value!r:.80}; wanted {wanted}."
+            )
     required = ("name", "train", "text", "label")
     missing = [key for key in required if values.get(key) is None]
     if missing:
         raise ValueError(f"{path} lacks {', '.join(missing)}.")
+
+
+def _is_of(value, kind):
+    """Whether a value is of a type; true and false are no numbers here."""
+    return isinstance(value, kind) and (
+        kind == bool | None or not isinstance(value, bool)
+    )
 
 
 def _build_task(values):
@@ -284,16 +318,18 @@ def _build_task(values):
         values["train"],
         tuple(columns) if isinstance(columns, list) else (columns,),
         values["label"],
-        values.get("id"),
-        values.get("format", "tsv"),
-        values.get("has_header", True),
+        format=values.get("format", "tsv"),
+        has_header=values.get("has_header", True),
     )
     dev, test = {}, {}
     if "dev" in values:
         dev[""] = dataclasses.replace(table, file=values["dev"])
     if "test" in values:
         test[values["name"]] = dataclasses.replace(
-            table, file=values["test"], label=test_label
+            table,
+            file=values["test"],
+            label=test_label,
+            id=values.get("id"),
         )
     labels = values.get("labels")
     objective = values.get("objective", "classes")

@@ -52,13 +52,23 @@ def test_all_rows_of_glue_are_read(shared, caplog, task, sizes):
 
 
 @pytest.mark.parametrize("task", ["cola", "mrpc", "sst-2", "sts-b"])
-def test_the_number_of_a_row_is_its_id_in_glue(shared, task):
-    """The GLUE server's index is the test files' own first column."""
+def test_ids_of_glue_are_the_index_of_its_test_files(shared, tmp_path, task):
+    """Of part of a file in another order, too."""
     ((_, table),) = tasks.GLUE[task].test.items()
     path = shared / "data/glue" / table.file
-    lines = path.read_text(encoding="utf-8").split("\n")[1:-1]
-    rows = tables.read_table(str(path), table)
-    assert [row.id for row in rows] == [line.split("\t")[0] for line in lines]
+    header, *lines = path.read_text(encoding="utf-8").split("\n")[:-1]
+    (tmp_path / "test.tsv").write_text("\n".join([header, *lines[400:10:-3]]))
+    for found, wanted in (
+        (path, lines),
+        (tmp_path / "test.tsv", lines[400:10:-3]),
+    ):
+        rows = tables.read_table(str(found), table)
+        assert [r.id for r in rows] == [x.split("\t")[0] for x in wanted]
+
+
+def test_every_test_file_of_glue_has_its_index_in_front():
+    found = {name: t.test for name, t in tasks.GLUE.items()}
+    assert {t.id for test in found.values() for t in test.values()} == {0}
 
 
 def test_columns_are_names_or_numbers(read):
@@ -223,12 +233,12 @@ FAULTS = {
     "broken JSON": (
         '{"a": "b"}\n{"a": \n',
         Table("t", ("a",), format="jsonl"),
-        "line 2: Expecting value",
+        "line 2 is not JSON: Expecting value",
     ),
     "JSON of another form": (
         '{"a": "b"}\n\n["b"]\n',
         Table("t", ("a",), format="jsonl"),
-        "line 3: wanted a JSON object, found list",
+        "line 3: found JSON of the type list, wanted an object",
     ),
     "a missing key": (
         '{"a": "b", "l": 1}\n{"a": "b", "label": 1}\n',
@@ -248,7 +258,62 @@ FAULTS = {
     "a null label": (
         '{"a": "b", "l": null}\n',
         Table("t", ("a",), "l", format="jsonl"),
-        "line 1: label is None; wanted a value",
+        "line 1: label is None; wanted a string, a number or a list",
+    ),
+    "an object as a label": (
+        '{"a": "b", "l": {}}\n',
+        Table("t", ("a",), "l", format="jsonl"),
+        "line 1: label is {}; wanted a string, a number or a list",
+    ),
+    "null among labels": (
+        '{"a": "b", "l": ["x", null]}\n',
+        Table("t", ("a",), "l", format="jsonl"),
+        "line 1: among the labels is None",
+    ),
+    "JSON too deep": (
+        '{"a": "b"}\n' + "[" * 100_000,
+        Table("t", ("a",), format="jsonl"),
+        "line 2 is not readable JSON: it is nested too deeply",
+    ),
+    "half a pair": (
+        '{"a": "\\ud83d"}\n',
+        Table("t", ("a",), format="jsonl"),
+        "line 1 holds half of a surrogate pair",
+    ),
+    "a list for an id": (
+        '{"a": "b", "i": [1]}\n',
+        Table("t", ("a",), id="i", format="jsonl"),
+        r"line 1: id is \[1\]; wanted a string or a number",
+    ),
+    "an id twice": (
+        "i\ta\n7\tx\n8\ty\n7\tz\n",
+        Table("t", ("a",), id="i"),
+        "the id '7' on line 2 and again on line 4",
+    ),
+    "no id": (
+        "i\ta\n7\tx\n \ty\n",
+        Table("t", ("a",), id="i"),
+        "line 3: id is ' '; wanted a value",
+    ),
+    "an id of two lines": (
+        'i,a\n"7\n8",x\n',
+        Table("t", ("a",), id="i", format="csv"),
+        "line 2: id is '7.n8'; wanted a value without tabs",
+    ),
+    "a column twice": (
+        "a\tb\ta\n1\t2\t3\n",
+        Table("t", ("a",)),
+        "has 2 columns 'a'. Give the number of one",
+    ),
+    "UTF-16 without a mark": (
+        "a\tb\n".encode("utf-16-le"),
+        Table("t", ("a",)),
+        "line 1 holds a character 0. Is it UTF-16",
+    ),
+    "NULs at the end": (
+        b"a\tb\n1\t2\n" + b"\0" * 9,
+        Table("t", ("a",)),
+        "line 3 holds a character 0",
     ),
 }
 

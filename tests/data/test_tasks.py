@@ -150,10 +150,13 @@ def test_a_long_description_is_followed(read_config):
         label_separator="|",
         metrics=["eval_accuracy"],
     )
-    table = Table("train.csv", ("question", 3), -1, "number", "csv", False)
-    dev, test = (
-        Table(f, ("question", 3), label, "number", "csv", False)
-        for f, label in (("dev.csv", -1), ("test.csv", None))
+    table, dev, test = (
+        Table(f, ("question", 3), label, name, "csv", False)
+        for f, label, name in (
+            ("train.csv", -1, None),
+            ("dev.csv", -1, None),
+            ("test.csv", None, "number"),
+        )
     )
     assert found == Task(
         "own",
@@ -218,6 +221,17 @@ def test_every_objective_has_metrics(read_config, objective):
         ({"dev": "dev.tsv", "dev_share": 0.1}, "none beside a dev table"),
         ({"label_separator": ""}, "a character or more"),
         ({"name": "../own"}, "part of a file name"),
+        ({"name": "a\nb"}, "part of a file name"),
+        ({"name": "test_results"}, "files of results have it"),
+        ({"text": True}, "text is True; wanted a column"),
+        ({"text": ["a", None]}, r"text is \['a', None\]; wanted a column"),
+        ({"label": False}, "label is False; wanted a name"),
+        ({"dev_share": True}, "dev_share is True; wanted a number"),
+        ({"dev_share": float("nan")}, "a share from 0 to 1"),
+        ({"labels": ["a", None]}, "wanted a list of strings"),
+        ({"labels": ["a", ["b"]]}, "wanted a list of strings"),
+        ({"labels": ["a", "b\tc"]}, "wanted names without tabs"),
+        ({"metrics": [["f1"]]}, "wanted a list of strings"),
     ],
 )
 def test_a_wrong_description_is_refused(read_config, changes, message):
@@ -226,13 +240,15 @@ def test_a_wrong_description_is_refused(read_config, changes, message):
     assert "own.json" in str(error.value)
 
 
-@pytest.mark.parametrize("content", ["{'name': 1}", "", "[1]", '"name"'])
+@pytest.mark.parametrize(
+    "content", ["{'name': 1}", "", "\0", "null", "[1]", '"name"', "[" * 100_000]
+)
 def test_a_description_of_another_form_is_refused(tmp_path, content):
     path = tmp_path / "own.json"
     path.write_text(content)
-    with pytest.raises(ValueError, match="own.json is (not|a list|a str)"):
+    with pytest.raises(ValueError, match="own.json(: found| is not)"):
         tasks.read_task_config(str(path))
-    with pytest.raises(FileNotFoundError, match="There is no .*absent"):
+    with pytest.raises(FileNotFoundError, match="absent"):
         tasks.read_task_config(str(tmp_path / "absent.json"))
 
 
