@@ -12,6 +12,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+# A plan is held in memory: 4 bytes for each of its examples.
+MAX_PLANNED = 1 << 28
+MAX_EPOCHS = 100_000
+# How often a batch may repeat its data; small ones may always.
+MAX_REPEATS = 100
+SMALL_BATCH = 1024
+
 
 class Plan(NamedTuple):
     """Which examples make up each batch, and what they are padded to.
@@ -66,6 +73,33 @@ def choose_buckets(examples, bucket_lengths):
     return np.searchsorted(bucket_lengths, lengths)
 
 
+def check_plan(num_examples, batch_size, num_steps=1):
+    """Raises ValueError if a plan would be absurdly large.
+
+    Args:
+      num_examples: that there are.
+      batch_size: examples in a step.
+      num_steps: to be planned.
+    """
+    if not num_examples:
+        raise ValueError("There are no examples.")
+    if batch_size > max(SMALL_BATCH, MAX_REPEATS * num_examples):
+        raise ValueError(
+            f"A batch of {batch_size:,} would repeat the {num_examples:,} "
+            f"examples there are more than {MAX_REPEATS} times. Give a smaller "
+            "batch."
+        )
+    num_planned = num_steps * batch_size
+    num_epochs = num_planned / num_examples
+    if num_planned > MAX_PLANNED or num_epochs > MAX_EPOCHS:
+        raise ValueError(
+            f"{num_steps:,} steps of {batch_size:,} examples are "
+            f"{num_planned:,} examples, {num_epochs:,.0f} epochs of the "
+            f"{num_examples:,} there are; at most {MAX_PLANNED:,} examples and "
+            f"{MAX_EPOCHS:,} epochs can be planned. Give fewer steps."
+        )
+
+
 def plan_training(examples, bucket_lengths, batch_size, num_steps, seed):
     """Plans training: every example once an epoch, batches of one bucket.
 
@@ -85,10 +119,10 @@ def plan_training(examples, bucket_lengths, batch_size, num_steps, seed):
       A Plan.
 
     Raises:
-      ValueError: if there are no examples.
+      ValueError: if there are no examples, or the plan would be absurdly
+        large.
     """
-    if not len(examples):
-        raise ValueError("There are no examples to train on.")
+    check_plan(len(examples), batch_size, num_steps)
     buckets = choose_buckets(examples, bucket_lengths)
     plans = [Plan(np.zeros(0, np.int32), np.zeros((0, batch_size), np.int32))]
     waiting = np.zeros(0, np.int32)
@@ -133,7 +167,11 @@ def plan_pass(examples, bucket_lengths, batch_size):
 
     Returns:
       A Plan.
+
+    Raises:
+      ValueError: if there are no examples, or by far fewer than in a batch.
     """
+    check_plan(len(examples), batch_size)
     buckets = choose_buckets(examples, bucket_lengths)
     lengths, batches = [], []
     for bucket in np.unique(buckets)[::-1]:

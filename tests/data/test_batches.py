@@ -138,3 +138,31 @@ def test_what_is_longer_than_every_bucket_is_refused():
 def test_training_on_nothing_is_refused():
     with pytest.raises(ValueError, match="no examples"):
         batches.plan_training(make_examples(0), BUCKETS, 8, 20, seed=3)
+    with pytest.raises(ValueError, match="no examples"):
+        batches.plan_pass(make_examples(0), BUCKETS, 8)
+
+
+@pytest.mark.parametrize(
+    ("batch_size", "num_steps", "message"),
+    [
+        (8, 10**8, "100,000,000 steps of 8 examples are 800,000,000 examples"),
+        (1, 50 * 100_000 + 1, "100,000 epochs of the 50 there are"),
+        (1 << 20, 1, "1,048,576 would repeat the 50 .* more than 100 times"),
+    ],
+)
+def test_absurd_plans_are_refused_before_memory_is_taken(
+    batch_size, num_steps, message
+):
+    rows = make_examples()
+    with pytest.raises(ValueError, match=message):
+        batches.plan_training(rows, BUCKETS, batch_size, num_steps, seed=3)
+    if num_steps == 1:
+        with pytest.raises(ValueError, match=message):
+            batches.plan_pass(rows, BUCKETS, batch_size)
+
+
+def test_a_batch_may_be_somewhat_larger_than_the_data():
+    rows = make_examples(1)
+    plan = batches.plan_training(rows, BUCKETS, 1024, 2, seed=3)
+    assert plan.indices.shape == (2, 1024)
+    assert batches.plan_pass(rows, BUCKETS, 1024).indices.shape == (1, 1024)
