@@ -9,7 +9,15 @@ import dataclasses
 import functools
 import os
 
-from albert_tf import export, finetuning, flags, heads, programs
+from albert_tf import (
+    export,
+    finetuning,
+    flags,
+    heads,
+    manifest,
+    ownership,
+    programs,
+)
 from albert_tf.data import classification as data_reader
 from albert_tf.data import submissions, tasks
 from albert_tf.flags import flag
@@ -38,7 +46,9 @@ class ClassifierFlags(flags.FineTuningFlags):
         "tensorflow-text here and where it is loaded."
     )
     threshold_to_export: float | None = flag(
-        help="A number that the SavedModel gives out as `threshold`."
+        help="A number that the SavedModel gives out as `threshold`.",
+        at_least=-1e9,
+        at_most=1e9,
     )
     task_config: str | None = flag(
         help="JSON file that describes a table of text, instead of "
@@ -178,9 +188,40 @@ def build_exports(args, task, tokenizer, text_export):
     return tuple(exports)
 
 
+def describe(task, data):
+    """Returns what a manifest says of the task and its data."""
+    splits = {
+        "train": [data.train] if data.train else [],
+        "dev": [*data.dev.values()],
+        "test": [*data.test.values()],
+    }
+    return {
+        "task": {
+            "name": task.name,
+            "objective": task.objective,
+            "labels": task.labels,
+            "metrics": task.metrics,
+        },
+        "data": {
+            part: {
+                str(number): manifest.describe_examples(split.examples)
+                for number, split in enumerate(found)
+            }
+            for part, found in splits.items()
+            if found
+        },
+    }
+
+
 def run(args):
     """Trains, evaluates, predicts and exports as the flags say."""
     check_flags(args)
+    with ownership.owning(args.output_dir):
+        run_task(args)
+
+
+def run_task(args):
+    """Does what `run` does, in a folder that nobody else writes to."""
     text_export = None
     if args.export_text_dir:
         text_export = programs.import_text_export("--export_text_dir")
@@ -219,6 +260,7 @@ def run(args):
         if args.do_predict
         else None,
         exports=exports,
+        made_of=describe(task, data),
     )
     programs.run_task(args, program, start)
 

@@ -7,6 +7,7 @@ python run_pretraining.py --input_file='data/train*.tfrecord' \
 
 import dataclasses
 import functools
+import logging
 import os
 from typing import Literal
 
@@ -20,8 +21,10 @@ from albert_tf import (
     flags,
     heads,
     layers,
+    manifest,
     modeling,
     optimization,
+    ownership,
     pretrained,
     records,
     reporting,
@@ -32,6 +35,8 @@ from albert_tf.checkpoints import STEP
 from albert_tf.config import CONFIG_FILE, AlbertConfig
 from albert_tf.data import inputs
 from albert_tf.flags import flag
+
+FLAGS_FILE = "flags.json"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -45,10 +50,11 @@ class PretrainingFlags(flags.TrainFlags):
         help="Training records: comma-separated files or globs."
     )
     max_seq_length: int | None = flag(
-        help="Tokens in a record. Default: what the records say."
+        help="Tokens in a record. Default: what the records say.", at_least=1
     )
     max_predictions_per_seq: int | None = flag(
-        help="Masked tokens in a record. Default: what the records say."
+        help="Masked tokens in a record. Default: what the records say.",
+        at_least=1,
     )
     do_train: bool = flag(True)
     do_eval: bool = flag(
@@ -60,31 +66,39 @@ class PretrainingFlags(flags.TrainFlags):
     eval_batch_size: int = flag(64)
     optimizer: Literal["adamw", "lamb"] = flag("lamb")
     learning_rate: float = flag(0.00176)
-    poly_power: float = flag(1.0, "Exponent of the decay.")
-    num_train_steps: int = flag(125000, "Training steps.")
-    num_warmup_steps: int = flag(3125, "Steps of linear warmup.")
+    poly_power: float = flag(1.0, "Exponent of the decay.", at_least=0)
+    num_train_steps: int = flag(125000, "Training steps.", at_least=1)
+    num_warmup_steps: int = flag(3125, "Steps of linear warmup.", at_least=0)
     start_warmup_step: int = flag(
-        0, "Step at which the warmup begins; the rate is 0 before."
+        0, "Step at which the warmup begins; the rate is 0 before.", at_least=0
     )
     save_checkpoints_steps: int = flag(5000)
     max_eval_steps: int = flag(
-        0, "Batches evaluated; 0 evaluates every row (the release: 100)."
+        0,
+        "Batches evaluated; 0 evaluates every row (the release: 100).",
+        at_least=0,
     )
     init_from_group0: bool = flag(
         False, "Begin every group with group 0's weights of init_checkpoint."
     )
     masked_lm_budget: float = flag(
-        0, "Must be 0: the release never implemented masking while training."
+        0,
+        "Must be 0: the release never implemented masking while training.",
+        at_least=0,
     )
     eval_input_file: str | None = flag(
         help="Held-out records: comma-separated files or globs."
     )
     sentence_weight: float | None = flag(
         help="Factor of the sentence loss; 0 trains on masked LM alone. "
-        "Default: 1, or 0 for records made without a sentence objective."
+        "Default: 1, or 0 for records made without a sentence objective.",
+        at_least=0,
     )
     shuffle_buffer: int = flag(
-        100_000, "Records held in memory to shuffle training data."
+        100_000,
+        "Records held in memory to shuffle training data.",
+        at_least=1,
+        at_most=1 << 30,
     )
 
 
@@ -95,15 +109,31 @@ def check_flags(args):
     if args.do_train and not args.input_file:
         raise ValueError("--do_train needs --input_file.")
     if args.do_eval and not args.eval_input_file:
-        raise ValueError(
-            "--do_eval needs --eval_input_file, held-out records. (The "
-            "release evaluated on the training file.)"
+        if not args.do_train:
+            raise ValueError(
+                "--do_eval needs --eval_input_file, held-out records. (The "
+                "release evaluated on the training file.)"
+            )
+        logging.warning(
+            "--do_eval without --eval_input_file: no held-out records are "
+            "given, so nothing will be evaluated. (The release evaluated on "
+            "the training file.)"
         )
+    outputs = {"--output_dir": output_files(args)}
+    filesystem.check_outputs(
+        outputs, {"--albert_config_file": [args.albert_config_file]}
+    )
     if args.masked_lm_budget:
         raise ValueError(
             "--masked_lm_budget is not implemented, as in the release; mask "
             "with create_pretraining_data.py."
         )
+
+
+def output_files(args):
+    """Returns the paths of settings that training writes."""
+    names = CONFIG_FILE, FLAGS_FILE, tokenization.SETTINGS_FILE
+    return [os.path.join(args.output_dir, name) for name in names]
 
 
 def open_records(patterns, args, config):
@@ -157,27 +187,77 @@ def build_score(args, strategy, model, held_out):
     )
 
 
+def describe(args, config, train_records, held_out, weights):
+    """Returns what a manifest says of the run.
+
+    Args:
+      args: PretrainingFlags.
+      config: the AlbertConfig.
+      train_records: `inputs.PretrainingRecords`, or None.
+      held_out: likewise.
+      weights: the `pretrained.Pretrained` it begins from, or None.
+    """
+    any_records = train_records or held_out
+    made_of = {
+        "config": config.to_dict(),
+        "task": {"sentence_objective": any_records.sentence_objective},
+        "data": {
+            part: manifest.describe_files(opened.files, opened.num_records)
+            for part, opened in (("train", train_records), ("dev", held_out))
+            if opened
+        },
+    }
+    if any_records.sidecar:
+        made_of["vocabulary"] = manifest.describe_tokenizer(
+            any_records.sidecar["tokenizer"]
+        )
+    if held_out:
+        made_of["data"]["dev"]["max_eval_steps"] = args.max_eval_steps
+    if not train_records:
+        return made_of
+    if weights:
+        made_of["begins_from"] = manifest.describe_weights(
+            weights.source, weights.values
+        )
+    names = (
+        "learning_rate",
+        "num_train_steps",
+        "num_warmup_steps",
+        "start_warmup_step",
+        "poly_power",
+    )
+    return {
+        **made_of,
+        "optimizer": {
+            "name": args.optimizer,
+            **{name: getattr(args, name) for name in names},
+        },
+        "sentence_weight": args.sentence_weight,
+        "train_batch_size": args.train_batch_size,
+        "shuffle_buffer": args.shuffle_buffer,
+        "random_seed": args.random_seed,
+        "compute_dtype": args.compute_dtype,
+    }
+
+
 def write_settings(args, config, sidecar):
     """Writes beside the checkpoints what their readers need to know."""
-    values = {
-        CONFIG_FILE: config.to_dict(),
-        "flags.json": dataclasses.asdict(args),
-    }
+    values = [config.to_dict(), dataclasses.asdict(args)]
     if sidecar:
-        values[tokenization.SETTINGS_FILE] = sidecar["tokenizer"]
-    for name, value in values.items():
-        filesystem.write_json(os.path.join(args.output_dir, name), value)
+        values.append(sidecar["tokenizer"])
+    for path, value in zip(output_files(args), values, strict=False):
+        filesystem.write_json(path, value)
 
 
-def train(args, strategy, model, optimizer, train_records, **kwargs):
-    """Trains on from the optimizer's step."""
+def train(args, strategy, model, optimizer, train_records, start, **kwargs):
+    """Trains on from the optimizer's step, and from an example of the data."""
     dataset = records.build_dataset(
         train_records.files,
         train_records.features,
         args.train_batch_size,
         is_training=True,
         seed=args.random_seed,
-        start=int(optimizer.step.numpy()) * args.train_batch_size,
+        start=start,
         num_records=train_records.num_records,
         shuffle_buffer=args.shuffle_buffer,
     )
@@ -197,22 +277,48 @@ def train(args, strategy, model, optimizer, train_records, **kwargs):
     )
 
 
+def read_weights(args):
+    """Returns the model that flags say to begin from, or None.
+
+    A resume has weights of its own, and may do without.
+    """
+    is_resumed = checkpoints.list_checkpoints(args.output_dir)
+    if not args.init_checkpoint or (
+        is_resumed and not filesystem.exists(args.init_checkpoint)
+    ):
+        return None
+    return pretrained.read_pretrained(args.init_checkpoint)
+
+
 def run(args):
     """Trains and evaluates as the flags say."""
     check_flags(args)
     config = AlbertConfig.from_json_file(args.albert_config_file)
-    opened = [
-        open_records(patterns, args, config) if is_wanted else None
-        for is_wanted, patterns in (
-            (args.do_train, args.input_file),
-            (args.do_eval, args.eval_input_file),
-        )
-    ]
-    train_records, held_out = opened
+    train_records = held_out = None
+    if args.do_train:
+        train_records = open_records(args.input_file, args, config)
+    if args.do_eval and args.eval_input_file:
+        held_out = open_records(args.eval_input_file, args, config)
     if train_records and held_out:
         inputs.check_held_out(train_records, held_out)
-    any_records = train_records or held_out
     strategy = distribution.build_strategy_of(args)
+    with ownership.owning(args.output_dir):
+        pretrain(args, config, strategy, train_records, held_out)
+
+
+def pretrain(args, config, strategy, train_records, held_out):
+    """Does what `run` does, in a folder that nobody else writes to."""
+    weights = read_weights(args) if train_records else None
+    run_manifest = manifest.Manifest(
+        args.output_dir,
+        describe(args, config, train_records, held_out, weights),
+    )
+    remarks = run_manifest.check(
+        checkpoints.list_checkpoints(args.output_dir)
+        or evaluation.read_results(args.output_dir),
+        args.accept_changes,
+    )
+    any_records = train_records or held_out
     with strategy.scope():
         model, optimizer = build_training(
             args, config, any_records.sentence_objective
@@ -223,6 +329,8 @@ def run(args):
         args.keep_checkpoint_max,
     )
     reporter = reporting.Reporter(args.output_dir)
+    for remark in remarks:
+        reporter.say(remark)
     evaluator = held_out and evaluation.Evaluator(
         build_score(args, strategy, model, held_out),
         manager=manager,
@@ -231,45 +339,52 @@ def run(args):
     )
     if not train_records:
         evaluator.evaluate_folder()
+        run_manifest.write()
         return
-    sidecar = any_records.sidecar
-    found = None
-    if args.init_checkpoint and not checkpoints.list_checkpoints(
-        manager.folder
-    ):
-        found = pretrained.read_pretrained(args.init_checkpoint)
+    checkpoints.check_free(args.output_dir)
+    sidecar = train_records.sidecar
     reporter.say(
         pretrained.initialize(
             manager,
             optimizer.weights,
             config,
-            found,
+            weights,
             from_group0=args.init_from_group0,
             tokenizer_settings=sidecar and sidecar["tokenizer"],
         )
     )
-    # Not before: a config that does not fit must not replace the one that does.
-    write_settings(args, config, sidecar)
     step = int(optimizer.step.numpy())
-    if evaluator and step not in evaluator.known(STEP):
-        masked_lm, sentence_order = inputs.score_best_guess(held_out)
-        reporter.say(
-            f"Held out: {held_out.num_records} sequences. The best guess "
-            f"without looking scores masked LM {masked_lm:.1%}, sentence "
-            f"order {sentence_order:.1%}."
-        )
-        evaluator.evaluate(step, manager.prefix(step) if step else None)
+    checkpoints.check_end(args.output_dir, step, args.num_train_steps)
+    # Not before: what does not fit must not replace what does.
+    run_manifest.write(step, args.train_batch_size)
+    write_settings(args, config, sidecar)
+    if evaluator:
+        evaluator.catch_up(step)
+        if not step and not evaluator.known(STEP):
+            report_best_guess(reporter, held_out)
+            evaluator.evaluate(0)
     train(
         args,
         strategy,
         model,
         optimizer,
         train_records,
+        run_manifest.count_examples(step),
         manager=manager,
         reporter=reporter,
         on_checkpoint=evaluator and evaluator.evaluate,
     )
     reporter.say(f"Checkpoints and results are in {args.output_dir}.")
+
+
+def report_best_guess(reporter, held_out):
+    """Says what can be scored on held-out records without looking."""
+    masked_lm, sentence_order = inputs.score_best_guess(held_out)
+    reporter.say(
+        f"Held out: {held_out.num_records} sequences. The best guess without "
+        f"looking scores masked LM {masked_lm:.1%}, sentence order "
+        f"{sentence_order:.1%}."
+    )
 
 
 if __name__ == "__main__":

@@ -10,7 +10,15 @@ import os
 
 import numpy as np
 
-from albert_tf import filesystem, finetuning, flags, heads, programs
+from albert_tf import (
+    filesystem,
+    finetuning,
+    flags,
+    heads,
+    manifest,
+    ownership,
+    programs,
+)
 from albert_tf.data import examples, race, submissions
 from albert_tf.flags import flag
 from albert_tf.metrics import classification
@@ -36,10 +44,14 @@ class RaceFlags(flags.FineTuningFlags):
     eval_file: str | None = flag(help="Ignored, likewise.")
     predict_file: str | None = flag(help="Ignored, likewise.")
     max_qa_length: int = flag(
-        128, "Tokens of question and option; of more the last are kept."
+        128,
+        "Tokens of question and option; of more the last are kept.",
+        at_least=1,
     )
     num_keep_checkpoint: int = flag(
-        5, "Ignored, as by the release: see --keep_checkpoint_max."
+        5,
+        "Ignored, as by the release: see --keep_checkpoint_max.",
+        at_least=0,
     )
     high_only: bool = flag(False, "Only questions for high schools.")
     middle_only: bool = flag(False, "Only questions for middle schools.")
@@ -54,7 +66,9 @@ class RaceFlags(flags.FineTuningFlags):
     warmup_step: int = flag(1000)
     save_checkpoints_steps: int = flag(100)
     dropout_prob: float | None = flag(
-        help="The release's name of --classifier_dropout."
+        help="The release's name of --classifier_dropout.",
+        at_least=0,
+        below=1,
     )
 
 
@@ -165,6 +179,12 @@ def write_predictions(questions, encoded, run):
 def run(args):
     """Trains, evaluates and predicts as the flags say."""
     check_flags(args)
+    with ownership.owning(args.output_dir):
+        run_task(args)
+
+
+def run_task(args):
+    """Does what `run` does, in a folder that nobody else writes to."""
     start = finetuning.read_start(args)
     parts = {
         part: read_part(args, part, start[0].tokenizer)
@@ -206,6 +226,13 @@ def run(args):
         predict=functools.partial(write_predictions, *parts["test"])
         if args.do_predict
         else None,
+        made_of={
+            "task": {"name": "race", "max_qa_length": args.max_qa_length},
+            "data": {
+                part: manifest.describe_examples(encoded)
+                for part, (_, encoded) in parts.items()
+            },
+        },
     )
     programs.run_task(args, task, start)
 

@@ -17,6 +17,8 @@ from albert_tf import (
     filesystem,
     finetuning,
     flags,
+    manifest,
+    ownership,
     programs,
     span_heads,
 )
@@ -47,13 +49,16 @@ class SquadFlags(flags.FineTuningFlags):
     predict_feature_file: str | None = flag(help="Ignored, likewise.")
     predict_feature_left_file: str | None = flag(help="Ignored, likewise.")
     max_seq_length: int = flag(
-        384, "Tokens of the longest sequence: question and window."
+        384,
+        "Tokens of the longest sequence: question and window.",
     )
     doc_stride: int = flag(
-        128, "Tokens between the beginnings of a paragraph's windows."
+        128,
+        "Tokens between the beginnings of a paragraph's windows.",
+        at_least=1,
     )
     max_query_length: int = flag(
-        64, "Tokens of a question; the rest of it is cut."
+        64, "Tokens of a question; the rest of it is cut.", at_least=1
     )
     do_predict: bool = flag(
         False,
@@ -69,14 +74,24 @@ class SquadFlags(flags.FineTuningFlags):
     train_step: int | None = flag(
         help="Training steps, with --warmup_step, instead of epochs."
     )
-    n_best_size: int = flag(20, "Answers in nbest_predictions.json.")
-    max_answer_length: int = flag(30, "Tokens of the longest answer.")
+    n_best_size: int = flag(
+        20, "Answers in nbest_predictions.json.", at_least=1, at_most=10_000
+    )
+    max_answer_length: int = flag(
+        30, "Tokens of the longest answer.", at_least=1
+    )
     use_einsum: bool = flag(True, "Ignored: it changed no result.")
-    start_n_top: int = flag(5, "v2: starts of the beam.")
-    end_n_top: int = flag(5, "v2: ends of the beam for each start.")
+    start_n_top: int = flag(
+        5, "v2: starts of the beam.", at_least=1, at_most=512
+    )
+    end_n_top: int = flag(
+        5, "v2: ends of the beam for each start.", at_least=1, at_most=512
+    )
     dropout_prob: float | None = flag(
         help="The release's name of --classifier_dropout: v2, before the "
-        "logit that there is no answer."
+        "logit that there is no answer.",
+        at_least=0,
+        below=1,
     )
     export_dir: str | None = flag(
         help="Where a SavedModel of the best checkpoint goes."
@@ -91,9 +106,13 @@ class SquadFlags(flags.FineTuningFlags):
     null_score_diff_threshold: float | None = flag(
         help="v2: answers where the odds of none are below it. Default: the "
         "best on --predict_file; without answers there, the one that the "
-        "model's folder has."
+        "model's folder has.",
+        at_least=-1e9,
+        at_most=1e9,
     )
-    num_workers: int = flag(1, "Processes that encode the data.")
+    num_workers: int = flag(
+        1, "Processes that encode the data.", at_least=1, at_most=256
+    )
 
 
 def check_flags(args):
@@ -109,15 +128,6 @@ def check_flags(args):
     ):
         if is_wanted and not getattr(args, flag_name):
             raise ValueError(f"Please give --{flag_name}.")
-    for flag_name in (
-        "n_best_size",
-        "max_answer_length",
-        "num_workers",
-        "start_n_top",
-        "end_n_top",
-    ):
-        if getattr(args, flag_name) < 1:
-            raise ValueError(f"--{flag_name} has to be 1 or more.")
     windows.check_settings(window_settings(args))
     check_beam(args)
     finetuning.check_flags(args)
@@ -315,9 +325,48 @@ def build_model_function(args):
     )
 
 
+def describe(args, train, asked, encoded):
+    """Returns what a manifest says of the task and its data.
+
+    Args:
+      args: SquadFlags.
+      train: encoded questions to train on, or None.
+      asked: the Squad to answer, or None.
+      encoded: the same as Examples, or None.
+    """
+    data = {}
+    if train is not None:
+        data["train"] = manifest.describe_examples(train)
+    if asked:
+        part = "dev" if asked.has_answers else "test"
+        data[part] = manifest.describe_examples(encoded, asked.questions)
+    return {
+        "task": {"name": f"squad_{args.squad_version}"},
+        "windows": window_settings(args)._asdict(),
+        "answers": {
+            "n_best_size": args.n_best_size,
+            "max_answer_length": args.max_answer_length,
+        },
+        "data": data,
+    }
+
+
 def run(args):
     """Trains, evaluates, answers and exports as the flags say."""
     check_flags(args)
+    inputs = {
+        "--train_file": [args.train_file],
+        "--predict_file": [args.predict_file],
+    }
+    names = (PREDICTIONS_FILE, NBEST_FILE, NULL_ODDS_FILE)
+    outputs = [os.path.join(args.output_dir, name) for name in names]
+    filesystem.check_outputs({"--output_dir": outputs}, inputs)
+    with ownership.owning(args.output_dir):
+        run_task(args)
+
+
+def run_task(args):
+    """Does what `run` does, in a folder that nobody else writes to."""
     if args.train_step is not None:
         args = dataclasses.replace(
             args, num_train_epochs=None, warmup_proportion=None
@@ -329,7 +378,7 @@ def run(args):
     tokenizer = start[0].tokenizer
     if text_export:
         text_export.text_graph.check_tokenizer(tokenizer)
-    train = predict = scored = None
+    train = asked = encoded = predict = scored = None
     num_train, baseline = 0, {}
     if args.do_train:
         questions = squad.read_squad(args.train_file)
@@ -366,6 +415,7 @@ def run(args):
         baseline=baseline,
         predict=predict,
         exports=build_exports(args, scored is not None, tokenizer, text_export),
+        made_of=describe(args, train, asked, encoded),
     )
     programs.run_task(args, task, start)
 

@@ -7,7 +7,10 @@ The release's own scripts read them, `tf.train.load_checkpoint` does too, and
 renaming a layer or an attribute cannot break them.
 """
 
+import contextlib
 import dataclasses
+import glob
+import logging
 import os
 import pathlib
 import re
@@ -19,6 +22,11 @@ from albert_tf import filesystem
 
 PREFIX = "model.ckpt"
 DATA_ENDING = ".data-00000-of-00001"
+ENDINGS = (DATA_ENDING, ".index")
+# Beside a checkpoint that an interruption wrote, at a step that has none in
+# a run which nobody interrupts: no candidate for the best, and gone after the
+# next checkpoint.
+MARK = ".interrupted"
 STEP = "global_step"
 _SLOT = re.compile(r"/adam_[mv]$")
 _GROUP = re.compile(r"/group_[1-9]\d*/")
@@ -39,37 +47,46 @@ def write_checkpoint(prefix, variables):
         v.numpy() if hasattr(v, "numpy") else np.asarray(v)
         for v in map(variables.get, names)
     ]
-    temporary = f"{prefix}.writing-{os.getpid()}"
-    with tf.device("CPU:0"):
+    with publishing(prefix) as temporary, tf.device("CPU:0"):
         tf.raw_ops.SaveV2(
             prefix=temporary,
             tensor_names=names,
             shape_and_slices=[""] * len(names),
             tensors=[tf.convert_to_tensor(v) for v in values],
         )
-    publish(temporary, prefix)
 
 
-def publish(temporary, prefix):
-    """Gives a checkpoint that is complete its name."""
-    # A checkpoint without an index is no checkpoint: so an older one goes
-    # first and the new one comes last.
-    if tf.io.gfile.exists(f"{prefix}.index"):
-        tf.io.gfile.remove(f"{prefix}.index")
-    for ending in (DATA_ENDING, ".index"):
-        tf.io.gfile.rename(
-            temporary + ending, f"{prefix}{ending}", overwrite=True
-        )
+@contextlib.contextmanager
+def publishing(prefix):
+    """Gives another prefix to write to; a checkpoint has its name at the end.
+
+    Where the writing fails, what was written is removed.
+    """
+    temporary = f"{prefix}.writing-{os.getpid()}"
+    try:
+        yield temporary
+        # A checkpoint without an index is no checkpoint: so an older one
+        # goes first and the new one comes last.
+        if tf.io.gfile.exists(f"{prefix}.index"):
+            tf.io.gfile.remove(f"{prefix}.index")
+        for ending in ENDINGS:
+            filesystem.rename(temporary + ending, f"{prefix}{ending}")
+    except BaseException:
+        # Of a disk that is full, this gives something back.
+        folder, name = os.path.split(temporary)
+        for path in filesystem.find_files(folder, f"{glob.escape(name)}*"):
+            with contextlib.suppress(tf.errors.OpError):
+                tf.io.gfile.remove(path)
+        raise
 
 
 def copy_checkpoint(prefix, target):
     """Copies a checkpoint to another prefix, whole or not at all."""
-    temporary = f"{target}.writing-{os.getpid()}"
-    for ending in (DATA_ENDING, ".index"):
-        tf.io.gfile.copy(
-            f"{prefix}{ending}", temporary + ending, overwrite=True
-        )
-    publish(temporary, target)
+    with publishing(target) as temporary:
+        for ending in ENDINGS:
+            tf.io.gfile.copy(
+                f"{prefix}{ending}", temporary + ending, overwrite=True
+            )
 
 
 def step_of(prefix):
@@ -80,9 +97,29 @@ def step_of(prefix):
 
 def list_checkpoints(folder):
     """Returns the prefixes of a folder's numbered checkpoints, by step."""
-    indexes = tf.io.gfile.glob(os.path.join(folder, f"{PREFIX}-*.index"))
+    indexes = filesystem.find_files(folder, f"{PREFIX}-*.index")
     prefixes = [i.removesuffix(".index") for i in indexes]
     return sorted((p for p in prefixes if step_of(p) >= 0), key=step_of)
+
+
+def find_trained(folder):
+    """Returns the prefixes of a folder's checkpoints, the best one last."""
+    found = list_checkpoints(folder)
+    best = os.path.join(folder, f"{PREFIX}-best")
+    if filesystem.exists(f"{best}.index"):
+        found = [*found, best]
+    return found
+
+
+def check_free(folder):
+    """Raises ValueError if training would replace another run's model."""
+    prefixes = find_trained(folder)
+    if prefixes and not list_checkpoints(folder):
+        raise ValueError(
+            f"{folder} holds the model {prefixes[-1]}, which a training there "
+            f"would replace. Give another --output_dir, and --init_checkpoint="
+            f"{folder} to begin with it."
+        )
 
 
 def find_checkpoint(path):
@@ -100,7 +137,7 @@ def find_checkpoint(path):
         return path
     if not tf.io.gfile.isdir(path):
         folder = os.path.dirname(path) or "."
-        found = tf.io.gfile.glob(os.path.join(folder, "*.index"))
+        found = filesystem.find_files(folder, "*.index")
         names = sorted(os.path.basename(f) for f in found)
         raise FileNotFoundError(
             f"{path}.index does not exist; {folder} has {names or 'no index'}. "
@@ -108,7 +145,7 @@ def find_checkpoint(path):
         )
     if numbered := list_checkpoints(path):
         return numbered[-1]
-    found = tf.io.gfile.glob(os.path.join(path, "*.index"))
+    found = filesystem.find_files(path, "*.index")
     if not found:
         raise FileNotFoundError(
             f"{path} has no model.ckpt-*.index; it has "
@@ -171,8 +208,8 @@ def restore(variables, values, source, new_prefixes=()):
       The names that were missing.
 
     Raises:
-      ValueError: if another variable is missing or a shape differs; nothing
-        is assigned then.
+      ValueError: if another variable is missing, a shape differs or a number
+        is not finite; nothing is assigned then.
     """
     missing = [n for n in variables if n not in values]
     lost = [n for n in missing if not n.startswith(tuple(new_prefixes))]
@@ -195,6 +232,11 @@ def restore(variables, values, source, new_prefixes=()):
                 f"{source}: {name} is {values[name].shape}, the model's is "
                 f"{tuple(variable.shape)}. Is it of another config or "
                 "vocabulary?"
+            )
+        if name not in missing and not np.isfinite(values[name]).all():
+            raise ValueError(
+                f"{source}: {name} holds NaN or infinity. Is it of a training "
+                "that diverged? Take an earlier checkpoint."
             )
     for name, variable in variables.items():
         if name not in missing:
@@ -306,6 +348,22 @@ def grouped_config(config, group_of):
     )
 
 
+def check_end(folder, step, num_steps):
+    """Raises ValueError if a run was trained for more steps than are wanted."""
+    if step > num_steps:
+        raise ValueError(
+            f"{folder} was trained for {step} steps; wanted are {num_steps}. "
+            "Give more steps, or leave out --do_train to use what is there."
+        )
+
+
+def remove_checkpoint(prefix):
+    """Removes a checkpoint: the index first, as it comes last."""
+    for ending in reversed(ENDINGS):
+        if tf.io.gfile.exists(prefix + ending):
+            tf.io.gfile.remove(prefix + ending)
+
+
 class CheckpointManager:
     """Keeps the newest checkpoints of a training, and the best one.
 
@@ -319,29 +377,46 @@ class CheckpointManager:
         self.folder = str(folder)
         self.variables = variables
         self.max_to_keep = max_to_keep
-        tf.io.gfile.makedirs(self.folder)
+        filesystem.make_folder(self.folder)
 
     def prefix(self, label):
         """Returns the prefix of a step's checkpoint, or of "best"."""
         return os.path.join(self.folder, f"{PREFIX}-{label}")
 
-    def save(self):
+    def save(self, is_interrupted=False):
         """Writes the checkpoint of this step; deletes what is too old.
+
+        Args:
+          is_interrupted: whether it is not due but written so that work is not
+            lost; the next one that is due takes its place.
 
         Returns:
           Its prefix.
         """
         prefix = self.prefix(int(self.variables[STEP].numpy()))
+        if is_interrupted:
+            filesystem.write_file(prefix + MARK, "")
         write_checkpoint(prefix, self.variables)
-        checkpoints = list_checkpoints(self.folder)
+        if not is_interrupted:
+            self._remove_interrupted(prefix)
+        prefixes = list_checkpoints(self.folder)
         if self.max_to_keep:
-            for old in checkpoints[: -self.max_to_keep]:
-                # The index first, as in `write_checkpoint`.
-                tf.io.gfile.remove(f"{old}.index")
-                tf.io.gfile.remove(old + DATA_ENDING)
-            checkpoints = checkpoints[-self.max_to_keep :]
-        self.write_state(checkpoints)
+            for old in prefixes[: -self.max_to_keep]:
+                remove_checkpoint(old)
+            prefixes = prefixes[-self.max_to_keep :]
+        self.write_state(prefixes)
         return prefix
+
+    def is_interrupted(self, prefix):
+        """Whether an interruption wrote a checkpoint that was not due."""
+        return tf.io.gfile.exists(f"{prefix}{MARK}")
+
+    def _remove_interrupted(self, newest):
+        """Removes checkpoints that were not due, and the mark of this one."""
+        for path in filesystem.find_files(self.folder, f"{PREFIX}-*{MARK}"):
+            if (prefix := path.removesuffix(MARK)) != newest:
+                remove_checkpoint(prefix)
+            tf.io.gfile.remove(path)
 
     def write_state(self, checkpoints):
         """Writes the file by which TensorFlow finds the newest checkpoint."""
@@ -354,18 +429,39 @@ class CheckpointManager:
     def restore_latest(self):
         """Restores the newest numbered checkpoint, optimizer and all.
 
-        What a training that was killed had half written is removed.
+        One that is damaged is passed over, and said so. What a training that
+        was killed had half written or half removed goes.
 
         Returns:
           Its prefix, or None where there is none.
+
+        Raises:
+          ValueError: if none can be read, or it is of another model.
         """
-        for path in tf.io.gfile.glob(self.prefix("*.writing-*")):
-            tf.io.gfile.remove(path)
-        checkpoints = list_checkpoints(self.folder)
-        if not checkpoints:
-            return None
-        self.restore(checkpoints[-1])
-        return checkpoints[-1]
+        self._clean()
+        prefixes = list_checkpoints(self.folder)
+        for prefix in reversed(prefixes):
+            try:
+                values = read_checkpoint(prefix)
+            except ValueError as error:
+                logging.warning("%s It is passed over.", error)
+                continue
+            restore(self.variables, values, prefix)
+            return prefix
+        if prefixes:
+            raise ValueError(
+                f"{self.folder} has {len(prefixes)} checkpoints, none of which "
+                "can be read. Remove them to begin anew."
+            )
+        return None
+
+    def _clean(self):
+        """Removes files of checkpoints that a kill left incomplete."""
+        for path in filesystem.find_files(self.folder, f"{PREFIX}-*"):
+            stem = re.sub(rf"({re.escape(DATA_ENDING)}|{MARK})$", "", path)
+            is_alone = stem != path and not tf.io.gfile.exists(f"{stem}.index")
+            if ".writing-" in os.path.basename(path) or is_alone:
+                tf.io.gfile.remove(path)
 
     def restore(self, prefix):
         """Restores every variable from one checkpoint of this training."""

@@ -2,9 +2,12 @@
 
 import dataclasses
 import functools
+import socket
+import urllib.parse
 
 import tensorflow as tf
 
+CONNECT_SECONDS = 10
 DISTRIBUTIONS = ("auto", "one_device", "mirrored", "tpu")
 
 
@@ -91,6 +94,7 @@ def connect_to_tpu(tpu_name, tpu_zone, gcp_project):
     Raises:
       ValueError: if no TPU answers.
     """
+    check_address(tpu_name)
     try:
         resolver = tf.distribute.cluster_resolver.TPUClusterResolver(
             tpu=tpu_name or "local", zone=tpu_zone, project=gcp_project
@@ -104,6 +108,30 @@ def connect_to_tpu(tpu_name, tpu_zone, gcp_project):
             f"No TPU at {tpu_name or 'local'!r}: {reason}\nOn a TPU VM install "
             "tensorflow-tpu in place of tensorflow and give "
             "--tpu_name=local; elsewhere leave --use_tpu out."
+        ) from error
+
+
+def check_address(tpu_name):
+    """Raises ValueError if nobody listens at an address of a TPU.
+
+    TensorFlow would try for minutes, without a word.
+
+    Args:
+      tpu_name: name, or address such as grpc://10.0.0.2:8470; None for local.
+    """
+    address = urllib.parse.urlsplit(tpu_name or "")
+    if address.scheme != "grpc":
+        return
+    try:
+        with socket.create_connection(
+            (address.hostname, address.port), CONNECT_SECONDS
+        ):
+            pass
+    except (OSError, ValueError, TypeError) as error:
+        raise ValueError(
+            f"No TPU at {tpu_name!r}: nothing answers within "
+            f"{CONNECT_SECONDS} s ({error}). Is the TPU running, and its "
+            "address of the form grpc://HOST:PORT?"
         ) from error
 
 

@@ -8,7 +8,7 @@ import os
 import numpy as np
 import tensorflow as tf
 
-from albert_tf import checkpoints, training
+from albert_tf import checkpoints, filesystem, training
 
 RESULTS_FILE = "eval_results.txt"
 HEADER = "***** Eval results *****\n"
@@ -141,16 +141,45 @@ def _in_order(batches, name, num_examples):
 
 
 def read_results(folder):
-    """Returns a dict from name to float for each evaluation in a folder."""
+    """Returns a dict from name to float for each evaluation in a folder.
+
+    A block that a full disk or a kill has torn is left out.
+    """
+    return [row for row, _ in _read_blocks(folder)]
+
+
+def _read_blocks(folder):
+    """(values, text) of each whole block of a folder's results."""
     path = os.path.join(folder, RESULTS_FILE)
-    if not tf.io.gfile.exists(path):
+    if not filesystem.exists(path):
         return []
-    with tf.io.gfile.GFile(path) as file:
-        _, *blocks = file.read().split(HEADER)
-    rows = [
-        [line.split(" = ") for line in block.splitlines()] for block in blocks
-    ]
-    return [{name: float(value) for name, value in row} for row in rows]
+    text = filesystem.read_file(path).decode("utf-8", errors="replace")
+    _, *texts = text.split(HEADER)
+    blocks = [(_parse_block(text), text) for text in texts]
+    blocks = [(row, text) for row, text in blocks if row]
+    # All of a run's evaluations have the same names.
+    if blocks and not blocks[-1][0].keys() >= blocks[0][0].keys():
+        blocks.pop()
+    return blocks
+
+
+def _parse_block(text):
+    """The values of a block, or None if it is torn."""
+    row = {}
+    for line in text.removesuffix("\n").split("\n"):
+        name, _, value = line.partition(" = ")
+        try:
+            row[name] = float(value)
+        except ValueError:
+            return None
+    is_whole = text.endswith("\n") and checkpoints.STEP in row
+    return row if is_whole else None
+
+
+def _write_blocks(folder, texts):
+    """Writes blocks of results, all of them or none."""
+    path = os.path.join(folder, RESULTS_FILE)
+    filesystem.write_file(path, "".join(HEADER + text for text in texts))
 
 
 class Evaluator:
@@ -187,11 +216,35 @@ class Evaluator:
             # Before the result: who is stopped in between evaluates again.
             self.manager.keep_best(prefix)
         self.reporter.log("eval", step, values)
-        with tf.io.gfile.GFile(self.path, "a") as file:
-            file.write(HEADER)
-            for name, value in sorted({**values, "global_step": step}.items()):
-                file.write(f"{name} = {value}\n")
+        row = {**values, checkpoints.STEP: step}
+        text = "".join(f"{name} = {row[name]}\n" for name in sorted(row))
+        folder = self.manager.folder
+        before = [text for _, text in _read_blocks(folder)]
+        _write_blocks(folder, [*before, text])
         return values
+
+    def catch_up(self, step):
+        """Makes the results those of a run that was never stopped.
+
+        Drops results of later steps, and evaluates the model as it stands if
+        the checkpoint of this step was due and has no result yet.
+
+        Args:
+          step: the newest checkpoint's, which the model was restored from; 0
+            for none.
+        """
+        self.forget_after(step)
+        prefix = self.manager.prefix(step)
+        is_due = step and not self.manager.is_interrupted(prefix)
+        if is_due and step not in self.known(checkpoints.STEP):
+            self.evaluate(step, prefix)
+
+    def forget_after(self, step):
+        """Drops results of later steps, of work that was lost."""
+        blocks = _read_blocks(self.manager.folder)
+        kept = [t for row, t in blocks if row[checkpoints.STEP] <= step]
+        if len(kept) < len(blocks):
+            _write_blocks(self.manager.folder, kept)
 
     def results(self):
         """Returns what the results file holds: see `read_results`."""
@@ -203,6 +256,9 @@ class Evaluator:
 
     def evaluate_folder(self):
         """Evaluates every checkpoint of the folder that has no result yet.
+
+        Those that an interruption wrote are left out: a run that was not
+        interrupted has none.
 
         Raises:
           FileNotFoundError: if there is no checkpoint.
@@ -217,6 +273,9 @@ class Evaluator:
         done = set(self.known(checkpoints.STEP))
         for prefix in prefixes:
             step = checkpoints.step_of(prefix)
+            if self.manager.is_interrupted(prefix) and len(prefixes) > 1:
+                self.reporter.say(f"{prefix}: left out, it was not due.")
+                continue
             if step in done:
                 self.reporter.say(f"{prefix}: already in {self.path}.")
                 continue

@@ -27,8 +27,27 @@ def exists(path):
     return tf.io.gfile.exists(str(path))
 
 
+def size(path):
+    """Returns the bytes of a file, as a number."""
+    if not is_remote(path):
+        return os.path.getsize(path)
+    import tensorflow as tf
+
+    return tf.io.gfile.stat(str(path)).length
+
+
+def remove(path):
+    """Removes a file."""
+    if not is_remote(path):
+        os.remove(path)
+        return
+    import tensorflow as tf
+
+    tf.io.gfile.remove(str(path))
+
+
 def read_file(path):
-    """Returns the bytes of a file.
+    """Returns the content of a file, as bytes.
 
     Raises:
       FileNotFoundError: if there is none.
@@ -247,10 +266,8 @@ def replacing(path):
     make_folder(os.path.dirname(path))
     temporary = f"{path}.incomplete"
     if is_remote(path):
-        import tensorflow as tf
-
         yield temporary
-        tf.io.gfile.rename(temporary, path, overwrite=True)
+        rename(temporary, path)
         return
     try:
         yield temporary
@@ -263,10 +280,15 @@ def replacing(path):
 
 
 def rename(temporary, path):
-    """Renames a local file that is complete, once the disk has it.
+    """Renames a file that is complete, once the disk has it.
 
     Otherwise a power cut could leave the new name with nothing behind it.
     """
+    if is_remote(path):
+        import tensorflow as tf
+
+        tf.io.gfile.rename(temporary, path, overwrite=True)
+        return
     with open(temporary, "rb") as file:
         os.fsync(file.fileno())
     os.replace(temporary, path)

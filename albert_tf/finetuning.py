@@ -8,13 +8,13 @@ import dataclasses
 import os
 
 import keras
-import tensorflow as tf
 
 from albert_tf import (
     checkpoints,
     evaluation,
     filesystem,
     layers,
+    manifest,
     modeling,
     optimization,
     pretrained,
@@ -50,7 +50,7 @@ def check_flags(args):
     if args.num_runs < 1:
         raise ValueError(f"--num_runs={args.num_runs}; wanted 1 or more.")
     has_model = find_source(args) or args.from_scratch
-    if not has_model and not find_trained(run_folder(args, 0)):
+    if not has_model and not checkpoints.find_trained(run_folder(args, 0)):
         raise ValueError(
             "There is no model to begin with: give --init_checkpoint. (To "
             "begin with random weights, say --from_scratch.)"
@@ -62,15 +62,6 @@ def check_flags(args):
 def find_source(args):
     """Returns the model that flags name, or None."""
     return args.init_checkpoint or args.albert_hub_module_handle
-
-
-def find_trained(folder):
-    """Returns the prefixes of a folder's checkpoints, the best one last."""
-    found = checkpoints.list_checkpoints(folder)
-    best = os.path.join(folder, f"{checkpoints.PREFIX}-best")
-    if tf.io.gfile.exists(f"{best}.index"):
-        found = [*found, best]
-    return found
 
 
 def run_folder(args, number):
@@ -174,13 +165,22 @@ class Run:
       config: the model's AlbertConfig.
       strategy: a tf.distribute.Strategy.
       num_examples: in the training data; 0 where nothing is trained.
+      made_of: dict of `task` and `data`, as `manifest.Manifest` wants them.
 
     Attributes:
       source: where `restore_best` found the weights.
     """
 
     def __init__(
-        self, args, number, build_model, start, config, strategy, num_examples
+        self,
+        args,
+        number,
+        build_model,
+        start,
+        config,
+        strategy,
+        num_examples,
+        made_of,
     ):
         self.args = args
         self.start, self.config = start, config
@@ -191,6 +191,15 @@ class Run:
         self.num_steps, num_warmup_steps = 1, 0
         if num_examples:
             self.num_steps, num_warmup_steps = count_steps(args, num_examples)
+        self.manifest = manifest.Manifest(
+            self.folder,
+            {**made_of, **self._describe_run(num_examples, num_warmup_steps)},
+        )
+        remarks = self.manifest.check(
+            checkpoints.find_trained(self.folder)
+            or evaluation.read_results(self.folder),
+            args.accept_changes,
+        )
         with strategy.scope():
             keras.utils.set_random_seed(self.seed)
             self.model = build_model(
@@ -214,12 +223,44 @@ class Run:
             args.keep_checkpoint_max,
         )
         self.reporter = reporting.Reporter(self.folder)
+        for remark in remarks:
+            self.reporter.say(remark)
         self.bucket_lengths = batches.parse_bucket_lengths(
             args.bucket_lengths, args.max_seq_length
         )
         self.predict_function = evaluation.build_predict_function(
             strategy, self.model
         )
+
+    def _describe_run(self, num_examples, num_warmup_steps):
+        """What a manifest says of the run beside its task and data."""
+        args, start = self.args, self.start
+        parts = {
+            "config": self.config.to_dict(),
+            "vocabulary": manifest.describe_tokenizer(start.tokenizer.settings),
+            "max_seq_length": args.max_seq_length,
+        }
+        if not num_examples:
+            return parts
+        # A resume may leave out what the run began from.
+        if start.values or args.from_scratch:
+            parts["begins_from"] = manifest.describe_weights(
+                start.source if start.values else None, start.values
+            )
+        return {
+            **parts,
+            "optimizer": {
+                "name": args.optimizer,
+                "learning_rate": args.learning_rate,
+                "num_train_steps": self.num_steps,
+                "num_warmup_steps": num_warmup_steps,
+                "classifier_dropout": args.classifier_dropout,
+            },
+            "bucket_lengths": args.bucket_lengths,
+            "train_batch_size": args.train_batch_size,
+            "random_seed": self.seed,
+            "compute_dtype": args.compute_dtype,
+        }
 
     def train(self, examples, evaluator=None):
         """Trains, from the newest checkpoint if there is one.
@@ -229,32 +270,37 @@ class Run:
           evaluator: an `evaluation.Evaluator` of this run, or None.
         """
         say = self.reporter.say
+        manager, batch_size = self.manager, self.args.train_batch_size
+        checkpoints.check_free(self.folder)
         say(
             pretrained.initialize(
-                self.manager,
+                manager,
                 self.optimizer.weights,
                 self.config,
                 self.start if self.start.values else None,
                 body_only=True,
             )
         )
-        # Not before: what does not fit must not replace what does.
-        self.write_settings()
         step = int(self.optimizer.step.numpy())
-        if evaluator and step and step not in evaluator.known(STEP):
-            evaluator.evaluate(step, self.manager.prefix(step))
-        if step >= self.num_steps:
+        checkpoints.check_end(self.folder, step, self.num_steps)
+        # Not before: what does not fit must not replace what does.
+        self.write_settings(step)
+        if evaluator:
+            evaluator.catch_up(step)
+        if step == self.num_steps:
             say(f"{self.folder} was trained for {step} steps: nothing to do.")
             return
         say(self._describe(examples))
+        # Steps of this batch size that would have taken as many examples.
+        num_done = self.manifest.count_examples(step) // batch_size
         plan = batches.plan_training(
             examples,
             self.bucket_lengths,
-            self.args.train_batch_size,
-            self.num_steps,
+            batch_size,
+            num_done + self.num_steps - step,
             self.seed,
         )
-        plan = batches.Plan(*(part[step:] for part in plan))
+        plan = batches.Plan(*(part[num_done:] for part in plan))
         training.train(
             self.strategy,
             self.model,
@@ -285,11 +331,21 @@ class Run:
             f"{args.classifier_dropout}. Seed {self.seed}."
         )
 
-    def write_settings(self):
-        """Writes beside the checkpoints what their readers need to know."""
+    def write_settings(self, step):
+        """Writes what the run is made of, and what readers need to know.
+
+        Args:
+          step: where its training begins or goes on.
+        """
+        self.manifest.write(step, self.args.train_batch_size)
+        path = os.path.join(self.folder, FLAGS_FILE)
+        filesystem.write_json(path, dataclasses.asdict(self.args))
+        self.write_assets()
+
+    def write_assets(self):
+        """Writes config and vocabulary beside the checkpoints."""
         for name, values in (
             (CONFIG_FILE, self.config.to_dict()),
-            (FLAGS_FILE, dataclasses.asdict(self.args)),
             (tokenization.SETTINGS_FILE, self.start.tokenizer.settings),
         ):
             filesystem.write_json(os.path.join(self.folder, name), values)
@@ -318,7 +374,7 @@ class Run:
           Where the weights are from.
         """
         values, source = self.start.values, self.start.source
-        if found := find_trained(self.folder):
+        if found := checkpoints.find_trained(self.folder):
             source = found[-1]
             values = checkpoints.read_checkpoint(source)
         checkpoints.restore(self.optimizer.weights, values, source)

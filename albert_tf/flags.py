@@ -329,6 +329,11 @@ class TrainFlags(DeviceFlags):
     log_every_steps: int = flag(
         100, "Steps between lines in the log.", at_least=1
     )
+    accept_changes: bool = flag(
+        False,
+        "Go on with the run in output_dir although its data, dropout, "
+        "optimizer, batch size or seed were others; see docs/resuming.md.",
+    )
     random_seed: int = flag(
         12345,
         "Seed of weights, order and dropout.",

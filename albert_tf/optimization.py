@@ -6,6 +6,7 @@ bias, match names differently and, for LAMB, decay elsewhere: see
 docs/porting.md.
 """
 
+import math
 import re
 
 import tensorflow as tf
@@ -39,16 +40,27 @@ def build_schedule(
       A function from an integer scalar to a float32 scalar.
 
     Raises:
-      ValueError: if a number of steps is negative, or none is left.
+      ValueError: if a number of steps is negative, none is left behind the
+        warmup, or a rate or exponent is negative or not finite.
 
     Source: optimization.py, `create_optimizer`.
     """
-    if num_train_steps < 1 or min(num_warmup_steps, start_warmup_step) < 0:
+    num_before = start_warmup_step + num_warmup_steps
+    if (
+        min(num_warmup_steps, start_warmup_step) < 0
+        or num_before >= num_train_steps
+    ):
         raise ValueError(
-            f"num_train_steps {num_train_steps} must be above 0, "
-            f"num_warmup_steps {num_warmup_steps} and start_warmup_step "
-            f"{start_warmup_step} at least 0."
+            f"num_train_steps {num_train_steps} must be more than "
+            f"start_warmup_step {start_warmup_step} and num_warmup_steps "
+            f"{num_warmup_steps} together, and neither may be negative."
         )
+    for name, value in (
+        ("learning_rate", learning_rate),
+        ("poly_power", poly_power),
+    ):
+        if not 0 <= value < math.inf:
+            raise ValueError(f"{name} is {value}; wanted 0 or more.")
 
     def schedule(step):
         step = tf.cast(step, tf.float32)

@@ -37,6 +37,7 @@ class Task:
       predict: function that writes predictions of the best checkpoint, and
         returns scores of them; None to predict nothing.
       exports: functions that each write a SavedModel of it, and return where.
+      made_of: dict of `task` and `data`, as `manifest.Manifest` wants them.
     """
 
     name: str
@@ -48,6 +49,7 @@ class Task:
     baseline: dict
     predict: Callable | None
     exports: tuple = ()
+    made_of: dict = dataclasses.field(default_factory=dict)
 
 
 def run_task(args, task, start):
@@ -80,7 +82,13 @@ def run_task(args, task, start):
 def _run_once(args, number, task, start, strategy):
     """One seed's Evaluator, or None, and the scores of its predictions."""
     run = finetuning.Run(
-        args, number, task.build_model, *start, strategy, task.num_train
+        args,
+        number,
+        task.build_model,
+        *start,
+        strategy,
+        task.num_train,
+        task.made_of,
     )
     evaluator = None
     if task.score:
@@ -94,13 +102,15 @@ def _run_once(args, number, task, start, strategy):
         run.train(task.train, evaluator)
     elif evaluator:
         run.evaluate(evaluator)
+    if task.train is None:
+        run.manifest.write()
     scores = {}
     if task.predict or task.exports:
         run.reporter.say(f"Predicts with {run.restore_best()}.")
     if task.predict:
         scores = task.predict(run)
     if task.exports and number == 0:
-        run.write_settings()
+        run.write_assets()
         for export in task.exports:
             run.reporter.say(f"SavedModel: {export(run)}")
     return evaluator, scores

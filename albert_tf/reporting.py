@@ -35,7 +35,8 @@ class Reporter:
 
     `metrics.jsonl` in the folder gets one object a line; `train` and `eval`
     in it get TensorBoard summaries. A run that goes on from step S first
-    drops the lines after S, which belong to work that was lost.
+    drops what both say of later steps, which belong to work that was lost.
+    Lines that a full disk or a kill has torn are dropped, too.
 
     Args:
       folder: where the files go; made if absent.
@@ -44,12 +45,13 @@ class Reporter:
     """
 
     def __init__(self, folder, stream=None):
-        tf.io.gfile.makedirs(folder)
-        self.folder = folder
+        filesystem.make_folder(folder)
+        self.folder = str(folder)
         self.path = os.path.join(folder, "metrics.jsonl")
         self.stream = stream or sys.stderr
         self.is_terminal = self.stream.isatty()
         self.writers = {}
+        self.is_checked = False  # Whether the JSON lines are all whole.
         self.rate = None  # Steps a second, once it is known.
 
     def start(self, step, num_train_steps, batch_size):
@@ -123,6 +125,9 @@ class Reporter:
             rate = {"sequences_per_second": self.rate * self.batch_size}
         record = {"split": split, "step": step, **values, **rate}
         record["time"] = round(time.time(), 1)
+        if split == "eval" or not self.is_checked:
+            # Who was killed before the result was written evaluates again.
+            self.drop(lambda r: (r["split"], r["step"]) != ("eval", step))
         with tf.io.gfile.GFile(self.path, "a") as file:
             file.write(json.dumps(record) + "\n")
         if split not in self.writers:
@@ -145,10 +150,58 @@ class Reporter:
         self.stream.flush()
 
     def truncate(self, step):
-        """Drops the JSON lines of later steps, of work that was lost."""
-        if not tf.io.gfile.exists(self.path):
-            return
-        with tf.io.gfile.GFile(self.path) as file:
-            lines = file.read().splitlines()
-        kept = [x for x in lines if x and json.loads(x)["step"] <= step]
-        filesystem.write_file(self.path, "".join(f"{x}\n" for x in kept))
+        """Drops what was written of later steps, of work that was lost."""
+        self.drop(lambda record: record["step"] <= step)
+        for split in ("train", "eval"):
+            drop_events(os.path.join(self.folder, split), step)
+
+    def drop(self, is_kept):
+        """Drops JSON lines that are torn, or that a function refuses.
+
+        Args:
+          is_kept: function from a record to whether it stays.
+        """
+        self.is_checked = True
+        lines = []
+        if filesystem.exists(self.path):
+            content = filesystem.read_file(self.path)
+            lines = content.decode("utf-8", "replace").split("\n")
+        records = [(line, _parse_record(line)) for line in lines]
+        kept = [line for line, record in records if record and is_kept(record)]
+        if kept != lines[:-1] or lines[-1:] not in ([], [""]):
+            filesystem.write_file(self.path, "".join(f"{x}\n" for x in kept))
+
+
+def _parse_record(line):
+    """The object of a JSON line, or None if it is torn."""
+    try:
+        record = json.loads(line)
+        return record if {"split", "step"} <= record.keys() else None
+    except (ValueError, AttributeError):
+        return None
+
+
+def drop_events(folder, step):
+    """Drops TensorBoard's events of later steps.
+
+    Args:
+      folder: with files of events.
+      step: the last that stays.
+    """
+    for path in filesystem.find_files(folder, "events.out.tfevents.*"):
+        kept, is_whole = [], True
+        try:
+            for serialized in tf.data.TFRecordDataset(path):
+                content = serialized.numpy()
+                event = tf.compat.v1.Event.FromString(content)
+                if event.step <= step:
+                    kept.append(content)
+                else:
+                    is_whole = False
+        except tf.errors.DataLossError:  # The end, torn.
+            is_whole = False
+        if not is_whole:
+            with filesystem.replacing(path) as temporary:
+                with tf.io.TFRecordWriter(temporary) as writer:
+                    for content in kept:
+                        writer.write(content)

@@ -11,7 +11,7 @@ import time
 import numpy as np
 import tensorflow as tf
 
-from albert_tf import optimization
+from albert_tf import checkpoints, optimization
 
 # Seconds of work in one compiled call where nothing is lost by returning to
 # Python: often enough for a progress line, seldom enough to cost nothing.
@@ -195,7 +195,8 @@ class Turns:
     Args:
       strategy: a tf.distribute.Strategy.
       datasets: dict of key -> dataset of global batches of static shapes.
-      order: [steps] keys: which dataset each step's batch is from.
+      order: [steps] keys: which dataset each step's batch is from; None where
+        there is one dataset.
     """
 
     def __init__(self, strategy, datasets, order):
@@ -203,7 +204,7 @@ class Turns:
             key: iter(distribute(strategy, dataset))
             for key, dataset in datasets.items()
         }
-        self.order = np.asarray(order)
+        self.order = None if order is None else np.asarray(order)
         self.used = set()
 
     def at(self, step):
@@ -215,15 +216,19 @@ class Turns:
         Returns:
           key: of that dataset.
           iterator: over it.
-          num_steps: for how many steps batches come from it.
+          num_steps: for how many steps batches come from it; None for all.
           is_new: whether it was never asked for, so that a step compiles.
         """
-        key = self.order[step]
-        others = np.flatnonzero(self.order[step:] != key)
-        num_steps = others[0] if len(others) else len(self.order) - step
+        if self.order is None:
+            (key,), num_steps = self.iterators, None
+        else:
+            key = self.order[step]
+            others = np.flatnonzero(self.order[step:] != key)
+            num_steps = len(self.order) - step
+            num_steps = int(others[0]) if len(others) else num_steps
         is_new = key not in self.used
         self.used.add(key)
-        return key, self.iterators[key], int(num_steps), is_new
+        return key, self.iterators[key], num_steps, is_new
 
 
 def next_multiple(step, interval):
@@ -278,8 +283,9 @@ def train(
 ):
     """Trains from the optimizer's step to num_train_steps.
 
-    Ctrl-C saves a checkpoint before it ends the program. A loss that is not
-    finite ends it without one.
+    Ctrl-C saves a checkpoint before it ends the program, which the next one
+    that is due replaces: the result is that of a run without it. A loss that
+    is not finite ends it without one.
 
     Args:
       strategy: a tf.distribute.Strategy.
@@ -309,8 +315,6 @@ def train(
     is_tpu = isinstance(strategy, tf.distribute.TPUStrategy)
     pace = Pace(iterations_per_loop, is_timed=not is_tpu)
     first_step = step = int(optimizer.step.numpy())
-    if order is None:
-        order = list(datasets) * (num_train_steps - step)
     turns = Turns(strategy, datasets, order)
     reporter.start(step, num_train_steps, batch_size)
     window = np.zeros([len(ratio_names(model)), 2])
@@ -320,7 +324,8 @@ def train(
             save_at = next_multiple(step, save_checkpoints_steps)
             stop = min(log_at, save_at, num_train_steps)
             key, iterator, run, is_new = turns.at(step - first_step)
-            num_steps = 1 if is_new else pace.choose(min(stop - step, run))
+            left = stop - step if run is None else min(stop - step, run)
+            num_steps = 1 if is_new else pace.choose(left)
             start = time.monotonic()
             sums, norm, rate = train_steps(
                 key, iterator, tf.constant(num_steps)
@@ -345,11 +350,25 @@ def train(
                     on_checkpoint(step, prefix)
                 reporter.resume_clock()
     except KeyboardInterrupt:
-        prefix = manager.save()
+        if (step := int(optimizer.step.numpy())) > first_step:
+            keep_interrupted(manager, step, step in (save_at, num_train_steps))
         reporter.say(
-            f"Interrupted. Saved {prefix}; the same command goes on from there."
+            f"Interrupted at step {step}. The same command goes on from there."
         )
         raise
+
+
+def keep_interrupted(manager, step, is_due):
+    """Saves the checkpoint of a step that was interrupted, if there is none.
+
+    Args:
+      manager: a `checkpoints.CheckpointManager`.
+      step: the model's.
+      is_due: whether the step would have had a checkpoint in any case.
+    """
+    known = checkpoints.list_checkpoints(manager.folder)
+    if manager.prefix(step) not in known:
+        manager.save(is_interrupted=not is_due)
 
 
 def check_finite(values, step):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf import checkpoints
+from albert_tf import checkpoints, filesystem
 
 
 def variables(step=0):
@@ -138,11 +138,12 @@ def test_a_checkpoint_that_is_replaced_is_never_half_old(tmp_path, monkeypatch):
     prefix = tmp_path / "model.ckpt-best"
     checkpoints.write_checkpoint(prefix, variables(1))
 
-    def fail(source, target, overwrite):
+    def fail(source, target):
         raise OSError("The disk is gone.")
 
-    monkeypatch.setattr(tf.io.gfile, "rename", fail)
+    monkeypatch.setattr(filesystem, "rename", fail)
     with pytest.raises(OSError, match="disk is gone"):
         checkpoints.write_checkpoint(prefix, variables(2))
     # Its data may be the new one's already, so it has no index.
     assert not (tmp_path / "model.ckpt-best.index").exists()
+    assert not list(tmp_path.glob("*.writing-*"))

@@ -9,20 +9,27 @@ ROOT = pathlib.Path(__file__).parent.parent
 PACKAGE = ROOT / "albert_tf"
 
 SYSTEM = {"filesystem", "progress", "ownership"}
-TEXT = SYSTEM | {"config", "normalization", "tokenization", "records"}
+TEXT = (
+    SYSTEM
+    | {"config", "normalization", "tokenization"}
+    | {"damage", "sidecars", "records"}
+)
 BASE = TEXT | {"optimization", "metrics"}
 MODEL = {"layers", "modeling", "heads", "span_heads", "checkpoints"}
 STORED = {"huggingface", "pretrained", "saved_weights"}
-LOOP = {"distribution", "reporting", "training", "evaluation"}
+LOOP = {"distribution", "manifest", "reporting", "training", "evaluation"}
 OPTIONAL = {"tensorflow_text", "tensorflow_hub", "apache_beam", "matplotlib"}
 # What a module, or a package below albert_tf, may import of ours.
 ALLOWED = {
     **dict.fromkeys(BASE | {"errors"}, set()),
     "flags": {"errors"},
     "ownership": {"filesystem"},
+    "manifest": {"filesystem"},
     "config": SYSTEM,
     "reporting": SYSTEM,
-    "records": SYSTEM,
+    "damage": SYSTEM,
+    "sidecars": SYSTEM | {"damage"},
+    "records": SYSTEM | {"damage", "sidecars"},
     "tokenization": SYSTEM | {"normalization"},
     "layers": BASE,
     "modeling": BASE | {"layers"},
@@ -42,16 +49,17 @@ ALLOWED = {
     | STORED
     | LOOP
     | {"finetuning", "data", "text_export"},
-    "export": BASE | MODEL | {"text_graph"},
+    "serving": set(),
+    "export": BASE | MODEL | {"errors", "serving"},
     "characters": set(),
     "text_graph": BASE | MODEL | {"characters"},
-    "text_export": BASE | MODEL | {"export", "text_graph"},
-    "hub": BASE | MODEL | {"export"},
+    "text_export": BASE | MODEL | {"export", "serving", "text_graph"},
+    "hub": BASE | MODEL | {"export", "serving"},
     "tools": BASE
     | MODEL
     | STORED
     | LOOP
-    | {"data", "export", "flags", "tools"},
+    | {"data", "export", "flags", "serving", "tools"},
 }
 
 

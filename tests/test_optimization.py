@@ -50,9 +50,19 @@ def test_without_warmup_the_decay_begins_at_once():
     np.testing.assert_allclose(rates, [2.0, 1.5, 1.0, 0.5, 0.0], atol=1e-6)
 
 
-def test_a_schedule_without_steps_is_refused():
-    with pytest.raises(ValueError, match="num_train_steps 0 must be above 0"):
-        optimization.build_schedule(1.0, 0)
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        ((1.0, 0), "num_train_steps 0 must be more than"),
+        ((1.0, 5, 5), "num_warmup_steps 5"),
+        ((1.0, 5, -1), "num_warmup_steps -1"),
+        ((float("nan"), 5), "learning_rate is nan"),
+        ((-1.0, 5), "learning_rate is -1.0"),
+    ],
+)
+def test_a_schedule_that_cannot_be_is_refused(args, message):
+    with pytest.raises(ValueError, match=message):
+        optimization.build_schedule(*args)
 
 
 # One step after the other, in NumPy

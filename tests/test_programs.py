@@ -53,14 +53,15 @@ def test_of_several_runs_all_predict_and_the_first_is_exported(
     said, exported = [], []
 
     def build_run(args, number, build_model, *rest):
-        assert rest == ("start", "config", "strategy", 7)
+        assert rest == ("start", "config", "strategy", 7, {"task": "x"})
         return types.SimpleNamespace(
             number=number,
             manager=types.SimpleNamespace(folder=str(tmp_path)),
             reporter=types.SimpleNamespace(say=said.append),
             restore_best=lambda: f"best {number}",
             evaluate=lambda evaluator: None,
-            write_settings=lambda: None,
+            write_assets=lambda: None,
+            manifest=types.SimpleNamespace(write=lambda: None),
         )
 
     monkeypatch.setattr(programs.finetuning, "Run", build_run)
@@ -84,6 +85,7 @@ def test_of_several_runs_all_predict_and_the_first_is_exported(
         baseline={},
         predict=lambda run: {"number": run.number},
         exports=(lambda run: exported.append(run.number),),
+        made_of={"task": "x"},
     )
     args = types.SimpleNamespace(num_runs=3, output_dir=str(tmp_path))
     programs.run_task(args, task, ("start", "config"))

@@ -199,7 +199,8 @@ def test_a_config_that_does_not_fit_leaves_the_folder_as_it_was(args, tmp_path):
     before = path.read_text()
     other = tmp_path / "other.json"
     other.write_text(json.dumps({**CONFIG, "num_hidden_groups": 2}))
-    with pytest.raises(ValueError, match="group_1"):
+    wanted = "config.num_hidden_groups: was 1, is 2: refused"
+    with pytest.raises(ValueError, match=wanted):
         run(args, albert_config_file=str(other))
     assert path.read_text() == before
 
@@ -213,6 +214,7 @@ def test_group_0_is_where_every_group_begins(args, tmp_path):
         "init_checkpoint": args.output_dir,
         "albert_config_file": str(config),
         "num_train_steps": 1,
+        "num_warmup_steps": 0,
         "learning_rate": 0.0,
     }
     # Without its config, nobody knows which layers shared what.
@@ -263,7 +265,7 @@ def test_bfloat16_and_adamw_run(args):
     [
         ({"do_train": False, "do_eval": False}, "nothing to do"),
         ({"input_file": None}, "--do_train needs --input_file"),
-        ({"eval_input_file": None}, "held-out records"),
+        ({"eval_input_file": None, "do_train": False}, "held-out records"),
         ({"masked_lm_budget": 0.1}, "not implemented"),
         ({"train_batch_size": 0}, "--train_batch_size=0"),
         ({"max_seq_length": 512}, "have 9"),
@@ -271,7 +273,9 @@ def test_bfloat16_and_adamw_run(args):
         ({"input_file": "nowhere/*.tfrecord"}, "No file matches 'nowhere"),
         ({"use_tpu": True, "distribution": "mirrored"}, "contradicts"),
         ({"use_tpu": True}, "No TPU at 'local'"),
-        ({"num_train_steps": 0}, "num_train_steps 0"),
+        ({"num_train_steps": 0}, "--num_train_steps=0"),
+        ({"num_warmup_steps": 6}, "num_warmup_steps 6"),
+        ({"start_warmup_step": 4}, "start_warmup_step 4"),
         ({"init_checkpoint": "nowhere/model.ckpt"}, "has no index"),
     ],
 )

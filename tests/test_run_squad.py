@@ -109,7 +109,14 @@ def test_version_1_writes_what_the_release_writes(args, tmp_path, capfd):
     # Encoded once; and once more for other windows.
     cached = sorted(path.name for path in (tmp_path / "cache").iterdir())
     assert len(cached) == 2
-    run_squad.run(dataclasses.replace(args, doc_stride=7, do_train=False))
+    other = dataclasses.replace(args, doc_stride=7, do_train=False)
+    with pytest.raises(ValueError, match=r"data\.dev\.tokens.*refused"):
+        run_squad.run(other)
+    run_squad.run(
+        dataclasses.replace(
+            other, init_checkpoint=str(out), output_dir=f"{out}_7"
+        )
+    )
     assert len(list((tmp_path / "cache").iterdir())) == 3
     assert set(cached) < {path.name for path in (tmp_path / "cache").iterdir()}
 
