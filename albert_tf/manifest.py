@@ -157,13 +157,12 @@ class Manifest:
             if not batches or batches[-1][1] != batch_size:
                 # Steps of which nothing is known count as of this size.
                 batches.append((step if batches else 0, batch_size))
-        self.stored = {
-            "made_of": {**self.stored["made_of"], **self.made_of},
-            "batches": batches,
-        }
-        if "data" in self.made_of:
-            data = self.stored["made_of"]["data"]
-            self.stored["made_of"]["data"] = {**data, **self.made_of["data"]}
+        before = self.stored["made_of"]
+        made_of = {**before, **self.made_of}
+        if "data" in made_of:
+            parts = before.get("data", {}), self.made_of.get("data", {})
+            made_of["data"] = {**parts[0], **parts[1]}
+        self.stored = {"made_of": made_of, "batches": batches}
         filesystem.write_json(self.path, {"format": FORMAT, **self.stored})
 
     def count_examples(self, step):

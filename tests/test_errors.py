@@ -1,0 +1,71 @@
+"""Errors are told in one sentence."""
+
+import errno
+import pathlib
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from albert_tf import config, errors
+
+
+def caught(function, *args):
+    with pytest.raises(BaseException) as info:
+        function(*args)
+    return info.value
+
+
+def raise_it(error):
+    raise error
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (OSError(errno.ENOSPC, "No space", "x"), "x: the disk is full"),
+        (OSError(errno.EROFS, "Read-only", "x"), "x: the file system is read-"),
+        (OSError(errno.EISDIR, "Is a", "x"), "x: it is a folder"),
+        (OSError("There is no x."), "There is no x."),
+        (MemoryError("68 GiB"), "not enough memory: 68 GiB"),
+        (RecursionError("depth"), "nested too deeply"),
+        (
+            tf.errors.ResourceExhaustedError(
+                None, None, "out/x; No space left on device"
+            ),
+            "The disk is full (out/x",
+        ),
+        (
+            tf.errors.ResourceExhaustedError(None, None, "OOM [1, 2]\nmore"),
+            "not enough memory: OOM [1, 2].",
+        ),
+        (
+            tf.errors.FailedPreconditionError(None, None, "x; Is a directory"),
+            "Cannot go on: x; Is a directory",
+        ),
+    ],
+)
+def test_what_a_user_can_cause_is_one_sentence(error, words):
+    said = errors.explain(caught(raise_it, error))
+    assert words in said
+    assert "\n" not in said
+
+
+def test_what_tensorflow_raises_loses_its_addresses():
+    error = caught(tf.io.decode_raw, tf.constant("abc"), tf.int32)
+    said = errors.explain(error)
+    assert said.startswith("Unfit data: ")
+    assert "{{" not in said and "[Op:" not in said
+
+
+def test_what_is_raised_for_users_is_told_as_it_is():
+    error = caught(config.AlbertConfig.from_dict, {})
+    assert errors.explain(error) == str(error)
+
+
+def test_what_is_not_foreseen_is_kept():
+    said = errors.explain(caught(np.zeros, "shape"))
+    path = pathlib.Path(said.split("is in ")[1].split(";")[0])
+    assert said.startswith("TypeError: ")
+    assert "Traceback" in path.read_text()
+    path.unlink()

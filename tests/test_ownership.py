@@ -1,0 +1,71 @@
+"""A folder has one owner at a time, and a dead owner is none."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from albert_tf import ownership
+
+HOLD = (
+    "import sys, time\n"
+    "from albert_tf import ownership\n"
+    "with ownership.owning(sys.argv[1]):\n"
+    "    print('owns', flush=True)\n"
+    "    time.sleep(60)\n"
+)
+
+
+@pytest.fixture
+def owner(tmp_path):
+    """A process that owns tmp_path / out."""
+    command = [sys.executable, "-c", HOLD, str(tmp_path / "out")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        process.stdout.readline()
+        yield process
+        process.kill()
+
+
+def test_the_second_is_told_who_is_at_work(owner, tmp_path):
+    with pytest.raises(BlockingIOError, match=f"process {owner.pid} on "):
+        with ownership.owning(tmp_path / "out"):
+            raise AssertionError("two owners")
+    with ownership.owning(tmp_path / "other"):
+        pass
+
+
+def test_a_killed_owner_blocks_nobody(owner, tmp_path):
+    owner.kill()
+    owner.wait()
+    assert (tmp_path / "out" / ownership.LOCK_FILE).exists()
+    with ownership.owning(tmp_path / "out"):
+        pass
+    assert not (tmp_path / "out").exists() or not os.listdir(tmp_path / "out")
+
+
+def test_nothing_is_left_behind(tmp_path):
+    with ownership.owning(tmp_path / "new", tmp_path / "a.tfrecord"):
+        assert (tmp_path / "new").is_dir()
+    assert not os.listdir(tmp_path)
+    with pytest.raises(KeyError), ownership.owning(tmp_path / "new"):
+        (tmp_path / "new" / "file").touch()
+        raise KeyError
+    assert os.listdir(tmp_path / "new") == ["file"]
+
+
+def test_one_process_owns_a_file_once(tmp_path):
+    path = tmp_path / "a.tfrecord"
+    with ownership.owning(path, path), ownership.owning(tmp_path / "b.bin"):
+        with pytest.raises(BlockingIOError, match="in use"):
+            with ownership.owning(path):
+                raise AssertionError("two owners")
+    with ownership.owning(path):
+        pass
+
+
+def test_a_file_is_no_folder(tmp_path):
+    (tmp_path / "out").touch()
+    with pytest.raises(NotADirectoryError, match="is a file"):
+        with ownership.owning(tmp_path / "out"):
+            raise AssertionError("owned a file")
