@@ -15,6 +15,23 @@ from albert_tf import filesystem
 CONFIG_FILE = "albert_config.json"
 HIDDEN_ACTS = ("gelu", "relu", "tanh", "linear", None)
 SHARINGS = ("all", "attention", "ffn", "none")
+# Each use of a layer becomes a part of its own in the graph, so more than a
+# few hundred take longer to compile than to train.
+MAX_LAYERS = 1000
+# Larger sizes are slips of the keyboard: the largest release has 4096 and
+# 16384, and no one's memory would hold them.
+MAX_SIZES = {
+    "vocab_size": 10_000_000,
+    "embedding_size": 65_536,
+    "hidden_size": 65_536,
+    "intermediate_size": 1_048_576,
+    "num_hidden_layers": MAX_LAYERS,
+    "num_hidden_groups": MAX_LAYERS,
+    "inner_group_num": MAX_LAYERS,
+    "num_attention_heads": 65_536,
+    "max_position_embeddings": 1_048_576,
+    "type_vocab_size": 65_536,
+}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -86,10 +103,11 @@ class AlbertConfig:
                     f"{name} is {getattr(self, name)}, but must be at least 0 "
                     "and below 1: it is the share of values to drop."
                 )
-        if self.initializer_range <= 0:
+        if not 0 < self.initializer_range <= 1000:
             raise ValueError(
                 f"initializer_range is {self.initializer_range}, but must be "
-                "above 0: it is a standard deviation (the release: 0.02)."
+                "above 0 and at most 1000: it is a standard deviation (the "
+                "release: 0.02)."
             )
         self._check_choice("hidden_act", HIDDEN_ACTS)
         self._check_choice("parameter_sharing", SHARINGS)
@@ -99,7 +117,12 @@ class AlbertConfig:
         value = getattr(self, name)
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise ValueError(
-                f"{name} is {value!r}, but must be a whole number above 0."
+                f"{name} is {value!r:.80}, but must be a whole number above 0."
+            )
+        if value > MAX_SIZES[name]:
+            raise ValueError(
+                f"{name} is {value}, but may be at most {MAX_SIZES[name]}. Is "
+                "it a slip?"
             )
 
     def _check_number(self, name):
@@ -123,6 +146,13 @@ class AlbertConfig:
                 f"num_attention_heads {self.num_attention_heads}, so the heads "
                 "cannot be of one size. Was only one of the two changed (the "
                 "default is 64 heads)?"
+            )
+        num_blocks = self.num_hidden_layers * self.inner_group_num
+        if num_blocks > MAX_LAYERS:
+            raise ValueError(
+                f"{self.num_hidden_layers} layers of {self.inner_group_num} "
+                f"blocks are {num_blocks} blocks, but may be at most "
+                f"{MAX_LAYERS}: each is compiled on its own."
             )
         if self.num_hidden_groups > self.num_hidden_layers:
             raise ValueError(
@@ -172,13 +202,8 @@ class AlbertConfig:
           ValueError: if it is not a JSON object or `from_dict` refuses it;
             the message names the file.
         """
-        text = filesystem.read_file(path).decode("utf-8")
+        values = filesystem.read_json(path)
         try:
-            values = json.loads(text)
-            if not isinstance(values, dict):
-                raise ValueError(
-                    f"expected one JSON object, found a {type(values).__name__}"
-                )
             return cls.from_dict(values)
         except ValueError as error:
             raise ValueError(

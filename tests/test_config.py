@@ -93,11 +93,20 @@ def test_a_config_without_a_vocabulary_size_is_refused():
         AlbertConfig.from_dict({"hidden_size": 12})
 
 
-@pytest.mark.parametrize("text", ["[1, 2]", "{", '"base"'])
+@pytest.mark.parametrize(
+    "text", ["[1, 2]", "{", '"base"', "", "\0\0", "null", "[" * 100_000]
+)
 def test_a_file_that_is_not_a_json_object_is_refused(tmp_path, text):
     path = tmp_path / "config.json"
     path.write_text(text)
-    with pytest.raises(ValueError, match=r"config\.json is not a model config"):
+    with pytest.raises(ValueError, match=r"config\.json(: found| is not)"):
+        AlbertConfig.from_json_file(path)
+
+
+def test_a_wrong_value_is_refused_with_its_file(tmp_path):
+    path = tmp_path / "config.json"
+    path.write_text('{"vocab_size": 31, "hidden_size": null}')
+    with pytest.raises(ValueError, match=r"config\.json is not .*size is None"):
         AlbertConfig.from_json_file(path)
 
 
@@ -114,6 +123,19 @@ def test_a_file_that_is_not_a_json_object_is_refused(tmp_path, text):
         (dict(hidden_dropout_prob="0.1"), "hidden_dropout_prob is '0.1'"),
         (dict(attention_probs_dropout_prob=-0.1), "dropout_prob is -0.1"),
         (dict(initializer_range=0), "initializer_range is 0"),
+        (dict(initializer_range=float("nan")), "initializer_range is nan"),
+        (dict(initializer_range=float("inf")), "initializer_range is inf"),
+        (dict(hidden_dropout_prob=float("nan")), "dropout_prob is nan"),
+        (dict(hidden_dropout_prob=10**400), "dropout_prob is 1000"),
+        (dict(num_hidden_layers=10**5), "layers is 100000, .* at most 1000"),
+        (
+            dict(num_hidden_layers=400, inner_group_num=3),
+            "400 layers of 3 blocks are 1200 blocks",
+        ),
+        (dict(hidden_size=3 * 10**9), "hidden_size is 3000000000, .* slip"),
+        (dict(vocab_size=10**400), "vocab_size is 1000"),
+        (dict(hidden_size=[12]), "hidden_size is .12., but must be a whole"),
+        (dict(hidden_act=["gelu"]), "hidden_act is .'gelu'"),
         (dict(num_hidden_layers=2, num_hidden_groups=3), "only 2 layers"),
         (dict(parameter_sharing="some"), "parameter_sharing is 'some'"),
         (dict(parameter_sharing="ffn", num_hidden_groups=2), "needs 1 group"),
