@@ -180,7 +180,7 @@ class Run:
         config,
         strategy,
         num_examples,
-        made_of,
+        made_of=(),
     ):
         self.args = args
         self.start, self.config = start, config
@@ -193,7 +193,10 @@ class Run:
             self.num_steps, num_warmup_steps = count_steps(args, num_examples)
         self.manifest = manifest.Manifest(
             self.folder,
-            {**made_of, **self._describe_run(num_examples, num_warmup_steps)},
+            {
+                **dict(made_of),
+                **self._describe_run(num_examples, num_warmup_steps),
+            },
         )
         remarks = self.manifest.check(
             checkpoints.find_trained(self.folder)
