@@ -7,7 +7,6 @@ what differs beyond that is said where it is dealt with.
 
 import base64
 import dataclasses
-import json
 import os
 
 import numpy as np
@@ -68,9 +67,11 @@ DECODER = {
     "predictions.decoder.bias": "predictions.bias",
 }
 CONSTANTS = {
-    "albert.embeddings.position_ids",
-    "albert.embeddings.token_type_ids",
+    f"{prefix}embeddings.{name}"
+    for prefix in ("", "albert.")
+    for name in ("position_ids", "token_type_ids")
 }
+FLOATS = ("float16", "bfloat16", "float32", "float64")
 
 
 def weight_names(config):
@@ -109,11 +110,11 @@ def read_config(folder):
     """The config of a folder.
 
     Raises:
-      ValueError: if it is of another kind of model, or asks for what ALBERT's
-        release does not have.
+      ValueError: if it is no JSON, of another kind of model, or asks for what
+        ALBERT's release does not have.
     """
     path = os.path.join(folder, CONFIG_FILE)
-    values = json.loads(filesystem.read_file(path))
+    values = filesystem.read_json(path)
     kind = values.get("model_type", "albert")
     if kind != "albert":
         raise ValueError(
@@ -121,14 +122,20 @@ def read_config(folder):
             "can be read."
         )
     act = values.get("hidden_act", "gelu_new")
-    if act not in ACTIVATIONS:
+    if act not in list(ACTIVATIONS):
         raise ValueError(
             f"{path} has hidden_act {act!r}; known are {sorted(ACTIVATIONS)}."
         )
     epsilon = values.get("layer_norm_eps", 1e-12)
-    if epsilon > 1e-10:
+    if not isinstance(epsilon, int | float) or not 0 <= epsilon <= 1e-10:
         raise ValueError(
-            f"{path} has layer_norm_eps {epsilon}; ALBERT's is 1e-12."
+            f"{path} has layer_norm_eps {epsilon!r}; ALBERT's is 1e-12."
+        )
+    positions = values.get("position_embedding_type", "absolute")
+    if positions != "absolute":
+        raise ValueError(
+            f"{path} has position_embedding_type {positions!r}; ALBERT's is "
+            "'absolute', and the model would compute something else with it."
         )
     known = {field.name for field in dataclasses.fields(AlbertConfig)}
     values = {k: v for k, v in values.items() if k in known}
@@ -140,7 +147,10 @@ def read_config(folder):
         **values,
         "hidden_act": ACTIVATIONS[act],
     }
-    config = AlbertConfig.from_dict(values)
+    try:
+        config = AlbertConfig.from_dict(values)
+    except ValueError as error:
+        raise ValueError(f"{path} is not a model config: {error}") from None
     for layer in range(config.num_hidden_layers):
         if layer_group(config, layer) != config.attention_group(layer):
             raise ValueError(
@@ -200,7 +210,7 @@ def read_weights(folder, config):
             f"{lost[:2]}; it has {sorted(theirs)[:2]}. Does {CONFIG_FILE} "
             "belong to it?"
         )
-    rest = theirs.keys() - names.values() - DECODER.keys() - CONSTANTS
+    rest = theirs.keys() - names.values() - DECODER.keys()
     if rest:
         remarks.append(f"left out: {', '.join(sorted(rest))}")
     if config.embedding_size == config.hidden_size:
@@ -227,11 +237,20 @@ def _load(path):
     try:
         with filesystem.local_copy(path) as local:
             arrays = safetensors.numpy.load_file(local)
-    except (safetensors.SafetensorError, ValueError) as error:
+    except (safetensors.SafetensorError, ValueError, KeyError) as error:
         raise ValueError(
             f"{path} cannot be read: {error}. Was the download cut off, or is "
             "it a pointer of Git LFS?"
         ) from error
+    arrays = {n: a for n, a in arrays.items() if n not in CONSTANTS}
+    wrong = [n for n, a in arrays.items() if str(a.dtype) not in FLOATS]
+    if wrong:
+        raise ValueError(
+            f"{path} holds {len(wrong)} weights that are no floating-point "
+            f"numbers, such as {wrong[0]} of {arrays[wrong[0]].dtype}; known "
+            f"are {', '.join(FLOATS)}. Is the model quantized? Convert the one "
+            "it was made from."
+        )
     kinds = sorted({str(a.dtype) for a in arrays.values()} - {"float32"})
     remarks = [f"{kind} became float32" for kind in kinds]
     return {n: np.asarray(a, np.float32) for n, a in arrays.items()}, remarks

@@ -11,11 +11,12 @@ import contextlib
 import dataclasses
 import fnmatch
 import io
-import json
+import lzma
 import os
 import pathlib
 import tarfile
 import tempfile
+import zlib
 
 from albert_tf import (
     checkpoints,
@@ -31,6 +32,13 @@ ARCHIVES = (".tar", ".tar.gz", ".tgz")
 # What the encoder's names begin with.
 BODY = "bert/"
 SENTENCEPIECE_FILE = "spiece.model"
+# Weights compress little: what becomes larger than this and by that factor
+# is no checkpoint.
+MAX_UNPACKED = 200_000_000
+MAX_COMPRESSION = 20
+MAX_MEMBERS = 10_000
+# What reading a damaged archive raises beside errors of tarfile.
+_DAMAGE = (zlib.error, lzma.LZMAError, ValueError)
 # What may be a WordPiece vocabulary: vocab.txt, vocab_chinese.txt.
 VOCABULARIES = ("*.model", "vocab*.txt")
 
@@ -120,21 +128,28 @@ def unpacked(path):
     """Unpacks an archive, and yields the folder in it that holds a model.
 
     Raises:
-      ValueError: if it is damaged, would write outside its folder, or holds
-        no checkpoint.
+      ValueError: if it is damaged, would write outside its folder or far more
+        than its own size, or holds no checkpoint.
     """
-    with tempfile.TemporaryDirectory() as folder:
+    content = filesystem.read_file(path)
+    with tempfile.TemporaryDirectory(prefix="albert_tf-") as folder:
         try:
-            content = io.BytesIO(filesystem.read_file(path))
-            with tarfile.open(fileobj=content) as archive:
-                _check_members(path, archive)
-                archive.extractall(folder)
-        except (tarfile.TarError, EOFError, OSError) as error:
-            if isinstance(error, FileNotFoundError):
+            with tarfile.open(fileobj=io.BytesIO(content)) as archive:
+                problem = _find_problem(archive, len(content))
+                if problem is None:
+                    # Python before 3.12 may not know it; `_find_problem` does
+                    # the same there.
+                    is_known = hasattr(tarfile, "data_filter")
+                    safe = {"filter": "data"} if is_known else {}
+                    archive.extractall(folder, **safe)
+        except (tarfile.TarError, EOFError, OSError, *_DAMAGE) as error:
+            if getattr(error, "errno", None):  # Of the disk, not the archive.
                 raise
             raise ValueError(
                 f"{path} cannot be unpacked: {error}. Was the download cut off?"
             ) from error
+        if problem:
+            raise ValueError(f"{path} {problem} Nothing was unpacked.")
         found = {p.parent for p in pathlib.Path(folder).rglob("*.index")}
         found = {p.parent if p.name == "variables" else p for p in found}
         found |= {p.parent for p in pathlib.Path(folder).rglob("*.safetensors")}
@@ -146,15 +161,29 @@ def unpacked(path):
         yield str(found.pop())
 
 
-def _check_members(path, archive):
-    for member in archive:
+def _find_problem(archive, size):
+    """Says why an archive of some bytes is not unpacked, or returns None.
+
+    Headers alone are read, up to the first that is refused.
+    """
+    limit = max(MAX_UNPACKED, MAX_COMPRESSION * size)
+    unpacked_size = 0
+    for number, member in enumerate(archive, 1):
         parts = pathlib.PurePosixPath(member.name).parts
         is_inside = ".." not in parts and not member.name.startswith("/")
         if not is_inside or not (member.isfile() or member.isdir()):
-            raise ValueError(
-                f"{path} holds {member.name!r}, which is a link or would be "
-                "written outside its folder. Nothing was unpacked."
+            return (
+                f"holds {member.name!r}, which is a link or would be written "
+                "outside its folder."
             )
+        unpacked_size += member.size
+        if unpacked_size > limit or number > MAX_MEMBERS:
+            return (
+                f"has {size:,} bytes and unpacks to {unpacked_size:,} in "
+                f"{number:,} files or more, as no checkpoint does. Where it "
+                "can be trusted, unpack it and name the folder."
+            )
+    return None
 
 
 def _vocabulary(folder):
@@ -167,15 +196,24 @@ def _vocabulary(folder):
     if len(found) != 1:
         return None, None
     kind = "spm_model_file" if found[0].endswith(".model") else "vocab_file"
-    settings = tokenization.read_settings(folder) or {}
-    theirs = os.path.join(folder, "tokenizer_config.json")
-    if not settings and filesystem.exists(theirs):
-        settings = json.loads(filesystem.read_file(theirs))
+    settings = tokenization.read_settings(folder)
+    if settings is None:
+        name = "tokenizer_config.json"
+        settings = tokenization.read_settings(folder, name) or {}
     names = ("do_lower_case", "keep_accents")
     tokenizer = tokenization.build_tokenizer(
         **{kind: found[0]},
         **{name: settings[name] for name in names if name in settings},
     )
+    if (
+        settings.get("sha256", tokenizer.settings["sha256"])
+        != (tokenizer.settings["sha256"])
+    ):
+        raise ValueError(
+            f"{found[0]} is not the vocabulary that "
+            f"{tokenization.SETTINGS_FILE} beside it tells of, by its hash. "
+            "Put the right one there; if this is it, remove the settings."
+        )
     return tokenizer, read_vocabulary_file(found[0])
 
 

@@ -10,7 +10,6 @@ stored as `tokenizer_settings.json` beside whatever is written with them.
 
 import hashlib
 import itertools
-import json
 import logging
 import os
 import re
@@ -60,12 +59,26 @@ def build_tokenizer(
     return kind(spm_model_file or vocab_file, do_lower_case, keep_accents)
 
 
-def read_settings(folder):
-    """Returns the settings stored in a folder, or None if it has none."""
-    path = os.path.join(folder, SETTINGS_FILE)
+def read_settings(folder, name=SETTINGS_FILE):
+    """Returns the settings stored in a folder, or None if it has none.
+
+    Args:
+      folder: where.
+      name: of their file.
+
+    Raises:
+      ValueError: if they are no JSON, or of wrong types.
+    """
+    path = os.path.join(folder, name)
     if not filesystem.exists(path):
         return None
-    return json.loads(filesystem.read_file(path))
+    settings = filesystem.read_json(path)
+    for key in ("do_lower_case", "keep_accents"):
+        if not isinstance(settings.get(key, False), bool):
+            raise ValueError(
+                f"{path}: {key} is {settings[key]!r:.80}; wanted true or false."
+            )
+    return settings
 
 
 class Tokenizer:
@@ -399,6 +412,11 @@ def _parse_wordpiece(content, path):
             f"{path} is SentencePiece's list of pieces and scores, not a "
             "WordPiece vocabulary; give the .model file beside it as "
             "spm_model_file"
+        )
+    if b"\0" in content:
+        raise ValueError(
+            f"{path} holds characters 0. A SentencePiece .model goes to "
+            "spm_model_file; a text in UTF-16 has to become UTF-8."
         )
     try:
         lines = content.decode("utf-8-sig").split("\n")

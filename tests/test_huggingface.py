@@ -184,6 +184,14 @@ def test_an_untied_decoder_is_refused(folder):
     [
         ({"hidden_act": "silu"}, "hidden_act 'silu'"),
         ({"layer_norm_eps": 1e-5}, "layer_norm_eps 1e-05"),
+        ({"layer_norm_eps": "1e-12"}, "layer_norm_eps '1e-12'"),
+        ({"layer_norm_eps": float("nan")}, "layer_norm_eps nan"),
+        ({"hidden_act": ["gelu"]}, "hidden_act .'gelu'"),
+        ({"model_type": ["albert"]}, "of the kind .'albert'"),
+        ({"position_embedding_type": "relative_key"}, "type 'relative_key'"),
+        ({"position_embedding_type": None}, "position_embedding_type None"),
+        ({"hidden_size": "12"}, r"config\.json is not .*hidden_size is '12'"),
+        ({"num_hidden_layers": 10**5}, r"config\.json is not .* at most 1000"),
     ],
 )
 def test_what_the_release_does_not_have_is_refused(folder, change, message):
@@ -191,6 +199,27 @@ def test_what_the_release_does_not_have_is_refused(folder, change, message):
     path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
     with pytest.raises(ValueError, match=message):
         pretrained.read_pretrained(folder)
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", "null", "[" * 100_000])
+def test_a_config_that_is_no_object_is_refused(folder, content):
+    (folder / "config.json").write_text(content)
+    with pytest.raises(ValueError, match=r"config\.json(: found| is not)"):
+        pretrained.read_pretrained(folder)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int64", "bool"])
+def test_weights_that_are_no_floats_are_refused(folder, dtype):
+    name = "albert.pooler.bias"
+    rewrite(folder, lambda w: {**w, name: w[name].astype(dtype)})
+    with pytest.raises(ValueError, match=f"such as {name} of {dtype}; .*quant"):
+        pretrained.read_pretrained(folder)
+
+
+def test_positions_of_older_transformers_are_no_weights(folder):
+    ids = {"albert.embeddings.position_ids": np.arange(16)[np.newaxis]}
+    rewrite(folder, lambda w: {**w, **ids})
+    assert pretrained.read_pretrained(folder).remarks == []
 
 
 def test_a_wrong_copy_is_noticed_and_removed(tmp_path, monkeypatch):

@@ -1,5 +1,6 @@
 """Models are read in every form, written in every form, and stay the same."""
 
+import contextlib
 import dataclasses
 import io
 import json
@@ -13,6 +14,7 @@ import tensorflow as tf
 from albert_tf import checkpoints, filesystem, heads, modeling, pretrained
 from albert_tf.config import AlbertConfig
 from albert_tf.tools import convert_checkpoint, inspect_checkpoint
+from tests import tiny
 
 TINY = AlbertConfig(
     vocab_size=31,
@@ -188,6 +190,87 @@ def test_a_tar_is_read_and_one_that_leads_outside_is_not(tmp_path):
     cut.write_bytes(good.read_bytes()[:-2000])
     with pytest.raises(ValueError, match="cut off"):
         pretrained.read_pretrained(cut)
+
+
+def test_a_damaged_archive_is_a_sentence_or_read(tmp_path):
+    random_model(tmp_path / "a")
+    rng = np.random.default_rng(0)
+    for mode in ("gz", "bz2", "xz", ""):
+        path = tmp_path / "a.tar"
+        with tarfile.open(path, f"w:{mode}") as archive:
+            archive.add(tmp_path / "a", "albert_base")
+        whole = path.read_bytes()
+        for _ in range(20):
+            content = bytearray(whole)
+            for place in rng.integers(min(len(content), 3000), size=3):
+                content[place] ^= rng.integers(1, 256)
+            path.write_bytes(content[: rng.integers(1, 2 * len(content))])
+            with contextlib.suppress(ValueError, FileNotFoundError):
+                pretrained.read_pretrained(path)
+
+
+def test_an_archive_that_unpacks_to_far_more_than_itself_is_refused(
+    tmp_path, monkeypatch
+):
+    """Before it is unpacked, and without reading beyond the bad header."""
+    bomb, crumbs = tmp_path / "bomb.tar.gz", tmp_path / "crumbs.tar.gz"
+    with tarfile.open(bomb, "w:gz") as archive:
+        member = tarfile.TarInfo("model.ckpt.data")
+        member.size = 300_000_000
+        with open("/dev/zero", "rb") as zeros:
+            archive.addfile(member, zeros)
+    with tarfile.open(crumbs, "w:gz") as archive:
+        for i in range(10_001):
+            archive.addfile(tarfile.TarInfo(str(i)))
+    monkeypatch.setattr(
+        tarfile.TarFile, "extractall", lambda *_, **__: pytest.fail("unpacked")
+    )
+    with pytest.raises(ValueError, match="unpacks to 300,000,000 in 1 files"):
+        pretrained.read_pretrained(bomb)
+    with pytest.raises(ValueError, match="in 10,001 files"):
+        pretrained.read_pretrained(crumbs)
+
+
+@pytest.mark.parametrize("form", ["tf1", "own", "hf"])
+def test_a_folder_may_have_any_name(tmp_path, form):
+    random_model(tmp_path / "a")
+    folder = tmp_path / "a [b] *?"
+    convert(tmp_path / "a", folder, format=form)
+    assert pretrained.read_pretrained(folder).config == TINY
+
+
+def test_settings_of_another_vocabulary_are_not_believed(tmp_path):
+    tiny.write_model(tmp_path)
+    path = tmp_path / "tokenizer_settings.json"
+    settings = json.loads(path.read_text())
+    path.write_text(json.dumps({**settings, "sha256": "0" * 64}))
+    with pytest.raises(ValueError, match="not the vocabulary that tokenizer_s"):
+        pretrained.read_pretrained(tmp_path)
+    path.unlink()
+    assert pretrained.read_pretrained(tmp_path).tokenizer
+
+
+@pytest.mark.parametrize(
+    "name", ["tokenizer_settings.json", "tokenizer_config.json"]
+)
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("", "is not JSON: it is empty"),
+        ('{"do_lower_case": tr', "is not JSON"),
+        ("[]", "found JSON of the type list"),
+        ("null", "found JSON of the type NoneType"),
+        ("[" * 100_000, "nested too deeply"),
+        ('{"do_lower_case": "false"}', "do_lower_case is 'false'; wanted true"),
+        ('{"keep_accents": 0}', "keep_accents is 0; wanted true or false"),
+    ],
+)
+def test_damaged_settings_are_refused(tmp_path, name, content, message):
+    tiny.write_model(tmp_path)
+    (tmp_path / "tokenizer_settings.json").unlink()
+    (tmp_path / name).write_text(content)
+    with pytest.raises(ValueError, match=f"{name}.*{message}"):
+        pretrained.read_pretrained(tmp_path)
 
 
 def damage(folder, what):
