@@ -3,6 +3,7 @@
 Shapes: N examples, R sequences, S tokens of all of them, T tokens.
 """
 
+import contextlib
 import dataclasses
 import hashlib
 import io
@@ -13,7 +14,7 @@ import zipfile
 
 import numpy as np
 
-from albert_tf import filesystem
+from albert_tf import filesystem, ownership
 
 # Part of the key of cached examples: raise it where their meaning changes.
 FORMAT = 1
@@ -216,7 +217,9 @@ def cached_examples(folder, name, key, build):
         **{f"array/{name}": v for name, v in examples.arrays.items()},
         **{f"token/{name}": v for name, v in examples.token_arrays.items()},
     )
-    filesystem.write_file(path, content.getvalue())
+    # Where another run is writing the same, that is enough.
+    with contextlib.suppress(BlockingIOError), ownership.owning(path):
+        filesystem.write_file(path, content.getvalue())
     return examples
 
 
