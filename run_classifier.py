@@ -216,7 +216,7 @@ def describe(task, data):
 def run(args):
     """Trains, evaluates, predicts and exports as the flags say."""
     check_flags(args)
-    with ownership.owning(args.output_dir):
+    with ownership.owning_folder(args.output_dir):
         run_task(args)
 
 

@@ -302,7 +302,7 @@ def run(args):
     if train_records and held_out:
         inputs.check_held_out(train_records, held_out)
     strategy = distribution.build_strategy_of(args)
-    with ownership.owning(args.output_dir):
+    with ownership.owning_folder(args.output_dir):
         pretrain(args, config, strategy, train_records, held_out)
 
 

@@ -179,7 +179,7 @@ def write_predictions(questions, encoded, run):
 def run(args):
     """Trains, evaluates and predicts as the flags say."""
     check_flags(args)
-    with ownership.owning(args.output_dir):
+    with ownership.owning_folder(args.output_dir):
         run_task(args)
 
 

@@ -361,7 +361,7 @@ def run(args):
     names = (PREDICTIONS_FILE, NBEST_FILE, NULL_ODDS_FILE)
     outputs = [os.path.join(args.output_dir, name) for name in names]
     filesystem.check_outputs({"--output_dir": outputs}, inputs)
-    with ownership.owning(args.output_dir):
+    with ownership.owning_folder(args.output_dir):
         run_task(args)
 
 

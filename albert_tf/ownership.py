@@ -22,37 +22,51 @@ _TRIES = 100
 
 @contextlib.contextmanager
 def owning(*paths):
-    """Owns folders, or files that will be written, for a while.
+    """Owns what will be written for a while: files, or folders as a whole.
 
-    A folder's lock is a file in it, a file's lock a hidden one beside it; both
-    are removed at the end, and so is a folder that had to be made and is
-    still empty.
+    The lock is a hidden file beside; it is removed at the end.
 
     Args:
-      *paths: of folders; or of files, which have a dot in their names and are
-        no folders.
+      *paths: of files, or of folders that will appear at once.
 
     Raises:
       BlockingIOError: if another process owns one of them; says which.
-      OSError: if a folder cannot be made or written.
+      OSError: if the folder around cannot be made or written.
     """
     with contextlib.ExitStack() as stack:
-        for lock_file in sorted(set(map(_lock_file, paths))):
-            if not filesystem.is_remote(lock_file):
-                stack.enter_context(_locked(lock_file))
+        for lock_file in sorted(set(map(_lock_beside, paths))):
+            stack.enter_context(_locked(lock_file))
         yield
 
 
-def _lock_file(path):
-    path = os.path.abspath(path) if not filesystem.is_remote(path) else path
+@contextlib.contextmanager
+def owning_folder(folder):
+    """Owns a folder in which files will be written, for a while.
+
+    The lock is a hidden file in it, which is removed at the end, and so is the
+    folder, if it had to be made and is still empty.
+
+    Raises:
+      BlockingIOError: if another process owns it; says which.
+      OSError: if it cannot be made or written.
+    """
+    with _locked(os.path.join(str(folder), LOCK_FILE)):
+        yield
+
+
+def _lock_beside(path):
     folder, name = os.path.split(str(path).rstrip("/"))
-    if os.path.isdir(path) or "." not in name.strip("."):
-        return os.path.join(path, LOCK_FILE)
+    if not filesystem.is_remote(folder):
+        # One folder has several names: relative, by links.
+        folder = os.path.realpath(folder)
     return os.path.join(folder, f".{name}{LOCK_FILE}")
 
 
 @contextlib.contextmanager
 def _locked(lock_file):
+    if filesystem.is_remote(lock_file):
+        yield
+        return
     folder = os.path.dirname(lock_file)
     is_new = not os.path.isdir(folder)
     filesystem.make_folder(folder)

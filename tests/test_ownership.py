@@ -11,7 +11,7 @@ from albert_tf import ownership
 HOLD = (
     "import sys, time\n"
     "from albert_tf import ownership\n"
-    "with ownership.owning(sys.argv[1]):\n"
+    "with ownership.owning_folder(sys.argv[1]):\n"
     "    print('owns', flush=True)\n"
     "    time.sleep(60)\n"
 )
@@ -29,9 +29,9 @@ def owner(tmp_path):
 
 def test_the_second_is_told_who_is_at_work(owner, tmp_path):
     with pytest.raises(BlockingIOError, match=f"process {owner.pid} on "):
-        with ownership.owning(tmp_path / "out"):
+        with ownership.owning_folder(tmp_path / "out"):
             raise AssertionError("two owners")
-    with ownership.owning(tmp_path / "other"):
+    with ownership.owning_folder(tmp_path / "other"):
         pass
 
 
@@ -39,16 +39,18 @@ def test_a_killed_owner_blocks_nobody(owner, tmp_path):
     owner.kill()
     owner.wait()
     assert (tmp_path / "out" / ownership.LOCK_FILE).exists()
-    with ownership.owning(tmp_path / "out"):
+    with ownership.owning_folder(tmp_path / "out"):
         pass
     assert not (tmp_path / "out").exists() or not os.listdir(tmp_path / "out")
 
 
 def test_nothing_is_left_behind(tmp_path):
-    with ownership.owning(tmp_path / "new", tmp_path / "a.tfrecord"):
-        assert (tmp_path / "new").is_dir()
+    with ownership.owning_folder(tmp_path / "new"):
+        with ownership.owning(tmp_path / "a.tfrecord"):
+            assert (tmp_path / "new").is_dir()
+            assert (tmp_path / ".a.tfrecord.lock").exists()
     assert not os.listdir(tmp_path)
-    with pytest.raises(KeyError), ownership.owning(tmp_path / "new"):
+    with pytest.raises(KeyError), ownership.owning_folder(tmp_path / "new"):
         (tmp_path / "new" / "file").touch()
         raise KeyError
     assert os.listdir(tmp_path / "new") == ["file"]
@@ -67,5 +69,5 @@ def test_one_process_owns_a_file_once(tmp_path):
 def test_a_file_is_no_folder(tmp_path):
     (tmp_path / "out").touch()
     with pytest.raises(NotADirectoryError, match="is a file"):
-        with ownership.owning(tmp_path / "out"):
+        with ownership.owning_folder(tmp_path / "out"):
             raise AssertionError("owned a file")
