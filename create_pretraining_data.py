@@ -16,7 +16,7 @@ from albert_tf.data import masking, pretraining, shards
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class DataFlags:
+class DataFlags(flags.Flags):
     """What is read, what is written, and how sequences are made of it."""
 
     input_file: str = flags.flag(
@@ -27,10 +27,16 @@ class DataFlags:
         help="Record files, separated by commas; or one name, see num_shards.",
     )
     num_shards: int = flags.flag(
-        1, "Files to write: above 1, named NAME-00000-of-NNNNN.tfrecord."
+        1,
+        "Files to write: above 1, named NAME-00000-of-NNNNN.tfrecord.",
+        at_least=1,
+        at_most=shards.MAX_NUM_SHARDS,
     )
     num_workers: int = flags.flag(
-        1, "Processes. The records are the same for any number."
+        1,
+        "Processes. The records are the same for any number.",
+        at_least=1,
+        at_most=256,
     )
     spm_model_file: str | None = flags.flag(
         help="SentencePiece model of the English models."
@@ -43,7 +49,12 @@ class DataFlags:
     keep_accents: bool = flags.flag(
         False, "Whether combining characters (accents) stay in the text."
     )
-    max_seq_length: int = flags.flag(512, "Tokens per sequence.")
+    max_seq_length: int = flags.flag(
+        512,
+        "Tokens per sequence.",
+        at_least=5,
+        at_most=shards.MAX_SEQ_LENGTH,
+    )
     sentence_objective: Literal["sop", "nsp", "none"] = flags.flag(
         "sop",
         "Label 1 means: segments swapped (sop), the second segment from "
@@ -53,15 +64,23 @@ class DataFlags:
         False, "The release's name for sentence_objective=nsp."
     )
     short_seq_prob: float = flags.flag(
-        0.1, "Share of documents whose sequences are made short."
+        0.1,
+        "Share of documents whose sequences are made short.",
+        at_least=0,
+        at_most=1,
     )
     masked_lm_prob: float = flags.flag(
-        0.15, "Share of a sequence's tokens to mask."
+        0.15, "Share of a sequence's tokens to mask.", above=0, at_most=1
     )
     max_predictions_per_seq: int = flags.flag(
-        20, "Tokens to mask in a sequence at most."
+        20, "Tokens to mask in a sequence at most.", at_least=1
     )
-    ngram: int = flags.flag(3, "Words of the longest masked n-gram.")
+    ngram: int = flags.flag(
+        3,
+        "Words of the longest masked n-gram.",
+        at_least=1,
+        at_most=shards.MAX_NGRAM,
+    )
     favor_shorter_ngram: bool = flags.flag(
         True, "Whether n words have a chance of 1/n, or the reverse."
     )
@@ -72,9 +91,17 @@ class DataFlags:
         False, "Whether to also shuffle and predict as many other n-grams."
     )
     dupe_factor: int = flags.flag(
-        40, "Times each document is used, with other masks and splits."
+        40,
+        "Times each document is used, with other masks and splits.",
+        at_least=1,
+        at_most=shards.MAX_DUPE_FACTOR,
     )
-    random_seed: int = flags.flag(12345, "Decides everything random.")
+    random_seed: int = flags.flag(
+        12345,
+        "Decides everything random.",
+        at_least=0,
+        at_most=flags.MAX_SEED,
+    )
     progress: bool = flags.flag(True, "Whether to show progress on stderr.")
     input_file_mode: str = flags.flag(
         "r", "Ignored: text is read as UTF-8, in either mode."
@@ -83,10 +110,21 @@ class DataFlags:
 
 def run(args):
     """Writes records and their sidecars; returns the statistics."""
+    settings = make_settings(args)
+    inputs = filesystem.expand_files(args.input_file)
+    outputs = shards.output_names(args.output_file, args.num_shards)
+    filesystem.check_outputs(
+        {"--output_file": shards.written_files(outputs)},
+        {
+            "--input_file": inputs,
+            "--spm_model_file": [args.spm_model_file],
+            "--vocab_file": [args.vocab_file],
+        },
+    )
     statistics = shards.create_shards(
-        filesystem.expand_files(args.input_file),
-        shards.output_names(args.output_file, args.num_shards),
-        make_settings(args),
+        inputs,
+        outputs,
+        settings,
         num_workers=args.num_workers,
         flags=dataclasses.asdict(args),
         has_progress=args.progress,
@@ -106,10 +144,6 @@ def make_settings(args):
             "--vocab_file=%s is not read: --spm_model_file holds the "
             "vocabulary.",
             args.vocab_file,
-        )
-    if args.num_workers < 1:
-        raise ValueError(
-            f"num_workers must be 1 or more; got {args.num_workers}."
         )
     objective = args.sentence_objective
     if args.random_next_sentence:

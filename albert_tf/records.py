@@ -1,4 +1,4 @@
-"""TFRecord files: written, found, described by a sidecar, and read again.
+"""TFRecord files: written, and read again.
 
 The features have the release's names from disk to layer. The one wrong name,
 `next_sentence_labels`, is put right where records are parsed. TensorFlow is
@@ -9,28 +9,17 @@ Shapes: N examples, K values a feature, B batch, T tokens, P predictions.
 """
 
 import functools
-import json
-import os
-import re
 
 import numpy as np
 
-from albert_tf import filesystem
+from albert_tf import damage, filesystem, sidecars
 
-SIDECAR_FORMAT = 1
-# What must be equal in the sidecars of files that are read together.
-SIDECAR_KEYS = (
-    "format",
-    "max_seq_length",
-    "max_predictions_per_seq",
-    "num_predictions",
-    "sentence_objective",
-    "tokenizer",
-)
 # Files read at a time and records taken from each: part of the order of
 # training examples, so constants.
 NUM_OPEN_FILES = 8
 RECORDS_PER_TURN = 16
+
+read_sidecar = sidecars.read_sidecar  # Of the stable interface, docs/api.md.
 
 
 def pretraining_features(max_seq_length, num_predictions):
@@ -176,112 +165,6 @@ def write_records(path, serialized):
     return num_records
 
 
-# What is known about record files.
-
-
-def sidecar_path(record_file):
-    """The name of the description that stands beside a record file."""
-    stem = re.sub(r"\.(tfrecord|tf_record)$", "", record_file)
-    return re.sub(r"-\d{5}-of-\d{5}$", "", stem) + ".dataset.json"
-
-
-def write_sidecar(path, description):
-    """Writes a sidecar; `read_sidecar` lists what is in it."""
-    text = json.dumps(description, indent=2, sort_keys=True) + "\n"
-    filesystem.write_file(path, text)
-
-
-def read_sidecar(files):
-    """What is known about some record files.
-
-    Args:
-      files: names of record files that will be read together.
-
-    Returns:
-      None if none of them has a sidecar, else a dict with `format`,
-      `max_seq_length`, `max_predictions_per_seq`, `num_predictions` (length
-      of the masked_lm_* lists), `sentence_objective`, `tokenizer` and `flags`
-      (of the program that wrote them), `files`, `num_records` (of each file)
-      and `statistics`. `files` and `num_records` are those of the files
-      asked for, and `statistics["sequences"]` counts these alone; the other
-      statistics are those of the first file's whole run.
-
-    Raises:
-      ValueError: if the sidecars contradict each other, do not know a file,
-        or are absent for some of the files.
-      FileNotFoundError: if a file that belongs to the set is gone.
-    """
-    import tensorflow as tf
-
-    paths = {file: sidecar_path(file) for file in files}
-    descriptions = {
-        path: _load_sidecar(path)
-        for path in sorted(set(paths.values()))
-        if tf.io.gfile.exists(path)
-    }
-    if not descriptions:
-        return None
-    first_path, first = next(iter(descriptions.items()))
-    for file, path in paths.items():
-        if path not in descriptions:
-            raise ValueError(
-                f"{file} has no description {path}, but other files have one. "
-                "Were they written by different programs?"
-            )
-        for key in SIDECAR_KEYS:
-            if descriptions[path][key] != first[key]:
-                raise ValueError(
-                    f"{path} says {key} = {descriptions[path][key]}, but "
-                    f"{first_path} says {first[key]}. Files of different "
-                    "settings cannot be read together."
-                )
-    num_records = [
-        _num_records(file, path, descriptions[path])
-        for file, path in paths.items()
-    ]
-    return {
-        **first,
-        "files": [os.path.basename(file) for file in paths],
-        "num_records": num_records,
-        "statistics": {**first["statistics"], "sequences": sum(num_records)},
-    }
-
-
-def _load_sidecar(path):
-    """Reads one sidecar and checks that its files are still there."""
-    import tensorflow as tf
-
-    with tf.io.gfile.GFile(path) as file:
-        description = json.loads(file.read())
-    if description.get("format") != SIDECAR_FORMAT:
-        raise ValueError(
-            f"{path} has format {description.get('format')}; this program "
-            f"reads {SIDECAR_FORMAT}. Was it written by another version?"
-        )
-    missing = [
-        name
-        for name in description["files"]
-        if not tf.io.gfile.exists(os.path.join(os.path.dirname(path), name))
-    ]
-    if missing:
-        raise FileNotFoundError(
-            f"{path} describes {len(description['files'])} files, but "
-            f"{len(missing)} are missing, such as {missing[0]}. Were all "
-            "copied?"
-        )
-    return description
-
-
-def _num_records(file, path, description):
-    name = os.path.basename(file)
-    if name not in description["files"]:
-        raise ValueError(
-            f"{path} does not know {name}. Is the file left over from an "
-            "older run?"
-        )
-    return description["num_records"][description["files"].index(name)]
-
-
 # Reading.
 
 
@@ -295,6 +178,7 @@ def build_dataset(
     start=0,
     num_records=None,
     shuffle_buffer=100_000,
+    limits=None,
 ):
     """Batches of parsed records, of static shapes.
 
@@ -313,6 +197,8 @@ def build_dataset(
         had never stopped.
       num_records: records in all files together; needed where `start` > 0.
       shuffle_buffer: records held in memory for shuffling.
+      limits: dict of name -> (least, most) of a feature's numbers, where
+        something is known; others are an error while reading.
 
     Returns:
       A `tf.data.Dataset` of dicts: the features with integers as int32,
@@ -320,13 +206,19 @@ def build_dataset(
       evaluation `example_weight` [B], 1 for a real row and 0 for padding.
 
     Raises:
-      ValueError: if there is nothing to read, or `start` is given without
-        `num_records`.
+      ValueError: if there is nothing to read, `start` is given without
+        `num_records`, or there are fewer of these than a training batch has.
     """
     import tensorflow as tf
 
     if not any(tf.io.gfile.stat(file).length for file in files):
         raise ValueError(f"There is no record in {list(files)[:3]}.")
+    if is_training and num_records is not None and num_records < batch_size:
+        raise ValueError(
+            f"A batch of {batch_size} records is larger than the training "
+            f"data, {num_records} records, such as in {files[0]}. Lower the "
+            "batch size, or make more records."
+        )
     if is_training:
         dataset = _endless(files, seed, start, num_records, shuffle_buffer)
     else:
@@ -336,6 +228,7 @@ def build_dataset(
         functools.partial(
             _parse_batch,
             features=features,
+            limits=limits or {},
             batch_size=batch_size,
             is_training=is_training,
         ),
@@ -383,18 +276,11 @@ def _endless(files, seed, start, num_records, shuffle_buffer):
     return epochs.flat_map(read_epoch)
 
 
-def _parse_batch(serialized, *, features, batch_size, is_training):
+def _parse_batch(serialized, *, features, limits, batch_size, is_training):
     """Parses, casts, renames and, for evaluation, pads one batch."""
     import tensorflow as tf
 
-    spec = {
-        name: tf.io.FixedLenFeature(shape, dtype)
-        for name, (shape, dtype) in features.items()
-    }
-    batch = {
-        name: tf.cast(values, tf.int32) if values.dtype.is_integer else values
-        for name, values in tf.io.parse_example(serialized, spec).items()
-    }
+    batch = damage.parse(serialized, features, limits)
     if "next_sentence_labels" in batch:
         labels = batch.pop("next_sentence_labels")  # [B, 1]
         batch["sentence_order_labels"] = labels[:, 0]  # [B]

@@ -16,7 +16,7 @@ import pytest
 import tensorflow as tf
 
 import create_pretraining_data as program
-from albert_tf import filesystem, records
+from albert_tf import filesystem, records, sidecars
 from albert_tf.data import workers
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -79,7 +79,7 @@ def test_flags_are_those_of_the_release(shared):
 def test_records_are_read_and_described(folder):
     statistics = program.run(flags_of(folder))
     files = filesystem.expand_files(f"{folder}/*.tfrecord")
-    sidecar = records.read_sidecar(files)
+    sidecar = sidecars.read_sidecar(files)
     features = records.pretraining_features(32, 5)
     dataset = records.build_dataset(files, features, 16, is_training=False)
     batches = list(dataset)
@@ -137,10 +137,10 @@ def test_documents_are_dealt_over_the_files_of_a_list(folder):
     names = f"{folder}/x.tf_record,{folder}/y.tf_record,{folder}/z.tf_record"
     program.run(flags_of(folder, output_file=names))
     files = names.split(",")
-    sidecar = records.read_sidecar(files)
+    sidecar = sidecars.read_sidecar(files)
     assert len(sidecar["num_records"]) == 3
     assert min(sidecar["num_records"]) > 0.6 * max(sidecar["num_records"])
-    alone = records.read_sidecar(files[1:2])
+    alone = sidecars.read_sidecar(files[1:2])
     assert alone["statistics"]["sequences"] == sidecar["num_records"][1]
 
 
@@ -154,7 +154,7 @@ def test_other_sentence_objectives(folder, objective):
     wanted = pytest.approx(0.5, abs=0.03) if is_nsp else 0
     assert statistics["swapped_share"] == wanted
     files = filesystem.expand_files(f"{folder}/*.tfrecord")
-    assert records.read_sidecar(files)["sentence_objective"] == objective
+    assert sidecars.read_sidecar(files)["sentence_objective"] == objective
 
 
 def test_permutation_doubles_the_predictions(folder):
@@ -162,7 +162,7 @@ def test_permutation_doubles_the_predictions(folder):
     after = program.run(flags_of(folder, do_permutation=True))["masked_share"]
     assert after == pytest.approx(2 * before, rel=0.1)
     files = [f"{folder}/a.tfrecord"]
-    assert records.read_sidecar(files)["num_predictions"] == 10
+    assert sidecars.read_sidecar(files)["num_predictions"] == 10
     features = records.pretraining_features(32, 10)
     dataset = records.build_dataset(files, features, 4, is_training=False)
     assert next(iter(dataset))["masked_lm_ids"].shape == (4, 10)
@@ -277,7 +277,7 @@ def test_more_files_than_documents_are_warned_of(folder, caplog):
     statistics = program.run(flags_of(folder, num_shards=40, dupe_factor=1))
     assert "10 of 40 files have no sequence" in caplog.text
     files = filesystem.expand_files(f"{folder}/*.tfrecord")
-    sidecar = records.read_sidecar(files)
+    sidecar = sidecars.read_sidecar(files)
     assert len(files) == 40
     assert sum(sidecar["num_records"]) == statistics["sequences"]
 
@@ -290,7 +290,7 @@ def test_commands_of_the_release_give_both_vocabularies(shared, folder, caplog):
     )
     program.run(args)
     assert "is not read" in caplog.text
-    sidecar = records.read_sidecar([args.output_file])
+    sidecar = sidecars.read_sidecar([args.output_file])
     assert sidecar["tokenizer"]["kind"] == "sentencepiece"
 
 

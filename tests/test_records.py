@@ -1,4 +1,4 @@
-"""Tests of records.py: bytes as TensorFlow's, order, resuming, sidecars."""
+"""Tests of records.py: bytes as TensorFlow's, order, resuming."""
 
 import numpy as np
 import pytest
@@ -198,66 +198,3 @@ def test_files_without_records_are_refused(tmp_path):
     files = numbered_records(tmp_path, [0])
     with pytest.raises(ValueError, match="no record"):
         records.build_dataset(files, FEATURES, 2, is_training=True)
-
-
-@pytest.mark.parametrize(
-    "name",
-    ["a", "a.tfrecord", "a.tf_record", "a-00003-of-00016.tfrecord"],
-)
-def test_a_sidecar_is_named_after_all_shards(name):
-    assert records.sidecar_path(f"x.y/{name}") == "x.y/a.dataset.json"
-
-
-def sidecar(**changes):
-    return {
-        "format": 1,
-        "max_seq_length": 9,
-        "max_predictions_per_seq": 4,
-        "num_predictions": 4,
-        "sentence_objective": "sop",
-        "tokenizer": {"sha256": "0"},
-        "flags": {},
-        "files": ["0.tfrecord", "1.tfrecord"],
-        "num_records": [2, 3],
-        "statistics": {"sequences": 5, "tokens": 40},
-        **changes,
-    }
-
-
-def test_a_sidecar_counts_the_files_that_are_read(tmp_path):
-    for name in ("a-00000-of-00002.tfrecord", "a-00001-of-00002.tfrecord"):
-        (tmp_path / name).touch()
-    files = sorted(map(str, tmp_path.glob("*.tfrecord")))
-    assert records.read_sidecar(files) is None
-    names = ["a-00000-of-00002.tfrecord", "a-00001-of-00002.tfrecord"]
-    written = sidecar(files=names)
-    records.write_sidecar(records.sidecar_path(files[0]), written)
-    assert records.read_sidecar(files) == written
-    part = records.read_sidecar(files[1:])
-    assert part["statistics"] == {"sequences": 3, "tokens": 40}
-    (tmp_path / names[0]).unlink()
-    with pytest.raises(FileNotFoundError, match="a-00000-of-00002"):
-        records.read_sidecar(files[1:])
-
-
-def test_sidecars_that_contradict_each_other_are_refused(tmp_path):
-    for name in "ab":
-        (tmp_path / name).touch()
-    files = [str(tmp_path / "a"), str(tmp_path / "b")]
-    path_a, path_b = map(records.sidecar_path, files)
-    records.write_sidecar(path_a, sidecar(files=["a"], num_records=[2]))
-    with pytest.raises(ValueError, match="no description"):
-        records.read_sidecar(files)
-    other = sidecar(files=["b"], num_records=[3], max_seq_length=8)
-    records.write_sidecar(path_b, other)
-    with pytest.raises(ValueError, match="max_seq_length = 8"):
-        records.read_sidecar(files)
-    records.write_sidecar(path_b, sidecar(files=["b"], num_records=[3]))
-    assert records.read_sidecar(files)["statistics"]["sequences"] == 5
-    records.write_sidecar(path_b, sidecar(files=["c"], num_records=[3]))
-    (tmp_path / "c").touch()
-    with pytest.raises(ValueError, match="does not know b"):
-        records.read_sidecar(files)
-    records.write_sidecar(path_b, {**sidecar(), "format": 2})
-    with pytest.raises(ValueError, match="format 2"):
-        records.read_sidecar(files)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import run_pretraining
-from albert_tf import checkpoints, records
+from albert_tf import checkpoints, records, sidecars
 from albert_tf.config import AlbertConfig
 from albert_tf.data import inputs
 
@@ -54,8 +54,8 @@ def write_examples(path, num_rows, *, seed=0, vocab_size=31, **sidecar):
         "num_records": [num_rows],
         "statistics": {"sequences": num_rows},
     }
-    records.write_sidecar(
-        records.sidecar_path(str(path)), description | sidecar
+    sidecars.write_sidecar(
+        sidecars.sidecar_path(str(path)), description | sidecar
     )
 
 

@@ -22,6 +22,9 @@ import re
 
 import numpy as np
 
+_TOKENS, _SENTENCES, _DOCUMENTS = (
+    f"{name}.bin" for name in ("tokens", "sentences", "documents")
+)
 BLOCK_BYTES = 1 << 20
 MAX_DOCUMENT_TOKENS = 1 << 18
 # Longer lines are cut before they are tokenized, at white space if there is
@@ -32,7 +35,11 @@ _LINE_PARTS = re.compile(
 )
 _BOM = b"\xef\xbb\xbf"
 _UTF16_BOMS = (b"\xff\xfe", b"\xfe\xff")
+_GZIP = b"\x1f\x8b"
 _BAD = "\N{REPLACEMENT CHARACTER}"
+# Of which the beginning of a file is looked at: more of it cannot be text.
+_PROBE_BYTES = 1 << 16
+_MAX_BAD_SHARE = 0.1
 
 
 class TokenFile:
@@ -78,11 +85,26 @@ def open_store(folder, vocab_size):
         path = os.path.join(folder, name)
         return np.memmap(path, np.int64, "r").view(np.ndarray)
 
-    tokens = os.path.join(folder, "tokens.bin")
+    tokens = os.path.join(folder, _TOKENS)
     return Store(
         TokenFile(tokens, token_dtype(vocab_size)),
-        mapped("sentences.bin"),
-        mapped("documents.bin"),
+        mapped(_SENTENCES),
+        mapped(_DOCUMENTS),
+    )
+
+
+def is_store(folder, vocab_size, counts):
+    """Whether a folder holds all of a store that was counted."""
+    token_bytes = np.dtype(token_dtype(vocab_size)).itemsize
+    sizes = {
+        _TOKENS: counts["input_tokens"] * token_bytes,
+        _SENTENCES: (counts["input_sentences"] + 1) * 8,
+        _DOCUMENTS: (counts["input_documents"] + 1) * 8,
+    }
+    paths = {os.path.join(folder, name): size for name, size in sizes.items()}
+    return all(
+        os.path.isfile(path) and os.path.getsize(path) == size
+        for path, size in paths.items()
     )
 
 
@@ -91,25 +113,43 @@ def token_dtype(vocab_size):
     return np.uint16 if vocab_size <= 1 << 16 else np.uint32
 
 
+def check_text(path):
+    """Refuses a file that does not begin as UTF-8 text does.
+
+    Raises:
+      ValueError: if it is UTF-16, compressed, or holds other bytes.
+    """
+    import tensorflow as tf
+
+    with tf.io.gfile.GFile(path, "rb") as file:
+        probe = file.read(_PROBE_BYTES)
+    if probe.startswith(_UTF16_BOMS):
+        raise ValueError(
+            f"{path} begins as UTF-16 text does; only UTF-8 is read. "
+            "Please convert it: iconv -f utf-16 -t utf-8"
+        )
+    if probe.startswith(_GZIP):
+        raise ValueError(f"{path} is compressed. Please unpack it: gunzip")
+    text, num_bad = _decode(probe)
+    if num_bad > max(3, _MAX_BAD_SHARE * len(text)):  # One may be cut.
+        raise ValueError(
+            f"{path} is no UTF-8 text: of its first {len(text)} characters, "
+            f"{num_bad} are not. Is it binary, or text in another encoding? "
+            "Text can be converted with iconv."
+        )
+
+
 def read_blocks(files):
     """Yields the text of files in blocks of bytes that end with a line.
 
     A file ends with a blank line, whether it has one or not. Only a line that
     is longer than a block is cut, at white space if there is any.
-
-    Raises:
-      ValueError: if a file is UTF-16.
     """
     import tensorflow as tf
 
     for path in files:
         with tf.io.gfile.GFile(path, "rb") as file:
             rest = file.read(BLOCK_BYTES).removeprefix(_BOM)
-            if rest.startswith(_UTF16_BOMS):
-                raise ValueError(
-                    f"{path} begins as UTF-16 text does; only UTF-8 is read. "
-                    "Please convert it: iconv -f utf-16 -t utf-8"
-                )
             while data := file.read(BLOCK_BYTES):
                 cut = _last_cut(rest)
                 yield rest[:cut]
@@ -139,8 +179,8 @@ def encode_block(block, tokenizer, max_sentence_tokens):
     Returns:
       tokens: ids of all sentences.
       lengths: tokens of each sentence; 0 for a blank line.
-      counts: dict of how many characters were not UTF-8, how many lines were
-        cut, and how many became no token.
+      counts: dict of how many characters were not UTF-8 or 0, how many lines
+        were cut, and how many became no token.
     """
     text, num_bad = _decode(block)
     lines = text.removesuffix("\n").split("\n")
@@ -180,7 +220,7 @@ def _decode(block):
         num_bad = text.count(_BAD) - block.count(_BAD.encode())
     if "\r" in text:
         text = text.replace("\r\n", "\n").replace("\r", "\n")
-    return text, num_bad
+    return text, num_bad + text.count("\0")
 
 
 def _line_parts(line):
@@ -217,16 +257,20 @@ def write_store(folder, blocks):
     with contextlib.ExitStack() as stack:
         token_file, sentence_file, document_file = (
             stack.enter_context(open(os.path.join(folder, name), "wb"))
-            for name in ("tokens.bin", "sentences.bin", "documents.bin")
+            for name in (_TOKENS, _SENTENCES, _DOCUMENTS)
         )
         structure = _Structure()
         for tokens, lengths, block_counts in blocks:
             counts.update(block_counts)
             structure.append(lengths.tolist())
-            tokens.tofile(token_file)
+            token_file.write(tokens.tobytes())
             structure.flush(sentence_file, document_file)
         structure.end_document()
         structure.flush(sentence_file, document_file)
+        # The disk has the store before anybody notes that it is complete.
+        for file in (token_file, sentence_file, document_file):
+            file.flush()
+            os.fsync(file.fileno())
     return {
         **counts,
         "input_documents": structure.num_documents,

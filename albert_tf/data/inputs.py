@@ -1,11 +1,15 @@
 """Pretraining records, found, checked against a model and opened."""
 
 import collections
+import contextlib
 import dataclasses
 
-import tensorflow as tf
+from albert_tf import damage, filesystem, records, sidecars
 
-from albert_tf import filesystem, records
+# Records are all looked at before work starts if they are not more.
+MAX_CHECKED_BYTES = 64 << 20
+# In our records and the release's; training never reads it.
+_UNREAD = "token_boundary"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -14,13 +18,15 @@ class PretrainingRecords:
 
     Args:
       files: their names, sorted.
-      features: as `records.pretraining_features` gives them.
+      features: those of `records.pretraining_features` that are read.
+      limits: dict of name -> (least, most) of a feature's numbers.
       num_records: records in all files together.
       sidecar: what their writer said of them, or None.
     """
 
     files: list[str]
     features: dict
+    limits: dict
     num_records: int
     sidecar: dict | None
 
@@ -47,12 +53,14 @@ def open_records(
       PretrainingRecords.
 
     Raises:
-      ValueError: if nothing is found, or sizes, config and records
-        contradict each other.
+      ValueError: if nothing is found, sizes, config and records contradict
+        each other, or a record is damaged.
     """
     files = filesystem.expand_files(patterns)
-    sidecar = records.read_sidecar(files)
-    num_tokens, num_predictions = peek_sizes(files)
+    sidecar = sidecars.read_sidecar(files)
+    first_file, num_tokens, num_predictions = peek_sizes(files)
+    if sidecar:
+        check_said_sizes(first_file, sidecar, num_tokens, num_predictions)
     check_size(files, "max_seq_length", max_seq_length, [num_tokens])
     check_size(
         files,
@@ -70,12 +78,70 @@ def open_records(
         )
     if sidecar:
         check_vocabulary(files, sidecar["tokenizer"], config)
-    return PretrainingRecords(
-        files,
-        records.pretraining_features(num_tokens, num_predictions),
-        sidecar["statistics"]["sequences"] if sidecar else count(files),
-        sidecar,
-    )
+        num_records = sidecar["statistics"]["sequences"]
+    else:
+        num_records = sum(map(damage.count_records, files))
+    features = records.pretraining_features(num_tokens, num_predictions)
+    del features[_UNREAD]
+    limits = limits_of(config, num_tokens)
+    damage.check_files(files, features, limits, MAX_CHECKED_BYTES)
+    return PretrainingRecords(files, features, limits, num_records, sidecar)
+
+
+def limits_of(config, num_tokens):
+    """The least and the largest number of each feature of a record.
+
+    Args:
+      config: an AlbertConfig.
+      num_tokens: of a record.
+    """
+    pieces, yes_or_no = (0, config.vocab_size - 1), (0, 1)
+    return {
+        "input_ids": pieces,
+        "input_mask": yes_or_no,
+        "segment_ids": (0, config.type_vocab_size - 1),
+        "masked_lm_positions": (0, num_tokens - 1),
+        "masked_lm_ids": pieces,
+        "masked_lm_weights": yes_or_no,
+        "next_sentence_labels": yes_or_no,
+    }
+
+
+@contextlib.contextmanager
+def naming_damage(*opened):
+    """Where TensorFlow fails to read some records, says which.
+
+    Args:
+      *opened: PretrainingRecords that are read inside; None is left out.
+
+    Raises:
+      ValueError: if reading failed inside, and one of all these records is
+        damaged; names its file and number.
+    """
+    try:
+        yield
+    except damage.reading_errors():
+        for some in opened:
+            if some:
+                damage.check_files(some.files, some.features, some.limits)
+        raise
+
+
+def check_said_sizes(file, sidecar, num_tokens, num_predictions):
+    """Raises ValueError if a record has other sizes than its sidecar says."""
+    at_most = sidecar["max_predictions_per_seq"]
+    for key, wanted in (
+        ("max_seq_length", [num_tokens]),
+        ("num_predictions", [num_predictions]),
+        ("num_predictions", [at_most, 2 * at_most]),
+    ):
+        if sidecar[key] not in wanted:
+            raise ValueError(
+                f"{sidecars.sidecar_path(file)} says {key} = {sidecar[key]}; "
+                f"the records in {file} have {wanted[0]}. Was one of them "
+                "edited or replaced? Make them again with "
+                "create_pretraining_data.py."
+            )
 
 
 def check_size(files, name, wanted, found):
@@ -89,12 +155,12 @@ def check_size(files, name, wanted, found):
 
 def check_vocabulary(files, tokenizer, config):
     """Raises ValueError if records were made with another vocabulary."""
-    if tokenizer["vocab_size"] != config.vocab_size:
+    vocab_size = tokenizer.get("vocab_size")
+    if vocab_size != config.vocab_size:
         raise ValueError(
-            f"{files[0]} was made with a vocabulary of "
-            f"{tokenizer['vocab_size']} pieces ({tokenizer}), the config has "
-            f"vocab_size {config.vocab_size}. Is it the config of another "
-            "vocabulary?"
+            f"{files[0]} was made with a vocabulary of {vocab_size} pieces "
+            f"({tokenizer}), the config has vocab_size {config.vocab_size}. "
+            "Is it the config of another vocabulary?"
         )
 
 
@@ -121,7 +187,11 @@ def score_best_guess(opened):
     """
     pieces, labels = collections.Counter(), collections.Counter()
     for batch in records.build_dataset(
-        opened.files, opened.features, 1024, is_training=False
+        opened.files,
+        opened.features,
+        1024,
+        is_training=False,
+        limits=opened.limits,
     ).as_numpy_iterator():
         is_real = batch["example_weight"] > 0
         labels.update(batch["sentence_order_labels"][is_real].tolist())
@@ -137,26 +207,20 @@ def peek_sizes(files):
     """Reads the first record of some files.
 
     Returns:
-      The lengths of input_ids and of masked_lm_positions.
+      The file it is in, the lengths of input_ids and of masked_lm_positions.
 
     Raises:
       ValueError: if there is no record, or it is not a pretraining record.
     """
-    for serialized in tf.data.TFRecordDataset(files).take(1):
-        example = tf.train.Example.FromString(serialized.numpy())
-        sizes = {
-            name: len(feature.int64_list.value)
-            for name, feature in example.features.feature.items()
-        }
+    for file in files:
+        serialized = damage.read_first_record(file)
+        if serialized is None:
+            continue
+        sizes = damage.feature_sizes(serialized)
         if not sizes.get("input_ids") or "masked_lm_positions" not in sizes:
             raise ValueError(
-                f"{files[0]} is not of pretraining records: it has "
+                f"{file} is not of pretraining records: it has "
                 f"{sorted(sizes)}. Was it made for fine-tuning?"
             )
-        return sizes["input_ids"], sizes["masked_lm_positions"]
+        return file, sizes["input_ids"], sizes["masked_lm_positions"]
     raise ValueError(f"There is no record in {files[:3]}.")
-
-
-def count(files):
-    """Counts the records of files that nothing is known about."""
-    return sum(1 for _ in tf.data.TFRecordDataset(files))

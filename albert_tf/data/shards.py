@@ -11,17 +11,30 @@ import collections
 import dataclasses
 import functools
 import logging
+import math
 import os
 import re
 
 import numpy as np
 
-from albert_tf import progress, records, tokenization
+from albert_tf import (
+    filesystem,
+    ownership,
+    progress,
+    records,
+    sidecars,
+    tokenization,
+)
 from albert_tf.data import corpus, masking, pretraining, unfinished, workers
 
 # Part of the result, as the seeds count tasks.
 PART_TOKENS = 1 << 20
 BATCH_TOKENS = 1 << 17
+MAX_NUM_SHARDS = 99_999  # Names have five digits.
+# A plan keeps the lengths of segments in 16 bits.
+MAX_SEQ_LENGTH = 65_535
+MAX_NGRAM = 100
+MAX_DUPE_FACTOR = 1_000_000
 # Raised whenever the same settings give other records.
 VERSION = 1
 
@@ -45,17 +58,33 @@ class Settings:
     seed: int = 12345
 
     def __post_init__(self):
-        for name, value, least in (
-            ("max_seq_length", self.sequence.max_seq_length, 5),
-            ("max_predictions_per_seq", self.masking.max_predictions, 1),
-            ("ngram", self.masking.ngram, 1),
-            ("dupe_factor", self.dupe_factor, 1),
-            ("random_seed", self.seed, 0),
+        rule, masks = self.sequence, self.masking
+        for name, value, least, most in (
+            ("max_seq_length", rule.max_seq_length, 5, MAX_SEQ_LENGTH),
+            ("short_seq_prob", rule.short_seq_prob, 0, 1),
+            (
+                "max_predictions_per_seq",
+                masks.max_predictions,
+                1,
+                rule.max_seq_length,
+            ),
+            ("masked_lm_prob", masks.masked_lm_prob, 0, 1),
+            ("ngram", masks.ngram, 1, MAX_NGRAM),
+            ("dupe_factor", self.dupe_factor, 1, MAX_DUPE_FACTOR),
+            ("random_seed", self.seed, 0, math.inf),
         ):
-            if value < least:
+            if not least <= value <= most:  # Nor is NaN.
                 raise ValueError(
-                    f"{name} must be {least} or more; got {value}."
+                    f"{name} must be {least} or more, and {most} at most; got "
+                    f"{value}."
                 )
+        if not masks.masked_lm_prob:
+            raise ValueError("masked_lm_prob is 0: nothing would be masked.")
+        if rule.sentence_objective not in sidecars.OBJECTIVES:
+            raise ValueError(
+                f"sentence_objective must be one of {sidecars.OBJECTIVES}; got "
+                f"{rule.sentence_objective!r}."
+            )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,13 +103,17 @@ def output_names(output_file, num_shards):
       num_shards: above 1, the files are NAME-00000-of-NNNNN.tfrecord.
     """
     names = [name.strip() for name in output_file.split(",") if name.strip()]
-    if not names or len(set(names)) < len(names):
+    resolved = {os.path.realpath(name) for name in names}
+    if not names or len(resolved) < len(names):
         raise ValueError(
             f"output_file must name different files; got {output_file!r}."
         )
+    for name in names:
+        if name.endswith("/") or os.path.isdir(name):
+            raise ValueError(f"output_file: {name} is a folder; wanted a file.")
     if num_shards == 1:
         return names
-    if num_shards < 1 or len(names) > 1:
+    if not 1 < num_shards <= MAX_NUM_SHARDS or len(names) > 1:
         raise ValueError(
             "Give either one output_file and num_shards, or a list of files; "
             f"got {len(names)} files and num_shards {num_shards}."
@@ -92,12 +125,21 @@ def output_names(output_file, num_shards):
     ]
 
 
+def written_files(outputs):
+    """All files that writing some record files writes."""
+    return [
+        *outputs,
+        *(f"{path}.incomplete" for path in outputs),
+        *map(sidecars.sidecar_path, outputs),
+    ]
+
+
 def create_shards(
     inputs, outputs, settings, *, num_workers=1, flags=None, has_progress=True
 ):
     """Writes record files, each with documents from all of the input.
 
-    Each file's sidecar (see `records.read_sidecar`) is written at the end.
+    Each file's sidecar (see `sidecars.read_sidecar`) is written at the end.
 
     Args:
       inputs: names of text files: UTF-8, a sentence a line, a blank line
@@ -113,6 +155,7 @@ def create_shards(
 
     Raises:
       ValueError: if there is no text, or for NSP only one document.
+      BlockingIOError: if another process writes the same files.
     """
     _check_inputs(inputs)
     _forget_files()
@@ -124,16 +167,37 @@ def create_shards(
         tokenizer.settings,
         VERSION,
     )
-    sidecars = {path: records.sidecar_path(path) for path in outputs}
-    _remove_stale(sidecars.values())
-    folder = unfinished.folder_beside(outputs[0], fingerprint)
-    state = unfinished.Unfinished(folder, fingerprint)
-    job = _Job(settings, folder)
+    with (
+        ownership.owning(*unfinished.lock_names(outputs)),
+        unfinished.Unfinished(outputs, fingerprint) as state,
+    ):
+        _write_outputs(
+            inputs, outputs, settings, state, num_workers, has_progress
+        )
+        statistics = _statistics(state.counts, state.shards.values())
+        _warn_of_empty_files(outputs, state)
+        description = {
+            "tokenizer": tokenizer.settings,
+            "flags": flags or {},
+            "statistics": statistics,
+        }
+        _write_sidecars(outputs, settings, state.shards, description)
+        state.remove()
+    return statistics
+
+
+def _write_outputs(inputs, outputs, settings, state, num_workers, has_progress):
+    """Writes all record files that an interrupted run did not finish."""
+    job = _Job(settings, state.folder)
+    vocab_size = _tokenizer(settings.tokenizer).vocab_size
     with workers.ordered_map(num_workers) as run:
-        if state.counts is None:
-            state.keep_counts(_tokenize(inputs, job, run, has_progress))
-        _check_counts(state.counts, inputs, settings)
-        num_tokens = state.counts["input_tokens"] * settings.dupe_factor
+        counts = state.counts
+        if not counts or not corpus.is_store(job.folder, vocab_size, counts):
+            counts = _tokenize(inputs, job, run, has_progress)
+        _check_counts(counts, inputs, settings)
+        state.keep_counts(counts)
+        _remove_sidecars(outputs)
+        num_tokens = counts["input_tokens"] * settings.dupe_factor
         tokens = progress.Progress(
             "writing", num_tokens, "tokens", has_progress
         )
@@ -144,7 +208,9 @@ def create_shards(
                 )
                 state.keep_shard(output, result)
         tokens.finish()
-    statistics = _statistics(state.counts, state.shards.values())
+
+
+def _warn_of_empty_files(outputs, state):
     empty = [path for path in outputs if not state.shards[path]["sequences"]]
     if empty:
         logging.warning(
@@ -155,23 +221,23 @@ def create_shards(
             empty[0],
             state.counts["input_documents"],
         )
-    for sidecar in set(sidecars.values()):
-        files = [path for path in outputs if sidecars[path] == sidecar]
-        description = {
-            "format": records.SIDECAR_FORMAT,
+
+
+def _write_sidecars(outputs, settings, shards, description):
+    paths = {path: sidecars.sidecar_path(path) for path in outputs}
+    for sidecar in set(paths.values()):
+        files = [path for path in outputs if paths[path] == sidecar]
+        own = {
+            "format": sidecars.FORMAT,
             "max_seq_length": settings.sequence.max_seq_length,
             "max_predictions_per_seq": settings.masking.max_predictions,
             "num_predictions": settings.masking.num_predictions,
             "sentence_objective": settings.sequence.sentence_objective,
-            "tokenizer": tokenizer.settings,
-            "flags": flags or {},
             "files": [os.path.basename(path) for path in files],
-            "num_records": [state.shards[path]["sequences"] for path in files],
-            "statistics": statistics,
+            "num_records": [shards[path]["sequences"] for path in files],
+            "num_bytes": [shards[path]["num_bytes"] for path in files],
         }
-        records.write_sidecar(sidecar, description)
-    state.remove()
-    return statistics
+        sidecars.write_sidecar(sidecar, description | own)
 
 
 # Tasks: what the workers do.
@@ -243,7 +309,7 @@ def _build(job, plan, seed):
 
 def _tokenize(inputs, job, run, has_progress):
     """Writes the token store; returns its counts."""
-    num_bytes = sum(map(_size, inputs))
+    num_bytes = sum(map(filesystem.size, inputs))
     done = progress.Progress("tokenizing", num_bytes, "bytes", has_progress)
 
     def blocks():
@@ -274,7 +340,7 @@ def _write_shard(output, deal, job, run, done):
     counts = collections.Counter(sequences=0, dropped_words=0)
     with open(plan_path, "wb") as file:
         for rows, num_dropped in run(_plan, tasks):
-            rows.tofile(file)
+            file.write(rows.tobytes())  # `tofile` does not say why it fails.
             counts["dropped_words"] += num_dropped
     plan = _open_plan(plan_path)
     order = np.arange(len(plan), dtype=np.uint32)
@@ -349,27 +415,21 @@ def _statistics(counts, results):
 # Checks.
 
 
-def _remove_stale(sidecars):
+def _remove_sidecars(outputs):
     """Removes what older runs said of files that are written anew."""
-    import tensorflow as tf
-
-    for path in set(sidecars):
-        if tf.io.gfile.exists(path):
-            tf.io.gfile.remove(path)
-
-
-def _size(path):
-    import tensorflow as tf
-
-    return tf.io.gfile.stat(path).length
+    for path in set(map(sidecars.sidecar_path, outputs)):
+        if filesystem.exists(path):
+            filesystem.remove(path)
 
 
 def _check_inputs(inputs):
-    empty = [path for path in inputs if not _size(path)]
+    empty = [path for path in inputs if not filesystem.size(path)]
     if len(empty) == len(inputs):
         raise ValueError(f"There is no text in {inputs[:3]}: the size is 0.")
     for path in empty:
         logging.warning("%s is empty.", path)
+    for path in inputs:
+        corpus.check_text(path)
 
 
 def _check_counts(counts, inputs, settings):
@@ -386,8 +446,8 @@ def _check_counts(counts, inputs, settings):
         )
     if counts["bad_characters"]:
         logging.warning(
-            "%d characters are not UTF-8 and were replaced. Is the text in "
-            "another encoding?",
+            "%d characters are not UTF-8 text. Is it in another encoding, or "
+            "damaged?",
             counts["bad_characters"],
         )
     if num_documents - counts["cut_documents"] <= len(inputs):

@@ -6,46 +6,89 @@ import json
 import logging
 import os
 import shutil
-import tempfile
 
-from albert_tf import filesystem, records
+from albert_tf import filesystem, sidecars
+
+_STATE = "state.json"
+_COUNTED = {
+    "bad_characters",
+    "cut_documents",
+    "input_documents",
+    "input_sentences",
+    "input_tokens",
+}
+_COUNTED_OF_SHARD = {"num_bytes", "sequences"}
 
 
 class Unfinished:
-    """Notes in a folder; those of other settings or other text are void.
+    """Folders beside the output that say it is not finished, and notes in one.
+
+    Notes of other settings or other text, and torn ones, are void. As a
+    context: where it is left by an error before the text was accepted, the
+    folders that were made are removed, as no output was touched.
 
     Attributes:
-      folder: where the notes are, and where intermediate files may be put.
+      folder: where the notes are, and where intermediate files may be put; a
+        local one.
       counts: what was counted when the text was tokenized; None before that.
       shards: results by output file, of those which are finished.
     """
 
-    def __init__(self, folder, fingerprint):
-        self.folder = folder
+    def __init__(self, outputs, fingerprint):
+        self.folder = work_folder(outputs)
         self.fingerprint = fingerprint
         self.counts = None
         self.shards = {}
-        self._path = os.path.join(folder, "state.json")
-        notes = {}
-        with contextlib.suppress(OSError, ValueError):
-            with open(self._path, encoding="utf-8") as file:
-                notes = json.load(file)
-        if notes.get("fingerprint") == fingerprint:
-            self.counts, self.shards = notes["counts"], notes["shards"]
+        self._path = os.path.join(self.folder, _STATE)
+        folders = {sidecars.unfinished_folder(path) for path in outputs}
+        self._folders = sorted(folders | {self.folder})
+        self._made = [
+            folder for folder in self._folders if not filesystem.exists(folder)
+        ]
+        if notes := self._read_notes():
+            self.counts, self.shards = notes
             logging.warning(
                 "Going on with a run that was interrupted; %d files are "
                 "finished.",
                 len(self.shards),
             )
-        else:
-            shutil.rmtree(folder, ignore_errors=True)
-            os.makedirs(folder)
+        elif os.path.isdir(self.folder):
+            shutil.rmtree(self.folder)
+        for folder in self._folders:
+            filesystem.make_folder(folder)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, *error):
+        if kind and self.counts is None:
+            # What stood there before still warns of files side by side.
+            with contextlib.suppress(OSError):
+                _remove(self._made)
+
+    def _read_notes(self):
+        """Counts and shards of the same work; None if there are none."""
+        try:
+            notes = filesystem.read_json(self._path)
+        except (OSError, ValueError):
+            return None
+        if notes.get("fingerprint") != self.fingerprint:
+            return None
+        counts, shards = notes.get("counts"), notes.get("shards")
+        is_sound = (
+            _are_counts(counts, _COUNTED)
+            and isinstance(shards, dict)
+            and all(_are_counts(s, _COUNTED_OF_SHARD) for s in shards.values())
+        )
+        return (counts, shards) if is_sound else None
 
     def is_finished(self, output):
-        """Whether a shard was written, and is still there."""
-        import tensorflow as tf
-
-        return output in self.shards and tf.io.gfile.exists(output)
+        """Whether a shard was written, and is still there, all of it."""
+        return (
+            output in self.shards
+            and filesystem.exists(output)
+            and filesystem.size(output) == self.shards[output]["num_bytes"]
+        )
 
     def keep_counts(self, counts):
         """Notes that the text is tokenized."""
@@ -53,13 +96,14 @@ class Unfinished:
         self._write()
 
     def keep_shard(self, output, result):
-        """Notes that a shard is written."""
-        self.shards[output] = result
+        """Notes that a shard is written, and how large it is."""
+        num_bytes = filesystem.size(output)
+        self.shards[output] = {**result, "num_bytes": num_bytes}
         self._write()
 
     def remove(self):
         """Forgets everything, when all is done."""
-        shutil.rmtree(self.folder)
+        _remove(self._folders)
 
     def _write(self):
         notes = {
@@ -68,6 +112,24 @@ class Unfinished:
             "shards": self.shards,
         }
         filesystem.write_file(self._path, json.dumps(notes))
+
+
+def _are_counts(values, wanted):
+    return (
+        isinstance(values, dict)
+        and wanted <= values.keys()
+        and all(type(number) is int for number in values.values())
+    )
+
+
+def _remove(folders):
+    for folder in folders:
+        if filesystem.is_remote(folder):
+            import tensorflow as tf
+
+            tf.io.gfile.rmtree(folder)
+        else:
+            shutil.rmtree(folder)
 
 
 def fingerprint(inputs, *parts):
@@ -87,11 +149,26 @@ def fingerprint(inputs, *parts):
     return hashlib.sha256(json.dumps([files, parts]).encode()).hexdigest()
 
 
-def folder_beside(output, fingerprint):
-    """A hidden folder beside an output file, or a local one if it is remote."""
-    if "://" in output:
-        name = f"albert_tf-{fingerprint[:16]}"
-        return os.path.join(tempfile.gettempdir(), name)
-    name = os.path.basename(records.sidecar_path(output))
-    name = "." + name.removesuffix(".dataset.json") + ".unfinished"
-    return os.path.join(os.path.dirname(output), name)
+def work_folder(outputs):
+    """The folder of the notes: beside the first output, if that is local."""
+    folder = sidecars.unfinished_folder(outputs[0])
+    return _cached(folder) if filesystem.is_remote(folder) else folder
+
+
+def lock_names(outputs):
+    """What to own while the outputs are written, one name for each set.
+
+    Of remote outputs, only this user on this machine knows.
+    """
+    paths = {sidecars.sidecar_path(path) for path in outputs}
+    return [
+        f"{_cached(path)}.lock" if filesystem.is_remote(path) else path
+        for path in sorted(paths)
+    ]
+
+
+def _cached(name):
+    """A path for something remote, in a folder that is the user's own."""
+    cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    digest = hashlib.sha256(name.encode()).hexdigest()[:16]
+    return os.path.join(cache, "albert_tf", digest)

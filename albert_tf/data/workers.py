@@ -3,6 +3,9 @@
 import collections
 import contextlib
 import multiprocessing
+import os
+import signal
+import threading
 from concurrent import futures
 
 
@@ -13,6 +16,8 @@ def ordered_map(num_workers):
     Results come in the order of the tasks, and few tasks are taken in advance,
     so memory stays bounded. With one worker, this process does the work. If a
     worker is killed, for lack of memory say, there is an error and no waiting.
+    Workers end with this process, also where that is killed; ctrl-C reaches
+    this process alone.
 
     Args:
       num_workers: number of processes. They are spawned, so that they do not
@@ -22,13 +27,16 @@ def ordered_map(num_workers):
         yield lambda function, tasks: (function(*task) for task in tasks)
         return
     executor = futures.ProcessPoolExecutor(
-        num_workers, multiprocessing.get_context("spawn")
+        num_workers,
+        multiprocessing.get_context("spawn"),
+        initializer=_end_with_parent,
     )
 
     def run(function, tasks):
         pending = collections.deque()
         for task in tasks:
-            pending.append(executor.submit(function, *task))
+            with _without_sigint():  # A worker may be started here.
+                pending.append(executor.submit(function, *task))
             if len(pending) > 2 * num_workers:
                 yield pending.popleft().result()
         while pending:
@@ -38,3 +46,24 @@ def ordered_map(num_workers):
         yield run
     finally:
         executor.shutdown(cancel_futures=True)
+
+
+@contextlib.contextmanager
+def _without_sigint():
+    """Puts ctrl-C off for a moment; processes started in it never get one."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _end_with_parent():
+    """A worker that nobody gives work any more would wait for ever."""
+    parent = multiprocessing.parent_process()
+
+    def watch():
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()

@@ -1,5 +1,6 @@
 """Tests of corpus.py: text of every kind becomes tokens, and none is lost."""
 
+import gzip
 import time
 
 import numpy as np
@@ -65,8 +66,39 @@ def test_text_of_other_systems_is_read(tmp_path, tokenizer):
     assert counts["bad_characters"] == 0
     (block,) = corpus.read_blocks([str(tmp_path / "0.txt")])
     assert block.startswith(b"w1")
-    with pytest.raises(ValueError, match="UTF-16"):
-        documents_of(tmp_path, tokenizer, "w1\n".encode("utf-16"))
+    corpus.check_text(str(tmp_path / "0.txt"))
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("w1\n".encode("utf-16"), "begins as UTF-16"),
+        ("w1 w2 w3\n".encode("utf-16-le"), "9 are not"),
+        ("текст\n".encode("koi8-r"), "5 are not"),
+        (gzip.compress(b"w1 w2\n"), "is compressed"),
+        (np.arange(99).tobytes(), "no UTF-8 text"),
+    ],
+    ids=["bom", "utf-16", "koi8-r", "gzip", "binary"],
+)
+def test_what_is_no_text_is_refused(tmp_path, content, words):
+    path = tmp_path / "0.txt"
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=words):
+        corpus.check_text(str(path))
+
+
+def test_a_store_that_was_cut_is_none(tmp_path, tokenizer):
+    _, counts = documents_of(tmp_path, tokenizer, "w1 w2\nw3\n\nw4\n")
+    size = tokenizer.vocab_size
+    assert corpus.is_store(str(tmp_path), size, counts)
+    for name in ("tokens.bin", "sentences.bin", "documents.bin"):
+        path = tmp_path / name
+        content = path.read_bytes()
+        path.write_bytes(content[:-1])
+        assert not corpus.is_store(str(tmp_path), size, counts)
+        path.unlink()
+        assert not corpus.is_store(str(tmp_path), size, counts)
+        path.write_bytes(content)
 
 
 def test_bad_characters_are_counted_and_the_rest_is_kept(tmp_path, tokenizer):

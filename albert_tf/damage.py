@@ -1,0 +1,288 @@
+"""Damaged records: found, and named by file and number, from 1.
+
+A record stands in a TFRecord file as its length (8 bytes), a checksum of the
+length (4), the data, and a checksum of the data (4). TensorFlow says of damage
+neither the file nor the record, and nothing at all of numbers out of range.
+
+Shapes: B batch, K values of a feature.
+"""
+
+import logging
+import math
+import mmap
+import os
+import struct
+
+import numpy as np
+
+from albert_tf import filesystem
+
+_INT32 = np.iinfo(np.int32)
+_LENGTH = struct.Struct("<Q")
+_HEADER_BYTES = 12
+_FOOTER_BYTES = 4
+_RECORDS_AT_ONCE = 1024
+_GZIP = b"\x1f\x8b"
+# To look through more takes long enough to say so.
+_LONG_BYTES = 1 << 30
+
+
+def count_records(file):
+    """Counts the records of a file, of a local one by their lengths alone.
+
+    Raises:
+      ValueError: if the file does not end where a record does.
+    """
+    if filesystem.is_remote(file):
+        return _count_remote_records(file)
+    size = os.path.getsize(file)
+    if not size:
+        return 0
+    end = number = 0
+    with (
+        open(file, "rb") as opened,
+        mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as content,
+    ):
+        while end + _HEADER_BYTES <= size:
+            start = end
+            (length,) = _LENGTH.unpack_from(content, start)
+            end += _HEADER_BYTES + length + _FOOTER_BYTES
+            if end > size:
+                break
+            number += 1
+        if end == size:
+            return number
+        start_bytes = content[:2]
+    raise ValueError(_explain_end(file, number + 1, start_bytes))
+
+
+def _count_remote_records(file):
+    import tensorflow as tf
+
+    number = 0
+    try:
+        for _ in tf.data.TFRecordDataset(file):
+            number += 1
+    except tf.errors.DataLossError:
+        raise ValueError(_explain_end(file, number + 1, b"")) from None
+    return number
+
+
+def _explain_end(file, number, start_bytes):
+    """Says what is wrong with a file whose records do not fill it."""
+    if start_bytes == _GZIP:
+        return f"{file} is compressed. Please unpack it with gunzip."
+    if number == 1:
+        return (
+            f"{file} is no TFRecord file, or was cut off in its first record: "
+            "it does not begin with the length of a record that ends in it."
+        )
+    return (
+        f"{file} is damaged or cut off in record {number}: the record does "
+        "not end in the file. Was it copied completely?"
+    )
+
+
+def read_first_record(file):
+    """Returns the data of a file's first record; None if there is none.
+
+    Raises:
+      ValueError: if it is no TFRecord file.
+    """
+    import tensorflow as tf
+
+    size = filesystem.size(file)
+    if not size:
+        return None
+    with tf.io.gfile.GFile(file, "rb") as opened:
+        header = opened.read(_HEADER_BYTES)
+        if len(header) == _HEADER_BYTES:
+            (length,) = _LENGTH.unpack_from(header)
+            if _HEADER_BYTES + length + _FOOTER_BYTES <= size:
+                return opened.read(length)
+    raise ValueError(_explain_end(file, 1, header[:2]))
+
+
+def parse(serialized, features, limits):
+    """Parses a batch of records; numbers out of range are an error.
+
+    Args:
+      serialized: [B], strings.
+      features: dict of name -> (shape, dtype name).
+      limits: dict of name -> (least, most), where something is known.
+
+    Returns:
+      A dict of name -> [B, *shape], integers as int32, in which what is
+      larger would become another number.
+    """
+    import tensorflow as tf
+
+    spec = {
+        name: tf.io.FixedLenFeature(shape, dtype)
+        for name, (shape, dtype) in features.items()
+    }
+    batch = {}
+    for name, values in tf.io.parse_example(serialized, spec).items():
+        least, most = _limits_of(name, features, limits)
+        if least is not None:
+            tf.debugging.Assert(
+                _are_within(values, least, most),
+                [f"{name} is not in {least} to {most}"],
+            )
+        is_integer = values.dtype.is_integer
+        batch[name] = tf.cast(values, tf.int32) if is_integer else values
+    return batch
+
+
+def _are_within(values, least, most):
+    """Whether all numbers of a batch are in a range, as a tensor.
+
+    Integers are compared as one maximum of 32-bit words, which costs a tenth
+    of comparing each: what is below `least`, or too large, sets an upper word.
+    """
+    import tensorflow as tf
+
+    if not values.dtype.is_integer:
+        return tf.reduce_all((values >= least) & (values <= most))
+    words = tf.bitcast(values - least, tf.uint32)  # [B, *shape, 2]
+    highest = tf.reduce_max(words, axis=0)
+    return tf.reduce_all(highest <= tf.constant([most - least, 0], tf.uint32))
+
+
+def _limits_of(name, features, limits):
+    is_float = features[name][1].startswith("float")
+    every = (None, None) if is_float else (_INT32.min, _INT32.max)
+    return limits.get(name, every)
+
+
+def feature_sizes(serialized):
+    """The number of integers in each feature of a record; none if it has none.
+
+    Args:
+      serialized: the record's data.
+    """
+    return {
+        name: len(feature.int64_list.value)
+        for name, feature in (_parse_example(serialized) or {}).items()
+    }
+
+
+def _parse_example(serialized):
+    """The features of a record by name; None if it is no `tf.train.Example`."""
+    import tensorflow as tf
+    from google.protobuf import message
+
+    try:
+        return tf.train.Example.FromString(serialized).features.feature
+    except message.DecodeError:
+        return None
+
+
+def explain_record(serialized, features, limits):
+    """Says what is wrong with a record.
+
+    Args:
+      serialized: the record's data.
+      features: dict of name -> (shape, dtype name).
+      limits: dict of name -> (least, most), where something is known.
+
+    Returns:
+      A clause, or None if the record is as it should be.
+    """
+    found = _parse_example(serialized)
+    if found is None:
+        return "it is no tf.train.Example"
+    if missing := sorted(features.keys() - found.keys()):
+        return f"it lacks {missing}; it has {sorted(found)}"
+    for name, (shape, dtype) in features.items():
+        kind = found[name].WhichOneof("kind")
+        wanted = "float_list" if dtype.startswith("float") else "int64_list"
+        if kind not in (wanted, None):
+            return f"{name} is a {kind}, wanted {wanted}"
+        values = getattr(found[name], wanted).value
+        if len(values) != math.prod(shape):
+            return f"{name} has {len(values)} values, wanted {shape[0]}"
+        least, most = _limits_of(name, features, limits)
+        for i, value in enumerate(values):
+            if least is not None and not least <= value <= most:
+                return f"{name}[{i}] is {value}, wanted {least} to {most}"
+    return None
+
+
+def reading_errors():
+    """The exceptions that TensorFlow raises on damaged records."""
+    import tensorflow as tf
+
+    return (
+        tf.errors.DataLossError,
+        tf.errors.InvalidArgumentError,
+        tf.errors.NotFoundError,
+        UnicodeDecodeError,  # An error that quotes the damaged bytes.
+    )
+
+
+def check_files(files, features, limits, max_bytes=None):
+    """Reads records, and refuses the first that is not as it should be.
+
+    Args:
+      files: names of TFRecord files.
+      features: dict of name -> (shape, dtype name); others are not looked at.
+      limits: dict of name -> (least, most), where something is known.
+      max_bytes: where the files are larger, all together, only the first
+        record of each is read. None reads everything.
+
+    Raises:
+      ValueError: if a record is damaged, lacks a feature, or has values too
+        many, too few or out of range; names file and record.
+    """
+    import tensorflow as tf
+
+    num_bytes = sum(filesystem.size(file) for file in files)
+    if max_bytes is not None and num_bytes > max_bytes:
+        for file in files:
+            first = read_first_record(file)
+            if first is not None:
+                _check_record(file, 1, first, features, limits)
+        return
+    if num_bytes > _LONG_BYTES:
+        logging.warning("Looking through %d files for damage.", len(files))
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
+    def parse_all(serialized):
+        parse(serialized, features, limits)
+
+    for file in files:
+        _check_file(file, parse_all, features, limits)
+
+
+def _check_file(file, parse_all, features, limits):
+    import tensorflow as tf
+
+    if not filesystem.is_remote(file):
+        count_records(file)
+    number = 0  # of records that are as they should be
+    try:
+        for serialized in tf.data.TFRecordDataset(file).batch(_RECORDS_AT_ONCE):
+            parse_all(serialized)
+            number += len(serialized)
+        return
+    except reading_errors():
+        pass  # Once more, one by one.
+    try:
+        for serialized in tf.data.TFRecordDataset(file).skip(number):
+            number += 1
+            _check_record(file, number, serialized.numpy(), features, limits)
+    except tf.errors.DataLossError:
+        raise ValueError(
+            f"{file}, record {number + 1}: the data do not have their "
+            "checksum, so they are damaged. Copy the file again, or make it "
+            "again."
+        ) from None
+
+
+def _check_record(file, number, serialized, features, limits):
+    if fault := explain_record(serialized, features, limits):
+        raise ValueError(
+            f"{file}, record {number}: {fault}. Is it damaged, or made with "
+            "other settings or another vocabulary?"
+        )
