@@ -1,0 +1,383 @@
+"""Small jobs of each program, and what is compared of what they leave.
+
+A job works in its own folder, by relative paths, so that even the flags it
+writes down are equal in each trial.
+"""
+
+import dataclasses
+import hashlib
+import json
+import os
+import pathlib
+import random
+import re
+
+import numpy as np
+import tensorflow as tf
+
+from albert_tf import checkpoints
+from tests import (
+    test_run_classifier,
+    test_run_pretraining,
+    test_run_race,
+    test_run_squad,
+    tiny,
+)
+
+try:
+    # Before any fork, so that each can load what text_export writes.
+    from albert_tf import text_export
+except ImportError:
+    text_export = None
+
+# Names of what must not be left by a run that ended well.
+LEFT_OVER = re.compile(
+    r"\.incomplete|\.writing-|\.tempstate|^temp-|\.lock$|\.unfinished"
+)
+# Training's own times and rates.
+VOLATILE = ("time", "seconds", "sequences_per_second")
+SHORT_TRAINING = (
+    "--train_batch_size=8",
+    "--eval_batch_size=8",
+    "--learning_rate=3e-2",
+    "--log_every_steps=3",
+    "--save_checkpoints_steps=3",
+    "--keep_checkpoint_max=2",
+    "--iterations_per_loop=2",
+)
+FINE_TUNING = (
+    *SHORT_TRAINING,
+    "--init_checkpoint=../../inputs/model",
+    "--output_dir=out",
+    "--cached_dir=cache",
+    "--do_train",
+    "--do_predict",
+    "--predict_batch_size=8",
+    "--train_step=9",
+    "--warmup_step=2",
+    "--attention_probs_dropout_prob=0.1",
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+    """A command line, and what is known of its program.
+
+    Attributes:
+      words: see `fault_process.start`.
+      refused_when_done: what the program says, with exit status 1, where all
+        is done already; None for one that then ends well.
+      is_slow: whether it starts processes that import TensorFlow.
+    """
+
+    words: tuple
+    refused_when_done: str | None = None
+    is_slow: bool = False
+
+
+_DATA = Job(
+    (
+        "create_pretraining_data.py",
+        "--input_file=../../inputs/text.txt",
+        "--output_file=out/a.tfrecord",
+        "--vocab_file=../../inputs/vocab.txt",
+        "--num_shards=3",
+        "--max_seq_length=32",
+        "--max_predictions_per_seq=5",
+        "--dupe_factor=30",
+    )
+)
+
+JOBS = {
+    "create_pretraining_data": _DATA,
+    "run_classifier": Job(
+        (
+            "run_classifier.py",
+            *FINE_TUNING,
+            "--data_dir=../../inputs/glue",
+            "--task_name=sst-2",
+            "--do_eval",
+            "--max_seq_length=16",
+            "--bucket_lengths=",
+            "--export_dir=export",
+        )
+    ),
+    "run_pretraining": Job(
+        (
+            "run_pretraining.py",
+            *SHORT_TRAINING,
+            "--albert_config_file=../../inputs/albert_config.json",
+            "--input_file=../../inputs/train.tfrecord",
+            "--eval_input_file=../../inputs/valid.tfrecord",
+            "--output_dir=out",
+            "--do_eval",
+            "--num_train_steps=9",
+            "--num_warmup_steps=2",
+        )
+    ),
+    "export_to_tfhub": Job(
+        (
+            "export_to_tfhub.py",
+            "--albert_directory=../../inputs/model",
+            "--export_path=hub/albert",
+            "--seq_length=16",
+            f"--with_preprocessor={bool(text_export)}",
+        ),
+        refused_when_done="already there",
+    ),
+    "run_squad": Job(
+        (
+            "run_squad.py",
+            *FINE_TUNING,
+            "--train_file=../../inputs/train2.json",
+            "--predict_file=../../inputs/dev2.json",
+            "--squad_version=v2",
+            "--max_seq_length=20",
+            "--doc_stride=8",
+            "--max_query_length=4",
+            "--bucket_lengths=",
+        )
+    ),
+    "convert_checkpoint": Job(
+        (
+            "albert_tf.tools.convert_checkpoint",
+            "--from=../../inputs/model",
+            "--to=hf",
+            "--format=hf",
+        ),
+        refused_when_done="is not empty",
+    ),
+    "create_pretraining_data+workers": dataclasses.replace(
+        _DATA, words=(*_DATA.words, "--num_workers=2")
+    ),
+    "run_race": Job(
+        (
+            "run_race.py",
+            *FINE_TUNING,
+            "--data_dir=../../inputs",
+            "--max_seq_length=24",
+            "--max_qa_length=8",
+            "--bucket_lengths=",
+        )
+    ),
+    "run_glue": Job(
+        (
+            "albert_tf.tools.run_glue",
+            "--data_dir=../../inputs/glue",
+            "--output_dir=glue",
+            "--init_checkpoint=../../inputs/model",
+            "--extra_flags="
+            + " ".join(
+                (
+                    *SHORT_TRAINING,
+                    "--train_step=6",
+                    "--warmup_step=1",
+                    "--max_seq_length=16",
+                )
+            ),
+        ),
+        is_slow=True,
+    ),
+}
+
+
+def write_inputs(folder):
+    """Writes what all jobs read. It runs TensorFlow's operations."""
+    model = folder / "model"
+    model.mkdir(parents=True)
+    tiny.write_model(model)
+    _write_text(folder)
+    (folder / "albert_config.json").write_text(
+        json.dumps(
+            {
+                **test_run_pretraining.CONFIG,
+                "hidden_dropout_prob": 0.1,
+                "attention_probs_dropout_prob": 0.1,
+            }
+        )
+    )
+    test_run_pretraining.write_examples(folder / "train.tfrecord", 20)
+    test_run_pretraining.write_examples(folder / "valid.tfrecord", 7, seed=1)
+    _write_glue(folder / "glue")
+    for name, num_paragraphs in (("train2", 40), ("dev2", 11)):
+        content = test_run_squad.make_squad(
+            num_paragraphs, with_impossible=True
+        )
+        (folder / f"{name}.json").write_text(json.dumps(content))
+    for name, num_passages in (("train", 10), ("dev", 3), ("test", 4)):
+        test_run_race.write_passages(folder / "RACE" / name, num_passages)
+
+
+def _write_text(folder):
+    """A text of 30 documents, and its vocabulary."""
+    rng = random.Random(0)
+    documents = [
+        "\n".join(
+            " ".join(rng.choices(tiny.WORDS, k=rng.randint(1, 15)))
+            for _ in range(rng.randint(2, 20))
+        )
+        for _ in range(30)
+    ]
+    (folder / "text.txt").write_text("\n\n".join(documents) + "\n")
+    words = [*tiny.SPECIAL, *tiny.WORDS]
+    (folder / "vocab.txt").write_text("\n".join(words) + "\n")
+
+
+def _write_glue(folder):
+    """The tables of SST-2 and of WNLI."""
+    (folder / "WNLI").mkdir(parents=True)
+    for seed, (split, num_rows) in enumerate(
+        (("train", 60), ("dev", 21), ("test", 9))
+    ):
+        rows = test_run_classifier.make_rows(num_rows, seed)
+        lines = ["index\tsentence1\tsentence2\tlabel"]
+        for i, (text, label) in enumerate(rows):
+            given = "" if split == "test" else f"\t{label}"
+            lines.append(f"{i}\t{text}\tw1 w2{given}")
+        (folder / "WNLI" / f"{split}.tsv").write_text("\n".join(lines) + "\n")
+        if split == "test":
+            rows = [(str(i), text) for i, (text, _) in enumerate(rows)]
+        path = folder / "SST-2" / f"{split}.tsv"
+        test_run_classifier.write_table(path, rows)
+
+
+# What is compared.
+
+
+def describe(home):
+    """What a job left: dict from a name to a text that is equal if it is.
+
+    It may run TensorFlow's operations.
+
+    Args:
+      home: the folder in which the job worked.
+    """
+    found = {}
+    for path in sorted(pathlib.Path(home).rglob("*")):
+        name = str(path.relative_to(home))
+        if any(map(LEFT_OVER.search, path.relative_to(home).parts)):
+            if LEFT_OVER.search(path.name):
+                found[name] = "left over"
+        elif path.is_file():
+            found |= _describe_file(name, path)
+    newest = {}
+    for name in sorted(found):
+        # Of the versions of an export the newest is served; what comes of
+        # earlier ones is a matter of when the program was stopped.
+        newest[re.sub(r"(^|/)\d{9,}/", r"\1VERSION/", name)] = found[name]
+    return newest
+
+
+def _describe_file(name, path):
+    ending = path.name.rsplit(".", 1)[-1]
+    if path.name.startswith("events.out.tfevents"):
+        return {}
+    if ".data-" in path.name or path.name == "fingerprint.pb":
+        return {}
+    if ending == "index":
+        return {name: _describe_tensors(path.with_suffix(""))}
+    if path.name == "saved_model.pb":
+        return {name: _describe_model(path.parent)}
+    if path.name == "metrics.jsonl":
+        rows = map(json.loads, path.read_text().splitlines())
+        return {name: "\n".join(map(_describe_row, rows))}
+    if ending == "json":
+        return {name: _describe_json(path)}
+    content = path.read_bytes()
+    if ending in ("txt", "tsv") or path.name == "checkpoint":
+        return {name: content.decode()}
+    return {name: hashlib.sha256(content).hexdigest()}
+
+
+def _describe_row(row):
+    """A line of metrics; of training only its step, as averages begin anew."""
+    if row["split"] == "train":
+        return f"train {row['step']}"
+    return _without_times(row)
+
+
+def _describe_json(path):
+    try:
+        return _without_times(json.loads(path.read_text()))
+    except ValueError as error:
+        return f"no JSON: {error}"
+
+
+def _without_times(value):
+    if isinstance(value, dict):
+        value = {k: v for k, v in value.items() if k not in VOLATILE}
+    return json.dumps(value, indent=1)
+
+
+def _describe_tensors(prefix):
+    try:
+        values = checkpoints.read_checkpoint(prefix)
+    except ValueError as error:
+        return str(error)
+    return _hash_arrays(values)
+
+
+def _hash_arrays(values):
+    lines = []
+    for name in sorted(values):
+        array = np.ascontiguousarray(values[name])
+        found = hashlib.sha256(array.tobytes()).hexdigest()[:16]
+        lines.append(f"{name} {array.dtype} {array.shape} {found}")
+    return "\n".join(lines)
+
+
+def _describe_model(folder):
+    """Outputs of a SavedModel's signatures for a fixed request."""
+    model = tf.saved_model.load(str(folder))
+    lines = []
+    for name, signature in sorted(model.signatures.items()):
+        specs = signature.structured_input_signature[1]
+        outputs = signature(
+            **{key: _request(spec) for key, spec in specs.items()}
+        )
+        outputs = {key: value.numpy() for key, value in outputs.items()}
+        lines.append(f"{name}: {_hash_arrays(outputs)}")
+    return "\n".join(lines)
+
+
+def _request(spec):
+    """An input of two rows, whatever a signature wants."""
+    shape = [2, *(7 if size is None else size for size in spec.shape[1:])]
+    if spec.dtype == tf.string:
+        example = tf.train.Example()
+        for name in ("input_ids", "input_mask", "segment_ids"):
+            feature = example.features.feature[name]
+            feature.int64_list.value.extend([1] * 7)
+        is_text = len(spec.shape) == 1 and "example" not in spec.name
+        content = b"w1 w2" if is_text else example.SerializeToString()
+        return tf.fill(shape, content)
+    return tf.ones(shape, spec.dtype)
+
+
+def differences(found, wanted, is_interrupted=False):
+    """Names of what differs, each with what is wrong.
+
+    Args:
+      found: from `describe`.
+      wanted: likewise, of the run that nothing happened to.
+      is_interrupted: whether the run was told to stop, and so may have kept
+        checkpoints that were not due, in place of older ones.
+    """
+    complaints = []
+    for name in sorted(found.keys() | wanted.keys()):
+        if found.get(name) == wanted.get(name):
+            continue
+        is_numbered = checkpoints.step_of(name.removesuffix(".index")) >= 0
+        is_list = os.path.basename(name) == "checkpoint"
+        is_one_sided = name not in found or name not in wanted
+        if is_interrupted and (is_list or (is_numbered and is_one_sided)):
+            continue
+        if found.get(name) == "left over":
+            complaints.append(f"{name} is left over")
+        elif name not in wanted:
+            complaints.append(f"{name} is not the uninterrupted run's")
+        elif name not in found:
+            complaints.append(f"{name} is missing")
+        else:
+            complaints.append(f"{name} differs")
+    return complaints

@@ -1,0 +1,592 @@
+"""Kills programs and takes things from them; compares what they leave.
+
+    python -m tests.faults --trials=100 --seed=0
+    python -m tests.faults --only=run_classifier:before:3
+
+Each trial starts a small job of a program, hurts it, runs the same command
+again until it has ended well, and compares the result with that of a run to
+which nothing happened: weights bit for bit, scores, predictions, records,
+answers of SavedModels; and nothing half written may be left. Not for Windows;
+a full disk needs the right to mount.
+"""
+
+import argparse
+import collections
+import contextlib
+import ctypes
+import dataclasses
+import functools
+import itertools
+import os
+import pathlib
+import random
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+from tests import fault_jobs, fault_process
+
+IN_USE = "is in use by process"
+DISK_IS_FULL = "disk is full"
+READ_ONLY = ("read-only", "permission denied")
+WHEN = fault_process.WHEN
+# How long a program that was told to stop may take.
+SECONDS_TO_STOP = 30
+KILLED = -signal.SIGKILL
+# The fractional parts of its multiples are spread evenly.
+GOLDEN_RATIO = (5**0.5 - 1) / 2
+
+
+@dataclasses.dataclass(frozen=True)
+class Reference:
+    """A run to which nothing happened.
+
+    Attributes:
+      artifacts: what it left; see `fault_jobs.describe`.
+      changes: a line for each change of a file that it made.
+      seconds: that its own work took.
+      num_bytes: of what it left.
+    """
+
+    artifacts: dict
+    changes: list
+    seconds: float
+    num_bytes: int
+
+
+class Trial:
+    """A job to which something happens.
+
+    Args:
+      program: key of `fault_jobs.JOBS`.
+      reference: its Reference.
+      folder: for the trial alone.
+      place: where in the job it happens, from 0 to 1.
+    """
+
+    def __init__(self, program, reference, folder, place):
+        self.job = fault_jobs.JOBS[program]
+        self.reference = reference
+        self.folder = folder
+        self.place = place
+        self.complaints = []
+        self.processes = []
+        self.is_interrupted = False
+        self.what = ""
+        self.stack = contextlib.ExitStack()
+
+    @property
+    def home(self):
+        """The folder in which the job works."""
+        return self.folder / "home"
+
+    def start(self, **kwargs):
+        """Starts the job's command, with `fault_process.start`."""
+        name = f"start{len(self.processes)}"
+        process = fault_process.start(
+            self.job.words, self.folder, name, **kwargs
+        )
+        self.processes.append(process)
+        return process
+
+    def start_and_wait(self, place):
+        """Starts the command and waits until a share of it is done.
+
+        A third of the places mean time, most of which is TensorFlow's
+        compilation; the others changes of files.
+        """
+        process = self.start()
+        process.wait(process.has_started)
+        if place < 1 / 3:
+            seconds = 3 * place * self.reference.seconds
+            deadline = time.monotonic() + seconds
+            process.wait(lambda: time.monotonic() > deadline)
+            self.what = f"after {seconds:.2f} of {self.reference.seconds:.2f} s"
+        else:
+            total = len(self.reference.changes)
+            count = int((3 * place - 1) / 2 * total)
+            process.wait(lambda: len(process.changes()) >= count)
+            self.what = f"during change {count} of {total}"
+        return process
+
+    def choose_change(self, is_wanted=lambda number, line: True):
+        """Number of a change of the reference, at this trial's place."""
+        lines = self.reference.changes
+        numbers = [n for n, s in enumerate(lines, 1) if is_wanted(n, s)]
+        if not numbers:
+            raise Skipped("the program makes no such change")
+        number = numbers[int(self.place * len(numbers))]
+        self.what = f"change {number} of {len(lines)}, {lines[number - 1]}"
+        return number
+
+    def expect(self, is_true, complaint):
+        """Notes a complaint unless something is true."""
+        if not is_true:
+            self.complaints.append(complaint)
+
+    def expect_orderly_end(self, process, statuses, words=()):
+        """Waits for a process; notes what is wrong with its end.
+
+        Args:
+          process: a `fault_process.Process`.
+          statuses: exit statuses that are right.
+          words: some of these it must say, where it does not end with 0.
+        """
+        name = process.output_path.stem
+        try:
+            status = process.wait()
+        except TimeoutError as error:
+            self.complaints.append(f"{name}: {error}")
+            return
+        output = process.output()
+        lines = [x for x in output.splitlines() if x and x[0] != "("]
+        end = lines[-1] if lines else "it says nothing"
+        self.expect(
+            status in statuses,
+            f"{name}: exit status {status}, wanted {statuses}: {end}",
+        )
+        self.expect("Traceback" not in output, f"{name}: a traceback")
+        if status and words:
+            is_said = any(word in output.lower() for word in words)
+            self.expect(is_said, f"{name}: says nothing of {words}: {end}")
+
+    def finish(self):
+        """Runs the command until it has ended well; compares the results."""
+        for process in self.processes:
+            left = process.left_over()
+            self.expect(not left, f"processes go on: {left}")
+        process = self.start()
+        status = process.wait()
+        refusal = self.job.refused_when_done
+        is_refused = status == 1 and refusal and refusal in process.output()
+        if not is_refused:
+            self.expect_orderly_end(process, (0,))
+        found = fault_process.call(fault_jobs.describe, self.home)
+        self.complaints += fault_jobs.differences(
+            found, self.reference.artifacts, self.is_interrupted
+        )
+
+
+class Skipped(Exception):
+    """What cannot be tried here."""
+
+
+# What happens to a job. Each function takes a Trial.
+
+
+def kill(trial):
+    """SIGKILL at some time, and again while the job goes on."""
+    for place in (trial.place, 1 - trial.place):
+        process = trial.start_and_wait(place)
+        process.signal(signal.SIGKILL)
+        trial.expect(process.wait() in (0, KILLED), "ended before the kill")
+
+
+def kill_at_change(when, trial):
+    """SIGKILL exactly before, within or after a change of a file."""
+    number = trial.choose_change(
+        lambda _, line: when != "within" or line.startswith("write")
+    )
+    process = trial.start(
+        at=number,
+        when=when,
+        act=lambda: os.kill(os.getpid(), signal.SIGKILL),
+    )
+    status = process.wait()
+    trial.expect(status == KILLED, f"was to be killed; exit status {status}")
+
+
+def tell_to_stop(number, trial):
+    """SIGINT to all processes, as a terminal does, or SIGTERM to one."""
+    process = trial.start_and_wait(trial.place)
+    process.signal(number, to_group=number == signal.SIGINT)
+    began = time.monotonic()
+    trial.is_interrupted = True
+    trial.expect_orderly_end(process, (128 + number, 0))
+    seconds = time.monotonic() - began
+    trial.expect(seconds < SECONDS_TO_STOP, f"took {seconds:.0f} s to stop")
+    left = [path.name for path in (trial.folder / "tmp").iterdir()]
+    trial.expect(not left, f"temporary files are left: {left}")
+
+
+def stop_and_continue(trial):
+    """SIGSTOP; a second copy is refused; SIGCONT."""
+    locks = [
+        number
+        for number, line in enumerate(trial.reference.changes, 1)
+        if line.startswith(("open", "unlink")) and line.endswith(".lock")
+    ]
+    if not locks:
+        raise Skipped("it takes no lock")
+    number = trial.choose_change(lambda n, _: locks[0] < n <= locks[-1])
+    process = trial.start(
+        at=number, act=lambda: os.kill(os.getpid(), signal.SIGSTOP)
+    )
+    process.wait(lambda: process.is_stopped)
+    try:
+        second = trial.start()
+        trial.expect_orderly_end(second, (1,), (IN_USE,))
+    finally:
+        process.signal(signal.SIGCONT)
+    trial.expect_orderly_end(process, (0,))
+
+
+def start_two(trial):
+    """Two copies at once, or the second while the first is at work."""
+    late = max(0, trial.place - 0.5)
+    processes = [trial.start_and_wait(late) if late else trial.start()]
+    processes.append(trial.start())
+    words = [IN_USE]
+    if trial.job.refused_when_done:
+        words.append(trial.job.refused_when_done)
+    for process in processes:
+        trial.expect_orderly_end(process, (0, 1), words)
+    statuses = [process.status for process in processes]
+    trial.what = f"exit statuses {statuses}"
+    trial.expect(0 in statuses, f"none of two ended well: {statuses}")
+
+
+def run_again(trial):
+    """Nothing happens, but the command is given twice."""
+    trial.expect_orderly_end(trial.start(), (0,))
+
+
+def fill_disk(trial):
+    """A disk that is full after some bytes, then has space again."""
+    size = int(trial.place * trial.reference.num_bytes) // 4096 * 4096 + 4096
+    trial.what = f"{size} of {trial.reference.num_bytes} bytes"
+    trial.stack.enter_context(mounted(trial.home, size))
+    trial.expect_orderly_end(trial.start(), (0, 1), (DISK_IS_FULL,))
+    remount(trial.home, f"size={1 << 30}")
+
+
+def mount_read_only(trial):
+    """A file system that is read-only, after a job was killed in it."""
+    trial.stack.enter_context(mounted(trial.home, 1 << 30))
+    if trial.place > 0.5:
+        process = trial.start_and_wait(trial.place)
+        process.signal(signal.SIGKILL)
+        process.wait()
+        process.left_over()
+    remount(trial.home, "ro")
+    trial.expect_orderly_end(trial.start(), (1,), READ_ONLY)
+    remount(trial.home, "rw")
+
+
+def deny_writing(trial):
+    """Folders that nothing more can be added to, from some change on."""
+    number = trial.choose_change()
+    process = trial.start(
+        at=number,
+        act=functools.partial(change_modes, trial.home, 0o555),
+        prepare=give_up_override,
+    )
+    try:
+        trial.expect_orderly_end(process, (0, 1), READ_ONLY)
+    finally:
+        change_modes(trial.home, 0o755)
+
+
+KINDS = {
+    "kill": kill,
+    "before": functools.partial(kill_at_change, "before"),
+    "full": fill_disk,
+    "term": functools.partial(tell_to_stop, signal.SIGTERM),
+    "after": functools.partial(kill_at_change, "after"),
+    "two": start_two,
+    "int": functools.partial(tell_to_stop, signal.SIGINT),
+    "within": functools.partial(kill_at_change, "within"),
+    "denied": deny_writing,
+    "stop": stop_and_continue,
+    "readonly": mount_read_only,
+    "again": run_again,
+}
+# Of these any number is worth while.
+ENDLESS = ("before", "after", "within", "kill", "full", "int", "term", "denied")
+# Of a program that starts others, which import TensorFlow, each of these once.
+FEW = ("kill", "int", "term", "two", "full")
+
+
+def change_modes(folder, mode):
+    """Gives a folder and those in it a mode."""
+    for path, _, _ in list(os.walk(folder)):
+        os.chmod(path, mode)
+
+
+def give_up_override():
+    """Makes this process heed the modes of files, even as root."""
+    if os.geteuid():
+        return
+    cap_dac_override, drop_from_bounding_set, version = 1, 24, 0x20080522
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.prctl(drop_from_bounding_set, cap_dac_override, 0, 0, 0)
+    header = (ctypes.c_uint32 * 2)(version, 0)
+    data = (ctypes.c_uint32 * 6)()
+    libc.capget(header, data)
+    for i in (0, 1, 2):  # Effective, permitted, inheritable.
+        data[i] &= ~(1 << cap_dac_override)
+    if libc.capset(header, data):
+        raise OSError(ctypes.get_errno(), "capset")
+
+
+@contextlib.contextmanager
+def mounted(folder, size):
+    """A file system of some bytes in memory.
+
+    Raises:
+      Skipped: if mounting is not allowed.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    options = f"size={size}"
+    try:
+        subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", options, "tmpfs", folder],
+            check=True,
+            capture_output=True,
+        )
+    except (OSError, subprocess.CalledProcessError):
+        raise Skipped("mounting is not allowed") from None
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "-l", folder], check=True)
+
+
+def remount(folder, options):
+    """Changes the options of a mounted file system."""
+    options = f"remount,{options}"
+    subprocess.run(["mount", "-o", options, folder], check=True)
+
+
+# The driver.
+
+
+def run_reference(program, folder):
+    """Runs a job to which nothing happens; returns its Reference."""
+    process = fault_process.start(
+        fault_jobs.JOBS[program].words, folder, "reference"
+    )
+    process.wait(process.has_started)
+    began = time.monotonic()
+    status = process.wait()
+    seconds = time.monotonic() - began
+    if status:
+        raise RuntimeError(f"{program} fails by itself:\n{process.output()}")
+    home = folder / "home"
+    artifacts = fault_process.call(fault_jobs.describe, home)
+    left = [name for name, text in artifacts.items() if text == "left over"]
+    if left:
+        raise RuntimeError(f"{program} by itself leaves {left}.")
+    num_bytes = sum(
+        -(-path.stat().st_size // 4096) * 4096
+        for path in home.rglob("*")
+        if path.is_file()
+    )
+    shutil.rmtree(home)
+    return Reference(artifacts, process.changes(), seconds, num_bytes)
+
+
+def plan(num_trials, seed, programs, kinds, few):
+    """Returns (program, kind, number) of trials, spread evenly.
+
+    Any first few are of many programs and kinds. A number tells trials of one
+    program and kind apart.
+
+    Args:
+      num_trials: how many.
+      seed: decides what comes after each pair was there once.
+      programs: their names.
+      kinds: names of what happens to them.
+      few: programs with which few is tried.
+    """
+    pairs = [
+        (program, kinds[(i + j) % len(kinds)])
+        for i in range(len(kinds))
+        for j, program in enumerate(programs)
+    ]
+    once = [(p, kind) for p, kind in pairs if p not in few or kind in FEW]
+    more = [pair for pair in once if pair[0] not in few and pair[1] in ENDLESS]
+    random.Random(seed).shuffle(more)
+    counts = collections.Counter()
+    chosen = []
+    for pair in itertools.islice(
+        itertools.chain(once, itertools.cycle(more)), num_trials
+    ):
+        chosen.append((*pair, counts[pair]))
+        counts[pair] += 1
+    return chosen
+
+
+def place_of(program, kind, number, seed):
+    """Where in a job it is hurt, from 0 to 1; numbers spread evenly."""
+    first = random.Random(f"{seed} {program} {kind}").random()
+    return (first + number * GOLDEN_RATIO) % 1
+
+
+def run_trial(program, kind, reference, folder, place):
+    """Returns the Trial, after it was run."""
+    trial = Trial(program, reference, folder, place)
+    with trial.stack:
+        KINDS[kind](trial)
+        trial.finish()
+    return trial
+
+
+def format_table(outcomes):
+    """Returns a table of programs and kinds: how many of how many were equal.
+
+    Args:
+      outcomes: dict from (program, kind) to a list of whether it was well.
+    """
+    programs = list(dict.fromkeys(program for program, _ in outcomes))
+    kinds = [k for k in KINDS if any(k == kind for _, kind in outcomes)]
+    width = max(map(len, programs))
+    lines = [" " * width + "".join(f"{kind:>10}" for kind in kinds)]
+    for program in programs:
+        cells = [outcomes.get((program, kind), []) for kind in kinds]
+        texts = [f"{sum(c)}/{len(c)}" if c else "-" for c in cells]
+        lines.append(
+            f"{program:{width}}" + "".join(f"{text:>10}" for text in texts)
+        )
+    return "\n".join(lines)
+
+
+class Driver:
+    """Runs trials, and reports.
+
+    Args:
+      folder: where they work.
+      seed: decides where in a job it is hurt.
+      keeps_failed: whether the folders of trials that failed stay.
+    """
+
+    def __init__(self, folder, seed, keeps_failed=False):
+        self.folder, self.seed = folder, seed
+        self.keeps_failed = keeps_failed
+        self.references = {}
+        self.outcomes = collections.defaultdict(list)
+        self.failures, self.skipped = [], []
+
+    def run(self, trials):
+        """Runs all trials of a list of (program, kind, number)."""
+        fault_process.call(fault_jobs.write_inputs, self.folder / "inputs")
+        for program in dict.fromkeys(program for program, *_ in trials):
+            reference = run_reference(program, self.folder / "reference")
+            self.references[program] = reference
+            print(
+                f"{program}: {len(reference.changes)} changes of files in "
+                f"{reference.seconds:.1f} s",
+                flush=True,
+            )
+            shutil.rmtree(self.folder / "reference")
+        began = time.monotonic()
+        for number, trial in enumerate(trials, 1):
+            said = self.run_one(*trial)
+            seconds = time.monotonic() - began
+            left = seconds / number * (len(trials) - number)
+            print(
+                f"{number}/{len(trials)} {':'.join(map(str, trial))} {said} "
+                f"({seconds / 60:.1f} min, {left / 60:.1f} min left)",
+                flush=True,
+            )
+
+    def run_one(self, program, kind, number):
+        """Runs a trial; returns what to say of it."""
+        folder = self.folder / "trial"
+        place = place_of(program, kind, number, self.seed)
+        try:
+            trial = run_trial(
+                program, kind, self.references[program], folder, place
+            )
+        except Skipped as reason:
+            self.skipped.append((program, kind, str(reason)))
+            return f"skipped: {reason}"
+        self.outcomes[program, kind].append(not trial.complaints)
+        said = f"{'FAILED' if trial.complaints else 'equal'}, {trial.what}"
+        if trial.complaints:
+            name = f"{program}:{kind}:{number}"
+            self.failures.append((name, trial.what, trial.complaints))
+            said += "".join(f"\n    {text}" for text in trial.complaints)
+            if self.keeps_failed:
+                kept = self.folder / f"failed-{len(self.failures)}"
+                folder.rename(kept)
+                return f"{said}\n    kept in {kept}"
+        shutil.rmtree(folder)
+        return said
+
+    def report(self):
+        """Prints the table, and how to repeat what failed."""
+        if self.outcomes:
+            print(format_table(self.outcomes))
+        for reason, count in collections.Counter(
+            f"{kind}: {reason}" for _, kind, reason in self.skipped
+        ).items():
+            print(f"Skipped {count} of {reason}.")
+        num_trials = sum(map(len, self.outcomes.values()))
+        print(f"{num_trials} trials, {len(self.failures)} failed.")
+        for name, what, complaints in self.failures:
+            print(f"\n{name}, {what}:")
+            for complaint in complaints:
+                print(f"  {complaint}")
+            print(
+                "  python -m tests.faults "
+                f"--seed={self.seed} --only={shlex.quote(name)} --keep"
+            )
+
+
+def parse_arguments(words):
+    """Returns the arguments of the command line."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--trials", type=int, default=100)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument(
+        "--programs",
+        default=",".join(fault_jobs.JOBS),
+        help="some of the programs, with commas between",
+    )
+    parser.add_argument(
+        "--kinds",
+        default=",".join(KINDS),
+        help="some of what can happen, with commas between",
+    )
+    parser.add_argument(
+        "--only", help="trials PROGRAM:KIND:NUMBER, with commas between"
+    )
+    parser.add_argument(
+        "--keep", action="store_true", help="keep what failed trials left"
+    )
+    args = parser.parse_args(words)
+    for name, known in (("programs", fault_jobs.JOBS), ("kinds", KINDS)):
+        values = getattr(args, name).split(",")
+        if unknown := set(values) - known.keys():
+            parser.error(f"--{name}: {unknown}; known: {list(known)}")
+        setattr(args, name, values)
+    return args
+
+
+def main(words):
+    """Runs the trials of a command line; returns the exit status."""
+    args = parse_arguments(words)
+    if args.only:
+        parts = (name.rsplit(":", 2) for name in args.only.split(","))
+        trials = [(p, kind, int(number)) for p, kind, number in parts]
+    else:
+        slow = [name for name, job in fault_jobs.JOBS.items() if job.is_slow]
+        trials = plan(args.trials, args.seed, args.programs, args.kinds, slow)
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="faults-"))
+    driver = Driver(folder, args.seed, args.keep)
+    try:
+        driver.run(trials)
+        driver.report()
+    finally:
+        if not (driver.failures and args.keep):
+            shutil.rmtree(folder, ignore_errors=True)
+    return 1 if driver.failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
