@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from tests import faults
+from tests.faults import changes, driver, trials
 
 ROOT = pathlib.Path(__file__).parent.parent
 
@@ -54,10 +54,10 @@ if __name__ == "__main__":
 """
 DRIVE = """
 import sys
-from tests import fault_jobs, faults
+from tests.faults import driver, jobs
 
-fault_jobs.JOBS["careless"] = fault_jobs.Job((sys.argv[1],))
-sys.exit(faults.main(sys.argv[2:]))
+jobs.JOBS["careless"] = jobs.Job((sys.argv[1],))
+sys.exit(driver.main(sys.argv[2:]))
 """
 
 
@@ -66,7 +66,7 @@ def said_of_careless(tmp_path_factory):
     script = tmp_path_factory.mktemp("careless") / "careless.py"
     script.write_text(CARELESS)
     names = [f"careless:{kind}:0" for kind in ("within", "stop", "again")]
-    names += [f"careless:{when}:{i}" for when in faults.WHEN for i in range(4)]
+    names += [f"careless:{when}:{i}" for when in changes.WHEN for i in range(4)]
     done = run_driver(
         ["-c", DRIVE], str(script), f"--only={','.join(dict.fromkeys(names))}"
     )
@@ -89,12 +89,12 @@ def test_a_careless_program_is_caught(complaint, said_of_careless):
 
 
 def test_a_few_trials_are_of_many_programs_and_kinds():
-    programs, kinds = list("abcde"), list(faults.KINDS)
-    first = faults.plan(10, 0, programs, kinds, few=())
+    programs, kinds = list("abcde"), list(trials.KINDS)
+    first = driver.plan(10, 0, programs, kinds, few=())
     assert {p for p, *_ in first} == set(programs)
     assert len({kind for _, kind, _ in first}) >= 6
-    many = faults.plan(100, 0, programs, kinds, few="e")
+    many = driver.plan(100, 0, programs, kinds, few="e")
     assert len(set(many)) == 100
     counts = collections.Counter(program for program, *_ in many)
-    assert counts["e"] == len(faults.FEW)
-    assert many == faults.plan(100, 0, programs, kinds, few="e")
+    assert counts["e"] == len(trials.FEW)
+    assert many == driver.plan(100, 0, programs, kinds, few="e")
