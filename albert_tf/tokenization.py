@@ -184,12 +184,12 @@ class SentencePieceTokenizer(Tokenizer):
         self._model = sentencepiece.SentencePieceProcessor()
         try:
             self._model.LoadFromSerializedProto(content)
-        except RuntimeError as error:
+            pieces = [self._model.IdToPiece(i) for i in range(len(self._model))]
+        except (RuntimeError, UnicodeDecodeError) as error:
             raise ValueError(
-                f"{path} is not a SentencePiece model ({error}). A WordPiece "
-                "vocabulary goes to vocab_file."
+                f"{path} is not a SentencePiece model, or a damaged one "
+                f"({error}). A WordPiece vocabulary goes to vocab_file."
             ) from None
-        pieces = [self._model.IdToPiece(i) for i in range(len(self._model))]
         if self._model.IdToPiece(self._model.unk_id()) != "<unk>":
             raise ValueError(
                 f"{path} calls its unknown piece "
