@@ -182,6 +182,7 @@ def build_score(args, strategy, model, held_out):
             held_out.features,
             args.eval_batch_size,
             is_training=False,
+            limits=held_out.limits,
         ),
         args.max_eval_steps,
     )
@@ -260,6 +261,7 @@ def train(args, strategy, model, optimizer, train_records, start, **kwargs):
         start=start,
         num_records=train_records.num_records,
         shuffle_buffer=args.shuffle_buffer,
+        limits=train_records.limits,
     )
     training.train(
         strategy,
@@ -297,12 +299,16 @@ def run(args):
     train_records = held_out = None
     if args.do_train:
         train_records = open_records(args.input_file, args, config)
+        inputs.check_batch_size(train_records, args.train_batch_size)
     if args.do_eval and args.eval_input_file:
         held_out = open_records(args.eval_input_file, args, config)
     if train_records and held_out:
         inputs.check_held_out(train_records, held_out)
     strategy = distribution.build_strategy_of(args)
-    with ownership.owning_folder(args.output_dir):
+    with (
+        ownership.owning_folder(args.output_dir),
+        inputs.naming_damage(train_records, held_out),
+    ):
         pretrain(args, config, strategy, train_records, held_out)
 
 

@@ -206,19 +206,13 @@ def build_dataset(
       evaluation `example_weight` [B], 1 for a real row and 0 for padding.
 
     Raises:
-      ValueError: if there is nothing to read, `start` is given without
-        `num_records`, or there are fewer of these than a training batch has.
+      ValueError: if there is nothing to read, or `start` is given without
+        `num_records`.
     """
     import tensorflow as tf
 
     if not any(tf.io.gfile.stat(file).length for file in files):
         raise ValueError(f"There is no record in {list(files)[:3]}.")
-    if is_training and num_records is not None and num_records < batch_size:
-        raise ValueError(
-            f"A batch of {batch_size} records is larger than the training "
-            f"data, {num_records} records, such as in {files[0]}. Lower the "
-            "batch size, or make more records."
-        )
     if is_training:
         dataset = _endless(files, seed, start, num_records, shuffle_buffer)
     else:

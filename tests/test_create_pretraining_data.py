@@ -16,8 +16,8 @@ import pytest
 import tensorflow as tf
 
 import create_pretraining_data as program
-from albert_tf import filesystem, records, sidecars
-from albert_tf.data import workers
+from albert_tf import filesystem, ownership, records, sidecars
+from albert_tf.data import masking, pretraining, shards, workers
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -202,16 +202,174 @@ def test_a_run_that_was_killed_goes_on_with_the_next_shard(folder):
         assert os.stat(path).st_mtime_ns == written
 
 
-def test_an_unfinished_run_of_other_text_is_not_continued(folder, monkeypatch):
-    def stop(path, serialized):
-        raise KeyboardInterrupt
+def stop_at_shard(monkeypatch, number, error=KeyboardInterrupt):
+    """Lets writing fail at one record file, counted from 0."""
+    write, written = records.write_records, []
 
+    def write_or_stop(path, serialized):
+        if len(written) == number:
+            raise error
+        written.append(path)
+        return write(path, serialized)
+
+    monkeypatch.setattr(records, "write_records", write_or_stop)
+
+
+def stopped(folder, monkeypatch, number, **changes):
+    """A run that is stopped while it writes a record file."""
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(records, "write_records", stop)
-        program.run(flags_of(folder))
+        stop_at_shard(patch, number)
+        program.run(flags_of(folder, **changes))
+
+
+def test_an_unfinished_run_of_other_text_is_not_continued(folder, monkeypatch):
+    stopped(folder, monkeypatch, 0)
     assert (folder / ".a.unfinished/state.json").exists()
     (folder / "text.txt").write_text("w1 w2\nw3 w4\n\nw5 w6\nw7 w8\n")
     assert program.run(flags_of(folder))["input_tokens"] == 8
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b'{"finger', b"[]", b"null", b"\0" * 99, b"{}", None],
+    ids=str,
+)
+def test_a_torn_note_begins_the_work_anew(folder, monkeypatch, content):
+    program.run(flags_of(folder, num_shards=3))
+    wanted = digests(folder)
+    stopped(folder, monkeypatch, 1, num_shards=3, random_seed=1)
+    state = folder / ".a.unfinished/state.json"
+    if content is None:  # A key is missing.
+        notes = json.loads(state.read_text())
+        del notes["counts"]["input_tokens"]
+        content = json.dumps(notes).encode()
+    state.write_bytes(content)
+    program.run(flags_of(folder, num_shards=3))
+    assert digests(folder) == wanted
+
+
+@pytest.mark.parametrize("name", ["a-00000-of-00003.tfrecord", "tokens.bin"])
+def test_what_a_full_disk_cut_is_made_again(folder, monkeypatch, name):
+    program.run(flags_of(folder, num_shards=3))
+    wanted = digests(folder)
+    stopped(folder, monkeypatch, 2, num_shards=3)
+    (path,) = folder.rglob(name)
+    os.truncate(path, path.stat().st_size - 1)
+    program.run(flags_of(folder, num_shards=3))
+    assert digests(folder) == wanted
+
+
+def test_old_and_new_records_side_by_side_are_not_read(folder, monkeypatch):
+    program.run(flags_of(folder, num_shards=3))
+    stopped(folder, monkeypatch, 1, num_shards=3, random_next_sentence=True)
+    files = filesystem.expand_files(f"{folder}/a*.tfrecord")
+    assert len(files) == 3 and not (folder / "a.dataset.json").exists()
+    with pytest.raises(ValueError, match=".a.unfinished shows"):
+        sidecars.read_sidecar(files)
+    program.run(flags_of(folder, num_shards=3, random_next_sentence=True))
+    assert sidecars.read_sidecar(files)["sentence_objective"] == "nsp"
+
+
+def test_every_file_of_a_list_shows_that_it_is_not_finished(
+    folder, monkeypatch
+):
+    names = [f"{folder}/{name}.tfrecord" for name in "xyz"]
+    stopped(folder, monkeypatch, 1, output_file=",".join(names))
+    for name in names:
+        with pytest.raises(ValueError, match="not finished"):
+            sidecars.read_sidecar([name])
+    program.run(flags_of(folder, output_file=",".join(names)))
+    assert not list(folder.glob(".*"))
+    assert sum(sidecars.read_sidecar(names)["num_records"]) > 100
+
+
+def test_a_refused_run_leaves_what_stood_there(folder, monkeypatch):
+    program.run(flags_of(folder))
+    before = {path.name for path in folder.iterdir()}
+    (folder / "blank.txt").write_text("\n \n")
+    blank = flags_of(folder, input_file=f"{folder}/blank.txt")
+    with pytest.raises(ValueError, match="all lines are blank"):
+        program.run(blank)
+    assert {path.name for path in folder.iterdir()} == before | {"blank.txt"}
+    sidecars.read_sidecar([f"{folder}/a.tfrecord"])
+    # But not if a run before it may have mixed the files.
+    stopped(folder, monkeypatch, 0, random_seed=1)
+    with pytest.raises(ValueError, match="all lines are blank"):
+        program.run(blank)
+    with pytest.raises(ValueError, match="not finished"):
+        sidecars.read_sidecar([f"{folder}/a.tfrecord"])
+
+
+def test_a_second_run_of_the_same_output_is_told_of_the_first(folder):
+    args = flags_of(folder)
+    with ownership.owning(sidecars.sidecar_path(args.output_file)):
+        with pytest.raises(BlockingIOError, match="in use by process"):
+            program.run(args)
+        program.run(flags_of(folder, output_file=f"{folder}/b.tfrecord"))
+    assert list(digests(folder)) == ["b.tfrecord"]
+    program.run(args)
+    assert not list(folder.glob(".*"))
+
+
+@pytest.mark.parametrize(
+    "output", ["text.txt", "vocab.txt", "link.txt", "hard.txt", "x/../text.txt"]
+)
+def test_no_output_is_written_over_an_input(folder, output):
+    (folder / "x").mkdir()
+    (folder / "link.txt").symlink_to(folder / "text.txt")
+    os.link(folder / "text.txt", folder / "hard.txt")
+    before = (folder / "text.txt").read_bytes()
+    with pytest.raises(ValueError, match="would overwrite"):
+        program.run(flags_of(folder, output_file=f"{folder}/{output}"))
+    assert (folder / "text.txt").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [
+        ("a.dataset.json", {}),
+        ("a.tfrecord.incomplete", {}),
+        ("a-00001-of-00002.tfrecord", {"num_shards": 2}),
+    ],
+)
+def test_neither_is_what_belongs_to_an_output(folder, name, changes):
+    (folder / "text.txt").rename(folder / name)
+    with pytest.raises(ValueError, match="would overwrite"):
+        program.run(flags_of(folder, input_file=f"{folder}/{name}", **changes))
+
+
+def test_names_may_hold_what_patterns_are_made_of(folder):
+    odd = folder / "a[1]*?"
+    odd.mkdir()
+    for name in ("text.txt", "vocab.txt"):
+        (folder / name).rename(odd / f"[{name}]?")
+    args = flags_of(
+        folder,
+        input_file=f"{odd}/[text.txt]?",
+        vocab_file=f"{odd}/[vocab.txt]?",
+        output_file=f"{odd}/b[0]*.tfrecord",
+        num_shards=2,
+    )
+    statistics = program.run(args)
+    names = [f"{odd}/b[0]*-0000{i}-of-00002.tfrecord" for i in (0, 1)]
+    files = filesystem.expand_files(",".join(names))
+    found = sidecars.read_sidecar(files)
+    assert sum(found["num_records"]) == statistics["sequences"]
+
+
+def test_remote_output_is_noted_in_a_folder_of_the_user(
+    folder, monkeypatch, tmp_path_factory
+):
+    cache = tmp_path_factory.mktemp("cache")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
+    output = f"file://{folder}/a.tfrecord"
+    stopped(folder, monkeypatch, 0, output_file=output)
+    (notes,) = cache.rglob("state.json")
+    assert (folder / ".a.unfinished").is_dir()
+    program.run(flags_of(folder, output_file=output))
+    assert not notes.exists()
+    assert not list(folder.glob(".*"))
+    assert sidecars.read_sidecar([output])["num_records"][0] > 100
 
 
 @pytest.mark.parametrize(
@@ -227,6 +385,28 @@ def test_an_unfinished_run_of_other_text_is_not_continued(folder, monkeypatch):
         ),
         ({"output_file": "a,b", "num_shards": 2}, "2 files and num_shards 2"),
         ({"output_file": "a,a"}, "different files"),
+        ({"output_file": "a,./a"}, "different files"),
+        ({"output_file": "{folder}"}, "is a folder"),
+        ({"output_file": "{folder}/new/"}, "is a folder"),
+        ({"output_file": "{folder}/text.txt/a"}, "is a file"),
+        ({"input_file": "{folder}"}, "is a folder"),
+        ({"input_file": "{folder}/utf16.txt"}, "begins as UTF-16"),
+        ({"input_file": "{folder}/nul.txt"}, "no UTF-8 text"),
+        ({"num_shards": 0}, "--num_shards=0"),
+        ({"num_shards": 100_000}, "--num_shards=100000"),
+        ({"num_workers": 100_000}, "--num_workers=100000"),
+        ({"max_seq_length": 70_000}, "--max_seq_length=70000"),
+        ({"short_seq_prob": 2.0}, "--short_seq_prob=2"),
+        ({"short_seq_prob": float("nan")}, "--short_seq_prob=nan"),
+        ({"masked_lm_prob": 1.5}, "--masked_lm_prob=1.5"),
+        ({"masked_lm_prob": 0.0}, "--masked_lm_prob=0"),
+        ({"masked_lm_prob": float("nan")}, "--masked_lm_prob=nan"),
+        ({"max_predictions_per_seq": 0}, "--max_predictions_per_seq=0"),
+        ({"max_predictions_per_seq": 33}, "max_predictions_per_seq"),
+        ({"ngram": 0}, "--ngram=0"),
+        ({"ngram": 10**9}, "--ngram=1000000000"),
+        ({"random_seed": -1}, "--random_seed=-1"),
+        ({"random_seed": 10**12}, "--random_seed=1000000000000"),
         (
             {"sentence_objective": "none", "random_next_sentence": True},
             "contradicts",
@@ -241,13 +421,16 @@ def test_what_cannot_work_is_refused_in_clear_words(folder, changes, words):
     (folder / "empty.txt").touch()
     (folder / "blank.txt").write_text(" \n\n\t\n")
     (folder / "one.txt").write_text("w1 w2\nw3 w4\n")
+    (folder / "utf16.txt").write_bytes("w1 w2\n".encode("utf-16"))
+    (folder / "nul.txt").write_bytes(b"w1\0w2\0" * 99)
+    before = set(folder.iterdir())
     changes = {
         name: value.format(folder=folder) if isinstance(value, str) else value
         for name, value in changes.items()
     }
-    with pytest.raises(ValueError, match=words):
+    with pytest.raises((ValueError, NotADirectoryError), match=words):
         program.run(flags_of(folder, **changes))
-    assert not list(folder.glob("a*"))
+    assert set(folder.iterdir()) == before
 
 
 def test_empty_input_ends_the_program_with_an_error(folder):
@@ -310,6 +493,16 @@ def test_progress_is_shown(folder, capsys):
     shown = capsys.readouterr().err
     assert "tokenizing: 100% of" in shown and "writing: 100% of" in shown
     assert "left" in shown
+
+
+@pytest.mark.parametrize("value", [float("nan"), 1.5, -1, 0])
+def test_settings_of_the_library_have_ranges_too(value):
+    with pytest.raises(ValueError, match="masked_lm_prob"):
+        shards.Settings(
+            tokenizer=(),
+            sequence=pretraining.SequenceRule(),
+            masking=masking.MaskingRule(masked_lm_prob=value),
+        )
 
 
 def test_a_worker_that_dies_is_an_error_and_no_endless_wait():

@@ -268,6 +268,7 @@ def test_bfloat16_and_adamw_run(args):
         ({"eval_input_file": None, "do_train": False}, "held-out records"),
         ({"masked_lm_budget": 0.1}, "not implemented"),
         ({"train_batch_size": 0}, "--train_batch_size=0"),
+        ({"train_batch_size": 21}, "larger than the training data: 20 records"),
         ({"max_seq_length": 512}, "have 9"),
         ({"max_predictions_per_seq": 20}, "have 3"),
         ({"input_file": "nowhere/*.tfrecord"}, "No file matches 'nowhere"),
@@ -282,6 +283,16 @@ def test_bfloat16_and_adamw_run(args):
 def test_what_cannot_work_is_refused(args, changes, message):
     with pytest.raises((ValueError, FileNotFoundError), match=message):
         run(args, **changes)
+
+
+def test_damage_met_in_training_is_named(args, monkeypatch):
+    monkeypatch.setattr(inputs, "MAX_CHECKED_BYTES", 10)
+    path = pathlib.Path(args.input_file)
+    data = bytearray(path.read_bytes())
+    data[-20] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(ValueError, match="train.tfrecord, record 20: "):
+        run(args)
 
 
 def test_the_training_file_is_no_evaluation_file(args):

@@ -164,6 +164,17 @@ def check_vocabulary(files, tokenizer, config):
         )
 
 
+def check_batch_size(opened, batch_size):
+    """Raises ValueError if a batch would hold records more than once."""
+    if batch_size > opened.num_records:
+        raise ValueError(
+            f"A batch of {batch_size} is larger than the training data: "
+            f"{opened.num_records} records in {len(opened.files)} files, such "
+            f"as {opened.files[0]}. Lower --train_batch_size, or make more "
+            "records."
+        )
+
+
 def check_held_out(train, held_out):
     """Raises ValueError if a file is for training and for evaluation."""
     if both := sorted(set(train.files) & set(held_out.files)):
