@@ -16,7 +16,9 @@ from typing import Literal
 import numpy as np
 import tensorflow as tf
 
-from albert_tf import filesystem, flags, modeling, progress
+from albert_tf import filesystem, flags, modeling, ownership, progress
+from albert_tf.config import MAX_LAYERS
+from albert_tf.data import tables
 from albert_tf.tools import model_flags
 
 # Lengths that batches are padded to, so that few are compiled.
@@ -39,12 +41,22 @@ class EmbedFlags(model_flags.ModelFlags):
         "and [SEP]; tokens: one for each of these.",
     )
     layer: int = flags.flag(
-        -1, "Layer to take tokens of, from 0; -1 is the last. Not for pooled."
+        -1,
+        "Layer to take tokens of, from 0; -1 is the last. Not for pooled.",
+        at_least=-MAX_LAYERS,
+        below=MAX_LAYERS,
     )
     max_seq_length: int = flags.flag(
-        512, "Tokens a line, with [CLS] and [SEP]; longer ones are cut."
+        512,
+        "Tokens a line, with [CLS] and [SEP]; longer ones are cut.",
+        at_least=3,
     )
-    batch_size: int = flags.flag(32, "Lines computed at a time.")
+    batch_size: int = flags.flag(
+        32,
+        "Lines computed at a time.",
+        at_least=1,
+        at_most=flags.MAX_BATCH_SIZE,
+    )
 
 
 def run(args):
@@ -54,9 +66,19 @@ def run(args):
             f"--output_file={args.output_file} must end in .npz or .jsonl."
         )
     files = filesystem.expand_files(args.input_file)
+    filesystem.check_outputs(
+        {"--output_file": [args.output_file]},
+        {"--input_file": files, **model_flags.input_files(args)},
+    )
+    with ownership.owning(args.output_file):
+        embed_files(files, args)
+
+
+def embed_files(files, args):
+    """Writes the vectors of the lines of files."""
     model, tokenizer = model_flags.build(args, modeling.AlbertEncoder)
     config = model.config
-    if not 3 <= args.max_seq_length <= config.max_position_embeddings:
+    if args.max_seq_length > config.max_position_embeddings:
         raise ValueError(
             f"--max_seq_length={args.max_seq_length} must be from 3 to "
             f"{config.max_position_embeddings}, the model's positions."
@@ -80,12 +102,7 @@ def run(args):
 
 def read_lines(path):
     """The lines of a text file, without their ends."""
-    with tf.io.gfile.GFile(path, "rb") as file:
-        content = file.read()
-    try:
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{path} is not UTF-8: {error}.") from None
+    text = tables.read_text(path)
     # Not splitlines: U+2028 and others may stand within a text.
     lines = text.replace("\r\n", "\n").split("\n")
     return lines if lines[-1] else lines[:-1]
@@ -124,17 +141,18 @@ def compute(model, tokenizer, rows, args):
         return found["all_encoder_layers"][args.layer]
 
     vectors = [None] * len(rows)
+    batch_size = min(args.batch_size, len(rows))
     # Lines of one length together; the results go back to their places.
     order = sorted(range(len(rows)), key=lambda i: len(rows[i]))
     done = progress.Progress("embedding", len(rows), "lines")
-    for start in range(0, len(order), args.batch_size):
-        batch = order[start : start + args.batch_size]
+    for start in range(0, len(order), batch_size):
+        batch = order[start : start + batch_size]
         longest = len(rows[batch[-1]]) + 2
         num_tokens = min(
             next((b for b in BUCKETS if b >= longest), longest),
             args.max_seq_length,
         )
-        ids = np.full((args.batch_size, num_tokens), tokenizer.pad_id, np.int32)
+        ids = np.full((batch_size, num_tokens), tokenizer.pad_id, np.int32)
         mask = np.zeros_like(ids)
         for row, i in enumerate(batch):
             whole = [tokenizer.cls_id, *rows[i], tokenizer.sep_id]

@@ -30,12 +30,13 @@ class FillMaskFlags(model_flags.ModelFlags):
         help="What follows each text, one a line: shows how probable it is "
         "that the two are in order. [MASK]s are then optional."
     )
-    top_k: int = flags.flag(5, "Guesses for each [MASK].")
+    top_k: int = flags.flag(
+        5, "Guesses for each [MASK].", at_least=1, at_most=100_000
+    )
 
 
 def run(args):
     """Prints each text and, below it, the guesses for each [MASK]."""
-    model, tokenizer = model_flags.build(args, heads.AlbertForPreTraining)
     texts, next_texts = (
         [line for line in (text or "").splitlines() if line.strip()]
         for text in (args.text, args.next_text)
@@ -45,8 +46,21 @@ def run(args):
             f"--text has {len(texts)} lines, --next_text {len(next_texts)}; "
             "they belong together line by line."
         )
+    if not texts:
+        raise ValueError(f"--text={args.text!r:.80} holds no text.")
+    model, tokenizer = model_flags.build(args, heads.AlbertForPreTraining)
+    if args.top_k > tokenizer.vocab_size:
+        raise ValueError(
+            f"--top_k={args.top_k}, but the vocabulary has "
+            f"{tokenizer.vocab_size} pieces."
+        )
     all_guesses, in_order = fill_masks(
-        model, tokenizer, texts, args.top_k, next_texts
+        model,
+        tokenizer,
+        texts,
+        args.top_k,
+        next_texts,
+        model.config.max_position_embeddings,
     )
     for row, text in enumerate(texts):
         print(" | ".join([text, *next_texts[row : row + 1]]))
@@ -59,7 +73,9 @@ def run(args):
             print(f"    in order {in_order[row]:.0%}")
 
 
-def fill_masks(model, tokenizer, texts, top_k, next_texts=()):
+def fill_masks(
+    model, tokenizer, texts, top_k, next_texts=(), max_seq_length=None
+):
     """Guesses the piece at each [MASK].
 
     Args:
@@ -68,6 +84,8 @@ def fill_masks(model, tokenizer, texts, top_k, next_texts=()):
       texts: strings that contain [MASK].
       top_k: guesses for each.
       next_texts: as many strings, the second segments; or none.
+      max_seq_length: most tokens of a text and what follows it; None for no
+        limit.
 
     Returns:
       For each text, for each [MASK] in it, `top_k` pairs of a piece and its
@@ -75,7 +93,8 @@ def fill_masks(model, tokenizer, texts, top_k, next_texts=()):
       that the second segment follows it.
 
     Raises:
-      ValueError: if there are no second segments and a text has no [MASK].
+      ValueError: if there are no second segments and a text has no [MASK],
+        or a text is too long.
     """
     rows = [encode_masked(tokenizer, text) for text in texts]
     first_lengths = [len(row) for row in rows]
@@ -84,7 +103,13 @@ def fill_masks(model, tokenizer, texts, top_k, next_texts=()):
     gaps = [np.flatnonzero(np.equal(r, tokenizer.mask_id)) for r in rows]
     for text, gap in zip(texts, gaps, strict=True):
         if not gap.size and not next_texts:
-            raise ValueError(f"There is no {MASK} in the text {text!r}.")
+            raise ValueError(f"There is no {MASK} in the text {text!r:.200}.")
+    for text, row in zip(texts, rows, strict=True):
+        if max_seq_length and len(row) > max_seq_length:
+            raise ValueError(
+                f"The text {text!r:.80} has {len(row)} tokens, with [CLS] and "
+                f"[SEP]; the model has {max_seq_length} positions. Shorten it."
+            )
     segments = [
         np.arange(len(row)) >= length
         for row, length in zip(rows, first_lengths, strict=True)
@@ -123,6 +148,7 @@ def encode_masked(tokenizer, text):
         encoded = tokenizer.encode(part)
         # "[MASK]." has no space where SentencePiece puts one.
         is_glued = number and part[:1].strip()
+        is_glued = is_glued and encoded  # Some characters have no token.
         if is_glued and tokenizer.pieces[encoded[0]] == WORD_PREFIX:
             del encoded[0]
         ids += encoded

@@ -19,7 +19,7 @@ PARTS = {
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class InspectFlags:
+class InspectFlags(flags.Flags):
     """What to look at."""
 
     init_checkpoint: str = flags.flag(

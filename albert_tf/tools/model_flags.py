@@ -1,12 +1,13 @@
 """The flags by which a tool is told of a pretrained model, and reading it."""
 
 import dataclasses
+import os
 
-from albert_tf import flags, pretrained
+from albert_tf import filesystem, flags, pretrained
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class FilesFlags:
+class FilesFlags(flags.Flags):
     """What is not beside a model, or to be replaced."""
 
     albert_config_file: str | None = flags.flag(
@@ -43,6 +44,22 @@ def read_pretrained(path, args, **kwargs):
         vocab_file=args.vocab_file,
         do_lower_case=args.do_lower_case,
     )
+
+
+def input_files(args):
+    """Returns what `filesystem.check_outputs` compares: dict of flag -> files.
+
+    Args:
+      args: ModelFlags.
+    """
+    model = args.init_checkpoint
+    folder = model if os.path.isdir(model) else os.path.dirname(model)
+    return {
+        "--init_checkpoint": [model, *filesystem.find_files(folder, "*")],
+        "--albert_config_file": [args.albert_config_file],
+        "--spm_model_file": [args.spm_model_file],
+        "--vocab_file": [args.vocab_file],
+    }
 
 
 def build(args, model_class):

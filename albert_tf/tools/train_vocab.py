@@ -4,10 +4,10 @@
         --model_prefix=30k-clean --vocab_size=30000
 
 writes `30k-clean.model`, `30k-clean.vocab` and, beside them,
-`tokenizer_settings.json`. The text is normalized as the tokenizer will
-normalize it. It is read twice and never held: first to check and count the
-lines, then to draw `input_sentence_size` of them, so a corpus may be far
-larger than memory.
+`tokenizer_settings.json`, and replaces none that is there. The text is
+normalized as the tokenizer will normalize it. It is read twice and never held:
+first to check and count the lines, then to draw `input_sentence_size` of them,
+so a corpus may be far larger than memory.
 """
 
 import dataclasses
@@ -15,12 +15,19 @@ import io
 import os
 import random
 import re
+import tempfile
 import textwrap
 
 import sentencepiece
 import tensorflow as tf
 
-from albert_tf import filesystem, flags, normalization, tokenization
+from albert_tf import (
+    filesystem,
+    flags,
+    normalization,
+    ownership,
+    tokenization,
+)
 
 # The options of the released vocabulary, from the release's README.
 _RELEASED_OPTIONS = {
@@ -40,7 +47,7 @@ _WARNINGS_ONLY = 1
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TrainVocabFlags:
+class TrainVocabFlags(flags.Flags):
     """What to train on and what to make of it."""
 
     input_file: str = flags.flag(
@@ -50,21 +57,39 @@ class TrainVocabFlags:
     model_prefix: str = flags.flag(
         required=True, help="Where to write: PREFIX.model and PREFIX.vocab."
     )
-    vocab_size: int = flags.flag(30000, "Number of pieces, with special ones.")
+    vocab_size: int = flags.flag(
+        30000,
+        "Number of pieces, with the 13 that are always there.",
+        at_least=14,
+        at_most=10_000_000,
+    )
     do_lower_case: bool = flags.flag(True, "Whether to lower-case the text.")
     keep_accents: bool = flags.flag(
         False, "Whether to keep accents and other combining characters."
     )
     input_sentence_size: int = flags.flag(
-        10_000_000, "Lines to train on; of more, so many are drawn at random."
+        10_000_000,
+        "Lines to train on; of more, so many are drawn at random.",
+        at_least=1,
+        at_most=1_000_000_000,
     )
     character_coverage: float = flags.flag(
-        0.99995, "Share of the text's characters that get a piece."
+        0.99995,
+        "Share of the text's characters that get a piece.",
+        at_least=0.98,
+        at_most=1,
     )
-    random_seed: int = flags.flag(12345, "Seed of the drawing of lines.")
+    random_seed: int = flags.flag(
+        12345,
+        "Seed of the drawing of lines.",
+        at_least=0,
+        at_most=flags.MAX_SEED,
+    )
     num_threads: int = flags.flag(
         os.cpu_count() or 1,
         "Threads; the scores depend slightly on how many there are.",
+        at_least=1,
+        at_most=1024,
     )
 
 
@@ -79,26 +104,49 @@ def run(args):
 
     Raises:
       ValueError: if the text is missing, empty, not UTF-8, or does not suit the
-        size.
+        size, or if a vocabulary is there.
     """
-    if args.input_sentence_size < 1:
-        raise ValueError(
-            f"--input_sentence_size={args.input_sentence_size} draws nothing."
-        )
     files = filesystem.expand_files(args.input_file)
+    path = f"{args.model_prefix}.model"
+    with ownership.owning(path):
+        _check_outputs(path, files)
+        return _train_files(files, path, args)
+
+
+def _check_outputs(path, files):
+    """Refuses to replace anything but what a stopped run left."""
+    if os.path.basename(path) == ".model":
+        raise ValueError(
+            f"--model_prefix={path.removesuffix('.model')} is a folder; wanted "
+            "the beginning of a file's name, too."
+        )
+    listing = f"{path.removesuffix('.model')}.vocab"
+    folder = os.path.dirname(path)
+    settings_file = os.path.join(folder, tokenization.SETTINGS_FILE)
+    outputs = [path, listing, settings_file]
+    filesystem.check_outputs(
+        {"--model_prefix": outputs}, {"--input_file": files}
+    )
+    settings = tokenization.read_settings(folder) or {}
+    if settings.get("vocabulary") == os.path.basename(path):
+        outputs = [path]  # It is written last.
+    for output in outputs:
+        if filesystem.exists(output):
+            raise ValueError(
+                f"{output} is there already, of another vocabulary. Give "
+                "another --model_prefix, or remove it first."
+            )
+
+
+def _train_files(files, path, args):
+    """Trains on the lines of files; returns the path of the model."""
     num_lines = sum(1 for _ in _read_lines(files))
     if not num_lines:
         raise ValueError(f"There is no text in {', '.join(files)}.")
     num_drawn = min(num_lines, args.input_sentence_size)
     print(f"Training on {num_drawn:,} of {num_lines:,} lines.", flush=True)
     model = _train(_training_text(files, num_lines, args), args)
-    path = _write(model, args.model_prefix)
-    tokenizer = tokenization.build_tokenizer(
-        spm_model_file=path,
-        do_lower_case=args.do_lower_case,
-        keep_accents=args.keep_accents,
-    )
-    tokenizer.write_settings(os.path.dirname(path))
+    tokenizer = _write(model, path, args)
     print(
         f"Wrote {tokenizer.vocab_size:,} pieces to {path}; beside it their "
         f"list (.vocab) and the settings ({tokenization.SETTINGS_FILE})."
@@ -112,13 +160,18 @@ def _read_lines(files):
         with tf.io.gfile.GFile(path, "rb") as lines:
             for number, line in enumerate(lines, 1):
                 try:
-                    text = line.decode("utf-8")
+                    text = line.decode("utf-8-sig" if number == 1 else "utf-8")
                 except UnicodeDecodeError as error:
                     raise ValueError(
                         f"{path}, line {number} is not UTF-8: {error}. If it "
                         "is Latin-1, iconv -f latin1 -t utf-8 converts it."
                     ) from None
-                if not text.isspace():
+                if "\0" in text:
+                    raise ValueError(
+                        f"{path}, line {number} holds a character 0. Is it "
+                        "UTF-16, or no text?"
+                    )
+                if text and not text.isspace():
                     yield text
 
 
@@ -186,19 +239,25 @@ def _explain(error, args):
     return f"SentencePiece could not train a vocabulary: {error}"
 
 
-def _write(model, prefix):
-    """Writes model and list; returns the model's name."""
+def _write(model, path, args):
+    """Writes settings, list and model, the latter last; returns a tokenizer."""
+    with tempfile.TemporaryDirectory(prefix="albert_tf-") as folder:
+        copy = os.path.join(folder, os.path.basename(path))
+        filesystem.write_file(copy, model)
+        tokenizer = tokenization.build_tokenizer(
+            spm_model_file=copy,
+            do_lower_case=args.do_lower_case,
+            keep_accents=args.keep_accents,
+        )
     processor = sentencepiece.SentencePieceProcessor(model_proto=model)
     listing = "".join(
         f"{processor.IdToPiece(i)}\t{processor.GetScore(i):g}\n"
         for i in range(len(processor))
     )
-    for ending, content in (
-        (".vocab", listing),
-        (".model", model),
-    ):
-        filesystem.write_file(prefix + ending, content)
-    return prefix + ".model"
+    tokenizer.write_settings(os.path.dirname(path))
+    filesystem.write_file(f"{path.removesuffix('.model')}.vocab", listing)
+    filesystem.write_file(path, model)
+    return tokenizer
 
 
 if __name__ == "__main__":

@@ -92,9 +92,44 @@ def test_json_lines_say_which_characters_a_token_is(model, tmp_path):
     [
         ({"layer": 3}, "the model has 3"),
         ({"max_seq_length": 41}, "from 3 to 40"),
+        ({"max_seq_length": 2}, "max_seq_length=2; wanted at least 3"),
+        ({"batch_size": 0}, "batch_size=0; wanted at least 1"),
+        ({"layer": 10**6}, "layer=1000000; wanted"),
         ({"name": "x.csv"}, "must end in"),
+        ({"name": "lines.jsonl"}, "overwrite .*lines.jsonl, which --input_f"),
+        ({"name": "vocab.npz"}, "overwrite .*vocab.npz, which --vocab_file"),
+        ({"name": "model/x.npz"}, "overwrite .*x.npz, which --init_checkpoint"),
+        ({"name": "bad.npz", "input_file": "latin.txt"}, "latin.txt is not"),
+        ({"name": "bad.npz", "input_file": "wide.txt"}, "wide.txt, line 1 hol"),
     ],
 )
-def test_what_cannot_work_is_refused(model, tmp_path, changes, message):
+def test_what_cannot_work_is_refused(
+    model, tmp_path, monkeypatch, changes, message
+):
+    monkeypatch.chdir(tmp_path)
+    pieces = (tmp_path / "model" / "vocab.txt").read_text()
+    for name, content in (
+        ("latin.txt", "é".encode("latin-1")),
+        ("wide.txt", "the cat".encode("utf-16-le")),
+        ("lines.jsonl", b"the cat"),
+        ("vocab.npz", pieces.encode()),
+        ("model/x.npz", b"model"),
+    ):
+        (tmp_path / name).write_bytes(content)
+    settings = {
+        "name": "x.npz",
+        "input_file": "lines.*",
+        "vocab_file": "vocab.npz",
+        **changes,
+    }
+    before = {p: p.is_file() and p.read_bytes() for p in tmp_path.rglob("*")}
     with pytest.raises(ValueError, match=message):
-        run(tmp_path, **{"name": "x.npz", **changes})
+        run(tmp_path, **settings)
+    after = {p: p.is_file() and p.read_bytes() for p in tmp_path.rglob("*")}
+    assert after == before
+
+
+def test_a_batch_may_be_larger_than_the_text(model, tmp_path):
+    found = run(tmp_path, "m.npz", batch_size=1 << 20)["vectors"]
+    wanted = run(tmp_path, "n.npz")["vectors"]
+    np.testing.assert_allclose(found, wanted, atol=1e-5)

@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 
 from albert_tf.tools import fill_mask
+from tests import tiny
 
 
 class Letters:
@@ -68,6 +69,38 @@ def test_each_gap_gets_its_own_guesses_in_order():
 def test_a_text_without_a_gap_is_refused():
     with pytest.raises(ValueError, match=r"no \[MASK\] in the text 'a b'"):
         fill_mask.fill_masks(echo, Letters(), ["a b"], top_k=1)
+
+
+def test_characters_without_tokens_may_follow_a_gap():
+    assert fill_mask.encode_masked(Letters(), "a [MASK]\u200b") == [2, 7, 4, 3]
+
+
+def test_a_text_longer_than_the_model_is_refused():
+    texts, next_texts = ["a [MASK]", "a [MASK] b"], ["b", "a b"]
+    fill_mask.fill_masks(echo, Letters(), texts, 1, next_texts, 8)
+    with pytest.raises(
+        ValueError, match=r"'a \[MASK\] b' has 8 tokens.* 7 pos"
+    ):
+        fill_mask.fill_masks(echo, Letters(), texts, 1, next_texts, 7)
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ({"text": " \n\x1e"}, "--text is empty|holds no text"),
+        ({"text": "w1", "next_text": "w2\nw3"}, "--text has 1 lines"),
+        ({"text": "w1"}, "no .MASK. in the text"),
+        ({"text": "[MASK]" + " w1" * 30}, "has 33 tokens.* 32 positions"),
+        ({"text": "[MASK]", "top_k": 26}, "--top_k=26, .* has 25 pieces"),
+        ({"text": "[MASK]", "top_k": 0}, "--top_k=0; wanted at least 1"),
+    ],
+)
+def test_what_cannot_work_is_refused(tmp_path, flags, message):
+    tiny.write_model(tmp_path)
+    with pytest.raises(ValueError, match=message):
+        fill_mask.run(
+            fill_mask.FillMaskFlags(init_checkpoint=str(tmp_path), **flags)
+        )
 
 
 def test_a_second_text_is_the_second_segment():

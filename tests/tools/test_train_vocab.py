@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from albert_tf import tokenization
+from albert_tf import ownership, tokenization
 from albert_tf.tools import train_vocab
 
 SPECIAL = ["<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]"]
@@ -114,7 +114,11 @@ def test_all_files_are_read(tmp_path):
         (b"\n \n\n", {}, "There is no text in .*text.txt"),
         (b"ba ko\ncaf\xe9\n", {}, "text.txt, line 2 is not UTF-8.*iconv"),
         (b"ba ko\n", {"input_file": "no/such"}, "No file matches 'no/such'"),
-        (b"ba\n", {"input_sentence_size": 0}, "draws nothing"),
+        (b"ba\n", {"input_sentence_size": 0}, "size=0; wanted at least 1"),
+        (b"ba\n", {"character_coverage": 0.5}, "wanted at least 0.98"),
+        (b"ba\n", {"vocab_size": 13}, "size=13; wanted at least 14"),
+        (b"ba\nko\0\n", {}, "text.txt, line 2 holds a character 0"),
+        ("ba".encode("utf-16-le"), {}, "line 1 holds a character 0. Is it UTF"),
     ],
 )
 def test_errors_say_what_to_do(tmp_path, content, settings, message):
@@ -122,6 +126,60 @@ def test_errors_say_what_to_do(tmp_path, content, settings, message):
     with pytest.raises(ValueError, match=message):
         train(tmp_path, **settings)
     assert not (tmp_path / "out").exists()
+
+
+def read_all(folder):
+    return {p.name: p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+def test_a_vocabulary_that_is_there_is_not_replaced(tmp_path):
+    write_text(tmp_path)
+    train(tmp_path)
+    before = read_all(tmp_path)
+    for prefix, found in (
+        ("vocab", "vocab.model is there already"),
+        ("other", "tokenizer_settings.json is there already"),
+    ):
+        with pytest.raises(ValueError, match=found):
+            train(tmp_path, model_prefix=str(tmp_path / "out" / prefix))
+    (tmp_path / "w.vocab").write_text("mine")
+    with pytest.raises(ValueError, match=r"w\.vocab is there already"):
+        train(tmp_path, model_prefix=str(tmp_path / "w"))
+    with pytest.raises(ValueError, match="wanted the beginning of a file's"):
+        train(tmp_path, model_prefix=f"{tmp_path}/")
+    assert read_all(tmp_path) == {**before, "w.vocab": b"mine"}
+
+
+@pytest.mark.parametrize("ending", [".model", ".vocab"])
+def test_the_text_is_not_overwritten(tmp_path, ending):
+    path = write_text(tmp_path, f"w{ending}")
+    with pytest.raises(ValueError, match="--input_file reads"):
+        train(tmp_path, input_file=str(path), model_prefix=str(tmp_path / "w"))
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_what_a_stopped_run_left_is_replaced(tmp_path):
+    write_text(tmp_path)
+    (tmp_path / "w").mkdir()
+    train(tmp_path)
+    whole = read_all(tmp_path)
+    (tmp_path / "out" / "vocab.model").unlink()
+    (tmp_path / "out" / "vocab.vocab").write_text("cut")
+    train(tmp_path)
+    assert read_all(tmp_path) == whole
+
+
+def test_two_trainings_do_not_write_one_vocabulary(tmp_path):
+    write_text(tmp_path)
+    with ownership.owning(str(tmp_path / "out" / "vocab.model")):
+        with pytest.raises(BlockingIOError, match="in use by process"):
+            train(tmp_path)
+
+
+def test_a_byte_order_mark_is_no_character(tmp_path):
+    text = "\ufeff" + write_text(tmp_path).read_text(encoding="utf-8")
+    (tmp_path / "text.txt").write_text(text, encoding="utf-8")
+    assert "\ufeff" not in "".join(pieces_of(train(tmp_path)))
 
 
 def test_a_vocabulary_without_the_special_ids_is_not_written(
