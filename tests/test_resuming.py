@@ -287,3 +287,16 @@ def test_a_larger_batch_goes_on_at_the_same_example(tmp_path, monkeypatch):
     stored = json.loads((tmp_path / "out" / "run.json").read_text())
     assert stored["batches"] == [[0, 4], [5, 6], [7, 4]]
     assert manifest.FORMAT == stored["format"]
+
+
+def test_a_block_that_ends_early_counts_as_torn(tmp_path):
+    blocks = [
+        f"{evaluation.HEADER}global_step = {step}\nloss = 1.5\nmlm = 2\n"
+        for step in (3, 6)
+    ]
+    path = tmp_path / evaluation.RESULTS_FILE
+    path.write_text("".join(blocks))
+    assert len(evaluation.read_results(tmp_path)) == 2
+    path.write_text("".join(blocks).removesuffix("mlm = 2\n"))
+    (row,) = evaluation.read_results(tmp_path)
+    assert row == {"global_step": 3, "loss": 1.5, "mlm": 2}
