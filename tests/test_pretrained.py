@@ -10,7 +10,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf import checkpoints, filesystem, heads, modeling, pretrained
+from albert_tf import (
+    checkpoints,
+    filesystem,
+    heads,
+    modeling,
+    ownership,
+    pretrained,
+)
 from albert_tf.config import AlbertConfig
 from albert_tf.tools import convert_checkpoint, inspect_checkpoint
 from tests import tiny
@@ -343,6 +350,37 @@ def test_a_bert_checkpoint_is_recognized():
     values = {"bert/encoder/layer_0/output/dense/bias": np.zeros(3)}
     with pytest.raises(ValueError, match="a BERT checkpoint"):
         checkpoints.restore({"bert/x": None}, values, "there")
+
+
+def test_a_conversion_is_not_written_into_its_model(tmp_path):
+    random_model(tmp_path / "a")
+    (tmp_path / "link").symlink_to(tmp_path / "a")
+    (tmp_path / "a" / "empty").mkdir()
+    (tmp_path / "file").touch()
+    before = sorted(tmp_path.rglob("*"))
+    for target, message in (
+        ("a/b", "is inside of --from"),
+        ("a/empty", "is inside of --from"),
+        ("link/b", "is inside of --from"),
+        ("a", "is not empty"),
+        ("a/b/../../a", "is inside of --from"),
+        ("file", "is a file"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            convert(tmp_path / "a", f"{tmp_path}/{target}")
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_two_conversions_do_not_write_one_folder(tmp_path):
+    random_model(tmp_path / "a")
+    with ownership.owning(str(tmp_path / "b")):
+        with pytest.raises(BlockingIOError, match="in use by process"):
+            convert(tmp_path / "a", tmp_path / "b")
+    # What a stopped one left.
+    (tmp_path / "b.incomplete").mkdir()
+    (tmp_path / "b.incomplete" / "config.json").write_text("{")
+    convert(tmp_path / "a", tmp_path / "b")
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["a", "b"]
 
 
 def test_a_folder_with_files_is_not_overwritten(tmp_path):

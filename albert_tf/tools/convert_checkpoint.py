@@ -15,7 +15,14 @@ from typing import Literal
 import numpy as np
 import tensorflow as tf
 
-from albert_tf import checkpoints, flags, heads, modeling, pretrained
+from albert_tf import (
+    checkpoints,
+    flags,
+    heads,
+    modeling,
+    ownership,
+    pretrained,
+)
 from albert_tf.tools import model_flags
 
 # Copies are equal; another order of sums is not made.
@@ -48,8 +55,32 @@ def run(args):
     if args.keep_slots and args.format == "hf":
         raise ValueError("--keep_slots: Hugging Face files have no slots.")
     output_dir = args.to.rstrip("/")
-    if os.path.exists(output_dir) and os.listdir(output_dir):
-        raise ValueError(f"{output_dir} is not empty; name a new folder.")
+    check_output(output_dir, args.from_)
+    with ownership.owning(output_dir):
+        check_output(output_dir, args.from_)
+        convert(output_dir, args)
+
+
+def check_output(output_dir, source):
+    """Refuses a place that holds something, or is part of what is read."""
+    if os.path.isfile(output_dir):
+        raise ValueError(f"--to={output_dir} is a file; name a new folder.")
+    if not output_dir or (os.path.isdir(output_dir) and os.listdir(output_dir)):
+        raise ValueError(
+            f"{output_dir or '/'} is not empty; name a new folder."
+        )
+    if os.path.isdir(source):
+        source = os.path.realpath(source)
+        target = os.path.realpath(output_dir)
+        if os.path.commonpath([source, target]) == source:
+            raise ValueError(
+                f"--to={output_dir} is inside of --from={source}, and a model "
+                "in a model is read as neither. Name a folder beside it."
+            )
+
+
+def convert(output_dir, args):
+    """Writes the folder, which nobody else writes meanwhile."""
     found = model_flags.read_pretrained(
         args.from_, args, keep_slots=args.keep_slots
     )

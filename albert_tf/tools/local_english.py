@@ -21,7 +21,7 @@ import sysconfig
 import warnings
 from concurrent import futures
 
-from albert_tf import filesystem, flags
+from albert_tf import filesystem, flags, ownership
 
 HELD_OUT_EVERY = 20  # documents; one of them is kept for evaluation
 MIN_SENTENCES = 2  # in a docstring, and in a document
@@ -59,7 +59,7 @@ _FUNCTION_WORDS = frozenset(
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class LocalEnglishFlags:
+class LocalEnglishFlags(flags.Flags):
     """Where to write the text."""
 
     output_dir: str = flags.flag(
@@ -68,20 +68,42 @@ class LocalEnglishFlags:
 
 
 def run(args):
-    """Writes the two files and says how much is in them."""
+    """Writes the two files and says how much is in them.
+
+    Raises:
+      ValueError: if one of them is there already.
+    """
     folder = pathlib.Path(args.output_dir)
+    with ownership.owning_folder(folder):
+        for name in ("train.txt", "heldout.txt"):
+            if (folder / name).exists():
+                raise ValueError(
+                    f"{folder / name} is there already. Give another "
+                    "--output_dir, or remove it first."
+                )
+        write_texts(folder)
+
+
+def write_texts(folder):
+    """Writes the two files into a folder, one right after the other."""
     documents = list(read_documents(installed_texts()))
     held_out = documents[::HELD_OUT_EVERY]
     del documents[::HELD_OUT_EVERY]
-    for name, part in (("train", documents), ("heldout", held_out)):
-        path = folder / f"{name}.txt"
-        text = "\n\n".join("\n".join(sentences) for sentences in part) + "\n"
-        filesystem.write_file(path, text)
-        num_sentences = sum(map(len, part))
-        print(
-            f"{path}: {len(text) / 1e6:.1f} MB, {len(part)} documents, "
-            f"{num_sentences} sentences, {len(text.split())} words"
-        )
+    paths = {name: folder / f"{name}.txt" for name in ("train", "heldout")}
+    with (
+        filesystem.replacing(paths["heldout"]) as last,
+        filesystem.replacing(paths["train"]) as first,
+    ):
+        for path, temporary, part in (
+            (paths["train"], first, documents),
+            (paths["heldout"], last, held_out),
+        ):
+            text = "\n\n".join("\n".join(lines) for lines in part) + "\n"
+            pathlib.Path(temporary).write_text(text, encoding="utf-8")
+            print(
+                f"{path}: {len(text) / 1e6:.1f} MB, {len(part)} documents, "
+                f"{sum(map(len, part))} sentences, {len(text.split())} words"
+            )
 
 
 def installed_texts():
@@ -109,14 +131,16 @@ def installed_files():
 
 def read_texts(path):
     """The docstrings of a Python file in their order, or a file's text."""
-    if path.suffix != ".py":
-        return [path.read_text(encoding="utf-8", errors="replace")]
     try:
+        if path.suffix != ".py":
+            return [path.read_text(encoding="utf-8", errors="replace")]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             tree = ast.parse(path.read_bytes())
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return []  # a template or a test of the parser, not a program
+    except OSError:
+        return []  # someone else's, or a link to nowhere
     nodes = (n for n in ast.walk(tree) if isinstance(n, _DOCUMENTED))
     return [text for n in nodes if (text := ast.get_docstring(n, clean=False))]
 

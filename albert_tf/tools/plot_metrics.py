@@ -7,11 +7,11 @@ Needs matplotlib: pip install 'albert_tf[plots]'.
 """
 
 import dataclasses
-import json
-import pathlib
+import logging
 
-from albert_tf import flags
+from albert_tf import filesystem, flags
 
+ENDINGS = (".svg", ".png", ".pdf")
 PANELS = (
     ("Masked-LM loss", "masked_lm_loss"),
     ("Masked-LM accuracy", "masked_lm_accuracy"),
@@ -21,7 +21,7 @@ PANELS = (
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class PlotFlags:
+class PlotFlags(flags.Flags):
     """What to draw, and where."""
 
     metrics_file: str = flags.flag(
@@ -37,18 +37,18 @@ def read_series(path):
     """The values of a training by split and name.
 
     Args:
-      path: a metrics.jsonl.
+      path: a metrics.jsonl. A last line that a kill or a full disk has torn
+        is left out.
 
     Returns:
       Dict from (split, name) to a list of steps and a list of values.
 
     Raises:
       FileNotFoundError: if there is no such file.
-      ValueError: if it holds nothing.
+      ValueError: if it holds nothing, or something else.
     """
     series = {}
-    for line in pathlib.Path(path).read_text().splitlines():
-        record = json.loads(line)
+    for record in read_records(path):
         for name, value in record.items():
             if name not in ("split", "step", "time"):
                 steps, values = series.setdefault(
@@ -61,8 +61,38 @@ def read_series(path):
     return series
 
 
+def read_records(path):
+    """Yields the objects of the lines of a metrics.jsonl."""
+    # What stands behind the last end of a line was not written whole.
+    *lines, rest = filesystem.read_file(path).split(b"\n")
+    for number, line in enumerate([*lines, rest], 1):
+        where = f"{path}, line {number}"
+        try:
+            record = filesystem.parse_json(line, where)
+            if not {"split", "step"} <= record.keys():
+                raise ValueError(
+                    f"{where} lacks split or step. Is it of a training?"
+                )
+        except ValueError:
+            if number <= len(lines):
+                raise
+            if rest:
+                logging.warning("%s is torn and left out.", where)
+            return
+        yield record
+
+
 def run(args):
     """Writes a picture with one panel for each metric."""
+    filesystem.check_outputs(
+        {"--output_file": [args.output_file]},
+        {"--metrics_file": [args.metrics_file]},
+    )
+    if not args.output_file.endswith(ENDINGS):
+        raise ValueError(
+            f"--output_file={args.output_file} must end in one of "
+            f"{', '.join(ENDINGS)}."
+        )
     series = read_series(args.metrics_file)
     try:
         from matplotlib import figure
@@ -81,7 +111,8 @@ def run(args):
         axes.set(title=title, xlabel="step")
         if axes.lines:
             axes.legend()
-    picture.savefig(args.output_file)
+    with filesystem.replacing(args.output_file) as temporary:
+        picture.savefig(temporary, format=args.output_file.rpartition(".")[2])
     print(f"Wrote {args.output_file}.")
 
 

@@ -8,7 +8,6 @@ What an interrupted run has finished is not done again.
 """
 
 import dataclasses
-import json
 import os
 import pathlib
 import shlex
@@ -16,8 +15,9 @@ import subprocess
 import sys
 from typing import NamedTuple
 
-from albert_tf import flags, tokenization
+from albert_tf import flags
 from albert_tf.config import AlbertConfig
+from albert_tf.tools import plot_metrics
 
 ROOT = pathlib.Path(__file__).parents[2]
 CONFIG = "configs/model/tiny.json"
@@ -42,12 +42,19 @@ What to type next:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class QuickstartFlags:
+class QuickstartFlags(flags.Flags):
     """Where to write and how long to train."""
 
     output_dir: str = flags.flag("quickstart_output", "Where everything goes.")
-    num_train_steps: int = flags.flag(3000, "Training steps.")
-    train_batch_size: int = flags.flag(32, "Sequences in a training step.")
+    num_train_steps: int = flags.flag(
+        3000, "Training steps.", at_least=1, at_most=1_000_000_000
+    )
+    train_batch_size: int = flags.flag(
+        32,
+        "Sequences in a training step.",
+        at_least=1,
+        at_most=flags.MAX_BATCH_SIZE,
+    )
 
 
 class Step(NamedTuple):
@@ -72,7 +79,8 @@ def run(args):
         for step in build_steps(folder, args):
             run_step(step)
     except KeyboardInterrupt:
-        sys.exit("\nStopped. The same command goes on from here.")
+        print("\nStopped. The same command goes on from here.", file=sys.stderr)
+        raise
     print(describe_progress(ROOT / folder / "model/metrics.jsonl"))
     print(NEXT_STEPS.format(folder=folder, python=as_typed(sys.executable)))
 
@@ -105,7 +113,7 @@ def build_steps(folder, args):
                 f"--model_prefix={folder}/vocab",
                 f"--vocab_size={vocab_size}",
             ],
-            f"{folder}/{tokenization.SETTINGS_FILE}",
+            f"{folder}/vocab.model",
         ),
         build_records_step(folder, vocabulary, "train", dupe_factor=10),
         build_records_step(folder, vocabulary, "heldout", dupe_factor=1),
@@ -174,8 +182,10 @@ def run_step(step):
     ) as program:
         try:
             program.wait()
-        except KeyboardInterrupt:
-            # The program got the ctrl-C too, and saves what it has.
+        except KeyboardInterrupt as stop:
+            # A program gets ctrl-C, too, but not SIGTERM; it saves what it has.
+            if isinstance(stop, flags.Terminated):
+                program.terminate()
             program.wait()
             raise
     if program.returncode:
@@ -197,8 +207,10 @@ def describe_progress(metrics_file):
     Args:
       metrics_file: the JSON lines that `run_pretraining.py` writes.
     """
-    lines = metrics_file.read_text().splitlines()
-    values = [v for v in map(json.loads, lines) if v["split"] == "eval"]
+    records = plot_metrics.read_records(metrics_file)
+    values = [record for record in records if record["split"] == "eval"]
+    if not values:
+        raise ValueError(f"{metrics_file} holds no evaluation.")
     first, last = values[0], values[-1]
     table = [f"\n{'Held-out text':24}{'before':>9}{'after':>9}"]
     for title, name in (

@@ -7,14 +7,13 @@ Run again, it goes on where it was stopped.
 """
 
 import dataclasses
-import json
 import os
 import pathlib
 import shlex
 import subprocess
 import sys
 
-from albert_tf import flags
+from albert_tf import filesystem, flags, ownership
 from albert_tf.data import tasks
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
@@ -24,7 +23,7 @@ TASKS = [name for name in tasks.GLUE if name not in ("mismnli", "ax")]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class GlueFlags:
+class GlueFlags(flags.Flags):
     """What is run, and what all runs are given beside their recipes."""
 
     data_dir: str = flags.flag(
@@ -73,6 +72,17 @@ def find_tasks(data_dir, names=""):
     return wanted or found
 
 
+def split_flags(text):
+    """Returns the words of --extra_flags, as a shell would split them."""
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        raise ValueError(
+            f"--extra_flags={text!r:.200}: {error}. Is a quotation mark "
+            "missing?"
+        ) from None
+
+
 def build_command(args, name, script):
     """Returns the command line of one task, which ends with `extra_flags`."""
     test_table = next(iter(tasks.GLUE[name].test.values()))
@@ -91,7 +101,7 @@ def build_command(args, name, script):
             [f"--init_checkpoint={args.init_checkpoint}"]
             * bool(args.init_checkpoint)
         ),
-        *shlex.split(args.extra_flags),
+        *split_flags(args.extra_flags),
     ]
 
 
@@ -102,15 +112,17 @@ def run_task(args, name, script):
     with subprocess.Popen(command) as program:
         try:
             program.wait()
-        except KeyboardInterrupt:
-            # The program got the ctrl-C too, and saves what it has.
+        except KeyboardInterrupt as stop:
+            # A program gets ctrl-C, too, but not SIGTERM; it saves what it has.
+            if isinstance(stop, flags.Terminated):
+                program.terminate()
             program.wait()
             raise
     path = pathlib.Path(args.output_dir, name, "summary.json")
     # Without --do_eval, which extra flags can switch off, there is none.
     if program.returncode or not path.exists():
         return None
-    return json.loads(path.read_text(encoding="utf-8"))
+    return filesystem.read_json(path)
 
 
 def format_table(summaries):
@@ -147,7 +159,16 @@ def run(args, script=SCRIPT):
       ValueError: at the end, if a task failed.
     """
     names = find_tasks(args.data_dir, args.tasks)
-    summaries = {name: run_task(args, name, script) for name in names}
+    split_flags(args.extra_flags)
+    for name in names:
+        recipe = f"{os.path.join(args.recipes, name)}.flags"
+        if not os.path.isfile(recipe):
+            raise ValueError(
+                f"There is no {recipe}. Wanted is a recipe of each task in "
+                f"--recipes={args.recipes}."
+            )
+    with ownership.owning_folder(args.output_dir):
+        summaries = {name: run_task(args, name, script) for name in names}
     print("\n" + format_table(summaries))
     failed = [name for name, found in summaries.items() if found is None]
     if failed:

@@ -104,6 +104,21 @@ def test_a_file_that_is_not_python_after_all_is_skipped(tmp_path):
     assert local_english.read_texts(path) == []
 
 
+def test_a_file_that_cannot_be_read_is_skipped(tmp_path):
+    for name in ("LICENSE", "module.py"):
+        (tmp_path / name).symlink_to(tmp_path / "nowhere")
+        assert local_english.read_texts(tmp_path / name) == []
+
+
+@pytest.mark.parametrize("name", ["train.txt", "heldout.txt"])
+def test_a_text_that_is_there_is_not_replaced(tmp_path, name):
+    (tmp_path / name).write_text("mine")
+    args = local_english.LocalEnglishFlags(output_dir=str(tmp_path))
+    with pytest.raises(ValueError, match=f"{name} is there already"):
+        local_english.run(args)
+    assert [p.read_text() for p in tmp_path.iterdir()] == ["mine"]
+
+
 def test_one_document_in_twenty_is_held_out(tmp_path, monkeypatch):
     texts = [
         [f"The {word} is in the first one. The {word} is not in it again."]

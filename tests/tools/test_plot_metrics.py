@@ -39,6 +39,51 @@ def test_a_picture_with_every_panel_is_written(metrics_file, tmp_path):
         assert f"<!-- {title} -->" in text
 
 
+@pytest.mark.parametrize("rest", [b'{"split": "eval", "st', b"\0" * 40, b"{}"])
+def test_a_torn_end_is_left_out(metrics_file, rest):
+    whole = plot_metrics.read_series(metrics_file)
+    metrics_file.write_bytes(metrics_file.read_bytes() + rest)
+    assert plot_metrics.read_series(metrics_file) == whole
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("text\n", "line 1 is not JSON"),
+        ("[]\n", "line 1: found JSON of the type list"),
+        ('{"split": "eval"}\n', "line 1 lacks split or step"),
+        ("[" * 100_000 + "\n", "line 1 is not .* nested too deeply"),
+    ],
+)
+def test_another_file_is_refused(metrics_file, content, message):
+    metrics_file.write_text(content)
+    with pytest.raises(ValueError, match=message):
+        plot_metrics.read_series(metrics_file)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("metrics.jsonl", "--output_file would overwrite"),
+        ("x.gif", "must end in one of .svg, .png, .pdf"),
+        ("metrics.jsonl/x.svg", "cannot be a folder"),
+    ],
+)
+def test_what_cannot_be_written_is_refused(
+    metrics_file, tmp_path, name, message
+):
+    args = plot_metrics.PlotFlags(
+        metrics_file=str(metrics_file), output_file=str(tmp_path / name)
+    )
+    before = metrics_file.read_bytes()
+    with pytest.raises(
+        (ValueError, NotADirectoryError, ImportError),
+        match=f"{message}|matplotlib",
+    ):
+        plot_metrics.run(args)
+    assert metrics_file.read_bytes() == before
+
+
 def test_an_empty_file_is_an_error(tmp_path):
     (tmp_path / "metrics.jsonl").write_text("")
     with pytest.raises(ValueError, match="Has the training begun"):

@@ -122,6 +122,7 @@ def test_the_table_compares_the_first_and_the_last_evaluation(tmp_path):
             json.dumps(
                 {
                     "split": split,
+                    "step": 0,
                     "masked_lm_accuracy": words,
                     "sentence_order_accuracy": order,
                 }

@@ -11,6 +11,7 @@ import pytest
 from absl import flags as absl_flags
 
 from albert_tf import flags as our_flags
+from albert_tf import ownership
 from albert_tf.tools import run_glue
 
 # run_glue.sh of the release: warmup, rate, steps, between checkpoints, batch.
@@ -157,6 +158,72 @@ def test_ctrl_c_leaves_the_classifier_time_to_save(tmp_path, script):
         rest, _ = tool.communicate(timeout=30)
     assert script.with_name("saved").exists()
     assert "started" not in rest
+
+
+SAVES_AT_SIGTERM = """
+import pathlib, signal, sys, time
+def save(*_):
+    time.sleep(1)
+    pathlib.Path(__file__).with_name("saved").touch()
+    sys.exit(143)
+signal.signal(signal.SIGTERM, save)
+print("started", flush=True)
+time.sleep(60)
+"""
+
+
+def test_sigterm_reaches_the_classifier(tmp_path, script):
+    script.write_text(SAVES_AT_SIGTERM)
+    code = (
+        "import pathlib\n"
+        "from albert_tf import flags\n"
+        "from albert_tf.tools import run_glue\n"
+        f"script = pathlib.Path({str(script)!r})\n"
+        "flags.launch(lambda args: run_glue.run(args, script), "
+        "run_glue.GlueFlags)"
+    )
+    with subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            code,
+            f"--data_dir={tmp_path / 'glue'}",
+            f"--output_dir={tmp_path / 'out'}",
+        ],
+        cwd=run_glue.ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    ) as tool:
+        for line in tool.stdout:
+            if line == "started\n":
+                break
+        tool.terminate()
+        rest, _ = tool.communicate(timeout=30)
+    assert tool.returncode == 143
+    assert script.with_name("saved").exists()
+    assert "started" not in rest
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"extra_flags": "--a='b"}, "--extra_flags=.*quotation. Is a quot"),
+        ({"recipes": "nowhere"}, "no nowhere/cola.flags"),
+    ],
+)
+def test_what_no_task_can_use_is_refused_at_once(
+    tmp_path, script, changes, message
+):
+    with pytest.raises(ValueError, match=message):
+        run(tmp_path, script, **changes)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_folder_that_another_run_writes_is_refused(tmp_path, script):
+    with ownership.owning_folder(tmp_path / "out"):
+        with pytest.raises(BlockingIOError, match="in use by process"):
+            run(tmp_path, script)
 
 
 def test_chosen_tasks_need_data(tmp_path, script):
