@@ -147,3 +147,16 @@ def test_a_checkpoint_that_is_replaced_is_never_half_old(tmp_path, monkeypatch):
     # Its data may be the new one's already, so it has no index.
     assert not (tmp_path / "model.ckpt-best.index").exists()
     assert not list(tmp_path.glob("*.writing-*"))
+
+
+@pytest.mark.parametrize("number", [np.nan, np.inf])
+def test_weights_that_are_no_numbers_are_not_restored(tmp_path, number):
+    bad = variables()
+    bad["bert/pooler/dense/bias"].assign([0, number, 0, 0, 0])
+    checkpoints.write_checkpoint(tmp_path / "model.ckpt-1", bad)
+    good = variables(5)
+    before = good["bert/pooler/dense/kernel"].numpy()
+    values = checkpoints.read_checkpoint(tmp_path / "model.ckpt-1")
+    with pytest.raises(ValueError, match="dense/bias holds NaN or infinity"):
+        checkpoints.restore(good, values, "a model")
+    np.testing.assert_array_equal(good["bert/pooler/dense/kernel"], before)

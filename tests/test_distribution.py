@@ -51,3 +51,11 @@ def test_a_global_batch_is_a_multiple_of_the_replicas(size, nearest):
         ValueError, match=f"--eval_batch_size={size} .*{nearest}"
     ):
         distribution.check_batch_size(strategy, size, "eval_batch_size")
+
+
+@pytest.mark.parametrize(
+    "name", ["grpc://127.0.0.1:1", "grpc://", "grpc://127.0.0.1:x"]
+)
+def test_a_tpu_that_does_not_answer_is_told_at_once(name):
+    with pytest.raises(ValueError, match="No TPU at .*nothing answers"):
+        distribution.build_strategy("tpu", tpu_name=name)

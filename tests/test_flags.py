@@ -3,6 +3,7 @@
 import dataclasses
 import pathlib
 import re
+import signal
 import subprocess
 import sys
 import textwrap
@@ -18,6 +19,7 @@ SCRIPT = '''
     import dataclasses
     import json
     import pathlib
+    import time
     from typing import Literal
 
     from albert_tf import flags
@@ -26,7 +28,9 @@ SCRIPT = '''
     class TrainFlags(flags.Flags):
         input_file: str = flags.flag(required=True, help="Text to read.")
         output_dir: str | None = flags.flag(help="Folder to write.")
-        learning_rate: float = flags.flag(5e-5, "Peak learning rate.")
+        learning_rate: float = flags.flag(
+            5e-5, "Peak learning rate.", at_least=0
+        )
         max_steps: int | None = flags.flag(
             None, "Steps, or all.", at_least=-1, at_most=99
         )
@@ -44,6 +48,13 @@ SCRIPT = '''
         if args.max_steps == -1:
             json.loads("not JSON")
         pathlib.Path(args.input_file).read_text()
+        if args.max_steps == 99:
+            print("ready", flush=True)
+            try:
+                time.sleep(60)
+            except KeyboardInterrupt:
+                print("kept", flush=True)
+                raise
         return "dropped"
 
     if __name__ == "__main__":
@@ -63,6 +74,7 @@ def script(tmp_path):
             command, capture_output=True, text=True, env=env, check=False
         )
 
+    call.path = path
     return call
 
 
@@ -84,9 +96,7 @@ def test_what_run_returns_is_not_the_exit_code(script):
 def test_help_lists_the_flags_with_inherited_help(script):
     text = script("--help").stdout
     assert "Trains nothing." in text
-    assert (
-        "--learning_rate: Peak learning rate.\n    (default: '1e-05')" in text
-    )
+    assert "--learning_rate: Peak learning rate. Range: at least 0." in text
     assert "<adamw|lamb>" in text
 
 
@@ -109,6 +119,8 @@ def test_a_flagfile_is_overridden_by_what_follows_it(script, tmp_path):
         (["--input_file=x", "--optimizer=sgd"], "<adamw|lamb>"),
         (["--input_fil=x"], "Did you mean: input_file"),
         (["--input_file="], "--input_file is empty"),
+        (["--input_file=x", "--learning_rate=nan"], "rate=nan; wanted at lea"),
+        (["--input_file=x", "--learning_rate=inf"], "rate=inf; wanted at lea"),
         (
             ["--input_file=x", "--max_steps=-2"],
             "--max_steps=-2; wanted at least -1 and at most 99.",
@@ -145,3 +157,28 @@ def test_a_flag_without_help_is_refused():
 
     with pytest.raises(ValueError, match=r"NoHelp\.steps has no help"):
         flags.launch(print, NoHelp)
+
+
+@pytest.mark.parametrize(
+    ("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)]
+)
+def test_a_signal_ends_the_program_after_work_is_kept(script, number, status):
+    command = [sys.executable, str(script.path)]
+    command += [f"--input_file={__file__}", "--max_steps=99"]
+    with subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={"PYTHONPATH": str(ROOT)},
+        # A shell's background job would ignore SIGINT.
+        preexec_fn=lambda: signal.signal(
+            signal.SIGINT, signal.default_int_handler
+        ),
+    ) as process:
+        while process.stdout.readline() not in ("ready\n", ""):
+            pass
+        process.send_signal(number)
+        shown, errors = process.communicate()
+    assert process.returncode == status
+    assert shown == "kept\n" and "Traceback" not in errors
