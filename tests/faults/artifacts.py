@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import os
 import pathlib
 import re
 
@@ -15,6 +14,7 @@ from albert_tf import checkpoints
 LEFT_OVER = re.compile(
     r"\.incomplete|\.writing-|\.tempstate|^temp-|\.lock$|\.unfinished"
 )
+LEFT = "left over"
 # Training's own times and rates.
 VOLATILE = ("time", "seconds", "sequences_per_second")
 
@@ -31,8 +31,11 @@ def describe(home):
     for path in sorted(pathlib.Path(home).rglob("*")):
         name = str(path.relative_to(home))
         if any(map(LEFT_OVER.search, path.relative_to(home).parts)):
-            if LEFT_OVER.search(path.name):
-                found[name] = "left over"
+            # A lock of a file that is read from now on stays; nobody waits
+            # for it.
+            is_lock = name.startswith("cache/") and name.endswith(".lock")
+            if LEFT_OVER.search(path.name) and not is_lock:
+                found[name] = LEFT
         elif path.is_file():
             found |= _describe_file(name, path)
     newest = {}
@@ -47,7 +50,10 @@ def _describe_file(name, path):
     ending = path.name.rsplit(".", 1)[-1]
     if path.name.startswith("events.out.tfevents"):
         return {}
-    if ".data-" in path.name or path.name == "fingerprint.pb":
+    if path.name.endswith(checkpoints.DATA_ENDING):
+        stem = path.name.removesuffix(checkpoints.DATA_ENDING)
+        return {} if path.with_name(f"{stem}.index").exists() else {name: LEFT}
+    if path.name == "fingerprint.pb":
         return {}
     if ending == "index":
         return {name: _describe_tensors(path.with_suffix(""))}
@@ -129,25 +135,18 @@ def _request(spec):
     return tf.ones(shape, spec.dtype)
 
 
-def differences(found, wanted, is_interrupted=False):
+def differences(found, wanted):
     """Names of what differs, each with what is wrong.
 
     Args:
       found: from `describe`.
       wanted: likewise, of the run that nothing happened to.
-      is_interrupted: whether the run was told to stop, and so may have kept
-        checkpoints that were not due, in place of older ones.
     """
     complaints = []
     for name in sorted(found.keys() | wanted.keys()):
         if found.get(name) == wanted.get(name):
             continue
-        is_numbered = checkpoints.step_of(name.removesuffix(".index")) >= 0
-        is_list = os.path.basename(name) == "checkpoint"
-        is_one_sided = name not in found or name not in wanted
-        if is_interrupted and (is_list or (is_numbered and is_one_sided)):
-            continue
-        if found.get(name) == "left over":
+        if found.get(name) == LEFT:
             complaints.append(f"{name} is left over")
         elif name not in wanted:
             complaints.append(f"{name} is not the uninterrupted run's")

@@ -27,7 +27,7 @@ def run_reference(program, folder):
         raise RuntimeError(f"{program} fails by itself:\n{process.output()}")
     home = folder / "home"
     found = processes.call(artifacts.describe, home)
-    left = [name for name, text in found.items() if text == "left over"]
+    left = [name for name, text in found.items() if text == artifacts.LEFT]
     if left:
         raise RuntimeError(f"{program} by itself leaves {left}.")
     num_bytes = sum(

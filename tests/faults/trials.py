@@ -11,7 +11,7 @@ import time
 
 from tests.faults import artifacts, jobs, processes
 
-IN_USE = "is in use by process"
+IN_USE = "is in use by"
 DISK_IS_FULL = "disk is full"
 READ_ONLY = ("read-only", "permission denied")
 # How long a program that was told to stop may take.
@@ -53,7 +53,6 @@ class Trial:
         self.place = place
         self.complaints = []
         self.processes = []
-        self.is_interrupted = False
         self.what = ""
         self.stack = contextlib.ExitStack()
 
@@ -143,7 +142,7 @@ class Trial:
             self.expect_orderly_end(process, (0,))
         found = processes.call(artifacts.describe, self.home)
         self.complaints += artifacts.differences(
-            found, self.reference.artifacts, self.is_interrupted
+            found, self.reference.artifacts
         )
 
 
@@ -181,7 +180,6 @@ def tell_to_stop(number, trial):
     process = trial.start_and_wait(trial.place)
     process.signal(number, to_group=number == signal.SIGINT)
     began = time.monotonic()
-    trial.is_interrupted = True
     trial.expect_orderly_end(process, (128 + number, 0))
     seconds = time.monotonic() - began
     trial.expect(seconds < SECONDS_TO_STOP, f"took {seconds:.0f} s to stop")
