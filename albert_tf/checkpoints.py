@@ -399,13 +399,20 @@ class CheckpointManager:
         write_checkpoint(prefix, self.variables)
         if not is_interrupted:
             self._remove_interrupted(prefix)
-        prefixes = list_checkpoints(self.folder)
+        self._drop_old(list_checkpoints(self.folder))
+        return prefix
+
+    def _drop_old(self, prefixes):
+        """Deletes those of some checkpoints that are too old, notes the rest.
+
+        Args:
+          prefixes: of the folder's checkpoints, by step.
+        """
         if self.max_to_keep:
             for old in prefixes[: -self.max_to_keep]:
                 remove_checkpoint(old)
             prefixes = prefixes[-self.max_to_keep :]
         self.write_state(prefixes)
-        return prefix
 
     def is_interrupted(self, prefix):
         """Whether an interruption wrote a checkpoint that was not due."""
@@ -430,7 +437,8 @@ class CheckpointManager:
         """Restores the newest numbered checkpoint, optimizer and all.
 
         One that is damaged is passed over, and said so. What a training that
-        was killed had half written or half removed goes.
+        was killed had half written or half removed goes, and what it had yet
+        to do after its last checkpoint is done.
 
         Returns:
           Its prefix, or None where there is none.
@@ -447,6 +455,7 @@ class CheckpointManager:
                 logging.warning("%s It is passed over.", error)
                 continue
             restore(self.variables, values, prefix)
+            self._drop_old(prefixes[: prefixes.index(prefix) + 1])
             return prefix
         if prefixes:
             raise ValueError(

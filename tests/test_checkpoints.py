@@ -123,6 +123,26 @@ def test_the_newest_are_kept_and_the_best_besides(tmp_path):
     assert held["global_step"].numpy() == 20
 
 
+def test_what_a_kill_kept_from_being_done_after_a_save_is_done(
+    tmp_path, monkeypatch
+):
+    held = variables()
+    manager = checkpoints.CheckpointManager(tmp_path, held, max_to_keep=1)
+    manager.save()
+    held["global_step"].assign(9)
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(checkpoints, "remove_checkpoint", raise_interrupt)
+        manager.save()
+    assert len(checkpoints.list_checkpoints(tmp_path)) == 2
+    assert manager.restore_latest().endswith("model.ckpt-9")
+    assert len(checkpoints.list_checkpoints(tmp_path)) == 1
+    assert tf.train.latest_checkpoint(tmp_path).endswith("model.ckpt-9")
+
+
+def raise_interrupt(*_):
+    raise KeyboardInterrupt
+
+
 def test_a_checkpoint_without_an_index_is_none(tmp_path):
     # What a process that was killed while writing leaves behind.
     manager = checkpoints.CheckpointManager(tmp_path, variables(5))
