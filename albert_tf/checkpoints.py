@@ -176,11 +176,12 @@ def read_checkpoint(path):
     try:
         # Not tf.train.load_checkpoint, which looks for the prefix once more
         # and does not find it on every file system.
-        reader = tf.compat.v1.train.NewCheckpointReader(prefix)
-        return {
-            name: reader.get_tensor(name)
-            for name in reader.get_variable_to_shape_map()
-        }
+        with filesystem.named_plainly(prefix) as plain_prefix:
+            reader = tf.compat.v1.train.NewCheckpointReader(plain_prefix)
+            return {
+                name: reader.get_tensor(name)
+                for name in reader.get_variable_to_shape_map()
+            }
     except (tf.errors.OpError, IndexError, RuntimeError) as error:
         raise ValueError(
             f"{prefix} cannot be read: {str(error).splitlines()[0]}\nWas the "

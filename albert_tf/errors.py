@@ -12,7 +12,18 @@ import sys
 import tempfile
 import traceback
 
-OURS = ("albert_tf", "__main__")
+# Modules whose errors are written for users: the package and the programs,
+# which `flags.run_command` does not call by the name __main__.
+OURS = (
+    "albert_tf",
+    "__main__",
+    "create_pretraining_data",
+    "export_to_tfhub",
+    "run_classifier",
+    "run_pretraining",
+    "run_race",
+    "run_squad",
+)
 AGAIN = "Free some space; the same command then goes on."
 _OS_ERRORS = {
     errno.ENOSPC: f"the disk is full. {AGAIN}",
@@ -42,6 +53,15 @@ _TENSORFLOW_ERRORS = {
     "InternalError": "TensorFlow failed",
     "UnknownError": "TensorFlow failed",
 }
+# Lines about a place in a graph, before the one that says what is wrong.
+_WHERE_IN_GRAPH = (
+    "Graph execution error",
+    "Detected at node",
+    "Exception encountered when calling",
+    "<stack traces unavailable>",
+    'File "',
+)
+_ASSERTION = "assertion failed: "
 
 
 def explain(error):
@@ -77,12 +97,18 @@ def explain(error):
 
 def first_line(error):
     """The first line of an error that says something, without addresses."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    text = str(error).replace("\x1b[1m", "").replace("\x1b[0m", "")  # Bold.
+    lines = [line.strip() for line in text.splitlines()]
+    lines = [x for x in lines if x and not x.startswith(_WHERE_IN_GRAPH)]
     line = lines[0] if lines else type(error).__name__
     # "{{function_node __wrapped__X_device_/job...}} text [Op:X] name: "
     if line.startswith("{{"):
         line = line.split("}}", 1)[-1].strip()
-    return line.split(" [Op:")[0][:300]
+    line = line.split(" [Op:")[0]
+    if line.startswith(_ASSERTION):
+        # Its texts and numbers stand in brackets each.
+        line = line.removeprefix(_ASSERTION).strip("[]").replace("] [", " ")
+    return line[:300]
 
 
 def _explain_os_error(error):

@@ -16,10 +16,17 @@ import time
 import tensorflow as tf
 from absl import logging
 
-from albert_tf import modeling
+from albert_tf import errors, filesystem, modeling, ownership, serving
 
 LABELS_FILE = "labels.txt"
-FEATURES = ("input_ids", "input_mask", "segment_ids")
+# What a folder is called until it is complete, with its name behind. As the
+# release's Estimator: TensorFlow Serving passes over such a name.
+UNFINISHED = "temp-"
+# What the names of files in a SavedModel begin with, up to the first dot.
+_PARTS = {"assets", "fingerprint", "saved_model", "variables"}
+# Owned by whoever adds a version to a folder: never the folder itself, which
+# may be the one that a training owns.
+_NEXT_VERSION = "next.version"
 
 
 def export_classifier(
@@ -89,16 +96,23 @@ def write_version(
 
     Returns:
       The SavedModel's own folder.
+
+    Raises:
+      BlockingIOError: if another process is adding a version to the folder.
     """
     root = build_root(model)
     root.resources = list(resources)
-    with tempfile.TemporaryDirectory() as temporary:
+    with (
+        tempfile.TemporaryDirectory() as temporary,
+        ownership.owning(os.path.join(folder, _NEXT_VERSION)),
+    ):
         assets = [str(asset) for asset in assets]
         if labels:
             check_labels(labels, model.num_labels)
             assets.append(os.path.join(temporary, LABELS_FILE))
             lines = "".join(f"{label}\n" for label in labels)
             pathlib.Path(assets[-1]).write_text(lines, encoding="utf-8")
+        remove_unfinished_versions(folder)
         path = next_version(folder)
         write_saved_model(path, root, signatures, assets)
     return path
@@ -139,7 +153,7 @@ def export_spans(folder, model, *, max_seq_length, threshold=None, assets=()):
 
 
 def classify(model):
-    """Returns a function from a dict of FEATURES to a classifier's outputs."""
+    """Returns a function from features to a classifier's outputs."""
 
     def serve(features):
         return predict(model(features)["logits"], model.objective)
@@ -147,15 +161,26 @@ def classify(model):
     return serve
 
 
-def build_answer(serve, threshold):
-    """Returns a function from a dict of FEATURES to all outputs.
+def build_answer(model, serve, max_seq_length, threshold):
+    """Returns a function from a request to all outputs.
 
     Args:
-      serve: function from them to a dict of outputs.
+      model: what is exported.
+      serve: function from a dict of `serving.FEATURES` to a dict of outputs.
+      max_seq_length: tokens of the longest sequence that is served.
       threshold: a number that is given out for each row, or None.
-    """
 
-    def answer(features):
+    Raises:
+      ValueError: if the model has fewer positions than that, or the threshold
+        is no number.
+    """
+    check_max_seq_length(model, max_seq_length)
+    check_threshold(threshold)
+
+    def answer(inputs):
+        features = serving.check_features(
+            inputs, serving.OWN_NAMES, model.config, max_seq_length
+        )
         outputs = dict(serve(features))
         if threshold is not None:
             outputs["threshold"] = tf.fill(
@@ -171,28 +196,21 @@ def build_signatures(model, serve, max_seq_length, threshold):
     """Returns a tf.function for `examples` and one for `ids`, by name.
 
     Args:
-      model: what is exported.
-      serve: function from a dict of FEATURES to a dict of outputs.
-      max_seq_length: tokens of the longest sequence that is served.
-      threshold: a number that is given out for each row, or None.
-
-    Raises:
-      ValueError: if the model has fewer positions than that.
+      model: as for `build_answer`.
+      serve: likewise.
+      max_seq_length: likewise.
+      threshold: likewise.
     """
-    check_max_seq_length(model, max_seq_length)
-    answer = build_answer(serve, threshold)
+    answer = build_answer(model, serve, max_seq_length, threshold)
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
     def serve_examples(examples):
-        return answer(parse_examples(examples, max_seq_length))
+        return answer(serving.parse_examples(examples, max_seq_length))
 
     @tf.function(input_signature=[tf.TensorSpec([None, None], tf.int32)] * 3)
     def serve_ids(input_ids, input_mask, segment_ids):
         values = input_ids, input_mask, segment_ids
-        checks = check_lengths(tf.shape(input_ids)[1], max_seq_length)
-        with tf.control_dependencies(checks):
-            values = map(tf.identity, values)
-            return answer(dict(zip(FEATURES, values, strict=True)))
+        return answer(dict(zip(serving.FEATURES, values, strict=True)))
 
     return {"examples": serve_examples, "ids": serve_ids}
 
@@ -205,6 +223,15 @@ def check_max_seq_length(model, max_seq_length):
             f"max_seq_length={max_seq_length}; the model has {positions} "
             "positions (max_position_embeddings). Give a length from 1 to "
             "that, such as the one it was fine-tuned with."
+        )
+
+
+def check_threshold(threshold):
+    """Raises ValueError if a threshold is neither None nor a float32."""
+    # NaN is not below anything.
+    if threshold is not None and not abs(threshold) <= tf.float32.max:
+        raise ValueError(
+            f"The threshold is {threshold}; wanted a finite number of 32 bits."
         )
 
 
@@ -240,52 +267,6 @@ def predict(logits, objective):
     }
 
 
-def parse_examples(examples, max_seq_length):
-    """Parses serialized `tf.train.Example`s inside a graph.
-
-    Args:
-      examples: [B] strings.
-      max_seq_length: the longest that is taken.
-
-    Returns:
-      A dict of FEATURES, [B, T] int32 each, padded with 0 to the longest.
-    """
-    spec = {name: tf.io.RaggedFeature(tf.int64) for name in FEATURES}
-    ragged = tf.io.parse_example(examples, spec)  # [B, (T)] each
-    num_tokens = ragged["input_ids"].row_lengths()  # [B]
-    checks = check_lengths(num_tokens, max_seq_length)
-    # An absent mask would be padded to one that hides every token.
-    checks += [
-        tf.debugging.assert_equal(
-            ragged[name].row_lengths(),
-            num_tokens,
-            f"Every example needs a list {name} as long as its input_ids. Is "
-            "it absent, or called otherwise?",
-        )
-        for name in FEATURES[1:]
-    ]
-    with tf.control_dependencies(checks):
-        return {
-            name: tf.cast(values.to_tensor(), tf.int32)  # [B, T]
-            for name, values in ragged.items()
-        }
-
-
-def check_lengths(num_tokens, max_seq_length):
-    """Returns operations that fail for sequences of no or too many tokens."""
-    return [
-        tf.debugging.assert_positive(
-            num_tokens, "A sequence has no token. Is input_ids absent?"
-        ),
-        tf.debugging.assert_less_equal(
-            num_tokens,
-            tf.constant(max_seq_length, num_tokens.dtype),
-            "A sequence is longer than the SavedModel's max_seq_length. Cut "
-            "it, or export with another one.",
-        ),
-    ]
-
-
 class Root(tf.Module):
     """What a SavedModel is saved from: an object with attributes."""
 
@@ -303,8 +284,18 @@ def build_root(model):
 
     Args:
       model: a layer or model whose weights have canonical names.
+
+    Raises:
+      ValueError: if a weight is NaN or infinite.
     """
     weights = modeling.named_weights(model)
+    for name, weight in weights.items():
+        if not tf.reduce_all(tf.math.is_finite(weight.value)):
+            raise ValueError(
+                f"The weight {name} has values that are NaN or infinite, so "
+                "nothing is exported. Did the training diverge? Take an "
+                "earlier checkpoint."
+            )
     root = Root()
     # By these names `saved_weights` finds them again.
     root.weights = {name: w.value for name, w in weights.items()}
@@ -369,15 +360,25 @@ def quietly():
 def appearing_at_once(path):
     """Gives a folder beside to write to, and renames it to `path` at the end.
 
-    Where the writing fails, it is removed.
+    Where the writing fails, it is removed; what a killed export left of it is
+    removed before.
 
     Yields:
       The name of the folder, whose parent exists.
+
+    Raises:
+      ValueError: if something else has that name.
     """
     parent, name = os.path.split(path)
-    tf.io.gfile.makedirs(parent or ".")
-    # As the release's Estimator: TensorFlow Serving passes over such a name.
-    temporary = os.path.join(parent, f"temp-{name}")
+    filesystem.make_folder(parent)
+    temporary = os.path.join(parent, f"{UNFINISHED}{name}")
+    if tf.io.gfile.exists(temporary):
+        if not is_unfinished(temporary):
+            raise ValueError(
+                f"{temporary} is in the way: it holds what no export writes. "
+                "Rename it."
+            )
+        tf.io.gfile.rmtree(temporary)
     try:
         yield temporary
         tf.io.gfile.rename(temporary, path)
@@ -387,18 +388,31 @@ def appearing_at_once(path):
         raise
 
 
+def is_unfinished(folder):
+    """Whether a folder can be what a killed export left."""
+    parts = {n.split(".")[0] for n in filesystem.list_folder(folder)}
+    return tf.io.gfile.isdir(folder) and parts <= _PARTS
+
+
+def remove_unfinished_versions(folder):
+    """Removes what killed exports left in a folder, which has to be owned."""
+    if filesystem.is_remote(folder):
+        return  # Nobody can own it: there may be another at work.
+    for path in filesystem.find_files(folder, f"{UNFINISHED}*"):
+        number = os.path.basename(path).removeprefix(UNFINISHED)
+        if number.isdecimal() and is_unfinished(path):
+            tf.io.gfile.rmtree(path)
+
+
 def next_version(folder):
     """Returns the path of a new version, higher than those in a folder.
 
     Versions are numbers: the time in seconds, as the release's Estimator
     wrote and TensorFlow Serving wants them, which serves the highest.
     """
-    folder = str(folder)
-    names = tf.io.gfile.listdir(folder) if tf.io.gfile.isdir(folder) else []
-    # On gs:// the names of folders end in a slash.
-    numbers = [int(n.rstrip("/")) for n in names if n.rstrip("/").isdecimal()]
+    numbers = [int(n) for n in filesystem.list_folder(folder) if n.isdecimal()]
     version = max([int(time.time()), *(n + 1 for n in numbers)])
-    return os.path.join(folder, str(version))
+    return os.path.join(str(folder), str(version))
 
 
 def newest_version(folder):
@@ -410,11 +424,30 @@ def newest_version(folder):
     folder = str(folder)
     if tf.io.gfile.exists(os.path.join(folder, "saved_model.pb")):
         return folder
-    names = tf.io.gfile.listdir(folder) if tf.io.gfile.isdir(folder) else []
-    versions = [n.rstrip("/") for n in names if n.rstrip("/").isdecimal()]
+    versions = [n for n in filesystem.list_folder(folder) if n.isdecimal()]
     if not versions:
         raise FileNotFoundError(
             f"There is no SavedModel in {folder}: neither saved_model.pb nor a "
             "folder that is a number."
         )
     return os.path.join(folder, max(versions, key=int))
+
+
+def load_saved_model(path):
+    """Loads a SavedModel, whatever its folder is called.
+
+    Where that has another name for a while, see `filesystem.named_plainly`,
+    the paths of assets that the SavedModel tells are soon none.
+
+    Raises:
+      ValueError: if that cannot be done, whatever it is that fails.
+    """
+    try:
+        with filesystem.named_plainly(path) as name:
+            return tf.saved_model.load(name)
+    except Exception as error:
+        raise ValueError(
+            f"{path} cannot be loaded as a SavedModel: "
+            f"{errors.first_line(error)}. Was it copied completely? If it "
+            "takes text, import tensorflow_text first."
+        ) from error

@@ -159,8 +159,14 @@ def expand_files(patterns):
         pattern = pattern.strip()
         if not pattern:
             continue
-        # A name may hold "[" or "*" and still be a name.
-        matches = [pattern] if exists(pattern) else tf.io.gfile.glob(pattern)
+        # A name may hold "[" or "*" and still be a name; so may its folder's.
+        folder, name = os.path.split(pattern)
+        if exists(pattern):
+            matches = [pattern]
+        elif set("[]*?") & set(folder) and exists(folder):
+            matches = find_files(folder, name)
+        else:
+            matches = tf.io.gfile.glob(pattern)
         if not matches:
             raise ValueError(
                 f"No file matches {pattern!r}. Is the path right, seen from "
@@ -189,6 +195,34 @@ def find_files(folder, pattern):
         for name in list_folder(folder)
         if fnmatch.fnmatchcase(name, pattern)
     ]
+
+
+@contextlib.contextmanager
+def named_plainly(path):
+    """Gives another name to a path that TensorFlow would take for a pattern.
+
+    It does so where it restores variables. The other name leads through a
+    link, and is there for a while.
+
+    Args:
+      path: of a folder, or of what begins the names of files, as a prefix of
+        checkpoints does.
+
+    Yields:
+      The path itself where it has no `[`, `*`, `?` or backslash, or is remote.
+    """
+    path = str(path)
+    if is_remote(path) or not set("[]*?\\") & set(path):
+        yield path
+        return
+    with tempfile.TemporaryDirectory(prefix="albert_tf-") as folder:
+        link = os.path.join(folder, "link")
+        if os.path.isdir(path):
+            os.symlink(os.path.abspath(path), link)
+            yield link
+            return
+        os.symlink(os.path.abspath(os.path.dirname(path)), link)
+        yield os.path.join(link, os.path.basename(path))
 
 
 def make_folder(folder):
@@ -237,6 +271,28 @@ def check_outputs(outputs, inputs):
                 raise ValueError(
                     f"{name} would overwrite {path}, which {other} reads as "
                     f"{known}. Write to another file."
+                )
+
+
+def check_folders_apart(outputs, inputs):
+    """Refuses to write a folder that is, holds or lies in one that is read.
+
+    Args:
+      outputs: dict from a flag to the folder that it names.
+      inputs: likewise; a path among them may also be no folder.
+
+    Raises:
+      ValueError: if two of them are not apart.
+    """
+    for name, path in outputs.items():
+        for other, known in inputs.items():
+            if is_remote(path) or is_remote(known):
+                continue
+            folders = [os.path.realpath(path), os.path.realpath(known)]
+            if os.path.commonpath(folders) in folders:
+                raise ValueError(
+                    f"{name}={path} and {other}={known} are one folder, or "
+                    "one is in the other. Write beside it."
                 )
 
 

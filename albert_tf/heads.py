@@ -62,7 +62,6 @@ class MaskedLM(layers.WeightOwner):
         self.bias = self.add("output_bias", (config.vocab_size,), "zeros")
 
     def call(self, sequence_output, positions, word_embeddings):
-        num_positions = positions.shape[1] or tf.shape(positions)[1]
         x = gather_positions(sequence_output, positions)  # [B, P, H]
         x = tf.reshape(x, [-1, self.config.hidden_size])  # [B * P, H]
         x = layers.dense(x, *self.cast(self.dense))  # [B * P, E]
@@ -71,7 +70,8 @@ class MaskedLM(layers.WeightOwner):
         table = tf.cast(word_embeddings, x.dtype)
         logits = tf.matmul(x, table, transpose_b=True)  # [B * P, V]
         logits = tf.cast(logits, tf.float32) + self.bias.value
-        return tf.reshape(logits, [-1, num_positions, self.config.vocab_size])
+        rows = modeling.split_rows(positions)
+        return tf.reshape(logits, [*rows, self.config.vocab_size])
 
 
 class Logits(layers.WeightOwner):

@@ -9,7 +9,7 @@ import os
 import keras
 import tensorflow as tf
 
-from albert_tf import export, modeling
+from albert_tf import export, modeling, serving
 
 # TF Hub's names of the inputs, and the release's.
 INPUTS = {
@@ -17,7 +17,7 @@ INPUTS = {
     "input_mask": "input_mask",
     "input_type_ids": "segment_ids",
 }
-POSITIONS = {"masked_lm_positions": "masked_lm_positions"}
+POSITIONS = {serving.POSITIONS: serving.POSITIONS}
 
 
 def export_encoder(path, model, *, tokenizer, assets):
@@ -67,7 +67,7 @@ def export_encoder(path, model, *, tokenizer, assets):
             "sop": _build_signature(model, _plain(INPUTS), _order),
             "mlm": _build_signature(
                 model,
-                _plain(INPUTS) | {"mlm_positions": "masked_lm_positions"},
+                _plain(INPUTS) | {"mlm_positions": serving.POSITIONS},
                 _fill,
             ),
         }
@@ -93,13 +93,10 @@ def _plain(names):
 
 def _features(encoder, names, inputs):
     """Inputs under the release's names, checked."""
-    features = {ours: inputs[name] for name, ours in names.items()}
-    checks = export.check_lengths(
-        tf.shape(features["input_ids"])[1],
-        encoder.config.max_position_embeddings,
+    config = encoder.config
+    return serving.check_features(
+        inputs, names, config, config.max_position_embeddings
     )
-    with tf.control_dependencies(checks):
-        return {name: tf.identity(x) for name, x in features.items()}
 
 
 def _specs(names):
@@ -163,7 +160,7 @@ def _order(model, features, training, seed):
 
 
 def _fill(model, features, training, seed):
-    positions = features["masked_lm_positions"]
+    positions = features[serving.POSITIONS]
     features = {n: x for n, x in features.items() if n in INPUTS.values()}
     outputs = _encode(model.encoder, features, training, seed)
     logits = model.masked_lm(
@@ -172,6 +169,21 @@ def _fill(model, features, training, seed):
         tf.convert_to_tensor(model.encoder.embeddings.word.value),
     )
     return {**outputs, "mlm_logits": logits}
+
+
+def _to_int32(name, values):
+    """Ids as the SavedModel wants them; text as it is."""
+    if values.dtype == tf.string:
+        return values
+    # NumPy's integers have 64 bits, and Sequential makes floats of them.
+    integers = tf.cast(values, tf.int32)
+    check = tf.debugging.assert_equal(
+        tf.cast(integers, values.dtype),
+        values,
+        f"{name} holds numbers that are no integers of 32 bits.",
+    )
+    with tf.control_dependencies([check]):
+        return tf.identity(integers)
 
 
 @keras.saving.register_keras_serializable(package="albert_tf")
@@ -204,9 +216,11 @@ class HubEncoder(keras.layers.Layer):
         name=None,
         **kwargs,
     ):
+        # Ids that became float16 would not be what they were.
+        kwargs.setdefault("autocast", False)
         super().__init__(name=name, trainable=trainable, **kwargs)
         self.handle, self.output_key = str(handle), output_key
-        self.loaded = tf.saved_model.load(self.handle)
+        self.loaded = export.load_saved_model(self.handle)
         variables = getattr(self.loaded, "trainable_variables", ())
         if not callable(self.loaded) or not variables:
             raise ValueError(
@@ -226,11 +240,10 @@ class HubEncoder(keras.layers.Layer):
 
     def call(self, inputs, training=False):
         is_training = bool(training) and self.trainable
-        # NumPy's integers have 64 bits, and Sequential makes floats of them.
-        inputs = keras.tree.map_structure(
-            lambda x: x if x.dtype == tf.string else tf.cast(x, tf.int32),
-            inputs,
-        )
+        if isinstance(inputs, dict):
+            inputs = {name: _to_int32(name, x) for name, x in inputs.items()}
+        else:
+            inputs = _to_int32("The input", inputs)
         return self._pick(self.loaded(inputs, training=is_training))
 
     def _pick(self, outputs):

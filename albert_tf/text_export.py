@@ -5,7 +5,7 @@ Shapes: B texts; (T) tokens, ragged; T tokens after padding; C labels.
 
 import tensorflow as tf
 
-from albert_tf import export, text_graph
+from albert_tf import export, serving, text_graph
 
 TEXTS = tf.TensorSpec([None], tf.string)
 # The score where no answer is possible.
@@ -33,6 +33,15 @@ def export_preprocessor(path, tokenizer, *, seq_length=128, assets=()):
     root = build_preprocessor(tokenizer, seq_length)
     signatures = {"serving_default": root.__call__}
     export.write_saved_model(path, root, signatures, assets)
+
+
+def check_tokenizer(tokenizer, config):
+    """Raises ValueError if a tokenizer makes ids that a model has not."""
+    if tokenizer.vocab_size > config.vocab_size:
+        raise ValueError(
+            f"The vocabulary has {tokenizer.vocab_size} pieces, the model "
+            f"{config.vocab_size}. Is it another model's?"
+        )
 
 
 def build_preprocessor(tokenizer, seq_length):
@@ -109,8 +118,14 @@ def export_text_classifier(
 
     Returns:
       The SavedModel's own folder.
+
+    Raises:
+      ValueError: if arguments contradict the model or each other.
     """
-    export.check_max_seq_length(model, max_seq_length)
+    answer = export.build_answer(
+        model, export.classify(model), max_seq_length, threshold
+    )
+    check_tokenizer(tokenizer, model.config)
     graph = text_graph.GraphTokenizer(tokenizer)
     ids_of = tf.function(graph.tokenize, input_signature=[TEXTS])
 
@@ -126,8 +141,6 @@ def export_text_classifier(
             "input_mask": packed["input_mask"][:, :longest],
             "segment_ids": packed["input_type_ids"][:, :longest],
         }
-
-    answer = export.build_answer(export.classify(model), threshold)
 
     @tf.function(input_signature=[TEXTS] * (2 if has_pairs else 1))
     def serve(text_a, text_b=None):
@@ -171,16 +184,31 @@ def export_text_spans(
 
     Returns:
       The SavedModel's own folder.
+
+    Raises:
+      ValueError: if arguments contradict the model or each other.
     """
     export.check_max_seq_length(model, max_seq_length)
+    export.check_threshold(threshold)
+    check_tokenizer(tokenizer, model.config)
+    if max_seq_length < max_query_length + 4 or max_query_length < 1:
+        raise ValueError(
+            f"max_seq_length={max_seq_length} has to hold max_query_length="
+            f"{max_query_length}, [CLS], 2 [SEP] and a token of the context."
+        )
     graph = text_graph.GraphTokenizer(tokenizer)
 
     @tf.function(input_signature=[TEXTS] * 2)
     def serve(question, context):
+        # Else what is no UTF-8 would be counted otherwise here and there.
+        context = tf.strings.unicode_transcode(context, "UTF-8", "UTF-8")
         query = graph.tokenize(question)[:, :max_query_length]
         ids, starts, ends = graph.tokenize_with_offsets(context)
         features, before = text_graph.pack_question(
             tokenizer, query, ids, max_seq_length
+        )
+        features = serving.check_features(
+            features, serving.OWN_NAMES, model.config, max_seq_length
         )
         outputs = model(features)
         first, last, score = choose_span(

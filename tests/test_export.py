@@ -16,7 +16,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf import distribution, export, heads, modeling
+from albert_tf import (
+    distribution,
+    export,
+    heads,
+    modeling,
+    ownership,
+    serving,
+)
 from albert_tf.config import AlbertConfig
 
 MAX_SEQ_LENGTH = 6
@@ -272,7 +279,7 @@ def test_a_regression_predicts_its_logit(exported):
 def test_signatures_have_these_inputs_and_outputs(exported):
     described = {name: exported[2][name][0] for name in MODELS}
     examples = {"examples": ([None], "string")}
-    ids = dict.fromkeys(export.FEATURES, ([None, None], "int32"))
+    ids = dict.fromkeys(serving.FEATURES, ([None, None], "int32"))
     for name, signatures in described.items():
         assert signatures.keys() == {"serving_default", "ids"}, name
         assert signatures["serving_default"][0] == examples
@@ -330,7 +337,7 @@ def test_what_cannot_be_served_is_explained(exported, request_name, message):
 def test_wrong_names_are_answered_with_the_right_ones(exported):
     answers = exported[2]["classes"][1][2]
     assert "examples" in answers["wrong name"]
-    for name in export.FEATURES:
+    for name in serving.FEATURES:
         assert name in answers["wrong ids"]
 
 
@@ -372,7 +379,7 @@ def test_the_releases_records_are_served(tmp_path, golden):
     model = build_model(vocab_size=30000, positions=64, num_labels=2)
     written = export.export_classifier(tmp_path, model, max_seq_length=64)
     serve = tf.saved_model.load(written).signatures["serving_default"]
-    features = {name: [] for name in export.FEATURES}
+    features = {name: [] for name in serving.FEATURES}
     for record in map(tf.train.Example.FromString, records):
         for name, rows in features.items():
             rows.append(record.features.feature[name].int64_list.value)
@@ -444,3 +451,63 @@ def test_contradictions_are_refused(tmp_path, arguments, error, message):
             tmp_path, build_model(num_labels=2), **arguments
         )
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("value", [np.nan, -np.inf])
+def test_weights_that_are_no_numbers_are_not_exported(tmp_path, value):
+    model = build_model(num_labels=2)
+    name = "bert/pooler/dense/bias"
+    modeling.named_weights(model)[name].assign(np.full(12, value))
+    with pytest.raises(ValueError, match=f"{name} .* NaN or infinite"):
+        export.export_classifier(tmp_path, model, max_seq_length=2)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("threshold", [float("nan"), 1e39])
+def test_thresholds_that_are_no_numbers_are_not_exported(tmp_path, threshold):
+    with pytest.raises(ValueError, match="wanted a finite number"):
+        export.export_classifier(
+            tmp_path,
+            build_model(num_labels=2),
+            max_seq_length=2,
+            threshold=threshold,
+        )
+
+
+def test_an_export_removes_what_killed_ones_left(tmp_path):
+    for name in ("temp-1", "temp-2/variables", "temp-3/notes", "temp-a"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "temp-2/saved_model.pb").touch()
+    path = export.export_classifier(
+        tmp_path, build_model(num_labels=2), max_seq_length=2
+    )
+    # Neither is the work of an export.
+    names = {"temp-3", "temp-a", os.path.basename(path)}
+    assert {x.name for x in tmp_path.iterdir()} == names
+
+
+def test_a_second_export_is_told_of_the_first(tmp_path):
+    code = (
+        "import sys, time; from albert_tf import ownership\n"
+        f"with ownership.owning({str(tmp_path / 'next.version')!r}):\n"
+        "    print('owns', flush=True); time.sleep(600)"
+    )
+    model = build_model(num_labels=2)
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE
+    ) as other:
+        other.stdout.readline()
+        with pytest.raises(BlockingIOError, match=f"process {other.pid} on"):
+            export.export_classifier(tmp_path, model, max_seq_length=2)
+        other.kill()
+    path = export.export_classifier(tmp_path, model, max_seq_length=2)
+    # Nothing hidden is left for TensorFlow Serving to see.
+    assert [str(x) for x in tmp_path.iterdir()] == [path]
+
+
+def test_a_run_may_export_to_the_folder_that_it_owns(tmp_path):
+    with ownership.owning(str(tmp_path)):
+        export.export_classifier(
+            tmp_path, build_model(num_labels=2), max_seq_length=2
+        )
+    assert len(list(tmp_path.iterdir())) == 1

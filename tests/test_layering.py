@@ -59,7 +59,7 @@ ALLOWED = {
     | MODEL
     | STORED
     | LOOP
-    | {"data", "export", "flags", "serving", "tools"},
+    | {"data", "errors", "export", "flags", "serving", "tools"},
 }
 
 

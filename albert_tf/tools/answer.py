@@ -12,12 +12,23 @@ import dataclasses
 import numpy as np
 import tensorflow as tf
 
-from albert_tf import export, filesystem, flags, pretrained
+from albert_tf import (
+    errors,
+    export,
+    filesystem,
+    flags,
+    pretrained,
+    serving,
+)
 from albert_tf.data import answers, examples, squad, windows
+
+BATCH_SIZE = 32
+# Of either kind of model, one.
+SPAN_OUTPUTS = {"start_logits", "start_top_log_probs"}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class AnswerFlags:
+class AnswerFlags(flags.Flags):
     """A SavedModel, a question and a paragraph."""
 
     saved_model: str = flags.flag(
@@ -30,13 +41,19 @@ class AnswerFlags:
     paragraph_file: str | None = flags.flag(
         help="Text file with the paragraph, instead."
     )
-    n_best_size: int = flags.flag(3, "Answers that are shown.")
-    max_answer_length: int = flags.flag(30, "Tokens of the longest answer.")
-    max_seq_length: int = flags.flag(
-        384, "Tokens of question and window; no more than was exported."
+    n_best_size: int = flags.flag(3, "Answers that are shown.", at_least=1)
+    max_answer_length: int = flags.flag(
+        30, "Tokens of the longest answer.", at_least=1
     )
-    doc_stride: int = flags.flag(128, "Tokens between beginnings of windows.")
-    max_query_length: int = flags.flag(64, "Tokens of a question.")
+    max_seq_length: int = flags.flag(
+        384,
+        "Tokens of question and window; no more than was exported.",
+        at_least=5,
+    )
+    doc_stride: int = flags.flag(
+        128, "Tokens between beginnings of windows.", at_least=1
+    )
+    max_query_length: int = flags.flag(64, "Tokens of a question.", at_least=1)
 
 
 def run(args):
@@ -45,19 +62,15 @@ def run(args):
         raise ValueError("Give either --paragraph or --paragraph_file.")
     paragraph = args.paragraph
     if args.paragraph_file:
-        content = filesystem.read_file(args.paragraph_file)
-        paragraph = content.decode("utf-8")
+        paragraph = read_text(args.paragraph_file)
     settings = windows.WindowSettings(
         args.max_seq_length, args.doc_stride, args.max_query_length
     )
     windows.check_settings(settings)
-    for flag_name in ("n_best_size", "max_answer_length"):
-        if getattr(args, flag_name) < 1:
-            raise ValueError(f"--{flag_name} has to be 1 or more.")
     texts = [line for line in args.question.splitlines() if line.strip()]
     if not texts:
         raise ValueError("There is no question in --question.")
-    found, thresholds = ask(
+    found, threshold = ask(
         args.saved_model,
         texts,
         paragraph,
@@ -69,13 +82,32 @@ def run(args):
         print(text)
         odds = found.null_odds.get(str(number))
         if odds is not None:
-            is_answered = odds < thresholds[0]
-            print(
-                f"    {'' if is_answered else 'no answer: '}odds of none "
-                f"{odds:.2f}, threshold {thresholds[0]:.2f}"
-            )
+            print(f"    {format_odds(odds, threshold)}")
         for entry in found.nbest[str(number)]:
             print(f"    {entry['probability']:4.0%} {entry['text']}")
+
+
+def read_text(path):
+    """Returns what a file of text holds.
+
+    Raises:
+      ValueError: if it is no UTF-8.
+    """
+    try:
+        return filesystem.read_file(path).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"{path} is not UTF-8: {error.reason} at byte {error.start}. Save "
+            "it as UTF-8."
+        ) from None
+
+
+def format_odds(odds, threshold):
+    """Says how far "no answer" is ahead, and what is made of it."""
+    if threshold is None:
+        return f"odds of none {odds:.2f}; no threshold was exported"
+    prefix = "" if odds < threshold else "no answer: "
+    return f"{prefix}odds of none {odds:.2f}, threshold {threshold:.2f}"
 
 
 def ask(
@@ -93,13 +125,14 @@ def ask(
 
     Returns:
       `answers.Answers` whose ids are the numbers of the questions from 0, as
-      strings; and the SavedModel's thresholds, one a window, or None.
+      strings; and the SavedModel's threshold, or None.
 
     Raises:
       ValueError: if a paragraph needs longer sequences than were exported, or
-        the SavedModel has no vocabulary.
+        the SavedModel has no vocabulary or does not answer questions.
     """
     path = export.newest_version(saved_model)
+    serve = find_signature(export.load_saved_model(path), path)
     tokenizer = pretrained.read_description(f"{path}/assets").tokenizer
     if tokenizer is None:
         raise ValueError(
@@ -112,21 +145,14 @@ def ask(
     encoded = windows.encode_squad(
         questions, tokenizer, settings, is_training=False
     )
-    features = examples.pad_examples(
-        encoded, range(len(encoded)), encoded.lengths.max()
-    )
-    serve = tf.saved_model.load(path).signatures["serving_default"]
     try:
-        outputs = serve(
-            **{name: tf.constant(features[name]) for name in export.FEATURES}
-        )
+        outputs = answer_windows(serve, encoded)
     except tf.errors.InvalidArgumentError as error:
         raise ValueError(
             f"{path} does not take these sequences of "
-            f"{encoded.lengths.max()} tokens: {error.message.splitlines()[0]} "
+            f"{encoded.lengths.max()} tokens: {errors.first_line(error)}. "
             "Lower --max_seq_length."
         ) from error
-    outputs = {name: np.asarray(value) for name, value in outputs.items()}
     found = answers.find_answers(
         questions,
         encoded,
@@ -134,7 +160,47 @@ def ask(
         n_best_size=n_best_size,
         max_answer_length=max_answer_length,
     )
-    return found, outputs.get("threshold")
+    threshold = outputs.get("threshold")
+    return found, None if threshold is None else float(threshold[0])
+
+
+def find_signature(loaded, path):
+    """Returns the signature that takes ids and tells spans.
+
+    Raises:
+      ValueError: if the SavedModel has none.
+    """
+    serve = loaded.signatures.get("serving_default")
+    if serve is not None:
+        inputs = serve.structured_input_signature[1].keys()
+        outputs = serve.structured_outputs.keys()
+        if inputs == set(serving.FEATURES) and outputs & SPAN_OUTPUTS:
+            return serve
+        found = f"one from {sorted(inputs)} to {sorted(outputs)}"
+    else:
+        found = f"the signatures {sorted(loaded.signatures)}"
+    raise ValueError(
+        f"{path} does not answer questions from ids: wanted a signature "
+        f"serving_default from {sorted(serving.FEATURES)} to spans; found "
+        f"{found}. Give what run_squad.py wrote to its --export_dir."
+    )
+
+
+def answer_windows(serve, encoded):
+    """Returns what a SavedModel says of windows, dict of [N, ...] arrays."""
+    length = encoded.lengths.max()
+    parts = []
+    for start in range(0, len(encoded), BATCH_SIZE):
+        rows = range(start, min(start + BATCH_SIZE, len(encoded)))
+        features = examples.pad_examples(encoded, rows, length)
+        answer = serve(
+            **{n: tf.constant(features[n]) for n in serving.FEATURES}
+        )
+        parts.append({name: x.numpy() for name, x in answer.items()})
+    return {
+        name: np.concatenate([part[name] for part in parts])
+        for name in parts[0]
+    }
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ TOLERANCES = {"float32": 1e-4, "float16": 2e-2, "int8": 1.0}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ConvertFlags:
+class ConvertFlags(flags.Flags):
     """What is converted, and how its weights are stored."""
 
     saved_model: str = flags.flag(
@@ -39,19 +39,32 @@ class ConvertFlags:
         help="Signature of ids. Default: ids, else serving_default."
     )
     seq_length: int = flags.flag(
-        128, "Tokens of each sequence; shorter ones are padded, with mask 0."
+        128,
+        "Tokens of each sequence; shorter ones are padded, with mask 0.",
+        at_least=1,
+        at_most=1 << 16,
     )
-    batch_size: int = flags.flag(1, "Sequences in a call.")
+    batch_size: int = flags.flag(
+        1, "Sequences in a call.", at_least=1, at_most=1 << 16
+    )
 
 
 def run(args):
     """Converts, compares and writes."""
     path = export.newest_version(args.saved_model)
-    loaded = tf.saved_model.load(path)
+    filesystem.check_folders_apart(
+        {"--output": args.output}, {"--saved_model": path}
+    )
+    if tf.io.gfile.isdir(args.output):
+        raise ValueError(f"--output={args.output} is a folder; wanted a file.")
+    loaded = export.load_saved_model(path)
     signature = choose_signature(loaded.signatures, args.signature, path)
     shape = args.batch_size, args.seq_length
+    features = make_features(signature, shape, *count_ids(loaded))
+    # First, as it tells what a sequence is too long for.
+    wanted = signature(**{n: tf.constant(x) for n, x in features.items()})
     content = convert(loaded, signature, shape, args.weights)
-    differences = compare(content, signature, shape, count_ids(loaded))
+    differences = compare(content, features, wanted)
     # Not by max, which may pass over NaN.
     tolerance = TOLERANCES[args.weights]
     if not all(value <= tolerance for value in differences.values()):
@@ -114,23 +127,28 @@ def convert(loaded, signature, shape, weights):
 
 
 def count_ids(loaded):
-    """Returns how many ids a SavedModel is tried on: all, up to 1000."""
+    """Returns how many ids, up to 1000, and segments a SavedModel knows."""
     weights = getattr(loaded, saved_weights.WEIGHTS, {})
-    words = weights.get("bert/embeddings/word_embeddings")
-    return 1000 if words is None else min(1000, words.shape[0])
+    sizes = []
+    for name, usual in (("word", 1000), ("token_type", 2)):
+        table = weights.get(f"bert/embeddings/{name}_embeddings")
+        sizes.append(usual if table is None else min(usual, table.shape[0]))
+    return sizes
 
 
-def compare(content, signature, shape, num_ids=1000):
-    """Returns dict of output -> largest difference, on random ids."""
+def make_features(signature, shape, num_ids=1000, num_segments=2):
+    """Returns a request for a signature: dict of random ids and the rest."""
     rng = np.random.default_rng(1)
     mask = np.ones(shape, np.int32)
     mask[:, -(shape[1] // 4) or shape[1] :] = 0
     # Answers of SQuAD stand in segment 1: without it all is masked.
     segments = np.zeros(shape, np.int32)
-    segments[:, shape[1] // 4 :] = 1
+    segments[:, shape[1] // 4 :] = num_segments - 1
     features = {}
     for name in signature.structured_input_signature[1]:
-        if "mask" in name:
+        if "positions" in name:
+            features[name] = np.zeros(shape, np.int32)
+        elif "mask" in name:
             features[name] = mask
         elif "ids" in name and "type" not in name and "segment" not in name:
             features[name] = rng.integers(0, num_ids, shape).astype(np.int32)
@@ -138,7 +156,17 @@ def compare(content, signature, shape, num_ids=1000):
             features[name] = segments
         else:
             features[name] = np.zeros(shape, np.int32)
-    wanted = signature(**{n: tf.constant(x) for n, x in features.items()})
+    return features
+
+
+def compare(content, features, wanted):
+    """Returns dict of output -> largest difference.
+
+    Args:
+      content: of a .tflite file.
+      features: dict of its inputs.
+      wanted: dict of the SavedModel's outputs for them.
+    """
     found = run_interpreter(content, features)
     return {
         name: _difference(found[name], value.numpy())

@@ -3,10 +3,14 @@
 import dataclasses
 
 import pytest
+import tensorflow as tf
 
+from albert_tf import export, heads, span_heads
 from albert_tf.data import answers
 from albert_tf.tools import answer
+from tests import tiny
 
+ASSETS = ("albert_config.json", "tokenizer_settings.json", "vocab.txt")
 FLAGS = answer.AnswerFlags(
     saved_model="/nowhere", question="Who?\n \nWhen?", paragraph="Ann, today."
 )
@@ -21,7 +25,7 @@ def test_no_answer_is_said_where_the_odds_reach_the_threshold(
         asked.append((texts, paragraph, settings, kwargs))
         nbest = [{"text": "Ann", "probability": 0.75}]
         found = answers.Answers({}, dict.fromkeys("01", nbest), odds)
-        return found, odds and [1.5]
+        return found, 1.5 if odds else None
 
     monkeypatch.setattr(answer, "ask", ask)
     odds = {"0": 1.0, "1": 1.5}
@@ -46,7 +50,7 @@ def test_no_answer_is_said_where_the_odds_reach_the_threshold(
 
 
 WRONG = {
-    "no question": ({"question": " \n"}, "no question"),
+    "no question": ({"question": " \n"}, "--question is empty"),
     "no paragraph": ({"paragraph": None}, "either --paragraph or"),
     "two paragraphs": ({"paragraph_file": "x"}, "either --paragraph or"),
     "no answers": ({"n_best_size": 0}, "--n_best_size"),
@@ -60,3 +64,91 @@ WRONG = {
 def test_what_cannot_work_is_refused(changes, message):
     with pytest.raises((ValueError, OSError), match=message):
         answer.run(dataclasses.replace(FLAGS, **changes))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("answer")
+    tiny.write_model(folder)
+    assets = [folder / name for name in ASSETS]
+    kwargs = {"max_seq_length": 16, "assets": assets}
+    model = span_heads.AlbertConditionalSpans(tiny.CONFIG)
+    export.export_spans(folder / "spans", model, **kwargs)
+    model = heads.AlbertClassifier(tiny.CONFIG, num_labels=2)
+    export.export_classifier(folder / "classes", model, **kwargs)
+    export.export_spans(
+        folder / "no vocabulary",
+        span_heads.AlbertSpans(tiny.CONFIG),
+        max_seq_length=16,
+    )
+    (folder / "torn").mkdir()
+    (folder / "torn/saved_model.pb").write_bytes(b"\0torn")
+    return folder
+
+
+def make_flags(folder, model="spans", **kwargs):
+    return answer.AnswerFlags(
+        saved_model=str(folder / model),
+        question="w1 w2",
+        **{
+            "paragraph": "w3 w4 w5 " * 200,
+            "max_seq_length": 16,
+            "max_query_length": 4,
+            "doc_stride": 2,
+            **kwargs,
+        },
+    )
+
+
+def test_windows_are_asked_in_batches(folder, capsys, monkeypatch):
+    answer.run(make_flags(folder))
+    in_batches = capsys.readouterr().out
+    assert "no threshold was exported" in in_batches
+    monkeypatch.setattr(answer, "BATCH_SIZE", 100_000)
+    answer.run(make_flags(folder))
+    at_once = capsys.readouterr().out
+    assert in_batches.split("\n")[0] == at_once.split("\n")[0] == "w1 w2"
+    assert len(in_batches) == len(at_once) > 40
+
+
+UNFIT = {
+    "a classifier": ({"model": "classes"}, "does not answer questions from"),
+    "no vocabulary": ({"model": "no vocabulary"}, "has no vocabulary"),
+    "a torn model": ({"model": "torn"}, "cannot be loaded as a SavedModel"),
+    "too long": (
+        {"max_seq_length": 17},
+        r"longer than the max_seq_length .* 17 tokens",
+    ),
+    "no answers": ({"n_best_size": 0}, "--n_best_size=0; wanted at least 1"),
+    "no stride": ({"doc_stride": 0}, "--doc_stride=0; wanted at least 1"),
+    "no paragraph": ({"paragraph": None}, "Give either --paragraph"),
+}
+
+
+@pytest.mark.parametrize(("changes", "message"), UNFIT.values(), ids=UNFIT)
+def test_what_cannot_be_answered_is_refused(folder, changes, message):
+    with pytest.raises(ValueError, match=message):
+        answer.run(make_flags(folder, **changes))
+
+
+def test_another_encoding_is_told(folder, tmp_path):
+    path = tmp_path / "latin.txt"
+    path.write_bytes("w3 é w4".encode("latin-1"))
+    wrong = dataclasses.replace(
+        make_flags(folder), paragraph=None, paragraph_file=str(path)
+    )
+    with pytest.raises(ValueError, match=r"latin\.txt is not UTF-8: .* byte 3"):
+        answer.run(wrong)
+
+
+def test_a_folder_of_brackets_is_read(folder, tmp_path, capsys):
+    model = span_heads.AlbertSpans(tiny.CONFIG)
+    path = export.export_spans(
+        tmp_path / "a[0-9]*?b",
+        model,
+        max_seq_length=16,
+        assets=[folder / name for name in ASSETS],
+    )
+    assert tf.io.gfile.exists(path)
+    answer.run(make_flags(tmp_path, "a[0-9]*?b"))
+    assert "%" in capsys.readouterr().out

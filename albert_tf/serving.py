@@ -1,0 +1,161 @@
+"""Requests to exported models: parsed and checked inside their graphs.
+
+Unchecked, many wrong requests get an answer: a segment that does not exist
+has a vector of zeros, a mask of 7 makes hidden tokens loud, and inputs of one
+column are broadcast. A mistake of the client has to be an error instead.
+
+Shapes: B batch, T tokens, P masked positions.
+"""
+
+import tensorflow as tf
+
+FEATURES = ("input_ids", "input_mask", "segment_ids")
+POSITIONS = "masked_lm_positions"
+# Where inputs are called as the features are.
+OWN_NAMES = {name: name for name in FEATURES}
+
+
+def check_features(inputs, names, config, max_seq_length):
+    """Returns the features of a request, or fails with a sentence about it.
+
+    Compiled by XLA, or converted to LiteRT, a graph has no assertions.
+
+    Args:
+      inputs: dict from input name to [B, T] integers; the positions' are
+        [B, P].
+      names: dict from these names to FEATURES, and maybe POSITIONS.
+      config: the model's AlbertConfig.
+      max_seq_length: tokens of the longest sequence that is served.
+
+    Returns:
+      Dict of FEATURES, and maybe POSITIONS, int32. An empty batch without
+      tokens gets a column, which the model needs.
+    """
+    ids = next(inputs[n] for n, ours in names.items() if ours == FEATURES[0])
+    num_rows, num_tokens = tf.unstack(tf.shape(ids))
+    tops = {
+        "input_ids": (config.vocab_size - 1, "ids of the vocabulary"),
+        "input_mask": (1, "marks of tokens"),
+        "segment_ids": (config.type_vocab_size - 1, "numbers of segments"),
+        POSITIONS: (num_tokens - 1, "places in the sequence"),
+    }
+    checks = check_lengths(num_tokens, max_seq_length, num_rows)
+    for name, ours in names.items():
+        checks.append(check_shape(name, inputs[name], ids, ours != POSITIONS))
+        checks.append(check_range(name, inputs[name], *tops[ours]))
+    features = {}
+    with tf.control_dependencies(checks):
+        for name, ours in names.items():
+            num_columns = tf.maximum(num_tokens, 1)
+            if ours == POSITIONS:
+                num_columns = tf.shape(inputs[name])[1]
+            values = fit(inputs[name], num_rows, num_columns)
+            features[ours] = tf.cast(values, tf.int32)
+    return features
+
+
+def fit(values, num_rows, num_columns):
+    """Returns values padded with 0, or cut, to a shape.
+
+    Nothing that passed the checks changes, but an empty batch without tokens.
+    Without this TensorFlow, which infers shapes before it computes, would
+    refuse unfit ones first, by the names of its own operations.
+    """
+    wanted = tf.stack([num_rows, num_columns])
+    missing = tf.maximum(wanted - tf.shape(values), 0)
+    padded = tf.pad(values, tf.stack([[0, 0], missing], axis=1))
+    return padded[:num_rows, :num_columns]
+
+
+def check_shape(name, values, ids, has_tokens):
+    """Returns an operation that fails where an input's shape is not the ids'.
+
+    Args:
+      name: of the input.
+      values: [B, T], or [B, P] integers.
+      ids: [B, T] integers.
+      has_tokens: whether the second size has to be T.
+    """
+    found, wanted = tf.shape(values), tf.shape(ids)
+    sizes = slice(None if has_tokens else 1)
+    return tf.debugging.Assert(
+        tf.reduce_all(found[sizes] == wanted[sizes]),
+        [f"{name} has the shape", found, "beside ids of the shape", wanted],
+    )
+
+
+def check_range(name, values, top, meaning):
+    """Returns an operation that fails for integers outside [0, top].
+
+    Args:
+      name: of the input.
+      values: [B, T] integers; none is fine.
+      top: the largest that is right, or a scalar.
+      meaning: what the integers are, for the message.
+    """
+    top = tf.cast(top, values.dtype)
+    least, largest = tf.reduce_min(values), tf.reduce_max(values)
+    return tf.debugging.Assert(
+        (least >= 0) & (largest <= top),
+        [
+            f"{name} has values from",
+            least,
+            "to",
+            largest,
+            f"where {meaning} are wanted, from 0 to",
+            top,
+        ],
+    )
+
+
+def check_lengths(num_tokens, max_seq_length, num_rows=1):
+    """Returns operations that fail for sequences of no or too many tokens.
+
+    Args:
+      num_tokens: of one sequence, or [B].
+      max_seq_length: the most.
+      num_rows: sequences; where none is, none lacks tokens.
+    """
+    return [
+        tf.debugging.Assert(
+            tf.reduce_all(num_tokens > 0) | (num_rows < 1),
+            ["A sequence has no token. Is input_ids absent?"],
+        ),
+        tf.debugging.Assert(
+            tf.reduce_all(num_tokens <= max_seq_length),
+            [
+                "A sequence is longer than the max_seq_length of the export:",
+                tf.reduce_max(num_tokens),
+                "tokens, wanted at most",
+                max_seq_length,
+            ],
+        ),
+    ]
+
+
+def parse_examples(examples, max_seq_length):
+    """Parses serialized `tf.train.Example`s inside a graph.
+
+    Args:
+      examples: [B] strings.
+      max_seq_length: the longest that is taken.
+
+    Returns:
+      A dict of FEATURES, [B, T] int64 each, padded with 0 to the longest.
+    """
+    spec = {name: tf.io.RaggedFeature(tf.int64) for name in FEATURES}
+    ragged = tf.io.parse_example(examples, spec)  # [B, (T)] each
+    num_tokens = ragged["input_ids"].row_lengths()  # [B]
+    checks = check_lengths(num_tokens, max_seq_length)
+    # An absent mask would be padded to one that hides every token.
+    checks += [
+        tf.debugging.assert_equal(
+            ragged[name].row_lengths(),
+            num_tokens,
+            f"Every example needs a list {name} as long as its input_ids. Is "
+            "it absent, or called otherwise?",
+        )
+        for name in FEATURES[1:]
+    ]
+    with tf.control_dependencies(checks):
+        return {name: values.to_tensor() for name, values in ragged.items()}
