@@ -13,6 +13,7 @@ import runpy
 import signal
 import sys
 import tempfile
+import threading
 import time
 import traceback
 
@@ -202,6 +203,8 @@ def _run_program(words, watcher):
     # A signal that comes now comes too late.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    # As Python ends.
+    threading._shutdown()
     atexit._run_exitfuncs()
     return status
 
