@@ -274,6 +274,7 @@ class Run:
         """
         say = self.reporter.say
         manager, batch_size = self.manager, self.args.train_batch_size
+        batches.check_plan(len(examples), batch_size, self.num_steps)
         checkpoints.check_free(self.folder)
         say(
             pretrained.initialize(
