@@ -237,7 +237,7 @@ def test_an_unfinished_run_of_other_text_is_not_continued(folder, monkeypatch):
 def test_a_torn_note_begins_the_work_anew(folder, monkeypatch, content):
     program.run(flags_of(folder, num_shards=3))
     wanted = digests(folder)
-    stopped(folder, monkeypatch, 1, num_shards=3, random_seed=1)
+    stopped(folder, monkeypatch, 1, num_shards=3)
     state = folder / ".a.unfinished/state.json"
     if content is None:  # A key is missing.
         notes = json.loads(state.read_text())
@@ -510,3 +510,49 @@ def test_a_worker_that_dies_is_an_error_and_no_endless_wait():
         assert list(run(abs, [(-i,) for i in range(20)])) == list(range(20))
         with pytest.raises(RuntimeError, match="terminated"):
             list(run(os._exit, [(1,)]))
+
+
+WORK = """
+import os, sys, time
+from albert_tf.data import workers
+try:
+    with workers.ordered_map(2) as run:
+        for pid in run(os.getpid, [()] * 9):
+            print(pid, flush=True)
+        for _ in run(time.sleep, [(0.1,)] * 10_000):
+            pass
+except KeyboardInterrupt:
+    sys.exit(130)
+"""
+
+
+def is_alive(pid):
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("name", ["SIGKILL", "SIGINT"])
+def test_workers_end_with_their_parent_and_without_a_word(name):
+    process = subprocess.Popen(
+        [sys.executable, "-c", WORK],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    pids = {int(process.stdout.readline()) for _ in range(9)}
+    if name == "SIGINT":  # As ctrl-C: to all of them.
+        os.killpg(process.pid, signal.SIGINT)
+    else:
+        process.kill()
+    _, errors = process.communicate(timeout=20)
+    assert process.returncode in (130, -signal.SIGKILL)
+    assert "Traceback" not in errors
+    end = time.monotonic() + 20
+    while any(map(is_alive, pids)) and time.monotonic() < end:
+        time.sleep(0.05)
+    assert not any(map(is_alive, pids))

@@ -52,10 +52,10 @@ class Unfinished:
                 "finished.",
                 len(self.shards),
             )
-        elif os.path.isdir(self.folder):
-            shutil.rmtree(self.folder)
         for folder in self._folders:
             filesystem.make_folder(folder)
+        if self.counts is None:
+            _empty(self.folder)
 
     def __enter__(self):
         return self
@@ -92,23 +92,23 @@ class Unfinished:
 
     def keep_counts(self, counts):
         """Notes that the text is tokenized."""
+        self._write(counts)
         self.counts = counts
-        self._write()
 
     def keep_shard(self, output, result):
         """Notes that a shard is written, and how large it is."""
         num_bytes = filesystem.size(output)
         self.shards[output] = {**result, "num_bytes": num_bytes}
-        self._write()
+        self._write(self.counts)
 
     def remove(self):
         """Forgets everything, when all is done."""
         _remove(self._folders)
 
-    def _write(self):
+    def _write(self, counts):
         notes = {
             "fingerprint": self.fingerprint,
-            "counts": self.counts,
+            "counts": counts,
             "shards": self.shards,
         }
         filesystem.write_file(self._path, json.dumps(notes))
@@ -120,6 +120,15 @@ def _are_counts(values, wanted):
         and wanted <= values.keys()
         and all(type(number) is int for number in values.values())
     )
+
+
+def _empty(folder):
+    """Removes what is in a folder, which stays: it shows that files may mix."""
+    for entry in list(os.scandir(folder)):
+        if entry.is_dir(follow_symlinks=False):
+            shutil.rmtree(entry.path)
+        else:
+            os.remove(entry.path)
 
 
 def _remove(folders):
