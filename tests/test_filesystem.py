@@ -35,3 +35,12 @@ def test_a_failed_write_leaves_the_old_file(tmp_path):
             file.write("ne")
         raise KeyError
     assert path.read_text() == "old"
+
+
+def test_a_folder_of_a_pattern_may_be_named_like_one(tmp_path):
+    folder = tmp_path / "a[1]*"
+    folder.mkdir()
+    for name in ("b.txt", "c.txt", "d.bin"):
+        (folder / name).touch()
+    found = filesystem.expand_files(f"{folder}/*.txt")
+    assert found == [f"{folder}/b.txt", f"{folder}/c.txt"]
