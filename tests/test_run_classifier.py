@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import json
+import os
 import shutil
 
 import numpy as np
@@ -494,6 +495,13 @@ def test_what_cannot_work_is_refused_before_training(
     with pytest.raises(error, match=message):
         run_classifier.run(damage(args, tmp_path, what))
     assert not (tmp_path / "out" / "albert_config.json").exists()
+
+
+def test_an_absurd_number_of_steps_is_refused_before_anything_is_written(args):
+    args = dataclasses.replace(args, train_step=10**8)
+    with pytest.raises(ValueError, match="100,000,000 steps of 8 examples"):
+        run_classifier.run(args)
+    assert not os.path.exists(args.output_dir)
 
 
 def test_another_vocabulary_is_refused(args, tmp_path):
