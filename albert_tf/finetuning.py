@@ -151,8 +151,6 @@ def count_steps(args, num_examples):
             f"from {num_examples} examples in batches of "
             f"{args.train_batch_size}: too few."
         )
-    # Here nothing is written yet.
-    batches.check_plan(num_examples, args.train_batch_size, num_steps)
     return num_steps, num_warmup_steps
 
 
