@@ -4,6 +4,7 @@ python export_to_tfhub.py --albert_directory=albert_base \
     --export_path=hub/albert_en_base
 """
 
+import contextlib
 import dataclasses
 import os
 import tempfile
@@ -12,11 +13,13 @@ import tensorflow as tf
 
 from albert_tf import (
     checkpoints,
+    export,
     filesystem,
     flags,
     heads,
     hub,
     modeling,
+    ownership,
     pretrained,
     programs,
     tokenization,
@@ -28,7 +31,7 @@ PREPROCESS = "_preprocess"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ExportFlags:
+class ExportFlags(flags.Flags):
     """The release's flags; what is ours stands last."""
 
     albert_directory: str = flag(
@@ -62,26 +65,30 @@ class ExportFlags:
         True, "Whether to write the preprocessor; it needs tensorflow-text."
     )
     seq_length: int = flag(
-        128, "Tokens of the preprocessor's sequences, unless a caller says."
+        128,
+        "Tokens of the preprocessor's sequences, unless a caller says.",
+        at_least=3,
     )
 
 
 def check_flags(args):
     """Refuses what cannot work before anything is loaded."""
-    paths = [args.export_path]
     if args.with_preprocessor:
-        paths.append(args.export_path + PREPROCESS)
-        if args.seq_length < 3:
-            raise ValueError(
-                f"--seq_length={args.seq_length}; wanted 3 or more."
-            )
         programs.import_text_export("--with_preprocessor, the default,")
-    for path in paths:
-        if tf.io.gfile.exists(path):
-            raise ValueError(
-                f"{path} is already there. Give another --export_path, or "
-                "remove it."
-            )
+    filesystem.check_folders_apart(
+        {"--export_path": args.export_path},
+        {"--albert_directory": args.albert_directory},
+    )
+    check_absent(args.export_path)
+
+
+def check_absent(path):
+    """Raises ValueError if a folder that will be written is there."""
+    if tf.io.gfile.exists(path):
+        raise ValueError(
+            f"{path} is already there. Give another --export_path, or remove "
+            "it."
+        )
 
 
 def read_model(args):
@@ -153,28 +160,93 @@ def build_model(found):
     return model
 
 
+def is_left_over(preprocessor, assets):
+    """Whether a killed export left a preprocessor without its encoder.
+
+    Args:
+      preprocessor: folder of a SavedModel.
+      assets: files that it would have now: settings and vocabulary.
+    """
+    folder = os.path.join(preprocessor, "assets")
+    return filesystem.list_folder(folder) == sorted(
+        map(os.path.basename, assets)
+    ) and all(
+        filesystem.read_file(asset)
+        == filesystem.read_file(os.path.join(folder, os.path.basename(asset)))
+        for asset in assets
+    )
+
+
+def write_preprocessor(path, args, tokenizer, assets):
+    """Writes the preprocessor to a folder, or nothing as the flags say."""
+    if args.with_preprocessor:
+        text_export = programs.import_text_export("--with_preprocessor")
+        text_export.export_preprocessor(
+            path, tokenizer, seq_length=args.seq_length, assets=assets
+        )
+
+
+@contextlib.contextmanager
+def publishing(args, assets):
+    """Gives folders to write to, which get their names at the end, together.
+
+    The encoder is last: where it is, the export is complete.
+
+    Args:
+      args: ExportFlags.
+      assets: of the preprocessor.
+
+    Yields:
+      Folders of the encoder and of the preprocessor, which are not there.
+
+    Raises:
+      ValueError: if one of their names is taken.
+      BlockingIOError: if another process is writing to one of them.
+    """
+    path = args.export_path + PREPROCESS
+    with (
+        ownership.owning(f"{args.export_path}.export"),
+        export.appearing_at_once(args.export_path) as encoder,
+    ):
+        check_absent(args.export_path)
+        if not args.with_preprocessor:
+            yield encoder, None
+            return
+        with export.appearing_at_once(path) as preprocessor:
+            is_old = is_left_over(path, assets)
+            if not is_old:
+                check_absent(path)
+            yield encoder, preprocessor
+            if is_old:
+                # Two steps: a folder half removed would not be known again,
+                # what has such a name is.
+                parent, name = os.path.split(preprocessor)
+                old = os.path.join(parent, f"{export.UNFINISHED}{name}")
+                tf.io.gfile.rename(path, old)
+                tf.io.gfile.rmtree(old)
+
+
 def run(args):
     """Writes the encoder, and the preprocessor."""
-    args = dataclasses.replace(args, export_path=args.export_path.rstrip("/"))
+    path = args.export_path.rstrip("/") or "/"
+    args = dataclasses.replace(args, export_path=path)
     check_flags(args)
     found = read_model(args)
     model = build_model(found)
     with tempfile.TemporaryDirectory() as folder:
         assets, tokenizer = write_assets(args, found, folder)
-        # First, as it refuses some tokenizers: then nothing is left behind.
-        if args.with_preprocessor:
-            path = args.export_path + PREPROCESS
-            text_export = programs.import_text_export("--with_preprocessor")
-            text_export.export_preprocessor(
-                path, tokenizer, seq_length=args.seq_length, assets=assets[1:]
+        with publishing(args, assets[1:]) as (encoder, preprocessor):
+            # First, as it refuses some tokenizers.
+            write_preprocessor(preprocessor, args, tokenizer, assets[1:])
+            hub.export_encoder(
+                encoder, model, tokenizer=tokenizer, assets=assets
             )
-            print(f"Preprocessor for {args.seq_length} tokens: {path}")
-        hub.export_encoder(
-            args.export_path, model, tokenizer=tokenizer, assets=assets
-        )
-        has_heads = not isinstance(model, modeling.AlbertEncoder)
-        rest = "" if has_heads else ", without the heads of pretraining"
-        print(f"Encoder of {found.source}{rest}: {args.export_path}")
+    if args.with_preprocessor:
+        path = args.export_path + PREPROCESS
+        print(f"Preprocessor for {args.seq_length} tokens: {path}")
+    has_heads = not isinstance(model, modeling.AlbertEncoder)
+    rest = "" if has_heads else ", without the heads of pretraining"
+    print(f"Encoder of {found.source}{rest}: {args.export_path}")
 
 
 if __name__ == "__main__":

@@ -2,12 +2,15 @@
 
 import dataclasses
 import inspect
+import itertools
 import json
+import pathlib
 import pickle
 import shutil
 import subprocess
 import sys
 import tarfile
+import types
 
 import keras
 import numpy as np
@@ -17,10 +20,12 @@ import tensorflow as tf
 import export_to_tfhub
 from albert_tf import (
     checkpoints,
+    export,
     heads,
     hub,
     modeling,
     pretrained,
+    programs,
     tokenization,
 )
 from tests import tiny
@@ -602,3 +607,196 @@ def test_all_flags_of_the_release_are_there(shared, name):
     theirs = json.loads(path.read_text())[name]
     ours = export_to_tfhub.ExportFlags.__dataclass_fields__
     assert set(theirs) <= set(ours)
+
+
+class Killed(BaseException):
+    """Ends a program as SIGKILL does: nothing is tidied up behind it."""
+
+
+@pytest.fixture
+def quick_args(model, tmp_path, monkeypatch):
+    """Flags of an export of nothing but assets and the length."""
+
+    def write(path, *_, assets, seq_length=0, **__):
+        root = export.Root()
+        root.seq_length = tf.Variable(seq_length)
+        export.write_saved_model(path, root, {}, assets)
+
+    monkeypatch.setattr(hub, "export_encoder", write)
+    monkeypatch.setattr(
+        programs,
+        "import_text_export",
+        lambda _: types.SimpleNamespace(export_preprocessor=write),
+    )
+    return export_to_tfhub.ExportFlags(
+        albert_directory=str(model),
+        export_path=str(tmp_path / "made/hub"),
+        seq_length=16,
+    )
+
+
+def run_until(monkeypatch, args, num_changes):
+    """Exports, killed behind the nth change of a file; returns if it was."""
+    count = 0
+
+    def counted(change):
+        def counting(*values, **kwargs):
+            nonlocal count
+            if count == num_changes:
+                raise Killed
+            change(*values, **kwargs)
+            count += 1
+            if count == num_changes:
+                raise Killed
+
+        return counting
+
+    with monkeypatch.context() as patch:
+        for name in ("rename", "rmtree"):
+            patch.setattr(
+                tf.io.gfile, name, counted(getattr(tf.io.gfile, name))
+            )
+        patch.setattr(tf.saved_model, "save", counted(tf.saved_model.save))
+        try:
+            export_to_tfhub.run(args)
+        except Killed:
+            return True
+    return False
+
+
+def test_a_killed_export_is_made_again_by_the_same_command(
+    quick_args, monkeypatch
+):
+    folder = pathlib.Path(quick_args.export_path).parent
+    states = set()
+    # Also one that found what a killed one had left.
+    for is_second, num_changes in itertools.product([0, 1], range(1, 20)):
+        shutil.rmtree(folder, ignore_errors=True)
+        if is_second:
+            export_to_tfhub.run(dataclasses.replace(quick_args, seq_length=9))
+            shutil.rmtree(folder / "hub")
+        if not run_until(monkeypatch, quick_args, num_changes):
+            continue
+        names = sorted(x.name for x in folder.iterdir())
+        states.add(" ".join(x for x in names if not x.startswith(".")))
+        if (folder / "hub").exists():
+            continue
+        export_to_tfhub.run(quick_args)
+        names = {x.name for x in folder.iterdir()}
+        assert names == {"hub", "hub_preprocess"}, (is_second, num_changes)
+        reader = tf.train.load_checkpoint(
+            str(folder / "hub_preprocess/variables/variables")
+        )
+        (key,) = [n for n in reader.get_variable_to_shape_map() if "seq" in n]
+        assert reader.get_tensor(key) == 16
+    assert {"hub_preprocess temp-hub", "hub hub_preprocess"} <= states
+    assert len(states) >= 6
+
+
+def test_another_preprocessor_is_not_replaced(quick_args):
+    path = pathlib.Path(quick_args.export_path + "_preprocess")
+    export_to_tfhub.run(quick_args)
+    shutil.rmtree(quick_args.export_path)
+    settings = path / "assets/tokenizer_settings.json"
+    settings.write_text(settings.read_text() + "\n")
+    with pytest.raises(ValueError, match="hub_preprocess is already there"):
+        export_to_tfhub.run(quick_args)
+    assert [x.name for x in path.parent.iterdir()] == ["hub_preprocess"]
+
+
+def test_what_is_no_export_stands_in_the_way(quick_args, tmp_path):
+    (tmp_path / "made/temp-hub/notes").mkdir(parents=True)
+    with pytest.raises(ValueError, match="temp-hub is in the way"):
+        export_to_tfhub.run(quick_args)
+    assert (tmp_path / "made/temp-hub/notes").exists()
+
+
+def test_a_model_is_not_exported_into_itself(quick_args, model):
+    for path in (model, model / "hub", model.parent):
+        wrong = dataclasses.replace(quick_args, export_path=str(path))
+        with pytest.raises(ValueError, match="one is in the other"):
+            export_to_tfhub.run(wrong)
+
+
+def test_one_export_at_a_time(quick_args, tmp_path):
+    code = (
+        "import sys, time; from albert_tf import ownership\n"
+        f"with ownership.owning({str(tmp_path / 'made/hub.export')!r}):\n"
+        "    print('owns', flush=True); time.sleep(600)"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE
+    ) as other:
+        other.stdout.readline()
+        with pytest.raises(BlockingIOError, match=f"process {other.pid} on"):
+            export_to_tfhub.run(quick_args)
+        other.kill()
+    export_to_tfhub.run(quick_args)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "value"),
+    [
+        (np.int64, 2**32 + 5),
+        (np.float32, 5.5),
+        (np.float32, np.nan),
+        (np.float64, 2.0**32),
+    ],
+)
+def test_the_layer_refuses_what_would_become_another_id(exported, dtype, value):
+    inputs = {n: x.astype(dtype) for n, x in make_inputs(2, 7).items()}
+    inputs["input_word_ids"][0, 0] = value
+    with pytest.raises(
+        tf.errors.InvalidArgumentError, match="input_word_ids holds numbers"
+    ):
+        hub.HubEncoder(exported[0])(inputs)
+
+
+def test_the_layer_keeps_large_ids_in_half_precision(exported):
+    inputs = {n: x.astype(np.float32) for n, x in make_inputs(2, 7).items()}
+    inputs["input_word_ids"][0, 0] = 2049  # float16 has no such number.
+    with pytest.raises(tf.errors.InvalidArgumentError, match="to 2049 where"):
+        hub.HubEncoder(exported[0], dtype="mixed_float16")(inputs)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("input_word_ids", 25, "input_word_ids has values"),
+        ("input_mask", 2, "input_mask has values"),
+        ("input_type_ids", 2, "input_type_ids has values"),
+        ("masked_lm_positions", 7, "masked_lm_positions has values"),
+        ("masked_lm_positions", -1, "masked_lm_positions has values"),
+    ],
+)
+def test_a_loaded_encoder_refuses_values_out_of_range(
+    exported, name, value, message
+):
+    loaded = tf.saved_model.load(str(exported[0]))
+    inputs = make_inputs(2, 7)
+    inputs["masked_lm_positions"] = np.zeros([2, 3], np.int32)
+    inputs[name][1, 1] = value
+    with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+        loaded.mlm(inputs)
+    shorter = make_inputs(2, 7) | {
+        "masked_lm_positions": np.zeros([2, 3], np.int32)
+    }
+    shorter[name] = shorter[name][:1]
+    with pytest.raises(tf.errors.InvalidArgumentError, match="has the shape"):
+        loaded.mlm(shorter)
+
+
+def test_no_rows_and_no_positions_are_answered(exported):
+    loaded = tf.saved_model.load(str(exported[0]))
+    for name, signature in loaded.signatures.items():
+        if name == "tokenization_info":
+            continue
+        inputs = signature.structured_input_signature[1]
+        for shape in ((0, 0), (0, 7)):
+            found = signature(**{n: tf.zeros(shape, tf.int32) for n in inputs})
+            assert {len(x) for x in found.values()} == {0}, name
+    inputs = make_inputs(2, 7)
+    found = loaded.mlm(
+        {**inputs, "masked_lm_positions": np.zeros([2, 0], np.int32)}
+    )
+    assert found["mlm_logits"].shape == (2, 0, 25)
