@@ -389,6 +389,7 @@ class FineTuningFlags(TrainFlags):
     num_train_epochs: float | None = flag(
         help="Passes over the training data, instead of --train_step.",
         above=0,
+        at_most=100_000,
     )
     warmup_proportion: float | None = flag(
         help="Share of all steps that is warmup, instead of --warmup_step.",
