@@ -27,6 +27,8 @@ from albert_tf.config import CONFIG_FILE
 from albert_tf.data import batches
 
 FLAGS_FILE = "flags.json"
+# Flags of what is written beside --output_dir, where a program has them.
+FOLDERS = ("cached_dir", "export_dir", "export_text_dir")
 DROPOUTS = ("hidden_dropout_prob", "attention_probs_dropout_prob")
 
 
@@ -47,8 +49,10 @@ def check_flags(args):
         raise ValueError(
             f"--from_scratch contradicts the model {find_source(args)}."
         )
-    if args.num_runs < 1:
-        raise ValueError(f"--num_runs={args.num_runs}; wanted 1 or more.")
+    for name in FOLDERS:
+        path = getattr(args, name, None)
+        if path and os.path.isfile(path):
+            raise ValueError(f"--{name}={path} is a file; wanted a folder.")
     has_model = find_source(args) or args.from_scratch
     if not has_model and not checkpoints.find_trained(run_folder(args, 0)):
         raise ValueError(

@@ -470,7 +470,7 @@ def damage(args, tmp_path, what):
         ({"task_name": None}, ValueError, "either --task_name or"),
         ({"bucket_lengths": "a"}, ValueError, "wanted numbers of tokens"),
         ({"task_name": "ax"}, ValueError, "--do_train: ax has no data for"),
-        ({"num_runs": 0}, ValueError, "wanted 1 or more"),
+        ({"num_runs": 0}, ValueError, "wanted at least 1"),
         ({"warmup_step": 12}, ValueError, "12 training steps with 12 of"),
         ({"init_checkpoint": "nowhere"}, FileNotFoundError, "nowhere"),
         (
