@@ -1,0 +1,249 @@
+"""What looks odd and has to work."""
+
+import fnmatch
+import json
+import os
+import pathlib
+
+from albert_tf import evaluation
+from tests.bad_inputs.pretraining_rows import drop_feature
+from tests.bad_inputs.table import (
+    Accepted,
+    append,
+    copy,
+    cut,
+    edit,
+    put,
+    remove,
+)
+
+ODD = "a[1]*?"
+NEWEST, DATA = "pretrained/model.ckpt-2", ".data-00000-of-00001"
+
+
+def _ids_are_those_of_the_file():
+    lines = pathlib.Path("new/submit_results.tsv").read_text().splitlines()
+    assert [line.split("\t")[0] for line in lines[1:]] == ["41", "7", "12"]
+    for name in ("SST-2.tsv", "test_results.tsv"):
+        assert pathlib.Path("new", name).exists()
+
+
+def _every_line_is_whole():
+    text = pathlib.Path("pretrained/metrics.jsonl").read_text()
+    steps = [json.loads(line)["step"] for line in text.splitlines()]
+    assert steps == sorted(steps) and steps[-1] == 3
+    results = evaluation.read_results("pretrained")
+    assert [result["global_step"] for result in results] == [0, 2, 3]
+
+
+def _one_checkpoint_is_left():
+    names = fnmatch.filter(os.listdir(f"{ODD}/out"), "model.ckpt-[0-9]*.index")
+    assert names == ["model.ckpt-2.index"]
+
+
+def _nothing_unfinished_is_left():
+    names = os.listdir("serving/classifier")
+    assert len(names) == 2 and all(map(str.isdecimal, names)), names
+
+
+def _long_paragraph():
+    words = "w1 w2 w3 w4 w5 w6 w7 w8 " * 43_000
+    qa = {"id": "a", "question": "w1"}
+    content = {"data": [{"paragraphs": [{"context": words, "qas": [qa]}]}]}
+    put("long.json", content)()
+
+
+def _bert_records():
+    """Records without what only ALBERT's have, and without description."""
+    drop_feature("token_boundary")()
+    remove("valid.dataset.json")()
+
+
+ROWS = [
+    Accepted(
+        "the command of the release's README",
+        "run_pretraining --do_train --do_eval --eval_input_file=",
+        "(?i)nothing.*(held out|evaluated)",
+        writes=("new/model.ckpt-2.index",),
+    ),
+    Accepted(
+        "records of BERT's format",
+        "run_pretraining",
+        changes=(_bert_records,),
+        writes=("new/model.ckpt-2.index",),
+    ),
+    Accepted(
+        "a folder named like a pattern, pretraining",
+        f"run_pretraining --input_file='{ODD}/t.tfrecord' "
+        f"--output_dir='{ODD}/out' --save_checkpoints_steps=1 "
+        "--keep_checkpoint_max=1",
+        changes=(
+            copy("train.tfrecord", f"{ODD}/t.tfrecord"),
+            copy("train.tfrecord", "a1/t.tfrecord"),
+        ),
+        check=_one_checkpoint_is_left,
+    ),
+    Accepted(
+        "a folder named like a pattern, fine-tuning",
+        f"run_classifier --data_dir='{ODD}/glue' "
+        f"--init_checkpoint='{ODD}/model' --output_dir='{ODD}/out' "
+        f"--cached_dir='{ODD}/cache' "
+        f"--export_dir='{ODD}/served'",
+        changes=(copy("glue", f"{ODD}/glue"), copy("model", f"{ODD}/model")),
+        writes=(f"{ODD}/out/SST-2.tsv", f"{ODD}/served"),
+    ),
+    Accepted(
+        "a folder named like a pattern, RACE",
+        f"run_race --data_dir='{ODD}' --nodo_train --nodo_predict "
+        "--init_checkpoint=race_out/model.ckpt-best",
+        changes=(copy("race/RACE", f"{ODD}/RACE"),),
+        writes=("new/eval_results.txt",),
+    ),
+    Accepted(
+        "a folder named like a pattern",
+        f"create_pretraining_data --input_file='{ODD}/text.txt' "
+        f"--output_file='{ODD}/made.tfrecord' --num_shards=2 --num_workers=2",
+        changes=(copy("text.txt", f"{ODD}/text.txt"),),
+        writes=(
+            f"{ODD}/made-00000-of-00002.tfrecord",
+            f"{ODD}/made.dataset.json",
+        ),
+    ),
+    Accepted(
+        "a folder named like a pattern",
+        f"convert_checkpoint --from='{ODD}/model' --to='{ODD}/hf'",
+        changes=(copy("model", f"{ODD}/model"),),
+        writes=(f"{ODD}/hf/model.safetensors",),
+    ),
+    Accepted(
+        "a folder named like a pattern",
+        f"embed --input_file='{ODD}/text.txt' --output_file='{ODD}/v.jsonl'",
+        changes=(copy("text.txt", f"{ODD}/text.txt"),),
+        writes=(f"{ODD}/v.jsonl",),
+    ),
+    Accepted(
+        "a folder named like a pattern",
+        f"train_vocab --input_file='{ODD}/text.txt' --model_prefix='{ODD}/w'",
+        changes=(copy("text.txt", f"{ODD}/text.txt"),),
+        writes=(f"{ODD}/w.model", f"{ODD}/w.vocab"),
+    ),
+    Accepted(
+        "lines that a full disk has torn, and zeros",
+        "run_pretraining --output_dir=pretrained --num_train_steps=3",
+        changes=(
+            append("pretrained/metrics.jsonl", b'{"split": "train", "st'),
+            edit(
+                "pretrained/eval_results.txt",
+                lambda x: x + b"***** Eval results *****\nloss = 3.1\nmas",
+            ),
+            append("pretrained/eval_results.txt", bytes(50)),
+            # A process that is gone owns nothing.
+            put("pretrained/.lock", "process 1 on a host: run_pretraining.py"),
+            put("pretrained/model.ckpt-9.writing-7.index", "torn"),
+        ),
+        check=_every_line_is_whole,
+    ),
+    Accepted(
+        "the newest checkpoint is cut",
+        "run_pretraining --output_dir=pretrained --num_train_steps=3",
+        "Goes on from pretrained/model.ckpt-1.*model.ckpt-2 cannot be read",
+        changes=(
+            copy(f"{NEWEST}.index", "pretrained/model.ckpt-1.index"),
+            copy(f"{NEWEST}{DATA}", f"pretrained/model.ckpt-1{DATA}"),
+            cut(f"{NEWEST}{DATA}"),
+        ),
+        writes=("pretrained/model.ckpt-3.index",),
+    ),
+    Accepted(
+        "changes that are asked for",
+        "run_pretraining --output_dir=pretrained --num_train_steps=3 "
+        "--train_batch_size=8 --random_seed=7 --accept_changes",
+        "train_batch_size: was 4, is 8.*seed: was 12345, is 7"
+        "|seed: was 12345, is 7.*train_batch_size: was 4, is 8",
+        writes=("pretrained/model.ckpt-3.index",),
+    ),
+    Accepted(
+        "a test table in another order",
+        "run_classifier --nodo_train --nodo_eval "
+        "--init_checkpoint=classifier/model.ckpt-best",
+        changes=(
+            put(
+                "glue/SST-2/test.tsv",
+                "index\tsentence\n41\tw1\n7\tw2 w3\n12\tw4\n",
+            ),
+        ),
+        check=_ids_are_those_of_the_file,
+    ),
+    Accepted(
+        "a paragraph of a million characters",
+        "run_squad --nodo_train --predict_file=long.json --squad_version=v1 "
+        "--init_checkpoint=squad/model.ckpt-best --max_seq_length=32 "
+        "--doc_stride=25 --predict_batch_size=512",
+        changes=(_long_paragraph,),
+        writes=("new/predictions.json",),
+    ),
+    Accepted(
+        "text with Windows' ends of lines, a mark, and stray bytes",
+        "create_pretraining_data",
+        "2 characters are not UTF-8",
+        changes=(
+            edit(
+                "text.txt",
+                lambda x: (
+                    b"\xef\xbb\xbf" + x.replace(b"\n", b"\r\n") + b"\xff\xfe"
+                ),
+            ),
+        ),
+        writes=("made.tfrecord", "made.dataset.json"),
+    ),
+    Accepted(
+        "notes of a creation with other settings",
+        "create_pretraining_data",
+        changes=(put(".made.unfinished/state.json", '{"fingerprint": "x'),),
+        writes=("made.dataset.json",),
+    ),
+    Accepted(
+        "what a killed export left",
+        "run_classifier --nodo_train --nodo_eval "
+        "--init_checkpoint=classifier/model.ckpt-best "
+        "--export_dir=serving/classifier",
+        changes=(
+            put("serving/classifier/temp-17000/saved_model.pb", "torn"),
+            put("serving/classifier/temp-17000/variables/x", "torn"),
+        ),
+        check=_nothing_unfinished_is_left,
+    ),
+    Accepted(
+        "a preprocessor that a killed export left without its encoder",
+        "export_to_tfhub",
+        changes=(
+            put("new_preprocess/saved_model.pb", "whole or torn"),
+            copy("model/vocab.txt", "new_preprocess/assets/vocab.txt"),
+            copy(
+                "model/tokenizer_settings.json",
+                "new_preprocess/assets/tokenizer_settings.json",
+            ),
+        ),
+        writes=("new/saved_model.pb", "new_preprocess/variables"),
+    ),
+    Accepted(
+        "a place that is there and empty",
+        "convert_checkpoint",
+        changes=(lambda: os.mkdir("new"),),
+        writes=("new/model.safetensors",),
+    ),
+    Accepted(
+        "blank lines",
+        "embed --output_file=v.jsonl",
+        changes=(put("text.txt", "\nw1\n\n\n"),),
+        writes=("v.jsonl",),
+    ),
+    Accepted(
+        "a torn line",
+        "plot_metrics",
+        changes=(
+            append("pretrained/metrics.jsonl", b'{"split": "train", "st'),
+        ),
+        writes=("new.svg",),
+    ),
+]

@@ -1,0 +1,135 @@
+"""Each program and tool, with flags by which it runs well on `world`."""
+
+import importlib
+import inspect
+import shlex
+
+from albert_tf import flags
+
+_FINE_TUNING = (
+    "--init_checkpoint=model --output_dir=new --train_batch_size=4 "
+    "--eval_batch_size=4 --predict_batch_size=4 --train_step=2 "
+    "--warmup_step=0 --learning_rate=1e-3 --max_seq_length=16 "
+    "--bucket_lengths="
+)
+# Program -> module, and the flags that a row's own follow.
+COMMANDS = {
+    "create_pretraining_data": (
+        "create_pretraining_data",
+        "--input_file=text.txt --output_file=made.tfrecord "
+        "--vocab_file=vocab.txt --max_seq_length=16 "
+        "--max_predictions_per_seq=3 --dupe_factor=2 --noprogress",
+    ),
+    "run_pretraining": (
+        "run_pretraining",
+        "--input_file=train.tfrecord --eval_input_file=valid.tfrecord "
+        "--do_eval --albert_config_file=model/albert_config.json "
+        "--output_dir=new --train_batch_size=4 --eval_batch_size=4 "
+        "--num_train_steps=2 --num_warmup_steps=0 --shuffle_buffer=100 "
+        "--learning_rate=1e-3",
+    ),
+    "run_classifier": (
+        "run_classifier",
+        f"{_FINE_TUNING} --task_name=sst-2 --data_dir=glue --do_train "
+        "--do_eval --do_predict",
+    ),
+    "run_squad": (
+        "run_squad",
+        f"{_FINE_TUNING} --train_file=v1.json --predict_file=v1.json "
+        "--do_train --do_predict --doc_stride=4 --max_query_length=4 "
+        "--n_best_size=2",
+    ),
+    "run_race": (
+        "run_race",
+        f"{_FINE_TUNING} --data_dir=race --max_qa_length=6 --do_predict",
+    ),
+    "export_to_tfhub": (
+        "export_to_tfhub",
+        "--albert_directory=model --export_path=new --seq_length=16",
+    ),
+    "train_vocab": (
+        "albert_tf.tools.train_vocab",
+        "--input_file=text.txt --model_prefix=new/pieces --vocab_size=34 "
+        "--num_threads=1",
+    ),
+    "convert_checkpoint": (
+        "albert_tf.tools.convert_checkpoint",
+        "--from=model --to=new --format=hf",
+    ),
+    "inspect_checkpoint": (
+        "albert_tf.tools.inspect_checkpoint",
+        "--init_checkpoint=model",
+    ),
+    "embed": (
+        "albert_tf.tools.embed",
+        "--init_checkpoint=model --input_file=text.txt "
+        "--output_file=new.npz --max_seq_length=16",
+    ),
+    "fill_mask": (
+        "albert_tf.tools.fill_mask",
+        "--init_checkpoint=model --text='w1 [MASK] w2'",
+    ),
+    "answer": (
+        "albert_tf.tools.answer",
+        "--saved_model=serving/squad --question=w1 --paragraph='w2 w3 w4' "
+        "--max_seq_length=16 --max_query_length=4",
+    ),
+    "convert_to_litert": (
+        "albert_tf.tools.convert_to_litert",
+        "--saved_model=serving/classifier --output=new.tflite --seq_length=8",
+    ),
+    "run_glue": (
+        "albert_tf.tools.run_glue",
+        "--data_dir=glue --output_dir=new --init_checkpoint=model "
+        "--tasks=sst-2",
+    ),
+    "plot_metrics": (
+        "albert_tf.tools.plot_metrics",
+        "--metrics_file=pretrained/metrics.jsonl --output_file=new.svg",
+    ),
+}
+
+# Those of them that write, each to the folder `disk`.
+WRITING = (
+    "create_pretraining_data --output_file=disk/made.tfrecord",
+    "run_pretraining --output_dir=disk/out",
+    "run_classifier --output_dir=disk/out",
+    "run_squad --output_dir=disk/out",
+    "run_race --output_dir=disk/out",
+    "export_to_tfhub --export_path=disk/hub --nowith_preprocessor",
+    "train_vocab --model_prefix=disk/w",
+    "convert_checkpoint --to=disk/hf",
+    "embed --output_file=disk/v.jsonl",
+    "convert_to_litert --output=disk/m.tflite",
+    "plot_metrics --output_file=disk/x.svg",
+)
+
+
+def find_program(name):
+    """Returns a program's `run` and its class of flags."""
+    module = importlib.import_module(COMMANDS[name][0])
+    (flags_class,) = (
+        found
+        for found in vars(module).values()
+        if inspect.isclass(found)
+        and found.__name__.endswith("Flags")
+        and found.__module__ == module.__name__
+    )
+    return module.run, flags_class
+
+
+def split_command(command):
+    """Returns the program of a command, and all its words.
+
+    "bare" in front leaves out the flags by which it would run well.
+    """
+    program, *words = shlex.split(command)
+    if program == "bare":
+        return words[0], words[1:]
+    return program, [*shlex.split(COMMANDS[program][1]), *words]
+
+
+def call(command):
+    """Does a command in this process; returns its exit status."""
+    program, words = split_command(command)
+    return flags.run_command(*find_program(program), words)

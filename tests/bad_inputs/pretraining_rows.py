@@ -1,0 +1,636 @@
+"""Bad inputs of run_pretraining.py: flags, configs, records, descriptions."""
+
+import gzip
+import hashlib
+import os
+
+import tensorflow as tf
+
+from tests.bad_inputs.table import (
+    Row,
+    append,
+    copy,
+    cut,
+    drop_json,
+    edit,
+    edit_json,
+    link,
+    put,
+    remove,
+    replace,
+    rows_of_flags,
+    set_json,
+)
+
+PROGRAM = "run_pretraining"
+CONFIG = "model/albert_config.json"
+RECORDS = "train.tfrecord"
+SIDECAR = "train.dataset.json"
+DEEP = "[" * 100_000
+
+
+def row(name, words, says, *changes, **kwargs):
+    return Row(name, f"{PROGRAM} {words}", says, changes, **kwargs)
+
+
+def edit_examples(path, function, *, is_described=False):
+    """A change: lets a function change the list of a file's examples.
+
+    Unless its description stays, only reading the records can tell.
+    """
+
+    def change():
+        if not is_described:
+            os.remove(path.replace(".tfrecord", ".dataset.json"))
+        examples = [
+            tf.train.Example.FromString(serialized.numpy())
+            for serialized in tf.data.TFRecordDataset(path)
+        ]
+        function(examples)
+        with tf.io.TFRecordWriter(path) as writer:
+            for example in examples:
+                writer.write(example.SerializeToString())
+
+    return change
+
+
+def set_value(name, value, *, number=4, place=1, path=RECORDS):
+    """A change: sets one value of one feature of one record."""
+
+    def function(examples):
+        feature = examples[number].features.feature[name]
+        values = getattr(feature, feature.WhichOneof("kind")).value
+        values[place] = value
+
+    return edit_examples(path, function)
+
+
+def drop_feature(name, number=None):
+    """A change: removes a feature, of one record or of all."""
+
+    def function(examples):
+        for i, example in enumerate(examples):
+            if number in (None, i):
+                del example.features.feature[name]
+
+    return edit_examples(RECORDS, function)
+
+
+def lengthen(name):
+    """A change: adds a value to a feature of record 4."""
+
+    def function(examples):
+        examples[4].features.feature[name].int64_list.value.append(1)
+
+    return edit_examples(RECORDS, function)
+
+
+def drop_records(path=RECORDS):
+    """A change: cuts a file at a record's end."""
+    return edit_examples(
+        path, lambda examples: examples.__delitem__(-1), is_described=True
+    )
+
+
+def as_floats():
+    """A change: stores the ids of record 4 as numbers with a point."""
+
+    def function(examples):
+        feature = examples[4].features.feature["input_ids"]
+        values = list(feature.int64_list.value)
+        feature.float_list.value.extend(values)
+
+    return edit_examples(RECORDS, function)
+
+
+def flip_byte(path, place):
+    """A change: turns one byte of a file over."""
+
+    def function(content):
+        content = bytearray(content)
+        content[place] ^= 0xFF
+        return bytes(content)
+
+    return edit(path, function)
+
+
+def describe_shards():
+    """A change: makes the copied description one of two equal files."""
+
+    def function(found):
+        for name in ("num_records", "num_bytes"):
+            found[name] = 2 * found[name]
+        found["files"] = [f"t-0000{i}-of-00002.tfrecord" for i in range(2)]
+
+    return edit_json("many/t.dataset.json", function)
+
+
+def _change_vocabulary():
+    replace("model/vocab.txt", "w7", "w77")()
+    with open("model/vocab.txt", "rb") as file:
+        found = hashlib.sha256(file.read()).hexdigest()
+    set_json("model/tokenizer_settings.json", sha256=found)()
+
+
+RECORD_4 = r"train.tfrecord, record [45]: "
+SHARDS = (
+    copy(RECORDS, "many/t-00000-of-00002.tfrecord"),
+    copy("valid.tfrecord", "many/t-00001-of-00002.tfrecord"),
+)
+
+ROWS = [
+    # Flags.
+    row("nothing to do", "--nodo_train --nodo_eval", "nothing to do"),
+    row("no records", "--input_file=", "--do_train needs --input_file"),
+    row(
+        "evaluation alone without records",
+        "--nodo_train --eval_input_file=",
+        "--do_eval needs --eval_input_file",
+    ),
+    row(
+        "the same records for training and evaluation",
+        f"--eval_input_file={RECORDS}",
+        "train.tfrecord is named for training and for evaluation",
+    ),
+    row(
+        "the same records for training and evaluation, by a link",
+        "--eval_input_file=same.tfrecord",
+        "same.tfrecord.*(train.tfrecord|for training and for evaluation)",
+        link(RECORDS, "same.tfrecord"),
+        copy("train.dataset.json", "same.dataset.json"),
+        replace("same.dataset.json", "train.tfrecord", "same.tfrecord"),
+    ),
+    row("masking while training", "--masked_lm_budget=0.1", "masked_lm_budget"),
+    row(
+        "as many steps of warmup as steps",
+        "--num_warmup_steps=2",
+        "num_train_steps 2 .*num_warmup_steps 2",
+    ),
+    row(
+        "more steps of warmup than steps",
+        "--num_warmup_steps=3125",
+        "num_train_steps 2 .*num_warmup_steps 3125",
+    ),
+    row(
+        "warmup begins after the end",
+        "--start_warmup_step=2",
+        "num_train_steps 2 .*start_warmup_step 2",
+    ),
+    row(
+        "warmup ends after the end",
+        "--start_warmup_step=1 --num_warmup_steps=1",
+        "num_train_steps 2 .*start_warmup_step 1",
+    ),
+    row(
+        "a name of a TPU without a TPU",
+        "--tpu_name=local",
+        "--tpu_name=local without --use_tpu",
+    ),
+    row(
+        "two distributions",
+        "--use_tpu --distribution=mirrored",
+        "--use_tpu contradicts --distribution=mirrored",
+    ),
+    row(
+        "a batch that replicas cannot share",
+        "--distribution=mirrored --train_batch_size=5",
+        "--train_batch_size=5.*multiple.*2 replicas",
+    ),
+    row(
+        "a TPU that does not answer",
+        "--use_tpu --tpu_name=grpc://127.0.0.1:1",
+        "No TPU at 'grpc://127.0.0.1:1'",
+    ),
+    row(
+        "a hundred million steps, and a loss that is not finite",
+        "--num_train_steps=100000000 --learning_rate=1e38 --nodo_eval "
+        "--optimizer=adamw",
+        "At step .*the loss is .*newest checkpoint",
+        may_write=("new", "new/*"),
+    ),
+    row("no output_dir", "--output_dir=", "--output_dir is empty"),
+    row("a blank output_dir", "'--output_dir= '", "--output_dir is empty"),
+    Row(
+        "no flags at all",
+        "bare run_pretraining",
+        "Please give --output_dir.*--albert_config_file",
+    ),
+    row("no such flag", "--num_train_step=3", "num_train_step"),
+    row("a stray word", "--do_train False", "Write --flag=value.*'False'"),
+    row(
+        "two places for the same output",
+        "",
+        "new is in use by process",
+        owned=("new/",),
+    ),
+    *rows_of_flags(
+        PROGRAM,
+        """
+        learning_rate -1 nan inf x
+        train_batch_size 0 -4 1000000000 1.5
+        eval_batch_size 0 -1 1000000000
+        num_train_steps 0 -1
+        num_warmup_steps -1
+        start_warmup_step -1
+        save_checkpoints_steps 0 -1
+        keep_checkpoint_max -1 -3
+        iterations_per_loop 0 -1
+        log_every_steps 0 -1
+        max_eval_steps -1
+        sentence_weight -1 nan
+        poly_power -1 nan
+        masked_lm_budget nan -1
+        random_seed -1 1000000000000
+        shuffle_buffer 0 -1
+        num_tpu_cores -1
+        max_seq_length 0 -16
+        max_predictions_per_seq 0 -3
+        optimizer sgd
+        distribution many
+        compute_dtype float64
+        """,
+    ),
+    # Places.
+    row(
+        "output_dir is a file",
+        "--output_dir=a_file",
+        "a_file cannot be a folder",
+    ),
+    row(
+        "output_dir is in a file",
+        "--output_dir=a_file/out",
+        "a_file/out cannot be a folder",
+    ),
+    row("no such records", "--input_file=no*.tfrecord", "No file matches"),
+    row("the records are a folder", "--input_file=glue", "glue is a folder"),
+    row(
+        "one pattern of two matches nothing",
+        f"--input_file={RECORDS},no*",
+        "No file matches 'no",
+    ),
+    # The model's config.
+    row("no such config", "--albert_config_file=no.json", "no.json"),
+    row(
+        "the config is a folder", "--albert_config_file=model", "model.*folder"
+    ),
+    *(
+        row(
+            f"the config is {name}",
+            "",
+            f"albert_config.json.*{says}",
+            put(CONFIG, content),
+        )
+        for name, content, says in (
+            ("empty", b"", "empty"),
+            ("zeros", bytes(100), "empty|not JSON"),
+            ("a list", "[]", "list"),
+            ("null", "null", "NoneType"),
+            ("a number", "7", "int"),
+            ("not UTF-8", b'{"vocab_size": "\xff"}', "utf-8"),
+            ("nested too deeply", DEEP, "nested too deeply"),
+            ("without vocab_size", "{}", "vocab_size is missing"),
+        )
+    ),
+    row(
+        "the config is cut",
+        "",
+        "albert_config.json.*not JSON.*cut off",
+        cut(CONFIG),
+    ),
+    row(
+        "the config is half a surrogate pair",
+        "",
+        "albert_config.json.*surrogate",
+        set_json(CONFIG, net_structure_type="\ud800"),
+    ),
+    *(
+        row(
+            f"the config says {name}={value!r}",
+            "",
+            f"albert_config.json.*{says or name}",
+            set_json(CONFIG, **{name: value}),
+        )
+        for name, value, says in (
+            ("hidden_sizes", 12, "meant: 'hidden_size'"),
+            ("hidden_size", "12", None),
+            ("hidden_size", 0, None),
+            ("hidden_size", 13, "num_attention_heads"),
+            ("hidden_size", 10**12, None),
+            ("num_hidden_layers", 100_000, None),
+            ("num_hidden_layers", -1, None),
+            ("num_hidden_groups", 3, None),
+            ("inner_group_num", 10**9, None),
+            ("hidden_act", "swish", None),
+            ("hidden_dropout_prob", 1.0, None),
+            ("hidden_dropout_prob", float("nan"), None),
+            ("initializer_range", 0, None),
+            ("initializer_range", float("inf"), None),
+            ("parameter_sharing", "some", None),
+            ("type_vocab_size", 1, "type_vocab_size|segment"),
+        )
+    ),
+    row(
+        "a config of another vocabulary",
+        "",
+        "vocabulary of 25 pieces.*vocab_size 26",
+        set_json(CONFIG, vocab_size=26),
+    ),
+    row(
+        "a config of shorter sequences",
+        "",
+        "16 tokens.*max_position_embeddings 8",
+        set_json(CONFIG, max_position_embeddings=8),
+    ),
+    # Records.
+    row("other lengths", "--max_seq_length=17", "max_seq_length=17.* 16"),
+    row(
+        "other numbers of predictions",
+        "--max_predictions_per_seq=4",
+        "max_predictions_per_seq=4.* 3",
+    ),
+    row("empty records", "", "train.tfrecord", put(RECORDS, b"")),
+    row("records are text", "", "train.tfrecord", copy("text.txt", RECORDS)),
+    row(
+        "records are compressed",
+        "",
+        "train.tfrecord is compressed.*gunzip",
+        edit(RECORDS, gzip.compress),
+        remove(SIDECAR),
+    ),
+    row("the records are cut in a record", "", "train.tfrecord", cut(RECORDS)),
+    row(
+        "the records' last byte is missing",
+        "",
+        "train.tfrecord",
+        edit(RECORDS, lambda x: x[:-1]),
+    ),
+    row(
+        "zeros behind the records",
+        "",
+        "train.tfrecord",
+        append(RECORDS, bytes(100)),
+    ),
+    *(
+        row(
+            f"a byte is flipped at {place}",
+            "",
+            "train.tfrecord",
+            flip_byte(RECORDS, place),
+        )
+        for place in (0, 9, 20, 1000, -1, -30)
+    ),
+    row(
+        "a byte of the held-out records is flipped",
+        "",
+        "valid.tfrecord",
+        flip_byte("valid.tfrecord", 1000),
+    ),
+    row(
+        "the held-out records are cut",
+        "",
+        "valid.tfrecord",
+        cut("valid.tfrecord"),
+    ),
+    row(
+        "records of fine-tuning",
+        "",
+        "train.tfrecord.*(fine-tuning|masked_lm_positions)",
+        drop_feature("masked_lm_positions"),
+    ),
+    *(
+        row(
+            f"one record lacks {name}",
+            "",
+            f"{RECORD_4}.*{name}",
+            drop_feature(name, 4),
+        )
+        for name in ("input_ids", "segment_ids", "masked_lm_weights")
+    ),
+    row(
+        "all records lack their labels",
+        "",
+        "train.tfrecord.*next_sentence_labels",
+        drop_feature("next_sentence_labels"),
+    ),
+    *(
+        row(
+            f"a list {name} is too long",
+            "",
+            f"{RECORD_4}.*{name}",
+            lengthen(name),
+        )
+        for name in ("input_ids", "masked_lm_ids", "next_sentence_labels")
+    ),
+    row("ids with a point", "", f"{RECORD_4}.*input_ids", as_floats()),
+    *(
+        row(
+            f"{name} has {value}",
+            "",
+            f"{RECORD_4}.*{name}",
+            set_value(name, value, place=place),
+        )
+        for name, value, place in (
+            ("input_ids", 25, 1),
+            ("input_ids", -1, 1),
+            ("input_ids", 2**32 + 5, 1),
+            ("input_mask", 7, 1),
+            ("input_mask", -1, 1),
+            ("segment_ids", 2, 1),
+            ("segment_ids", -1, 1),
+            ("masked_lm_ids", 25, 0),
+            ("masked_lm_ids", 2**32 + 5, 0),
+            ("masked_lm_positions", 16, 0),
+            ("masked_lm_positions", -1, 0),
+            ("masked_lm_weights", float("nan"), 0),
+            ("masked_lm_weights", -1.0, 0),
+            ("next_sentence_labels", 2, 0),
+            ("next_sentence_labels", -1, 0),
+        )
+    ),
+    row(
+        "an id out of range in the held-out records",
+        "",
+        "valid.tfrecord, record [45]: .*input_ids",
+        set_value("input_ids", 25, path="valid.tfrecord"),
+    ),
+    # Descriptions of records.
+    *(
+        row(
+            f"the description is {name}",
+            "",
+            f"train.dataset.json.*{says}",
+            put(SIDECAR, content),
+        )
+        for name, content, says in (
+            ("empty", b"", "empty"),
+            ("zeros", bytes(100), "empty|not JSON"),
+            ("a list", "[]", "list"),
+            ("null", "null", "NoneType"),
+            ("an empty object", "{}", "format"),
+            ("nested too deeply", DEEP, "nested too deeply"),
+        )
+    ),
+    row("the description is cut", "", "train.dataset.json", cut(SIDECAR)),
+    *(
+        row(
+            f"the description lacks {name}",
+            "",
+            f"train.dataset.json.*{name}",
+            drop_json(SIDECAR, name),
+        )
+        for name in (
+            "format",
+            "files",
+            "num_records",
+            "max_seq_length",
+            "max_predictions_per_seq",
+            "sentence_objective",
+            "tokenizer",
+            "statistics",
+        )
+    ),
+    *(
+        row(
+            f"the description says {name} {value!r}",
+            "",
+            f"train.dataset.json.*{says or name}",
+            set_json(SIDECAR, **{name: value}),
+        )
+        for name, value, says in (
+            ("format", 99, None),
+            ("num_records", [7], "says 7"),
+            ("num_records", [10**12], "says 1000000000000"),
+            ("num_records", [-3], "count the records"),
+            ("num_records", [], "count the records"),
+            ("num_records", "x", None),
+            ("files", "train.tfrecord", None),
+            ("files", [7], "names 1 files"),
+            ("max_seq_length", 17, None),
+            ("max_predictions_per_seq", 4, None),
+            ("num_predictions", 4, None),
+            ("sentence_objective", "xyz", None),
+            ("tokenizer", 3, None),
+        )
+    ),
+    row(
+        "a file of the description is gone",
+        "--input_file='many/*.tfrecord'",
+        "t.dataset.json describes 2 files.*t-00001-of-00002.tfrecord",
+        *SHARDS,
+        copy(SIDECAR, "many/t.dataset.json"),
+        describe_shards(),
+        remove("many/t-00001-of-00002.tfrecord"),
+    ),
+    row(
+        "a file that the description does not know",
+        "--input_file='many/*.tfrecord'",
+        "t.dataset.json does not know",
+        *SHARDS,
+        copy(SIDECAR, "many/t.dataset.json"),
+        set_json("many/t.dataset.json", files=["t-00000-of-00002.tfrecord"]),
+    ),
+    row(
+        "the description's tokenizer says nothing",
+        "",
+        "train.tfrecord was made with a vocabulary of None",
+        set_json(SIDECAR, tokenizer={}),
+    ),
+    row(
+        "the records are cut at a record's end",
+        "",
+        "train.tfrecord has .*train.dataset.json says",
+        drop_records(),
+    ),
+    row(
+        "records of an older program are cut at a record's end",
+        "",
+        "train.tfrecord has .* records; train.dataset.json says",
+        drop_records(),
+        drop_json(SIDECAR, "num_bytes", "digest"),
+    ),
+    row(
+        "the held-out records are cut at a record's end",
+        "",
+        "valid.tfrecord has .*valid.dataset.json says",
+        drop_records("valid.tfrecord"),
+    ),
+    row(
+        "an empty shard that should not be",
+        "--input_file='many/*.tfrecord'",
+        "t-00001-of-00002.tfrecord has 0 .*t.dataset.json says",
+        *SHARDS,
+        put("many/t-00001-of-00002.tfrecord", b""),
+        copy(SIDECAR, "many/t.dataset.json"),
+        describe_shards(),
+    ),
+    row(
+        "records with and without a description",
+        f"--input_file={RECORDS},old.tfrecord",
+        "old.tfrecord has no description.*(--|move|remove|write|make)",
+        copy("valid.tfrecord", "old.tfrecord"),
+    ),
+    row(
+        "records of two objectives",
+        f"--input_file={RECORDS},valid.tfrecord --eval_input_file= --nodo_eval",
+        "valid.dataset.json.*sentence_objective|sentence_objective.*valid",
+        set_json("valid.dataset.json", sentence_objective="nsp"),
+    ),
+    row(
+        "records of a creation that was stopped",
+        "--input_file='many/*.tfrecord'",
+        r"(unfinished|not finished|stopped|interrupted)",
+        *SHARDS,
+        put("many/.t.unfinished/state.json", "{}"),
+    ),
+    row(
+        "held-out records of a creation that was stopped",
+        "--eval_input_file='many/*.tfrecord'",
+        r"(unfinished|not finished|stopped|interrupted)",
+        *SHARDS,
+        put("many/.t.unfinished/state.json", "{}"),
+    ),
+    row(
+        "a batch that is larger than the data",
+        "--train_batch_size=100000",
+        "batch of 100000 is larger.*46 records",
+    ),
+    row(
+        "another vocabulary than the model's",
+        "--init_checkpoint=model",
+        "model.* vocabulary vocab.txt.*which is another one",
+        _change_vocabulary,
+    ),
+    # The model to begin with.
+    row("no such model", "--init_checkpoint=no", "no.index does not exist"),
+    row(
+        "a model of other sizes",
+        "--init_checkpoint=model",
+        "model.ckpt-best.*(12|another)",
+        copy(CONFIG, "c.json"),
+        set_json(CONFIG, hidden_size=15, intermediate_size=18),
+    ),
+    row(
+        "a model whose data is cut",
+        "--init_checkpoint=model",
+        "model.ckpt-best cannot be read",
+        cut("model/model.ckpt-best.data-00000-of-00001"),
+    ),
+    row(
+        "a model whose index is cut",
+        "--init_checkpoint=model",
+        "model.ckpt-best cannot be read",
+        cut("model/model.ckpt-best.index"),
+    ),
+    row(
+        "a model without data",
+        "--init_checkpoint=model",
+        "model.ckpt-best cannot be read",
+        remove("model/model.ckpt-best.data-00000-of-00001"),
+    ),
+    row(
+        "a model whose index is text",
+        "--init_checkpoint=model",
+        "model.ckpt-best cannot be read",
+        put("model/model.ckpt-best.index", "text"),
+    ),
+]

@@ -1,0 +1,406 @@
+"""Bad inputs of the tools in albert_tf/tools."""
+
+from tests.bad_inputs.table import (
+    Row,
+    copy,
+    cut,
+    put,
+    remove,
+    replace,
+    rows_of_flags,
+)
+
+DEEP = "[" * 100_000
+
+
+def row(program, name, words, says, *changes, **kwargs):
+    return Row(name, f"{program} {words}", says, changes, **kwargs)
+
+
+def serving(kind):
+    """A change: gives the only version of a SavedModel a name that is known."""
+    import glob
+    import os
+
+    return lambda: os.rename(glob.glob(f"serving/{kind}/*")[0], f"{kind}_model")
+
+
+ROWS = [
+    # train_vocab.
+    row("train_vocab", "no text", "--input_file=", "--input_file is empty"),
+    row("train_vocab", "no such text", "--input_file=no*", "No file matches"),
+    row(
+        "train_vocab",
+        "the text is empty",
+        "--input_file=empty.txt",
+        "no text in empty.txt",
+        put("empty.txt", b""),
+    ),
+    row(
+        "train_vocab",
+        "the text is not UTF-8",
+        "--input_file=latin.txt",
+        "latin.txt, line 2 is not UTF-8.*iconv",
+        put("latin.txt", b"w1\n\xe4\n"),
+    ),
+    row("train_vocab", "the text is a folder", "--input_file=glue", "folder"),
+    row(
+        "train_vocab", "no place", "--model_prefix=", "--model_prefix is empty"
+    ),
+    row(
+        "train_vocab",
+        "a place in a file",
+        "--model_prefix=a_file/w",
+        "a_file cannot be a folder",
+    ),
+    row(
+        "train_vocab",
+        "a model that is there",
+        "--model_prefix=pieces/pieces",
+        "pieces/pieces.model.*(already|there|exists)",
+    ),
+    row(
+        "train_vocab",
+        "the model would be the text",
+        "--input_file=w.model --model_prefix=w",
+        "w.model",
+        copy("text.txt", "w.model"),
+    ),
+    row(
+        "train_vocab",
+        "the list would be the text",
+        "--input_file=w.vocab --model_prefix=w",
+        "w.vocab",
+        copy("text.txt", "w.vocab"),
+    ),
+    row(
+        "train_vocab",
+        "the settings are of another vocabulary",
+        "--model_prefix=model/w",
+        "model/tokenizer_settings.json",
+    ),
+    row(
+        "train_vocab", "too many pieces", "--vocab_size=99999", "largest possi"
+    ),
+    row("train_vocab", "too few pieces", "--vocab_size=14", "too small"),
+    *rows_of_flags(
+        "train_vocab",
+        """
+        vocab_size 0 -1
+        input_sentence_size 0 -1
+        character_coverage 0 1.5 nan -1
+        num_threads 0 -1
+        random_seed -1
+        """,
+    ),
+    # inspect_checkpoint.
+    row(
+        "inspect_checkpoint",
+        "no model",
+        "--init_checkpoint=",
+        "--init_checkpoint is empty",
+    ),
+    row(
+        "inspect_checkpoint",
+        "no such model",
+        "--init_checkpoint=no",
+        "no.index does not exist",
+    ),
+    row(
+        "inspect_checkpoint",
+        "a config that is cut",
+        "",
+        "albert_config.json is not JSON|albert_config.json",
+        cut("model/albert_config.json"),
+    ),
+    row(
+        "inspect_checkpoint",
+        "a config nested too deeply",
+        "",
+        "albert_config.json.*nested too deeply",
+        put("model/albert_config.json", DEEP),
+    ),
+    row(
+        "inspect_checkpoint",
+        "weights that are cut",
+        "",
+        "model.ckpt-best cannot be read",
+        cut("model/model.ckpt-best.data-00000-of-00001"),
+    ),
+    # embed.
+    row("embed", "no such model", "--init_checkpoint=no", "no.index does not"),
+    row("embed", "no such text", "--input_file=no.txt", "No file matches"),
+    row("embed", "an empty text", "--input_file=e", "no line in", put("e", "")),
+    row(
+        "embed",
+        "a text that is not UTF-8",
+        "--input_file=latin.txt",
+        "latin.txt is not UTF-8",
+        put("latin.txt", b"w1\n\xe4\n"),
+    ),
+    row("embed", "another ending", "--output_file=v.csv", "must end in .npz"),
+    row(
+        "embed",
+        "the output is the text",
+        "--input_file=t.jsonl --output_file=t.jsonl",
+        "--output_file would overwrite t.jsonl",
+        copy("text.txt", "t.jsonl"),
+    ),
+    row(
+        "embed",
+        "a place in a file",
+        "--output_file=a_file/v.npz",
+        "a_file cannot be a folder",
+    ),
+    row(
+        "embed",
+        "a place that is a folder",
+        "--output_file=f.npz",
+        "f.npz.*fol",
+        put("f.npz/x", "x"),
+    ),
+    row("embed", "a layer before all", "--layer=-3", "layer=-3.*model has 2"),
+    row("embed", "no such layer", "--layer=2", "--layer=2.*model has 2"),
+    row("embed", "too many tokens", "--max_seq_length=33", "max_seq_length=33"),
+    row(
+        "embed",
+        "no vocabulary",
+        "",
+        "no vocabulary.*--spm_model_file or --vocab_file",
+        remove("model/vocab.txt"),
+    ),
+    *rows_of_flags(
+        "embed",
+        """
+        batch_size 0 -1 1000000000
+        max_seq_length 2 0
+        layer x
+        pooling max
+        """,
+    ),
+    # fill_mask.
+    row("fill_mask", "no text", "--text=", "--text is empty"),
+    row(
+        "fill_mask",
+        "half a surrogate pair",
+        "--text='w1 [MASK] \udcff'",
+        "--text=.*not UTF-8",
+    ),
+    row(
+        "fill_mask",
+        "a character 0",
+        "--text='w1 [MASK] \0'",
+        "--text=.*character 0",
+    ),
+    row("fill_mask", "no mask", "--text='w1 w2'", r"no \[MASK\] in the text"),
+    row(
+        "fill_mask",
+        "too long a text",
+        f"--text='[MASK] {'w1 ' * 40}'",
+        "(32|tokens|positions)",
+    ),
+    row(
+        "fill_mask",
+        "another number of second texts",
+        "--next_text='w1\nw2'",
+        "--text has 1 lines, --next_text 2",
+    ),
+    row(
+        "fill_mask",
+        "a model without heads",
+        "--init_checkpoint=classifier/model.ckpt-best",
+        "lacks .*cls/",
+    ),
+    *rows_of_flags("fill_mask", "top_k 0 -1"),
+    row(
+        "fill_mask", "more guesses than pieces", "--top_k=26", "--top_k=26.*25"
+    ),
+    # answer.
+    row("answer", "no model", "--saved_model=no", "no SavedModel in no"),
+    row("answer", "no question", "--question=", "--question is empty"),
+    row("answer", "a blank question", "--question=' '", "--question"),
+    row(
+        "answer",
+        "half a surrogate pair",
+        "--question='w1 \ud83d'",
+        "--question=.*not UTF-8",
+    ),
+    row("answer", "no paragraph", "--paragraph=", "either --paragraph or"),
+    row(
+        "answer",
+        "two paragraphs",
+        "--paragraph_file=text.txt",
+        "either --paragraph or",
+    ),
+    row(
+        "answer",
+        "a paragraph that is not UTF-8",
+        "--paragraph= --paragraph_file=latin.txt",
+        "latin.txt is not UTF-8",
+        put("latin.txt", b"w1\n\xe4\n"),
+    ),
+    row(
+        "answer",
+        "no such paragraph",
+        "--paragraph= --paragraph_file=no.txt",
+        "no.txt",
+    ),
+    row(
+        "answer",
+        "a classifier",
+        "--saved_model=serving/classifier",
+        "serving/classifier.*run_squad.py",
+    ),
+    row("answer", "an encoder", "--saved_model=hub", "hub.*run_squad.py"),
+    row(
+        "answer",
+        "longer sequences than were exported",
+        f"--max_seq_length=32 --paragraph='{'w1 ' * 40}'",
+        "--max_seq_length",
+    ),
+    row(
+        "answer",
+        "a SavedModel that is cut",
+        "--saved_model=squad_model",
+        "squad_model",
+        lambda: (
+            serving("squad")(),
+            cut("squad_model/saved_model.pb")(),
+        ),
+    ),
+    row(
+        "answer",
+        "a SavedModel without a vocabulary",
+        "--saved_model=squad_model",
+        "squad_model/assets has no vocabulary",
+        lambda: (serving("squad")(), remove("squad_model/assets/vocab.txt")()),
+    ),
+    *rows_of_flags(
+        "answer",
+        """
+        n_best_size 0
+        max_answer_length 0 -1
+        max_seq_length 0
+        doc_stride 0 -1
+        max_query_length 0
+        """,
+    ),
+    # convert_to_litert.
+    row(
+        "convert_to_litert",
+        "no model",
+        "--saved_model=no",
+        "no SavedModel in no",
+    ),
+    row(
+        "convert_to_litert",
+        "no such signature",
+        "--signature=texts",
+        "no signature texts.*it has",
+    ),
+    row(
+        "convert_to_litert",
+        "a signature of records",
+        "--signature=serving_default",
+        "no signature serving_default that takes ids alone",
+    ),
+    row(
+        "convert_to_litert",
+        "longer sequences than were exported",
+        "--seq_length=17",
+        "--seq_length=17.*16|max_seq_length",
+    ),
+    row(
+        "convert_to_litert",
+        "a place that is the model's file",
+        "--saved_model=classifier_model "
+        "--output=classifier_model/saved_model.pb",
+        "--output.*saved_model.pb",
+        serving("classifier"),
+    ),
+    row(
+        "convert_to_litert",
+        "a place in a file",
+        "--output=a_file/m.tflite",
+        "a_file cannot be a folder",
+    ),
+    row(
+        "convert_to_litert",
+        "a place that is a folder",
+        "--output=glue",
+        "glue.*folder",
+    ),
+    row("convert_to_litert", "no place", "--output=", "--output is empty"),
+    *rows_of_flags(
+        "convert_to_litert",
+        """
+        seq_length 0 -1
+        batch_size 0 -1 10000000000
+        weights int4
+        """,
+    ),
+    # run_glue: nothing is run.
+    row(
+        "run_glue", "no data", "--data_dir=nowhere", "nowhere has training data"
+    ),
+    row("run_glue", "an unknown task", "--tasks=sst-3", "not of .*sst-3"),
+    row("run_glue", "a task without data", "--tasks=mnli", "not of .*mnli"),
+    row(
+        "run_glue",
+        "flags with a quote that is not closed",
+        '''--extra_flags="--train_step='2"''',
+        "--extra_flags.*quot",
+    ),
+    row("run_glue", "no recipes", "--recipes=nowhere", "nowhere/sst-2.flags"),
+    row(
+        "run_glue", "an empty output_dir", "--output_dir=", "output_dir is empt"
+    ),
+    row(
+        "run_glue",
+        "output_dir is a file",
+        "--output_dir=a_file",
+        "a_file cannot be a folder",
+    ),
+    # plot_metrics.
+    row("plot_metrics", "no file", "--metrics_file=no", "no"),
+    row(
+        "plot_metrics",
+        "an empty file",
+        "",
+        "holds no metrics",
+        put("pretrained/metrics.jsonl", b""),
+    ),
+    row(
+        "plot_metrics",
+        "a file of text",
+        "--metrics_file=text.txt",
+        "text.txt, line 1.*not JSON",
+    ),
+    row(
+        "plot_metrics",
+        "a file of lists",
+        "--metrics_file=m",
+        "m, line 1.*list",
+        put("m", "[]\n[]\n"),
+    ),
+    row(
+        "plot_metrics",
+        "a file that lacks its steps",
+        "",
+        "metrics.jsonl, line 1.*step",
+        replace("pretrained/metrics.jsonl", '"step"', '"steps"'),
+    ),
+    row(
+        "plot_metrics",
+        "the picture is the file",
+        "--output_file=pretrained/metrics.jsonl",
+        "--output_file would overwrite|metrics.jsonl",
+    ),
+    row("plot_metrics", "another ending", "--output_file=x.gif", "x.gif|gif"),
+    row(
+        "plot_metrics",
+        "a place in a file",
+        "--output_file=a_file/x.svg",
+        "a_file",
+    ),
+]

@@ -1,0 +1,318 @@
+"""What users give wrongly: one sentence, exit status 1, nothing touched.
+
+The rows stand in `tests/bad_inputs`. They run in one process, each in a copy
+of a folder that is made once; a few that need a process of their own follow.
+"""
+
+import contextlib
+import dataclasses
+import fnmatch
+import importlib
+import os
+import pathlib
+import pkgutil
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import typing
+
+import pytest
+
+from albert_tf import flags, ownership, tools
+from tests.bad_inputs import (
+    accepted_rows,
+    commands,
+    data_rows,
+    export_rows,
+    fine_tuning_rows,
+    pretraining_rows,
+    request_rows,
+    resume_rows,
+    tool_rows,
+    world,
+)
+from tests.bad_inputs.table import Row
+
+SECONDS = 20
+DETAILS = "(Details: --verbosity=1)"
+ROWS = [
+    row
+    for module in (
+        data_rows,
+        pretraining_rows,
+        fine_tuning_rows,
+        resume_rows,
+        export_rows,
+        tool_rows,
+    )
+    for row in module.ROWS
+]
+
+
+def name_of(row):
+    if hasattr(row, "command"):
+        return f"{row.command.split()[0]}: {row.name}"
+    return row.name
+
+
+@pytest.fixture(scope="session")
+def made(tmp_path_factory):
+    """The folder that is copied for each row."""
+    folder = tmp_path_factory.mktemp("world")
+    before = os.getcwd()
+    world.make(folder)
+    os.chdir(before)
+    return folder
+
+
+@pytest.fixture
+def folder(made, tmp_path, monkeypatch):
+    """The current folder: a copy of everything."""
+    folder = tmp_path / "here"
+    shutil.copytree(made, folder)
+    monkeypatch.chdir(folder)
+    return folder
+
+
+@contextlib.contextmanager
+def limit_time(seconds=SECONDS):
+    """Breaks off what takes too long, where Python gets to run."""
+
+    def stop(signum, frame):
+        raise AssertionError(f"took longer than {seconds} s")
+
+    previous = signal.signal(signal.SIGALRM, stop)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, previous)
+
+
+def look_at(folder):
+    """What is there: dict of path -> kind, bytes, time."""
+    found = {}
+    for path in sorted(folder.rglob("*")):
+        name = str(path.relative_to(folder))
+        if path.is_symlink():
+            found[name] = os.readlink(path)
+        elif path.is_dir():
+            found[name] = "a folder"
+        else:
+            found[name] = path.read_bytes(), path.stat().st_mtime_ns
+    return found
+
+
+def differences(before, after, may_write):
+    """The paths that are new, gone or different, but for those that may be."""
+    return [
+        path
+        for path in sorted(before.keys() | after.keys())
+        if before.get(path) != after.get(path)
+        and not any(fnmatch.fnmatch(path, p) for p in may_write)
+    ]
+
+
+def run_row(row, seconds=SECONDS):
+    for change in row.changes:
+        change()
+    start = time.monotonic()
+    with contextlib.ExitStack() as stack:
+        for path in getattr(row, "owned", ()):
+            is_folder = path.endswith("/")
+            own = ownership.owning_folder if is_folder else ownership.owning
+            stack.enter_context(own(path))
+        before = look_at(pathlib.Path.cwd())
+        stack.enter_context(limit_time(seconds))
+        status = commands.call(row.command)
+        after = look_at(pathlib.Path.cwd())
+    return status, before, after, time.monotonic() - start
+
+
+@pytest.mark.parametrize("row", ROWS, ids=name_of)
+def test_a_bad_input_ends_in_one_sentence(row, folder, capfd, monkeypatch):
+    monkeypatch.setattr("sys.argv", ["the_program"])
+    check_refusal(row, capfd)
+
+
+def check_refusal(row, capfd):
+    status, before, after, seconds = run_row(row)
+    said = capfd.readouterr()
+    assert status == 1, f"accepted: {said.out[-500:]}{said.err[-500:]}"
+    assert said.err.count(DETAILS) == 1 and "Traceback" not in said.err
+    message = said.err.split("the_program: ")[-1].split(f"\n{DETAILS}")[0]
+    assert "not foreseen" not in message, message
+    assert re.search(row.says, message, re.DOTALL), message
+    # What a run is made of may differ in many ways, a line each.
+    assert len(message) < 2000 and message.count("\n") <= 15, message
+    assert differences(before, after, row.may_write) == []
+    assert seconds < SECONDS
+
+
+@pytest.mark.parametrize("row", accepted_rows.ROWS, ids=name_of)
+def test_what_looks_odd_is_taken(row, folder, capfd, caplog):
+    status, *_ = run_row(row, seconds=5 * SECONDS)
+    said = "".join(capfd.readouterr()) + caplog.text
+    assert status == 0, said[-1000:]
+    assert "Traceback" not in said
+    assert re.search(row.says, said, re.DOTALL), said[-1000:]
+    for path in row.writes:
+        assert os.path.exists(path), (path, sorted(os.listdir()))
+    if row.check:
+        row.check()
+
+
+@pytest.mark.parametrize("row", request_rows.ROWS, ids=name_of)
+def test_a_bad_request_is_refused(row, made):
+    answer = request_rows.ask(made / row.model, row.signature, row.inputs)
+    assert re.search(row.says, answer, re.DOTALL), answer
+
+
+@pytest.mark.parametrize(("model", "signature", "inputs"), request_rows.EMPTY)
+def test_an_empty_batch_has_an_empty_answer(made, model, signature, inputs):
+    outputs = request_rows.answer(made / model, signature, inputs)
+    assert {len(values) for values in outputs.values()} == {0}
+
+
+@pytest.mark.parametrize("row", request_rows.CALLS, ids=name_of)
+def test_a_bad_call_is_refused(row, folder):
+    with pytest.raises((ValueError, OSError), match=row.says), limit_time():
+        row.function()
+
+
+@pytest.fixture
+def disk(folder):
+    """A small file system of its own, where the machine lets us mount one."""
+    os.mkdir("disk")
+    command = ["mount", "-t", "tmpfs", "-o", "size=96k", "tmpfs", "disk"]
+    if os.getuid() or subprocess.run(command, capture_output=True).returncode:
+        pytest.skip("only root can mount a file system")
+    yield folder / "disk"
+    subprocess.run(["umount", "--lazy", str(folder / "disk")], check=True)
+
+
+def fill():
+    with contextlib.suppress(OSError), open("disk/all_else", "wb", 0) as file:
+        while True:
+            file.write(bytes(512))
+
+
+def forbid_writing():
+    command = ["mount", "-o", "remount,ro", "disk"]
+    subprocess.run(command, check=True, capture_output=True)
+
+
+@pytest.mark.parametrize(
+    "command", commands.WRITING, ids=lambda c: c.split()[0]
+)
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [(fill, "disk is full"), (forbid_writing, "file system is read-only")],
+    ids=["full", "read-only"],
+)
+def test_a_disk_that_takes_nothing_is_told_of(
+    disk, capfd, monkeypatch, command, change, says
+):
+    monkeypatch.setattr("sys.argv", ["the_program"])
+    row = Row("", command, says, (change,), may_write=("disk/*",))
+    check_refusal(row, capfd)
+
+
+# Command, variables of its environment, status, and what is printed.
+PROCESSES = {
+    "another backend of Keras": (
+        ["-m", "albert_tf.tools.inspect_checkpoint", "--init_checkpoint=model"],
+        {"KERAS_BACKEND": "torch"},
+        0,
+        "KERAS_BACKEND=torch is not taken.*1,768|together",
+    ),
+    "help": (["run_squad.py", "--help"], {}, 1, "--doc_stride: .*at least 1"),
+    "a script": (
+        ["run_race.py", "--data_dir=no", "--output_dir=new"],
+        {},
+        1,
+        "run_race.py: There is no model to begin with",
+    ),
+    "a tool": (
+        ["-m", "albert_tf.tools.embed"],
+        {},
+        1,
+        "Please give --init_checkpoint",
+    ),
+}
+
+
+@pytest.fixture(scope="session")
+def processes(made):
+    """Programs in processes of their own, all started at once."""
+    root = pathlib.Path(__file__).resolve().parent.parent
+    return {
+        name: subprocess.Popen(
+            [
+                sys.executable,
+                *(str(root / w) if w.endswith(".py") else w for w in words),
+            ],
+            cwd=made,
+            env=os.environ | {"PYTHONPATH": str(root)} | environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for name, (words, environment, *_) in PROCESSES.items()
+    }
+
+
+@pytest.mark.parametrize("name", PROCESSES)
+def test_a_process_ends_as_a_call_does(processes, name):
+    *_, status, says = PROCESSES[name]
+    said, _ = processes[name].communicate(timeout=120)
+    assert processes[name].returncode == status, said
+    assert re.search(says, said, re.DOTALL), said
+    assert "Traceback" not in said
+
+
+def classes_of_flags():
+    """Every class of flags: those of programs, and those they inherit."""
+    names = {module for module, _ in commands.COMMANDS.values()}
+    names |= {
+        f"{tools.__name__}.{module.name}"
+        for module in pkgutil.iter_modules(tools.__path__)
+    }
+    modules = [importlib.import_module(name) for name in names]
+    found = {
+        base
+        for module in modules
+        for name, value in vars(module).items()
+        if name.endswith("Flags")
+        for base in value.__mro__
+        if dataclasses.is_dataclass(base)
+    }
+    return sorted(found, key=lambda c: (c.__module__, c.__qualname__))
+
+
+@pytest.mark.parametrize(
+    "flags_class",
+    classes_of_flags(),
+    ids=lambda c: f"{c.__module__}.{c.__qualname__}",
+)
+def test_every_number_has_a_range(flags_class):
+    assert issubclass(flags_class, flags.Flags)
+    hints = typing.get_type_hints(flags_class)
+    kinds = {name: flags._without_none(hint) for name, hint in hints.items()}
+    unlimited = [
+        field.name
+        for field in dataclasses.fields(flags_class)
+        if kinds[field.name] in (int, float)
+        and flags._inherited(flags_class, field.name, "range") is None
+    ]
+    assert not unlimited
+
+
+def test_no_row_is_there_twice_and_there_are_enough():
+    names = [name_of(row) for row in [*ROWS, *accepted_rows.ROWS]]
+    assert len(set(names)) == len(names)
+    assert len(ROWS) >= 200
