@@ -259,15 +259,15 @@ def check_outputs(outputs, inputs):
       ValueError: if two of them are one file, whatever their names.
     """
     read = {
-        _identity(path): (name, path)
+        identity(path): (name, path)
         for name, paths in inputs.items()
         for path in paths
         if path
     }
     for name, paths in outputs.items():
         for path in paths:
-            if _identity(path) in read:
-                other, known = read[_identity(path)]
+            if identity(path) in read:
+                other, known = read[identity(path)]
                 raise ValueError(
                     f"{name} would overwrite {path}, which {other} reads as "
                     f"{known}. Write to another file."
@@ -296,8 +296,8 @@ def check_folders_apart(outputs, inputs):
                 )
 
 
-def _identity(path):
-    """What is equal for two names of one file."""
+def identity(path):
+    """Returns what is equal for two names of one file."""
     if is_remote(path):
         return str(path)
     with contextlib.suppress(OSError):

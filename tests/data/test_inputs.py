@@ -90,7 +90,7 @@ def test_files_of_other_lengths_are_not_read_together(path, tmp_path):
     [
         ({"max_seq_length": 8}, "says max_seq_length = 8; .* have 9"),
         ({"num_predictions": 6}, "says num_predictions = 6; .* have 3"),
-        ({"max_predictions_per_seq": 2}, "says num_predictions = 3; .* have 2"),
+        ({"max_predictions_per_seq": 2}, "predictions_per_seq = 2; .* have 3"),
     ],
     ids=str,
 )
@@ -138,6 +138,14 @@ def test_a_batch_is_not_larger_than_the_data(path):
     inputs.check_batch_size(opened, 7)
     with pytest.raises(ValueError, match="batch of 8 is larger.*7 records"):
         inputs.check_batch_size(opened, 8)
+
+
+def test_a_link_does_not_make_records_held_out(path, tmp_path):
+    train = inputs.open_records(write(path, features_of(7)), CONFIG)
+    (tmp_path / "b.tfrecord").hardlink_to(path)
+    held_out = inputs.open_records(str(tmp_path / "b.tfrecord"), CONFIG)
+    with pytest.raises(ValueError, match="for training and for evaluation"):
+        inputs.check_held_out(train, held_out)
 
 
 def test_damage_that_is_met_while_reading_is_named(path, monkeypatch):
