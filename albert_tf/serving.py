@@ -108,6 +108,24 @@ def check_range(name, values, top, meaning):
     )
 
 
+def check_texts(**texts):
+    """Returns texts in their order, or fails where there are more of one.
+
+    Args:
+      **texts: [B] strings each, by input name.
+    """
+    (first, rows), *others = [(n, tf.size(x)) for n, x in texts.items()]
+    checks = [
+        tf.debugging.Assert(
+            count == rows,
+            [f"{name} has", count, "rows, wanted as many as", first, rows],
+        )
+        for name, count in others
+    ]
+    with tf.control_dependencies(checks):
+        return [tf.identity(x) for x in texts.values()]
+
+
 def check_lengths(num_tokens, max_seq_length, num_rows=1):
     """Returns operations that fail for sequences of no or too many tokens.
 

@@ -144,8 +144,10 @@ def export_text_classifier(
 
     @tf.function(input_signature=[TEXTS] * (2 if has_pairs else 1))
     def serve(text_a, text_b=None):
-        texts = [text_a] if text_b is None else [text_a, text_b]
-        return answer(features_of(*texts))
+        texts = {"text_a": text_a}
+        if text_b is not None:
+            texts["text_b"] = text_b
+        return answer(features_of(*serving.check_texts(**texts)))
 
     return export.write_version(
         folder, model, {"serving_default": serve}, assets, labels
@@ -200,6 +202,9 @@ def export_text_spans(
 
     @tf.function(input_signature=[TEXTS] * 2)
     def serve(question, context):
+        question, context = serving.check_texts(
+            question=question, context=context
+        )
         # Else what is no UTF-8 would be counted otherwise here and there.
         context = tf.strings.unicode_transcode(context, "UTF-8", "UTF-8")
         query = graph.tokenize(question)[:, :max_query_length]

@@ -1,5 +1,6 @@
 """The tokenizers inside a graph: the same ids as outside."""
 
+import dataclasses
 import random
 import sys
 
@@ -7,9 +8,17 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf import heads, text_export, text_graph, tokenization
+from albert_tf import (
+    errors,
+    heads,
+    span_heads,
+    text_export,
+    text_graph,
+    tokenization,
+)
 from albert_tf.config import AlbertConfig
 from albert_tf.data import examples, squad
+from tests import tiny
 
 CASES = [
     (kind, do_lower_case)
@@ -318,3 +327,104 @@ def test_a_classifier_of_text_answers_as_one_of_ids(
         )
     with open(f"{path}/assets/labels.txt") as file:
         assert file.read() == "no\nyes\n"
+
+
+@pytest.fixture(scope="module")
+def words(tmp_path_factory):
+    """A tokenizer of a few words, which keeps what it is given."""
+    path = tmp_path_factory.mktemp("words") / "vocab.txt"
+    path.write_text("\n".join([*tiny.SPECIAL, *tiny.WORDS]) + "\n")
+    return tokenization.build_tokenizer(
+        vocab_file=str(path), do_lower_case=False
+    )
+
+
+STRANGE = {
+    "empty": b"",
+    "space": b" \t\n",
+    "a zero": b"\0",
+    "zeros between": b"w1\0w2 w3",
+    "no UTF-8": b"w1 \xff\xfe w2 \xc3",
+    "half a pair": b"w1 \xed\xa0\x80 w2",
+    "cut": "w1 w2 €".encode()[:-1],
+    "a byte order mark": "\ufeffw1 w2".encode(),
+    "emoji": "w1 👩\u200d👩\u200d👧 w2".encode(),
+    "a long word": b"w1" * 500_000,
+    "many words": b"w1 " * 340_000,
+    "a long run of no UTF-8": b"\xff" * 1_000_000,
+}
+
+
+@pytest.fixture(scope="module")
+def answering(words, tmp_path_factory):
+    path = text_export.export_text_spans(
+        tmp_path_factory.mktemp("answering"),
+        span_heads.AlbertConditionalSpans(tiny.CONFIG),
+        tokenizer=words,
+        max_seq_length=32,
+        max_query_length=8,
+        threshold=0.0,
+    )
+    return tf.saved_model.load(path).signatures["serving_default"]
+
+
+@pytest.mark.parametrize("text", STRANGE.values(), ids=STRANGE)
+def test_answers_are_pieces_of_any_context(answering, text):
+    """What is no UTF-8 counts, and is answered, as U+FFFD, as in Python."""
+    texts = [text, b"w3 w4"]
+    found = answering(question=tf.constant(texts), context=tf.constant(texts))
+    for i, context in enumerate(texts):
+        start, end = (int(found[name][i]) for name in ("start", "end"))
+        piece = context.decode(errors="replace")[start:end]
+        assert found["answer"][i].numpy().decode() == piece.strip()
+    assert np.isfinite(found["null_odds"]).all()
+
+
+def test_no_texts_have_no_answers_and_others_are_counted(answering):
+    none = tf.constant([], tf.string)
+    found = answering(question=none, context=none)
+    assert {len(x) for x in found.values()} == {0}
+    with pytest.raises(tf.errors.InvalidArgumentError) as caught:
+        answering(question=tf.constant(["w1"]), context=tf.constant(["a", "b"]))
+    told = errors.explain(caught.value)
+    assert "context has 2 rows, wanted as many as question 1" in told
+
+
+def test_classifiers_take_any_text_as_python_decodes_it(words, tmp_path):
+    path = text_export.export_text_classifier(
+        tmp_path,
+        heads.AlbertClassifier(tiny.CONFIG, num_labels=2),
+        tokenizer=words,
+        has_pairs=False,
+        max_seq_length=32,
+    )
+    signature = tf.saved_model.load(path).signatures["serving_default"]
+    lines = [*STRANGE.values()]
+    decoded = [line.decode(errors="replace") for line in lines]
+    found = signature(text_a=tf.constant(lines))["logits"]
+    assert np.isfinite(found).all()
+    np.testing.assert_allclose(
+        found, signature(text_a=tf.constant(decoded))["logits"], atol=1e-6
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"max_seq_length": 11}, "has to hold max_query_length=8"),
+        ({"max_query_length": 0}, "has to hold max_query_length=0"),
+        ({"threshold": float("nan")}, "wanted a finite number"),
+        ({"model": "small"}, "vocabulary has 25 pieces, the model 24"),
+    ],
+)
+def test_text_that_a_model_cannot_take_is_not_exported(
+    words, tmp_path, changes, message
+):
+    config = tiny.CONFIG
+    if "model" in changes:
+        config = dataclasses.replace(config, vocab_size=24)
+    arguments = {"max_seq_length": 32, "max_query_length": 8} | changes
+    arguments["model"] = span_heads.AlbertSpans(config)
+    with pytest.raises(ValueError, match=message):
+        text_export.export_text_spans(tmp_path, tokenizer=words, **arguments)
+    assert list(tmp_path.iterdir()) == []
