@@ -26,8 +26,8 @@ def run_driver(code, *words):
 def test_what_is_killed_or_starved_ends_as_if_nothing_had_happened():
     done = run_driver(
         ["-m", "tests.faults"],
-        "--programs=create_pretraining_data,convert_checkpoint,run_classifier,"
-        "export_to_tfhub",
+        "--programs=create_pretraining_data,convert_checkpoint,"
+        "create_pretraining_data+workers,run_classifier",
         "--trials=10",
     )
     assert done.returncode == 0, done.stdout
