@@ -102,7 +102,7 @@ def _hash_arrays(values):
     lines = []
     for name in sorted(values):
         array = np.ascontiguousarray(values[name])
-        if array.dtype == object:
+        if array.dtype.kind in "OSU":
             lines.append(f"{name} {array.tolist()}")
             continue
         found = hashlib.sha256(array.tobytes()).hexdigest()[:16]
