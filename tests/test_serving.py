@@ -111,6 +111,9 @@ def test_no_rows_are_answered_with_no_rows(signatures, model):
         answers.append(by_ids(**dict.fromkeys(serving.FEATURES, none)))
     for answer in answers:
         assert {len(x) for x in answer.values()} == {0}
+    request = {n: tf.constant(x) for n, x in make_request().items()}
+    for name, value in by_ids(**request).items():
+        assert answers[-1][name].shape == [0, *value.shape[1:]]
     told = explain(
         by_ids, **dict.fromkeys(serving.FEATURES, tf.zeros([2, 0], tf.int32))
     )

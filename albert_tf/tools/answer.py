@@ -63,6 +63,8 @@ def run(args):
     paragraph = args.paragraph
     if args.paragraph_file:
         paragraph = read_text(args.paragraph_file)
+    if not paragraph.strip():
+        raise ValueError("The paragraph has no text.")
     settings = windows.WindowSettings(
         args.max_seq_length, args.doc_stride, args.max_query_length
     )

@@ -56,6 +56,7 @@ WRONG = {
     "no answers": ({"n_best_size": 0}, "--n_best_size"),
     "no tokens": ({"max_answer_length": 0}, "--max_answer_length"),
     "no room": ({"max_seq_length": 66}, "--max_seq_length=66"),
+    "no text": ({"paragraph": " "}, "The paragraph has no text"),
     "no model": ({}, "There is no SavedModel in /nowhere"),
 }
 
