@@ -496,10 +496,14 @@ def test_a_second_export_is_told_of_the_first(tmp_path):
     with subprocess.Popen(
         [sys.executable, "-c", code], stdout=subprocess.PIPE
     ) as other:
-        other.stdout.readline()
-        with pytest.raises(BlockingIOError, match=f"process {other.pid} on"):
-            export.export_classifier(tmp_path, model, max_seq_length=2)
-        other.kill()
+        try:
+            other.stdout.readline()
+            with pytest.raises(
+                BlockingIOError, match=f"process {other.pid} on"
+            ):
+                export.export_classifier(tmp_path, model, max_seq_length=2)
+        finally:
+            other.kill()
     path = export.export_classifier(tmp_path, model, max_seq_length=2)
     # Nothing hidden is left for TensorFlow Serving to see.
     assert [str(x) for x in tmp_path.iterdir()] == [path]

@@ -727,10 +727,14 @@ def test_one_export_at_a_time(quick_args, tmp_path):
     with subprocess.Popen(
         [sys.executable, "-c", code], stdout=subprocess.PIPE
     ) as other:
-        other.stdout.readline()
-        with pytest.raises(BlockingIOError, match=f"process {other.pid} on"):
-            export_to_tfhub.run(quick_args)
-        other.kill()
+        try:
+            other.stdout.readline()
+            with pytest.raises(
+                BlockingIOError, match=f"process {other.pid} on"
+            ):
+                export_to_tfhub.run(quick_args)
+        finally:
+            other.kill()
     export_to_tfhub.run(quick_args)
 
 
