@@ -100,7 +100,6 @@ WRITING = (
     "train_vocab --model_prefix=disk/w",
     "convert_checkpoint --to=disk/hf",
     "embed --output_file=disk/v.jsonl",
-    "convert_to_litert --output=disk/m.tflite",
     "plot_metrics --output_file=disk/x.svg",
 )
 
