@@ -11,13 +11,12 @@ import dataclasses
 import os
 import pathlib
 import shlex
-import subprocess
 import sys
 from typing import NamedTuple
 
 from albert_tf import flags
 from albert_tf.config import AlbertConfig
-from albert_tf.tools import plot_metrics
+from albert_tf.tools import plot_metrics, subprograms
 
 ROOT = pathlib.Path(__file__).parents[2]
 CONFIG = "configs/model/tiny.json"
@@ -177,18 +176,9 @@ def run_step(step):
     )
     # TensorFlow looks for a GPU, and calls it an error to find none.
     environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
-    with subprocess.Popen(
+    if subprograms.run_program(
         [sys.executable, *step.arguments], cwd=ROOT, env=environment
-    ) as program:
-        try:
-            program.wait()
-        except KeyboardInterrupt as stop:
-            # A program gets ctrl-C, too, but not SIGTERM; it saves what it has.
-            if isinstance(stop, flags.Terminated):
-                program.terminate()
-            program.wait()
-            raise
-    if program.returncode:
+    ):
         sys.exit(
             "\nThat failed, see above. Once the cause is mended, the same "
             "command goes on from here."

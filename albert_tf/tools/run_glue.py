@@ -10,11 +10,11 @@ import dataclasses
 import os
 import pathlib
 import shlex
-import subprocess
 import sys
 
 from albert_tf import filesystem, flags, ownership
 from albert_tf.data import tasks
+from albert_tf.tools import subprograms
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 SCRIPT = ROOT / "run_classifier.py"
@@ -109,18 +109,10 @@ def run_task(args, name, script):
     """Runs one task; returns its summary, or None where it failed."""
     command = build_command(args, name, script)
     print(f"\n{name}: {shlex.join(command)}", flush=True)
-    with subprocess.Popen(command) as program:
-        try:
-            program.wait()
-        except KeyboardInterrupt as stop:
-            # A program gets ctrl-C, too, but not SIGTERM; it saves what it has.
-            if isinstance(stop, flags.Terminated):
-                program.terminate()
-            program.wait()
-            raise
+    status = subprograms.run_program(command)
     path = pathlib.Path(args.output_dir, name, "summary.json")
     # Without --do_eval, which extra flags can switch off, there is none.
-    if program.returncode or not path.exists():
+    if status or not path.exists():
         return None
     return filesystem.read_json(path)
 

@@ -29,7 +29,7 @@ def commands(monkeypatch, tmp_path):
             pass
 
     monkeypatch.setattr(quickstart, "ROOT", tmp_path)
-    monkeypatch.setattr(quickstart.subprocess, "Popen", Program)
+    monkeypatch.setattr(subprocess, "Popen", Program)
     return ran
 
 

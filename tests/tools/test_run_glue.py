@@ -205,6 +205,31 @@ def test_sigterm_reaches_the_classifier(tmp_path, script):
     assert "started" not in rest
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="a feature of Linux")
+def test_the_classifier_ends_where_the_tool_is_killed(tmp_path, script):
+    script.write_text(SAVES_AT_SIGTERM)
+    code = (
+        "from albert_tf.tools import run_glue\n"
+        f"args = run_glue.GlueFlags(data_dir={str(tmp_path / 'glue')!r}, "
+        f"output_dir={str(tmp_path / 'out')!r})\n"
+        f"run_glue.run(args, {str(script)!r})"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code],
+        cwd=run_glue.ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    ) as tool:
+        for line in tool.stdout:
+            if line == "started\n":
+                break
+        tool.kill()
+        # The pipe is at its end once the classifier has ended, too.
+        tool.communicate(timeout=30)
+    assert script.with_name("saved").exists()
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
