@@ -95,7 +95,7 @@ class Process:
         elif self.status is None:
             os.kill(self.pid, number)
 
-    def left_over(self, seconds=10):
+    def left_over(self, seconds=30):
         """Processes of its group that do not end, though it has; kills them."""
         deadline = time.monotonic() + seconds
         while found := _processes_of_group(self.pid):
