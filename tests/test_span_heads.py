@@ -224,3 +224,10 @@ def test_models_are_rebuilt_from_their_config():
     assert (twin.start_n_top, twin.end_n_top) == (3, 4)
     assert twin.dropout_prob == 0.2
     assert isinstance(twin, heads.AlbertModel)
+
+
+def test_no_rows_get_a_beam_of_no_rows():
+    none = {name: value[:0] for name, value in features().items()}
+    found = build(start_n_top=3, end_n_top=2)(none)
+    assert found["start_top_index"].shape == (0, 3)
+    assert found["end_top_index"].shape == (0, 6)

@@ -2,10 +2,11 @@
 
 import dataclasses
 
+import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf import export, heads, span_heads
+from albert_tf import export, heads, serving, span_heads
 from albert_tf.data import answers
 from albert_tf.tools import answer
 from tests import tiny
@@ -102,14 +103,31 @@ def make_flags(folder, model="spans", **kwargs):
 
 
 def test_windows_are_asked_in_batches(folder, capsys, monkeypatch):
-    answer.run(make_flags(folder))
-    in_batches = capsys.readouterr().out
-    assert "no threshold was exported" in in_batches
-    monkeypatch.setattr(answer, "BATCH_SIZE", 100_000)
-    answer.run(make_flags(folder))
-    at_once = capsys.readouterr().out
-    assert in_batches.split("\n")[0] == at_once.split("\n")[0] == "w1 w2"
-    assert len(in_batches) == len(at_once) > 40
+    asked = []
+    answer_windows = answer.answer_windows
+
+    def compare_batches(serve, encoded):
+        asked.append(len(encoded))
+        outputs = answer_windows(serve, encoded)
+        monkeypatch.setattr(answer, "BATCH_SIZE", len(encoded))
+        for name, values in answer_windows(serve, encoded).items():
+            assert len(values) == len(encoded)
+            np.testing.assert_allclose(outputs[name], values, atol=1e-5)
+        return outputs
+
+    monkeypatch.setattr(answer, "answer_windows", compare_batches)
+    paragraph = " ".join(f"w{i * i % 19}" for i in range(150))
+    answer.run(make_flags(folder, paragraph=paragraph))
+    assert "no threshold was exported" in capsys.readouterr().out
+    assert asked[0] > 2 * 32 and asked[0] % 32
+
+
+def test_ids_that_get_no_spans_are_refused(tmp_path):
+    spec = [tf.TensorSpec([None, None], tf.int32, n) for n in serving.FEATURES]
+    call = tf.function(lambda *x: {"logits": x[0]}, input_signature=spec)
+    tf.saved_model.save(tf.Module(), str(tmp_path / "other"), call)
+    with pytest.raises(ValueError, match=r"found one from .* to \['logits'\]"):
+        answer.run(make_flags(tmp_path, "other"))
 
 
 UNFIT = {
