@@ -230,7 +230,7 @@ class AlbertConditionalSpans(heads.AlbertModel):
             x, heads.gather_positions(x, starts.indices), features["p_mask"]
         )  # [B, K, T]
         ends = tf.math.top_k(tf.nn.log_softmax(end_logits), num_ends)
-        beam = [-1, num_starts * num_ends]  # Also where B is 0.
+        beam = [tf.shape(x)[0], -1]
         return {
             "start_top_log_probs": starts.values,
             "start_top_index": starts.indices,
