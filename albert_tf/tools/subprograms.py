@@ -21,18 +21,28 @@ def run_program(command, **kwargs):
       command: its words.
       **kwargs: of `subprocess.Popen`.
     """
-    if sys.platform == "linux":
-        libc = ctypes.CDLL(None)
-        kwargs["preexec_fn"] = lambda: libc.prctl(
-            _SET_DEATH_SIGNAL, signal.SIGTERM
-        )
-    with subprocess.Popen(command, **kwargs) as program:
-        try:
-            program.wait()
-        except KeyboardInterrupt as stop:
-            # The terminal sends ctrl-C to both, but SIGTERM goes to one.
-            if isinstance(stop, flags.Terminated):
-                program.terminate()
-            program.wait()
-            raise
+    # While it starts, an exception could be lost, and the program with it.
+    before = signal.pthread_sigmask(
+        signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM}
+    )
+    libc = ctypes.CDLL(None)
+
+    def prepare():
+        if sys.platform == "linux":
+            libc.prctl(_SET_DEATH_SIGNAL, signal.SIGTERM)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+    try:
+        with subprocess.Popen(command, preexec_fn=prepare, **kwargs) as program:
+            try:
+                signal.pthread_sigmask(signal.SIG_SETMASK, before)
+                program.wait()
+            except KeyboardInterrupt as stop:
+                # The terminal sends ctrl-C to both, but SIGTERM goes to one.
+                if isinstance(stop, flags.Terminated):
+                    program.terminate()
+                program.wait()
+                raise
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
     return program.returncode
