@@ -98,6 +98,11 @@ class Trial:
         self.what = f"change {number} of {len(lines)}, {lines[number - 1]}"
         return number
 
+    def refusals(self):
+        """What a second copy may say."""
+        words = (IN_USE, self.job.refused_when_done)
+        return [word for word in words if word]
+
     def expect(self, is_true, complaint):
         """Notes a complaint unless something is true."""
         if not is_true:
@@ -203,7 +208,7 @@ def stop_and_continue(trial):
     process.wait(lambda: process.is_stopped)
     try:
         second = trial.start()
-        trial.expect_orderly_end(second, (1,), (IN_USE,))
+        trial.expect_orderly_end(second, (1,), trial.refusals())
     finally:
         process.signal(signal.SIGCONT)
     trial.expect_orderly_end(process, (0,))
@@ -214,11 +219,8 @@ def start_two(trial):
     late = max(0, trial.place - 0.5)
     processes = [trial.start_and_wait(late) if late else trial.start()]
     processes.append(trial.start())
-    words = [IN_USE]
-    if trial.job.refused_when_done:
-        words.append(trial.job.refused_when_done)
     for process in processes:
-        trial.expect_orderly_end(process, (0, 1), words)
+        trial.expect_orderly_end(process, (0, 1), trial.refusals())
     statuses = [process.status for process in processes]
     trial.what = f"exit statuses {statuses}"
     trial.expect(0 in statuses, f"none of two ended well: {statuses}")
