@@ -229,7 +229,7 @@ def check_max_seq_length(model, max_seq_length):
 def check_threshold(threshold):
     """Raises ValueError if a threshold is neither None nor a float32."""
     # NaN is not below anything.
-    if threshold is not None and not abs(threshold) <= tf.float32.max:
+    if threshold is not None and not abs(threshold) <= float(tf.float32.max):
         raise ValueError(
             f"The threshold is {threshold}; wanted a finite number of 32 bits."
         )
