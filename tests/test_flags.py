@@ -49,8 +49,8 @@ SCRIPT = '''
             json.loads("not JSON")
         pathlib.Path(args.input_file).read_text()
         if args.max_steps == 99:
-            print("ready", flush=True)
             try:
+                print("ready", flush=True)
                 time.sleep(60)
             except KeyboardInterrupt:
                 print("kept", flush=True)

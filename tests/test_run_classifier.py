@@ -415,13 +415,14 @@ def test_any_table_is_learned(args, tmp_path, objective):
     assert (folder / "assets" / "vocab.txt").exists()
 
 
+_MNLI_LABELS = ["neutral", "entailment"]
+
+
 def test_mnli_is_scored_on_both_dev_sets(args, tmp_path):
     for split in ("train", "dev_matched", "dev_mismatched", "test_matched"):
         rows = [
-            "\t".join(
-                ["x"] * 8 + [text, "w3", ["neutral", "entailment"][label]]
-            )
-            for text, label in make_rows(24, seed=len(split))
+            "\t".join([str(i), *["x"] * 7, text, "w3", _MNLI_LABELS[label]])
+            for i, (text, label) in enumerate(make_rows(24, seed=len(split)))
         ]
         header = "\t".join(["h"] * 11)
         path = tmp_path / "data" / "MNLI" / f"{split}.tsv"

@@ -371,14 +371,14 @@ def test_max_context_is_what_a_matrix_of_all_windows_gives():
             assert not row[:start].any() and not row[end:].any()
 
 
-def test_a_paragraph_of_a_million_characters_needs_little_memory(words):
+def test_a_long_paragraph_needs_little_memory(words):
     settings = {"max_seq_length": 384, "doc_stride": 128}
     tracemalloc.start()
-    encoded = encode(words, "w4 w5 " * 170_000, is_training=False, **settings)
+    encoded = encode(words, "w4 w5 " * 30_000, is_training=False, **settings)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert encoded.token_arrays["is_max_context"].sum() == 340_000
-    assert peak < 500e6
+    assert encoded.token_arrays["is_max_context"].sum() == 60_000
+    assert peak < 100e6
 
 
 @pytest.mark.parametrize(
