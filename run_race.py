@@ -209,12 +209,11 @@ def run_task(args):
             questions,
             label_ids,
         )
-    rate = args.dropout_prob
     task = programs.Task(
         name="race",
         build_model=functools.partial(
             heads.AlbertMultipleChoice,
-            dropout_prob=args.classifier_dropout if rate is None else rate,
+            dropout_prob=finetuning.classifier_dropout(args),
         ),
         train=train,
         num_train=len(train or ()),

@@ -316,12 +316,11 @@ def build_model_function(args):
     """Returns the function from config and dtype to the version's model."""
     if args.squad_version == "v1":
         return span_heads.AlbertSpans
-    rate = args.dropout_prob
     return functools.partial(
         span_heads.AlbertConditionalSpans,
         start_n_top=args.start_n_top,
         end_n_top=args.end_n_top,
-        dropout_prob=args.classifier_dropout if rate is None else rate,
+        dropout_prob=finetuning.classifier_dropout(args),
     )
 
 

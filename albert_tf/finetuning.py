@@ -133,6 +133,17 @@ def _with_dropout(config, args):
     return dataclasses.replace(config, **rates)
 
 
+def classifier_dropout(args):
+    """Returns the dropout before the task's output, by either of its names.
+
+    Args:
+      args: with the fields of `flags.FineTuningFlags`; some programs have the
+        release's `dropout_prob`, too.
+    """
+    rate = getattr(args, "dropout_prob", None)
+    return args.classifier_dropout if rate is None else rate
+
+
 def count_steps(args, num_examples):
     """Returns training steps and those of them that are warmup.
 
@@ -261,7 +272,7 @@ class Run:
                 "learning_rate": args.learning_rate,
                 "num_train_steps": self.num_steps,
                 "num_warmup_steps": num_warmup_steps,
-                "classifier_dropout": args.classifier_dropout,
+                "classifier_dropout": classifier_dropout(args),
             },
             "bucket_lengths": args.bucket_lengths,
             "train_batch_size": args.train_batch_size,
@@ -336,7 +347,7 @@ class Run:
             f"tokens (mean {lengths.mean():.0f}), {epochs:.1f} epochs. "
             f"Dropout: hidden {config.hidden_dropout_prob}, attention "
             f"{config.attention_probs_dropout_prob}, classifier "
-            f"{args.classifier_dropout}. Seed {self.seed}."
+            f"{classifier_dropout(args)}. Seed {self.seed}."
         )
 
     def write_settings(self, step):
