@@ -145,18 +145,26 @@ class Optimizer:
         with strategy.extended.colocate_vars_with(weight):
             return tf.Variable(tf.zeros(weight.shape), trainable=False)
 
-    def apply(self, gradients, learning_rate):
-        """Updates weights; call it in a replica, with equal gradients.
+    def apply(self, gradients):
+        """Does one step: updates weights, at the step's rate, and counts it.
+
+        Call it in a replica, with equal gradients in all of them.
 
         Args:
           gradients: dict from canonical name to a dense float32 tensor,
             already summed over replicas and clipped. A weight without one
             stays as it is.
-          learning_rate: float32 scalar, usually `schedule(step)`.
+
+        Returns:
+          The learning rate, a float32 scalar.
         """
+        learning_rate = tf.convert_to_tensor(
+            self.schedule(self.step.value()), tf.float32
+        )
         tf.distribute.get_replica_context().merge_call(
             self.update_all, args=(gradients, learning_rate)
         )
+        return learning_rate
 
     def update_all(self, strategy, gradients, learning_rate):
         for name, gradient in gradients.items():
@@ -174,6 +182,7 @@ class Optimizer:
                 ),
                 group=False,
             )
+        self.step.assign_add(1)
 
     def direction(self, gradient, m, v):
         """Advances both moments; returns m / (sqrt(v) + epsilon)."""

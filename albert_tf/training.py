@@ -110,9 +110,8 @@ def build_replica_step(model, optimizer, seed=0, clip_norm=1.0):
             tf.distribute.ReduceOp.SUM, list(gradients.values())
         )
         clipped, norm = optimization.clip_by_global_norm(summed, clip_norm)
-        learning_rate = optimizer.schedule(step)
-        optimizer.apply(
-            dict(zip(gradients, clipped, strict=True)), learning_rate
+        learning_rate = optimizer.apply(
+            dict(zip(gradients, clipped, strict=True))
         )
         return stack_ratios(model, ratios), norm, learning_rate
 
@@ -153,7 +152,6 @@ def build_train_function(strategy, model, optimizer, *, seed=0, xla=False):
             # Equal on every replica.
             norm = strategy.reduce(mean, norms, axis=None)
             learning_rate = strategy.reduce(mean, rates, axis=None)
-            optimizer.step.assign_add(1)
         return sums, norm, learning_rate
 
     return train_steps

@@ -90,7 +90,7 @@ def build_ours(kind, ids, dtype):
             for n, g in gradients.items()
             if g is not None
         }
-        optimizer.apply(gradients, LEARNING_RATE)
+        optimizer.apply(gradients)
         return loss
 
     return lambda: train(ids, mask, segments).numpy()

@@ -82,7 +82,7 @@ def test_updates_are_those_of_the_paper(name, weight_name):
     m = v = 0
     for _ in range(5):
         g = rng.standard_normal((3, 4)).astype(np.float32)
-        optimizer.apply({weight_name: tf.constant(g)}, 0.1)
+        optimizer.apply({weight_name: tf.constant(g)})
         m = 0.9 * m + 0.1 * g
         v = 0.999 * v + 0.001 * g**2
         update = m / (np.sqrt(v) + 1e-6) + decay * w
@@ -93,13 +93,23 @@ def test_updates_are_those_of_the_paper(name, weight_name):
         np.testing.assert_allclose(weight, w, rtol=2e-5, atol=1e-6)
 
 
+def test_each_step_has_its_rate_and_is_counted():
+    weight = tf.Variable([0.0])
+    optimizer = optimization.build_optimizer(
+        "adamw", {"bias": weight}, lambda step: 0.5 * tf.cast(step, tf.float32)
+    )
+    rates = [float(optimizer.apply({"bias": tf.zeros([1])})) for _ in range(3)]
+    assert rates == [0.0, 0.5, 1.0]
+    assert int(optimizer.step) == 3
+
+
 def test_a_weight_of_zeros_moves_by_the_plain_update():
     # |w| = 0 would stop it for ever.
     weight = tf.Variable(tf.zeros([2, 3]))
     optimizer = optimization.build_optimizer(
         "lamb", {"kernel": weight}, lambda step: 0.1
     )
-    optimizer.apply({"kernel": tf.ones([2, 3])}, 0.1)
+    optimizer.apply({"kernel": tf.ones([2, 3])})
     np.testing.assert_allclose(weight, -0.1 * np.sqrt(10), rtol=1e-4)
 
 
@@ -188,11 +198,14 @@ def trained(folder, name):
         run["optimizer"], weights, schedule
     )
     recorded = read_npz(folder / f"{name}.trajectory.npz")
+    # As recorded, also where the release's rate is negative.
+    rates = tf.constant(recorded["learning_rate"], tf.float32)
+    optimizer.schedule = lambda step: rates[step]
     batches = read_npz(folder / "batches.npz")
     kind = "squad_batch" if is_spans else "batch"
 
     @tf.function
-    def step_once(batch, norm, rate):
+    def step_once(batch, norm):
         with tf.GradientTape() as tape:
             ratios = model.ratios(batch)
             loss = sum(
@@ -211,7 +224,7 @@ def trained(folder, name):
         _, dense_norm = optimization.clip_by_global_norm(
             list(gradients.values())
         )
-        optimizer.apply(dict(zip(gradients, clipped, strict=True)), rate)
+        optimizer.apply(dict(zip(gradients, clipped, strict=True)))
         return loss, dense_norm
 
     for step in range(run["steps_run"]):
@@ -226,9 +239,7 @@ def trained(folder, name):
             batch["sentence_order_labels"] = tf.reshape(labels, [-1])
         rate = recorded["learning_rate"][step]
         assert float(schedule(step)) == pytest.approx(max(rate, 0), abs=1e-8)
-        loss, norm = step_once(
-            batch, tf.constant(recorded["grad_norm"][step]), tf.constant(rate)
-        )
+        loss, norm = step_once(batch, tf.constant(recorded["grad_norm"][step]))
         yield step, float(loss), float(norm), optimizer, recorded
 
 
