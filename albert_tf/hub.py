@@ -4,7 +4,6 @@ Shapes: B batch, T tokens, E embedding_size, H hidden_size, P masked positions,
 V vocab_size.
 """
 
-import os
 
 import keras
 import tensorflow as tf
@@ -275,8 +274,3 @@ class HubEncoder(keras.layers.Layer):
             "handle": self.handle,
             "output_key": self.output_key,
         }
-
-
-def is_saved_model(path):
-    """Whether a folder holds a SavedModel."""
-    return tf.io.gfile.exists(os.path.join(path, "saved_model.pb"))

@@ -6,6 +6,8 @@ Shapes: B texts; (C) characters and (T) tokens of each, ragged; T tokens after
 padding.
 """
 
+import functools
+
 import tensorflow as tf
 import tensorflow_text
 
@@ -21,6 +23,20 @@ def check_tokenizer(tokenizer):
         )
 
 
+# To ask for each of 1.1 million code points takes seconds.
+@functools.cache
+def _build_steps(normalizer, do_lower_case, keep_accents):
+    """The steps of a class of normalizers, on `characters.Characters`."""
+    kinds = {
+        normalization.WORDS: lambda: characters.join_words,
+        normalization.LOWER: characters.LowerCase,
+    }
+    return [
+        kinds[step]() if step in kinds else characters.CodePointTable(step)
+        for step in normalizer(do_lower_case, keep_accents).steps()
+    ]
+
+
 class GraphTokenizer:
     """A tokenizer as operations; it gives the ids that `tokenizer` gives.
 
@@ -34,14 +50,11 @@ class GraphTokenizer:
     def __init__(self, tokenizer):
         check_tokenizer(tokenizer)
         self.tokenizer = tokenizer
-        kinds = {
-            normalization.WORDS: lambda: characters.join_words,
-            normalization.LOWER: characters.LowerCase,
-        }
-        self.steps = [
-            kinds[step]() if step in kinds else characters.CodePointTable(step)
-            for step in tokenizer.normalizer_steps()
-        ]
+        self.steps = _build_steps(
+            tokenizer.normalizer,
+            tokenizer.settings["do_lower_case"],
+            tokenizer.settings["keep_accents"],
+        )
         is_pieces = tokenizer.kind == "sentencepiece"
         build = _build_sentencepiece if is_pieces else _build_wordpiece
         self._split, self._split_with_offsets, resources = build(tokenizer)

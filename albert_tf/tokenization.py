@@ -130,10 +130,6 @@ class Tokenizer:
         """Returns the text as it is split into pieces."""
         return self._normalizer.normalize(text)
 
-    def normalizer_steps(self):
-        """Returns what `normalize` does: see `normalization.Normalizer`."""
-        return self._normalizer.steps()
-
     def encode(self, text):
         """Returns the ids of a text, without [CLS] and [SEP]."""
         return self.encode_batch([text])[0]
