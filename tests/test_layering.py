@@ -18,7 +18,7 @@ BASE = TEXT | {"optimization", "metrics"}
 MODEL = {"layers", "modeling", "heads", "span_heads", "checkpoints"}
 STORED = {"huggingface", "pretrained", "saved_weights"}
 LOOP = {"distribution", "manifest", "reporting", "training", "evaluation"}
-OPTIONAL = {"tensorflow_text", "tensorflow_hub", "apache_beam", "matplotlib"}
+OPTIONAL = {"tensorflow_text", "tensorflow_hub", "matplotlib"}
 # What a module, or a package below albert_tf, may import of ours.
 ALLOWED = {
     **dict.fromkeys(BASE | {"errors"}, set()),
