@@ -214,19 +214,6 @@ ROWS = [
         check=_nothing_unfinished_is_left,
     ),
     Accepted(
-        "a preprocessor that a killed export left without its encoder",
-        "export_to_tfhub",
-        changes=(
-            put("new_preprocess/saved_model.pb", "whole or torn"),
-            copy("model/vocab.txt", "new_preprocess/assets/vocab.txt"),
-            copy(
-                "model/tokenizer_settings.json",
-                "new_preprocess/assets/tokenizer_settings.json",
-            ),
-        ),
-        writes=("new/saved_model.pb", "new_preprocess/variables"),
-    ),
-    Accepted(
         "a place that is there and empty",
         "convert_checkpoint",
         changes=(lambda: os.mkdir("new"),),
