@@ -4,7 +4,6 @@ Shapes: B batch, T tokens, E embedding_size, H hidden_size, P masked positions,
 V vocab_size.
 """
 
-
 import keras
 import tensorflow as tf
 
