@@ -284,12 +284,14 @@ def read_weights(args):
 
     A resume has weights of its own, and may do without.
     """
-    is_resumed = checkpoints.list_checkpoints(args.output_dir)
-    if not args.init_checkpoint or (
-        is_resumed and not filesystem.exists(args.init_checkpoint)
-    ):
+    if not args.init_checkpoint:
         return None
-    return pretrained.read_pretrained(args.init_checkpoint)
+    try:
+        return pretrained.read_pretrained(args.init_checkpoint)
+    except FileNotFoundError:
+        if not checkpoints.list_checkpoints(args.output_dir):
+            raise
+        return None
 
 
 def run(args):

@@ -89,11 +89,9 @@ def parse_json(content, where, wanted=dict):
         another type, or holds half of a surrogate pair.
     """
     try:
-        text = (
-            content.decode("utf-8-sig")
-            if hasattr(content, "decode")
-            else (content)
-        )
+        text = content
+        if isinstance(content, bytes):
+            text = content.decode("utf-8-sig")
         if not text.strip("\0 \r\n\t"):
             raise ValueError("it is empty")
         value = json.loads(text)

@@ -300,3 +300,29 @@ def test_a_block_that_ends_early_counts_as_torn(tmp_path):
     path.write_text("".join(blocks).removesuffix("mlm = 2\n"))
     (row,) = evaluation.read_results(tmp_path)
     assert row == {"global_step": 3, "loss": 1.5, "mlm": 2}
+
+
+def test_another_beginning_is_told_by_its_prefix_too(tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps(CONFIG))
+    write_examples(tmp_path / "train.tfrecord", 40)
+    args = run_pretraining.PretrainingFlags(
+        albert_config_file=str(tmp_path / "config.json"),
+        input_file=str(tmp_path / "train.tfrecord"),
+        output_dir=str(tmp_path / "first"),
+        train_batch_size=4,
+        num_train_steps=2,
+        num_warmup_steps=1,
+        learning_rate=0.01,
+        save_checkpoints_steps=1,
+    )
+    run_pretraining.run(args)
+    begun, other = (str(tmp_path / f"first/model.ckpt-{i}") for i in (1, 2))
+    args = dataclasses.replace(
+        args, output_dir=str(tmp_path / "second"), init_checkpoint=begun
+    )
+    run_pretraining.run(args)
+    with pytest.raises(ValueError, match=r"begins_from\.sha256"):
+        run_pretraining.run(dataclasses.replace(args, init_checkpoint=other))
+    # What is gone cannot be compared, and is not needed.
+    gone = dataclasses.replace(args, init_checkpoint=str(tmp_path / "gone"))
+    run_pretraining.run(gone)
