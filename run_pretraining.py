@@ -119,10 +119,6 @@ def check_flags(args):
             "given, so nothing will be evaluated. (The release evaluated on "
             "the training file.)"
         )
-    outputs = {"--output_dir": output_files(args)}
-    filesystem.check_outputs(
-        outputs, {"--albert_config_file": [args.albert_config_file]}
-    )
     if args.masked_lm_budget:
         raise ValueError(
             "--masked_lm_budget is not implemented, as in the release; mask "
@@ -246,8 +242,11 @@ def write_settings(args, config, sidecar):
     values = [config.to_dict(), dataclasses.asdict(args)]
     if sidecar:
         values.append(sidecar["tokenizer"])
+    read = filesystem.identity(args.albert_config_file)
     for path, value in zip(output_files(args), values, strict=False):
-        filesystem.write_json(path, value)
+        # A resume may name the config that is there: it stays as it is.
+        if filesystem.identity(path) != read:
+            filesystem.write_json(path, value)
 
 
 def train(args, strategy, model, optimizer, train_records, start, **kwargs):

@@ -205,6 +205,16 @@ def test_a_config_that_does_not_fit_leaves_the_folder_as_it_was(args, tmp_path):
     assert path.read_text() == before
 
 
+def test_the_config_of_the_output_folder_is_read_and_stays(args, tmp_path):
+    run(args, num_train_steps=3)
+    path = tmp_path / "out" / "albert_config.json"
+    path.write_text(json.dumps(CONFIG))
+    before = path.read_text(), path.stat().st_mtime_ns
+    run(args, albert_config_file=str(path))
+    assert (path.read_text(), path.stat().st_mtime_ns) == before
+    assert checkpoints.read_checkpoint(args.output_dir)["global_step"] == 6
+
+
 def test_group_0_is_where_every_group_begins(args, tmp_path):
     run(args)
     config = tmp_path / "groups.json"
