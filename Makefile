@@ -1,5 +1,5 @@
 # Each target first installs what it needs, from requirements.lock into .venv.
-#   make test PYTEST_ARGS="tests/test_config.py -k json"
+#   make test PYTEST_ARGS="tests/model/test_config.py -k json"
 #   make check PYTHON=/usr/bin/python3.12
 
 PYTHON ?= $(shell for name in python3.13 python3.12 python3.11 python3.10 python3; do \

@@ -12,7 +12,7 @@ import logging
 from typing import Literal
 
 from albert_tf import filesystem, flags
-from albert_tf.data import masking, pretraining, shards
+from albert_tf.data.pretraining import masking, sequences, shards
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -159,7 +159,7 @@ def make_settings(args):
             ("do_lower_case", args.do_lower_case),
             ("keep_accents", args.keep_accents),
         ),
-        sequence=pretraining.SequenceRule(
+        sequence=sequences.SequenceRule(
             max_seq_length=args.max_seq_length,
             short_seq_prob=args.short_seq_prob,
             sentence_objective=objective,

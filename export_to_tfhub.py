@@ -11,21 +11,14 @@ import tempfile
 
 import tensorflow as tf
 
-from albert_tf import (
-    checkpoints,
-    export,
-    filesystem,
-    flags,
-    heads,
-    hub,
-    modeling,
-    ownership,
-    pretrained,
-    programs,
-    tokenization,
-)
-from albert_tf.config import CONFIG_FILE
+from albert_tf import filesystem, flags, ownership
+from albert_tf.export import hub, saved_models
 from albert_tf.flags import flag
+from albert_tf.model import heads, modeling
+from albert_tf.model.config import CONFIG_FILE
+from albert_tf.programs import tasks
+from albert_tf.text import tokenization
+from albert_tf.weights import checkpoints, pretrained
 
 PREPROCESS = "_preprocess"
 
@@ -74,7 +67,7 @@ class ExportFlags(flags.Flags):
 def check_flags(args):
     """Refuses what cannot work before anything is loaded."""
     if args.with_preprocessor:
-        programs.import_text_export("--with_preprocessor, the default,")
+        tasks.import_text_export("--with_preprocessor, the default,")
     filesystem.check_folders_apart(
         {"--export_path": args.export_path},
         {"--albert_directory": args.albert_directory},
@@ -180,7 +173,7 @@ def is_left_over(preprocessor, assets):
 def write_preprocessor(path, args, tokenizer, assets):
     """Writes the preprocessor to a folder, or nothing as the flags say."""
     if args.with_preprocessor:
-        text_export = programs.import_text_export("--with_preprocessor")
+        text_export = tasks.import_text_export("--with_preprocessor")
         text_export.export_preprocessor(
             path, tokenizer, seq_length=args.seq_length, assets=assets
         )
@@ -206,13 +199,13 @@ def publishing(args, assets):
     path = args.export_path + PREPROCESS
     with (
         ownership.owning(f"{args.export_path}.export"),
-        export.appearing_at_once(args.export_path) as encoder,
+        saved_models.appearing_at_once(args.export_path) as encoder,
     ):
         check_absent(args.export_path)
         if not args.with_preprocessor:
             yield encoder, None
             return
-        with export.appearing_at_once(path) as preprocessor:
+        with saved_models.appearing_at_once(path) as preprocessor:
             is_old = is_left_over(path, assets)
             if not is_old:
                 check_absent(path)
@@ -221,7 +214,7 @@ def publishing(args, assets):
                 # Two steps: a folder half removed would not be known again,
                 # what has such a name is.
                 parent, name = os.path.split(preprocessor)
-                old = os.path.join(parent, f"{export.UNFINISHED}{name}")
+                old = os.path.join(parent, f"{saved_models.UNFINISHED}{name}")
                 tf.io.gfile.rename(path, old)
                 tf.io.gfile.rmtree(old)
 

@@ -9,19 +9,15 @@ import dataclasses
 import functools
 import os
 
-from albert_tf import (
-    export,
-    finetuning,
-    flags,
-    heads,
-    manifest,
-    ownership,
-    programs,
-)
+from albert_tf import flags, ownership
 from albert_tf.data import classification as data_reader
-from albert_tf.data import submissions, tasks
+from albert_tf.data import submissions, table_tasks
+from albert_tf.export import serving
 from albert_tf.flags import flag
 from albert_tf.metrics import classification
+from albert_tf.model import heads
+from albert_tf.programs import finetuning, tasks
+from albert_tf.training import manifest
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -31,7 +27,7 @@ class ClassifierFlags(flags.FineTuningFlags):
     data_dir: str = flag(
         required=True, help="Folder with a folder for each task."
     )
-    task_name: str | None = flag(help=f"One of {', '.join(tasks.GLUE)}.")
+    task_name: str | None = flag(help=f"One of {', '.join(table_tasks.GLUE)}.")
     output_dir: str = flag(required=True)
     do_eval: bool = flag(
         False,
@@ -64,9 +60,10 @@ def check_flags(args):
         )
     if bool(args.task_name) == bool(args.task_config):
         raise ValueError("Give either --task_name or --task_config.")
-    if args.task_name and args.task_name.lower() not in tasks.GLUE:
+    if args.task_name and args.task_name.lower() not in table_tasks.GLUE:
         raise ValueError(
-            f"--task_name={args.task_name}; known: {', '.join(tasks.GLUE)}. "
+            f"--task_name={args.task_name}; known: "
+            f"{', '.join(table_tasks.GLUE)}. "
             "Describe your own data with --task_config."
         )
     finetuning.check_flags(args)
@@ -79,9 +76,9 @@ def read_task(args):
       ValueError: if it lacks a table that flags ask for.
     """
     if args.task_config:
-        task = tasks.read_task_config(args.task_config)
+        task = table_tasks.read_task_config(args.task_config)
     else:
-        task = tasks.GLUE[args.task_name.lower()]
+        task = table_tasks.GLUE[args.task_name.lower()]
     for name, is_wanted, table in (
         ("do_train", args.do_train, task.train),
         ("do_eval", args.do_eval, task.dev or task.dev_share),
@@ -101,7 +98,7 @@ def score(task, data, baseline, run):
         found = classification.score(
             logits, label_ids, task.objective, task.metrics
         )
-        programs.warn_of_collapse(
+        tasks.warn_of_collapse(
             run, logits, label_ids, task.objective, found, baseline
         )
         prefix = f"{part}_" if part else ""
@@ -166,8 +163,8 @@ def build_exports(args, task, tokenizer, text_export):
     if args.export_dir:
         exports.append(
             functools.partial(
-                programs.export_model,
-                export.export_classifier,
+                tasks.export_model,
+                serving.export_classifier,
                 folder=args.export_dir,
                 **common,
             )
@@ -177,7 +174,7 @@ def build_exports(args, task, tokenizer, text_export):
         table = next(table for table in tables if table)
         exports.append(
             functools.partial(
-                programs.export_model,
+                tasks.export_model,
                 text_export.export_text_classifier,
                 folder=args.export_text_dir,
                 tokenizer=tokenizer,
@@ -224,7 +221,7 @@ def run_task(args):
     """Does what `run` does, in a folder that nobody else writes to."""
     text_export = None
     if args.export_text_dir:
-        text_export = programs.import_text_export("--export_text_dir")
+        text_export = tasks.import_text_export("--export_text_dir")
     start = finetuning.read_start(args)
     if text_export:
         text_export.text_graph.check_tokenizer(start[0].tokenizer)
@@ -241,7 +238,7 @@ def run_task(args):
     baseline = score_baseline(task, data)
     train = data.train.examples if args.do_train else None
     exports = build_exports(args, task, start[0].tokenizer, text_export)
-    program = programs.Task(
+    program = tasks.Task(
         name=task.name,
         build_model=functools.partial(
             heads.AlbertClassifier,
@@ -262,7 +259,7 @@ def run_task(args):
         exports=exports,
         made_of=describe(task, data),
     )
-    programs.run_task(args, program, start)
+    tasks.run_task(args, program, start)
 
 
 if __name__ == "__main__":

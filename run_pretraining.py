@@ -13,28 +13,22 @@ from typing import Literal
 
 import keras
 
-from albert_tf import (
-    checkpoints,
+from albert_tf import filesystem, flags, ownership
+from albert_tf.data.pretraining import opening, reading
+from albert_tf.flags import flag
+from albert_tf.model import heads, layers, modeling
+from albert_tf.model.config import CONFIG_FILE, AlbertConfig
+from albert_tf.text import tokenization
+from albert_tf.training import (
     distribution,
     evaluation,
-    filesystem,
-    flags,
-    heads,
-    layers,
+    loop,
     manifest,
-    modeling,
     optimization,
-    ownership,
-    pretrained,
-    records,
     reporting,
-    tokenization,
-    training,
 )
-from albert_tf.checkpoints import STEP
-from albert_tf.config import CONFIG_FILE, AlbertConfig
-from albert_tf.data import inputs
-from albert_tf.flags import flag
+from albert_tf.weights import checkpoints, pretrained
+from albert_tf.weights.checkpoints import STEP
 
 FLAGS_FILE = "flags.json"
 
@@ -134,7 +128,7 @@ def output_files(args):
 
 def open_records(patterns, args, config):
     """Returns `inputs.PretrainingRecords` that fit flags and config."""
-    return inputs.open_records(
+    return opening.open_records(
         patterns,
         config,
         max_seq_length=args.max_seq_length,
@@ -173,7 +167,7 @@ def build_score(args, strategy, model, held_out):
         strategy,
         model,
         evaluation.build_eval_function(strategy, model),
-        records.build_dataset(
+        reading.build_dataset(
             held_out.files,
             held_out.features,
             args.eval_batch_size,
@@ -251,7 +245,7 @@ def write_settings(args, config, sidecar):
 
 def train(args, strategy, model, optimizer, train_records, start, **kwargs):
     """Trains on from the optimizer's step, and from an example of the data."""
-    dataset = records.build_dataset(
+    dataset = reading.build_dataset(
         train_records.files,
         train_records.features,
         args.train_batch_size,
@@ -262,7 +256,7 @@ def train(args, strategy, model, optimizer, train_records, start, **kwargs):
         shuffle_buffer=args.shuffle_buffer,
         limits=train_records.limits,
     )
-    training.train(
+    loop.train(
         strategy,
         model,
         optimizer,
@@ -300,15 +294,15 @@ def run(args):
     train_records = held_out = None
     if args.do_train:
         train_records = open_records(args.input_file, args, config)
-        inputs.check_batch_size(train_records, args.train_batch_size)
+        opening.check_batch_size(train_records, args.train_batch_size)
     if args.do_eval and args.eval_input_file:
         held_out = open_records(args.eval_input_file, args, config)
     if train_records and held_out:
-        inputs.check_held_out(train_records, held_out)
+        opening.check_held_out(train_records, held_out)
     strategy = distribution.build_strategy_of(args)
     with (
         ownership.owning_folder(args.output_dir),
-        inputs.naming_damage(train_records, held_out),
+        opening.naming_damage(train_records, held_out),
     ):
         pretrain(args, config, strategy, train_records, held_out)
 
@@ -386,7 +380,7 @@ def pretrain(args, config, strategy, train_records, held_out):
 
 def report_best_guess(reporter, held_out):
     """Says what can be scored on held-out records without looking."""
-    masked_lm, sentence_order = inputs.score_best_guess(held_out)
+    masked_lm, sentence_order = opening.score_best_guess(held_out)
     reporter.say(
         f"Held out: {held_out.num_records} sequences. The best guess without "
         f"looking scores masked LM {masked_lm:.1%}, sentence order "

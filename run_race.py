@@ -10,18 +10,13 @@ import os
 
 import numpy as np
 
-from albert_tf import (
-    filesystem,
-    finetuning,
-    flags,
-    heads,
-    manifest,
-    ownership,
-    programs,
-)
+from albert_tf import filesystem, flags, ownership
 from albert_tf.data import examples, race, submissions
 from albert_tf.flags import flag
 from albert_tf.metrics import classification
+from albert_tf.model import heads
+from albert_tf.programs import finetuning, tasks
+from albert_tf.training import manifest
 
 METRICS = ("eval_accuracy",)
 FEW_QUESTIONS = 100
@@ -148,9 +143,7 @@ def score(questions, encoded, baseline, run):
     logits = run.predict(encoded)["logits"]
     label_ids = encoded.arrays["label_ids"]
     found = score_levels(score_logits, questions, logits, label_ids)
-    programs.warn_of_collapse(
-        run, logits, label_ids, "classes", found, baseline
-    )
+    tasks.warn_of_collapse(run, logits, label_ids, "classes", found, baseline)
     return found
 
 
@@ -209,7 +202,7 @@ def run_task(args):
             questions,
             label_ids,
         )
-    task = programs.Task(
+    task = tasks.Task(
         name="race",
         build_model=functools.partial(
             heads.AlbertMultipleChoice,
@@ -233,7 +226,7 @@ def run_task(args):
             },
         },
     )
-    programs.run_task(args, task, start)
+    tasks.run_task(args, task, start)
 
 
 if __name__ == "__main__":

@@ -11,22 +11,16 @@ import functools
 import os
 from typing import Literal
 
-from albert_tf import (
-    evaluation,
-    export,
-    filesystem,
-    finetuning,
-    flags,
-    manifest,
-    ownership,
-    programs,
-    span_heads,
-)
-from albert_tf.checkpoints import STEP
+from albert_tf import filesystem, flags, ownership
 from albert_tf.data import answers, batches, examples, squad, windows
+from albert_tf.export import serving
 from albert_tf.flags import flag
 from albert_tf.metrics import classification
 from albert_tf.metrics import squad as metrics
+from albert_tf.model import span_heads
+from albert_tf.programs import finetuning, tasks
+from albert_tf.training import evaluation, manifest
+from albert_tf.weights.checkpoints import STEP
 
 PREDICTIONS_FILE = "predictions.json"
 NBEST_FILE = "nbest_predictions.json"
@@ -289,14 +283,14 @@ def build_exports(args, is_scored, tokenizer, text_export):
         if args.squad_version == "v2":
             beside = run.folder if is_scored else os.path.dirname(run.source)
             threshold = choose_threshold(args, run, beside)
-        return programs.export_model(
+        return tasks.export_model(
             function, run, folder, threshold=threshold, **kwargs
         )
 
     exports = []
     if args.export_dir:
         exports.append(
-            functools.partial(write, export.export_spans, args.export_dir)
+            functools.partial(write, serving.export_spans, args.export_dir)
         )
     if args.export_text_dir:
         exports.append(
@@ -372,7 +366,7 @@ def run_task(args):
         )
     text_export = None
     if args.export_text_dir:
-        text_export = programs.import_text_export("--export_text_dir")
+        text_export = tasks.import_text_export("--export_text_dir")
     start = finetuning.read_start(args)
     tokenizer = start[0].tokenizer
     if text_export:
@@ -404,7 +398,7 @@ def run_task(args):
         if asked.has_answers:
             scored = functools.partial(score, args, asked, encoded)
             baseline = score_baseline(args, asked)
-    task = programs.Task(
+    task = tasks.Task(
         name=f"squad_{args.squad_version}",
         build_model=build_model_function(args),
         train=train,
@@ -416,7 +410,7 @@ def run_task(args):
         exports=build_exports(args, scored is not None, tokenizer, text_export),
         made_of=describe(args, train, asked, encoded),
     )
-    programs.run_task(args, task, start)
+    tasks.run_task(args, task, start)
 
 
 if __name__ == "__main__":

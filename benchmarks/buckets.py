@@ -12,18 +12,13 @@ import time
 
 import tensorflow as tf
 
-from albert_tf import (
-    flags,
-    heads,
-    layers,
-    modeling,
-    optimization,
-    tokenization,
-    training,
-)
-from albert_tf.config import AlbertConfig
-from albert_tf.data import batches, classification, tasks
+from albert_tf import flags
+from albert_tf.data import batches, classification, table_tasks
 from albert_tf.flags import flag
+from albert_tf.model import heads, layers, modeling
+from albert_tf.model.config import AlbertConfig
+from albert_tf.text import tokenization
+from albert_tf.training import loop, optimization
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -64,7 +59,7 @@ def build_ways(args, examples):
 
 def time_epoch(strategy, train_steps, plan, datasets):
     """Returns the seconds that all steps of a plan take."""
-    turns = training.Turns(strategy, datasets, plan.lengths)
+    turns = loop.Turns(strategy, datasets, plan.lengths)
     began = time.monotonic()
     step = 0
     while step < len(plan.lengths):
@@ -80,7 +75,7 @@ def run(args):
     tokenizer = tokenization.build_tokenizer(spm_model_file=args.spm_model_file)
     task, data = classification.read_data(
         args.data_dir,
-        tasks.GLUE[args.task_name],
+        table_tasks.GLUE[args.task_name],
         tokenizer,
         128,
         with_train=True,
@@ -100,8 +95,8 @@ def run(args):
     )
     strategy = tf.distribute.get_strategy()
     ways = build_ways(args, data.train.examples)
-    train_steps = training.Traces(
-        training.build_train_function(strategy, model, optimizer)
+    train_steps = loop.Traces(
+        loop.build_train_function(strategy, model, optimizer)
     )
     seconds = {name: [] for name in ways}
     for repeat in range(args.num_repeats + 1):

@@ -26,8 +26,9 @@ import numpy as np
 import tensorflow as tf
 from absl import app, flags
 
-from albert_tf import modeling, optimization
-from albert_tf.config import AlbertConfig
+from albert_tf.model import modeling
+from albert_tf.model.config import AlbertConfig
+from albert_tf.training import optimization
 
 FLAGS = flags.FLAGS
 flags.DEFINE_integer("rounds", 7, "Rounds; the median is reported.")

@@ -11,9 +11,10 @@ import dataclasses
 import statistics
 import time
 
-from albert_tf import flags, tokenization
+from albert_tf import flags
 from albert_tf.data import squad, windows
 from albert_tf.flags import flag
+from albert_tf.text import tokenization
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

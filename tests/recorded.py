@@ -3,8 +3,9 @@
 import numpy as np
 import tensorflow as tf
 
-from albert_tf import checkpoints, modeling
-from albert_tf.config import AlbertConfig
+from albert_tf.model import modeling
+from albert_tf.model.config import AlbertConfig
+from albert_tf.weights import checkpoints
 
 TOLERANCE = 3e-5
 

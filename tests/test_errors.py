@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf import config, errors
+from albert_tf import errors
+from albert_tf.model import config
 
 
 def caught(function, *args):

@@ -9,8 +9,9 @@ import tarfile
 
 import pytest
 
-from albert_tf import checkpoints, heads, modeling
-from albert_tf.config import CONFIG_FILE, AlbertConfig
+from albert_tf.model import heads, modeling
+from albert_tf.model.config import CONFIG_FILE, AlbertConfig
+from albert_tf.weights import checkpoints
 
 ROOT = pathlib.Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")

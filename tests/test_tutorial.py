@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 
 import export_to_tfhub
-from albert_tf import heads, modeling, pretrained, tokenization
-from albert_tf.config import AlbertConfig
+from albert_tf.model import heads, modeling
+from albert_tf.model.config import AlbertConfig
+from albert_tf.text import tokenization
+from albert_tf.weights import pretrained
 
 ROOT = pathlib.Path(__file__).parent.parent
 

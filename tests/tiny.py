@@ -1,7 +1,9 @@
 """A model of a few words with random weights, for tests of programs."""
 
-from albert_tf import heads, modeling, pretrained, tokenization
-from albert_tf.config import AlbertConfig
+from albert_tf.model import heads, modeling
+from albert_tf.model.config import AlbertConfig
+from albert_tf.text import tokenization
+from albert_tf.weights import pretrained
 
 WORDS = [f"w{i}" for i in range(20)]
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]

@@ -8,7 +8,7 @@ import logging
 import os
 from typing import NamedTuple
 
-from albert_tf.data import examples, tables, tasks
+from albert_tf.data import examples, table_tasks, tables
 
 
 class Split(NamedTuple):
@@ -75,9 +75,9 @@ def read_data(
         train = _read_tables(data_dir, {"": task.train})
         path, table, rows = train[""]
         if not has_labels:
-            task = tasks.with_labels(task, rows)
+            task = table_tasks.with_labels(task, rows)
         if task.dev_share:
-            rows, held_out = tasks.split_rows(rows, task.dev_share)
+            rows, held_out = table_tasks.split_rows(rows, task.dev_share)
             train, dev = (
                 {"": (path, table, rows)},
                 {"": (path, table, held_out)},
@@ -118,7 +118,7 @@ def _encode(task, tokenizer, max_seq_length, cached_dir, path, table, rows):
     """The Split of some rows."""
     arrays = {}
     if table.label is not None:
-        arrays["label_ids"] = tasks.encode_labels(rows, task, path)
+        arrays["label_ids"] = table_tasks.encode_labels(rows, task, path)
     texts_a = [row.text_a for row in rows]
     texts_b = [row.text_b for row in rows]
 

@@ -12,15 +12,10 @@ import dataclasses
 import numpy as np
 import tensorflow as tf
 
-from albert_tf import (
-    errors,
-    export,
-    filesystem,
-    flags,
-    pretrained,
-    serving,
-)
+from albert_tf import errors, filesystem, flags
 from albert_tf.data import answers, examples, squad, windows
+from albert_tf.export import requests, saved_models
+from albert_tf.weights import pretrained
 
 BATCH_SIZE = 32
 # Of either kind of model, one.
@@ -133,8 +128,8 @@ def ask(
       ValueError: if a paragraph needs longer sequences than were exported, or
         the SavedModel has no vocabulary or does not answer questions.
     """
-    path = export.newest_version(saved_model)
-    serve = find_signature(export.load_saved_model(path), path)
+    path = saved_models.newest_version(saved_model)
+    serve = find_signature(saved_models.load_saved_model(path), path)
     tokenizer = pretrained.read_description(f"{path}/assets").tokenizer
     if tokenizer is None:
         raise ValueError(
@@ -176,14 +171,14 @@ def find_signature(loaded, path):
     if serve is not None:
         inputs = serve.structured_input_signature[1].keys()
         outputs = serve.structured_outputs.keys()
-        if inputs == set(serving.FEATURES) and outputs & SPAN_OUTPUTS:
+        if inputs == set(requests.FEATURES) and outputs & SPAN_OUTPUTS:
             return serve
         found = f"one from {sorted(inputs)} to {sorted(outputs)}"
     else:
         found = f"the signatures {sorted(loaded.signatures)}"
     raise ValueError(
         f"{path} does not answer questions from ids: wanted a signature "
-        f"serving_default from {sorted(serving.FEATURES)} to spans; found "
+        f"serving_default from {sorted(requests.FEATURES)} to spans; found "
         f"{found}. Give what run_squad.py wrote to its --export_dir."
     )
 
@@ -196,7 +191,7 @@ def answer_windows(serve, encoded):
         rows = range(start, min(start + BATCH_SIZE, len(encoded)))
         features = examples.pad_examples(encoded, rows, length)
         answer = serve(
-            **{n: tf.constant(features[n]) for n in serving.FEATURES}
+            **{n: tf.constant(features[n]) for n in requests.FEATURES}
         )
         parts.append({name: x.numpy() for name, x in answer.items()})
     return {

@@ -15,15 +15,10 @@ from typing import Literal
 import numpy as np
 import tensorflow as tf
 
-from albert_tf import (
-    checkpoints,
-    flags,
-    heads,
-    modeling,
-    ownership,
-    pretrained,
-)
+from albert_tf import flags, ownership
+from albert_tf.model import heads, modeling
 from albert_tf.tools import model_flags
+from albert_tf.weights import checkpoints, pretrained, regrouping
 
 # Copies are equal; another order of sums is not made.
 TOLERANCE = 1e-5
@@ -125,7 +120,7 @@ def count_parameters(values):
 
 def check_values(model, copy):
     """Raises ValueError if a variable of two `Pretrained` differs by a bit."""
-    wanted = checkpoints.regroup(model.values, model.config, copy.config)
+    wanted = regrouping.regroup(model.values, model.config, copy.config)
     different = [
         name
         for name in wanted.keys() | copy.values.keys()

@@ -16,7 +16,10 @@ from typing import Literal
 import numpy as np
 import tensorflow as tf
 
-from albert_tf import export, filesystem, flags, saved_weights, span_heads
+from albert_tf import filesystem, flags
+from albert_tf.export import saved_models
+from albert_tf.model import span_heads
+from albert_tf.weights import saved_weights
 
 # The least that is known to hold for models that were trained.
 TOLERANCES = {"float32": 1e-4, "float16": 2e-2, "int8": 1.0}
@@ -51,13 +54,13 @@ class ConvertFlags(flags.Flags):
 
 def run(args):
     """Converts, compares and writes."""
-    path = export.newest_version(args.saved_model)
+    path = saved_models.newest_version(args.saved_model)
     filesystem.check_folders_apart(
         {"--output": args.output}, {"--saved_model": path}
     )
     if tf.io.gfile.isdir(args.output):
         raise ValueError(f"--output={args.output} is a folder; wanted a file.")
-    loaded = export.load_saved_model(path)
+    loaded = saved_models.load_saved_model(path)
     signature = choose_signature(loaded.signatures, args.signature, path)
     shape = args.batch_size, args.seq_length
     features = make_features(signature, shape, *count_ids(loaded))
@@ -112,9 +115,9 @@ def convert(loaded, signature, shape, weights):
         n: tf.TensorSpec(shape, s.dtype, name=n) for n, s in inputs.items()
     }
     call = tf.function(lambda **features: signature(**features))
-    root = export.Root()
+    root = saved_models.Root()
     root.loaded = loaded
-    with tempfile.TemporaryDirectory() as folder, export.quietly():
+    with tempfile.TemporaryDirectory() as folder, saved_models.quietly():
         # Of fixed shapes, and with names that the file keeps.
         tf.saved_model.save(root, folder, call.get_concrete_function(**specs))
         converter = tf.lite.TFLiteConverter.from_saved_model(folder)

@@ -16,9 +16,10 @@ from typing import Literal
 import numpy as np
 import tensorflow as tf
 
-from albert_tf import filesystem, flags, modeling, ownership, progress
-from albert_tf.config import MAX_LAYERS
+from albert_tf import filesystem, flags, ownership, progress
 from albert_tf.data import tables
+from albert_tf.model import modeling
+from albert_tf.model.config import MAX_LAYERS
 from albert_tf.tools import model_flags
 
 # Lengths that batches are padded to, so that few are compiled.

@@ -12,7 +12,8 @@ import dataclasses
 import numpy as np
 import tensorflow as tf
 
-from albert_tf import flags, heads
+from albert_tf import flags
+from albert_tf.model import heads
 from albert_tf.tools import model_flags
 
 MASK = "[MASK]"

@@ -6,7 +6,8 @@ python -m albert_tf.tools.inspect_checkpoint --init_checkpoint=out
 import dataclasses
 import json
 
-from albert_tf import checkpoints, flags, pretrained
+from albert_tf import flags
+from albert_tf.weights import checkpoints, pretrained
 
 # What a variable's name begins with -> what it is a part of.
 PARTS = {

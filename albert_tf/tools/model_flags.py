@@ -3,7 +3,8 @@
 import dataclasses
 import os
 
-from albert_tf import filesystem, flags, pretrained
+from albert_tf import filesystem, flags
+from albert_tf.weights import pretrained
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

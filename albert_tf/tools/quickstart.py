@@ -15,7 +15,7 @@ import sys
 from typing import NamedTuple
 
 from albert_tf import flags
-from albert_tf.config import AlbertConfig
+from albert_tf.model.config import AlbertConfig
 from albert_tf.tools import plot_metrics, subprograms
 
 ROOT = pathlib.Path(__file__).parents[2]

@@ -13,13 +13,13 @@ import shlex
 import sys
 
 from albert_tf import filesystem, flags, ownership
-from albert_tf.data import tasks
+from albert_tf.data import table_tasks
 from albert_tf.tools import subprograms
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 SCRIPT = ROOT / "run_classifier.py"
 # The release's mismnli is part of mnli here, and ax has no data to train on.
-TASKS = [name for name in tasks.GLUE if name not in ("mismnli", "ax")]
+TASKS = [name for name in table_tasks.GLUE if name not in ("mismnli", "ax")]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -59,7 +59,9 @@ def find_tasks(data_dir, names=""):
     found = [
         name
         for name in TASKS
-        if os.path.exists(os.path.join(data_dir, tasks.GLUE[name].train.file))
+        if os.path.exists(
+            os.path.join(data_dir, table_tasks.GLUE[name].train.file)
+        )
     ]
     wanted = [name.strip().lower() for name in names.split(",") if name.strip()]
     missing = [name for name in wanted if name not in found]
@@ -85,7 +87,7 @@ def split_flags(text):
 
 def build_command(args, name, script):
     """Returns the command line of one task, which ends with `extra_flags`."""
-    test_table = next(iter(tasks.GLUE[name].test.values()))
+    test_table = next(iter(table_tasks.GLUE[name].test.values()))
     has_test = os.path.exists(os.path.join(args.data_dir, test_table.file))
     return [
         sys.executable,

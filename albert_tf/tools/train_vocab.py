@@ -21,13 +21,8 @@ import textwrap
 import sentencepiece
 import tensorflow as tf
 
-from albert_tf import (
-    filesystem,
-    flags,
-    normalization,
-    ownership,
-    tokenization,
-)
+from albert_tf import filesystem, flags, ownership
+from albert_tf.text import normalization, tokenization
 
 # The options of the released vocabulary, from the release's README.
 _RELEASED_OPTIONS = {

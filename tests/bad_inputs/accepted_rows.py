@@ -5,7 +5,7 @@ import json
 import os
 import pathlib
 
-from albert_tf import evaluation
+from albert_tf.training import evaluation
 from tests.bad_inputs.pretraining_rows import drop_feature
 from tests.bad_inputs.table import (
     Accepted,

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from albert_tf import checkpoints
+from albert_tf.weights import checkpoints
 from tests.bad_inputs.fine_tuning_rows import member, pack
 from tests.bad_inputs.table import (
     Row,

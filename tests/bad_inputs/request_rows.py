@@ -6,8 +6,10 @@ import os
 import numpy as np
 import tensorflow as tf
 
-from albert_tf import errors, export
-from albert_tf.data import shards, workers
+from albert_tf import errors
+from albert_tf.data import workers
+from albert_tf.data.pretraining import shards
+from albert_tf.export import saved_models
 from tests.bad_inputs.table import Call, Request
 
 CLASSIFIER, SQUAD, HUB = "serving/classifier", "serving/squad", "hub"
@@ -17,7 +19,7 @@ IDS, MASK, SEGMENTS = "input_ids", "input_mask", "segment_ids"
 
 @functools.cache
 def _load(folder):
-    return tf.saved_model.load(export.newest_version(folder))
+    return tf.saved_model.load(saved_models.newest_version(folder))
 
 
 def answer(folder, signature, inputs):

@@ -5,8 +5,8 @@ import pathlib
 
 import pytest
 
-from albert_tf import tokenization
-from albert_tf.data import corpus
+from albert_tf.data.pretraining import corpus
+from albert_tf.text import tokenization
 
 
 @pytest.fixture(scope="session")

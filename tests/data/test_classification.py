@@ -6,8 +6,8 @@ import json
 import numpy as np
 import pytest
 
-from albert_tf import tokenization
-from albert_tf.data import classification, examples, tasks
+from albert_tf.data import classification, examples, table_tasks
+from albert_tf.text import tokenization
 
 SPLITS = ("train", "dev", "test")
 FEATURES = ("input_ids", "input_mask", "segment_ids", "label_ids")
@@ -43,7 +43,7 @@ def read(folder, task, tokenizer, length):
     return {"train": data.train, **splits}
 
 
-@pytest.mark.parametrize("name", list(tasks.GLUE))
+@pytest.mark.parametrize("name", list(table_tasks.GLUE))
 def test_features_are_the_releases(recorded_in, tokenizers, name):
     recorded = np.load(recorded_in / f"{name}_features.npz")
     settings = {tuple(key.split("/")[1:3]) for key in recorded}
@@ -51,7 +51,7 @@ def test_features_are_the_releases(recorded_in, tokenizers, name):
     for length, case in settings:
         found = read(
             recorded_in / "data",
-            tasks.GLUE[name],
+            table_tasks.GLUE[name],
             tokenizers[case],
             int(length),
         )
@@ -78,7 +78,7 @@ def test_wordpiece_features_are_the_releases(recorded_in, shared):
         vocab_file=str(shared / "golden/dev/token/vocab.txt")
     )
     recorded = np.load(recorded_in / "mrpc_dev_wordpiece64_features.npz")
-    found = read(recorded_in / "data", tasks.GLUE["mrpc"], tokenizer, 64)
+    found = read(recorded_in / "data", table_tasks.GLUE["mrpc"], tokenizer, 64)
     part = found["dev"].examples
     batch = examples.pad_examples(part, range(len(part)), 64)
     for name in FEATURES:
@@ -91,7 +91,7 @@ def test_texts_and_labels_are_the_releases(recorded_in, tokenizers, name):
     recorded = json.loads(gzip.decompress(path.read_bytes()))
     _, data = classification.read_data(
         recorded_in / "data",
-        tasks.GLUE[name],
+        table_tasks.GLUE[name],
         tokenizers["lower"],
         64,
         with_train=name != "ax",
@@ -103,8 +103,8 @@ def test_texts_and_labels_are_the_releases(recorded_in, tokenizers, name):
         if not rows:
             continue
         labels = part.examples.arrays["label_ids"].tolist()
-        if tasks.GLUE[name].labels:
-            labels = [tasks.GLUE[name].labels[i] for i in labels]
+        if table_tasks.GLUE[name].labels:
+            labels = [table_tasks.GLUE[name].labels[i] for i in labels]
         assert labels == pytest.approx([row["label"] for row in rows]) or (
             labels == [row["label"] for row in rows]
         )

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf import tokenization
-from albert_tf.data import examples, tables, tasks
+from albert_tf.data import examples, table_tasks, tables
 from albert_tf.data.examples import Examples
+from albert_tf.text import tokenization
 
 WORDS = [f"w{i}" for i in range(25)]
 CLS, SEP = 2, 3
@@ -130,13 +130,13 @@ def test_a_length_without_room_is_refused(tokenizer):
 @pytest.mark.parametrize("name", ["mrpc", "sts-b"])
 def test_the_releases_records_hold_the_same(shared, english, name):
     folder = shared / "golden/dev/classify"
-    task = tasks.GLUE[name]
+    task = table_tasks.GLUE[name]
     table = task.dev[""]
     rows = tables.read_table(str(folder / "data" / table.file), table)[:10]
     sequences = examples.pack_pairs(
         english, [r.text_a for r in rows], [r.text_b for r in rows], 64
     )
-    labels = tasks.encode_labels(rows, task, table.file)
+    labels = table_tasks.encode_labels(rows, task, table.file)
     found = examples.pad_examples(
         Examples(*sequences, {"label_ids": labels}), range(10), 64
     )

@@ -6,8 +6,8 @@ import json
 import numpy as np
 import pytest
 
-from albert_tf import tokenization
 from albert_tf.data import examples, race
+from albert_tf.text import tokenization
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from albert_tf.data import submissions, tasks
+from albert_tf.data import submissions, table_tasks
 
 
 def samples(shared):
@@ -19,7 +19,7 @@ def samples(shared):
 
 def test_submissions_have_the_names_and_the_form_of_glues(shared, tmp_path):
     wanted = samples(shared)
-    of_name = {n: task for task in tasks.GLUE.values() for n in task.test}
+    of_name = {n: task for task in table_tasks.GLUE.values() for n in task.test}
     assert set(of_name) == set(wanted)
     for name, task in of_name.items():
         values = [line.split("\t")[1] for line in wanted[name].splitlines()[1:]]

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from albert_tf.data import tables, tasks
+from albert_tf.data import table_tasks, tables
 from albert_tf.data.tables import Table
 
 PAIRS = Table("pairs.tsv", ("first", "second"), "label")
@@ -37,7 +37,7 @@ def values(rows):
     ],
 )
 def test_all_rows_of_glue_are_read(shared, caplog, task, sizes):
-    task = tasks.GLUE[task]
+    task = table_tasks.GLUE[task]
     parts = task.train, task.dev[""], *task.test.values()
     began = time.monotonic()
     for table, size in zip(parts, sizes, strict=True):
@@ -54,7 +54,7 @@ def test_all_rows_of_glue_are_read(shared, caplog, task, sizes):
 @pytest.mark.parametrize("task", ["cola", "mrpc", "sst-2", "sts-b"])
 def test_ids_of_glue_are_the_index_of_its_test_files(shared, tmp_path, task):
     """Of part of a file in another order, too."""
-    ((_, table),) = tasks.GLUE[task].test.items()
+    ((_, table),) = table_tasks.GLUE[task].test.items()
     path = shared / "data/glue" / table.file
     header, *lines = path.read_text(encoding="utf-8").split("\n")[:-1]
     (tmp_path / "test.tsv").write_text("\n".join([header, *lines[400:10:-3]]))
@@ -67,7 +67,7 @@ def test_ids_of_glue_are_the_index_of_its_test_files(shared, tmp_path, task):
 
 
 def test_every_test_file_of_glue_has_its_index_in_front():
-    found = {name: t.test for name, t in tasks.GLUE.items()}
+    found = {name: t.test for name, t in table_tasks.GLUE.items()}
     assert {t.id for test in found.values() for t in test.values()} == {0}
 
 

@@ -6,9 +6,9 @@ import unicodedata
 import numpy as np
 import pytest
 
-from albert_tf import tokenization
 from albert_tf.data import examples, squad, windows
 from albert_tf.data.windows import WindowSettings
+from albert_tf.text import tokenization
 
 SETTINGS = {
     "384": WindowSettings(384, 128, 64),

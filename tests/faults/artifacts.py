@@ -8,7 +8,7 @@ import re
 import numpy as np
 import tensorflow as tf
 
-from albert_tf import checkpoints
+from albert_tf.weights import checkpoints
 
 # Names of what must not be left by a run that ended well.
 LEFT_OVER = re.compile(

@@ -8,19 +8,19 @@ import dataclasses
 import json
 import random
 
-from tests import (
+from tests import tiny
+from tests.programs import (
     test_run_classifier,
     test_run_pretraining,
     test_run_race,
     test_run_squad,
-    tiny,
 )
 
 try:
     # Before any fork, so that each can load what text_export writes.
-    from albert_tf import text_export
+    from albert_tf.export import text_serving
 except ImportError:
-    text_export = None
+    text_serving = None
 
 SHORT_TRAINING = (
     "--train_batch_size=8",
@@ -107,7 +107,7 @@ JOBS = {
             "--albert_directory=../../inputs/model",
             "--export_path=hub/albert",
             "--seq_length=16",
-            f"--with_preprocessor={bool(text_export)}",
+            f"--with_preprocessor={bool(text_serving)}",
         ),
         refused_when_done="already there",
     ),

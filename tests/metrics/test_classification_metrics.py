@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf import heads
 from albert_tf.metrics import classification
+from albert_tf.model import heads
 
 
 @pytest.mark.parametrize("task", ["cola", "sts-b", "mnli", "mrpc"])

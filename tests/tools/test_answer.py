@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf import export, heads, serving, span_heads
 from albert_tf.data import answers
+from albert_tf.export import requests, serving
+from albert_tf.model import heads, span_heads
 from albert_tf.tools import answer
 from tests import tiny
 
@@ -75,10 +76,10 @@ def folder(tmp_path_factory):
     assets = [folder / name for name in ASSETS]
     kwargs = {"max_seq_length": 16, "assets": assets}
     model = span_heads.AlbertConditionalSpans(tiny.CONFIG)
-    export.export_spans(folder / "spans", model, **kwargs)
+    serving.export_spans(folder / "spans", model, **kwargs)
     model = heads.AlbertClassifier(tiny.CONFIG, num_labels=2)
-    export.export_classifier(folder / "classes", model, **kwargs)
-    export.export_spans(
+    serving.export_classifier(folder / "classes", model, **kwargs)
+    serving.export_spans(
         folder / "no vocabulary",
         span_heads.AlbertSpans(tiny.CONFIG),
         max_seq_length=16,
@@ -123,7 +124,7 @@ def test_windows_are_asked_in_batches(folder, capsys, monkeypatch):
 
 
 def test_ids_that_get_no_spans_are_refused(tmp_path):
-    spec = [tf.TensorSpec([None, None], tf.int32, n) for n in serving.FEATURES]
+    spec = [tf.TensorSpec([None, None], tf.int32, n) for n in requests.FEATURES]
     call = tf.function(lambda *x: {"logits": x[0]}, input_signature=spec)
     tf.saved_model.save(tf.Module(), str(tmp_path / "other"), call)
     with pytest.raises(ValueError, match=r"found one from .* to \['logits'\]"):
@@ -162,7 +163,7 @@ def test_another_encoding_is_told(folder, tmp_path):
 
 def test_a_folder_of_brackets_is_read(folder, tmp_path, capsys):
     model = span_heads.AlbertSpans(tiny.CONFIG)
-    path = export.export_spans(
+    path = serving.export_spans(
         tmp_path / "a[0-9]*?b",
         model,
         max_seq_length=16,

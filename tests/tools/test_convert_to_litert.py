@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf import export, heads, span_heads
+from albert_tf.export import serving
+from albert_tf.model import heads, span_heads
 from albert_tf.tools import convert_to_litert
 from tests import tiny
 
@@ -18,7 +19,7 @@ def exported(tmp_path_factory):
         tiny.CONFIG, vocab_size=3000, num_hidden_layers=6
     )
     model = heads.AlbertClassifier(config, num_labels=3)
-    export.export_classifier(folder / "serving", model, max_seq_length=32)
+    serving.export_classifier(folder / "serving", model, max_seq_length=32)
     return folder, model
 
 
@@ -70,7 +71,7 @@ def test_a_file_answers_as_the_model_does(exported):
 def test_answers_of_squad_are_compared(tmp_path, capsys, weights):
     # A vocabulary that is smaller than usual, and a beam with masked scores.
     model = span_heads.AlbertConditionalSpans(tiny.CONFIG, start_n_top=12)
-    export.export_spans(tmp_path / "serving", model, max_seq_length=32)
+    serving.export_spans(tmp_path / "serving", model, max_seq_length=32)
     convert_to_litert.run(flags(tmp_path, weights))
     assert "start_top_log_probs" in capsys.readouterr().out
 

@@ -5,9 +5,10 @@ import json
 import numpy as np
 import pytest
 
-from albert_tf import checkpoints, modeling
-from albert_tf.config import AlbertConfig
+from albert_tf.model import modeling
+from albert_tf.model.config import AlbertConfig
 from albert_tf.tools import embed
+from albert_tf.weights import checkpoints
 
 PIECES = "[PAD] [UNK] [CLS] [SEP] [MASK] the cat ##s sat on mat . dog".split()
 LINES = ["The cat sat.", "", "  dogs on the mat", "The cats, the dog " * 9, "X"]

@@ -5,7 +5,8 @@ import json
 
 import pytest
 
-from albert_tf import ownership, tokenization
+from albert_tf import ownership
+from albert_tf.text import tokenization
 from albert_tf.tools import train_vocab
 
 SPECIAL = ["<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]"]

@@ -1,0 +1,1 @@
+"""Text to pretraining records, and records to batches."""

@@ -1,0 +1,138 @@
+"""Pretraining records as batches, in an order that can be gone on with.
+
+The one wrong name of the release, `next_sentence_labels`, is put right where
+records are parsed.
+
+Shapes: B batch, T tokens, P predictions.
+"""
+
+import functools
+
+import numpy as np
+import tensorflow as tf
+
+from albert_tf.data.pretraining import damage
+
+# Files read at a time and records taken from each: part of the order of
+# training examples, so constants.
+NUM_OPEN_FILES = 8
+
+
+RECORDS_PER_TURN = 16
+
+
+def build_dataset(
+    files,
+    features,
+    batch_size,
+    *,
+    is_training,
+    seed=0,
+    start=0,
+    num_records=None,
+    shuffle_buffer=100_000,
+    limits=None,
+):
+    """Batches of parsed records, of static shapes.
+
+    Training data never ends. Epoch e visits every record once in an order
+    which depends only on (`seed`, e), and batches run on across epochs.
+    Evaluation is one pass in the order of the files; its last batch is filled
+    up with zeros, and `example_weight` says which rows are real.
+
+    Args:
+      files: names of TFRecord files.
+      features: dict of name -> (shape, dtype name).
+      batch_size: rows of a batch, B.
+      is_training: whether to shuffle and repeat.
+      seed: of the order; training only.
+      start: examples that were already consumed. The stream goes on as if it
+        had never stopped.
+      num_records: records in all files together; needed where `start` > 0.
+      shuffle_buffer: records held in memory for shuffling.
+      limits: dict of name -> (least, most) of a feature's numbers, where
+        something is known; others are an error while reading.
+
+    Returns:
+      A `tf.data.Dataset` of dicts: the features with integers as int32,
+      `next_sentence_labels` [B, 1] as `sentence_order_labels` [B], and for
+      evaluation `example_weight` [B], 1 for a real row and 0 for padding.
+
+    Raises:
+      ValueError: if there is nothing to read, or `start` is given without
+        `num_records`.
+    """
+    if not any(tf.io.gfile.stat(file).length for file in files):
+        raise ValueError(f"There is no record in {list(files)[:3]}.")
+    if is_training:
+        dataset = _endless(files, seed, start, num_records, shuffle_buffer)
+    else:
+        dataset = tf.data.TFRecordDataset(files)
+    dataset = dataset.batch(batch_size, drop_remainder=is_training)
+    dataset = dataset.map(
+        functools.partial(
+            _parse_batch,
+            features=features,
+            limits=limits or {},
+            batch_size=batch_size,
+            is_training=is_training,
+        ),
+        num_parallel_calls=tf.data.AUTOTUNE,
+    )
+    options = tf.data.Options()
+    options.deterministic = True
+    return dataset.with_options(options).prefetch(tf.data.AUTOTUNE)
+
+
+def _endless(files, seed, start, num_records, shuffle_buffer):
+    """Serialized records for ever, from the `start`-th on."""
+    if start and not num_records:
+        raise ValueError(
+            f"To go on after {start} examples, the number of records must be "
+            f"known; got {num_records}."
+        )
+    first_epoch, num_skipped = divmod(start, num_records or 1)
+
+    def read_epoch(epoch):
+        # Sets the seed of this function's graph only: without it the order
+        # would also depend on tf.random.set_seed. Shuffling by a tensor, the
+        # epoch, fails where this seed is 0.
+        tf.compat.v1.set_random_seed(1 + seed % (2**31 - 2))
+        order = tf.random.experimental.stateless_shuffle(
+            tf.constant(files), seed=[tf.constant(seed, tf.int64), epoch]
+        )
+        dataset = tf.data.Dataset.from_tensor_slices(order)
+        dataset = dataset.interleave(
+            tf.data.TFRecordDataset,
+            cycle_length=NUM_OPEN_FILES,
+            block_length=RECORDS_PER_TURN,
+            num_parallel_calls=tf.data.AUTOTUNE,
+            deterministic=True,
+        )
+        dataset = dataset.shuffle(
+            shuffle_buffer, seed=epoch, reshuffle_each_iteration=False
+        )
+        is_first = tf.cast(epoch == first_epoch, tf.int64)
+        return dataset.skip(is_first * num_skipped)
+
+    epochs = tf.data.Dataset.range(first_epoch, np.iinfo(np.int64).max)
+    return epochs.flat_map(read_epoch)
+
+
+def _parse_batch(serialized, *, features, limits, batch_size, is_training):
+    """Parses, casts, renames and, for evaluation, pads one batch."""
+    batch = damage.parse(serialized, features, limits)
+    if "next_sentence_labels" in batch:
+        labels = batch.pop("next_sentence_labels")  # [B, 1]
+        batch["sentence_order_labels"] = labels[:, 0]  # [B]
+    if is_training:
+        return batch
+    batch["example_weight"] = tf.ones_like(serialized, tf.float32)
+    padding = batch_size - tf.size(serialized)
+    return {
+        name: tf.ensure_shape(
+            tf.pad(values, [[0, padding]] + [[0, 0]] * (len(values.shape) - 1)),
+            [batch_size, *values.shape[1:]],
+        )
+        for name, values in batch.items()
+    }

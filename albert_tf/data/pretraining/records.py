@@ -1,0 +1,157 @@
+"""TFRecord files and the `tf.train.Example`s in them: written.
+
+The features have the release's names from disk to layer. TensorFlow is
+imported inside the functions that need it, so that the worker processes which
+only serialize do not pay for it.
+
+Shapes: N examples, K values a feature, T tokens, P predictions.
+"""
+
+import functools
+
+import numpy as np
+
+from albert_tf import filesystem
+
+
+def pretraining_features(max_seq_length, num_predictions):
+    """The features of a pretraining record.
+
+    Args:
+      max_seq_length: tokens of a sequence after padding, T.
+      num_predictions: length of the masked_lm_* lists, P; twice
+        max_predictions_per_seq where tokens were also permuted.
+
+    Returns:
+      A dict of name -> (shape, dtype name).
+
+    Source: create_pretraining_data.py, `write_instance_to_example_files`.
+    """
+    tokens = ((max_seq_length,), "int64")
+    predictions = ((num_predictions,), "int64")
+    return {
+        "input_ids": tokens,
+        "input_mask": tokens,
+        "segment_ids": tokens,
+        "token_boundary": tokens,
+        "masked_lm_positions": predictions,
+        "masked_lm_ids": predictions,
+        "masked_lm_weights": ((num_predictions,), "float32"),
+        "next_sentence_labels": ((1,), "int64"),
+    }
+
+
+# Serialization. An Example is nested length-prefixed messages whose only
+# long part is one packed list a feature, so all rows are packed at once.
+
+
+def encode_examples(features):
+    """Serializes the rows of some arrays as `tf.train.Example`.
+
+    Args:
+      features: dict of name -> [N, K] array; integers become int64 lists,
+        floats float lists. K may differ between features, N may not.
+
+    Returns:
+      N byte strings.
+
+    Raises:
+      ValueError: if an array is not [N, K] or its numbers are of another
+        kind.
+    """
+    num_rows = {len(values) for values in features.values()}
+    if len(num_rows) != 1:
+        raise ValueError(
+            f"Features need the same number of rows; got {sorted(num_rows)}."
+        )
+    columns = [
+        _encode_column(name, np.asarray(values))
+        for name, values in features.items()
+    ]
+    bodies = map(b"".join, zip(*columns, strict=True))
+    return [_length_prefixed(0x0A, len(body)) + body for body in bodies]
+
+
+def _encode_column(name, values):
+    """One map entry of `Features` for each row of `values`, as bytes."""
+    if values.ndim != 2 or values.dtype.kind not in "iubf":
+        raise ValueError(
+            f"Feature {name!r} must be an [N, K] array of integers or floats; "
+            f"got shape {values.shape} of {values.dtype}."
+        )
+    if values.dtype.kind == "f":
+        packed = np.ascontiguousarray(values, "<f4").tobytes()
+        sizes = np.full(len(values), 4 * values.shape[1])
+    else:
+        packed, sizes = _pack_varints(values)
+    kind = "float" if values.dtype.kind == "f" else "int64"
+    ends = np.cumsum(sizes).tolist()
+    return [
+        _entry_header(name, kind, size) + packed[end - size : end]
+        for size, end in zip(sizes.tolist(), ends, strict=True)
+    ]
+
+
+def _pack_varints(values):
+    """Packs each row of integers [N, K]; returns all bytes and bytes a row."""
+    if values.size == 0:
+        return b"", np.zeros(len(values), np.int64)
+    if 0 <= values.min() and values.max() < 128:
+        sizes = np.full(len(values), values.shape[1])
+        return values.astype(np.uint8).tobytes(), sizes
+    # Negative numbers are their two's complement, ten bytes long.
+    values = values.astype(np.int64).view(np.uint64)
+    width = (int(values.max()).bit_length() + 6) // 7
+    if width <= 4:
+        values = values.astype(np.uint32)
+    digits = np.empty((*values.shape, width), np.uint8)  # [N, K, width]
+    is_used = np.empty(digits.shape, bool)
+    for i in range(width):
+        rest = values >> np.array(7 * i, values.dtype)
+        is_used[..., i] = (rest > 0) if i else True
+        is_continued = rest > 127
+        digits[..., i] = (rest & 127) | (is_continued * 128).astype(np.uint8)
+    sizes = is_used.sum(axis=(1, 2))
+    return digits[is_used].tobytes(), sizes
+
+
+@functools.lru_cache(maxsize=100_000)
+def _entry_header(name, kind, size):
+    """The bytes before the `size` bytes of a packed list in its map entry."""
+    packed = _length_prefixed(0x0A, size)  # Int64List.value, FloatList.value
+    tag = {"float": 0x12, "int64": 0x1A}[kind]
+    feature = _length_prefixed(tag, len(packed) + size) + packed
+    key = name.encode()
+    entry = _length_prefixed(0x0A, len(key)) + key
+    entry += _length_prefixed(0x12, len(feature) + size) + feature
+    return _length_prefixed(0x0A, len(entry) + size) + entry
+
+
+def _length_prefixed(tag, size):
+    prefix = bytearray([tag])
+    while size > 127:
+        prefix.append(size & 127 | 128)
+        size >>= 7
+    prefix.append(size)
+    return bytes(prefix)
+
+
+def write_records(path, serialized):
+    """Writes a TFRecord file; nobody ever sees it half written.
+
+    Args:
+      path: the file's name. Its folder is made if it is absent.
+      serialized: iterable of byte strings.
+
+    Returns:
+      The number of records.
+    """
+    import tensorflow as tf
+
+    num_records = 0
+    with filesystem.replacing(path) as temporary:
+        with tf.io.TFRecordWriter(temporary) as writer:
+            for record in serialized:
+                writer.write(record)
+                num_records += 1
+    return num_records

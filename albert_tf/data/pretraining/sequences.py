@@ -1,0 +1,266 @@
+"""Pretraining sequences: planned as numbers, then built a batch at a time.
+
+The two segments of a sequence are contiguous in the token store, also after
+truncation, which only takes tokens from their ends. So a sequence is planned
+as a few integers, and its tokens are gathered, masked and serialized later,
+together with those of a thousand others.
+
+Shapes: N sequences, T tokens, P predictions.
+"""
+
+import bisect
+import dataclasses
+import random
+from typing import Literal
+
+import numpy as np
+
+from albert_tf.data.pretraining import masking
+
+NUM_SPECIAL_TOKENS = 3  # [CLS] A [SEP] B [SEP]
+
+PLAN = np.dtype(
+    [
+        ("a_start", np.int64),
+        ("b_start", np.int64),
+        ("a_length", np.uint16),
+        ("b_length", np.uint16),
+        ("label", np.uint8),
+        ("is_short", np.uint8),
+    ]
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Vocabulary:
+    """What building sequences needs to know of a tokenizer.
+
+    Attributes:
+      cls_id, sep_id, mask_id: special tokens.
+      is_word_start: [V], whether a word starts with a token.
+      replacement_ids: tokens that may replace another; no special ones.
+    """
+
+    cls_id: int
+    sep_id: int
+    mask_id: int
+    is_word_start: np.ndarray
+    replacement_ids: np.ndarray
+
+    @classmethod
+    def from_tokenizer(cls, tokenizer):
+        special = ("pad_id", "unk_id", "cls_id", "sep_id", "mask_id")
+        ids = np.arange(tokenizer.vocab_size)
+        special_ids = [getattr(tokenizer, name) for name in special]
+        return cls(
+            tokenizer.cls_id,
+            tokenizer.sep_id,
+            tokenizer.mask_id,
+            tokenizer.is_word_start,
+            np.setdiff1d(ids, special_ids),
+        )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SequenceRule:
+    """What a sequence is.
+
+    Attributes:
+      max_seq_length: tokens, with [CLS] and two [SEP].
+      short_seq_prob: share of documents whose sequences are all made about as
+        short as a random length between 2 and the maximum.
+      sentence_objective: label 1 means that the segments are swapped (sop), or
+        that the second one is from another document (nsp); always 0 for none.
+    """
+
+    max_seq_length: int = 512
+    short_seq_prob: float = 0.1
+    sentence_objective: Literal["sop", "nsp", "none"] = "sop"
+
+    @property
+    def max_tokens(self):
+        """Tokens that are not special, in both segments together."""
+        return self.max_seq_length - NUM_SPECIAL_TOKENS
+
+
+def plan_documents(store, documents, rule, is_word_start, seed):
+    """Plans the sequences of some documents.
+
+    Sentences are taken until they have the wanted length; the chunk is split
+    between two sentences, or, if it is a single one, between two words. A
+    single word at the end of a document is left out. For NSP, half of the
+    second segments come from another document, and the sentences which they
+    replace are taken again.
+
+    Args:
+      store: the `corpus.Store`.
+      documents: numbers of the documents.
+      rule: the `SequenceRule`.
+      is_word_start: [V], whether a word starts with a token.
+      seed: any string; the plan depends on it.
+
+    Returns:
+      plan: [N] of type PLAN.
+      num_dropped: single words that were left out.
+
+    Source: create_pretraining_data.py, `create_instances_from_document`, which
+    gave a single sentence a random partner from another document, and label 1.
+    """
+    planner = _Planner(store, rule, is_word_start, random.Random(seed))
+    rows = [row for d in documents for row in planner.plan(d)]
+    return np.array(rows, PLAN), planner.num_dropped
+
+
+class _Planner:
+    """Plans documents one after the other, with one stream of randomness.
+
+    A segment is (start, end) in the token store.
+    """
+
+    def __init__(self, store, rule, is_word_start, rng):
+        self.store = store
+        self.rule = rule
+        self.is_word_start = is_word_start
+        self.rng = rng
+        self.num_dropped = 0
+
+    def plan(self, document):
+        """Yields the rows of a document."""
+        rng, rule = self.rng, self.rule
+        first, last = self.store.documents[document : document + 2].tolist()
+        starts = self.store.sentences[first : last + 1].tolist()
+        num_sentences = last - first
+        is_short = rng.random() < rule.short_seq_prob
+        target = (
+            rng.randint(2, rule.max_tokens) if is_short else rule.max_tokens
+        )
+        i = 0
+        while i < num_sentences:
+            # The chunk is the sentences from i to j.
+            j = bisect.bisect_left(starts, starts[i] + target, i + 1)
+            j = min(j, num_sentences)
+            if rule.sentence_objective == "nsp" and rng.random() < 0.5:
+                j = self._split_sentence(i, j)
+                a = starts[i], starts[j]
+                b = self._random_segment(document, target - (a[1] - a[0]))
+                yield *self._truncated(a, b), 1, is_short
+            else:
+                middle, j = self._middle(starts, i, j)
+                if middle:
+                    a, b = (starts[i], middle), (middle, starts[j])
+                    yield *self._in_some_order(a, b), is_short
+            i = j
+
+    def _below(self, number):
+        return int(self.rng.random() * number)
+
+    def _split_sentence(self, i, j):
+        """A sentence where the second segment of a chunk may begin."""
+        return i + 1 + self._below(j - i - 1)
+
+    def _middle(self, starts, i, j):
+        """Where a chunk is split, and its end: a lone word takes a sentence."""
+        if j - i == 1:
+            ids = self.store.tokens.read([starts[i] + 1], [starts[j]])
+            words = np.flatnonzero(self.is_word_start[ids])
+            if len(words):
+                return starts[i] + 1 + int(words[self._below(len(words))]), j
+            j += 1
+            if j == len(starts):
+                self.num_dropped += 1
+                return None, j
+        return starts[self._split_sentence(i, j)], j
+
+    def _in_some_order(self, a, b):
+        if self.rule.sentence_objective == "sop" and self.rng.random() < 0.5:
+            return *self._truncated(b, a), 1
+        return *self._truncated(a, b), 0
+
+    def _random_segment(self, document, num_tokens):
+        """Sentences of another document, `num_tokens` or a few more."""
+        other = self._below(len(self.store.documents) - 2)
+        other += other >= document
+        first, last = self.store.documents[other : other + 2].tolist()
+        sentences = self.store.sentences
+        first += self._below(last - first)
+        start = int(sentences[first])
+        # A sentence has a token at least.
+        last = min(last, first + max(1, num_tokens))
+        ends = sentences[first + 1 : last + 1]
+        index = int(np.searchsorted(ends, start + num_tokens))
+        return start, int(ends[min(index, len(ends) - 1)])
+
+    def _truncated(self, a, b):
+        """Takes tokens from the longer segment until both fit.
+
+        The release takes them one by one, from the second where both are
+        equally long, and each from the front or the back with the same chance.
+        """
+        a_length, b_length = a[1] - a[0], b[1] - b[0]
+        excess = a_length + b_length - self.rule.max_tokens
+        if excess <= 0:
+            return a[0], b[0], a_length, b_length
+        difference = a_length - b_length
+        from_both = max(0, excess - abs(difference))
+        from_longer = excess - from_both
+        from_a = from_both // 2 + (from_longer if difference > 0 else 0)
+        from_b = excess - from_a
+        a_front = self.rng.getrandbits(from_a).bit_count()
+        b_front = self.rng.getrandbits(from_b).bit_count()
+        return (
+            a[0] + a_front,
+            b[0] + b_front,
+            a_length - from_a,
+            b_length - from_b,
+        )
+
+
+def build_features(store, plan, sequence_rule, masking_rule, vocabulary, rng):
+    """Builds the features of planned sequences.
+
+    Args:
+      store: the `corpus.Store`.
+      plan: [N] of type PLAN.
+      sequence_rule: the `SequenceRule` it was planned with.
+      masking_rule: the `masking.MaskingRule`.
+      vocabulary: the `Vocabulary`.
+      rng: a `numpy.random.Generator`.
+
+    Returns:
+      A dict of the release's features, [N, T], [N, P] or [N, 1].
+
+    Source: create_pretraining_data.py, `write_instance_to_example_files`.
+    """
+    max_seq_length = sequence_rule.max_seq_length
+    position = np.arange(max_seq_length)
+    a_length = plan["a_length"].astype(np.int64)[:, None]
+    b_length = plan["b_length"].astype(np.int64)[:, None]
+    end = a_length + b_length + 2  # the last [SEP]
+    is_text = (0 < position) & (position < end)  # [N, T]
+    is_text &= position != a_length + 1
+    starts = np.stack([plan["a_start"], plan["b_start"]], axis=1)
+    ends = starts + np.stack([plan["a_length"], plan["b_length"]], axis=1)
+    input_ids = np.full(is_text.shape, vocabulary.sep_id, np.int32)
+    input_ids[is_text] = store.tokens.read(
+        starts.reshape(-1).tolist(), ends.reshape(-1).tolist()
+    )
+    input_ids[:, 0] = vocabulary.cls_id
+    is_real = position <= end
+    input_ids[~is_real] = 0
+    is_start = vocabulary.is_word_start[input_ids]
+    masked = masking.mask_batch(
+        input_ids,
+        is_text,
+        is_start,
+        masking_rule,
+        (vocabulary.mask_id, vocabulary.replacement_ids),
+        rng,
+    )
+    return {
+        "input_ids": masked.pop("input_ids"),
+        "input_mask": is_real,
+        "segment_ids": (position > a_length + 1) & is_real,
+        "token_boundary": (is_start | ~is_text) & is_real,
+        **masked,
+        "next_sentence_labels": plan["label"][:, None],
+    }

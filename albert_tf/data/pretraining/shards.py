@@ -1,0 +1,466 @@
+"""Text files -> pretraining records, by worker processes.
+
+The bytes do not depend on the number of workers: the work is cut into tasks
+by the data alone, every task has a seed of its own, and the results are
+written in the order of the tasks. Beside the output stands a hidden folder
+with the token store, the plan of the shard in work, and a note of what is
+finished, so that a run which was interrupted goes on with the next shard.
+"""
+
+import collections
+import dataclasses
+import functools
+import logging
+import math
+import os
+import re
+
+import numpy as np
+
+from albert_tf import filesystem, ownership, progress
+from albert_tf.data import workers
+from albert_tf.data.pretraining import (
+    corpus,
+    masking,
+    records,
+    sequences,
+    sidecars,
+    unfinished,
+)
+from albert_tf.text import tokenization
+
+# Part of the result, as the seeds count tasks.
+PART_TOKENS = 1 << 20
+BATCH_TOKENS = 1 << 17
+MAX_NUM_SHARDS = 99_999  # Names have five digits.
+# A plan keeps the lengths of segments in 16 bits.
+MAX_SEQ_LENGTH = 65_535
+MAX_NGRAM = 100
+MAX_DUPE_FACTOR = 1_000_000
+# Raised whenever the same settings give other records.
+VERSION = 1
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What decides the records, beside the text.
+
+    Attributes:
+      tokenizer: pairs of the arguments of `tokenization.build_tokenizer`.
+      sequence: what a sequence is.
+      masking: what is masked in it.
+      dupe_factor: times that each document is used.
+      seed: of all randomness.
+    """
+
+    tokenizer: tuple
+    sequence: sequences.SequenceRule
+    masking: masking.MaskingRule
+    dupe_factor: int = 40
+    seed: int = 12345
+
+    def __post_init__(self):
+        rule, masks = self.sequence, self.masking
+        for name, value, least, most in (
+            ("max_seq_length", rule.max_seq_length, 5, MAX_SEQ_LENGTH),
+            ("short_seq_prob", rule.short_seq_prob, 0, 1),
+            (
+                "max_predictions_per_seq",
+                masks.max_predictions,
+                1,
+                rule.max_seq_length,
+            ),
+            ("masked_lm_prob", masks.masked_lm_prob, 0, 1),
+            ("ngram", masks.ngram, 1, MAX_NGRAM),
+            ("dupe_factor", self.dupe_factor, 1, MAX_DUPE_FACTOR),
+            ("random_seed", self.seed, 0, math.inf),
+        ):
+            if not least <= value <= most:  # Nor is NaN.
+                raise ValueError(
+                    f"{name} must be {least} or more, and {most} at most; got "
+                    f"{value}."
+                )
+        if not masks.masked_lm_prob:
+            raise ValueError("masked_lm_prob is 0: nothing would be masked.")
+        if rule.sentence_objective not in sidecars.OBJECTIVES:
+            raise ValueError(
+                f"sentence_objective must be one of {sidecars.OBJECTIVES}; got "
+                f"{rule.sentence_objective!r}."
+            )
+
+
+@dataclasses.dataclass(frozen=True)
+class _Job:
+    """What every task knows; sent to the workers with it."""
+
+    settings: Settings
+    folder: str
+
+
+def output_names(output_file, num_shards):
+    """The files to write.
+
+    Args:
+      output_file: names, separated by commas; a single one for several shards.
+      num_shards: above 1, the files are NAME-00000-of-NNNNN.tfrecord.
+    """
+    names = [name.strip() for name in output_file.split(",") if name.strip()]
+    resolved = {os.path.realpath(name) for name in names}
+    if not names or len(resolved) < len(names):
+        raise ValueError(
+            f"output_file must name different files; got {output_file!r}."
+        )
+    for name in names:
+        if name.endswith("/") or os.path.isdir(name):
+            raise ValueError(f"output_file: {name} is a folder; wanted a file.")
+    if num_shards == 1:
+        return names
+    if not 1 < num_shards <= MAX_NUM_SHARDS or len(names) > 1:
+        raise ValueError(
+            "Give either one output_file and num_shards, or a list of files; "
+            f"got {len(names)} files and num_shards {num_shards}."
+        )
+    pattern = r"(.*?)(\.tfrecord|\.tf_record)?"
+    stem, ending = re.fullmatch(pattern, names[0]).groups(".tfrecord")
+    return [
+        f"{stem}-{i:05}-of-{num_shards:05}{ending}" for i in range(num_shards)
+    ]
+
+
+def written_files(outputs):
+    """All files that writing some record files writes."""
+    return [
+        *outputs,
+        *(f"{path}.incomplete" for path in outputs),
+        *map(sidecars.sidecar_path, outputs),
+    ]
+
+
+def create_shards(
+    inputs, outputs, settings, *, num_workers=1, flags=None, has_progress=True
+):
+    """Writes record files, each with documents from all of the input.
+
+    Each file's sidecar (see `sidecars.read_sidecar`) is written at the end.
+
+    Args:
+      inputs: names of text files: UTF-8, a sentence a line, a blank line
+        between documents.
+      outputs: names of the record files.
+      settings: the `Settings`.
+      num_workers: processes that tokenize and build; with 1, this one does.
+      flags: for the sidecar; what the program was called with.
+      has_progress: whether a line on stderr shows how far it is.
+
+    Returns:
+      The statistics in the sidecar.
+
+    Raises:
+      ValueError: if there is no text, or for NSP only one document.
+      BlockingIOError: if another process writes the same files.
+    """
+    _check_inputs(inputs)
+    _forget_files()
+    tokenizer = _tokenizer(settings.tokenizer)
+    fingerprint = unfinished.fingerprint(
+        inputs,
+        outputs,
+        dataclasses.asdict(settings),
+        tokenizer.settings,
+        VERSION,
+    )
+    with (
+        ownership.owning(*unfinished.lock_names(outputs)),
+        unfinished.Unfinished(outputs, fingerprint) as state,
+    ):
+        _write_outputs(
+            inputs, outputs, settings, state, num_workers, has_progress
+        )
+        statistics = _statistics(state.counts, state.shards.values())
+        _warn_of_empty_files(outputs, state)
+        description = {
+            "tokenizer": tokenizer.settings,
+            "flags": flags or {},
+            "statistics": statistics,
+        }
+        _write_sidecars(outputs, settings, state.shards, description)
+        state.remove()
+    return statistics
+
+
+def _write_outputs(inputs, outputs, settings, state, num_workers, has_progress):
+    """Writes all record files that an interrupted run did not finish."""
+    job = _Job(settings, state.folder)
+    vocab_size = _tokenizer(settings.tokenizer).vocab_size
+    with workers.ordered_map(num_workers) as run:
+        counts = state.counts
+        if not counts or not corpus.is_store(job.folder, vocab_size, counts):
+            counts = _tokenize(inputs, job, run, has_progress)
+        _check_counts(counts, inputs, settings)
+        state.keep_counts(counts)
+        _remove_sidecars(outputs)
+        num_tokens = counts["input_tokens"] * settings.dupe_factor
+        tokens = progress.Progress(
+            "writing", num_tokens, "tokens", has_progress
+        )
+        for index, output in enumerate(outputs):
+            if not state.is_finished(output):
+                result = _write_shard(
+                    output, (index, outputs), job, run, tokens
+                )
+                state.keep_shard(output, result)
+        tokens.finish()
+
+
+def _warn_of_empty_files(outputs, state):
+    empty = [path for path in outputs if not state.shards[path]["sequences"]]
+    if empty:
+        logging.warning(
+            "%d of %d files have no sequence, such as %s: %d documents do not "
+            "fill so many.",
+            len(empty),
+            len(outputs),
+            empty[0],
+            state.counts["input_documents"],
+        )
+
+
+def _write_sidecars(outputs, settings, shards, description):
+    paths = {path: sidecars.sidecar_path(path) for path in outputs}
+    for sidecar in set(paths.values()):
+        files = [path for path in outputs if paths[path] == sidecar]
+        own = {
+            "format": sidecars.FORMAT,
+            "max_seq_length": settings.sequence.max_seq_length,
+            "max_predictions_per_seq": settings.masking.max_predictions,
+            "num_predictions": settings.masking.num_predictions,
+            "sentence_objective": settings.sequence.sentence_objective,
+            "files": [os.path.basename(path) for path in files],
+            "num_records": [shards[path]["sequences"] for path in files],
+            "num_bytes": [shards[path]["num_bytes"] for path in files],
+        }
+        sidecars.write_sidecar(sidecar, description | own)
+
+
+# Tasks: what the workers do.
+
+
+@functools.lru_cache(maxsize=1)
+def _tokenizer(arguments):
+    return tokenization.build_tokenizer(**dict(arguments))
+
+
+@functools.lru_cache(maxsize=1)
+def _vocabulary(job):
+    return sequences.Vocabulary.from_tokenizer(
+        _tokenizer(job.settings.tokenizer)
+    )
+
+
+@functools.lru_cache(maxsize=1)
+def _store(job):
+    tokenizer = _tokenizer(job.settings.tokenizer)
+    return corpus.open_store(job.folder, tokenizer.vocab_size)
+
+
+def _forget_files():
+    """Files may have changed since the last call in this process."""
+    for cached in (_tokenizer, _vocabulary, _store):
+        cached.cache_clear()
+
+
+def _encode(job, block):
+    tokenizer = _tokenizer(job.settings.tokenizer)
+    return corpus.encode_block(
+        block, tokenizer, job.settings.sequence.max_tokens
+    )
+
+
+def _plan(job, documents, seed):
+    return sequences.plan_documents(
+        _store(job),
+        documents,
+        job.settings.sequence,
+        _vocabulary(job).is_word_start,
+        seed,
+    )
+
+
+def _build(job, plan, seed):
+    """Serialized examples, and counts for the statistics."""
+    features = sequences.build_features(
+        _store(job),
+        plan,
+        job.settings.sequence,
+        job.settings.masking,
+        _vocabulary(job),
+        np.random.default_rng(seed),
+    )
+    counts = {
+        "sequences": len(plan),
+        "tokens": int(features["input_mask"].sum()),
+        "masked": int(features["masked_lm_weights"].sum()),
+        "swapped": int(plan["label"].sum()),
+        "short": int(plan["is_short"].sum()),
+    }
+    return records.encode_examples(features), counts
+
+
+# The two phases.
+
+
+def _tokenize(inputs, job, run, has_progress):
+    """Writes the token store; returns its counts."""
+    num_bytes = sum(map(filesystem.size, inputs))
+    done = progress.Progress("tokenizing", num_bytes, "bytes", has_progress)
+
+    def blocks():
+        for block in corpus.read_blocks(inputs):
+            done.add(len(block))
+            yield job, block
+
+    counts = corpus.write_store(job.folder, run(_encode, blocks()))
+    done.finish()
+    return counts
+
+
+def _write_shard(output, deal, job, run, done):
+    """Writes one record file; returns its counts.
+
+    Args:
+      output: its name.
+      deal: (its number, all outputs).
+      job: the `_Job`.
+      run: maps tasks in order.
+      done: the `Progress`, in tokens.
+    """
+    index, outputs = deal
+    seed = job.settings.seed
+    plan_path = os.path.join(job.folder, "plan.bin")
+    documents = list(_deal_documents(index, len(outputs), job))
+    tasks = ((job, *task) for task in documents)
+    counts = collections.Counter(sequences=0, dropped_words=0)
+    with open(plan_path, "wb") as file:
+        for rows, num_dropped in run(_plan, tasks):
+            file.write(rows.tobytes())  # `tofile` does not say why it fails.
+            counts["dropped_words"] += num_dropped
+    plan = _open_plan(plan_path)
+    order = np.arange(len(plan), dtype=np.uint32)
+    np.random.default_rng([seed, 1, index]).shuffle(order)
+    size = _document_sizes(_store(job))
+    num_tokens = sum(int(size[some].sum()) for some, _ in documents)
+
+    def batches():
+        size = max(1, BATCH_TOKENS // job.settings.sequence.max_seq_length)
+        for i in range(0, len(plan), size):
+            yield job, plan[order[i : i + size]], (seed, 2, index, i)
+
+    def serialized():
+        for examples, batch_counts in run(_build, batches()):
+            counts.update(batch_counts)
+            done.add(num_tokens * len(examples) / len(plan))
+            yield from examples
+
+    records.write_records(output, serialized())
+    return dict(counts)
+
+
+def _open_plan(path):
+    if not os.path.getsize(path):
+        return np.zeros(0, sequences.PLAN)
+    return np.memmap(path, sequences.PLAN, "r").view(np.ndarray)
+
+
+def _document_sizes(store):
+    return np.diff(store.sentences[store.documents])
+
+
+def _deal_documents(index, num_shards, job):
+    """Yields the documents of a shard, some at a time, each with a seed.
+
+    Each use of a document goes to another shard, and each shard gets documents
+    from everywhere.
+    """
+    store = _store(job)
+    seed = job.settings.seed
+    size = _document_sizes(store)
+    order = np.random.default_rng([seed, 0]).permutation(len(size))
+    for dupe in range(job.settings.dupe_factor):
+        documents = order[(index - dupe) % num_shards :: num_shards]
+        if not len(documents):
+            continue
+        ends = np.cumsum(size[documents])
+        cuts = np.searchsorted(
+            ends, np.arange(PART_TOKENS, ends[-1], PART_TOKENS)
+        )
+        for part, some in enumerate(np.split(documents, np.unique(cuts))):
+            yield some, f"{seed} {index} {dupe} {part}"
+
+
+def _statistics(counts, results):
+    """What the sidecar says of the whole run."""
+    total = collections.Counter()
+    for result in results:
+        total.update(result)
+    num_sequences, tokens = max(total["sequences"], 1), max(total["tokens"], 1)
+    return {
+        **counts,
+        "sequences": total["sequences"],
+        "tokens": total["tokens"],
+        "masked_share": round(total["masked"] / tokens, 6),
+        "swapped_share": round(total["swapped"] / num_sequences, 6),
+        "short_share": round(total["short"] / num_sequences, 6),
+        "dropped_words": total["dropped_words"],
+    }
+
+
+# Checks.
+
+
+def _remove_sidecars(outputs):
+    """Removes what older runs said of files that are written anew."""
+    for path in set(map(sidecars.sidecar_path, outputs)):
+        if filesystem.exists(path):
+            filesystem.remove(path)
+
+
+def _check_inputs(inputs):
+    empty = [path for path in inputs if not filesystem.size(path)]
+    if len(empty) == len(inputs):
+        raise ValueError(f"There is no text in {inputs[:3]}: the size is 0.")
+    for path in empty:
+        logging.warning("%s is empty.", path)
+    for path in inputs:
+        corpus.check_text(path)
+
+
+def _check_counts(counts, inputs, settings):
+    """Says what is odd about the text, or refuses it."""
+    num_documents = counts["input_documents"]
+    if not num_documents:
+        raise ValueError(
+            f"There is no text in {inputs[:3]}: all lines are blank."
+        )
+    if settings.sequence.sentence_objective == "nsp" and num_documents == 1:
+        raise ValueError(
+            "NSP takes every second segment from another document, but there "
+            "is only one. Documents are separated by blank lines: is there any?"
+        )
+    if counts["bad_characters"]:
+        logging.warning(
+            "%d characters are not UTF-8 text. Is it in another encoding, or "
+            "damaged?",
+            counts["bad_characters"],
+        )
+    if num_documents - counts["cut_documents"] <= len(inputs):
+        logging.warning(
+            "No blank line was found between documents: each file is taken "
+            "as one document, from which all its sequences get the same "
+            "random length, if they are made short at all."
+        )
+    if counts["cut_documents"]:
+        logging.warning(
+            "Documents of more than %d tokens were cut, %d times.",
+            corpus.MAX_DOCUMENT_TOKENS,
+            counts["cut_documents"],
+        )

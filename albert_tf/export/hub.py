@@ -1,0 +1,276 @@
+"""Models in the forms of TF Hub: an encoder to build on, and a layer for it.
+
+Shapes: B batch, T tokens, E embedding_size, H hidden_size, P masked positions,
+V vocab_size.
+"""
+
+import keras
+import tensorflow as tf
+
+from albert_tf.export import requests, saved_models
+from albert_tf.model import modeling
+
+# TF Hub's names of the inputs, and the release's.
+INPUTS = {
+    "input_word_ids": "input_ids",
+    "input_mask": "input_mask",
+    "input_type_ids": "segment_ids",
+}
+POSITIONS = {requests.POSITIONS: requests.POSITIONS}
+
+
+def export_encoder(path, model, *, tokenizer, assets):
+    """Writes a reusable SavedModel of an encoder, for TF Hub's users.
+
+    Loaded, it is called with a dict of `input_word_ids`, `input_mask` and
+    `input_type_ids`, [B, T] int32, for any B and up to the model's positions,
+    and with `training`, which turns the config's dropout on. It returns a dict:
+
+      pooled_output, default: [B, H].
+      sequence_output: [B, T, H].
+      encoder_outputs: list of [B, T, H], the layers'.
+
+    Its `mlm`, where the model has the heads of pretraining, takes also
+    `masked_lm_positions` [B, P] and returns also `mlm_logits` [B, P, V]. Both
+    have `variables`, `trainable_variables` and `regularization_losses`.
+
+    The signatures: `serving_default`, of the same names; and those of the
+    release's modules, which take `input_ids`, `input_mask` and `segment_ids`:
+    `tokens` (sequence_output, pooled_output), `sop` (also sop_log_probs
+    [B, 2]), `mlm` (takes also mlm_positions [B, P], returns also mlm_logits),
+    and `tokenization_info` (vocab_file, do_lower_case).
+
+    Args:
+      path: the SavedModel's folder, which must not exist.
+      model: a `heads.AlbertForPreTraining`, or an `modeling.AlbertEncoder`
+        where only that is known.
+      tokenizer: the `tokenization.Tokenizer` of its vocabulary.
+      assets: files that are put beside under their own names: config,
+        tokenizer settings, and last the vocabulary.
+
+    Source: export_to_tfhub.py; TF Hub's API of text embeddings with
+    transformer encoders.
+    """
+    has_heads = not isinstance(model, modeling.AlbertEncoder)
+    encoder = model.encoder if has_heads else model
+    root = saved_models.build_root(encoder)
+    root.__call__ = _build_call(encoder, INPUTS, _encode)
+    signatures = {
+        "serving_default": _build_signature(encoder, INPUTS, _encode),
+        "tokens": _build_signature(encoder, _plain(INPUTS), _tokens),
+    }
+    if has_heads:
+        root.mlm = saved_models.build_root(model)
+        root.mlm.__call__ = _build_call(model, INPUTS | POSITIONS, _fill)
+        signatures |= {
+            "sop": _build_signature(model, _plain(INPUTS), _order),
+            "mlm": _build_signature(
+                model,
+                _plain(INPUTS) | {"mlm_positions": requests.POSITIONS},
+                _fill,
+            ),
+        }
+    *others, vocabulary = assets
+    root.vocabulary = tf.saved_model.Asset(vocabulary)
+    do_lower_case = tokenizer.settings["do_lower_case"]
+
+    @tf.function(input_signature=[])
+    def tokenization_info():
+        return {
+            "vocab_file": tf.identity(root.vocabulary.asset_path),
+            "do_lower_case": tf.constant(do_lower_case),
+        }
+
+    signatures["tokenization_info"] = tokenization_info
+    saved_models.write_saved_model(path, root, signatures, others)
+
+
+def _plain(names):
+    """The release's names, for themselves."""
+    return {name: name for name in names.values()}
+
+
+def _features(encoder, names, inputs):
+    """Inputs under the release's names, checked."""
+    config = encoder.config
+    return requests.check_features(
+        inputs, names, config, config.max_position_embeddings
+    )
+
+
+def _specs(names):
+    return {
+        name: tf.TensorSpec([None, None], tf.int32, name=name) for name in names
+    }
+
+
+def _build_call(model, names, compute):
+    """A function of (inputs, training), traced for both."""
+
+    @tf.function
+    def call(inputs, training=False):
+        seed = None
+        if training:
+            seed = tf.random.uniform([2], 0, tf.int32.max, tf.int32)
+        features = _features(model, names, inputs)
+        return compute(model, features, training, seed)
+
+    for training in (True, False):
+        call.get_concrete_function(_specs(names), training=training)
+    return call
+
+
+def _build_signature(model, names, compute):
+    """A function of tensors by name, as signatures want it."""
+
+    @tf.function
+    def call(**inputs):
+        outputs = compute(model, _features(model, names, inputs), False, None)
+        # A signature gives out tensors alone.
+        return {
+            name: value
+            for name, value in outputs.items()
+            if not isinstance(value, list)
+        }
+
+    return call.get_concrete_function(**_specs(names))
+
+
+def _encode(encoder, features, training, seed):
+    outputs = encoder(**features, training=training, seed=seed)
+    return {
+        "pooled_output": outputs["pooled_output"],
+        "default": outputs["pooled_output"],
+        "sequence_output": outputs["sequence_output"],
+        "encoder_outputs": outputs["all_encoder_layers"],
+    }
+
+
+def _tokens(encoder, features, training, seed):
+    outputs = _encode(encoder, features, training, seed)
+    names = ("sequence_output", "pooled_output")
+    return {name: outputs[name] for name in names}
+
+
+def _order(model, features, training, seed):
+    outputs = _tokens(model.encoder, features, training, seed)
+    logits = model.sentence_order(outputs["pooled_output"])
+    return {**outputs, "sop_log_probs": tf.nn.log_softmax(logits)}
+
+
+def _fill(model, features, training, seed):
+    positions = features[requests.POSITIONS]
+    features = {n: x for n, x in features.items() if n in INPUTS.values()}
+    outputs = _encode(model.encoder, features, training, seed)
+    logits = model.masked_lm(
+        outputs["sequence_output"],
+        positions,
+        tf.convert_to_tensor(model.encoder.embeddings.word.value),
+    )
+    return {**outputs, "mlm_logits": logits}
+
+
+def _to_int32(name, values):
+    """Ids as the SavedModel wants them; text as it is."""
+    if values.dtype == tf.string:
+        return values
+    # NumPy's integers have 64 bits, and Sequential makes floats of them.
+    integers = tf.cast(values, tf.int32)
+    check = tf.debugging.assert_equal(
+        tf.cast(integers, values.dtype),
+        values,
+        f"{name} holds numbers that are no integers of 32 bits.",
+    )
+    with tf.control_dependencies([check]):
+        return tf.identity(integers)
+
+
+@keras.saving.register_keras_serializable(package="albert_tf")
+class HubEncoder(keras.layers.Layer):
+    """A reusable SavedModel of a text encoder as a Keras 3 layer.
+
+    Its weights are the layer's: `compile` and `fit` train them, which a layer
+    that merely calls a loaded SavedModel would not do, and without a word.
+
+    Called with what the SavedModel takes, such as a dict of `input_word_ids`,
+    `input_mask` and `input_type_ids` [B, T] int32, it returns one of the
+    SavedModel's outputs: [B, H], [B, T, H], or a list of these.
+
+    Args:
+      handle: folder of a SavedModel in TF Hub's form, ours or others'.
+      output_key: which of the outputs.
+      trainable: whether its weights are trained.
+
+    Raises:
+      ValueError: if what is there cannot be called, or has no weights to
+        train; at the call, if it has no such output.
+    """
+
+    def __init__(
+        self,
+        handle,
+        *,
+        output_key="pooled_output",
+        trainable=True,
+        name=None,
+        **kwargs,
+    ):
+        # Ids that became float16 would not be what they were.
+        kwargs.setdefault("autocast", False)
+        super().__init__(name=name, trainable=trainable, **kwargs)
+        self.handle, self.output_key = str(handle), output_key
+        self.loaded = saved_models.load_saved_model(self.handle)
+        variables = getattr(self.loaded, "trainable_variables", ())
+        if not callable(self.loaded) or not variables:
+            raise ValueError(
+                f"{handle} is not a reusable SavedModel: it cannot be called, "
+                "or has no trainable_variables. Was it written by "
+                "export_to_tfhub.py? What --export_dir writes is for serving."
+            )
+        for variable in variables:
+            weight = keras.Variable(
+                initializer=variable,
+                name=variable.name.split(":")[0].replace("/", "_"),
+            )
+            self._track_variable(weight)
+        # Not before: only weights that could be trained thaw again.
+        self.trainable = trainable
+        self.built = True
+
+    def call(self, inputs, training=False):
+        is_training = bool(training) and self.trainable
+        if isinstance(inputs, dict):
+            inputs = {name: _to_int32(name, x) for name, x in inputs.items()}
+        else:
+            inputs = _to_int32("The input", inputs)
+        return self._pick(self.loaded(inputs, training=is_training))
+
+    def _pick(self, outputs):
+        if self.output_key not in outputs:
+            raise ValueError(
+                f"{self.handle} has no output {self.output_key!r}; it has "
+                f"{sorted(outputs)}."
+            )
+        return outputs[self.output_key]
+
+    def compute_output_spec(self, inputs, training=False):
+        del training
+        specs = {
+            name: tf.TensorSpec([None, *x.shape[1:]], tf.int32)
+            for name, x in inputs.items()
+        }
+        traced = tf.function(
+            lambda x: self._pick(self.loaded(x, training=False))
+        ).get_concrete_function(specs)
+        batch = next(iter(inputs.values())).shape[0]
+        return keras.tree.map_structure(
+            lambda x: keras.KerasTensor((batch, *x.shape[1:]), x.dtype.name),
+            traced.structured_outputs,
+        )
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "handle": self.handle,
+            "output_key": self.output_key,
+        }

@@ -1,0 +1,1 @@
+"""The model: tensors in, tensors out; knows no file but its config."""

@@ -1,0 +1,378 @@
+"""Heads on the encoder: from its outputs to logits, losses and metrics.
+
+A loss or a metric is a `Ratio`, a sum and what to divide it by, because both
+are sums over the whole batch: the training loop adds them up over replicas
+and steps before it divides.
+
+Shapes: B batch, T tokens, P predictions, E embedding_size, H hidden_size,
+V vocab_size.
+"""
+
+from typing import NamedTuple
+
+import keras
+import tensorflow as tf
+
+from albert_tf.model import layers, modeling
+from albert_tf.model.config import AlbertConfig
+
+
+class Ratio(NamedTuple):
+    """A loss or a metric: total / (weight + epsilon), float32 scalars."""
+
+    total: tf.Tensor
+    weight: tf.Tensor
+    epsilon: float = 0.0
+
+
+# The release adds this to the masked-LM weight, so that a batch without a
+# prediction has loss 0.
+MASKED_LM_EPSILON = 1e-5
+# Folded into the seed for the heads' dropout; more than the encoder's calls.
+HEAD_SEED = 1_000_000
+OBJECTIVES = ("classes", "regression", "multi_label")
+
+
+def gather_positions(sequence, positions):
+    """Picks the vectors at some positions of each sequence.
+
+    Padding in `positions` is 0 and so picks [CLS]; the caller weights it away.
+
+    Args:
+      sequence: [B, T, H].
+      positions: [B, P], in tokens from the start, each below T.
+
+    Returns:
+      [B, P, H].
+
+    Source: run_pretraining.py, `gather_indexes`, which returns [B * P, H].
+    """
+    return tf.gather(sequence, positions, batch_dims=1)
+
+
+class MaskedLM(layers.WeightOwner):
+    """Logits of the vocabulary, [B, P, V] float32, for some positions."""
+
+    def __init__(self, config, **kwargs):
+        super().__init__("cls/predictions", config.initializer_range, **kwargs)
+        self.config = config
+        size = config.embedding_size
+        self.dense = self.add_dense("transform/dense", config.hidden_size, size)
+        self.norm = self.add_norm("transform/LayerNorm", size)
+        self.bias = self.add("output_bias", (config.vocab_size,), "zeros")
+
+    def call(self, sequence_output, positions, word_embeddings):
+        x = gather_positions(sequence_output, positions)  # [B, P, H]
+        x = tf.reshape(x, [-1, self.config.hidden_size])  # [B * P, H]
+        x = layers.dense(x, *self.cast(self.dense))  # [B * P, E]
+        x = layers.ACTIVATIONS[self.config.hidden_act](x)
+        x = layers.layer_norm(x, *(w.value for w in self.norm))
+        table = tf.cast(word_embeddings, x.dtype)
+        logits = tf.matmul(x, table, transpose_b=True)  # [B * P, V]
+        logits = tf.cast(logits, tf.float32) + self.bias.value
+        rows = modeling.split_rows(positions)
+        return tf.reshape(logits, [*rows, self.config.vocab_size])
+
+
+class Logits(layers.WeightOwner):
+    """Logits [..., C] float32 from vectors [..., H].
+
+    Args:
+      prefix: of the canonical names `output_weights` [C, H] and `output_bias`.
+      num_outputs: classes, C.
+      config: an AlbertConfig.
+    """
+
+    def __init__(self, prefix, num_outputs, config, **kwargs):
+        super().__init__(prefix, config.initializer_range, **kwargs)
+        self.output_weights = self.add(
+            "output_weights", (num_outputs, config.hidden_size)
+        )
+        self.output_bias = self.add("output_bias", (num_outputs,), "zeros")
+
+    def call(self, x):
+        logits = tf.matmul(
+            tf.cast(x, tf.float32),
+            self.output_weights.value,
+            transpose_b=True,
+        )
+        return logits + self.output_bias.value
+
+
+def weighted_mean(values, weights):
+    """Returns the Ratio of numbers or booleans and weights of equal shape."""
+    total = tf.reduce_sum(tf.cast(values, tf.float32) * weights)
+    return Ratio(total, tf.reduce_sum(weights))
+
+
+def classification_ratios(logits, labels, weights):
+    """Returns cross entropy and accuracy, as two Ratios.
+
+    Args:
+      logits: [..., C] float32.
+      labels: [...] integers below C.
+      weights: [...] float32; 0 takes a label out of both.
+    """
+    losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
+    hits = tf.argmax(logits, axis=-1, output_type=labels.dtype) == labels
+    return weighted_mean(losses, weights), weighted_mean(hits, weights)
+
+
+class AlbertModel(keras.layers.Layer):
+    """The encoder, for the heads of a task to stand on.
+
+    Args:
+      config: an AlbertConfig.
+      dtype: as for `modeling.AlbertEncoder`.
+    """
+
+    def __init__(self, config, *, dtype=None, **kwargs):
+        super().__init__(dtype=dtype, **kwargs)
+        self.config = config
+        self.encoder = modeling.AlbertEncoder(config, dtype=self.dtype_policy)
+        self.built = True
+
+    def encode(self, features, training, seed):
+        """Returns the encoder's outputs for a dict of features."""
+        return self.encoder(
+            features["input_ids"],
+            features["input_mask"],
+            features["segment_ids"],
+            training=training,
+            seed=seed,
+        )
+
+    def build_head_dropout(self, training, seed):
+        """Returns dropout whose masks are not the encoder's."""
+        if training and seed is not None:
+            seed = tf.random.experimental.stateless_fold_in(seed, HEAD_SEED)
+        return layers.build_dropout(training, seed)
+
+    def get_config(self):
+        return {**super().get_config(), "config": self.config.to_dict()}
+
+    @classmethod
+    def from_config(cls, values):
+        values = dict(values)
+        return cls(AlbertConfig.from_dict(values.pop("config")), **values)
+
+
+def row_weights(features):
+    """Returns [B] float32: 1 for an example, 0 for a row of padding."""
+    if "example_weight" in features:
+        return features["example_weight"]
+    ids = features["input_ids"]
+    return tf.ones(tf.shape(ids)[:1])
+
+
+@keras.saving.register_keras_serializable(package="albert_tf")
+class AlbertForPreTraining(AlbertModel):
+    """The encoder with the masked-LM and the sentence-order head.
+
+    Called with a dict of features (`input_ids`, `input_mask`, `segment_ids`,
+    `masked_lm_positions`), it returns `masked_lm_logits` [B, P, V] and
+    `sentence_order_logits` [B, 2], both float32.
+
+    Args:
+      config: an AlbertConfig.
+      sentence_weight: what the sentence-order (or next-sentence) loss is
+        multiplied with; 0 trains on the masked LM alone.
+      dtype: as for `modeling.AlbertEncoder`.
+
+    Source: run_pretraining.py, `model_fn`; the weight is ours.
+    """
+
+    def __init__(self, config, *, sentence_weight=1.0, dtype=None, **kwargs):
+        super().__init__(config, dtype=dtype, **kwargs)
+        self.sentence_weight = sentence_weight
+        self.masked_lm = MaskedLM(config, dtype=self.dtype_policy)
+        self.sentence_order = Logits(
+            "cls/seq_relationship", 2, config, dtype=self.dtype_policy
+        )
+        self.loss_scales = {"masked_lm_loss": 1.0}
+        self.metric_names = ["masked_lm_accuracy"]
+        if sentence_weight:
+            self.loss_scales["sentence_order_loss"] = sentence_weight
+            self.metric_names.append("sentence_order_accuracy")
+
+    def call(self, features, training=False, seed=None):
+        outputs = self.encode(features, training, seed)
+        return {
+            "masked_lm_logits": self.masked_lm(
+                outputs["sequence_output"],
+                features["masked_lm_positions"],
+                tf.convert_to_tensor(self.encoder.embeddings.word.value),
+            ),
+            "sentence_order_logits": self.sentence_order(
+                outputs["pooled_output"]
+            ),
+        }
+
+    @staticmethod
+    def is_complete_in(names):
+        """Whether names of weights include both heads'."""
+        ends = ("predictions/output_bias", "seq_relationship/output_bias")
+        return all(f"cls/{end}" in names for end in ends)
+
+    def ratios(self, features, training=False, seed=None):
+        """Computes the losses and metrics of a batch.
+
+        Args:
+          features: a dict as `records.build_dataset` makes it.
+          training: whether dropout is on.
+          seed: [2] int32, decides the dropout.
+
+        Returns:
+          A Ratio for each of `loss_scales` and `metric_names`.
+        """
+        outputs = self(features, training=training, seed=seed)
+        labels = features["sentence_order_labels"]  # [B]
+        rows = row_weights(features)  # [B]
+        loss, accuracy = classification_ratios(
+            outputs["masked_lm_logits"],
+            features["masked_lm_ids"],
+            features["masked_lm_weights"] * rows[:, tf.newaxis],
+        )
+        ratios = {
+            "masked_lm_loss": loss._replace(epsilon=MASKED_LM_EPSILON),
+            "masked_lm_accuracy": accuracy,
+        }
+        if self.sentence_weight:
+            loss, accuracy = classification_ratios(
+                outputs["sentence_order_logits"], labels, rows
+            )
+            ratios["sentence_order_loss"] = loss
+            ratios["sentence_order_accuracy"] = accuracy
+        return ratios
+
+    def get_config(self):
+        return {**super().get_config(), "sentence_weight": self.sentence_weight}
+
+
+@keras.saving.register_keras_serializable(package="albert_tf")
+class AlbertClassifier(AlbertModel):
+    """The encoder with logits on its pooled output.
+
+    Called with a dict of features (`input_ids`, `input_mask`, `segment_ids`),
+    it returns `logits` [B, C] float32.
+
+    Args:
+      config: an AlbertConfig.
+      num_labels: classes, C; 1 for a regression.
+      objective: one of OBJECTIVES: which loss the logits get, and what
+        `label_ids` are. "classes": [B] integers, softmax. "regression": [B]
+        floats, squared error. "multi_label": [B, C] floats, sigmoid.
+      dropout_prob: rate of the dropout before the logits, whatever the
+        config's rates are.
+      dtype: as for `modeling.AlbertEncoder`.
+
+    Source: classifier_utils.py, `create_model`; "multi_label" is ours.
+    """
+
+    def __init__(
+        self,
+        config,
+        *,
+        num_labels,
+        objective="classes",
+        dropout_prob=0.1,
+        dtype=None,
+        **kwargs,
+    ):
+        super().__init__(config, dtype=dtype, **kwargs)
+        if objective not in OBJECTIVES:
+            raise ValueError(f"objective={objective!r}; known: {OBJECTIVES}")
+        self.num_labels = num_labels
+        self.objective = objective
+        self.dropout_prob = dropout_prob
+        self.output_layer = Logits(
+            "", num_labels, config, dtype=self.dtype_policy
+        )
+        self.loss_scales = {"loss": 1.0}
+        self.metric_names = []
+        if objective != "regression":
+            self.metric_names.append("accuracy")
+
+    def call(self, features, training=False, seed=None):
+        pooled = self.encode(features, training, seed)["pooled_output"]
+        dropout = self.build_head_dropout(training, seed)
+        pooled = dropout(pooled, self.dropout_prob)
+        return {"logits": self.output_layer(pooled)}
+
+    def ratios(self, features, training=False, seed=None):
+        """Computes the loss and, for classes, the accuracy of a batch.
+
+        Args:
+          features: a dict with `label_ids` and perhaps `example_weight`.
+          training: whether dropout is on.
+          seed: [2] int32, decides the dropout.
+
+        Returns:
+          A Ratio for each of `loss_scales` and `metric_names`.
+        """
+        logits = self(features, training=training, seed=seed)["logits"]
+        labels = features["label_ids"]
+        weights = row_weights(features)  # [B]
+        if self.objective == "classes":
+            loss, accuracy = classification_ratios(logits, labels, weights)
+            return {"loss": loss, "accuracy": accuracy}
+        if self.objective == "regression":
+            losses = tf.square(logits[:, 0] - labels)  # [B]
+            return {"loss": weighted_mean(losses, weights)}
+        losses = tf.nn.sigmoid_cross_entropy_with_logits(labels, logits)
+        hits = tf.cast((logits > 0) == (labels > 0.5), tf.float32)  # [B, C]
+        return {
+            "loss": weighted_mean(tf.reduce_mean(losses, axis=-1), weights),
+            "accuracy": weighted_mean(tf.reduce_mean(hits, axis=-1), weights),
+        }
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "num_labels": self.num_labels,
+            "objective": self.objective,
+            "dropout_prob": self.dropout_prob,
+        }
+
+
+@keras.saving.register_keras_serializable(package="albert_tf")
+class AlbertMultipleChoice(AlbertModel):
+    """The encoder with one logit for each choice.
+
+    Called with a dict of features (`input_ids`, `input_mask`, `segment_ids`,
+    [B, C, T] for C choices), it returns `logits` [B, C] float32.
+
+    Args:
+      config: an AlbertConfig.
+      dropout_prob: rate of the dropout before the logits.
+      dtype: as for `modeling.AlbertEncoder`.
+
+    Source: race_utils.py, `create_model`.
+    """
+
+    def __init__(self, config, *, dropout_prob=0.1, dtype=None, **kwargs):
+        super().__init__(config, dtype=dtype, **kwargs)
+        self.dropout_prob = dropout_prob
+        self.output_layer = Logits("", 1, config, dtype=self.dtype_policy)
+        self.loss_scales = {"loss": 1.0}
+        self.metric_names = ["accuracy"]
+
+    def call(self, features, training=False, seed=None):
+        names = ("input_ids", "input_mask", "segment_ids")
+        _, num_choices, num_tokens = features["input_ids"].shape
+        flat = {n: tf.reshape(features[n], [-1, num_tokens]) for n in names}
+        pooled = self.encode(flat, training, seed)["pooled_output"]  # [B*C, H]
+        dropout = self.build_head_dropout(training, seed)
+        logits = self.output_layer(dropout(pooled, self.dropout_prob))
+        return {"logits": tf.reshape(logits, [-1, num_choices])}
+
+    def ratios(self, features, training=False, seed=None):
+        """Computes loss and accuracy; `label_ids` are [B] integers below C."""
+        logits = self(features, training=training, seed=seed)["logits"]
+        loss, accuracy = classification_ratios(
+            logits, features["label_ids"], row_weights(features)
+        )
+        return {"loss": loss, "accuracy": accuracy}
+
+    def get_config(self):
+        return {**super().get_config(), "dropout_prob": self.dropout_prob}

@@ -1,0 +1,373 @@
+"""The ALBERT encoder: embeddings, sub-layers reused by group index, pooler.
+
+Weights are owned by small layers, one for each kind of sub-layer; the encoder
+casts and packs them once a call, outside the loop over layers, because a
+shared weight is used up to L times (docs/results.md has what that gains).
+
+Shapes: B batch, T tokens, E embedding_size, H hidden_size, N heads,
+D = H / N, F intermediate_size, L layers, V vocab_size, R = B * T rows.
+"""
+
+from typing import NamedTuple
+
+import keras
+import tensorflow as tf
+
+from albert_tf.model import layers
+from albert_tf.model.config import AlbertConfig
+
+# Added to the score of a masked key. Finite, so that a row whose mask is all
+# zero attends evenly instead of giving NaN; the release's value.
+MASKED_SCORE = -10000.0
+
+
+def named_weights(layer):
+    """Finds every weight of a model by its canonical name.
+
+    Args:
+      layer: a layer or model made of this module's and heads.py's layers.
+
+    Returns:
+      A dict from canonical name to `keras.Variable`, sorted by name.
+
+    Raises:
+      ValueError: if two weights have one name, as when an encoder stands
+        twice in one model.
+    """
+    named = {}
+    for weight in layer.weights:
+        name = weight.canonical_name
+        if name in named and named[name] is not weight:
+            raise ValueError(
+                f"Two weights are called {name}. Checkpoints hold one of each "
+                "name; does the model hold two encoders?"
+            )
+        named[name] = weight
+    return dict(sorted(named.items()))
+
+
+class Embeddings(layers.WeightOwner):
+    """Word, segment and position vectors, summed and normalized: [B, T, E]."""
+
+    def __init__(self, config, **kwargs):
+        super().__init__("bert/embeddings", config.initializer_range, **kwargs)
+        size = config.embedding_size
+        self.config = config
+        self.word = self.add("word_embeddings", (config.vocab_size, size))
+        self.token_type = self.add(
+            "token_type_embeddings", (config.type_vocab_size, size)
+        )
+        self.position = self.add(
+            "position_embeddings", (config.max_position_embeddings, size)
+        )
+        self.norm = self.add_norm("LayerNorm", size)
+
+    def call(self, input_ids, segment_ids, *, dropout):
+        num_tokens = input_ids.shape[1] or tf.shape(input_ids)[1]
+        # The release looks segments up with this product too: two rows, so
+        # a gather's gradient would add B * T rows into two.
+        segments = tf.matmul(
+            tf.one_hot(segment_ids, self.config.type_vocab_size),
+            self.token_type.value,
+        )  # [B, T, E]
+        x = tf.gather(self.word.value, input_ids) + segments  # [B, T, E]
+        x += self.position.value[:num_tokens]
+        x = layers.layer_norm(x, *(w.value for w in self.norm))
+        x = tf.cast(x, self.compute_dtype)
+        return dropout(x, self.config.hidden_dropout_prob)
+
+
+class AttentionWeights(NamedTuple):
+    """What one attention sub-layer computes with, cast and packed."""
+
+    qkv_kernel: tf.Tensor  # [H, 3H]
+    qkv_bias: tf.Tensor  # [3H]
+    kernel: tf.Tensor  # [H, H]
+    bias: tf.Tensor  # [H]
+    gamma: tf.Tensor  # [H], float32
+    beta: tf.Tensor  # [H], float32
+
+
+class Attention(layers.WeightOwner):
+    """The weights of a self-attention and of the norm behind it."""
+
+    def __init__(self, config, prefix, **kwargs):
+        super().__init__(prefix, config.initializer_range, **kwargs)
+        size = config.hidden_size
+        self.head_size = size // config.num_attention_heads
+        self.query, self.key, self.value = (
+            self.add_dense(f"attention_1/self/{name}", size, size)
+            for name in ("query", "key", "value")
+        )
+        self.dense = self.add_dense("attention_1/output/dense", size, size)
+        self.norm = self.add_norm("LayerNorm", size)
+
+    def pack(self):
+        """Returns AttentionWeights."""
+        # The scale of the scores goes into the queries' weights: H * H
+        # products once instead of B * N * T * T in every layer.
+        scale = self.head_size**-0.5
+        kernels, biases = zip(self.query, self.key, self.value, strict=True)
+        kernels, biases = (
+            [w[0].value * scale, w[1].value, w[2].value]
+            for w in (kernels, biases)
+        )
+        return AttentionWeights(
+            tf.cast(tf.concat(kernels, axis=1), self.compute_dtype),
+            tf.cast(tf.concat(biases, axis=0), self.compute_dtype),
+            *self.cast(self.dense),
+            *(w.value for w in self.norm),
+        )
+
+
+class FeedForwardWeights(NamedTuple):
+    """What one feed-forward sub-layer computes with, cast."""
+
+    inner_kernel: tf.Tensor  # [H, F]
+    inner_bias: tf.Tensor  # [F]
+    kernel: tf.Tensor  # [F, H]
+    bias: tf.Tensor  # [H]
+    gamma: tf.Tensor  # [H], float32
+    beta: tf.Tensor  # [H], float32
+
+
+class FeedForward(layers.WeightOwner):
+    """The weights of a feed-forward sub-layer and of the norm behind it."""
+
+    def __init__(self, config, prefix, **kwargs):
+        super().__init__(prefix, config.initializer_range, **kwargs)
+        size, inner_size = config.hidden_size, config.intermediate_size
+        self.inner = self.add_dense(
+            "ffn_1/intermediate/dense", size, inner_size
+        )
+        self.dense = self.add_dense(
+            "ffn_1/intermediate/output/dense", inner_size, size
+        )
+        self.norm = self.add_norm("LayerNorm_1", size)
+
+    def pack(self):
+        """Returns FeedForwardWeights."""
+        return FeedForwardWeights(
+            *self.cast(self.inner + self.dense),
+            *(w.value for w in self.norm),
+        )
+
+
+def attend(x, weights, mask_scores, num_heads, dropout, config):
+    """Runs one attention sub-layer.
+
+    Args:
+      x: [R, H].
+      weights: AttentionWeights.
+      mask_scores: [B, 1, 1, T], 0 or MASKED_SCORE.
+      num_heads: N.
+      dropout: a `Dropout`.
+      config: an AlbertConfig, for the two rates.
+
+    Returns:
+      [R, H].
+    """
+    batch_size, num_tokens = split_rows(mask_scores)
+    hidden_size = x.shape[-1]
+    head_size = hidden_size // num_heads
+    qkv = layers.dense(x, weights.qkv_kernel, weights.qkv_bias)  # [R, 3H]
+    qkv = tf.reshape(qkv, [batch_size, num_tokens, 3, num_heads, head_size])
+    q, k, v = tf.unstack(tf.transpose(qkv, [2, 0, 3, 1, 4]))  # [B, N, T, D]
+    scores = tf.matmul(q, k, transpose_b=True)  # [B, N, T, T]
+    scores = tf.cast(scores, tf.float32) + mask_scores
+    probs = tf.cast(tf.nn.softmax(scores), x.dtype)  # [B, N, T, T]
+    probs = dropout(probs, config.attention_probs_dropout_prob)
+    context = tf.transpose(tf.matmul(probs, v), [0, 2, 1, 3])  # [B, T, N, D]
+    context = tf.reshape(context, [-1, hidden_size])  # [R, H]
+    y = layers.dense(context, weights.kernel, weights.bias)
+    y = dropout(y, config.hidden_dropout_prob)
+    return layers.layer_norm(x + y, weights.gamma, weights.beta)
+
+
+def feed_forward(x, weights, dropout, config):
+    """Runs one feed-forward sub-layer.
+
+    Args:
+      x: [R, H].
+      weights: FeedForwardWeights.
+      dropout: a `Dropout`.
+      config: an AlbertConfig, for the activation and the rate.
+
+    Returns:
+      [R, H].
+    """
+    activation = layers.ACTIVATIONS[config.hidden_act]
+    y = activation(layers.dense(x, weights.inner_kernel, weights.inner_bias))
+    y = layers.dense(y, weights.kernel, weights.bias)  # [R, F] -> [R, H]
+    y = dropout(y, config.hidden_dropout_prob)
+    return layers.layer_norm(x + y, weights.gamma, weights.beta)
+
+
+def split_rows(x):
+    """Returns the first and the last size of x, static where they are known."""
+    dynamic = tf.shape(x)
+    return x.shape[0] or dynamic[0], x.shape[-1] or dynamic[-1]
+
+
+class Transformer(layers.WeightOwner):
+    """L layers over few or many sub-layers' weights, chosen by group index.
+
+    Layer l uses the attention of group `config.attention_group(l)` and the
+    feed-forward of group `config.ffn_group(l)`; with every weight shared both
+    are `l * num_hidden_groups // L`. A group has `inner_group_num` blocks,
+    run one after the other, so there are L * inner_group_num outputs.
+    """
+
+    def __init__(self, config, **kwargs):
+        super().__init__(
+            "bert/encoder", config.initializer_range, name="encoder", **kwargs
+        )
+        self.config = config
+        self.projection = None
+        if config.embedding_size != config.hidden_size:
+            self.projection = self.add_dense(
+                "embedding_hidden_mapping_in",
+                config.embedding_size,
+                config.hidden_size,
+            )
+        indices = range(config.num_hidden_layers)
+        self.attention = self.add_blocks(
+            Attention, 1 + max(map(config.attention_group, indices))
+        )
+        self.ffn = self.add_blocks(
+            FeedForward, 1 + max(map(config.ffn_group, indices))
+        )
+
+    def add_blocks(self, kind, num_groups):
+        """Returns num_groups lists of inner_group_num sub-layers."""
+        prefix = f"{self.prefix}/transformer"
+        return [
+            [
+                kind(
+                    self.config,
+                    f"{prefix}/group_{group}/inner_group_{inner}",
+                    dtype=self.dtype_policy,
+                )
+                for inner in range(self.config.inner_group_num)
+            ]
+            for group in range(num_groups)
+        ]
+
+    def call(self, x, input_mask, *, dropout):
+        config = self.config
+        attention = [[a.pack() for a in group] for group in self.attention]
+        ffn = [[f.pack() for f in group] for group in self.ffn]
+        mask_scores = (1.0 - tf.cast(input_mask, tf.float32)) * MASKED_SCORE
+        mask_scores = mask_scores[:, tf.newaxis, tf.newaxis, :]
+        num_tokens = input_mask.shape[1] or tf.shape(input_mask)[1]
+        # Rows of a matrix: MatMul is faster on [R, H] than on [B, T, H].
+        x = tf.reshape(x, [-1, config.embedding_size])  # [R, E]
+        if self.projection:
+            x = layers.dense(x, *self.cast(self.projection))  # [R, H]
+        outputs = []
+        for layer in range(config.num_hidden_layers):
+            for attention_weights, ffn_weights in zip(
+                attention[config.attention_group(layer)],
+                ffn[config.ffn_group(layer)],
+                strict=True,
+            ):
+                x = attend(
+                    x,
+                    attention_weights,
+                    mask_scores,
+                    config.num_attention_heads,
+                    dropout,
+                    config,
+                )
+                x = feed_forward(x, ffn_weights, dropout, config)
+                outputs.append(x)
+        shape = [-1, num_tokens, config.hidden_size]
+        return [tf.reshape(x, shape) for x in outputs]  # [B, T, H] each
+
+
+class Pooler(layers.WeightOwner):
+    """tanh(first token @ kernel + bias): [B, H]."""
+
+    def __init__(self, config, **kwargs):
+        super().__init__("bert/pooler", config.initializer_range, **kwargs)
+        size = config.hidden_size
+        self.dense = self.add_dense("dense", size, size)
+
+    def call(self, sequence_output):
+        first = sequence_output[:, 0]  # [B, H]
+        return tf.tanh(layers.dense(first, *self.cast(self.dense)))
+
+
+@keras.saving.register_keras_serializable(package="albert_tf")
+class AlbertEncoder(keras.layers.Layer):
+    """ALBERT without a head.
+
+    Call it with `input_ids`, `input_mask` and `segment_ids`, [B, T] integers
+    each; without a mask every token is seen, without segments all are 0.
+    `training=True` turns the config's dropout on; `seed` ([2] int32) then
+    decides the masks. The result is a dict:
+
+      sequence_output: [B, T, H], the last layer.
+      pooled_output: [B, H].
+      embedding_output: [B, T, E], after norm and dropout.
+      all_encoder_layers: L * inner_group_num times [B, T, H].
+
+    Args:
+      config: an AlbertConfig.
+      dtype: "float32", or "mixed_bfloat16" to compute in bfloat16 with
+        float32 weights, norms and softmax.
+
+    Raises:
+      ValueError: at the call, if T exceeds max_position_embeddings.
+
+    Source: modeling.py, `AlbertModel`. A group's index is computed in
+    integers here; the release's floats skip a group for some depths.
+    """
+
+    def __init__(self, config, *, dtype=None, name="bert", **kwargs):
+        super().__init__(name=name, dtype=dtype, **kwargs)
+        self.config = config
+        self.embeddings = Embeddings(config, dtype=self.dtype_policy)
+        self.transformer = Transformer(config, dtype=self.dtype_policy)
+        self.pooler = Pooler(config, dtype=self.dtype_policy)
+        self.built = True
+
+    def call(
+        self,
+        input_ids,
+        input_mask=None,
+        segment_ids=None,
+        training=False,
+        seed=None,
+    ):
+        self.check_length(input_ids.shape[1])
+        if input_mask is None:
+            input_mask = tf.ones_like(input_ids)
+        if segment_ids is None:
+            segment_ids = tf.zeros_like(input_ids)
+        dropout = layers.build_dropout(training, seed)
+        embedded = self.embeddings(input_ids, segment_ids, dropout=dropout)
+        outputs = self.transformer(embedded, input_mask, dropout=dropout)
+        return {
+            "sequence_output": outputs[-1],
+            "pooled_output": self.pooler(outputs[-1]),
+            "embedding_output": embedded,
+            "all_encoder_layers": outputs,
+        }
+
+    def check_length(self, num_tokens):
+        longest = self.config.max_position_embeddings
+        if num_tokens is not None and num_tokens > longest:
+            raise ValueError(
+                f"The input has {num_tokens} tokens, the model has "
+                f"{longest} positions (max_position_embeddings). Cut the "
+                "input, or use a config with more positions."
+            )
+
+    def get_config(self):
+        return {**super().get_config(), "config": self.config.to_dict()}
+
+    @classmethod
+    def from_config(cls, values):
+        values = dict(values)
+        return cls(AlbertConfig.from_dict(values.pop("config")), **values)

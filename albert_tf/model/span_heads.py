@@ -1,0 +1,296 @@
+"""Heads that find a span of the text: SQuAD 1.1 and 2.0.
+
+Shapes: B batch, T tokens, H hidden_size, K start_n_top, J end_n_top.
+"""
+
+import keras
+import tensorflow as tf
+
+from albert_tf.model import heads, layers
+
+# Added to the logits of positions that cannot answer.
+MASKED_LOGIT = -1e30
+
+
+def score_spans(logits, positions):
+    """Compares starts and ends with the true ones.
+
+    Args:
+      logits: of starts and of ends, [B, T] each.
+      positions: likewise, [B] integers each.
+
+    Returns:
+      The sum of both cross entropies, and whether both are right: [B] each.
+    """
+    losses, hits = 0.0, True
+    for scores, wanted in zip(logits, positions, strict=True):
+        losses += tf.nn.sparse_softmax_cross_entropy_with_logits(wanted, scores)
+        found = tf.argmax(scores, axis=-1, output_type=wanted.dtype)
+        hits = tf.logical_and(hits, found == wanted)
+    return losses, hits
+
+
+def mask_logits(logits, p_mask):
+    """Returns logits [B, T] float32; where p_mask is 1 they are -1e30.
+
+    Source: squad_utils.py, `create_v2_model`.
+    """
+    p_mask = tf.cast(p_mask, tf.float32)
+    return tf.cast(logits, tf.float32) * (1 - p_mask) + MASKED_LOGIT * p_mask
+
+
+def build_p_mask(features):
+    """Returns [B, T] int32: 1 where no answer can stand.
+
+    Answers stand in segment 1 before its [SEP]; [CLS] stands for none.
+
+    Args:
+      features: a dict of `input_mask` and `segment_ids`, [B, T] integers each.
+
+    Source: squad_utils.py, `convert_examples_to_features`.
+    """
+    mask, segments = features["input_mask"], features["segment_ids"]
+    positions = tf.range(tf.shape(mask)[1])
+    last = tf.reduce_sum(tf.cast(mask, tf.int32), axis=1, keepdims=True) - 1
+    is_text = (segments == 1) & (positions < last)
+    return tf.cast(~(is_text | (positions == 0)), tf.int32)
+
+
+def apply_dense(x, weights):
+    """Returns x @ kernel + bias over the last axis of x [..., inputs]."""
+    # As rows of a matrix: oneDNN's product of [B, 1, T, H] and [H, 1] writes
+    # where it must not (TensorFlow 2.21 on CPUs).
+    kernel, bias = weights
+    rows = tf.reshape(x, [-1, kernel.shape[0]])
+    shape = tf.concat([tf.shape(x)[:-1], kernel.shape[1:]], axis=0)
+    return tf.reshape(layers.dense(rows, kernel, bias), shape)
+
+
+@keras.saving.register_keras_serializable(package="albert_tf")
+class AlbertSpans(heads.AlbertModel):
+    """The encoder with a start and an end logit for each token: SQuAD 1.1.
+
+    Called with a dict of features (`input_ids`, `input_mask`, `segment_ids`),
+    it returns `start_logits` and `end_logits` [B, T] float32.
+
+    Args:
+      config: an AlbertConfig.
+      dtype: as for `modeling.AlbertEncoder`.
+
+    Source: squad_utils.py, `create_v1_model`.
+    """
+
+    def __init__(self, config, *, dtype=None, **kwargs):
+        super().__init__(config, dtype=dtype, **kwargs)
+        self.output_layer = heads.Logits(
+            "cls/squad", 2, config, dtype=self.dtype_policy
+        )
+        self.loss_scales = {"loss": 1.0}
+        self.metric_names = ["exact_span"]
+
+    def call(self, features, training=False, seed=None):
+        x = self.encode(features, training, seed)["sequence_output"]
+        logits = self.output_layer(x)  # [B, T, 2]
+        return {"start_logits": logits[..., 0], "end_logits": logits[..., 1]}
+
+    def ratios(self, features, training=False, seed=None):
+        """Computes the loss and the share of spans that are right.
+
+        Args:
+          features: a dict with `start_positions` and `end_positions` [B].
+          training: whether dropout is on.
+          seed: [2] int32, decides the dropout.
+
+        Returns:
+          A Ratio for each of `loss_scales` and `metric_names`.
+        """
+        outputs = self(features, training=training, seed=seed)
+        weights = heads.row_weights(features)  # [B]
+        losses, hits = score_spans(
+            [outputs["start_logits"], outputs["end_logits"]],
+            [features["start_positions"], features["end_positions"]],
+        )
+        return {
+            "loss": heads.weighted_mean(losses / 2, weights),
+            "exact_span": heads.weighted_mean(hits, weights),
+        }
+
+
+class StartLogits(layers.WeightOwner):
+    """Logits [B, T] float32 that an answer starts at a token."""
+
+    def __init__(self, config, **kwargs):
+        super().__init__("start_logits", config.initializer_range, **kwargs)
+        self.dense = self.add_dense("dense", config.hidden_size, 1)
+
+    def call(self, x, p_mask):
+        logits = apply_dense(x, self.cast(self.dense))  # [B, T, 1]
+        return mask_logits(logits[..., 0], p_mask)
+
+
+class EndLogits(layers.WeightOwner):
+    """Logits that an answer ends at a token, given where it starts.
+
+    Called with x [B, T, H], its vectors at the starts [B, K, H] and p_mask
+    [B, T], it returns [B, K, T] float32.
+    """
+
+    def __init__(self, config, **kwargs):
+        super().__init__("end_logits", config.initializer_range, **kwargs)
+        size = config.hidden_size
+        self.size = size
+        self.dense_0 = self.add_dense("dense_0", 2 * size, size)
+        self.norm = self.add_norm("LayerNorm", size)
+        self.dense_1 = self.add_dense("dense_1", size, 1)
+
+    def call(self, x, starts, p_mask):
+        kernel, bias = self.cast(self.dense_0)
+        # A product with concat(x, start) is the sum of two products, and so
+        # each token is multiplied once, not once for every start.
+        x = apply_dense(x, (kernel[: self.size], bias))  # [B, T, H]
+        starts = tf.matmul(starts, kernel[self.size :])  # [B, K, H]
+        x = tf.tanh(x[:, tf.newaxis] + starts[:, :, tf.newaxis])
+        x = layers.layer_norm(x, *(w.value for w in self.norm))
+        logits = apply_dense(x, self.cast(self.dense_1))  # [B, K, T, 1]
+        return mask_logits(logits[..., 0], p_mask[:, tf.newaxis])
+
+
+class Answerability(layers.WeightOwner):
+    """Logit [B] float32 that a question has no answer in the text."""
+
+    def __init__(self, config, **kwargs):
+        super().__init__("answer_class", config.initializer_range, **kwargs)
+        size = config.hidden_size
+        self.dense_0 = self.add_dense("dense_0", 2 * size, size)
+        self.kernel = self.add("dense_1/kernel", (size, 1))
+
+    def call(self, x, start_logits, *, dropout, rate):
+        chances = tf.cast(tf.nn.softmax(start_logits), x.dtype)  # [B, T]
+        expected = tf.linalg.matvec(x, chances, transpose_a=True)  # [B, H]
+        x = tf.concat([expected, x[:, 0]], axis=-1)  # [B, 2 * H]
+        x = tf.tanh(layers.dense(x, *self.cast(self.dense_0)))
+        x = dropout(x, rate)
+        logits = tf.matmul(x, *self.cast([self.kernel]))
+        return tf.cast(logits[:, 0], tf.float32)
+
+
+@keras.saving.register_keras_serializable(package="albert_tf")
+class AlbertConditionalSpans(heads.AlbertModel):
+    """The encoder with ends conditioned on starts: SQuAD 2.0.
+
+    Called with a dict of features (`input_ids`, `input_mask`, `segment_ids`,
+    and maybe `p_mask`, 1 where no answer can stand, else from `build_p_mask`;
+    [B, T] each), it returns the best starts and for each the best ends:
+
+      start_top_log_probs, start_top_index: [B, K].
+      end_top_log_probs, end_top_index: [B, K * J], start by start.
+      cls_logits: [B]; the larger, the less there is an answer.
+
+    Args:
+      config: an AlbertConfig.
+      start_n_top: starts of the beam, K; fewer where T is smaller.
+      end_n_top: ends for each start, J.
+      dropout_prob: rate of the dropout before the answerability's logit.
+      dtype: as for `modeling.AlbertEncoder`.
+
+    Source: squad_utils.py, `create_v2_model`, after XLNet. Its end indices
+    are in the order start * J + end, too.
+    """
+
+    def __init__(
+        self,
+        config,
+        *,
+        start_n_top=5,
+        end_n_top=5,
+        dropout_prob=0.1,
+        dtype=None,
+        **kwargs,
+    ):
+        super().__init__(config, dtype=dtype, **kwargs)
+        self.start_n_top, self.end_n_top = start_n_top, end_n_top
+        self.dropout_prob = dropout_prob
+        self.start = StartLogits(config, dtype=self.dtype_policy)
+        self.end = EndLogits(config, dtype=self.dtype_policy)
+        self.answerability = Answerability(config, dtype=self.dtype_policy)
+        self.loss_scales = {"span_loss": 0.5, "answerability_loss": 0.5}
+        self.metric_names = ["exact_span", "answerability_accuracy"]
+
+    def call(self, features, training=False, seed=None):
+        features = self._with_p_mask(features)
+        x, start_logits, cls_logits = self._begin(features, training, seed)
+        num_tokens = start_logits.shape[1] or tf.shape(start_logits)[1]
+        num_starts = tf.minimum(self.start_n_top, num_tokens)
+        num_ends = tf.minimum(self.end_n_top, num_tokens)
+        if isinstance(num_tokens, int):
+            num_starts = min(self.start_n_top, num_tokens)
+            num_ends = min(self.end_n_top, num_tokens)
+        starts = tf.math.top_k(tf.nn.log_softmax(start_logits), num_starts)
+        end_logits = self.end(
+            x, heads.gather_positions(x, starts.indices), features["p_mask"]
+        )  # [B, K, T]
+        ends = tf.math.top_k(tf.nn.log_softmax(end_logits), num_ends)
+        beam = [tf.shape(x)[0], -1]
+        return {
+            "start_top_log_probs": starts.values,
+            "start_top_index": starts.indices,
+            "end_top_log_probs": tf.reshape(ends.values, beam),
+            "end_top_index": tf.reshape(ends.indices, beam),
+            "cls_logits": cls_logits,
+        }
+
+    def _with_p_mask(self, features):
+        if "p_mask" in features:
+            return features
+        return {**features, "p_mask": build_p_mask(features)}
+
+    def _begin(self, features, training, seed):
+        """What training and prediction share: x, start and class logits."""
+        x = self.encode(features, training, seed)["sequence_output"]
+        start_logits = self.start(x, features["p_mask"])  # [B, T]
+        dropout = self.build_head_dropout(training, seed)
+        cls_logits = self.answerability(
+            x, start_logits, dropout=dropout, rate=self.dropout_prob
+        )
+        return x, start_logits, cls_logits
+
+    def ratios(self, features, training=False, seed=None):
+        """Computes losses and metrics; ends are given the true starts.
+
+        Args:
+          features: a dict with `start_positions`, `end_positions` and
+            `is_impossible` [B].
+          training: whether dropout is on.
+          seed: [2] int32, decides the dropout.
+
+        Returns:
+          A Ratio for each of `loss_scales` and `metric_names`.
+        """
+        features = self._with_p_mask(features)
+        x, start_logits, cls_logits = self._begin(features, training, seed)
+        weights = heads.row_weights(features)  # [B]
+        starts = features["start_positions"]
+        at_start = heads.gather_positions(x, starts[:, tf.newaxis])
+        end_logits = self.end(x, at_start, features["p_mask"])[:, 0]  # [B, T]
+        losses, hits = score_spans(
+            [start_logits, end_logits], [starts, features["end_positions"]]
+        )
+        is_impossible = tf.cast(features["is_impossible"], tf.float32)
+        cls_losses = tf.nn.sigmoid_cross_entropy_with_logits(
+            is_impossible, cls_logits
+        )
+        cls_hits = (cls_logits > 0) == (is_impossible > 0.5)
+        return {
+            "span_loss": heads.weighted_mean(losses, weights),
+            "answerability_loss": heads.weighted_mean(cls_losses, weights),
+            "exact_span": heads.weighted_mean(hits, weights),
+            "answerability_accuracy": heads.weighted_mean(cls_hits, weights),
+        }
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "start_n_top": self.start_n_top,
+            "end_n_top": self.end_n_top,
+            "dropout_prob": self.dropout_prob,
+        }

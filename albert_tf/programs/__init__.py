@@ -1,0 +1,1 @@
+"""One module a script: from flags to data, task and training."""

@@ -1,0 +1,1 @@
+"""Text to pieces and back, in Python and as operations of TensorFlow."""

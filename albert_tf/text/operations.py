@@ -1,0 +1,306 @@
+"""The tokenizers as TensorFlow operations: text to ids inside a SavedModel.
+
+Normalization is that of `characters`; the pieces come from tensorflow-text.
+
+Shapes: B texts; (C) characters and (T) tokens of each, ragged; T tokens after
+padding.
+"""
+
+import functools
+
+import tensorflow as tf
+import tensorflow_text
+
+from albert_tf.text import characters, normalization, tokenization
+
+
+def check_tokenizer(tokenizer):
+    """Raises ValueError if a tokenizer cannot be put into a graph."""
+    if tokenizer.settings["keep_accents"]:
+        raise ValueError(
+            "A tokenizer with keep_accents cannot be put into a graph: "
+            "the order of several accents would be another."
+        )
+
+
+# To ask for each of 1.1 million code points takes seconds.
+@functools.cache
+def _build_steps(normalizer, do_lower_case, keep_accents):
+    """The steps of a class of normalizers, on `characters.Characters`."""
+    kinds = {
+        normalization.WORDS: lambda: characters.join_words,
+        normalization.LOWER: characters.LowerCase,
+    }
+    return [
+        kinds[step]() if step in kinds else characters.CodePointTable(step)
+        for step in normalizer(do_lower_case, keep_accents).steps()
+    ]
+
+
+class GraphTokenizer:
+    """A tokenizer as operations; it gives the ids that `tokenizer` gives.
+
+    Args:
+      tokenizer: a `tokenization.Tokenizer`.
+
+    Raises:
+      ValueError: if it keeps accents, whose order only Python sorts here.
+    """
+
+    def __init__(self, tokenizer):
+        check_tokenizer(tokenizer)
+        self.tokenizer = tokenizer
+        self.steps = _build_steps(
+            tokenizer.normalizer,
+            tokenizer.settings["do_lower_case"],
+            tokenizer.settings["keep_accents"],
+        )
+        is_pieces = tokenizer.kind == "sentencepiece"
+        build = _build_sentencepiece if is_pieces else _build_wordpiece
+        self._split, self._split_with_offsets, resources = build(tokenizer)
+        # What a SavedModel of `tokenize_with_offsets` has to keep.
+        self.resources = resources
+
+    def normalize(self, texts):
+        """Returns the `characters.Characters` of normalized texts [B]."""
+        found = characters.decode(texts)
+        for step in self.steps:
+            found = step(found)
+        return found
+
+    def tokenize(self, texts):
+        """Returns [B, (T)] int32: the ids of texts, [B] strings."""
+        codes = self.normalize(texts).codes
+        return self._split(tf.strings.unicode_encode(codes, "UTF-8"))
+
+    def tokenize_with_offsets(self, texts):
+        """Returns ids, and the characters of texts that each stands for.
+
+        With SentencePiece, another of equally probable splits may be taken
+        than by `tokenize`: the operation that is equal to Python's tells no
+        offsets.
+
+        Args:
+          texts: [B] strings.
+
+        Returns:
+          ids, starts and ends, [B, (T)] int32 each; ends are exclusive and may
+          have white space before them.
+        """
+        normalized = self.normalize(texts)
+        codes, sources = (x.flat_values for x in normalized)  # [N] each
+        ids, starts, ends = self._split_with_offsets(
+            tf.strings.unicode_encode(normalized.codes, "UTF-8")
+        )
+        lengths = tf.strings.length(texts, unit="UTF8_CHAR")  # [B]
+        lengths = tf.gather(lengths, ids.value_rowids())
+        sources = tf.concat([sources, [0]], axis=0)
+        codes = tf.concat([codes, [characters.SPACE]], axis=0)
+        is_some = ends.flat_values > starts.flat_values
+        first, behind, last = (
+            characters.find_codes(normalized, ids.value_rowids(), x)
+            for x in (
+                starts.flat_values,
+                ends.flat_values,
+                tf.maximum(ends.flat_values - 1, 0),
+            )
+        )  # N where the text ends
+        none = tf.size(codes) - 1
+        starts, ends = (
+            tf.where(x < none, tf.gather(sources, x), lengths)
+            for x in (first, behind)
+        )
+        # One character, such as "½", may have become several tokens. A token
+        # of white space, or of nothing, stands for no character.
+        is_word = (tf.gather(codes, last) != characters.SPACE) & is_some
+        ends = tf.where(
+            is_word, tf.maximum(ends, tf.gather(sources, last) + 1), ends
+        )
+        return ids, ids.with_flat_values(starts), ids.with_flat_values(ends)
+
+
+def _build_sentencepiece(tokenizer):
+    """Functions from normalized texts [B] to ids, and to ids and bytes."""
+    # Its namesake without Fast decides otherwise between splits that are
+    # equally probable: "oo oooo" and "oooo oo".
+    model = tensorflow_text.FastSentencepieceTokenizer(
+        tokenizer.serialized_model()
+    )
+    rows = [
+        tokenizer.expansions.get(i, [i]) for i in range(tokenizer.vocab_size)
+    ]
+    expansions = tf.ragged.constant(rows, tf.int32)
+
+    def split(texts):
+        ids = model.tokenize(texts).with_row_splits_dtype(tf.int64)
+        return tf.gather(expansions, ids).merge_dims(1, 2)
+
+    slow_model = tensorflow_text.SentencepieceTokenizer(
+        tokenizer.serialized_model(), out_type=tf.int32
+    )
+
+    def split_with_offsets(texts):
+        ids, starts, ends = slow_model.tokenize_with_offsets(texts)
+        ids = tf.gather(expansions, ids)  # [B, (T), (parts)]
+        counts = tf.cast(ids.row_lengths(axis=2).flat_values, tf.int32)
+        ids = ids.merge_dims(1, 2)
+        starts, ends = (
+            tf.cast(tf.repeat(x.flat_values, counts), tf.int32)
+            for x in (starts, ends)
+        )
+        # Of "2013," the last part is the comma; the others share the number.
+        lasts = tf.cumsum(counts) - 1
+        is_comma = tf.repeat(lasts, counts) == tf.range(tf.size(starts))
+        is_divided = tf.repeat(counts > 1, counts)
+        commas = ends - 1
+        starts = tf.where(is_divided & is_comma, commas, starts)
+        ends = tf.where(is_divided & ~is_comma, commas, ends)
+        return ids, ids.with_flat_values(starts), ids.with_flat_values(ends)
+
+    return split, split_with_offsets, [slow_model]
+
+
+def _build_wordpiece(tokenizer):
+    """Functions from normalized texts [B] to ids, and to ids and bytes."""
+    unknown = tokenizer.pieces[tokenizer.unk_id]
+    model = tensorflow_text.FastWordpieceTokenizer(
+        tokenizer.pieces,
+        max_bytes_per_word=4 * tokenization.MAX_CHARS_PER_WORD,
+        token_out_type=tf.int32,
+        unknown_token=unknown,
+        no_pretokenization=True,
+    )
+
+    def split_words(texts):
+        words = tf.strings.split(texts)  # [B, (words)]
+        lengths = tf.strings.length(words.flat_values, unit="UTF8_CHAR")
+        is_long = lengths > tokenization.MAX_CHARS_PER_WORD
+        return words, words.with_flat_values(
+            tf.where(is_long, unknown, words.flat_values)
+        )
+
+    def split(texts):
+        return model.tokenize(split_words(texts)[1]).merge_dims(1, 2)
+
+    def split_with_offsets(texts):
+        words, known = split_words(texts)
+        sizes = words.with_flat_values(tf.strings.length(words.flat_values) + 1)
+        # Words have single spaces between them.
+        before = tf.cumsum(sizes.flat_values, exclusive=True) - tf.gather(
+            tf.cumsum(tf.reduce_sum(sizes, axis=1), exclusive=True),
+            words.value_rowids(),
+        )
+        ids, starts, ends = model.tokenize_with_offsets(known)
+        before = tf.repeat(before, ids.row_lengths(axis=2).flat_values)
+        # Of a word that is unknown as a whole, all of it.
+        sizes = tf.repeat(
+            sizes.flat_values - 1, ids.row_lengths(axis=2).flat_values
+        )
+        is_unknown = ids.flat_values == tokenizer.unk_id
+        ids = ids.merge_dims(1, 2)
+        starts, ends = (
+            tf.cast(x.flat_values, tf.int32) for x in (starts, ends)
+        )
+        return (
+            ids,
+            ids.with_flat_values(before + tf.where(is_unknown, 0, starts)),
+            ids.with_flat_values(before + tf.where(is_unknown, sizes, ends)),
+        )
+
+    return split, split_with_offsets, []
+
+
+def pack(tokenizer, segments, seq_length):
+    """Packs token ids as [CLS] A [SEP] (B [SEP]), padded.
+
+    The longer of two segments loses its last tokens until both fit, as in
+    `examples.pack_pairs`; a second one without tokens has no [SEP].
+
+    Args:
+      tokenizer: a `tokenization.Tokenizer`, for the special ids.
+      segments: one or two of [B, (T)] int32.
+      seq_length: T, a scalar tensor, at least 3.
+
+    Returns:
+      Dict of `input_word_ids`, `input_mask` and `input_type_ids`, [B, T] int32.
+    """
+    if len(segments) not in (1, 2):
+        raise ValueError(f"{len(segments)} segments; wanted one or two.")
+    tf.debugging.assert_greater_equal(
+        seq_length,
+        3,
+        "seq_length wants at least 3, for [CLS], a token and [SEP].",
+    )
+    rows = segments[0].nrows()
+    none = tf.RaggedTensor.from_row_splits(
+        tf.zeros([0], tf.int32), tf.zeros([rows + 1], tf.int64)
+    )
+    first, second = [*segments, none][:2]
+    lengths = [tf.cast(x.row_lengths(), tf.int32) for x in (first, second)]
+    has_second = lengths[1] > 0  # [B]
+    limit = seq_length - 2 - tf.cast(has_second, tf.int32)  # [B]
+    half = limit // 2
+    kept_second = tf.minimum(lengths[1], tf.maximum(half, limit - lengths[0]))
+    kept_first = tf.minimum(lengths[0], limit - kept_second)
+    cls, sep = (
+        tf.fill([rows, 1], i) for i in (tokenizer.cls_id, tokenizer.sep_id)
+    )
+    last = tf.ragged.boolean_mask(sep, kept_second[:, tf.newaxis] > 0)
+    first = tf.concat([cls, _cut(first, kept_first), sep], axis=1)
+    second = tf.concat([_cut(second, kept_second), last], axis=1)
+    values = {
+        "input_word_ids": tf.concat([first, second], axis=1),
+        "input_type_ids": tf.concat(
+            [tf.zeros_like(first), tf.ones_like(second)], axis=1
+        ),
+    }
+    values["input_mask"] = tf.ones_like(values["input_word_ids"])
+    shape = tf.stack([rows, tf.cast(seq_length, tf.int64)])
+    packed = {}
+    for name, value in values.items():
+        padding = tokenizer.pad_id if name == "input_word_ids" else 0
+        packed[name] = value.to_tensor(padding, shape=shape)
+        packed[name].set_shape([None, tf.get_static_value(seq_length)])
+    return packed
+
+
+def _cut(ids, lengths):
+    """The first `lengths` [B] of ids [B, (T)] in each row."""
+    positions = tf.ragged.range(tf.cast(ids.row_lengths(), tf.int32))
+    positions = positions.with_row_splits_dtype(tf.int64)
+    limits = tf.gather(lengths, ids.value_rowids())
+    is_kept = ids.with_flat_values(positions.flat_values < limits)
+    return tf.ragged.boolean_mask(ids, is_kept)
+
+
+def pack_question(tokenizer, query, ids, max_seq_length):
+    """Packs questions and texts as [CLS] question [SEP] text [SEP].
+
+    Args:
+      tokenizer: a `tokenization.Tokenizer`, for the special ids.
+      query: [B, (T)] int32, questions.
+      ids: [B, (T)] int32, texts, which are cut.
+      max_seq_length: tokens of a sequence, at most.
+
+    Returns:
+      Dict of `input_ids`, `input_mask` and `segment_ids`, [B, T] int32, padded
+      to the longest; and [B] int32, the tokens before the text.
+    """
+    rows = query.nrows()
+    before = tf.cast(query.row_lengths(), tf.int32) + 2  # [B]
+    cls, sep = (
+        tf.fill([rows, 1], i) for i in (tokenizer.cls_id, tokenizer.sep_id)
+    )
+    first = tf.concat([cls, query, sep], axis=1)
+    kept = tf.minimum(
+        tf.cast(ids.row_lengths(), tf.int32), max_seq_length - 1 - before
+    )
+    second = tf.concat([_cut(ids, kept), sep], axis=1)
+    joined = tf.concat([first, second], axis=1)
+    segments = tf.concat([tf.zeros_like(first), tf.ones_like(second)], axis=1)
+    features = {
+        "input_ids": joined.to_tensor(tokenizer.pad_id),
+        "input_mask": tf.ones_like(joined).to_tensor(),
+        "segment_ids": segments.to_tensor(),
+    }
+    return features, before

@@ -1,0 +1,470 @@
+"""Text to token ids: SentencePiece and WordPiece behind one interface.
+
+`build_tokenizer` reads a vocabulary and returns a `SentencePieceTokenizer` (the
+English models) or a `WordPieceTokenizer` (the Chinese models). Each of them
+normalizes, splits and numbers text, alone or in batches, and can say which
+characters of the original text a token stands for. The settings that change
+the ids (kind, casing, accents, vocabulary) are `tokenizer.settings`; they are
+stored as `tokenizer_settings.json` beside whatever is written with them.
+"""
+
+import hashlib
+import itertools
+import logging
+import os
+import re
+import unicodedata
+
+import numpy as np
+import sentencepiece
+
+from albert_tf import filesystem
+from albert_tf.text import normalization
+
+SETTINGS_FILE = "tokenizer_settings.json"
+
+_WORD_PREFIX = "▁"  # U+2581, SentencePiece's visible space
+MAX_CHARS_PER_WORD = 200
+_MAX_CACHED_WORDS = 1_000_000
+
+
+def build_tokenizer(
+    *,
+    spm_model_file=None,
+    vocab_file=None,
+    do_lower_case=True,
+    keep_accents=False,
+):
+    """Builds the tokenizer of a vocabulary.
+
+    Args:
+      spm_model_file: a SentencePiece `.model`; this or `vocab_file`, not both.
+      vocab_file: a WordPiece vocabulary, one piece a line.
+      do_lower_case: whether text is lower-cased first, as the vocabulary's was.
+      keep_accents: whether combining characters stay in the text.
+
+    Returns:
+      A `Tokenizer`.
+
+    Raises:
+      ValueError: if not exactly one file is named, or it is of another kind.
+      FileNotFoundError: if there is no such file.
+    """
+    if bool(spm_model_file) == bool(vocab_file):
+        raise ValueError(
+            "Name one vocabulary: spm_model_file (SentencePiece .model) or "
+            f"vocab_file (WordPiece); got spm_model_file={spm_model_file!r} "
+            f"and vocab_file={vocab_file!r}"
+        )
+    kind = SentencePieceTokenizer if spm_model_file else WordPieceTokenizer
+    return kind(spm_model_file or vocab_file, do_lower_case, keep_accents)
+
+
+def read_settings(folder, name=SETTINGS_FILE):
+    """Returns the settings stored in a folder, or None if it has none.
+
+    Args:
+      folder: where.
+      name: of their file.
+
+    Raises:
+      ValueError: if they are no JSON, or of wrong types.
+    """
+    path = os.path.join(folder, name)
+    if not filesystem.exists(path):
+        return None
+    settings = filesystem.read_json(path)
+    for key in ("do_lower_case", "keep_accents"):
+        if not isinstance(settings.get(key, False), bool):
+            raise ValueError(
+                f"{path}: {key} is {settings[key]!r:.80}; wanted true or false."
+            )
+    return settings
+
+
+class Tokenizer:
+    """What the two kinds of tokenizer share.
+
+    Attributes:
+      pieces: the pieces by id.
+      vocab_size: how many there are.
+      pad_id, unk_id, cls_id, sep_id, mask_id: ids of the special pieces.
+      is_word_start: [V], true where a piece begins a word (whole-word masking).
+      settings: what decides the ids, as a dict that JSON can hold.
+    """
+
+    kind: str
+    normalizer: type
+    special_pieces: tuple  # padding, unknown, class, separator, mask
+
+    def __init__(self, path, do_lower_case=True, keep_accents=False):
+        self._normalizer = self.normalizer(do_lower_case, keep_accents)
+        content = _read_vocabulary(path)
+        self.pieces = self._load(content, path)
+        self.vocab_size = len(self.pieces)
+        ids = {piece: i for i, piece in enumerate(self.pieces)}
+        missing = [piece for piece in self.special_pieces if piece not in ids]
+        if missing:
+            raise ValueError(
+                f"{path} lacks the special pieces {missing} among its "
+                f"{self.vocab_size} pieces. Was it trained for another model? "
+                "python -m albert_tf.tools.train_vocab adds them."
+            )
+        special = [ids[piece] for piece in self.special_pieces]
+        self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = (
+            special
+        )
+        self.is_word_start = np.array(
+            [self._starts_word(piece) for piece in self.pieces]
+        )
+        self.settings = {
+            "kind": self.kind,
+            "do_lower_case": do_lower_case,
+            "keep_accents": keep_accents,
+            "vocabulary": os.path.basename(path),
+            "sha256": hashlib.sha256(content).hexdigest(),
+            "vocab_size": self.vocab_size,
+        }
+        self._warn_of_other_settings(path)
+
+    def normalize(self, text):
+        """Returns the text as it is split into pieces."""
+        return self._normalizer.normalize(text)
+
+    def encode(self, text):
+        """Returns the ids of a text, without [CLS] and [SEP]."""
+        return self.encode_batch([text])[0]
+
+    def write_settings(self, folder):
+        """Stores the settings as `tokenizer_settings.json` in a folder."""
+        path = os.path.join(folder, SETTINGS_FILE)
+        filesystem.write_json(path, self.settings)
+
+    def _warn_of_other_settings(self, path):
+        stored = read_settings(os.path.dirname(path)) or {}
+        if stored.get("sha256") != self.settings["sha256"]:
+            return
+        for name in ("do_lower_case", "keep_accents"):
+            if stored.get(name, self.settings[name]) != self.settings[name]:
+                logging.warning(
+                    "%s was made with %s=%s (see %s beside it), but %s is used",
+                    path,
+                    name,
+                    stored[name],
+                    SETTINGS_FILE,
+                    self.settings[name],
+                )
+
+
+class SentencePieceTokenizer(Tokenizer):
+    """The tokenizer of the English models.
+
+    A piece that ends in a comma after a digit ("2013,") is split again without
+    the comma, so that the number is the one that stands without a comma
+    elsewhere. That depends on the piece alone: `expansions` holds the ids that
+    take the place of each such id.
+
+    Source: tokenization.py, `preprocess_text` and `encode_pieces`, which on
+    Python 3 never dropped the "▁" that the second split puts in front.
+    """
+
+    kind = "sentencepiece"
+    normalizer = normalization.SentenceNormalizer
+    special_pieces = ("<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]")
+
+    def _load(self, content, path):
+        if _is_sentencepiece_list(content):
+            raise ValueError(
+                f"{path} is SentencePiece's list of pieces and scores; the "
+                "model is the .model file beside it"
+            )
+        self._model = sentencepiece.SentencePieceProcessor()
+        try:
+            self._model.LoadFromSerializedProto(content)
+            pieces = [self._model.IdToPiece(i) for i in range(len(self._model))]
+        except (RuntimeError, UnicodeDecodeError) as error:
+            raise ValueError(
+                f"{path} is not a SentencePiece model, or a damaged one "
+                f"({error}). A WordPiece vocabulary goes to vocab_file."
+            ) from None
+        if self._model.IdToPiece(self._model.unk_id()) != "<unk>":
+            raise ValueError(
+                f"{path} calls its unknown piece "
+                f"{self._model.IdToPiece(self._model.unk_id())!r}, not '<unk>'"
+            )
+        self._piece_expansions = {
+            piece: self._without_comma(piece) + [","]
+            for piece in pieces
+            if len(piece) > 1 and piece[-1] == "," and piece[-2].isdigit()
+        }
+        self.expansions = {
+            self._model.PieceToId(piece): [
+                self._model.PieceToId(part) for part in parts
+            ]
+            for piece, parts in self._piece_expansions.items()
+        }
+        self._expanded_ids = frozenset(self.expansions)
+        return pieces
+
+    def serialized_model(self):
+        """Returns the vocabulary's .model as bytes."""
+        return self._model.serialized_model_proto()
+
+    def _without_comma(self, piece):
+        """Splits the number of a piece that ends in digit and comma."""
+        number = piece[:-1].replace(_WORD_PREFIX, "")
+        parts = self._model.EncodeAsPieces(number)
+        if piece[0] == _WORD_PREFIX or parts[0][0] != _WORD_PREFIX:
+            return parts
+        inner = [parts[0][1:], *parts[1:]] if parts[0][1:] else parts[1:]
+        if not self._model.IsUnknown(self._model.PieceToId(inner[0])):
+            return inner
+        # "▁17" may be a piece and "17" none. The best split that does not
+        # join the prefix to the number avoids an unknown piece.
+        candidates = self._model.NBestEncodeAsPieces(number, nbest_size=64)
+        for parts in candidates:
+            if parts[0] == _WORD_PREFIX:
+                return parts[1:]
+        return inner
+
+    def _starts_word(self, piece):
+        if piece.startswith(_WORD_PREFIX):
+            return True
+        if self._model.IsByte(self._model.PieceToId(piece)):
+            return False
+        # Punctuation and symbols stand alone, and so do special pieces.
+        return unicodedata.category(piece[0])[
+            0
+        ] not in "LNM" or normalization.is_unspaced(piece[0])
+
+    def tokenize(self, text):
+        """Returns the pieces of a text; unknown ones as they stand in it."""
+        pieces = self._model.EncodeAsPieces(self.normalize(text))
+        return [
+            part
+            for piece in pieces
+            for part in self._piece_expansions.get(piece, (piece,))
+        ]
+
+    def encode_batch(self, texts, num_threads=1):
+        """Returns the ids of each text, on SentencePiece's own threads."""
+        texts = [self.normalize(text) for text in texts]
+        rows = self._model.EncodeAsIds(texts, num_threads=num_threads)
+        has_none = self._expanded_ids.isdisjoint
+        return [row if has_none(row) else self._expand(row) for row in rows]
+
+    def _expand(self, ids):
+        return [
+            part for i in ids for part in self.expansions.get(i, (i,))
+        ]  # [T]
+
+    def encode_with_offsets(self, text):
+        """Encodes a text and finds each token in it.
+
+        Args:
+          text: the original text.
+
+        Returns:
+          ids: as from `encode`.
+          offsets: (start, end) of each token, in characters of `text`, without
+            the white space before it; empty for a token that only stands for
+            white space. Tokens that come from one character ("½") share it.
+        """
+        normalized, spans = self._normalizer.normalize_with_spans(text)
+        found = self._model.EncodeAsOffsetMapping(normalized)
+        ids, offsets = [], []
+        for i, piece, (start, end) in zip(
+            found["ids"], found["pieces"], found["offsets"], strict=True
+        ):
+            while start < end and normalized[start] == " ":
+                start += 1
+            ids.extend(self.expansions.get(i, (i,)))
+            parts = self._piece_expansions.get(piece, (piece,))
+            offsets.extend(_split_span(parts, start, end))
+        return ids, _original_offsets(offsets, spans)
+
+    def decode(self, ids):
+        """Returns the text of ids; special pieces leave nothing."""
+        return self._model.DecodeIds([int(i) for i in ids])
+
+
+class WordPieceTokenizer(Tokenizer):
+    """The tokenizer of the Chinese models: BERT's.
+
+    Words are split at white space, punctuation and around Chinese characters,
+    and then greedily into the longest pieces from the left; a word that does
+    not work out is [UNK] as a whole. The id of a piece is its line number.
+
+    Source: tokenization.py, `BasicTokenizer`, `WordpieceTokenizer`; its
+    `load_vocab` let a duplicate shift all later ids.
+    """
+
+    kind = "wordpiece"
+    normalizer = normalization.WordNormalizer
+    special_pieces = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+
+    def _load(self, content, path):
+        pieces = _parse_wordpiece(content, path)
+        self._ids = {piece: i for i, piece in enumerate(pieces)}
+        self._word_ids = {}  # words met before
+        return pieces
+
+    def __getstate__(self):
+        return {**self.__dict__, "_word_ids": {}}
+
+    def _starts_word(self, piece):
+        if not piece.startswith("##"):
+            return True
+        return len(piece) > 2 and normalization.is_unspaced(piece[2])
+
+    def _split_word(self, word):
+        """Splits a word into pieces, by their ids."""
+        if len(word) > MAX_CHARS_PER_WORD:
+            return [self.unk_id]
+        ids, start, prefix = [], 0, ""
+        while start < len(word):
+            for end in range(len(word), start, -1):
+                piece_id = self._ids.get(prefix + word[start:end])
+                if piece_id is not None:
+                    break
+            else:
+                return [self.unk_id]
+            ids.append(piece_id)
+            start, prefix = end, "##"
+        return ids
+
+    def _encode_word(self, word):
+        ids = self._word_ids.get(word)
+        if ids is None:
+            if len(self._word_ids) >= _MAX_CACHED_WORDS:
+                self._word_ids.clear()
+            ids = self._word_ids[word] = self._split_word(word)
+        return ids
+
+    def tokenize(self, text):
+        """Returns the pieces of a text; [UNK] for unknown words."""
+        return [self.pieces[i] for i in self.encode(text)]
+
+    def encode_batch(self, texts, num_threads=1):
+        """Returns the ids of each text; `num_threads` changes nothing here."""
+        del num_threads
+        encode_word = self._encode_word
+        return [
+            [
+                i
+                for word in self.normalize(text).split()
+                for i in encode_word(word)
+            ]
+            for text in texts
+        ]
+
+    def encode_with_offsets(self, text):
+        """Encodes a text and finds each token in it.
+
+        Args:
+          text: the original text.
+
+        Returns:
+          ids: as from `encode`.
+          offsets: (start, end) of each token, in characters of `text`.
+        """
+        normalized, spans = self._normalizer.normalize_with_spans(text)
+        ids, offsets = [], []
+        for match in re.finditer(r"\S+", normalized):
+            start, end = match.span()
+            word_ids = self._encode_word(match.group())
+            parts = [self.pieces[i] for i in word_ids]
+            ids.extend(word_ids)
+            if word_ids[0] == self.unk_id:
+                offsets.append((start, end))
+            else:
+                parts[1:] = [part[2:] for part in parts[1:]]
+                offsets.extend(_split_span(parts, start, end))
+        return ids, _original_offsets(offsets, spans)
+
+    def decode(self, ids):
+        """Returns the pieces of ids, joined to words."""
+        return " ".join(self.pieces[i] for i in ids).replace(" ##", "")
+
+
+def _read_vocabulary(path):
+    try:
+        return filesystem.read_file(path)
+    except (FileNotFoundError, IsADirectoryError):
+        raise FileNotFoundError(f"There is no vocabulary file {path}") from None
+
+
+def _is_sentencepiece_list(content):
+    """Whether a file looks like SentencePiece's `.vocab`: piece, tab, score."""
+    lines = content[:2000].split(b"\n")[:-1][:5]
+    return bool(lines) and all(
+        re.fullmatch(rb"[^\t]+\t-?[\d.e-]+\r?", line) for line in lines
+    )
+
+
+def _parse_wordpiece(content, path):
+    """Returns the pieces of a WordPiece vocabulary, by line number."""
+    if _is_sentencepiece_list(content):
+        raise ValueError(
+            f"{path} is SentencePiece's list of pieces and scores, not a "
+            "WordPiece vocabulary; give the .model file beside it as "
+            "spm_model_file"
+        )
+    if b"\0" in content:
+        raise ValueError(
+            f"{path} holds characters 0. A SentencePiece .model goes to "
+            "spm_model_file; a text in UTF-16 has to become UTF-8."
+        )
+    try:
+        lines = content.decode("utf-8-sig").split("\n")
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"{path} is not UTF-8 text ({error}). A SentencePiece .model goes "
+            "to spm_model_file."
+        ) from None
+    if not lines[-1]:
+        lines.pop()
+    pieces = [line.strip(" \t\r") for line in lines]
+    first_line = {}
+    for number, piece in enumerate(pieces):
+        if piece and first_line.setdefault(piece, number) != number:
+            raise ValueError(
+                f"{path} has {piece!r} on line {first_line[piece] + 1} and "
+                f"again on line {number + 1}; ids are line numbers, so every "
+                "piece may stand there once"
+            )
+    return pieces
+
+
+def _split_span(parts, start, end):
+    """Splits a span among the parts of a piece.
+
+    Args:
+      parts: strings; each may begin with the visible space.
+      start: where the piece begins.
+      end: where it ends.
+
+    Returns:
+      One (start, end) per part. Where the vocabulary model dropped characters,
+      they go to the first part; where it made some, all share the whole span.
+    """
+    lengths = [len(part.removeprefix(_WORD_PREFIX)) for part in parts[1:]]
+    first_end = end - sum(lengths)
+    if first_end < start:
+        return [(start, end)] * len(parts)
+    ends = list(itertools.accumulate(lengths, initial=first_end))
+    return list(zip([start, *ends[:-1]], ends, strict=True))
+
+
+def _original_offsets(offsets, spans):
+    """Turns offsets in normalized text into offsets in the original."""
+    original = []
+    last_end = 0
+    text_end = spans[-1][1] if spans else 0
+    for start, end in offsets:
+        first = spans[start][0] if start < len(spans) else text_end
+        last = spans[end - 1][1] if end > start else first
+        # An empty token may stand within a character that became several.
+        last_end = max(last, last_end)
+        original.append((first, last_end))
+    return original

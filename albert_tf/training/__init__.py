@@ -1,0 +1,1 @@
+"""The loop and all around it; knows no task and no flag."""

@@ -1,0 +1,283 @@
+"""Evaluates and predicts; keeps the best checkpoint.
+
+Shapes: N examples, B batch.
+"""
+
+import os
+
+import numpy as np
+import tensorflow as tf
+
+from albert_tf import filesystem
+from albert_tf.training import loop
+from albert_tf.weights import checkpoints
+
+RESULTS_FILE = "eval_results.txt"
+HEADER = "***** Eval results *****\n"
+
+
+def build_eval_function(strategy, model):
+    """Returns a compiled function from one batch to sums [ratios, 2]."""
+
+    @tf.function
+    def eval_step(features):
+        sums = strategy.run(
+            lambda f: loop.stack_ratios(model, model.ratios(f, training=False)),
+            args=(features,),
+        )
+        return strategy.reduce(tf.distribute.ReduceOp.SUM, sums, axis=None)
+
+    return eval_step
+
+
+def evaluate(strategy, model, eval_function, dataset, max_steps=0):
+    """Evaluates every row of a dataset.
+
+    Args:
+      strategy: a tf.distribute.Strategy.
+      model: see the module.
+      eval_function: from `build_eval_function`.
+      dataset: global batches, the last one padded with rows of weight 0.
+      max_steps: batches after which to stop; 0 reads all.
+
+    Returns:
+      Dict from name to float.
+
+    Raises:
+      ValueError: if the dataset is empty.
+    """
+    sums = np.zeros([len(loop.ratio_names(model)), 2])
+    num_steps = 0
+    for features in loop.distribute(strategy, dataset):
+        sums += eval_function(features).numpy()
+        num_steps += 1
+        if num_steps == max_steps:
+            break
+    if not num_steps:
+        raise ValueError("The evaluation data has no examples.")
+    return loop.results(model, sums)
+
+
+def build_predict_function(strategy, model):
+    """Returns a compiled function from one batch to the model's outputs.
+
+    It takes a key that stands for the batch's shapes, and the batch. Its
+    results are a dict of name -> [B, ...] values, one for each replica.
+    `example_index` goes through, so that rows can be told apart.
+    """
+
+    @tf.function
+    def predict_step(features):
+        return strategy.run(
+            lambda f: {
+                **model(f, training=False),
+                "example_index": f["example_index"],
+            },
+            args=(features,),
+        )
+
+    return loop.Traces(predict_step)
+
+
+def predict(strategy, predict_function, datasets, num_examples):
+    """Collects a model's outputs for every example, in order.
+
+    Args:
+      strategy: a tf.distribute.Strategy.
+      predict_function: from `build_predict_function`.
+      datasets: datasets of global batches with `example_index` [B]; an index
+        of num_examples marks a row of padding.
+      num_examples: examples in all datasets together, N.
+
+    Returns:
+      Dict of name -> [N, ...] array. Where outputs of batches differ in
+      shape, the rest of a row is 0.
+
+    Raises:
+      ValueError: if an example is missing or comes twice.
+    """
+    batches = []
+    for dataset in datasets:
+        key = tuple(dataset.element_spec.items())
+        for features in loop.distribute(strategy, dataset):
+            outputs = predict_function(key, features)
+            batches.append(
+                {
+                    name: _join_replicas(strategy, value)
+                    for name, value in outputs.items()
+                }
+            )
+    counts = np.zeros(num_examples + 1, np.int64)
+    for batch in batches:
+        np.add.at(counts, batch["example_index"], 1)
+    if (counts[:num_examples] != 1).any():
+        raise ValueError(
+            f"Of {num_examples} examples {(counts[:-1] == 0).sum()} have no "
+            f"prediction and {(counts[:-1] > 1).sum()} several."
+        )
+    return {
+        name: _in_order(batches, name, num_examples)
+        for name in (batches[0] if batches else {})
+        if name != "example_index"
+    }
+
+
+def _join_replicas(strategy, value):
+    """The rows of all replicas."""
+    parts = strategy.experimental_local_results(value)
+    return np.concatenate([part.numpy() for part in parts])
+
+
+def _in_order(batches, name, num_examples):
+    """One output's rows of all batches, by `example_index`: [N, ...]."""
+    shape = np.max([batch[name].shape[1:] for batch in batches], axis=0)
+    rows = np.zeros(
+        (num_examples + 1, *shape.astype(int)), batches[0][name].dtype
+    )
+    for batch in batches:
+        sizes = map(slice, batch[name].shape[1:])
+        rows[(batch["example_index"], *sizes)] = batch[name]
+    return rows[:num_examples]
+
+
+def read_results(folder):
+    """Returns a dict from name to float for each evaluation in a folder.
+
+    A block that a full disk or a kill has torn is left out.
+    """
+    return [row for row, _ in _read_blocks(folder)]
+
+
+def _read_blocks(folder):
+    """(values, text) of each whole block of a folder's results."""
+    path = os.path.join(folder, RESULTS_FILE)
+    if not filesystem.exists(path):
+        return []
+    text = filesystem.read_file(path).decode("utf-8", errors="replace")
+    _, *texts = text.split(HEADER)
+    blocks = [(_parse_block(text), text) for text in texts]
+    blocks = [(row, text) for row, text in blocks if row]
+    # All of a run's evaluations have the same names.
+    if blocks and not blocks[-1][0].keys() >= blocks[0][0].keys():
+        blocks.pop()
+    return blocks
+
+
+def _parse_block(text):
+    """The values of a block, or None if it is torn."""
+    row = {}
+    for line in text.removesuffix("\n").split("\n"):
+        name, _, value = line.partition(" = ")
+        try:
+            row[name] = float(value)
+        except ValueError:
+            return None
+    is_whole = text.endswith("\n") and checkpoints.STEP in row
+    return row if is_whole else None
+
+
+def _write_blocks(folder, texts):
+    """Writes blocks of results, all of them or none."""
+    path = os.path.join(folder, RESULTS_FILE)
+    filesystem.write_file(path, "".join(HEADER + text for text in texts))
+
+
+class Evaluator:
+    """Appends each result to `eval_results.txt`, as the release writes it.
+
+    Args:
+      score: a function that evaluates the model as it stands; returns a dict
+        from name to float.
+      manager: a `checkpoints.CheckpointManager` of the model.
+      reporter: a `reporting.Reporter`.
+      best_metric: the checkpoint where it is highest becomes
+        `model.ckpt-best`.
+    """
+
+    def __init__(self, score, *, manager, reporter, best_metric):
+        self.score = score
+        self.manager, self.reporter = manager, reporter
+        self.best_metric = best_metric
+        self.path = os.path.join(manager.folder, RESULTS_FILE)
+
+    def evaluate(self, step, prefix=None):
+        """Evaluates the model as it stands and writes down the result.
+
+        Args:
+          step: steps that it was trained.
+          prefix: its checkpoint, a candidate for the best; None for none.
+
+        Returns:
+          Dict from name to float.
+        """
+        values = self.score()
+        best = max(self.known(self.best_metric), default=-float("inf"))
+        if prefix and values[self.best_metric] > best:
+            # Before the result: who is stopped in between evaluates again.
+            self.manager.keep_best(prefix)
+        self.reporter.log("eval", step, values)
+        row = {**values, checkpoints.STEP: step}
+        text = "".join(f"{name} = {row[name]}\n" for name in sorted(row))
+        folder = self.manager.folder
+        before = [text for _, text in _read_blocks(folder)]
+        _write_blocks(folder, [*before, text])
+        return values
+
+    def catch_up(self, step):
+        """Makes the results those of a run that was never stopped.
+
+        Drops results of later steps, and evaluates the model as it stands if
+        the checkpoint of this step was due and has no result yet.
+
+        Args:
+          step: the newest checkpoint's, which the model was restored from; 0
+            for none.
+        """
+        self.forget_after(step)
+        prefix = self.manager.prefix(step)
+        is_due = step and not self.manager.is_interrupted(prefix)
+        if is_due and step not in self.known(checkpoints.STEP):
+            self.evaluate(step, prefix)
+
+    def forget_after(self, step):
+        """Drops results of later steps, of work that was lost."""
+        blocks = _read_blocks(self.manager.folder)
+        kept = [t for row, t in blocks if row[checkpoints.STEP] <= step]
+        if len(kept) < len(blocks):
+            _write_blocks(self.manager.folder, kept)
+
+    def results(self):
+        """Returns what the results file holds: see `read_results`."""
+        return read_results(self.manager.folder)
+
+    def known(self, name):
+        """Returns every value of one name in the results file."""
+        return [r[name] for r in self.results() if name in r]
+
+    def evaluate_folder(self):
+        """Evaluates every checkpoint of the folder that has no result yet.
+
+        Those that an interruption wrote are left out: a run that was not
+        interrupted has none.
+
+        Raises:
+          FileNotFoundError: if there is no checkpoint.
+        """
+        folder = self.manager.folder
+        prefixes = checkpoints.list_checkpoints(folder)
+        if not prefixes:
+            raise FileNotFoundError(
+                f"{folder} has no checkpoint to evaluate. Train first, or "
+                "check --output_dir."
+            )
+        done = set(self.known(checkpoints.STEP))
+        for prefix in prefixes:
+            step = checkpoints.step_of(prefix)
+            if self.manager.is_interrupted(prefix) and len(prefixes) > 1:
+                self.reporter.say(f"{prefix}: left out, it was not due.")
+                continue
+            if step in done:
+                self.reporter.say(f"{prefix}: already in {self.path}.")
+                continue
+            self.manager.restore(prefix)
+            self.evaluate(step, prefix)

@@ -1,0 +1,1 @@
+"""Canonical names to and from files of weights."""

@@ -1,0 +1,430 @@
+"""Hugging Face folders: `config.json` and `model.safetensors`, both ways.
+
+Reading and writing need the package safetensors, and neither PyTorch nor
+transformers. Their layers are ours under other names, with kernels transposed;
+what differs beyond that is said where it is dealt with.
+"""
+
+import base64
+import dataclasses
+import os
+
+import numpy as np
+
+from albert_tf import filesystem
+from albert_tf.model.config import AlbertConfig
+from albert_tf.weights import regrouping
+
+CONFIG_FILE = "config.json"
+WEIGHTS_FILE = "model.safetensors"
+# theirs -> ours. Their "gelu" is the exact one, of which the release knows
+# nothing: folders that were converted from it and say so mean the tanh form.
+ACTIVATIONS = {
+    "gelu_new": "gelu",
+    "gelu_pytorch_tanh": "gelu",
+    "gelu": "gelu",
+    "relu": "relu",
+    "tanh": "tanh",
+    "linear": "linear",
+}
+# ours -> theirs; kernels are transposed, other weights are not.
+PARTS = {
+    "dense": (("kernel", "weight"), ("bias", "bias")),
+    "norm": (("gamma", "weight"), ("beta", "bias")),
+    "weight": (("", "weight"),),
+    "head": (("output_weights", "weight"), ("output_bias", "bias")),
+}
+EMBEDDINGS = (
+    ("bert/embeddings/word_embeddings", "word_embeddings", "weight"),
+    ("bert/embeddings/position_embeddings", "position_embeddings", "weight"),
+    (
+        "bert/embeddings/token_type_embeddings",
+        "token_type_embeddings",
+        "weight",
+    ),
+    ("bert/embeddings/LayerNorm", "LayerNorm", "norm"),
+)
+BLOCK = (
+    ("attention_1/self/query", "attention.query", "dense"),
+    ("attention_1/self/key", "attention.key", "dense"),
+    ("attention_1/self/value", "attention.value", "dense"),
+    ("attention_1/output/dense", "attention.dense", "dense"),
+    ("LayerNorm", "attention.LayerNorm", "norm"),
+    ("ffn_1/intermediate/dense", "ffn", "dense"),
+    ("ffn_1/intermediate/output/dense", "ffn_output", "dense"),
+    ("LayerNorm_1", "full_layer_layer_norm", "norm"),
+)
+PROJECTION = "bert/encoder/embedding_hidden_mapping_in"
+HEADS = (
+    ("bert/pooler/dense", "albert.pooler", "dense"),
+    ("cls/predictions/transform/dense", "predictions.dense", "dense"),
+    ("cls/predictions/transform/LayerNorm", "predictions.LayerNorm", "norm"),
+    ("cls/seq_relationship", "sop_classifier.classifier", "head"),
+)
+OUTPUT_BIAS = ("cls/predictions/output_bias", "predictions.bias")
+# Copies of weights that are tied, and a constant.
+DECODER = {
+    "predictions.decoder.weight": "albert.embeddings.word_embeddings.weight",
+    "predictions.decoder.bias": "predictions.bias",
+}
+CONSTANTS = {
+    f"{prefix}embeddings.{name}"
+    for prefix in ("", "albert.")
+    for name in ("position_ids", "token_type_ids")
+}
+FLOATS = ("float16", "bfloat16", "float32", "float64")
+
+
+def weight_names(config):
+    """Their name of each weight of a model and its heads.
+
+    Args:
+      config: an AlbertConfig whose `parameter_sharing` is "all".
+
+    Returns:
+      Dict from canonical name to their name.
+    """
+    rows = [(a, f"albert.embeddings.{b}", kind) for a, b, kind in EMBEDDINGS]
+    rows.append((PROJECTION, f"albert.encoder.{PROJECTION[13:]}", "dense"))
+    for group in range(config.num_hidden_groups):
+        for inner in range(config.inner_group_num):
+            ours = f"bert/encoder/transformer/group_{group}/inner_group_{inner}"
+            theirs = (
+                f"albert.encoder.albert_layer_groups.{group}"
+                f".albert_layers.{inner}"
+            )
+            rows += [(f"{ours}/{a}", f"{theirs}.{b}", k) for a, b, k in BLOCK]
+    names = {
+        f"{ours}/{part}".rstrip("/"): f"{theirs}.{their_part}"
+        for ours, theirs, kind in [*rows, *HEADS]
+        for part, their_part in PARTS[kind]
+    }
+    return {**names, OUTPUT_BIAS[0]: OUTPUT_BIAS[1]}
+
+
+def layer_group(config, layer):
+    """Index of the group that transformers gives a layer: in floats."""
+    return int(layer / (config.num_hidden_layers / config.num_hidden_groups))
+
+
+def read_config(folder):
+    """The config of a folder.
+
+    Raises:
+      ValueError: if it is no JSON, of another kind of model, or asks for what
+        ALBERT's release does not have.
+    """
+    path = os.path.join(folder, CONFIG_FILE)
+    values = filesystem.read_json(path)
+    kind = values.get("model_type", "albert")
+    if kind != "albert":
+        raise ValueError(
+            f"{path} describes a model of the kind {kind!r}; only 'albert' "
+            "can be read."
+        )
+    act = values.get("hidden_act", "gelu_new")
+    if act not in list(ACTIVATIONS):
+        raise ValueError(
+            f"{path} has hidden_act {act!r}; known are {sorted(ACTIVATIONS)}."
+        )
+    epsilon = values.get("layer_norm_eps", 1e-12)
+    if not isinstance(epsilon, int | float) or not 0 <= epsilon <= 1e-10:
+        raise ValueError(
+            f"{path} has layer_norm_eps {epsilon!r}; ALBERT's is 1e-12."
+        )
+    positions = values.get("position_embedding_type", "absolute")
+    if positions != "absolute":
+        raise ValueError(
+            f"{path} has position_embedding_type {positions!r}; ALBERT's is "
+            "'absolute', and the model would compute something else with it."
+        )
+    known = {field.name for field in dataclasses.fields(AlbertConfig)}
+    values = {k: v for k, v in values.items() if k in known}
+    # transformers writes what differs from its defaults, and these are not 0.
+    values = {
+        "vocab_size": 30000,
+        "hidden_dropout_prob": 0,
+        "attention_probs_dropout_prob": 0,
+        **values,
+        "hidden_act": ACTIVATIONS[act],
+    }
+    try:
+        config = AlbertConfig.from_dict(values)
+    except ValueError as error:
+        raise ValueError(f"{path} is not a model config: {error}") from None
+    for layer in range(config.num_hidden_layers):
+        if layer_group(config, layer) != config.attention_group(layer):
+            raise ValueError(
+                f"{path}: transformers gives layer {layer} of "
+                f"{config.num_hidden_layers} group {layer_group(config, layer)}"
+                f" of {config.num_hidden_groups}, by a rounding fault; the "
+                f"right one is {config.attention_group(layer)}."
+            )
+    return config
+
+
+def read_weights(folder, config):
+    """The weights of a folder, by their canonical names.
+
+    Args:
+      folder: with model.safetensors.
+      config: its config.
+
+    Returns:
+      Dict from name to float32 array, and a list of remarks on what was
+      converted or left out.
+
+    Raises:
+      ValueError: if the file is damaged, lacks the encoder, or holds weights
+        that ALBERT has no place for.
+    """
+    path = os.path.join(folder, WEIGHTS_FILE)
+    theirs, remarks = _load(path)
+    if "embeddings.word_embeddings.weight" in theirs:
+        # An AlbertModel without a head.
+        theirs = {f"albert.{name}": v for name, v in theirs.items()}
+    names = weight_names(config)
+    if OUTPUT_BIAS[1] not in theirs and "predictions.decoder.bias" in theirs:
+        theirs[OUTPUT_BIAS[1]] = theirs["predictions.decoder.bias"]
+    for copy, original in DECODER.items():
+        if copy in theirs and not np.array_equal(
+            theirs[copy], theirs.get(original)
+        ):
+            raise ValueError(
+                f"{path}: {copy} is not {original}. ALBERT ties the two; was "
+                "the model trained with tie_word_embeddings off?"
+            )
+    values = {
+        ours: theirs[name].T if ours.endswith("/kernel") else theirs[name]
+        for ours, name in names.items()
+        if name in theirs
+    }
+    lost = [
+        name
+        for ours, name in names.items()
+        if ours.startswith(("bert/embeddings", "bert/encoder"))
+        and ours not in values
+    ]
+    if lost:
+        raise ValueError(
+            f"{path} lacks {len(lost)} of the encoder's weights, such as "
+            f"{lost[:2]}; it has {sorted(theirs)[:2]}. Does {CONFIG_FILE} "
+            "belong to it?"
+        )
+    rest = theirs.keys() - names.values() - DECODER.keys()
+    if rest:
+        remarks.append(f"left out: {', '.join(sorted(rest))}")
+    if config.embedding_size == config.hidden_size:
+        _drop_identity(values, path)
+    return values, remarks
+
+
+def _load(path):
+    """Arrays of a safetensors file as float32, and remarks."""
+    try:
+        import safetensors.numpy
+    except ImportError as error:
+        raise ImportError(
+            "Hugging Face files need safetensors: pip install 'albert_tf[hf]'."
+        ) from error
+    if not filesystem.exists(path):
+        names = filesystem.list_folder(os.path.dirname(path))
+        raise FileNotFoundError(
+            f"{path} does not exist; the folder has {names}. A "
+            "pytorch_model.bin is a pickle, which only PyTorch reads: load it "
+            "with transformers and save_pretrained(folder) writes "
+            f"{WEIGHTS_FILE}."
+        )
+    try:
+        with filesystem.local_copy(path) as local:
+            arrays = safetensors.numpy.load_file(local)
+    except (safetensors.SafetensorError, ValueError, KeyError) as error:
+        raise ValueError(
+            f"{path} cannot be read: {error}. Was the download cut off, or is "
+            "it a pointer of Git LFS?"
+        ) from error
+    arrays = {n: a for n, a in arrays.items() if n not in CONSTANTS}
+    wrong = [n for n, a in arrays.items() if str(a.dtype) not in FLOATS]
+    if wrong:
+        raise ValueError(
+            f"{path} holds {len(wrong)} weights that are no floating-point "
+            f"numbers, such as {wrong[0]} of {arrays[wrong[0]].dtype}; known "
+            f"are {', '.join(FLOATS)}. Is the model quantized? Convert the one "
+            "it was made from."
+        )
+    kinds = sorted({str(a.dtype) for a in arrays.values()} - {"float32"})
+    remarks = [f"{kind} became float32" for kind in kinds]
+    return {n: np.asarray(a, np.float32) for n, a in arrays.items()}, remarks
+
+
+def _drop_identity(values, path):
+    """Removes the projection, which ours has only where E is not H."""
+    kernel = values.pop(f"{PROJECTION}/kernel")
+    bias = values.pop(f"{PROJECTION}/bias")
+    if bias.any() or not np.array_equal(kernel, np.eye(len(kernel))):
+        raise ValueError(
+            f"{path} has embedding_size equal to hidden_size and still "
+            "projects one to the other, as transformers always does. The "
+            "release has no such projection; only an identity can be read."
+        )
+
+
+def write_folder(folder, values, config, tokenizer=None):
+    """Writes config and weights; the result loads as AlbertForPreTraining.
+
+    Args:
+      folder: exists.
+      values: dict from canonical name to array; heads may be absent.
+      config: their AlbertConfig.
+      tokenizer: a `tokenization.Tokenizer` to be described; None for none.
+    """
+    import safetensors.numpy
+
+    target = regrouping.grouped_config(config, layer_group)
+    values = regrouping.regroup(values, config, target)
+    if config.embedding_size == config.hidden_size:
+        size = config.hidden_size
+        values[f"{PROJECTION}/kernel"] = np.eye(size, dtype=np.float32)
+        values[f"{PROJECTION}/bias"] = np.zeros(size, np.float32)
+    theirs = {
+        name: np.ascontiguousarray(
+            values[ours].T if ours.endswith("/kernel") else values[ours]
+        )
+        for ours, name in weight_names(target).items()
+        if ours in values
+    }
+    filesystem.write_file(
+        os.path.join(folder, WEIGHTS_FILE),
+        # save_file would let nobody but its writer read the file.
+        safetensors.numpy.save(theirs, {"format": "pt"}),
+    )
+    described = {
+        **target.to_dict(),
+        "hidden_act": {"gelu": "gelu_new", None: "linear"}.get(
+            config.hidden_act, config.hidden_act
+        ),
+        "model_type": "albert",
+        "architectures": ["AlbertForPreTraining"],
+        "layer_norm_eps": 1e-12,
+        "classifier_dropout_prob": 0.1,
+        "pad_token_id": 0,
+        "bos_token_id": 2,
+        "eos_token_id": 3,
+        "dtype": "float32",
+    }
+    del described["parameter_sharing"]
+    filesystem.write_json(os.path.join(folder, CONFIG_FILE), described)
+    if tokenizer:
+        write_tokenizer(folder, tokenizer, config.max_position_embeddings)
+
+
+def write_tokenizer(folder, tokenizer, max_length):
+    """Writes what makes transformers give the same ids.
+
+    Args:
+      folder: exists; the vocabulary's file is written by the caller.
+      tokenizer: a `tokenization.Tokenizer`.
+      max_length: of a sequence, in tokens.
+    """
+    is_wordpiece = tokenizer.kind == "wordpiece"
+    settings = {
+        "tokenizer_class": "BertTokenizer"
+        if is_wordpiece
+        else ("AlbertTokenizer"),
+        "do_lower_case": tokenizer.settings["do_lower_case"],
+        "keep_accents": tokenizer.settings["keep_accents"],
+        "model_max_length": max_length,
+    }
+    path = os.path.join(folder, "tokenizer_config.json")
+    filesystem.write_json(path, settings)
+    if not is_wordpiece:
+        path = os.path.join(folder, "tokenizer.json")
+        filesystem.write_json(path, describe_unigram(tokenizer))
+
+
+def describe_unigram(tokenizer):
+    """A SentencePiece tokenizer as the JSON of the package tokenizers.
+
+    From the .model alone, transformers 5 splits at "-" and a quotation mark
+    as at spaces.
+    """
+    from sentencepiece import sentencepiece_model_pb2
+
+    model = sentencepiece_model_pb2.ModelProto.FromString(
+        tokenizer.serialized_model()
+    )
+    charsmap = base64.b64encode(model.normalizer_spec.precompiled_charsmap)
+    settings = tokenizer.settings
+    normalizers = [
+        {"type": "NFKD"},
+        not settings["keep_accents"] and {"type": "StripAccents"},
+        settings["do_lower_case"] and {"type": "Lowercase"},
+        charsmap
+        and {"type": "Precompiled", "precompiled_charsmap": charsmap.decode()},
+        {"type": "Strip", "strip_left": True, "strip_right": True},
+        {"type": "Replace", "pattern": {"Regex": r"\s+"}, "content": " "},
+    ]
+    # "2013," is never taken whole, see `SentencePieceTokenizer`.
+    worst = min(piece.score for piece in model.pieces) - 100
+    scores = [
+        worst if i in tokenizer.expansions else piece.score
+        for i, piece in enumerate(model.pieces)
+    ]
+    _, _, cls, sep, mask = names = tokenizer.special_pieces
+    ids = [tokenizer.pieces.index(name) for name in names]
+    metaspace = {
+        "type": "Metaspace",
+        "replacement": "▁",
+        "prepend_scheme": "always",
+        "split": True,
+    }
+    first = [_special(cls, 0), _sequence("A", 0), _special(sep, 0)]
+    return {
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": [
+            {
+                "id": i,
+                "content": name,
+                "single_word": False,
+                "lstrip": name == mask,
+                "rstrip": False,
+                "normalized": False,
+                "special": True,
+            }
+            for i, name in zip(ids, names, strict=True)
+        ],
+        "normalizer": {
+            "type": "Sequence",
+            "normalizers": [n for n in normalizers if n],
+        },
+        "pre_tokenizer": metaspace,
+        "post_processor": {
+            "type": "TemplateProcessing",
+            "single": first,
+            "pair": [*first, _sequence("B", 1), _special(sep, 1)],
+            "special_tokens": {
+                name: {"id": name, "ids": [i], "tokens": [name]}
+                for i, name in zip(ids, names, strict=True)
+                if name in (cls, sep)
+            },
+        },
+        "decoder": metaspace,
+        "model": {
+            "type": "Unigram",
+            "unk_id": tokenizer.unk_id,
+            "vocab": list(
+                map(list, zip(tokenizer.pieces, scores, strict=True))
+            ),
+            "byte_fallback": False,
+        },
+    }
+
+
+def _special(name, type_id):
+    return {"SpecialToken": {"id": name, "type_id": type_id}}
+
+
+def _sequence(name, type_id):
+    return {"Sequence": {"id": name, "type_id": type_id}}

@@ -1,0 +1,409 @@
+"""Pretrained models, in whatever form their users hold them.
+
+`read_pretrained` takes the release's TF1 checkpoints (a prefix, an .index
+file, a folder, a tar archive), our own, which are of the same kind, TF Hub's
+modules (the release's, its `/3`, and what export_to_tfhub.py writes; a folder
+or tar), and Hugging Face folders. The result knows its weights by canonical
+name, its config and its vocabulary.
+"""
+
+import contextlib
+import dataclasses
+import fnmatch
+import io
+import lzma
+import os
+import pathlib
+import tarfile
+import tempfile
+import zlib
+
+from albert_tf import filesystem
+from albert_tf.model import modeling
+from albert_tf.model.config import CONFIG_FILE, AlbertConfig
+from albert_tf.text import tokenization
+from albert_tf.weights import (
+    checkpoints,
+    huggingface,
+    regrouping,
+    saved_weights,
+)
+
+ARCHIVES = (".tar", ".tar.gz", ".tgz")
+# What the encoder's names begin with.
+BODY = "bert/"
+SENTENCEPIECE_FILE = "spiece.model"
+# Weights compress little: what becomes larger than this and by that factor
+# is no checkpoint.
+MAX_UNPACKED = 200_000_000
+MAX_COMPRESSION = 20
+MAX_MEMBERS = 10_000
+# What reading a damaged archive raises beside errors of tarfile.
+_DAMAGE = (zlib.error, lzma.LZMAError, ValueError)
+# What may be a WordPiece vocabulary: vocab.txt, vocab_chinese.txt.
+VOCABULARIES = ("*.model", "vocab*.txt")
+
+
+@dataclasses.dataclass(frozen=True)
+class Pretrained:
+    """A model that was read.
+
+    Attributes:
+      source: where from: a checkpoint's prefix or a folder.
+      values: dict from canonical name to array.
+      config: its AlbertConfig, or None if none lies beside it.
+      tokenizer: its tokenizer, or None if no vocabulary lies beside it.
+      vocabulary_file: name and content of the vocabulary's file, or None.
+      remarks: what was converted or left out.
+    """
+
+    source: str
+    values: dict
+    config: AlbertConfig | None
+    tokenizer: tokenization.Tokenizer | None
+    vocabulary_file: tuple | None
+    remarks: tuple = ()
+
+
+def read_pretrained(path, *, keep_slots=False):
+    """Reads a model.
+
+    Args:
+      path: a TF1 prefix, .index file, folder or tar archive; a TF Hub module
+        as a folder or tar archive; or a Hugging Face folder, or the
+        model.safetensors in it.
+      keep_slots: whether the optimizer's slots and the step are read, too.
+
+    Returns:
+      A `Pretrained`.
+
+    Raises:
+      FileNotFoundError: if there is nothing that can be read.
+      ValueError: if what there is, is damaged or of another kind.
+    """
+    path = str(path)
+    if path.endswith(ARCHIVES):
+        with unpacked(path) as folder:
+            return read_pretrained(folder, keep_slots=keep_slots)
+    if path.endswith(".safetensors"):
+        path = os.path.dirname(path) or "."
+    if filesystem.exists(os.path.join(path, huggingface.CONFIG_FILE)):
+        config = huggingface.read_config(path)
+        values, remarks = huggingface.read_weights(path, config)
+        return Pretrained(path, values, config, *_vocabulary(path), remarks)
+    is_module = filesystem.exists(os.path.join(path, "saved_model.pb"))
+    if is_module:
+        prefix = os.path.join(path, "variables", "variables")
+    else:
+        prefix = checkpoints.find_checkpoint(path)
+    values = checkpoints.read_checkpoint(prefix)
+    if is_module and saved_weights.OBJECT_GRAPH in values:
+        values = saved_weights.read_weights(values, path)
+    if not keep_slots:
+        values = {n: v for n, v in values.items() if not checkpoints.is_slot(n)}
+    folder = os.path.dirname(prefix) or "."
+    if is_module:
+        folder = os.path.join(path, "assets")
+    found = read_description(folder)
+    return dataclasses.replace(found, source=prefix, values=values)
+
+
+def read_description(folder):
+    """Reads config and vocabulary that lie in a folder, without weights.
+
+    Args:
+      folder: where.
+
+    Returns:
+      A `Pretrained` with empty values.
+    """
+    config_file = os.path.join(folder, CONFIG_FILE)
+    config = None
+    if filesystem.exists(config_file):
+        config = AlbertConfig.from_json_file(config_file)
+    return Pretrained(folder, {}, config, *_vocabulary(folder))
+
+
+@contextlib.contextmanager
+def unpacked(path):
+    """Unpacks an archive, and yields the folder in it that holds a model.
+
+    Raises:
+      ValueError: if it is damaged, would write outside its folder or far more
+        than its own size, or holds no checkpoint.
+    """
+    content = filesystem.read_file(path)
+    with tempfile.TemporaryDirectory(prefix="albert_tf-") as folder:
+        try:
+            with tarfile.open(fileobj=io.BytesIO(content)) as archive:
+                problem = _find_problem(archive, len(content))
+                if problem is None:
+                    # Python before 3.12 may not know it; `_find_problem` does
+                    # the same there.
+                    is_known = hasattr(tarfile, "data_filter")
+                    safe = {"filter": "data"} if is_known else {}
+                    archive.extractall(folder, **safe)
+        except (tarfile.TarError, EOFError, OSError, *_DAMAGE) as error:
+            if getattr(error, "errno", None):  # Of the disk, not the archive.
+                raise
+            raise ValueError(
+                f"{path} cannot be unpacked: {error}. Was the download cut off?"
+            ) from error
+        if problem:
+            raise ValueError(f"{path} {problem} Nothing was unpacked.")
+        found = {p.parent for p in pathlib.Path(folder).rglob("*.index")}
+        found = {p.parent if p.name == "variables" else p for p in found}
+        found |= {p.parent for p in pathlib.Path(folder).rglob("*.safetensors")}
+        if len(found) != 1:
+            raise ValueError(
+                f"{path} has {len(found)} folders with a checkpoint. Unpack it "
+                "and name the one to read."
+            )
+        yield str(found.pop())
+
+
+def _find_problem(archive, size):
+    """Says why an archive of some bytes is not unpacked, or returns None.
+
+    Headers alone are read, up to the first that is refused.
+    """
+    limit = max(MAX_UNPACKED, MAX_COMPRESSION * size)
+    unpacked_size = 0
+    for number, member in enumerate(archive, 1):
+        parts = pathlib.PurePosixPath(member.name).parts
+        is_inside = ".." not in parts and not member.name.startswith("/")
+        if not is_inside or not (member.isfile() or member.isdir()):
+            return (
+                f"holds {member.name!r}, which is a link or would be written "
+                "outside its folder."
+            )
+        unpacked_size += member.size
+        if unpacked_size > limit or number > MAX_MEMBERS:
+            return (
+                f"has {size:,} bytes and unpacks to {unpacked_size:,} in "
+                f"{number:,} files or more, as no checkpoint does. Where it "
+                "can be trusted, unpack it and name the folder."
+            )
+    # gzip compares its sum where its data ends, behind the last member.
+    while archive.fileobj.read(1 << 20):
+        pass
+    return None
+
+
+def _vocabulary(folder):
+    """The tokenizer of the only vocabulary in a folder, and its file."""
+    found = [
+        os.path.join(folder, name)
+        for name in filesystem.list_folder(folder)
+        if any(fnmatch.fnmatch(name, pattern) for pattern in VOCABULARIES)
+    ]
+    if len(found) != 1:
+        return None, None
+    kind = "spm_model_file" if found[0].endswith(".model") else "vocab_file"
+    settings = tokenization.read_settings(folder)
+    if settings is None:
+        name = "tokenizer_config.json"
+        settings = tokenization.read_settings(folder, name) or {}
+    names = ("do_lower_case", "keep_accents")
+    tokenizer = tokenization.build_tokenizer(
+        **{kind: found[0]},
+        **{name: settings[name] for name in names if name in settings},
+    )
+    if (
+        settings.get("sha256", tokenizer.settings["sha256"])
+        != (tokenizer.settings["sha256"])
+    ):
+        raise ValueError(
+            f"{found[0]} is not the vocabulary that "
+            f"{tokenization.SETTINGS_FILE} beside it tells of, by its hash. "
+            "Put the right one there; if this is it, remove the settings."
+        )
+    return tokenizer, read_vocabulary_file(found[0])
+
+
+def read_vocabulary_file(path):
+    """Returns a file's name and its content."""
+    return os.path.basename(path), filesystem.read_file(path)
+
+
+def check_vocabulary(tokenizer, config):
+    """Raises ValueError if a tokenizer is not of a model's vocabulary."""
+    if tokenizer.vocab_size != config.vocab_size:
+        raise ValueError(
+            f"The vocabulary {tokenizer.settings['vocabulary']} has "
+            f"{tokenizer.vocab_size} pieces, the model {config.vocab_size}. "
+            "Was it trained with another vocabulary?"
+        )
+
+
+def check_same_vocabulary(found, settings):
+    """Raises ValueError if data was made with another vocabulary.
+
+    Args:
+      found: a `Pretrained` with a tokenizer.
+      settings: those of the tokenizer that made the data.
+    """
+    theirs = found.tokenizer.settings
+    if theirs["sha256"] != settings["sha256"]:
+        raise ValueError(
+            f"{found.source} lies beside the vocabulary "
+            f"{theirs['vocabulary']}, the data was made with "
+            f"{settings['vocabulary']}, which is another one. The weights "
+            "would mean other pieces; make the data again."
+        )
+
+
+def build_model(model_class, pretrained):
+    """Builds a model in float32 with the weights that were read, all of them.
+
+    Args:
+      model_class: such as `heads.AlbertForPreTraining`; called with a config.
+      pretrained: a `Pretrained`.
+
+    Raises:
+      ValueError: if there is no config, or a weight is missing or of another
+        shape.
+    """
+    if pretrained.config is None:
+        raise ValueError(
+            f"There is no {CONFIG_FILE} beside {pretrained.source}. Put the "
+            "one it was trained with there."
+        )
+    model = model_class(pretrained.config)
+    checkpoints.restore(
+        modeling.named_weights(model), pretrained.values, pretrained.source
+    )
+    return model
+
+
+def replace_files(
+    found,
+    *,
+    albert_config_file=None,
+    spm_model_file=None,
+    vocab_file=None,
+    do_lower_case=True,
+):
+    """Takes config or vocabulary from other files than those beside a model.
+
+    Args:
+      found: a `Pretrained`.
+      albert_config_file: JSON file, or None.
+      spm_model_file: SentencePiece model, or None.
+      vocab_file: WordPiece vocabulary, or None.
+      do_lower_case: for a vocabulary that is given.
+
+    Returns:
+      A `Pretrained`.
+
+    Raises:
+      ValueError: if vocabulary and config do not fit each other.
+    """
+    if albert_config_file:
+        config = AlbertConfig.from_json_file(albert_config_file)
+        found = dataclasses.replace(found, config=config)
+    if path := spm_model_file or vocab_file:
+        tokenizer = tokenization.build_tokenizer(
+            spm_model_file=spm_model_file,
+            vocab_file=vocab_file,
+            do_lower_case=do_lower_case,
+        )
+        found = dataclasses.replace(
+            found,
+            tokenizer=tokenizer,
+            vocabulary_file=read_vocabulary_file(path),
+        )
+    if found.config and found.tokenizer:
+        check_vocabulary(found.tokenizer, found.config)
+    return found
+
+
+def initialize(
+    manager,
+    weights,
+    config,
+    found=None,
+    *,
+    from_group0=False,
+    tokenizer_settings=None,
+    body_only=False,
+):
+    """Goes on from the newest checkpoint, or begins from another model.
+
+    Args:
+      manager: a CheckpointManager of the whole training.
+      weights: dict from name to variable, the model's alone.
+      config: the model's AlbertConfig. Where it shares less than the one that
+        was read, shared weights are copied.
+      found: a `Pretrained` to begin from where the manager's folder has no
+        checkpoint, or None. Its optimizer is left behind.
+      from_group0: see `checkpoints.spread_group0`.
+      tokenizer_settings: of the tokenizer that made the training data, to be
+        compared with the vocabulary beside the model; None if unknown.
+      body_only: whether heads begin anew, even if the model has their names.
+
+    Returns:
+      What was done, a sentence.
+
+    Raises:
+      ValueError: if weights do not fit, or are of another vocabulary.
+    """
+    if prefix := manager.restore_latest():
+        return f"Goes on from {prefix}."
+    if not found:
+        return "Begins with random weights."
+    if found.tokenizer and tokenizer_settings:
+        check_same_vocabulary(found, tokenizer_settings)
+    values, remarks = found.values, list(found.remarks)
+    new_prefixes = ["cls/"]
+    if body_only:
+        values = {n: v for n, v in values.items() if n.startswith(BODY)}
+        new_prefixes = [n for n in weights if not n.startswith(BODY)]
+    if from_group0:
+        values = regrouping.spread_group0(values, weights)
+    elif found.config and found.config != config:
+        groups = regrouping.names_of_groups(values)
+        values = regrouping.regroup(values, found.config, config)
+        if regrouping.names_of_groups(values) != groups:
+            remarks.append("each layer begins with the weights it shared")
+    new = checkpoints.restore(weights, values, found.source, new_prefixes)
+    restored = f"{len(weights) - len(new)} of {len(weights)}"
+    parts = [f"new: {', '.join(new) or 'none'}", *remarks]
+    return (
+        f"Restored {restored} variables from {found.source}; "
+        f"{'; '.join(parts)}."
+    )
+
+
+def write_pretrained(folder, pretrained, form):
+    """Writes a model to a folder that exists.
+
+    Args:
+      folder: where.
+      pretrained: a `Pretrained` with a config.
+      form: "tf1", as the release (groups of weights are the only sharing, the
+        name is model.ckpt-best); "own", which keeps `parameter_sharing`; or
+        "hf".
+    """
+    config, values = pretrained.config, pretrained.values
+    tokenizer = pretrained.tokenizer
+    if form == "hf":
+        huggingface.write_folder(folder, values, config, tokenizer)
+    else:
+        described = config.to_dict()
+        if form == "tf1":
+            target = regrouping.grouped_config(config, regrouping.release_group)
+            values = regrouping.regroup(values, config, target)
+            described = target.to_dict()
+            del described["parameter_sharing"]
+        checkpoints.write_checkpoint(
+            os.path.join(folder, f"{checkpoints.PREFIX}-best"), values
+        )
+        filesystem.write_json(os.path.join(folder, CONFIG_FILE), described)
+    if tokenizer:
+        name, content = pretrained.vocabulary_file
+        if form == "hf":
+            is_pieces = tokenizer.kind == "sentencepiece"
+            name = SENTENCEPIECE_FILE if is_pieces else "vocab.txt"
+        filesystem.write_file(os.path.join(folder, name), content)
+        tokenizer.write_settings(folder)

@@ -1,0 +1,125 @@
+"""The same weights for a model that shares them otherwise: names to names.
+
+No files here: values are dicts from canonical name to array.
+"""
+
+import dataclasses
+import re
+
+_GROUP = re.compile(r"/group_[1-9]\d*/")
+_BLOCK = re.compile(r"bert/encoder/transformer/group_(\d+)/(.*)")
+_FFN = re.compile(r"inner_group_\d+/(ffn_1|LayerNorm_1)/")
+
+
+def spread_group0(values, variables):
+    """Adds group 0's values under the names of all other groups.
+
+    Args:
+      values: dict from name to array, with group_0.
+      variables: dict whose keys are the names wanted.
+
+    Returns:
+      A new dict.
+
+    Source: run_pretraining.py, `--init_from_group0`.
+    """
+    spread = dict(values)
+    for name in variables:
+        origin = _GROUP.sub("/group_0/", name)
+        if origin != name and origin in values:
+            spread[name] = values[origin]
+    return spread
+
+
+def regroup(values, source, target):
+    """Gives the layers of another sharing the weights they had.
+
+    Layer by layer, the group that `target` assigns to it gets the values of
+    the one that `source` did: weights that were shared are copied.
+
+    Args:
+      values: dict from name to array.
+      source: the AlbertConfig that the values are of.
+      target: the AlbertConfig wanted, with as many layers.
+
+    Returns:
+      A new dict; names outside the groups are as they were.
+
+    Raises:
+      ValueError: if layers with different weights would have to share them,
+        or there are more or fewer layers.
+    """
+    if source.num_hidden_layers != target.num_hidden_layers:
+        raise ValueError(
+            f"The checkpoint has {source.num_hidden_layers} layers, the model "
+            f"{target.num_hidden_layers}; weights go over layer by layer."
+        )
+    blocks = {}
+    for name in values:
+        if found := _BLOCK.match(name):
+            blocks.setdefault(int(found[1]), []).append((found[2], name))
+    result = {n: v for n, v in values.items() if not _BLOCK.match(n)}
+    origins = {}
+    for layer in range(source.num_hidden_layers):
+        for is_ffn, group in enumerate(("attention_group", "ffn_group")):
+            old = getattr(source, group)(layer)
+            new = getattr(target, group)(layer)
+            if origins.setdefault((is_ffn, new), old) != old:
+                raise ValueError(
+                    f"Layer {layer} would have to share the weights of an "
+                    "earlier layer, but has others. Going from more weights "
+                    "to fewer is not possible."
+                )
+            for rest, name in blocks.get(old, []):
+                if bool(_FFN.search(rest)) == bool(is_ffn):
+                    prefix = f"bert/encoder/transformer/group_{new}/"
+                    result[prefix + rest] = values[name]
+    return result
+
+
+def grouped_config(config, group_of):
+    """The config under which code that knows only groups computes the same.
+
+    Where groups cannot say how the weights are shared, or that code rounds
+    otherwise, each layer is a group; `regroup` then copies shared weights.
+
+    Args:
+      config: an AlbertConfig.
+      group_of: function from config and layer to the group which that code
+        gives the layer.
+
+    Returns:
+      An AlbertConfig whose `parameter_sharing` is "all".
+
+    Raises:
+      ValueError: if that code's rounding allows neither.
+    """
+    spread = dataclasses.replace(
+        config,
+        parameter_sharing="all",
+        num_hidden_groups=config.num_hidden_layers,
+    )
+    candidates = [spread]
+    if config.parameter_sharing == "all":
+        candidates.insert(0, config)
+    indices = range(config.num_hidden_layers)
+    for candidate in candidates:
+        if all(
+            group_of(candidate, i) == candidate.ffn_group(i) for i in indices
+        ):
+            return candidate
+    raise ValueError(
+        f"The program that this is for rounds the groups of "
+        f"{config.num_hidden_layers} layers wrongly, even with one group for "
+        "each, so it would compute something else. Choose another format."
+    )
+
+
+def release_group(config, layer):
+    """Index of the group that the release gives a layer: in floats."""
+    return int(layer / config.num_hidden_layers * config.num_hidden_groups)
+
+
+def names_of_groups(names):
+    """Those of some names that belong to a group of layers."""
+    return {name for name in names if "/group_" in name}

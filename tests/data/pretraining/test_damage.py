@@ -1,0 +1,190 @@
+"""Tests of damage.py: whatever is wrong has a file and a number."""
+
+import gzip
+import os
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from albert_tf.data.pretraining import damage, reading, records
+
+FEATURES = {
+    "input_ids": ((3,), "int64"),
+    "masked_lm_weights": ((2,), "float32"),
+}
+LIMITS = {"input_ids": (0, 30), "masked_lm_weights": (0, 1)}
+
+
+def values_of(count):
+    ids = np.arange(3 * count).reshape(count, 3) % 31
+    return {"input_ids": ids, "masked_lm_weights": np.ones((count, 2), float)}
+
+
+@pytest.fixture
+def path(tmp_path):
+    return str(tmp_path / "a.tfrecord")
+
+
+def write(path, values):
+    records.write_records(path, records.encode_examples(values))
+
+
+def check(*files, max_bytes=None):
+    damage.check_files(files, FEATURES, LIMITS, max_bytes)
+
+
+@pytest.mark.parametrize("count", [0, 1, 1500])
+def test_records_are_counted_by_their_lengths(path, count):
+    write(path, values_of(count))
+    assert damage.count_records(path) == count
+    check(path)
+
+
+def test_remote_records_are_counted_too(tmp_path):
+    path = f"file://{tmp_path}/a.tfrecord"
+    write(path, values_of(7))
+    assert damage.count_records(path) == 7
+    check(path)
+    os.truncate(tmp_path / "a.tfrecord", os.path.getsize(path[7:]) - 1)
+    with pytest.raises(ValueError, match="a.tfrecord.* in record 7"):
+        damage.count_records(path)
+
+
+def break_end(data, size):
+    del data[-5:]
+
+
+def break_data(data, size):
+    data[3 * size + 20] ^= 1
+
+
+def break_length(data, size):
+    data[3 * size + 1] ^= 1
+
+
+def compress(data, size):
+    data[:] = gzip.compress(bytes(data))
+
+
+def make_text(data, size):
+    data[:] = b"This is no record.\n" * 9
+
+
+def begin_with_less(data, size):
+    del data[9:]
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (break_end, "damaged or cut off in record 6"),
+        (break_data, "record 4: .* checksum"),
+        (break_length, "damaged or cut off in record 4"),
+        (compress, "is compressed"),
+        (make_text, "no TFRecord file"),
+        (begin_with_less, "no TFRecord file"),
+    ],
+)
+def test_a_damaged_file_is_named_with_its_record(path, change, words):
+    write(path, values_of(6))
+    with open(path, "rb") as file:
+        data = bytearray(file.read())
+    change(data, len(data) // 6)
+    with open(path, "wb") as file:
+        file.write(data)
+    with pytest.raises(ValueError, match=words) as raised:
+        check(path)
+    assert path in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("input_ids", 31, "wanted 0 to 30"),
+        ("input_ids", -1, "wanted 0 to 30"),
+        ("input_ids", 2**32 + 5, "4294967301, wanted 0 to 30"),
+        ("input_ids", 2**63 - 1, "wanted 0 to 30"),
+        ("input_ids", -(2**63), "wanted 0 to 30"),
+        ("masked_lm_weights", 1.5, "1.5, wanted 0 to 1"),
+        ("masked_lm_weights", np.nan, "nan, wanted 0 to 1"),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("row", [0, 1300])
+def test_a_number_out_of_range_is_found(path, name, value, words, row):
+    values = values_of(1400)
+    values[name][row, 1] = value
+    write(path, values)
+    wanted = f"a.tfrecord, record {row + 1}: .*\\[1\\] is .*{words}"
+    with pytest.raises(ValueError, match=wanted):
+        check(path)
+    dataset = reading.build_dataset(
+        [path], FEATURES, 100, is_training=False, limits=LIMITS
+    )
+    with pytest.raises(tf.errors.InvalidArgumentError, match=f"{name} is not"):
+        list(dataset)
+
+
+def test_what_is_larger_than_32_bits_does_not_become_another_number(path):
+    values = values_of(2)
+    values["input_ids"][1, 1] = 2**32 + 5
+    write(path, values)
+    dataset = reading.build_dataset([path], FEATURES, 2, is_training=False)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="input_ids"):
+        list(dataset)
+    values["input_ids"][1, 1] = -(2**31)
+    write(path, values)
+    (batch,) = reading.build_dataset([path], FEATURES, 2, is_training=False)
+    assert batch["input_ids"].numpy().min() == -(2**31)
+
+
+def lack(values):
+    del values["masked_lm_weights"]
+
+
+def lengthen(values):
+    values["input_ids"] = np.zeros((2, 4), int)
+
+
+def empty(values):
+    values["input_ids"] = np.zeros((2, 0), int)
+
+
+def make_float(values):
+    values["input_ids"] = np.zeros((2, 3), float)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lack, "lacks \\['masked_lm_weights'\\]; it has \\['input_ids'\\]"),
+        (lengthen, "4 values, wanted 3"),
+        (empty, "0 values, wanted 3"),
+        (make_float, "input_ids is a float_list, wanted int64_list"),
+    ],
+)
+@pytest.mark.parametrize("max_bytes", [None, 10], ids=["all", "first"])
+def test_other_records_are_refused(path, change, words, max_bytes):
+    values = values_of(2)
+    change(values)
+    good = path + "0"
+    write(good, values_of(2))
+    write(path, values)
+    with pytest.raises(ValueError, match=f"a.tfrecord, record 1: .*{words}"):
+        check(good, path, max_bytes=max_bytes)
+
+
+def test_what_is_no_example_is_refused(path):
+    records.write_records(path, [b"\xff\xff"])
+    with pytest.raises(ValueError, match="record 1: it is no tf.train.Example"):
+        check(path)
+
+
+def test_of_large_files_only_the_first_record_is_read(path):
+    values = values_of(5)
+    values["input_ids"][1, 1] = 99
+    write(path, values)
+    check(path, max_bytes=10)
+    with pytest.raises(ValueError, match="record 2"):
+        check(path, max_bytes=os.path.getsize(path))

@@ -1,0 +1,175 @@
+"""Tests of records that a model cannot be trained on, which are refused."""
+
+import json
+
+import numpy as np
+import pytest
+
+from albert_tf.data.pretraining import (
+    damage,
+    opening,
+    reading,
+    records,
+    sidecars,
+)
+from albert_tf.model.config import AlbertConfig
+
+T, P = 9, 3
+CONFIG = AlbertConfig(
+    vocab_size=31,
+    embedding_size=5,
+    hidden_size=12,
+    num_hidden_layers=1,
+    num_attention_heads=3,
+    intermediate_size=17,
+    max_position_embeddings=11,
+)
+
+
+def features_of(count, num_tokens=T):
+    rng = np.random.default_rng(0)
+    shape, labels = (count, num_tokens), (count, P)
+    return {
+        "input_ids": rng.integers(5, 31, shape),
+        "input_mask": np.ones(shape, int),
+        "segment_ids": rng.integers(0, 2, shape),
+        "masked_lm_positions": rng.integers(1, 8, labels),
+        "masked_lm_ids": rng.integers(5, 31, labels),
+        "masked_lm_weights": np.ones(labels, np.float32),
+        "next_sentence_labels": rng.integers(0, 2, (count, 1)),
+    }
+
+
+def write(path, features):
+    records.write_records(str(path), records.encode_examples(features))
+    return str(path)
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "a.tfrecord"
+
+
+def test_records_of_bert_are_read(path):
+    opened = opening.open_records(write(path, features_of(7)), CONFIG)
+    assert opened.num_records == 7
+    assert opened.sentence_objective == "sop"
+    dataset = reading.build_dataset(
+        opened.files, opened.features, 4, is_training=False
+    )
+    assert next(iter(dataset))["input_ids"].shape == (4, T)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("input_ids", 31, "31, wanted 0 to 30"),
+        ("input_ids", 2**32 + 5, "wanted 0 to 30"),
+        ("masked_lm_ids", -1, "wanted 0 to 30"),
+        ("masked_lm_positions", 9, "wanted 0 to 8"),
+        ("segment_ids", 2, "wanted 0 to 1"),
+        ("input_mask", 7, "wanted 0 to 1"),
+        ("input_mask", -1, "wanted 0 to 1"),
+        ("next_sentence_labels", 2, "wanted 0 to 1"),
+    ],
+    ids=str,
+)
+def test_numbers_that_a_model_does_not_know_are_refused(
+    path, name, value, words
+):
+    features = features_of(7)
+    features[name][5, 0] = value
+    with pytest.raises(ValueError, match=f"record 6: {name}.0. is .*{words}"):
+        opening.open_records(write(path, features), CONFIG)
+
+
+def test_files_of_other_lengths_are_not_read_together(path, tmp_path):
+    write(path, features_of(2))
+    write(tmp_path / "b.tfrecord", features_of(2, 8))
+    with pytest.raises(ValueError, match="b.tfrecord, record 1: .* wanted 9"):
+        opening.open_records(f"{tmp_path}/*.tfrecord", CONFIG)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"max_seq_length": 8}, "says max_seq_length = 8; .* have 9"),
+        ({"num_predictions": 6}, "says num_predictions = 6; .* have 3"),
+        ({"max_predictions_per_seq": 2}, "predictions_per_seq = 2; .* have 3"),
+    ],
+    ids=str,
+)
+def test_sizes_in_a_sidecar_are_compared_with_a_record(path, changes, words):
+    file = write(path, features_of(2))
+    said = {
+        "format": 1,
+        "max_seq_length": T,
+        "num_predictions": P,
+        "max_predictions_per_seq": P,
+        "sentence_objective": "sop",
+        "tokenizer": {"vocab_size": 31},
+        "files": [path.name],
+        "num_records": [2],
+        "statistics": {},
+    }
+    sidecars.write_sidecar(sidecars.sidecar_path(file), said)
+    assert opening.open_records(file, CONFIG).num_records == 2
+    sidecars.write_sidecar(sidecars.sidecar_path(file), said | changes)
+    with pytest.raises(ValueError, match=words):
+        opening.open_records(file, CONFIG)
+    said = json.loads(path.with_name("a.dataset.json").read_text())
+    del said["tokenizer"]
+    path.with_name("a.dataset.json").write_text(json.dumps(said))
+    with pytest.raises(ValueError, match="no tokenizer"):
+        opening.open_records(file, CONFIG)
+
+
+@pytest.mark.parametrize("content", [b"", b"text\n" * 9, b"\x1f\x8b" * 20])
+def test_what_holds_no_records_is_refused(path, content):
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match="a.tfrecord"):
+        opening.open_records(str(path), CONFIG)
+
+
+def test_records_for_fine_tuning_are_refused(path):
+    features = features_of(2)
+    del features["masked_lm_positions"]
+    with pytest.raises(ValueError, match="not of pretraining records"):
+        opening.open_records(write(path, features), CONFIG)
+
+
+def test_a_batch_is_not_larger_than_the_data(path):
+    opened = opening.open_records(write(path, features_of(7)), CONFIG)
+    opening.check_batch_size(opened, 7)
+    with pytest.raises(ValueError, match="batch of 8 is larger.*7 records"):
+        opening.check_batch_size(opened, 8)
+
+
+def test_a_link_does_not_make_records_held_out(path, tmp_path):
+    train = opening.open_records(write(path, features_of(7)), CONFIG)
+    (tmp_path / "b.tfrecord").hardlink_to(path)
+    held_out = opening.open_records(str(tmp_path / "b.tfrecord"), CONFIG)
+    with pytest.raises(ValueError, match="for training and for evaluation"):
+        opening.check_held_out(train, held_out)
+
+
+def test_damage_that_is_met_while_reading_is_named(path, monkeypatch):
+    monkeypatch.setattr(opening, "MAX_CHECKED_BYTES", 10)
+    file = write(path, features_of(7))
+    data = bytearray(path.read_bytes())
+    size = len(data) // 7
+    data[4 * size + 20] ^= 1
+    path.write_bytes(data)
+    opened = opening.open_records(file, CONFIG)
+    assert opened.num_records == 7
+    with pytest.raises(ValueError, match="a.tfrecord, record 5: .*checksum"):
+        with opening.naming_damage(None, opened):
+            opening.score_best_guess(opened)
+
+
+def test_an_error_of_another_cause_stays_what_it_is(path):
+    opened = opening.open_records(write(path, features_of(7)), CONFIG)
+    other = damage.reading_errors()[1](None, None, "other")
+    with pytest.raises(type(other), match="other"):
+        with opening.naming_damage(opened):
+            raise other

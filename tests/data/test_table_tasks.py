@@ -1,0 +1,384 @@
+"""Tests of tasks.py: GLUE's rows, a user's own tasks, and labels."""
+
+import gzip
+import json
+import os
+import random
+
+import numpy as np
+import pytest
+
+from albert_tf.data import table_tasks, tables
+from albert_tf.data.table_tasks import Task
+from albert_tf.data.tables import Row, Table
+from albert_tf.metrics import classification
+from albert_tf.model import heads
+from albert_tf.text import normalization
+from tests.conftest import ROOT
+
+OWN = {"name": "own", "train": "train.tsv", "text": "text", "label": "label"}
+
+
+@pytest.fixture
+def read_config(tmp_path):
+    """Writes a task's description, changed, and reads it."""
+
+    def write_and_read(**changes):
+        path = tmp_path / "own.json"
+        path.write_text(json.dumps({**OWN, **changes}))
+        return table_tasks.read_task_config(str(path))
+
+    return write_and_read
+
+
+def own_task(**settings):
+    return Task("own", train=None, dev={}, test={}, **settings)
+
+
+def rows_of(*labels):
+    return [
+        Row(str(i), f"text {i}", None, label, i + 2)
+        for i, label in enumerate(labels)
+    ]
+
+
+def table_of(task, split):
+    if split == "train":
+        return task.train
+    return next(iter(getattr(task, split).values()))
+
+
+@pytest.mark.parametrize("name", list(table_tasks.GLUE))
+def test_texts_and_labels_of_every_split_are_the_releases(shared, name):
+    folder = shared / "golden/dev/classify"
+    packed = (folder / f"{name}_examples.json.gz").read_bytes()
+    recorded = json.loads(gzip.decompress(packed))
+    task = table_tasks.GLUE[name]
+    assert len(recorded) == (2 if name == "ax" else 6)
+    for key, wanted in recorded.items():
+        split, case = key.split("/")
+        table = table_of(task, split)
+        rows = tables.read_table(str(folder / "data" / table.file), table)
+        normalize = normalization.SentenceNormalizer(case == "lower").normalize
+        assert [normalize(row.text_a) for row in rows] == [
+            row["text_a"] for row in wanted
+        ]
+        assert [row.text_b and normalize(row.text_b) for row in rows] == [
+            row["text_b"] for row in wanted
+        ]
+        if split == "test":  # The release gives them the first label.
+            assert {row.label for row in rows} == {None}
+            continue
+        labels = [row["label"] for row in wanted]
+        if task.labels:
+            encoded = table_tasks.encode_labels(rows, task, table.file)
+            assert [task.labels[i] for i in encoded] == labels
+        else:
+            assert [float(row.label) for row in rows] == labels
+
+
+def test_mnli_reads_both_parts_and_the_diagnostics():
+    mnli, mismnli, ax = (table_tasks.GLUE[n] for n in ("mnli", "mismnli", "ax"))
+    assert list(mnli.dev) == ["", "mismatched"]
+    assert list(mnli.test) == ["MNLI-m", "MNLI-mm", "AX"]
+    assert mismnli.train == mnli.train
+    assert mismnli.dev == {"": mnli.dev["mismatched"]}
+    assert mismnli.test == {"MNLI-mm": mnli.test["MNLI-mm"]}
+    assert ax.test == {"AX": mnli.test["AX"]}
+    assert ax.train is None and not ax.dev
+
+
+def test_submissions_have_the_names_that_the_server_takes(shared):
+    text = (shared / "data/glue/sample_submissions/heads.txt").read_text()
+    names = {
+        line.split()[1].removesuffix(".tsv")
+        for line in text.split("\n")
+        if line.startswith("==>")
+    }
+    found = {name for task in table_tasks.GLUE.values() for name in task.test}
+    assert found - {"WNLI"} == names - {"WNLI"}
+
+
+def test_each_task_is_chosen_by_the_releases_metric():
+    first = {name: task.metrics[0] for name, task in table_tasks.GLUE.items()}
+    others = {"cola": "matthew_corr", "sts-b": "pearson"}
+    assert first == {n: others.get(n, "eval_accuracy") for n in first}
+    assert list(first) == (
+        "cola sst-2 mrpc sts-b qqp mnli mismnli qnli rte wnli ax".split()
+    )
+
+
+def test_classes_stand_in_the_releases_order(shared):
+    """The order is that of a fine-tuned checkpoint's outputs."""
+    text = (shared / "golden/dev/classify/README.json").read_text()
+    for key, info in json.loads(text)["info"].items():
+        task = table_tasks.GLUE[key.split("/")[0]]
+        assert list(task.labels or [None]) == info["labels"], key
+
+
+def test_objectives_and_metrics_are_known_elsewhere():
+    assert table_tasks.OBJECTIVES == heads.OBJECTIVES
+    assert set(table_tasks.METRICS) == set(table_tasks.OBJECTIVES)
+    for objective, names in table_tasks.METRICS.items():
+        assert set(names) <= set(classification.METRICS)
+        shape = (6, 2) if objective == "multi_label" else (6,)
+        labels = np.arange(np.prod(shape)).reshape(shape) % 2
+        logits = np.random.default_rng(0).normal(size=(6, 2))
+        found = classification.score(logits, labels, objective, names)
+        assert np.isfinite(list(found.values())).all()
+
+
+def test_a_short_description_is_enough(read_config):
+    table = Table("train.tsv", ("text",), "label")
+    assert read_config() == Task(
+        "own", train=table, dev={}, test={}, dev_share=0.1
+    )
+
+
+def test_a_long_description_is_followed(read_config):
+    found = read_config(
+        train="train.csv",
+        dev="dev.csv",
+        test="test.csv",
+        test_label=None,
+        text=["question", 3],
+        label=-1,
+        id="number",
+        format="csv",
+        has_header=False,
+        objective="multi_label",
+        labels=["b", 1],
+        label_separator="|",
+        metrics=["eval_accuracy"],
+    )
+    table, dev, test = (
+        Table(f, ("question", 3), label, name, "csv", False)
+        for f, label, name in (
+            ("train.csv", -1, None),
+            ("dev.csv", -1, None),
+            ("test.csv", None, "number"),
+        )
+    )
+    assert found == Task(
+        "own",
+        train=table,
+        dev={"": dev},
+        test={"own": test},
+        objective="multi_label",
+        labels=("b", "1"),
+        metrics=("eval_accuracy",),
+        label_separator="|",
+    )
+
+
+def test_null_is_the_same_as_nothing(read_config):
+    rest = set(table_tasks._KEYS) - set(OWN) - {"test_label"}
+    assert read_config(**dict.fromkeys(rest)) == read_config()
+
+
+def test_test_data_has_the_labels_that_the_description_says(read_config):
+    for changes, wanted in (
+        ({}, "label"),
+        ({"test_label": "gold"}, "gold"),
+        ({"test_label": None}, None),
+    ):
+        task = read_config(test="test.tsv", **changes)
+        assert task.test["own"].label == wanted
+        assert task.train.label == "label"
+
+
+@pytest.mark.parametrize("objective", table_tasks.OBJECTIVES)
+def test_every_objective_has_metrics(read_config, objective):
+    task = read_config(objective=objective)
+    assert task.metrics == table_tasks.DEFAULT_METRICS[objective]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"lables": ["a"]}, "unknown key 'lables'.*Did you mean 'labels'"),
+        ({"train": None}, "lacks train"),
+        ({"label": None, "text": None}, "lacks text, label"),
+        ({"text": ["a", "b", "c"]}, "wanted 1 or 2 columns"),
+        ({"text": []}, "wanted 1 or 2 columns"),
+        ({"format": "xls"}, "format is 'xls'; known"),
+        ({"has_header": "false"}, "has_header is 'false'; wanted true or"),
+        ({"labels": "a,b"}, "labels is 'a,b'; wanted a list"),
+        ({"labels": ["a", "a"]}, "wanted two or more, each once"),
+        ({"labels": ["a"]}, "wanted two or more, each once"),
+        (
+            {"labels": ["0", "1"], "objective": "regression"},
+            "wanted none for a regression",
+        ),
+        ({"objective": "ranking"}, "'ranking'; wanted one of"),
+        ({"metrics": ["accuracy"]}, "some of .*eval_accuracy"),
+        ({"metrics": ["pearson"]}, "some of .*eval_accuracy"),
+        (
+            {"metrics": ["MSE", "pearson"], "objective": "regression"},
+            "another first",
+        ),
+        ({"dev_share": 1}, "a share from 0 to 1"),
+        ({"dev_share": -0.1}, "a share from 0 to 1"),
+        ({"dev": "dev.tsv", "dev_share": 0.1}, "none beside a dev table"),
+        ({"label_separator": ""}, "a character or more"),
+        ({"name": "../own"}, "part of a file name"),
+        ({"name": "a\nb"}, "part of a file name"),
+        ({"name": "test_results"}, "files of results have it"),
+        ({"text": True}, "text is True; wanted a column"),
+        ({"text": ["a", None]}, r"text is \['a', None\]; wanted a column"),
+        ({"label": False}, "label is False; wanted a name"),
+        ({"dev_share": True}, "dev_share is True; wanted a number"),
+        ({"dev_share": float("nan")}, "a share from 0 to 1"),
+        ({"labels": ["a", None]}, "wanted a list of strings"),
+        ({"labels": ["a", ["b"]]}, "wanted a list of strings"),
+        ({"labels": ["a", "b\tc"]}, "wanted names without tabs"),
+        ({"metrics": [["f1"]]}, "wanted a list of strings"),
+    ],
+)
+def test_a_wrong_description_is_refused(read_config, changes, message):
+    with pytest.raises(ValueError, match=message) as error:
+        read_config(**changes)
+    assert "own.json" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "content", ["{'name': 1}", "", "\0", "null", "[1]", '"name"', "[" * 100_000]
+)
+def test_a_description_of_another_form_is_refused(tmp_path, content):
+    path = tmp_path / "own.json"
+    path.write_text(content)
+    with pytest.raises(ValueError, match="own.json(: found| is not)"):
+        table_tasks.read_task_config(str(path))
+    with pytest.raises(FileNotFoundError, match="absent"):
+        table_tasks.read_task_config(str(tmp_path / "absent.json"))
+
+
+def test_the_film_reviews_are_one_small_file(shared):
+    task = table_tasks.read_task_config(
+        str(ROOT / "configs/tasks/film_reviews.json")
+    )
+    folder = shared / "data/imdb"
+    train = tables.read_table(str(folder / task.train.file), task.train)
+    (test_table,) = task.test.values()
+    test = tables.read_table(str(folder / test_table.file), test_table)
+    assert (len(train), len(test)) == (6000, 3000)
+    for rows in (train, test):
+        labels = table_tasks.encode_labels(rows, task, task.name)
+        assert labels.mean() == 0.5
+    train, dev = table_tasks.split_rows(train, task.dev_share)
+    assert len(train) + len(dev) == 6000
+    assert 550 < len(dev) < 650
+
+
+def test_classes_are_numbered_as_the_task_lists_them():
+    task = own_task(labels=("no", "yes", "maybe"))
+    encoded = table_tasks.encode_labels(
+        rows_of("yes", "maybe", "no"), task, "f"
+    )
+    np.testing.assert_array_equal(encoded, [1, 2, 0])
+    assert encoded.dtype == np.int32
+
+
+def test_regressions_are_floats():
+    task = own_task(objective="regression", metrics=("pearson",))
+    encoded = table_tasks.encode_labels(
+        rows_of("2.5", " 3 ", 1, 0.5), task, "f"
+    )
+    np.testing.assert_array_equal(encoded, np.float32([2.5, 3, 1, 0.5]))
+    assert encoded.dtype == np.float32
+
+
+def test_several_labels_are_zeros_and_ones():
+    task = own_task(
+        objective="multi_label", labels=("a", "b", "c d"), metrics=("f1",)
+    )
+    rows = rows_of("a, c d", "", ["b"], [], "b,b,")
+    encoded = table_tasks.encode_labels(rows, task, "f")
+    wanted = [[1, 0, 1], [0, 0, 0], [0, 1, 0], [0, 0, 0], [0, 1, 0]]
+    np.testing.assert_array_equal(encoded, np.float32(wanted))
+    assert encoded.dtype == np.float32
+
+
+@pytest.mark.parametrize(
+    ("objective", "label", "message"),
+    [
+        ("classes", "c", "f.tsv, line 5: label 'c'; known: a, b"),
+        ("classes", "A", "f.tsv, line 5: label 'A'; known: a, b"),
+        ("classes", "", "f.tsv, line 5: label ''; wanted one label"),
+        ("classes", ["a"], r"line 5: label \['a'\]; .*multi_label"),
+        ("multi_label", "a,c", "f.tsv, line 5: label 'c'; known: a, b"),
+        ("regression", "high", "f.tsv, line 5: label 'high'; wanted a number"),
+        ("regression", "", "f.tsv, line 5: label ''; wanted a number"),
+        ("regression", "nan", "f.tsv, line 5: label 'nan'; wanted a number"),
+        ("regression", "inf", "f.tsv, line 5: label 'inf'; wanted a number"),
+        ("regression", ["1"], r"line 5: label \['1'\]; wanted a number"),
+    ],
+)
+def test_a_wrong_label_is_refused_with_its_place(objective, label, message):
+    labels = None if objective == "regression" else ("a", "b")
+    good = ["1"] * 3 if objective == "regression" else ["a", "b", "a"]
+    task = own_task(
+        objective=objective,
+        labels=labels,
+        metrics=table_tasks.DEFAULT_METRICS[objective],
+    )
+    with pytest.raises(ValueError, match=message):
+        table_tasks.encode_labels(rows_of(*good, label), task, "f.tsv")
+
+
+def test_labels_are_found_in_the_training_data():
+    task = table_tasks.with_labels(own_task(), rows_of("b", "a", 10, "b"))
+    assert task.labels == ("10", "a", "b")
+    task = own_task(objective="multi_label", metrics=("f1",))
+    task = table_tasks.with_labels(task, rows_of("b, a", "", ["c", "a"]))
+    assert task.labels == ("a", "b", "c")
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        (["a", "a"], r"has the labels \['a'\]; wanted two"),
+        (["a", "b", ""], "own, line 4: label ''; wanted one label"),
+        (["a", ["a", "b"]], "line 3.*Is the objective multi_label"),
+    ],
+)
+def test_labels_that_make_no_classes_are_refused(labels, message):
+    with pytest.raises(ValueError, match=message):
+        table_tasks.with_labels(own_task(), rows_of(*labels))
+
+
+def test_a_split_depends_on_the_texts_alone():
+    rows = [
+        Row(str(i), f"text {i % 1900}", ["b", None][i % 2], "1", i)
+        for i in range(2000)
+    ]
+    train, dev = table_tasks.split_rows(rows, 0.2)
+    assert sorted(train + dev) == sorted(rows)
+    assert 300 < len(dev) < 500
+    texts = {row[1:3] for row in dev}
+    assert texts.isdisjoint(row[1:3] for row in train)
+    shuffled = [row._replace(label="0", id="x", line=1) for row in rows]
+    random.Random(3).shuffle(shuffled)
+    again, other_dev = table_tasks.split_rows(shuffled + shuffled[:50], 0.2)
+    assert {row[1:3] for row in other_dev} == texts
+    assert {row[1:3] for row in again} == {row[1:3] for row in train}
+
+
+def test_a_larger_share_holds_out_the_same_rows_and_more():
+    rows = rows_of(*["a"] * 1000)
+    small, large = (set(table_tasks.split_rows(rows, s)[1]) for s in (0.1, 0.3))
+    assert small < large
+
+
+@pytest.mark.parametrize("share", [0.0001, 0.9999])
+def test_a_split_without_one_side_is_refused(share):
+    with pytest.raises(ValueError, match="nothing is left on one side"):
+        table_tasks.split_rows(rows_of("a", "b", "a"), share)
+
+
+def test_tables_of_glue_are_below_the_data_folder():
+    for task in table_tasks.GLUE.values():
+        parts = [task.train] if task.train else []
+        for table in [*parts, *task.dev.values(), *task.test.values()]:
+            assert not os.path.isabs(table.file)
+            assert table.file.count("/") == 1

@@ -1,0 +1,137 @@
+"""Heads of the tasks: against the release's recorded outputs."""
+
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from albert_tf.model import heads
+from albert_tf.model.config import AlbertConfig
+from tests import recorded as recorded_models
+
+CLASSIFIERS = [f"{t}_{m}" for t in ("cola", "mnli", "sts-b") for m in "AC"]
+MODELS = ("A", "C")
+
+
+@pytest.mark.parametrize("name", CLASSIFIERS)
+def test_classifiers_give_the_recorded_outputs(golden, name):
+    folder = golden(f"heads/classifier_{name}")
+    described = json.loads((folder / "README.json").read_text())
+    is_regression = described["task"] == "sts-b"
+    model, features, read = recorded_models.load(
+        folder,
+        heads.AlbertClassifier,
+        num_labels=described["num_labels"],
+        objective="regression" if is_regression else "classes",
+    )
+    recorded = read("outputs_eval.npz")
+    logits = model(features)["logits"].numpy()
+    if is_regression:
+        logits = logits[:, 0]
+    np.testing.assert_allclose(
+        logits, recorded["logits"], atol=recorded_models.TOLERANCE
+    )
+    loss, gradients = recorded_models.loss_and_gradients(model, features)
+    np.testing.assert_allclose(
+        loss, recorded["loss"], atol=recorded_models.TOLERANCE
+    )
+    recorded_models.check_gradients(gradients, recorded)
+    # The last row of the recording is padding.
+    features["example_weight"] = tf.cast(features["is_real_example"], "float32")
+    ratio = model.ratios(features)["loss"]
+    metrics = described["eval_metrics_one_batch"]
+    np.testing.assert_allclose(
+        ratio.total / ratio.weight,
+        metrics["eval_loss"],
+        atol=recorded_models.TOLERANCE,
+    )
+    if not is_regression:
+        ratio = model.ratios(features)["accuracy"]
+        np.testing.assert_allclose(
+            ratio.total / ratio.weight, metrics["eval_accuracy"]
+        )
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_multiple_choice_gives_the_recorded_outputs(golden, name):
+    folder = golden(f"heads/race_{name}")
+    model, features, read = recorded_models.load(
+        folder, heads.AlbertMultipleChoice
+    )
+    for key in ("input_ids", "input_mask", "segment_ids"):
+        rows = len(features[key])
+        features[key] = tf.reshape(features[key], [rows, 4, -1])
+    recorded = read("outputs_eval.npz")
+    np.testing.assert_allclose(
+        model(features)["logits"],
+        recorded["logits"],
+        atol=recorded_models.TOLERANCE,
+    )
+    loss, gradients = recorded_models.loss_and_gradients(model, features)
+    np.testing.assert_allclose(
+        loss, recorded["loss"], atol=recorded_models.TOLERANCE
+    )
+    recorded_models.check_gradients(gradients, recorded)
+
+
+def small_classifier(**kwargs):
+    config = AlbertConfig(
+        vocab_size=31,
+        embedding_size=5,
+        hidden_size=12,
+        num_hidden_layers=2,
+        num_attention_heads=3,
+        intermediate_size=17,
+        max_position_embeddings=7,
+        hidden_dropout_prob=0,
+        attention_probs_dropout_prob=0,
+    )
+    return heads.AlbertClassifier(config, **kwargs)
+
+
+def small_features():
+    ids = np.random.default_rng(3).integers(5, 31, (2, 7), np.int32)
+    return {
+        "input_ids": tf.constant(ids),
+        "input_mask": tf.ones_like(ids),
+        "segment_ids": tf.zeros_like(ids),
+    }
+
+
+def test_multi_label_loss_is_the_mean_over_labels_of_cross_entropy():
+    model = small_classifier(num_labels=3, objective="multi_label")
+    features = small_features()
+    labels = np.array([[1, 0, 1], [0, 0, 1]], np.float32)
+    logits = model(features)["logits"].numpy()
+    chances = 1 / (1 + np.exp(-logits))
+    wanted = -np.where(labels, np.log(chances), np.log(1 - chances)).mean(1)
+    weights = np.array([1, 0], np.float32)
+    features |= {"label_ids": labels, "example_weight": weights}
+    ratios = model.ratios(features)
+    np.testing.assert_allclose(ratios["loss"].total, wanted[0], rtol=1e-5)
+    hits = ((chances > 0.5) == (labels == 1)).mean(1)
+    np.testing.assert_allclose(ratios["accuracy"].total, hits[0], rtol=1e-6)
+
+
+def test_the_classifiers_dropout_is_its_own():
+    seed = tf.constant([1, 2])
+    with_dropout = small_classifier(num_labels=3, dropout_prob=0.9)
+    features = small_features()
+    calls = [
+        with_dropout(features, training=training, seed=seed)["logits"].numpy()
+        for training in (False, True, True)
+    ]
+    assert np.abs(calls[0] - calls[1]).max() > 1e-4
+    np.testing.assert_array_equal(calls[1], calls[2])
+    without = small_classifier(num_labels=3, dropout_prob=0.0)
+    quiet = without(features)["logits"], without(features, training=True)
+    np.testing.assert_array_equal(quiet[0], quiet[1]["logits"])
+
+
+def test_models_are_rebuilt_from_their_config():
+    model = small_classifier(num_labels=3, objective="multi_label")
+    twin = heads.AlbertClassifier.from_config(model.get_config())
+    assert twin.get_config() == model.get_config()
+    assert twin.config == model.config
+    assert twin.objective == "multi_label" and twin.num_labels == 3

@@ -1,0 +1,566 @@
+"""Tests of create_pretraining_data.py: whole runs on small text."""
+
+import dataclasses
+import hashlib
+import json
+import os
+import pathlib
+import random
+import signal
+import subprocess
+import sys
+import time
+import typing
+
+import pytest
+import tensorflow as tf
+
+import create_pretraining_data as program
+from albert_tf import filesystem, ownership
+from albert_tf.data import workers
+from albert_tf.data.pretraining import (
+    masking,
+    reading,
+    records,
+    sequences,
+    shards,
+    sidecars,
+)
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+WORDS = [f"w{i}" for i in range(40)]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A folder with a vocabulary and a text of 30 documents."""
+    rng = random.Random(0)
+    documents = [
+        "\n".join(
+            " ".join(rng.choices(WORDS, k=rng.randint(1, 15)))
+            for _ in range(rng.randint(2, 20))
+        )
+        for _ in range(30)
+    ]
+    (tmp_path / "vocab.txt").write_text("\n".join(SPECIAL + WORDS) + "\n")
+    (tmp_path / "text.txt").write_text("\n\n".join(documents) + "\n")
+    return tmp_path
+
+
+def flags_of(folder, **changes):
+    values = {
+        "input_file": f"{folder}/text.txt",
+        "output_file": f"{folder}/a.tfrecord",
+        "vocab_file": f"{folder}/vocab.txt",
+        "max_seq_length": 32,
+        "max_predictions_per_seq": 5,
+        "dupe_factor": 3,
+        "progress": False,
+    }
+    return program.DataFlags(**{**values, **changes})
+
+
+def digests(folder):
+    """File name -> hash, for all record files."""
+    return {
+        path.name: hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(folder.glob("*.tf*record"))
+    }
+
+
+def test_flags_are_those_of_the_release(shared):
+    path = shared / "spec/original_flags.json"
+    original = json.loads(path.read_text())["create_pretraining_data"]
+    hints = typing.get_type_hints(program.DataFlags)
+    ours = {f.name: f for f in dataclasses.fields(program.DataFlags)}
+    kinds = {"string": str, "integer": int, "float": float, "bool": bool}
+    for name, flag in original.items():
+        kind = kinds[flag["type"]]
+        assert hints[name] in (kind, kind | None), name
+        if name != "vocab_file" and flag.get("required"):
+            assert ours[name].default is dataclasses.MISSING, name
+        else:
+            assert ours[name].default == flag["default"], name
+
+
+def test_records_are_read_and_described(folder):
+    statistics = program.run(flags_of(folder))
+    files = filesystem.expand_files(f"{folder}/*.tfrecord")
+    sidecar = sidecars.read_sidecar(files)
+    features = records.pretraining_features(32, 5)
+    dataset = reading.build_dataset(files, features, 16, is_training=False)
+    batches = list(dataset)
+
+    def total(name):
+        return sum(float(tf.reduce_sum(batch[name])) for batch in batches)
+
+    sequences = total("example_weight")
+    assert sequences == sidecar["statistics"]["sequences"] > 100
+    assert total("input_mask") == statistics["tokens"]
+    share = total("masked_lm_weights") / total("input_mask")
+    assert statistics["masked_share"] == pytest.approx(share, abs=1e-5)
+    share = total("sentence_order_labels") / sequences
+    assert statistics["swapped_share"] == pytest.approx(share, abs=1e-5)
+    assert sidecar["statistics"] == statistics
+    assert sidecar["sentence_objective"] == "sop"
+    assert sidecar["num_predictions"] == 5
+    assert sidecar["tokenizer"]["vocab_size"] == 45
+    assert sidecar["flags"]["dupe_factor"] == 3
+    assert statistics["input_documents"] == 30
+    left_over = {path.name for path in folder.iterdir()}
+    assert left_over == {
+        "a.dataset.json",
+        "a.tfrecord",
+        "text.txt",
+        "vocab.txt",
+    }
+
+
+def test_any_number_of_workers_writes_the_same_bytes(folder):
+    found = []
+    for num_workers in (1, 2, 3):
+        program.run(flags_of(folder, num_shards=2, num_workers=num_workers))
+        found.append(digests(folder))
+        for path in folder.glob("*.tfrecord"):
+            path.unlink()
+    assert list(found[0]) == [
+        "a-00000-of-00002.tfrecord",
+        "a-00001-of-00002.tfrecord",
+    ]
+    assert found[0] == found[1] == found[2]
+
+
+def test_the_seed_decides_the_bytes(folder):
+    def digest(**changes):
+        program.run(flags_of(folder, **changes))
+        return digests(folder)["a.tfrecord"]
+
+    first = digest()
+    assert digest() == first
+    assert digest(random_seed=1) != first
+
+
+def test_documents_are_dealt_over_the_files_of_a_list(folder):
+    names = f"{folder}/x.tf_record,{folder}/y.tf_record,{folder}/z.tf_record"
+    program.run(flags_of(folder, output_file=names))
+    files = names.split(",")
+    sidecar = sidecars.read_sidecar(files)
+    assert len(sidecar["num_records"]) == 3
+    assert min(sidecar["num_records"]) > 0.6 * max(sidecar["num_records"])
+    alone = sidecars.read_sidecar(files[1:2])
+    assert alone["statistics"]["sequences"] == sidecar["num_records"][1]
+
+
+@pytest.mark.parametrize("objective", ["nsp", "none"])
+def test_other_sentence_objectives(folder, objective):
+    is_nsp = objective == "nsp"
+    changes = {"random_next_sentence": True} if is_nsp else {}
+    if not is_nsp:
+        changes["sentence_objective"] = "none"
+    statistics = program.run(flags_of(folder, dupe_factor=20, **changes))
+    wanted = pytest.approx(0.5, abs=0.03) if is_nsp else 0
+    assert statistics["swapped_share"] == wanted
+    files = filesystem.expand_files(f"{folder}/*.tfrecord")
+    assert sidecars.read_sidecar(files)["sentence_objective"] == objective
+
+
+def test_permutation_doubles_the_predictions(folder):
+    before = program.run(flags_of(folder))["masked_share"]
+    after = program.run(flags_of(folder, do_permutation=True))["masked_share"]
+    assert after == pytest.approx(2 * before, rel=0.1)
+    files = [f"{folder}/a.tfrecord"]
+    assert sidecars.read_sidecar(files)["num_predictions"] == 10
+    features = records.pretraining_features(32, 10)
+    dataset = reading.build_dataset(files, features, 4, is_training=False)
+    assert next(iter(dataset))["masked_lm_ids"].shape == (4, 10)
+
+
+def test_a_run_that_was_killed_goes_on_with_the_next_shard(folder):
+    args = flags_of(folder, num_shards=6, dupe_factor=60)
+    program.run(args)
+    wanted = digests(folder)
+    sidecar = (folder / "a.dataset.json").read_text()
+    for path in folder.glob("a*"):
+        path.unlink()
+
+    code = (
+        "import json, sys, create_pretraining_data as p;"
+        "p.run(p.DataFlags(**json.loads(sys.argv[1])))"
+    )
+    settings = json.dumps(dataclasses.asdict(args))
+    process = subprocess.Popen([sys.executable, "-c", code, settings], cwd=ROOT)
+    second = folder / "a-00001-of-00006.tfrecord"
+    while not second.exists() and process.poll() is None:
+        time.sleep(0.001)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert second.exists() and len(digests(folder)) < 6
+    assert not (folder / "a.dataset.json").exists()
+    state = json.loads((folder / ".a.unfinished/state.json").read_text())
+    finished = [path for path in state["shards"] if os.path.exists(path)]
+    times = {path: os.stat(path).st_mtime_ns for path in finished}
+    assert times
+
+    program.run(args)
+    assert digests(folder) == wanted
+    assert (folder / "a.dataset.json").read_text() == sidecar
+    assert not list(folder.glob(".a*")) and not list(folder.glob("*.incom*"))
+    for path, written in times.items():
+        assert os.stat(path).st_mtime_ns == written
+
+
+def stop_at_shard(monkeypatch, number, error=KeyboardInterrupt):
+    """Lets writing fail at one record file, counted from 0."""
+    write, written = records.write_records, []
+
+    def write_or_stop(path, serialized):
+        if len(written) == number:
+            raise error
+        written.append(path)
+        return write(path, serialized)
+
+    monkeypatch.setattr(records, "write_records", write_or_stop)
+
+
+def stopped(folder, monkeypatch, number, **changes):
+    """A run that is stopped while it writes a record file."""
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        stop_at_shard(patch, number)
+        program.run(flags_of(folder, **changes))
+
+
+def test_an_unfinished_run_of_other_text_is_not_continued(folder, monkeypatch):
+    stopped(folder, monkeypatch, 0)
+    assert (folder / ".a.unfinished/state.json").exists()
+    (folder / "text.txt").write_text("w1 w2\nw3 w4\n\nw5 w6\nw7 w8\n")
+    assert program.run(flags_of(folder))["input_tokens"] == 8
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b'{"finger', b"[]", b"null", b"\0" * 99, b"{}", None],
+    ids=str,
+)
+def test_a_torn_note_begins_the_work_anew(folder, monkeypatch, content):
+    program.run(flags_of(folder, num_shards=3))
+    wanted = digests(folder)
+    stopped(folder, monkeypatch, 1, num_shards=3)
+    state = folder / ".a.unfinished/state.json"
+    if content is None:  # A key is missing.
+        notes = json.loads(state.read_text())
+        del notes["counts"]["input_tokens"]
+        content = json.dumps(notes).encode()
+    state.write_bytes(content)
+    program.run(flags_of(folder, num_shards=3))
+    assert digests(folder) == wanted
+
+
+@pytest.mark.parametrize("name", ["a-00000-of-00003.tfrecord", "tokens.bin"])
+def test_what_a_full_disk_cut_is_made_again(folder, monkeypatch, name):
+    program.run(flags_of(folder, num_shards=3))
+    wanted = digests(folder)
+    stopped(folder, monkeypatch, 2, num_shards=3)
+    (path,) = folder.rglob(name)
+    os.truncate(path, path.stat().st_size - 1)
+    program.run(flags_of(folder, num_shards=3))
+    assert digests(folder) == wanted
+
+
+def test_old_and_new_records_side_by_side_are_not_read(folder, monkeypatch):
+    program.run(flags_of(folder, num_shards=3))
+    stopped(folder, monkeypatch, 1, num_shards=3, random_next_sentence=True)
+    files = filesystem.expand_files(f"{folder}/a*.tfrecord")
+    assert len(files) == 3 and not (folder / "a.dataset.json").exists()
+    with pytest.raises(ValueError, match=".a.unfinished shows"):
+        sidecars.read_sidecar(files)
+    program.run(flags_of(folder, num_shards=3, random_next_sentence=True))
+    assert sidecars.read_sidecar(files)["sentence_objective"] == "nsp"
+
+
+def test_every_file_of_a_list_shows_that_it_is_not_finished(
+    folder, monkeypatch
+):
+    names = [f"{folder}/{name}.tfrecord" for name in "xyz"]
+    stopped(folder, monkeypatch, 1, output_file=",".join(names))
+    for name in names:
+        with pytest.raises(ValueError, match="not finished"):
+            sidecars.read_sidecar([name])
+    program.run(flags_of(folder, output_file=",".join(names)))
+    assert not list(folder.glob(".*"))
+    assert sum(sidecars.read_sidecar(names)["num_records"]) > 100
+
+
+def test_a_refused_run_leaves_what_stood_there(folder, monkeypatch):
+    program.run(flags_of(folder))
+    before = {path.name for path in folder.iterdir()}
+    (folder / "blank.txt").write_text("\n \n")
+    blank = flags_of(folder, input_file=f"{folder}/blank.txt")
+    with pytest.raises(ValueError, match="all lines are blank"):
+        program.run(blank)
+    assert {path.name for path in folder.iterdir()} == before | {"blank.txt"}
+    sidecars.read_sidecar([f"{folder}/a.tfrecord"])
+    # But not if a run before it may have mixed the files.
+    stopped(folder, monkeypatch, 0, random_seed=1)
+    with pytest.raises(ValueError, match="all lines are blank"):
+        program.run(blank)
+    with pytest.raises(ValueError, match="not finished"):
+        sidecars.read_sidecar([f"{folder}/a.tfrecord"])
+
+
+def test_a_second_run_of_the_same_output_is_told_of_the_first(folder):
+    args = flags_of(folder)
+    with ownership.owning(sidecars.sidecar_path(args.output_file)):
+        with pytest.raises(BlockingIOError, match="in use by process"):
+            program.run(args)
+        program.run(flags_of(folder, output_file=f"{folder}/b.tfrecord"))
+    assert list(digests(folder)) == ["b.tfrecord"]
+    program.run(args)
+    assert not list(folder.glob(".*"))
+
+
+@pytest.mark.parametrize(
+    "output", ["text.txt", "vocab.txt", "link.txt", "hard.txt", "x/../text.txt"]
+)
+def test_no_output_is_written_over_an_input(folder, output):
+    (folder / "x").mkdir()
+    (folder / "link.txt").symlink_to(folder / "text.txt")
+    os.link(folder / "text.txt", folder / "hard.txt")
+    before = (folder / "text.txt").read_bytes()
+    with pytest.raises(ValueError, match="would overwrite"):
+        program.run(flags_of(folder, output_file=f"{folder}/{output}"))
+    assert (folder / "text.txt").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [
+        ("a.dataset.json", {}),
+        ("a.tfrecord.incomplete", {}),
+        ("a-00001-of-00002.tfrecord", {"num_shards": 2}),
+    ],
+)
+def test_neither_is_what_belongs_to_an_output(folder, name, changes):
+    (folder / "text.txt").rename(folder / name)
+    with pytest.raises(ValueError, match="would overwrite"):
+        program.run(flags_of(folder, input_file=f"{folder}/{name}", **changes))
+
+
+def test_names_may_hold_what_patterns_are_made_of(folder):
+    odd = folder / "a[1]*?"
+    odd.mkdir()
+    for name in ("text.txt", "vocab.txt"):
+        (folder / name).rename(odd / f"[{name}]?")
+    args = flags_of(
+        folder,
+        input_file=f"{odd}/[text.txt]?",
+        vocab_file=f"{odd}/[vocab.txt]?",
+        output_file=f"{odd}/b[0]*.tfrecord",
+        num_shards=2,
+    )
+    statistics = program.run(args)
+    names = [f"{odd}/b[0]*-0000{i}-of-00002.tfrecord" for i in (0, 1)]
+    files = filesystem.expand_files(",".join(names))
+    found = sidecars.read_sidecar(files)
+    assert sum(found["num_records"]) == statistics["sequences"]
+
+
+def test_remote_output_is_noted_in_a_folder_of_the_user(
+    folder, monkeypatch, tmp_path_factory
+):
+    cache = tmp_path_factory.mktemp("cache")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
+    output = f"file://{folder}/a.tfrecord"
+    stopped(folder, monkeypatch, 0, output_file=output)
+    (notes,) = cache.rglob("state.json")
+    assert (folder / ".a.unfinished").is_dir()
+    program.run(flags_of(folder, output_file=output))
+    assert not notes.exists()
+    assert not list(folder.glob(".*"))
+    assert sidecars.read_sidecar([output])["num_records"][0] > 100
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"vocab_file": None}, "--spm_model_file"),
+        ({"input_file": "no_such*"}, "no_such"),
+        ({"input_file": "{folder}/empty.txt"}, "size is 0"),
+        ({"input_file": "{folder}/blank.txt"}, "all lines are blank"),
+        (
+            {"input_file": "{folder}/one.txt", "random_next_sentence": True},
+            "only one",
+        ),
+        ({"output_file": "a,b", "num_shards": 2}, "2 files and num_shards 2"),
+        ({"output_file": "a,a"}, "different files"),
+        ({"output_file": "a,./a"}, "different files"),
+        ({"output_file": "{folder}"}, "is a folder"),
+        ({"output_file": "{folder}/new/"}, "is a folder"),
+        ({"output_file": "{folder}/text.txt/a"}, "is a file"),
+        ({"input_file": "{folder}"}, "is a folder"),
+        ({"input_file": "{folder}/utf16.txt"}, "begins as UTF-16"),
+        ({"input_file": "{folder}/nul.txt"}, "no UTF-8 text"),
+        ({"num_shards": 0}, "--num_shards=0"),
+        ({"num_shards": 100_000}, "--num_shards=100000"),
+        ({"num_workers": 100_000}, "--num_workers=100000"),
+        ({"max_seq_length": 70_000}, "--max_seq_length=70000"),
+        ({"short_seq_prob": 2.0}, "--short_seq_prob=2"),
+        ({"short_seq_prob": float("nan")}, "--short_seq_prob=nan"),
+        ({"masked_lm_prob": 1.5}, "--masked_lm_prob=1.5"),
+        ({"masked_lm_prob": 0.0}, "--masked_lm_prob=0"),
+        ({"masked_lm_prob": float("nan")}, "--masked_lm_prob=nan"),
+        ({"max_predictions_per_seq": 0}, "--max_predictions_per_seq=0"),
+        ({"max_predictions_per_seq": 33}, "max_predictions_per_seq"),
+        ({"ngram": 0}, "--ngram=0"),
+        ({"ngram": 10**9}, "--ngram=1000000000"),
+        ({"random_seed": -1}, "--random_seed=-1"),
+        ({"random_seed": 10**12}, "--random_seed=1000000000000"),
+        (
+            {"sentence_objective": "none", "random_next_sentence": True},
+            "contradicts",
+        ),
+        ({"num_workers": 0}, "num_workers"),
+        ({"max_seq_length": 4}, "max_seq_length"),
+        ({"dupe_factor": 0}, "dupe_factor"),
+    ],
+    ids=lambda value: str(value)[:24],
+)
+def test_what_cannot_work_is_refused_in_clear_words(folder, changes, words):
+    (folder / "empty.txt").touch()
+    (folder / "blank.txt").write_text(" \n\n\t\n")
+    (folder / "one.txt").write_text("w1 w2\nw3 w4\n")
+    (folder / "utf16.txt").write_bytes("w1 w2\n".encode("utf-16"))
+    (folder / "nul.txt").write_bytes(b"w1\0w2\0" * 99)
+    before = set(folder.iterdir())
+    changes = {
+        name: value.format(folder=folder) if isinstance(value, str) else value
+        for name, value in changes.items()
+    }
+    with pytest.raises((ValueError, NotADirectoryError), match=words):
+        program.run(flags_of(folder, **changes))
+    assert set(folder.iterdir()) == before
+
+
+def test_empty_input_ends_the_program_with_an_error(folder):
+    (folder / "text.txt").write_text("")
+    command = [
+        sys.executable,
+        "create_pretraining_data.py",
+        f"--input_file={folder}/text.txt",
+        f"--output_file={folder}/a.tfrecord",
+        f"--vocab_file={folder}/vocab.txt",
+    ]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "There is no text in" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_odd_text_is_warned_of(folder, caplog):
+    (folder / "text.txt").write_bytes(b"w1 w2 \xff\nw3 w4\n" * 200)
+    program.run(flags_of(folder, max_predictions_per_seq=1, dupe_factor=1))
+    assert "200 characters are not UTF-8" in caplog.text
+    assert "No blank line" in caplog.text
+    assert "--max_predictions_per_seq would have to be 5" in caplog.text
+
+
+def test_more_files_than_documents_are_warned_of(folder, caplog):
+    statistics = program.run(flags_of(folder, num_shards=40, dupe_factor=1))
+    assert "10 of 40 files have no sequence" in caplog.text
+    files = filesystem.expand_files(f"{folder}/*.tfrecord")
+    sidecar = sidecars.read_sidecar(files)
+    assert len(files) == 40
+    assert sum(sidecar["num_records"]) == statistics["sequences"]
+
+
+def test_commands_of_the_release_give_both_vocabularies(shared, folder, caplog):
+    (folder / "text.txt").write_text("This is a test.\nSo is this.\n\nYes.\n")
+    model = str(shared / "data/albert_en/30k-clean.model")
+    args = flags_of(
+        folder, spm_model_file=model, vocab_file=model.replace("model", "vocab")
+    )
+    program.run(args)
+    assert "is not read" in caplog.text
+    sidecar = sidecars.read_sidecar([args.output_file])
+    assert sidecar["tokenizer"]["kind"] == "sentencepiece"
+
+
+def test_chinese_text_makes_records(shared, folder):
+    args = flags_of(
+        folder,
+        input_file=str(shared / "data/zh/news_zh_1.txt"),
+        vocab_file=str(shared / "data/zh/vocab.txt"),
+        max_seq_length=128,
+    )
+    statistics = program.run(args)
+    assert statistics["sequences"] > 100 and statistics["lost_lines"] == 0
+
+
+def test_progress_is_shown(folder, capsys):
+    program.run(flags_of(folder, progress=True))
+    shown = capsys.readouterr().err
+    assert "tokenizing: 100% of" in shown and "writing: 100% of" in shown
+    assert "left" in shown
+
+
+@pytest.mark.parametrize("value", [float("nan"), 1.5, -1, 0])
+def test_settings_of_the_library_have_ranges_too(value):
+    with pytest.raises(ValueError, match="masked_lm_prob"):
+        shards.Settings(
+            tokenizer=(),
+            sequence=sequences.SequenceRule(),
+            masking=masking.MaskingRule(masked_lm_prob=value),
+        )
+
+
+def test_a_worker_that_dies_is_an_error_and_no_endless_wait():
+    with workers.ordered_map(2) as run:
+        assert list(run(abs, [(-i,) for i in range(20)])) == list(range(20))
+        with pytest.raises(RuntimeError, match="terminated"):
+            list(run(os._exit, [(1,)]))
+
+
+WORK = """
+import os, sys, time
+from albert_tf.data import workers
+try:
+    with workers.ordered_map(2) as run:
+        for pid in run(os.getpid, [()] * 9):
+            print(pid, flush=True)
+        for _ in run(time.sleep, [(0.1,)] * 10_000):
+            pass
+except KeyboardInterrupt:
+    sys.exit(130)
+"""
+
+
+def is_alive(pid):
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("name", ["SIGKILL", "SIGINT"])
+def test_workers_end_with_their_parent_and_without_a_word(name):
+    process = subprocess.Popen(
+        [sys.executable, "-c", WORK],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    pids = {int(process.stdout.readline()) for _ in range(9)}
+    if name == "SIGINT":  # As ctrl-C: to all of them.
+        os.killpg(process.pid, signal.SIGINT)
+    else:
+        process.kill()
+    _, errors = process.communicate(timeout=20)
+    assert process.returncode in (130, -signal.SIGKILL)
+    assert "Traceback" not in errors
+    end = time.monotonic() + 20
+    while any(map(is_alive, pids)) and time.monotonic() < end:
+        time.sleep(0.05)
+    assert not any(map(is_alive, pids))

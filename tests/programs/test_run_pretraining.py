@@ -1,0 +1,358 @@
+"""The pretraining program: trains, stops, goes on, refuses."""
+
+import dataclasses
+import json
+import pathlib
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import run_pretraining
+from albert_tf.data.pretraining import opening, reading, records, sidecars
+from albert_tf.model.config import AlbertConfig
+from albert_tf.weights import checkpoints
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+CONFIG = {
+    "vocab_size": 31,
+    "embedding_size": 5,
+    "hidden_size": 12,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 3,
+    "intermediate_size": 17,
+    "max_position_embeddings": 11,
+}
+SIZES = {"max_seq_length": 9, "num_predictions": 3}
+
+
+def write_examples(path, num_rows, *, seed=0, vocab_size=31, **sidecar):
+    """Writes records, and their sidecar if anything is said of it."""
+    rng = np.random.default_rng(seed)
+    shape = (num_rows, SIZES["max_seq_length"])
+    labels = (num_rows, SIZES["num_predictions"])
+    features = {
+        "input_ids": rng.integers(5, 31, shape),
+        "input_mask": np.ones(shape, np.int64),
+        "segment_ids": rng.integers(0, 2, shape),
+        "token_boundary": np.ones(shape, np.int64),
+        "masked_lm_positions": rng.integers(1, 8, labels),
+        "masked_lm_ids": rng.integers(5, 31, labels),
+        "masked_lm_weights": np.ones(labels, np.float32),
+        "next_sentence_labels": rng.integers(0, 2, (num_rows, 1)),
+    }
+    records.write_records(str(path), records.encode_examples(features))
+    description = {
+        "format": 1,
+        **SIZES,
+        "max_predictions_per_seq": 3,
+        "sentence_objective": "sop",
+        "tokenizer": {"kind": "wordpiece", "vocab_size": vocab_size},
+        "flags": {},
+        "files": [path.name],
+        "num_records": [num_rows],
+        "statistics": {"sequences": num_rows},
+    }
+    sidecars.write_sidecar(
+        sidecars.sidecar_path(str(path)), description | sidecar
+    )
+
+
+@pytest.fixture
+def args(tmp_path):
+    """Flags of a run of six steps on small records."""
+    config = tmp_path / "albert_config.json"
+    config.write_text(json.dumps(CONFIG))
+    write_examples(tmp_path / "train.tfrecord", 20)
+    write_examples(tmp_path / "valid.tfrecord", 7, seed=1)
+    return run_pretraining.PretrainingFlags(
+        albert_config_file=str(config),
+        input_file=str(tmp_path / "train.tfrecord"),
+        eval_input_file=str(tmp_path / "valid.tfrecord"),
+        output_dir=str(tmp_path / "out"),
+        do_eval=True,
+        train_batch_size=8,
+        eval_batch_size=4,
+        learning_rate=0.01,
+        num_train_steps=6,
+        num_warmup_steps=2,
+        save_checkpoints_steps=3,
+    )
+
+
+def read_jsonl(folder):
+    lines = (pathlib.Path(folder) / "metrics.jsonl").read_text().splitlines()
+    return [json.loads(line) for line in lines]
+
+
+def run(args, **changes):
+    run_pretraining.run(dataclasses.replace(args, **changes))
+
+
+def test_a_run_leaves_what_the_release_leaves(args, tmp_path):
+    run(args)
+    out = tmp_path / "out"
+    names = {path.name for path in out.iterdir()}
+    assert names >= {
+        "albert_config.json",
+        "checkpoint",
+        "eval_results.txt",
+        "metrics.jsonl",
+        "model.ckpt-3.index",
+        "model.ckpt-6.index",
+        "model.ckpt-best.index",
+        "tokenizer_settings.json",
+    }
+    blocks = (out / "eval_results.txt").read_text().split("***** ")[1:]
+    assert len(blocks) == 3  # Before training, at steps 3 and 6.
+    keys = [line.split(" = ")[0] for line in blocks[-1].splitlines()[1:]]
+    assert keys == [
+        "global_step",
+        "loss",
+        "masked_lm_accuracy",
+        "masked_lm_loss",
+        "sentence_order_accuracy",
+        "sentence_order_loss",
+    ]
+    values = checkpoints.read_checkpoint(out)
+    assert values["global_step"] == 6
+    assert "bert/pooler/dense/kernel/adam_v" in values
+
+
+def test_a_stopped_run_goes_on_as_if_it_had_not_been(args, tmp_path):
+    # Batches of 8 cross the epochs of 20 records.
+    run(args, output_dir=str(tmp_path / "whole"))
+    # The schedule of a run that is cut short is that of the whole run.
+    manager = checkpoints.CheckpointManager
+    saved = manager.save
+
+    def save_and_stop(self):
+        saved(self)
+        raise SystemExit
+
+    manager.save = save_and_stop
+    try:
+        with pytest.raises(SystemExit):
+            run(args)
+    finally:
+        manager.save = saved
+    assert len(checkpoints.list_checkpoints(args.output_dir)) == 1
+    run(args)
+    # The checkpoint that there was no time to evaluate, too.
+    results = (tmp_path / "out" / "eval_results.txt").read_text()
+    steps = [s for s in range(9) if f"global_step = {s}\n" in results]
+    assert steps == [0, 3, 6]
+    whole, parts = (
+        checkpoints.read_checkpoint(folder)
+        for folder in (tmp_path / "whole", args.output_dir)
+    )
+    for name, value in whole.items():
+        np.testing.assert_array_equal(parts[name], value, name)
+
+
+def test_a_finished_run_is_not_trained_again(args):
+    run(args)
+    before = read_jsonl(args.output_dir)
+    run(args)
+    assert read_jsonl(args.output_dir) == before
+
+
+def test_every_held_out_row_is_evaluated(args):
+    # 7 rows in batches of 4, of 7, and on two replicas in batches of 2.
+    found = []
+    run(args, output_dir=args.output_dir + "a")
+    found.append(read_jsonl(args.output_dir + "a")[-1]["loss"])
+    for i, changes in enumerate(
+        ({"eval_batch_size": 7}, {"eval_batch_size": 2})
+    ):
+        folder = args.output_dir + str(i)
+        distribution = "mirrored" if i else "auto"
+        run(args, output_dir=folder, distribution=distribution, **changes)
+        found.append(read_jsonl(folder)[-1]["loss"])
+    np.testing.assert_allclose(found, found[0], rtol=1e-5)
+
+
+def test_checkpoints_are_evaluated_afterwards(args):
+    run(args, do_eval=False)
+    run(args, do_train=False, input_file=None)
+    found = [r["step"] for r in read_jsonl(args.output_dir)]
+    assert found == [6, 3, 6]
+    assert (pathlib.Path(args.output_dir) / "model.ckpt-best.index").exists()
+
+
+def test_another_checkpoint_is_where_a_run_begins(args, tmp_path):
+    run(args)
+    second = str(tmp_path / "second")
+    run(args, output_dir=second, init_checkpoint=args.output_dir)
+    first_eval, last_eval = (
+        read_jsonl(second)[0],
+        [r for r in read_jsonl(args.output_dir) if r["split"] == "eval"][-1],
+    )
+    assert first_eval["step"] == 0
+    assert first_eval["loss"] == pytest.approx(last_eval["loss"], rel=1e-6)
+
+
+def test_a_config_that_does_not_fit_leaves_the_folder_as_it_was(args, tmp_path):
+    run(args)
+    path = pathlib.Path(args.output_dir) / "albert_config.json"
+    before = path.read_text()
+    other = tmp_path / "other.json"
+    other.write_text(json.dumps({**CONFIG, "num_hidden_groups": 2}))
+    wanted = "config.num_hidden_groups: was 1, is 2: refused"
+    with pytest.raises(ValueError, match=wanted):
+        run(args, albert_config_file=str(other))
+    assert path.read_text() == before
+
+
+def test_the_config_of_the_output_folder_is_read_and_stays(args, tmp_path):
+    run(args, num_train_steps=3)
+    path = tmp_path / "out" / "albert_config.json"
+    path.write_text(json.dumps(CONFIG))
+    before = path.read_text(), path.stat().st_mtime_ns
+    run(args, albert_config_file=str(path))
+    assert (path.read_text(), path.stat().st_mtime_ns) == before
+    assert checkpoints.read_checkpoint(args.output_dir)["global_step"] == 6
+
+
+def test_group_0_is_where_every_group_begins(args, tmp_path):
+    run(args)
+    config = tmp_path / "groups.json"
+    config.write_text(json.dumps({**CONFIG, "num_hidden_groups": 2}))
+    changes = {
+        "output_dir": str(tmp_path / "second"),
+        "init_checkpoint": args.output_dir,
+        "albert_config_file": str(config),
+        "num_train_steps": 1,
+        "num_warmup_steps": 0,
+        "learning_rate": 0.0,
+    }
+    # Without its config, nobody knows which layers shared what.
+    (pathlib.Path(args.output_dir) / "albert_config.json").unlink()
+    with pytest.raises(ValueError, match="group_1"):
+        run(args, **changes)
+    run(args, init_from_group0=True, **changes)
+    values = checkpoints.read_checkpoint(tmp_path / "second")
+    prefix = "bert/encoder/transformer/group_{}/inner_group_0/LayerNorm/beta"
+    np.testing.assert_array_equal(
+        values[prefix.format(0)], values[prefix.format(1)]
+    )
+
+
+def test_the_best_blind_guess_is_the_most_frequent_label(tmp_path):
+    path = tmp_path / "valid.tfrecord"
+    write_examples(path, 10, seed=2)
+    opened = opening.open_records(str(path), AlbertConfig.from_dict(CONFIG))
+    pieces, labels = [], []
+    for batch in reading.build_dataset(
+        opened.files, opened.features, 5, is_training=False
+    ):
+        pieces += batch["masked_lm_ids"].numpy().ravel().tolist()
+        labels += batch["sentence_order_labels"].numpy().tolist()
+    wanted = [max(x.count(y) for y in x) / len(x) for x in (pieces, labels)]
+    assert opening.score_best_guess(opened) == pytest.approx(tuple(wanted))
+
+
+def test_without_a_sentence_objective_its_head_stays_as_it_is(args, tmp_path):
+    for name in ("train", "valid"):
+        write_examples(
+            tmp_path / f"{name}.tfrecord", 20, sentence_objective="none"
+        )
+    run(args)
+    values = checkpoints.read_checkpoint(args.output_dir)
+    assert not values["cls/seq_relationship/output_bias"].any()
+    assert "sentence_order_loss" not in read_jsonl(args.output_dir)[-1]
+
+
+def test_bfloat16_and_adamw_run(args):
+    run(args, compute_dtype="bfloat16", optimizer="adamw", do_eval=False)
+    values = checkpoints.read_checkpoint(args.output_dir)
+    assert values["bert/pooler/dense/kernel"].dtype == np.float32
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"do_train": False, "do_eval": False}, "nothing to do"),
+        ({"input_file": None}, "--do_train needs --input_file"),
+        ({"eval_input_file": None, "do_train": False}, "held-out records"),
+        ({"masked_lm_budget": 0.1}, "not implemented"),
+        ({"train_batch_size": 0}, "--train_batch_size=0"),
+        ({"train_batch_size": 21}, "larger than the training data: 20 records"),
+        ({"max_seq_length": 512}, "have 9"),
+        ({"max_predictions_per_seq": 20}, "have 3"),
+        ({"input_file": "nowhere/*.tfrecord"}, "No file matches 'nowhere"),
+        ({"use_tpu": True, "distribution": "mirrored"}, "contradicts"),
+        ({"use_tpu": True}, "No TPU at 'local'"),
+        ({"num_train_steps": 0}, "--num_train_steps=0"),
+        ({"num_warmup_steps": 6}, "num_warmup_steps 6"),
+        ({"start_warmup_step": 4}, "start_warmup_step 4"),
+        ({"init_checkpoint": "nowhere/model.ckpt"}, "has no index"),
+    ],
+)
+def test_what_cannot_work_is_refused(args, changes, message):
+    with pytest.raises((ValueError, FileNotFoundError), match=message):
+        run(args, **changes)
+
+
+def test_damage_met_in_training_is_named(args, monkeypatch):
+    monkeypatch.setattr(opening, "MAX_CHECKED_BYTES", 10)
+    path = pathlib.Path(args.input_file)
+    data = bytearray(path.read_bytes())
+    data[-20] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(ValueError, match="train.tfrecord, record 20: "):
+        run(args)
+
+
+def test_the_training_file_is_no_evaluation_file(args):
+    with pytest.raises(ValueError, match="for training and for evaluation"):
+        run(args, eval_input_file=args.input_file)
+
+
+def test_another_vocabulary_is_refused(args, tmp_path):
+    write_examples(tmp_path / "train.tfrecord", 20, vocab_size=30)
+    with pytest.raises(ValueError, match="30 pieces.*vocab_size 31"):
+        run(args)
+
+
+def test_too_long_records_are_refused(args, tmp_path):
+    config = {**CONFIG, "max_position_embeddings": 8}
+    (tmp_path / "albert_config.json").write_text(json.dumps(config))
+    with pytest.raises(ValueError, match="9 tokens.*max_position_embeddings 8"):
+        run(args)
+
+
+def test_the_flags_are_the_releases(shared):
+    path = shared / "spec" / "original_flags.json"
+    release = json.loads(path.read_text())["run_pretraining"]
+    ours = {
+        f.name: f for f in dataclasses.fields(run_pretraining.PretrainingFlags)
+    }
+    assert set(release) <= set(ours)
+    # Sizes come from the records; every held-out row is evaluated.
+    other = {"max_seq_length", "max_predictions_per_seq", "max_eval_steps"}
+    for name in release.keys() - other:
+        if not release[name].get("required"):
+            assert ours[name].default == release[name]["default"], name
+
+
+def test_the_command_line_fails_with_one_clear_message(args):
+    done = subprocess.run(
+        [
+            sys.executable,
+            "run_pretraining.py",
+            f"--albert_config_file={args.albert_config_file}",
+            f"--input_file={args.input_file}",
+            f"--output_dir={args.output_dir}",
+            "--max_seq_length=512",
+        ],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "--max_seq_length=512, but the records in" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not pathlib.Path(args.output_dir).exists()

@@ -1,0 +1,234 @@
+"""RACE's program: learns, scores its levels, answers, goes on, refuses."""
+
+import dataclasses
+import json
+import types
+
+import numpy as np
+import pytest
+
+import run_race
+from albert_tf.data import race
+from albert_tf.model import heads
+from albert_tf.programs import finetuning
+from albert_tf.training import evaluation
+from albert_tf.weights import checkpoints
+from tests import tiny
+
+
+def write_passages(folder, num_passages, *, has_answers=True):
+    """Passages with two questions; the right option is "w1"."""
+    rng = np.random.default_rng(num_passages)
+    for level in ("middle", "high"):
+        (folder / level).mkdir(parents=True)
+        for i in range(num_passages):
+            options, answers = [], []
+            for _ in range(2):
+                row = list(rng.choice(tiny.WORDS[2:], 4))
+                label = rng.integers(4)
+                row[label] = "w1"
+                options.append(row)
+                answers.append("ABCD"[label])
+            content = {
+                "id": f"{level}{i}.txt",
+                "article": " ".join(
+                    rng.choice(tiny.WORDS, rng.integers(1, 30))
+                ),
+                "questions": ["w3 _ ?", "w4 w5 ?"],
+                "options": options,
+            }
+            if has_answers:
+                content["answers"] = answers
+            (folder / level / f"{i}.txt").write_text(json.dumps(content))
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    return tiny.write_model(tmp_path_factory.mktemp("model"))
+
+
+@pytest.fixture
+def args(tmp_path, model):
+    data = tmp_path / "data" / "RACE"
+    write_passages(data / "train", 10)
+    write_passages(data / "dev", 3)
+    write_passages(data / "test", 4, has_answers=False)
+    return run_race.RaceFlags(
+        data_dir=str(tmp_path / "data"),
+        output_dir=str(tmp_path / "out"),
+        init_checkpoint=str(model),
+        do_predict=True,
+        train_batch_size=8,
+        predict_batch_size=5,
+        learning_rate=1e-3,
+        train_step=6,
+        warmup_step=1,
+        save_checkpoints_steps=3,
+        max_seq_length=24,
+        max_qa_length=8,
+        bucket_lengths="16",
+    )
+
+
+def read_answers(folder):
+    lines = (folder / "predictions.tsv").read_text().splitlines()
+    assert lines[0] == "index\tprediction"
+    return dict(line.split("\t") for line in lines[1:])
+
+
+def test_a_run_scores_each_level_and_answers_each_question(
+    args, tmp_path, capfd
+):
+    run_race.run(args)
+    out = tmp_path / "out"
+    results = evaluation.read_results(out)
+    assert [row["global_step"] for row in results] == [3, 6]
+    for row in results:
+        levels = row["middle_eval_accuracy"], row["high_eval_accuracy"]
+        np.testing.assert_allclose(row["eval_accuracy"], np.mean(levels))
+    answers = read_answers(out)
+    assert list(answers) == [
+        f"{level}/{level}{i}.txt/{j}"
+        for level in ("middle", "high")
+        for i in range(4)
+        for j in range(2)
+    ]
+    chances = np.loadtxt(out / "test_results.tsv", delimiter="\t")
+    assert chances.shape == (16, 4)
+    assert list(answers.values()) == ["ABCD"[i] for i in chances.argmax(axis=1)]
+    best = checkpoints.read_checkpoint(out / "model.ckpt-best")
+    assert best["output_weights"].shape == (1, 12)
+    said = capfd.readouterr()
+    assert "Only 12 questions" in said.out
+    assert "best on dev" in said.out and "high_eval_accuracy" in said.out
+
+
+def test_one_level_can_stand_alone(args, tmp_path):
+    write_passages(tmp_path / "bare" / "train", 9)
+    run_race.run(
+        dataclasses.replace(
+            args,
+            data_dir=str(tmp_path / "bare"),
+            high_only=True,
+            do_eval=False,
+            do_predict=False,
+            train_step=2,
+        )
+    )
+    alone = dataclasses.replace(args, middle_only=True, do_train=False)
+    run_race.run(alone)
+    assert set(read_answers(tmp_path / "out")) == {
+        f"middle/middle{i}.txt/{j}" for i in range(4) for j in range(2)
+    }
+    (row,) = evaluation.read_results(tmp_path / "out")
+    assert "middle_eval_accuracy" not in row
+
+
+def test_the_rate_has_two_names(args, monkeypatch):
+    rates = []
+
+    class Stop(Exception):
+        pass
+
+    def record(args, number, build_model, *_):
+        model = build_model(tiny.CONFIG)
+        assert isinstance(model, heads.AlbertMultipleChoice)
+        rates.append(model.dropout_prob)
+        raise Stop
+
+    monkeypatch.setattr(finetuning, "Run", record)
+    for changes in (
+        {},
+        {"classifier_dropout": 0.3},
+        {"dropout_prob": 0.0, "classifier_dropout": 0.3},
+    ):
+        with pytest.raises(Stop):
+            run_race.run(dataclasses.replace(args, **changes))
+    assert rates == [0.1, 0.3, 0.0]
+
+
+def test_the_baseline_knows_only_the_training_data(args, monkeypatch):
+    labels = {"train": [1, 1, 3], "dev": [3, 3, 1]}
+    tasks = []
+
+    def read_part(args, part, tokenizer):
+        questions = [
+            race.Question(f"{level}/1/0", "w1", ("w2",) * 4, label)
+            for level, label in zip(
+                ("middle", "middle", "high"), labels[part], strict=True
+            )
+        ]
+        return questions, race.encode_race(questions, tokenizer, 9, 4)
+
+    monkeypatch.setattr(run_race, "read_part", read_part)
+    monkeypatch.setattr(
+        run_race.programs,
+        "run_task",
+        lambda args, task, start: tasks.append(task),
+    )
+    args = dataclasses.replace(args, do_predict=False)
+    run_race.run(args)
+    run_race.run(dataclasses.replace(args, do_train=False))
+    found = [task.baseline for task in tasks]
+    assert [len(task.train or ()) for task in tasks] == [3, 0]
+    for name, values in (
+        ("eval_accuracy", [1 / 3, 2 / 3]),
+        ("middle_eval_accuracy", [0, 1]),
+        ("high_eval_accuracy", [1, 0]),
+    ):
+        np.testing.assert_allclose([row[name] for row in found], values)
+
+
+def test_scores_need_every_answer(tmp_path):
+    questions = [
+        race.Question(f"high/{i}/0", "w1", ("w2",) * 4, i) for i in (0, 1)
+    ]
+    run = types.SimpleNamespace(
+        folder=str(tmp_path),
+        reporter=types.SimpleNamespace(say=print),
+        predict=lambda _: {"logits": np.array([[9.0, 0, 0, 0]] * 2)},
+    )
+    for labels, accuracy in (([0, 1], 0.5), ([0, -1], None), ([-1, -1], None)):
+        encoded = types.SimpleNamespace(arrays={"label_ids": np.array(labels)})
+        found = run_race.write_predictions(questions, encoded, run)
+        assert found.get("eval_accuracy") == accuracy
+        assert read_answers(tmp_path) == {"high/0/0": "A", "high/1/0": "A"}
+
+
+WRONG = {
+    "nothing": (
+        {"do_train": False, "do_eval": False, "do_predict": False},
+        "nothing to do",
+    ),
+    "no level": ({"high_only": True, "middle_only": True}, "no questions"),
+    "no room": ({"max_qa_length": 22}, "--max_qa_length=22"),
+    "no choice": ({"max_qa_length": 0}, "--max_qa_length=0"),
+    "no data": ({"data_dir": "/nowhere"}, "/nowhere/train/middle"),
+    "no model": ({"init_checkpoint": None}, "--init_checkpoint"),
+}
+
+
+@pytest.mark.parametrize(("changes", "message"), WRONG.values(), ids=WRONG)
+def test_what_cannot_work_is_refused_before_any_work(
+    args, tmp_path, changes, message
+):
+    with pytest.raises((ValueError, OSError), match=message):
+        run_race.run(dataclasses.replace(args, **changes))
+    assert not (tmp_path / "out").exists()
+
+
+def test_training_data_without_answers_is_refused(args, tmp_path):
+    test = tmp_path / "data" / "RACE" / "test"
+    test.rename(test.with_name("unanswered"))
+    (tmp_path / "data" / "RACE" / "train").rename(test)
+    test.with_name("unanswered").rename(test.with_name("train"))
+    with pytest.raises(ValueError, match="train has no answers for 16"):
+        run_race.run(args)
+
+
+@pytest.mark.parametrize("name", ["run_race"])
+def test_all_flags_of_the_release_are_there(shared, name):
+    path = shared / "spec" / "original_flags.json"
+    theirs = json.loads(path.read_text())[name]
+    ours = run_race.RaceFlags.__dataclass_fields__
+    assert set(theirs) <= set(ours)

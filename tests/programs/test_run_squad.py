@@ -1,0 +1,533 @@
+"""SQuAD's program: learns, answers, exports, goes on, refuses."""
+
+import dataclasses
+import json
+import types
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import run_squad
+from albert_tf.data import answers, squad, windows
+from albert_tf.model import span_heads
+from albert_tf.text import tokenization
+from albert_tf.tools import answer
+from albert_tf.training import evaluation
+from albert_tf.weights import checkpoints
+from tests import tiny
+
+
+def make_squad(num_paragraphs, *, with_answers=True, with_impossible=False):
+    """Paragraphs of 4 to 29 words; the word after "w1" is asked for."""
+    rng = np.random.default_rng(num_paragraphs)
+    paragraphs = []
+    for i in range(num_paragraphs):
+        words = list(rng.choice(tiny.WORDS[2:], rng.integers(3, 29)))
+        is_impossible = with_impossible and i % 3 == 0
+        place = rng.integers(len(words))
+        if not is_impossible:
+            words.insert(place, tiny.WORDS[1])
+        start = len(" ".join(words[: place + 1])) + 1
+        # The last word has none after it: then it is itself the answer.
+        if place + 1 >= len(words):
+            start = len(" ".join(words[:place])) + (place > 0)
+        text = words[min(place + 1, len(words) - 1)]
+        qa = {"id": f"q{i}", "question": "w1 w0"}
+        if with_answers:
+            qa["answers"] = [{"text": text, "answer_start": start}]
+            if is_impossible:
+                qa |= {"answers": [], "is_impossible": True}
+        paragraphs.append({"context": " ".join(words), "qas": [qa]})
+    return {"data": [{"paragraphs": paragraphs}]}
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    return tiny.write_model(tmp_path_factory.mktemp("model"))
+
+
+@pytest.fixture
+def args(tmp_path, model):
+    """Flags of a short run, whose windows are shorter than the paragraphs."""
+    for name, content in (
+        ("train", make_squad(40)),
+        ("dev", make_squad(11)),
+        ("train2", make_squad(40, with_impossible=True)),
+        ("dev2", make_squad(11, with_impossible=True)),
+        ("asked", make_squad(11, with_answers=False)),
+    ):
+        (tmp_path / f"{name}.json").write_text(json.dumps(content))
+    return run_squad.SquadFlags(
+        train_file=str(tmp_path / "train.json"),
+        predict_file=str(tmp_path / "dev.json"),
+        output_dir=str(tmp_path / "out"),
+        init_checkpoint=str(model),
+        do_train=True,
+        do_predict=True,
+        train_batch_size=8,
+        predict_batch_size=4,
+        learning_rate=1e-3,
+        train_step=6,
+        warmup_step=1,
+        save_checkpoints_steps=3,
+        max_seq_length=20,
+        doc_stride=8,
+        max_query_length=4,
+        bucket_lengths="12",
+        cached_dir=str(tmp_path / "cache"),
+    )
+
+
+def version_2(args, **changes):
+    return dataclasses.replace(
+        args,
+        squad_version="v2",
+        train_file=args.train_file.replace("train", "train2"),
+        predict_file=args.predict_file.replace("dev", "dev2"),
+        **changes,
+    )
+
+
+def read(folder, name):
+    return json.loads((folder / name).read_text())
+
+
+def test_version_1_writes_what_the_release_writes(args, tmp_path, capfd):
+    run_squad.run(args)
+    out = tmp_path / "out"
+    results = evaluation.read_results(out)
+    assert [row["global_step"] for row in results] == [3, 6]
+    assert all({"exact_match", "f1"} <= row.keys() for row in results)
+    predictions = read(out, "predictions.json")
+    nbest = read(out, "nbest_predictions.json")
+    assert list(predictions) == list(nbest) == [f"q{i}" for i in range(11)]
+    assert all(nbest[i][0]["text"] == text for i, text in predictions.items())
+    assert not (out / "null_odds.json").exists()
+    best = checkpoints.read_checkpoint(out / "model.ckpt-best")
+    assert best["cls/squad/output_weights"].shape == (2, 12)
+    said = capfd.readouterr()
+    assert "cls/squad/output_bias" in said.err
+    assert "best on dev" in said.out
+    # Encoded once; and once more for other windows.
+    cached = sorted(path.name for path in (tmp_path / "cache").iterdir())
+    assert len(cached) == 2
+    other = dataclasses.replace(args, doc_stride=7, do_train=False)
+    with pytest.raises(ValueError, match=r"data\.dev\.tokens.*refused"):
+        run_squad.run(other)
+    run_squad.run(
+        dataclasses.replace(
+            other, init_checkpoint=str(out), output_dir=f"{out}_7"
+        )
+    )
+    assert len(list((tmp_path / "cache").iterdir())) == 3
+    assert set(cached) < {path.name for path in (tmp_path / "cache").iterdir()}
+
+
+def test_version_2_finds_its_threshold(args, tmp_path, capfd):
+    run_squad.run(version_2(args))
+    out = tmp_path / "out"
+    odds = read(out, "null_odds.json")
+    predictions = read(out, "predictions.json")
+    nbest = read(out, "nbest_predictions.json")
+    results = evaluation.read_results(out)
+    best = max(results, key=lambda row: row["f1"])
+    threshold = best["null_score_diff_threshold"]
+    if threshold != best["best_f1_thresh"]:  # Nothing is better than any.
+        assert not any(predictions.values())
+        assert best["best_f1_thresh"] == 0
+    for question_id, text in predictions.items():
+        is_answered = odds[question_id] < threshold
+        wanted = nbest[question_id][0]["text"] if is_answered else ""
+        assert text == wanted
+    assert {"HasAns_f1", "NoAns_f1", "best_exact"} <= best.keys()
+    assert "expect less on others" in capfd.readouterr().err
+    # Where no answers are known the model's own threshold is taken.
+    asked = version_2(
+        args,
+        init_checkpoint=str(out / "model.ckpt-best"),
+        output_dir=str(tmp_path / "asked"),
+        do_train=False,
+    )
+    asked = dataclasses.replace(
+        asked,
+        predict_file=str(tmp_path / "asked.json"),
+        train_file=None,
+        train_step=None,  # The default: nothing here depends on steps.
+    )
+    run_squad.run(asked)
+    assert f"below {threshold}" in capfd.readouterr().err
+    assert len(read(tmp_path / "asked", "predictions.json")) == 11
+    assert not (tmp_path / "asked" / "eval_results.txt").exists()
+    always = dataclasses.replace(asked, null_score_diff_threshold=1e9)
+    run_squad.run(always)
+    predictions = read(tmp_path / "asked", "predictions.json")
+    nbest = read(tmp_path / "asked", "nbest_predictions.json")
+    assert predictions == {i: rows[0]["text"] for i, rows in nbest.items()}
+
+
+def test_nothing_is_answered_where_that_is_best(args):
+    found = answers.Answers(
+        {"a": "x", "b": "y", "c": "z"}, {}, {"a": -2.0, "b": -1.0, "c": 1.0}
+    )
+    gold = {"a": [], "b": ["w"], "c": []}
+    predictions, scores = run_squad.score_answers(version_2(args), gold, found)
+    assert predictions == {"a": "", "b": "", "c": ""}
+    assert scores["f1"] == scores["best_f1"] == pytest.approx(200 / 3)
+    assert scores["best_f1_thresh"] == 0
+    assert scores["null_score_diff_threshold"] == -2
+
+
+def test_answers_do_not_depend_on_buckets_or_batches(args, tmp_path):
+    run_squad.run(args)
+    found = []
+    for i, (lengths, size) in enumerate([("12", 4), ("", 3), ("9,16", 64)]):
+        again = dataclasses.replace(
+            args,
+            do_train=False,
+            train_file=None,
+            train_step=None,
+            init_checkpoint=str(tmp_path / "out" / "model.ckpt-best"),
+            output_dir=str(tmp_path / f"again{i}"),
+            bucket_lengths=lengths,
+            predict_batch_size=size,
+        )
+        run_squad.run(again)
+        found.append(read(tmp_path / f"again{i}", "nbest_predictions.json"))
+    for other in found[1:]:
+        for question_id, rows in found[0].items():
+            for name in ("start_log_prob", "end_log_prob", "probability"):
+                np.testing.assert_allclose(
+                    [row[name] for row in other[question_id]],
+                    [row[name] for row in rows],
+                    atol=1e-5,
+                )
+
+
+def compare_with_text(tmp_path, paragraphs):
+    """Asks the SavedModel that takes text what fits into one window."""
+    (path,) = (tmp_path / "text").iterdir()
+    serve = tf.saved_model.load(str(path)).signatures["serving_default"]
+    # [CLS] w1 w0 [SEP] ... [SEP]
+    short = [p for p in paragraphs if len(p["context"].split()) <= 15]
+    assert len(short) > 1
+    found = serve(
+        question=tf.constant([p["qas"][0]["question"] for p in short]),
+        context=tf.constant([p["context"] for p in short]),
+    )
+    wanted = read(tmp_path / "out", "nbest_predictions.json")
+    for row, paragraph in enumerate(short):
+        best = wanted[paragraph["qas"][0]["id"]][0]
+        text = found["answer"].numpy()[row].decode()
+        assert text == best["text"]
+        start, end = found["start"].numpy()[row], found["end"].numpy()[row]
+        assert paragraph["context"][start:end].strip() == text
+        np.testing.assert_allclose(
+            found["score"][row],
+            best["start_log_prob"] + best["end_log_prob"],
+            atol=1e-5,
+        )
+    assert ("is_answered" in found) == ("null_odds" in found)
+
+
+@pytest.mark.parametrize("version", ["v1", "v2"])
+def test_an_export_answers_as_the_program_does(args, tmp_path, version, capfd):
+    args = dataclasses.replace(
+        args,
+        export_dir=str(tmp_path / "serving"),
+        export_text_dir=str(tmp_path / "text"),
+    )
+    if version == "v2":
+        args = version_2(args)
+    run_squad.run(args)
+    out = tmp_path / "out"
+    settings = windows.WindowSettings(20, 8, 4)
+    content = read(tmp_path, args.predict_file.rsplit("/", 1)[1])
+    for paragraph in content["data"][0]["paragraphs"][:5]:
+        (qa,) = paragraph["qas"]
+        found, thresholds = answer.ask(
+            tmp_path / "serving",
+            [qa["question"]],
+            paragraph["context"],
+            settings,
+            n_best_size=20,
+            max_answer_length=30,
+        )
+        wanted = read(out, "nbest_predictions.json")[qa["id"]]
+        assert [e["text"] for e in found.nbest["0"]] == [
+            e["text"] for e in wanted
+        ]
+        np.testing.assert_allclose(
+            [e["probability"] for e in found.nbest["0"]],
+            [e["probability"] for e in wanted],
+            atol=1e-5,
+        )
+        if version == "v2":
+            odds = read(out, "null_odds.json")[qa["id"]]
+            np.testing.assert_allclose(found.null_odds["0"], odds, atol=1e-5)
+            best = max(evaluation.read_results(out), key=lambda row: row["f1"])
+            np.testing.assert_allclose(
+                thresholds, best["null_score_diff_threshold"], rtol=1e-6
+            )
+    compare_with_text(tmp_path, content["data"][0]["paragraphs"])
+    (path,) = (tmp_path / "serving").iterdir()
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        meta = tf.compat.v1.saved_model.load(session, ["serve"], str(path))
+        signature = meta.signature_def["serving_default"]
+        assert set(signature.inputs) == {
+            "input_ids",
+            "input_mask",
+            "segment_ids",
+        }
+        feed = {i.name: np.ones([2, 7]) for i in signature.inputs.values()}
+        outputs = {n: o.name for n, o in signature.outputs.items()}
+        assert len(session.run(outputs, feed)) >= 2
+    flags = answer.AnswerFlags(
+        saved_model=str(tmp_path / "serving"),
+        question="w1 w0\nw2",
+        paragraph="w5 w1 w6 w7",
+        max_seq_length=20,
+        doc_stride=8,
+        max_query_length=4,
+    )
+    answer.run(flags)
+    assert "w1 w0\n" in capfd.readouterr().out
+    long = dataclasses.replace(flags, max_seq_length=32, paragraph="w1 " * 40)
+    with pytest.raises(ValueError, match=r"Lower --max_seq_length"):
+        answer.run(long)
+
+
+def test_a_run_that_was_stopped_goes_on(args, tmp_path, monkeypatch):
+    whole = dataclasses.replace(args, output_dir=str(tmp_path / "whole"))
+    run_squad.run(whole)
+    original = evaluation.Evaluator.evaluate
+
+    def stop(evaluator, step, prefix=None):
+        if step == 3:
+            raise KeyboardInterrupt
+        return original(evaluator, step, prefix)
+
+    monkeypatch.setattr(evaluation.Evaluator, "evaluate", stop)
+    with pytest.raises(KeyboardInterrupt):
+        run_squad.run(args)
+    monkeypatch.undo()
+    run_squad.run(args)
+    for name in ("eval_results.txt", "nbest_predictions.json"):
+        assert (tmp_path / "out" / name).read_text() == (
+            tmp_path / "whole" / name
+        ).read_text()
+
+
+def test_epochs_count_questions_as_in_the_release(args, tmp_path, capfd):
+    args = dataclasses.replace(
+        args, train_step=None, num_train_epochs=0.7, do_predict=False
+    )
+    run_squad.run(args)
+    # 40 questions, batches of 8; the windows are more.
+    assert "to 3, 8 sequences" in capfd.readouterr().err
+
+
+def test_each_version_has_its_head(args):
+    one = run_squad.build_model_function(args)(tiny.CONFIG)
+    assert isinstance(one, span_heads.AlbertSpans)
+    for kwargs, rate in (
+        ({}, 0.1),
+        ({"classifier_dropout": 0.3}, 0.3),
+        ({"dropout_prob": 0.0, "classifier_dropout": 0.3}, 0.0),
+    ):
+        two = run_squad.build_model_function(
+            version_2(args, start_n_top=3, end_n_top=4, **kwargs)
+        )(tiny.CONFIG)
+        assert (two.start_n_top, two.end_n_top) == (3, 4)
+        assert two.dropout_prob == rate
+
+
+def write_results(folder, *rows):
+    folder.mkdir()
+    (folder / evaluation.RESULTS_FILE).write_text(
+        "".join(
+            evaluation.HEADER
+            + "".join(f"{name} = {value}\n" for name, value in row.items())
+            for row in rows
+        )
+    )
+
+
+def test_an_export_has_the_threshold_of_the_best_score(
+    args, tmp_path, monkeypatch
+):
+    args = version_2(args)
+    threshold = run_squad.THRESHOLD
+    write_results(
+        tmp_path / "here",
+        {"f1": 90, "global_step": 0, threshold: 9},  # Of another model.
+        {"f1": 50, "global_step": 0, threshold: 2},
+    )
+    write_results(
+        tmp_path / "there",
+        {"f1": 40, "exact": 60, "global_step": 3, threshold: -1},
+        {"f1": 60, "exact": 40, "global_step": 6, threshold: 1},
+        {"f1": 99, "exact": 99, "global_step": 9},
+    )
+    run = types.SimpleNamespace(
+        folder=str(tmp_path / "here"),
+        source=str(tmp_path / "there" / "model.ckpt-best"),
+        reporter=types.SimpleNamespace(say=print),
+    )
+    monkeypatch.setattr(
+        run_squad.programs, "export_model", lambda *_, threshold: threshold
+    )
+
+    def exported(args, is_scored):
+        args = dataclasses.replace(args, export_dir="somewhere")
+        (write,) = run_squad.build_exports(args, is_scored, None, None)
+        return write(run)
+
+    assert exported(args, True) == 2
+    assert exported(args, False) == 1
+    run.source = "/nowhere/model.ckpt-6"
+    assert exported(args, False) == 0
+    for value in (0.0, -3.0):
+        fixed = dataclasses.replace(args, null_score_diff_threshold=value)
+        assert exported(fixed, True) == value
+    one = dataclasses.replace(args, squad_version="v1")
+    assert exported(one, True) is None
+
+
+def test_a_threshold_that_is_given_is_applied_and_reported(args):
+    found = answers.Answers(
+        {"a": "w1", "b": "w2", "c": "w3"}, {}, {"a": -1.0, "b": 0.5, "c": 2.0}
+    )
+    gold = {"a": ["w1"], "b": ["w2"], "c": []}
+    for given, wanted, texts in (
+        (None, 0.5, ["w1", "", ""]),
+        (1.0, 1.0, ["w1", "w2", ""]),
+        (0.0, 0.0, ["w1", "", ""]),
+    ):
+        predictions, scores = run_squad.score_answers(
+            version_2(args, null_score_diff_threshold=given), gold, found
+        )
+        assert list(predictions.values()) == texts
+        assert scores[run_squad.THRESHOLD] == wanted
+        assert scores["best_f1_thresh"] == 0.5
+        np.testing.assert_allclose(
+            scores["exact"], 100 * (1 + texts.count("w2") + 1) / 3
+        )
+
+
+def test_encoded_data_is_kept_by_all_that_decides_it(args, tmp_path, model):
+    questions = squad.read_squad(args.predict_file)
+    lower, cased = (
+        tokenization.build_tokenizer(
+            vocab_file=str(model / "vocab.txt"), do_lower_case=is_lower
+        )
+        for is_lower in (True, False)
+    )
+    kinds = [
+        (args, lower, True),
+        (args, lower, False),
+        (args, cased, False),
+        (dataclasses.replace(args, max_query_length=1), lower, False),
+    ]
+    for num_kept, (changed, tokenizer, is_training) in enumerate(kinds, 1):
+        for _ in range(2):
+            encoded = run_squad.encode(
+                changed,
+                args.predict_file,
+                questions,
+                tokenizer,
+                is_training=is_training,
+            )
+            assert ("start_positions" in encoded.arrays) == is_training
+        assert len(list((tmp_path / "cache").iterdir())) == num_kept
+
+
+def test_steps_are_given_or_come_from_epochs_of_questions(
+    args, tmp_path, monkeypatch
+):
+    content = make_squad(5)
+    (paragraph, *_) = content["data"][0]["paragraphs"]
+    paragraph["qas"].append({**paragraph["qas"][0], "id": "another"})
+    (tmp_path / "train.json").write_text(json.dumps(content))
+    ran = []
+    monkeypatch.setattr(
+        run_squad.programs, "run_task", lambda *values: ran.append(values)
+    )
+    run_squad.run(args)
+    run_squad.run(dataclasses.replace(args, train_step=None))
+    found = [
+        (a.train_step, a.num_train_epochs, a.warmup_proportion)
+        for a, _, _ in ran
+    ]
+    assert found == [(6, None, None), (None, 3.0, 0.1)]
+    assert [task.num_train for _, task, _ in ran] == [6, 6]
+
+
+def test_a_model_that_answers_all_alike_is_told(args, monkeypatch):
+    said = []
+    run = types.SimpleNamespace(reporter=types.SimpleNamespace(say=said.append))
+    questions = squad.read_squad(args.predict_file)
+    ids = [question.id for question in questions.questions]
+    for texts, is_told in ((["w1"] * 11, True), (["w1"] * 10 + [""], False)):
+        found = answers.Answers(dict(zip(ids, texts, strict=True)), {}, {})
+        monkeypatch.setattr(run_squad, "find_answers", lambda *_, f=found: f)
+        said.clear()
+        run_squad.score(args, questions, None, run)
+        assert any("every question with 'w1'" in s for s in said) == is_told
+
+
+def test_a_beam_may_be_as_wide_as_the_shortest_bucket(args):
+    two = version_2(args, start_n_top=12, end_n_top=12)
+    run_squad.check_beam(two)
+    run_squad.check_beam(dataclasses.replace(args, start_n_top=13))
+    for changes in ({"start_n_top": 13}, {"end_n_top": 13}):
+        wide = dataclasses.replace(two, **changes)
+        with pytest.raises(ValueError, match="shortest of --bucket_lengths"):
+            run_squad.check_beam(wide)
+        run_squad.check_beam(dataclasses.replace(wide, bucket_lengths=""))
+        run_squad.check_beam(dataclasses.replace(wide, do_predict=False))
+
+
+WRONG = {
+    "nothing to do": ({"do_train": False, "do_predict": False}, "nothing to"),
+    "no train_file": ({"train_file": None}, "--train_file"),
+    "no predict_file": ({"predict_file": None}, "--predict_file"),
+    "no such file": ({"train_file": "/nowhere.json"}, r"nowhere\.json"),
+    "no room": ({"max_query_length": 17}, "--max_query_length=17"),
+    "no answers": ({"n_best_size": 0}, "--n_best_size"),
+    "no starts": ({"start_n_top": 0}, "--start_n_top"),
+    "no ends": ({"end_n_top": 0}, "--end_n_top"),
+    "too wide": ({"squad_version": "v2", "end_n_top": 13}, "--end_n_top=13"),
+    "no workers": ({"num_workers": 0}, "--num_workers"),
+    "too long": ({"max_seq_length": 99}, "has 32 positions"),
+    "no model": ({"init_checkpoint": None}, "--init_checkpoint"),
+}
+
+
+@pytest.mark.parametrize(("changes", "message"), WRONG.values(), ids=WRONG)
+def test_what_cannot_work_is_refused_before_any_work(
+    args, tmp_path, changes, message
+):
+    with pytest.raises((ValueError, OSError), match=message):
+        run_squad.run(dataclasses.replace(args, **changes))
+    assert not (tmp_path / "out").exists()
+
+
+def test_wrong_data_is_refused_before_any_work(args, tmp_path):
+    mixed = dataclasses.replace(args, train_file=str(tmp_path / "train2.json"))
+    with pytest.raises(ValueError, match="--squad_version=v2"):
+        run_squad.run(mixed)
+    for name in ("train_file", "predict_file"):
+        (tmp_path / "broken.json").write_text('{"data": [')
+        broken = {name: str(tmp_path / "broken.json")}
+        with pytest.raises(ValueError, match=r"broken\.json is not JSON"):
+            run_squad.run(dataclasses.replace(args, **broken))
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("name", ["run_squad_v1", "run_squad_v2"])
+def test_all_flags_of_the_release_are_there(shared, name):
+    path = shared / "spec" / "original_flags.json"
+    theirs = json.loads(path.read_text())[name]
+    ours = run_squad.SquadFlags.__dataclass_fields__
+    assert set(theirs) <= set(ours)

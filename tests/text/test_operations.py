@@ -1,0 +1,426 @@
+"""The tokenizers inside a graph: the same ids as outside."""
+
+import dataclasses
+import random
+import sys
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from albert_tf import errors
+from albert_tf.data import examples, squad
+from albert_tf.export import text_serving
+from albert_tf.model import heads, span_heads
+from albert_tf.model.config import AlbertConfig
+from albert_tf.text import operations, tokenization
+from tests import tiny
+
+CASES = [
+    (kind, do_lower_case)
+    for kind in ("sentencepiece", "wordpiece")
+    for do_lower_case in (True, False)
+]
+ODD = [
+    *"Σ ΟΔΟΣ ΑΣ'Α ΣΑΣ Σ. aΣ\u0301 Straße İstanbul ﬁ ½ 北京 한국어 e\u0301 "
+    "👩\u200d👩\u200d👧 🇺🇸 don't U.S.A. ｆｕｌｌ ǅ \u1e9e a\u0302\u0323b "
+    "हिन्दी ไทย ٣٤ "
+    "Ⅷ … $5,000. 1,234,567 20,19, 2013, 3, ##do [MASK] [UNK] ▁ <pad> "
+    "looooooong -------".split(),
+    "\x00",
+    "\x1c",
+    "\u3000",
+    "\xa0",
+    "\ufffd",
+    "\u200b",
+    "x" * 201,
+]
+
+
+@pytest.fixture(scope="module")
+def graphs(shared):
+    made = {}
+
+    def make(kind, do_lower_case):
+        if (kind, do_lower_case) not in made:
+            paths = {
+                "sentencepiece": (
+                    "spm_model_file",
+                    shared / "data/albert_en/30k-clean.model",
+                ),
+                "wordpiece": ("vocab_file", shared / "data/zh/vocab.txt"),
+            }
+            name, path = paths[kind]
+            tokenizer = tokenization.build_tokenizer(
+                **{name: str(path)}, do_lower_case=do_lower_case
+            )
+            graph = operations.GraphTokenizer(tokenizer)
+            call = tf.function(
+                graph.tokenize,
+                input_signature=[tf.TensorSpec([None], tf.string)],
+            )
+            made[kind, do_lower_case] = tokenizer, graph, call
+        return made[kind, do_lower_case]
+
+    return make
+
+
+def differences(tokenizer, call, lines):
+    wanted = tokenizer.encode_batch(lines)
+    found = call(tf.constant(lines)).to_list()
+    return [
+        line
+        for line, ours, theirs in zip(lines, found, wanted, strict=True)
+        if ours != theirs
+    ]
+
+
+def make_line(rng):
+    """Odd words, numbers and characters of all kinds."""
+    words = []
+    for _ in range(rng.randint(0, 8)):
+        kind = rng.random()
+        if kind < 0.5:
+            words.append(rng.choice(ODD))
+        elif kind < 0.7:
+            number = str(rng.randint(0, 10 ** rng.randint(1, 9)))
+            words.append(number + rng.choice(["", ",", "."]))
+        else:
+            start, end = rng.choice(
+                [(32, 127), (0x80, 0x250), (0x300, 0x400), (0, 0xD800)]
+            )
+            size = rng.randint(1, 6)
+            words.append(
+                "".join(chr(rng.randrange(start, end)) for _ in range(size))
+            )
+    return rng.choice([" ", "", " \t "]).join(words)
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_odd_text_gets_pythons_ids(graphs, case):
+    rng = random.Random(3)
+    tokenizer, _, call = graphs(*case)
+    lines = ["", " ", *ODD, *(make_line(rng) for _ in range(1500))]
+    # Of runs of letters behind unknown ones many splits are equally probable.
+    lines = [x for x in lines if case[0] == "wordpiece" or "xxxxx" not in x]
+    assert not differences(tokenizer, call, lines)
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_every_character_is_normalized_as_in_python(graphs, case):
+    tokenizer, graph, _ = graphs(*case)
+    codes = [i for i in range(sys.maxunicode + 1) if not 0xD800 <= i < 0xE000]
+    for start in range(0, len(codes), 200_000):
+        lines = [f"a{chr(i)}b" for i in codes[start : start + 200_000]]
+        found = graph.normalize(tf.constant(lines)).codes
+        found = tf.strings.unicode_encode(found, "UTF-8").numpy()
+        wrong = [
+            line
+            for line, text in zip(lines, found, strict=True)
+            if text.decode() != tokenizer.normalize(line)
+        ]
+        assert not wrong
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_real_text_gets_pythons_ids(shared, graphs, case):
+    tokenizer, _, call = graphs(*case)
+    novels = (shared / "data/text/novels_valid.txt").read_text("utf-8")
+    reviews = (shared / "data/imdb/test.tsv").read_text("utf-8")
+    lines = [*novels.split("\n")[:4000], *reviews.split("\n")[:1000]]
+    assert not differences(tokenizer, call, lines)
+
+
+def test_sources_are_the_characters_that_were_there(graphs):
+    _, graph, _ = graphs("sentencepiece", True)
+    text = "  ½ Éa\u0301 ﬁ"
+    codes, sources = graph.normalize(tf.constant([text]))
+    normalized = "".join(map(chr, codes[0].numpy()))
+    assert normalized == "1⁄2 ea fi"
+    assert [text[i] for i in sources[0].numpy()] == list("½½½ÉÉaﬁﬁﬁ")
+
+
+@pytest.mark.parametrize("kind", ["sentencepiece", "wordpiece"])
+def test_tokens_stand_for_pythons_characters(shared, graphs, kind):
+    tokenizer, graph, _ = graphs(kind, True)
+    path = str(shared / "data/squad/dev-v1.1.json")
+    odd = [" ".join(ODD[:40]), "", "  ½ Éa\u0301 ﬁ x", " 北京 é 2013, ok"]
+    texts = [*squad.read_squad(path).contexts[::40], *odd]
+    ids, starts, ends = graph.tokenize_with_offsets(tf.constant(texts))
+    num_tokens = num_others = 0
+    for text, *found in zip(
+        texts, ids.to_list(), starts.to_list(), ends.to_list(), strict=True
+    ):
+        wanted_ids, wanted = tokenizer.encode_with_offsets(text)
+        assert found[0] == wanted_ids
+        for (start, end), first, last in zip(wanted, *found[1:], strict=True):
+            num_tokens += 1
+            num_others += text[start:end].strip() != text[first:last].strip()
+    # Several parts of a number before a comma share its characters.
+    assert num_others < 1e-3 * num_tokens
+
+
+def test_words_are_long_by_characters_and_padding_has_its_id(tmp_path):
+    path = tmp_path / "vocab.txt"
+    pieces = ["é", "##é", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "[PAD]"]
+    path.write_text("\n".join(pieces))
+    tokenizer = tokenization.build_tokenizer(
+        vocab_file=str(path), do_lower_case=False
+    )
+    text_serving.export_preprocessor(
+        str(tmp_path / "preprocess"), tokenizer, seq_length=5
+    )
+    preprocessor = tf.saved_model.load(str(tmp_path / "preprocess"))
+    lines = ["é" * 200, "é" * 201, "é é"]
+    found = preprocessor.tokenize(tf.constant(lines)).to_list()
+    assert found == tokenizer.encode_batch(lines)
+    assert list(map(len, found)) == [200, 1, 2]
+    packed = preprocessor(tf.constant(lines[1:2]))["input_word_ids"]
+    assert packed.numpy().tolist() == [[3, 2, 4, 6, 6]]
+
+
+def test_kept_accents_are_refused(shared):
+    tokenizer = tokenization.build_tokenizer(
+        vocab_file=str(shared / "data/zh/vocab.txt"), keep_accents=True
+    )
+    with pytest.raises(ValueError, match="keep_accents"):
+        operations.GraphTokenizer(tokenizer)
+
+
+@pytest.fixture(scope="module")
+def preprocessor(graphs, tmp_path_factory):
+    tokenizer, _, _ = graphs("sentencepiece", True)
+    path = tmp_path_factory.mktemp("hub") / "preprocess"
+    text_serving.export_preprocessor(str(path), tokenizer, seq_length=16)
+    return tokenizer, tf.saved_model.load(str(path))
+
+
+@pytest.mark.parametrize("seq_length", [3, 4, 5, 16, 33])
+@pytest.mark.parametrize("has_pairs", [True, False])
+def test_packed_text_is_what_python_packs(preprocessor, seq_length, has_pairs):
+    tokenizer, loaded = preprocessor
+    rng = random.Random(seq_length)
+    words = ["a", "cat", "sat", "on", "the", "mats", "2013,", "½", ""]
+    texts = [
+        [" ".join(rng.choices(words, k=rng.randint(0, 30))) for _ in range(60)]
+        for _ in range(2)
+    ]
+    if not has_pairs:
+        texts[1] = None
+    wanted = examples.Examples(
+        *examples.pack_pairs(tokenizer, *texts, seq_length), {}
+    )
+    wanted = examples.pad_examples(wanted, range(60), seq_length)
+    segments = [loaded.tokenize(tf.constant(x)) for x in texts if x]
+    found = loaded.bert_pack_inputs(
+        segments, seq_length=tf.constant(seq_length)
+    )
+    for theirs, ours in (
+        ("input_word_ids", "input_ids"),
+        ("input_mask", "input_mask"),
+        ("input_type_ids", "segment_ids"),
+    ):
+        np.testing.assert_array_equal(found[theirs], wanted[ours])
+    if seq_length == 16 and not has_pairs:
+        at_once = loaded(tf.constant(texts[0]))
+        for name, value in found.items():
+            np.testing.assert_array_equal(at_once[name], value)
+
+
+@pytest.mark.parametrize("seq_length", [0, 2])
+def test_what_holds_no_token_is_refused(preprocessor, tmp_path, seq_length):
+    tokenizer, loaded = preprocessor
+    with pytest.raises(tf.errors.InvalidArgumentError, match="at least 3"):
+        loaded.bert_pack_inputs(
+            [loaded.tokenize(["a cat"])], seq_length=seq_length
+        )
+    with pytest.raises(tf.errors.InvalidArgumentError, match="at least 3"):
+        text_serving.export_preprocessor(
+            str(tmp_path / "short"), tokenizer, seq_length=seq_length
+        )
+    assert not (tmp_path / "short").exists()
+
+
+def test_broken_text_is_text(graphs):
+    tokenizer, _, call = graphs("sentencepiece", True)
+    lines = [b"a \xff cat", b"\xc3", b"a\x00cat", b"a\xed\xa0\x80"]
+    wanted = tokenizer.encode_batch([x.decode(errors="replace") for x in lines])
+    assert call(tf.constant(lines)).to_list() == wanted
+
+
+def test_a_preprocessor_knows_its_special_tokens(preprocessor):
+    tokenizer, loaded = preprocessor
+    special = loaded.tokenize.get_special_tokens_dict()
+    assert {name: int(value) for name, value in special.items()} == {
+        "padding_id": tokenizer.pad_id,
+        "start_of_sequence_id": tokenizer.cls_id,
+        "end_of_segment_id": tokenizer.sep_id,
+        "mask_id": tokenizer.mask_id,
+        "vocab_size": 30000,
+    }
+
+
+def test_long_and_empty_texts_are_served(preprocessor):
+    _, loaded = preprocessor
+    found = loaded(tf.constant(["word " * 20_000, "", "x" * 100_000]))
+    assert found["input_word_ids"].shape == (3, 16)
+    assert found["input_mask"].numpy().sum(axis=1).tolist() == [16, 2, 16]
+    assert loaded(tf.constant([], tf.string))["input_mask"].shape == (0, 16)
+    in_pipeline = tf.data.Dataset.from_tensors(["a cat"]).map(loaded)
+    assert next(iter(in_pipeline))["input_mask"].shape == (1, 16)
+
+
+@pytest.mark.parametrize("has_pairs", [True, False])
+def test_a_classifier_of_text_answers_as_one_of_ids(
+    graphs, tmp_path, has_pairs
+):
+    tokenizer, _, _ = graphs("sentencepiece", True)
+    config = AlbertConfig(
+        vocab_size=30000,
+        embedding_size=4,
+        hidden_size=8,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=8,
+        max_position_embeddings=40,
+    )
+    model = heads.AlbertClassifier(config, num_labels=2)
+    texts = [
+        ["A cat sat.", "", "It cost $1,000, no less. " * 9],
+        ["On mats?", "Nothing.", ""],
+    ][: 1 + has_pairs]
+    path = text_serving.export_text_classifier(
+        tmp_path / "serving",
+        model,
+        tokenizer=tokenizer,
+        has_pairs=has_pairs,
+        max_seq_length=20,
+        labels=("no", "yes"),
+        threshold=0.5,
+    )
+    signature = tf.saved_model.load(path).signatures["serving_default"]
+    names = ("text_a", "text_b")[: 1 + has_pairs]
+    found = signature(
+        **{n: tf.constant(x) for n, x in zip(names, texts, strict=True)}
+    )
+    packed = examples.pack_pairs(tokenizer, *(texts + [None])[:2], 20)
+    rows = examples.Examples(*packed, {})
+    wanted = model(examples.pad_examples(rows, range(3), 20))["logits"]
+    np.testing.assert_allclose(found["logits"], wanted, atol=1e-5)
+    np.testing.assert_allclose(
+        found["probabilities"], tf.nn.softmax(wanted), atol=1e-5
+    )
+    assert found["threshold"].numpy().tolist() == [0.5] * 3
+    none = signature(**{n: tf.constant([], tf.string) for n in names})
+    assert none["logits"].shape == (0, 2)
+    with pytest.raises(ValueError, match="the model has 40 positions"):
+        text_serving.export_text_classifier(
+            tmp_path / "long",
+            model,
+            tokenizer=tokenizer,
+            has_pairs=has_pairs,
+            max_seq_length=41,
+        )
+    with open(f"{path}/assets/labels.txt") as file:
+        assert file.read() == "no\nyes\n"
+
+
+@pytest.fixture(scope="module")
+def words(tmp_path_factory):
+    """A tokenizer of a few words, which keeps what it is given."""
+    path = tmp_path_factory.mktemp("words") / "vocab.txt"
+    path.write_text("\n".join([*tiny.SPECIAL, *tiny.WORDS]) + "\n")
+    return tokenization.build_tokenizer(
+        vocab_file=str(path), do_lower_case=False
+    )
+
+
+STRANGE = {
+    "empty": b"",
+    "space": b" \t\n",
+    "a zero": b"\0",
+    "zeros between": b"w1\0w2 w3",
+    "no UTF-8": b"w1 \xff\xfe w2 \xc3",
+    "half a pair": b"w1 \xed\xa0\x80 w2",
+    "cut": "w1 w2 €".encode()[:-1],
+    "a byte order mark": "\ufeffw1 w2".encode(),
+    "emoji": "w1 👩\u200d👩\u200d👧 w2".encode(),
+    "a long word": b"w1" * 500_000,
+    "many words": b"w1 " * 340_000,
+    "a long run of no UTF-8": b"\xff" * 1_000_000,
+}
+
+
+@pytest.fixture(scope="module")
+def answering(words, tmp_path_factory):
+    path = text_serving.export_text_spans(
+        tmp_path_factory.mktemp("answering"),
+        span_heads.AlbertConditionalSpans(tiny.CONFIG),
+        tokenizer=words,
+        max_seq_length=32,
+        max_query_length=8,
+        threshold=0.0,
+    )
+    return tf.saved_model.load(path).signatures["serving_default"]
+
+
+@pytest.mark.parametrize("text", STRANGE.values(), ids=STRANGE)
+def test_answers_are_pieces_of_any_context(answering, text):
+    """What is no UTF-8 counts, and is answered, as U+FFFD, as in Python."""
+    texts = [text, b"w3 w4"]
+    found = answering(question=tf.constant(texts), context=tf.constant(texts))
+    for i, context in enumerate(texts):
+        start, end = (int(found[name][i]) for name in ("start", "end"))
+        piece = context.decode(errors="replace")[start:end]
+        assert found["answer"][i].numpy().decode() == piece.strip()
+    assert np.isfinite(found["null_odds"]).all()
+
+
+def test_no_texts_have_no_answers_and_others_are_counted(answering):
+    none = tf.constant([], tf.string)
+    found = answering(question=none, context=none)
+    assert {len(x) for x in found.values()} == {0}
+    with pytest.raises(tf.errors.InvalidArgumentError) as caught:
+        answering(question=tf.constant(["w1"]), context=tf.constant(["a", "b"]))
+    told = errors.explain(caught.value)
+    assert "context has 2 rows, wanted as many as question 1" in told
+
+
+def test_classifiers_take_any_text_as_python_decodes_it(words, tmp_path):
+    path = text_serving.export_text_classifier(
+        tmp_path,
+        heads.AlbertClassifier(tiny.CONFIG, num_labels=2),
+        tokenizer=words,
+        has_pairs=False,
+        max_seq_length=32,
+    )
+    signature = tf.saved_model.load(path).signatures["serving_default"]
+    lines = [*STRANGE.values()]
+    decoded = [line.decode(errors="replace") for line in lines]
+    found = signature(text_a=tf.constant(lines))["logits"]
+    assert np.isfinite(found).all()
+    np.testing.assert_allclose(
+        found, signature(text_a=tf.constant(decoded))["logits"], atol=1e-6
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"max_seq_length": 11}, "has to hold max_query_length=8"),
+        ({"max_query_length": 0}, "has to hold max_query_length=0"),
+        ({"threshold": float("nan")}, "wanted a finite number"),
+        ({"model": "small"}, "vocabulary has 25 pieces, the model 24"),
+    ],
+)
+def test_text_that_a_model_cannot_take_is_not_exported(
+    words, tmp_path, changes, message
+):
+    config = tiny.CONFIG
+    if "model" in changes:
+        config = dataclasses.replace(config, vocab_size=24)
+    arguments = {"max_seq_length": 32, "max_query_length": 8} | changes
+    arguments["model"] = span_heads.AlbertSpans(config)
+    with pytest.raises(ValueError, match=message):
+        text_serving.export_text_spans(tmp_path, tokenizer=words, **arguments)
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,61 @@
+"""From flags to a strategy."""
+
+import pytest
+import tensorflow as tf
+
+from albert_tf.training import distribution
+
+
+def test_mirrored_takes_every_logical_cpu_without_a_gpu():
+    strategy = distribution.build_strategy("mirrored")
+    assert isinstance(strategy, tf.distribute.MirroredStrategy)
+    devices = tf.config.list_logical_devices("CPU")
+    assert strategy.num_replicas_in_sync == len(devices) == 2
+
+
+def test_a_process_has_one_mirrored_strategy():
+    # Of two, collectives with the same number would meet: "Shape mismatch in
+    # the collective instance", now and then, in a run that is the second.
+    first = distribution.build_strategy("mirrored")
+    assert distribution.build_strategy("mirrored") is first
+
+
+def test_one_device_has_one_replica():
+    strategy = distribution.build_strategy("one_device")
+    assert strategy.num_replicas_in_sync == 1
+
+
+@pytest.mark.parametrize("name", [None, "local"])
+def test_a_missing_tpu_is_explained(name):
+    with pytest.raises(
+        ValueError, match="No TPU at 'local'.*\n.*tensorflow-tpu"
+    ):
+        distribution.build_strategy("tpu", tpu_name=name)
+
+
+def test_a_tpu_name_without_a_tpu_is_a_contradiction():
+    with pytest.raises(ValueError, match="Add --use_tpu"):
+        distribution.build_strategy("auto", tpu_name="local")
+
+
+def test_an_unknown_distribution_is_refused():
+    with pytest.raises(ValueError, match="'gpu'; known: .*mirrored"):
+        distribution.build_strategy("gpu")
+
+
+@pytest.mark.parametrize(("size", "nearest"), [(7, 6), (1, 2), (0, 2)])
+def test_a_global_batch_is_a_multiple_of_the_replicas(size, nearest):
+    strategy = distribution.build_strategy("mirrored")
+    distribution.check_batch_size(strategy, 8, "train_batch_size")
+    with pytest.raises(
+        ValueError, match=f"--eval_batch_size={size} .*{nearest}"
+    ):
+        distribution.check_batch_size(strategy, size, "eval_batch_size")
+
+
+@pytest.mark.parametrize(
+    "name", ["grpc://127.0.0.1:1", "grpc://", "grpc://127.0.0.1:x"]
+)
+def test_a_tpu_that_does_not_answer_is_told_at_once(name):
+    with pytest.raises(ValueError, match="No TPU at .*nothing answers"):
+        distribution.build_strategy("tpu", tpu_name=name)

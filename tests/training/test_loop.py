@@ -1,0 +1,374 @@
+"""The loop: replicas, resuming, XLA, the TPU's strategy, bad numbers."""
+
+import dataclasses
+import functools
+import io
+import json
+import types
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from albert_tf.model import heads, layers, modeling
+from albert_tf.model.config import AlbertConfig
+from albert_tf.training import (
+    distribution,
+    evaluation,
+    loop,
+    optimization,
+    reporting,
+)
+from albert_tf.weights import checkpoints
+
+CONFIG = AlbertConfig(
+    vocab_size=31,
+    embedding_size=5,
+    hidden_size=12,
+    num_hidden_layers=2,
+    num_attention_heads=3,
+    intermediate_size=17,
+    max_position_embeddings=11,
+)
+BATCH_SIZE = 6
+NUM_STEPS = 10
+
+
+def batches(num_steps=NUM_STEPS, batch_size=BATCH_SIZE):
+    """Batches whose rows have very different numbers of predictions."""
+    rng = np.random.default_rng(11)
+    shape = (num_steps, batch_size, 7)
+    weights = np.zeros((num_steps, batch_size, 4), np.float32)
+    for row in range(batch_size):
+        weights[:, row, : 1 + row % 4] = 1
+    return {
+        "input_ids": rng.integers(5, 31, shape, np.int32),
+        "input_mask": np.ones(shape, np.int32),
+        "segment_ids": rng.integers(0, 2, shape, np.int32),
+        "masked_lm_positions": rng.integers(0, 7, (*shape[:2], 4), np.int32),
+        "masked_lm_ids": rng.integers(5, 31, (*shape[:2], 4), np.int32),
+        "masked_lm_weights": weights,
+        "sentence_order_labels": rng.integers(0, 2, shape[:2], np.int32),
+    }
+
+
+def dataset(start=0):
+    return tf.data.Dataset.from_tensor_slices(batches()).skip(start).repeat()
+
+
+@dataclasses.dataclass
+class Run:
+    """Everything that a training needs, created in a strategy's scope."""
+
+    strategy: tf.distribute.Strategy
+    model: heads.AlbertForPreTraining
+    optimizer: optimization.Optimizer
+    manager: checkpoints.CheckpointManager
+
+    def train(self, num_train_steps, **kwargs):
+        output = io.StringIO()
+        loop.train(
+            self.strategy,
+            self.model,
+            self.optimizer,
+            {"rows": dataset(int(self.optimizer.step.numpy()))},
+            num_train_steps=num_train_steps,
+            batch_size=BATCH_SIZE,
+            manager=self.manager,
+            reporter=reporting.Reporter(self.manager.folder, output),
+            seed=3,
+            **kwargs,
+        )
+        return output.getvalue()
+
+    def values(self):
+        return {
+            name: variable.numpy()
+            for name, variable in self.manager.variables.items()
+        }
+
+
+def build(folder, *, replicas=1, config=CONFIG, rate=0.1, optimizer="lamb"):
+    strategy = tf.distribute.get_strategy()
+    if replicas > 1:
+        devices = tuple(f"/device:CPU:{i}" for i in range(replicas))
+        strategy = distribution.build_mirrored(devices)
+    keras.utils.set_random_seed(7)
+    with strategy.scope():
+        model = heads.AlbertForPreTraining(config)
+        weights = {n: w.value for n, w in modeling.named_weights(model).items()}
+        optimizer = optimization.build_optimizer(
+            optimizer,
+            weights,
+            optimization.build_schedule(rate, 20, 3),
+        )
+    variables = {
+        **weights,
+        **optimizer.slots,
+        checkpoints.STEP: optimizer.step,
+    }
+    manager = checkpoints.CheckpointManager(folder, variables)
+    return Run(strategy, model, optimizer, manager)
+
+
+def test_two_replicas_reach_the_weights_of_one(tmp_path):
+    runs = [build(tmp_path / str(r), replicas=r) for r in (1, 2)]
+    before = runs[0].values()
+    for run in runs:
+        run.train(NUM_STEPS)
+    one, two = (run.values() for run in runs)
+    for name, value in one.items():
+        np.testing.assert_allclose(two[name], value, atol=1e-5, err_msg=name)
+    moved = {n for n in one if np.abs(one[n] - before[n]).max() > 1e-3}
+    still = set(runs[0].optimizer.weights) - moved
+    # A bias of all keys shifts all scores of a query alike: no gradient.
+    assert {name.split("/")[-2] for name in still} == {"key"}
+
+
+def test_a_resumed_run_equals_one_that_was_not_stopped(tmp_path):
+    # With dropout, whose masks must go on too.
+    config = dataclasses.replace(
+        CONFIG, hidden_dropout_prob=0.3, attention_probs_dropout_prob=0.2
+    )
+    whole = build(tmp_path / "whole", config=config)
+    whole.train(NUM_STEPS)
+    first = build(tmp_path / "parts", config=config)
+    first.train(4)
+    second = build(tmp_path / "parts", config=config)
+    assert second.manager.restore_latest().endswith("model.ckpt-4")
+    second.train(NUM_STEPS)
+    for name, value in whole.values().items():
+        np.testing.assert_array_equal(second.values()[name], value, name)
+    lines = (tmp_path / "parts" / "metrics.jsonl").read_text().splitlines()
+    assert [json.loads(line)["step"] for line in lines] == [4, NUM_STEPS]
+
+
+def test_replicas_drop_other_values(tmp_path):
+    strategy = build(tmp_path, replicas=2).strategy
+
+    @tf.function
+    def masks(step):
+        return strategy.run(
+            lambda: layers.Dropout(loop.replica_seed(3, step))(
+                tf.ones([32]), 0.5
+            )
+        )
+
+    first, second = strategy.experimental_local_results(masks(0))
+    assert (first.numpy() != second.numpy()).any()
+    third, _ = strategy.experimental_local_results(masks(1))
+    assert (first.numpy() != third.numpy()).any()
+
+
+def test_the_step_compiles_with_xla(tmp_path):
+    plain, compiled = (build(tmp_path / name) for name in "ab")
+    plain.train(3)
+    compiled.train(3, xla=True)
+    for name, value in plain.values().items():
+        np.testing.assert_allclose(
+            compiled.values()[name], value, atol=2e-5, err_msg=name
+        )
+
+
+def test_dropout_compiles_with_xla():
+    # XLA draws other numbers, but as many.
+    @tf.function(jit_compile=True)
+    def drop(seed):
+        return layers.Dropout(seed)(tf.ones([10000]), 0.25)
+
+    dropped = drop(tf.constant([1, 2])).numpy()
+    assert abs(np.mean(dropped == 0) - 0.25) < 0.02
+    assert abs(dropped.mean() - 1) < 0.02
+
+
+def test_the_loop_traces_under_the_real_tpu_strategy(tmp_path):
+    strategy = tpu_strategy_on_cpus(num_replicas=2)
+    config = dataclasses.replace(CONFIG, hidden_dropout_prob=0.3)
+    with strategy.scope():
+        model = heads.AlbertForPreTraining(config, dtype="mixed_bfloat16")
+        weights = {n: w.value for n, w in modeling.named_weights(model).items()}
+        optimizer = optimization.build_optimizer(
+            "lamb", weights, optimization.build_schedule(0.1, 20, 3)
+        )
+    train_steps = loop.build_train_function(strategy, model, optimizer)
+    iterator = iter(
+        tf.data.Dataset.from_tensor_slices(batches(batch_size=3)).repeat()
+    )
+    graph = train_steps.get_concrete_function(
+        iterator, tf.TensorSpec([], tf.int32)
+    ).graph
+    found = {
+        op.type
+        for function in graph._functions.values()
+        for op in function.graph.get_operations()
+    } | {op.type for op in graph.get_operations()}
+    assert "TPUReplicateMetadata" in found
+    assert "CrossReplicaSum" in found
+
+
+def tpu_strategy_on_cpus(num_replicas):
+    """The real TPUStrategy, with logical CPUs where it expects cores.
+
+    Its code can be traced, but not run: the kernels are missing.
+    """
+    from tensorflow.python.distribute import tpu_strategy
+    from tensorflow.python.tpu import tpu_system_metadata
+
+    job = "/job:localhost/replica:0/task:0/device"
+    metadata = tpu_system_metadata.TPUSystemMetadata(
+        num_cores=num_replicas,
+        num_hosts=1,
+        num_of_cores_per_host=num_replicas,
+        topology=None,
+        devices=[
+            types.SimpleNamespace(name=f"{job}:TPU:{i}")
+            for i in range(num_replicas)
+        ],
+    )
+    resolver = types.SimpleNamespace(
+        get_tpu_system_metadata=lambda: metadata,
+        master=lambda: "",
+        get_master=lambda: "",
+        cluster_spec=lambda: None,
+    )
+    strategy = tpu_strategy.TPUStrategyV2(resolver)
+    strategy.extended._tpu_devices = np.array(
+        [[f"{job}:CPU:{i}"] for i in range(num_replicas)], dtype=object
+    )
+    return strategy
+
+
+def test_a_loss_that_is_not_finite_ends_the_run(tmp_path):
+    run = build(tmp_path)
+    run.optimizer.weights["cls/predictions/output_bias"].assign(
+        np.full([31], np.nan, np.float32)
+    )
+    with pytest.raises(FloatingPointError, match="Lower the learning rate"):
+        run.train(NUM_STEPS)
+    assert not checkpoints.list_checkpoints(tmp_path)
+
+
+def test_an_interrupt_loses_nothing(tmp_path):
+    run = build(tmp_path)
+    reporter = reporting.Reporter(tmp_path, io.StringIO())
+
+    def interrupt(step, values, is_compiling):
+        if step >= 4:
+            raise KeyboardInterrupt
+
+    reporter.progress = interrupt
+    with pytest.raises(KeyboardInterrupt):
+        loop.train(
+            run.strategy,
+            run.model,
+            run.optimizer,
+            {"rows": dataset()},
+            num_train_steps=NUM_STEPS,
+            batch_size=BATCH_SIZE,
+            manager=run.manager,
+            reporter=reporter,
+        )
+    (prefix,) = checkpoints.list_checkpoints(tmp_path)
+    assert checkpoints.step_of(prefix) >= 4
+    assert "The same command goes on" in reporter.stream.getvalue()
+
+
+def test_calls_end_at_logs_and_checkpoints(tmp_path):
+    steps = []
+    run = build(tmp_path)
+    run.train(
+        NUM_STEPS,
+        save_checkpoints_steps=4,
+        log_every_steps=3,
+        on_checkpoint=lambda step, prefix: steps.append((step, prefix[-2:])),
+    )
+    assert steps == [(4, "-4"), (8, "-8"), (10, "10")]
+    lines = (tmp_path / "metrics.jsonl").read_text().splitlines()
+    assert [json.loads(line)["step"] for line in lines] == [3, 6, 9, 10]
+
+
+def test_evaluation_counts_every_row_once(tmp_path):
+    rows = {k: v.reshape(-1, *v.shape[2:]) for k, v in batches(2, 7).items()}
+    results = []
+    for replicas, batch_size in ((1, 4), (2, 4), (1, 14), (2, 16)):
+        run = build(tmp_path, replicas=replicas)
+        padding = -14 % batch_size
+        padded = {
+            k: np.concatenate([v, np.zeros_like(v[:padding])])
+            for k, v in rows.items()
+        }
+        padded["example_weight"] = np.repeat(
+            np.array([1, 0], np.float32), [14, padding]
+        )
+        results.append(
+            evaluation.evaluate(
+                run.strategy,
+                run.model,
+                evaluation.build_eval_function(run.strategy, run.model),
+                tf.data.Dataset.from_tensor_slices(padded).batch(batch_size),
+            )
+        )
+    for other in results[1:]:
+        assert other == pytest.approx(results[0], rel=1e-5)
+
+
+def test_the_best_checkpoint_is_kept_and_results_are_not_repeated(tmp_path):
+    run = build(tmp_path, rate=0.5)
+    output = io.StringIO()
+    score = functools.partial(
+        evaluation.evaluate,
+        run.strategy,
+        run.model,
+        evaluation.build_eval_function(run.strategy, run.model),
+        tf.data.Dataset.from_tensor_slices(batches(3)),
+    )
+    evaluator = evaluation.Evaluator(
+        score,
+        manager=run.manager,
+        reporter=reporting.Reporter(tmp_path, output),
+        best_metric="masked_lm_accuracy",
+    )
+    run.train(
+        NUM_STEPS,
+        save_checkpoints_steps=2,
+        on_checkpoint=evaluator.evaluate,
+    )
+    accuracies = evaluator.known("masked_lm_accuracy")
+    assert evaluator.known("global_step") == [2, 4, 6, 8, 10]
+    best = checkpoints.read_checkpoint(tmp_path / "model.ckpt-best")
+    # The first of the highest.
+    assert best["global_step"] == 2 * (1 + np.argmax(accuracies))
+    evaluator.evaluate_folder()
+    assert len(evaluator.known("global_step")) == 5
+    assert output.getvalue().count("already in") == 5
+
+
+def test_an_empty_evaluation_is_an_error(tmp_path):
+    run = build(tmp_path)
+    with pytest.raises(ValueError, match="no examples"):
+        evaluation.evaluate(
+            run.strategy,
+            run.model,
+            evaluation.build_eval_function(run.strategy, run.model),
+            tf.data.Dataset.from_tensor_slices(batches()).take(0),
+        )
+
+
+def test_many_shapes_draw_no_warning(caplog):
+    @tf.function
+    def double(x):
+        return 2 * x
+
+    doubled = loop.Traces(double)
+    tf.get_logger().propagate = True
+    for size in range(1, 9):
+        for _ in range(2):
+            np.testing.assert_array_equal(
+                doubled(size, tf.ones([size])), np.full(size, 2)
+            )
+    assert double.experimental_get_tracing_count() == 8
+    assert "retracing" not in caplog.text
+    for size in range(9, 17):
+        double(tf.ones([size]))
+    assert "retracing" in caplog.text

@@ -1,0 +1,189 @@
+"""What a run is made of is compared when it goes on."""
+
+import copy
+import json
+
+import numpy as np
+import pytest
+
+from albert_tf.training import manifest
+
+MADE_OF = {
+    "config": {
+        "hidden_size": 12,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 3,
+        "hidden_act": "gelu",
+        "hidden_dropout_prob": 0.1,
+        "initializer_range": 0.02,
+    },
+    "vocabulary": {"sha256": "aa", "do_lower_case": True},
+    "task": {"name": "mrpc", "labels": ("0", "1")},
+    "data": {
+        "train": {"examples": 7, "sha256": "bb"},
+        "dev": {"examples": 5, "sha256": "cc"},
+        "test": {"examples": 3, "sha256": "dd"},
+    },
+    "begins_from": {"sha256": "ee"},
+    "max_seq_length": 16,
+    "optimizer": {"name": "adamw", "learning_rate": 1e-3, "num_train_steps": 9},
+    "train_batch_size": 4,
+    "random_seed": 1,
+    "compute_dtype": "float32",
+}
+
+
+def changed(key, value):
+    """What a run is made of, with another value at a dotted key."""
+    values = copy.deepcopy(MADE_OF)
+    *path, last = key.split(".")
+    part = values
+    for name in path:
+        part = part[name]
+    part[last] = value
+    return values
+
+
+@pytest.fixture
+def folder(tmp_path):
+    manifest.Manifest(tmp_path, MADE_OF).write(0, 4)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "verdict"),
+    [
+        ("config.num_hidden_layers", 3, manifest.REFUSED),
+        ("config.num_attention_heads", 4, manifest.REFUSED),
+        ("config.hidden_act", "relu", manifest.REFUSED),
+        ("config.hidden_dropout_prob", 0.0, manifest.ASKS),
+        ("config.initializer_range", 0.05, manifest.GOES_ON),
+        ("vocabulary.sha256", "zz", manifest.REFUSED),
+        ("vocabulary.do_lower_case", False, manifest.REFUSED),
+        ("task.name", "rte", manifest.REFUSED),
+        ("task.labels", ["1", "0"], manifest.REFUSED),
+        ("data.train.sha256", "zz", manifest.ASKS),
+        ("data.dev.sha256", "zz", manifest.REFUSED),
+        ("data.test.sha256", "zz", manifest.GOES_ON),
+        ("begins_from.sha256", "zz", manifest.ASKS),
+        ("max_seq_length", 17, manifest.ASKS),
+        ("optimizer.name", "lamb", manifest.ASKS),
+        ("optimizer.learning_rate", 2e-3, manifest.ASKS),
+        ("optimizer.num_train_steps", 10, manifest.GOES_ON),
+        ("train_batch_size", 5, manifest.ASKS),
+        ("random_seed", 2, manifest.ASKS),
+        ("compute_dtype", "bfloat16", manifest.GOES_ON),
+    ],
+)
+def test_each_difference_is_told_and_judged(folder, key, value, verdict):
+    now = manifest.Manifest(folder, changed(key, value))
+    ((found, _, is_now, judged, _),) = now.differences()
+    assert (found, is_now, judged) == (key, value, verdict)
+    if verdict == manifest.GOES_ON:
+        (sentence,) = now.check(has_work=True)
+        assert key in sentence and "Goes on" in sentence
+        return
+    with pytest.raises(ValueError, match=f"{key}: was .* is .*{verdict}") as e:
+        now.check(has_work=True)
+    assert "To begin anew" in str(e.value)
+    assert ("--accept_changes." in str(e.value)) == (verdict == manifest.ASKS)
+    if verdict == manifest.ASKS:
+        assert len(now.check(has_work=True, accept_changes=True)) == 1
+    else:
+        with pytest.raises(ValueError, match=verdict):
+            now.check(has_work=True, accept_changes=True)
+
+
+def test_a_run_without_differences_goes_on_in_silence(folder):
+    assert manifest.Manifest(folder, MADE_OF).check(has_work=True) == []
+
+
+def test_where_nothing_was_done_any_run_may_begin(folder):
+    other = manifest.Manifest(folder, changed("task.name", "rte"))
+    assert other.check(has_work=False) == []
+    other.write(0, 4)
+    again = manifest.Manifest(folder, changed("task.name", "rte"))
+    assert again.check(has_work=True) == []
+
+
+def test_what_is_not_wanted_now_is_not_compared_and_stays(folder):
+    some = {k: MADE_OF[k] for k in ("config", "vocabulary", "task")}
+    some["data"] = {"test": {"examples": 4, "sha256": "new"}}
+    predicting = manifest.Manifest(folder, some)
+    assert len(predicting.check(has_work=True)) == 2
+    predicting.write()
+    stored = manifest.Manifest(folder, MADE_OF).stored["made_of"]
+    assert stored["data"]["test"]["sha256"] == "new"
+    assert stored["data"]["train"] == MADE_OF["data"]["train"]
+    assert stored["optimizer"] == MADE_OF["optimizer"]
+
+
+def test_the_place_in_the_data_counts_examples(folder):
+    def resume(step, batch_size):
+        found = manifest.Manifest(folder, MADE_OF)
+        found.write(step, batch_size)
+        return found.count_examples
+
+    assert resume(0, 4)(10) == 40
+    assert resume(10, 4)(12) == 48
+    count = resume(12, 3)
+    assert [count(step) for step in (0, 5, 12, 14)] == [0, 20, 48, 54]
+    # Work that was lost was never done.
+    assert resume(11, 5)(13) == 44 + 10
+    assert resume(13, 5)(14) == 44 + 15
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["", "{", "[]", "null", "\0\0\0", '{"format": 1}', '{"format": 2}'],
+)
+def test_a_torn_manifest_is_no_obstacle(folder, content, caplog):
+    (folder / manifest.MANIFEST_FILE).write_text(content)
+    found = manifest.Manifest(folder, MADE_OF)
+    assert found.check(has_work=True) == []
+    assert "is not known" in caplog.text
+    found.write(3, 4)
+    assert found.count_examples(3) == 12
+
+
+def test_the_config_of_an_older_program_is_compared(tmp_path):
+    config = {**MADE_OF["config"], "num_hidden_layers": 5, "gap_size": 0}
+    (tmp_path / "albert_config.json").write_text(json.dumps(config))
+    found = manifest.Manifest(tmp_path, MADE_OF)
+    with pytest.raises(ValueError, match="num_hidden_layers: was 5, is 2"):
+        found.check(has_work=True)
+
+
+def test_files_are_known_by_size_and_content(tmp_path):
+    path = tmp_path / "a.tfrecord"
+    content = bytearray(np.random.default_rng(0).bytes(10**6))
+
+    def describe():
+        path.write_bytes(content)
+        return manifest.describe_files([str(path)], 3)
+
+    first = describe()
+    assert first["bytes"] == 10**6 and first["records"] == 3
+    assert describe() == first
+    for place in (0, 500_001, 999_999):
+        content[place] ^= 1
+        assert describe()["sha256"] != first["sha256"]
+        content[place] ^= 1
+    del content[-1]
+    assert describe()["sha256"] != first["sha256"]
+
+
+def test_arrays_are_known_by_name_shape_type_and_content():
+    base = {"a": np.arange(6), "b": np.zeros((0, 2), np.float32)}
+    others = [
+        {"a": np.arange(6)},
+        {**base, "a": np.arange(6).reshape(2, 3)},
+        {**base, "a": np.arange(6, dtype=np.int32)},
+        {**base, "a": np.arange(1, 7)},
+        {"c": base["a"], "b": base["b"]},
+    ]
+    assert manifest.digest(base) == manifest.digest(
+        dict(reversed(base.items()))
+    )
+    digests = {manifest.digest(arrays) for arrays in (base, *others)}
+    assert len(digests | {manifest.digest(base, ["more"])}) == 7

@@ -1,0 +1,300 @@
+"""Schedule, AdamW and LAMB, against the release and ten lines of NumPy."""
+
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from albert_tf.model import heads, layers, modeling
+from albert_tf.model.config import AlbertConfig
+from albert_tf.training import optimization
+
+
+def read_npz(path):
+    with np.load(path) as file:
+        return dict(file)
+
+
+# Schedule
+
+
+@pytest.mark.parametrize(
+    ("step", "rate"),
+    [
+        (0, 0.0),
+        (1, 0.1),
+        (9, 0.9),
+        # The decay runs from step 0: the rate drops where the warmup ends.
+        (10, 0.9),
+        (99, 0.01),
+        (100, 0.0),
+        (150, 0.0),
+    ],
+)
+def test_the_schedule_is_the_releases(step, rate):
+    schedule = optimization.build_schedule(1.0, 100, 10)
+    np.testing.assert_allclose(schedule(step), rate, atol=1e-6)
+
+
+def test_the_rate_is_never_negative_before_the_warmup_starts():
+    schedule = optimization.build_schedule(
+        1.0, 100, 10, start_warmup_step=5, poly_power=2.0
+    )
+    rates = [float(schedule(step)) for step in (0, 4, 5, 6, 14, 15)]
+    np.testing.assert_allclose(rates, [0, 0, 0, 0.1, 0.9, 0.85**2], atol=1e-6)
+
+
+def test_without_warmup_the_decay_begins_at_once():
+    schedule = optimization.build_schedule(2.0, 4)
+    rates = [float(schedule(step)) for step in range(5)]
+    np.testing.assert_allclose(rates, [2.0, 1.5, 1.0, 0.5, 0.0], atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        ((1.0, 0), "num_train_steps 0 must be more than"),
+        ((1.0, 5, 5), "num_warmup_steps 5"),
+        ((1.0, 5, -1), "num_warmup_steps -1"),
+        ((float("nan"), 5), "learning_rate is nan"),
+        ((-1.0, 5), "learning_rate is -1.0"),
+    ],
+)
+def test_a_schedule_that_cannot_be_is_refused(args, message):
+    with pytest.raises(ValueError, match=message):
+        optimization.build_schedule(*args)
+
+
+# One step after the other, in NumPy
+
+
+@pytest.mark.parametrize("name", ["adamw", "lamb"])
+@pytest.mark.parametrize("weight_name", ["dense/kernel", "LayerNorm/beta"])
+def test_updates_are_those_of_the_paper(name, weight_name):
+    rng = np.random.default_rng(5)
+    w = rng.standard_normal((3, 4)).astype(np.float32)
+    weight = tf.Variable(w)
+    optimizer = optimization.build_optimizer(
+        name, {weight_name: weight}, lambda step: 0.1
+    )
+    is_excluded = weight_name == "LayerNorm/beta"
+    decay = 0.0 if is_excluded else 0.01
+    m = v = 0
+    for _ in range(5):
+        g = rng.standard_normal((3, 4)).astype(np.float32)
+        optimizer.apply({weight_name: tf.constant(g)})
+        m = 0.9 * m + 0.1 * g
+        v = 0.999 * v + 0.001 * g**2
+        update = m / (np.sqrt(v) + 1e-6) + decay * w
+        ratio = np.linalg.norm(w) / np.linalg.norm(update)
+        w = w - 0.1 * (ratio if name == "lamb" and not is_excluded else 1) * (
+            update
+        )
+        np.testing.assert_allclose(weight, w, rtol=2e-5, atol=1e-6)
+
+
+def test_each_step_has_its_rate_and_is_counted():
+    weight = tf.Variable([0.0])
+    optimizer = optimization.build_optimizer(
+        "adamw", {"bias": weight}, lambda step: 0.5 * tf.cast(step, tf.float32)
+    )
+    rates = [float(optimizer.apply({"bias": tf.zeros([1])})) for _ in range(3)]
+    assert rates == [0.0, 0.5, 1.0]
+    assert int(optimizer.step) == 3
+
+
+def test_a_weight_of_zeros_moves_by_the_plain_update():
+    # |w| = 0 would stop it for ever.
+    weight = tf.Variable(tf.zeros([2, 3]))
+    optimizer = optimization.build_optimizer(
+        "lamb", {"kernel": weight}, lambda step: 0.1
+    )
+    optimizer.apply({"kernel": tf.ones([2, 3])})
+    np.testing.assert_allclose(weight, -0.1 * np.sqrt(10), rtol=1e-4)
+
+
+def test_clipping_scales_all_gradients_by_one_factor():
+    gradients = [tf.constant([3.0]), tf.constant([4.0])]
+    clipped, norm = optimization.clip_by_global_norm(gradients, 1.0)
+    assert float(norm) == 5.0
+    np.testing.assert_allclose(clipped, [[0.6], [0.8]], rtol=1e-6)
+    clipped, _ = optimization.clip_by_global_norm(gradients, 9.0)
+    np.testing.assert_allclose(clipped, [[3.0], [4.0]])
+
+
+def test_norms_and_biases_are_excluded_and_nothing_else():
+    config = AlbertConfig(
+        vocab_size=7,
+        embedding_size=3,
+        hidden_size=4,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=5,
+    )
+    names = modeling.named_weights(heads.AlbertForPreTraining(config))
+    decayed = {n for n in names if not optimization.EXCLUDED.search(n)}
+    assert decayed == {
+        n for n in names if n.endswith(("kernel", "embeddings", "weights"))
+    }
+    assert len(decayed) == 13
+
+
+def test_an_unknown_optimizer_is_refused():
+    with pytest.raises(ValueError, match="got 'lamp'"):
+        optimization.build_optimizer("lamp", {}, None)
+
+
+# Trajectories of the release
+
+
+class Spans(layers.WeightOwner):
+    """The release's SQuAD 1.1 head, as far as its optimizer runs need it."""
+
+    loss_scales = {"loss": 1.0}
+
+    def __init__(self, config):
+        super().__init__("cls/squad", 0.02)
+        self.encoder = modeling.AlbertEncoder(config)
+        self.kernel = self.add("output_weights", (2, config.hidden_size))
+        self.bias = self.add("output_bias", (2,), "zeros")
+
+    def ratios(self, batch):
+        x = self.encoder(
+            batch["input_ids"], batch["input_mask"], batch["segment_ids"]
+        )["sequence_output"]
+        logits = tf.einsum("bth,kh->kbt", x, self.kernel.value)
+        logits += self.bias.value[:, tf.newaxis, tf.newaxis]
+        labels = [batch["start_positions"], batch["end_positions"]]
+        losses = [
+            tf.nn.sparse_softmax_cross_entropy_with_logits(
+                tf.reshape(label, [-1]), logit
+            )
+            for label, logit in zip(labels, tf.unstack(logits), strict=True)
+        ]
+        mean = tf.reduce_mean(losses[0] + losses[1]) / 2
+        return {"loss": heads.Ratio(mean, tf.constant(1.0))}
+
+
+def trained(folder, name):
+    """Follows a recorded run; yields step, loss, norm, weights, slots."""
+    info = json.loads((folder / "README.json").read_text())
+    run = info["runs"][name]
+    config = AlbertConfig.from_dict(info["config"])
+    is_spans = run["kind"] == "squad1"
+    model = (Spans if is_spans else heads.AlbertForPreTraining)(config)
+    weights = {n: w.value for n, w in modeling.named_weights(model).items()}
+    initial = read_npz(folder / f"{run['kind']}.initial_weights.npz")
+    assert set(initial) == set(weights)
+    for key, weight in weights.items():
+        weight.assign(initial[key])
+    schedule = optimization.build_schedule(
+        run["learning_rate"],
+        run["num_train_steps"],
+        run["num_warmup_steps"],
+        start_warmup_step=run["start_warmup_step"],
+        poly_power=run["poly_power"],
+    )
+    optimizer = optimization.build_optimizer(
+        run["optimizer"], weights, schedule
+    )
+    recorded = read_npz(folder / f"{name}.trajectory.npz")
+    # As recorded, also where the release's rate is negative.
+    rates = tf.constant(recorded["learning_rate"], tf.float32)
+    optimizer.schedule = lambda step: rates[step]
+    batches = read_npz(folder / "batches.npz")
+    kind = "squad_batch" if is_spans else "batch"
+
+    @tf.function
+    def step_once(batch, norm):
+        with tf.GradientTape() as tape:
+            ratios = model.ratios(batch)
+            loss = sum(
+                ratios[n].total / (ratios[n].weight + ratios[n].epsilon)
+                for n in model.loss_scales
+            )
+        gradients = tape.gradient(loss, weights)
+        # The spans do not see the pooler, which then stays as it is.
+        gradients = {
+            n: tf.convert_to_tensor(g)
+            for n, g in gradients.items()
+            if g is not None
+        }
+        # What the release clipped with: a repeated row counted twice.
+        clipped = [g / tf.maximum(norm, 1.0) for g in gradients.values()]
+        _, dense_norm = optimization.clip_by_global_norm(
+            list(gradients.values())
+        )
+        optimizer.apply(dict(zip(gradients, clipped, strict=True)))
+        return loss, dense_norm
+
+    for step in range(run["steps_run"]):
+        prefix = f"{kind}{step:02}/"
+        batch = {
+            k.removeprefix(prefix): tf.constant(v)
+            for k, v in batches.items()
+            if k.startswith(prefix)
+        }
+        if not is_spans:
+            labels = batch.pop("next_sentence_labels")
+            batch["sentence_order_labels"] = tf.reshape(labels, [-1])
+        rate = recorded["learning_rate"][step]
+        assert float(schedule(step)) == pytest.approx(max(rate, 0), abs=1e-8)
+        loss, norm = step_once(batch, tf.constant(recorded["grad_norm"][step]))
+        yield step, float(loss), float(norm), optimizer, recorded
+
+
+RUNS = [
+    "adamw_p1",
+    "lamb_p1",
+    "adamw_p2_start2",
+    "lamb_p2_start2",
+    "adamw_p1_onehot",
+    "lamb_p1_onehot",
+    "lamb_p1_nowarmup_past_end",
+    "adamw_p1_small_lr",
+    "lamb_p1_small_lr",
+    "squad1_adamw_p1_small_lr",
+    "squad1_adamw_p1",
+]
+# Two correct implementations in float32 drift apart; runs at these rates
+# are not chaotic and must agree tightly.
+TIGHT = 2e-6
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_a_run_of_the_release_is_followed(golden, name):
+    folder = golden(f"optim/{name}.trajectory.npz").parent
+    noise = json.loads((folder / "noise_floor.json").read_text())[name]
+    floor = np.array(noise["loss_abs_diff_per_step"])
+    for step, loss, norm, optimizer, recorded in trained(folder, name):
+        # Drift is not monotone: allow the worst so far.
+        allowed = 4 * floor[: step + 1].max() + 3e-6
+        assert loss == pytest.approx(recorded["loss"][step], abs=allowed)
+        assert norm == pytest.approx(
+            recorded["grad_norm_dense"][step], rel=1e-5 + 30 * allowed
+        )
+        after = {0: "after_step_1", 4: "after_step_5"}.get(step)
+        if after:
+            check_weights(folder / f"{name}.weights_{after}", optimizer, noise)
+    check_weights(folder / f"{name}.final_weights", optimizer, noise)
+
+
+def check_weights(stem, optimizer, noise):
+    """Compares all weights with a file, within a few times the noise."""
+    key = {
+        "weights_after_step_1": "max_abs_weight_diff_after_step_1",
+        "weights_after_step_5": "max_abs_weight_diff_after_step_5",
+    }.get(stem.suffix[1:])
+    floors = noise[key or "max_abs_final_weight_diff"]
+    worst = max(floors.values())
+    factor = 1 if "small_lr" in stem.name else 4
+    wanted = read_npz(f"{stem}.npz")
+    for name, weight in optimizer.weights.items():
+        np.testing.assert_allclose(
+            weight,
+            wanted[name],
+            rtol=0,
+            atol=factor * worst + TIGHT,
+            err_msg=name,
+        )

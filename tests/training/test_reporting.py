@@ -1,0 +1,96 @@
+"""What a run writes: lines, JSON lines, summaries."""
+
+import io
+import json
+
+import pytest
+import tensorflow as tf
+
+from albert_tf.training import reporting
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """A clock that a test moves."""
+    now = [100.0]
+    monkeypatch.setattr(reporting.time, "monotonic", lambda: now[0])
+    return now
+
+
+def test_rate_and_remaining_time_leave_compiling_out(tmp_path, clock):
+    terminal = Terminal()
+    reporter = reporting.Reporter(tmp_path, terminal)
+    reporter.start(0, 100, batch_size=8)
+    clock[0] += 60
+    reporter.progress(1, {"loss": 9.0}, is_compiling=True)
+    clock[0] += 10
+    reporter.progress(21, {"loss": 8.0})
+    line = terminal.getvalue().split("\r\x1b[K")[-1]
+    # 2 steps a second, 79 steps left.
+    assert line == "step 21/100 loss 8 16.0 seq/s ETA 0:00:40"
+    clock[0] += 1000
+    reporter.resume_clock()
+    clock[0] += 10
+    reporter.progress(41, {"loss": 8.0})
+    assert reporter.rate == pytest.approx(2.0)
+
+
+def test_a_log_gets_no_terminal_codes(tmp_path, clock):
+    output = io.StringIO()
+    reporter = reporting.Reporter(tmp_path, output)
+    reporter.start(0, 10, batch_size=8)
+    clock[0] += 1
+    reporter.progress(1, {"loss": 9.0}, is_compiling=True)
+    clock[0] += 1
+    reporter.progress(2, {"loss": 9.0})
+    assert output.getvalue().splitlines() == [
+        "Training from step 0 to 10, 8 sequences a step. The first step "
+        "compiles.",
+        "First step done in 0:00:01.",
+    ]
+    reporter.log(
+        "train",
+        2,
+        {"masked_lm_accuracy": 0.25, "learning_rate": 1e-3},
+    )
+    assert output.getvalue().splitlines()[-1] == (
+        "step 2/10 mlm_acc 0.25 lr 0.001 8.0 seq/s ETA 0:00:08"
+    )
+
+
+def test_values_go_to_json_lines_and_summaries(tmp_path):
+    reporter = reporting.Reporter(tmp_path, io.StringIO())
+    reporter.log("eval", 5, {"loss": 2.5, "masked_lm_accuracy": 0.5})
+    (line,) = (tmp_path / "metrics.jsonl").read_text().splitlines()
+    record = json.loads(line)
+    assert record.pop("time") > 0
+    assert record == {
+        "split": "eval",
+        "step": 5,
+        "loss": 2.5,
+        "masked_lm_accuracy": 0.5,
+    }
+    (events,) = (tmp_path / "eval").iterdir()
+    found = {
+        value.tag: float(tf.make_ndarray(value.tensor))
+        for event in tf.compat.v1.train.summary_iterator(str(events))
+        for value in event.summary.value
+        if event.step == 5
+    }
+    assert found == {"loss": 2.5, "masked_lm_accuracy": 0.5}
+
+
+def test_lines_of_lost_work_are_dropped_when_a_run_goes_on(tmp_path):
+    first = reporting.Reporter(tmp_path, io.StringIO())
+    first.start(0, 100, batch_size=8)
+    for step in (10, 20, 30):
+        first.log("train", step, {"loss": 1.0})
+    second = reporting.Reporter(tmp_path, io.StringIO())
+    second.start(20, 100, batch_size=8)
+    lines = (tmp_path / "metrics.jsonl").read_text().splitlines()
+    assert [json.loads(line)["step"] for line in lines] == [10, 20]

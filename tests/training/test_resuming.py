@@ -1,0 +1,329 @@
+"""A run that was stopped, torn or damaged ends as one that was not."""
+
+import dataclasses
+import json
+import shutil
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import run_classifier
+import run_pretraining
+from albert_tf.training import evaluation, manifest, reporting
+from albert_tf.weights import checkpoints
+from tests import tiny
+from tests.programs.test_run_classifier import make_rows, write_table
+from tests.programs.test_run_pretraining import CONFIG, write_examples
+
+LAST = 12
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """Flags of a run of twelve steps, with its output as it should be."""
+    folder = tmp_path_factory.mktemp("whole")
+    (folder / "model").mkdir()
+    tiny.write_model(folder / "model")
+    data = folder / "data" / "SST-2"
+    write_table(data / "train.tsv", make_rows(60, seed=1))
+    write_table(data / "dev.tsv", make_rows(21, seed=2))
+    write_table(data / "test.tsv", [(9 - i, "w1 w2") for i in range(9)])
+    args = run_classifier.ClassifierFlags(
+        task_name="sst-2",
+        data_dir=str(folder / "data"),
+        output_dir=str(folder / "out"),
+        init_checkpoint=str(folder / "model"),
+        do_train=True,
+        do_eval=True,
+        do_predict=True,
+        train_batch_size=8,
+        eval_batch_size=8,
+        predict_batch_size=8,
+        learning_rate=1e-3,
+        train_step=LAST,
+        save_checkpoints_steps=4,
+        log_every_steps=2,
+        max_seq_length=16,
+        bucket_lengths="8",
+    )
+    run_classifier.run(args)
+    return args
+
+
+@pytest.fixture
+def copy(whole, tmp_path):
+    """The finished run's folder and flags, to be hurt."""
+    shutil.copytree(whole.output_dir, tmp_path / "out")
+    return tmp_path / "out", dataclasses.replace(
+        whole, output_dir=str(tmp_path / "out")
+    )
+
+
+def check_equal(folder, whole):
+    """Compares what a run leaves: weights, results, predictions, metrics."""
+    wanted = run_folder = folder.__class__(whole.output_dir)
+    names = {p.name for p in wanted.iterdir() if p.is_file()}
+    assert {p.name for p in folder.iterdir() if p.is_file()} == names
+    for name in ("eval_results.txt", "SST-2.tsv", "test_results.tsv"):
+        assert (folder / name).read_bytes() == (run_folder / name).read_bytes()
+    for prefix in checkpoints.find_trained(whole.output_dir):
+        values = checkpoints.read_checkpoint(prefix)
+        found = checkpoints.read_checkpoint(folder / prefix.split("/")[-1])
+        assert found.keys() == values.keys()
+        for key, value in values.items():
+            np.testing.assert_array_equal(found[key], value, err_msg=key)
+    assert evaluations(folder) == evaluations(run_folder)
+
+
+def evaluations(folder):
+    lines = (folder / "metrics.jsonl").read_text().splitlines()
+    rows = [json.loads(line) for line in lines]
+    return [
+        {k: v for k, v in row.items() if k != "time"}
+        for row in rows
+        if row["split"] == "eval"
+    ]
+
+
+@pytest.mark.parametrize("step", [2, 8])
+def test_an_interruption_changes_no_result(whole, tmp_path, monkeypatch, step):
+    """Also at a step that has no checkpoint otherwise."""
+    args = dataclasses.replace(whole, output_dir=str(tmp_path / "out"))
+    progress = reporting.Reporter.progress
+
+    def interrupt(reporter, now, *rest):
+        progress(reporter, now, *rest)
+        if now >= step:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(reporting.Reporter, "progress", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            run_classifier.run(args)
+    newest = checkpoints.list_checkpoints(args.output_dir)[-1]
+    manager = checkpoints.CheckpointManager(args.output_dir, {})
+    assert manager.is_interrupted(newest) == (step % 4 != 0)
+    run_classifier.run(args)
+    check_equal(tmp_path / "out", whole)
+
+
+def test_a_checkpoint_that_was_not_due_is_not_evaluated_afterwards(copy):
+    folder, args = copy
+    (folder / f"model.ckpt-8{checkpoints.MARK}").touch()
+    (folder / evaluation.RESULTS_FILE).unlink()
+    run_classifier.run(dataclasses.replace(args, do_train=False))
+    steps = [r["global_step"] for r in evaluation.read_results(folder)]
+    assert steps == [4, 12]
+
+
+def test_a_damaged_newest_checkpoint_is_passed_over(copy, whole, caplog):
+    folder, args = copy
+    path = folder / f"model.ckpt-{LAST}{checkpoints.DATA_ENDING}"
+    path.write_bytes(path.read_bytes()[:1000])
+    run_classifier.run(args)
+    assert f"model.ckpt-{LAST} cannot be read" in caplog.text
+    check_equal(folder, whole)
+
+
+def test_what_a_kill_left_of_checkpoints_goes(copy, whole):
+    folder, args = copy
+    for name in (
+        "model.ckpt-3" + checkpoints.DATA_ENDING,
+        "model.ckpt-5.writing-77.index",
+        "model.ckpt-best.writing-77" + checkpoints.DATA_ENDING,
+        "model.ckpt-7" + checkpoints.MARK,
+    ):
+        (folder / name).touch()
+    run_classifier.run(args)
+    check_equal(folder, whole)
+
+
+@pytest.mark.parametrize(
+    ("cut", "ending"), [(1, b""), (30, b"\0\0\0\0"), (75, b"")]
+)
+def test_what_a_full_disk_has_torn_is_cut(copy, whole, cut, ending):
+    folder, args = copy
+    for name in ("eval_results.txt", "metrics.jsonl"):
+        path = folder / name
+        path.write_bytes(path.read_bytes()[:-cut] + ending)
+    # The last evaluation is torn, so it is done again.
+    assert len(evaluation.read_results(folder)) == 2
+    run_classifier.run(args)
+    assert (folder / "eval_results.txt").read_bytes() == (
+        folder.__class__(whole.output_dir) / "eval_results.txt"
+    ).read_bytes()
+    assert evaluations(folder) == evaluations(
+        folder.__class__(whole.output_dir)
+    )
+
+
+def test_an_evaluation_is_written_once(copy, whole):
+    """Killed between its two files, it is done again."""
+    folder, args = copy
+    path = folder / "eval_results.txt"
+    blocks = path.read_text().split(evaluation.HEADER)
+    path.write_text(evaluation.HEADER.join(blocks[:-1]))
+    run_classifier.run(args)
+    check_equal(folder, whole)
+
+
+def test_tensorboard_is_not_told_twice(tmp_path):
+    for start in (0, 4):
+        reporter = reporting.Reporter(tmp_path)
+        reporter.start(start, 9, batch_size=1)
+        for step in range(start + 1, start + 6):
+            reporter.log("train", step, {"loss": 1.0})
+        for writer in reporter.writers.values():
+            writer.close()
+    found = [
+        event.step
+        for path in (tmp_path / "train").iterdir()
+        for event in tf.compat.v1.train.summary_iterator(str(path))
+        if event.summary.value
+    ]
+    assert sorted(found) == [1, 2, 3, 4, 5, 6, 7, 8, 9]
+
+
+def test_fewer_steps_than_were_trained_are_refused(copy):
+    folder, args = copy
+    with pytest.raises(ValueError, match="for 12 steps; wanted are 10"):
+        run_classifier.run(dataclasses.replace(args, train_step=10))
+
+
+def test_a_model_is_not_trained_over(whole, tmp_path):
+    shutil.copytree(whole.init_checkpoint, tmp_path / "model")
+    args = dataclasses.replace(whole, output_dir=str(tmp_path / "model"))
+    before = {p.name: p.read_bytes() for p in (tmp_path / "model").iterdir()}
+    with pytest.raises(ValueError, match="which a training there would repl"):
+        run_classifier.run(args)
+    after = {p.name: p.read_bytes() for p in (tmp_path / "model").iterdir()}
+    assert {name: after[name] for name in before} == before
+
+
+@pytest.mark.parametrize(
+    ("changes", "key"),
+    [
+        ({"train_batch_size": 4}, "train_batch_size: was 8, is 4"),
+        ({"optimizer": "lamb"}, 'optimizer.name: was "adamw", is "lamb"'),
+        ({"random_seed": 1}, "random_seed: was 12345, is 1"),
+        ({"hidden_dropout_prob": 0.5}, "config.hidden_dropout_prob"),
+    ],
+)
+def test_a_changed_run_asks_before_it_goes_on(copy, changes, key):
+    folder, args = copy
+    args = dataclasses.replace(args, train_step=LAST + 2, **changes)
+    before = {p.name: p.read_bytes() for p in folder.iterdir() if p.is_file()}
+    with pytest.raises(ValueError, match=f"{key}.*--accept_changes"):
+        run_classifier.run(args)
+    after = {p.name: p.read_bytes() for p in folder.iterdir() if p.is_file()}
+    assert after == before
+    run_classifier.run(dataclasses.replace(args, accept_changes=True))
+    assert (
+        checkpoints.step_of(checkpoints.list_checkpoints(folder)[-1])
+        == LAST + 2
+    )
+
+
+def test_other_labels_or_dev_data_are_another_run(copy, tmp_path):
+    folder, args = copy
+    shutil.copytree(args.data_dir, tmp_path / "data")
+    other = dataclasses.replace(args, data_dir=str(tmp_path / "data"))
+    with pytest.raises(ValueError, match=r"data\.dev\.0\.tokens.*refused"):
+        run_classifier.run(dataclasses.replace(other, max_seq_length=15))
+    write_table(tmp_path / "data/SST-2/dev.tsv", make_rows(21, seed=4))
+    with pytest.raises(ValueError, match=r"data\.dev\.0\.sha256.*refused"):
+        run_classifier.run(other)
+    description = {
+        "name": "sst-2",
+        "train": "SST-2/train.tsv",
+        "dev": "SST-2/dev.tsv",
+        "test": "SST-2/test.tsv",
+        "test_label": None,
+        "text": "sentence",
+        "label": "label",
+        "labels": ["1", "0"],
+    }
+    (tmp_path / "task.json").write_text(json.dumps(description))
+    other = dataclasses.replace(
+        args,
+        data_dir=args.data_dir,
+        task_name=None,
+        task_config=str(tmp_path / "task.json"),
+        do_predict=False,
+    )
+    with pytest.raises(ValueError, match=r"task\.labels: was \[\"0\", \"1\"\]"):
+        run_classifier.run(other)
+
+
+def test_a_larger_batch_goes_on_at_the_same_example(tmp_path, monkeypatch):
+    (tmp_path / "config.json").write_text(json.dumps(CONFIG))
+    write_examples(tmp_path / "train.tfrecord", 40)
+    args = run_pretraining.PretrainingFlags(
+        albert_config_file=str(tmp_path / "config.json"),
+        input_file=str(tmp_path / "train.tfrecord"),
+        output_dir=str(tmp_path / "out"),
+        train_batch_size=4,
+        num_train_steps=5,
+        num_warmup_steps=1,
+    )
+    run_pretraining.run(args)
+    starts = []
+    build_dataset = run_pretraining.records.build_dataset
+
+    def build(*args, start=0, **kwargs):
+        starts.append(start)
+        return build_dataset(*args, start=start, **kwargs)
+
+    monkeypatch.setattr(run_pretraining.records, "build_dataset", build)
+    for num_steps, batch_size in ((7, 6), (9, 4)):
+        args = dataclasses.replace(
+            args,
+            num_train_steps=num_steps,
+            train_batch_size=batch_size,
+            accept_changes=True,
+        )
+        run_pretraining.run(args)
+    assert starts == [20, 20 + 12]
+    stored = json.loads((tmp_path / "out" / "run.json").read_text())
+    assert stored["batches"] == [[0, 4], [5, 6], [7, 4]]
+    assert manifest.FORMAT == stored["format"]
+
+
+def test_a_block_that_ends_early_counts_as_torn(tmp_path):
+    blocks = [
+        f"{evaluation.HEADER}global_step = {step}\nloss = 1.5\nmlm = 2\n"
+        for step in (3, 6)
+    ]
+    path = tmp_path / evaluation.RESULTS_FILE
+    path.write_text("".join(blocks))
+    assert len(evaluation.read_results(tmp_path)) == 2
+    path.write_text("".join(blocks).removesuffix("mlm = 2\n"))
+    (row,) = evaluation.read_results(tmp_path)
+    assert row == {"global_step": 3, "loss": 1.5, "mlm": 2}
+
+
+def test_another_beginning_is_told_by_its_prefix_too(tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps(CONFIG))
+    write_examples(tmp_path / "train.tfrecord", 40)
+    args = run_pretraining.PretrainingFlags(
+        albert_config_file=str(tmp_path / "config.json"),
+        input_file=str(tmp_path / "train.tfrecord"),
+        output_dir=str(tmp_path / "first"),
+        train_batch_size=4,
+        num_train_steps=2,
+        num_warmup_steps=1,
+        learning_rate=0.01,
+        save_checkpoints_steps=1,
+    )
+    run_pretraining.run(args)
+    begun, other = (str(tmp_path / f"first/model.ckpt-{i}") for i in (1, 2))
+    args = dataclasses.replace(
+        args, output_dir=str(tmp_path / "second"), init_checkpoint=begun
+    )
+    run_pretraining.run(args)
+    with pytest.raises(ValueError, match=r"begins_from\.sha256"):
+        run_pretraining.run(dataclasses.replace(args, init_checkpoint=other))
+    # What is gone cannot be compared, and is not needed.
+    gone = dataclasses.replace(args, init_checkpoint=str(tmp_path / "gone"))
+    run_pretraining.run(gone)

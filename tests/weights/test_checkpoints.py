@@ -1,0 +1,183 @@
+"""Checkpoints: names, whole files, strict restoring, what is kept."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from albert_tf import filesystem
+from albert_tf.weights import checkpoints, regrouping
+
+
+def variables(step=0):
+    rng = np.random.default_rng(step)
+    return {
+        "bert/pooler/dense/kernel": tf.Variable(rng.random((3, 5), np.float32)),
+        "bert/pooler/dense/bias": tf.Variable(rng.random(5, np.float32)),
+        "bert/pooler/dense/bias/adam_m": tf.Variable(tf.ones([5])),
+        "global_step": tf.Variable(step, dtype=tf.int64),
+    }
+
+
+def test_tensorflow_reads_the_names_and_values_that_were_written(tmp_path):
+    written = variables(3)
+    checkpoints.write_checkpoint(tmp_path / "model.ckpt-3", written)
+    reader = tf.train.load_checkpoint(str(tmp_path / "model.ckpt-3"))
+    shapes = reader.get_variable_to_shape_map()
+    assert set(shapes) == set(written)
+    for name, variable in written.items():
+        np.testing.assert_array_equal(reader.get_tensor(name), variable)
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert names == [
+        "model.ckpt-3.data-00000-of-00001",
+        "model.ckpt-3.index",
+    ]
+
+
+def test_a_checkpoint_of_the_release_is_read(shared):
+    path = shared / "golden" / "dev" / "optim" / "adamw_p1_ckpt"
+    values = checkpoints.read_checkpoint(path)
+    assert values["global_step"] == 12
+    slots = [name for name in values if checkpoints.is_slot(name)]
+    assert len(slots) == 2 * (len(values) - len(slots)) + 1
+    recorded = path.parent / "adamw_p1.final_weights.npz"
+    for name, value in np.load(recorded).items():
+        np.testing.assert_array_equal(values[name], value)
+
+
+@pytest.mark.parametrize("given", ["", "model.ckpt-7", "model.ckpt-7.index"])
+def test_a_checkpoint_is_found_by_prefix_index_or_folder(tmp_path, given):
+    for step in (3, 7, 12):
+        prefix = tmp_path / f"model.ckpt-{step}"
+        checkpoints.write_checkpoint(prefix, variables())
+    found = checkpoints.find_checkpoint(tmp_path / given)
+    assert found == str(tmp_path / ("model.ckpt-7" if given else prefix.name))
+
+
+def test_a_mistyped_checkpoint_lists_what_is_there(tmp_path):
+    checkpoints.write_checkpoint(tmp_path / "model.ckpt-best", variables())
+    with pytest.raises(FileNotFoundError, match=r"has \['model.ckpt-best"):
+        checkpoints.find_checkpoint(tmp_path / "model.ckpt")
+
+
+def test_a_cut_off_data_file_is_named(tmp_path):
+    prefix = tmp_path / "model.ckpt-1"
+    checkpoints.write_checkpoint(prefix, variables())
+    data = tmp_path / "model.ckpt-1.data-00000-of-00001"
+    data.write_bytes(data.read_bytes()[:40])
+    with pytest.raises(ValueError, match="cut off"):
+        checkpoints.read_checkpoint(prefix)
+
+
+def test_restoring_is_all_or_nothing():
+    wanted = variables(1)
+    before = {name: v.numpy().copy() for name, v in wanted.items()}
+    values = {name: v.numpy() for name, v in variables(2).items()}
+    del values["bert/pooler/dense/bias"]
+    with pytest.raises(ValueError, match="lacks 1 of 4 .*dense/bias"):
+        checkpoints.restore(wanted, values, "there")
+    values["bert/pooler/dense/bias"] = np.zeros(6, np.float32)
+    with pytest.raises(ValueError, match=r"is \(6,\), the model's is \(5,\)"):
+        checkpoints.restore(wanted, values, "there")
+    for name, value in before.items():
+        np.testing.assert_array_equal(wanted[name], value)
+
+
+def test_only_named_prefixes_may_be_new():
+    wanted = {**variables(1), "cls/squad/output_bias": tf.Variable([1.0])}
+    values = {name: v.numpy() for name, v in variables(2).items()}
+    with pytest.raises(ValueError, match="lacks 1 of 5"):
+        checkpoints.restore(wanted, values, "there")
+    new = checkpoints.restore(wanted, values, "there", ["cls/"])
+    assert new == ["cls/squad/output_bias"]
+    assert wanted["cls/squad/output_bias"].numpy() == [1.0]
+    assert wanted["global_step"].numpy() == 2
+
+
+def test_group_0_is_spread_over_all_groups():
+    name = "bert/encoder/transformer/group_{}/inner_group_{}/LayerNorm/beta"
+    values = {name.format(0, i): np.full(2, i) for i in range(2)}
+    wanted = [name.format(g, i) for g in range(3) for i in range(2)]
+    spread = regrouping.spread_group0(values, wanted)
+    assert {n: v[0] for n, v in spread.items()} == {
+        name.format(g, i): i for g in range(3) for i in range(2)
+    }
+
+
+def test_the_newest_are_kept_and_the_best_besides(tmp_path):
+    held = variables()
+    manager = checkpoints.CheckpointManager(tmp_path, held, max_to_keep=2)
+    assert manager.restore_latest() is None
+    for step in (5, 10, 15, 20):
+        held["global_step"].assign(step)
+        prefix = manager.save()
+        if step == 10:
+            manager.keep_best(prefix)
+    found = [
+        checkpoints.step_of(c) for c in checkpoints.list_checkpoints(tmp_path)
+    ]
+    assert found == [15, 20]
+    assert tf.train.latest_checkpoint(tmp_path).endswith("model.ckpt-20")
+    best = checkpoints.read_checkpoint(tmp_path / "model.ckpt-best")
+    assert best["global_step"] == 10
+    held["global_step"].assign(99)
+    assert manager.restore_latest().endswith("model.ckpt-20")
+    assert held["global_step"].numpy() == 20
+
+
+def test_what_a_kill_kept_from_being_done_after_a_save_is_done(
+    tmp_path, monkeypatch
+):
+    held = variables()
+    manager = checkpoints.CheckpointManager(tmp_path, held, max_to_keep=1)
+    manager.save()
+    held["global_step"].assign(9)
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(checkpoints, "remove_checkpoint", raise_interrupt)
+        manager.save()
+    assert len(checkpoints.list_checkpoints(tmp_path)) == 2
+    assert manager.restore_latest().endswith("model.ckpt-9")
+    assert len(checkpoints.list_checkpoints(tmp_path)) == 1
+    assert tf.train.latest_checkpoint(tmp_path).endswith("model.ckpt-9")
+
+
+def raise_interrupt(*_):
+    raise KeyboardInterrupt
+
+
+def test_a_checkpoint_without_an_index_is_none(tmp_path):
+    # What a process that was killed while writing leaves behind.
+    manager = checkpoints.CheckpointManager(tmp_path, variables(5))
+    manager.save()
+    (tmp_path / "model.ckpt-9.data-00000-of-00001").write_bytes(b"half")
+    half = tmp_path / "model.ckpt-9.writing-17.index"
+    half.write_bytes(b"half")
+    assert manager.restore_latest().endswith("model.ckpt-5")
+    assert not half.exists()
+
+
+def test_a_checkpoint_that_is_replaced_is_never_half_old(tmp_path, monkeypatch):
+    prefix = tmp_path / "model.ckpt-best"
+    checkpoints.write_checkpoint(prefix, variables(1))
+
+    def fail(source, target):
+        raise OSError("The disk is gone.")
+
+    monkeypatch.setattr(filesystem, "rename", fail)
+    with pytest.raises(OSError, match="disk is gone"):
+        checkpoints.write_checkpoint(prefix, variables(2))
+    # Its data may be the new one's already, so it has no index.
+    assert not (tmp_path / "model.ckpt-best.index").exists()
+    assert not list(tmp_path.glob("*.writing-*"))
+
+
+@pytest.mark.parametrize("number", [np.nan, np.inf])
+def test_weights_that_are_no_numbers_are_not_restored(tmp_path, number):
+    bad = variables()
+    bad["bert/pooler/dense/bias"].assign([0, number, 0, 0, 0])
+    checkpoints.write_checkpoint(tmp_path / "model.ckpt-1", bad)
+    good = variables(5)
+    before = good["bert/pooler/dense/kernel"].numpy()
+    values = checkpoints.read_checkpoint(tmp_path / "model.ckpt-1")
+    with pytest.raises(ValueError, match="dense/bias holds NaN or infinity"):
+        checkpoints.restore(good, values, "a model")
+    np.testing.assert_array_equal(good["bert/pooler/dense/kernel"], before)

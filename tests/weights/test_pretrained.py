@@ -1,0 +1,560 @@
+"""Models are read in every form, written in every form, and stay the same."""
+
+import dataclasses
+import io
+import json
+import shutil
+import tarfile
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from albert_tf import filesystem, ownership
+from albert_tf.model import heads, modeling
+from albert_tf.model.config import AlbertConfig
+from albert_tf.tools import convert_checkpoint, inspect_checkpoint
+from albert_tf.weights import checkpoints, pretrained, regrouping
+from tests import tiny
+
+TINY = AlbertConfig(
+    vocab_size=31,
+    embedding_size=5,
+    hidden_size=12,
+    num_hidden_layers=4,
+    num_attention_heads=3,
+    intermediate_size=17,
+    max_position_embeddings=11,
+)
+CONFIGS = {
+    "base": {},
+    "groups": {"num_hidden_groups": 2},
+    "inner": {"inner_group_num": 2, "hidden_act": "relu"},
+    "attention": {"parameter_sharing": "attention"},
+    "ffn": {"parameter_sharing": "ffn"},
+    "none": {"parameter_sharing": "none"},
+    "square": {"embedding_size": 12},
+    # transformers and the release round 3 groups of 7 layers as we do, and
+    # 22 of 22 only the former.
+    "uneven": {"num_hidden_layers": 7, "num_hidden_groups": 3},
+}
+
+
+def random_model(folder, **changes):
+    """Writes a model with random weights, no zeros; returns its values."""
+    config = dataclasses.replace(TINY, **changes)
+    rng = np.random.default_rng(1)
+    weights = modeling.named_weights(heads.AlbertForPreTraining(config))
+    values = {
+        name: rng.normal(0.1, 0.2, w.shape).astype(np.float32)
+        for name, w in weights.items()
+    }
+    folder.mkdir()
+    checkpoints.write_checkpoint(str(folder / "model.ckpt-best"), values)
+    (folder / "albert_config.json").write_text(config.to_json_string())
+    return values
+
+
+def convert(source, target, **kwargs):
+    convert_checkpoint.run(
+        convert_checkpoint.ConvertFlags(
+            from_=str(source), to=str(target), **kwargs
+        )
+    )
+
+
+@pytest.mark.parametrize("changes", CONFIGS.values(), ids=CONFIGS)
+@pytest.mark.parametrize("form", ["tf1", "own", "hf"])
+def test_a_written_model_is_the_one_that_was_read(tmp_path, changes, form):
+    values = random_model(tmp_path / "a", **changes)
+    convert(tmp_path / "a", tmp_path / "b", format=form)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["a", "b"]
+    copy = pretrained.read_pretrained(tmp_path / "b")
+    config = AlbertConfig.from_json_file(tmp_path / "a/albert_config.json")
+    wanted = regrouping.regroup(values, config, copy.config)
+    assert wanted.keys() == copy.values.keys()
+    for name, value in wanted.items():
+        np.testing.assert_array_equal(copy.values[name], value)
+    if form == "own":
+        assert copy.config == config
+    ours, theirs = (
+        convert_checkpoint.compute_outputs(pretrained.read_pretrained(p))
+        for p in (tmp_path / "a", tmp_path / "b")
+    )
+    for a, b in zip(ours, theirs, strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-5)
+
+
+def test_weights_go_to_layers_that_share_less_and_not_back():
+    none = dataclasses.replace(TINY, parameter_sharing="none")
+    ffn = dataclasses.replace(TINY, parameter_sharing="ffn")
+    block = "bert/encoder/transformer/group_%d/inner_group_0/%s"
+    kinds = ["LayerNorm/beta", "LayerNorm_1/beta", "ffn_1/x", "attention_1/x"]
+    values = {block % (0, kind): np.array(i) for i, kind in enumerate(kinds)}
+    spread = regrouping.regroup({**values, "bert/x": 1}, TINY, ffn)
+    # 4 attentions with their norms, one feed-forward with its norm.
+    assert len(spread) == 1 + 4 * 2 + 2
+    assert spread[block % (3, "LayerNorm/beta")] == 0
+    assert block % (3, "LayerNorm_1/beta") not in spread
+    with pytest.raises(ValueError, match="Layer 1 would have to share"):
+        regrouping.regroup(values, none, TINY)
+    longer = dataclasses.replace(TINY, num_hidden_layers=5)
+    with pytest.raises(ValueError, match="has 4 layers, the model 5"):
+        regrouping.regroup(values, TINY, longer)
+
+
+def test_the_releases_rounding_is_not_written(tmp_path):
+    random_model(tmp_path / "a", num_hidden_layers=22, num_hidden_groups=22)
+    with pytest.raises(ValueError, match="rounds the groups of 22 layers"):
+        convert(tmp_path / "a", tmp_path / "b", format="tf1")
+    assert not (tmp_path / "b").exists()
+
+
+RELEASED = [f"model/{name}" for name in "ABCDEFGH"] + [
+    f"heads/{task}_{name}"
+    for task in (
+        "classifier_cola",
+        "classifier_sts-b",
+        "race",
+        "squad1",
+        "squad2",
+    )
+    for name in "AC"
+]
+
+
+@pytest.mark.parametrize("name", RELEASED)
+def test_a_checkpoint_of_the_release_is_copied_bit_for_bit(
+    tmp_path, golden, name
+):
+    source = golden(name)
+    convert(source, tmp_path / "b", format="tf1")
+    ours, theirs = (
+        tf.train.load_checkpoint(checkpoints.find_checkpoint(folder))
+        for folder in (tmp_path / "b", source)
+    )
+    names = theirs.get_variable_to_shape_map().keys()
+    names = {n for n in names if not checkpoints.is_slot(n)}
+    assert ours.get_variable_to_shape_map().keys() == names
+    for name in names:
+        copied, value = ours.get_tensor(name), theirs.get_tensor(name)
+        assert copied.dtype == value.dtype
+        np.testing.assert_array_equal(copied, value)
+    released = json.loads((source / "albert_config.json").read_text())
+    written = json.loads((tmp_path / "b/albert_config.json").read_text())
+    assert released.items() <= written.items() | released.items()
+    assert "parameter_sharing" not in written
+
+
+def test_real_names_are_all_known(shared, tmp_path):
+    lines = (shared / "data/albert_en/variables.txt").read_text().splitlines()
+    names = {line.split()[0] for line in lines if " [" in line}
+    config = AlbertConfig(
+        vocab_size=30000,
+        hidden_size=768,
+        num_hidden_layers=12,
+        num_attention_heads=12,
+        intermediate_size=3072,
+    )
+    weights = modeling.named_weights(heads.AlbertForPreTraining(config))
+    assert weights.keys() == names - {"global_step"}
+
+
+def test_slots_are_kept_on_request(tmp_path):
+    values = random_model(tmp_path / "a")
+    slots = {f"{n}/adam_m": v + 1 for n, v in values.items()}
+    held = {**values, **slots, "global_step": np.int64(7)}
+    checkpoints.write_checkpoint(str(tmp_path / "a/model.ckpt-best"), held)
+    convert(tmp_path / "a", tmp_path / "b", format="own")
+    assert len(pretrained.read_pretrained(tmp_path / "b").values) == len(values)
+    convert(tmp_path / "a", tmp_path / "c", format="own", keep_slots=True)
+    kept = pretrained.read_pretrained(tmp_path / "c", keep_slots=True).values
+    assert kept.keys() == held.keys()
+    with pytest.raises(ValueError, match="have no slots"):
+        convert(tmp_path / "a", tmp_path / "d", format="hf", keep_slots=True)
+
+
+def test_a_tar_is_read_and_one_that_leads_outside_is_not(tmp_path):
+    random_model(tmp_path / "a")
+    good = tmp_path / "good.tar.gz"
+    with tarfile.open(good, "w:gz") as archive:
+        archive.add(tmp_path / "a", "albert_base")
+    assert pretrained.read_pretrained(good).config == TINY
+    bad = tmp_path / "bad.tar"
+    with tarfile.open(bad, "w") as archive:
+        member = tarfile.TarInfo("../evil.index")
+        member.size = 1
+        archive.addfile(member, io.BytesIO(b"x"))
+    with pytest.raises(ValueError, match=r"'\.\./evil.index'.*Nothing was"):
+        pretrained.read_pretrained(bad)
+    cut = tmp_path / "cut.tar.gz"
+    cut.write_bytes(good.read_bytes()[:-2000])
+    with pytest.raises(ValueError, match="cut off"):
+        pretrained.read_pretrained(cut)
+
+
+@pytest.mark.parametrize("mode", ["gz", "bz2", "xz"])
+def test_a_damaged_archive_is_not_unpacked(tmp_path, mode):
+    content = np.random.default_rng(0).bytes(5000) + bytes(20_000)
+    (tmp_path / "a.index").write_bytes(content)
+    path = tmp_path / "a.tar"
+    with tarfile.open(path, f"w:{mode}") as archive:
+        archive.add(tmp_path / "a.index")
+    whole = path.read_bytes()
+    # Not in gzip's header, which holds a date and a name.
+    for place in range(30, len(whole), 37):
+        content = bytearray(whole)
+        content[place] ^= 5
+        path.write_bytes(content)
+        with pytest.raises(ValueError, match=r"a\.tar cannot be unpacked"):
+            with pretrained.unpacked(path):
+                pass
+
+
+def test_an_archive_that_unpacks_to_far_more_than_itself_is_refused(
+    tmp_path, monkeypatch
+):
+    """Before it is unpacked, and without reading beyond the bad header."""
+    bomb, crumbs = tmp_path / "bomb.tar.gz", tmp_path / "crumbs.tar.gz"
+    with tarfile.open(bomb, "w:gz") as archive:
+        member = tarfile.TarInfo("model.ckpt.data")
+        member.size = 300_000_000
+        with open("/dev/zero", "rb") as zeros:
+            archive.addfile(member, zeros)
+    with tarfile.open(crumbs, "w:gz") as archive:
+        for i in range(10_001):
+            archive.addfile(tarfile.TarInfo(str(i)))
+    monkeypatch.setattr(
+        tarfile.TarFile, "extractall", lambda *_, **__: pytest.fail("unpacked")
+    )
+    with pytest.raises(ValueError, match="unpacks to 300,000,000 in 1 files"):
+        pretrained.read_pretrained(bomb)
+    with pytest.raises(ValueError, match="in 10,001 files"):
+        pretrained.read_pretrained(crumbs)
+
+
+@pytest.mark.parametrize("form", ["tf1", "own", "hf"])
+def test_a_folder_may_have_any_name(tmp_path, form):
+    random_model(tmp_path / "a")
+    folder = tmp_path / "a [b] *?"
+    convert(tmp_path / "a", folder, format=form)
+    assert pretrained.read_pretrained(folder).config == TINY
+
+
+def test_settings_of_another_vocabulary_are_not_believed(tmp_path):
+    tiny.write_model(tmp_path)
+    path = tmp_path / "tokenizer_settings.json"
+    settings = json.loads(path.read_text())
+    path.write_text(json.dumps({**settings, "sha256": "0" * 64}))
+    with pytest.raises(ValueError, match="not the vocabulary that tokenizer_s"):
+        pretrained.read_pretrained(tmp_path)
+    path.unlink()
+    assert pretrained.read_pretrained(tmp_path).tokenizer
+
+
+@pytest.mark.parametrize(
+    "name", ["tokenizer_settings.json", "tokenizer_config.json"]
+)
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("", "is not JSON: it is empty"),
+        ('{"do_lower_case": tr', "is not JSON"),
+        ("[]", "found JSON of the type list"),
+        ("null", "found JSON of the type NoneType"),
+        ("[" * 100_000, "nested too deeply"),
+        ('{"do_lower_case": "false"}', "do_lower_case is 'false'; wanted true"),
+        ('{"keep_accents": 0}', "keep_accents is 0; wanted true or false"),
+    ],
+)
+def test_damaged_settings_are_refused(tmp_path, name, content, message):
+    tiny.write_model(tmp_path)
+    (tmp_path / "tokenizer_settings.json").unlink()
+    (tmp_path / name).write_text(content)
+    with pytest.raises(ValueError, match=f"{name}.*{message}"):
+        pretrained.read_pretrained(tmp_path)
+
+
+def damage(folder, what):
+    """Damages a model in one way."""
+    data = folder / "model.ckpt-best.data-00000-of-00001"
+    weights = folder / "model.safetensors"
+    if what == "data":
+        data.write_bytes(data.read_bytes()[:-500])
+    elif what == "index":
+        (folder / "model.ckpt-best.index").unlink()
+    elif what == "header":
+        weights.write_bytes(b"\xff" * 100 + weights.read_bytes())
+    elif what == "pytorch":
+        weights.rename(folder / "pytorch_model.bin")
+    elif what == "bert":
+        config = json.loads((folder / "config.json").read_text())
+        (folder / "config.json").write_text(
+            json.dumps({**config, "model_type": "bert"})
+        )
+    elif what == "vocabulary":
+        pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a"]
+        (folder / "vocab.txt").write_text("\n".join(pieces) + "\n")
+    elif what == "architecture":
+        config = json.loads((folder / "config.json").read_text())
+        (folder / "config.json").write_text(
+            json.dumps({**config, "num_hidden_groups": 2})
+        )
+    elif what == "saved_model":
+        tf.saved_model.save(tf.Module(), str(folder))
+
+
+@pytest.mark.parametrize(
+    ("form", "what", "message"),
+    [
+        ("tf1", "data", "cannot be read.*\n.*cut off"),
+        ("tf1", "index", r"has no model.ckpt-\*.index; it has"),
+        ("tf1", "vocabulary", "has 6 pieces, the model 31"),
+        ("tf1", "saved_model", "neither ours nor one of TF Hub.s"),
+        ("hf", "header", "cannot be read: .*header.*cut off"),
+        ("hf", "pytorch", "only PyTorch reads"),
+        ("hf", "bert", "kind 'bert'"),
+        ("hf", "architecture", r"lacks 16 of the encoder's.*groups\.1"),
+    ],
+)
+def test_what_cannot_be_read_is_explained(tmp_path, form, what, message):
+    random_model(tmp_path / "a")
+    convert(tmp_path / "a", tmp_path / "b", format=form)
+    damage(tmp_path / "b", what)
+    with pytest.raises((ValueError, FileNotFoundError), match=message):
+        convert(tmp_path / "b", tmp_path / "c")
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["a", "b"]
+
+
+def test_a_model_of_another_architecture_is_not_written(tmp_path):
+    random_model(tmp_path / "a")
+    path = tmp_path / "a" / "albert_config.json"
+    config = json.loads(path.read_text())
+    for change, message in (
+        ({"hidden_size": 24}, r"mapping_in/bias is \(12,\), .* \(24,\)"),
+        ({"vocab_size": 32}, r"word_embeddings is \(31, 5\), .* vocabulary"),
+        ({"num_hidden_groups": 2}, "lacks 16 of 48 .*group_1.*architecture"),
+    ):
+        path.write_text(json.dumps({**config, **change}))
+        with pytest.raises(ValueError, match=message):
+            convert(tmp_path / "a", tmp_path / "c", format="own")
+    assert [p.name for p in tmp_path.iterdir()] == ["a"]
+
+
+def test_a_bert_checkpoint_is_recognized():
+    values = {"bert/encoder/layer_0/output/dense/bias": np.zeros(3)}
+    with pytest.raises(ValueError, match="a BERT checkpoint"):
+        checkpoints.restore({"bert/x": None}, values, "there")
+
+
+def test_a_conversion_is_not_written_into_its_model(tmp_path):
+    random_model(tmp_path / "a")
+    (tmp_path / "link").symlink_to(tmp_path / "a")
+    (tmp_path / "a" / "empty").mkdir()
+    (tmp_path / "file").touch()
+    before = sorted(tmp_path.rglob("*"))
+    for target, message in (
+        ("a/b", "is inside of --from"),
+        ("a/empty", "is inside of --from"),
+        ("link/b", "is inside of --from"),
+        ("a", "is not empty"),
+        ("a/b/../../a", "is inside of --from"),
+        ("file", "is a file"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            convert(tmp_path / "a", f"{tmp_path}/{target}")
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_two_conversions_do_not_write_one_folder(tmp_path):
+    random_model(tmp_path / "a")
+    with ownership.owning(str(tmp_path / "b")):
+        with pytest.raises(BlockingIOError, match="in use by process"):
+            convert(tmp_path / "a", tmp_path / "b")
+    # What a stopped one left.
+    (tmp_path / "b.incomplete").mkdir()
+    (tmp_path / "b.incomplete" / "config.json").write_text("{")
+    convert(tmp_path / "a", tmp_path / "b")
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["a", "b"]
+
+
+def test_a_folder_with_files_is_not_overwritten(tmp_path):
+    random_model(tmp_path / "a")
+    with pytest.raises(ValueError, match="not empty"):
+        convert(tmp_path / "a", tmp_path / "a")
+
+
+def test_an_inspection_counts_everything(tmp_path, capsys):
+    values = random_model(tmp_path / "a")
+    shutil.copy(tmp_path / "a/albert_config.json", tmp_path)
+    inspect_checkpoint.run(
+        inspect_checkpoint.InspectFlags(init_checkpoint=str(tmp_path / "a"))
+    )
+    said = capsys.readouterr().out
+    assert "bert/embeddings/word_embeddings" in said
+    assert f"{sum(v.size for v in values.values()):,} in {len(values)}" in said
+    assert "sentence-order head" in said and '"hidden_size": 12' in said
+
+
+def test_initializing_goes_on_begins_anew_or_from_another(tmp_path):
+    model = heads.AlbertForPreTraining(TINY)
+    weights = modeling.named_weights(model)
+    held = {**weights, "global_step": tf.Variable(1, dtype=tf.int64)}
+    manager = checkpoints.CheckpointManager(tmp_path / "out", held)
+
+    def initialize(source=None):
+        found = source and pretrained.read_pretrained(source)
+        return pretrained.initialize(manager, weights, TINY, found)
+
+    assert initialize() == "Begins with random weights."
+    values = random_model(tmp_path / "a")
+    said = initialize(tmp_path / "a")
+    assert said.startswith(f"Restored {len(values)} of {len(values)} variables")
+    # Another training's step is its own.
+    assert held["global_step"].numpy() == 1
+    convert(tmp_path / "a", tmp_path / "b", format="hf")
+    for weight in weights.values():
+        weight.assign(tf.zeros_like(weight))
+    assert str(tmp_path / "b") in initialize(tmp_path / "b")
+    for name, weight in weights.items():
+        np.testing.assert_array_equal(weight, values[name])
+    manager.save()
+    assert initialize(tmp_path / "a").startswith("Goes on from")
+
+
+def test_data_of_another_vocabulary_is_refused(tmp_path):
+    random_model(tmp_path / "a")
+    pieces = [
+        "[PAD]",
+        "[UNK]",
+        "[CLS]",
+        "[SEP]",
+        "[MASK]",
+        *map(str, range(26)),
+    ]
+    (tmp_path / "a" / "vocab.txt").write_text("\n".join(pieces) + "\n")
+    found = pretrained.read_pretrained(tmp_path / "a")
+    settings = found.tokenizer.settings
+    pretrained.check_same_vocabulary(found, settings)
+    weights = modeling.named_weights(heads.AlbertForPreTraining(TINY))
+    held = {**weights, "global_step": tf.Variable(0, dtype=tf.int64)}
+    manager = checkpoints.CheckpointManager(tmp_path / "out", held)
+    other = {**settings, "sha256": "0", "vocabulary": "other.txt"}
+    with pytest.raises(ValueError, match="vocab.txt, .* other.txt, which is"):
+        pretrained.initialize(
+            manager, weights, TINY, found, tokenizer_settings=other
+        )
+
+
+def test_shared_weights_begin_a_model_that_shares_less(tmp_path):
+    values = random_model(tmp_path / "a")
+    config = dataclasses.replace(TINY, parameter_sharing="none")
+    weights = modeling.named_weights(heads.AlbertForPreTraining(config))
+    held = {**weights, "global_step": tf.Variable(0, dtype=tf.int64)}
+    manager = checkpoints.CheckpointManager(tmp_path / "out", held)
+    found = pretrained.read_pretrained(tmp_path / "a")
+    said = pretrained.initialize(manager, weights, config, found)
+    assert "each layer begins with the weights it shared" in said
+    kernel = "bert/encoder/transformer/group_%d/inner_group_0/ffn_1/"
+    kernel += "intermediate/dense/kernel"
+    np.testing.assert_array_equal(weights[kernel % 3], values[kernel % 0])
+
+
+def test_a_task_takes_the_body_and_begins_its_head_anew(tmp_path):
+    """Also where the other model's head has the names of the task's own."""
+    other = heads.AlbertClassifier(TINY, num_labels=3)
+    pretrained.write_pretrained(
+        tmp_path,
+        pretrained.Pretrained(
+            "other",
+            {n: w.numpy() for n, w in modeling.named_weights(other).items()},
+            TINY,
+            None,
+            None,
+        ),
+        "own",
+    )
+    model = heads.AlbertClassifier(TINY, num_labels=3)
+    weights = modeling.named_weights(model)
+    held = {**weights, "global_step": tf.Variable(0, dtype=tf.int64)}
+    manager = checkpoints.CheckpointManager(tmp_path / "out", held)
+    mine = weights["output_weights"].numpy()
+    said = pretrained.initialize(
+        manager,
+        weights,
+        TINY,
+        pretrained.read_pretrained(tmp_path),
+        body_only=True,
+    )
+    assert "new: output_bias, output_weights" in said
+    np.testing.assert_array_equal(weights["output_weights"], mine)
+    for name, weight in modeling.named_weights(other).items():
+        if name.startswith("bert/"):
+            np.testing.assert_array_equal(weights[name], weight)
+
+
+def write_hub_module(folder, values):
+    """Writes a SavedModel as TF1's Hub modules are: names and assets."""
+    graph = tf.Graph()
+    with graph.as_default(), tf.compat.v1.Session(graph=graph) as session:
+        for name, value in values.items():
+            tf.compat.v1.get_variable(
+                name, initializer=value, use_resource=False
+            )
+        session.run(tf.compat.v1.global_variables_initializer())
+        builder = tf.compat.v1.saved_model.Builder(str(folder))
+        builder.add_meta_graph_and_variables(session, ["train"])
+        builder.save()
+    (folder / "assets").mkdir()
+    (folder / "assets" / "albert_config.json").write_text(TINY.to_json_string())
+
+
+def test_a_hub_module_of_the_release_is_read(tmp_path):
+    values = random_model(tmp_path / "a")
+    write_hub_module(tmp_path / "module", values)
+    found = pretrained.read_pretrained(tmp_path / "module")
+    assert found.config == TINY
+    assert set(found.values) == set(values)
+    for name, value in values.items():
+        np.testing.assert_array_equal(found.values[name], value)
+    archive = tmp_path / "module.tar.gz"
+    with tarfile.open(archive, "w:gz") as file:
+        file.add(tmp_path / "module", ".")
+    assert pretrained.read_pretrained(archive).config == TINY
+
+
+@pytest.mark.parametrize("form", ["tf1", "own", "hf", "tar", "module"])
+def test_models_are_read_from_remote_folders(tmp_path, form):
+    """TensorFlow's ram:// stands for gs://."""
+    values = random_model(tmp_path / "a")
+    pieces = [
+        "[PAD]",
+        "[UNK]",
+        "[CLS]",
+        "[SEP]",
+        "[MASK]",
+        *map(str, range(26)),
+    ]
+    (tmp_path / "a" / "vocab.txt").write_text("\n".join(pieces) + "\n")
+    remote = f"ram://{tmp_path}/{form}"
+    if form == "module":
+        write_hub_module(tmp_path / form, values)
+        shutil.copy(tmp_path / "a" / "vocab.txt", tmp_path / form / "assets")
+    elif form == "tar":
+        (tmp_path / form).mkdir()
+        with tarfile.open(tmp_path / form / "a.tar.gz", "w:gz") as file:
+            file.add(tmp_path / "a", "a")
+    else:
+        convert(tmp_path / "a", tmp_path / form, format=form)
+    for path in (tmp_path / form).rglob("*"):
+        if path.is_file():
+            name = path.relative_to(tmp_path / form)
+            filesystem.write_file(f"{remote}/{name}", path.read_bytes())
+    if form == "tar":
+        remote += "/a.tar.gz"
+    found = pretrained.read_pretrained(remote)
+    assert found.config.to_dict() == TINY.to_dict()
+    assert found.tokenizer.pieces == pieces
+    assert set(found.values) == set(values)
+    for name, value in values.items():
+        np.testing.assert_array_equal(found.values[name], value)
