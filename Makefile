@@ -1,4 +1,5 @@
 # Each target first installs what it needs, from requirements.lock into .venv.
+#   make setup && . .venv/bin/activate
 #   make test PYTEST_ARGS="tests/model/test_config.py -k json"
 #   make check PYTHON=/usr/bin/python3.12
 
@@ -10,10 +11,12 @@ VENV_PYTHON := .venv/bin/python
 # Of TensorFlow's log only errors.
 export TF_CPP_MIN_LOG_LEVEL ?= 2
 
-.PHONY: quickstart test check fix
+.PHONY: setup quickstart test check fix
+
+setup: .venv/.installed  # The command `albert`, and what the scripts need.
 
 quickstart: .venv/.installed  # Pretrains a tiny ALBERT on this machine's own English.
-	$(VENV_PYTHON) -m albert_tf.tools.quickstart $(QUICKSTART_ARGS)
+	$(VENV_PYTHON) examples/quickstart.py $(QUICKSTART_ARGS)
 
 test: .venv/.installed  # The whole test suite.
 	$(VENV_PYTHON) -m pytest -q -n 2 --dist loadfile $(PYTEST_ARGS)
@@ -37,9 +40,10 @@ $(VENV_PYTHON):
 		"On Debian and Ubuntu: apt-get install python3-venv" >&2; exit 1; }
 
 # A .venv without a pip of its own is filled by the pip beside $(PYTHON).
-.venv/.installed: requirements.lock | $(VENV_PYTHON)
+.venv/.installed: requirements.lock pyproject.toml | $(VENV_PYTHON)
 	@if $(VENV_PYTHON) -m pip --version >/dev/null 2>&1; \
 		then pip="$(VENV_PYTHON) -m pip"; \
 		else pip="$(PYTHON) -m pip --python $(VENV_PYTHON)"; fi; \
-	set -x; $$pip install --disable-pip-version-check --requirement requirements.lock
+	set -x; $$pip install --disable-pip-version-check --requirement requirements.lock; \
+	$$pip install --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@

@@ -1,9 +1,40 @@
 """ALBERT in TensorFlow 2: pretraining, fine-tuning and export."""
 
+import importlib
 import os
 import sys
 
 __version__ = "0.1.0"
+
+# The public names and the modules that have them, imported when asked for.
+_MODULES = {
+    "AlbertConfig": "model.config",
+    "AlbertEncoder": "model.modeling",
+    "named_weights": "model.modeling",
+    "AlbertForPreTraining": "model.heads",
+    "AlbertClassifier": "model.heads",
+    "AlbertMultipleChoice": "model.heads",
+    "AlbertSpans": "model.span_heads",
+    "AlbertConditionalSpans": "model.span_heads",
+    "build_tokenizer": "text.tokenization",
+    "read_pretrained": "weights.pretrained",
+    "build_model": "weights.pretrained",
+    "write_pretrained": "weights.pretrained",
+    "build_optimizer": "training.optimization",
+    "build_schedule": "training.optimization",
+}
+__all__ = ["__version__", *_MODULES]
+
+
+def __getattr__(name):
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module = importlib.import_module(f"{__name__}.{_MODULES[name]}")
+    return getattr(module, name)
+
+
+def __dir__():
+    return sorted({*globals(), *_MODULES})
 
 
 def _choose_backend():

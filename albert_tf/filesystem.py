@@ -370,3 +370,13 @@ def write_file(path, content):
                 file.write(content)
         else:
             pathlib.Path(temporary).write_bytes(content)
+
+
+def shipped_configs():
+    """Returns the folder of configs and recipes, as a `pathlib.Path`.
+
+    An installed package holds it, a clone of the repository has it beside.
+    """
+    package = pathlib.Path(__file__).resolve().parent
+    inside = package / "configs"
+    return inside if inside.is_dir() else package.parent / "configs"

@@ -23,8 +23,8 @@ ALLOWED = {
     "data.pretraining": {"text", "data"},
     "training": {"model", "weights", "data"},
     "export": STATE,
-    "programs": WORK,
-    "tools": WORK,
+    "programs": WORK | {"data.pretraining"},
+    "tools": WORK | {"data.pretraining"},
 }
 # Only those who talk to a command line know of flags.
 SPEAKERS = {"", "programs", "tools"}

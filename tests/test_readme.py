@@ -16,12 +16,21 @@ from albert_tf.weights import checkpoints
 ROOT = pathlib.Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 FLAG_CLASSES = {
-    "create_pretraining_data.py": ("create_pretraining_data", "DataFlags"),
-    "run_pretraining.py": ("run_pretraining", "PretrainingFlags"),
-    "run_classifier.py": ("run_classifier", "ClassifierFlags"),
-    "run_squad.py": ("run_squad", "SquadFlags"),
-    "run_race.py": ("run_race", "RaceFlags"),
-    "export_to_tfhub.py": ("export_to_tfhub", "ExportFlags"),
+    "create_pretraining_data.py": (
+        "albert_tf.programs.create_pretraining_data",
+        "DataFlags",
+    ),
+    "run_pretraining.py": (
+        "albert_tf.programs.run_pretraining",
+        "PretrainingFlags",
+    ),
+    "run_classifier.py": (
+        "albert_tf.programs.run_classifier",
+        "ClassifierFlags",
+    ),
+    "run_squad.py": ("albert_tf.programs.run_squad", "SquadFlags"),
+    "run_race.py": ("albert_tf.programs.run_race", "RaceFlags"),
+    "export_to_tfhub.py": ("albert_tf.programs.export_to_tfhub", "ExportFlags"),
     "albert_tf.tools.convert_to_litert": (
         "albert_tf.tools.convert_to_litert",
         "ConvertFlags",

@@ -7,9 +7,9 @@ import re
 import numpy as np
 import pytest
 
-import export_to_tfhub
 from albert_tf.model import heads, modeling
 from albert_tf.model.config import AlbertConfig
+from albert_tf.programs import export_to_tfhub
 from albert_tf.text import tokenization
 from albert_tf.weights import pretrained
 

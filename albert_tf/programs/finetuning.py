@@ -34,7 +34,7 @@ def check_flags(args):
     """Refuses what cannot work before anything is loaded.
 
     Args:
-      args: with the fields of `flags.FineTuningFlags`.
+      args: with the fields of `shared_flags.FineTuningFlags`.
 
     Raises:
       ValueError: if flags contradict each other or one is missing.
@@ -77,7 +77,7 @@ def read_start(args):
     """Reads what a task begins from.
 
     Args:
-      args: with the fields of `flags.FineTuningFlags`.
+      args: with the fields of `shared_flags.FineTuningFlags`.
 
     Returns:
       A `pretrained.Pretrained` with config and tokenizer. Its values are empty
@@ -135,8 +135,8 @@ def classifier_dropout(args):
     """Returns the dropout before the task's output, by either of its names.
 
     Args:
-      args: with the fields of `flags.FineTuningFlags`; some programs have the
-        release's `dropout_prob`, too.
+      args: with the fields of `shared_flags.FineTuningFlags`; some
+        programs have the release's `dropout_prob`, too.
     """
     rate = getattr(args, "dropout_prob", None)
     return args.classifier_dropout if rate is None else rate
@@ -146,7 +146,7 @@ def count_steps(args, num_examples):
     """Returns training steps and those of them that are warmup.
 
     Args:
-      args: with the fields of `flags.FineTuningFlags`.
+      args: with the fields of `shared_flags.FineTuningFlags`.
       num_examples: in the training data.
 
     Source: run_squad_v1.py for epochs and proportion.
@@ -171,7 +171,7 @@ class Run:
     """One fine-tuning in a folder of its own.
 
     Args:
-      args: with the fields of `flags.FineTuningFlags`.
+      args: with the fields of `shared_flags.FineTuningFlags`.
       number: which of `num_runs` it is, from 0; decides folder and seed.
       build_model: function from config and dtype to the task's model.
       start: a `pretrained.Pretrained`, from `read_start`.

@@ -58,7 +58,7 @@ def run_task(args, task, start):
     """Trains, evaluates, predicts and exports, with each seed.
 
     Args:
-      args: with the fields of `flags.FineTuningFlags`.
+      args: with the fields of `shared_flags.FineTuningFlags`.
       task: a Task.
       start: from `finetuning.read_start`.
     """

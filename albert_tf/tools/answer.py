@@ -200,5 +200,10 @@ def answer_windows(serve, encoded):
     }
 
 
-if __name__ == "__main__":
+def main():
+    """The command."""
     flags.launch(run, AnswerFlags)
+
+
+if __name__ == "__main__":
+    main()

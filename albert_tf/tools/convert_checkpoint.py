@@ -177,5 +177,10 @@ def compute_outputs(model):
     return [value.numpy() for value in outputs.values()]
 
 
-if __name__ == "__main__":
+def main():
+    """The command."""
     flags.launch(run, ConvertFlags)
+
+
+if __name__ == "__main__":
+    main()

@@ -194,5 +194,10 @@ def run_interpreter(content, features):
     return interpreter.get_signature_runner()(**features)
 
 
-if __name__ == "__main__":
+def main():
+    """The command."""
     flags.launch(run, ConvertFlags)
+
+
+if __name__ == "__main__":
+    main()

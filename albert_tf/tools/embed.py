@@ -207,5 +207,10 @@ def write(path, lines, rows, vectors, is_by_token):
             np.savez(file, **arrays)
 
 
-if __name__ == "__main__":
+def main():
+    """The command."""
     flags.launch(run, EmbedFlags)
+
+
+if __name__ == "__main__":
+    main()

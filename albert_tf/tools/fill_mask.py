@@ -164,5 +164,10 @@ def pad(rows, value):
     return padded
 
 
-if __name__ == "__main__":
+def main():
+    """The command."""
     flags.launch(run, FillMaskFlags)
+
+
+if __name__ == "__main__":
+    main()

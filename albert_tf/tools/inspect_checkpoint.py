@@ -71,5 +71,10 @@ def count_parts(weights):
     return counts
 
 
-if __name__ == "__main__":
+def main():
+    """The command."""
     flags.launch(run, InspectFlags)
+
+
+if __name__ == "__main__":
+    main()

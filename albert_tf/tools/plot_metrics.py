@@ -116,5 +116,10 @@ def run(args):
     print(f"Wrote {args.output_file}.")
 
 
-if __name__ == "__main__":
+def main():
+    """The command."""
     flags.launch(run, PlotFlags)
+
+
+if __name__ == "__main__":
+    main()

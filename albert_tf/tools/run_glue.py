@@ -16,8 +16,8 @@ from albert_tf import filesystem, flags, ownership
 from albert_tf.data import table_tasks
 from albert_tf.tools import subprograms
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-SCRIPT = ROOT / "run_classifier.py"
+# Words of a command line, up to its flags.
+CLASSIFIER = (sys.executable, "-m", "albert_tf", "run_classifier")
 # The release's mismnli is part of mnli here, and ax has no data to train on.
 TASKS = [name for name in table_tasks.GLUE if name not in ("mismnli", "ax")]
 
@@ -39,7 +39,7 @@ class GlueFlags(flags.Flags):
         "", "Tasks with commas between them. Default: all that have data."
     )
     recipes: str = flags.flag(
-        str(ROOT / "configs" / "glue"), "Folder with TASK.flags."
+        str(filesystem.shipped_configs() / "glue"), "Folder with TASK.flags."
     )
     extra_flags: str = flags.flag(
         "", "More flags for run_classifier.py; they override the recipes."
@@ -85,13 +85,12 @@ def split_flags(text):
         ) from None
 
 
-def build_command(args, name, script):
+def build_command(args, name, classifier):
     """Returns the command line of one task, which ends with `extra_flags`."""
     test_table = next(iter(table_tasks.GLUE[name].test.values()))
     has_test = os.path.exists(os.path.join(args.data_dir, test_table.file))
     return [
-        sys.executable,
-        str(script),
+        *classifier,
         f"--flagfile={os.path.join(args.recipes, name)}.flags",
         f"--task_name={name}",
         f"--data_dir={args.data_dir}",
@@ -107,9 +106,9 @@ def build_command(args, name, script):
     ]
 
 
-def run_task(args, name, script):
+def run_task(args, name, classifier):
     """Runs one task; returns its summary, or None where it failed."""
-    command = build_command(args, name, script)
+    command = build_command(args, name, classifier)
     print(f"\n{name}: {shlex.join(command)}", flush=True)
     status = subprograms.run_program(command)
     path = pathlib.Path(args.output_dir, name, "summary.json")
@@ -146,8 +145,12 @@ def format_table(summaries):
     return "\n".join(lines)
 
 
-def run(args, script=SCRIPT):
+def run(args, classifier=CLASSIFIER):
     """Runs the tasks one after another.
+
+    Args:
+      args: GlueFlags.
+      classifier: words of the program that does one, before its flags.
 
     Raises:
       ValueError: at the end, if a task failed.
@@ -162,7 +165,7 @@ def run(args, script=SCRIPT):
                 f"--recipes={args.recipes}."
             )
     with ownership.owning_folder(args.output_dir):
-        summaries = {name: run_task(args, name, script) for name in names}
+        summaries = {name: run_task(args, name, classifier) for name in names}
     print("\n" + format_table(summaries))
     failed = [name for name, found in summaries.items() if found is None]
     if failed:
@@ -171,5 +174,10 @@ def run(args, script=SCRIPT):
         )
 
 
-if __name__ == "__main__":
+def main():
+    """The command."""
     flags.launch(run, GlueFlags)
+
+
+if __name__ == "__main__":
+    main()

@@ -255,5 +255,10 @@ def _write(model, path, args):
     return tokenizer
 
 
-if __name__ == "__main__":
+def main():
+    """The command."""
     flags.launch(run, TrainVocabFlags)
+
+
+if __name__ == "__main__":
+    main()

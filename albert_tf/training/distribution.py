@@ -66,7 +66,7 @@ def build_strategy_of(args):
     """Returns the strategy that flags ask for, and checks their batch sizes.
 
     Args:
-      args: with the fields of `flags.DeviceFlags`, and batch sizes.
+      args: with the fields of `shared_flags.DeviceFlags`, and batch sizes.
 
     Raises:
       ValueError: as `build_strategy` and `check_batch_size`, or if the flags

@@ -15,13 +15,13 @@ _FINE_TUNING = (
 # Program -> module, and the flags that a row's own follow.
 COMMANDS = {
     "create_pretraining_data": (
-        "create_pretraining_data",
+        "albert_tf.programs.create_pretraining_data",
         "--input_file=text.txt --output_file=made.tfrecord "
         "--vocab_file=vocab.txt --max_seq_length=16 "
         "--max_predictions_per_seq=3 --dupe_factor=2 --noprogress",
     ),
     "run_pretraining": (
-        "run_pretraining",
+        "albert_tf.programs.run_pretraining",
         "--input_file=train.tfrecord --eval_input_file=valid.tfrecord "
         "--do_eval --albert_config_file=model/albert_config.json "
         "--output_dir=new --train_batch_size=4 --eval_batch_size=4 "
@@ -29,22 +29,22 @@ COMMANDS = {
         "--learning_rate=1e-3",
     ),
     "run_classifier": (
-        "run_classifier",
+        "albert_tf.programs.run_classifier",
         f"{_FINE_TUNING} --task_name=sst-2 --data_dir=glue --do_train "
         "--do_eval --do_predict",
     ),
     "run_squad": (
-        "run_squad",
+        "albert_tf.programs.run_squad",
         f"{_FINE_TUNING} --train_file=v1.json --predict_file=v1.json "
         "--do_train --do_predict --doc_stride=4 --max_query_length=4 "
         "--n_best_size=2",
     ),
     "run_race": (
-        "run_race",
+        "albert_tf.programs.run_race",
         f"{_FINE_TUNING} --data_dir=race --max_qa_length=6 --do_predict",
     ),
     "export_to_tfhub": (
-        "export_to_tfhub",
+        "albert_tf.programs.export_to_tfhub",
         "--albert_directory=model --export_path=new --seq_length=16",
     ),
     "train_vocab": (

@@ -17,10 +17,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-import export_to_tfhub
 from albert_tf.export import hub, saved_models
 from albert_tf.model import heads, modeling
-from albert_tf.programs import tasks
+from albert_tf.programs import export_to_tfhub, tasks
 from albert_tf.text import tokenization
 from albert_tf.weights import checkpoints, pretrained
 from tests import tiny

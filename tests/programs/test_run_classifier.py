@@ -10,11 +10,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-import export_to_tfhub
-import run_classifier
 from albert_tf.data import examples
 from albert_tf.model import heads
-from albert_tf.programs import finetuning
+from albert_tf.programs import export_to_tfhub, finetuning, run_classifier
 from albert_tf.training import distribution, evaluation, loop
 from albert_tf.weights import checkpoints, pretrained
 from tests import tiny

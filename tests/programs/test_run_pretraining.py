@@ -9,9 +9,9 @@ import sys
 import numpy as np
 import pytest
 
-import run_pretraining
 from albert_tf.data.pretraining import opening, reading, records, sidecars
 from albert_tf.model.config import AlbertConfig
+from albert_tf.programs import run_pretraining
 from albert_tf.weights import checkpoints
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]

@@ -7,10 +7,9 @@ import types
 import numpy as np
 import pytest
 
-import run_race
 from albert_tf.data import race
 from albert_tf.model import heads
-from albert_tf.programs import finetuning
+from albert_tf.programs import finetuning, run_race
 from albert_tf.training import evaluation
 from albert_tf.weights import checkpoints
 from tests import tiny

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-import run_squad
 from albert_tf.data import answers, squad, windows
 from albert_tf.model import span_heads
+from albert_tf.programs import run_squad
 from albert_tf.text import tokenization
 from albert_tf.tools import answer
 from albert_tf.training import evaluation

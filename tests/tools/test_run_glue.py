@@ -10,9 +10,10 @@ import sys
 import pytest
 from absl import flags as absl_flags
 
-from albert_tf import flags as our_flags
 from albert_tf import ownership
+from albert_tf.programs import shared_flags
 from albert_tf.tools import run_glue
+from tests.conftest import ROOT
 
 # run_glue.sh of the release: warmup, rate, steps, between checkpoints, batch.
 # WNLI, which it leaves out, is the paper's Table 14.
@@ -69,7 +70,7 @@ def run(tmp_path, script, **kwargs):
             init_checkpoint="albert_base",
             **kwargs,
         ),
-        script,
+        [sys.executable, str(script)],
     )
 
 
@@ -141,11 +142,11 @@ def test_ctrl_c_leaves_the_classifier_time_to_save(tmp_path, script):
         "from albert_tf.tools import run_glue\n"
         f"args = run_glue.GlueFlags(data_dir={str(tmp_path / 'glue')!r}, "
         f"output_dir={str(tmp_path / 'out')!r})\n"
-        f"run_glue.run(args, {str(script)!r})"
+        f"run_glue.run(args, {[sys.executable, str(script)]!r})"
     )
     with subprocess.Popen(
         [sys.executable, "-c", code],
-        cwd=run_glue.ROOT,
+        cwd=ROOT,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
@@ -175,11 +176,10 @@ time.sleep(60)
 def test_sigterm_reaches_the_classifier(tmp_path, script):
     script.write_text(SAVES_AT_SIGTERM)
     code = (
-        "import pathlib\n"
         "from albert_tf import flags\n"
         "from albert_tf.tools import run_glue\n"
-        f"script = pathlib.Path({str(script)!r})\n"
-        "flags.launch(lambda args: run_glue.run(args, script), "
+        f"classifier = {[sys.executable, str(script)]!r}\n"
+        "flags.launch(lambda args: run_glue.run(args, classifier), "
         "run_glue.GlueFlags)"
     )
     with subprocess.Popen(
@@ -190,7 +190,7 @@ def test_sigterm_reaches_the_classifier(tmp_path, script):
             f"--data_dir={tmp_path / 'glue'}",
             f"--output_dir={tmp_path / 'out'}",
         ],
-        cwd=run_glue.ROOT,
+        cwd=ROOT,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
@@ -212,11 +212,11 @@ def test_the_classifier_ends_where_the_tool_is_killed(tmp_path, script):
         "from albert_tf.tools import run_glue\n"
         f"args = run_glue.GlueFlags(data_dir={str(tmp_path / 'glue')!r}, "
         f"output_dir={str(tmp_path / 'out')!r})\n"
-        f"run_glue.run(args, {str(script)!r})"
+        f"run_glue.run(args, {[sys.executable, str(script)]!r})"
     )
     with subprocess.Popen(
         [sys.executable, "-c", code],
-        cwd=run_glue.ROOT,
+        cwd=ROOT,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
@@ -263,9 +263,12 @@ def test_chosen_tasks_need_data(tmp_path, script):
 def read_recipe(*names):
     """What absl makes of recipes, one after the other: dict of strings."""
     values = absl_flags.FlagValues()
-    for name in ("task_name", *our_flags.FineTuningFlags.__dataclass_fields__):
+    for name in (
+        "task_name",
+        *shared_flags.FineTuningFlags.__dataclass_fields__,
+    ):
         absl_flags.DEFINE_string(name, None, "", flag_values=values)
-    folder = run_glue.ROOT / "configs" / "glue"
+    folder = ROOT / "configs" / "glue"
     values(["script", *(f"--flagfile={folder / n}.flags" for n in names)])
     return {n: values[n].value for n in values if values[n].present}
 
@@ -299,9 +302,9 @@ def test_the_recipe_of_a_size_is_gentler_than_any_tasks(name, size):
 
 
 def test_a_recipe_opens_with_its_command_and_its_source():
-    folder = run_glue.ROOT / "configs" / "glue"
+    folder = ROOT / "configs" / "glue"
     for path in folder.rglob("*.flags"):
         text = path.read_text()
-        assert f"--flagfile={path.relative_to(run_glue.ROOT)}" in text
+        assert f"--flagfile={path.relative_to(ROOT)}" in text
         assert re.search("^# (Values|Source): ", text, re.M), path
         assert max(map(len, text.splitlines())) <= 80, path

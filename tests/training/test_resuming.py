@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-import run_classifier
-import run_pretraining
+from albert_tf.programs import run_classifier, run_pretraining
 from albert_tf.training import evaluation, manifest, reporting
 from albert_tf.weights import checkpoints
 from tests import tiny

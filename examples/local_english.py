@@ -210,5 +210,10 @@ def is_english(sentence):
     return plain >= 0.85 * len(words) and common >= 0.2 * len(words)
 
 
-if __name__ == "__main__":
+def main():
+    """The command."""
     flags.launch(run, LocalEnglishFlags)
+
+
+if __name__ == "__main__":
+    main()

@@ -10,11 +10,14 @@ import sys
 
 import pytest
 
-from albert_tf.tools import quickstart
+from albert_tf import __main__ as commands
+from albert_tf import filesystem
+from examples import quickstart
+from tests.conftest import ROOT
 
 
 @pytest.fixture
-def commands(monkeypatch, tmp_path):
+def ran(monkeypatch, tmp_path):
     """Command lines that were run, in a repository of their own."""
     ran = []
 
@@ -28,37 +31,40 @@ def commands(monkeypatch, tmp_path):
         def wait(self):
             pass
 
-    monkeypatch.setattr(quickstart, "ROOT", tmp_path)
+    monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(subprocess, "Popen", Program)
     return ran
 
 
-def test_every_program_and_config_that_it_names_exists():
+def test_every_program_and_config_that_it_names_exists(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
     steps = quickstart.build_steps("out", quickstart.QuickstartFlags())
+    named = set()
     for step in steps:
-        option, name, *_ = step.arguments
-        if option == "-m":
-            path = name.replace(".", "/") + ".py"
+        if step.arguments[:2] == list(quickstart.ALBERT):
+            named.add(step.arguments[2])
         else:
-            path = option
-        assert (quickstart.ROOT / path).is_file()
-    assert (quickstart.ROOT / quickstart.CONFIG).is_file()
+            assert pathlib.Path(step.arguments[0]).is_file()
+    assert len(named) == 4
+    assert named <= commands.PROGRAMS.keys() | commands.TOOLS.keys()
+    config = filesystem.shipped_configs() / quickstart.CONFIG
+    assert config.is_file()
 
 
-def test_a_step_whose_product_is_there_is_not_run_again(commands, tmp_path):
+def test_a_step_whose_product_is_there_is_not_run_again(ran, tmp_path):
     step = quickstart.Step("Make it", ["make.py"], "out/made.txt")
     quickstart.run_step(step)
     (tmp_path / "out").mkdir()
     (tmp_path / "out/made.txt").touch()
     quickstart.run_step(step)
-    assert commands == [["make.py"]]
+    assert ran == [["make.py"]]
 
 
-def test_a_step_that_knows_itself_whether_it_is_done_is_always_run(commands):
+def test_a_step_that_knows_itself_whether_it_is_done_is_always_run(ran):
     step = quickstart.Step("Train", ["train.py"])
     quickstart.run_step(step)
     quickstart.run_step(step)
-    assert commands == [["train.py"], ["train.py"]]
+    assert ran == [["train.py"], ["train.py"]]
 
 
 def test_the_chain_stops_where_a_program_fails(tmp_path, capsys):
@@ -84,12 +90,12 @@ def test_ctrl_c_leaves_the_program_time_to_save(tmp_path):
     saved = tmp_path / "saved"
     arguments = ["-c", SAVES_AT_CTRL_C, str(saved)]
     code = (
-        "from albert_tf.tools import quickstart\n"
+        "from examples import quickstart\n"
         f"quickstart.run_step(quickstart.Step('Run', {arguments!r}))"
     )
     with subprocess.Popen(
         [sys.executable, "-c", code],
-        cwd=quickstart.ROOT,
+        cwd=ROOT,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
@@ -103,9 +109,10 @@ def test_ctrl_c_leaves_the_program_time_to_save(tmp_path):
     assert saved.read_text() == "saved"
 
 
-def test_paths_inside_the_repository_are_shown_without_it():
-    assert quickstart.as_typed(quickstart.ROOT / "out/model") == "out/model"
-    outside = pathlib.Path(quickstart.ROOT.anchor) / "elsewhere"
+def test_paths_are_shown_as_one_would_type_them_here(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    assert quickstart.as_typed(tmp_path / "out/model") == "out/model"
+    outside = pathlib.Path(tmp_path.anchor) / "elsewhere"
     assert quickstart.as_typed(outside) == str(outside)
 
 

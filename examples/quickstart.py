@@ -1,6 +1,7 @@
 """Pretrains a tiny ALBERT on the English of this machine, in about 10 minutes.
 
-    make quickstart
+    make quickstart                                   # in the repository
+    python REPOSITORY/examples/quickstart.py          # where it is installed
 
 runs the programs that pretraining consists of, one after the other, and shows
 the command line of each, to be typed again with other text and other sizes.
@@ -14,12 +15,13 @@ import shlex
 import sys
 from typing import NamedTuple
 
-from albert_tf import flags
+from albert_tf import filesystem, flags
 from albert_tf.model.config import AlbertConfig
 from albert_tf.tools import plot_metrics, subprograms
 
-ROOT = pathlib.Path(__file__).parents[2]
-CONFIG = "configs/model/tiny.json"
+EXAMPLES = pathlib.Path(__file__).parent
+CONFIG = "model/tiny.json"
+ALBERT = ("-m", "albert_tf")
 GAPS = """\
 If the file does not [MASK], an error is raised.
 This is the number of [MASK] in the list.
@@ -33,7 +35,7 @@ What was written to {folder}:
   model/      checkpoints, metrics.jsonl, summaries for TensorBoard
 
 What to type next:
-  a text of your own    {python} -m albert_tf.tools.fill_mask --init_checkpoint={folder}/model --spm_model_file={folder}/vocab.model --text="It is [MASK]."
+  a text of your own    {python} -m albert_tf fill_mask --init_checkpoint={folder}/model --spm_model_file={folder}/vocab.model --text="It is [MASK]."
   the curves            {python} -m tensorboard.main --logdir={folder}/model
   a longer training     make quickstart QUICKSTART_ARGS="--output_dir=longer --num_train_steps=20000"
   a corpus of your own  the commands above, with your text in place of text/train.txt
@@ -73,14 +75,14 @@ class Step(NamedTuple):
 
 def run(args):
     """Runs the chain, then shows what the model learned."""
-    folder = as_typed(ROOT / args.output_dir)
+    folder = as_typed(args.output_dir)
     try:
         for step in build_steps(folder, args):
             run_step(step)
     except KeyboardInterrupt:
         print("\nStopped. The same command goes on from here.", file=sys.stderr)
         raise
-    print(describe_progress(ROOT / folder / "model/metrics.jsonl"))
+    print(describe_progress(pathlib.Path(folder, "model/metrics.jsonl")))
     print(NEXT_STEPS.format(folder=folder, python=as_typed(sys.executable)))
 
 
@@ -88,17 +90,17 @@ def build_steps(folder, args):
     """The programs to run, in their order.
 
     Args:
-      folder: where everything goes, relative to the repository.
+      folder: where everything goes.
       args: `QuickstartFlags`.
     """
     vocabulary = f"--spm_model_file={folder}/vocab.model"
-    vocab_size = AlbertConfig.from_json_file(ROOT / CONFIG).vocab_size
+    config_file = filesystem.shipped_configs() / CONFIG
+    vocab_size = AlbertConfig.from_json_file(config_file).vocab_size
     return [
         Step(
             "Collect English from this Python installation",
             [
-                "-m",
-                "albert_tf.tools.local_english",
+                as_typed(EXAMPLES / "local_english.py"),
                 f"--output_dir={folder}/text",
             ],
             f"{folder}/text/heldout.txt",
@@ -106,8 +108,8 @@ def build_steps(folder, args):
         Step(
             "Train a vocabulary",
             [
-                "-m",
-                "albert_tf.tools.train_vocab",
+                *ALBERT,
+                "train_vocab",
                 f"--input_file={folder}/text/train.txt",
                 f"--model_prefix={folder}/vocab",
                 f"--vocab_size={vocab_size}",
@@ -119,8 +121,9 @@ def build_steps(folder, args):
         Step(
             "Pretrain, and evaluate on the held-out text before and after",
             [
-                "run_pretraining.py",
-                f"--albert_config_file={CONFIG}",
+                *ALBERT,
+                "run_pretraining",
+                f"--albert_config_file={as_typed(config_file)}",
                 f"--input_file={folder}/records/train.tfrecord",
                 f"--eval_input_file={folder}/records/heldout.tfrecord",
                 f"--output_dir={folder}/model",
@@ -136,8 +139,8 @@ def build_steps(folder, args):
         Step(
             "Fill gaps",
             [
-                "-m",
-                "albert_tf.tools.fill_mask",
+                *ALBERT,
+                "fill_mask",
                 f"--init_checkpoint={folder}/model",
                 vocabulary,
                 f"--text={GAPS}",
@@ -151,7 +154,8 @@ def build_records_step(folder, vocabulary, name, dupe_factor):
     return Step(
         f"Make masked sequences of text/{name}.txt",
         [
-            "create_pretraining_data.py",
+            *ALBERT,
+            "create_pretraining_data",
             f"--input_file={folder}/text/{name}.txt",
             f"--output_file={folder}/records/{name}.tfrecord",
             vocabulary,
@@ -167,7 +171,7 @@ def build_records_step(folder, vocabulary, name, dupe_factor):
 def run_step(step):
     """Shows and runs a program, unless its product is there."""
     print(f"\n=== {step.title}", flush=True)
-    if step.product and (ROOT / step.product).exists():
+    if step.product and os.path.exists(step.product):
         print(f"{step.product} is there.")
         return
     print(
@@ -177,7 +181,7 @@ def run_step(step):
     # TensorFlow looks for a GPU, and calls it an error to find none.
     environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
     if subprograms.run_program(
-        [sys.executable, *step.arguments], cwd=ROOT, env=environment
+        [sys.executable, *step.arguments], env=environment
     ):
         sys.exit(
             "\nThat failed, see above. Once the cause is mended, the same "
@@ -186,8 +190,8 @@ def run_step(step):
 
 
 def as_typed(path):
-    """A path as one would type it in the repository."""
-    relative = os.path.relpath(path, ROOT)
+    """A path as one would type it here."""
+    relative = os.path.relpath(path)
     return str(path) if relative.startswith("..") else relative
 
 
@@ -211,5 +215,10 @@ def describe_progress(metrics_file):
     return "\n".join(table)
 
 
-if __name__ == "__main__":
+def main():
+    """The command."""
     flags.launch(run, QuickstartFlags)
+
+
+if __name__ == "__main__":
+    main()

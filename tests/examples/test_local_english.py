@@ -4,7 +4,7 @@ import textwrap
 
 import pytest
 
-from albert_tf.tools import local_english
+from examples import local_english
 
 DOCSTRING = """Reads one row of the table at a time.
 

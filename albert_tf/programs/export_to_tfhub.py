@@ -1,0 +1,247 @@
+"""Writes an encoder, and what turns text into its inputs, as for TF Hub.
+
+python export_to_tfhub.py --albert_directory=albert_base \
+    --export_path=hub/albert_en_base
+"""
+
+import contextlib
+import dataclasses
+import os
+import tempfile
+
+import tensorflow as tf
+
+from albert_tf import filesystem, flags, ownership
+from albert_tf.export import hub, saved_models
+from albert_tf.flags import flag
+from albert_tf.model import heads, modeling
+from albert_tf.model.config import CONFIG_FILE
+from albert_tf.programs import tasks
+from albert_tf.text import tokenization
+from albert_tf.weights import checkpoints, pretrained
+
+PREPROCESS = "_preprocess"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ExportFlags(flags.Flags):
+    """The release's flags; what is ours stands last."""
+
+    albert_directory: str = flag(
+        required=True,
+        help="Model: a folder, or anything that --init_checkpoint takes.",
+    )
+    checkpoint_name: str = flag(
+        "model.ckpt-best",
+        "Checkpoint in --albert_directory; where it is not there, the newest.",
+    )
+    do_lower_case: bool | None = flag(
+        help="Whether text is lower-cased. Default: as is stored beside the "
+        "vocabulary, else true."
+    )
+    use_einsum: bool = flag(True, "Ignored: it changed no result.")
+    export_path: str = flag(
+        required=True,
+        help="Folder of the encoder, which must not exist; the preprocessor's "
+        f"is called the same with {PREPROCESS} behind.",
+    )
+    albert_config_file: str | None = flag(
+        help="JSON file with the architecture. Default: the one beside the "
+        "checkpoint."
+    )
+    spm_model_file: str | None = flag(
+        help="SentencePiece model. Default: the vocabulary beside the "
+        "checkpoint."
+    )
+    vocab_file: str | None = flag(help="WordPiece vocabulary, likewise.")
+    with_preprocessor: bool = flag(
+        True, "Whether to write the preprocessor; it needs tensorflow-text."
+    )
+    seq_length: int = flag(
+        128,
+        "Tokens of the preprocessor's sequences, unless a caller says.",
+        at_least=3,
+    )
+
+
+def check_flags(args):
+    """Refuses what cannot work before anything is loaded."""
+    if args.with_preprocessor:
+        tasks.import_text_export("--with_preprocessor, the default,")
+    filesystem.check_folders_apart(
+        {"--export_path": args.export_path},
+        {"--albert_directory": args.albert_directory},
+    )
+    check_absent(args.export_path)
+
+
+def check_absent(path):
+    """Raises ValueError if a folder that will be written is there."""
+    if tf.io.gfile.exists(path):
+        raise ValueError(
+            f"{path} is already there. Give another --export_path, or remove "
+            "it."
+        )
+
+
+def read_model(args):
+    """Returns the `pretrained.Pretrained` that flags name, complete."""
+    path = os.path.join(args.albert_directory, args.checkpoint_name)
+    if not tf.io.gfile.exists(f"{path}.index"):
+        path = args.albert_directory
+    found = pretrained.replace_files(
+        pretrained.read_pretrained(path),
+        albert_config_file=args.albert_config_file,
+        spm_model_file=args.spm_model_file,
+        vocab_file=args.vocab_file,
+    )
+    for flag_names, value in (
+        ("--albert_config_file", found.config),
+        ("--spm_model_file or --vocab_file", found.tokenizer),
+    ):
+        if value is None:
+            raise ValueError(f"Give {flag_names}: {found.source} has none.")
+    positions = found.config.max_position_embeddings
+    if args.with_preprocessor and args.seq_length > positions:
+        raise ValueError(
+            f"--seq_length={args.seq_length}, but the model has {positions} "
+            "positions."
+        )
+    return found
+
+
+def write_assets(args, found, folder):
+    """Writes config, settings and vocabulary to a folder.
+
+    Returns:
+      Their paths, and the tokenizer as --do_lower_case wants it.
+    """
+    tokenizer = found.tokenizer
+    name, content = found.vocabulary_file
+    vocabulary = os.path.join(folder, name)
+    filesystem.write_file(vocabulary, content)
+    is_other = args.do_lower_case not in (
+        None,
+        tokenizer.settings["do_lower_case"],
+    )
+    if is_other:
+        is_pieces = tokenizer.kind == "sentencepiece"
+        kind = "spm_model_file" if is_pieces else "vocab_file"
+        tokenizer = tokenization.build_tokenizer(
+            **{kind: vocabulary},
+            do_lower_case=args.do_lower_case,
+            keep_accents=tokenizer.settings["keep_accents"],
+        )
+    config = os.path.join(folder, CONFIG_FILE)
+    filesystem.write_json(config, found.config.to_dict())
+    tokenizer.write_settings(folder)
+    settings = os.path.join(folder, tokenization.SETTINGS_FILE)
+    return [config, settings, vocabulary], tokenizer
+
+
+def build_model(found):
+    """Returns the model, with the heads of pretraining if they are there."""
+    if heads.AlbertForPreTraining.is_complete_in(found.values):
+        return pretrained.build_model(heads.AlbertForPreTraining, found)
+    body = {
+        name: value
+        for name, value in found.values.items()
+        if name.startswith(pretrained.BODY)
+    }
+    model = modeling.AlbertEncoder(found.config)
+    checkpoints.restore(modeling.named_weights(model), body, found.source)
+    return model
+
+
+def is_left_over(preprocessor, assets):
+    """Whether a killed export left a preprocessor without its encoder.
+
+    Args:
+      preprocessor: folder of a SavedModel.
+      assets: files that it would have now: settings and vocabulary.
+    """
+    folder = os.path.join(preprocessor, "assets")
+    return filesystem.list_folder(folder) == sorted(
+        map(os.path.basename, assets)
+    ) and all(
+        filesystem.read_file(asset)
+        == filesystem.read_file(os.path.join(folder, os.path.basename(asset)))
+        for asset in assets
+    )
+
+
+def write_preprocessor(path, args, tokenizer, assets):
+    """Writes the preprocessor to a folder, or nothing as the flags say."""
+    if args.with_preprocessor:
+        text_export = tasks.import_text_export("--with_preprocessor")
+        text_export.export_preprocessor(
+            path, tokenizer, seq_length=args.seq_length, assets=assets
+        )
+
+
+@contextlib.contextmanager
+def publishing(args, assets):
+    """Gives folders to write to, which get their names at the end, together.
+
+    The encoder is last: where it is, the export is complete.
+
+    Args:
+      args: ExportFlags.
+      assets: of the preprocessor.
+
+    Yields:
+      Folders of the encoder and of the preprocessor, which are not there.
+
+    Raises:
+      ValueError: if one of their names is taken.
+      BlockingIOError: if another process is writing to one of them.
+    """
+    path = args.export_path + PREPROCESS
+    with (
+        ownership.owning(f"{args.export_path}.export"),
+        saved_models.appearing_at_once(args.export_path) as encoder,
+    ):
+        check_absent(args.export_path)
+        if not args.with_preprocessor:
+            yield encoder, None
+            return
+        with saved_models.appearing_at_once(path) as preprocessor:
+            is_old = is_left_over(path, assets)
+            if not is_old:
+                check_absent(path)
+            yield encoder, preprocessor
+            if is_old:
+                # Two steps: a folder half removed would not be known again,
+                # what has such a name is.
+                parent, name = os.path.split(preprocessor)
+                old = os.path.join(parent, f"{saved_models.UNFINISHED}{name}")
+                tf.io.gfile.rename(path, old)
+                tf.io.gfile.rmtree(old)
+
+
+def run(args):
+    """Writes the encoder, and the preprocessor."""
+    path = args.export_path.rstrip("/") or "/"
+    args = dataclasses.replace(args, export_path=path)
+    check_flags(args)
+    found = read_model(args)
+    model = build_model(found)
+    with tempfile.TemporaryDirectory() as folder:
+        assets, tokenizer = write_assets(args, found, folder)
+        with publishing(args, assets[1:]) as (encoder, preprocessor):
+            # First, as it refuses some tokenizers.
+            write_preprocessor(preprocessor, args, tokenizer, assets[1:])
+            hub.export_encoder(
+                encoder, model, tokenizer=tokenizer, assets=assets
+            )
+    if args.with_preprocessor:
+        path = args.export_path + PREPROCESS
+        print(f"Preprocessor for {args.seq_length} tokens: {path}")
+    has_heads = not isinstance(model, modeling.AlbertEncoder)
+    rest = "" if has_heads else ", without the heads of pretraining"
+    print(f"Encoder of {found.source}{rest}: {args.export_path}")
+
+
+def main():
+    """The command."""
+    flags.launch(run, ExportFlags)
