@@ -52,7 +52,7 @@ def read_data(
 
     Args:
       data_dir: folder that the tables' files are in.
-      task: a `tasks.Task`.
+      task: a `table_tasks.TableTask`.
       tokenizer: the model's.
       max_seq_length: tokens of a sequence; longer ones are cut.
       with_train: whether training data is wanted.

@@ -24,7 +24,7 @@ _RESULTS = ("test_results", "submit_results")
 
 
 @dataclasses.dataclass(frozen=True)
-class Task:
+class TableTask:
     """What is to be learned from which tables.
 
     Attributes:
@@ -116,7 +116,7 @@ def _glue(name, folder, text, label, *, submission=None, **kwargs):
     test_text = kwargs.pop("test_text", text)
     options = kwargs.pop("options", {})
     table = Table(f"{folder}/train.tsv", text, label, **options)
-    return Task(
+    return TableTask(
         name,
         train=table,
         dev={"": dataclasses.replace(table, file=f"{folder}/dev.tsv")},
@@ -186,7 +186,7 @@ GLUE = {
             labels=_BINARY,
             metrics=("eval_accuracy", "f1"),
         ),
-        Task(
+        TableTask(
             "mnli",
             train=_mnli("train"),
             dev={
@@ -200,7 +200,7 @@ GLUE = {
             },
             labels=_MNLI,
         ),
-        Task(
+        TableTask(
             "mismnli",
             train=_mnli("train"),
             dev={"": _mnli("dev_mismatched")},
@@ -210,7 +210,7 @@ GLUE = {
         _glue("qnli", "QNLI", (1, 2), -1, labels=_ENTAILMENT),
         _glue("rte", "RTE", (1, 2), -1, labels=_ENTAILMENT),
         _glue("wnli", "WNLI", (1, 2), -1, labels=_BINARY),
-        Task("ax", train=None, dev={}, test=_DIAGNOSTIC, labels=_MNLI),
+        TableTask("ax", train=None, dev={}, test=_DIAGNOSTIC, labels=_MNLI),
     )
 }
 
@@ -267,7 +267,7 @@ def read_task_config(path):
       path: a JSON file.
 
     Returns:
-      A Task.
+      A TableTask.
 
     Raises:
       FileNotFoundError: if there is no file.
@@ -334,7 +334,7 @@ def _build_task(values):
     labels = values.get("labels")
     objective = values.get("objective", "classes")
     metrics = values.get("metrics") or DEFAULT_METRICS.get(objective, ())
-    return Task(
+    return TableTask(
         values["name"],
         train=table,
         dev=dev,
@@ -383,7 +383,7 @@ def encode_labels(rows, task, path):
 
     Args:
       rows: N `tables.Row`.
-      task: a Task with labels.
+      task: a TableTask with labels.
       path: their file, for messages.
 
     Returns:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from albert_tf.data import table_tasks, tables
-from albert_tf.data.table_tasks import Task
+from albert_tf.data.table_tasks import TableTask
 from albert_tf.data.tables import Row, Table
 from albert_tf.metrics import classification
 from albert_tf.model import heads
@@ -32,7 +32,7 @@ def read_config(tmp_path):
 
 
 def own_task(**settings):
-    return Task("own", train=None, dev={}, test={}, **settings)
+    return TableTask("own", train=None, dev={}, test={}, **settings)
 
 
 def rows_of(*labels):
@@ -130,7 +130,7 @@ def test_objectives_and_metrics_are_known_elsewhere():
 
 def test_a_short_description_is_enough(read_config):
     table = Table("train.tsv", ("text",), "label")
-    assert read_config() == Task(
+    assert read_config() == TableTask(
         "own", train=table, dev={}, test={}, dev_share=0.1
     )
 
@@ -159,7 +159,7 @@ def test_a_long_description_is_followed(read_config):
             ("test.csv", None, "number"),
         )
     )
-    assert found == Task(
+    assert found == TableTask(
         "own",
         train=table,
         dev={"": dev},
