@@ -44,13 +44,7 @@ class Answers:
 
 
 def find_answers(
-    squad,
-    examples,
-    outputs,
-    *,
-    n_best_size=20,
-    max_answer_length=30,
-    has_padding=False,
+    squad, examples, outputs, *, n_best_size=20, max_answer_length=30
 ):
     """Finds the best answers of each question, in the original text.
 
@@ -63,69 +57,76 @@ def find_answers(
       n_best_size: answers of a question; where there is no beam also the
         starts and ends of a window that are paired.
       max_answer_length: of an answer, in tokens.
-      has_padding: whether padding is paired, too, as in the release; answers
-        then depend on T.
 
     Returns:
       Answers, with every question. Where there is no candidate at all the
       answer is "".
 
     Source: squad_utils.py, `accumulate_predictions_v1`, `_v2` and
-    `write_predictions_v1`, `_v2`, which answer "empty" there.
+    `write_predictions_v1`, `_v2`, which answer "empty" there, and pair
+    padding, too.
     """
-    is_beam = "cls_logits" in outputs
     windows = [[] for _ in squad.questions]
     for window, question in enumerate(examples.arrays["question_index"]):
         windows[question].append(window)
     best, nbest, null_odds = {}, {}, {}
-    token_starts = np.cumsum(examples.lengths) - examples.lengths
     for question, rows in zip(squad.questions, windows, strict=True):
-        found = []
-        for row in rows:
-            num_tokens = examples.lengths[row]
-            if is_beam:
-                pairs = pair_beam(outputs, row)
-            else:
-                scored = slice(None if has_padding else num_tokens)
-                pairs = pair_best(
-                    outputs["start_logits"][row, scored],
-                    outputs["end_logits"][row, scored],
-                    n_best_size,
-                )
-            tokens = slice(token_starts[row], token_starts[row] + num_tokens)
-            spans, is_max_context = (
-                examples.token_arrays[name][tokens]
-                for name in ("token_spans", "is_max_context")
+        candidates = [
+            _find_candidates(
+                examples, outputs, row, n_best_size, max_answer_length
             )
-            pairs = keep_valid(
-                pairs,
-                is_max_context,
-                examples.first_lengths[row],
-                max_answer_length,
-            )
-            found.append(
-                (
-                    spans[pairs.starts, 0],
-                    spans[pairs.ends, 1],
-                    pairs.start_scores,
-                    pairs.end_scores,
-                )
-            )
+            for row in rows
+        ]
         nbest[question.id] = rank(
             squad.contexts[question.context],
-            *map(np.concatenate, zip(*found, strict=True)),
+            *map(np.concatenate, zip(*candidates, strict=True)),
             n_best_size,
         )
         best[question.id] = nbest[question.id][0]["text"]
-        if is_beam:
+        if "cls_logits" in outputs:
             null_odds[question.id] = float(outputs["cls_logits"][rows].min())
     return Answers(best, nbest, null_odds)
 
 
-def pair_best(start_logits, end_logits, n_best_size):
-    """Pairs the best starts of a window, [T], with its best ends, [T]."""
+def _find_candidates(examples, outputs, row, n_best_size, max_answer_length):
+    """A window's candidates: where each begins and ends in the paragraph.
+
+    Returns:
+      First and last character, start score and end score, [C] each.
+    """
+    num_tokens = examples.lengths[row]
+    if "cls_logits" in outputs:
+        pairs = pair_beam(outputs, row)
+    else:
+        pairs = pair_best(
+            outputs["start_logits"][row],
+            outputs["end_logits"][row],
+            num_tokens,
+            n_best_size,
+        )
+    tokens = slice(examples.starts[row], examples.starts[row] + num_tokens)
+    spans, is_max_context = (
+        examples.token_arrays[name][tokens]
+        for name in ("token_spans", "is_max_context")
+    )
+    pairs = keep_valid(
+        pairs, is_max_context, examples.first_lengths[row], max_answer_length
+    )
+    return (
+        spans[pairs.starts, 0],
+        spans[pairs.ends, 1],
+        pairs.start_scores,
+        pairs.end_scores,
+    )
+
+
+def pair_best(start_logits, end_logits, num_tokens, n_best_size):
+    """Pairs the best starts of a window, [T], with its best ends, [T].
+
+    Only the first `num_tokens` are paired: the rest is padding.
+    """
     starts, ends = (
-        np.argsort(-logits, kind="stable")[:n_best_size]
+        np.argsort(-logits[:num_tokens], kind="stable")[:n_best_size]
         for logits in (start_logits, end_logits)
     )
     starts, ends = (

@@ -5,6 +5,7 @@ Shapes: N examples, R sequences, S tokens of all of them, T tokens.
 
 import contextlib
 import dataclasses
+import functools
 import hashlib
 import io
 import json
@@ -62,6 +63,11 @@ class Examples:
 
     def __len__(self):
         return len(self.lengths) // self.num_choices
+
+    @functools.cached_property
+    def starts(self):
+        """Where each sequence begins among the ids, [R]."""
+        return np.cumsum(self.lengths) - self.lengths
 
 
 def pack_pairs(tokenizer, texts_a, texts_b, max_seq_length):
@@ -159,12 +165,13 @@ def pad_examples(examples, indices, length):
             f"A sequence has {longest} tokens; wanted at most {length}. Was "
             "it encoded for another max_seq_length?"
         )
-    starts = np.cumsum(examples.lengths) - examples.lengths
     positions = np.arange(length)
     is_token = positions < examples.lengths[rows, None]  # [B * C, T]
     is_second = positions >= examples.first_lengths[rows, None]
     ids = np.zeros((len(rows), length), np.int32)
-    where = np.minimum(starts[rows, None] + positions, len(examples.ids) - 1)
+    where = np.minimum(
+        examples.starts[rows, None] + positions, len(examples.ids) - 1
+    )
     ids[is_token] = examples.ids[where][is_token]
     shape = (len(indices), num_choices, length)
     if num_choices == 1:
