@@ -6,6 +6,7 @@ Shapes: N examples.
 import functools
 import logging
 import os
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from albert_tf.data import examples, table_tasks, tables
@@ -98,6 +99,67 @@ def read_data(
         )
     )
     return task, Data(train.get(""), dev, test)
+
+
+def encode_texts(
+    tokenizer,
+    train: tuple[Sequence, Sequence],
+    dev: tuple[Sequence, Sequence] | None = None,
+    *,
+    max_seq_length: int,
+    objective: str = "classes",
+) -> tuple[table_tasks.TableTask, Data]:
+    """Encodes texts at hand, instead of tables.
+
+    Args:
+      tokenizer: the model's.
+      train: N texts, or N pairs of them, and their labels.
+      dev: likewise, or None.
+      max_seq_length: tokens of a sequence; longer ones are cut.
+      objective: one of `table_tasks.OBJECTIVES`.
+
+    Returns:
+      What is learned, with the labels of the training data, and Data.
+
+    Raises:
+      ValueError: if texts and labels do not fit each other.
+    """
+    rows = make_rows(*train)
+    columns = ("text_a", "text_b")[: 2 if rows[0].text_b is not None else 1]
+    task = table_tasks.TableTask(
+        "texts",
+        train=tables.Table("texts", columns, "label"),
+        dev={},
+        test={},
+        objective=objective,
+        metrics=table_tasks.DEFAULT_METRICS[objective],
+    )
+    if objective != "regression":
+        task = table_tasks.with_labels(task, rows)
+    encode = functools.partial(
+        _encode, task, tokenizer, max_seq_length, None, "texts", task.train
+    )
+    return task, Data(
+        encode(rows), {"": encode(make_rows(*dev))} if dev else {}, {}
+    )
+
+
+def make_rows(texts: Sequence, labels: Sequence) -> list[tables.Row]:
+    """Returns rows, as a table has them, of texts or pairs, and labels.
+
+    Raises:
+      ValueError: if there are none, or not as many labels.
+    """
+    if len(texts) != len(labels) or not len(texts):
+        raise ValueError(
+            f"{len(texts)} texts and {len(labels)} labels; wanted one label "
+            "for each text."
+        )
+    pairs = [(text, None) if isinstance(text, str) else text for text in texts]
+    return [
+        tables.Row(str(number), *pair, label, number + 1)
+        for number, (pair, label) in enumerate(zip(pairs, labels, strict=True))
+    ]
 
 
 def _read_tables(data_dir, named_tables):
