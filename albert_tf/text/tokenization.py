@@ -89,6 +89,7 @@ class Tokenizer:
       pieces: the pieces by id.
       vocab_size: how many there are.
       pad_id, unk_id, cls_id, sep_id, mask_id: ids of the special pieces.
+      special_ids: these five.
       is_word_start: [V], true where a piece begins a word (whole-word masking).
       settings: what decides the ids, as a dict that JSON can hold.
     """
@@ -110,9 +111,9 @@ class Tokenizer:
                 f"{self.vocab_size} pieces. Was it trained for another model? "
                 "python -m albert_tf.tools.train_vocab adds them."
             )
-        special = [ids[piece] for piece in self.special_pieces]
+        self.special_ids = [ids[piece] for piece in self.special_pieces]
         self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = (
-            special
+            self.special_ids
         )
         self.is_word_start = np.array(
             [self._starts_word(piece) for piece in self.pieces]

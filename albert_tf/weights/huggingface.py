@@ -116,28 +116,8 @@ def read_config(folder):
     """
     path = os.path.join(folder, CONFIG_FILE)
     values = filesystem.read_json(path)
-    kind = values.get("model_type", "albert")
-    if kind != "albert":
-        raise ValueError(
-            f"{path} describes a model of the kind {kind!r}; only 'albert' "
-            "can be read."
-        )
     act = values.get("hidden_act", "gelu_new")
-    if act not in list(ACTIVATIONS):
-        raise ValueError(
-            f"{path} has hidden_act {act!r}; known are {sorted(ACTIVATIONS)}."
-        )
-    epsilon = values.get("layer_norm_eps", 1e-12)
-    if not isinstance(epsilon, int | float) or not 0 <= epsilon <= 1e-10:
-        raise ValueError(
-            f"{path} has layer_norm_eps {epsilon!r}; ALBERT's is 1e-12."
-        )
-    positions = values.get("position_embedding_type", "absolute")
-    if positions != "absolute":
-        raise ValueError(
-            f"{path} has position_embedding_type {positions!r}; ALBERT's is "
-            "'absolute', and the model would compute something else with it."
-        )
+    _check_kind(path, values, act)
     known = {field.name for field in dataclasses.fields(AlbertConfig)}
     values = {k: v for k, v in values.items() if k in known}
     # transformers writes what differs from its defaults, and these are not 0.
@@ -161,6 +141,31 @@ def read_config(folder):
                 f"right one is {config.attention_group(layer)}."
             )
     return config
+
+
+def _check_kind(path, values, act):
+    """Raises ValueError if values of a config are none of ALBERT's."""
+    kind = values.get("model_type", "albert")
+    if kind != "albert":
+        raise ValueError(
+            f"{path} describes a model of the kind {kind!r}; only 'albert' "
+            "can be read."
+        )
+    if act not in list(ACTIVATIONS):
+        raise ValueError(
+            f"{path} has hidden_act {act!r}; known are {sorted(ACTIVATIONS)}."
+        )
+    epsilon = values.get("layer_norm_eps", 1e-12)
+    if not isinstance(epsilon, int | float) or not 0 <= epsilon <= 1e-10:
+        raise ValueError(
+            f"{path} has layer_norm_eps {epsilon!r}; ALBERT's is 1e-12."
+        )
+    positions = values.get("position_embedding_type", "absolute")
+    if positions != "absolute":
+        raise ValueError(
+            f"{path} has position_embedding_type {positions!r}; ALBERT's is "
+            "'absolute', and the model would compute something else with it."
+        )
 
 
 def read_weights(folder, config):
@@ -353,32 +358,13 @@ def describe_unigram(tokenizer):
     model = sentencepiece_model_pb2.ModelProto.FromString(
         tokenizer.serialized_model()
     )
-    charsmap = base64.b64encode(model.normalizer_spec.precompiled_charsmap)
-    settings = tokenizer.settings
-    normalizers = [
-        {"type": "NFKD"},
-        not settings["keep_accents"] and {"type": "StripAccents"},
-        settings["do_lower_case"] and {"type": "Lowercase"},
-        charsmap
-        and {"type": "Precompiled", "precompiled_charsmap": charsmap.decode()},
-        {"type": "Strip", "strip_left": True, "strip_right": True},
-        {"type": "Replace", "pattern": {"Regex": r"\s+"}, "content": " "},
-    ]
-    # "2013," is never taken whole, see `SentencePieceTokenizer`.
-    worst = min(piece.score for piece in model.pieces) - 100
-    scores = [
-        worst if i in tokenizer.expansions else piece.score
-        for i, piece in enumerate(model.pieces)
-    ]
-    _, _, cls, sep, mask = names = tokenizer.special_pieces
-    ids = [tokenizer.pieces.index(name) for name in names]
+    special = zip(tokenizer.special_ids, tokenizer.special_pieces, strict=True)
     metaspace = {
         "type": "Metaspace",
         "replacement": "▁",
         "prepend_scheme": "always",
         "split": True,
     }
-    first = [_special(cls, 0), _sequence("A", 0), _special(sep, 0)]
     return {
         "version": "1.0",
         "truncation": None,
@@ -388,37 +374,63 @@ def describe_unigram(tokenizer):
                 "id": i,
                 "content": name,
                 "single_word": False,
-                "lstrip": name == mask,
+                "lstrip": i == tokenizer.mask_id,
                 "rstrip": False,
                 "normalized": False,
                 "special": True,
             }
-            for i, name in zip(ids, names, strict=True)
+            for i, name in special
         ],
-        "normalizer": {
-            "type": "Sequence",
-            "normalizers": [n for n in normalizers if n],
-        },
+        "normalizer": _describe_normalizer(tokenizer, model.normalizer_spec),
         "pre_tokenizer": metaspace,
-        "post_processor": {
-            "type": "TemplateProcessing",
-            "single": first,
-            "pair": [*first, _sequence("B", 1), _special(sep, 1)],
-            "special_tokens": {
-                name: {"id": name, "ids": [i], "tokens": [name]}
-                for i, name in zip(ids, names, strict=True)
-                if name in (cls, sep)
-            },
-        },
+        "post_processor": _describe_template(tokenizer),
         "decoder": metaspace,
-        "model": {
-            "type": "Unigram",
-            "unk_id": tokenizer.unk_id,
-            "vocab": list(
-                map(list, zip(tokenizer.pieces, scores, strict=True))
-            ),
-            "byte_fallback": False,
+        "model": _describe_pieces(tokenizer, model.pieces),
+    }
+
+
+def _describe_normalizer(tokenizer, spec):
+    charsmap = base64.b64encode(spec.precompiled_charsmap).decode()
+    steps = [
+        {"type": "NFKD"},
+        not tokenizer.settings["keep_accents"] and {"type": "StripAccents"},
+        tokenizer.settings["do_lower_case"] and {"type": "Lowercase"},
+        charsmap and {"type": "Precompiled", "precompiled_charsmap": charsmap},
+        {"type": "Strip", "strip_left": True, "strip_right": True},
+        {"type": "Replace", "pattern": {"Regex": r"\s+"}, "content": " "},
+    ]
+    return {"type": "Sequence", "normalizers": [step for step in steps if step]}
+
+
+def _describe_template(tokenizer):
+    """Where [CLS] and [SEP] stand beside one text, and beside two."""
+    ids = {tokenizer.pieces[i]: i for i in (tokenizer.cls_id, tokenizer.sep_id)}
+    cls, sep = ids
+    first = [_special(cls, 0), _sequence("A", 0), _special(sep, 0)]
+    return {
+        "type": "TemplateProcessing",
+        "single": first,
+        "pair": [*first, _sequence("B", 1), _special(sep, 1)],
+        "special_tokens": {
+            name: {"id": name, "ids": [i], "tokens": [name]}
+            for name, i in ids.items()
         },
+    }
+
+
+def _describe_pieces(tokenizer, pieces):
+    # "2013," is never taken whole, see `SentencePieceTokenizer`.
+    worst = min(piece.score for piece in pieces) - 100
+    return {
+        "type": "Unigram",
+        "unk_id": tokenizer.unk_id,
+        "vocab": [
+            [name, worst if i in tokenizer.expansions else piece.score]
+            for i, (name, piece) in enumerate(
+                zip(tokenizer.pieces, pieces, strict=True)
+            )
+        ],
+        "byte_fallback": False,
     }
 
 

@@ -49,15 +49,14 @@ class Vocabulary:
 
     @classmethod
     def from_tokenizer(cls, tokenizer):
-        special = ("pad_id", "unk_id", "cls_id", "sep_id", "mask_id")
-        ids = np.arange(tokenizer.vocab_size)
-        special_ids = [getattr(tokenizer, name) for name in special]
         return cls(
             tokenizer.cls_id,
             tokenizer.sep_id,
             tokenizer.mask_id,
             tokenizer.is_word_start,
-            np.setdiff1d(ids, special_ids),
+            np.setdiff1d(
+                np.arange(tokenizer.vocab_size), tokenizer.special_ids
+            ),
         )
 
 
