@@ -10,7 +10,7 @@ import random
 
 from tests import tiny
 from tests.programs import (
-    test_run_classifier,
+    classifier_runs,
     test_run_pretraining,
     test_run_race,
     test_run_squad,
@@ -215,7 +215,7 @@ def _write_glue(folder):
     for seed, (split, num_rows) in enumerate(
         (("train", 60), ("dev", 21), ("test", 9))
     ):
-        rows = test_run_classifier.make_rows(num_rows, seed)
+        rows = classifier_runs.make_rows(num_rows, seed)
         lines = ["index\tsentence1\tsentence2\tlabel"]
         for i, (text, label) in enumerate(rows):
             given = "" if split == "test" else f"\t{label}"
@@ -224,4 +224,4 @@ def _write_glue(folder):
         if split == "test":
             rows = [(str(i), text) for i, (text, _) in enumerate(rows)]
         path = folder / "SST-2" / f"{split}.tsv"
-        test_run_classifier.write_table(path, rows)
+        classifier_runs.write_table(path, rows)

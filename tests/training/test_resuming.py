@@ -12,7 +12,7 @@ from albert_tf.programs import run_classifier, run_pretraining
 from albert_tf.training import evaluation, manifest, reporting
 from albert_tf.weights import checkpoints
 from tests import tiny
-from tests.programs.test_run_classifier import make_rows, write_table
+from tests.programs.classifier_runs import make_rows, write_table
 from tests.programs.test_run_pretraining import CONFIG, write_examples
 
 LAST = 12

@@ -1,0 +1,265 @@
+"""The classifier's program: what models, tables and tasks it takes."""
+
+import dataclasses
+import json
+import os
+import shutil
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from albert_tf.programs import export_to_tfhub, run_classifier
+from albert_tf.training import loop
+from albert_tf.weights import checkpoints
+from tests import tiny
+from tests.programs import classifier_runs as runs
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    """Folder of a model with random weights, and its vocabulary."""
+    return tiny.write_model(tmp_path_factory.mktemp("model"))
+
+
+@pytest.fixture
+def args(tmp_path, model):
+    """Flags of a run of twelve steps."""
+    return runs.build_args(tmp_path, model)
+
+
+def test_an_exported_encoder_begins_as_its_checkpoint_does(
+    args, tmp_path, model
+):
+    export_to_tfhub.run(
+        export_to_tfhub.ExportFlags(
+            albert_directory=str(model),
+            export_path=str(tmp_path / "hub"),
+            with_preprocessor=False,
+        )
+    )
+    args = dataclasses.replace(args, do_predict=False, train_step=4)
+    run_classifier.run(args)
+    from_hub = dataclasses.replace(
+        args,
+        init_checkpoint=None,
+        albert_hub_module_handle=str(tmp_path / "hub"),
+        output_dir=str(tmp_path / "again"),
+    )
+    run_classifier.run(from_hub)
+    assert runs.results_of(tmp_path / "again") == runs.results_of(
+        tmp_path / "out"
+    )
+    (tmp_path / "hub" / "assets" / "albert_config.json").unlink()
+    with pytest.raises(ValueError, match="give --albert_config_file"):
+        run_classifier.run(from_hub)
+
+
+def test_several_runs_have_seeds_of_their_own(args, tmp_path, capfd):
+    args = dataclasses.replace(
+        args, num_runs=3, train_step=2, warmup_step=0, do_predict=False
+    )
+    run_classifier.run(args)
+    out = tmp_path / "out"
+    weights = [
+        checkpoints.read_checkpoint(out / f"run_{i}" / "model.ckpt-2")
+        for i in (1, 2, 3)
+    ]
+    for one, other in ((0, 1), (0, 2), (1, 2)):
+        gap = weights[one]["output_weights"] - weights[other]["output_weights"]
+        assert np.abs(gap).max() > 1e-3
+    summary = json.loads((out / "summary.json").read_text())
+    scores = [run["best"]["eval_accuracy"] for run in summary["runs"]]
+    assert summary["median"] == np.median(scores)
+    assert summary["spread"] == pytest.approx(np.std(scores, ddof=1))
+    assert "3 runs: best eval_accuracy has median" in capfd.readouterr().out
+
+
+@pytest.mark.parametrize("objective", ["classes", "regression", "multi_label"])
+def test_any_table_is_learned(args, tmp_path, objective):
+    lines = ["label,first,second"]
+    for text, label in runs.make_rows(120, seed=4):
+        value = {
+            "classes": ["no, never", "yes"][label],
+            "regression": 2.5 * label,
+            "multi_label": ["odd;new", "odd"][label],
+        }[objective]
+        lines.append(f'"{value}","{text}",w3 w4')
+    (tmp_path / "data" / "train.csv").write_text("\n".join(lines) + "\n")
+    (tmp_path / "data" / "test.csv").write_text("\n".join(lines[:9]) + "\n")
+    args = dataclasses.replace(
+        args,
+        task_name=None,
+        task_config=runs.write_config(
+            tmp_path, objective=objective, label_separator=";", dev_share=0.2
+        ),
+        train_step=4,
+        export_dir=str(tmp_path / "export"),
+    )
+    run_classifier.run(args)
+    rows = runs.read_lines(tmp_path / "out" / "mine.tsv")
+    known = {
+        "classes": {"no, never", "yes"},
+        "multi_label": {"", "odd", "new", "new,odd"},
+    }
+    predictions = {row.split("\t")[1] for row in rows[1:]}
+    if objective == "regression":
+        assert all(np.isfinite(float(x)) for x in predictions)
+    else:
+        assert predictions <= known[objective]
+    summary = json.loads((tmp_path / "out" / "summary.json").read_text())
+    assert summary["test"][0]["mine"].keys() == summary["baseline"].keys()
+    (folder,) = (tmp_path / "export").iterdir()
+    if objective != "regression":
+        labels = runs.read_lines(folder / "assets" / "labels.txt")
+        assert labels == sorted(labels) and len(labels) == 2
+    assert (folder / "assets" / "albert_config.json").exists()
+    assert (folder / "assets" / "vocab.txt").exists()
+
+
+_MNLI_LABELS = ["neutral", "entailment"]
+
+
+def test_mnli_is_scored_on_both_dev_sets(args, tmp_path):
+    for split in ("train", "dev_matched", "dev_mismatched", "test_matched"):
+        rows = [
+            "\t".join([str(i), *["x"] * 7, text, "w3", _MNLI_LABELS[label]])
+            for i, (text, label) in enumerate(
+                runs.make_rows(24, seed=len(split))
+            )
+        ]
+        header = "\t".join(["h"] * 11)
+        path = tmp_path / "data" / "MNLI" / f"{split}.tsv"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("\n".join([header, *rows]) + "\n")
+    args = dataclasses.replace(args, task_name="mnli", train_step=3)
+    run_classifier.run(args)
+    (found,) = runs.results_of(tmp_path / "out")
+    assert {"eval_accuracy", "mismatched_eval_accuracy"} <= set(found)
+    assert (tmp_path / "out" / "MNLI-m.tsv").exists()
+    assert not (tmp_path / "out" / "MNLI-mm.tsv").exists()
+
+
+def damage(args, tmp_path, what):
+    """Damages data or flags; returns the flags."""
+    data = tmp_path / "data" / "SST-2"
+    rows = runs.make_rows(1500, seed=1)
+    if what == "label":
+        rows[1233] = rows[1233][0], "maybe"
+        runs.write_table(data / "train.tsv", rows)
+    elif what == "columns":
+        runs.write_table(data / "train.tsv", rows)
+        lines = runs.read_lines(data / "train.tsv")
+        lines[1234] = lines[1234].replace("\t", " ")
+        (data / "train.tsv").write_text("\n".join(lines) + "\n")
+    elif what == "empty":
+        (data / "dev.tsv").write_text("")
+    elif what == "no dev":
+        (data / "dev.tsv").unlink()
+    else:
+        return dataclasses.replace(args, **what)
+    return args
+
+
+@pytest.mark.parametrize(
+    ("what", "error", "message"),
+    [
+        ("label", ValueError, r"train.tsv, line 1235: label 'maybe'; known: 0"),
+        ("columns", ValueError, r"train.tsv, line 1235: found 1 columns, want"),
+        ("empty", ValueError, r"dev.tsv has no rows"),
+        ("no dev", FileNotFoundError, r"dev.tsv"),
+        ({"init_checkpoint": None}, ValueError, "say --from_scratch"),
+        ({"from_scratch": True}, ValueError, "--from_scratch contradicts"),
+        ({"max_seq_length": 64}, ValueError, "has 32 positions"),
+        ({"task_name": "cols"}, ValueError, "cols; known: cola, sst-2"),
+        ({"task_name": None}, ValueError, "either --task_name or"),
+        ({"bucket_lengths": "a"}, ValueError, "wanted numbers of tokens"),
+        ({"task_name": "ax"}, ValueError, "--do_train: ax has no data for"),
+        ({"num_runs": 0}, ValueError, "wanted at least 1"),
+        ({"warmup_step": 12}, ValueError, "12 training steps with 12 of"),
+        ({"init_checkpoint": "nowhere"}, FileNotFoundError, "nowhere"),
+        (
+            {"do_train": False, "do_eval": False, "do_predict": False},
+            ValueError,
+            "nothing to do",
+        ),
+        (
+            {"distribution": "mirrored", "train_batch_size": 7},
+            ValueError,
+            "train_batch_size=7 is the global batch",
+        ),
+    ],
+)
+def test_what_cannot_work_is_refused_before_training(
+    args, tmp_path, monkeypatch, what, error, message
+):
+    def fail(*args, **kwargs):
+        raise AssertionError("trained")
+
+    monkeypatch.setattr(loop, "train", fail)
+    with pytest.raises(error, match=message):
+        run_classifier.run(damage(args, tmp_path, what))
+    assert not (tmp_path / "out" / "albert_config.json").exists()
+
+
+def test_an_absurd_number_of_steps_is_refused_before_anything_is_written(args):
+    args = dataclasses.replace(args, train_step=10**8)
+    with pytest.raises(ValueError, match="100,000,000 steps of 8 examples"):
+        run_classifier.run(args)
+    assert not os.path.exists(args.output_dir)
+
+
+def test_another_vocabulary_is_refused(args, tmp_path):
+    path = tmp_path / "vocab.txt"
+    path.write_text("\n".join([*tiny.SPECIAL, *tiny.WORDS, "more"]) + "\n")
+    with pytest.raises(ValueError, match="has 26 pieces, the model 25"):
+        run_classifier.run(dataclasses.replace(args, vocab_file=str(path)))
+
+
+@pytest.mark.parametrize("has_pairs", [True, False])
+def test_a_classifier_of_text_gives_the_predictions_of_the_run(
+    args, tmp_path, has_pairs
+):
+    rows = [
+        f"{label},{text},w3 w4" for text, label in runs.make_rows(30, seed=4)
+    ]
+    lines = ["label,first,second", *rows]
+    for name in ("train", "test"):
+        path = tmp_path / "data" / f"{name}.csv"
+        path.write_text("\n".join(lines) + "\n")
+    text = ["first", "second"][: 1 + has_pairs]
+    args = dataclasses.replace(
+        args,
+        task_name=None,
+        task_config=runs.write_config(tmp_path, text=text),
+        do_eval=False,
+        learning_rate=0.01,
+        export_text_dir=str(tmp_path / "text"),
+    )
+    run_classifier.run(args)
+    (folder,) = (tmp_path / "text").iterdir()
+    assets = {path.name for path in (folder / "assets").iterdir()}
+    assert assets >= {"albert_config.json", "labels.txt", "vocab.txt"}
+    signature = tf.saved_model.load(str(folder)).signatures["serving_default"]
+    cells = np.array([row.split(",") for row in rows])
+    names = ("text_a", "text_b")[: 1 + has_pairs]
+    found = signature(
+        **{n: tf.constant(cells[:, i]) for i, n in enumerate(names, 1)}
+    )
+    wanted = np.loadtxt(tmp_path / "out" / "test_results.tsv")
+    np.testing.assert_allclose(found["probabilities"], wanted, atol=1e-5)
+
+
+def test_kept_accents_are_refused_before_training(args, model, tmp_path):
+    shutil.copytree(model, tmp_path / "model")
+    path = tmp_path / "model" / "tokenizer_settings.json"
+    settings = json.loads(path.read_text()) | {"keep_accents": True}
+    path.write_text(json.dumps(settings))
+    args = dataclasses.replace(
+        args,
+        init_checkpoint=str(tmp_path / "model"),
+        export_text_dir=str(tmp_path / "text"),
+    )
+    with pytest.raises(ValueError, match="keep_accents"):
+        run_classifier.run(args)
+    assert not (tmp_path / "out").exists()
