@@ -19,7 +19,7 @@ ALLOWED = {
     "text": set(),
     "metrics": set(),
     "weights": {"model", "text"},
-    "data": {"text"},
+    "data": {"text", "metrics"},
     "data.pretraining": {"text", "data"},
     "training": {"model", "weights", "data"},
     "export": STATE,

@@ -8,17 +8,10 @@ import numpy as np
 
 from albert_tf import filesystem
 from albert_tf.data.tables import Table
+from albert_tf.metrics import classification
 
-OBJECTIVES = ("classes", "regression", "multi_label")
-DEFAULT_METRICS = {
-    "classes": ("eval_accuracy",),
-    "regression": ("pearson", "spearman", "MSE"),
-    "multi_label": ("f1", "eval_accuracy"),
-}
-METRICS = {
-    **DEFAULT_METRICS,
-    "classes": ("eval_accuracy", "f1", "matthew_corr"),
-}
+OBJECTIVES = tuple(classification.METRICS_OF)
+DEFAULT_METRICS = classification.METRICS_OF | {"classes": ("eval_accuracy",)}
 # What run_classifier.py calls files that all tasks have.
 _RESULTS = ("test_results", "submit_results")
 
@@ -54,9 +47,18 @@ class TableTask:
     label_separator: str = ","
 
     def __post_init__(self):
-        known = METRICS.get(self.objective, ())
+        for field, is_right, wanted in self._requirements():
+            if not is_right:
+                raise ValueError(
+                    f"{field} of the task {self.name!r} is "
+                    f"{getattr(self, field)!r}; wanted {wanted}."
+                )
+
+    def _requirements(self):
+        """A field, whether it is right, and what is wanted: of each of them."""
+        known = classification.METRICS_OF.get(self.objective, ())
         labels = self.labels
-        for field, is_right, wanted in (
+        return (
             ("name", _is_file_name(self.name), "part of a file name"),
             (
                 "name",
@@ -95,12 +97,7 @@ class TableTask:
                 "names without tabs and ends of lines",
             ),
             ("label_separator", self.label_separator, "a character or more"),
-        ):
-            if not is_right:
-                raise ValueError(
-                    f"{field} of the task {self.name!r} is "
-                    f"{getattr(self, field)!r}; wanted {wanted}."
-                )
+        )
 
 
 def _is_file_name(name):
@@ -173,7 +170,7 @@ GLUE = {
             (7, 8),
             -1,
             objective="regression",
-            metrics=("pearson", "spearman", "MSE"),
+            metrics=DEFAULT_METRICS["regression"],
             bounds=(0.0, 5.0),
         ),
         _glue(

@@ -58,10 +58,11 @@ METRICS = {
     "spearman": _correlation(stats.spearmanr),
     "MSE": _mean_squared_error,
 }
+# By objective, the ones that suit it.
 METRICS_OF = {
     "classes": ("eval_accuracy", "f1", "matthew_corr"),
     "regression": ("pearson", "spearman", "MSE"),
-    "multi_label": ("eval_accuracy", "f1"),
+    "multi_label": ("f1", "eval_accuracy"),
 }
 
 
