@@ -209,7 +209,7 @@ def export_text_spans(
         # Else what is no UTF-8 would be counted otherwise here and there.
         context = tf.strings.unicode_transcode(context, "UTF-8", "UTF-8")
         query = graph.tokenize(question)[:, :max_query_length]
-        ids, starts, ends = graph.tokenize_with_offsets(context)
+        ids, *offsets = graph.tokenize_with_offsets(context)
         features, before = operations.pack_question(
             tokenizer, query, ids, max_seq_length
         )
@@ -217,31 +217,49 @@ def export_text_spans(
             features, requests.OWN_NAMES, model.config, max_seq_length
         )
         outputs = model(features)
-        first, last, score = choose_span(
-            outputs, features, before, max_answer_length
-        )
-        start = _look_up(starts, first, score)
-        end = _look_up(ends, last, score)
-        answer = tf.strings.substr(context, start, end - start, "UTF8_CHAR")
-        served = {
-            "answer": tf.strings.strip(answer),
-            "start": start,
-            "end": end,
-            "score": score,
+        span = choose_span(outputs, features, before, max_answer_length)
+        return {
+            **_quote(context, offsets, *span),
+            **_judge(outputs, threshold),
         }
-        if "cls_logits" in outputs:
-            served["null_odds"] = outputs["cls_logits"]
-            if threshold is not None:
-                served["is_answered"] = outputs["cls_logits"] < threshold
-        return served
 
+    signatures = {"serving_default": serve}
     return saved_models.write_version(
-        folder,
-        model,
-        {"serving_default": serve},
-        assets,
-        resources=graph.resources,
+        folder, model, signatures, assets, resources=graph.resources
     )
+
+
+def _judge(outputs, threshold):
+    """The outputs about whether there is an answer: none for SQuAD 1.1."""
+    if "cls_logits" not in outputs:
+        return {}
+    odds = outputs["cls_logits"]
+    if threshold is None:
+        return {"null_odds": odds}
+    return {"null_odds": odds, "is_answered": odds < threshold}
+
+
+def _quote(context, offsets, first, last, score):
+    """The outputs about spans of texts, [B]: see `export_text_spans`.
+
+    Args:
+      context: [B] strings.
+      offsets: two of [B, (T)], where each token starts and ends in characters.
+      first: [B] tokens.
+      last: likewise.
+      score: [B]; NO_SPAN where there is no answer.
+    """
+    start, end = (
+        _look_up(values, tokens, score)
+        for values, tokens in zip(offsets, (first, last), strict=True)
+    )
+    answer = tf.strings.substr(context, start, end - start, "UTF8_CHAR")
+    return {
+        "answer": tf.strings.strip(answer),
+        "start": start,
+        "end": end,
+        "score": score,
+    }
 
 
 def _look_up(offsets, tokens, score):
