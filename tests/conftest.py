@@ -9,6 +9,8 @@ import pytest
 import tensorflow as tf
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+SHARED = ROOT.parent / "shared"
+CARRIED = ROOT / "tests/golden"
 NUM_LOGICAL_CPUS = 2
 
 # Replicas for the tests of tf.distribute. TensorFlow refuses to change this
@@ -18,25 +20,110 @@ tf.config.set_logical_device_configuration(
     [tf.config.LogicalDeviceConfiguration()] * NUM_LOGICAL_CPUS,
 )
 
+# What the repository may not carry: what it would prove, and its origin.
+ABSENT = {
+    "data/glue": (
+        "GLUE's own files: that every row of them is read, with its index",
+        "https://gluebenchmark.com; some allow research only",
+    ),
+    "data/imdb": (
+        "film reviews: that the task of configs/tasks reads and learns them",
+        "https://ai.stanford.edu/~amaas/data/sentiment",
+    ),
+    "data/race": (
+        "RACE as it is distributed: that all its passages are read",
+        "https://www.cs.cmu.edu/~glai1/data/race; research only",
+    ),
+    "data/squad": (
+        "SQuAD's dev sets, with predictions of known official scores: that "
+        "we score as officially, and find the answers in the paragraphs",
+        "https://rajpurkar.github.io/SQuAD-explorer; CC BY-SA 4.0",
+    ),
+    "data/text": (
+        "chapters of novels: that long real text is tokenized alike",
+        "Project Gutenberg",
+    ),
+    "data/zh": (
+        "a sample of Chinese news: that real Chinese text makes records",
+        "https://github.com/brightmart/albert_zh",
+    ),
+    "optim": (
+        "a checkpoint that the release's optimizer wrote: that its weights "
+        "and slots are read",
+        "google-research/albert, run for twelve steps",
+    ),
+    "pretrain_data": (
+        "a text of 630,000 tokens, of RACE, IMDB, WikiText and novels, with "
+        "the statistics of the sequences that the release made of it: that "
+        "ours have the same distributions",
+        "google-research/albert, create_pretraining_data.py run on that text",
+    ),
+}
+
+
+class Carried(type(pathlib.Path())):
+    """A path to what the repository carries of a larger collection.
+
+    It is laid out as the collection, except that golden/dev is the top. A path
+    to anything else skips the test and says what is missing.
+    """
+
+    def __truediv__(self, key):
+        parts = super().__truediv__(key).relative_to(CARRIED).parts
+        for top in ("golden", "dev"):
+            parts = parts[1:] if parts[:1] == (top,) else parts
+        path = Carried(CARRIED, *parts)
+        if not path.exists():
+            pytest.skip(reason("/".join(parts)))
+        return path
+
+
+def reason(name):
+    """Says what a file that the repository lacks would prove."""
+    for folder, (what, origin) in ABSENT.items():
+        if name.startswith(folder):
+            return (
+                f"needs {name}, which is not in the repository: {what}. "
+                f"Origin: {origin}. See tests/golden/README.md"
+            )
+    return (
+        f"needs {name}, which is not in the repository. See "
+        "tests/golden/README.md"
+    )
+
+
+def pytest_report_header():
+    """Says which recordings the tests compare with."""
+    if SHARED.is_dir():
+        return f"recordings: all, in {SHARED}"
+    return "recordings: the samples in tests/golden (see its README.md)"
+
 
 @pytest.fixture(scope="session")
 def shared():
-    """Folder with the release's recorded numbers, outside the repository."""
-    folder = ROOT.parent / "shared"
-    if not folder.is_dir():
-        pytest.skip(f"needs {folder}, which is not part of the repository")
-    return folder
+    """Folder of the release's recorded numbers and of data.
+
+    All of them are outside the repository; without them, the few in it.
+    """
+    return SHARED if SHARED.is_dir() else Carried(CARRIED)
 
 
 @pytest.fixture(scope="session")
-def golden():
+def golden(shared, tmp_path_factory):
     """Finds recorded numbers of the release: all of them, or our few."""
-    roots = ROOT.parent / "shared" / "golden" / "dev", ROOT / "tests/golden"
+    # Not earlier: this module sets TensorFlow up.
+    from tests import recorded
+
+    made = {}
 
     def find(name):
-        for root in roots:
-            if (root / name).exists():
-                return root / name
-        pytest.skip(f"needs {roots[0] / name}, not part of the repository")
+        path = shared / "golden/dev" / name
+        files = {p.name for p in path.iterdir()} if path.is_dir() else set()
+        if "README.json" not in files or "model.ckpt-best.index" in files:
+            return pathlib.Path(path)
+        if name not in made:
+            made[name] = tmp_path_factory.mktemp("recorded")
+            recorded.rebuild(path, made[name])
+        return made[name]
 
     return find

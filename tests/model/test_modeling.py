@@ -10,6 +10,7 @@ import tensorflow as tf
 from albert_tf.model import heads, modeling
 from albert_tf.model.config import AlbertConfig
 from albert_tf.weights import checkpoints
+from tests import recorded
 
 # Sizes that all differ, so that a transposed axis cannot hide.
 TINY = AlbertConfig(
@@ -75,11 +76,6 @@ def encoder():
 # Against the release
 
 
-def read_npz(path):
-    with np.load(path) as file:
-        return dict(file)
-
-
 @pytest.mark.parametrize("name", "ABCDEFGH")
 def test_every_output_and_gradient_is_the_releases(golden, name):
     folder = golden(f"model/{name}")
@@ -89,10 +85,10 @@ def test_every_output_and_gradient_is_the_releases(golden, name):
     values = checkpoints.read_checkpoint(folder / "model.ckpt-best")
     checkpoints.restore(weights, values, folder)
     assert set(values) == {*weights, "global_step"}
-    batch = read_npz(folder / "inputs.npz")
+    batch = recorded.read(folder / "inputs.npz")
     labels = batch.pop("next_sentence_labels")
     batch["sentence_order_labels"] = labels.reshape(-1)
-    wanted = read_npz(folder / "outputs.npz")
+    wanted = recorded.read(folder / "outputs.npz")
 
     encoded = encode(model.encoder, batch)
     found = {
@@ -125,20 +121,13 @@ def test_every_output_and_gradient_is_the_releases(golden, name):
         ),
     }
     for key, value in found.items():
-        np.testing.assert_allclose(
-            value, wanted[key], rtol=0, atol=TOLERANCE, err_msg=key
-        )
+        recorded.check(value, wanted[key], TOLERANCE, name=key)
     layers = [key for key in wanted if key.startswith("encoder_layer_")]
     assert len(layers) == len(encoded["all_encoder_layers"])
-    wanted = read_npz(folder / "grads.npz")
+    wanted = recorded.read(folder / "grads.npz")
     for key, value in gradients.items():
-        np.testing.assert_allclose(
-            tf.convert_to_tensor(value),
-            wanted[key],
-            rtol=0,
-            atol=TOLERANCE / 10,
-            err_msg=key,
-        )
+        value = tf.convert_to_tensor(value)
+        recorded.check(value, wanted[key], TOLERANCE / 10, name=key)
 
 
 @pytest.mark.parametrize("name", "ACH")
@@ -151,12 +140,10 @@ def test_without_mask_and_segments_as_the_release(golden, name):
         checkpoints.read_checkpoint(folder / "model.ckpt-best"),
         folder,
     )
-    outputs = encoder(read_npz(folder / "inputs.npz")["input_ids"])
-    wanted = read_npz(folder / "outputs_nomask.npz")
+    outputs = encoder(recorded.read(folder / "inputs.npz")["input_ids"])
+    wanted = recorded.read(folder / "outputs_nomask.npz")
     for key in ("sequence_output", "pooled_output"):
-        np.testing.assert_allclose(
-            outputs[key], wanted[key], rtol=0, atol=TOLERANCE
-        )
+        recorded.check(outputs[key], wanted[key], TOLERANCE, name=key)
 
 
 def test_a_group_that_the_releases_floats_skipped_is_an_error(golden):

@@ -9,12 +9,7 @@ import tensorflow as tf
 from albert_tf.model import heads, layers, modeling
 from albert_tf.model.config import AlbertConfig
 from albert_tf.training import optimization
-
-
-def read_npz(path):
-    with np.load(path) as file:
-        return dict(file)
-
+from tests import recorded as recorded_models
 
 # Schedule
 
@@ -184,7 +179,9 @@ def trained(folder, name):
     is_spans = run["kind"] == "squad1"
     model = (Spans if is_spans else heads.AlbertForPreTraining)(config)
     weights = {n: w.value for n, w in modeling.named_weights(model).items()}
-    initial = read_npz(folder / f"{run['kind']}.initial_weights.npz")
+    initial = recorded_models.read(
+        folder / f"{run['kind']}.initial_weights.npz"
+    )
     assert set(initial) == set(weights)
     for key, weight in weights.items():
         weight.assign(initial[key])
@@ -198,11 +195,11 @@ def trained(folder, name):
     optimizer = optimization.build_optimizer(
         run["optimizer"], weights, schedule
     )
-    recorded = read_npz(folder / f"{name}.trajectory.npz")
+    recorded = recorded_models.read(folder / f"{name}.trajectory.npz")
     # As recorded, also where the release's rate is negative.
     rates = tf.constant(recorded["learning_rate"], tf.float32)
     optimizer.schedule = lambda step: rates[step]
-    batches = read_npz(folder / "batches.npz")
+    batches = recorded_models.read(folder / "batches.npz")
     kind = "squad_batch" if is_spans else "batch"
 
     @tf.function
@@ -289,12 +286,8 @@ def check_weights(stem, optimizer, noise):
     floors = noise[key or "max_abs_final_weight_diff"]
     worst = max(floors.values())
     factor = 1 if "small_lr" in stem.name else 4
-    wanted = read_npz(f"{stem}.npz")
+    wanted = recorded_models.read(f"{stem}.npz")
     for name, weight in optimizer.weights.items():
-        np.testing.assert_allclose(
-            weight,
-            wanted[name],
-            rtol=0,
-            atol=factor * worst + TIGHT,
-            err_msg=name,
+        recorded_models.check(
+            weight, wanted[name], factor * worst + TIGHT, name=name
         )
