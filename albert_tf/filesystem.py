@@ -10,6 +10,7 @@ import fnmatch
 import json
 import os
 import pathlib
+import shutil
 import tempfile
 
 
@@ -18,32 +19,70 @@ def is_remote(path):
     return "://" in str(path)
 
 
-def exists(path):
-    """Whether there is a file or folder."""
-    if not is_remote(path):
-        return os.path.exists(path)
+def _gfile():
+    """What knows remote files. TensorFlow wants names as strings."""
     import tensorflow as tf
 
-    return tf.io.gfile.exists(str(path))
+    return tf.io.gfile
+
+
+def exists(path):
+    """Whether there is a file or folder."""
+    if is_remote(path):
+        return _gfile().exists(str(path))
+    return os.path.exists(path)
+
+
+def is_folder(path):
+    """Whether there is a folder."""
+    if is_remote(path):
+        return _gfile().isdir(str(path))
+    return os.path.isdir(path)
 
 
 def size(path):
     """Returns the bytes of a file, as a number."""
-    if not is_remote(path):
-        return os.path.getsize(path)
-    import tensorflow as tf
+    if is_remote(path):
+        return _gfile().stat(str(path)).length
+    return os.path.getsize(path)
 
-    return tf.io.gfile.stat(str(path)).length
+
+def modified(path):
+    """Returns when a file was last changed, in nanoseconds."""
+    if is_remote(path):
+        return _gfile().stat(str(path)).mtime_nsec
+    return os.stat(path).st_mtime_ns
 
 
 def remove(path):
     """Removes a file."""
-    if not is_remote(path):
+    if is_remote(path):
+        _gfile().remove(str(path))
+    else:
         os.remove(path)
-        return
-    import tensorflow as tf
 
-    tf.io.gfile.remove(str(path))
+
+def remove_folder(folder):
+    """Removes a folder and what is in it."""
+    if is_remote(folder):
+        _gfile().rmtree(str(folder))
+    else:
+        shutil.rmtree(folder)
+
+
+def copy(path, target):
+    """Copies a file; what is at `target` is replaced."""
+    if is_remote(path) or is_remote(target):
+        _gfile().copy(str(path), str(target), overwrite=True)
+    else:
+        shutil.copyfile(path, target)
+
+
+def open_file(path, mode="rb"):
+    """Opens a file as `open` does."""
+    if is_remote(path):
+        return _gfile().GFile(str(path), mode)
+    return open(path, mode)
 
 
 def read_file(path):
@@ -52,14 +91,28 @@ def read_file(path):
     Raises:
       FileNotFoundError: if there is none.
     """
-    if not is_remote(path):
-        return pathlib.Path(path).read_bytes()
-    import tensorflow as tf
-
-    if not tf.io.gfile.exists(str(path)):
+    if is_remote(path) and not exists(path):
         raise FileNotFoundError(f"There is no file {path}.")
-    with tf.io.gfile.GFile(str(path), "rb") as file:
+    with open_file(path) as file:
         return file.read()
+
+
+def decode(content, path, complaint, encoding="utf-8-sig"):
+    """Decodes what a file of text holds.
+
+    Args:
+      content: bytes.
+      path: of the file, and perhaps a line, for the complaint.
+      complaint: of other bytes; {path} and {error} stand in it.
+      encoding: with or without a byte order mark.
+
+    Raises:
+      ValueError: if it is not UTF-8.
+    """
+    try:
+        return content.decode(encoding)
+    except UnicodeDecodeError as error:
+        raise ValueError(complaint.format(path=path, error=error)) from None
 
 
 def read_json(path, wanted=dict):
@@ -135,13 +188,13 @@ def local_copy(path):
 
 def list_folder(folder):
     """Returns the names in a folder, sorted; none where there is no folder."""
-    import tensorflow as tf
-
     folder = str(folder) or "."
-    if not tf.io.gfile.isdir(folder):
+    if not is_folder(folder):
         return []
-    # On gs:// the names of folders end in a slash.
-    return sorted(name.rstrip("/") for name in tf.io.gfile.listdir(folder))
+    if is_remote(folder):
+        # The names of folders end in a slash.
+        return sorted(n.rstrip("/") for n in _gfile().listdir(folder))
+    return sorted(os.listdir(folder))
 
 
 def expand_files(patterns):
@@ -150,8 +203,6 @@ def expand_files(patterns):
     Raises:
       ValueError: if nothing is named, or a pattern matches nothing.
     """
-    import tensorflow as tf
-
     files = set()
     for pattern in (patterns or "").split(","):
         pattern = pattern.strip()
@@ -164,7 +215,7 @@ def expand_files(patterns):
         elif set("[]*?") & set(folder) and exists(folder):
             matches = find_files(folder, name)
         else:
-            matches = tf.io.gfile.glob(pattern)
+            matches = _gfile().glob(pattern)
         if not matches:
             raise ValueError(
                 f"No file matches {pattern!r}. Is the path right, seen from "
@@ -174,7 +225,7 @@ def expand_files(patterns):
     if not files:
         raise ValueError(f"No file is named; got {patterns!r}.")
     for file in files:
-        if tf.io.gfile.isdir(file):
+        if is_folder(file):
             raise ValueError(
                 f"{file} is a folder; wanted files, such as "
                 f"'{os.path.join(file, '*')}'."
@@ -232,9 +283,7 @@ def make_folder(folder):
     """
     folder = str(folder) or "."
     if is_remote(folder):
-        import tensorflow as tf
-
-        tf.io.gfile.makedirs(folder)
+        _gfile().makedirs(folder)
         return
     try:
         os.makedirs(folder, exist_ok=True)
@@ -334,17 +383,16 @@ def replacing(path):
 
 
 def rename(temporary, path):
-    """Renames a file that is complete, once the disk has it.
+    """Renames what is complete: a file, once the disk has it, or a folder.
 
     Otherwise a power cut could leave the new name with nothing behind it.
     """
     if is_remote(path):
-        import tensorflow as tf
-
-        tf.io.gfile.rename(temporary, path, overwrite=True)
+        _gfile().rename(temporary, path, overwrite=not is_folder(temporary))
         return
-    with open(temporary, "rb") as file:
-        os.fsync(file.fileno())
+    if not os.path.isdir(temporary):
+        with open(temporary, "rb") as file:
+            os.fsync(file.fileno())
     os.replace(temporary, path)
 
 
@@ -362,14 +410,8 @@ def write_file(path, content):
     """
     if isinstance(content, str):
         content = content.encode()
-    with replacing(path) as temporary:
-        if is_remote(temporary):
-            import tensorflow as tf
-
-            with tf.io.gfile.GFile(temporary, "wb") as file:
-                file.write(content)
-        else:
-            pathlib.Path(temporary).write_bytes(content)
+    with replacing(path) as temporary, open_file(temporary, "wb") as file:
+        file.write(content)
 
 
 def shipped_configs():

@@ -202,12 +202,10 @@ def cached_examples(folder, name, key, build):
     Returns:
       An `Examples`.
     """
-    import tensorflow as tf
-
     if not folder:
         return build()
     path = os.path.join(folder, f"{name}-{key[:16]}.npz")
-    if tf.io.gfile.exists(path):
+    if filesystem.exists(path):
         try:
             return _read_examples(path)
         except _DAMAGE as error:
@@ -231,23 +229,20 @@ def cached_examples(folder, name, key, build):
 
 
 def _read_examples(path):
-    import tensorflow as tf
-
-    with tf.io.gfile.GFile(path, "rb") as file:
-        found = dict(np.load(io.BytesIO(file.read())))
+    values = dict(np.load(io.BytesIO(filesystem.read_file(path))))
     arrays, token_arrays = (
-        {n[6:]: v for n, v in found.items() if n.startswith(prefix)}
+        {n[6:]: v for n, v in values.items() if n.startswith(prefix)}
         for prefix in ("array/", "token/")
     )
     # A damaged directory of the zip file may end early.
     num_arrays = len(arrays) + len(token_arrays)
-    if num_arrays != found["num_arrays"]:
-        raise ValueError(f"{num_arrays} of {found['num_arrays']} arrays")
+    if num_arrays != values["num_arrays"]:
+        raise ValueError(f"{num_arrays} of {values['num_arrays']} arrays")
     return Examples(
-        found["ids"],
-        found["lengths"],
-        found["first_lengths"],
+        values["ids"],
+        values["lengths"],
+        values["first_lengths"],
         arrays,
-        int(found["num_choices"]),
+        int(values["num_choices"]),
         token_arrays,
     )

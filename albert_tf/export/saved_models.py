@@ -147,7 +147,7 @@ def write_saved_model(path, root, signatures, assets=()):
     for name, asset in zip(names, assets, strict=True):
         if names.count(name) > 1:
             raise ValueError(f"Two assets are called {name}: {list(assets)}.")
-        if not tf.io.gfile.exists(asset):
+        if not filesystem.exists(asset):
             raise FileNotFoundError(
                 f"There is no {asset} to put beside the SavedModel. Is the "
                 f"path right, seen from {os.getcwd()}?"
@@ -192,26 +192,26 @@ def appearing_at_once(path):
     parent, name = os.path.split(path)
     filesystem.make_folder(parent)
     temporary = os.path.join(parent, f"{UNFINISHED}{name}")
-    if tf.io.gfile.exists(temporary):
+    if filesystem.exists(temporary):
         if not is_unfinished(temporary):
             raise ValueError(
                 f"{temporary} is in the way: it holds what no export writes. "
                 "Rename it."
             )
-        tf.io.gfile.rmtree(temporary)
+        filesystem.remove_folder(temporary)
     try:
         yield temporary
-        tf.io.gfile.rename(temporary, path)
+        filesystem.rename(temporary, path)
     except BaseException:
-        if tf.io.gfile.exists(temporary):
-            tf.io.gfile.rmtree(temporary)
+        if filesystem.exists(temporary):
+            filesystem.remove_folder(temporary)
         raise
 
 
 def is_unfinished(folder):
     """Whether a folder can be what a killed export left."""
     parts = {n.split(".")[0] for n in filesystem.list_folder(folder)}
-    return tf.io.gfile.isdir(folder) and parts <= _PARTS
+    return filesystem.is_folder(folder) and parts <= _PARTS
 
 
 def remove_unfinished_versions(folder):
@@ -221,7 +221,7 @@ def remove_unfinished_versions(folder):
     for path in filesystem.find_files(folder, f"{UNFINISHED}*"):
         number = os.path.basename(path).removeprefix(UNFINISHED)
         if number.isdecimal() and is_unfinished(path):
-            tf.io.gfile.rmtree(path)
+            filesystem.remove_folder(path)
 
 
 def next_version(folder):
@@ -242,7 +242,7 @@ def newest_version(folder):
       FileNotFoundError: if there is none.
     """
     folder = str(folder)
-    if tf.io.gfile.exists(os.path.join(folder, "saved_model.pb")):
+    if filesystem.exists(os.path.join(folder, "saved_model.pb")):
         return folder
     versions = [n for n in filesystem.list_folder(folder) if n.isdecimal()]
     if not versions:

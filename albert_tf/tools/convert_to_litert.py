@@ -58,7 +58,7 @@ def run(args):
     filesystem.check_folders_apart(
         {"--output": args.output}, {"--saved_model": path}
     )
-    if tf.io.gfile.isdir(args.output):
+    if filesystem.is_folder(args.output):
         raise ValueError(f"--output={args.output} is a folder; wanted a file.")
     loaded = saved_models.load_saved_model(path)
     signature = choose_signature(loaded.signatures, args.signature, path)

@@ -19,7 +19,6 @@ import tempfile
 import textwrap
 
 import sentencepiece
-import tensorflow as tf
 
 from albert_tf import filesystem, flags, ownership
 from albert_tf.text import normalization, tokenization
@@ -152,7 +151,7 @@ def _train_files(files, path, args):
 def _read_lines(files):
     """Yields the lines that are not blank."""
     for path in files:
-        with tf.io.gfile.GFile(path, "rb") as lines:
+        with filesystem.open_file(path) as lines:
             for number, line in enumerate(lines, 1):
                 try:
                     text = line.decode("utf-8-sig" if number == 1 else "utf-8")

@@ -63,16 +63,16 @@ def publishing(prefix):
         yield temporary
         # A checkpoint without an index is no checkpoint: so an older one
         # goes first and the new one comes last.
-        if tf.io.gfile.exists(f"{prefix}.index"):
-            tf.io.gfile.remove(f"{prefix}.index")
+        if filesystem.exists(f"{prefix}.index"):
+            filesystem.remove(f"{prefix}.index")
         for ending in ENDINGS:
             filesystem.rename(temporary + ending, f"{prefix}{ending}")
     except BaseException:
         # Of a disk that is full, this gives something back.
         folder, name = os.path.split(temporary)
         for path in filesystem.find_files(folder, f"{glob.escape(name)}*"):
-            with contextlib.suppress(tf.errors.OpError):
-                tf.io.gfile.remove(path)
+            with contextlib.suppress(OSError, tf.errors.OpError):
+                filesystem.remove(path)
         raise
 
 
@@ -80,9 +80,7 @@ def copy_checkpoint(prefix, target):
     """Copies a checkpoint to another prefix, whole or not at all."""
     with publishing(target) as temporary:
         for ending in ENDINGS:
-            tf.io.gfile.copy(
-                f"{prefix}{ending}", temporary + ending, overwrite=True
-            )
+            filesystem.copy(f"{prefix}{ending}", temporary + ending)
 
 
 def step_of(prefix):
@@ -129,9 +127,9 @@ def find_checkpoint(path):
       FileNotFoundError: if there is none, or several without a number.
     """
     path = str(path).removesuffix(".index")
-    if tf.io.gfile.exists(f"{path}.index"):
+    if filesystem.exists(f"{path}.index"):
         return path
-    if not tf.io.gfile.isdir(path):
+    if not filesystem.is_folder(path):
         folder = os.path.dirname(path) or "."
         found = filesystem.find_files(folder, "*.index")
         names = sorted(os.path.basename(f) for f in found)
@@ -145,7 +143,7 @@ def find_checkpoint(path):
     if not found:
         raise FileNotFoundError(
             f"{path} has no model.ckpt-*.index; it has "
-            f"{sorted(tf.io.gfile.listdir(path))}. Was all of it copied?"
+            f"{filesystem.list_folder(path)}. Was all of it copied?"
         )
     if len(found) > 1:
         raise FileNotFoundError(
@@ -253,8 +251,8 @@ def check_end(folder, step, num_steps):
 def remove_checkpoint(prefix):
     """Removes a checkpoint: the index first, as it comes last."""
     for ending in reversed(ENDINGS):
-        if tf.io.gfile.exists(prefix + ending):
-            tf.io.gfile.remove(prefix + ending)
+        if filesystem.exists(prefix + ending):
+            filesystem.remove(prefix + ending)
 
 
 class CheckpointManager:
@@ -309,14 +307,14 @@ class CheckpointManager:
 
     def is_interrupted(self, prefix):
         """Whether an interruption wrote a checkpoint that was not due."""
-        return tf.io.gfile.exists(f"{prefix}{MARK}")
+        return filesystem.exists(f"{prefix}{MARK}")
 
     def _remove_interrupted(self, newest):
         """Removes checkpoints that were not due, and the mark of this one."""
         for path in filesystem.find_files(self.folder, f"{PREFIX}-*{MARK}"):
             if (prefix := path.removesuffix(MARK)) != newest:
                 remove_checkpoint(prefix)
-            tf.io.gfile.remove(path)
+            filesystem.remove(path)
 
     def write_state(self, checkpoints):
         """Writes the file by which TensorFlow finds the newest checkpoint."""
@@ -361,9 +359,9 @@ class CheckpointManager:
         """Removes files of checkpoints that a kill left incomplete."""
         for path in filesystem.find_files(self.folder, f"{PREFIX}-*"):
             stem = re.sub(rf"({re.escape(DATA_ENDING)}|{MARK})$", "", path)
-            is_alone = stem != path and not tf.io.gfile.exists(f"{stem}.index")
+            is_alone = stem != path and not filesystem.exists(f"{stem}.index")
             if ".writing-" in os.path.basename(path) or is_alone:
-                tf.io.gfile.remove(path)
+                filesystem.remove(path)
 
     def restore(self, prefix):
         """Restores every variable from one checkpoint of this training."""

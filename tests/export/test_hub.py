@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from albert_tf import filesystem
 from albert_tf.export import hub, saved_models
 from albert_tf.model import heads, modeling
 from albert_tf.programs import export_to_tfhub, tasks
@@ -653,6 +654,9 @@ def run_until(monkeypatch, args, moment):
         files = tf.io.gfile
         patch.setattr(files, "rename", counted(files.rename))
         patch.setattr(files, "rmtree", counted(files.rmtree, is_removal=True))
+        patch.setattr(filesystem, "rename", counted(filesystem.rename))
+        removal = counted(filesystem.remove_folder, is_removal=True)
+        patch.setattr(filesystem, "remove_folder", removal)
         patch.setattr(tf.saved_model, "save", counted(tf.saved_model.save))
         try:
             export_to_tfhub.run(args)

@@ -22,6 +22,8 @@ import re
 
 import numpy as np
 
+from albert_tf import filesystem
+
 _TOKENS, _SENTENCES, _DOCUMENTS = (
     f"{name}.bin" for name in ("tokens", "sentences", "documents")
 )
@@ -119,9 +121,7 @@ def check_text(path):
     Raises:
       ValueError: if it is UTF-16, compressed, or holds other bytes.
     """
-    import tensorflow as tf
-
-    with tf.io.gfile.GFile(path, "rb") as file:
+    with filesystem.open_file(path) as file:
         probe = file.read(_PROBE_BYTES)
     if probe.startswith(_UTF16_BOMS):
         raise ValueError(
@@ -145,10 +145,8 @@ def read_blocks(files):
     A file ends with a blank line, whether it has one or not. Only a line that
     is longer than a block is cut, at white space if there is any.
     """
-    import tensorflow as tf
-
     for path in files:
-        with tf.io.gfile.GFile(path, "rb") as file:
+        with filesystem.open_file(path) as file:
             rest = file.read(BLOCK_BYTES).removeprefix(_BOM)
             while data := file.read(BLOCK_BYTES):
                 cut = _last_cut(rest)

@@ -89,12 +89,10 @@ def read_first_record(file):
     Raises:
       ValueError: if it is no TFRecord file.
     """
-    import tensorflow as tf
-
     size = filesystem.size(file)
     if not size:
         return None
-    with tf.io.gfile.GFile(file, "rb") as opened:
+    with filesystem.open_file(file) as opened:
         header = opened.read(_HEADER_BYTES)
         if len(header) == _HEADER_BYTES:
             (length,) = _LENGTH.unpack_from(header)

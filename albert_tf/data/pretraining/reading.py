@@ -11,13 +11,12 @@ import functools
 import numpy as np
 import tensorflow as tf
 
+from albert_tf import filesystem
 from albert_tf.data.pretraining import damage
 
 # Files read at a time and records taken from each: part of the order of
 # training examples, so constants.
 NUM_OPEN_FILES = 8
-
-
 RECORDS_PER_TURN = 16
 
 
@@ -62,7 +61,7 @@ def build_dataset(
       ValueError: if there is nothing to read, or `start` is given without
         `num_records`.
     """
-    if not any(tf.io.gfile.stat(file).length for file in files):
+    if not any(filesystem.size(file) for file in files):
         raise ValueError(f"There is no record in {list(files)[:3]}.")
     if is_training:
         dataset = _endless(files, seed, start, num_records, shuffle_buffer)

@@ -134,12 +134,7 @@ def _empty(folder):
 
 def _remove(folders):
     for folder in folders:
-        if filesystem.is_remote(folder):
-            import tensorflow as tf
-
-            tf.io.gfile.rmtree(folder)
-        else:
-            shutil.rmtree(folder)
+        filesystem.remove_folder(folder)
 
 
 def fingerprint(inputs, *parts):
@@ -149,12 +144,9 @@ def fingerprint(inputs, *parts):
       inputs: names of files; their sizes and times count, too.
       *parts: values that JSON can hold.
     """
-    import tensorflow as tf
-
-    stats = [tf.io.gfile.stat(path) for path in inputs]
     files = [
-        [path, stat.length, stat.mtime_nsec]
-        for path, stat in zip(inputs, stats, strict=True)
+        [path, filesystem.size(path), filesystem.modified(path)]
+        for path in inputs
     ]
     return hashlib.sha256(json.dumps([files, parts]).encode()).hexdigest()
 

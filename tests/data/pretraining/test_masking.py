@@ -166,7 +166,7 @@ def test_special_tokens_do_not_replace_others():
 
 class FakeTokenizer:
     vocab_size = 10
-    pad_id, unk_id, cls_id, sep_id, mask_id = 0, 2, 4, 6, 8
+    special_ids = pad_id, unk_id, cls_id, sep_id, mask_id = 0, 2, 4, 6, 8
     is_word_start = np.ones(10, bool)
 
 
