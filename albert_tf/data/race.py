@@ -85,11 +85,10 @@ def _check_ids(folder, questions):
 def _read_file(path, level):
     """The questions of a file of passages."""
     questions = []
-    try:
-        lines = filesystem.read_file(path).decode("utf-8-sig").split("\n")
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{path} is not UTF-8: {error}.") from error
-    for number, line in enumerate(lines, 1):
+    text = filesystem.decode(
+        filesystem.read_file(path), path, "{path} is not UTF-8: {error}."
+    )
+    for number, line in enumerate(text.split("\n"), 1):
         if not line.strip():
             continue
         where = f"{path}, line {number}"

@@ -153,13 +153,12 @@ def read_text(path):
             f"{path}, line {line} holds a character 0. Is it UTF-16, or was "
             "the disk full when it was written? Save it as UTF-8."
         )
-    try:
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise ValueError(
-            f"{path} is not UTF-8 ({error}). Was it saved by a spreadsheet? "
-            "Save it as UTF-8."
-        ) from None
+    return filesystem.decode(
+        content,
+        path,
+        "{path} is not UTF-8 ({error}). Was it saved by a spreadsheet? Save "
+        "it as UTF-8.",
+    )
 
 
 def _parse_tsv(path, text):

@@ -416,13 +416,13 @@ def _parse_wordpiece(content, path):
             f"{path} holds characters 0. A SentencePiece .model goes to "
             "spm_model_file; a text in UTF-16 has to become UTF-8."
         )
-    try:
-        lines = content.decode("utf-8-sig").split("\n")
-    except UnicodeDecodeError as error:
-        raise ValueError(
-            f"{path} is not UTF-8 text ({error}). A SentencePiece .model goes "
-            "to spm_model_file."
-        ) from None
+    text = filesystem.decode(
+        content,
+        path,
+        "{path} is not UTF-8 text ({error}). A SentencePiece .model goes to "
+        "spm_model_file.",
+    )
+    lines = text.split("\n")
     if not lines[-1]:
         lines.pop()
     pieces = [line.strip(" \t\r") for line in lines]

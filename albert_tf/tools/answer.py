@@ -57,7 +57,12 @@ def run(args):
         raise ValueError("Give either --paragraph or --paragraph_file.")
     paragraph = args.paragraph
     if args.paragraph_file:
-        paragraph = read_text(args.paragraph_file)
+        paragraph = filesystem.decode(
+            filesystem.read_file(args.paragraph_file),
+            args.paragraph_file,
+            "{path} is not UTF-8: {error.reason} at byte {error.start}. Save "
+            "it as UTF-8.",
+        )
     if not paragraph.strip():
         raise ValueError("The paragraph has no text.")
     settings = windows.WindowSettings(
@@ -82,21 +87,6 @@ def run(args):
             print(f"    {format_odds(odds, threshold)}")
         for entry in found.nbest[str(number)]:
             print(f"    {entry['probability']:4.0%} {entry['text']}")
-
-
-def read_text(path):
-    """Returns what a file of text holds.
-
-    Raises:
-      ValueError: if it is no UTF-8.
-    """
-    try:
-        return filesystem.read_file(path).decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise ValueError(
-            f"{path} is not UTF-8: {error.reason} at byte {error.start}. Save "
-            "it as UTF-8."
-        ) from None
 
 
 def format_odds(odds, threshold):

@@ -153,16 +153,17 @@ def _read_lines(files):
     for path in files:
         with filesystem.open_file(path) as lines:
             for number, line in enumerate(lines, 1):
-                try:
-                    text = line.decode("utf-8-sig" if number == 1 else "utf-8")
-                except UnicodeDecodeError as error:
-                    raise ValueError(
-                        f"{path}, line {number} is not UTF-8: {error}. If it "
-                        "is Latin-1, iconv -f latin1 -t utf-8 converts it."
-                    ) from None
+                where = f"{path}, line {number}"
+                text = filesystem.decode(
+                    line,
+                    where,
+                    "{path} is not UTF-8: {error}. If it is Latin-1, iconv -f "
+                    "latin1 -t utf-8 converts it.",
+                    "utf-8-sig" if number == 1 else "utf-8",
+                )
                 if "\0" in text:
                     raise ValueError(
-                        f"{path}, line {number} holds a character 0. Is it "
+                        f"{where} holds a character 0. Is it "
                         "UTF-16, or no text?"
                     )
                 if text and not text.isspace():
