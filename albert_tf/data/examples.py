@@ -103,18 +103,35 @@ def pack_pairs(tokenizer, texts_a, texts_b, max_seq_length):
     rows_b = tokenizer.encode_batch(
         [text or "" for text in texts_b], num_threads=threads
     )
-    ids, lengths, first_lengths = [], [], []
-    for a, b in zip(rows_a, rows_b, strict=True):
-        num_special = 3 if b else 2
-        num_a, num_b = cut_pair(len(a), len(b), max_seq_length - num_special)
-        row = [tokenizer.cls_id, *a[:num_a], tokenizer.sep_id]
-        first_lengths.append(len(row))
-        if num_b:
-            row += [*b[:num_b], tokenizer.sep_id]
-        lengths.append(len(row))
-        ids.append(np.array(row, np.int32))
+
+    def pairs():
+        for a, b in zip(rows_a, rows_b, strict=True):
+            limit = max_seq_length - (3 if b else 2)
+            num_a, num_b = cut_pair(len(a), len(b), limit)
+            yield (
+                [tokenizer.cls_id, *a[:num_a], tokenizer.sep_id],
+                [*b[:num_b], tokenizer.sep_id] if num_b else [],
+            )
+
+    return join_pairs(pairs())
+
+
+def join_pairs(pairs):
+    """Puts token sequences end to end.
+
+    Args:
+      pairs: iterable of R pairs of lists of ids, segments 0 and 1.
+
+    Returns:
+      ids [S], lengths [R] and first_lengths [R], as `Examples` has them.
+    """
+    ids, lengths, first_lengths = [np.zeros(0, np.int32)], [], []
+    for first, second in pairs:
+        ids.append(np.array([*first, *second], np.int32))
+        lengths.append(len(ids[-1]))
+        first_lengths.append(len(first))
     return (
-        np.concatenate([np.zeros(0, np.int32), *ids]),
+        np.concatenate(ids),
         np.array(lengths, np.int32),
         np.array(first_lengths, np.int32),
     )

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from albert_tf import filesystem
-from albert_tf.data.examples import Examples
+from albert_tf.data import examples
 
 LEVELS = ("middle", "high")
 LETTERS = "ABCD"
@@ -204,21 +204,20 @@ def encode_race(questions, tokenizer, max_seq_length, max_qa_length):
         [text for question in questions for text in question.choices],
         os.cpu_count() or 1,
     )
-    ids, lengths, first_lengths = [], [], []
-    for i, choice in enumerate(choices):
-        choice = choice[-max_qa_length:]
-        article = articles[questions[i // len(LETTERS)].article]
-        article = article[: max_seq_length - len(choice) - 3]
-        row = [tokenizer.cls_id, *article, tokenizer.sep_id]
-        first_lengths.append(len(row))
-        row += [*choice, tokenizer.sep_id]
-        lengths.append(len(row))
-        ids.append(np.array(row, np.int32))
+
+    def pairs():
+        for i, choice in enumerate(choices):
+            choice = choice[-max_qa_length:]
+            article = articles[questions[i // len(LETTERS)].article]
+            article = article[: max_seq_length - len(choice) - 3]
+            yield (
+                [tokenizer.cls_id, *article, tokenizer.sep_id],
+                [*choice, tokenizer.sep_id],
+            )
+
     labels = [-1 if q.label is None else q.label for q in questions]
-    return Examples(
-        np.concatenate(ids),
-        np.array(lengths, np.int32),
-        np.array(first_lengths, np.int32),
+    return examples.Examples(
+        *examples.join_pairs(pairs()),
         {"label_ids": np.array(labels, np.int32)},
         num_choices=len(LETTERS),
     )

@@ -17,7 +17,7 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf import filesystem, flags, ownership, progress
-from albert_tf.data import tables
+from albert_tf.data import examples, tables
 from albert_tf.model import modeling
 from albert_tf.model.config import MAX_LAYERS
 from albert_tf.tools import model_flags
@@ -126,7 +126,7 @@ def compute(model, tokenizer, rows, args):
 
     Args:
       model: a `modeling.AlbertEncoder`.
-      tokenizer: for the ids of [CLS], [SEP] and padding.
+      tokenizer: for the ids of [CLS] and [SEP].
       rows: lists of ids.
       args: `EmbedFlags`.
 
@@ -136,32 +136,39 @@ def compute(model, tokenizer, rows, args):
 
     @tf.function(reduce_retracing=False)
     def outputs(ids, mask):
-        found = model(ids, mask)
+        named = model(ids, mask)
         if args.pooling == "pooled":
-            return found["pooled_output"]
-        return found["all_encoder_layers"][args.layer]
+            return named["pooled_output"]
+        return named["all_encoder_layers"][args.layer]
 
+    encoded = examples.Examples(
+        *examples.join_pairs(
+            ([tokenizer.cls_id, *ids, tokenizer.sep_id], []) for ids in rows
+        ),
+        {},
+    )
     vectors = [None] * len(rows)
     batch_size = min(args.batch_size, len(rows))
     # Lines of one length together; the results go back to their places.
-    order = sorted(range(len(rows)), key=lambda i: len(rows[i]))
+    order = np.argsort(encoded.lengths, kind="stable")
     done = progress.Progress("embedding", len(rows), "lines")
     for start in range(0, len(order), batch_size):
         batch = order[start : start + batch_size]
-        longest = len(rows[batch[-1]]) + 2
+        longest = encoded.lengths[batch[-1]]
         num_tokens = min(
             next((b for b in BUCKETS if b >= longest), longest),
             args.max_seq_length,
         )
-        ids = np.full((batch_size, num_tokens), tokenizer.pad_id, np.int32)
-        mask = np.zeros_like(ids)
+        # The last batch is filled with its own lines, to be no other shape.
+        features = examples.pad_examples(
+            encoded, np.resize(batch, batch_size), num_tokens
+        )
+        values = outputs(
+            tf.constant(features["input_ids"]),
+            tf.constant(features["input_mask"]),
+        ).numpy()
         for row, i in enumerate(batch):
-            whole = [tokenizer.cls_id, *rows[i], tokenizer.sep_id]
-            ids[row, : len(whole)] = whole
-            mask[row, : len(whole)] = 1
-        found = outputs(tf.constant(ids), tf.constant(mask)).numpy()
-        for row, i in enumerate(batch):
-            vectors[i] = pool(found[row], len(rows[i]), args.pooling)
+            vectors[i] = pool(values[row], len(rows[i]), args.pooling)
         done.add(len(batch))
     done.finish()
     return vectors

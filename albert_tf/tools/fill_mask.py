@@ -13,6 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf import flags
+from albert_tf.data import examples
 from albert_tf.model import heads
 from albert_tf.tools import model_flags
 
@@ -97,32 +98,29 @@ def fill_masks(
       ValueError: if there are no second segments and a text has no [MASK],
         or a text is too long.
     """
-    rows = [encode_masked(tokenizer, text) for text in texts]
-    first_lengths = [len(row) for row in rows]
-    for row, text in zip(rows, next_texts, strict=False):
-        row += encode_masked(tokenizer, text)[1:]
-    gaps = [np.flatnonzero(np.equal(r, tokenizer.mask_id)) for r in rows]
+    firsts = [encode_masked(tokenizer, text) for text in texts]
+    seconds = [encode_masked(tokenizer, text)[1:] for text in next_texts]
+    pairs = list(zip(firsts, seconds or [[]] * len(firsts), strict=True))
+    gaps = [
+        np.flatnonzero(np.equal([*first, *second], tokenizer.mask_id))
+        for first, second in pairs
+    ]
     for text, gap in zip(texts, gaps, strict=True):
         if not gap.size and not next_texts:
             raise ValueError(f"There is no {MASK} in the text {text!r:.200}.")
-    for text, row in zip(texts, rows, strict=True):
-        if max_seq_length and len(row) > max_seq_length:
+    encoded = examples.Examples(*examples.join_pairs(pairs), {})
+    for text, length in zip(texts, encoded.lengths, strict=True):
+        if max_seq_length and length > max_seq_length:
             raise ValueError(
-                f"The text {text!r:.80} has {len(row)} tokens, with [CLS] and "
+                f"The text {text!r:.80} has {length} tokens, with [CLS] and "
                 f"[SEP]; the model has {max_seq_length} positions. Shorten it."
             )
-    segments = [
-        np.arange(len(row)) >= length
-        for row, length in zip(rows, first_lengths, strict=True)
-    ]
-    features = {
-        "input_ids": pad(rows, tokenizer.pad_id),
-        "input_mask": pad([np.ones_like(row) for row in rows], 0),
-        "segment_ids": pad(segments, 0),
-        "masked_lm_positions": pad(gaps, 0),
-    }
-    features = {k: tf.constant(v, tf.int32) for k, v in features.items()}
-    outputs = model(features)
+    features = examples.pad_examples(
+        encoded, range(len(encoded)), encoded.lengths.max()
+    )
+    features = {name: tf.constant(x) for name, x in features.items()}
+    positions = tf.ragged.constant([gap.tolist() for gap in gaps], tf.int32, 1)
+    outputs = model({**features, "masked_lm_positions": positions.to_tensor()})
     probs = tf.nn.softmax(outputs["masked_lm_logits"])  # [B, P, V]
     best = tf.math.top_k(probs, top_k)  # [B, P, top_k]
     probs, ids = best.values.numpy(), best.indices.numpy()
@@ -154,14 +152,6 @@ def encode_masked(tokenizer, text):
             del encoded[0]
         ids += encoded
     return [*ids, tokenizer.sep_id]
-
-
-def pad(rows, value):
-    """[B, T] of rows, each filled up with `value` to the longest one's T."""
-    padded = np.full((len(rows), max(map(len, rows))), value)
-    for row, ids in zip(padded, rows, strict=True):
-        row[: len(ids)] = ids
-    return padded
 
 
 def main():
