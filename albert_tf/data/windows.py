@@ -68,10 +68,10 @@ def encode_squad(squad, tokenizer, settings, *, is_training, num_workers=1):
     Source: squad_utils.py, `convert_examples_to_features`, which aligned
     characters by a longest common subsequence.
     """
-    tasks = [
-        (tokenizer, settings, is_training, *task) for task in _tasks(squad)
-    ]
-    with workers.ordered_map(min(num_workers, len(tasks))) as run:
+    tasks = list(_tasks(squad))
+    with workers.ordered_map(
+        min(num_workers, len(tasks)), tokenizer, settings, is_training
+    ) as run:
         parts = list(run(_encode_questions, tasks))
     names = parts[0].keys() - {"ids", "lengths", "first_lengths"}
     whole = {

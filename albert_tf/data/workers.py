@@ -8,9 +8,12 @@ import signal
 import threading
 from concurrent import futures
 
+# Of a process that was started here: the first arguments of all it calls.
+_shared = ()
+
 
 @contextlib.contextmanager
-def ordered_map(num_workers):
+def ordered_map(num_workers, *shared):
     """A function that maps (function, tuples of arguments) to results.
 
     Results come in the order of the tasks, and few tasks are taken in advance,
@@ -22,21 +25,26 @@ def ordered_map(num_workers):
     Args:
       num_workers: number of processes. They are spawned, so that they do not
         inherit TensorFlow's threads.
+      *shared: first arguments of the function in every task; each process
+        gets its own copy once.
     """
     if num_workers == 1:
-        yield lambda function, tasks: (function(*task) for task in tasks)
+        yield lambda function, tasks: (
+            function(*shared, *task) for task in tasks
+        )
         return
     executor = futures.ProcessPoolExecutor(
         num_workers,
         multiprocessing.get_context("spawn"),
-        initializer=_end_with_parent,
+        initializer=_begin,
+        initargs=shared,
     )
 
     def run(function, tasks):
         pending = collections.deque()
         for task in tasks:
             with _without_sigint():  # A worker may be started here.
-                pending.append(executor.submit(function, *task))
+                pending.append(executor.submit(_do, function, task))
             if len(pending) > 2 * num_workers:
                 yield pending.popleft().result()
         while pending:
@@ -56,6 +64,16 @@ def _without_sigint():
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _begin(*shared):
+    global _shared
+    _end_with_parent()
+    _shared = shared
+
+
+def _do(function, task):
+    return function(*_shared, *task)
 
 
 def _end_with_parent():

@@ -89,12 +89,62 @@ class Settings:
             )
 
 
-@dataclasses.dataclass(frozen=True)
-class _Job:
-    """What every task knows; sent to the workers with it."""
+class _Worker:
+    """Does the tasks; each process has one, which opens the files itself."""
 
-    settings: Settings
-    folder: str
+    def __init__(self, settings, folder):
+        self.settings = settings
+        self.folder = folder
+
+    def __reduce__(self):
+        return _Worker, (self.settings, self.folder)
+
+    @functools.cached_property
+    def tokenizer(self):
+        return tokenization.build_tokenizer(**dict(self.settings.tokenizer))
+
+    @functools.cached_property
+    def vocabulary(self):
+        return sequences.Vocabulary.from_tokenizer(self.tokenizer)
+
+    @functools.cached_property
+    def store(self):
+        return corpus.open_store(self.folder, self.tokenizer.vocab_size)
+
+    def encode(self, block):
+        """As `corpus.encode_block`."""
+        return corpus.encode_block(
+            block, self.tokenizer, self.settings.sequence.max_tokens
+        )
+
+    def plan(self, documents, seed):
+        """As `sequences.plan_documents`."""
+        return sequences.plan_documents(
+            self.store,
+            documents,
+            self.settings.sequence,
+            self.vocabulary.is_word_start,
+            seed,
+        )
+
+    def build(self, plan, seed):
+        """Serialized examples, and counts for the statistics."""
+        features = sequences.build_features(
+            self.store,
+            plan,
+            self.settings.sequence,
+            self.settings.masking,
+            self.vocabulary,
+            np.random.default_rng(seed),
+        )
+        counts = {
+            "sequences": len(plan),
+            "tokens": int(features["input_mask"].sum()),
+            "masked": int(features["masked_lm_weights"].sum()),
+            "swapped": int(plan["label"].sum()),
+            "short": int(plan["is_short"].sum()),
+        }
+        return records.encode_examples(features), counts
 
 
 def output_names(output_file, num_shards):
@@ -160,8 +210,7 @@ def create_shards(
       BlockingIOError: if another process writes the same files.
     """
     _check_inputs(inputs)
-    _forget_files()
-    tokenizer = _tokenizer(settings.tokenizer)
+    tokenizer = tokenization.build_tokenizer(**dict(settings.tokenizer))
     fingerprint = unfinished.fingerprint(
         inputs,
         outputs,
@@ -190,12 +239,12 @@ def create_shards(
 
 def _write_outputs(inputs, outputs, settings, state, num_workers, has_progress):
     """Writes all record files that an interrupted run did not finish."""
-    job = _Job(settings, state.folder)
-    vocab_size = _tokenizer(settings.tokenizer).vocab_size
-    with workers.ordered_map(num_workers) as run:
+    worker = _Worker(settings, state.folder)
+    vocab_size = worker.tokenizer.vocab_size
+    with workers.ordered_map(num_workers, worker) as run:
         counts = state.counts
-        if not counts or not corpus.is_store(job.folder, vocab_size, counts):
-            counts = _tokenize(inputs, job, run, has_progress)
+        if not counts or not corpus.is_store(state.folder, vocab_size, counts):
+            counts = _tokenize(inputs, worker, run, has_progress)
         _check_counts(counts, inputs, settings)
         state.keep_counts(counts)
         _remove_sidecars(outputs)
@@ -206,7 +255,7 @@ def _write_outputs(inputs, outputs, settings, state, num_workers, has_progress):
         for index, output in enumerate(outputs):
             if not state.is_finished(output):
                 result = _write_shard(
-                    output, (index, outputs), job, run, tokens
+                    output, (index, len(outputs)), worker, run, tokens
                 )
                 state.keep_shard(output, result)
         tokens.finish()
@@ -242,74 +291,10 @@ def _write_sidecars(outputs, settings, shards, description):
         sidecars.write_sidecar(sidecar, description | own)
 
 
-# Tasks: what the workers do.
-
-
-@functools.lru_cache(maxsize=1)
-def _tokenizer(arguments):
-    return tokenization.build_tokenizer(**dict(arguments))
-
-
-@functools.lru_cache(maxsize=1)
-def _vocabulary(job):
-    return sequences.Vocabulary.from_tokenizer(
-        _tokenizer(job.settings.tokenizer)
-    )
-
-
-@functools.lru_cache(maxsize=1)
-def _store(job):
-    tokenizer = _tokenizer(job.settings.tokenizer)
-    return corpus.open_store(job.folder, tokenizer.vocab_size)
-
-
-def _forget_files():
-    """Files may have changed since the last call in this process."""
-    for cached in (_tokenizer, _vocabulary, _store):
-        cached.cache_clear()
-
-
-def _encode(job, block):
-    tokenizer = _tokenizer(job.settings.tokenizer)
-    return corpus.encode_block(
-        block, tokenizer, job.settings.sequence.max_tokens
-    )
-
-
-def _plan(job, documents, seed):
-    return sequences.plan_documents(
-        _store(job),
-        documents,
-        job.settings.sequence,
-        _vocabulary(job).is_word_start,
-        seed,
-    )
-
-
-def _build(job, plan, seed):
-    """Serialized examples, and counts for the statistics."""
-    features = sequences.build_features(
-        _store(job),
-        plan,
-        job.settings.sequence,
-        job.settings.masking,
-        _vocabulary(job),
-        np.random.default_rng(seed),
-    )
-    counts = {
-        "sequences": len(plan),
-        "tokens": int(features["input_mask"].sum()),
-        "masked": int(features["masked_lm_weights"].sum()),
-        "swapped": int(plan["label"].sum()),
-        "short": int(plan["is_short"].sum()),
-    }
-    return records.encode_examples(features), counts
-
-
 # The two phases.
 
 
-def _tokenize(inputs, job, run, has_progress):
+def _tokenize(inputs, worker, run, has_progress):
     """Writes the token store; returns its counts."""
     num_bytes = sum(map(filesystem.size, inputs))
     done = progress.Progress("tokenizing", num_bytes, "bytes", has_progress)
@@ -317,46 +302,47 @@ def _tokenize(inputs, job, run, has_progress):
     def blocks():
         for block in corpus.read_blocks(inputs):
             done.add(len(block))
-            yield job, block
+            yield (block,)
 
-    counts = corpus.write_store(job.folder, run(_encode, blocks()))
+    encoded = run(_Worker.encode, blocks())
+    counts = corpus.write_store(worker.folder, encoded)
     done.finish()
     return counts
 
 
-def _write_shard(output, deal, job, run, done):
+def _write_shard(output, deal, worker, run, done):
     """Writes one record file; returns its counts.
 
     Args:
       output: its name.
-      deal: (its number, all outputs).
-      job: the `_Job`.
+      deal: its number, and that of all outputs.
+      worker: the `_Worker` of this process.
       run: maps tasks in order.
       done: the `Progress`, in tokens.
     """
-    index, outputs = deal
-    seed = job.settings.seed
-    plan_path = os.path.join(job.folder, "plan.bin")
-    documents = list(_deal_documents(index, len(outputs), job))
-    tasks = ((job, *task) for task in documents)
+    settings, store = worker.settings, worker.store
+    index, num_shards = deal
+    seed = settings.seed
+    plan_path = os.path.join(worker.folder, "plan.bin")
+    documents = list(_deal_documents(index, num_shards, settings, store))
     counts = collections.Counter(sequences=0, dropped_words=0)
     with open(plan_path, "wb") as file:
-        for rows, num_dropped in run(_plan, tasks):
+        for rows, num_dropped in run(_Worker.plan, documents):
             file.write(rows.tobytes())  # `tofile` does not say why it fails.
             counts["dropped_words"] += num_dropped
     plan = _open_plan(plan_path)
     order = np.arange(len(plan), dtype=np.uint32)
     np.random.default_rng([seed, 1, index]).shuffle(order)
-    size = _document_sizes(_store(job))
+    size = _document_sizes(store)
     num_tokens = sum(int(size[some].sum()) for some, _ in documents)
 
     def batches():
-        size = max(1, BATCH_TOKENS // job.settings.sequence.max_seq_length)
+        size = max(1, BATCH_TOKENS // settings.sequence.max_seq_length)
         for i in range(0, len(plan), size):
-            yield job, plan[order[i : i + size]], (seed, 2, index, i)
+            yield plan[order[i : i + size]], (seed, 2, index, i)
 
     def serialized():
-        for examples, batch_counts in run(_build, batches()):
+        for examples, batch_counts in run(_Worker.build, batches()):
             counts.update(batch_counts)
             done.add(num_tokens * len(examples) / len(plan))
             yield from examples
@@ -375,17 +361,16 @@ def _document_sizes(store):
     return np.diff(store.sentences[store.documents])
 
 
-def _deal_documents(index, num_shards, job):
+def _deal_documents(index, num_shards, settings, store):
     """Yields the documents of a shard, some at a time, each with a seed.
 
     Each use of a document goes to another shard, and each shard gets documents
     from everywhere.
     """
-    store = _store(job)
-    seed = job.settings.seed
+    seed = settings.seed
     size = _document_sizes(store)
     order = np.random.default_rng([seed, 0]).permutation(len(size))
-    for dupe in range(job.settings.dupe_factor):
+    for dupe in range(settings.dupe_factor):
         documents = order[(index - dupe) % num_shards :: num_shards]
         if not len(documents):
             continue
