@@ -30,7 +30,7 @@ RELEASE_RATE = 63_476
 PROGRAM = """
 import json, sys, time
 import tensorflow
-import create_pretraining_data as program
+from albert_tf.programs import create_pretraining_data as program
 start = time.perf_counter()
 result = program.run(program.DataFlags(**json.loads(sys.argv[1])))
 result["seconds"] = time.perf_counter() - start

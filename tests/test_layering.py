@@ -23,7 +23,8 @@ ALLOWED = {
     "data.pretraining": {"text", "data"},
     "training": {"model", "weights", "data"},
     "export": STATE,
-    "programs": WORK | {"data.pretraining"},
+    "tasks": WORK,
+    "programs": WORK | {"tasks", "data.pretraining"},
     "tools": WORK | {"data.pretraining"},
 }
 # Only those who talk to a command line know of flags.

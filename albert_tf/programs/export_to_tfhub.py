@@ -16,7 +16,7 @@ from albert_tf.export import hub, saved_models
 from albert_tf.flags import flag
 from albert_tf.model import heads, modeling
 from albert_tf.model.config import CONFIG_FILE
-from albert_tf.programs import tasks
+from albert_tf.programs import optional
 from albert_tf.text import tokenization
 from albert_tf.weights import checkpoints, pretrained
 
@@ -67,7 +67,7 @@ class ExportFlags(flags.Flags):
 def check_flags(args):
     """Refuses what cannot work before anything is loaded."""
     if args.with_preprocessor:
-        tasks.import_text_export("--with_preprocessor, the default,")
+        optional.import_text_serving("--with_preprocessor, the default,")
     filesystem.check_folders_apart(
         {"--export_path": args.export_path},
         {"--albert_directory": args.albert_directory},
@@ -173,8 +173,8 @@ def is_left_over(preprocessor, assets):
 def write_preprocessor(path, args, tokenizer, assets):
     """Writes the preprocessor to a folder, or nothing as the flags say."""
     if args.with_preprocessor:
-        text_export = tasks.import_text_export("--with_preprocessor")
-        text_export.export_preprocessor(
+        text_serving = optional.import_text_serving("--with_preprocessor")
+        text_serving.export_preprocessor(
             path, tokenizer, seq_length=args.seq_length, assets=assets
         )
 

@@ -6,18 +6,13 @@ python run_classifier.py --flagfile=configs/glue/mrpc.flags \
 """
 
 import dataclasses
-import functools
-import os
 
-from albert_tf import flags, ownership
-from albert_tf.data import classification as data_reader
-from albert_tf.data import submissions, table_tasks
-from albert_tf.export import serving
+from albert_tf import flags
+from albert_tf.data import classification as text_data
+from albert_tf.data import table_tasks
 from albert_tf.flags import flag
-from albert_tf.metrics import classification
-from albert_tf.model import heads
-from albert_tf.programs import finetuning, shared_flags, tasks
-from albert_tf.training import manifest
+from albert_tf.programs import finetuning, shared_flags
+from albert_tf.tasks.classification import Classification
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -66,11 +61,10 @@ def check_flags(args):
             f"{', '.join(table_tasks.GLUE)}. "
             "Describe your own data with --task_config."
         )
-    finetuning.check_flags(args)
 
 
-def read_task(args):
-    """Returns the `tasks.Task` that flags name.
+def find_task(args):
+    """Returns the `table_tasks.TableTask` that flags name.
 
     Raises:
       ValueError: if it lacks a table that flags ask for.
@@ -89,177 +83,31 @@ def read_task(args):
     return task
 
 
-def score(task, data, baseline, run):
-    """Returns what a run's model, as it stands, gets on the dev data."""
-    values = {}
-    for part, split in data.dev.items():
-        logits = run.predict(split.examples)["logits"]
-        label_ids = split.examples.arrays["label_ids"]
-        found = classification.score(
-            logits, label_ids, task.objective, task.metrics
-        )
-        tasks.warn_of_collapse(
-            run, logits, label_ids, task.objective, found, baseline
-        )
-        prefix = f"{part}_" if part else ""
-        values |= {f"{prefix}{n}": value for n, value in found.items()}
-    return values
-
-
-def score_baseline(task, data):
-    """Returns what the best guess without looking gets on the dev data."""
-    values = {}
-    for part, split in data.dev.items():
-        label_ids = split.examples.arrays["label_ids"]
-        known = label_ids
-        if data.train:
-            known = data.train.examples.arrays["label_ids"]
-        found = classification.baseline(
-            known, label_ids, task.objective, task.metrics
-        )
-        prefix = f"{part}_" if part else ""
-        values |= {f"{prefix}{n}": value for n, value in found.items()}
-    return values
-
-
-def write_predictions(task, data, run):
-    """Writes predictions of the test data; returns scores where it has labels.
-
-    The release's names go to the first table; the names that the GLUE server
-    takes to all.
-    """
-    scores = {}
-    for number, (name, split) in enumerate(data.test.items()):
-        logits = run.predict(split.examples)["logits"]
-        labels = classification.predict_labels(logits, task.objective)
-        predictions = submissions.format_predictions(
-            labels, task.labels, task.objective, task.bounds
-        )
-        paths = [os.path.join(run.folder, f"{name}.tsv")]
-        if number == 0:
-            submissions.write_test_results(
-                os.path.join(run.folder, "test_results.tsv"),
-                classification.probabilities(logits, task.objective),
-            )
-            paths.append(os.path.join(run.folder, "submit_results.tsv"))
-        for path in paths:
-            submissions.write_submission(path, split.ids, predictions)
-        run.reporter.say(f"{len(predictions)} predictions: {paths[0]}")
-        if "label_ids" in split.examples.arrays:
-            scores[name] = classification.score(
-                logits,
-                split.examples.arrays["label_ids"],
-                task.objective,
-                task.metrics,
-            )
-            run.reporter.say(f"{name}: {scores[name]}")
-    return scores
-
-
-def build_exports(args, task, tokenizer, text_export):
-    """Returns the functions that write what --export_* ask for."""
-    common = {"labels": task.labels, "threshold": args.threshold_to_export}
-    exports = []
-    if args.export_dir:
-        exports.append(
-            functools.partial(
-                tasks.export_model,
-                serving.export_classifier,
-                folder=args.export_dir,
-                **common,
-            )
-        )
-    if args.export_text_dir:
-        tables = [task.train, *task.dev.values(), *task.test.values()]
-        table = next(table for table in tables if table)
-        exports.append(
-            functools.partial(
-                tasks.export_model,
-                text_export.export_text_classifier,
-                folder=args.export_text_dir,
-                tokenizer=tokenizer,
-                has_pairs=len(table.text) == 2,
-                **common,
-            )
-        )
-    return tuple(exports)
-
-
-def describe(task, data):
-    """Returns what a manifest says of the task and its data."""
-    splits = {
-        "train": [data.train] if data.train else [],
-        "dev": [*data.dev.values()],
-        "test": [*data.test.values()],
-    }
-    return {
-        "task": {
-            "name": task.name,
-            "objective": task.objective,
-            "labels": task.labels,
-            "metrics": task.metrics,
-        },
-        "data": {
-            part: {
-                str(number): manifest.describe_examples(split.examples)
-                for number, split in enumerate(found)
-            }
-            for part, found in splits.items()
-            if found
-        },
-    }
-
-
-def run(args):
-    """Trains, evaluates, predicts and exports as the flags say."""
-    check_flags(args)
-    with ownership.owning_folder(args.output_dir):
-        run_task(args)
-
-
-def run_task(args):
-    """Does what `run` does, in a folder that nobody else writes to."""
-    text_export = None
-    if args.export_text_dir:
-        text_export = tasks.import_text_export("--export_text_dir")
-    start = finetuning.read_start(args)
-    if text_export:
-        text_export.text_graph.check_tokenizer(start[0].tokenizer)
-    task, data = data_reader.read_data(
+def read_task(args, tokenizer):
+    """Returns the `Classification` with the data that flags ask for."""
+    task, data = text_data.read_data(
         args.data_dir,
-        read_task(args),
-        start[0].tokenizer,
+        find_task(args),
+        tokenizer,
         args.max_seq_length,
         with_train=args.do_train,
         with_dev=args.do_eval,
         with_test=args.do_predict,
         cached_dir=args.cached_dir,
     )
-    baseline = score_baseline(task, data)
-    train = data.train.examples if args.do_train else None
-    exports = build_exports(args, task, start[0].tokenizer, text_export)
-    program = tasks.Task(
-        name=task.name,
-        build_model=functools.partial(
-            heads.AlbertClassifier,
-            num_labels=len(task.labels or [""]),
-            objective=task.objective,
-            dropout_prob=args.classifier_dropout,
-        ),
-        train=train,
-        num_train=len(train or ()),
-        score=functools.partial(score, task, data, baseline)
-        if args.do_eval
-        else None,
-        best_metric=task.metrics[0],
-        baseline=baseline,
-        predict=functools.partial(write_predictions, task, data)
-        if args.do_predict
-        else None,
-        exports=exports,
-        made_of=describe(task, data),
+    return Classification(
+        task,
+        data,
+        max_seq_length=args.max_seq_length,
+        dropout=args.classifier_dropout,
+        threshold=args.threshold_to_export,
     )
-    tasks.run_task(args, program, start)
+
+
+def run(args):
+    """Trains, evaluates, predicts and exports as the flags say."""
+    check_flags(args)
+    finetuning.run(args, read_task)
 
 
 def main():

@@ -11,25 +11,15 @@ import logging
 import os
 from typing import Literal
 
-import keras
-
 from albert_tf import filesystem, flags, ownership
 from albert_tf.data.pretraining import opening, reading
 from albert_tf.flags import flag
-from albert_tf.model import heads, layers, modeling
+from albert_tf.model import heads
 from albert_tf.model.config import CONFIG_FILE, AlbertConfig
 from albert_tf.programs import shared_flags
 from albert_tf.text import tokenization
-from albert_tf.training import (
-    distribution,
-    evaluation,
-    loop,
-    manifest,
-    optimization,
-    reporting,
-)
+from albert_tf.training import evaluation, manifest, optimization, session
 from albert_tf.weights import checkpoints, pretrained
-from albert_tf.weights.checkpoints import STEP
 
 FLAGS_FILE = "flags.json"
 
@@ -121,12 +111,6 @@ def check_flags(args):
         )
 
 
-def output_files(args):
-    """Returns the paths of settings that training writes."""
-    names = CONFIG_FILE, FLAGS_FILE, tokenization.SETTINGS_FILE
-    return [os.path.join(args.output_dir, name) for name in names]
-
-
 def open_records(patterns, args, config):
     """Returns `inputs.PretrainingRecords` that fit flags and config."""
     return opening.open_records(
@@ -137,33 +121,20 @@ def open_records(patterns, args, config):
     )
 
 
-def build_training(args, config, sentence_objective):
-    """Returns model and optimizer; call it in the strategy's scope."""
+def build_model(args, config, sentence_objective, dtype):
+    """Returns the model with the heads of pretraining."""
     sentence_weight = args.sentence_weight
     if sentence_weight is None:
         sentence_weight = 0.0 if sentence_objective == "none" else 1.0
-    keras.utils.set_random_seed(args.random_seed)
-    model = heads.AlbertForPreTraining(
-        config,
-        sentence_weight=sentence_weight,
-        dtype=layers.POLICIES[args.compute_dtype],
+    return heads.AlbertForPreTraining(
+        config, sentence_weight=sentence_weight, dtype=dtype
     )
-    schedule = optimization.build_schedule(
-        args.learning_rate,
-        args.num_train_steps,
-        args.num_warmup_steps,
-        start_warmup_step=args.start_warmup_step,
-        poly_power=args.poly_power,
-    )
-    weights = modeling.named_weights(model)
-    weights = {name: weight.value for name, weight in weights.items()}
-    optimizer = optimization.build_optimizer(args.optimizer, weights, schedule)
-    return model, optimizer
 
 
-def build_score(args, strategy, model, held_out):
-    """Returns a function that evaluates the model as it stands."""
-    return functools.partial(
+def build_evaluator(args, training, held_out):
+    """Returns the `evaluation.Evaluator` of a session on held-out records."""
+    strategy, model = training.strategy, training.model
+    score = functools.partial(
         evaluation.evaluate,
         strategy,
         model,
@@ -177,6 +148,7 @@ def build_score(args, strategy, model, held_out):
         ),
         args.max_eval_steps,
     )
+    return training.build_evaluator(score, "masked_lm_accuracy")
 
 
 def describe(args, config, train_records, held_out, weights):
@@ -232,45 +204,17 @@ def describe(args, config, train_records, held_out, weights):
     }
 
 
-def write_settings(args, config, sidecar):
-    """Writes beside the checkpoints what their readers need to know."""
-    values = [config.to_dict(), dataclasses.asdict(args)]
-    if sidecar:
-        values.append(sidecar["tokenizer"])
+def describe_files(args, config, sidecar):
+    """Returns what readers of the checkpoints need to know, by file."""
+    files = {FLAGS_FILE: dataclasses.asdict(args)}
+    # A resume may name the config that is there: it stays as it is.
+    path = os.path.join(args.output_dir, CONFIG_FILE)
     read = filesystem.identity(args.albert_config_file)
-    for path, value in zip(output_files(args), values, strict=False):
-        # A resume may name the config that is there: it stays as it is.
-        if filesystem.identity(path) != read:
-            filesystem.write_json(path, value)
-
-
-def train(args, strategy, model, optimizer, train_records, start, **kwargs):
-    """Trains on from the optimizer's step, and from an example of the data."""
-    dataset = reading.build_dataset(
-        train_records.files,
-        train_records.features,
-        args.train_batch_size,
-        is_training=True,
-        seed=args.random_seed,
-        start=start,
-        num_records=train_records.num_records,
-        shuffle_buffer=args.shuffle_buffer,
-        limits=train_records.limits,
-    )
-    loop.train(
-        strategy,
-        model,
-        optimizer,
-        {"records": dataset},
-        num_train_steps=args.num_train_steps,
-        batch_size=args.train_batch_size,
-        save_checkpoints_steps=args.save_checkpoints_steps,
-        iterations_per_loop=args.iterations_per_loop,
-        log_every_steps=args.log_every_steps,
-        seed=args.random_seed,
-        xla=args.xla,
-        **kwargs,
-    )
+    if filesystem.identity(path) != read:
+        files[CONFIG_FILE] = config.to_dict()
+    if sidecar:
+        files[tokenization.SETTINGS_FILE] = sidecar["tokenizer"]
+    return files
 
 
 def read_weights(args):
@@ -300,7 +244,7 @@ def run(args):
         held_out = open_records(args.eval_input_file, args, config)
     if train_records and held_out:
         opening.check_held_out(train_records, held_out)
-    strategy = distribution.build_strategy_of(args)
+    strategy = shared_flags.build_strategy(args)
     with (
         ownership.owning_folder(args.output_dir),
         opening.naming_damage(train_records, held_out),
@@ -311,72 +255,83 @@ def run(args):
 def pretrain(args, config, strategy, train_records, held_out):
     """Does what `run` does, in a folder that nobody else writes to."""
     weights = read_weights(args) if train_records else None
-    run_manifest = manifest.Manifest(
-        args.output_dir,
-        describe(args, config, train_records, held_out, weights),
-    )
-    remarks = run_manifest.check(
-        checkpoints.list_checkpoints(args.output_dir)
-        or evaluation.read_results(args.output_dir),
-        args.accept_changes,
-    )
     any_records = train_records or held_out
-    with strategy.scope():
-        model, optimizer = build_training(
-            args, config, any_records.sentence_objective
-        )
-    manager = checkpoints.CheckpointManager(
+    training = session.Session(
         args.output_dir,
-        {**optimizer.weights, **optimizer.slots, STEP: optimizer.step},
-        args.keep_checkpoint_max,
+        functools.partial(
+            build_model, args, config, any_records.sentence_objective
+        ),
+        describe(args, config, train_records, held_out, weights),
+        strategy=strategy,
+        optimizer=args.optimizer,
+        schedule=optimization.build_schedule(
+            args.learning_rate,
+            args.num_train_steps,
+            args.num_warmup_steps,
+            start_warmup_step=args.start_warmup_step,
+            poly_power=args.poly_power,
+        ),
+        num_train_steps=args.num_train_steps,
+        seed=args.random_seed,
+        compute_dtype=args.compute_dtype,
+        keep_checkpoint_max=args.keep_checkpoint_max,
+        accept_changes=args.accept_changes,
     )
-    reporter = reporting.Reporter(args.output_dir)
-    for remark in remarks:
-        reporter.say(remark)
-    evaluator = held_out and evaluation.Evaluator(
-        build_score(args, strategy, model, held_out),
-        manager=manager,
-        reporter=reporter,
-        best_metric="masked_lm_accuracy",
-    )
-    if not train_records:
+    evaluator = held_out and build_evaluator(args, training, held_out)
+    if train_records:
+        records = train_records, held_out
+        train(args, config, training, records, weights, evaluator)
+    else:
         evaluator.evaluate_folder()
-        run_manifest.write()
-        return
-    checkpoints.check_free(args.output_dir)
+        training.manifest.write()
+
+
+def train(args, config, training, records, weights, evaluator):
+    """Trains, from the newest checkpoint if there is one.
+
+    Args:
+      args: PretrainingFlags.
+      config: the AlbertConfig.
+      training: the `session.Session`.
+      records: `opening.PretrainingRecords` to train on, and held-out ones.
+      weights: as for `describe`.
+      evaluator: an `evaluation.Evaluator` of the session, or None.
+    """
+    train_records, held_out = records
     sidecar = train_records.sidecar
-    reporter.say(
-        pretrained.initialize(
-            manager,
-            optimizer.weights,
-            config,
-            weights,
-            from_group0=args.init_from_group0,
-            tokenizer_settings=sidecar and sidecar["tokenizer"],
-        )
+    step = training.begin(
+        config,
+        weights,
+        batch_size=args.train_batch_size,
+        files=describe_files(args, config, sidecar),
+        evaluator=evaluator,
+        from_group0=args.init_from_group0,
+        tokenizer_settings=sidecar and sidecar["tokenizer"],
     )
-    step = int(optimizer.step.numpy())
-    checkpoints.check_end(args.output_dir, step, args.num_train_steps)
-    # Not before: what does not fit must not replace what does.
-    run_manifest.write(step, args.train_batch_size)
-    write_settings(args, config, sidecar)
-    if evaluator:
-        evaluator.catch_up(step)
-        if not step and not evaluator.known(STEP):
-            report_best_guess(reporter, held_out)
-            evaluator.evaluate(0)
-    train(
-        args,
-        strategy,
-        model,
-        optimizer,
-        train_records,
-        run_manifest.count_examples(step),
-        manager=manager,
-        reporter=reporter,
-        on_checkpoint=evaluator and evaluator.evaluate,
+    if evaluator and not step and not evaluator.known(checkpoints.STEP):
+        report_best_guess(training.reporter, held_out)
+        evaluator.evaluate(0)
+    dataset = reading.build_dataset(
+        train_records.files,
+        train_records.features,
+        args.train_batch_size,
+        is_training=True,
+        seed=args.random_seed,
+        start=training.manifest.count_examples(step),
+        num_records=train_records.num_records,
+        shuffle_buffer=args.shuffle_buffer,
+        limits=train_records.limits,
     )
-    reporter.say(f"Checkpoints and results are in {args.output_dir}.")
+    training.train(
+        {"records": dataset},
+        batch_size=args.train_batch_size,
+        save_checkpoints_steps=args.save_checkpoints_steps,
+        iterations_per_loop=args.iterations_per_loop,
+        log_every_steps=args.log_every_steps,
+        xla=args.xla,
+        evaluator=evaluator,
+    )
+    training.reporter.say(f"Checkpoints and results are in {args.output_dir}.")
 
 
 def report_best_guess(reporter, held_out):

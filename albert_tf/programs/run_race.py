@@ -5,20 +5,14 @@ python run_race.py --flagfile=configs/race.flags --data_dir=RACE \
 """
 
 import dataclasses
-import functools
 import os
 
-import numpy as np
-
-from albert_tf import filesystem, flags, ownership
-from albert_tf.data import examples, race, submissions
+from albert_tf import filesystem, flags
+from albert_tf.data import examples, race
 from albert_tf.flags import flag
-from albert_tf.metrics import classification
-from albert_tf.model import heads
-from albert_tf.programs import finetuning, shared_flags, tasks
-from albert_tf.training import manifest
+from albert_tf.programs import finetuning, shared_flags
+from albert_tf.tasks.race import MultipleChoice, Part
 
-METRICS = ("eval_accuracy",)
 FEW_QUESTIONS = 100
 
 
@@ -80,7 +74,6 @@ def check_flags(args):
             f"--max_qa_length={args.max_qa_length} does not fit into "
             f"--max_seq_length={args.max_seq_length} with [CLS] and 2 [SEP]."
         )
-    finetuning.check_flags(args)
 
 
 def choose_levels(args):
@@ -91,7 +84,7 @@ def choose_levels(args):
 
 
 def read_part(args, part, tokenizer):
-    """Returns the questions of train, dev or test, and their Examples."""
+    """Returns the `Part` of train, dev or test."""
     folder = os.path.join(args.data_dir, "RACE")
     if not filesystem.list_folder(folder):
         folder = args.data_dir
@@ -109,78 +102,13 @@ def read_part(args, part, tokenizer):
         examples.cache_key(questions, tokenizer.settings, lengths),
         lambda: race.encode_race(questions, tokenizer, *lengths),
     )
-    return questions, encoded
+    return Part(questions, encoded)
 
 
-def score_levels(score, questions, *arrays):
-    """Scores all questions, and where there are two levels, each of them.
-
-    Args:
-      score: function from arrays of some questions to a dict of scores.
-      questions: list of N `race.Question`.
-      *arrays: [N, ...] each.
-
-    Returns:
-      Dict of scores; those of a level have its name in front.
-    """
-    values = score(*arrays)
-    levels = np.array([question.id.split("/")[0] for question in questions])
-    for level in race.LEVELS:
-        is_in = levels == level
-        if is_in.any() and not is_in.all():
-            found = score(*(array[is_in] for array in arrays))
-            values |= {f"{level}_{name}": v for name, v in found.items()}
-    return values
-
-
-def score_logits(logits, label_ids):
-    """Returns loss and accuracy of logits [N, C]."""
-    return classification.score(logits, label_ids, "classes", METRICS)
-
-
-def score(questions, encoded, baseline, run):
-    """Returns what a run's model, as it stands, gets on the dev data."""
-    logits = run.predict(encoded)["logits"]
-    label_ids = encoded.arrays["label_ids"]
-    found = score_levels(score_logits, questions, logits, label_ids)
-    tasks.warn_of_collapse(run, logits, label_ids, "classes", found, baseline)
-    return found
-
-
-def write_predictions(questions, encoded, run):
-    """Writes an answer for each question; returns scores where they are known.
-
-    `predictions.tsv` has the questions' ids, `test_results.tsv` probabilities.
-    """
-    logits = run.predict(encoded)["logits"]
-    letters = [race.LETTERS[i] for i in logits.argmax(axis=1)]
-    path = os.path.join(run.folder, "predictions.tsv")
-    submissions.write_submission(path, [q.id for q in questions], letters)
-    submissions.write_test_results(
-        os.path.join(run.folder, "test_results.tsv"),
-        classification.probabilities(logits, "classes"),
-    )
-    run.reporter.say(f"{len(letters)} answers: {path}")
-    label_ids = encoded.arrays["label_ids"]
-    if (label_ids < 0).any():
-        return {}
-    scores = score_levels(score_logits, questions, logits, label_ids)
-    run.reporter.say(f"test: {scores}")
-    return scores
-
-
-def run(args):
-    """Trains, evaluates and predicts as the flags say."""
-    check_flags(args)
-    with ownership.owning_folder(args.output_dir):
-        run_task(args)
-
-
-def run_task(args):
-    """Does what `run` does, in a folder that nobody else writes to."""
-    start = finetuning.read_start(args)
+def read_task(args, tokenizer):
+    """Returns the `MultipleChoice` with the data that flags ask for."""
     parts = {
-        part: read_part(args, part, start[0].tokenizer)
+        part: read_part(args, part, tokenizer)
         for part, is_wanted in (
             ("train", args.do_train),
             ("dev", args.do_eval),
@@ -188,45 +116,23 @@ def run_task(args):
         )
         if is_wanted
     }
-    baseline, train = {}, parts["train"][1] if args.do_train else None
-    if args.do_eval:
-        questions, encoded = parts["dev"]
-        if len(questions) < FEW_QUESTIONS:
-            print(f"Only {len(questions)} questions: accuracy will be rough.")
-        label_ids = encoded.arrays["label_ids"]
-        known = label_ids if train is None else train.arrays["label_ids"]
-        baseline = score_levels(
-            lambda labels: classification.baseline(
-                known, labels, "classes", METRICS
-            ),
-            questions,
-            label_ids,
+    if args.do_eval and len(parts["dev"].questions) < FEW_QUESTIONS:
+        print(
+            f"Only {len(parts['dev'].questions)} questions: accuracy will be "
+            "rough."
         )
-    task = tasks.Task(
-        name="race",
-        build_model=functools.partial(
-            heads.AlbertMultipleChoice,
-            dropout_prob=finetuning.classifier_dropout(args),
-        ),
-        train=train,
-        num_train=len(train or ()),
-        score=functools.partial(score, *parts["dev"], baseline)
-        if args.do_eval
-        else None,
-        best_metric="eval_accuracy",
-        baseline=baseline,
-        predict=functools.partial(write_predictions, *parts["test"])
-        if args.do_predict
-        else None,
-        made_of={
-            "task": {"name": "race", "max_qa_length": args.max_qa_length},
-            "data": {
-                part: manifest.describe_examples(encoded)
-                for part, (_, encoded) in parts.items()
-            },
-        },
+    return MultipleChoice(
+        parts,
+        max_seq_length=args.max_seq_length,
+        max_qa_length=args.max_qa_length,
+        dropout=finetuning.classifier_dropout(args),
     )
-    tasks.run_task(args, task, start)
+
+
+def run(args):
+    """Trains, evaluates and predicts as the flags say."""
+    check_flags(args)
+    finetuning.run(args, read_task)
 
 
 def main():

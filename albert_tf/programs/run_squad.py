@@ -7,25 +7,19 @@ python run_squad.py --flagfile=configs/squad/v2.flags \
 """
 
 import dataclasses
-import functools
 import os
 from typing import Literal
 
-from albert_tf import filesystem, flags, ownership
-from albert_tf.data import answers, batches, examples, squad, windows
-from albert_tf.export import serving
+from albert_tf import filesystem, flags
+from albert_tf.data import batches, examples, squad, windows
 from albert_tf.flags import flag
-from albert_tf.metrics import classification
-from albert_tf.metrics import squad as metrics
-from albert_tf.model import span_heads
-from albert_tf.programs import finetuning, shared_flags, tasks
-from albert_tf.training import evaluation, manifest
-from albert_tf.weights.checkpoints import STEP
-
-PREDICTIONS_FILE = "predictions.json"
-NBEST_FILE = "nbest_predictions.json"
-NULL_ODDS_FILE = "null_odds.json"
-THRESHOLD = "null_score_diff_threshold"
+from albert_tf.programs import finetuning, shared_flags
+from albert_tf.tasks.squad import (
+    NBEST_FILE,
+    NULL_ODDS_FILE,
+    PREDICTIONS_FILE,
+    Answering,
+)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -124,7 +118,6 @@ def check_flags(args):
             raise ValueError(f"Please give --{flag_name}.")
     windows.check_settings(window_settings(args))
     check_beam(args)
-    finetuning.check_flags(args)
 
 
 def check_beam(args):
@@ -171,177 +164,43 @@ def encode(args, path, questions, tokenizer, *, is_training):
     )
 
 
-def find_answers(args, questions, encoded, run):
-    """Returns the `answers.Answers` of a run's model as it stands."""
-    return answers.find_answers(
-        questions,
-        encoded,
-        run.predict(encoded),
+def read_task(args, tokenizer):
+    """Returns the `Answering` with the data that flags ask for."""
+    questions = asked = train = encoded = None
+    if args.do_train:
+        questions = squad.read_squad(args.train_file)
+        squad.check_version(questions, args.squad_version, args.train_file)
+    if args.do_predict:
+        asked = squad.read_squad(args.predict_file)
+    if args.do_train:
+        train = encode(
+            args, args.train_file, questions, tokenizer, is_training=True
+        )
+    if args.do_predict:
+        encoded = encode(
+            args, args.predict_file, asked, tokenizer, is_training=False
+        )
+        num_unknown = sum(q.answers is None for q in asked.questions)
+        if 0 < num_unknown < len(asked.questions):
+            print(
+                f"{args.predict_file} does not say the answers of "
+                f"{num_unknown} of {len(asked.questions)} questions: it is "
+                "answered, not scored."
+            )
+    return Answering(
+        args.squad_version,
+        window_settings(args),
+        train=train,
+        num_train=len(questions.questions) if questions else 0,
+        asked=asked,
+        encoded=encoded,
         n_best_size=args.n_best_size,
         max_answer_length=args.max_answer_length,
-    )
-
-
-def gold_answers(questions):
-    """Returns dict of question id -> texts of its answers."""
-    return {q.id: [a.text for a in q.answers] for q in questions.questions}
-
-
-def score_answers(args, gold, found):
-    """Scores answers as SQuAD's script of the version does.
-
-    Returns:
-      The predictions, a dict of question id -> text, and a dict of scores.
-    """
-    if args.squad_version == "v1":
-        return found.best, metrics.score_v1(gold, found.best)
-    best = metrics.score_best_thresholds(gold, found.best, found.null_odds)
-    threshold = args.null_score_diff_threshold
-    if threshold is None:
-        threshold = best["best_f1_thresh"]
-        nothing = metrics.score_v2(gold, dict.fromkeys(gold, ""))
-        if best["best_f1"] <= nothing["f1"]:
-            # SQuAD's script says 0 where it is best never to answer.
-            threshold = min(found.null_odds.values())
-    predictions = answers.apply_threshold(found, threshold)
-    scores = metrics.score_v2(gold, predictions)
-    return predictions, {**scores, **best, THRESHOLD: threshold}
-
-
-def score(args, questions, encoded, run):
-    """Returns what a run's model, as it stands, gets on the dev data."""
-    found = find_answers(args, questions, encoded, run)
-    predictions, scores = score_answers(args, gold_answers(questions), found)
-    if len(predictions) > 1 and len(set(predictions.values())) == 1:
-        run.reporter.say(
-            "WARNING: The model answers every question with "
-            f"{next(iter(predictions.values()))!r:.80}. {classification.ADVICE}"
-        )
-    return scores
-
-
-def score_baseline(args, questions):
-    """Returns what it gets to answer nothing at all."""
-    gold = gold_answers(questions)
-    nothing = dict.fromkeys(gold, "")
-    if args.squad_version == "v1":
-        return metrics.score_v1(gold, nothing)
-    return metrics.score_v2(gold, nothing)
-
-
-def write_predictions(args, questions, encoded, run):
-    """Writes the release's files; returns scores where there are answers."""
-    found = find_answers(args, questions, encoded, run)
-    predictions, scores = found.best, {}
-    if questions.has_answers:
-        gold = gold_answers(questions)
-        predictions, scores = score_answers(args, gold, found)
-        if THRESHOLD in scores and args.null_score_diff_threshold is None:
-            run.reporter.say(
-                f"The threshold {scores[THRESHOLD]:.4f} is the best for these "
-                "very questions: expect less on others."
-            )
-    elif args.squad_version == "v2":
-        predictions = answers.apply_threshold(
-            found, choose_threshold(args, run, os.path.dirname(run.source))
-        )
-    files = {PREDICTIONS_FILE: predictions, NBEST_FILE: found.nbest}
-    if args.squad_version == "v2":
-        files[NULL_ODDS_FILE] = found.null_odds
-    for name, values in files.items():
-        filesystem.write_json(os.path.join(run.folder, name), values)
-    path = os.path.join(run.folder, PREDICTIONS_FILE)
-    run.reporter.say(f"{len(predictions)} answers: {path}")
-    return scores
-
-
-def choose_threshold(args, run, folder):
-    """Returns the threshold of v2 where no answers are at hand.
-
-    That is the flag's, else the one with which the best evaluation in a folder
-    was scored, else 0, where both are equally probable. Of several evaluations
-    of one step, such as 0 for models from elsewhere, the last counts.
-    """
-    threshold = args.null_score_diff_threshold
-    if threshold is None:
-        rows = [r for r in evaluation.read_results(folder) if THRESHOLD in r]
-        rows = {row[STEP]: row for row in rows}.values()
-        best = max(rows, key=lambda row: row["f1"], default={THRESHOLD: 0.0})
-        threshold = best[THRESHOLD]
-    run.reporter.say(f"Answers where the odds of none are below {threshold}.")
-    return threshold
-
-
-def build_exports(args, is_scored, tokenizer, text_export):
-    """Returns the functions that write what --export_* ask for.
-
-    Where the model was scored, its threshold is the one of that.
-    """
-
-    def write(function, folder, run, **kwargs):
-        threshold = None
-        if args.squad_version == "v2":
-            beside = run.folder if is_scored else os.path.dirname(run.source)
-            threshold = choose_threshold(args, run, beside)
-        return tasks.export_model(
-            function, run, folder, threshold=threshold, **kwargs
-        )
-
-    exports = []
-    if args.export_dir:
-        exports.append(
-            functools.partial(write, serving.export_spans, args.export_dir)
-        )
-    if args.export_text_dir:
-        exports.append(
-            functools.partial(
-                write,
-                text_export.export_text_spans,
-                args.export_text_dir,
-                tokenizer=tokenizer,
-                max_query_length=args.max_query_length,
-                max_answer_length=args.max_answer_length,
-            )
-        )
-    return tuple(exports)
-
-
-def build_model_function(args):
-    """Returns the function from config and dtype to the version's model."""
-    if args.squad_version == "v1":
-        return span_heads.AlbertSpans
-    return functools.partial(
-        span_heads.AlbertConditionalSpans,
         start_n_top=args.start_n_top,
         end_n_top=args.end_n_top,
-        dropout_prob=finetuning.classifier_dropout(args),
+        dropout=finetuning.classifier_dropout(args),
+        threshold=args.null_score_diff_threshold,
     )
-
-
-def describe(args, train, asked, encoded):
-    """Returns what a manifest says of the task and its data.
-
-    Args:
-      args: SquadFlags.
-      train: encoded questions to train on, or None.
-      asked: the Squad to answer, or None.
-      encoded: the same as Examples, or None.
-    """
-    data = {}
-    if train is not None:
-        data["train"] = manifest.describe_examples(train)
-    if asked:
-        part = "dev" if asked.has_answers else "test"
-        data[part] = manifest.describe_examples(encoded, asked.questions)
-    return {
-        "task": {"name": f"squad_{args.squad_version}"},
-        "windows": window_settings(args)._asdict(),
-        "answers": {
-            "n_best_size": args.n_best_size,
-            "max_answer_length": args.max_answer_length,
-        },
-        "data": data,
-    }
 
 
 def run(args):
@@ -354,63 +213,11 @@ def run(args):
     names = (PREDICTIONS_FILE, NBEST_FILE, NULL_ODDS_FILE)
     outputs = [os.path.join(args.output_dir, name) for name in names]
     filesystem.check_outputs({"--output_dir": outputs}, inputs)
-    with ownership.owning_folder(args.output_dir):
-        run_task(args)
-
-
-def run_task(args):
-    """Does what `run` does, in a folder that nobody else writes to."""
     if args.train_step is not None:
         args = dataclasses.replace(
             args, num_train_epochs=None, warmup_proportion=None
         )
-    text_export = None
-    if args.export_text_dir:
-        text_export = tasks.import_text_export("--export_text_dir")
-    start = finetuning.read_start(args)
-    tokenizer = start[0].tokenizer
-    if text_export:
-        text_export.text_graph.check_tokenizer(tokenizer)
-    train = asked = encoded = predict = scored = None
-    num_train, baseline = 0, {}
-    if args.do_train:
-        questions = squad.read_squad(args.train_file)
-        squad.check_version(questions, args.squad_version, args.train_file)
-        num_train = len(questions.questions)
-    if args.do_predict:
-        asked = squad.read_squad(args.predict_file)
-    if args.do_train:
-        train = encode(
-            args, args.train_file, questions, tokenizer, is_training=True
-        )
-    if args.do_predict:
-        encoded = encode(
-            args, args.predict_file, asked, tokenizer, is_training=False
-        )
-        predict = functools.partial(write_predictions, args, asked, encoded)
-        num_unknown = sum(q.answers is None for q in asked.questions)
-        if 0 < num_unknown < len(asked.questions):
-            print(
-                f"{args.predict_file} does not say the answers of "
-                f"{num_unknown} of {len(asked.questions)} questions: it is "
-                "answered, not scored."
-            )
-        if asked.has_answers:
-            scored = functools.partial(score, args, asked, encoded)
-            baseline = score_baseline(args, asked)
-    task = tasks.Task(
-        name=f"squad_{args.squad_version}",
-        build_model=build_model_function(args),
-        train=train,
-        num_train=num_train,
-        score=scored,
-        best_metric="f1",
-        baseline=baseline,
-        predict=predict,
-        exports=build_exports(args, scored is not None, tokenizer, text_export),
-        made_of=describe(args, train, asked, encoded),
-    )
-    tasks.run_task(args, task, start)
+    finetuning.run(args, read_task)
 
 
 def main():

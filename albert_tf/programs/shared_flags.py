@@ -5,6 +5,7 @@ from typing import Literal
 
 from albert_tf import flags
 from albert_tf.flags import flag
+from albert_tf.training import distribution
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -168,3 +169,29 @@ class FineTuningFlags(TrainFlags):
         at_least=1,
         at_most=1000,
     )
+
+
+def build_strategy(args):
+    """Returns the strategy that flags ask for, and checks their batch sizes.
+
+    Args:
+      args: with the fields of `DeviceFlags`, and batch sizes.
+
+    Raises:
+      ValueError: as `distribution.build_strategy` and `check_batch_size`, or if
+        the flags contradict each other.
+    """
+    if args.use_tpu and args.distribution not in ("auto", "tpu"):
+        raise ValueError(
+            f"--use_tpu contradicts --distribution={args.distribution}."
+        )
+    strategy = distribution.build_strategy(
+        "tpu" if args.use_tpu else args.distribution,
+        tpu_name=args.tpu_name,
+        tpu_zone=args.tpu_zone,
+        gcp_project=args.gcp_project,
+    )
+    for name, value in dataclasses.asdict(args).items():
+        if name.endswith("_batch_size"):
+            distribution.check_batch_size(strategy, value, name)
+    return strategy

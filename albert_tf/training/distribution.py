@@ -1,6 +1,5 @@
-"""Where a program runs: from flags to a tf.distribute strategy."""
+"""Where a training runs: from names to a tf.distribute strategy."""
 
-import dataclasses
 import functools
 import socket
 import urllib.parse
@@ -60,32 +59,6 @@ def build_mirrored(devices):
     would meet those of the first, of other shapes, in TensorFlow's runtime.
     """
     return tf.distribute.MirroredStrategy(devices)
-
-
-def build_strategy_of(args):
-    """Returns the strategy that flags ask for, and checks their batch sizes.
-
-    Args:
-      args: with the fields of `shared_flags.DeviceFlags`, and batch sizes.
-
-    Raises:
-      ValueError: as `build_strategy` and `check_batch_size`, or if the flags
-        contradict each other.
-    """
-    if args.use_tpu and args.distribution not in ("auto", "tpu"):
-        raise ValueError(
-            f"--use_tpu contradicts --distribution={args.distribution}."
-        )
-    strategy = build_strategy(
-        "tpu" if args.use_tpu else args.distribution,
-        tpu_name=args.tpu_name,
-        tpu_zone=args.tpu_zone,
-        gcp_project=args.gcp_project,
-    )
-    for name, value in dataclasses.asdict(args).items():
-        if name.endswith("_batch_size"):
-            check_batch_size(strategy, value, name)
-    return strategy
 
 
 def connect_to_tpu(tpu_name, tpu_zone, gcp_project):

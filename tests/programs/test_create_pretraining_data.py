@@ -15,7 +15,6 @@ import typing
 import pytest
 import tensorflow as tf
 
-import create_pretraining_data as program
 from albert_tf import filesystem, ownership
 from albert_tf.data import workers
 from albert_tf.data.pretraining import (
@@ -26,6 +25,7 @@ from albert_tf.data.pretraining import (
     shards,
     sidecars,
 )
+from albert_tf.programs import create_pretraining_data as program
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -185,7 +185,8 @@ def test_a_run_that_was_killed_goes_on_with_the_next_shard(folder):
         path.unlink()
 
     code = (
-        "import json, sys, create_pretraining_data as p;"
+        "import json, sys;"
+        "from albert_tf.programs import create_pretraining_data as p;"
         "p.run(p.DataFlags(**json.loads(sys.argv[1])))"
     )
     settings = json.dumps(dataclasses.asdict(args))

@@ -1,16 +1,16 @@
 """The classifier's program: trains, stops, goes on, evaluates, predicts."""
 
 import dataclasses
-import functools
 import json
 
 import numpy as np
 import pytest
 
-from albert_tf.data import examples
+from albert_tf.data import batches, examples
 from albert_tf.model import heads
-from albert_tf.programs import finetuning, run_classifier
-from albert_tf.training import distribution, evaluation
+from albert_tf.programs import finetuning, run_classifier, shared_flags
+from albert_tf.tasks.finetuning import FineTuning
+from albert_tf.training import evaluation
 from albert_tf.weights import checkpoints, pretrained
 from tests import tiny
 from tests.programs import classifier_runs as runs
@@ -177,23 +177,22 @@ def fine_tuned(model, tmp_path_factory):
     return folder / "out"
 
 
-def build_run(args, fine_tuned, **kwargs):
-    """A Run that predicts with a fine-tuned model."""
+def build_tuning(args, fine_tuned, **kwargs):
+    """A FineTuning that predicts with a fine-tuned model."""
     args = dataclasses.replace(
         args, init_checkpoint=str(fine_tuned), do_train=False, **kwargs
     )
-    start, config = finetuning.read_start(args)
-    run = finetuning.Run(
-        args,
-        0,
-        functools.partial(heads.AlbertClassifier, num_labels=2),
-        start,
-        config,
-        distribution.build_strategy_of(args),
-        num_examples=0,
+    start = finetuning.read_start(args)
+    tuning = FineTuning(
+        args.output_dir,
+        run_classifier.read_task(args, start.model.tokenizer),
+        start.model,
+        finetuning.build_recipe(args, 0),
+        config=start.config,
+        strategy=shared_flags.build_strategy(args),
     )
-    run.restore_best()
-    return run
+    tuning.restore_best()
+    return tuning
 
 
 def test_rows_out_are_rows_in(args, fine_tuned):
@@ -213,7 +212,7 @@ def test_rows_out_are_rows_in(args, fine_tuned):
         {"bucket_lengths": "4,8,12"},
         {"bucket_lengths": "8", "distribution": "mirrored"},
     ):
-        run = build_run(args, fine_tuned, **kwargs)
+        tuning = build_tuning(args, fine_tuned, **kwargs)
         for num_rows in (1, 7, 8, 9):
             end = rows.lengths[:num_rows].sum()
             some = examples.Examples(
@@ -222,7 +221,7 @@ def test_rows_out_are_rows_in(args, fine_tuned):
                 rows.first_lengths[:num_rows],
                 {},
             )
-            logits = run.predict(some)["logits"]
+            logits = tuning.predict(some)["logits"]
             assert logits.shape == (num_rows, 2)
             np.testing.assert_allclose(logits, wanted[:num_rows], atol=1e-5)
 
@@ -243,14 +242,14 @@ def test_padding_further_does_not_change_training(
     args, undropped, tmp_path, monkeypatch
 ):
     """The same batches, padded to their buckets and to the whole length."""
-    plan_training = finetuning.batches.plan_training
+    plan_training = batches.plan_training
 
     def plan_padded(*args):
         plan = plan_training(*args)
         assert set(plan.lengths) == {8, 16}
         return plan._replace(lengths=np.full_like(plan.lengths, 16))
 
-    monkeypatch.setattr(finetuning.batches, "plan_training", plan_padded)
+    monkeypatch.setattr(batches, "plan_training", plan_padded)
     args = dataclasses.replace(without_dropout(args), do_eval=False)
     run_classifier.run(args)
     assert_same_weights(tmp_path / "out", undropped)

@@ -2,12 +2,10 @@
 
 import dataclasses
 import json
-import types
 
 import numpy as np
 import pytest
 
-from albert_tf.data import race
 from albert_tf.model import heads
 from albert_tf.programs import finetuning, run_race
 from albert_tf.training import evaluation
@@ -129,13 +127,13 @@ def test_the_rate_has_two_names(args, monkeypatch):
     class Stop(Exception):
         pass
 
-    def record(args, number, build_model, *_):
-        model = build_model(tiny.CONFIG)
+    def record(folder, task, *_, **__):
+        model = task.build_model(tiny.CONFIG)
         assert isinstance(model, heads.AlbertMultipleChoice)
         rates.append(model.dropout_prob)
         raise Stop
 
-    monkeypatch.setattr(finetuning, "Run", record)
+    monkeypatch.setattr(finetuning, "FineTuning", record)
     for changes in (
         {},
         {"classifier_dropout": 0.3},
@@ -144,54 +142,6 @@ def test_the_rate_has_two_names(args, monkeypatch):
         with pytest.raises(Stop):
             run_race.run(dataclasses.replace(args, **changes))
     assert rates == [0.1, 0.3, 0.0]
-
-
-def test_the_baseline_knows_only_the_training_data(args, monkeypatch):
-    labels = {"train": [1, 1, 3], "dev": [3, 3, 1]}
-    tasks = []
-
-    def read_part(args, part, tokenizer):
-        questions = [
-            race.Question(f"{level}/1/0", "w1", ("w2",) * 4, label)
-            for level, label in zip(
-                ("middle", "middle", "high"), labels[part], strict=True
-            )
-        ]
-        return questions, race.encode_race(questions, tokenizer, 9, 4)
-
-    monkeypatch.setattr(run_race, "read_part", read_part)
-    monkeypatch.setattr(
-        run_race.programs,
-        "run_task",
-        lambda args, task, start: tasks.append(task),
-    )
-    args = dataclasses.replace(args, do_predict=False)
-    run_race.run(args)
-    run_race.run(dataclasses.replace(args, do_train=False))
-    found = [task.baseline for task in tasks]
-    assert [len(task.train or ()) for task in tasks] == [3, 0]
-    for name, values in (
-        ("eval_accuracy", [1 / 3, 2 / 3]),
-        ("middle_eval_accuracy", [0, 1]),
-        ("high_eval_accuracy", [1, 0]),
-    ):
-        np.testing.assert_allclose([row[name] for row in found], values)
-
-
-def test_scores_need_every_answer(tmp_path):
-    questions = [
-        race.Question(f"high/{i}/0", "w1", ("w2",) * 4, i) for i in (0, 1)
-    ]
-    run = types.SimpleNamespace(
-        folder=str(tmp_path),
-        reporter=types.SimpleNamespace(say=print),
-        predict=lambda _: {"logits": np.array([[9.0, 0, 0, 0]] * 2)},
-    )
-    for labels, accuracy in (([0, 1], 0.5), ([0, -1], None), ([-1, -1], None)):
-        encoded = types.SimpleNamespace(arrays={"label_ids": np.array(labels)})
-        found = run_race.write_predictions(questions, encoded, run)
-        assert found.get("eval_accuracy") == accuracy
-        assert read_answers(tmp_path) == {"high/0/0": "A", "high/1/0": "A"}
 
 
 WRONG = {

@@ -2,14 +2,12 @@
 
 import dataclasses
 import json
-import types
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf.data import answers, squad, windows
-from albert_tf.model import span_heads
+from albert_tf.data import squad, windows
 from albert_tf.programs import run_squad
 from albert_tf.text import tokenization
 from albert_tf.tools import answer
@@ -166,18 +164,6 @@ def test_version_2_finds_its_threshold(args, tmp_path, capfd):
     assert predictions == {i: rows[0]["text"] for i, rows in nbest.items()}
 
 
-def test_nothing_is_answered_where_that_is_best(args):
-    found = answers.Answers(
-        {"a": "x", "b": "y", "c": "z"}, {}, {"a": -2.0, "b": -1.0, "c": 1.0}
-    )
-    gold = {"a": [], "b": ["w"], "c": []}
-    predictions, scores = run_squad.score_answers(version_2(args), gold, found)
-    assert predictions == {"a": "", "b": "", "c": ""}
-    assert scores["f1"] == scores["best_f1"] == pytest.approx(200 / 3)
-    assert scores["best_f1_thresh"] == 0
-    assert scores["null_score_diff_threshold"] == -2
-
-
 def test_answers_do_not_depend_on_buckets_or_batches(args, tmp_path):
     run_squad.run(args)
     found = []
@@ -327,94 +313,6 @@ def test_epochs_count_questions_as_in_the_release(args, tmp_path, capfd):
     assert "to 3, 8 sequences" in capfd.readouterr().err
 
 
-def test_each_version_has_its_head(args):
-    one = run_squad.build_model_function(args)(tiny.CONFIG)
-    assert isinstance(one, span_heads.AlbertSpans)
-    for kwargs, rate in (
-        ({}, 0.1),
-        ({"classifier_dropout": 0.3}, 0.3),
-        ({"dropout_prob": 0.0, "classifier_dropout": 0.3}, 0.0),
-    ):
-        two = run_squad.build_model_function(
-            version_2(args, start_n_top=3, end_n_top=4, **kwargs)
-        )(tiny.CONFIG)
-        assert (two.start_n_top, two.end_n_top) == (3, 4)
-        assert two.dropout_prob == rate
-
-
-def write_results(folder, *rows):
-    folder.mkdir()
-    (folder / evaluation.RESULTS_FILE).write_text(
-        "".join(
-            evaluation.HEADER
-            + "".join(f"{name} = {value}\n" for name, value in row.items())
-            for row in rows
-        )
-    )
-
-
-def test_an_export_has_the_threshold_of_the_best_score(
-    args, tmp_path, monkeypatch
-):
-    args = version_2(args)
-    threshold = run_squad.THRESHOLD
-    write_results(
-        tmp_path / "here",
-        {"f1": 90, "global_step": 0, threshold: 9},  # Of another model.
-        {"f1": 50, "global_step": 0, threshold: 2},
-    )
-    write_results(
-        tmp_path / "there",
-        {"f1": 40, "exact": 60, "global_step": 3, threshold: -1},
-        {"f1": 60, "exact": 40, "global_step": 6, threshold: 1},
-        {"f1": 99, "exact": 99, "global_step": 9},
-    )
-    run = types.SimpleNamespace(
-        folder=str(tmp_path / "here"),
-        source=str(tmp_path / "there" / "model.ckpt-best"),
-        reporter=types.SimpleNamespace(say=print),
-    )
-    monkeypatch.setattr(
-        run_squad.programs, "export_model", lambda *_, threshold: threshold
-    )
-
-    def exported(args, is_scored):
-        args = dataclasses.replace(args, export_dir="somewhere")
-        (write,) = run_squad.build_exports(args, is_scored, None, None)
-        return write(run)
-
-    assert exported(args, True) == 2
-    assert exported(args, False) == 1
-    run.source = "/nowhere/model.ckpt-6"
-    assert exported(args, False) == 0
-    for value in (0.0, -3.0):
-        fixed = dataclasses.replace(args, null_score_diff_threshold=value)
-        assert exported(fixed, True) == value
-    one = dataclasses.replace(args, squad_version="v1")
-    assert exported(one, True) is None
-
-
-def test_a_threshold_that_is_given_is_applied_and_reported(args):
-    found = answers.Answers(
-        {"a": "w1", "b": "w2", "c": "w3"}, {}, {"a": -1.0, "b": 0.5, "c": 2.0}
-    )
-    gold = {"a": ["w1"], "b": ["w2"], "c": []}
-    for given, wanted, texts in (
-        (None, 0.5, ["w1", "", ""]),
-        (1.0, 1.0, ["w1", "w2", ""]),
-        (0.0, 0.0, ["w1", "", ""]),
-    ):
-        predictions, scores = run_squad.score_answers(
-            version_2(args, null_score_diff_threshold=given), gold, found
-        )
-        assert list(predictions.values()) == texts
-        assert scores[run_squad.THRESHOLD] == wanted
-        assert scores["best_f1_thresh"] == 0.5
-        np.testing.assert_allclose(
-            scores["exact"], 100 * (1 + texts.count("w2") + 1) / 3
-        )
-
-
 def test_encoded_data_is_kept_by_all_that_decides_it(args, tmp_path, model):
     questions = squad.read_squad(args.predict_file)
     lower, cased = (
@@ -450,30 +348,20 @@ def test_steps_are_given_or_come_from_epochs_of_questions(
     paragraph["qas"].append({**paragraph["qas"][0], "id": "another"})
     (tmp_path / "train.json").write_text(json.dumps(content))
     ran = []
-    monkeypatch.setattr(
-        run_squad.programs, "run_task", lambda *values: ran.append(values)
-    )
-    run_squad.run(args)
-    run_squad.run(dataclasses.replace(args, train_step=None))
+
+    def build_tuning(folder, task, model, recipe, **kwargs):
+        ran.append((task, recipe))
+        raise InterruptedError
+
+    monkeypatch.setattr(run_squad.finetuning, "FineTuning", build_tuning)
+    for changed in (args, dataclasses.replace(args, train_step=None)):
+        with pytest.raises(InterruptedError):
+            run_squad.run(changed)
     found = [
-        (a.train_step, a.num_train_epochs, a.warmup_proportion)
-        for a, _, _ in ran
+        (r.train_step, r.num_train_epochs, r.warmup_proportion) for _, r in ran
     ]
     assert found == [(6, None, None), (None, 3.0, 0.1)]
-    assert [task.num_train for _, task, _ in ran] == [6, 6]
-
-
-def test_a_model_that_answers_all_alike_is_told(args, monkeypatch):
-    said = []
-    run = types.SimpleNamespace(reporter=types.SimpleNamespace(say=said.append))
-    questions = squad.read_squad(args.predict_file)
-    ids = [question.id for question in questions.questions]
-    for texts, is_told in ((["w1"] * 11, True), (["w1"] * 10 + [""], False)):
-        found = answers.Answers(dict(zip(ids, texts, strict=True)), {}, {})
-        monkeypatch.setattr(run_squad, "find_answers", lambda *_, f=found: f)
-        said.clear()
-        run_squad.score(args, questions, None, run)
-        assert any("every question with 'w1'" in s for s in said) == is_told
+    assert [task.num_train for task, _ in ran] == [6, 6]
 
 
 def test_a_beam_may_be_as_wide_as_the_shortest_bucket(args):

@@ -1,0 +1,1 @@
+"""Tasks that a model is fine-tuned for: data, model, scores, exports."""

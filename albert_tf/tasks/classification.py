@@ -1,0 +1,252 @@
+"""Classification and regression of texts and pairs: GLUE, and a user's own.
+
+Shapes: N examples, C labels.
+"""
+
+import os
+from collections.abc import Sequence
+
+from albert_tf.data import classification as text_data
+from albert_tf.data import examples, submissions
+from albert_tf.data.table_tasks import TableTask
+from albert_tf.export import serving
+from albert_tf.metrics import classification
+from albert_tf.model import heads
+from albert_tf.tasks.finetuning import FineTuning, Task
+from albert_tf.training import manifest
+
+
+def warn_of_collapse(tuning, logits, label_ids, objective, scores, baseline):
+    """Says it where a model seems to have learned nothing.
+
+    Args:
+      tuning: a `FineTuning`.
+      logits: [N, C].
+      label_ids: as `metrics.classification` has them.
+      objective: as `heads.AlbertClassifier` knows it.
+      scores: dict with the `eval_loss` of these logits.
+      baseline: dict with that of the best guess without looking.
+    """
+    warning = classification.find_collapse(
+        logits,
+        label_ids,
+        objective,
+        prior_loss=baseline["eval_loss"],
+        loss=scores["eval_loss"],
+    )
+    if warning:
+        tuning.reporter.say(f"WARNING: {warning}")
+
+
+class Classification(Task):
+    """A `TableTask` with its data.
+
+    Args:
+      task: the `table_tasks.TableTask`, with its labels.
+      data: the `text_data.Data` to train, score and predict on.
+      max_seq_length: tokens of the longest sequence in it.
+      dropout: before the output.
+      threshold: a number that a SavedModel gives out, or None.
+    """
+
+    def __init__(
+        self,
+        task: TableTask,
+        data: text_data.Data,
+        *,
+        max_seq_length: int,
+        dropout: float = 0.1,
+        threshold: float | None = None,
+    ):
+        self.task, self.data = task, data
+        self.name, self.best_metric = task.name, task.metrics[0]
+        self.max_seq_length, self.dropout = max_seq_length, dropout
+        self.threshold = threshold
+        self.train = data.train.examples if data.train else None
+        self.num_train = len(self.train or ())
+        self.is_scored, self.is_predicted = bool(data.dev), bool(data.test)
+        self.baseline = self._score_baseline()
+
+    @classmethod
+    def from_texts(
+        cls,
+        tokenizer,
+        texts: Sequence,
+        labels: Sequence,
+        *,
+        dev: tuple[Sequence, Sequence] | None = None,
+        max_seq_length: int = 128,
+        objective: str = "classes",
+        **kwargs,
+    ) -> "Classification":
+        """Makes a task of texts at hand.
+
+        Args:
+          tokenizer: of the model that training begins from.
+          texts: N texts, or N pairs of them.
+          labels: N labels: strings or numbers; of a regression floats.
+          dev: texts and labels to score on, or None.
+          max_seq_length: tokens of a sequence; longer ones are cut.
+          objective: "classes" or "regression".
+          **kwargs: see the class.
+
+        Raises:
+          ValueError: if labels and texts do not fit each other.
+        """
+        task, data = text_data.encode_texts(
+            tokenizer,
+            (texts, labels),
+            dev,
+            max_seq_length=max_seq_length,
+            objective=objective,
+        )
+        return cls(task, data, max_seq_length=max_seq_length, **kwargs)
+
+    @property
+    def made_of(self):
+        task, data = self.task, self.data
+        splits = {
+            "train": [data.train] if data.train else [],
+            "dev": [*data.dev.values()],
+            "test": [*data.test.values()],
+        }
+        return {
+            "task": {
+                "name": task.name,
+                "objective": task.objective,
+                "labels": task.labels,
+                "metrics": task.metrics,
+            },
+            "data": {
+                part: {
+                    str(number): manifest.describe_examples(split.examples)
+                    for number, split in enumerate(some)
+                }
+                for part, some in splits.items()
+                if some
+            },
+        }
+
+    def build_model(self, config, dtype="float32"):
+        return heads.AlbertClassifier(
+            config,
+            num_labels=len(self.task.labels or [""]),
+            objective=self.task.objective,
+            dropout_prob=self.dropout,
+            dtype=dtype,
+        )
+
+    def score(self, tuning):
+        task, values = self.task, {}
+        for part, split in self.data.dev.items():
+            logits = tuning.predict(split.examples)["logits"]
+            label_ids = split.examples.arrays["label_ids"]
+            scores = classification.score(
+                logits, label_ids, task.objective, task.metrics
+            )
+            warn_of_collapse(
+                tuning, logits, label_ids, task.objective, scores, self.baseline
+            )
+            values |= _prefixed(part, scores)
+        return values
+
+    def _score_baseline(self):
+        """What the best guess without looking gets on the dev data."""
+        values = {}
+        for part, split in self.data.dev.items():
+            label_ids = split.examples.arrays["label_ids"]
+            known = (self.train or split.examples).arrays["label_ids"]
+            scores = classification.baseline(
+                known, label_ids, self.task.objective, self.task.metrics
+            )
+            values |= _prefixed(part, scores)
+        return values
+
+    def write_predictions(self, tuning):
+        """Writes predictions of the test data; returns scores of labels in it.
+
+        The release's names go to the first table; the names that the GLUE
+        server takes to all.
+        """
+        task, scores = self.task, {}
+        for number, (name, split) in enumerate(self.data.test.items()):
+            logits = tuning.predict(split.examples)["logits"]
+            labels = classification.predict_labels(logits, task.objective)
+            predictions = submissions.format_predictions(
+                labels, task.labels, task.objective, task.bounds
+            )
+            paths = [os.path.join(tuning.folder, f"{name}.tsv")]
+            if number == 0:
+                submissions.write_test_results(
+                    os.path.join(tuning.folder, "test_results.tsv"),
+                    classification.probabilities(logits, task.objective),
+                )
+                paths.append(os.path.join(tuning.folder, "submit_results.tsv"))
+            for path in paths:
+                submissions.write_submission(path, split.ids, predictions)
+            tuning.reporter.say(f"{len(predictions)} predictions: {paths[0]}")
+            if "label_ids" in split.examples.arrays:
+                scores[name] = classification.score(
+                    logits,
+                    split.examples.arrays["label_ids"],
+                    task.objective,
+                    task.metrics,
+                )
+                tuning.reporter.say(f"{name}: {scores[name]}")
+        return scores
+
+    def predict(self, tuning: FineTuning, texts: Sequence) -> list:
+        """Returns what the model, as it stands, says of texts or pairs."""
+        rows = text_data.make_rows(texts, [None] * len(texts))
+        packed = examples.pack_pairs(
+            tuning.start.tokenizer,
+            [row.text_a for row in rows],
+            [row.text_b for row in rows],
+            self.max_seq_length,
+        )
+        logits = tuning.predict(examples.Examples(*packed, {}))["logits"]
+        return submissions.format_predictions(
+            classification.predict_labels(logits, self.task.objective),
+            self.task.labels,
+            self.task.objective,
+            self.task.bounds,
+        )
+
+    def export(self, tuning, folder):
+        return self._export(serving.export_classifier, tuning, folder)
+
+    def export_text(self, tuning, folder):
+        from albert_tf.export import text_serving
+
+        return self._export(
+            text_serving.export_text_classifier,
+            tuning,
+            folder,
+            tokenizer=tuning.start.tokenizer,
+            has_pairs=self.has_pairs,
+        )
+
+    def _export(self, write, tuning, folder, **kwargs):
+        return write(
+            folder,
+            tuning.model,
+            max_seq_length=self.max_seq_length,
+            assets=tuning.write_assets(),
+            labels=self.task.labels,
+            threshold=self.threshold,
+            **kwargs,
+        )
+
+    @property
+    def has_pairs(self) -> bool:
+        """Whether an example is a pair of texts."""
+        task = self.task
+        tables = [task.train, *task.dev.values(), *task.test.values()]
+        table = next(table for table in tables if table)
+        return len(table.text) == 2
+
+
+def _prefixed(part: str, scores: dict) -> dict:
+    """Scores with the name of a part of the data in front, if it has one."""
+    prefix = f"{part}_" if part else ""
+    return {f"{prefix}{name}": value for name, value in scores.items()}

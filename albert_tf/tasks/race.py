@@ -1,0 +1,146 @@
+"""Questions with four options about a passage: RACE."""
+
+import os
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from albert_tf.data import race, submissions
+from albert_tf.data.examples import Examples
+from albert_tf.metrics import classification
+from albert_tf.model import heads
+from albert_tf.tasks.classification import warn_of_collapse
+from albert_tf.tasks.finetuning import Task
+from albert_tf.training import manifest
+
+METRICS = ("eval_accuracy",)
+
+
+class Part(NamedTuple):
+    """Train, dev or test.
+
+    Attributes:
+      questions: N of them.
+      examples: the same, encoded, with `label_ids` [N]; -1 for unknown.
+    """
+
+    questions: list[race.Question]
+    examples: Examples
+
+
+class MultipleChoice(Task):
+    """RACE's questions.
+
+    Args:
+      parts: dict with those of "train", "dev" and "test" that are wanted.
+      max_seq_length: tokens of passage, question and option.
+      max_qa_length: tokens of question and option.
+      dropout: before the output.
+    """
+
+    name, best_metric = "race", METRICS[0]
+
+    def __init__(
+        self,
+        parts: dict[str, Part],
+        *,
+        max_seq_length: int,
+        max_qa_length: int,
+        dropout: float = 0.1,
+    ):
+        self.parts = parts
+        self.max_seq_length = max_seq_length
+        self.max_qa_length, self.dropout = max_qa_length, dropout
+        self.train = parts["train"].examples if "train" in parts else None
+        self.num_train = len(self.train or ())
+        self.is_scored, self.is_predicted = "dev" in parts, "test" in parts
+        self.baseline = self._score_baseline() if self.is_scored else {}
+
+    @property
+    def made_of(self):
+        return {
+            "task": {"name": "race", "max_qa_length": self.max_qa_length},
+            "data": {
+                name: manifest.describe_examples(part.examples)
+                for name, part in self.parts.items()
+            },
+        }
+
+    def build_model(self, config, dtype="float32"):
+        return heads.AlbertMultipleChoice(
+            config, dropout_prob=self.dropout, dtype=dtype
+        )
+
+    def _score_baseline(self):
+        """What the best guess without looking gets on the dev data."""
+        questions, encoded = self.parts["dev"]
+        known = (self.train or encoded).arrays["label_ids"]
+        return score_levels(
+            lambda labels: classification.baseline(
+                known, labels, "classes", METRICS
+            ),
+            questions,
+            encoded.arrays["label_ids"],
+        )
+
+    def score(self, tuning):
+        questions, encoded = self.parts["dev"]
+        logits = tuning.predict(encoded)["logits"]
+        label_ids = encoded.arrays["label_ids"]
+        scores = score_levels(score_logits, questions, logits, label_ids)
+        warn_of_collapse(
+            tuning, logits, label_ids, "classes", scores, self.baseline
+        )
+        return scores
+
+    def write_predictions(self, tuning):
+        """Writes an answer for each question; returns scores of known ones.
+
+        `predictions.tsv` has the questions' ids, `test_results.tsv`
+        probabilities.
+        """
+        questions, encoded = self.parts["test"]
+        logits = tuning.predict(encoded)["logits"]
+        letters = [race.LETTERS[i] for i in logits.argmax(axis=1)]
+        path = os.path.join(tuning.folder, "predictions.tsv")
+        submissions.write_submission(path, [q.id for q in questions], letters)
+        submissions.write_test_results(
+            os.path.join(tuning.folder, "test_results.tsv"),
+            classification.probabilities(logits, "classes"),
+        )
+        tuning.reporter.say(f"{len(letters)} answers: {path}")
+        label_ids = encoded.arrays["label_ids"]
+        if (label_ids < 0).any():
+            return {}
+        scores = score_levels(score_logits, questions, logits, label_ids)
+        tuning.reporter.say(f"test: {scores}")
+        return scores
+
+
+def score_levels(
+    score: Callable, questions: list[race.Question], *arrays: np.ndarray
+) -> dict:
+    """Scores all questions, and where there are two levels, each of them.
+
+    Args:
+      score: function from arrays of some questions to a dict of scores.
+      questions: N of them.
+      *arrays: [N, ...] each.
+
+    Returns:
+      Dict of scores; those of a level have its name in front.
+    """
+    values = score(*arrays)
+    levels = np.array([question.id.split("/")[0] for question in questions])
+    for level in race.LEVELS:
+        is_in = levels == level
+        if is_in.any() and not is_in.all():
+            scores = score(*(array[is_in] for array in arrays))
+            values |= {f"{level}_{name}": v for name, v in scores.items()}
+    return values
+
+
+def score_logits(logits: np.ndarray, label_ids: np.ndarray) -> dict:
+    """Returns loss and accuracy of logits [N, C]."""
+    return classification.score(logits, label_ids, "classes", METRICS)

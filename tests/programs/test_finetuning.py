@@ -1,0 +1,76 @@
+"""What the programs of all tasks share: several runs, one report."""
+
+import json
+import types
+
+from albert_tf.programs import finetuning, shared_flags
+from tests.tasks.test_summary import make_evaluator
+
+
+def make_args(folder, **kwargs):
+    return shared_flags.FineTuningFlags(
+        output_dir=str(folder / "out"),
+        init_checkpoint="somewhere",
+        num_runs=3,
+        **kwargs,
+    )
+
+
+def test_of_several_runs_all_predict_and_the_first_is_exported(
+    tmp_path, monkeypatch, capsys
+):
+    said, exported, seeds = [], [], []
+
+    def build_tuning(folder, task, model, recipe, *, config, strategy, flags):
+        assert (model.tokenizer, config, strategy) == ("t", "config", "one")
+        assert flags["num_runs"] == 3
+        seeds.append(recipe.random_seed)
+        number = len(seeds) - 1
+        return types.SimpleNamespace(
+            number=number,
+            evaluator=make_evaluator(folder, 1.0),
+            reporter=types.SimpleNamespace(say=said.append),
+            restore_best=lambda: f"best {number}",
+            evaluate=lambda: None,
+            session=types.SimpleNamespace(
+                manifest=types.SimpleNamespace(write=lambda: None)
+            ),
+        )
+
+    model = types.SimpleNamespace(tokenizer="t")
+    monkeypatch.setattr(finetuning, "FineTuning", build_tuning)
+    monkeypatch.setattr(
+        finetuning,
+        "read_start",
+        lambda _: finetuning.Start(model, "config"),
+    )
+    monkeypatch.setattr(shared_flags, "build_strategy", lambda _: "one")
+    task = types.SimpleNamespace(
+        name="x",
+        is_scored=True,
+        is_predicted=True,
+        baseline={},
+        write_predictions=lambda tuning: {"number": tuning.number},
+        export=lambda tuning, folder: exported.append((tuning.number, folder)),
+        export_text=None,
+    )
+    args = types.SimpleNamespace(
+        **vars(make_args(tmp_path)), export_dir="served"
+    )
+    monkeypatch.setattr(
+        finetuning.dataclasses, "asdict", lambda args: vars(args)
+    )
+    finetuning.run(args, lambda args, tokenizer: task)
+    assert exported == [(0, "served")]
+    assert seeds == [12345, 12346, 12347]
+    assert [text for text in said if "Predicts" in text] == [
+        f"Predicts with best {i}." for i in range(3)
+    ]
+    path = tmp_path / "out" / finetuning.SUMMARY_FILE
+    summary = json.loads(path.read_text())
+    assert summary["test"] == [{"number": i} for i in range(3)]
+    assert summary["task"] == "x"
+    assert [run["folder"] for run in summary["runs"]] == [
+        str(tmp_path / "out" / f"run_{i}") for i in (1, 2, 3)
+    ]
+    assert "Step 2 is the last" in capsys.readouterr().out

@@ -1,0 +1,60 @@
+"""RACE as a task: what it is compared with, what can be scored."""
+
+import types
+
+import numpy as np
+import pytest
+
+from albert_tf.data import examples, race
+from albert_tf.tasks.race import MultipleChoice, Part
+
+
+def make_part(levels, labels):
+    """A part whose questions have these levels and labels."""
+    questions = [
+        race.Question(f"{level}/{i}/0", "w1", ("w2",) * 4, label)
+        for i, (level, label) in enumerate(zip(levels, labels, strict=True))
+    ]
+    num_sequences = 4 * len(labels)
+    encoded = examples.Examples(
+        ids=np.ones(3 * num_sequences, np.int32),
+        lengths=np.full(num_sequences, 3, np.int32),
+        first_lengths=np.full(num_sequences, 3, np.int32),
+        arrays={"label_ids": np.array(labels, np.int32)},
+        num_choices=4,
+    )
+    return Part(questions, encoded)
+
+
+def make_task(**parts):
+    return MultipleChoice(parts, max_seq_length=9, max_qa_length=4)
+
+
+def test_the_baseline_knows_only_the_training_data():
+    levels = "middle", "middle", "high"
+    train, dev = make_part(levels, [1, 1, 3]), make_part(levels, [3, 3, 1])
+    tasks = make_task(train=train, dev=dev), make_task(dev=dev)
+    assert [task.num_train for task in tasks] == [3, 0]
+    for name, values in (
+        ("eval_accuracy", [1 / 3, 2 / 3]),
+        ("middle_eval_accuracy", [0, 1]),
+        ("high_eval_accuracy", [1, 0]),
+    ):
+        found = [task.baseline[name] for task in tasks]
+        np.testing.assert_allclose(found, values)
+
+
+@pytest.mark.parametrize(
+    ("labels", "accuracy"), [([0, 1], 0.5), ([0, -1], None), ([-1, -1], None)]
+)
+def test_scores_need_every_answer(tmp_path, labels, accuracy):
+    tuning = types.SimpleNamespace(
+        folder=str(tmp_path),
+        reporter=types.SimpleNamespace(say=print),
+        predict=lambda _: {"logits": np.array([[9.0, 0, 0, 0]] * 2)},
+    )
+    task = make_task(test=make_part(["high", "high"], labels))
+    scores = task.write_predictions(tuning)
+    assert scores.get("eval_accuracy") == accuracy
+    lines = (tmp_path / "predictions.tsv").read_text().splitlines()
+    assert lines[1:] == ["high/0/0\tA", "high/1/0\tA"]

@@ -1,0 +1,138 @@
+"""SQuAD as a task: thresholds, heads, warnings."""
+
+import types
+
+import numpy as np
+import pytest
+
+from albert_tf.data import answers, squad, windows
+from albert_tf.model import span_heads
+from albert_tf.tasks.squad import THRESHOLD, Answering
+from albert_tf.training import evaluation
+from tests import tiny
+
+WINDOWS = windows.WindowSettings(16, 4, 4)
+
+
+def make_task(version, gold=None, **kwargs):
+    """A task that asks for answers: dict of question id -> texts."""
+    asked = None
+    if gold is not None:
+        asked = squad.Squad(
+            ["w1 w2"],
+            [
+                squad.Question(
+                    name, "w0", 0, tuple(squad.Answer(t, 0) for t in texts)
+                )
+                for name, texts in gold.items()
+            ],
+        )
+    return Answering(version, WINDOWS, asked=asked, **kwargs)
+
+
+def test_nothing_is_answered_where_that_is_best():
+    given = answers.Answers(
+        {"a": "x", "b": "y", "c": "z"}, {}, {"a": -2.0, "b": -1.0, "c": 1.0}
+    )
+    task = make_task("v2", {"a": [], "b": ["w"], "c": []})
+    predictions, scores = task.score_answers(given)
+    assert predictions == {"a": "", "b": "", "c": ""}
+    assert scores["f1"] == scores["best_f1"] == pytest.approx(200 / 3)
+    assert scores["best_f1_thresh"] == 0
+    assert scores["null_score_diff_threshold"] == -2
+
+
+def test_each_version_has_its_head():
+    one = make_task("v1").build_model(tiny.CONFIG)
+    assert isinstance(one, span_heads.AlbertSpans)
+    task = make_task("v2", start_n_top=3, end_n_top=4, dropout=0.3)
+    two = task.build_model(tiny.CONFIG)
+    assert (two.start_n_top, two.end_n_top) == (3, 4)
+    assert two.dropout_prob == 0.3
+
+
+def write_results(folder, *rows):
+    folder.mkdir()
+    (folder / evaluation.RESULTS_FILE).write_text(
+        "".join(
+            evaluation.HEADER
+            + "".join(f"{name} = {value}\n" for name, value in row.items())
+            for row in rows
+        )
+    )
+
+
+def test_an_export_has_the_threshold_of_the_best_score(tmp_path):
+    write_results(
+        tmp_path / "here",
+        {"f1": 90, "global_step": 0, THRESHOLD: 9},  # Of another model.
+        {"f1": 50, "global_step": 0, THRESHOLD: 2},
+    )
+    write_results(
+        tmp_path / "there",
+        {"f1": 40, "exact": 60, "global_step": 3, THRESHOLD: -1},
+        {"f1": 60, "exact": 40, "global_step": 6, THRESHOLD: 1},
+        {"f1": 99, "exact": 99, "global_step": 9},
+    )
+    tuning = types.SimpleNamespace(
+        folder=str(tmp_path / "here"),
+        source=str(tmp_path / "there" / "model.ckpt-best"),
+        reporter=types.SimpleNamespace(say=print),
+        model=None,
+        write_assets=list,
+    )
+
+    def exported(task):
+        return task._export(
+            lambda *_, threshold, **__: threshold, tuning, "somewhere"
+        )
+
+    scored, asking = make_task("v2", {"a": ["w1"]}), make_task("v2")
+    assert exported(scored) == 2
+    assert exported(asking) == 1
+    tuning.source = "/nowhere/model.ckpt-6"
+    assert exported(asking) == 0
+    for value in (0.0, -3.0):
+        fixed = make_task("v2", {"a": ["w1"]}, threshold=value)
+        assert exported(fixed) == value
+    assert exported(make_task("v1", {"a": ["w1"]})) is None
+
+
+@pytest.mark.parametrize(
+    ("threshold", "wanted", "texts"),
+    [
+        (None, 0.5, ["w1", "", ""]),
+        (1.0, 1.0, ["w1", "w2", ""]),
+        (0.0, 0.0, ["w1", "", ""]),
+    ],
+)
+def test_a_threshold_that_is_given_is_applied_and_reported(
+    threshold, wanted, texts
+):
+    given = answers.Answers(
+        {"a": "w1", "b": "w2", "c": "w3"}, {}, {"a": -1.0, "b": 0.5, "c": 2.0}
+    )
+    gold = {"a": ["w1"], "b": ["w2"], "c": []}
+    task = make_task("v2", gold, threshold=threshold)
+    predictions, scores = task.score_answers(given)
+    assert list(predictions.values()) == texts
+    assert scores[THRESHOLD] == wanted
+    assert scores["best_f1_thresh"] == 0.5
+    np.testing.assert_allclose(
+        scores["exact"], 100 * (1 + texts.count("w2") + 1) / 3
+    )
+
+
+def test_a_model_that_answers_all_alike_is_told(monkeypatch):
+    said = []
+    tuning = types.SimpleNamespace(
+        reporter=types.SimpleNamespace(say=said.append)
+    )
+    task = make_task("v1", {str(i): ["w1"] for i in range(11)})
+    for texts, is_told in ((["w1"] * 11, True), (["w1"] * 10 + [""], False)):
+        best = {str(i): text for i, text in enumerate(texts)}
+        given = answers.Answers(best, {}, {})
+        monkeypatch.setattr(task, "find_answers", lambda _, g=given: g)
+        said.clear()
+        task.score(tuning)
+        assert any("every question with 'w1'" in s for s in said) == is_told

@@ -1,0 +1,46 @@
+"""What several runs achieved, in numbers and words."""
+
+import types
+
+from albert_tf.tasks import summary
+
+
+def make_evaluator(folder, *scores):
+    """An evaluator whose steps 2, 4... have these scores."""
+    rows = [
+        {"f1": score, "exact": -score, "global_step": 2 * i}
+        for i, score in enumerate(scores, 1)
+    ]
+    return types.SimpleNamespace(
+        best_metric="f1",
+        manager=types.SimpleNamespace(folder=folder),
+        results=lambda: rows,
+    )
+
+
+def test_a_summary_tells_of_the_median_run():
+    found = summary.summarize(
+        [
+            make_evaluator("a", 3.0, 9.0, 1.0),
+            make_evaluator("b", 2.0, 1.0),
+            make_evaluator("c", 4.0, 6.0, 5.0),
+            make_evaluator("d", 7.0),
+        ]
+    )
+    assert [run["folder"] for run in found["runs"]] == ["a", "b", "c", "d"]
+    assert [run["best"]["f1"] for run in found["runs"]] == [9, 2, 6, 7]
+    assert found["folder"] == "c"
+    assert found["best"]["global_step"] == 4
+    assert found["last"]["f1"] == 5
+    assert found["median"] == 6.5
+    assert round(found["spread"], 6) == round((26 / 3) ** 0.5, 6)
+    text = summary.format_summary(found, {"f1": 0.5, "em": 0.0})
+    assert (
+        "f1                          5.0000        6.0000      0.5000" in text
+    )
+    assert "exact" not in text
+    assert "Step 6 is the last, 4 the best" in text
+    assert "4 runs: best f1 has median 6.5000" in text
+    alone = summary.summarize([make_evaluator("a", 3.0)])
+    assert alone["spread"] == 0
+    assert "runs:" not in summary.format_summary(alone, {})
