@@ -14,7 +14,6 @@ import keras
 import tensorflow as tf
 
 from albert_tf.model import layers, modeling
-from albert_tf.model.config import AlbertConfig
 
 
 class Ratio(NamedTuple):
@@ -118,7 +117,7 @@ def classification_ratios(logits, labels, weights):
     return weighted_mean(losses, weights), weighted_mean(hits, weights)
 
 
-class AlbertModel(keras.layers.Layer):
+class AlbertModel(layers.ConfiguredLayer):
     """The encoder, for the heads of a task to stand on.
 
     Args:
@@ -127,10 +126,8 @@ class AlbertModel(keras.layers.Layer):
     """
 
     def __init__(self, config, *, dtype=None, **kwargs):
-        super().__init__(dtype=dtype, **kwargs)
-        self.config = config
+        super().__init__(config, dtype=dtype, **kwargs)
         self.encoder = modeling.AlbertEncoder(config, dtype=self.dtype_policy)
-        self.built = True
 
     def encode(self, features, training, seed):
         """Returns the encoder's outputs for a dict of features."""
@@ -147,14 +144,6 @@ class AlbertModel(keras.layers.Layer):
         if training and seed is not None:
             seed = tf.random.experimental.stateless_fold_in(seed, HEAD_SEED)
         return layers.build_dropout(training, seed)
-
-    def get_config(self):
-        return {**super().get_config(), "config": self.config.to_dict()}
-
-    @classmethod
-    def from_config(cls, values):
-        values = dict(values)
-        return cls(AlbertConfig.from_dict(values.pop("config")), **values)
 
 
 def row_weights(features):
@@ -181,6 +170,8 @@ class AlbertForPreTraining(AlbertModel):
 
     Source: run_pretraining.py, `model_fn`; the weight is ours.
     """
+
+    saved_arguments = ("sentence_weight",)
 
     def __init__(self, config, *, sentence_weight=1.0, dtype=None, **kwargs):
         super().__init__(config, dtype=dtype, **kwargs)
@@ -245,9 +236,6 @@ class AlbertForPreTraining(AlbertModel):
             ratios["sentence_order_accuracy"] = accuracy
         return ratios
 
-    def get_config(self):
-        return {**super().get_config(), "sentence_weight": self.sentence_weight}
-
 
 @keras.saving.register_keras_serializable(package="albert_tf")
 class AlbertClassifier(AlbertModel):
@@ -268,6 +256,8 @@ class AlbertClassifier(AlbertModel):
 
     Source: classifier_utils.py, `create_model`; "multi_label" is ours.
     """
+
+    saved_arguments = ("num_labels", "objective", "dropout_prob")
 
     def __init__(
         self,
@@ -326,14 +316,6 @@ class AlbertClassifier(AlbertModel):
             "accuracy": weighted_mean(tf.reduce_mean(hits, axis=-1), weights),
         }
 
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "num_labels": self.num_labels,
-            "objective": self.objective,
-            "dropout_prob": self.dropout_prob,
-        }
-
 
 @keras.saving.register_keras_serializable(package="albert_tf")
 class AlbertMultipleChoice(AlbertModel):
@@ -349,6 +331,8 @@ class AlbertMultipleChoice(AlbertModel):
 
     Source: race_utils.py, `create_model`.
     """
+
+    saved_arguments = ("dropout_prob",)
 
     def __init__(self, config, *, dropout_prob=0.1, dtype=None, **kwargs):
         super().__init__(config, dtype=dtype, **kwargs)
@@ -373,6 +357,3 @@ class AlbertMultipleChoice(AlbertModel):
             logits, features["label_ids"], row_weights(features)
         )
         return {"loss": loss, "accuracy": accuracy}
-
-    def get_config(self):
-        return {**super().get_config(), "dropout_prob": self.dropout_prob}

@@ -9,6 +9,8 @@ Shapes: B batch, T tokens, H hidden_size, R rows, usually B * T.
 import keras
 import tensorflow as tf
 
+from albert_tf.model.config import AlbertConfig
+
 # The epsilon of tf.contrib.layers.layer_norm; Keras defaults to 1e-3.
 LAYER_NORM_EPSILON = 1e-12
 # Keras's names of what matrices are multiplied in.
@@ -67,6 +69,34 @@ class WeightOwner(keras.layers.Layer):
     def cast(self, weights):
         """Returns the weights as tensors of the type that is computed in."""
         return [tf.cast(w.value, self.compute_dtype) for w in weights]
+
+
+class ConfiguredLayer(keras.layers.Layer):
+    """A layer made of an AlbertConfig, which Keras can save and load.
+
+    Args:
+      config: an AlbertConfig.
+    """
+
+    # Further arguments, which are attributes of the same names.
+    saved_arguments = ()
+
+    def __init__(self, config, **kwargs):
+        super().__init__(**kwargs)
+        self.config = config
+        self.built = True
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "config": self.config.to_dict(),
+            **{name: getattr(self, name) for name in self.saved_arguments},
+        }
+
+    @classmethod
+    def from_config(cls, values):
+        values = dict(values)
+        return cls(AlbertConfig.from_dict(values.pop("config")), **values)
 
 
 def dense(x, kernel, bias):

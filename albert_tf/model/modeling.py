@@ -14,7 +14,6 @@ import keras
 import tensorflow as tf
 
 from albert_tf.model import layers
-from albert_tf.model.config import AlbertConfig
 
 # Added to the score of a masked key. Finite, so that a row whose mask is all
 # zero attends evenly instead of giving NaN; the release's value.
@@ -299,7 +298,7 @@ class Pooler(layers.WeightOwner):
 
 
 @keras.saving.register_keras_serializable(package="albert_tf")
-class AlbertEncoder(keras.layers.Layer):
+class AlbertEncoder(layers.ConfiguredLayer):
     """ALBERT without a head.
 
     Call it with `input_ids`, `input_mask` and `segment_ids`, [B, T] integers
@@ -325,12 +324,10 @@ class AlbertEncoder(keras.layers.Layer):
     """
 
     def __init__(self, config, *, dtype=None, name="bert", **kwargs):
-        super().__init__(name=name, dtype=dtype, **kwargs)
-        self.config = config
+        super().__init__(config, name=name, dtype=dtype, **kwargs)
         self.embeddings = Embeddings(config, dtype=self.dtype_policy)
         self.transformer = Transformer(config, dtype=self.dtype_policy)
         self.pooler = Pooler(config, dtype=self.dtype_policy)
-        self.built = True
 
     def call(
         self,
@@ -363,11 +360,3 @@ class AlbertEncoder(keras.layers.Layer):
                 f"{longest} positions (max_position_embeddings). Cut the "
                 "input, or use a config with more positions."
             )
-
-    def get_config(self):
-        return {**super().get_config(), "config": self.config.to_dict()}
-
-    @classmethod
-    def from_config(cls, values):
-        values = dict(values)
-        return cls(AlbertConfig.from_dict(values.pop("config")), **values)

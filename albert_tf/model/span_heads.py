@@ -197,6 +197,8 @@ class AlbertConditionalSpans(heads.AlbertModel):
     are in the order start * J + end, too.
     """
 
+    saved_arguments = ("start_n_top", "end_n_top", "dropout_prob")
+
     def __init__(
         self,
         config,
@@ -285,12 +287,4 @@ class AlbertConditionalSpans(heads.AlbertModel):
             "answerability_loss": heads.weighted_mean(cls_losses, weights),
             "exact_span": heads.weighted_mean(hits, weights),
             "answerability_accuracy": heads.weighted_mean(cls_hits, weights),
-        }
-
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "start_n_top": self.start_n_top,
-            "end_n_top": self.end_n_top,
-            "dropout_prob": self.dropout_prob,
         }
