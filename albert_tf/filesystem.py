@@ -115,31 +115,26 @@ def decode(content, path, complaint, encoding="utf-8-sig"):
         raise ValueError(complaint.format(path=path, error=error)) from None
 
 
-def read_json(path, wanted=dict):
-    """Reads a file of JSON.
-
-    Args:
-      path: its name.
-      wanted: type of what it must hold.
+def read_json(path):
+    """Reads a file that holds one JSON object.
 
     Raises:
       FileNotFoundError: if there is none.
-      ValueError: if it is empty, cut off, not UTF-8 or of another type.
+      ValueError: as `parse_json`.
     """
-    return parse_json(read_file(path), path, wanted)
+    return parse_json(read_file(path), path)
 
 
-def parse_json(content, where, wanted=dict):
-    """Parses JSON; whatever is wrong with it is a ValueError that says where.
+def parse_json(content, where):
+    """Parses a JSON object; whatever is wrong is a ValueError that says where.
 
     Args:
       content: bytes or a string.
       where: what it is, for messages: a file, or a file and a line.
-      wanted: type of what it must hold, dict or list.
 
     Raises:
-      ValueError: if it is empty, cut off, not UTF-8, nested too deeply, of
-        another type, or holds half of a surrogate pair.
+      ValueError: if it is empty, cut off, not UTF-8, nested too deeply, no
+        object, or holds half of a surrogate pair.
     """
     try:
         text = content
@@ -165,11 +160,10 @@ def parse_json(content, where, wanted=dict):
         raise ValueError(
             f"{where} is not JSON: {error}. Was it cut off?"
         ) from None
-    if not isinstance(value, wanted):
-        names = {dict: "an object", list: "a list"}
+    if not isinstance(value, dict):
         raise ValueError(
             f"{where}: found JSON of the type {type(value).__name__}, wanted "
-            f"{names[wanted]}."
+            "an object."
         )
     return value
 

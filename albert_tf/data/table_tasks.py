@@ -108,7 +108,7 @@ def _is_file_name(name):
 _INDEX = 0
 
 
-def _glue(name, folder, text, label, *, submission=None, **kwargs):
+def _glue(name, folder, text, label, **kwargs):
     """A GLUE task whose three files have the same columns, but for labels."""
     test_text = kwargs.pop("test_text", text)
     options = kwargs.pop("options", {})
@@ -117,11 +117,7 @@ def _glue(name, folder, text, label, *, submission=None, **kwargs):
         name,
         train=table,
         dev={"": dataclasses.replace(table, file=f"{folder}/dev.tsv")},
-        test={
-            submission or folder: Table(
-                f"{folder}/test.tsv", test_text, id=_INDEX
-            )
-        },
+        test={folder: Table(f"{folder}/test.tsv", test_text, id=_INDEX)},
         **kwargs,
     )
 
