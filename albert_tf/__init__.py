@@ -22,6 +22,13 @@ _MODULES = {
     "write_pretrained": "weights.pretrained",
     "build_optimizer": "training.optimization",
     "build_schedule": "training.optimization",
+    "build_strategy": "training.distribution",
+    "Session": "training.session",
+    "FineTuning": "tasks.finetuning",
+    "Recipe": "tasks.finetuning",
+    "Classification": "tasks.classification",
+    "Answering": "tasks.squad",
+    "MultipleChoice": "tasks.race",
 }
 __all__ = ["__version__", *_MODULES]
 

@@ -205,11 +205,22 @@ class FineTuning:
         return self.session.model
 
     def _check_start(self):
-        """Raises ValueError if random weights were begun with unasked."""
-        has_weights = self.start.values or checkpoints.find_trained(self.folder)
+        """Raises ValueError if the task and its beginning do not fit."""
+        start, config = self.start, self.config
+        if config is None or start.tokenizer is None:
+            raise ValueError(
+                f"{start.source} has no config or vocabulary of its own; give "
+                "them to `pretrained.replace_files`."
+            )
+        if self.task.max_seq_length > config.max_position_embeddings:
+            raise ValueError(
+                f"max_seq_length={self.task.max_seq_length}, but the model has "
+                f"{config.max_position_embeddings} positions."
+            )
+        has_weights = start.values or checkpoints.find_trained(self.folder)
         if not has_weights and not self.recipe.from_scratch:
             raise ValueError(
-                f"There is no model to begin with: {self.start.source} has no "
+                f"There is no model to begin with: {start.source} has no "
                 f"weights, and {self.folder} no checkpoint. (To begin with "
                 "random weights, give from_scratch=True.)"
             )

@@ -1,0 +1,126 @@
+"""A fine-tuning without any program, as the README shows it."""
+
+import dataclasses
+import json
+import re
+
+import numpy as np
+import pytest
+
+from albert_tf import Classification, FineTuning, Recipe
+from albert_tf.programs import run_classifier
+from albert_tf.weights import checkpoints, pretrained
+from tests import tiny
+from tests.conftest import ROOT
+from tests.programs.classifier_runs import make_rows
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    return tiny.write_model(tmp_path_factory.mktemp("model"))
+
+
+def write_reviews(folder):
+    folder.mkdir()
+    for name, num_rows in (("train", 40), ("dev", 11)):
+        lines = [f"{text}\t{label}" for text, label in make_rows(num_rows, 1)]
+        content = "\n".join(["text\tlabel", *lines]) + "\n"
+        (folder / f"{name}.tsv").write_text(content)
+
+
+def test_the_readme_gives_the_weights_of_the_program(
+    model, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    write_reviews(tmp_path / "reviews")
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    block = re.findall(r"```python\n(.*?)```", text, re.S)[-1]
+    assert len([line for line in block.splitlines() if line]) <= 15
+    block = block.replace("albert_base_v2.tar.gz", str(model))
+    # The tiny model has few positions.
+    exec(block.replace("dev=dev)", "dev=dev, max_seq_length=16)"), {})
+    scores, labels, served = capsys.readouterr().out.splitlines()
+    assert scores.endswith("model.ckpt-best")
+    assert {*eval(labels)} <= {"0", "1"} and len(eval(labels)) == 2
+    names = {"name": "texts", "text": "text", "label": "label"}
+    names |= {"train": "train.tsv", "dev": "dev.tsv"}
+    (tmp_path / "task.json").write_text(json.dumps(names))
+    run_classifier.run(
+        run_classifier.ClassifierFlags(
+            task_config="task.json",
+            data_dir="reviews",
+            init_checkpoint=str(model),
+            output_dir="program",
+            do_train=True,
+            do_eval=True,
+            max_seq_length=16,
+            train_step=20,
+            train_batch_size=8,
+            save_checkpoints_steps=10,
+        )
+    )
+    for path in (tmp_path / "program").glob("model.ckpt-*.index"):
+        ours, theirs = (
+            checkpoints.read_checkpoint(folder / path.stem)
+            for folder in (tmp_path / "out", tmp_path / "program")
+        )
+        assert ours.keys() == theirs.keys()
+        for name, value in theirs.items():
+            np.testing.assert_array_equal(ours[name], value, err_msg=name)
+    for name in ("eval_results.txt", "run.json"):
+        ours, theirs = (
+            (tmp_path / folder / name).read_text()
+            for folder in ("out", "program")
+        )
+        assert ours == theirs
+    assert (tmp_path / served / "saved_model.pb").exists()
+
+
+def build(model, folder, texts, labels, *, start=None, **kwargs):
+    start = start or pretrained.read_pretrained(model)
+    task = Classification.from_texts(
+        start.tokenizer, texts, labels, **{"max_seq_length": 16, **kwargs}
+    )
+    return FineTuning(folder, task, start, Recipe(train_step=2))
+
+
+TEXTS, LABELS = ["w1 w2", "w3", "w4 w5"], ["a", "b", "a"]
+
+
+def test_labels_are_those_of_the_texts(model, tmp_path):
+    tuning = build(model, tmp_path, TEXTS, LABELS)
+    assert tuning.task.task.labels == ("a", "b")
+    label_ids = tuning.task.train.arrays["label_ids"]
+    np.testing.assert_array_equal(label_ids, [0, 1, 0])
+    pairs = [(text, "w7") for text in TEXTS]
+    task = build(model, tmp_path / "pairs", pairs, LABELS).task
+    assert task.has_pairs and not tuning.task.has_pairs
+    assert list(task.train.lengths - task.train.first_lengths) == [2, 2, 2]
+
+
+def test_a_regression_has_no_labels(model, tmp_path):
+    tuning = build(
+        model, tmp_path, TEXTS, [1.5, 2, "3"], objective="regression"
+    )
+    assert tuning.task.task.labels is None
+    assert tuning.task.best_metric == "pearson"
+    (low, *_) = tuning.task.predict(tuning, ["w1"])
+    assert np.isfinite(float(low))
+
+
+def test_what_does_not_fit_is_refused(model, tmp_path):
+    start = pretrained.read_pretrained(model)
+    empty = dataclasses.replace(start, values={})
+    bare = dataclasses.replace(start, config=None)
+    for kwargs, message in (
+        ({"texts": TEXTS, "labels": LABELS[:2]}, "3 texts and 2 labels"),
+        ({"texts": [], "labels": []}, "0 texts"),
+        ({"texts": TEXTS, "labels": ["a"] * 3}, "wanted two or more"),
+        ({"max_seq_length": 33}, "33, but the model has 32 positions"),
+        ({"start": empty}, "There is no model to begin with"),
+        ({"start": bare}, "no config or vocabulary"),
+    ):
+        kwargs = {"texts": TEXTS, "labels": LABELS, **kwargs}
+        with pytest.raises(ValueError, match=message):
+            build(model, tmp_path / "out", **kwargs)
+    assert not (tmp_path / "out").exists()
