@@ -91,7 +91,7 @@ def read_data(
         _encode, task, tokenizer, max_seq_length, cached_dir
     )
     train, dev, test = (
-        {name: encode(*found) for name, found in part.items() if is_wanted}
+        {name: encode(*loaded) for name, loaded in part.items() if is_wanted}
         for part, is_wanted in (
             (train, with_train),
             (dev, with_dev),
@@ -164,16 +164,16 @@ def make_rows(texts: Sequence, labels: Sequence) -> list[tables.Row]:
 
 def _read_tables(data_dir, named_tables):
     """The tables that are there: dict of name -> (path, table, rows)."""
-    found = {}
+    loaded = {}
     for name, table in named_tables.items():
         path = os.path.join(data_dir, table.file)
         try:
-            found[name] = path, table, tables.read_table(path, table)
+            loaded[name] = path, table, tables.read_table(path, table)
         except FileNotFoundError:
-            if not found:
+            if not loaded:
                 raise
             logging.warning("There is no %s; it is left out.", path)
-    return found
+    return loaded
 
 
 def _encode(task, tokenizer, max_seq_length, cached_dir, path, table, rows):

@@ -90,16 +90,16 @@ def read_squad(path):
                     question_id = _id(qa)
                     where = f"{path}, question {question_id}"
                     answers = _read_answers(qa)
-                    found = answers and tuple(
+                    placed = answers and tuple(
                         _place(answer, context, where) for answer in answers
                     )
-                    num_moved += found != answers
+                    num_moved += placed != answers
                     questions.append(
                         Question(
                             question_id,
                             _text(qa, "question"),
                             len(contexts),
-                            found,
+                            placed,
                         )
                     )
                 contexts.append(context)

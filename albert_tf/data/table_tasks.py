@@ -347,13 +347,13 @@ def with_labels(task, rows):
       ValueError: if they are fewer than two, or a row has none.
     """
     place = f"The training data of {task.name}"
-    found = {name for row in rows for name in _names(row, task, place)}
-    if len(found) < 2:
+    labels = {name for row in rows for name in _names(row, task, place)}
+    if len(labels) < 2:
         raise ValueError(
-            f"{place} has the labels {sorted(found)}; wanted two or more. Is "
+            f"{place} has the labels {sorted(labels)}; wanted two or more. Is "
             "it the right column?"
         )
-    return dataclasses.replace(task, labels=tuple(sorted(found)))
+    return dataclasses.replace(task, labels=tuple(sorted(labels)))
 
 
 def _names(row, task, place):

@@ -109,14 +109,14 @@ def read_table(path, table):
             if not table.skips_short_rows:
                 _raise_of_short_row(path, line, fields, columns, width)
             continue
-        found = {name: fields[c] for name, c in columns.items()}
-        _check_values(path, line, found)
+        values = {name: fields[c] for name, c in columns.items()}
+        _check_values(path, line, values)
         rows.append(
             Row(
-                id=str(found.get("id", len(rows))),
-                text_a=found["text_a"],
-                text_b=found.get("text_b"),
-                label=found.get("label"),
+                id=str(values.get("id", len(rows))),
+                text_a=values["text_a"],
+                text_b=values.get("text_b"),
+                label=values.get("label"),
                 line=line,
             )
         )
@@ -252,23 +252,23 @@ def _raise_of_short_row(path, line, fields, columns, width):
     )
 
 
-def _check_values(path, line, found):
+def _check_values(path, line, values):
     """Refuses what JSON may have instead of texts, labels and ids."""
-    for name, value in found.items():
+    for name, value in values.items():
         kind, wanted = _KINDS[name]
         if not isinstance(value, kind):
             raise ValueError(
                 f"{path}, line {line}: {name} is {value!r:.80}; wanted "
                 f"{wanted}."
             )
-    values = found.get("label")
-    for value in values if isinstance(values, list) else ():
+    labels = values.get("label")
+    for value in labels if isinstance(labels, list) else ():
         if not isinstance(value, _SCALAR):
             raise ValueError(
                 f"{path}, line {line}: among the labels is {value!r:.80}; "
                 "wanted strings or numbers."
             )
-    name = str(found.get("id", "-"))
+    name = str(values.get("id", "-"))
     if not name.strip() or set(name) & set("\t\r\n"):
         raise ValueError(
             f"{path}, line {line}: id is {name!r:.80}; wanted a value without "

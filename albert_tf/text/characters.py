@@ -108,8 +108,8 @@ class CodePointSet:
 
     def __init__(self, is_in):
         codes = (i for i in range(NO_CHARACTER) if i not in _SURROGATES)
-        found = [code for code in codes if is_in(chr(code))]
-        self.codes = np.array([*found, NO_CHARACTER], np.int32)
+        kept = [code for code in codes if is_in(chr(code))]
+        self.codes = np.array([*kept, NO_CHARACTER], np.int32)
 
     def __call__(self, flat):
         """Returns [N] bool for codes [N]."""

@@ -63,10 +63,10 @@ class GraphTokenizer:
 
     def normalize(self, texts):
         """Returns the `characters.Characters` of normalized texts [B]."""
-        found = characters.decode(texts)
+        normalized = characters.decode(texts)
         for step in self.steps:
-            found = step(found)
-        return found
+            normalized = step(normalized)
+        return normalized
 
     def tokenize(self, texts):
         """Returns [B, (T)] int32: the ids of texts, [B] strings."""

@@ -272,10 +272,10 @@ class SentencePieceTokenizer(Tokenizer):
             white space. Tokens that come from one character ("½") share it.
         """
         normalized, spans = self._normalizer.normalize_with_spans(text)
-        found = self._model.EncodeAsOffsetMapping(normalized)
+        mapping = self._model.EncodeAsOffsetMapping(normalized)
         ids, offsets = [], []
         for i, piece, (start, end) in zip(
-            found["ids"], found["pieces"], found["offsets"], strict=True
+            mapping["ids"], mapping["pieces"], mapping["offsets"], strict=True
         ):
             while start < end and normalized[start] == " ":
                 start += 1

@@ -72,7 +72,7 @@ def run(args):
     texts = [line for line in args.question.splitlines() if line.strip()]
     if not texts:
         raise ValueError("There is no question in --question.")
-    found, threshold = ask(
+    answered, threshold = ask(
         args.saved_model,
         texts,
         paragraph,
@@ -82,10 +82,10 @@ def run(args):
     )
     for number, text in enumerate(texts):
         print(text)
-        odds = found.null_odds.get(str(number))
+        odds = answered.null_odds.get(str(number))
         if odds is not None:
             print(f"    {format_odds(odds, threshold)}")
-        for entry in found.nbest[str(number)]:
+        for entry in answered.nbest[str(number)]:
             print(f"    {entry['probability']:4.0%} {entry['text']}")
 
 
@@ -140,7 +140,7 @@ def ask(
             f"{encoded.lengths.max()} tokens: {errors.first_line(error)}. "
             "Lower --max_seq_length."
         ) from error
-    found = answers.find_answers(
+    answered = answers.find_answers(
         questions,
         encoded,
         outputs,
@@ -148,7 +148,7 @@ def ask(
         max_answer_length=max_answer_length,
     )
     threshold = outputs.get("threshold")
-    return found, None if threshold is None else float(threshold[0])
+    return answered, None if threshold is None else float(threshold[0])
 
 
 def find_signature(loaded, path):

@@ -76,23 +76,23 @@ def check_output(output_dir, source):
 
 def convert(output_dir, args):
     """Writes the folder, which nobody else writes meanwhile."""
-    found = model_flags.read_pretrained(
+    model = model_flags.read_pretrained(
         args.from_, args, keep_slots=args.keep_slots
     )
-    if found.config is None:
+    if model.config is None:
         raise ValueError(
-            f"There is no config beside {found.source}; give "
+            f"There is no config beside {model.source}; give "
             "--albert_config_file."
         )
     # Refuses a model that is not whole before anything is written.
-    outputs = compute_outputs(found)
+    outputs = compute_outputs(model)
     temporary = f"{output_dir}.incomplete"
     shutil.rmtree(temporary, ignore_errors=True)
     os.makedirs(temporary)
     try:
-        pretrained.write_pretrained(temporary, found, args.format)
+        pretrained.write_pretrained(temporary, model, args.format)
         copy = pretrained.read_pretrained(temporary, keep_slots=args.keep_slots)
-        check_values(found, copy)
+        check_values(model, copy)
         difference = largest_difference(outputs, compute_outputs(copy))
     except BaseException:
         shutil.rmtree(temporary)
@@ -100,14 +100,14 @@ def convert(output_dir, args):
     if os.path.exists(output_dir):
         os.rmdir(output_dir)
     os.rename(temporary, output_dir)
-    for remark in (*found.remarks, *copy.remarks):
+    for remark in (*model.remarks, *copy.remarks):
         print(f"Note: {remark}.")
     print(
         f"Wrote {len(copy.values)} variables, "
         f"{count_parameters(copy.values):,} parameters, to {output_dir}; read "
         "again they are equal, and outputs differ by "
         f"{difference:.1g} at most."
-        + ("" if found.tokenizer else " No vocabulary was found to go along.")
+        + ("" if model.tokenizer else " No vocabulary was found to go along.")
     )
 
 

@@ -170,9 +170,9 @@ def compare(content, features, wanted):
       features: dict of its inputs.
       wanted: dict of the SavedModel's outputs for them.
     """
-    found = run_interpreter(content, features)
+    outputs = run_interpreter(content, features)
     return {
-        name: _difference(found[name], value.numpy())
+        name: _difference(outputs[name], value.numpy())
         for name, value in wanted.items()
         if value.dtype.is_floating
     }

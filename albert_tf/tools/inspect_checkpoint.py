@@ -32,27 +32,27 @@ class InspectFlags(flags.Flags):
 
 def run(args):
     """Prints every variable, then sums, config and vocabulary."""
-    found = pretrained.read_pretrained(args.init_checkpoint, keep_slots=True)
+    model = pretrained.read_pretrained(args.init_checkpoint, keep_slots=True)
     weights, slots = {}, {}
-    for name, value in sorted(found.values.items()):
+    for name, value in sorted(model.values.items()):
         (slots if checkpoints.is_slot(name) else weights)[name] = value
     width = max(map(len, weights), default=0)
     for name, value in weights.items():
         print(f"{name:{width}} {list(value.shape)} {value.dtype}")
-    print(f"\n{found.source}")
+    print(f"\n{model.source}")
     for part, count in count_parts(weights).items():
         print(f"{part:20} {count:>13,} parameters")
     total = sum(value.size for value in weights.values())
     print(f"{'together':20} {total:>13,} in {len(weights)} variables")
     step = slots.pop(checkpoints.STEP, None)
     print(f"{'optimizer':20} {len(slots)} slots, step {step}")
-    config = found.config
+    config = model.config
     print(
         "config", json.dumps(config.to_dict()) if config else "none beside it"
     )
-    tokenizer = found.tokenizer
+    tokenizer = model.tokenizer
     print("vocabulary", tokenizer.settings if tokenizer else "none beside it")
-    for remark in found.remarks:
+    for remark in model.remarks:
         print(f"Note: {remark}.")
 
 

@@ -70,11 +70,11 @@ def build(args, model_class):
       ValueError: if config or vocabulary are missing, or weights that the
         tool needs.
     """
-    found = read_pretrained(args.init_checkpoint, args)
-    model = pretrained.build_model(model_class, found)
-    if found.tokenizer is None:
+    origin = read_pretrained(args.init_checkpoint, args)
+    model = pretrained.build_model(model_class, origin)
+    if origin.tokenizer is None:
         raise ValueError(
-            f"There is no vocabulary, or more than one, beside {found.source}. "
-            "Give --spm_model_file or --vocab_file."
+            "There is no vocabulary, or more than one, beside "
+            f"{origin.source}. Give --spm_model_file or --vocab_file."
         )
-    return model, found.tokenizer
+    return model, origin.tokenizer

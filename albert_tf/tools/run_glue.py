@@ -56,7 +56,7 @@ def find_tasks(data_dir, names=""):
     Raises:
       ValueError: if there are none, or one is unknown or has no data.
     """
-    found = [
+    present = [
         name
         for name in TASKS
         if os.path.exists(
@@ -64,14 +64,14 @@ def find_tasks(data_dir, names=""):
         )
     ]
     wanted = [name.strip().lower() for name in names.split(",") if name.strip()]
-    missing = [name for name in wanted if name not in found]
-    if missing or not found:
+    missing = [name for name in wanted if name not in present]
+    if missing or not present:
         raise ValueError(
-            f"{data_dir} has training data of {found or 'no task'}"
+            f"{data_dir} has training data of {present or 'no task'}"
             + (f", not of {missing}" if missing else "")
             + f"; known: {TASKS}. Wanted are files such as CoLA/train.tsv."
         )
-    return wanted or found
+    return wanted or present
 
 
 def split_flags(text):
@@ -124,18 +124,18 @@ def format_table(summaries):
         f"{'task':8}{'metric':16}{'last':>9}{'best':>9}{'baseline':>10}"
         f"{'minutes':>9}"
     ]
-    for name, found in summaries.items():
-        if found is None:
+    for name, summary in summaries.items():
+        if summary is None:
             lines.append(f"{name:8}failed; see above")
             continue
-        metric = found["metric"]
-        values = (found[k][metric] for k in ("last", "best", "baseline"))
+        metric = summary["metric"]
+        values = (summary[k][metric] for k in ("last", "best", "baseline"))
         last, best, baseline = (100 * value for value in values)
         lines.append(
             f"{name:8}{metric:16}{last:9.1f}{best:9.1f}{baseline:10.1f}"
-            f"{found['seconds'] / 60:9.1f}"
+            f"{summary['seconds'] / 60:9.1f}"
         )
-    done = [found for found in summaries.values() if found]
+    done = [summary for summary in summaries.values() if summary]
     if done:
         mean = sum(100 * f["best"][f["metric"]] for f in done) / len(done)
         lines.append(
@@ -167,7 +167,7 @@ def run(args, classifier=CLASSIFIER):
     with ownership.owning_folder(args.output_dir):
         summaries = {name: run_task(args, name, classifier) for name in names}
     print("\n" + format_table(summaries))
-    failed = [name for name, found in summaries.items() if found is None]
+    failed = [name for name, summary in summaries.items() if summary is None]
     if failed:
         raise ValueError(
             f"{len(failed)} of {len(names)} tasks failed: {failed}"

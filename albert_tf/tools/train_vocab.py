@@ -209,11 +209,11 @@ def _train(lines, args):
         raise ValueError(_explain(str(error), args)) from error
     model = sentencepiece.SentencePieceProcessor(model_proto=output.getvalue())
     wanted = tokenization.SentencePieceTokenizer.special_pieces
-    found = tuple(model.IdToPiece(i) for i in range(len(wanted)))
-    if found != wanted:
+    first_pieces = tuple(model.IdToPiece(i) for i in range(len(wanted)))
+    if first_pieces != wanted:
         raise ValueError(
-            f"SentencePiece gave the first ids to {found}, not to {wanted}. "
-            "Is its version very new?"
+            f"SentencePiece gave the first ids to {first_pieces}, not to "
+            f"{wanted}. Is its version very new?"
         )
     return output.getvalue()
 

@@ -85,8 +85,8 @@ def copy_checkpoint(prefix, target):
 
 def step_of(prefix):
     """Returns the step in a checkpoint's name, or -1 where there is none."""
-    found = re.search(r"\.ckpt-(\d+)$", str(prefix))
-    return int(found[1]) if found else -1
+    match = re.search(r"\.ckpt-(\d+)$", str(prefix))
+    return int(match[1]) if match else -1
 
 
 def list_checkpoints(folder):
@@ -98,11 +98,11 @@ def list_checkpoints(folder):
 
 def find_trained(folder):
     """Returns the prefixes of a folder's checkpoints, the best one last."""
-    found = list_checkpoints(folder)
+    prefixes = list_checkpoints(folder)
     best = os.path.join(folder, f"{PREFIX}-best")
     if filesystem.exists(f"{best}.index"):
-        found = [*found, best]
-    return found
+        prefixes = [*prefixes, best]
+    return prefixes
 
 
 def check_free(folder):
@@ -131,26 +131,26 @@ def find_checkpoint(path):
         return path
     if not filesystem.is_folder(path):
         folder = os.path.dirname(path) or "."
-        found = filesystem.find_files(folder, "*.index")
-        names = sorted(os.path.basename(f) for f in found)
+        indexes = filesystem.find_files(folder, "*.index")
+        names = sorted(os.path.basename(f) for f in indexes)
         raise FileNotFoundError(
             f"{path}.index does not exist; {folder} has {names or 'no index'}. "
             "Give the checkpoint's prefix, such as model.ckpt-best."
         )
     if numbered := list_checkpoints(path):
         return numbered[-1]
-    found = filesystem.find_files(path, "*.index")
-    if not found:
+    indexes = filesystem.find_files(path, "*.index")
+    if not indexes:
         raise FileNotFoundError(
             f"{path} has no model.ckpt-*.index; it has "
             f"{filesystem.list_folder(path)}. Was all of it copied?"
         )
-    if len(found) > 1:
+    if len(indexes) > 1:
         raise FileNotFoundError(
-            f"{path} has {len(found)} checkpoints without a number "
-            f"{sorted(map(os.path.basename, found))}; name the one to read."
+            f"{path} has {len(indexes)} checkpoints without a number "
+            f"{sorted(map(os.path.basename, indexes))}; name the one to read."
         )
-    return found[0].removesuffix(".index")
+    return indexes[0].removesuffix(".index")
 
 
 def read_checkpoint(path):

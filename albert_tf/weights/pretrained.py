@@ -104,8 +104,8 @@ def read_pretrained(path, *, keep_slots=False):
     folder = os.path.dirname(prefix) or "."
     if is_module:
         folder = os.path.join(path, "assets")
-    found = read_description(folder)
-    return dataclasses.replace(found, source=prefix, values=values)
+    described = read_description(folder)
+    return dataclasses.replace(described, source=prefix, values=values)
 
 
 def read_description(folder):
@@ -151,15 +151,17 @@ def unpacked(path):
             ) from error
         if problem:
             raise ValueError(f"{path} {problem} Nothing was unpacked.")
-        found = {p.parent for p in pathlib.Path(folder).rglob("*.index")}
-        found = {p.parent if p.name == "variables" else p for p in found}
-        found |= {p.parent for p in pathlib.Path(folder).rglob("*.safetensors")}
-        if len(found) != 1:
+        folders = {p.parent for p in pathlib.Path(folder).rglob("*.index")}
+        folders = {p.parent if p.name == "variables" else p for p in folders}
+        folders |= {
+            p.parent for p in pathlib.Path(folder).rglob("*.safetensors")
+        }
+        if len(folders) != 1:
             raise ValueError(
-                f"{path} has {len(found)} folders with a checkpoint. Unpack it "
-                "and name the one to read."
+                f"{path} has {len(folders)} folders with a checkpoint. Unpack "
+                "it and name the one to read."
             )
-        yield str(found.pop())
+        yield str(folders.pop())
 
 
 def _find_problem(archive, size):
@@ -192,21 +194,21 @@ def _find_problem(archive, size):
 
 def _vocabulary(folder):
     """The tokenizer of the only vocabulary in a folder, and its file."""
-    found = [
+    paths = [
         os.path.join(folder, name)
         for name in filesystem.list_folder(folder)
         if any(fnmatch.fnmatch(name, pattern) for pattern in VOCABULARIES)
     ]
-    if len(found) != 1:
+    if len(paths) != 1:
         return None, None
-    kind = "spm_model_file" if found[0].endswith(".model") else "vocab_file"
+    kind = "spm_model_file" if paths[0].endswith(".model") else "vocab_file"
     settings = tokenization.read_settings(folder)
     if settings is None:
         name = "tokenizer_config.json"
         settings = tokenization.read_settings(folder, name) or {}
     names = ("do_lower_case", "keep_accents")
     tokenizer = tokenization.build_tokenizer(
-        **{kind: found[0]},
+        **{kind: paths[0]},
         **{name: settings[name] for name in names if name in settings},
     )
     if (
@@ -214,11 +216,11 @@ def _vocabulary(folder):
         != (tokenizer.settings["sha256"])
     ):
         raise ValueError(
-            f"{found[0]} is not the vocabulary that "
+            f"{paths[0]} is not the vocabulary that "
             f"{tokenization.SETTINGS_FILE} beside it tells of, by its hash. "
             "Put the right one there; if this is it, remove the settings."
         )
-    return tokenizer, read_vocabulary_file(found[0])
+    return tokenizer, read_vocabulary_file(paths[0])
 
 
 def read_vocabulary_file(path):
@@ -236,17 +238,17 @@ def check_vocabulary(tokenizer, config):
         )
 
 
-def check_same_vocabulary(found, settings):
+def check_same_vocabulary(pretrained, settings):
     """Raises ValueError if data was made with another vocabulary.
 
     Args:
-      found: a `Pretrained` with a tokenizer.
+      pretrained: a `Pretrained` with a tokenizer.
       settings: those of the tokenizer that made the data.
     """
-    theirs = found.tokenizer.settings
+    theirs = pretrained.tokenizer.settings
     if theirs["sha256"] != settings["sha256"]:
         raise ValueError(
-            f"{found.source} lies beside the vocabulary "
+            f"{pretrained.source} lies beside the vocabulary "
             f"{theirs['vocabulary']}, the data was made with "
             f"{settings['vocabulary']}, which is another one. The weights "
             "would mean other pieces; make the data again."
@@ -277,7 +279,7 @@ def build_model(model_class, pretrained):
 
 
 def replace_files(
-    found,
+    pretrained,
     *,
     albert_config_file=None,
     spm_model_file=None,
@@ -287,7 +289,7 @@ def replace_files(
     """Takes config or vocabulary from other files than those beside a model.
 
     Args:
-      found: a `Pretrained`.
+      pretrained: a `Pretrained`.
       albert_config_file: JSON file, or None.
       spm_model_file: SentencePiece model, or None.
       vocab_file: WordPiece vocabulary, or None.
@@ -301,28 +303,28 @@ def replace_files(
     """
     if albert_config_file:
         config = AlbertConfig.from_json_file(albert_config_file)
-        found = dataclasses.replace(found, config=config)
+        pretrained = dataclasses.replace(pretrained, config=config)
     if path := spm_model_file or vocab_file:
         tokenizer = tokenization.build_tokenizer(
             spm_model_file=spm_model_file,
             vocab_file=vocab_file,
             do_lower_case=do_lower_case,
         )
-        found = dataclasses.replace(
-            found,
+        pretrained = dataclasses.replace(
+            pretrained,
             tokenizer=tokenizer,
             vocabulary_file=read_vocabulary_file(path),
         )
-    if found.config and found.tokenizer:
-        check_vocabulary(found.tokenizer, found.config)
-    return found
+    if pretrained.config and pretrained.tokenizer:
+        check_vocabulary(pretrained.tokenizer, pretrained.config)
+    return pretrained
 
 
 def initialize(
     manager,
     weights,
     config,
-    found=None,
+    pretrained=None,
     *,
     from_group0=False,
     tokenizer_settings=None,
@@ -335,7 +337,7 @@ def initialize(
       weights: dict from name to variable, the model's alone.
       config: the model's AlbertConfig. Where it shares less than the one that
         was read, shared weights are copied.
-      found: a `Pretrained` to begin from where the manager's folder has no
+      pretrained: a `Pretrained` to begin from where the manager's folder has no
         checkpoint, or None. Its optimizer is left behind.
       from_group0: see `checkpoints.spread_group0`.
       tokenizer_settings: of the tokenizer that made the training data, to be
@@ -350,27 +352,27 @@ def initialize(
     """
     if prefix := manager.restore_latest():
         return f"Goes on from {prefix}."
-    if not found:
+    if not pretrained:
         return "Begins with random weights."
-    if found.tokenizer and tokenizer_settings:
-        check_same_vocabulary(found, tokenizer_settings)
-    values, remarks = found.values, list(found.remarks)
+    if pretrained.tokenizer and tokenizer_settings:
+        check_same_vocabulary(pretrained, tokenizer_settings)
+    values, remarks = pretrained.values, list(pretrained.remarks)
     new_prefixes = ["cls/"]
     if body_only:
         values = {n: v for n, v in values.items() if n.startswith(BODY)}
         new_prefixes = [n for n in weights if not n.startswith(BODY)]
     if from_group0:
         values = regrouping.spread_group0(values, weights)
-    elif found.config and found.config != config:
+    elif pretrained.config and pretrained.config != config:
         groups = regrouping.names_of_groups(values)
-        values = regrouping.regroup(values, found.config, config)
+        values = regrouping.regroup(values, pretrained.config, config)
         if regrouping.names_of_groups(values) != groups:
             remarks.append("each layer begins with the weights it shared")
-    new = checkpoints.restore(weights, values, found.source, new_prefixes)
+    new = checkpoints.restore(weights, values, pretrained.source, new_prefixes)
     restored = f"{len(weights) - len(new)} of {len(weights)}"
     parts = [f"new: {', '.join(new) or 'none'}", *remarks]
     return (
-        f"Restored {restored} variables from {found.source}; "
+        f"Restored {restored} variables from {pretrained.source}; "
         f"{'; '.join(parts)}."
     )
 

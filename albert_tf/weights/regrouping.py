@@ -56,8 +56,8 @@ def regroup(values, source, target):
         )
     blocks = {}
     for name in values:
-        if found := _BLOCK.match(name):
-            blocks.setdefault(int(found[1]), []).append((found[2], name))
+        if match := _BLOCK.match(name):
+            blocks.setdefault(int(match[1]), []).append((match[2], name))
     result = {n: v for n, v in values.items() if not _BLOCK.match(n)}
     origins = {}
     for layer in range(source.num_hidden_layers):

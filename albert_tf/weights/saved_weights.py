@@ -71,18 +71,18 @@ def read_weights(values, path):
         for attribute in node.attributes
         if attribute.checkpoint_key in values
     }
-    found = {}
+    weights = {}
     for name, canonical in _all_hub_names().items():
         matches = [x for x in theirs if f"/{x}".endswith(f"/{name}")]
         if matches:
-            found[canonical] = _flatten(canonical, theirs[matches[0]])
-    if not found:
+            weights[canonical] = _flatten(canonical, theirs[matches[0]])
+    if not weights:
         raise ValueError(
             f"{path} is a SavedModel, but neither ours nor one of TF Hub's "
             f"ALBERT modules: it has variables such as {sorted(theirs)[:3]}. "
             "Give the checkpoint it was exported from."
         )
-    return found
+    return weights
 
 
 def _children(graph, node):
