@@ -43,7 +43,7 @@ ABSENT = {
         "chapters of novels: that long real text is tokenized alike",
         "Project Gutenberg",
     ),
-    "data/zh": (
+    "data/zh/news": (
         "a sample of Chinese news: that real Chinese text makes records",
         "https://github.com/brightmart/albert_zh",
     ),
@@ -108,6 +108,23 @@ def shared():
     return SHARED if SHARED.is_dir() else Carried(CARRIED)
 
 
+RECORDINGS = {
+    name: folder
+    for name, folder in (("all", SHARED / "golden/dev"), ("ours", CARRIED))
+    if folder.is_dir()
+}
+
+
+@pytest.fixture(scope="session", params=RECORDINGS)
+def recordings(request):
+    """Folder of what the release made of GLUE, RACE and SQuAD, and of text.
+
+    All of the recordings where they are there; and the repository's, which are
+    of text of our own in files of the same layout.
+    """
+    return RECORDINGS[request.param]
+
+
 @pytest.fixture(scope="session")
 def golden(shared, tmp_path_factory):
     """Finds recorded numbers of the release: all of them, or our few."""
@@ -118,6 +135,8 @@ def golden(shared, tmp_path_factory):
 
     def find(name):
         path = shared / "golden/dev" / name
+        if not path.exists():  # No recording of the release: our own.
+            path = Carried(CARRIED) / name
         files = {p.name for p in path.iterdir()} if path.is_dir() else set()
         if "README.json" not in files or "model.ckpt-best.index" in files:
             return pathlib.Path(path)

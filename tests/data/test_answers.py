@@ -21,9 +21,9 @@ def pair_padding(start_logits, end_logits, num_tokens, n_best_size):
 
 
 @pytest.fixture(scope="module")
-def recorded(shared, english):
+def recorded(recordings, english):
     """Makes what the release recorded of a case, and our answers from it."""
-    folder = shared / "golden/dev/squad"
+    folder = recordings / "squad"
     made = {}
 
     def make(version, length):
@@ -62,8 +62,8 @@ def recorded(shared, english):
     return make
 
 
-def read(shared, name):
-    path = shared / "golden/dev/squad" / name
+def read(recordings, name):
+    path = recordings / "squad" / name
     if name.endswith(".gz"):
         return json.loads(gzip.decompress(path.read_bytes()))
     return json.loads(path.read_text())
@@ -84,12 +84,16 @@ def without_last_marks(entry):
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_answers_from_recorded_scores_are_the_releases(shared, recorded, case):
+def test_answers_from_recorded_scores_are_the_releases(
+    recordings, recorded, case
+):
     version, length = case
     _, _, _, found = recorded(*case)
     suffix = "" if version == "v1" else "_nothresh"
-    wanted = read(shared, f"{version}_{length}_lower_predictions{suffix}.json")
-    nbest = read(shared, f"{version}_{length}_lower_nbest.json.gz")
+    wanted = read(
+        recordings, f"{version}_{length}_lower_predictions{suffix}.json"
+    )
+    nbest = read(recordings, f"{version}_{length}_lower_nbest.json.gz")
     assert set(found.best) == set(wanted) == set(nbest)
     num_checked = num_lists_checked = 0
     for question_id, text in wanted.items():
@@ -111,21 +115,21 @@ def test_answers_from_recorded_scores_are_the_releases(shared, recorded, case):
         for our, their in zip(ours, nbest[question_id], strict=True):
             for name in ("probability", "start_log_prob", "end_log_prob"):
                 np.testing.assert_allclose(our[name], their[name], rtol=1e-9)
-    assert num_checked > 125
-    assert num_lists_checked >= num_checked - 12
+    assert num_checked > (125 if len(wanted) > 100 else 24)
+    assert num_lists_checked >= num_checked - min(12, num_checked // 5)
 
 
 @pytest.mark.parametrize("length", [384, 128])
-def test_null_odds_and_threshold_are_the_releases(shared, recorded, length):
+def test_null_odds_and_threshold_are_the_releases(recordings, recorded, length):
     _, _, _, found = recorded("v2", length)
-    odds = read(shared, f"v2_{length}_lower_null_odds.json")
+    odds = read(recordings, f"v2_{length}_lower_null_odds.json")
     for question_id, value in odds.items():
         if value != 1e6:  # No window.
             assert found.null_odds[question_id] == value
-    evaluated = read(shared, f"v2_{length}_lower_eval.json")
+    evaluated = read(recordings, f"v2_{length}_lower_eval.json")
     threshold = evaluated["null_score_diff_threshold"]
     predictions = answers.apply_threshold(found, threshold)
-    wanted = read(shared, f"v2_{length}_lower_predictions.json")
+    wanted = read(recordings, f"v2_{length}_lower_predictions.json")
     # Here 0 stands for the odds of what the release has no window of.
     there = [i for i in wanted if odds[i] != 1e6]
     assert [predictions[i] for i in there] == [wanted[i] for i in there]

@@ -128,8 +128,8 @@ def test_a_length_without_room_is_refused(tokenizer):
 
 
 @pytest.mark.parametrize("name", ["mrpc", "sts-b"])
-def test_the_releases_records_hold_the_same(shared, english, name):
-    folder = shared / "golden/dev/classify"
+def test_the_releases_records_hold_the_same(recordings, english, name):
+    folder = recordings / "classify"
     task = table_tasks.GLUE[name]
     table = task.dev[""]
     rows = tables.read_table(str(folder / "data" / table.file), table)[:10]

@@ -48,8 +48,8 @@ def table_of(task, split):
 
 
 @pytest.mark.parametrize("name", list(table_tasks.GLUE))
-def test_texts_and_labels_of_every_split_are_the_releases(shared, name):
-    folder = shared / "golden/dev/classify"
+def test_texts_and_labels_of_every_split_are_the_releases(recordings, name):
+    folder = recordings / "classify"
     packed = (folder / f"{name}_examples.json.gz").read_bytes()
     recorded = json.loads(gzip.decompress(packed))
     task = table_tasks.GLUE[name]
@@ -107,9 +107,9 @@ def test_each_task_is_chosen_by_the_releases_metric():
     )
 
 
-def test_classes_stand_in_the_releases_order(shared):
+def test_classes_stand_in_the_releases_order(recordings):
     """The order is that of a fine-tuned checkpoint's outputs."""
-    text = (shared / "golden/dev/classify/README.json").read_text()
+    text = (recordings / "classify/README.json").read_text()
     for key, info in json.loads(text)["info"].items():
         task = table_tasks.GLUE[key.split("/")[0]]
         assert list(task.labels or [None]) == info["labels"], key

@@ -47,9 +47,9 @@ def find_rows(encoded, padded, recorded):
     return rows, given_up
 
 
-def read_case(shared, tokenizers, case, kind):
+def read_case(recordings, tokenizers, case, kind):
     version, length, casing = case
-    folder = shared / "golden/dev/squad"
+    folder = recordings / "squad"
     data = f"{version}_train_data" if kind == "train" else f"{version}_data"
     questions = squad.read_squad(str(folder / f"{data}.json"))
     encoded = windows.encode_squad(
@@ -71,9 +71,9 @@ def read_case(shared, tokenizers, case, kind):
 
 
 @pytest.mark.parametrize("case", CASES, ids="_".join)
-def test_training_windows_are_the_releases(shared, tokenizers, case):
+def test_training_windows_are_the_releases(recordings, tokenizers, case):
     _, encoded, recorded, padded, rows = read_case(
-        shared, tokenizers, case, "train"
+        recordings, tokenizers, case, "train"
     )
     for ours, theirs in (
         ("input_mask", "input_mask"),
@@ -92,10 +92,10 @@ def test_training_windows_are_the_releases(shared, tokenizers, case):
 
 @pytest.mark.parametrize("case", CASES, ids="_".join)
 def test_every_token_stands_for_the_releases_characters(
-    shared, tokenizers, case
+    recordings, tokenizers, case
 ):
     questions, encoded, recorded, _, rows = read_case(
-        shared, tokenizers, case, "predict"
+        recordings, tokenizers, case, "predict"
     )
     token_starts = np.cumsum(encoded.lengths) - encoded.lengths
     bounds = np.cumsum(recorded["tok_start_to_orig_index.lengths"])[:-1]
@@ -136,9 +136,9 @@ def test_every_token_stands_for_the_releases_characters(
     assert num_better < 0.005 * recorded["tok_end_to_orig_index.values"].size
 
 
-def test_several_workers_give_the_same(shared, tokenizers, monkeypatch):
+def test_several_workers_give_the_same(recordings, tokenizers, monkeypatch):
     monkeypatch.setattr(windows, "CONTEXTS_PER_TASK", 9)
-    path = shared / "golden/dev/squad/v2_data.json"
+    path = recordings / "squad/v2_data.json"
     questions = squad.read_squad(str(path))
     one, two = (
         windows.encode_squad(

@@ -58,8 +58,8 @@ def test_version_2_scores_officially(shared):
 
 
 @pytest.mark.parametrize("length", [384, 128])
-def test_the_releases_scores_come_out_again(shared, length):
-    folder = shared / "golden/dev/squad"
+def test_the_releases_scores_come_out_again(recordings, length):
+    folder = recordings / "squad"
     for version, name in (("v1", "exact_match"), ("v2", "exact")):
         data = reader.read_squad(str(folder / f"{version}_data.json"))
         gold = {q.id: [a.text for a in q.answers] for q in data.questions}

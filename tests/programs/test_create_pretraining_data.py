@@ -486,6 +486,30 @@ def test_commands_of_the_release_give_both_vocabularies(shared, folder, caplog):
     assert sidecar["tokenizer"]["kind"] == "sentencepiece"
 
 
+CHINESE = """今天早上下了很大的雪。
+河边的老茶馆九点才开门。
+他把三封信都放进了抽屉里！
+村子里有一座一九三五年修的石桥。
+水从两千四百米高的山上流下来。
+你为什么不坐早上的火车呢？
+图书馆里一共有21,500本书。
+孩子们在院子里追一只黄色的猫。
+她说：“明天再来吧。”
+后来谁也没有再提起那条船。""".splitlines()
+
+
+def test_chinese_sentences_make_records(shared, folder):
+    rng = random.Random(4)
+    documents = ["\n".join(rng.choices(CHINESE, k=20)) for _ in range(30)]
+    (folder / "text.txt").write_text("\n\n".join(documents), encoding="utf-8")
+    vocabulary = str(shared / "data/zh/vocab.txt")
+    args = flags_of(folder, vocab_file=vocabulary, max_seq_length=128)
+    statistics = program.run(args)
+    assert statistics["sequences"] > 100 and statistics["lost_lines"] == 0
+    sidecar = sidecars.read_sidecar([args.output_file])
+    assert sidecar["tokenizer"]["kind"] == "wordpiece"
+
+
 def test_chinese_text_makes_records(shared, folder):
     args = flags_of(
         folder,

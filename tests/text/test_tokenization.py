@@ -13,6 +13,7 @@ import pytest
 import sentencepiece
 
 from albert_tf.text import normalization, tokenization
+from tests.conftest import CARRIED, SHARED
 
 NASTY = [
     "",
@@ -34,6 +35,16 @@ NASTY = [
 ]
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 PIECES += ["the", "un", "##aff", "##able", "a", "b", "##b", ",", "中", "##文"]
+
+# Of SQuAD every tenth paragraph; and all of ours.
+SQUAD = {
+    name: (path, step)
+    for name, path, step in (
+        ("squad", SHARED / "data/squad/dev-v1.1.json", 10),
+        ("ours", CARRIED / "squad/v1_data.json", 1),
+    )
+    if path.exists()
+}
 
 # The lines of spm2k.jsonl.gz, from 0, that the mended rule changes.
 # fmt: off
@@ -243,12 +254,13 @@ def test_offsets_find_every_piece_in_the_text(golden, clean_model):
             check_offsets(tokenizer, text)
 
 
-def test_offsets_find_answers_in_paragraphs(shared, clean_model):
+@pytest.mark.parametrize("name", SQUAD)
+def test_offsets_find_answers_in_paragraphs(name, clean_model):
     tokenizer = tokenization.build_tokenizer(spm_model_file=clean_model)
-    path = shared / "data" / "squad" / "dev-v1.1.json"
+    path, step = SQUAD[name]
     articles = json.loads(path.read_text(encoding="utf-8"))["data"]
     paragraphs = [p for article in articles for p in article["paragraphs"]]
-    for paragraph in paragraphs[::10]:
+    for paragraph in paragraphs[::step]:
         text = paragraph["context"]
         check_offsets(tokenizer, text)
         _, offsets = tokenizer.encode_with_offsets(text)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from albert_tf.data.pretraining import masking, sequences
+from tests.conftest import CARRIED
 
 MASK, CLS, SEP = 4, 2, 3
 REPLACEMENTS = np.arange(5, 31)
@@ -281,6 +282,16 @@ def test_words_start_where_the_release_starts_them(golden, english):
         np.testing.assert_array_equal(
             instance["token_boundary"][: len(tokens)], starts[tokens] | special
         )
+
+
+def test_words_start_where_the_release_saw_them_start(english):
+    """Of each piece in those instances, without their text."""
+    recorded = np.load(CARRIED / "pretrain_data/word_starts.npz")
+    assert len(recorded["ids"]) > 4000
+    np.testing.assert_array_equal(
+        naive.release_starts(english.pieces)[recorded["ids"]],
+        recorded["starts"],
+    )
 
 
 @pytest.mark.parametrize("name", ["default", "favor_longer", "ngram1"])
