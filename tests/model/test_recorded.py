@@ -39,16 +39,23 @@ def test_a_sample_shows_a_wrong_value_and_a_wrong_shape(tmp_path):
         recorded.check(changed, wanted)
 
 
-def test_the_samples_are_of_the_recordings(shared):
+FOLDERS = ("model", "heads", "optim")
+
+
+@pytest.fixture
+def full(shared):
+    """Folder of all recordings."""
     if shared != SHARED:
         pytest.skip(
             "needs all of the release's recorded numbers, of which "
             "tests/golden carries samples: that these are equal to them"
         )
-    full = SHARED / "golden/dev"
+    return SHARED / "golden/dev"
+
+
+def test_the_samples_are_of_the_recordings(full):
     num_compared = 0
-    folders = ("model", "heads", "optim")
-    for path in (p for f in folders for p in CARRIED.glob(f"{f}/**/*.npz")):
+    for path in (p for f in FOLDERS for p in CARRIED.glob(f"{f}/**/*.npz")):
         wanted = recorded.read(full / path.relative_to(CARRIED))
         found = recorded.read(path)
         assert set(found) == set(wanted), path
@@ -56,9 +63,12 @@ def test_the_samples_are_of_the_recordings(shared):
             recorded.check(value, found[name], atol=0, name=f"{path} {name}")
         num_compared += 1
     assert num_compared > 100
-    for path in (
-        p for f in folders for p in CARRIED.glob(f"{f}/*/README.json")
-    ):
+
+
+def test_the_drawn_weights_are_of_the_recordings(full):
+    paths = [p for f in FOLDERS for p in CARRIED.glob(f"{f}/*/README.json")]
+    assert len(paths) == 20
+    for path in paths:
         folder = full / path.parent.relative_to(CARRIED)
         values = checkpoints.read_checkpoint(folder / "model.ckpt-best")
         described = json.loads(path.read_text())
@@ -67,6 +77,9 @@ def test_the_samples_are_of_the_recordings(shared):
         assert set(weights) == set(values)
         for name, value in values.items():
             np.testing.assert_array_equal(weights[name], value, err_msg=name)
+
+
+def test_the_files_of_others_are_unchanged(full):
     for path in (CARRIED / "token").glob("*.jsonl.gz"):
         ours, theirs = (
             gzip.decompress(p.read_bytes()).splitlines()
@@ -74,12 +87,15 @@ def test_the_samples_are_of_the_recordings(shared):
         )
         assert len(ours) == 219
         assert ours == theirs[:219]
-    for folder, top in (("data", SHARED), ("token", full)):
-        for path in (CARRIED / folder).glob("**/*.*"):
-            if path.suffix in (".model", ".json") or path.name == "vocab.txt":
-                there = top / path.relative_to(CARRIED)
-                assert path.read_bytes() == there.read_bytes(), path
-    flags = "spec/original_flags.json"
-    assert json.loads((CARRIED / flags).read_text()) == json.loads(
-        (SHARED / flags).read_text()
-    )
+    names = ["data/albert_en/30k-clean.model", "data/zh/vocab.txt"]
+    for name in names:
+        assert (CARRIED / name).read_bytes() == (SHARED / name).read_bytes()
+    for name in ("spm2k.model", "vocab.txt", "vocab_quirks.txt"):
+        ours = (CARRIED / "token" / name).read_bytes()
+        assert ours == (full / "token" / name).read_bytes()
+    for name in ("spec/original_flags.json", "data/zh/albert_config_base.json"):
+        ours, theirs = (
+            json.loads((folder / name).read_text())
+            for folder in (CARRIED, SHARED)
+        )
+        assert ours == theirs
