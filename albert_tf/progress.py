@@ -7,6 +7,32 @@ TERMINAL_SECONDS = 0.5
 LOG_SECONDS = 30
 
 
+class Line:
+    """Lines for whoever waits; on a terminal one is rewritten in place.
+
+    Args:
+      stream: where they go.
+    """
+
+    def __init__(self, stream=None):
+        self.stream = stream or sys.stderr
+        self.is_terminal = self.stream.isatty()
+
+    def show(self, text: str):
+        """Rewrites the line of a terminal; a log does not get it."""
+        if self.is_terminal:
+            self._write(f"\r\x1b[K{text}")
+
+    def say(self, text: str):
+        """Writes a line that stays."""
+        start = "\r\x1b[K" if self.is_terminal else ""
+        self._write(f"{start}{text}\n")
+
+    def _write(self, text):
+        self.stream.write(text)
+        self.stream.flush()
+
+
 class Progress:
     """Shows progress: rewrites one line of a terminal, adds lines to a log.
 
@@ -22,22 +48,22 @@ class Progress:
         self.total = total
         self.unit = unit
         self.is_shown = is_shown
-        self.is_terminal = sys.stderr.isatty()
+        self.line = Line()
         self.amount = 0
         self.start = self.last = time.monotonic()
 
     def add(self, amount):
         """Counts work that was done."""
         self.amount += amount
-        pause = TERMINAL_SECONDS if self.is_terminal else LOG_SECONDS
+        pause = TERMINAL_SECONDS if self.line.is_terminal else LOG_SECONDS
         if time.monotonic() - self.last >= pause:
             self._show()
 
     def finish(self):
         """Shows the last state, and leaves the line."""
         self._show()
-        if self.is_shown and self.is_terminal:
-            print(file=sys.stderr)
+        if self.is_shown and self.line.is_terminal:
+            print(file=self.line.stream)
 
     def _show(self):
         self.last = time.monotonic()
@@ -51,10 +77,10 @@ class Progress:
             f"{self.total:,.0f} {self.unit}, {rate:,.0f} a second, "
             f"{format_seconds(seconds)} gone, {format_seconds(left)} left"
         )
-        if self.is_terminal:
-            print(f"\r\033[K{text}", end="", file=sys.stderr, flush=True)
+        if self.line.is_terminal:
+            self.line.show(text)
         else:
-            print(text, file=sys.stderr, flush=True)
+            self.line.say(text)
 
 
 def format_seconds(seconds):

@@ -322,22 +322,12 @@ def train(
             log_at = next_multiple(step, log_every_steps)
             save_at = next_multiple(step, save_checkpoints_steps)
             stop = min(log_at, save_at, num_train_steps)
-            key, iterator, run, is_new = turns.at(step - first_step)
-            left = stop - step if run is None else min(stop - step, run)
-            num_steps = 1 if is_new else pace.choose(left)
-            start = time.monotonic()
-            sums, norm, rate = train_steps(
-                key, iterator, tf.constant(num_steps)
+            sums, state, num_steps, is_new = run_steps(
+                train_steps, turns, pace, step - first_step, stop - step
             )
-            window += sums.numpy()
-            if not is_new:
-                pace.note(num_steps, time.monotonic() - start)
+            window += sums
             step += num_steps
-            values = results(model, window)
-            values |= {
-                "gradient_norm": float(norm),
-                "learning_rate": float(rate),
-            }
+            values = results(model, window) | state
             check_finite(values, step)
             reporter.progress(step, values, is_new)
             if step in (log_at, num_train_steps):
@@ -347,7 +337,7 @@ def train(
                 prefix = manager.save()
                 if on_checkpoint:
                     on_checkpoint(step, prefix)
-                reporter.resume_clock()
+                reporter.clock.resume()
     except KeyboardInterrupt:
         if (step := int(optimizer.step.numpy())) > first_step:
             keep_interrupted(manager, step, step in (save_at, num_train_steps))
@@ -355,6 +345,32 @@ def train(
             f"Interrupted at step {step}. The same command goes on from there."
         )
         raise
+
+
+def run_steps(train_steps, turns, pace, done, left):
+    """Runs some training steps in one compiled call.
+
+    Args:
+      train_steps: from `build_train_function`, as Traces.
+      turns: Turns.
+      pace: a Pace.
+      done: steps since the beginning of `turns`.
+      left: most steps to run.
+
+    Returns:
+      Sums [ratios, 2] over the steps; a dict of the last gradient norm and
+      learning rate; how many steps there were; whether they were compiled.
+    """
+    key, iterator, num_alike, is_new = turns.at(done)
+    left = left if num_alike is None else min(left, num_alike)
+    num_steps = 1 if is_new else pace.choose(left)
+    start = time.monotonic()
+    sums, norm, rate = train_steps(key, iterator, tf.constant(num_steps))
+    sums = sums.numpy()
+    if not is_new:
+        pace.note(num_steps, time.monotonic() - start)
+    state = {"gradient_norm": float(norm), "learning_rate": float(rate)}
+    return sums, state, num_steps, is_new
 
 
 def keep_interrupted(manager, step, is_due):

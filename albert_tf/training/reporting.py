@@ -2,12 +2,11 @@
 
 import json
 import os
-import sys
 import time
 
 import tensorflow as tf
 
-from albert_tf import filesystem
+from albert_tf import filesystem, progress
 from albert_tf.progress import format_seconds
 
 # How the terminal's one line shortens the names of losses and metrics.
@@ -30,6 +29,58 @@ def format_values(values):
     return " ".join(words)
 
 
+class Clock:
+    """How fast a training is, and how long it will take.
+
+    Args:
+      step: where it begins.
+      num_train_steps: where it ends.
+      batch_size: examples a step, in all replicas.
+    """
+
+    def __init__(self, step, num_train_steps, batch_size):
+        self.step, self.num_train_steps = step, num_train_steps
+        self.batch_size = batch_size
+        self.rate = None  # Steps a second, once it is known.
+        self.num_calls = 0
+        self.resume()
+
+    def resume(self):
+        """Leaves the time since the last step out of the rate."""
+        self.time = time.monotonic()
+
+    def note(self, step, is_compiling):
+        """Learns from steps that are done; returns seconds since the last.
+
+        Args:
+          step: steps done.
+          is_compiling: whether the time is no measure of the rate.
+        """
+        now = time.monotonic()
+        num_steps, seconds = step - self.step, now - self.time
+        self.step, self.time = step, now
+        self.num_calls += 1
+        if not is_compiling:
+            rate = num_steps / max(seconds, 1e-9)
+            # Of the last dozen calls or so.
+            self.rate = 0.9 * self.rate + 0.1 * rate if self.rate else rate
+        return seconds
+
+    @property
+    def sequences_per_second(self):
+        """Examples a second, once the rate is known."""
+        return self.rate * self.batch_size
+
+    def describe(self):
+        """Returns rate and remaining time as text, once they are known."""
+        if not self.rate:
+            return ""
+        left = (self.num_train_steps - self.step) / self.rate
+        return (
+            f" {self.sequences_per_second:.1f} seq/s ETA {format_seconds(left)}"
+        )
+
+
 class Reporter:
     """Shows progress and records values.
 
@@ -48,11 +99,11 @@ class Reporter:
         filesystem.make_folder(folder)
         self.folder = str(folder)
         self.path = os.path.join(folder, "metrics.jsonl")
-        self.stream = stream or sys.stderr
-        self.is_terminal = self.stream.isatty()
+        self.line = progress.Line(stream)
+        self.say = self.line.say
+        self.clock = None  # From the start of a training on.
         self.writers = {}
         self.is_checked = False  # Whether the JSON lines are all whole.
-        self.rate = None  # Steps a second, once it is known.
 
     def start(self, step, num_train_steps, batch_size):
         """Begins to time a training.
@@ -62,20 +113,12 @@ class Reporter:
           num_train_steps: where it ends.
           batch_size: examples a step, in all replicas.
         """
-        self.num_train_steps = num_train_steps
-        self.batch_size = batch_size
         self.truncate(step)
-        self.step = step
-        self.is_first = True
-        self.resume_clock()
+        self.clock = Clock(step, num_train_steps, batch_size)
         self.say(
             f"Training from step {step} to {num_train_steps}, {batch_size} "
             "sequences a step. The first step compiles."
         )
-
-    def resume_clock(self):
-        """Leaves the time since the last progress out of the rate."""
-        self.time = time.monotonic()
 
     def progress(self, step, values, is_compiling=False):
         """Shows one line on a terminal, and measures the rate.
@@ -85,32 +128,20 @@ class Reporter:
           values: dict from name to float.
           is_compiling: whether the time is no measure of the rate.
         """
-        now = time.monotonic()
-        steps, seconds = step - self.step, now - self.time
-        self.step, self.time = step, now
-        if is_compiling:
-            if self.is_first:
-                # A sign of life is due.
-                self.say(f"First step done in {format_seconds(seconds)}.")
-            self.is_first = False
-            return
-        rate = steps / max(seconds, 1e-9)
-        if self.rate:
-            # Of the last dozen calls or so.
-            rate = 0.9 * self.rate + 0.1 * rate
-        self.rate = rate
-        if self.is_terminal:
-            self.stream.write("\r\x1b[K" + self.line(step, values))
-            self.stream.flush()
+        is_first = not self.clock.num_calls
+        seconds = self.clock.note(step, is_compiling)
+        if not is_compiling:
+            self.line.show(self.describe(step, values))
+        elif is_first:
+            # A sign of life is due.
+            self.say(f"First step done in {format_seconds(seconds)}.")
 
-    def line(self, step, values):
+    def describe(self, step, values):
         """Returns step, values, rate and remaining time as text."""
-        line = f"step {step}/{self.num_train_steps} {format_values(values)}"
-        if self.rate:
-            left = (self.num_train_steps - step) / self.rate
-            line += f" {self.rate * self.batch_size:.1f} seq/s"
-            line += f" ETA {format_seconds(left)}"
-        return line
+        return (
+            f"step {step}/{self.clock.num_train_steps} {format_values(values)}"
+            f"{self.clock.describe()}"
+        )
 
     def log(self, split, step, values):
         """Writes values as a line, a JSON line and summaries.
@@ -121,8 +152,8 @@ class Reporter:
           values: dict from name to float.
         """
         rate = {}
-        if split == "train" and self.rate:
-            rate = {"sequences_per_second": self.rate * self.batch_size}
+        if split == "train" and self.clock.rate:
+            rate = {"sequences_per_second": self.clock.sequences_per_second}
         record = {"split": split, "step": step, **values, **rate}
         record["time"] = round(time.time(), 1)
         if split == "eval" or not self.is_checked:
@@ -139,15 +170,9 @@ class Reporter:
                 tf.summary.scalar(name, value)
         self.writers[split].flush()
         if split == "train":
-            self.say(self.line(step, values))
+            self.say(self.describe(step, values))
         else:
             self.say(f"{split} at step {step}: {format_values(values)}")
-
-    def say(self, text):
-        """Writes a line that stays."""
-        start = "\r\x1b[K" if self.is_terminal else ""
-        self.stream.write(f"{start}{text}\n")
-        self.stream.flush()
 
     def truncate(self, step):
         """Drops what was written of later steps, of work that was lost."""

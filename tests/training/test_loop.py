@@ -271,7 +271,7 @@ def test_an_interrupt_loses_nothing(tmp_path):
         )
     (prefix,) = checkpoints.list_checkpoints(tmp_path)
     assert checkpoints.step_of(prefix) >= 4
-    assert "The same command goes on" in reporter.stream.getvalue()
+    assert "The same command goes on" in reporter.line.stream.getvalue()
 
 
 def test_calls_end_at_logs_and_checkpoints(tmp_path):

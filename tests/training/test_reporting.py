@@ -34,10 +34,10 @@ def test_rate_and_remaining_time_leave_compiling_out(tmp_path, clock):
     # 2 steps a second, 79 steps left.
     assert line == "step 21/100 loss 8 16.0 seq/s ETA 0:00:40"
     clock[0] += 1000
-    reporter.resume_clock()
+    reporter.clock.resume()
     clock[0] += 10
     reporter.progress(41, {"loss": 8.0})
-    assert reporter.rate == pytest.approx(2.0)
+    assert reporter.clock.rate == pytest.approx(2.0)
 
 
 def test_a_log_gets_no_terminal_codes(tmp_path, clock):
