@@ -2,6 +2,7 @@
 
 import ast
 import pathlib
+import re
 
 import pytest
 
@@ -60,6 +61,13 @@ FILES = [p for p in sorted(PACKAGE.rglob("*.py")) if p.name != "__init__.py"]
 def test_each_folder_is_a_room():
     folders = {dotted(path.parent / "x")[:-2] for path in FILES}
     assert folders == set(ALLOWED)
+
+
+def test_each_room_is_installed():
+    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    (listed,) = re.findall(r"^packages = \[(.*?)\]", text, re.M | re.S)
+    rooms = {f"albert_tf.{own}".rstrip(".") for own in ALLOWED}
+    assert {*re.findall(r'"(.*?)"', listed)} == rooms | {"albert_tf.configs"}
 
 
 @pytest.mark.parametrize("path", FILES, ids=dotted)
