@@ -12,9 +12,12 @@ import os
 import pathlib
 import shutil
 import tempfile
+from collections.abc import Iterator
+
+Path = str | os.PathLike
 
 
-def is_remote(path):
+def is_remote(path: Path) -> bool:
     """Whether a path names a file system, such as gs://."""
     return "://" in str(path)
 
@@ -26,35 +29,35 @@ def _gfile():
     return tf.io.gfile
 
 
-def exists(path):
+def exists(path: Path) -> bool:
     """Whether there is a file or folder."""
     if is_remote(path):
         return _gfile().exists(str(path))
     return os.path.exists(path)
 
 
-def is_folder(path):
+def is_folder(path: Path) -> bool:
     """Whether there is a folder."""
     if is_remote(path):
         return _gfile().isdir(str(path))
     return os.path.isdir(path)
 
 
-def size(path):
+def size(path: Path) -> int:
     """Returns the bytes of a file, as a number."""
     if is_remote(path):
         return _gfile().stat(str(path)).length
     return os.path.getsize(path)
 
 
-def modified(path):
+def modified(path: Path) -> int:
     """Returns when a file was last changed, in nanoseconds."""
     if is_remote(path):
         return _gfile().stat(str(path)).mtime_nsec
     return os.stat(path).st_mtime_ns
 
 
-def remove(path):
+def remove(path: Path) -> None:
     """Removes a file."""
     if is_remote(path):
         _gfile().remove(str(path))
@@ -62,7 +65,7 @@ def remove(path):
         os.remove(path)
 
 
-def remove_folder(folder):
+def remove_folder(folder: Path) -> None:
     """Removes a folder and what is in it."""
     if is_remote(folder):
         _gfile().rmtree(str(folder))
@@ -70,7 +73,7 @@ def remove_folder(folder):
         shutil.rmtree(folder)
 
 
-def copy(path, target):
+def copy(path: Path, target: Path) -> None:
     """Copies a file; what is at `target` is replaced."""
     if is_remote(path) or is_remote(target):
         _gfile().copy(str(path), str(target), overwrite=True)
@@ -78,14 +81,14 @@ def copy(path, target):
         shutil.copyfile(path, target)
 
 
-def open_file(path, mode="rb"):
+def open_file(path: Path, mode: str = "rb"):
     """Opens a file as `open` does."""
     if is_remote(path):
         return _gfile().GFile(str(path), mode)
     return open(path, mode)
 
 
-def read_file(path):
+def read_file(path: Path) -> bytes:
     """Returns the content of a file, as bytes.
 
     Raises:
@@ -97,7 +100,9 @@ def read_file(path):
         return file.read()
 
 
-def decode(content, path, complaint, encoding="utf-8-sig"):
+def decode(
+    content: bytes, path: Path, complaint: str, encoding="utf-8-sig"
+) -> str:
     """Decodes what a file of text holds.
 
     Args:
@@ -115,7 +120,7 @@ def decode(content, path, complaint, encoding="utf-8-sig"):
         raise ValueError(complaint.format(path=path, error=error)) from None
 
 
-def read_json(path):
+def read_json(path: Path) -> dict:
     """Reads a file that holds one JSON object.
 
     Raises:
@@ -125,7 +130,7 @@ def read_json(path):
     return parse_json(read_file(path), path)
 
 
-def parse_json(content, where):
+def parse_json(content: bytes | str, where: Path) -> dict:
     """Parses a JSON object; whatever is wrong is a ValueError that says where.
 
     Args:
@@ -137,13 +142,12 @@ def parse_json(content, where):
         object, or holds half of a surrogate pair.
     """
     try:
-        text = content
         if isinstance(content, bytes):
-            text = content.decode("utf-8-sig")
-        if not text.strip("\0 \r\n\t"):
+            content = content.decode("utf-8-sig")
+        if not content.strip("\0 \r\n\t"):
             raise ValueError("it is empty")
-        value = json.loads(text)
-        if "\\ud" in text.lower():
+        value = json.loads(content)
+        if "\\ud" in content.lower():
             # Half of a surrogate pair is no character: no tokenizer takes it.
             json.dumps(value, ensure_ascii=False).encode()
     except RecursionError:
@@ -169,7 +173,7 @@ def parse_json(content, where):
 
 
 @contextlib.contextmanager
-def local_copy(path):
+def local_copy(path: Path) -> Iterator[Path]:
     """Yields the path of a file, or of a copy of a remote one, for a while."""
     if not is_remote(path):
         yield path
@@ -180,7 +184,7 @@ def local_copy(path):
         yield local
 
 
-def list_folder(folder):
+def list_folder(folder: Path) -> list[str]:
     """Returns the names in a folder, sorted; none where there is no folder."""
     folder = str(folder) or "."
     if not is_folder(folder):
@@ -191,7 +195,7 @@ def list_folder(folder):
     return sorted(os.listdir(folder))
 
 
-def expand_files(patterns):
+def expand_files(patterns: str | None) -> list[str]:
     """The files that a comma-separated list of globs stands for, sorted.
 
     Raises:
@@ -227,7 +231,7 @@ def expand_files(patterns):
     return sorted(files)
 
 
-def find_files(folder, pattern):
+def find_files(folder: Path, pattern: str) -> list[str]:
     """Returns the paths in a folder whose names match, sorted.
 
     Unlike a glob it takes the folder's own name as it is, whatever brackets
@@ -241,7 +245,7 @@ def find_files(folder, pattern):
 
 
 @contextlib.contextmanager
-def named_plainly(path):
+def named_plainly(path: Path) -> Iterator[str]:
     """Gives another name to a path that TensorFlow would take for a pattern.
 
     It does so where it restores variables. The other name leads through a
@@ -268,7 +272,7 @@ def named_plainly(path):
         yield os.path.join(link, os.path.basename(path))
 
 
-def make_folder(folder):
+def make_folder(folder: Path) -> None:
     """Makes a folder, and those it is in, unless it is there.
 
     Raises:
@@ -288,7 +292,7 @@ def make_folder(folder):
         ) from None
 
 
-def check_outputs(outputs, inputs):
+def check_outputs(outputs: dict[str, list], inputs: dict[str, list]):
     """Refuses to write a file that is also read.
 
     Args:
@@ -315,7 +319,7 @@ def check_outputs(outputs, inputs):
                 )
 
 
-def check_folders_apart(outputs, inputs):
+def check_folders_apart(outputs: dict[str, Path], inputs: dict[str, Path]):
     """Refuses to write a folder that is, holds or lies in one that is read.
 
     Args:
@@ -337,7 +341,7 @@ def check_folders_apart(outputs, inputs):
                 )
 
 
-def identity(path):
+def identity(path: Path):
     """Returns what is equal for two names of one file."""
     if is_remote(path):
         return str(path)
@@ -348,7 +352,7 @@ def identity(path):
 
 
 @contextlib.contextmanager
-def replacing(path):
+def replacing(path: Path) -> Iterator[str]:
     """Gives another name to write to, and renames it to `path` at the end.
 
     Where the writing fails, what stood at `path` stays.
@@ -376,7 +380,7 @@ def replacing(path):
         raise
 
 
-def rename(temporary, path):
+def rename(temporary: Path, path: Path) -> None:
     """Renames what is complete: a file, once the disk has it, or a folder.
 
     Otherwise a power cut could leave the new name with nothing behind it.
@@ -390,12 +394,12 @@ def rename(temporary, path):
     os.replace(temporary, path)
 
 
-def write_json(path, values):
+def write_json(path: Path, values) -> None:
     """Writes values as JSON, whole or not at all."""
     write_file(path, json.dumps(values, indent=2) + "\n")
 
 
-def write_file(path, content):
+def write_file(path: Path, content: str | bytes) -> None:
     """Writes a file whole or not at all.
 
     Args:
@@ -408,7 +412,7 @@ def write_file(path, content):
         file.write(content)
 
 
-def shipped_configs():
+def shipped_configs() -> pathlib.Path:
     """Returns the folder of configs and recipes, as a `pathlib.Path`.
 
     An installed package holds it, a clone of the repository has it beside.

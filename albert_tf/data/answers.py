@@ -9,6 +9,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from albert_tf.data.examples import Examples
+from albert_tf.data.squad import Squad
+
 
 class Candidates(NamedTuple):
     """Pairs of tokens where answers of a window might start and end.
@@ -38,14 +41,19 @@ class Answers:
         where the model always answers.
     """
 
-    best: dict
-    nbest: dict
-    null_odds: dict
+    best: dict[str, str]
+    nbest: dict[str, list[dict]]
+    null_odds: dict[str, float]
 
 
 def find_answers(
-    squad, examples, outputs, *, n_best_size=20, max_answer_length=30
-):
+    squad: Squad,
+    examples: Examples,
+    outputs: dict[str, np.ndarray],
+    *,
+    n_best_size: int = 20,
+    max_answer_length: int = 30,
+) -> Answers:
     """Finds the best answers of each question, in the original text.
 
     Args:
@@ -66,7 +74,7 @@ def find_answers(
     `write_predictions_v1`, `_v2`, which answer "empty" there, and pair
     padding, too.
     """
-    windows = [[] for _ in squad.questions]
+    windows: list[list[int]] = [[] for _ in squad.questions]
     for window, question in enumerate(examples.arrays["question_index"]):
         windows[question].append(window)
     best, nbest, null_odds = {}, {}, {}
@@ -79,8 +87,8 @@ def find_answers(
         ]
         nbest[question.id] = rank(
             squad.contexts[question.context],
-            *map(np.concatenate, zip(*candidates, strict=True)),
             n_best_size,
+            *map(np.concatenate, zip(*candidates, strict=True)),
         )
         best[question.id] = nbest[question.id][0]["text"]
         if "cls_logits" in outputs:
@@ -120,7 +128,7 @@ def _find_candidates(examples, outputs, row, n_best_size, max_answer_length):
     )
 
 
-def pair_best(start_logits, end_logits, num_tokens, n_best_size):
+def pair_best(start_logits, end_logits, num_tokens, n_best_size) -> Candidates:
     """Pairs the best starts of a window, [T], with its best ends, [T].
 
     Only the first `num_tokens` are paired: the rest is padding.
@@ -135,7 +143,7 @@ def pair_best(start_logits, end_logits, num_tokens, n_best_size):
     return Candidates(starts, ends, start_logits[starts], end_logits[ends])
 
 
-def pair_beam(outputs, row):
+def pair_beam(outputs, row) -> Candidates:
     """The starts of a window's beam, [K], each with its own ends, [K * J]."""
     starts = outputs["start_top_index"][row]
     ends = outputs["end_top_index"][row]
@@ -148,7 +156,9 @@ def pair_beam(outputs, row):
     )
 
 
-def keep_valid(pairs, is_max_context, first_length, max_answer_length):
+def keep_valid(
+    pairs, is_max_context, first_length, max_answer_length
+) -> Candidates:
     """Leaves out pairs that no answer of a window can be.
 
     Args:
@@ -169,16 +179,16 @@ def keep_valid(pairs, is_max_context, first_length, max_answer_length):
     return Candidates(*(values[is_valid] for values in pairs))
 
 
-def rank(context, firsts, lasts, start_scores, end_scores, n_best_size):
+def rank(context, n_best_size, firsts, lasts, start_scores, end_scores) -> list:
     """Ranks candidates of a question, each text once.
 
     Args:
       context: the paragraph.
+      n_best_size: most that are kept.
       firsts: [C] where each begins, in characters.
       lasts: [C] where each ends, likewise, exclusive.
       start_scores: [C].
       end_scores: [C].
-      n_best_size: most that are kept.
 
     Returns:
       A list as in `Answers.nbest`, of at least one.
@@ -217,7 +227,7 @@ def rank(context, firsts, lasts, start_scores, end_scores, n_best_size):
     ]
 
 
-def apply_threshold(answers, threshold):
+def apply_threshold(answers: Answers, threshold: float) -> dict[str, str]:
     """Returns dict of question id -> text, "" where nothing is answered.
 
     Args:

@@ -12,6 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from albert_tf.data.examples import Examples
+
 # A plan is held in memory: 4 bytes for each of its examples.
 MAX_PLANNED = 1 << 28
 MAX_EPOCHS = 100_000
@@ -32,7 +34,7 @@ class Plan(NamedTuple):
     indices: np.ndarray
 
 
-def parse_bucket_lengths(text, max_seq_length):
+def parse_bucket_lengths(text: str, max_seq_length: int) -> list[int]:
     """Returns the lengths that sequences are padded to, in order.
 
     Args:
@@ -53,12 +55,12 @@ def parse_bucket_lengths(text, max_seq_length):
     return sorted(shorter) + [max_seq_length]
 
 
-def longest_sequences(examples):
+def longest_sequences(examples: Examples) -> np.ndarray:
     """Returns [N]: the tokens of each example's longest sequence."""
     return examples.lengths.reshape(len(examples), -1).max(axis=1)
 
 
-def choose_buckets(examples, bucket_lengths):
+def choose_buckets(examples: Examples, bucket_lengths: list[int]) -> np.ndarray:
     """Returns [N] integers: the shortest bucket that holds each example.
 
     Raises:
@@ -73,7 +75,7 @@ def choose_buckets(examples, bucket_lengths):
     return np.searchsorted(bucket_lengths, lengths)
 
 
-def check_plan(num_examples, batch_size, num_steps=1):
+def check_plan(num_examples: int, batch_size: int, num_steps: int = 1) -> None:
     """Raises ValueError if a plan would be absurdly large.
 
     Args:
@@ -100,7 +102,13 @@ def check_plan(num_examples, batch_size, num_steps=1):
         )
 
 
-def plan_training(examples, bucket_lengths, batch_size, num_steps, seed):
+def plan_training(
+    examples: Examples,
+    bucket_lengths: list[int],
+    batch_size: int,
+    num_steps: int,
+    seed: int,
+) -> Plan:
     """Plans training: every example once an epoch, batches of one bucket.
 
     The plan depends on nothing but the arguments, and a longer one begins
@@ -114,9 +122,6 @@ def plan_training(examples, bucket_lengths, batch_size, num_steps, seed):
       batch_size: examples in a step, in all replicas.
       num_steps: training steps.
       seed: decides the order.
-
-    Returns:
-      A Plan.
 
     Raises:
       ValueError: if there are no examples, or the plan would be absurdly
@@ -148,14 +153,16 @@ def _plan_epoch(order, buckets, batch_size, rng):
         num_full = len(members) // batch_size * batch_size
         batches.append(members[:num_full].reshape(-1, batch_size))
         rest.append(members[num_full:])
-    rest = np.concatenate(rest)  # By bucket, the longest at the end.
-    num_left = len(rest) % batch_size
-    batches.append(rest[num_left:].reshape(-1, batch_size))
+    left = np.concatenate(rest)  # By bucket, the longest at the end.
+    num_left = len(left) % batch_size
+    batches.append(left[num_left:].reshape(-1, batch_size))
     indices = rng.permutation(np.concatenate(batches))
-    return Plan(buckets[indices].max(axis=1), indices), rest[:num_left]
+    return Plan(buckets[indices].max(axis=1), indices), left[:num_left]
 
 
-def plan_pass(examples, bucket_lengths, batch_size):
+def plan_pass(
+    examples: Examples, bucket_lengths: list[int], batch_size: int
+) -> Plan:
     """Plans one pass over all examples, the longest first.
 
     Batches that are not full have rows of padding.
@@ -164,9 +171,6 @@ def plan_pass(examples, bucket_lengths, batch_size):
       examples: an `examples.Examples`.
       bucket_lengths: as from `parse_bucket_lengths`.
       batch_size: examples in a step, in all replicas.
-
-    Returns:
-      A Plan.
 
     Raises:
       ValueError: if there are no examples, or by far fewer than in a batch.
@@ -191,7 +195,7 @@ def _take(values, indices):
     return np.asarray(values, np.int32)[indices]
 
 
-def build_datasets(examples, plan):
+def build_datasets(examples: Examples, plan: Plan) -> dict:
     """Builds one dataset a bucket, whose batches come in the plan's order.
 
     Args:

@@ -9,7 +9,9 @@ import os
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from albert_tf import filesystem
 from albert_tf.data import examples, table_tasks, tables
+from albert_tf.text import tokenization
 
 
 class Split(NamedTuple):
@@ -20,7 +22,7 @@ class Split(NamedTuple):
       examples: an `examples.Examples`; with `label_ids` where there are labels.
     """
 
-    ids: list
+    ids: list[str]
     examples: examples.Examples
 
 
@@ -34,21 +36,21 @@ class Data(NamedTuple):
     """
 
     train: Split | None
-    dev: dict
-    test: dict
+    dev: dict[str, Split]
+    test: dict[str, Split]
 
 
 def read_data(
-    data_dir,
-    task,
-    tokenizer,
-    max_seq_length,
+    data_dir: filesystem.Path,
+    task: table_tasks.TableTask,
+    tokenizer: tokenization.Tokenizer,
+    max_seq_length: int,
     *,
-    with_train,
-    with_dev,
-    with_test,
-    cached_dir=None,
-):
+    with_train: bool,
+    with_dev: bool,
+    with_test: bool,
+    cached_dir: filesystem.Path | None = None,
+) -> tuple[table_tasks.TableTask, Data]:
     """Reads and encodes a task's tables.
 
     Args:
@@ -79,10 +81,8 @@ def read_data(
             task = table_tasks.with_labels(task, rows)
         if task.dev_share:
             rows, held_out = table_tasks.split_rows(rows, task.dev_share)
-            train, dev = (
-                {"": (path, table, rows)},
-                {"": (path, table, held_out)},
-            )
+            train = {"": (path, table, rows)}
+            dev = {"": (path, table, held_out)}
     if with_dev and not task.dev_share:
         dev = _read_tables(data_dir, task.dev)
     if with_test:
@@ -90,7 +90,7 @@ def read_data(
     encode = functools.partial(
         _encode, task, tokenizer, max_seq_length, cached_dir
     )
-    train, dev, test = (
+    train_splits, dev_splits, test_splits = (
         {name: encode(*loaded) for name, loaded in part.items() if is_wanted}
         for part, is_wanted in (
             (train, with_train),
@@ -98,7 +98,7 @@ def read_data(
             (test, with_test),
         )
     )
-    return task, Data(train.get(""), dev, test)
+    return task, Data(train_splits.get(""), dev_splits, test_splits)
 
 
 def encode_texts(
@@ -157,8 +157,10 @@ def make_rows(texts: Sequence, labels: Sequence) -> list[tables.Row]:
         )
     pairs = [(text, None) if isinstance(text, str) else text for text in texts]
     return [
-        tables.Row(str(number), *pair, label, number + 1)
-        for number, (pair, label) in enumerate(zip(pairs, labels, strict=True))
+        tables.Row(str(i), text_a, text_b, label, i + 1)
+        for i, ((text_a, text_b), label) in enumerate(
+            zip(pairs, labels, strict=True)
+        )
     ]
 
 

@@ -12,10 +12,12 @@ import json
 import logging
 import os
 import zipfile
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
 from albert_tf import filesystem, ownership
+from albert_tf.text import tokenization
 
 # Part of the key of cached examples: raise it where their meaning changes.
 FORMAT = 1
@@ -41,9 +43,11 @@ class Examples:
     ids: np.ndarray
     lengths: np.ndarray
     first_lengths: np.ndarray
-    arrays: dict
+    arrays: dict[str, np.ndarray]
     num_choices: int = 1
-    token_arrays: dict = dataclasses.field(default_factory=dict)
+    token_arrays: dict[str, np.ndarray] = dataclasses.field(
+        default_factory=dict
+    )
 
     def __post_init__(self):
         sizes = {name: len(values) for name, values in self.arrays.items()}
@@ -61,16 +65,21 @@ class Examples:
                 f"{len(self.ids)} ids and arrays of sizes {sizes}."
             )
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self.lengths) // self.num_choices
 
     @functools.cached_property
-    def starts(self):
+    def starts(self) -> np.ndarray:
         """Where each sequence begins among the ids, [R]."""
         return np.cumsum(self.lengths) - self.lengths
 
 
-def pack_pairs(tokenizer, texts_a, texts_b, max_seq_length):
+def pack_pairs(
+    tokenizer: tokenization.Tokenizer,
+    texts_a: Sequence[str],
+    texts_b: Sequence[str | None] | None,
+    max_seq_length: int,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Encodes texts, or pairs of them, as [CLS] A [SEP] (B [SEP]).
 
     The longer text of a pair loses its last token until both fit; of equals
@@ -116,7 +125,7 @@ def pack_pairs(tokenizer, texts_a, texts_b, max_seq_length):
     return join_pairs(pairs())
 
 
-def join_pairs(pairs):
+def join_pairs(pairs: Iterable) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Puts token sequences end to end.
 
     Args:
@@ -137,7 +146,7 @@ def join_pairs(pairs):
     )
 
 
-def cut_pair(num_a, num_b, limit):
+def cut_pair(num_a: int, num_b: int, limit: int) -> tuple[int, int]:
     """Returns how many tokens of two texts stay, so that both fit.
 
     Args:
@@ -158,7 +167,9 @@ def cut_pair(num_a, num_b, limit):
     return num_a, limit - num_a
 
 
-def pad_examples(examples, indices, length):
+def pad_examples(
+    examples: Examples, indices, length: int
+) -> dict[str, np.ndarray]:
     """Pads some examples to a length.
 
     Args:
@@ -190,7 +201,7 @@ def pad_examples(examples, indices, length):
         examples.starts[rows, None] + positions, len(examples.ids) - 1
     )
     ids[is_token] = examples.ids[where][is_token]
-    shape = (len(indices), num_choices, length)
+    shape: tuple[int, ...] = (len(indices), num_choices, length)
     if num_choices == 1:
         shape = (len(indices), length)
     return {
@@ -201,13 +212,18 @@ def pad_examples(examples, indices, length):
     }
 
 
-def cache_key(*parts):
+def cache_key(*parts) -> str:
     """Returns a hash of values that JSON can hold."""
     content = json.dumps([FORMAT, *parts]).encode()
     return hashlib.sha256(content).hexdigest()
 
 
-def cached_examples(folder, name, key, build):
+def cached_examples(
+    folder: filesystem.Path | None,
+    name: str,
+    key: str,
+    build: Callable[[], Examples],
+) -> Examples:
     """Reads examples that were encoded before, or encodes and keeps them.
 
     Args:
@@ -215,9 +231,6 @@ def cached_examples(folder, name, key, build):
       name: what their file's name begins with.
       key: from `cache_key`, of all that decides them.
       build: function that encodes them.
-
-    Returns:
-      An `Examples`.
     """
     if not folder:
         return build()
@@ -228,17 +241,17 @@ def cached_examples(folder, name, key, build):
         except _DAMAGE as error:
             logging.warning("%s is damaged (%s); encodes again.", path, error)
     examples = build()
-    content = io.BytesIO()
-    np.savez(
-        content,
-        num_arrays=len(examples.arrays) + len(examples.token_arrays),
-        ids=examples.ids,
-        lengths=examples.lengths,
-        first_lengths=examples.first_lengths,
-        num_choices=examples.num_choices,
+    values: dict = {
+        "num_arrays": len(examples.arrays) + len(examples.token_arrays),
+        "ids": examples.ids,
+        "lengths": examples.lengths,
+        "first_lengths": examples.first_lengths,
+        "num_choices": examples.num_choices,
         **{f"array/{name}": v for name, v in examples.arrays.items()},
         **{f"token/{name}": v for name, v in examples.token_arrays.items()},
-    )
+    }
+    content = io.BytesIO()
+    np.savez(content, **values)
     # Where another run is writing the same, that is enough.
     with contextlib.suppress(BlockingIOError), ownership.owning(path):
         filesystem.write_file(path, content.getvalue())

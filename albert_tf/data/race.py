@@ -5,12 +5,14 @@ Shapes: N questions, C = 4 choices.
 
 import os
 import re
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from albert_tf import filesystem
 from albert_tf.data import examples
+from albert_tf.text import tokenization
 
 LEVELS = ("middle", "high")
 LETTERS = "ABCD"
@@ -29,11 +31,13 @@ class Question(NamedTuple):
 
     id: str
     article: str
-    choices: tuple
+    choices: tuple[str, ...]
     label: int | None
 
 
-def read_race(folder, levels=LEVELS):
+def read_race(
+    folder: filesystem.Path, levels: Sequence[str] = LEVELS
+) -> list[Question]:
     """Reads the questions of a part of RACE.
 
     Args:
@@ -170,7 +174,7 @@ def _check_passage(where, texts, options, answers):
             )
 
 
-def join_choice(question, option):
+def join_choice(question: str, option: str) -> str:
     """Puts an option in the place of a question's blank, or behind it.
 
     Source: race_utils.py, which puts it in the place of each "_" of "___".
@@ -180,7 +184,12 @@ def join_choice(question, option):
     return f"{question} {option}"
 
 
-def encode_race(questions, tokenizer, max_seq_length, max_qa_length):
+def encode_race(
+    questions: list[Question],
+    tokenizer: tokenization.Tokenizer,
+    max_seq_length: int,
+    max_qa_length: int,
+) -> examples.Examples:
     """Encodes questions as C times [CLS] article [SEP] choice [SEP].
 
     Of a choice the last tokens are kept, of an article the first.
@@ -197,9 +206,9 @@ def encode_race(questions, tokenizer, max_seq_length, max_qa_length):
 
     Source: race_utils.py, `convert_single_example`.
     """
-    articles = {question.article: None for question in questions}
-    rows = tokenizer.encode_batch(list(articles), os.cpu_count() or 1)
-    articles = dict(zip(articles, rows, strict=True))
+    texts = list(dict.fromkeys(question.article for question in questions))
+    rows = tokenizer.encode_batch(texts, os.cpu_count() or 1)
+    articles = dict(zip(texts, rows, strict=True))
     choices = tokenizer.encode_batch(
         [text for question in questions for text in question.choices],
         os.cpu_count() or 1,

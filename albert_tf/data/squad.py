@@ -36,7 +36,7 @@ class Question(NamedTuple):
     id: str
     text: str
     context: int
-    answers: tuple | None
+    answers: tuple[Answer, ...] | None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,16 +48,16 @@ class Squad:
       questions: list of Question, those of one paragraph side by side.
     """
 
-    contexts: list
-    questions: list
+    contexts: list[str]
+    questions: list[Question]
 
     @property
-    def has_answers(self):
+    def has_answers(self) -> bool:
         """Whether the file says the answers, or that there is none."""
         return all(q.answers is not None for q in self.questions)
 
 
-def read_squad(path):
+def read_squad(path: filesystem.Path) -> Squad:
     """Reads a file.
 
     The position of an answer that does not stand where the file says is the
@@ -65,9 +65,6 @@ def read_squad(path):
 
     Args:
       path: a JSON file.
-
-    Returns:
-      A Squad.
 
     Raises:
       FileNotFoundError: if there is no such file.
@@ -78,7 +75,8 @@ def read_squad(path):
     whose answer is elsewhere or is not the only one.
     """
     document = filesystem.read_json(path)
-    contexts, questions, num_moved = [], [], 0
+    contexts: list[str] = []
+    questions, num_moved = [], 0
     where = path
     try:
         for i, article in enumerate(_list(document, "data")):
@@ -192,7 +190,7 @@ def _check_ids(path, questions):
         ids.add(question.id)
 
 
-def check_version(squad, version, path):
+def check_version(squad: Squad, version: str, path: filesystem.Path) -> None:
     """Raises ValueError if training data is not of SQuAD's version.
 
     Args:

@@ -5,7 +5,9 @@ import numpy as np
 from albert_tf import filesystem
 
 
-def format_predictions(predictions, labels, objective, bounds=None):
+def format_predictions(
+    predictions, labels, objective: str, bounds=None
+) -> list[str]:
     """Turns predictions into words.
 
     Args:
@@ -29,13 +31,15 @@ def format_predictions(predictions, labels, objective, bounds=None):
     return [f"{value:.3f}" for value in predictions]
 
 
-def write_test_results(path, probabilities):
+def write_test_results(path: filesystem.Path, probabilities: np.ndarray):
     """Writes a row of probabilities for each example, with tabs between."""
     lines = ["\t".join(str(float(p)) for p in row) for row in probabilities]
     filesystem.write_file(path, "".join(f"{line}\n" for line in lines))
 
 
-def write_submission(path, ids, predictions):
+def write_submission(
+    path: filesystem.Path, ids: list[str], predictions: list[str]
+):
     """Writes `index` and `prediction` of each row, in the order of the rows.
 
     Raises:

@@ -7,7 +7,7 @@ import hashlib
 import numpy as np
 
 from albert_tf import filesystem
-from albert_tf.data.tables import Table
+from albert_tf.data.tables import Row, Table
 from albert_tf.metrics import classification
 
 OBJECTIVES = tuple(classification.METRICS_OF)
@@ -37,12 +37,12 @@ class TableTask:
 
     name: str
     train: Table | None
-    dev: dict
-    test: dict
+    dev: dict[str, Table]
+    test: dict[str, Table]
     objective: str = "classes"
-    labels: tuple | None = None
-    metrics: tuple = ("eval_accuracy",)
-    bounds: tuple | None = None
+    labels: tuple[str, ...] | None = None
+    metrics: tuple[str, ...] = ("eval_accuracy",)
+    bounds: tuple[float, float] | None = None
     dev_share: float = 0.0
     label_separator: str = ","
 
@@ -231,7 +231,7 @@ _KEYS = {
 _ITEMS = {"text": str | int, "labels": str | int | float, "metrics": str}
 
 
-def read_task_config(path):
+def read_task_config(path: filesystem.Path) -> TableTask:
     """Reads the description of a user's own task.
 
     An example, where only the first four keys must be there:
@@ -258,9 +258,6 @@ def read_task_config(path):
 
     Args:
       path: a JSON file.
-
-    Returns:
-      A TableTask.
 
     Raises:
       FileNotFoundError: if there is no file.
@@ -340,7 +337,7 @@ def _build_task(values):
     )
 
 
-def with_labels(task, rows):
+def with_labels(task: TableTask, rows: list[Row]) -> TableTask:
     """Returns the task with the labels that its rows have, sorted.
 
     Raises:
@@ -371,7 +368,7 @@ def _names(row, task, place):
     return [part.strip() for part in parts if part.strip()]
 
 
-def encode_labels(rows, task, path):
+def encode_labels(rows: list[Row], task: TableTask, path: filesystem.Path):
     """Turns labels into what the loss takes.
 
     Args:
@@ -388,14 +385,15 @@ def encode_labels(rows, task, path):
     """
     if task.objective == "regression":
         return np.array([_number(row, path) for row in rows], np.float32)
-    ids = {name: i for i, name in enumerate(task.labels)}
+    labels = task.labels or ()
+    ids = {name: i for i, name in enumerate(labels)}
     encoded = np.zeros((len(rows), len(ids)), np.float32)
     for number, row in enumerate(rows):
         for name in _names(row, task, path):
             if name not in ids:
                 raise ValueError(
                     f"{path}, line {row.line}: label {name!r}; known: "
-                    f"{', '.join(task.labels)}. Is it the right column?"
+                    f"{', '.join(labels)}. Is it the right column?"
                 )
             encoded[number, ids[name]] = 1
     if task.objective == "multi_label":
@@ -416,7 +414,7 @@ def _number(row, path):
     return value
 
 
-def split_rows(rows, share):
+def split_rows(rows: list[Row], share: float) -> tuple[list[Row], list[Row]]:
     """Holds out a share of rows, chosen by what stands in them.
 
     The same text is on the same side wherever it stands, so the split does

@@ -74,15 +74,12 @@ class Row(NamedTuple):
     line: int
 
 
-def read_table(path, table):
+def read_table(path: filesystem.Path, table: Table) -> list[Row]:
     """Reads the rows of a table.
 
     Args:
       path: its file.
       table: a Table.
-
-    Returns:
-      A list of Row.
 
     Raises:
       FileNotFoundError: if there is no file.
@@ -102,7 +99,7 @@ def read_table(path, table):
         for name, column in wanted.items()
         if column is not None
     }
-    rows = []
+    rows: list[Row] = []
     width = 0 if table.format == "jsonl" else _width(columns, header)
     for line, fields in records:
         if _is_short(fields, columns, width):
@@ -137,7 +134,7 @@ def read_table(path, table):
     return rows
 
 
-def read_text(path):
+def read_text(path: filesystem.Path) -> str:
     """Reads a file of UTF-8 text, with or without a byte order mark.
 
     Raises:
@@ -277,7 +274,7 @@ def _check_values(path, line, values):
 
 
 def _check_ids(path, rows):
-    lines = {}
+    lines: dict[str, int] = {}
     for row in rows:
         first = lines.setdefault(row.id, row.line)
         if first != row.line:

@@ -13,6 +13,8 @@ import numpy as np
 
 from albert_tf.data import workers
 from albert_tf.data.examples import Examples
+from albert_tf.data.squad import Answer, Squad
+from albert_tf.text import tokenization
 
 CONTEXTS_PER_TASK = 200
 
@@ -31,7 +33,7 @@ class WindowSettings(NamedTuple):
     max_query_length: int
 
 
-def check_settings(settings):
+def check_settings(settings: WindowSettings) -> None:
     """Raises ValueError if a window would have no room."""
     room = settings.max_seq_length - settings.max_query_length - 3
     if room < 1 or settings.max_query_length < 1 or settings.doc_stride < 1:
@@ -43,7 +45,14 @@ def check_settings(settings):
         )
 
 
-def encode_squad(squad, tokenizer, settings, *, is_training, num_workers=1):
+def encode_squad(
+    squad: Squad,
+    tokenizer: tokenization.Tokenizer,
+    settings: WindowSettings,
+    *,
+    is_training: bool,
+    num_workers: int = 1,
+) -> Examples:
     """Encodes questions as [CLS] question [SEP] window [SEP].
 
     A paragraph without tokens has one window, without tokens.
@@ -90,7 +99,7 @@ def encode_squad(squad, tokenizer, settings, *, is_training, num_workers=1):
 
 def _tasks(squad):
     """Divides paragraphs and their questions among tasks."""
-    by_context = [[] for _ in squad.contexts]
+    by_context: list[list] = [[] for _ in squad.contexts]
     for number, question in enumerate(squad.questions):
         by_context[question.context].append((number, question))
     rows = [
@@ -113,14 +122,15 @@ def _encode_questions(tokenizer, settings, is_training, rows):
         spans = np.array(spans, np.int32).reshape(-1, 2)  # [P, 2]
         for number, question in asked:
             query = next(queries)[: settings.max_query_length]
-            head = [tokenizer.cls_id, *query, tokenizer.sep_id]
-            head = np.array(head, np.int32)
+            head = np.array(
+                [tokenizer.cls_id, *query, tokenizer.sep_id], np.int32
+            )
             room = settings.max_seq_length - len(head) - 1
             bounds = cut_windows(len(ids), room, settings.doc_stride)
             answer = None
             if is_training and question.answers:
                 answer = find_tokens(spans, question.answers[0])
-            is_best = [None] * len(bounds)
+            is_best: list = [None] * len(bounds)
             if not is_training:
                 is_best = find_max_context(bounds, len(ids))
             for (start, end), is_max_context in zip(
@@ -171,7 +181,9 @@ def _per_token(spans, is_max_context, num_before):
     }
 
 
-def cut_windows(num_tokens, size, stride):
+def cut_windows(
+    num_tokens: int, size: int, stride: int
+) -> list[tuple[int, int]]:
     """Returns (start, end) in tokens of each window of a paragraph.
 
     Args:
@@ -180,12 +192,12 @@ def cut_windows(num_tokens, size, stride):
       stride: tokens between beginnings; a larger one than `size` would leave
         tokens out and counts as `size`.
     """
-    starts = range(0, num_tokens - size + min(size, stride), min(size, stride))
-    starts = [start for start in starts if start < num_tokens] or [0]
-    return [(start, min(start + size, num_tokens)) for start in starts]
+    step = min(size, stride)
+    starts = range(0, min(num_tokens, num_tokens - size + step), step)
+    return [(start, min(start + size, num_tokens)) for start in starts or [0]]
 
 
-def find_max_context(bounds, num_tokens):
+def find_max_context(bounds: list, num_tokens: int) -> list[np.ndarray]:
     """Finds the tokens that have the most context in a window.
 
     That is where the smaller of the numbers of tokens to its left and right,
@@ -212,7 +224,7 @@ def find_max_context(bounds, num_tokens):
     return [best[start:end] == w for w, (start, end) in enumerate(bounds)]
 
 
-def find_tokens(spans, answer):
+def find_tokens(spans: np.ndarray, answer: Answer) -> tuple[int, int] | None:
     """Returns the first and the last token of an answer; None for none.
 
     Args:

@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import signal
 import threading
+from collections.abc import Callable, Iterator
 from concurrent import futures
 
 # Of a process that was started here: the first arguments of all it calls.
@@ -13,7 +14,7 @@ _shared = ()
 
 
 @contextlib.contextmanager
-def ordered_map(num_workers, *shared):
+def ordered_map(num_workers: int, *shared) -> Iterator[Callable]:
     """A function that maps (function, tuples of arguments) to results.
 
     Results come in the order of the tasks, and few tasks are taken in advance,
@@ -41,7 +42,7 @@ def ordered_map(num_workers, *shared):
     )
 
     def run(function, tasks):
-        pending = collections.deque()
+        pending: collections.deque = collections.deque()
         for task in tasks:
             with _without_sigint():  # A worker may be started here.
                 pending.append(executor.submit(_do, function, task))
@@ -81,7 +82,8 @@ def _end_with_parent():
     parent = multiprocessing.parent_process()
 
     def watch():
-        parent.join()
+        if parent:
+            parent.join()
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()

@@ -18,17 +18,11 @@ from albert_tf import errors, filesystem, ownership
 from albert_tf.model import modeling
 
 LABELS_FILE = "labels.txt"
-
-
 # What a folder is called until it is complete, with its name behind. As the
 # release's Estimator: TensorFlow Serving passes over such a name.
 UNFINISHED = "temp-"
-
-
 # What the names of files in a SavedModel begin with, up to the first dot.
 _PARTS = {"assets", "fingerprint", "saved_model", "variables"}
-
-
 # Owned by whoever adds a version to a folder: never the folder itself, which
 # may be the one that a training owns.
 _NEXT_VERSION = "next.version"
@@ -92,8 +86,8 @@ class Root(tf.Module):
 
     # A tf.Module's are properties, which nothing can be assigned to and which
     # no loader finds.
-    variables = None
-    trainable_variables = None
+    variables: list | None = None
+    trainable_variables: list | None = None
 
 
 def build_root(model):

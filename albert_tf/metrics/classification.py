@@ -66,7 +66,7 @@ METRICS_OF = {
 }
 
 
-def predict_labels(logits, objective):
+def predict_labels(logits: np.ndarray, objective: str) -> np.ndarray:
     """Turns logits [N, C] into predictions of the labels' form."""
     if objective == "classes":
         return logits.argmax(axis=1).astype(np.int32)
@@ -75,7 +75,7 @@ def predict_labels(logits, objective):
     return (logits > 0).astype(np.int32)
 
 
-def probabilities(logits, objective):
+def probabilities(logits: np.ndarray, objective: str) -> np.ndarray:
     """Turns logits [N, C] into probabilities [N, C]; a regression's stay."""
     if objective == "regression":
         return logits
@@ -84,7 +84,7 @@ def probabilities(logits, objective):
     return function(np.asarray(logits, np.float64), **kwargs)
 
 
-def loss(logits, label_ids, objective):
+def loss(logits, label_ids, objective: str) -> float:
     """Returns the mean loss, as `heads.AlbertClassifier` defines it."""
     logits = np.asarray(logits, np.float64)
     if objective == "classes":
@@ -97,7 +97,7 @@ def loss(logits, label_ids, objective):
         return float(np.logaddexp(0, -signed).mean())
 
 
-def score(logits, label_ids, objective, metrics):
+def score(logits, label_ids, objective: str, metrics) -> dict[str, float]:
     """Scores predictions.
 
     What is undefined, such as the correlation of constant predictions, is 0.
@@ -132,7 +132,9 @@ def score(logits, label_ids, objective, metrics):
     return values
 
 
-def baseline(train_labels, label_ids, objective, metrics):
+def baseline(
+    train_labels, label_ids, objective: str, metrics
+) -> dict[str, float]:
     """Scores the best guess that does not look at the texts.
 
     It always says what is most frequent in the training data, or its mean,
@@ -161,7 +163,9 @@ def baseline(train_labels, label_ids, objective, metrics):
     return score(logits, label_ids, objective, metrics)
 
 
-def find_collapse(logits, label_ids, objective, *, loss, prior_loss):
+def find_collapse(
+    logits: np.ndarray, label_ids, objective, *, loss: float, prior_loss: float
+) -> str | None:
     """Says whether a model seems to have learned nothing.
 
     Args:

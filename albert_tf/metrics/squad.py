@@ -7,35 +7,39 @@ is no answer; predictions from question id to a text, "" for no answer.
 import collections
 import re
 import string
+from collections.abc import Iterable
 
+Gold = dict[str, list[str]]
+Texts = dict[str, str]
+Scores = dict[str, float]
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _WITHOUT_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
-def normalize_answer(text):
+def normalize_answer(text: str) -> str:
     """Lower-cases; drops ASCII punctuation, articles and extra white space."""
     text = text.lower().translate(_WITHOUT_PUNCTUATION)
     return " ".join(_ARTICLES.sub(" ", text).split())
 
 
-def score_exact(gold, predicted):
+def score_exact(gold: str, predicted: str) -> float:
     """Returns 1.0 if two answers are equal once normalized, else 0.0."""
     return float(normalize_answer(gold) == normalize_answer(predicted))
 
 
-def score_f1(gold, predicted):
+def score_f1(gold: str, predicted: str) -> float:
     """Returns the F1 of the words that two answers share, once normalized."""
-    gold, predicted = (normalize_answer(t).split() for t in (gold, predicted))
-    shared = collections.Counter(gold) & collections.Counter(predicted)
+    wanted, words = (normalize_answer(t).split() for t in (gold, predicted))
+    shared = collections.Counter(wanted) & collections.Counter(words)
     num_shared = sum(shared.values())
     if not num_shared:
         return 0.0
-    precision = num_shared / len(predicted)
-    recall = num_shared / len(gold)
+    precision = num_shared / len(words)
+    recall = num_shared / len(wanted)
     return 2 * precision * recall / (precision + recall)
 
 
-def score_v1(gold_answers, predictions):
+def score_v1(gold_answers: Gold, predictions: Texts) -> Scores:
     """Returns `exact_match` and `f1` in percent, as for SQuAD 1.1.
 
     The gold answer that fits best counts; a question without a prediction
@@ -58,7 +62,9 @@ def score_v1(gold_answers, predictions):
     return values
 
 
-def score_questions(gold_answers, predictions):
+def score_questions(
+    gold_answers: Gold, predictions: Texts
+) -> tuple[Scores, Scores]:
     """Scores each question as for SQuAD 2.0.
 
     Other than in 1.1, gold answers that are nothing but punctuation and
@@ -88,7 +94,7 @@ def score_questions(gold_answers, predictions):
     return exact, f1
 
 
-def score_v2(gold_answers, predictions):
+def score_v2(gold_answers: Gold, predictions: Texts) -> Scores:
     """Scores predictions as for SQuAD 2.0.
 
     Args:
@@ -118,7 +124,9 @@ def score_v2(gold_answers, predictions):
     return values
 
 
-def score_best_thresholds(gold_answers, best, null_odds):
+def score_best_thresholds(
+    gold_answers: Gold, best: Texts, null_odds: Scores
+) -> Scores:
     """Finds the thresholds with which predictions would score best.
 
     Args:
@@ -145,7 +153,9 @@ def score_best_thresholds(gold_answers, best, null_odds):
     return values
 
 
-def find_best_threshold(gold_answers, best, scores, null_odds):
+def find_best_threshold(
+    gold_answers, best, scores, null_odds
+) -> tuple[float, float]:
     """Returns the best score in percent, and the odds up to which to answer.
 
     Args:
@@ -158,7 +168,7 @@ def find_best_threshold(gold_answers, best, scores, null_odds):
     current = top = float(sum(not has for has in has_answer.values()))
     threshold = 0.0
     for question_id in sorted(
-        (i for i in null_odds if i in scores), key=null_odds.get
+        (i for i in null_odds if i in scores), key=null_odds.__getitem__
     ):
         if has_answer[question_id]:
             current += scores[question_id]
@@ -173,7 +183,7 @@ def _has(texts):
     return any(texts)
 
 
-def percent(values):
+def percent(values: Iterable[float]) -> float:
     """Returns 100 times the mean of values from 0 to 1."""
     values = list(values)
     return 100.0 * sum(values) / len(values)

@@ -168,7 +168,7 @@ class AlbertConfig:
             )
 
     @classmethod
-    def from_dict(cls, values):
+    def from_dict(cls, values: dict) -> "AlbertConfig":
         """The config that a parsed JSON describes.
 
         Args:
@@ -191,7 +191,7 @@ class AlbertConfig:
         return cls(**{k: v for k, v in values.items() if k in known})
 
     @classmethod
-    def from_json_file(cls, path):
+    def from_json_file(cls, path: filesystem.Path) -> "AlbertConfig":
         """The config in a file such as the released albert_config.json.
 
         Args:
@@ -210,15 +210,15 @@ class AlbertConfig:
                 f"{path} is not a model config: {error}"
             ) from error
 
-    def to_dict(self):
+    def to_dict(self) -> dict:
         """All fields by their JSON keys."""
         return dataclasses.asdict(self)
 
-    def to_json_string(self):
+    def to_json_string(self) -> str:
         """The fields as JSON text, ending in a newline."""
         return json.dumps(self.to_dict(), indent=2) + "\n"
 
-    def attention_group(self, layer):
+    def attention_group(self, layer: int) -> int:
         """Index of the attention weights that a layer uses.
 
         Args:
@@ -229,7 +229,7 @@ class AlbertConfig:
         """
         return self._group(layer, shared_by=("all", "attention"))
 
-    def ffn_group(self, layer):
+    def ffn_group(self, layer: int) -> int:
         """Index of the feed-forward weights that a layer uses.
 
         Args:

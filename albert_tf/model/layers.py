@@ -79,7 +79,7 @@ class ConfiguredLayer(keras.layers.Layer):
     """
 
     # Further arguments, which are attributes of the same names.
-    saved_arguments = ()
+    saved_arguments: tuple[str, ...] = ()
 
     def __init__(self, config, **kwargs):
         super().__init__(**kwargs)

@@ -33,7 +33,7 @@ def named_weights(layer):
       ValueError: if two weights have one name, as when an encoder stands
         twice in one model.
     """
-    named = {}
+    named: dict = {}
     for weight in layer.weights:
         name = weight.canonical_name
         if name in named and named[name] is not weight:
@@ -106,10 +106,11 @@ class Attention(layers.WeightOwner):
         # The scale of the scores goes into the queries' weights: H * H
         # products once instead of B * N * T * T in every layer.
         scale = self.head_size**-0.5
-        kernels, biases = zip(self.query, self.key, self.value, strict=True)
         kernels, biases = (
-            [w[0].value * scale, w[1].value, w[2].value]
-            for w in (kernels, biases)
+            [query.value * scale, key.value, value.value]
+            for query, key, value in zip(
+                self.query, self.key, self.value, strict=True
+            )
         )
         return AttentionWeights(
             tf.cast(tf.concat(kernels, axis=1), self.compute_dtype),

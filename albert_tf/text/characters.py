@@ -8,6 +8,7 @@ Shapes: B texts; (C) characters of each, ragged; N characters of all of them.
 
 import functools
 import sys
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -31,7 +32,7 @@ class Characters(NamedTuple):
     sources: tf.RaggedTensor
 
 
-def decode(texts):
+def decode(texts) -> Characters:
     """Returns the Characters of texts, [B] strings in UTF-8."""
     codes = tf.strings.unicode_decode(texts, "UTF-8")
     lengths = codes.row_lengths()
@@ -46,7 +47,7 @@ def _replace(characters, counts, choose):
       characters: Characters, N in all texts together.
       counts: [N] int32, how many take the place of each.
       choose: function to the M new codes. It gets two [M] int32: which of the
-        N each takes the place of, and the how manieth there it is.
+        N each takes the place of, and its number there, from 0.
     """
     rows = tf.repeat(tf.range(tf.size(counts)), counts)  # [M]
     ends = tf.cumsum(counts)  # [N]
@@ -69,7 +70,7 @@ class CodePointTable:
       change: function from a character to a string.
     """
 
-    def __init__(self, change):
+    def __init__(self, change: Callable[[str], str]):
         changed = {}
         for code in range(NO_CHARACTER):
             if code not in _SURROGATES:
@@ -81,7 +82,7 @@ class CodePointTable:
         self.starts = np.cumsum(self.lengths, dtype=np.int32) - self.lengths
         self.codes = np.concatenate([*changed.values(), [0]]).astype(np.int32)
 
-    def __call__(self, characters):
+    def __call__(self, characters: Characters) -> Characters:
         """Returns the Characters after the replacement."""
         flat = characters.codes.flat_values  # [N]
         places = tf.searchsorted(self.keys, flat)
@@ -106,7 +107,7 @@ class CodePointSet:
       is_in: function from a character to a truth value.
     """
 
-    def __init__(self, is_in):
+    def __init__(self, is_in: Callable[[str], bool]):
         codes = (i for i in range(NO_CHARACTER) if i not in _SURROGATES)
         kept = [code for code in codes if is_in(chr(code))]
         self.codes = np.array([*kept, NO_CHARACTER], np.int32)
@@ -121,7 +122,7 @@ def _spaces():
     return CodePointSet(str.isspace)
 
 
-def join_words(characters):
+def join_words(characters: Characters) -> Characters:
     """Puts single spaces between words, as " ".join(text.split()) does."""
     flat = characters.codes.flat_values  # [N]
     is_word = ~_spaces()(flat)
@@ -166,7 +167,7 @@ class LowerCase:
             lambda c: f"aΣ{c}".lower()[1] == "ς" and f"aΣ{c}a".lower()[1] == "σ"
         )
 
-    def __call__(self, characters):
+    def __call__(self, characters: Characters) -> Characters:
         """Returns the Characters in lower case."""
         flat = characters.codes.flat_values  # [N]
         row = characters.codes.value_rowids()
@@ -191,7 +192,7 @@ class LowerCase:
         return self.table(characters._replace(codes=codes))
 
 
-def find_codes(characters, rows, offsets):
+def find_codes(characters: Characters, rows, offsets) -> tf.Tensor:
     """Returns [M] int32: which of the N codes stand at some bytes.
 
     Args:

@@ -9,6 +9,7 @@ A map is a list of spans: for each character of the result the (start, end) of
 what it comes from, in characters of the original text.
 """
 
+import abc
 import dataclasses
 import re
 import unicodedata
@@ -42,19 +43,30 @@ LOWER = "lower"
 
 
 @dataclasses.dataclass(frozen=True)
-class Normalizer:
-    """What the two normalizers share.
-
-    `steps` says what `normalize` does, for those who do it elsewhere: a list
-    of WORDS (words with single spaces between them), LOWER (`str.lower`), and
-    functions from a character to a string. It is exact unless accents are
-    kept, whose order decomposition sorts.
-    """
+class Normalizer(abc.ABC):
+    """What the two normalizers share."""
 
     do_lower_case: bool = True
     keep_accents: bool = False
 
-    def normalize_with_spans(self, text):
+    @abc.abstractmethod
+    def normalize(self, text: str) -> str:
+        """Returns the normalized text."""
+
+    @abc.abstractmethod
+    def steps(self) -> list:
+        """Returns what `normalize` does, for those who do it elsewhere.
+
+        WORDS (words with single spaces between them), LOWER (`str.lower`), and
+        functions from a character to a string. They are exact unless accents
+        are kept, whose order decomposition sorts.
+        """
+
+    @abc.abstractmethod
+    def _map(self, text):
+        """The normalized text and its spans, made character by character."""
+
+    def normalize_with_spans(self, text: str) -> tuple[str, list]:
         """Returns the normalized text and a span for each of its characters."""
         normalized = self.normalize(text)
         mapped, spans = self._map(text)
@@ -75,16 +87,14 @@ class SentenceNormalizer(Normalizer):
     Source: tokenization.py, `preprocess_text`.
     """
 
-    def normalize(self, text):
-        """Returns the normalized text."""
+    def normalize(self, text: str) -> str:
         _check_text(text)
         text = " ".join(text.split())
         if not text.isascii():
             text = self._decompose(text)
         return text.lower() if self.do_lower_case else text
 
-    def steps(self):
-        """Returns the steps: see the class above."""
+    def steps(self) -> list:
         lower = [LOWER] if self.do_lower_case else []
         return [WORDS, self._decompose, *lower]
 
@@ -109,16 +119,14 @@ class WordNormalizer(Normalizer):
     Source: tokenization.py, `BasicTokenizer`.
     """
 
-    def normalize(self, text):
-        """Returns the normalized text."""
+    def normalize(self, text: str) -> str:
         _check_text(text)
         text = text.translate(_CLEANED)
         if self.do_lower_case:
             text = self._without_accents(text.lower())
         return " ".join(text.translate(_SPACED_PUNCTUATION).split())
 
-    def steps(self):
-        """Returns the steps: see the class above."""
+    def steps(self) -> list:
         lower = [LOWER, self._without_accents] if self.do_lower_case else []
         return [_cleaned, *lower, _spaced_punctuation, WORDS]
 
@@ -148,7 +156,7 @@ def _check_text(text):
         )
 
 
-def is_unspaced(char):
+def is_unspaced(char: str) -> bool:
     """Whether a character is of a script without spaces between words."""
     return unicodedata.category(char)[0] != "M" and _is_between(char, _UNSPACED)
 
@@ -208,7 +216,8 @@ _SPACED_PUNCTUATION = _CharacterTable(_spaced_punctuation)
 
 def _join_words(text, spans):
     """Puts single spaces between words; a span for each character."""
-    chars, joined = [], []
+    chars: list[str] = []
+    joined: list = []
     for match in re.finditer(r"\S+", text):
         start, end = match.span()
         if joined:
@@ -265,7 +274,8 @@ def _change_clusters(text, spans, form, change):
     """
     if text.isascii():
         return text, spans
-    changed, changed_spans = [], []
+    changed: list[str] = []
+    changed_spans: list = []
     for start, end in _clusters(text, form):
         span = (spans[start][0], spans[end - 1][1])
         chars = change(text[start:end])

@@ -14,7 +14,7 @@ import tensorflow_text
 from albert_tf.text import characters, normalization, tokenization
 
 
-def check_tokenizer(tokenizer):
+def check_tokenizer(tokenizer: tokenization.Tokenizer) -> None:
     """Raises ValueError if a tokenizer cannot be put into a graph."""
     if tokenizer.settings["keep_accents"]:
         raise ValueError(
@@ -47,7 +47,7 @@ class GraphTokenizer:
       ValueError: if it keeps accents, whose order only Python sorts here.
     """
 
-    def __init__(self, tokenizer):
+    def __init__(self, tokenizer: tokenization.Tokenizer):
         check_tokenizer(tokenizer)
         self.tokenizer = tokenizer
         self.steps = _build_steps(
@@ -61,19 +61,19 @@ class GraphTokenizer:
         # What a SavedModel of `tokenize_with_offsets` has to keep.
         self.resources = resources
 
-    def normalize(self, texts):
+    def normalize(self, texts) -> characters.Characters:
         """Returns the `characters.Characters` of normalized texts [B]."""
         normalized = characters.decode(texts)
         for step in self.steps:
             normalized = step(normalized)
         return normalized
 
-    def tokenize(self, texts):
+    def tokenize(self, texts) -> tf.RaggedTensor:
         """Returns [B, (T)] int32: the ids of texts, [B] strings."""
         codes = self.normalize(texts).codes
         return self._split(tf.strings.unicode_encode(codes, "UTF-8"))
 
-    def tokenize_with_offsets(self, texts):
+    def tokenize_with_offsets(self, texts) -> tuple:
         """Returns ids, and the characters of texts that each stands for.
 
         With SentencePiece, another of equally probable splits may be taken
@@ -210,7 +210,7 @@ def _build_wordpiece(tokenizer):
     return split, split_with_offsets, []
 
 
-def pack(tokenizer, segments, seq_length):
+def pack(tokenizer: tokenization.Tokenizer, segments, seq_length) -> dict:
     """Packs token ids as [CLS] A [SEP] (B [SEP]), padded.
 
     The longer of two segments loses its last tokens until both fit, as in
@@ -273,7 +273,7 @@ def _cut(ids, lengths):
     return tf.ragged.boolean_mask(ids, is_kept)
 
 
-def pack_question(tokenizer, query, ids, max_seq_length):
+def pack_question(tokenizer, query, ids, max_seq_length: int) -> tuple:
     """Packs questions and texts as [CLS] question [SEP] text [SEP].
 
     Args:

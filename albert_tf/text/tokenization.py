@@ -8,12 +8,14 @@ the ids (kind, casing, accents, vocabulary) are `tokenizer.settings`; they are
 stored as `tokenizer_settings.json` beside whatever is written with them.
 """
 
+import abc
 import hashlib
 import itertools
 import logging
 import os
 import re
 import unicodedata
+from collections.abc import Sequence
 
 import numpy as np
 import sentencepiece
@@ -30,11 +32,11 @@ _MAX_CACHED_WORDS = 1_000_000
 
 def build_tokenizer(
     *,
-    spm_model_file=None,
-    vocab_file=None,
-    do_lower_case=True,
-    keep_accents=False,
-):
+    spm_model_file: filesystem.Path | None = None,
+    vocab_file: filesystem.Path | None = None,
+    do_lower_case: bool = True,
+    keep_accents: bool = False,
+) -> "Tokenizer":
     """Builds the tokenizer of a vocabulary.
 
     Args:
@@ -43,24 +45,26 @@ def build_tokenizer(
       do_lower_case: whether text is lower-cased first, as the vocabulary's was.
       keep_accents: whether combining characters stay in the text.
 
-    Returns:
-      A `Tokenizer`.
-
     Raises:
       ValueError: if not exactly one file is named, or it is of another kind.
       FileNotFoundError: if there is no such file.
     """
-    if bool(spm_model_file) == bool(vocab_file):
-        raise ValueError(
-            "Name one vocabulary: spm_model_file (SentencePiece .model) or "
-            f"vocab_file (WordPiece); got spm_model_file={spm_model_file!r} "
-            f"and vocab_file={vocab_file!r}"
+    if spm_model_file and not vocab_file:
+        return SentencePieceTokenizer(
+            spm_model_file, do_lower_case, keep_accents
         )
-    kind = SentencePieceTokenizer if spm_model_file else WordPieceTokenizer
-    return kind(spm_model_file or vocab_file, do_lower_case, keep_accents)
+    if vocab_file and not spm_model_file:
+        return WordPieceTokenizer(vocab_file, do_lower_case, keep_accents)
+    raise ValueError(
+        "Name one vocabulary: spm_model_file (SentencePiece .model) or "
+        f"vocab_file (WordPiece); got spm_model_file={spm_model_file!r} "
+        f"and vocab_file={vocab_file!r}"
+    )
 
 
-def read_settings(folder, name=SETTINGS_FILE):
+def read_settings(
+    folder: filesystem.Path, name: str = SETTINGS_FILE
+) -> dict | None:
     """Returns the settings stored in a folder, or None if it has none.
 
     Args:
@@ -82,7 +86,7 @@ def read_settings(folder, name=SETTINGS_FILE):
     return settings
 
 
-class Tokenizer:
+class Tokenizer(abc.ABC):
     """What the two kinds of tokenizer share.
 
     Attributes:
@@ -98,7 +102,12 @@ class Tokenizer:
     normalizer: type
     special_pieces: tuple  # padding, unknown, class, separator, mask
 
-    def __init__(self, path, do_lower_case=True, keep_accents=False):
+    def __init__(
+        self,
+        path: filesystem.Path,
+        do_lower_case: bool = True,
+        keep_accents: bool = False,
+    ):
         self._normalizer = self.normalizer(do_lower_case, keep_accents)
         content = _read_vocabulary(path)
         self.pieces = self._load(content, path)
@@ -128,15 +137,51 @@ class Tokenizer:
         }
         self._warn_of_other_settings(path)
 
-    def normalize(self, text):
+    def normalize(self, text: str) -> str:
         """Returns the text as it is split into pieces."""
         return self._normalizer.normalize(text)
 
-    def encode(self, text):
+    @abc.abstractmethod
+    def _load(self, content, path):
+        """The pieces by id, of a vocabulary's file."""
+
+    @abc.abstractmethod
+    def _starts_word(self, piece):
+        """Whether a piece begins a word."""
+
+    @abc.abstractmethod
+    def tokenize(self, text: str) -> list[str]:
+        """Returns the pieces of a text."""
+
+    @abc.abstractmethod
+    def encode_batch(
+        self, texts: Sequence[str], num_threads: int = 1
+    ) -> list[list[int]]:
+        """Returns the ids of each text; SentencePiece can use threads."""
+
+    @abc.abstractmethod
+    def encode_with_offsets(self, text: str) -> tuple[list[int], list]:
+        """Encodes a text and finds each token in it.
+
+        Args:
+          text: the original text.
+
+        Returns:
+          ids: as from `encode`.
+          offsets: (start, end) of each token, in characters of `text`, without
+            the white space before it; empty for a token that only stands for
+            white space. Tokens that come from one character ("½") share it.
+        """
+
+    @abc.abstractmethod
+    def decode(self, ids: Sequence[int]) -> str:
+        """Returns the text of ids, as far as they tell it."""
+
+    def encode(self, text: str) -> list[int]:
         """Returns the ids of a text, without [CLS] and [SEP]."""
         return self.encode_batch([text])[0]
 
-    def write_settings(self, folder):
+    def write_settings(self, folder: filesystem.Path) -> None:
         """Stores the settings as `tokenizer_settings.json` in a folder."""
         path = os.path.join(folder, SETTINGS_FILE)
         filesystem.write_json(path, self.settings)
@@ -207,7 +252,7 @@ class SentencePieceTokenizer(Tokenizer):
         self._expanded_ids = frozenset(self.expansions)
         return pieces
 
-    def serialized_model(self):
+    def serialized_model(self) -> bytes:
         """Returns the vocabulary's .model as bytes."""
         return self._model.serialized_model_proto()
 
@@ -239,7 +284,7 @@ class SentencePieceTokenizer(Tokenizer):
         ] not in "LNM" or normalization.is_unspaced(piece[0])
 
     def tokenize(self, text):
-        """Returns the pieces of a text; unknown ones as they stand in it."""
+        # Unknown ones as they stand in it.
         pieces = self._model.EncodeAsPieces(self.normalize(text))
         return [
             part
@@ -248,7 +293,6 @@ class SentencePieceTokenizer(Tokenizer):
         ]
 
     def encode_batch(self, texts, num_threads=1):
-        """Returns the ids of each text, on SentencePiece's own threads."""
         texts = [self.normalize(text) for text in texts]
         rows = self._model.EncodeAsIds(texts, num_threads=num_threads)
         has_none = self._expanded_ids.isdisjoint
@@ -260,20 +304,10 @@ class SentencePieceTokenizer(Tokenizer):
         ]  # [T]
 
     def encode_with_offsets(self, text):
-        """Encodes a text and finds each token in it.
-
-        Args:
-          text: the original text.
-
-        Returns:
-          ids: as from `encode`.
-          offsets: (start, end) of each token, in characters of `text`, without
-            the white space before it; empty for a token that only stands for
-            white space. Tokens that come from one character ("½") share it.
-        """
         normalized, spans = self._normalizer.normalize_with_spans(text)
         mapping = self._model.EncodeAsOffsetMapping(normalized)
-        ids, offsets = [], []
+        ids: list[int] = []
+        offsets = []
         for i, piece, (start, end) in zip(
             mapping["ids"], mapping["pieces"], mapping["offsets"], strict=True
         ):
@@ -285,7 +319,7 @@ class SentencePieceTokenizer(Tokenizer):
         return ids, _original_offsets(offsets, spans)
 
     def decode(self, ids):
-        """Returns the text of ids; special pieces leave nothing."""
+        # Special pieces leave nothing.
         return self._model.DecodeIds([int(i) for i in ids])
 
 
@@ -343,11 +377,9 @@ class WordPieceTokenizer(Tokenizer):
         return ids
 
     def tokenize(self, text):
-        """Returns the pieces of a text; [UNK] for unknown words."""
         return [self.pieces[i] for i in self.encode(text)]
 
     def encode_batch(self, texts, num_threads=1):
-        """Returns the ids of each text; `num_threads` changes nothing here."""
         del num_threads
         encode_word = self._encode_word
         return [
@@ -360,15 +392,6 @@ class WordPieceTokenizer(Tokenizer):
         ]
 
     def encode_with_offsets(self, text):
-        """Encodes a text and finds each token in it.
-
-        Args:
-          text: the original text.
-
-        Returns:
-          ids: as from `encode`.
-          offsets: (start, end) of each token, in characters of `text`.
-        """
         normalized, spans = self._normalizer.normalize_with_spans(text)
         ids, offsets = [], []
         for match in re.finditer(r"\S+", normalized):
@@ -384,7 +407,6 @@ class WordPieceTokenizer(Tokenizer):
         return ids, _original_offsets(offsets, spans)
 
     def decode(self, ids):
-        """Returns the pieces of ids, joined to words."""
         return " ".join(self.pieces[i] for i in ids).replace(" ##", "")
 
 
@@ -426,7 +448,7 @@ def _parse_wordpiece(content, path):
     if not lines[-1]:
         lines.pop()
     pieces = [line.strip(" \t\r") for line in lines]
-    first_line = {}
+    first_line: dict[str, int] = {}
     for number, piece in enumerate(pieces):
         if piece and first_line.setdefault(piece, number) != number:
             raise ValueError(

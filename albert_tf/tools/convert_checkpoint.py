@@ -124,7 +124,9 @@ def check_values(model, copy):
     different = [
         name
         for name in wanted.keys() | copy.values.keys()
-        if not np.array_equal(wanted.get(name), copy.values.get(name))
+        if name not in wanted
+        or name not in copy.values
+        or not np.array_equal(wanted[name], copy.values[name])
     ]
     if different:
         raise ValueError(

@@ -199,7 +199,7 @@ def write(path, lines, rows, vectors, is_by_token):
         filesystem.write_file(path, "".join(records))
         return
     if is_by_token:
-        arrays = {
+        arrays: dict = {
             "vectors": np.concatenate(vectors),
             "lengths": np.array([len(ids) for ids, _ in rows]),
             "ids": np.array([i for ids, _ in rows for i in ids], np.int32),

@@ -33,7 +33,8 @@ class InspectFlags(flags.Flags):
 def run(args):
     """Prints every variable, then sums, config and vocabulary."""
     model = pretrained.read_pretrained(args.init_checkpoint, keep_slots=True)
-    weights, slots = {}, {}
+    weights: dict = {}
+    slots: dict = {}
     for name, value in sorted(model.values.items()):
         (slots if checkpoints.is_slot(name) else weights)[name] = value
     width = max(map(len, weights), default=0)
@@ -62,7 +63,7 @@ def count_parts(weights):
     Args:
       weights: dict from canonical name to array.
     """
-    counts = {}
+    counts: dict[str, int] = {}
     for name, value in weights.items():
         part = next(
             (p for b, p in PARTS.items() if name.startswith(b)), "other"

@@ -47,7 +47,7 @@ def read_series(path):
       FileNotFoundError: if there is no such file.
       ValueError: if it holds nothing, or something else.
     """
-    series = {}
+    series: dict = {}
     for record in read_records(path):
         for name, value in record.items():
             if name not in ("split", "step", "time"):

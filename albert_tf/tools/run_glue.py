@@ -59,9 +59,8 @@ def find_tasks(data_dir, names=""):
     present = [
         name
         for name in TASKS
-        if os.path.exists(
-            os.path.join(data_dir, table_tasks.GLUE[name].train.file)
-        )
+        if (table := table_tasks.GLUE[name].train)
+        and os.path.exists(os.path.join(data_dir, table.file))
     ]
     wanted = [name.strip().lower() for name in names.split(",") if name.strip()]
     missing = [name for name in wanted if name not in present]

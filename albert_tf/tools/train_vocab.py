@@ -24,7 +24,7 @@ from albert_tf import filesystem, flags, ownership
 from albert_tf.text import normalization, tokenization
 
 # The options of the released vocabulary, from the release's README.
-_RELEASED_OPTIONS = {
+_RELEASED_OPTIONS: dict = {
     "model_type": "unigram",
     "pad_id": 0,
     "unk_id": 1,

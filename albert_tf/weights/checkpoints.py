@@ -13,6 +13,7 @@ import logging
 import os
 import pathlib
 import re
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -30,7 +31,7 @@ STEP = "global_step"
 _SLOT = re.compile(r"/adam_[mv]$")
 
 
-def write_checkpoint(prefix, variables):
+def write_checkpoint(prefix: filesystem.Path, variables: dict) -> None:
     """Writes variables under their names, whole or not at all.
 
     Args:
@@ -41,7 +42,7 @@ def write_checkpoint(prefix, variables):
     # `.numpy()` of a distributed variable is its first replica's copy.
     values = [
         v.numpy() if hasattr(v, "numpy") else np.asarray(v)
-        for v in map(variables.get, names)
+        for v in map(variables.__getitem__, names)
     ]
     with publishing(prefix) as temporary, tf.device("CPU:0"):
         tf.raw_ops.SaveV2(
@@ -53,7 +54,7 @@ def write_checkpoint(prefix, variables):
 
 
 @contextlib.contextmanager
-def publishing(prefix):
+def publishing(prefix: filesystem.Path) -> Iterator[str]:
     """Gives another prefix to write to; a checkpoint has its name at the end.
 
     Where the writing fails, what was written is removed.
@@ -76,27 +77,27 @@ def publishing(prefix):
         raise
 
 
-def copy_checkpoint(prefix, target):
+def copy_checkpoint(prefix: filesystem.Path, target: filesystem.Path) -> None:
     """Copies a checkpoint to another prefix, whole or not at all."""
     with publishing(target) as temporary:
         for ending in ENDINGS:
             filesystem.copy(f"{prefix}{ending}", temporary + ending)
 
 
-def step_of(prefix):
+def step_of(prefix: filesystem.Path) -> int:
     """Returns the step in a checkpoint's name, or -1 where there is none."""
     match = re.search(r"\.ckpt-(\d+)$", str(prefix))
     return int(match[1]) if match else -1
 
 
-def list_checkpoints(folder):
+def list_checkpoints(folder: filesystem.Path) -> list[str]:
     """Returns the prefixes of a folder's numbered checkpoints, by step."""
     indexes = filesystem.find_files(folder, f"{PREFIX}-*.index")
     prefixes = [i.removesuffix(".index") for i in indexes]
     return sorted((p for p in prefixes if step_of(p) >= 0), key=step_of)
 
 
-def find_trained(folder):
+def find_trained(folder: filesystem.Path) -> list[str]:
     """Returns the prefixes of a folder's checkpoints, the best one last."""
     prefixes = list_checkpoints(folder)
     best = os.path.join(folder, f"{PREFIX}-best")
@@ -105,7 +106,7 @@ def find_trained(folder):
     return prefixes
 
 
-def check_free(folder):
+def check_free(folder: filesystem.Path) -> None:
     """Raises ValueError if training would replace another run's model."""
     prefixes = find_trained(folder)
     if prefixes and not list_checkpoints(folder):
@@ -116,7 +117,7 @@ def check_free(folder):
         )
 
 
-def find_checkpoint(path):
+def find_checkpoint(path: filesystem.Path) -> str:
     """Returns the prefix of the checkpoint that a path means.
 
     Args:
@@ -153,7 +154,7 @@ def find_checkpoint(path):
     return indexes[0].removesuffix(".index")
 
 
-def read_checkpoint(path):
+def read_checkpoint(path: filesystem.Path) -> dict[str, np.ndarray]:
     """Reads every tensor of a checkpoint.
 
     Args:
@@ -184,12 +185,17 @@ def read_checkpoint(path):
         ) from error
 
 
-def is_slot(name):
+def is_slot(name: str) -> bool:
     """Whether a name is one of the optimizer's, not of the model's."""
     return name == STEP or bool(_SLOT.search(name))
 
 
-def restore(variables, values, source, new_prefixes=()):
+def restore(
+    variables: dict,
+    values: dict[str, np.ndarray],
+    source: filesystem.Path,
+    new_prefixes: Sequence[str] = (),
+) -> list[str]:
     """Assigns values to variables of the same names, all of them.
 
     Args:
@@ -239,7 +245,7 @@ def restore(variables, values, source, new_prefixes=()):
     return missing
 
 
-def check_end(folder, step, num_steps):
+def check_end(folder: filesystem.Path, step: int, num_steps: int) -> None:
     """Raises ValueError if a run was trained for more steps than are wanted."""
     if step > num_steps:
         raise ValueError(
@@ -248,7 +254,7 @@ def check_end(folder, step, num_steps):
         )
 
 
-def remove_checkpoint(prefix):
+def remove_checkpoint(prefix: str) -> None:
     """Removes a checkpoint: the index first, as it comes last."""
     for ending in reversed(ENDINGS):
         if filesystem.exists(prefix + ending):
@@ -264,17 +270,19 @@ class CheckpointManager:
       max_to_keep: numbered checkpoints kept; 0 keeps all.
     """
 
-    def __init__(self, folder, variables, max_to_keep=5):
+    def __init__(
+        self, folder: filesystem.Path, variables: dict, max_to_keep: int = 5
+    ):
         self.folder = str(folder)
         self.variables = variables
         self.max_to_keep = max_to_keep
         filesystem.make_folder(self.folder)
 
-    def prefix(self, label):
+    def prefix(self, label: int | str) -> str:
         """Returns the prefix of a step's checkpoint, or of "best"."""
         return os.path.join(self.folder, f"{PREFIX}-{label}")
 
-    def save(self, is_interrupted=False):
+    def save(self, is_interrupted: bool = False) -> str:
         """Writes the checkpoint of this step; deletes what is too old.
 
         Args:
@@ -305,7 +313,7 @@ class CheckpointManager:
             prefixes = prefixes[-self.max_to_keep :]
         self.write_state(prefixes)
 
-    def is_interrupted(self, prefix):
+    def is_interrupted(self, prefix: str) -> bool:
         """Whether an interruption wrote a checkpoint that was not due."""
         return filesystem.exists(f"{prefix}{MARK}")
 
@@ -316,7 +324,7 @@ class CheckpointManager:
                 remove_checkpoint(prefix)
             filesystem.remove(path)
 
-    def write_state(self, checkpoints):
+    def write_state(self, checkpoints: Sequence[str]) -> None:
         """Writes the file by which TensorFlow finds the newest checkpoint."""
         names = [pathlib.PurePath(c).name for c in checkpoints]
         lines = [f'model_checkpoint_path: "{names[-1]}"']
@@ -324,7 +332,7 @@ class CheckpointManager:
         path = os.path.join(self.folder, "checkpoint")
         filesystem.write_file(path, "\n".join(lines) + "\n")
 
-    def restore_latest(self):
+    def restore_latest(self) -> str | None:
         """Restores the newest numbered checkpoint, optimizer and all.
 
         One that is damaged is passed over, and said so. What a training that
@@ -363,10 +371,10 @@ class CheckpointManager:
             if ".writing-" in os.path.basename(path) or is_alone:
                 filesystem.remove(path)
 
-    def restore(self, prefix):
+    def restore(self, prefix: str) -> None:
         """Restores every variable from one checkpoint of this training."""
         restore(self.variables, read_checkpoint(prefix), prefix)
 
-    def keep_best(self, prefix):
+    def keep_best(self, prefix: str) -> None:
         """Copies a checkpoint to `model.ckpt-best`."""
         copy_checkpoint(prefix, self.prefix("best"))

@@ -13,6 +13,7 @@ import numpy as np
 
 from albert_tf import filesystem
 from albert_tf.model.config import AlbertConfig
+from albert_tf.text import tokenization
 from albert_tf.weights import regrouping
 
 CONFIG_FILE = "config.json"
@@ -75,7 +76,7 @@ CONSTANTS = {
 FLOATS = ("float16", "bfloat16", "float32", "float64")
 
 
-def weight_names(config):
+def weight_names(config: AlbertConfig) -> dict[str, str]:
     """Their name of each weight of a model and its heads.
 
     Args:
@@ -102,12 +103,12 @@ def weight_names(config):
     return {**names, OUTPUT_BIAS[0]: OUTPUT_BIAS[1]}
 
 
-def layer_group(config, layer):
+def layer_group(config: AlbertConfig, layer: int) -> int:
     """Index of the group that transformers gives a layer: in floats."""
     return int(layer / (config.num_hidden_layers / config.num_hidden_groups))
 
 
-def read_config(folder):
+def read_config(folder: filesystem.Path) -> AlbertConfig:
     """The config of a folder.
 
     Raises:
@@ -168,7 +169,9 @@ def _check_kind(path, values, act):
         )
 
 
-def read_weights(folder, config):
+def read_weights(
+    folder: filesystem.Path, config: AlbertConfig
+) -> tuple[dict, list]:
     """The weights of a folder, by their canonical names.
 
     Args:
@@ -274,7 +277,12 @@ def _drop_identity(values, path):
         )
 
 
-def write_folder(folder, values, config, tokenizer=None):
+def write_folder(
+    folder: filesystem.Path,
+    values: dict,
+    config: AlbertConfig,
+    tokenizer: tokenization.Tokenizer | None = None,
+):
     """Writes config and weights; the result loads as AlbertForPreTraining.
 
     Args:
@@ -323,7 +331,7 @@ def write_folder(folder, values, config, tokenizer=None):
         write_tokenizer(folder, tokenizer, config.max_position_embeddings)
 
 
-def write_tokenizer(folder, tokenizer, max_length):
+def write_tokenizer(folder: filesystem.Path, tokenizer, max_length: int):
     """Writes what makes transformers give the same ids.
 
     Args:
@@ -347,7 +355,7 @@ def write_tokenizer(folder, tokenizer, max_length):
         filesystem.write_json(path, describe_unigram(tokenizer))
 
 
-def describe_unigram(tokenizer):
+def describe_unigram(tokenizer: tokenization.SentencePieceTokenizer) -> dict:
     """A SentencePiece tokenizer as the JSON of the package tokenizers.
 
     From the .model alone, transformers 5 splits at "-" and a quotation mark
@@ -355,9 +363,8 @@ def describe_unigram(tokenizer):
     """
     from sentencepiece import sentencepiece_model_pb2
 
-    model = sentencepiece_model_pb2.ModelProto.FromString(
-        tokenizer.serialized_model()
-    )
+    model = sentencepiece_model_pb2.ModelProto()  # type: ignore[attr-defined]
+    model.ParseFromString(tokenizer.serialized_model())
     special = zip(tokenizer.special_ids, tokenizer.special_pieces, strict=True)
     metaspace = {
         "type": "Metaspace",

@@ -17,6 +17,9 @@ import pathlib
 import tarfile
 import tempfile
 import zlib
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
 
 from albert_tf import filesystem
 from albert_tf.model import modeling
@@ -58,14 +61,16 @@ class Pretrained:
     """
 
     source: str
-    values: dict
+    values: dict[str, np.ndarray]
     config: AlbertConfig | None
     tokenizer: tokenization.Tokenizer | None
-    vocabulary_file: tuple | None
-    remarks: tuple = ()
+    vocabulary_file: tuple[str, bytes] | None
+    remarks: Sequence[str] = ()
 
 
-def read_pretrained(path, *, keep_slots=False):
+def read_pretrained(
+    path: filesystem.Path, *, keep_slots: bool = False
+) -> Pretrained:
     """Reads a model.
 
     Args:
@@ -73,9 +78,6 @@ def read_pretrained(path, *, keep_slots=False):
         as a folder or tar archive; or a Hugging Face folder, or the
         model.safetensors in it.
       keep_slots: whether the optimizer's slots and the step are read, too.
-
-    Returns:
-      A `Pretrained`.
 
     Raises:
       FileNotFoundError: if there is nothing that can be read.
@@ -90,7 +92,8 @@ def read_pretrained(path, *, keep_slots=False):
     if filesystem.exists(os.path.join(path, huggingface.CONFIG_FILE)):
         config = huggingface.read_config(path)
         values, remarks = huggingface.read_weights(path, config)
-        return Pretrained(path, values, config, *_vocabulary(path), remarks)
+        tokenizer, file = _vocabulary(path)
+        return Pretrained(path, values, config, tokenizer, file, remarks)
     is_module = filesystem.exists(os.path.join(path, "saved_model.pb"))
     if is_module:
         prefix = os.path.join(path, "variables", "variables")
@@ -108,7 +111,7 @@ def read_pretrained(path, *, keep_slots=False):
     return dataclasses.replace(described, source=prefix, values=values)
 
 
-def read_description(folder):
+def read_description(folder: filesystem.Path) -> Pretrained:
     """Reads config and vocabulary that lie in a folder, without weights.
 
     Args:
@@ -121,11 +124,11 @@ def read_description(folder):
     config = None
     if filesystem.exists(config_file):
         config = AlbertConfig.from_json_file(config_file)
-    return Pretrained(folder, {}, config, *_vocabulary(folder))
+    return Pretrained(str(folder), {}, config, *_vocabulary(folder))
 
 
 @contextlib.contextmanager
-def unpacked(path):
+def unpacked(path: filesystem.Path) -> Iterator[str]:
     """Unpacks an archive, and yields the folder in it that holds a model.
 
     Raises:
@@ -141,7 +144,7 @@ def unpacked(path):
                     # Python before 3.12 may not know it; `_find_problem` does
                     # the same there.
                     is_known = hasattr(tarfile, "data_filter")
-                    safe = {"filter": "data"} if is_known else {}
+                    safe: dict = {"filter": "data"} if is_known else {}
                     archive.extractall(folder, **safe)
         except (tarfile.TarError, EOFError, OSError, *_DAMAGE) as error:
             if getattr(error, "errno", None):  # Of the disk, not the archive.
@@ -192,7 +195,9 @@ def _find_problem(archive, size):
     return None
 
 
-def _vocabulary(folder):
+def _vocabulary(
+    folder,
+) -> tuple[tokenization.Tokenizer, tuple] | tuple[None, None]:
     """The tokenizer of the only vocabulary in a folder, and its file."""
     paths = [
         os.path.join(folder, name)
@@ -206,11 +211,11 @@ def _vocabulary(folder):
     if settings is None:
         name = "tokenizer_config.json"
         settings = tokenization.read_settings(folder, name) or {}
-    names = ("do_lower_case", "keep_accents")
-    tokenizer = tokenization.build_tokenizer(
-        **{kind: paths[0]},
-        **{name: settings[name] for name in names if name in settings},
-    )
+    arguments: dict = {kind: paths[0]}
+    for name in ("do_lower_case", "keep_accents"):
+        if name in settings:
+            arguments[name] = settings[name]
+    tokenizer = tokenization.build_tokenizer(**arguments)
     if (
         settings.get("sha256", tokenizer.settings["sha256"])
         != (tokenizer.settings["sha256"])
@@ -223,12 +228,12 @@ def _vocabulary(folder):
     return tokenizer, read_vocabulary_file(paths[0])
 
 
-def read_vocabulary_file(path):
+def read_vocabulary_file(path: filesystem.Path) -> tuple[str, bytes]:
     """Returns a file's name and its content."""
     return os.path.basename(path), filesystem.read_file(path)
 
 
-def check_vocabulary(tokenizer, config):
+def check_vocabulary(tokenizer: tokenization.Tokenizer, config: AlbertConfig):
     """Raises ValueError if a tokenizer is not of a model's vocabulary."""
     if tokenizer.vocab_size != config.vocab_size:
         raise ValueError(
@@ -238,13 +243,15 @@ def check_vocabulary(tokenizer, config):
         )
 
 
-def check_same_vocabulary(pretrained, settings):
+def check_same_vocabulary(pretrained: Pretrained, settings: dict | None):
     """Raises ValueError if data was made with another vocabulary.
 
     Args:
-      pretrained: a `Pretrained` with a tokenizer.
-      settings: those of the tokenizer that made the data.
+      pretrained: a `Pretrained`; without a tokenizer it fits all data.
+      settings: those of the tokenizer that made the data, or None.
     """
+    if not pretrained.tokenizer or not settings:
+        return
     theirs = pretrained.tokenizer.settings
     if theirs["sha256"] != settings["sha256"]:
         raise ValueError(
@@ -255,7 +262,7 @@ def check_same_vocabulary(pretrained, settings):
         )
 
 
-def build_model(model_class, pretrained):
+def build_model(model_class: Callable, pretrained: Pretrained):
     """Builds a model in float32 with the weights that were read, all of them.
 
     Args:
@@ -279,13 +286,13 @@ def build_model(model_class, pretrained):
 
 
 def replace_files(
-    pretrained,
+    pretrained: Pretrained,
     *,
-    albert_config_file=None,
-    spm_model_file=None,
-    vocab_file=None,
-    do_lower_case=True,
-):
+    albert_config_file: filesystem.Path | None = None,
+    spm_model_file: filesystem.Path | None = None,
+    vocab_file: filesystem.Path | None = None,
+    do_lower_case: bool = True,
+) -> Pretrained:
     """Takes config or vocabulary from other files than those beside a model.
 
     Args:
@@ -294,9 +301,6 @@ def replace_files(
       spm_model_file: SentencePiece model, or None.
       vocab_file: WordPiece vocabulary, or None.
       do_lower_case: for a vocabulary that is given.
-
-    Returns:
-      A `Pretrained`.
 
     Raises:
       ValueError: if vocabulary and config do not fit each other.
@@ -321,15 +325,15 @@ def replace_files(
 
 
 def initialize(
-    manager,
-    weights,
-    config,
-    pretrained=None,
+    manager: checkpoints.CheckpointManager,
+    weights: dict,
+    config: AlbertConfig,
+    pretrained: Pretrained | None = None,
     *,
-    from_group0=False,
-    tokenizer_settings=None,
-    body_only=False,
-):
+    from_group0: bool = False,
+    tokenizer_settings: dict | None = None,
+    body_only: bool = False,
+) -> str:
     """Goes on from the newest checkpoint, or begins from another model.
 
     Args:
@@ -354,8 +358,7 @@ def initialize(
         return f"Goes on from {prefix}."
     if not pretrained:
         return "Begins with random weights."
-    if pretrained.tokenizer and tokenizer_settings:
-        check_same_vocabulary(pretrained, tokenizer_settings)
+    check_same_vocabulary(pretrained, tokenizer_settings)
     values, remarks = pretrained.values, list(pretrained.remarks)
     new_prefixes = ["cls/"]
     if body_only:
@@ -377,7 +380,7 @@ def initialize(
     )
 
 
-def write_pretrained(folder, pretrained, form):
+def write_pretrained(folder: filesystem.Path, pretrained, form: str):
     """Writes a model to a folder that exists.
 
     Args:

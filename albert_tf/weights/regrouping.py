@@ -5,13 +5,16 @@ No files here: values are dicts from canonical name to array.
 
 import dataclasses
 import re
+from collections.abc import Callable, Iterable
+
+from albert_tf.model.config import AlbertConfig
 
 _GROUP = re.compile(r"/group_[1-9]\d*/")
 _BLOCK = re.compile(r"bert/encoder/transformer/group_(\d+)/(.*)")
 _FFN = re.compile(r"inner_group_\d+/(ffn_1|LayerNorm_1)/")
 
 
-def spread_group0(values, variables):
+def spread_group0(values: dict, variables: dict) -> dict:
     """Adds group 0's values under the names of all other groups.
 
     Args:
@@ -31,7 +34,7 @@ def spread_group0(values, variables):
     return spread
 
 
-def regroup(values, source, target):
+def regroup(values: dict, source: AlbertConfig, target: AlbertConfig) -> dict:
     """Gives the layers of another sharing the weights they had.
 
     Layer by layer, the group that `target` assigns to it gets the values of
@@ -54,12 +57,12 @@ def regroup(values, source, target):
             f"The checkpoint has {source.num_hidden_layers} layers, the model "
             f"{target.num_hidden_layers}; weights go over layer by layer."
         )
-    blocks = {}
+    blocks: dict[int, list] = {}
     for name in values:
         if match := _BLOCK.match(name):
             blocks.setdefault(int(match[1]), []).append((match[2], name))
     result = {n: v for n, v in values.items() if not _BLOCK.match(n)}
-    origins = {}
+    origins: dict = {}
     for layer in range(source.num_hidden_layers):
         for is_ffn, group in enumerate(("attention_group", "ffn_group")):
             old = getattr(source, group)(layer)
@@ -77,7 +80,7 @@ def regroup(values, source, target):
     return result
 
 
-def grouped_config(config, group_of):
+def grouped_config(config: AlbertConfig, group_of: Callable) -> AlbertConfig:
     """The config under which code that knows only groups computes the same.
 
     Where groups cannot say how the weights are shared, or that code rounds
@@ -115,11 +118,11 @@ def grouped_config(config, group_of):
     )
 
 
-def release_group(config, layer):
+def release_group(config: AlbertConfig, layer: int) -> int:
     """Index of the group that the release gives a layer: in floats."""
     return int(layer / config.num_hidden_layers * config.num_hidden_groups)
 
 
-def names_of_groups(names):
+def names_of_groups(names: Iterable[str]) -> set[str]:
     """Those of some names that belong to a group of layers."""
     return {name for name in names if "/group_" in name}

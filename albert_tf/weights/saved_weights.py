@@ -5,7 +5,10 @@ objects. Ours say their canonical names there; those of TF Hub's ALBERT modules
 (`/3`) tell Keras's names, which `HUB_NAMES` translates.
 """
 
+import numpy as np
 from tensorflow.core.protobuf import trackable_object_graph_pb2
+
+from albert_tf import filesystem
 
 # Where a checkpoint of TensorFlow 2 keeps the graph of objects.
 OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
@@ -38,7 +41,7 @@ HUB_NAMES = {
 _PARTS = ("kernel", "bias", "beta", "gamma")
 
 
-def read_weights(values, path):
+def read_weights(values: dict, path: filesystem.Path) -> dict[str, np.ndarray]:
     """Names the weights of a SavedModel.
 
     Args:

@@ -19,6 +19,7 @@ import dataclasses
 import itertools
 import os
 import re
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
@@ -51,11 +52,11 @@ class TokenFile:
     memory of each worker.
     """
 
-    def __init__(self, path, dtype):
+    def __init__(self, path: filesystem.Path, dtype):
         self._file = open(path, "rb", buffering=0)
         self._dtype = np.dtype(dtype)
 
-    def read(self, starts, ends):
+    def read(self, starts: Iterable[int], ends: Iterable[int]) -> np.ndarray:
         """The tokens of some ranges, one range after the other."""
         size, file = self._dtype.itemsize, self._file.fileno()
         pieces = [
@@ -80,7 +81,7 @@ class Store:
     documents: np.ndarray
 
 
-def open_store(folder, vocab_size):
+def open_store(folder: filesystem.Path, vocab_size: int) -> Store:
     """Opens what `write_store` wrote."""
 
     def mapped(name):
@@ -95,7 +96,7 @@ def open_store(folder, vocab_size):
     )
 
 
-def is_store(folder, vocab_size, counts):
+def is_store(folder: filesystem.Path, vocab_size: int, counts: dict) -> bool:
     """Whether a folder holds all of a store that was counted."""
     token_bytes = np.dtype(token_dtype(vocab_size)).itemsize
     sizes = {
@@ -110,12 +111,12 @@ def is_store(folder, vocab_size, counts):
     )
 
 
-def token_dtype(vocab_size):
+def token_dtype(vocab_size: int) -> type:
     """The smallest type that holds every id."""
     return np.uint16 if vocab_size <= 1 << 16 else np.uint32
 
 
-def check_text(path):
+def check_text(path: filesystem.Path) -> None:
     """Refuses a file that does not begin as UTF-8 text does.
 
     Raises:
@@ -139,7 +140,7 @@ def check_text(path):
         )
 
 
-def read_blocks(files):
+def read_blocks(files: Iterable[filesystem.Path]) -> Iterator[bytes]:
     """Yields the text of files in blocks of bytes that end with a line.
 
     A file ends with a blank line, whether it has one or not. Only a line that
@@ -166,7 +167,7 @@ def _last_cut(data):
     return cut
 
 
-def encode_block(block, tokenizer, max_sentence_tokens):
+def encode_block(block: bytes, tokenizer, max_sentence_tokens: int) -> tuple:
     """Tokenizes a block of lines.
 
     Args:
@@ -240,7 +241,7 @@ def _cut(ids, limit, tokenizer):
         yield ids
 
 
-def write_store(folder, blocks):
+def write_store(folder: filesystem.Path, blocks: Iterable) -> dict[str, int]:
     """Writes a token store.
 
     Args:

@@ -27,7 +27,7 @@ _GZIP = b"\x1f\x8b"
 _LONG_BYTES = 1 << 30
 
 
-def count_records(file):
+def count_records(file: filesystem.Path) -> int:
     """Counts the records of a file, of a local one by their lengths alone.
 
     Raises:
@@ -83,7 +83,7 @@ def _explain_end(file, number, start_bytes):
     )
 
 
-def read_first_record(file):
+def read_first_record(file: filesystem.Path) -> bytes | None:
     """Returns the data of a file's first record; None if there is none.
 
     Raises:
@@ -101,7 +101,7 @@ def read_first_record(file):
     raise ValueError(_explain_end(file, 1, header[:2]))
 
 
-def parse(serialized, features, limits):
+def parse(serialized, features: dict, limits: dict) -> dict:
     """Parses a batch of records; numbers out of range are an error.
 
     Args:
@@ -153,7 +153,7 @@ def _limits_of(name, features, limits):
     return limits.get(name, every)
 
 
-def feature_sizes(serialized):
+def feature_sizes(serialized: bytes) -> dict[str, int]:
     """The number of integers in each feature of a record; none if it has none.
 
     Args:
@@ -176,7 +176,9 @@ def _parse_example(serialized):
         return None
 
 
-def explain_record(serialized, features, limits):
+def explain_record(
+    serialized: bytes, features: dict, limits: dict
+) -> str | None:
     """Says what is wrong with a record.
 
     Args:
@@ -207,7 +209,7 @@ def explain_record(serialized, features, limits):
     return None
 
 
-def reading_errors():
+def reading_errors() -> tuple[type, ...]:
     """The exceptions that TensorFlow raises on damaged records."""
     import tensorflow as tf
 
@@ -219,7 +221,9 @@ def reading_errors():
     )
 
 
-def check_files(files, features, limits, max_bytes=None):
+def check_files(
+    files, features: dict, limits: dict, max_bytes: int | None = None
+):
     """Reads records, and refuses the first that is not as it should be.
 
     Args:

@@ -35,7 +35,7 @@ class MaskingRule:
     do_permutation: bool = False
 
     @property
-    def num_predictions(self):
+    def num_predictions(self) -> int:
         """Length of the lists of predictions."""
         return self.max_predictions * (2 if self.do_permutation else 1)
 
@@ -61,7 +61,7 @@ class Words:
     count: np.ndarray
 
 
-def find_words(is_maskable, is_start):
+def find_words(is_maskable: np.ndarray, is_start: np.ndarray) -> Words:
     """Groups tokens into words.
 
     Args:
@@ -99,7 +99,7 @@ def find_words(is_maskable, is_start):
     return Words(np.maximum(index, 0), first, end, last, count)
 
 
-def choose_ngrams(words, budget, is_taken, rule, rng):
+def choose_ngrams(words: Words, budget, is_taken, rule: MaskingRule, rng):
     """Chooses n-grams in each sequence until its budget of tokens is spent.
 
     Words are visited in random order. At each, the number of words n is drawn;
@@ -165,7 +165,9 @@ def _cumulative_ngram_probs(rule):
     return np.cumsum(probs / probs.sum())[:-1]
 
 
-def mask_batch(input_ids, is_maskable, is_start, rule, vocabulary, rng):
+def mask_batch(
+    input_ids, is_maskable, is_start, rule: MaskingRule, vocabulary, rng
+):
     """Masks a batch.
 
     Args:

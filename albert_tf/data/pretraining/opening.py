@@ -3,6 +3,7 @@
 import collections
 import contextlib
 import dataclasses
+from collections.abc import Iterator
 
 from albert_tf import filesystem
 from albert_tf.data.pretraining import damage, reading, records, sidecars
@@ -32,14 +33,18 @@ class PretrainingRecords:
     sidecar: dict | None
 
     @property
-    def sentence_objective(self):
+    def sentence_objective(self) -> str:
         """What the sentence labels mean: "sop", "nsp" or "none"."""
         return self.sidecar["sentence_objective"] if self.sidecar else "sop"
 
 
 def open_records(
-    patterns, config, *, max_seq_length=None, max_predictions_per_seq=None
-):
+    patterns: str,
+    config,
+    *,
+    max_seq_length: int | None = None,
+    max_predictions_per_seq: int | None = None,
+) -> PretrainingRecords:
     """Finds record files and checks that a model can be trained on them.
 
     Args:
@@ -49,9 +54,6 @@ def open_records(
         has.
       max_predictions_per_seq: likewise for the masked_lm_* lists; records
         that were permuted have twice as many.
-
-    Returns:
-      PretrainingRecords.
 
     Raises:
       ValueError: if nothing is found, sizes, config and records contradict
@@ -89,7 +91,7 @@ def open_records(
     return PretrainingRecords(files, features, limits, num_records, sidecar)
 
 
-def limits_of(config, num_tokens):
+def limits_of(config, num_tokens: int) -> dict[str, tuple[int, int]]:
     """The least and the largest number of each feature of a record.
 
     Args:
@@ -109,7 +111,7 @@ def limits_of(config, num_tokens):
 
 
 @contextlib.contextmanager
-def naming_damage(*opened):
+def naming_damage(*opened: PretrainingRecords | None) -> Iterator[None]:
     """Where TensorFlow fails to read some records, says which.
 
     Args:
@@ -128,7 +130,9 @@ def naming_damage(*opened):
         raise
 
 
-def check_said_sizes(file, sidecar, num_tokens, num_predictions):
+def check_said_sizes(
+    file, sidecar: dict, num_tokens: int, num_predictions: int
+):
     """Raises ValueError if a record has other sizes than its sidecar says."""
     for key, wanted in (
         ("max_seq_length", [num_tokens]),
@@ -145,7 +149,9 @@ def check_said_sizes(file, sidecar, num_tokens, num_predictions):
             )
 
 
-def check_size(files, name, wanted, found):
+def check_size(
+    files: list[str], name: str, wanted: int | None, found: list[int]
+):
     """Raises ValueError if a flag was given and the records differ."""
     if wanted is not None and wanted not in found:
         raise ValueError(
@@ -154,7 +160,7 @@ def check_size(files, name, wanted, found):
         )
 
 
-def check_vocabulary(files, tokenizer, config):
+def check_vocabulary(files: list[str], tokenizer: dict, config):
     """Raises ValueError if records were made with another vocabulary."""
     vocab_size = tokenizer.get("vocab_size")
     if vocab_size != config.vocab_size:
@@ -165,7 +171,7 @@ def check_vocabulary(files, tokenizer, config):
         )
 
 
-def check_batch_size(opened, batch_size):
+def check_batch_size(opened: PretrainingRecords, batch_size: int):
     """Raises ValueError if a batch would hold records more than once."""
     if batch_size > opened.num_records:
         raise ValueError(
@@ -176,7 +182,7 @@ def check_batch_size(opened, batch_size):
         )
 
 
-def check_held_out(train, held_out):
+def check_held_out(train: PretrainingRecords, held_out: PretrainingRecords):
     """Raises ValueError if a file is for training and for evaluation."""
     trained_on = set(map(filesystem.identity, train.files))
     for file in held_out.files:
@@ -187,7 +193,7 @@ def check_held_out(train, held_out):
             )
 
 
-def score_best_guess(opened):
+def score_best_guess(opened: PretrainingRecords) -> tuple[float, ...]:
     """What a model scores that always makes the same guess, the best one.
 
     It knows the held-out labels, so it is a little better than any model
@@ -217,7 +223,7 @@ def score_best_guess(opened):
     )
 
 
-def peek_sizes(files):
+def peek_sizes(files: list[str]) -> tuple[str, int, int]:
     """Reads the first record of some files.
 
     Returns:

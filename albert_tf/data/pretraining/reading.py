@@ -7,6 +7,7 @@ Shapes: B batch, T tokens, P predictions.
 """
 
 import functools
+from collections.abc import Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -21,17 +22,17 @@ RECORDS_PER_TURN = 16
 
 
 def build_dataset(
-    files,
-    features,
-    batch_size,
+    files: Sequence[str],
+    features: dict,
+    batch_size: int,
     *,
-    is_training,
-    seed=0,
-    start=0,
-    num_records=None,
-    shuffle_buffer=100_000,
-    limits=None,
-):
+    is_training: bool,
+    seed: int = 0,
+    start: int = 0,
+    num_records: int | None = None,
+    shuffle_buffer: int = 100_000,
+    limits: dict | None = None,
+) -> tf.data.Dataset:
     """Batches of parsed records, of static shapes.
 
     Training data never ends. Epoch e visits every record once in an order

@@ -8,13 +8,14 @@ Shapes: N examples, K values a feature, T tokens, P predictions.
 """
 
 import functools
+from collections.abc import Iterable
 
 import numpy as np
 
 from albert_tf import filesystem
 
 
-def pretraining_features(max_seq_length, num_predictions):
+def pretraining_features(max_seq_length: int, num_predictions: int) -> dict:
     """The features of a pretraining record.
 
     Args:
@@ -45,7 +46,7 @@ def pretraining_features(max_seq_length, num_predictions):
 # long part is one packed list a feature, so all rows are packed at once.
 
 
-def encode_examples(features):
+def encode_examples(features: dict[str, np.ndarray]) -> list[bytes]:
     """Serializes the rows of some arrays as `tf.train.Example`.
 
     Args:
@@ -136,7 +137,7 @@ def _length_prefixed(tag, size):
     return bytes(prefix)
 
 
-def write_records(path, serialized):
+def write_records(path: filesystem.Path, serialized: Iterable[bytes]) -> int:
     """Writes a TFRecord file; nobody ever sees it half written.
 
     Args:

@@ -16,6 +16,7 @@ from typing import Literal
 import numpy as np
 
 from albert_tf.data.pretraining import masking
+from albert_tf.text import tokenization
 
 NUM_SPECIAL_TOKENS = 3  # [CLS] A [SEP] B [SEP]
 
@@ -48,7 +49,7 @@ class Vocabulary:
     replacement_ids: np.ndarray
 
     @classmethod
-    def from_tokenizer(cls, tokenizer):
+    def from_tokenizer(cls, tokenizer: tokenization.Tokenizer) -> "Vocabulary":
         return cls(
             tokenizer.cls_id,
             tokenizer.sep_id,
@@ -77,12 +78,14 @@ class SequenceRule:
     sentence_objective: Literal["sop", "nsp", "none"] = "sop"
 
     @property
-    def max_tokens(self):
+    def max_tokens(self) -> int:
         """Tokens that are not special, in both segments together."""
         return self.max_seq_length - NUM_SPECIAL_TOKENS
 
 
-def plan_documents(store, documents, rule, is_word_start, seed):
+def plan_documents(
+    store, documents, rule: SequenceRule, is_word_start, seed: str
+):
     """Plans the sequences of some documents.
 
     Sentences are taken until they have the wanted length; the chunk is split
@@ -214,7 +217,9 @@ class _Planner:
         )
 
 
-def build_features(store, plan, sequence_rule, masking_rule, vocabulary, rng):
+def build_features(
+    store, plan, sequence_rule, masking_rule, vocabulary, rng
+) -> dict:
     """Builds the features of planned sequences.
 
     Args:

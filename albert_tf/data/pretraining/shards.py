@@ -147,7 +147,7 @@ class _Worker:
         return records.encode_examples(features), counts
 
 
-def output_names(output_file, num_shards):
+def output_names(output_file: str, num_shards: int) -> list[str]:
     """The files to write.
 
     Args:
@@ -177,7 +177,7 @@ def output_names(output_file, num_shards):
     ]
 
 
-def written_files(outputs):
+def written_files(outputs: list[str]) -> list[str]:
     """All files that writing some record files writes."""
     return [
         *outputs,
@@ -187,8 +187,14 @@ def written_files(outputs):
 
 
 def create_shards(
-    inputs, outputs, settings, *, num_workers=1, flags=None, has_progress=True
-):
+    inputs: list[str],
+    outputs: list[str],
+    settings: Settings,
+    *,
+    num_workers: int = 1,
+    flags: dict | None = None,
+    has_progress: bool = True,
+) -> dict:
     """Writes record files, each with documents from all of the input.
 
     Each file's sidecar (see `sidecars.read_sidecar`) is written at the end.

@@ -40,20 +40,20 @@ _TYPES = {
 }
 
 
-def sidecar_path(record_file):
+def sidecar_path(record_file: str) -> str:
     """The name of the description that stands beside a record file."""
     stem = re.sub(r"\.(tfrecord|tf_record)$", "", record_file)
     return re.sub(r"-\d{5}-of-\d{5}$", "", stem) + _SUFFIX
 
 
-def unfinished_folder(record_file):
+def unfinished_folder(record_file: str) -> str:
     """The name of the folder beside a record file whose set is not complete."""
     folder, name = os.path.split(sidecar_path(record_file))
     name = name.removesuffix(_SUFFIX)
     return os.path.join(folder, f".{name}.unfinished")
 
 
-def write_sidecar(path, description):
+def write_sidecar(path: str, description: dict) -> None:
     """Writes a sidecar; `read_sidecar` lists what is in it."""
     description = {**description, "digest": _digest(description)}
     text = json.dumps(description, indent=2, sort_keys=True) + "\n"
@@ -67,7 +67,7 @@ def _digest(description):
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def read_sidecar(files):
+def read_sidecar(files: list[str]) -> dict | None:
     """What is known about some record files.
 
     Args:

@@ -35,7 +35,7 @@ class Unfinished:
       shards: results by output file, of those which are finished.
     """
 
-    def __init__(self, outputs, fingerprint):
+    def __init__(self, outputs: list[str], fingerprint: str):
         self.folder = work_folder(outputs)
         self.fingerprint = fingerprint
         self.counts = None
@@ -83,7 +83,7 @@ class Unfinished:
         )
         return (counts, shards) if is_sound else None
 
-    def is_finished(self, output):
+    def is_finished(self, output: str) -> bool:
         """Whether a shard was written, and is still there, all of it."""
         return (
             output in self.shards
@@ -91,18 +91,18 @@ class Unfinished:
             and filesystem.size(output) == self.shards[output]["num_bytes"]
         )
 
-    def keep_counts(self, counts):
+    def keep_counts(self, counts: dict) -> None:
         """Notes that the text is tokenized."""
         self._write(counts)
         self.counts = counts
 
-    def keep_shard(self, output, result):
+    def keep_shard(self, output: str, result: dict) -> None:
         """Notes that a shard is written, and how large it is."""
         num_bytes = filesystem.size(output)
         self.shards[output] = {**result, "num_bytes": num_bytes}
         self._write(self.counts)
 
-    def remove(self):
+    def remove(self) -> None:
         """Forgets everything, when all is done."""
         _remove(self._folders)
 
@@ -137,7 +137,7 @@ def _remove(folders):
         filesystem.remove_folder(folder)
 
 
-def fingerprint(inputs, *parts):
+def fingerprint(inputs: list[str], *parts) -> str:
     """A name for some work: input files as they are now, and other values.
 
     Args:
@@ -151,13 +151,13 @@ def fingerprint(inputs, *parts):
     return hashlib.sha256(json.dumps([files, parts]).encode()).hexdigest()
 
 
-def work_folder(outputs):
+def work_folder(outputs: list[str]) -> str:
     """The folder of the notes: beside the first output, if that is local."""
     folder = sidecars.unfinished_folder(outputs[0])
     return _cached(folder) if filesystem.is_remote(folder) else folder
 
 
-def lock_names(outputs):
+def lock_names(outputs: list[str]) -> list[str]:
     """What to own while the outputs are written, one name for each set.
 
     Of remote outputs, only this user on this machine knows.
