@@ -37,7 +37,7 @@ What was written to {folder}:
 What to type next:
   a text of your own    {python} -m albert_tf fill_mask --init_checkpoint={folder}/model --spm_model_file={folder}/vocab.model --text="It is [MASK]."
   the curves            {python} -m tensorboard.main --logdir={folder}/model
-  a longer training     make quickstart QUICKSTART_ARGS="--output_dir=longer --num_train_steps=20000"
+  a longer training     {python} {script} --output_dir=longer --num_train_steps=20000
   a corpus of your own  the commands above, with your text in place of text/train.txt
 """  # noqa: E501
 
@@ -83,7 +83,13 @@ def run(args):
         print("\nStopped. The same command goes on from here.", file=sys.stderr)
         raise
     print(describe_progress(pathlib.Path(folder, "model/metrics.jsonl")))
-    print(NEXT_STEPS.format(folder=folder, python=as_typed(sys.executable)))
+    print(
+        NEXT_STEPS.format(
+            folder=folder,
+            python=as_typed(sys.executable),
+            script=as_typed(__file__),
+        )
+    )
 
 
 def build_steps(folder, args):
