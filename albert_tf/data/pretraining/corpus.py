@@ -188,7 +188,7 @@ def encode_block(block: bytes, tokenizer, max_sentence_tokens: int) -> tuple:
         tokenizer.encode_batch([part for line in parts for part in line])
     )
     counts = {"bad_characters": num_bad, "cut_lines": 0, "lost_lines": 0}
-    sentences = []
+    sentences: list[list[int]] = []
     for line in parts:
         if not line:
             sentences.append([])
@@ -202,7 +202,7 @@ def encode_block(block: bytes, tokenizer, max_sentence_tokens: int) -> tuple:
         counts["cut_lines"] += len(found) > 1
         counts["lost_lines"] += not found
     lengths = np.fromiter(map(len, sentences), np.int32, len(sentences))
-    tokens = np.fromiter(
+    tokens: np.ndarray = np.fromiter(
         itertools.chain.from_iterable(sentences),
         token_dtype(tokenizer.vocab_size),
         lengths.sum(),
@@ -252,7 +252,7 @@ def write_store(folder: filesystem.Path, blocks: Iterable) -> dict[str, int]:
       A dict of what was counted: input_documents, input_sentences,
       input_tokens, cut_documents, and the counts of `encode_block`.
     """
-    counts = collections.Counter()
+    counts: collections.Counter = collections.Counter()
     with contextlib.ExitStack() as stack:
         token_file, sentence_file, document_file = (
             stack.enter_context(open(os.path.join(folder, name), "wb"))

@@ -209,7 +209,7 @@ def explain_record(
     return None
 
 
-def reading_errors() -> tuple[type, ...]:
+def reading_errors() -> tuple[type[BaseException], ...]:
     """The exceptions that TensorFlow raises on damaged records."""
     import tensorflow as tf
 

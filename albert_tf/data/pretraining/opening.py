@@ -205,7 +205,8 @@ def score_best_guess(opened: PretrainingRecords) -> tuple[float, ...]:
     Returns:
       Shares of the predictions and of the sentence labels that it hits.
     """
-    pieces, labels = collections.Counter(), collections.Counter()
+    pieces: collections.Counter = collections.Counter()
+    labels: collections.Counter = collections.Counter()
     for batch in reading.build_dataset(
         opened.files,
         opened.features,

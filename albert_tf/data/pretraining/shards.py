@@ -170,8 +170,8 @@ def output_names(output_file: str, num_shards: int) -> list[str]:
             "Give either one output_file and num_shards, or a list of files; "
             f"got {len(names)} files and num_shards {num_shards}."
         )
-    pattern = r"(.*?)(\.tfrecord|\.tf_record)?"
-    stem, ending = re.fullmatch(pattern, names[0]).groups(".tfrecord")
+    stem = re.sub(r"\.(tfrecord|tf_record)$", "", names[0])
+    ending = names[0].removeprefix(stem) or ".tfrecord"
     return [
         f"{stem}-{i:05}-of-{num_shards:05}{ending}" for i in range(num_shards)
     ]
@@ -390,7 +390,7 @@ def _deal_documents(index, num_shards, settings, store):
 
 def _statistics(counts, results):
     """What the sidecar says of the whole run."""
-    total = collections.Counter()
+    total: collections.Counter = collections.Counter()
     for result in results:
         total.update(result)
     num_sequences, tokens = max(total["sequences"], 1), max(total["tokens"], 1)
