@@ -65,11 +65,7 @@ _ASSERTION = "assertion failed: "
 
 
 def explain(error):
-    """Returns what to tell a user of an error, one sentence or few.
-
-    Args:
-      error: an exception that was raised and caught.
-    """
+    """Returns what to tell a user of an error, one sentence or few."""
     if isinstance(error, MemoryError):
         return _out_of_memory(error)
     if isinstance(error, RecursionError):

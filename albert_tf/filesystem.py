@@ -103,16 +103,11 @@ def read_file(path: Path) -> bytes:
 def decode(
     content: bytes, path: Path, complaint: str, encoding="utf-8-sig"
 ) -> str:
-    """Decodes what a file of text holds.
-
-    Args:
-      content: bytes.
-      path: of the file, and perhaps a line, for the complaint.
-      complaint: of other bytes; {path} and {error} stand in it.
-      encoding: with or without a byte order mark.
+    """Decodes UTF-8, with or without a byte order mark.
 
     Raises:
-      ValueError: if it is not UTF-8.
+      ValueError: the complaint, in which {path} and {error} stand, of bytes
+        that are something else.
     """
     try:
         return content.decode(encoding)
@@ -400,12 +395,7 @@ def write_json(path: Path, values) -> None:
 
 
 def write_file(path: Path, content: str | bytes) -> None:
-    """Writes a file whole or not at all.
-
-    Args:
-      path: its name.
-      content: a string, written as UTF-8, or bytes.
-    """
+    """Writes a file whole or not at all; strings as UTF-8."""
     if isinstance(content, str):
         content = content.encode()
     with replacing(path) as temporary, open_file(temporary, "wb") as file:

@@ -228,11 +228,7 @@ def rank(context, n_best_size, firsts, lasts, start_scores, end_scores) -> list:
 
 
 def apply_threshold(answers: Answers, threshold: float) -> dict[str, str]:
-    """Returns dict of question id -> text, "" where nothing is answered.
-
-    Args:
-      answers: Answers with `null_odds`.
-      threshold: an answer is given where the odds are below it.
+    """Returns the text of each question id, "" where odds reach a threshold.
 
     Source: squad_utils.py, `write_predictions_v2`.
     """

@@ -76,13 +76,7 @@ def choose_buckets(examples: Examples, bucket_lengths: list[int]) -> np.ndarray:
 
 
 def check_plan(num_examples: int, batch_size: int, num_steps: int = 1) -> None:
-    """Raises ValueError if a plan would be absurdly large.
-
-    Args:
-      num_examples: that there are.
-      batch_size: examples in a step.
-      num_steps: to be planned.
-    """
+    """Raises ValueError if a plan of so many examples would be absurd."""
     if not num_examples:
         raise ValueError("There are no examples.")
     if batch_size > max(SMALL_BATCH, MAX_REPEATS * num_examples):
@@ -167,11 +161,6 @@ def plan_pass(
 
     Batches that are not full have rows of padding.
 
-    Args:
-      examples: an `examples.Examples`.
-      bucket_lengths: as from `parse_bucket_lengths`.
-      batch_size: examples in a step, in all replicas.
-
     Raises:
       ValueError: if there are no examples, or by far fewer than in a batch.
     """
@@ -197,10 +186,6 @@ def _take(values, indices):
 
 def build_datasets(examples: Examples, plan: Plan) -> dict:
     """Builds one dataset a bucket, whose batches come in the plan's order.
-
-    Args:
-      examples: an `examples.Examples`.
-      plan: a Plan for them.
 
     Returns:
       Dict of length T -> `tf.data.Dataset` of dicts of static shapes:

@@ -147,12 +147,7 @@ def join_pairs(pairs: Iterable) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def cut_pair(num_a: int, num_b: int, limit: int) -> tuple[int, int]:
-    """Returns how many tokens of two texts stay, so that both fit.
-
-    Args:
-      num_a: tokens of the first.
-      num_b: tokens of the second.
-      limit: most tokens of both together.
+    """Returns how many tokens of two texts stay: together at most a limit.
 
     Source: classifier_utils.py, `_truncate_seq_pair`.
     """

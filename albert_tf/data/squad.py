@@ -63,9 +63,6 @@ def read_squad(path: filesystem.Path) -> Squad:
     The position of an answer that does not stand where the file says is the
     nearest one where it does.
 
-    Args:
-      path: a JSON file.
-
     Raises:
       FileNotFoundError: if there is no such file.
       ValueError: if it is not JSON, lacks a field, names an id twice, has no

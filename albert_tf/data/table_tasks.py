@@ -256,9 +256,6 @@ def read_task_config(path: filesystem.Path) -> TableTask:
           "metrics": ["eval_accuracy"]   the first chooses the checkpoint
         }
 
-    Args:
-      path: a JSON file.
-
     Raises:
       FileNotFoundError: if there is no file.
       ValueError: if a key is unknown or missing, or a value is wrong.
@@ -371,11 +368,6 @@ def _names(row, task, place):
 def encode_labels(rows: list[Row], task: TableTask, path: filesystem.Path):
     """Turns labels into what the loss takes.
 
-    Args:
-      rows: N `tables.Row`.
-      task: a TableTask with labels.
-      path: their file, for messages.
-
     Returns:
       [N] int32 for classes, [N] float32 for a regression, [N, C] float32 of 0
       and 1 for multi_label.
@@ -419,10 +411,6 @@ def split_rows(rows: list[Row], share: float) -> tuple[list[Row], list[Row]]:
 
     The same text is on the same side wherever it stands, so the split does
     not depend on the order, and equal rows are not torn apart.
-
-    Args:
-      rows: `tables.Row`s.
-      share: between 0 and 1.
 
     Returns:
       The rows to train on, the rows held out.

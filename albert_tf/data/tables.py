@@ -77,10 +77,6 @@ class Row(NamedTuple):
 def read_table(path: filesystem.Path, table: Table) -> list[Row]:
     """Reads the rows of a table.
 
-    Args:
-      path: its file.
-      table: a Table.
-
     Raises:
       FileNotFoundError: if there is no file.
       ValueError: if it is empty or not UTF-8, a column is unknown, a row is

@@ -1,9 +1,5 @@
 """SavedModels: plain TensorFlow, without Keras, this package or custom ops.
 
-Keras's variables are wrappers, which the loader of TensorFlow 1, and with it
-TensorFlow Serving and saved_model_cli, does not find. So no Keras layer is
-saved, only functions and the `tf.Variable`s that they read.
-
 Shapes: B batch, T tokens, C labels.
 """
 
@@ -138,14 +134,7 @@ def build_answer(model, serve, max_seq_length, threshold):
 
 
 def build_signatures(model, serve, max_seq_length, threshold):
-    """Returns a tf.function for `examples` and one for `ids`, by name.
-
-    Args:
-      model: as for `build_answer`.
-      serve: likewise.
-      max_seq_length: likewise.
-      threshold: likewise.
-    """
+    """Returns a tf.function for `examples` and one for `ids` of an answer."""
     answer = build_answer(model, serve, max_seq_length, threshold)
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])

@@ -2,7 +2,7 @@
 
 Shapes: N examples, C classes. What `label_ids` are depends on the objective:
 "classes": [N] integers; "regression": [N] floats; "multi_label": [N, C] of 0
-and 1.
+and 1. The objective is that of `heads.AlbertClassifier`.
 """
 
 import functools
@@ -102,12 +102,6 @@ def score(logits, label_ids, objective: str, metrics) -> dict[str, float]:
 
     What is undefined, such as the correlation of constant predictions, is 0.
 
-    Args:
-      logits: [N, C].
-      label_ids: see the module.
-      objective: as `heads.AlbertClassifier` knows it.
-      metrics: names in METRICS_OF the objective.
-
     Returns:
       Dict of `eval_loss` and the metrics, floats.
 
@@ -139,12 +133,6 @@ def baseline(
 
     It always says what is most frequent in the training data, or its mean,
     with the probabilities that labels have there.
-
-    Args:
-      train_labels: the training data's, as label_ids.
-      label_ids: those that are scored.
-      objective: as `heads.AlbertClassifier` knows it.
-      metrics: names in METRICS_OF the objective.
 
     Returns:
       As from `score`.

@@ -42,12 +42,8 @@ def score_f1(gold: str, predicted: str) -> float:
 def score_v1(gold_answers: Gold, predictions: Texts) -> Scores:
     """Returns `exact_match` and `f1` in percent, as for SQuAD 1.1.
 
-    The gold answer that fits best counts; a question without a prediction
-    scores 0.
-
-    Args:
-      gold_answers: see the module; one that is empty counts as "".
-      predictions: see the module.
+    The gold answer that fits best counts, "" where there is none; a question
+    without a prediction scores 0.
 
     Source: SQuAD's evaluate-v1.1.py.
     """
@@ -71,10 +67,6 @@ def score_questions(
     articles do not count where there are others, and an answer without words
     is right where the gold answer has none.
 
-    Args:
-      gold_answers: see the module.
-      predictions: see the module.
-
     Returns:
       Two dicts of question id -> exact match and F1, from 0 to 1.
 
@@ -95,11 +87,7 @@ def score_questions(
 
 
 def score_v2(gold_answers: Gold, predictions: Texts) -> Scores:
-    """Scores predictions as for SQuAD 2.0.
-
-    Args:
-      gold_answers: see the module.
-      predictions: see the module; with the threshold already applied.
+    """Scores predictions, below the threshold or "", as for SQuAD 2.0.
 
     Returns:
       Dict of `exact`, `f1` and `total`, in percent and questions, and the same
@@ -129,11 +117,8 @@ def score_best_thresholds(
 ) -> Scores:
     """Finds the thresholds with which predictions would score best.
 
-    Args:
-      gold_answers: see the module.
-      best: predictions that are never "no answer".
-      null_odds: dict of question id -> number; the larger, the less there is
-        an answer.
+    Predictions are here never "no answer"; the larger the odds of a question,
+    the less there is an answer.
 
     Returns:
       Dict of `best_exact`, `best_exact_thresh`, `best_f1` and
@@ -156,14 +141,7 @@ def score_best_thresholds(
 def find_best_threshold(
     gold_answers, best, scores, null_odds
 ) -> tuple[float, float]:
-    """Returns the best score in percent, and the odds up to which to answer.
-
-    Args:
-      gold_answers: see the module.
-      best: predictions that are never "no answer".
-      scores: dict of question id -> score of its prediction, from 0 to 1.
-      null_odds: dict of question id -> number.
-    """
+    """Returns the best score in percent, and the odds up to which to answer."""
     has_answer = {i: _has(texts) for i, texts in gold_answers.items()}
     current = top = float(sum(not has for has in has_answer.values()))
     threshold = 0.0

@@ -194,9 +194,6 @@ class AlbertConfig:
     def from_json_file(cls, path: filesystem.Path) -> "AlbertConfig":
         """The config in a file such as the released albert_config.json.
 
-        Args:
-          path: file with one JSON object.
-
         Raises:
           FileNotFoundError: if there is no such file.
           ValueError: if it is not a JSON object or `from_dict` refuses it;
@@ -221,20 +218,13 @@ class AlbertConfig:
     def attention_group(self, layer: int) -> int:
         """Index of the attention weights that a layer uses.
 
-        Args:
-          layer: from 0 to num_hidden_layers - 1.
-
         Source: modeling.py, whose float division gives some layers the wrong
         group (first at 22 layers in 22 groups); here it is exact.
         """
         return self._group(layer, shared_by=("all", "attention"))
 
     def ffn_group(self, layer: int) -> int:
-        """Index of the feed-forward weights that a layer uses.
-
-        Args:
-          layer: from 0 to num_hidden_layers - 1.
-        """
+        """Index of the feed-forward weights that a layer uses."""
         return self._group(layer, shared_by=("all", "ffn"))
 
     def _group(self, layer, shared_by):

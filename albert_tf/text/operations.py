@@ -80,9 +80,6 @@ class GraphTokenizer:
         than by `tokenize`: the operation that is equal to Python's tells no
         offsets.
 
-        Args:
-          texts: [B] strings.
-
         Returns:
           ids, starts and ends, [B, (T)] int32 each; ends are exclusive and may
           have white space before them.

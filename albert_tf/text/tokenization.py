@@ -67,10 +67,6 @@ def read_settings(
 ) -> dict | None:
     """Returns the settings stored in a folder, or None if it has none.
 
-    Args:
-      folder: where.
-      name: of their file.
-
     Raises:
       ValueError: if they are no JSON, or of wrong types.
     """
@@ -162,9 +158,6 @@ class Tokenizer(abc.ABC):
     @abc.abstractmethod
     def encode_with_offsets(self, text: str) -> tuple[list[int], list]:
         """Encodes a text and finds each token in it.
-
-        Args:
-          text: the original text.
 
         Returns:
           ids: as from `encode`.

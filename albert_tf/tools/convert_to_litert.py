@@ -163,13 +163,7 @@ def make_features(signature, shape, num_ids=1000, num_segments=2):
 
 
 def compare(content, features, wanted):
-    """Returns dict of output -> largest difference.
-
-    Args:
-      content: of a .tflite file.
-      features: dict of its inputs.
-      wanted: dict of the SavedModel's outputs for them.
-    """
+    """Returns dict of output -> largest difference."""
     outputs = run_interpreter(content, features)
     return {
         name: _difference(outputs[name], value.numpy())

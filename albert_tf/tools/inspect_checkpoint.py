@@ -58,11 +58,7 @@ def run(args):
 
 
 def count_parts(weights):
-    """Parameters of each part of a model that is there.
-
-    Args:
-      weights: dict from canonical name to array.
-    """
+    """Parameters of each part of a model that is there."""
     counts: dict[str, int] = {}
     for name, value in weights.items():
         part = next(

@@ -48,11 +48,7 @@ def read_pretrained(path, args, **kwargs):
 
 
 def input_files(args):
-    """Returns what `filesystem.check_outputs` compares: dict of flag -> files.
-
-    Args:
-      args: ModelFlags.
-    """
+    """Returns dict of flag -> files, as `filesystem.check_outputs` takes it."""
     model = args.init_checkpoint
     folder = model if os.path.isdir(model) else os.path.dirname(model)
     return {

@@ -49,9 +49,7 @@ class GlueFlags(flags.Flags):
 def find_tasks(data_dir, names=""):
     """Returns the names of the tasks whose training data lies in a folder.
 
-    Args:
-      data_dir: the folder.
-      names: those wanted, with commas between; empty for all.
+    Only of those named, where some are, with commas between.
 
     Raises:
       ValueError: if there are none, or one is unknown or has no data.

@@ -90,9 +90,6 @@ class TrainVocabFlags(flags.Flags):
 def run(args):
     """Trains a vocabulary and writes it.
 
-    Args:
-      args: `TrainVocabFlags`.
-
     Returns:
       The path of the model.
 

@@ -174,10 +174,6 @@ def read_weights(
 ) -> tuple[dict, list]:
     """The weights of a folder, by their canonical names.
 
-    Args:
-      folder: with model.safetensors.
-      config: its config.
-
     Returns:
       Dict from name to float32 array, and a list of remarks on what was
       converted or left out.
@@ -332,13 +328,7 @@ def write_folder(
 
 
 def write_tokenizer(folder: filesystem.Path, tokenizer, max_length: int):
-    """Writes what makes transformers give the same ids.
-
-    Args:
-      folder: exists; the vocabulary's file is written by the caller.
-      tokenizer: a `tokenization.Tokenizer`.
-      max_length: of a sequence, in tokens.
-    """
+    """Writes what makes transformers give the same ids."""
     is_wordpiece = tokenizer.kind == "wordpiece"
     settings = {
         "tokenizer_class": "BertTokenizer"

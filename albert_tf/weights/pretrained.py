@@ -112,14 +112,7 @@ def read_pretrained(
 
 
 def read_description(folder: filesystem.Path) -> Pretrained:
-    """Reads config and vocabulary that lie in a folder, without weights.
-
-    Args:
-      folder: where.
-
-    Returns:
-      A `Pretrained` with empty values.
-    """
+    """Reads config and vocabulary that lie in a folder; values are empty."""
     config_file = os.path.join(folder, CONFIG_FILE)
     config = None
     if filesystem.exists(config_file):
@@ -244,12 +237,7 @@ def check_vocabulary(tokenizer: tokenization.Tokenizer, config: AlbertConfig):
 
 
 def check_same_vocabulary(pretrained: Pretrained, settings: dict | None):
-    """Raises ValueError if data was made with another vocabulary.
-
-    Args:
-      pretrained: a `Pretrained`; without a tokenizer it fits all data.
-      settings: those of the tokenizer that made the data, or None.
-    """
+    """Raises ValueError if data is known to be of another vocabulary."""
     if not pretrained.tokenizer or not settings:
         return
     theirs = pretrained.tokenizer.settings
@@ -264,10 +252,6 @@ def check_same_vocabulary(pretrained: Pretrained, settings: dict | None):
 
 def build_model(model_class: Callable, pretrained: Pretrained):
     """Builds a model in float32 with the weights that were read, all of them.
-
-    Args:
-      model_class: such as `heads.AlbertForPreTraining`; called with a config.
-      pretrained: a `Pretrained`.
 
     Raises:
       ValueError: if there is no config, or a weight is missing or of another

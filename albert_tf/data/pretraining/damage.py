@@ -154,11 +154,7 @@ def _limits_of(name, features, limits):
 
 
 def feature_sizes(serialized: bytes) -> dict[str, int]:
-    """The number of integers in each feature of a record; none if it has none.
-
-    Args:
-      serialized: the record's data.
-    """
+    """How many integers each feature of a record has, where it has features."""
     return {
         name: len(feature.int64_list.value)
         for name, feature in (_parse_example(serialized) or {}).items()
@@ -180,11 +176,6 @@ def explain_record(
     serialized: bytes, features: dict, limits: dict
 ) -> str | None:
     """Says what is wrong with a record.
-
-    Args:
-      serialized: the record's data.
-      features: dict of name -> (shape, dtype name).
-      limits: dict of name -> (least, most), where something is known.
 
     Returns:
       A clause, or None if the record is as it should be.

@@ -92,12 +92,7 @@ def open_records(
 
 
 def limits_of(config, num_tokens: int) -> dict[str, tuple[int, int]]:
-    """The least and the largest number of each feature of a record.
-
-    Args:
-      config: an AlbertConfig.
-      num_tokens: of a record.
-    """
+    """The least and the largest number of each feature of a record."""
     pieces, yes_or_no = (0, config.vocab_size - 1), (0, 1)
     return {
         "input_ids": pieces,
@@ -198,9 +193,6 @@ def score_best_guess(opened: PretrainingRecords) -> tuple[float, ...]:
 
     It knows the held-out labels, so it is a little better than any model
     that only knows how frequent pieces are.
-
-    Args:
-      opened: PretrainingRecords.
 
     Returns:
       Shares of the predictions and of the sentence labels that it hits.

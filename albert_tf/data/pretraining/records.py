@@ -140,10 +140,6 @@ def _length_prefixed(tag, size):
 def write_records(path: filesystem.Path, serialized: Iterable[bytes]) -> int:
     """Writes a TFRecord file; nobody ever sees it half written.
 
-    Args:
-      path: the file's name. Its folder is made if it is absent.
-      serialized: iterable of byte strings.
-
     Returns:
       The number of records.
     """
