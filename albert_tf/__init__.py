@@ -52,10 +52,10 @@ def _choose_backend():
     """
     keras = sys.modules.get("keras")
     if keras is not None and hasattr(keras, "backend"):
-        found = keras.backend.backend()
-        if found != "tensorflow":
+        name = keras.backend.backend()
+        if name != "tensorflow":
             raise ImportError(
-                f"Keras was imported with the backend {found!r}; ALBERT needs "
+                f"Keras was imported with the backend {name!r}; ALBERT needs "
                 "'tensorflow'. Import albert_tf first, or set "
                 "KERAS_BACKEND=tensorflow."
             )

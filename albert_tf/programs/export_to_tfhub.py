@@ -9,8 +9,6 @@ import dataclasses
 import os
 import tempfile
 
-import tensorflow as tf
-
 from albert_tf import filesystem, flags, ownership
 from albert_tf.export import hub, saved_models
 from albert_tf.flags import flag
@@ -77,7 +75,7 @@ def check_flags(args):
 
 def check_absent(path):
     """Raises ValueError if a folder that will be written is there."""
-    if tf.io.gfile.exists(path):
+    if filesystem.exists(path):
         raise ValueError(
             f"{path} is already there. Give another --export_path, or remove "
             "it."
@@ -87,37 +85,37 @@ def check_absent(path):
 def read_model(args):
     """Returns the `pretrained.Pretrained` that flags name, complete."""
     path = os.path.join(args.albert_directory, args.checkpoint_name)
-    if not tf.io.gfile.exists(f"{path}.index"):
+    if not filesystem.exists(f"{path}.index"):
         path = args.albert_directory
-    found = pretrained.replace_files(
+    start = pretrained.replace_files(
         pretrained.read_pretrained(path),
         albert_config_file=args.albert_config_file,
         spm_model_file=args.spm_model_file,
         vocab_file=args.vocab_file,
     )
     for flag_names, value in (
-        ("--albert_config_file", found.config),
-        ("--spm_model_file or --vocab_file", found.tokenizer),
+        ("--albert_config_file", start.config),
+        ("--spm_model_file or --vocab_file", start.tokenizer),
     ):
         if value is None:
-            raise ValueError(f"Give {flag_names}: {found.source} has none.")
-    positions = found.config.max_position_embeddings
+            raise ValueError(f"Give {flag_names}: {start.source} has none.")
+    positions = start.config.max_position_embeddings
     if args.with_preprocessor and args.seq_length > positions:
         raise ValueError(
             f"--seq_length={args.seq_length}, but the model has {positions} "
             "positions."
         )
-    return found
+    return start
 
 
-def write_assets(args, found, folder):
+def write_assets(args, start, folder):
     """Writes config, settings and vocabulary to a folder.
 
     Returns:
       Their paths, and the tokenizer as --do_lower_case wants it.
     """
-    tokenizer = found.tokenizer
-    name, content = found.vocabulary_file
+    tokenizer = start.tokenizer
+    name, content = start.vocabulary_file
     vocabulary = os.path.join(folder, name)
     filesystem.write_file(vocabulary, content)
     is_other = args.do_lower_case not in (
@@ -133,23 +131,23 @@ def write_assets(args, found, folder):
             keep_accents=tokenizer.settings["keep_accents"],
         )
     config = os.path.join(folder, CONFIG_FILE)
-    filesystem.write_json(config, found.config.to_dict())
+    filesystem.write_json(config, start.config.to_dict())
     tokenizer.write_settings(folder)
     settings = os.path.join(folder, tokenization.SETTINGS_FILE)
     return [config, settings, vocabulary], tokenizer
 
 
-def build_model(found):
+def build_model(start):
     """Returns the model, with the heads of pretraining if they are there."""
-    if heads.AlbertForPreTraining.is_complete_in(found.values):
-        return pretrained.build_model(heads.AlbertForPreTraining, found)
+    if heads.AlbertForPreTraining.is_complete_in(start.values):
+        return pretrained.build_model(heads.AlbertForPreTraining, start)
     body = {
         name: value
-        for name, value in found.values.items()
+        for name, value in start.values.items()
         if name.startswith(pretrained.BODY)
     }
-    model = modeling.AlbertEncoder(found.config)
-    checkpoints.restore(modeling.named_weights(model), body, found.source)
+    model = modeling.AlbertEncoder(start.config)
+    checkpoints.restore(modeling.named_weights(model), body, start.source)
     return model
 
 
@@ -215,8 +213,8 @@ def publishing(args, assets):
                 # what has such a name is.
                 parent, name = os.path.split(preprocessor)
                 old = os.path.join(parent, f"{saved_models.UNFINISHED}{name}")
-                tf.io.gfile.rename(path, old)
-                tf.io.gfile.rmtree(old)
+                filesystem.rename(path, old)
+                filesystem.remove_folder(old)
 
 
 def run(args):
@@ -224,10 +222,10 @@ def run(args):
     path = args.export_path.rstrip("/") or "/"
     args = dataclasses.replace(args, export_path=path)
     check_flags(args)
-    found = read_model(args)
-    model = build_model(found)
+    start = read_model(args)
+    model = build_model(start)
     with tempfile.TemporaryDirectory() as folder:
-        assets, tokenizer = write_assets(args, found, folder)
+        assets, tokenizer = write_assets(args, start, folder)
         with publishing(args, assets[1:]) as (encoder, preprocessor):
             # First, as it refuses some tokenizers.
             write_preprocessor(preprocessor, args, tokenizer, assets[1:])
@@ -239,7 +237,7 @@ def run(args):
         print(f"Preprocessor for {args.seq_length} tokens: {path}")
     has_heads = not isinstance(model, modeling.AlbertEncoder)
     rest = "" if has_heads else ", without the heads of pretraining"
-    print(f"Encoder of {found.source}{rest}: {args.export_path}")
+    print(f"Encoder of {start.source}{rest}: {args.export_path}")
 
 
 def main():

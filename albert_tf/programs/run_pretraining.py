@@ -112,7 +112,7 @@ def check_flags(args):
 
 
 def open_records(patterns, args, config):
-    """Returns `inputs.PretrainingRecords` that fit flags and config."""
+    """Returns `opening.PretrainingRecords` that fit flags and config."""
     return opening.open_records(
         patterns,
         config,
@@ -157,7 +157,7 @@ def describe(args, config, train_records, held_out, weights):
     Args:
       args: PretrainingFlags.
       config: the AlbertConfig.
-      train_records: `inputs.PretrainingRecords`, or None.
+      train_records: `opening.PretrainingRecords`, or None.
       held_out: likewise.
       weights: the `pretrained.Pretrained` it begins from, or None.
     """

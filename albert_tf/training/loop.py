@@ -317,30 +317,37 @@ def train(
     turns = Turns(strategy, datasets, order)
     reporter.start(step, num_train_steps, batch_size)
     window = np.zeros([len(ratio_names(model)), 2])
+
+    def is_due(interval):
+        return step == num_train_steps or step % interval == 0
+
     try:
         while step < num_train_steps:
-            log_at = next_multiple(step, log_every_steps)
-            save_at = next_multiple(step, save_checkpoints_steps)
-            stop = min(log_at, save_at, num_train_steps)
+            intervals = log_every_steps, save_checkpoints_steps
+            stop = min(next_multiple(step, n) for n in intervals)
             sums, state, num_steps, is_new = run_steps(
-                train_steps, turns, pace, step - first_step, stop - step
+                train_steps,
+                turns,
+                pace,
+                step - first_step,
+                min(stop, num_train_steps) - step,
             )
             window += sums
             step += num_steps
             values = results(model, window) | state
             check_finite(values, step)
             reporter.progress(step, values, is_new)
-            if step in (log_at, num_train_steps):
+            if is_due(log_every_steps):
                 reporter.log("train", step, values)
                 window[:] = 0
-            if step in (save_at, num_train_steps):
+            if is_due(save_checkpoints_steps):
                 prefix = manager.save()
                 if on_checkpoint:
                     on_checkpoint(step, prefix)
                 reporter.clock.resume()
     except KeyboardInterrupt:
         if (step := int(optimizer.step.numpy())) > first_step:
-            keep_interrupted(manager, step, step in (save_at, num_train_steps))
+            keep_interrupted(manager, step, is_due(save_checkpoints_steps))
         reporter.say(
             f"Interrupted at step {step}. The same command goes on from there."
         )

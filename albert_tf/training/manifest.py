@@ -64,15 +64,15 @@ class Manifest:
         stored = {"made_of": {}, "batches": []}
         if filesystem.exists(self.path):
             try:
-                found = filesystem.read_json(self.path)
-                if found.get("format") != FORMAT:
+                values = filesystem.read_json(self.path)
+                if values.get("format") != FORMAT:
                     raise ValueError(
-                        f"{self.path} has format {found.get('format')!r}; "
+                        f"{self.path} has format {values.get('format')!r}; "
                         f"wanted {FORMAT}."
                     )
                 stored = {
-                    "made_of": dict(found["made_of"]),
-                    "batches": [tuple(map(int, b)) for b in found["batches"]],
+                    "made_of": dict(values["made_of"]),
+                    "batches": [tuple(map(int, b)) for b in values["batches"]],
                 }
             except (ValueError, KeyError, TypeError) as error:
                 logging.warning(
@@ -243,22 +243,20 @@ def describe_files(files, num_records):
       files: their names.
       num_records: in all of them.
     """
-    import tensorflow as tf
-
-    found, num_bytes = hashlib.sha256(), 0
+    sha256, num_bytes = hashlib.sha256(), 0
     for path in sorted(files, key=os.path.basename):
-        size = tf.io.gfile.stat(path).length
+        size = filesystem.size(path)
         num_bytes += size
-        found.update(f"{os.path.basename(path)} {size}\n".encode())
-        with tf.io.gfile.GFile(path, "rb") as file:
+        sha256.update(f"{os.path.basename(path)} {size}\n".encode())
+        with filesystem.open_file(path) as file:
             for start in sorted({0, size // 2, max(0, size - SAMPLE_BYTES)}):
                 file.seek(start)
-                found.update(file.read(SAMPLE_BYTES))
+                sha256.update(file.read(SAMPLE_BYTES))
     return {
         "files": len(files),
         "records": num_records,
         "bytes": num_bytes,
-        "sha256": found.hexdigest(),
+        "sha256": sha256.hexdigest(),
     }
 
 
@@ -276,9 +274,9 @@ def describe_weights(source, values):
 
 def digest(arrays, *more):
     """Returns a hash of a dict of arrays, and of values that JSON can hold."""
-    found = hashlib.sha256(json.dumps(more).encode())
+    sha256 = hashlib.sha256(json.dumps(more).encode())
     for name in sorted(arrays):
         array = np.ascontiguousarray(arrays[name])
-        found.update(f"{name} {array.dtype} {array.shape}\n".encode())
-        found.update(array.view(np.uint8).reshape(-1).data)
-    return found.hexdigest()
+        sha256.update(f"{name} {array.dtype} {array.shape}\n".encode())
+        sha256.update(array.view(np.uint8).reshape(-1).data)
+    return sha256.hexdigest()

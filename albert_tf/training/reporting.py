@@ -159,7 +159,7 @@ class Reporter:
         if split == "eval" or not self.is_checked:
             # Who was killed before the result was written evaluates again.
             self.drop(lambda r: (r["split"], r["step"]) != ("eval", step))
-        with tf.io.gfile.GFile(self.path, "a") as file:
+        with filesystem.open_file(self.path, "a") as file:
             file.write(json.dumps(record) + "\n")
         if split not in self.writers:
             self.writers[split] = tf.summary.create_file_writer(
