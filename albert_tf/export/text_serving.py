@@ -104,16 +104,16 @@ def export_text_classifier(
     """Writes a SavedModel that serves a classifier of text.
 
     `serving_default` takes `text_a` [B] strings, and `text_b` where texts come
-    in pairs; it returns what `export.export_classifier` does. Texts are cut to
+    in pairs; it returns what `serving.export_classifier` does. Texts are cut to
     `max_seq_length` tokens.
 
     Args:
-      folder: as for `export.export_classifier`.
+      folder: as for `serving.export_classifier`.
       model: a `heads.AlbertClassifier`.
       tokenizer: a `tokenization.Tokenizer`.
       has_pairs: whether there is a second text.
       max_seq_length: tokens of the longest sequence.
-      labels: as for `export.export_classifier`.
+      labels: as for `serving.export_classifier`.
       threshold: likewise.
       assets: likewise.
 
@@ -176,14 +176,14 @@ def export_text_spans(
     that does not fit into one sequence is cut.
 
     Args:
-      folder: as for `export.export_classifier`.
+      folder: as for `serving.export_classifier`.
       model: a `span_heads.AlbertSpans` or `AlbertConditionalSpans`.
       tokenizer: a `tokenization.Tokenizer`.
       max_seq_length: tokens of the longest sequence.
       max_query_length: tokens of a question, at most.
       max_answer_length: tokens of an answer, at most.
       threshold: answers are given where null_odds is below it, or None.
-      assets: as for `export.export_classifier`.
+      assets: as for `serving.export_classifier`.
 
     Returns:
       The SavedModel's own folder.

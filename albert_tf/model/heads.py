@@ -209,7 +209,7 @@ class AlbertForPreTraining(AlbertModel):
         """Computes the losses and metrics of a batch.
 
         Args:
-          features: a dict as `records.build_dataset` makes it.
+          features: a dict as `reading.build_dataset` makes it.
           training: whether dropout is on.
           seed: [2] int32, decides the dropout.
 
