@@ -14,7 +14,7 @@ from albert_tf.export import hub, saved_models
 from albert_tf.flags import flag
 from albert_tf.model import heads, modeling
 from albert_tf.model.config import CONFIG_FILE
-from albert_tf.programs import optional
+from albert_tf.programs import shared_flags
 from albert_tf.text import tokenization
 from albert_tf.weights import checkpoints, pretrained
 
@@ -65,7 +65,7 @@ class ExportFlags(flags.Flags):
 def check_flags(args):
     """Refuses what cannot work before anything is loaded."""
     if args.with_preprocessor:
-        optional.import_text_serving("--with_preprocessor, the default,")
+        shared_flags.import_text_serving("--with_preprocessor, the default,")
     filesystem.check_folders_apart(
         {"--export_path": args.export_path},
         {"--albert_directory": args.albert_directory},
@@ -171,7 +171,7 @@ def is_left_over(preprocessor, assets):
 def write_preprocessor(path, args, tokenizer, assets):
     """Writes the preprocessor to a folder, or nothing as the flags say."""
     if args.with_preprocessor:
-        text_serving = optional.import_text_serving("--with_preprocessor")
+        text_serving = shared_flags.import_text_serving("--with_preprocessor")
         text_serving.export_preprocessor(
             path, tokenizer, seq_length=args.seq_length, assets=assets
         )

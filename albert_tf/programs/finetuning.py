@@ -1,4 +1,7 @@
-"""What the programs of all tasks do with the flags that they share."""
+"""What the programs of all tasks do with the flags that they share.
+
+`args` has the fields of `shared_flags.FineTuningFlags`.
+"""
 
 import dataclasses
 import os
@@ -7,7 +10,7 @@ from typing import NamedTuple
 
 from albert_tf import filesystem, ownership
 from albert_tf.model.config import AlbertConfig
-from albert_tf.programs import optional, shared_flags
+from albert_tf.programs import shared_flags
 from albert_tf.tasks import summary
 from albert_tf.tasks.finetuning import FineTuning, Recipe
 from albert_tf.weights import checkpoints, pretrained
@@ -32,14 +35,7 @@ class Start(NamedTuple):
 
 
 def check_flags(args):
-    """Refuses what cannot work before anything is loaded.
-
-    Args:
-      args: with the fields of `shared_flags.FineTuningFlags`.
-
-    Raises:
-      ValueError: if flags contradict each other or one is missing.
-    """
+    """Refuses what cannot work before anything is loaded."""
     if args.init_checkpoint and args.albert_hub_module_handle:
         raise ValueError(
             "Give --init_checkpoint or --albert_hub_module_handle, not both."
@@ -75,18 +71,7 @@ def run_folder(args, number):
 
 
 def read_start(args):
-    """Reads what a task begins from.
-
-    Args:
-      args: with the fields of `shared_flags.FineTuningFlags`.
-
-    Returns:
-      A Start.
-
-    Raises:
-      ValueError: if config or vocabulary are missing or do not fit.
-      FileNotFoundError: if there is no model.
-    """
+    """Returns the Start: config and vocabulary are there, and fit."""
     source = find_source(args)
     if source:
         model = pretrained.read_pretrained(source)
@@ -128,12 +113,7 @@ def read_start(args):
 
 
 def classifier_dropout(args):
-    """Returns the dropout before the task's output, by either of its names.
-
-    Args:
-      args: with the fields of `shared_flags.FineTuningFlags`; some programs
-        have the release's `dropout_prob`, too.
-    """
+    """Returns the dropout before the task's output, by either of its names."""
     rate = getattr(args, "dropout_prob", None)
     return args.classifier_dropout if rate is None else rate
 
@@ -150,7 +130,7 @@ def run(args, read_task):
     """Trains, evaluates, predicts and exports, with each seed.
 
     Args:
-      args: with the fields of `shared_flags.FineTuningFlags`.
+      args: the flags.
       read_task: function of args and the tokenizer that returns a
         `tasks.finetuning.Task`, with its data.
     """
@@ -158,7 +138,7 @@ def run(args, read_task):
     with ownership.owning_folder(args.output_dir):
         is_text = bool(getattr(args, "export_text_dir", None))
         if is_text:
-            text_serving = optional.import_text_serving("--export_text_dir")
+            text_serving = shared_flags.import_text_serving("--export_text_dir")
         start = read_start(args)
         if is_text:
             text_serving.operations.check_tokenizer(start.model.tokenizer)
@@ -211,14 +191,7 @@ def run_once(args, number, task, start, strategy):
 
 
 def write_summary(folder, task, outcomes, seconds):
-    """Prints and writes what was achieved.
-
-    Args:
-      folder: for the file.
-      task: the Task.
-      outcomes: what `run_once` returned, for each run.
-      seconds: that it took.
-    """
+    """Prints and writes what the outcomes of all runs amount to."""
     values = summary.summarize([evaluator for evaluator, _ in outcomes])
     print(summary.format_summary(values, task.baseline))
     values |= {

@@ -1,4 +1,4 @@
-"""The groups of flags that several programs take."""
+"""The groups of flags that several programs take, and what they ask for."""
 
 import dataclasses
 from typing import Literal
@@ -195,3 +195,22 @@ def build_strategy(args):
         if name.endswith("_batch_size"):
             distribution.check_batch_size(strategy, value, name)
     return strategy
+
+
+def import_text_serving(wanted_by):
+    """Returns the module `text_serving`, which needs tensorflow-text.
+
+    Args:
+      wanted_by: the flag that asks for it, and how to do without.
+
+    Raises:
+      ImportError: if tensorflow-text is not there.
+    """
+    try:
+        from albert_tf.export import text_serving
+    except ImportError as error:
+        raise ImportError(
+            f"{wanted_by} needs tensorflow-text ({error}): "
+            "pip install 'albert_tf[text]'."
+        ) from error
+    return text_serving

@@ -227,11 +227,9 @@ class Classification(Task):
         )
 
     def _export(self, write, tuning, folder, **kwargs):
-        return write(
+        return tuning.export(
+            write,
             folder,
-            tuning.model,
-            max_seq_length=self.max_seq_length,
-            assets=tuning.write_assets(),
             labels=self.task.labels,
             threshold=self.threshold,
             **kwargs,

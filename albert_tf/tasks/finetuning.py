@@ -333,6 +333,25 @@ class FineTuning:
         self.session.write_files(self.assets)
         return [os.path.join(self.folder, name) for name in self.assets]
 
+    def export(self, write, folder, **kwargs) -> str:
+        """Writes a SavedModel of the model as it stands.
+
+        Args:
+          write: function of `export.serving` or `export.text_serving`.
+          folder: where versions of it go.
+          **kwargs: its arguments that only the task knows.
+
+        Returns:
+          The SavedModel's own folder.
+        """
+        return write(
+            folder,
+            self.model,
+            max_seq_length=self.task.max_seq_length,
+            assets=self.write_assets(),
+            **kwargs,
+        )
+
     def predict(self, examples: Examples) -> dict[str, np.ndarray]:
         """Returns the model's outputs for examples, in order: [N, ...]."""
         plan = batches.plan_pass(

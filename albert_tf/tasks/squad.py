@@ -222,11 +222,4 @@ class Answering(Task):
                 tuning.folder if is_here else os.path.dirname(tuning.source)
             )
             threshold = self.choose_threshold(tuning, beside)
-        return write(
-            folder,
-            tuning.model,
-            max_seq_length=self.max_seq_length,
-            assets=tuning.write_assets(),
-            threshold=threshold,
-            **kwargs,
-        )
+        return tuning.export(write, folder, threshold=threshold, **kwargs)

@@ -78,14 +78,11 @@ def test_an_export_has_the_threshold_of_the_best_score(tmp_path):
         folder=str(tmp_path / "here"),
         source=str(tmp_path / "there" / "model.ckpt-best"),
         reporter=types.SimpleNamespace(say=print),
-        model=None,
-        write_assets=list,
+        export=lambda write, folder, threshold: threshold,
     )
 
     def exported(task):
-        return task._export(
-            lambda *_, threshold, **__: threshold, tuning, "somewhere"
-        )
+        return task.export(tuning, "somewhere")
 
     scored, asking = make_task("v2", {"a": ["w1"]}), make_task("v2")
     assert exported(scored) == 2
