@@ -20,7 +20,7 @@ import tensorflow as tf
 from albert_tf import filesystem
 from albert_tf.export import hub, saved_models
 from albert_tf.model import heads, modeling
-from albert_tf.programs import export_to_tfhub, tasks
+from albert_tf.programs import export_to_tfhub, optional
 from albert_tf.text import tokenization
 from albert_tf.weights import checkpoints, pretrained
 from tests import tiny
@@ -47,6 +47,18 @@ def exported(model, tmp_path_factory):
     )
     shutil.move(folder / "a", folder / "b")
     return folder / "b/tiny", folder / "b/tiny_preprocess"
+
+
+@pytest.fixture(scope="module")
+def loaded(exported):
+    """The encoder's SavedModel; no test changes it."""
+    return tf.saved_model.load(str(exported[0]))
+
+
+@pytest.fixture(scope="module")
+def frozen(exported):
+    """It as a layer, which no test changes for good."""
+    return hub.HubEncoder(exported[0], trainable=False)
 
 
 def make_inputs(num_rows, num_tokens, names=INPUTS):
@@ -175,9 +187,9 @@ def test_every_weight_is_trained_by_tf_hubs_layer(elsewhere):
     assert sum(moved < 1e-4 for moved in elsewhere["moved"]) <= 1
 
 
-def test_the_releases_signatures_are_there(model, exported):
+def test_the_releases_signatures_are_there(model, loaded):
     ours = build(model)
-    signatures = tf.saved_model.load(str(exported[0])).signatures
+    signatures = loaded.signatures
     names = ("input_ids", "input_mask", "segment_ids")
     inputs = make_inputs(3, 7, names)
     positions = np.array([[0, 1], [2, 3], [6, 6]], np.int32)
@@ -199,7 +211,6 @@ def test_the_releases_signatures_are_there(model, exported):
     assert bool(info["do_lower_case"])
     path = info["vocab_file"].numpy().decode()
     assert tokenization.build_tokenizer(vocab_file=path).vocab_size == 25
-    loaded = tf.saved_model.load(str(exported[0]))
     by_part = loaded.mlm(
         {**make_inputs(3, 7), "masked_lm_positions": positions}
     )
@@ -210,26 +221,23 @@ def test_the_releases_signatures_are_there(model, exported):
 
 
 @pytest.mark.parametrize("has_heads", [True, False])
-def test_dropout_is_on_in_training_alone(exported, has_heads):
-    loaded = tf.saved_model.load(str(exported[0]))
-    inputs = make_inputs(3, 7)
+def test_dropout_is_on_in_training_alone(loaded, has_heads):
+    call, inputs = loaded, make_inputs(3, 7)
     if has_heads:
-        loaded = loaded.mlm
+        call = loaded.mlm
         inputs["masked_lm_positions"] = np.ones([3, 2], np.int32)
-    quiet, again = (loaded(inputs)["pooled_output"] for _ in range(2))
+    quiet, again = (call(inputs)["pooled_output"] for _ in range(2))
     np.testing.assert_array_equal(quiet, again)
     loud, other = (
-        loaded(inputs, training=True)["pooled_output"] for _ in range(2)
+        call(inputs, training=True)["pooled_output"] for _ in range(2)
     )
     assert not np.allclose(loud, other)
     assert not np.allclose(loud, quiet)
 
 
 @pytest.mark.parametrize("wrong", ["too long", "empty", "a name", "a type"])
-def test_wrong_inputs_are_refused(exported, wrong):
-    signature = tf.saved_model.load(str(exported[0])).signatures[
-        "serving_default"
-    ]
+def test_wrong_inputs_are_refused(loaded, wrong):
+    signature = loaded.signatures["serving_default"]
     size = {"too long": 33, "empty": 0}.get(wrong, 4)
     inputs = {n: tf.constant(x) for n, x in make_inputs(2, size).items()}
     message = {
@@ -295,7 +303,7 @@ def test_a_frozen_layer_thaws(exported):
     assert not np.allclose(quiet, layer(make_inputs(3, 7), training=True))
 
 
-def test_each_output_has_the_shape_that_keras_foresees(exported):
+def test_each_output_has_the_shape_that_keras_foresees(frozen, monkeypatch):
     given = {
         n: keras.Input((None,), batch_size=2, dtype="int32") for n in INPUTS
     }
@@ -304,17 +312,19 @@ def test_each_output_has_the_shape_that_keras_foresees(exported):
         ("sequence_output", [(2, None, 12)]),
         ("encoder_outputs", [(2, None, 12)] * 2),
     ):
-        layer = hub.HubEncoder(exported[0], output_key=key)
-        foreseen = keras.tree.flatten(layer(given))
+        monkeypatch.setattr(frozen, "output_key", key)
+        foreseen = keras.tree.flatten(frozen(given))
         assert [x.shape for x in foreseen] == shape
         assert {x.dtype for x in foreseen} == {"float32"}
-        assert len(keras.tree.flatten(layer(make_inputs(2, 7)))) == len(shape)
-    layer = hub.HubEncoder(exported[0])
+        assert len(keras.tree.flatten(frozen(make_inputs(2, 7)))) == len(shape)
     wide = {n: x.astype(np.int64) for n, x in make_inputs(2, 7).items()}
-    np.testing.assert_array_equal(layer(wide), layer(make_inputs(2, 7)))
-    layer = hub.HubEncoder(exported[0], output_key="pooled")
+    for ours, theirs in zip(
+        frozen(wide), frozen(make_inputs(2, 7)), strict=True
+    ):
+        np.testing.assert_array_equal(ours, theirs)
+    monkeypatch.setattr(frozen, "output_key", "pooled")
     with pytest.raises(ValueError, match="no output 'pooled'; .*'default'"):
-        layer(make_inputs(2, 7))
+        frozen(make_inputs(2, 7))
 
 
 def test_a_keras_model_is_saved_with_the_layer(exported, tmp_path):
@@ -357,8 +367,7 @@ def test_a_layer_is_trained_on_every_replica(exported):
     ids=str,
 )
 def test_every_kind_of_sharing_survives(model, tmp_path, kind):
-    config = dataclasses.replace(tiny.CONFIG, **kind)
-    ours = heads.AlbertForPreTraining(config)
+    ours = modeling.AlbertEncoder(dataclasses.replace(tiny.CONFIG, **kind))
     assets = [
         str(model / name)
         for name in ("albert_config.json", "tokenizer_settings.json")
@@ -372,7 +381,7 @@ def test_every_kind_of_sharing_survives(model, tmp_path, kind):
     )
     loaded = tf.saved_model.load(str(tmp_path / "hub"))
     inputs = make_inputs(3, 7)
-    wanted = ours.encoder(*inputs.values())
+    wanted = ours(*inputs.values())
     found = loaded(inputs)
     assert len(found["encoder_outputs"]) == len(wanted["all_encoder_layers"])
     np.testing.assert_allclose(
@@ -384,7 +393,9 @@ def test_every_kind_of_sharing_survives(model, tmp_path, kind):
     assert empty["pooled_output"].shape == (0, 12)
 
 
-def test_flags_choose_checkpoint_vocabulary_and_length(model, tmp_path):
+def test_flags_choose_checkpoint_vocabulary_and_length(
+    model, tmp_path, monkeypatch
+):
     shutil.copytree(model, tmp_path / "model")
     found = pretrained.read_pretrained(model)
     name = "bert/pooler/dense/bias"
@@ -393,6 +404,16 @@ def test_flags_choose_checkpoint_vocabulary_and_length(model, tmp_path):
     pieces = [f"v{i}" for i in range(20)]
     vocabulary = tmp_path / "other.txt"
     vocabulary.write_text("\n".join([*tiny.SPECIAL, *pieces]))
+    # What `exported` is made by needs not be done twice more.
+    exports = []
+
+    def keep(path, model, *, tokenizer, assets):
+        value = modeling.named_weights(model)[name].numpy()
+        names = {pathlib.Path(asset).name for asset in assets}
+        exports.append((value, tokenizer.encode("v0 v19 w1"), names))
+        write_quickly(path, assets=assets)
+
+    monkeypatch.setattr(hub, "export_encoder", keep)
     args = export_to_tfhub.ExportFlags(
         albert_directory=str(tmp_path / "model"),
         export_path=str(tmp_path / "best"),
@@ -407,9 +428,10 @@ def test_flags_choose_checkpoint_vocabulary_and_length(model, tmp_path):
         with_preprocessor=False,
     )
     export_to_tfhub.run(newest)
-    for folder, wanted in (("best", found.values), ("newest", values)):
-        read = pretrained.read_pretrained(str(tmp_path / folder))
-        np.testing.assert_array_equal(read.values[name], wanted[name])
+    for export, wanted in zip(exports, (found.values, values), strict=True):
+        np.testing.assert_array_equal(export[0], wanted[name])
+        assert export[1] == [5, 24, 1]
+        assert "other.txt" in export[2]
     preprocess = tf.saved_model.load(str(tmp_path / "best_preprocess"))
     ids = preprocess(tf.constant(["v0 v19 w1"]))["input_word_ids"]
     assert ids.numpy().tolist() == [[2, 5, 24, 1, 3, 0, 0, 0, 0]]
@@ -417,7 +439,7 @@ def test_flags_choose_checkpoint_vocabulary_and_length(model, tmp_path):
     assert assets == {"other.txt", "tokenizer_settings.json"}
 
 
-def test_kept_accents_leave_nothing_behind(model, tmp_path):
+def test_kept_accents_leave_nothing_behind(model, tmp_path, monkeypatch):
     shutil.copytree(model, tmp_path / "model")
     path = tmp_path / "model/tokenizer_settings.json"
     settings = json.loads(path.read_text()) | {"keep_accents": True}
@@ -431,19 +453,20 @@ def test_kept_accents_leave_nothing_behind(model, tmp_path):
     with pytest.raises(ValueError, match="keep_accents"):
         export_to_tfhub.run(args)
     assert [x.name for x in tmp_path.iterdir()] == ["model"]
+    monkeypatch.setattr(hub, "export_encoder", write_quickly)
     export_to_tfhub.run(dataclasses.replace(args, with_preprocessor=False))
     path = tmp_path / "hub/assets/tokenizer_settings.json"
     settings = json.loads(path.read_text())
     assert settings["keep_accents"] and not settings["do_lower_case"]
 
 
-def test_kerass_own_layer_takes_it(exported):
+def test_kerass_own_layer_takes_it(exported, loaded):
     layer = keras.layers.TFSMLayer(
         str(exported[0]), call_endpoint="__call__", trainable=True
     )
     inputs = make_inputs(3, 7)
     found = layer({n: tf.constant(x) for n, x in inputs.items()})
-    wanted = tf.saved_model.load(str(exported[0]))(inputs)
+    wanted = loaded(inputs)
     np.testing.assert_allclose(
         found["pooled_output"], wanted["pooled_output"], atol=1e-6
     )
@@ -604,6 +627,13 @@ def test_all_flags_of_the_release_are_there(shared, name):
     assert set(theirs) <= set(ours)
 
 
+def write_quickly(path, *_, assets, seq_length=0, **__):
+    """Writes a SavedModel of nothing but assets and the length."""
+    root = saved_models.Root()
+    root.seq_length = tf.Variable(seq_length)
+    saved_models.write_saved_model(path, root, {}, assets)
+
+
 class Killed(BaseException):
     """Ends a program as SIGKILL does: nothing is tidied up behind it."""
 
@@ -612,16 +642,11 @@ class Killed(BaseException):
 def quick_args(model, tmp_path, monkeypatch):
     """Flags of an export of nothing but assets and the length."""
 
-    def write(path, *_, assets, seq_length=0, **__):
-        root = saved_models.Root()
-        root.seq_length = tf.Variable(seq_length)
-        saved_models.write_saved_model(path, root, {}, assets)
-
-    monkeypatch.setattr(hub, "export_encoder", write)
+    monkeypatch.setattr(hub, "export_encoder", write_quickly)
     monkeypatch.setattr(
-        tasks,
-        "import_text_export",
-        lambda _: types.SimpleNamespace(export_preprocessor=write),
+        optional,
+        "import_text_serving",
+        lambda _: types.SimpleNamespace(export_preprocessor=write_quickly),
     )
     return export_to_tfhub.ExportFlags(
         albert_directory=str(model),
@@ -749,13 +774,13 @@ def test_one_export_at_a_time(quick_args, tmp_path):
         (np.float64, 2.0**32),
     ],
 )
-def test_the_layer_refuses_what_would_become_another_id(exported, dtype, value):
+def test_the_layer_refuses_what_would_become_another_id(frozen, dtype, value):
     inputs = {n: x.astype(dtype) for n, x in make_inputs(2, 7).items()}
     inputs["input_word_ids"][0, 0] = value
     with pytest.raises(
         tf.errors.InvalidArgumentError, match="input_word_ids holds numbers"
     ):
-        hub.HubEncoder(exported[0])(inputs)
+        frozen(inputs)
 
 
 def test_the_layer_keeps_large_ids_in_half_precision(exported):
@@ -776,9 +801,8 @@ def test_the_layer_keeps_large_ids_in_half_precision(exported):
     ],
 )
 def test_a_loaded_encoder_refuses_values_out_of_range(
-    exported, name, value, message
+    loaded, name, value, message
 ):
-    loaded = tf.saved_model.load(str(exported[0]))
     inputs = make_inputs(2, 7)
     inputs["masked_lm_positions"] = np.zeros([2, 3], np.int32)
     inputs[name][1, 1] = value
@@ -792,8 +816,7 @@ def test_a_loaded_encoder_refuses_values_out_of_range(
         loaded.mlm(shorter)
 
 
-def test_no_rows_and_no_positions_are_answered(exported):
-    loaded = tf.saved_model.load(str(exported[0]))
+def test_no_rows_and_no_positions_are_answered(loaded):
     for name, signature in loaded.signatures.items():
         if name == "tokenization_info":
             continue
