@@ -1,0 +1,107 @@
+"""An installed package does what a clone does, in any folder."""
+
+import importlib
+import os
+import pathlib
+import pkgutil
+import subprocess
+import sys
+
+import pytest
+
+from albert_tf import __main__ as command
+from albert_tf import filesystem, programs, tools
+from tests.conftest import ROOT
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory):
+    """Folder that the package is installed in, by a wheel."""
+    pytest.importorskip("setuptools", reason="builds a wheel with setuptools")
+    folder = tmp_path_factory.mktemp("installed")
+    source = folder / "source"
+    source.mkdir()
+    texts = "README.md", "LICENSE", "NOTICE", "pyproject.toml"
+    for name in ("albert_tf", "configs", *texts):
+        (source / name).symlink_to(ROOT / name)
+    code = "from setuptools import build_meta as b; b.build_wheel('..')"
+    subprocess.run([sys.executable, "-c", code], cwd=source, check=True)
+    (wheel,) = folder.glob("*.whl")
+    site = folder / "site"
+    unpack = [sys.executable, "-m", "zipfile", "-e", str(wheel), str(site)]
+    subprocess.run(unpack, check=True)
+    return site
+
+
+def run_albert(site, folder, *words):
+    return subprocess.run(
+        [sys.executable, "-m", "albert_tf", *words],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(site)},
+        capture_output=True,
+        text=True,
+    )
+
+
+def test_a_wheel_holds_all_that_commands_need(installed, tmp_path):
+    said = run_albert(installed, tmp_path).stdout
+    assert said.splitlines()[-1].endswith(str(installed / "albert_tf/configs"))
+    ours = {p.relative_to(ROOT / "configs") for p in files(ROOT / "configs")}
+    there = installed / "albert_tf" / "configs"
+    assert {p.relative_to(there) for p in files(there)} == ours
+    modules = {p.relative_to(ROOT) for p in files(ROOT / "albert_tf", "*.py")}
+    site = {p.relative_to(installed) for p in files(installed, "*.py")}
+    assert modules <= site
+    assert (installed / "albert_tf" / "py.typed").exists()
+
+
+def files(folder, pattern="*"):
+    return [p for p in pathlib.Path(folder).rglob(pattern) if p.is_file()]
+
+
+def test_a_command_finds_its_recipes_and_its_program(installed, tmp_path):
+    (tmp_path / "glue" / "RTE").mkdir(parents=True)
+    (tmp_path / "glue" / "RTE" / "train.tsv").touch()
+    done = run_albert(
+        installed,
+        tmp_path,
+        *("run_glue", "--data_dir=glue", "--output_dir=out"),
+    )
+    assert done.returncode == 1
+    # It got as far as the flags of the program that it runs.
+    assert "albert run_classifier: There is no model to begin" in done.stderr
+    assert "albert run_glue: 1 of 1 tasks failed" in done.stderr
+
+
+@pytest.mark.parametrize("name", [*command.PROGRAMS, *command.TOOLS])
+def test_each_command_is_a_program(name):
+    room = "programs" if name in command.PROGRAMS else "tools"
+    assert callable(importlib.import_module(f"albert_tf.{room}.{name}").main)
+
+
+def test_each_program_is_a_command():
+    names = {
+        module.name
+        for room in (programs, tools)
+        for module in pkgutil.iter_modules(room.__path__, f"{room.__name__}.")
+        if hasattr(importlib.import_module(module.name), "main")
+    }
+    known = {**command.PROGRAMS, **command.TOOLS}
+    assert {name.rpartition(".")[2] for name in names} == known.keys()
+
+
+@pytest.mark.parametrize("name", command.PROGRAMS)
+def test_each_program_is_a_script(name):
+    lines = (ROOT / f"{name}.py").read_text(encoding="utf-8").splitlines()
+    assert len(lines) <= 10
+    assert f"from albert_tf.programs import {name}" in lines
+
+
+def test_a_word_that_is_no_command_is_refused(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["albert", "run_everything"])
+    assert command.main() == 1
+    assert "no command 'run_everything'" in capsys.readouterr().err
+    monkeypatch.setattr(sys, "argv", ["albert"])
+    assert command.main() == 0
+    said = capsys.readouterr().out
+    assert str(filesystem.shipped_configs()) in said
