@@ -21,6 +21,7 @@ import sys
 import threading
 import types
 import typing
+from collections.abc import Callable
 from typing import NamedTuple
 
 from absl import app, logging
@@ -35,7 +36,7 @@ MAX_BATCH_SIZE = 1 << 20
 # With one more for each of several runs it still has 32 bits.
 MAX_SEED = 2_000_000_000
 
-_DEFINE = {
+_DEFINE: dict[type, Callable] = {
     str: absl_flags.DEFINE_string,
     int: absl_flags.DEFINE_integer,
     float: absl_flags.DEFINE_float,
@@ -206,7 +207,7 @@ def _define(flags_class, values):
     for field in dataclasses.fields(flags_class):
         name = _flag_name(field)
         kind = _without_none(hints[field.name])
-        default = None if _is_required(field) else field.default
+        default: typing.Any = None if _is_required(field) else field.default
         text = _inherited_help(flags_class, field.name)
         if limits := _inherited(flags_class, field.name, "range"):
             text += f" Range: {limits}."

@@ -83,7 +83,7 @@ def check_absent(path):
 
 
 def read_model(args):
-    """Returns the `pretrained.Pretrained` that flags name, complete."""
+    """Returns the `pretrained.Complete` that flags name."""
     path = os.path.join(args.albert_directory, args.checkpoint_name)
     if not filesystem.exists(f"{path}.index"):
         path = args.albert_directory
@@ -99,6 +99,7 @@ def read_model(args):
     ):
         if value is None:
             raise ValueError(f"Give {flag_names}: {start.source} has none.")
+    start = pretrained.complete(start)
     positions = start.config.max_position_embeddings
     if args.with_preprocessor and args.seq_length > positions:
         raise ValueError(

@@ -25,12 +25,12 @@ class Start(NamedTuple):
     """What flags say to begin from.
 
     Attributes:
-      model: a `pretrained.Pretrained` with config and tokenizer. Its values
-        are empty where a training begins with random weights or goes on.
+      model: a `pretrained.Complete`. Its values are empty where a training
+        begins with random weights or goes on.
       config: the AlbertConfig to go on with.
     """
 
-    model: pretrained.Pretrained
+    model: pretrained.Complete
     config: AlbertConfig
 
 
@@ -78,26 +78,15 @@ def read_start(args):
     else:
         model = pretrained.read_description(run_folder(args, 0))
     original = model.config
-    model = pretrained.replace_files(
-        model,
-        albert_config_file=args.albert_config_file,
-        spm_model_file=args.spm_model_file,
-        vocab_file=args.vocab_file,
-        do_lower_case=args.do_lower_case,
+    model = pretrained.complete(
+        pretrained.replace_files(
+            model,
+            albert_config_file=args.albert_config_file,
+            spm_model_file=args.spm_model_file,
+            vocab_file=args.vocab_file,
+            do_lower_case=args.do_lower_case,
+        )
     )
-    missing = [
-        flag
-        for flag, value in (
-            ("--albert_config_file", model.config),
-            ("--spm_model_file or --vocab_file", model.tokenizer),
-        )
-        if value is None
-    ]
-    if missing:
-        raise ValueError(
-            f"{model.source} has no config or vocabulary of its own; give "
-            f"{' and '.join(missing)}."
-        )
     if args.max_seq_length > model.config.max_position_embeddings:
         raise ValueError(
             f"--max_seq_length={args.max_seq_length}, but the model has "

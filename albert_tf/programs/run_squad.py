@@ -166,17 +166,17 @@ def encode(args, path, questions, tokenizer, *, is_training):
 
 def read_task(args, tokenizer):
     """Returns the `Answering` with the data that flags ask for."""
-    questions = asked = train = encoded = None
+    trained_on = asked = train = encoded = None
     if args.do_train:
-        questions = squad.read_squad(args.train_file)
-        squad.check_version(questions, args.squad_version, args.train_file)
+        trained_on = squad.read_squad(args.train_file)
+        squad.check_version(trained_on, args.squad_version, args.train_file)
     if args.do_predict:
         asked = squad.read_squad(args.predict_file)
-    if args.do_train:
+    if trained_on:
         train = encode(
-            args, args.train_file, questions, tokenizer, is_training=True
+            args, args.train_file, trained_on, tokenizer, is_training=True
         )
-    if args.do_predict:
+    if asked:
         encoded = encode(
             args, args.predict_file, asked, tokenizer, is_training=False
         )
@@ -191,7 +191,7 @@ def read_task(args, tokenizer):
         args.squad_version,
         window_settings(args),
         train=train,
-        num_train=len(questions.questions) if questions else 0,
+        num_train=len(trained_on.questions) if trained_on else 0,
         asked=asked,
         encoded=encoded,
         n_best_size=args.n_best_size,

@@ -131,7 +131,7 @@ class FineTuningFlags(TrainFlags):
         at_least=1,
         at_most=flags.MAX_BATCH_SIZE,
     )
-    train_step: int = flag(1000, "Training steps.", at_least=1)
+    train_step: int | None = flag(1000, "Training steps.", at_least=1)
     warmup_step: int = flag(0, "Steps of linear warmup.", at_least=0)
     num_train_epochs: float | None = flag(
         help="Passes over the training data, instead of --train_step.",

@@ -137,7 +137,8 @@ class Classification(Task):
         )
 
     def score(self, tuning):
-        task, values = self.task, {}
+        task = self.task
+        values: dict[str, float] = {}
         for part, split in self.data.dev.items():
             logits = tuning.predict(split.examples)["logits"]
             label_ids = split.examples.arrays["label_ids"]
@@ -152,7 +153,7 @@ class Classification(Task):
 
     def _score_baseline(self):
         """What the best guess without looking gets on the dev data."""
-        values = {}
+        values: dict[str, float] = {}
         for part, split in self.data.dev.items():
             label_ids = split.examples.arrays["label_ids"]
             known = (self.train or split.examples).arrays["label_ids"]
@@ -168,7 +169,8 @@ class Classification(Task):
         The release's names go to the first table; the names that the GLUE
         server takes to all.
         """
-        task, scores = self.task, {}
+        task = self.task
+        scores: dict[str, dict] = {}
         for number, (name, split) in enumerate(self.data.test.items()):
             logits = tuning.predict(split.examples)["logits"]
             labels = classification.predict_labels(logits, task.objective)

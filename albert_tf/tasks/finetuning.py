@@ -161,7 +161,7 @@ class FineTuning:
         flags: dict | None = None,
     ):
         self.folder, self.task = str(folder), task
-        recipe = recipe or Recipe()
+        start, recipe = pretrained.complete(start), recipe or Recipe()
         self.start, self.recipe = start, recipe
         self.config = config or start.config
         self.flags = flags or {}
@@ -207,11 +207,6 @@ class FineTuning:
     def _check_start(self):
         """Raises ValueError if the task and its beginning do not fit."""
         start, config = self.start, self.config
-        if config is None or start.tokenizer is None:
-            raise ValueError(
-                f"{start.source} has no config or vocabulary of its own; give "
-                "them to `pretrained.replace_files`."
-            )
         if self.task.max_seq_length > config.max_position_embeddings:
             raise ValueError(
                 f"max_seq_length={self.task.max_seq_length}, but the model has "
@@ -260,8 +255,13 @@ class FineTuning:
         """Trains, from the newest checkpoint if there is one.
 
         Each checkpoint is evaluated where there is dev data.
+
+        Raises:
+          ValueError: if the task has no training data, or too little.
         """
         examples, recipe = self.task.train, self.recipe
+        if examples is None:
+            raise ValueError(f"The task {self.task.name} has no training data.")
         num_steps, batch_size = (
             self.session.num_train_steps,
             recipe.train_batch_size,
@@ -281,7 +281,7 @@ class FineTuning:
                 f"{self.folder} was trained for {step} steps: nothing to do."
             )
             return
-        self.reporter.say(self._describe_training())
+        self.reporter.say(self._describe_training(examples))
         # Steps of this batch size that would have taken as many examples.
         num_done = self.session.manifest.count_examples(step) // batch_size
         plan = batches.plan_training(
@@ -303,8 +303,8 @@ class FineTuning:
             evaluator=self.evaluator,
         )
 
-    def _describe_training(self):
-        config, examples = self.config, self.task.train
+    def _describe_training(self, examples):
+        config = self.config
         lengths = batches.longest_sequences(examples)
         num_examples = (
             self.session.num_train_steps * self.recipe.train_batch_size
@@ -386,7 +386,12 @@ class FineTuning:
 
         Returns:
           A dict from metric to float for each evaluation so far.
+
+        Raises:
+          ValueError: if the task has no dev data.
         """
+        if self.evaluator is None:
+            raise ValueError(f"The task {self.task.name} has no dev data.")
         if checkpoints.list_checkpoints(self.folder):
             self.evaluator.evaluate_folder()
         else:

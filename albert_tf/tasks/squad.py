@@ -61,17 +61,19 @@ class Answering(Task):
         self.name, self.version = f"squad_{version}", version
         self.windows, self.max_seq_length = windows, windows.max_seq_length
         self.train, self.num_train = train, num_train
-        self.asked, self.encoded = asked, encoded
+        self.asked = asked or Squad([], [])
+        self.encoded = encoded
         self.n_best_size = n_best_size
         self.max_answer_length = max_answer_length
         self.start_n_top, self.end_n_top = start_n_top, end_n_top
         self.dropout, self.threshold = dropout, threshold
         self.is_predicted = asked is not None
-        self.is_scored = self.is_predicted and asked.has_answers
-        self.gold, self.baseline = {}, {}
+        self.is_scored = self.is_predicted and self.asked.has_answers
+        self.gold: dict[str, list[str]] = {}
         if self.is_scored:
             self.gold = {
-                q.id: [a.text for a in q.answers] for q in asked.questions
+                question.id: [a.text for a in question.answers or ()]
+                for question in self.asked.questions
             }
             self.baseline = self._score_silence()
 
@@ -114,6 +116,8 @@ class Answering(Task):
 
     def find_answers(self, tuning) -> answers.Answers:
         """Returns what the model, as it stands, answers."""
+        if self.encoded is None:
+            raise ValueError("Nothing is asked: give `asked` and `encoded`.")
         return answers.find_answers(
             self.asked,
             self.encoded,
@@ -155,7 +159,7 @@ class Answering(Task):
     def write_predictions(self, tuning):
         """Writes the release's files; returns scores where they can be had."""
         given = self.find_answers(tuning)
-        predictions, scores = given.best, {}
+        predictions, scores = given.best, dict[str, float]()
         if self.is_scored:
             predictions, scores = self.score_answers(given)
             if THRESHOLD in scores and self.threshold is None:

@@ -61,7 +61,7 @@ class Manifest:
         self.stored = self._read()
 
     def _read(self):
-        stored = {"made_of": {}, "batches": []}
+        stored: dict = {"made_of": {}, "batches": []}
         if filesystem.exists(self.path):
             try:
                 values = filesystem.read_json(self.path)
@@ -176,7 +176,7 @@ class Manifest:
 
 def _flatten(values, prefix=""):
     """Nested dicts as one, with dotted keys."""
-    flat = {}
+    flat: dict = {}
     for key, value in values.items():
         if isinstance(value, dict):
             flat |= _flatten(value, f"{prefix}{key}.")

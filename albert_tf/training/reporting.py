@@ -101,7 +101,7 @@ class Reporter:
         self.path = os.path.join(folder, "metrics.jsonl")
         self.line = progress.Line(stream)
         self.say = self.line.say
-        self.clock = None  # From the start of a training on.
+        self.clock = Clock(0, 0, 0)  # Stands until a training starts.
         self.writers = {}
         self.is_checked = False  # Whether the JSON lines are all whole.
 

@@ -68,6 +68,37 @@ class Pretrained:
     remarks: Sequence[str] = ()
 
 
+@dataclasses.dataclass(frozen=True)
+class Complete(Pretrained):
+    """One whose config and vocabulary are there."""
+
+    config: AlbertConfig
+    tokenizer: tokenization.Tokenizer
+    vocabulary_file: tuple
+
+
+def complete(pretrained: Pretrained) -> Complete:
+    """Returns the same as a Complete.
+
+    Raises:
+      ValueError: if config or vocabulary are missing.
+    """
+    missing = [
+        flag
+        for flag, value in (
+            ("--albert_config_file", pretrained.config),
+            ("--spm_model_file or --vocab_file", pretrained.tokenizer),
+        )
+        if value is None
+    ]
+    if missing:
+        raise ValueError(
+            f"{pretrained.source} has no config or vocabulary of its own; give "
+            f"{' and '.join(missing)}."
+        )
+    return Complete(**vars(pretrained))
+
+
 def read_pretrained(
     path: filesystem.Path, *, keep_slots: bool = False
 ) -> Pretrained:
@@ -209,10 +240,8 @@ def _vocabulary(
         if name in settings:
             arguments[name] = settings[name]
     tokenizer = tokenization.build_tokenizer(**arguments)
-    if (
-        settings.get("sha256", tokenizer.settings["sha256"])
-        != (tokenizer.settings["sha256"])
-    ):
+    digest = tokenizer.settings["sha256"]
+    if settings.get("sha256", digest) != digest:
         raise ValueError(
             f"{paths[0]} is not the vocabulary that "
             f"{tokenization.SETTINGS_FILE} beside it tells of, by its hash. "
