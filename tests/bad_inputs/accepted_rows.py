@@ -67,17 +67,12 @@ ROWS = [
         writes=("new/model.ckpt-2.index",),
     ),
     Accepted(
-        "records of BERT's format",
-        "run_pretraining",
-        changes=(_bert_records,),
-        writes=("new/model.ckpt-2.index",),
-    ),
-    Accepted(
-        "a folder named like a pattern, pretraining",
+        "a folder named like a pattern, with records of BERT's format",
         f"run_pretraining --input_file='{ODD}/t.tfrecord' "
         f"--output_dir='{ODD}/out' --save_checkpoints_steps=1 "
         "--keep_checkpoint_max=1",
         changes=(
+            _bert_records,
             copy("train.tfrecord", f"{ODD}/t.tfrecord"),
             copy("train.tfrecord", "a1/t.tfrecord"),
         ),
@@ -128,8 +123,11 @@ ROWS = [
         writes=(f"{ODD}/w.model", f"{ODD}/w.vocab"),
     ),
     Accepted(
-        "lines that a full disk has torn, and zeros",
-        "run_pretraining --output_dir=pretrained --num_train_steps=3",
+        "lines that a full disk has torn, and changes that are asked for",
+        "run_pretraining --output_dir=pretrained --num_train_steps=3 "
+        "--train_batch_size=8 --random_seed=7 --accept_changes",
+        "train_batch_size: was 4, is 8.*seed: was 12345, is 7"
+        "|seed: was 12345, is 7.*train_batch_size: was 4, is 8",
         changes=(
             append("pretrained/metrics.jsonl", b'{"split": "train", "st'),
             edit(
@@ -141,6 +139,7 @@ ROWS = [
             put("pretrained/.lock", "process 1 on a host: run_pretraining.py"),
             put("pretrained/model.ckpt-9.writing-7.index", "torn"),
         ),
+        writes=("pretrained/model.ckpt-3.index",),
         check=_every_line_is_whole,
     ),
     Accepted(
@@ -152,14 +151,6 @@ ROWS = [
             copy(f"{NEWEST}{DATA}", f"pretrained/model.ckpt-1{DATA}"),
             cut(f"{NEWEST}{DATA}"),
         ),
-        writes=("pretrained/model.ckpt-3.index",),
-    ),
-    Accepted(
-        "changes that are asked for",
-        "run_pretraining --output_dir=pretrained --num_train_steps=3 "
-        "--train_batch_size=8 --random_seed=7 --accept_changes",
-        "train_batch_size: was 4, is 8.*seed: was 12345, is 7"
-        "|seed: was 12345, is 7.*train_batch_size: was 4, is 8",
         writes=("pretrained/model.ckpt-3.index",),
     ),
     Accepted(
