@@ -259,12 +259,9 @@ def named_plainly(path: Path) -> Iterator[str]:
         return
     with tempfile.TemporaryDirectory(prefix="albert_tf-") as folder:
         link = os.path.join(folder, "link")
-        if os.path.isdir(path):
-            os.symlink(os.path.abspath(path), link)
-            yield link
-            return
-        os.symlink(os.path.abspath(os.path.dirname(path)), link)
-        yield os.path.join(link, os.path.basename(path))
+        real, name = (path, "") if is_folder(path) else os.path.split(path)
+        os.symlink(os.path.abspath(real), link)
+        yield os.path.join(link, name) if name else link
 
 
 def make_folder(folder: Path) -> None:

@@ -301,9 +301,8 @@ def choose_span(outputs, features, before, max_answer_length):
             + outputs["end_logits"][:, tf.newaxis],
             [-1, num_tokens * num_tokens],
         )  # [B, T * T]
-    behind = (
-        tf.reduce_sum(features["input_mask"], axis=1) - 1
-    )  # The last [SEP].
+    # The last [SEP].
+    behind = tf.reduce_sum(features["input_mask"], axis=1) - 1
     is_valid = (
         (starts >= before[:, tf.newaxis])
         & (starts <= ends)

@@ -222,11 +222,9 @@ class AlbertConditionalSpans(heads.AlbertModel):
         features = self._with_p_mask(features)
         x, start_logits, cls_logits = self._begin(features, training, seed)
         num_tokens = start_logits.shape[1] or tf.shape(start_logits)[1]
-        num_starts = tf.minimum(self.start_n_top, num_tokens)
-        num_ends = tf.minimum(self.end_n_top, num_tokens)
-        if isinstance(num_tokens, int):
-            num_starts = min(self.start_n_top, num_tokens)
-            num_ends = min(self.end_n_top, num_tokens)
+        smaller = min if isinstance(num_tokens, int) else tf.minimum
+        num_starts = smaller(self.start_n_top, num_tokens)
+        num_ends = smaller(self.end_n_top, num_tokens)
         starts = tf.math.top_k(tf.nn.log_softmax(start_logits), num_starts)
         end_logits = self.end(
             x, heads.gather_positions(x, starts.indices), features["p_mask"]

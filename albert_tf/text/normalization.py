@@ -35,8 +35,6 @@ _UNSPACED = _IDEOGRAPHS + (
     (0xFF66, 0xFF9D),
     (0x2CEB0, 0x323AF),
 )
-
-
 # Steps of a normalizer that look at more than one character.
 WORDS = "words"
 LOWER = "lower"

@@ -272,9 +272,8 @@ class SentencePieceTokenizer(Tokenizer):
         if self._model.IsByte(self._model.PieceToId(piece)):
             return False
         # Punctuation and symbols stand alone, and so do special pieces.
-        return unicodedata.category(piece[0])[
-            0
-        ] not in "LNM" or normalization.is_unspaced(piece[0])
+        kind = unicodedata.category(piece[0])[0]
+        return kind not in "LNM" or normalization.is_unspaced(piece[0])
 
     def tokenize(self, text):
         # Unknown ones as they stand in it.

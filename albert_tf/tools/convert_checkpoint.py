@@ -157,9 +157,9 @@ def compute_outputs(model):
     """The outputs of a `Pretrained` for two sequences of some ids."""
     config = model.config
     has_heads = heads.AlbertForPreTraining.is_complete_in(model.values)
-    model_class = (
-        heads.AlbertForPreTraining if has_heads else (modeling.AlbertEncoder)
-    )
+    model_class = modeling.AlbertEncoder
+    if has_heads:
+        model_class = heads.AlbertForPreTraining
     built = pretrained.build_model(model_class, model)
     num_tokens = min(16, config.max_position_embeddings)
     rng = np.random.default_rng(0)

@@ -330,10 +330,9 @@ def write_folder(
 def write_tokenizer(folder: filesystem.Path, tokenizer, max_length: int):
     """Writes what makes transformers give the same ids."""
     is_wordpiece = tokenizer.kind == "wordpiece"
+    model = "Bert" if is_wordpiece else "Albert"
     settings = {
-        "tokenizer_class": "BertTokenizer"
-        if is_wordpiece
-        else ("AlbertTokenizer"),
+        "tokenizer_class": f"{model}Tokenizer",
         "do_lower_case": tokenizer.settings["do_lower_case"],
         "keep_accents": tokenizer.settings["keep_accents"],
         "model_max_length": max_length,
