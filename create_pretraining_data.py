@@ -1,7 +1,4 @@
-"""Turns text into pretraining records: masked n-grams and ordered segments.
-
-The work is done in albert_tf/programs/create_pretraining_data.py.
-"""
+"""Text to pretraining records: albert_tf/programs/create_pretraining_data.py."""
 
 from albert_tf.programs import create_pretraining_data
 

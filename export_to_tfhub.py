@@ -1,7 +1,4 @@
-"""Writes an encoder, and what turns text into its inputs, as for TF Hub.
-
-The work is done in albert_tf/programs/export_to_tfhub.py.
-"""
+"""Exports for TF Hub: albert_tf/programs/export_to_tfhub.py."""
 
 from albert_tf.programs import export_to_tfhub
 

@@ -1,7 +1,4 @@
-"""Fine-tunes and scores ALBERT on GLUE, or on any table of text.
-
-The work is done in albert_tf/programs/run_classifier.py.
-"""
+"""Fine-tuning on GLUE and tables of text: albert_tf/programs/run_classifier.py."""
 
 from albert_tf.programs import run_classifier
 

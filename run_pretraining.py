@@ -1,7 +1,4 @@
-"""Pretrains ALBERT: masked LM and sentence order, from TFRecords.
-
-The work is done in albert_tf/programs/run_pretraining.py.
-"""
+"""Pretraining: albert_tf/programs/run_pretraining.py."""
 
 from albert_tf.programs import run_pretraining
 

@@ -1,7 +1,4 @@
-"""Fine-tunes and scores ALBERT on RACE.
-
-The work is done in albert_tf/programs/run_race.py.
-"""
+"""Fine-tuning on RACE: albert_tf/programs/run_race.py."""
 
 from albert_tf.programs import run_race
 

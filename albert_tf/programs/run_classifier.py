@@ -23,7 +23,6 @@ class ClassifierFlags(shared_flags.FineTuningFlags):
         required=True, help="Folder with a folder for each task."
     )
     task_name: str | None = flag(help=f"One of {', '.join(table_tasks.GLUE)}.")
-    output_dir: str = flag(required=True)
     do_eval: bool = flag(
         False,
         "Whether to evaluate on the dev data: at every checkpoint; without "

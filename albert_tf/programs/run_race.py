@@ -26,7 +26,6 @@ class RaceFlags(shared_flags.FineTuningFlags):
         "/*.txt.",
     )
     task_name: str = flag("race", "Ignored: there is one task.")
-    output_dir: str = flag(required=True)
     train_file: str | None = flag(
         help="Ignored: encoded data is kept under --cached_dir, by content."
     )

@@ -26,7 +26,6 @@ from albert_tf.tasks.squad import (
 class SquadFlags(shared_flags.FineTuningFlags):
     """The release's flags of both versions; what is ours stands last."""
 
-    output_dir: str = flag(required=True)
     train_file: str | None = flag(help="JSON file to train on.")
     predict_file: str | None = flag(
         help="JSON file with questions to answer; scored if it has answers."

@@ -20,7 +20,7 @@ import tensorflow as tf
 from albert_tf import filesystem
 from albert_tf.export import hub, saved_models
 from albert_tf.model import heads, modeling
-from albert_tf.programs import export_to_tfhub, optional
+from albert_tf.programs import export_to_tfhub, shared_flags
 from albert_tf.text import tokenization
 from albert_tf.weights import checkpoints, pretrained
 from tests import tiny
@@ -646,7 +646,7 @@ def quick_args(model, tmp_path, monkeypatch):
     monkeypatch.setattr(export_to_tfhub, "build_model", lambda found: None)
     monkeypatch.setattr(hub, "export_encoder", write_quickly)
     monkeypatch.setattr(
-        optional,
+        shared_flags,
         "import_text_serving",
         lambda _: types.SimpleNamespace(export_preprocessor=write_quickly),
     )
