@@ -1,4 +1,4 @@
-"""Text to pretraining records: albert_tf/programs/create_pretraining_data.py."""
+"""Records of text: albert_tf/programs/create_pretraining_data.py."""
 
 from albert_tf.programs import create_pretraining_data
 

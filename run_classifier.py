@@ -1,4 +1,4 @@
-"""Fine-tuning on GLUE and tables of text: albert_tf/programs/run_classifier.py."""
+"""Fine-tuning on tables of text: albert_tf/programs/run_classifier.py."""
 
 from albert_tf.programs import run_classifier
 
