@@ -678,9 +678,6 @@ def run_until(monkeypatch, args, moment):
         return counting
 
     with monkeypatch.context() as patch:
-        files = tf.io.gfile
-        patch.setattr(files, "rename", counted(files.rename))
-        patch.setattr(files, "rmtree", counted(files.rmtree, is_removal=True))
         patch.setattr(filesystem, "rename", counted(filesystem.rename))
         removal = counted(filesystem.remove_folder, is_removal=True)
         patch.setattr(filesystem, "remove_folder", removal)
