@@ -24,6 +24,7 @@ test: .venv/.installed  # The whole test suite.
 check: .venv/.installed  # What CI runs.
 	$(VENV_PYTHON) -m ruff format --check .
 	$(VENV_PYTHON) -m ruff check .
+	$(VENV_PYTHON) -m mypy
 	$(MAKE) --no-print-directory test
 
 fix: .venv/.installed  # Formats, and mends what can be mended.
