@@ -22,6 +22,14 @@ from albert_tf.training import evaluation, manifest, optimization, session
 from albert_tf.weights import checkpoints, pretrained
 
 FLAGS_FILE = "flags.json"
+# Flags that a manifest holds: of the optimizer, and others.
+SCHEDULE = (
+    "learning_rate num_train_steps num_warmup_steps start_warmup_step "
+    "poly_power"
+)
+SETTINGS = (
+    "sentence_weight train_batch_size shuffle_buffer random_seed compute_dtype"
+)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -183,25 +191,12 @@ def describe(args, config, train_records, held_out, weights):
         made_of["begins_from"] = manifest.describe_weights(
             weights.source, weights.values
         )
-    names = (
-        "learning_rate",
-        "num_train_steps",
-        "num_warmup_steps",
-        "start_warmup_step",
-        "poly_power",
-    )
-    return {
-        **made_of,
-        "optimizer": {
-            "name": args.optimizer,
-            **{name: getattr(args, name) for name in names},
-        },
-        "sentence_weight": args.sentence_weight,
-        "train_batch_size": args.train_batch_size,
-        "shuffle_buffer": args.shuffle_buffer,
-        "random_seed": args.random_seed,
-        "compute_dtype": args.compute_dtype,
-    }
+    made_of["optimizer"] = {"name": args.optimizer, **_values(args, SCHEDULE)}
+    return {**made_of, **_values(args, SETTINGS)}
+
+
+def _values(args, names):
+    return {name: getattr(args, name) for name in names.split()}
 
 
 def describe_files(args, config, sidecar):

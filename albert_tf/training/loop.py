@@ -6,6 +6,7 @@ Totals and weights are summed over replicas before they are divided, so a loss
 is normalized over the global batch however it was cut up.
 """
 
+import contextlib
 import time
 
 import numpy as np
@@ -235,6 +236,11 @@ def next_multiple(step, interval):
     return (step // interval + 1) * interval
 
 
+def is_tpu(strategy):
+    """Whether a strategy is of a TPU."""
+    return isinstance(strategy, tf.distribute.TPUStrategy)
+
+
 class Pace:
     """Chooses how many steps go into one compiled call.
 
@@ -260,6 +266,41 @@ class Pace:
         elif seconds > 0:
             fitting = int(SECONDS_PER_CALL * num_steps / seconds)
             self.num_steps = max(1, min(fitting, 2 * self.num_steps + 1))
+
+
+class Steps:
+    """Runs training steps, several in one compiled call.
+
+    Args:
+      train_steps: from `build_train_function`, as Traces.
+      turns: where batches are from.
+      pace: how many steps go into a call.
+    """
+
+    def __init__(self, train_steps, turns, pace):
+        self.train_steps, self.turns, self.pace = train_steps, turns, pace
+        self.done = 0
+
+    def run(self, limit):
+        """Runs up to `limit` steps in one call.
+
+        Returns:
+          Sums [ratios, 2] over the steps; a dict of the last gradient norm
+          and learning rate; how many steps there were; whether they compiled.
+        """
+        key, iterator, num_alike, is_new = self.turns.at(self.done)
+        limit = limit if num_alike is None else min(limit, num_alike)
+        num_steps = 1 if is_new else self.pace.choose(limit)
+        start = time.monotonic()
+        sums, norm, rate = self.train_steps(
+            key, iterator, tf.constant(num_steps)
+        )
+        sums = sums.numpy()
+        if not is_new:
+            self.pace.note(num_steps, time.monotonic() - start)
+        self.done += num_steps
+        state = {"gradient_norm": float(norm), "learning_rate": float(rate)}
+        return sums, state, num_steps, is_new
 
 
 def train(
@@ -308,89 +349,66 @@ def train(
     Raises:
       FloatingPointError: if a loss is not finite.
     """
-    train_steps = Traces(
-        build_train_function(strategy, model, optimizer, seed=seed, xla=xla)
+    steps = Steps(
+        Traces(
+            build_train_function(strategy, model, optimizer, seed=seed, xla=xla)
+        ),
+        Turns(strategy, datasets, order),
+        Pace(iterations_per_loop, is_timed=not is_tpu(strategy)),
     )
-    is_tpu = isinstance(strategy, tf.distribute.TPUStrategy)
-    pace = Pace(iterations_per_loop, is_timed=not is_tpu)
-    first_step = step = int(optimizer.step.numpy())
-    turns = Turns(strategy, datasets, order)
+    step = int(optimizer.step.numpy())
     reporter.start(step, num_train_steps, batch_size)
     window = np.zeros([len(ratio_names(model)), 2])
 
-    def is_due(interval):
-        return step == num_train_steps or step % interval == 0
-
-    try:
+    with keeping_interrupted(
+        manager, reporter, optimizer, save_checkpoints_steps, num_train_steps
+    ):
         while step < num_train_steps:
-            intervals = log_every_steps, save_checkpoints_steps
-            stop = min(next_multiple(step, n) for n in intervals)
-            sums, state, num_steps, is_new = run_steps(
-                train_steps,
-                turns,
-                pace,
-                step - first_step,
-                min(stop, num_train_steps) - step,
-            )
+            log_at = next_multiple(step, log_every_steps)
+            save_at = next_multiple(step, save_checkpoints_steps)
+            stop = min(log_at, save_at, num_train_steps)
+            sums, state, num_steps, is_new = steps.run(stop - step)
             window += sums
             step += num_steps
             values = results(model, window) | state
             check_finite(values, step)
             reporter.progress(step, values, is_new)
-            if is_due(log_every_steps):
+            if step in (log_at, num_train_steps):
                 reporter.log("train", step, values)
                 window[:] = 0
-            if is_due(save_checkpoints_steps):
+            if step in (save_at, num_train_steps):
                 prefix = manager.save()
                 if on_checkpoint:
                     on_checkpoint(step, prefix)
                 reporter.clock.resume()
+
+
+@contextlib.contextmanager
+def keeping_interrupted(manager, reporter, optimizer, interval, last_step):
+    """Saves the checkpoint of a step at which training is interrupted.
+
+    Args:
+      manager: a `checkpoints.CheckpointManager`.
+      reporter: a `reporting.Reporter`.
+      optimizer: whose step it is.
+      interval: steps between checkpoints that are due in any case.
+      last_step: has one, too.
+    """
+    first_step = int(optimizer.step.numpy())
+    try:
+        yield
     except KeyboardInterrupt:
-        if (step := int(optimizer.step.numpy())) > first_step:
-            keep_interrupted(manager, step, is_due(save_checkpoints_steps))
+        step = int(optimizer.step.numpy())
+        is_there = manager.prefix(step) in checkpoints.list_checkpoints(
+            manager.folder
+        )
+        if step > first_step and not is_there:
+            is_due = step % interval == 0 or step == last_step
+            manager.save(is_interrupted=not is_due)
         reporter.say(
             f"Interrupted at step {step}. The same command goes on from there."
         )
         raise
-
-
-def run_steps(train_steps, turns, pace, done, left):
-    """Runs some training steps in one compiled call.
-
-    Args:
-      train_steps: from `build_train_function`, as Traces.
-      turns: Turns.
-      pace: a Pace.
-      done: steps since the beginning of `turns`.
-      left: most steps to run.
-
-    Returns:
-      Sums [ratios, 2] over the steps; a dict of the last gradient norm and
-      learning rate; how many steps there were; whether they were compiled.
-    """
-    key, iterator, num_alike, is_new = turns.at(done)
-    left = left if num_alike is None else min(left, num_alike)
-    num_steps = 1 if is_new else pace.choose(left)
-    start = time.monotonic()
-    sums, norm, rate = train_steps(key, iterator, tf.constant(num_steps))
-    sums = sums.numpy()
-    if not is_new:
-        pace.note(num_steps, time.monotonic() - start)
-    state = {"gradient_norm": float(norm), "learning_rate": float(rate)}
-    return sums, state, num_steps, is_new
-
-
-def keep_interrupted(manager, step, is_due):
-    """Saves the checkpoint of a step that was interrupted, if there is none.
-
-    Args:
-      manager: a `checkpoints.CheckpointManager`.
-      step: the model's.
-      is_due: whether the step would have had a checkpoint in any case.
-    """
-    known = checkpoints.list_checkpoints(manager.folder)
-    if manager.prefix(step) not in known:
-        manager.save(is_interrupted=not is_due)
 
 
 def check_finite(values, step):
