@@ -13,8 +13,10 @@ from typing import ClassVar
 from albert_tf import filesystem
 
 CONFIG_FILE = "albert_config.json"
-HIDDEN_ACTS = ("gelu", "relu", "tanh", "linear", None)
-SHARINGS = ("all", "attention", "ffn", "none")
+CHOICES = {
+    "hidden_act": ("gelu", "relu", "tanh", "linear", None),
+    "parameter_sharing": ("all", "attention", "ffn", "none"),
+}
 # Each use of a layer becomes a part of its own in the graph, so more than a
 # few hundred take longer to compile than to train.
 MAX_LAYERS = 1000
@@ -93,10 +95,11 @@ class AlbertConfig:
 
     def __post_init__(self):
         for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
             if field.type is int:
-                self._check_size(field.name)
+                _check_size(field.name, value)
             elif field.type is float:
-                self._check_number(field.name)
+                _check_number(field.name, value)
         for name in ("hidden_dropout_prob", "attention_probs_dropout_prob"):
             if not 0 <= getattr(self, name) < 1:
                 raise ValueError(
@@ -109,35 +112,12 @@ class AlbertConfig:
                 "above 0 and at most 1000: it is a standard deviation (the "
                 "release: 0.02)."
             )
-        self._check_choice("hidden_act", HIDDEN_ACTS)
-        self._check_choice("parameter_sharing", SHARINGS)
+        for name, choices in CHOICES.items():
+            if (value := getattr(self, name)) not in choices:
+                raise ValueError(
+                    f"{name} is {value!r}, but must be one of {list(choices)}."
+                )
         self._check_division()
-
-    def _check_size(self, name):
-        value = getattr(self, name)
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise ValueError(
-                f"{name} is {value!r:.80}, but must be a whole number above 0."
-            )
-        if value > MAX_SIZES[name]:
-            raise ValueError(
-                f"{name} is {value}, but may be at most {MAX_SIZES[name]}. Is "
-                "it a slip?"
-            )
-
-    def _check_number(self, name):
-        value = getattr(self, name)
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            raise ValueError(
-                f"{name} is {value!r}, but must be a number. Is it in quotes?"
-            )
-
-    def _check_choice(self, name, choices):
-        value = getattr(self, name)
-        if value not in choices:
-            raise ValueError(
-                f"{name} is {value!r}, but must be one of {list(choices)}."
-            )
 
     def _check_division(self):
         if self.hidden_size % self.num_attention_heads:
@@ -221,16 +201,35 @@ class AlbertConfig:
         Source: modeling.py, whose float division gives some layers the wrong
         group (first at 22 layers in 22 groups); here it is exact.
         """
-        return self._group(layer, shared_by=("all", "attention"))
+        return self._group(layer, "attention")
 
     def ffn_group(self, layer: int) -> int:
         """Index of the feed-forward weights that a layer uses."""
-        return self._group(layer, shared_by=("all", "ffn"))
+        return self._group(layer, "ffn")
 
-    def _group(self, layer, shared_by):
-        if self.parameter_sharing in shared_by:
+    def _group(self, layer, sub_layer):
+        if self.parameter_sharing in ("all", sub_layer):
             return layer * self.num_hidden_groups // self.num_hidden_layers
         return layer
+
+
+def _check_size(name, value):
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ValueError(
+            f"{name} is {value!r:.80}, but must be a whole number above 0."
+        )
+    if value > MAX_SIZES[name]:
+        raise ValueError(
+            f"{name} is {value}, but may be at most {MAX_SIZES[name]}. Is "
+            "it a slip?"
+        )
+
+
+def _check_number(name, value):
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError(
+            f"{name} is {value!r}, but must be a number. Is it in quotes?"
+        )
 
 
 def _describe_unknown(unknown, known):

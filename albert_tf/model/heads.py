@@ -120,10 +120,19 @@ def classification_ratios(logits, labels, weights):
 class AlbertModel(layers.ConfiguredLayer):
     """The encoder, for the heads of a task to stand on.
 
+    With a head, a model has `ratios(features, training=False, seed=None)`: a
+    Ratio for each of `loss_scales` and `metric_names`, of a dict of features,
+    labels and maybe `example_weight` [B]. `training` turns dropout on, and
+    `seed` ([2] int32) decides it.
+
     Args:
       config: an AlbertConfig.
       dtype: as for `modeling.AlbertEncoder`.
     """
+
+    # What the losses are multiplied with, before they are added up.
+    loss_scales = {"loss": 1.0}
+    metric_names: list[str] = []
 
     def __init__(self, config, *, dtype=None, **kwargs):
         super().__init__(config, dtype=dtype, **kwargs)
@@ -150,8 +159,7 @@ def row_weights(features):
     """Returns [B] float32: 1 for an example, 0 for a row of padding."""
     if "example_weight" in features:
         return features["example_weight"]
-    ids = features["input_ids"]
-    return tf.ones(tf.shape(ids)[:1])
+    return tf.ones(tf.shape(features["input_ids"])[:1])
 
 
 @keras.saving.register_keras_serializable(package="albert_tf")
@@ -206,18 +214,8 @@ class AlbertForPreTraining(AlbertModel):
         return all(f"cls/{end}" in names for end in ends)
 
     def ratios(self, features, training=False, seed=None):
-        """Computes the losses and metrics of a batch.
-
-        Args:
-          features: a dict as `reading.build_dataset` makes it.
-          training: whether dropout is on.
-          seed: [2] int32, decides the dropout.
-
-        Returns:
-          A Ratio for each of `loss_scales` and `metric_names`.
-        """
+        """As `AlbertModel`, of features from `reading.build_dataset`."""
         outputs = self(features, training=training, seed=seed)
-        labels = features["sentence_order_labels"]  # [B]
         rows = row_weights(features)  # [B]
         loss, accuracy = classification_ratios(
             outputs["masked_lm_logits"],
@@ -230,7 +228,9 @@ class AlbertForPreTraining(AlbertModel):
         }
         if self.sentence_weight:
             loss, accuracy = classification_ratios(
-                outputs["sentence_order_logits"], labels, rows
+                outputs["sentence_order_logits"],
+                features["sentence_order_labels"],
+                rows,
             )
             ratios["sentence_order_loss"] = loss
             ratios["sentence_order_accuracy"] = accuracy
@@ -278,10 +278,8 @@ class AlbertClassifier(AlbertModel):
         self.output_layer = Logits(
             "", num_labels, config, dtype=self.dtype_policy
         )
-        self.loss_scales = {"loss": 1.0}
-        self.metric_names = []
         if objective != "regression":
-            self.metric_names.append("accuracy")
+            self.metric_names = ["accuracy"]
 
     def call(self, features, training=False, seed=None):
         pooled = self.encode(features, training, seed)["pooled_output"]
@@ -290,16 +288,7 @@ class AlbertClassifier(AlbertModel):
         return {"logits": self.output_layer(pooled)}
 
     def ratios(self, features, training=False, seed=None):
-        """Computes the loss and, for classes, the accuracy of a batch.
-
-        Args:
-          features: a dict with `label_ids` and perhaps `example_weight`.
-          training: whether dropout is on.
-          seed: [2] int32, decides the dropout.
-
-        Returns:
-          A Ratio for each of `loss_scales` and `metric_names`.
-        """
+        """As `AlbertModel`, of features with `label_ids`."""
         logits = self(features, training=training, seed=seed)["logits"]
         labels = features["label_ids"]
         weights = row_weights(features)  # [B]
@@ -333,13 +322,12 @@ class AlbertMultipleChoice(AlbertModel):
     """
 
     saved_arguments = ("dropout_prob",)
+    metric_names = ["accuracy"]
 
     def __init__(self, config, *, dropout_prob=0.1, dtype=None, **kwargs):
         super().__init__(config, dtype=dtype, **kwargs)
         self.dropout_prob = dropout_prob
         self.output_layer = Logits("", 1, config, dtype=self.dtype_policy)
-        self.loss_scales = {"loss": 1.0}
-        self.metric_names = ["accuracy"]
 
     def call(self, features, training=False, seed=None):
         names = ("input_ids", "input_mask", "segment_ids")
@@ -351,7 +339,7 @@ class AlbertMultipleChoice(AlbertModel):
         return {"logits": tf.reshape(logits, [-1, num_choices])}
 
     def ratios(self, features, training=False, seed=None):
-        """Computes loss and accuracy; `label_ids` are [B] integers below C."""
+        """As `AlbertModel`; `label_ids` are [B] integers below C."""
         logits = self(features, training=training, seed=seed)["logits"]
         loss, accuracy = classification_ratios(
             logits, features["label_ids"], row_weights(features)

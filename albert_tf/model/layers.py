@@ -109,22 +109,16 @@ def layer_norm(x, gamma, beta):
     """Normalizes over the last axis, in float32 whatever the type of x.
 
     Args:
-      x: [..., H].
+      x: [..., H], as the result, and of its type.
       gamma: [H] float32.
       beta: [H] float32.
-
-    Returns:
-      [..., H], of the type of x.
 
     Source: tf.contrib.layers.layer_norm, epsilon 1e-12.
     """
     y = tf.cast(x, tf.float32)
     mean = tf.reduce_mean(y, axis=-1, keepdims=True)
-    variance = tf.reduce_mean(
-        tf.math.squared_difference(y, tf.stop_gradient(mean)),
-        axis=-1,
-        keepdims=True,
-    )
+    squares = tf.math.squared_difference(y, tf.stop_gradient(mean))
+    variance = tf.reduce_mean(squares, axis=-1, keepdims=True)
     scale = tf.math.rsqrt(variance + LAYER_NORM_EPSILON) * gamma
     return tf.cast((y - mean) * scale + beta, x.dtype)
 

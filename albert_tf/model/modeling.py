@@ -153,23 +153,19 @@ class FeedForward(layers.WeightOwner):
         )
 
 
-def attend(x, weights, mask_scores, num_heads, dropout, config):
+def attend(x, weights, mask_scores, dropout, config):
     """Runs one attention sub-layer.
 
     Args:
-      x: [R, H].
+      x: [R, H], as the result.
       weights: AttentionWeights.
       mask_scores: [B, 1, 1, T], 0 or MASKED_SCORE.
-      num_heads: N.
       dropout: a `Dropout`.
-      config: an AlbertConfig, for the two rates.
-
-    Returns:
-      [R, H].
+      config: an AlbertConfig, for the heads and the two rates.
     """
     batch_size, num_tokens = split_rows(mask_scores)
-    hidden_size = x.shape[-1]
-    head_size = hidden_size // num_heads
+    num_heads = config.num_attention_heads
+    head_size = config.hidden_size // num_heads
     qkv = layers.dense(x, weights.qkv_kernel, weights.qkv_bias)  # [R, 3H]
     qkv = tf.reshape(qkv, [batch_size, num_tokens, 3, num_heads, head_size])
     q, k, v = tf.unstack(tf.transpose(qkv, [2, 0, 3, 1, 4]))  # [B, N, T, D]
@@ -178,24 +174,14 @@ def attend(x, weights, mask_scores, num_heads, dropout, config):
     probs = tf.cast(tf.nn.softmax(scores), x.dtype)  # [B, N, T, T]
     probs = dropout(probs, config.attention_probs_dropout_prob)
     context = tf.transpose(tf.matmul(probs, v), [0, 2, 1, 3])  # [B, T, N, D]
-    context = tf.reshape(context, [-1, hidden_size])  # [R, H]
+    context = tf.reshape(context, [-1, config.hidden_size])  # [R, H]
     y = layers.dense(context, weights.kernel, weights.bias)
     y = dropout(y, config.hidden_dropout_prob)
     return layers.layer_norm(x + y, weights.gamma, weights.beta)
 
 
 def feed_forward(x, weights, dropout, config):
-    """Runs one feed-forward sub-layer.
-
-    Args:
-      x: [R, H].
-      weights: FeedForwardWeights.
-      dropout: a `Dropout`.
-      config: an AlbertConfig, for the activation and the rate.
-
-    Returns:
-      [R, H].
-    """
+    """Runs one feed-forward sub-layer on x [R, H], by FeedForwardWeights."""
     activation = layers.ACTIVATIONS[config.hidden_act]
     y = activation(layers.dense(x, weights.inner_kernel, weights.inner_bias))
     y = layers.dense(y, weights.kernel, weights.bias)  # [R, F] -> [R, H]
@@ -230,16 +216,12 @@ class Transformer(layers.WeightOwner):
                 config.embedding_size,
                 config.hidden_size,
             )
-        indices = range(config.num_hidden_layers)
-        self.attention = self.add_blocks(
-            Attention, 1 + max(map(config.attention_group, indices))
-        )
-        self.ffn = self.add_blocks(
-            FeedForward, 1 + max(map(config.ffn_group, indices))
-        )
+        self.attention = self.add_blocks(Attention, config.attention_group)
+        self.ffn = self.add_blocks(FeedForward, config.ffn_group)
 
-    def add_blocks(self, kind, num_groups):
-        """Returns num_groups lists of inner_group_num sub-layers."""
+    def add_blocks(self, kind, group_of):
+        """Returns inner_group_num sub-layers for each group, as lists."""
+        last_group = group_of(self.config.num_hidden_layers - 1)
         prefix = f"{self.prefix}/transformer"
         return [
             [
@@ -250,7 +232,7 @@ class Transformer(layers.WeightOwner):
                 )
                 for inner in range(self.config.inner_group_num)
             ]
-            for group in range(num_groups)
+            for group in range(last_group + 1)
         ]
 
     def call(self, x, input_mask, *, dropout):
@@ -271,14 +253,7 @@ class Transformer(layers.WeightOwner):
                 ffn[config.ffn_group(layer)],
                 strict=True,
             ):
-                x = attend(
-                    x,
-                    attention_weights,
-                    mask_scores,
-                    config.num_attention_heads,
-                    dropout,
-                    config,
-                )
+                x = attend(x, attention_weights, mask_scores, dropout, config)
                 x = feed_forward(x, ffn_weights, dropout, config)
                 outputs.append(x)
         shape = [-1, num_tokens, config.hidden_size]

@@ -80,13 +80,13 @@ class AlbertSpans(heads.AlbertModel):
     Source: squad_utils.py, `create_v1_model`.
     """
 
+    metric_names = ["exact_span"]
+
     def __init__(self, config, *, dtype=None, **kwargs):
         super().__init__(config, dtype=dtype, **kwargs)
         self.output_layer = heads.Logits(
             "cls/squad", 2, config, dtype=self.dtype_policy
         )
-        self.loss_scales = {"loss": 1.0}
-        self.metric_names = ["exact_span"]
 
     def call(self, features, training=False, seed=None):
         x = self.encode(features, training, seed)["sequence_output"]
@@ -94,16 +94,7 @@ class AlbertSpans(heads.AlbertModel):
         return {"start_logits": logits[..., 0], "end_logits": logits[..., 1]}
 
     def ratios(self, features, training=False, seed=None):
-        """Computes the loss and the share of spans that are right.
-
-        Args:
-          features: a dict with `start_positions` and `end_positions` [B].
-          training: whether dropout is on.
-          seed: [2] int32, decides the dropout.
-
-        Returns:
-          A Ratio for each of `loss_scales` and `metric_names`.
-        """
+        """As its base, of `start_positions` and `end_positions` [B]."""
         outputs = self(features, training=training, seed=seed)
         weights = heads.row_weights(features)  # [B]
         losses, hits = score_spans(
@@ -198,6 +189,8 @@ class AlbertConditionalSpans(heads.AlbertModel):
     """
 
     saved_arguments = ("start_n_top", "end_n_top", "dropout_prob")
+    loss_scales = {"span_loss": 0.5, "answerability_loss": 0.5}
+    metric_names = ["exact_span", "answerability_accuracy"]
 
     def __init__(
         self,
@@ -215,20 +208,18 @@ class AlbertConditionalSpans(heads.AlbertModel):
         self.start = StartLogits(config, dtype=self.dtype_policy)
         self.end = EndLogits(config, dtype=self.dtype_policy)
         self.answerability = Answerability(config, dtype=self.dtype_policy)
-        self.loss_scales = {"span_loss": 0.5, "answerability_loss": 0.5}
-        self.metric_names = ["exact_span", "answerability_accuracy"]
 
     def call(self, features, training=False, seed=None):
-        features = self._with_p_mask(features)
-        x, start_logits, cls_logits = self._begin(features, training, seed)
+        p_mask, x, start_logits, cls_logits = self._begin(
+            features, training, seed
+        )
         num_tokens = start_logits.shape[1] or tf.shape(start_logits)[1]
         smaller = min if isinstance(num_tokens, int) else tf.minimum
         num_starts = smaller(self.start_n_top, num_tokens)
         num_ends = smaller(self.end_n_top, num_tokens)
         starts = tf.math.top_k(tf.nn.log_softmax(start_logits), num_starts)
-        end_logits = self.end(
-            x, heads.gather_positions(x, starts.indices), features["p_mask"]
-        )  # [B, K, T]
+        at_starts = heads.gather_positions(x, starts.indices)  # [B, K, H]
+        end_logits = self.end(x, at_starts, p_mask)  # [B, K, T]
         ends = tf.math.top_k(tf.nn.log_softmax(end_logits), num_ends)
         beam = [tf.shape(x)[0], -1]
         return {
@@ -239,39 +230,31 @@ class AlbertConditionalSpans(heads.AlbertModel):
             "cls_logits": cls_logits,
         }
 
-    def _with_p_mask(self, features):
-        if "p_mask" in features:
-            return features
-        return {**features, "p_mask": build_p_mask(features)}
-
     def _begin(self, features, training, seed):
-        """What training and prediction share: x, start and class logits."""
+        """What both share: p_mask, x, start and class logits."""
+        p_mask = features.get("p_mask")
+        if p_mask is None:
+            p_mask = build_p_mask(features)
         x = self.encode(features, training, seed)["sequence_output"]
-        start_logits = self.start(x, features["p_mask"])  # [B, T]
+        start_logits = self.start(x, p_mask)  # [B, T]
         dropout = self.build_head_dropout(training, seed)
         cls_logits = self.answerability(
             x, start_logits, dropout=dropout, rate=self.dropout_prob
         )
-        return x, start_logits, cls_logits
+        return p_mask, x, start_logits, cls_logits
 
     def ratios(self, features, training=False, seed=None):
-        """Computes losses and metrics; ends are given the true starts.
+        """As its base; ends are given the true starts.
 
-        Args:
-          features: a dict with `start_positions`, `end_positions` and
-            `is_impossible` [B].
-          training: whether dropout is on.
-          seed: [2] int32, decides the dropout.
-
-        Returns:
-          A Ratio for each of `loss_scales` and `metric_names`.
+        `features` has `start_positions`, `end_positions`, `is_impossible` [B].
         """
-        features = self._with_p_mask(features)
-        x, start_logits, cls_logits = self._begin(features, training, seed)
+        p_mask, x, start_logits, cls_logits = self._begin(
+            features, training, seed
+        )
         weights = heads.row_weights(features)  # [B]
         starts = features["start_positions"]
         at_start = heads.gather_positions(x, starts[:, tf.newaxis])
-        end_logits = self.end(x, at_start, features["p_mask"])[:, 0]  # [B, T]
+        end_logits = self.end(x, at_start, p_mask)[:, 0]  # [B, T]
         losses, hits = score_spans(
             [start_logits, end_logits], [starts, features["end_positions"]]
         )

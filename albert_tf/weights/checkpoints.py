@@ -11,7 +11,6 @@ import contextlib
 import glob
 import logging
 import os
-import pathlib
 import re
 from collections.abc import Iterator, Sequence
 
@@ -38,18 +37,17 @@ def write_checkpoint(prefix: filesystem.Path, variables: dict) -> None:
       prefix: path without endings, such as `out/model.ckpt-100`.
       variables: dict from name to variable, tensor or array.
     """
-    names = sorted(variables)
     # `.numpy()` of a distributed variable is its first replica's copy.
-    values = [
-        v.numpy() if hasattr(v, "numpy") else np.asarray(v)
-        for v in map(variables.__getitem__, names)
-    ]
+    values = {
+        name: v.numpy() if hasattr(v, "numpy") else np.asarray(v)
+        for name, v in sorted(variables.items())
+    }
     with publishing(prefix) as temporary, tf.device("CPU:0"):
         tf.raw_ops.SaveV2(
             prefix=temporary,
-            tensor_names=names,
-            shape_and_slices=[""] * len(names),
-            tensors=[tf.convert_to_tensor(v) for v in values],
+            tensor_names=list(values),
+            shape_and_slices=[""] * len(values),
+            tensors=list(map(tf.convert_to_tensor, values.values())),
         )
 
 
@@ -133,7 +131,7 @@ def find_checkpoint(path: filesystem.Path) -> str:
     if not filesystem.is_folder(path):
         folder = os.path.dirname(path) or "."
         indexes = filesystem.find_files(folder, "*.index")
-        names = sorted(os.path.basename(f) for f in indexes)
+        names = [os.path.basename(f) for f in indexes]
         raise FileNotFoundError(
             f"{path}.index does not exist; {folder} has {names or 'no index'}. "
             "Give the checkpoint's prefix, such as model.ckpt-best."
@@ -149,7 +147,7 @@ def find_checkpoint(path: filesystem.Path) -> str:
     if len(indexes) > 1:
         raise FileNotFoundError(
             f"{path} has {len(indexes)} checkpoints without a number "
-            f"{sorted(map(os.path.basename, indexes))}; name the one to read."
+            f"{[os.path.basename(f) for f in indexes]}; name the one to read."
         )
     return indexes[0].removesuffix(".index")
 
@@ -227,21 +225,21 @@ def restore(
             "it a checkpoint of another architecture (layers, groups, "
             "parameter_sharing) or of another program?"
         )
-    for name, variable in variables.items():
-        if name not in missing and values[name].shape != variable.shape:
+    given = {n: v for n, v in variables.items() if n in values}
+    for name, variable in given.items():
+        if values[name].shape != variable.shape:
             raise ValueError(
                 f"{source}: {name} is {values[name].shape}, the model's is "
                 f"{tuple(variable.shape)}. Is it of another config or "
                 "vocabulary?"
             )
-        if name not in missing and not np.isfinite(values[name]).all():
+        if not np.isfinite(values[name]).all():
             raise ValueError(
                 f"{source}: {name} holds NaN or infinity. Is it of a training "
                 "that diverged? Take an earlier checkpoint."
             )
-    for name, variable in variables.items():
-        if name not in missing:
-            variable.assign(values[name])
+    for name, variable in given.items():
+        variable.assign(values[name])
     return missing
 
 
@@ -302,16 +300,16 @@ class CheckpointManager:
         return prefix
 
     def _drop_old(self, prefixes):
-        """Deletes those of some checkpoints that are too old, notes the rest.
-
-        Args:
-          prefixes: of the folder's checkpoints, by step.
-        """
+        """Deletes the oldest, and tells TensorFlow which is the newest."""
         if self.max_to_keep:
             for old in prefixes[: -self.max_to_keep]:
                 remove_checkpoint(old)
             prefixes = prefixes[-self.max_to_keep :]
-        self.write_state(prefixes)
+        names = [os.path.basename(prefix) for prefix in prefixes]
+        lines = [f'model_checkpoint_path: "{names[-1]}"']
+        lines += [f'all_model_checkpoint_paths: "{n}"' for n in names]
+        path = os.path.join(self.folder, "checkpoint")
+        filesystem.write_file(path, "\n".join(lines) + "\n")
 
     def is_interrupted(self, prefix: str) -> bool:
         """Whether an interruption wrote a checkpoint that was not due."""
@@ -323,14 +321,6 @@ class CheckpointManager:
             if (prefix := path.removesuffix(MARK)) != newest:
                 remove_checkpoint(prefix)
             filesystem.remove(path)
-
-    def write_state(self, checkpoints: Sequence[str]) -> None:
-        """Writes the file by which TensorFlow finds the newest checkpoint."""
-        names = [pathlib.PurePath(c).name for c in checkpoints]
-        lines = [f'model_checkpoint_path: "{names[-1]}"']
-        lines += [f'all_model_checkpoint_paths: "{n}"' for n in names]
-        path = os.path.join(self.folder, "checkpoint")
-        filesystem.write_file(path, "\n".join(lines) + "\n")
 
     def restore_latest(self) -> str | None:
         """Restores the newest numbered checkpoint, optimizer and all.

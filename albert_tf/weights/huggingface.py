@@ -35,16 +35,13 @@ PARTS = {
     "weight": (("", "weight"),),
     "head": (("output_weights", "weight"), ("output_bias", "bias")),
 }
-EMBEDDINGS = (
-    ("bert/embeddings/word_embeddings", "word_embeddings", "weight"),
-    ("bert/embeddings/position_embeddings", "position_embeddings", "weight"),
-    (
-        "bert/embeddings/token_type_embeddings",
-        "token_type_embeddings",
-        "weight",
-    ),
-    ("bert/embeddings/LayerNorm", "LayerNorm", "norm"),
-)
+# Of equal names.
+EMBEDDINGS = {
+    "word_embeddings": "weight",
+    "position_embeddings": "weight",
+    "token_type_embeddings": "weight",
+    "LayerNorm": "norm",
+}
 BLOCK = (
     ("attention_1/self/query", "attention.query", "dense"),
     ("attention_1/self/key", "attention.key", "dense"),
@@ -85,7 +82,10 @@ def weight_names(config: AlbertConfig) -> dict[str, str]:
     Returns:
       Dict from canonical name to their name.
     """
-    rows = [(a, f"albert.embeddings.{b}", kind) for a, b, kind in EMBEDDINGS]
+    rows = [
+        (f"bert/embeddings/{name}", f"albert.embeddings.{name}", kind)
+        for name, kind in EMBEDDINGS.items()
+    ]
     rows.append((PROJECTION, f"albert.encoder.{PROJECTION[13:]}", "dense"))
     for group in range(config.num_hidden_groups):
         for inner in range(config.inner_group_num):
@@ -120,13 +120,12 @@ def read_config(folder: filesystem.Path) -> AlbertConfig:
     act = values.get("hidden_act", "gelu_new")
     _check_kind(path, values, act)
     known = {field.name for field in dataclasses.fields(AlbertConfig)}
-    values = {k: v for k, v in values.items() if k in known}
     # transformers writes what differs from its defaults, and these are not 0.
     values = {
         "vocab_size": 30000,
         "hidden_dropout_prob": 0,
         "attention_probs_dropout_prob": 0,
-        **values,
+        **{k: v for k, v in values.items() if k in known},
         "hidden_act": ACTIVATIONS[act],
     }
     try:
@@ -203,11 +202,11 @@ def read_weights(
         for ours, name in names.items()
         if name in theirs
     }
+    encoder = ("bert/embeddings", "bert/encoder")
     lost = [
         name
         for ours, name in names.items()
-        if ours.startswith(("bert/embeddings", "bert/encoder"))
-        and ours not in values
+        if ours.startswith(encoder) and ours not in values
     ]
     if lost:
         raise ValueError(
@@ -277,15 +276,15 @@ def write_folder(
     folder: filesystem.Path,
     values: dict,
     config: AlbertConfig,
-    tokenizer: tokenization.Tokenizer | None = None,
+    tokenizer: tokenization.Tokenizer | None,
 ):
     """Writes config and weights; the result loads as AlbertForPreTraining.
 
     Args:
       folder: exists.
       values: dict from canonical name to array; heads may be absent.
-      config: their AlbertConfig.
-      tokenizer: a `tokenization.Tokenizer` to be described; None for none.
+      config: theirs.
+      tokenizer: described, where there is one.
     """
     import safetensors.numpy
 

@@ -83,14 +83,11 @@ def complete(pretrained: Pretrained) -> Complete:
     Raises:
       ValueError: if config or vocabulary are missing.
     """
-    missing = [
-        flag
-        for flag, value in (
-            ("--albert_config_file", pretrained.config),
-            ("--spm_model_file or --vocab_file", pretrained.tokenizer),
-        )
-        if value is None
-    ]
+    flags = {
+        "--albert_config_file": pretrained.config,
+        "--spm_model_file or --vocab_file": pretrained.tokenizer,
+    }
+    missing = [flag for flag, value in flags.items() if value is None]
     if missing:
         raise ValueError(
             f"{pretrained.source} has no config or vocabulary of its own; give "
@@ -128,16 +125,15 @@ def read_pretrained(
     is_module = filesystem.exists(os.path.join(path, "saved_model.pb"))
     if is_module:
         prefix = os.path.join(path, "variables", "variables")
+        folder = os.path.join(path, "assets")
     else:
         prefix = checkpoints.find_checkpoint(path)
+        folder = os.path.dirname(prefix) or "."
     values = checkpoints.read_checkpoint(prefix)
     if is_module and saved_weights.OBJECT_GRAPH in values:
         values = saved_weights.read_weights(values, path)
     if not keep_slots:
         values = {n: v for n, v in values.items() if not checkpoints.is_slot(n)}
-    folder = os.path.dirname(prefix) or "."
-    if is_module:
-        folder = os.path.join(path, "assets")
     described = read_description(folder)
     return dataclasses.replace(described, source=prefix, values=values)
 
@@ -178,11 +174,10 @@ def unpacked(path: filesystem.Path) -> Iterator[str]:
             ) from error
         if problem:
             raise ValueError(f"{path} {problem} Nothing was unpacked.")
-        folders = {p.parent for p in pathlib.Path(folder).rglob("*.index")}
+        root = pathlib.Path(folder)
+        folders = {p.parent for p in root.rglob("*.index")}
         folders = {p.parent if p.name == "variables" else p for p in folders}
-        folders |= {
-            p.parent for p in pathlib.Path(folder).rglob("*.safetensors")
-        }
+        folders |= {p.parent for p in root.rglob("*.safetensors")}
         if len(folders) != 1:
             raise ValueError(
                 f"{path} has {len(folders)} folders with a checkpoint. Unpack "
@@ -219,9 +214,7 @@ def _find_problem(archive, size):
     return None
 
 
-def _vocabulary(
-    folder,
-) -> tuple[tokenization.Tokenizer, tuple] | tuple[None, None]:
+def _vocabulary(folder):
     """The tokenizer of the only vocabulary in a folder, and its file."""
     paths = [
         os.path.join(folder, name)
@@ -235,10 +228,8 @@ def _vocabulary(
     if settings is None:
         name = "tokenizer_config.json"
         settings = tokenization.read_settings(folder, name) or {}
-    arguments: dict = {kind: paths[0]}
-    for name in ("do_lower_case", "keep_accents"):
-        if name in settings:
-            arguments[name] = settings[name]
+    names = {"do_lower_case", "keep_accents"} & settings.keys()
+    arguments: dict = {kind: paths[0], **{n: settings[n] for n in names}}
     tokenizer = tokenization.build_tokenizer(**arguments)
     digest = tokenizer.settings["sha256"]
     if settings.get("sha256", digest) != digest:
@@ -385,11 +376,10 @@ def initialize(
         if regrouping.names_of_groups(values) != groups:
             remarks.append("each layer begins with the weights it shared")
     new = checkpoints.restore(weights, values, pretrained.source, new_prefixes)
-    restored = f"{len(weights) - len(new)} of {len(weights)}"
     parts = [f"new: {', '.join(new) or 'none'}", *remarks]
     return (
-        f"Restored {restored} variables from {pretrained.source}; "
-        f"{'; '.join(parts)}."
+        f"Restored {len(weights) - len(new)} of {len(weights)} variables from "
+        f"{pretrained.source}; {'; '.join(parts)}."
     )
 
 

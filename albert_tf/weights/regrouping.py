@@ -26,12 +26,12 @@ def spread_group0(values: dict, variables: dict) -> dict:
 
     Source: run_pretraining.py, `--init_from_group0`.
     """
-    spread = dict(values)
-    for name in variables:
-        origin = _GROUP.sub("/group_0/", name)
-        if origin != name and origin in values:
-            spread[name] = values[origin]
-    return spread
+    origins = {name: _GROUP.sub("/group_0/", name) for name in variables}
+    return values | {
+        name: values[origin]
+        for name, origin in origins.items()
+        if origin != name and origin in values
+    }
 
 
 def regroup(values: dict, source: AlbertConfig, target: AlbertConfig) -> dict:
@@ -102,12 +102,9 @@ def grouped_config(config: AlbertConfig, group_of: Callable) -> AlbertConfig:
         parameter_sharing="all",
         num_hidden_groups=config.num_hidden_layers,
     )
-    candidates = [spread]
-    if config.parameter_sharing == "all":
-        candidates.insert(0, config)
     indices = range(config.num_hidden_layers)
-    for candidate in candidates:
-        if all(
+    for candidate in (config, spread):
+        if candidate.parameter_sharing == "all" and all(
             group_of(candidate, i) == candidate.ffn_group(i) for i in indices
         ):
             return candidate

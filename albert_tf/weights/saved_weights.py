@@ -38,6 +38,7 @@ HUB_NAMES = {
     "transformer/output_layer_norm/{}": f"{_LAYER}/LayerNorm_1/{{}}",
     "pooler_transform/{}": "bert/pooler/dense/{}",
 }
+# What {} stands for, of kernels and norms.
 _PARTS = ("kernel", "bias", "beta", "gamma")
 
 
@@ -61,12 +62,9 @@ def read_weights(values: dict, path: filesystem.Path) -> dict[str, np.ndarray]:
     if WEIGHTS in children:
         if WITH_HEADS in children:
             children = _children(graph, children[WITH_HEADS])
-        named = children[WEIGHTS].children
         return {
-            child.local_name: values[
-                graph.nodes[child.node_id].attributes[0].checkpoint_key
-            ]
-            for child in named
+            name: values[node.attributes[0].checkpoint_key]
+            for name, node in _children(graph, children[WEIGHTS]).items()
         }
     theirs = {
         attribute.full_name: values[attribute.checkpoint_key]
@@ -75,10 +73,12 @@ def read_weights(values: dict, path: filesystem.Path) -> dict[str, np.ndarray]:
         if attribute.checkpoint_key in values
     }
     weights = {}
-    for name, canonical in _all_hub_names().items():
-        matches = [x for x in theirs if f"/{x}".endswith(f"/{name}")]
-        if matches:
-            weights[canonical] = _flatten(canonical, theirs[matches[0]])
+    for name, canonical in HUB_NAMES.items():
+        for part in _PARTS if "{}" in name else [""]:
+            ending, ours = f"/{name.format(part)}", canonical.format(part)
+            matches = [x for x in theirs if f"/{x}".endswith(ending)]
+            if matches:
+                weights[ours] = _flatten(ours, theirs[matches[0]])
     if not weights:
         raise ValueError(
             f"{path} is a SavedModel, but neither ours nor one of TF Hub's "
@@ -92,15 +92,6 @@ def _children(graph, node):
     """The nodes below one, by name."""
     return {
         child.local_name: graph.nodes[child.node_id] for child in node.children
-    }
-
-
-def _all_hub_names():
-    """HUB_NAMES with the parts of kernels and norms written out."""
-    return {
-        name.format(part): canonical.format(part)
-        for name, canonical in HUB_NAMES.items()
-        for part in (_PARTS if "{}" in name else [""])
     }
 
 
