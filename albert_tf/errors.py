@@ -72,10 +72,8 @@ def explain(error):
         return "The data is nested too deeply to be read."
     if isinstance(error, OSError):
         return _explain_os_error(error)
-    is_meant = isinstance(
-        error, ValueError | ImportError | ArithmeticError | EOFError
-    )
-    if is_meant and _is_raised_by_us(error):
+    meant = ValueError | ImportError | ArithmeticError | EOFError
+    if isinstance(error, meant) and _is_raised_by_us(error):
         return str(error)
     if type(error).__name__ == "BrokenProcessPool":
         return (

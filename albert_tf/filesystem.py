@@ -184,10 +184,9 @@ def list_folder(folder: Path) -> list[str]:
     folder = str(folder) or "."
     if not is_folder(folder):
         return []
-    if is_remote(folder):
-        # The names of folders end in a slash.
-        return sorted(n.rstrip("/") for n in _gfile().listdir(folder))
-    return sorted(os.listdir(folder))
+    listdir = _gfile().listdir if is_remote(folder) else os.listdir
+    # TensorFlow's names of folders end in a slash.
+    return sorted(name.rstrip("/") for name in listdir(folder))
 
 
 def expand_files(patterns: str | None) -> list[str]:
@@ -197,10 +196,7 @@ def expand_files(patterns: str | None) -> list[str]:
       ValueError: if nothing is named, or a pattern matches nothing.
     """
     files = set()
-    for pattern in (patterns or "").split(","):
-        pattern = pattern.strip()
-        if not pattern:
-            continue
+    for pattern in filter(None, map(str.strip, (patterns or "").split(","))):
         # A name may hold "[" or "*" and still be a name; so may its folder's.
         folder, name = os.path.split(pattern)
         if exists(pattern):
@@ -217,12 +213,11 @@ def expand_files(patterns: str | None) -> list[str]:
         files.update(matches)
     if not files:
         raise ValueError(f"No file is named; got {patterns!r}.")
-    for file in files:
-        if is_folder(file):
-            raise ValueError(
-                f"{file} is a folder; wanted files, such as "
-                f"'{os.path.join(file, '*')}'."
-            )
+    if wrong := next(filter(is_folder, files), None):
+        raise ValueError(
+            f"{wrong} is a folder; wanted files, such as "
+            f"'{os.path.join(wrong, '*')}'."
+        )
     return sorted(files)
 
 
@@ -303,8 +298,8 @@ def check_outputs(outputs: dict[str, list], inputs: dict[str, list]):
     }
     for name, paths in outputs.items():
         for path in paths:
-            if identity(path) in read:
-                other, known = read[identity(path)]
+            if found := read.get(identity(path)):
+                other, known = found
                 raise ValueError(
                     f"{name} would overwrite {path}, which {other} reads as "
                     f"{known}. Write to another file."

@@ -118,10 +118,9 @@ def _open_locked(lock_file):
 
 
 def _describe_this_process():
-    now = datetime.datetime.now().strftime("%Y-%m-%d %H:%M:%S")
     program = pathlib.PurePath(sys.argv[0]).name
     command = shlex.join([program, *sys.argv[1:]])
     return (
-        f"process {os.getpid()} on {socket.gethostname()}, since {now}: "
-        f"{command:.200}\n"
+        f"process {os.getpid()} on {socket.gethostname()}, since "
+        f"{datetime.datetime.now():%Y-%m-%d %H:%M:%S}: {command:.200}\n"
     )

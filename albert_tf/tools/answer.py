@@ -82,8 +82,7 @@ def run(args):
     )
     for number, text in enumerate(texts):
         print(text)
-        odds = answered.null_odds.get(str(number))
-        if odds is not None:
+        if (odds := answered.null_odds.get(str(number))) is not None:
             print(f"    {format_odds(odds, threshold)}")
         for entry in answered.nbest[str(number)]:
             print(f"    {entry['probability']:4.0%} {entry['text']}")
@@ -175,15 +174,14 @@ def find_signature(loaded, path):
 
 def answer_windows(serve, encoded):
     """Returns what a SavedModel says of windows, dict of [N, ...] arrays."""
-    length = encoded.lengths.max()
+    length, all_rows = encoded.lengths.max(), range(len(encoded))
     parts = []
-    for start in range(0, len(encoded), BATCH_SIZE):
-        rows = range(start, min(start + BATCH_SIZE, len(encoded)))
+    for start in all_rows[::BATCH_SIZE]:
+        rows = all_rows[start : start + BATCH_SIZE]
         features = examples.pad_examples(encoded, rows, length)
-        answer = serve(
-            **{n: tf.constant(features[n]) for n in requests.FEATURES}
+        parts.append(
+            serve(**{n: tf.constant(features[n]) for n in requests.FEATURES})
         )
-        parts.append({name: x.numpy() for name, x in answer.items()})
     return {
         name: np.concatenate([part[name] for part in parts])
         for name in parts[0]

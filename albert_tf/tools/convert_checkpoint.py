@@ -121,17 +121,15 @@ def count_parameters(values):
 def check_values(model, copy):
     """Raises ValueError if a variable of two `Pretrained` differs by a bit."""
     wanted = regrouping.regroup(model.values, model.config, copy.config)
-    different = [
+    different = wanted.keys() ^ copy.values.keys() | {
         name
-        for name in wanted.keys() | copy.values.keys()
-        if name not in wanted
-        or name not in copy.values
-        or not np.array_equal(wanted[name], copy.values[name])
-    ]
+        for name in wanted.keys() & copy.values.keys()
+        if not np.array_equal(wanted[name], copy.values[name])
+    }
     if different:
         raise ValueError(
             f"{len(different)} variables were read again differently, such as "
-            f"{sorted(different)[0]}. Does the weights' file hold others than "
+            f"{min(different)}. Does the weights' file hold others than "
             "this format can?"
         )
 
@@ -156,18 +154,15 @@ def largest_difference(outputs, others):
 def compute_outputs(model):
     """The outputs of a `Pretrained` for two sequences of some ids."""
     config = model.config
-    has_heads = heads.AlbertForPreTraining.is_complete_in(model.values)
-    model_class = modeling.AlbertEncoder
-    if has_heads:
-        model_class = heads.AlbertForPreTraining
-    built = pretrained.build_model(model_class, model)
     num_tokens = min(16, config.max_position_embeddings)
     rng = np.random.default_rng(0)
     ids = tf.constant(
         rng.integers(config.vocab_size, size=(2, num_tokens)), tf.int32
     )
-    if not has_heads:
+    if not heads.AlbertForPreTraining.is_complete_in(model.values):
+        built = pretrained.build_model(modeling.AlbertEncoder, model)
         return [built(ids)["sequence_output"].numpy()]
+    built = pretrained.build_model(heads.AlbertForPreTraining, model)
     outputs = built(
         {
             "input_ids": ids,

@@ -102,13 +102,9 @@ def choose_signature(signatures, name, path):
 
 
 def convert(loaded, signature, shape, weights):
-    """Returns the bytes of a .tflite file.
+    """Returns a SavedModel's signature as the bytes of a .tflite file.
 
-    Args:
-      loaded: the SavedModel.
-      signature: the one of its signatures that is converted.
-      shape: (B, T).
-      weights: as in the flag.
+    `shape` is (B, T), `weights` as in the flag.
     """
     inputs = signature.structured_input_signature[1]
     specs = {
@@ -149,16 +145,14 @@ def make_features(signature, shape, num_ids=1000, num_segments=2):
     segments[:, shape[1] // 4 :] = num_segments - 1
     features = {}
     for name in signature.structured_input_signature[1]:
-        if "positions" in name:
+        if "positions" in name or not ("mask" in name or "ids" in name):
             features[name] = np.zeros(shape, np.int32)
         elif "mask" in name:
             features[name] = mask
-        elif "ids" in name and "type" not in name and "segment" not in name:
-            features[name] = rng.integers(0, num_ids, shape).astype(np.int32)
-        elif "ids" in name:
+        elif "type" in name or "segment" in name:
             features[name] = segments
         else:
-            features[name] = np.zeros(shape, np.int32)
+            features[name] = rng.integers(0, num_ids, shape).astype(np.int32)
     return features
 
 

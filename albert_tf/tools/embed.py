@@ -110,11 +110,7 @@ def read_lines(path):
 
 
 def encode(tokenizer, lines, max_seq_length):
-    """Encodes lines without [CLS] and [SEP].
-
-    Returns:
-      For each line its ids and their offsets in it; and how many were cut.
-    """
+    """Returns each line's ids and their offsets; and how many were cut."""
     limit = max_seq_length - 2
     rows = [tokenizer.encode_with_offsets(line) for line in lines]
     num_cut = sum(len(ids) > limit for ids, _ in rows)
@@ -122,17 +118,7 @@ def encode(tokenizer, lines, max_seq_length):
 
 
 def compute(model, tokenizer, rows, args):
-    """Computes the vectors of rows of ids.
-
-    Args:
-      model: a `modeling.AlbertEncoder`.
-      tokenizer: for the ids of [CLS] and [SEP].
-      rows: lists of ids.
-      args: `EmbedFlags`.
-
-    Returns:
-      For each row [H], or [its tokens, H].
-    """
+    """Returns the vectors of rows of ids: for each [H], or [its tokens, H]."""
 
     @tf.function(reduce_retracing=False)
     def outputs(ids, mask):
@@ -155,10 +141,8 @@ def compute(model, tokenizer, rows, args):
     for start in range(0, len(order), batch_size):
         batch = order[start : start + batch_size]
         longest = encoded.lengths[batch[-1]]
-        num_tokens = min(
-            next((b for b in BUCKETS if b >= longest), longest),
-            args.max_seq_length,
-        )
+        bucket = next((b for b in BUCKETS if b >= longest), longest)
+        num_tokens = min(bucket, args.max_seq_length)
         # The last batch is filled with its own lines, to be no other shape.
         features = examples.pad_examples(
             encoded, np.resize(batch, batch_size), num_tokens
@@ -209,9 +193,8 @@ def write(path, lines, rows, vectors, is_by_token):
         }
     else:
         arrays = {"vectors": np.stack(vectors)}
-    with filesystem.replacing(path) as temporary:
-        with open(temporary, "wb") as file:
-            np.savez(file, **arrays)
+    with filesystem.replacing(path) as name, open(name, "wb") as file:
+        np.savez(file, **arrays)
 
 
 def main():

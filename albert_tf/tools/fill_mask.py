@@ -56,20 +56,16 @@ def run(args):
             f"--top_k={args.top_k}, but the vocabulary has "
             f"{tokenizer.vocab_size} pieces."
         )
+    length = model.config.max_position_embeddings
     all_guesses, in_order = fill_masks(
-        model,
-        tokenizer,
-        texts,
-        args.top_k,
-        next_texts,
-        model.config.max_position_embeddings,
+        model, tokenizer, texts, args.top_k, next_texts, length
     )
     for row, text in enumerate(texts):
         print(" | ".join([text, *next_texts[row : row + 1]]))
         for guesses in all_guesses[row]:
-            words = [
+            words = (
                 f"{w.replace(WORD_PREFIX, '')} {p:.0%}" for w, p in guesses
-            ]
+            )
             print("   ", ", ".join(words))
         if next_texts:
             print(f"    in order {in_order[row]:.0%}")
@@ -102,11 +98,11 @@ def fill_masks(
     seconds = [encode_masked(tokenizer, text)[1:] for text in next_texts]
     pairs = list(zip(firsts, seconds or [[]] * len(firsts), strict=True))
     gaps = [
-        np.flatnonzero(np.equal([*first, *second], tokenizer.mask_id))
+        np.flatnonzero(np.equal([*first, *second], tokenizer.mask_id)).tolist()
         for first, second in pairs
     ]
     for text, gap in zip(texts, gaps, strict=True):
-        if not gap.size and not next_texts:
+        if not gap and not next_texts:
             raise ValueError(f"There is no {MASK} in the text {text!r:.200}.")
     encoded = examples.Examples(*examples.join_pairs(pairs), {})
     for text, length in zip(texts, encoded.lengths, strict=True):
@@ -119,18 +115,15 @@ def fill_masks(
         encoded, range(len(encoded)), encoded.lengths.max()
     )
     features = {name: tf.constant(x) for name, x in features.items()}
-    positions = tf.ragged.constant([gap.tolist() for gap in gaps], tf.int32, 1)
+    positions = tf.ragged.constant(gaps, tf.int32, 1)
     outputs = model({**features, "masked_lm_positions": positions.to_tensor()})
     probs = tf.nn.softmax(outputs["masked_lm_logits"])  # [B, P, V]
     best = tf.math.top_k(probs, top_k)  # [B, P, top_k]
-    probs, ids = best.values.numpy(), best.indices.numpy()
+    probs, ids = best.values.numpy().tolist(), best.indices.numpy()
     guesses = [
         [
-            [
-                (tokenizer.pieces[i], float(p))
-                for p, i in zip(*pair, strict=True)
-            ]
-            for pair in zip(probs[row, : gap.size], ids[row], strict=False)
+            [(tokenizer.pieces[i], p) for i, p in zip(*pair, strict=True)]
+            for pair in zip(ids[row, : len(gap)], probs[row], strict=False)
         ]
         for row, gap in enumerate(gaps)
     ]
@@ -147,8 +140,8 @@ def encode_masked(tokenizer, text):
         encoded = tokenizer.encode(part)
         # "[MASK]." has no space where SentencePiece puts one.
         is_glued = number and part[:1].strip()
-        is_glued = is_glued and encoded  # Some characters have no token.
-        if is_glued and tokenizer.pieces[encoded[0]] == WORD_PREFIX:
+        # Some characters have no token.
+        if is_glued and encoded and tokenizer.pieces[encoded[0]] == WORD_PREFIX:
             del encoded[0]
         ids += encoded
     return [*ids, tokenizer.sep_id]

@@ -3,6 +3,7 @@
 python -m albert_tf.tools.inspect_checkpoint --init_checkpoint=out
 """
 
+import collections
 import dataclasses
 import json
 
@@ -33,10 +34,9 @@ class InspectFlags(flags.Flags):
 def run(args):
     """Prints every variable, then sums, config and vocabulary."""
     model = pretrained.read_pretrained(args.init_checkpoint, keep_slots=True)
-    weights: dict = {}
-    slots: dict = {}
-    for name, value in sorted(model.values.items()):
-        (slots if checkpoints.is_slot(name) else weights)[name] = value
+    values = sorted(model.values.items())
+    weights = {n: v for n, v in values if not checkpoints.is_slot(n)}
+    num_slots = len(values) - len(weights) - (checkpoints.STEP in model.values)
     width = max(map(len, weights), default=0)
     for name, value in weights.items():
         print(f"{name:{width}} {list(value.shape)} {value.dtype}")
@@ -45,13 +45,11 @@ def run(args):
         print(f"{part:20} {count:>13,} parameters")
     total = sum(value.size for value in weights.values())
     print(f"{'together':20} {total:>13,} in {len(weights)} variables")
-    step = slots.pop(checkpoints.STEP, None)
-    print(f"{'optimizer':20} {len(slots)} slots, step {step}")
-    config = model.config
-    print(
-        "config", json.dumps(config.to_dict()) if config else "none beside it"
-    )
-    tokenizer = model.tokenizer
+    step = model.values.get(checkpoints.STEP)
+    print(f"{'optimizer':20} {num_slots} slots, step {step}")
+    config, tokenizer = model.config, model.tokenizer
+    described = json.dumps(config.to_dict()) if config else "none beside it"
+    print("config", described)
     print("vocabulary", tokenizer.settings if tokenizer else "none beside it")
     for remark in model.remarks:
         print(f"Note: {remark}.")
@@ -59,12 +57,10 @@ def run(args):
 
 def count_parts(weights):
     """Parameters of each part of a model that is there."""
-    counts: dict[str, int] = {}
+    counts: collections.Counter = collections.Counter()
     for name, value in weights.items():
-        part = next(
-            (p for b, p in PARTS.items() if name.startswith(b)), "other"
-        )
-        counts[part] = counts.get(part, 0) + int(value.size)
+        parts = (p for b, p in PARTS.items() if name.startswith(b))
+        counts[next(parts, "other")] += value.size
     return counts
 
 

@@ -38,12 +38,10 @@ class ModelFlags(FilesFlags):
 
 def read_pretrained(path, args, **kwargs):
     """Reads a `pretrained.Pretrained`, with the files that flags name."""
+    names = [field.name for field in dataclasses.fields(FilesFlags)]
     return pretrained.replace_files(
         pretrained.read_pretrained(path, **kwargs),
-        albert_config_file=args.albert_config_file,
-        spm_model_file=args.spm_model_file,
-        vocab_file=args.vocab_file,
-        do_lower_case=args.do_lower_case,
+        **{name: getattr(args, name) for name in names},
     )
 
 

@@ -36,33 +36,29 @@ class PlotFlags(flags.Flags):
 def read_series(path):
     """The values of a training by split and name.
 
-    Args:
-      path: a metrics.jsonl. A last line that a kill or a full disk has torn
-        is left out.
-
     Returns:
       Dict from (split, name) to a list of steps and a list of values.
 
     Raises:
-      FileNotFoundError: if there is no such file.
-      ValueError: if it holds nothing, or something else.
+      ValueError: if there is none, or the file is something else.
     """
     series: dict = {}
     for record in read_records(path):
-        for name, value in record.items():
-            if name not in ("split", "step", "time"):
-                steps, values = series.setdefault(
-                    (record["split"], name), ([], [])
-                )
-                steps.append(record["step"])
-                values.append(value)
+        for name in record.keys() - {"split", "step", "time"}:
+            key = record["split"], name
+            steps, values = series.setdefault(key, ([], []))
+            steps.append(record["step"])
+            values.append(record[name])
     if not series:
         raise ValueError(f"{path} holds no metrics. Has the training begun?")
     return series
 
 
 def read_records(path):
-    """Yields the objects of the lines of a metrics.jsonl."""
+    """Yields the objects of the lines of a metrics.jsonl.
+
+    A last line that a kill or a full disk has torn is left out.
+    """
     # What stands behind the last end of a line was not written whole.
     *lines, rest = filesystem.read_file(path).split(b"\n")
     for number, line in enumerate([*lines, rest], 1):

@@ -86,6 +86,7 @@ def build_command(args, name, classifier):
     """Returns the command line of one task, which ends with `extra_flags`."""
     test_table = next(iter(table_tasks.GLUE[name].test.values()))
     has_test = os.path.exists(os.path.join(args.data_dir, test_table.file))
+    model = args.init_checkpoint
     return [
         *classifier,
         f"--flagfile={os.path.join(args.recipes, name)}.flags",
@@ -94,11 +95,8 @@ def build_command(args, name, classifier):
         f"--output_dir={os.path.join(args.output_dir, name)}",
         "--do_train",
         "--do_eval",
-        *(["--do_predict"] * has_test),
-        *(
-            [f"--init_checkpoint={args.init_checkpoint}"]
-            * bool(args.init_checkpoint)
-        ),
+        *(["--do_predict"] if has_test else []),
+        *([f"--init_checkpoint={model}"] if model else []),
         *split_flags(args.extra_flags),
     ]
 
