@@ -113,12 +113,12 @@ def _find_candidates(examples, outputs, row, n_best_size, max_answer_length):
             n_best_size,
         )
     tokens = slice(examples.starts[row], examples.starts[row] + num_tokens)
-    spans, is_max_context = (
-        examples.token_arrays[name][tokens]
-        for name in ("token_spans", "is_max_context")
-    )
+    spans = examples.token_arrays["token_spans"][tokens]
     pairs = keep_valid(
-        pairs, is_max_context, examples.first_lengths[row], max_answer_length
+        pairs,
+        examples.token_arrays["is_max_context"][tokens],
+        examples.first_lengths[row],
+        max_answer_length,
     )
     return (
         spans[pairs.starts, 0],
@@ -161,11 +161,8 @@ def keep_valid(
 ) -> Candidates:
     """Leaves out pairs that no answer of a window can be.
 
-    Args:
-      pairs: Candidates.
-      is_max_context: [T] bool, from `windows.encode_squad`.
-      first_length: tokens before the paragraph's first.
-      max_answer_length: in tokens.
+    `is_max_context` [T] is from `windows.encode_squad`, `first_length` is the
+    number of tokens before the paragraph's first.
     """
     num_tokens = len(is_max_context) - 1  # The last one is [SEP].
     starts, ends = pairs.starts, pairs.ends
@@ -182,17 +179,14 @@ def keep_valid(
 def rank(context, n_best_size, firsts, lasts, start_scores, end_scores) -> list:
     """Ranks candidates of a question, each text once.
 
-    Args:
-      context: the paragraph.
-      n_best_size: most that are kept.
-      firsts: [C] where each begins, in characters.
-      lasts: [C] where each ends, likewise, exclusive.
-      start_scores: [C].
-      end_scores: [C].
+    They are characters [firsts, lasts) of `context`, the paragraph, with their
+    scores: [C] each, also for C = 0.
 
     Returns:
-      A list as in `Answers.nbest`, of at least one.
+      A list as in `Answers.nbest`, of one to `n_best_size`.
     """
+    if not len(firsts):  # The answer is "".
+        firsts = lasts = start_scores = end_scores = np.zeros(1, np.int32)
     start_scores = start_scores.astype(np.float64)
     end_scores = end_scores.astype(np.float64)
     scores = start_scores + end_scores
@@ -203,15 +197,6 @@ def rank(context, n_best_size, firsts, lasts, start_scores, end_scores) -> list:
             kept[text] = i
             if len(kept) == n_best_size:
                 break
-    if not kept:
-        return [
-            {
-                "text": "",
-                "probability": 1.0,
-                "start_log_prob": 0.0,
-                "end_log_prob": 0.0,
-            }
-        ]
     order = list(kept.values())
     odds = np.exp(scores[order] - scores[order[0]])
     return [

@@ -110,12 +110,8 @@ def plan_training(
     middle. What is left of an epoch's buckets is joined, the longest first;
     fewer than `batch_size` examples wait for the next epoch.
 
-    Args:
-      examples: an `examples.Examples`.
-      bucket_lengths: as from `parse_bucket_lengths`.
-      batch_size: examples in a step, in all replicas.
-      num_steps: training steps.
-      seed: decides the order.
+    `bucket_lengths` are as from `parse_bucket_lengths`, `batch_size` counts the
+    examples in all replicas, and `seed` decides the order.
 
     Raises:
       ValueError: if there are no examples, or the plan would be absurdly
@@ -132,7 +128,8 @@ def plan_training(
         plan, waiting = _plan_epoch(
             np.concatenate([waiting, order]), buckets, batch_size, rng
         )
-        plans.append(plan._replace(lengths=_take(bucket_lengths, plan.lengths)))
+        lengths = np.array(bucket_lengths, np.int32)[plan.lengths]
+        plans.append(plan._replace(lengths=lengths))
         num_planned += len(plan.lengths)
         epoch += 1
     lengths, indices = map(np.concatenate, zip(*plans, strict=True))
@@ -169,19 +166,13 @@ def plan_pass(
     lengths, batches = [], []
     for bucket in np.unique(buckets)[::-1]:
         members = np.flatnonzero(buckets == bucket).astype(np.int32)
-        filled = np.full(
-            -(-len(members) // batch_size) * batch_size,
-            len(examples),
-            np.int32,
+        num_missing = -len(members) % batch_size
+        filled = np.pad(
+            members, (0, num_missing), constant_values=len(examples)
         )
-        filled[: len(members)] = members
         batches.append(filled.reshape(-1, batch_size))
         lengths += [bucket_lengths[bucket]] * len(batches[-1])
     return Plan(np.array(lengths, np.int32), np.concatenate(batches))
-
-
-def _take(values, indices):
-    return np.asarray(values, np.int32)[indices]
 
 
 def build_datasets(examples: Examples, plan: Plan) -> dict:
@@ -219,19 +210,21 @@ def _look_up_tables(examples):
     """Tensors of all sequences and arrays, with one empty example more."""
     import tensorflow as tf
 
-    none = [0] * examples.num_choices
-    lengths = np.concatenate([examples.lengths, none]).astype(np.int32)
-    first = np.concatenate([examples.first_lengths, none]).astype(np.int32)
+    def padded(values, num_more):
+        return np.pad(values, [(0, num_more)] + [(0, 0)] * (values.ndim - 1))
+
+    lengths, first = (
+        tf.constant(padded(values, examples.num_choices), tf.int32)
+        for values in (examples.lengths, examples.first_lengths)
+    )
     arrays = {
-        name: tf.constant(
-            np.concatenate([v, np.zeros((1, *v.shape[1:]), v.dtype)])
-        )
-        for name, v in examples.arrays.items()
+        name: tf.constant(padded(values, 1))
+        for name, values in examples.arrays.items()
     }
     ids = tf.RaggedTensor.from_row_lengths(
         tf.constant(examples.ids, tf.int32), lengths
     )
-    return ids, tf.constant(lengths), tf.constant(first), arrays
+    return ids, lengths, first, arrays
 
 
 def _look_up(tables, index, length, num_choices):

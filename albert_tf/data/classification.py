@@ -87,18 +87,18 @@ def read_data(
         dev = _read_tables(data_dir, task.dev)
     if with_test:
         test = _read_tables(data_dir, task.test)
-    encode = functools.partial(
-        _encode, task, tokenizer, max_seq_length, cached_dir
+
+    def encode(loaded):
+        return {
+            name: _encode(task, tokenizer, max_seq_length, cached_dir, *table)
+            for name, table in loaded.items()
+        }
+
+    return task, Data(
+        encode(train)[""] if with_train else None,
+        encode(dev) if with_dev else {},
+        encode(test),
     )
-    train_splits, dev_splits, test_splits = (
-        {name: encode(*loaded) for name, loaded in part.items() if is_wanted}
-        for part, is_wanted in (
-            (train, with_train),
-            (dev, with_dev),
-            (test, with_test),
-        )
-    )
-    return task, Data(train_splits.get(""), dev_splits, test_splits)
 
 
 def encode_texts(

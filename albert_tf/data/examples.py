@@ -22,6 +22,7 @@ from albert_tf.text import tokenization
 # Part of the key of cached examples: raise it where their meaning changes.
 FORMAT = 1
 
+_STORED = ("ids", "lengths", "first_lengths", "num_choices")
 # What zipfile and NumPy raise, of one wrong byte or another.
 _DAMAGE = (ValueError, KeyError, EOFError, RuntimeError, zipfile.BadZipFile)
 
@@ -126,10 +127,7 @@ def pack_pairs(
 
 
 def join_pairs(pairs: Iterable) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Puts token sequences end to end.
-
-    Args:
-      pairs: iterable of R pairs of lists of ids, segments 0 and 1.
+    """Puts R pairs of lists of ids, segments 0 and 1, end to end.
 
     Returns:
       ids [S], lengths [R] and first_lengths [R], as `Examples` has them.
@@ -238,10 +236,7 @@ def cached_examples(
     examples = build()
     values: dict = {
         "num_arrays": len(examples.arrays) + len(examples.token_arrays),
-        "ids": examples.ids,
-        "lengths": examples.lengths,
-        "first_lengths": examples.first_lengths,
-        "num_choices": examples.num_choices,
+        **{name: getattr(examples, name) for name in _STORED},
         **{f"array/{name}": v for name, v in examples.arrays.items()},
         **{f"token/{name}": v for name, v in examples.token_arrays.items()},
     }
@@ -263,11 +258,6 @@ def _read_examples(path):
     num_arrays = len(arrays) + len(token_arrays)
     if num_arrays != values["num_arrays"]:
         raise ValueError(f"{num_arrays} of {values['num_arrays']} arrays")
-    return Examples(
-        values["ids"],
-        values["lengths"],
-        values["first_lengths"],
-        arrays,
-        int(values["num_choices"]),
-        token_arrays,
-    )
+    stored = {name: values[name] for name in _STORED}
+    stored["num_choices"] = int(stored["num_choices"])
+    return Examples(**stored, arrays=arrays, token_arrays=token_arrays)

@@ -76,26 +76,24 @@ def read_squad(path: filesystem.Path) -> Squad:
     questions, num_moved = [], 0
     where = path
     try:
-        for i, article in enumerate(_list(document, "data")):
+        for i, article in enumerate(_typed(document, "data", list)):
             where = f"{path}, article {i + 1}"
-            for j, paragraph in enumerate(_list(article, "paragraphs")):
+            paragraphs = _typed(article, "paragraphs", list)
+            for j, paragraph in enumerate(paragraphs):
                 where = f"{path}, paragraph {j + 1} of article {i + 1}"
-                context = _text(paragraph, "context")
-                for qa in _list(paragraph, "qas"):
-                    question_id = _id(qa)
+                context = _typed(paragraph, "context")
+                for qa in _typed(paragraph, "qas", list):
+                    # A number is taken as its digits.
+                    question_id = str(_typed(qa, "id", str | int))
                     where = f"{path}, question {question_id}"
                     answers = _read_answers(qa)
                     placed = answers and tuple(
                         _place(answer, context, where) for answer in answers
                     )
                     num_moved += placed != answers
+                    text = _typed(qa, "question")
                     questions.append(
-                        Question(
-                            question_id,
-                            _text(qa, "question"),
-                            len(contexts),
-                            placed,
-                        )
+                        Question(question_id, text, len(contexts), placed)
                     )
                 contexts.append(context)
     except (KeyError, TypeError) as error:
@@ -115,28 +113,19 @@ def read_squad(path: filesystem.Path) -> Squad:
     return Squad(contexts, questions)
 
 
-def _typed(fields, name, kind, wanted):
+_WANTED = {list: "a list", int: "a whole number"}
+
+
+def _typed(fields, name, kind=str):
     if not isinstance(fields, dict):
         raise TypeError(
             f"found {fields!r:.60} where an object with {name} should be"
         )
     value = fields[name]
     if not isinstance(value, kind) or isinstance(value, bool):
+        wanted = _WANTED.get(kind, "a string")
         raise TypeError(f"{name} is {value!r:.60}, wanted {wanted}")
     return value
-
-
-def _text(fields, name):
-    return _typed(fields, name, str, "a string")
-
-
-def _list(fields, name):
-    return _typed(fields, name, list, "a list")
-
-
-def _id(qa):
-    """A question's id; a number is taken as its digits."""
-    return str(_typed(qa, "id", str | int, "a string"))
 
 
 def _read_answers(qa):
@@ -149,11 +138,8 @@ def _read_answers(qa):
     if "answers" not in qa:
         return None
     return tuple(
-        Answer(
-            _text(answer, "text"),
-            _typed(answer, "answer_start", int, "a whole number"),
-        )
-        for answer in _list(qa, "answers")
+        Answer(_typed(answer, "text"), _typed(answer, "answer_start", int))
+        for answer in _typed(qa, "answers", list)
     )
 
 

@@ -50,8 +50,5 @@ def write_submission(
             f"{len(predictions)} predictions for the {len(ids)} rows of "
             f"{path}; wanted one for each. Did a batch get lost?"
         )
-    lines = [
-        f"{i}\t{prediction}\n"
-        for i, prediction in zip(ids, predictions, strict=True)
-    ]
-    filesystem.write_file(path, "index\tprediction\n" + "".join(lines))
+    rows = [("index", "prediction"), *zip(ids, predictions, strict=True)]
+    filesystem.write_file(path, "".join(f"{i}\t{word}\n" for i, word in rows))

@@ -47,22 +47,17 @@ class TableTask:
     label_separator: str = ","
 
     def __post_init__(self):
-        for field, is_right, wanted in self._requirements():
-            if not is_right:
-                raise ValueError(
-                    f"{field} of the task {self.name!r} is "
-                    f"{getattr(self, field)!r}; wanted {wanted}."
-                )
-
-    def _requirements(self):
-        """A field, whether it is right, and what is wanted: of each of them."""
+        name, labels = self.name, self.labels
         known = classification.METRICS_OF.get(self.objective, ())
-        labels = self.labels
-        return (
-            ("name", _is_file_name(self.name), "part of a file name"),
+        for field, is_right, wanted in (
             (
                 "name",
-                self.name not in _RESULTS,
+                name and not set(name) & set("/\0\t\r\n"),
+                "part of a file name",
+            ),
+            (
+                "name",
+                name not in _RESULTS,
                 "another: files of results have it",
             ),
             ("objective", known, f"one of {OBJECTIVES}"),
@@ -97,42 +92,40 @@ class TableTask:
                 "names without tabs and ends of lines",
             ),
             ("label_separator", self.label_separator, "a character or more"),
-        )
-
-
-def _is_file_name(name):
-    return name and not set(name) & set("/\0\t\r\n")
+        ):
+            if not is_right:
+                raise ValueError(
+                    f"{field} of the task {name!r} is "
+                    f"{getattr(self, field)!r}; wanted {wanted}."
+                )
 
 
 # GLUE's files of test data have the server's index in front.
 _INDEX = 0
 
 
-def _glue(name, folder, text, label, **kwargs):
+def _glue(name, folder, text, label, *, test_text=None, form=None, **kwargs):
     """A GLUE task whose three files have the same columns, but for labels."""
-    test_text = kwargs.pop("test_text", text)
-    options = kwargs.pop("options", {})
-    table = Table(f"{folder}/train.tsv", text, label, **options)
+    table = Table(f"{folder}/train.tsv", text, label, **form or {})
     return TableTask(
         name,
         train=table,
         dev={"": dataclasses.replace(table, file=f"{folder}/dev.tsv")},
-        test={folder: Table(f"{folder}/test.tsv", test_text, id=_INDEX)},
+        test={
+            folder: Table(f"{folder}/test.tsv", test_text or text, id=_INDEX)
+        },
         **kwargs,
     )
 
 
 _BINARY = ("0", "1")
+_PARAPHRASE = {"labels": _BINARY, "metrics": ("eval_accuracy", "f1")}
 _ENTAILMENT = ("entailment", "not_entailment")
 _MNLI = ("contradiction", "entailment", "neutral")
 
 
-def _mnli(split):
-    return Table(f"MNLI/{split}.tsv", (8, 9), -1)
-
-
-def _mnli_test(split):
-    return Table(f"MNLI/{split}.tsv", (8, 9), id=_INDEX)
+def _mnli(split, label=-1, id=None):
+    return Table(f"MNLI/{split}.tsv", (8, 9), label, id)
 
 
 _DIAGNOSTIC = {"AX": Table("diagnostic/diagnostic.tsv", (1, 2), id=_INDEX)}
@@ -147,19 +140,12 @@ GLUE = {
             (3,),
             1,
             test_text=(1,),
-            options={"has_header": False},
+            form={"has_header": False},
             labels=_BINARY,
             metrics=("matthew_corr", "eval_accuracy"),
         ),
         _glue("sst-2", "SST-2", (0,), 1, test_text=(1,), labels=_BINARY),
-        _glue(
-            "mrpc",
-            "MRPC",
-            (3, 4),
-            0,
-            labels=_BINARY,
-            metrics=("eval_accuracy", "f1"),
-        ),
+        _glue("mrpc", "MRPC", (3, 4), 0, **_PARAPHRASE),
         _glue(
             "sts-b",
             "STS-B",
@@ -175,9 +161,8 @@ GLUE = {
             (3, 4),
             5,
             test_text=(1, 2),
-            options={"skips_short_rows": True},
-            labels=_BINARY,
-            metrics=("eval_accuracy", "f1"),
+            form={"skips_short_rows": True},
+            **_PARAPHRASE,
         ),
         TableTask(
             "mnli",
@@ -187,8 +172,8 @@ GLUE = {
                 "mismatched": _mnli("dev_mismatched"),
             },
             test={
-                "MNLI-m": _mnli_test("test_matched"),
-                "MNLI-mm": _mnli_test("test_mismatched"),
+                "MNLI-m": _mnli("test_matched", None, _INDEX),
+                "MNLI-mm": _mnli("test_mismatched", None, _INDEX),
                 **_DIAGNOSTIC,
             },
             labels=_MNLI,
@@ -197,7 +182,7 @@ GLUE = {
             "mismnli",
             train=_mnli("train"),
             dev={"": _mnli("dev_mismatched")},
-            test={"MNLI-mm": _mnli_test("test_mismatched")},
+            test={"MNLI-mm": _mnli("test_mismatched", None, _INDEX)},
             labels=_MNLI,
         ),
         _glue("qnli", "QNLI", (1, 2), -1, labels=_ENTAILMENT),
@@ -300,25 +285,24 @@ def _is_of(value, kind):
 def _build_task(values):
     test_label = values.get("test_label", values["label"])
     values = {key: value for key, value in values.items() if value is not None}
+
+    def given(*keys):
+        return {key: values[key] for key in keys if key in values}
+
     columns = values["text"]
     table = Table(
         values["train"],
         tuple(columns) if isinstance(columns, list) else (columns,),
         values["label"],
-        format=values.get("format", "tsv"),
-        has_header=values.get("has_header", True),
+        **given("format", "has_header"),
     )
     dev, test = {}, {}
     if "dev" in values:
         dev[""] = dataclasses.replace(table, file=values["dev"])
     if "test" in values:
         test[values["name"]] = dataclasses.replace(
-            table,
-            file=values["test"],
-            label=test_label,
-            id=values.get("id"),
+            table, file=values["test"], label=test_label, id=values.get("id")
         )
-    labels = values.get("labels")
     objective = values.get("objective", "classes")
     metrics = values.get("metrics") or DEFAULT_METRICS.get(objective, ())
     return TableTask(
@@ -326,11 +310,10 @@ def _build_task(values):
         train=table,
         dev=dev,
         test=test,
-        objective=objective,
-        labels=tuple(map(str, labels)) if labels else None,
+        labels=tuple(map(str, values.get("labels", ()))) or None,
         metrics=tuple(metrics),
         dev_share=values.get("dev_share", 0.0 if dev else 0.1),
-        label_separator=values.get("label_separator", ","),
+        **given("objective", "label_separator"),
     )
 
 

@@ -19,7 +19,7 @@ _KINDS = {
     "text_a": (str, "a string"),
     "text_b": (str | None, "a string or null"),
     "label": (_SCALAR | list, "a string, a number or a list of them"),
-    "id": (str | int | float, "a string or a number"),
+    "id": (_SCALAR, "a string or a number"),
 }
 
 
@@ -98,10 +98,10 @@ def read_table(path: filesystem.Path, table: Table) -> list[Row]:
     rows: list[Row] = []
     width = 0 if table.format == "jsonl" else _width(columns, header)
     for line, fields in records:
-        if _is_short(fields, columns, width):
-            if not table.skips_short_rows:
-                _raise_of_short_row(path, line, fields, columns, width)
-            continue
+        if lack := _find_lack(fields, columns, width):
+            if table.skips_short_rows:
+                continue
+            raise ValueError(f"{path}, line {line}: {lack}")
         values = {name: fields[c] for name, c in columns.items()}
         _check_values(path, line, values)
         rows.append(
@@ -154,9 +154,8 @@ def read_text(path: filesystem.Path) -> str:
     )
 
 
-def _parse_tsv(path, text):
+def _parse_tsv(_path, text):
     """Line numbers and fields of the rows of a TSV file."""
-    del path
     # Not splitlines(): it also splits at characters that stand in texts.
     text = text.rstrip("\r\n")
     return [
@@ -187,13 +186,11 @@ def _parse_csv(path, text):
 
 
 def _parse_json_lines(path, text):
-    records = []
-    for number, line in enumerate(text.split("\n"), 1):
-        if not line.strip():
-            continue
-        where = f"{path}, line {number}"
-        records.append((number, filesystem.parse_json(line, where)))
-    return records
+    return [
+        (number, filesystem.parse_json(line, f"{path}, line {number}"))
+        for number, line in enumerate(text.split("\n"), 1)
+        if line.strip()
+    ]
 
 
 _PARSERS = {"tsv": _parse_tsv, "csv": _parse_csv, "jsonl": _parse_json_lines}
@@ -226,23 +223,17 @@ def _width(columns, header):
     )
 
 
-def _is_short(fields, columns, width):
+def _find_lack(fields, columns, width):
+    """What a row is too short for, as a sentence; None for nothing."""
     if isinstance(fields, dict):
-        return any(column not in fields for column in columns.values())
-    return len(fields) < width
-
-
-def _raise_of_short_row(path, line, fields, columns, width):
-    if isinstance(fields, dict):
-        missing = [c for c in columns.values() if c not in fields]
-        raise ValueError(
-            f"{path}, line {line}: {missing} missing among the keys "
-            f"{sorted(fields)}."
+        if missing := [c for c in columns.values() if c not in fields]:
+            return f"{missing} missing among the keys {sorted(fields)}."
+    elif len(fields) < width:
+        return (
+            f"found {len(fields)} columns, wanted at least {width}. Is it cut "
+            "off, or delimited otherwise?"
         )
-    raise ValueError(
-        f"{path}, line {line}: found {len(fields)} columns, wanted at least "
-        f"{width}. Is it cut off, or delimited otherwise?"
-    )
+    return None
 
 
 def _check_values(path, line, values):
@@ -282,9 +273,7 @@ def _check_ids(path, rows):
 
 
 def _warn_of_long_rows(path, records, header):
-    if header is None:
-        return
-    lines = [n for n, fields in records if len(fields) > len(header)]
+    lines = [n for n, fields in records if header and len(fields) > len(header)]
     if lines:
         logging.warning(
             "%s: %d of %d rows have more columns than the header, the first "

@@ -82,18 +82,17 @@ def encode_squad(
         min(num_workers, len(tasks)), tokenizer, settings, is_training
     ) as run:
         parts = list(run(_encode_questions, tasks))
-    names = parts[0].keys() - {"ids", "lengths", "first_lengths"}
     whole = {
         name: np.concatenate([part[name] for part in parts])
-        for name in parts[0]
+        for name in sorted(parts[0])
     }
-    per_token = names & {"token_spans", "is_max_context"}
+    per_token = () if is_training else ("is_max_context", "token_spans")
     return Examples(
-        whole["ids"],
-        whole["lengths"],
-        whole["first_lengths"],
-        {name: whole[name] for name in sorted(names - per_token)},
-        token_arrays={name: whole[name] for name in sorted(per_token)},
+        whole.pop("ids"),
+        whole.pop("lengths"),
+        whole.pop("first_lengths"),
+        token_arrays={name: whole.pop(name) for name in per_token},
+        arrays=whole,
     )
 
 
@@ -118,48 +117,42 @@ def _encode_questions(tokenizer, settings, is_training, rows):
     windows = []
     for context, asked in rows:
         ids, spans = tokenizer.encode_with_offsets(context)
-        ids = np.array(ids, np.int32)  # [P]
         spans = np.array(spans, np.int32).reshape(-1, 2)  # [P, 2]
         for number, question in asked:
             query = next(queries)[: settings.max_query_length]
-            head = np.array(
-                [tokenizer.cls_id, *query, tokenizer.sep_id], np.int32
-            )
+            head = [tokenizer.cls_id, *query, tokenizer.sep_id]
             room = settings.max_seq_length - len(head) - 1
             bounds = cut_windows(len(ids), room, settings.doc_stride)
             answer = None
             if is_training and question.answers:
                 answer = find_tokens(spans, question.answers[0])
-            is_best: list = [None] * len(bounds)
-            if not is_training:
-                is_best = find_max_context(bounds, len(ids))
+            is_best = find_max_context(bounds, len(ids))
             for (start, end), is_max_context in zip(
                 bounds, is_best, strict=True
             ):
-                window = {
-                    "ids": np.concatenate(
-                        [head, ids[start:end], [tokenizer.sep_id]]
-                    ),
-                    "first_lengths": len(head),
-                    "question_index": number,
+                window: dict = {
+                    "ids": [*head, *ids[start:end], tokenizer.sep_id],
+                    "lengths": [len(head) + end - start + 1],
+                    "first_lengths": [len(head)],
+                    "question_index": [number],
                 }
                 if is_training:
                     window |= _positions(answer, start, end, len(head))
                 else:
-                    window |= _per_token(
-                        spans[start:end], is_max_context, len(head)
+                    around = len(head), 1
+                    window["token_spans"] = np.pad(
+                        spans[start:end], (around, (0, 0))
                     )
+                    window["is_max_context"] = np.pad(is_max_context, around)
                 windows.append(window)
-    lengths = [len(window["ids"]) for window in windows]
-    joined = {"lengths": np.array(lengths, np.int32)}
-    for name, value in windows[0].items():
-        values = [window[name] for window in windows]
-        if isinstance(value, np.ndarray):
-            joined[name] = np.concatenate(values)
-        else:
-            joined[name] = np.array(values, np.int32)
-    joined["ids"] = joined["ids"].astype(np.int32)
-    return joined
+    joined = {
+        name: np.concatenate([window[name] for window in windows])
+        for name in windows[0]
+    }
+    return {
+        name: values if values.dtype == bool else values.astype(np.int32)
+        for name, values in joined.items()
+    }
 
 
 def _positions(answer, start, end, num_before):
@@ -167,17 +160,9 @@ def _positions(answer, start, end, num_before):
     is_inside = answer is not None and start <= answer[0] and answer[1] < end
     offset = num_before - start
     return {
-        "start_positions": answer[0] + offset if is_inside else 0,
-        "end_positions": answer[1] + offset if is_inside else 0,
-        "is_impossible": int(not is_inside),
-    }
-
-
-def _per_token(spans, is_max_context, num_before):
-    """What finds answers, for all tokens of a window's sequence."""
-    return {
-        "token_spans": np.pad(spans, ((num_before, 1), (0, 0))),
-        "is_max_context": np.pad(is_max_context, (num_before, 1)),
+        "start_positions": [answer[0] + offset if is_inside else 0],
+        "end_positions": [answer[1] + offset if is_inside else 0],
+        "is_impossible": [int(not is_inside)],
     }
 
 
@@ -227,9 +212,7 @@ def find_max_context(bounds: list, num_tokens: int) -> list[np.ndarray]:
 def find_tokens(spans: np.ndarray, answer: Answer) -> tuple[int, int] | None:
     """Returns the first and the last token of an answer; None for none.
 
-    Args:
-      spans: [P, 2], the characters of each token, in order.
-      answer: a `squad.Answer`.
+    `spans` [P, 2] are the characters of each token, in order.
     """
     if not len(spans):
         return None

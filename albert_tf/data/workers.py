@@ -69,21 +69,16 @@ def _without_sigint():
 
 def _begin(*shared):
     global _shared
-    _end_with_parent()
     _shared = shared
-
-
-def _do(function, task):
-    return function(*_shared, *task)
-
-
-def _end_with_parent():
-    """A worker that nobody gives work any more would wait for ever."""
     parent = multiprocessing.parent_process()
 
-    def watch():
+    def end_with_parent():  # Nobody would give it work any more.
         if parent:
             parent.join()
         os._exit(1)
 
-    threading.Thread(target=watch, daemon=True).start()
+    threading.Thread(target=end_with_parent, daemon=True).start()
+
+
+def _do(function, task):
+    return function(*_shared, *task)
