@@ -44,16 +44,14 @@ def count_records(file: filesystem.Path) -> int:
         mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as content,
     ):
         while end + _HEADER_BYTES <= size:
-            start = end
-            (length,) = _LENGTH.unpack_from(content, start)
+            (length,) = _LENGTH.unpack_from(content, end)
             end += _HEADER_BYTES + length + _FOOTER_BYTES
             if end > size:
                 break
             number += 1
         if end == size:
             return number
-        start_bytes = content[:2]
-    raise ValueError(_explain_end(file, number + 1, start_bytes))
+        raise ValueError(_explain_end(file, number + 1, content[:2]))
 
 
 def _count_remote_records(file):

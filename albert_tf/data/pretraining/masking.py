@@ -73,13 +73,11 @@ def find_words(is_maskable: np.ndarray, is_start: np.ndarray) -> Words:
     Source: create_pretraining_data.py, `create_masked_lm_predictions`, where
     words and n-grams could reach across [SEP].
     """
-    before = np.zeros_like(is_maskable)
-    before[:, 1:] = is_maskable[:, :-1]
-    after = np.zeros_like(is_maskable)
-    after[:, :-1] = is_maskable[:, 1:]
+    padded = np.pad(is_maskable, ((0, 0), (1, 1)))
+    before, after = padded[:, :-2], padded[:, 2:]  # [N, T] each
     starts = is_maskable & (is_start | ~before)  # [N, T]
-    stops = is_maskable & ~after
-    stops[:, :-1] |= is_maskable[:, :-1] & starts[:, 1:]
+    # No word stops in the last position, so it may look at the first.
+    stops = is_maskable & (~after | np.roll(starts, -1, axis=1))
     index = np.cumsum(starts, axis=1) - 1
     count = starts.sum(axis=1)
 
@@ -106,12 +104,7 @@ def choose_ngrams(words: Words, budget, is_taken, rule: MaskingRule, rng):
     an n-gram that is too long for the rest of the budget gives way to a shorter
     one, and one that touches a chosen word is skipped.
 
-    Args:
-      words: the `Words` of the sequences.
-      budget: [N], tokens to choose at most.
-      is_taken: [N, W], words that must not be chosen again.
-      rule: the `MaskingRule`.
-      rng: the generator of all randomness.
+    At most `budget` [N] tokens are chosen, and no word of `is_taken` [N, W].
 
     Returns:
       [N, W], true for chosen words.
@@ -120,9 +113,7 @@ def choose_ngrams(words: Words, budget, is_taken, rule: MaskingRule, rng):
     max_n = min(rule.ngram, num_words)
     # Columns behind the last word spare a check of the range.
     width = num_words + max_n
-    taken = np.zeros((num_rows, width), bool)
-    taken[:, :num_words] = is_taken
-    taken = taken.reshape(-1)
+    taken = np.pad(is_taken, ((0, 0), (0, max_n))).reshape(-1)
     order = rng.random((num_rows, num_words))
     order[np.arange(num_words) >= words.count[:, None]] = 2
     order = order.argsort(axis=1)
@@ -192,7 +183,9 @@ def mask_batch(
     if not rule.do_whole_word_mask:
         is_start = np.ones_like(is_maskable)
     words = find_words(is_maskable, is_start)
-    budget = _num_to_predict(is_maskable, rule)
+    length = is_maskable.sum(axis=1) + 3  # with [CLS] and two [SEP]
+    wanted = np.rint(length * rule.masked_lm_prob).astype(np.int64)
+    budget = np.clip(wanted, 1, rule.max_predictions)  # [N]
     nothing = np.zeros(words.first.shape, bool)
     chosen = choose_ngrams(words, budget, nothing, rule, rng)
     is_predicted = _tokens_of(chosen, words, is_maskable)
@@ -207,13 +200,6 @@ def mask_batch(
     return {"input_ids": output_ids} | _predictions(
         input_ids, is_predicted, rule.num_predictions
     )
-
-
-def _num_to_predict(is_maskable, rule):
-    """Tokens to mask in each sequence, [N]."""
-    length = is_maskable.sum(axis=1) + 3  # with [CLS] and two [SEP]
-    wanted = np.rint(length * rule.masked_lm_prob).astype(np.int64)
-    return np.clip(wanted, 1, rule.max_predictions)
 
 
 def _tokens_of(is_chosen, words, is_maskable):

@@ -65,10 +65,7 @@ def encode_examples(features: dict[str, np.ndarray]) -> list[bytes]:
         raise ValueError(
             f"Features need the same number of rows; got {sorted(num_rows)}."
         )
-    columns = [
-        _encode_column(name, np.asarray(values))
-        for name, values in features.items()
-    ]
+    columns = map(_encode_column, features, map(np.asarray, features.values()))
     bodies = map(b"".join, zip(*columns, strict=True))
     return [_length_prefixed(0x0A, len(body)) + body for body in bodies]
 
@@ -80,15 +77,16 @@ def _encode_column(name, values):
             f"Feature {name!r} must be an [N, K] array of integers or floats; "
             f"got shape {values.shape} of {values.dtype}."
         )
+    tag = 0x1A  # Feature.int64_list
     if values.dtype.kind == "f":
+        tag = 0x12  # Feature.float_list
         packed = np.ascontiguousarray(values, "<f4").tobytes()
         sizes = np.full(len(values), 4 * values.shape[1])
     else:
         packed, sizes = _pack_varints(values)
-    kind = "float" if values.dtype.kind == "f" else "int64"
     ends = np.cumsum(sizes).tolist()
     return [
-        _entry_header(name, kind, size) + packed[end - size : end]
+        _entry_header(name, tag, size) + packed[end - size : end]
         for size, end in zip(sizes.tolist(), ends, strict=True)
     ]
 
@@ -117,10 +115,9 @@ def _pack_varints(values):
 
 
 @functools.lru_cache(maxsize=100_000)
-def _entry_header(name, kind, size):
+def _entry_header(name, tag, size):
     """The bytes before the `size` bytes of a packed list in its map entry."""
     packed = _length_prefixed(0x0A, size)  # Int64List.value, FloatList.value
-    tag = {"float": 0x12, "int64": 0x1A}[kind]
     feature = _length_prefixed(tag, len(packed) + size) + packed
     key = name.encode()
     entry = _length_prefixed(0x0A, len(key)) + key

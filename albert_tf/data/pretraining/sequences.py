@@ -15,7 +15,7 @@ from typing import Literal
 
 import numpy as np
 
-from albert_tf.data.pretraining import masking
+from albert_tf.data.pretraining import corpus, masking
 from albert_tf.text import tokenization
 
 NUM_SPECIAL_TOKENS = 3  # [CLS] A [SEP] B [SEP]
@@ -94,12 +94,8 @@ def plan_documents(
     second segments come from another document, and the sentences which they
     replace are taken again.
 
-    Args:
-      store: the `corpus.Store`.
-      documents: numbers of the documents.
-      rule: the `SequenceRule`.
-      is_word_start: [V], whether a word starts with a token.
-      seed: any string; the plan depends on it.
+    The plan depends on `seed`, any string. `documents` are numbers of those in
+    the `corpus.Store`, and `is_word_start` [V] is of the `Vocabulary`.
 
     Returns:
       plan: [N] of type PLAN.
@@ -150,7 +146,12 @@ class _Planner:
                 middle, j = self._middle(starts, i, j)
                 if middle:
                     a, b = (starts[i], middle), (middle, starts[j])
-                    yield *self._in_some_order(a, b), is_short
+                    is_swapped = (
+                        rule.sentence_objective == "sop" and rng.random() < 0.5
+                    )
+                    if is_swapped:
+                        a, b = b, a
+                    yield *self._truncated(a, b), is_swapped, is_short
             i = j
 
     def _below(self, number):
@@ -218,17 +219,14 @@ class _Planner:
 
 
 def build_features(
-    store, plan, sequence_rule, masking_rule, vocabulary, rng
+    store: corpus.Store,
+    plan: np.ndarray,
+    sequence_rule: SequenceRule,
+    masking_rule: masking.MaskingRule,
+    vocabulary: Vocabulary,
+    rng: np.random.Generator,
 ) -> dict:
-    """Builds the features of planned sequences.
-
-    Args:
-      store: the `corpus.Store`.
-      plan: [N] of type PLAN.
-      sequence_rule: the `SequenceRule` it was planned with.
-      masking_rule: the `masking.MaskingRule`.
-      vocabulary: the `Vocabulary`.
-      rng: a `numpy.random.Generator`.
+    """Builds the features of sequences that `plan_documents` planned.
 
     Returns:
       A dict of the release's features, [N, T], [N, P] or [N, 1].

@@ -61,15 +61,11 @@ class Settings:
 
     def __post_init__(self):
         rule, masks = self.sequence, self.masking
+        length = rule.max_seq_length
         for name, value, least, most in (
-            ("max_seq_length", rule.max_seq_length, 5, MAX_SEQ_LENGTH),
+            ("max_seq_length", length, 5, MAX_SEQ_LENGTH),
             ("short_seq_prob", rule.short_seq_prob, 0, 1),
-            (
-                "max_predictions_per_seq",
-                masks.max_predictions,
-                1,
-                rule.max_seq_length,
-            ),
+            ("max_predictions_per_seq", masks.max_predictions, 1, length),
             ("masked_lm_prob", masks.masked_lm_prob, 0, 1),
             ("ngram", masks.ngram, 1, MAX_NGRAM),
             ("dupe_factor", self.dupe_factor, 1, MAX_DUPE_FACTOR),
@@ -89,12 +85,12 @@ class Settings:
             )
 
 
+@dataclasses.dataclass
 class _Worker:
     """Does the tasks; each process has one, which opens the files itself."""
 
-    def __init__(self, settings, folder):
-        self.settings = settings
-        self.folder = folder
+    settings: Settings
+    folder: filesystem.Path
 
     def __reduce__(self):
         return _Worker, (self.settings, self.folder)
@@ -234,11 +230,16 @@ def create_shards(
         statistics = _statistics(state.counts, state.shards.values())
         _warn_of_empty_files(outputs, state)
         description = {
+            "format": sidecars.FORMAT,
+            "max_seq_length": settings.sequence.max_seq_length,
+            "max_predictions_per_seq": settings.masking.max_predictions,
+            "num_predictions": settings.masking.num_predictions,
+            "sentence_objective": settings.sequence.sentence_objective,
             "tokenizer": tokenizer.settings,
             "flags": flags or {},
             "statistics": statistics,
         }
-        _write_sidecars(outputs, settings, state.shards, description)
+        _write_sidecars(outputs, state.shards, description)
         state.remove()
     return statistics
 
@@ -253,7 +254,9 @@ def _write_outputs(inputs, outputs, settings, state, num_workers, has_progress):
             counts = _tokenize(inputs, worker, run, has_progress)
         _check_counts(counts, inputs, settings)
         state.keep_counts(counts)
-        _remove_sidecars(outputs)
+        # Older runs said something of files that are written anew.
+        for path in filter(filesystem.exists, _sidecar_paths(outputs)):
+            filesystem.remove(path)
         num_tokens = counts["input_tokens"] * settings.dupe_factor
         tokens = progress.Progress(
             "writing", num_tokens, "tokens", has_progress
@@ -280,21 +283,19 @@ def _warn_of_empty_files(outputs, state):
         )
 
 
-def _write_sidecars(outputs, settings, shards, description):
-    paths = {path: sidecars.sidecar_path(path) for path in outputs}
-    for sidecar in set(paths.values()):
-        files = [path for path in outputs if paths[path] == sidecar]
+def _write_sidecars(outputs, shards, description):
+    for sidecar in _sidecar_paths(outputs):
+        files = [f for f in outputs if sidecars.sidecar_path(f) == sidecar]
         own = {
-            "format": sidecars.FORMAT,
-            "max_seq_length": settings.sequence.max_seq_length,
-            "max_predictions_per_seq": settings.masking.max_predictions,
-            "num_predictions": settings.masking.num_predictions,
-            "sentence_objective": settings.sequence.sentence_objective,
             "files": [os.path.basename(path) for path in files],
             "num_records": [shards[path]["sequences"] for path in files],
             "num_bytes": [shards[path]["num_bytes"] for path in files],
         }
         sidecars.write_sidecar(sidecar, description | own)
+
+
+def _sidecar_paths(outputs):
+    return set(map(sidecars.sidecar_path, outputs))
 
 
 # The two phases.
@@ -319,12 +320,8 @@ def _tokenize(inputs, worker, run, has_progress):
 def _write_shard(output, deal, worker, run, done):
     """Writes one record file; returns its counts.
 
-    Args:
-      output: its name.
-      deal: its number, and that of all outputs.
-      worker: the `_Worker` of this process.
-      run: maps tasks in order.
-      done: the `Progress`, in tokens.
+    `deal` is its number and that of all outputs, `run` maps tasks in order,
+    `done` is the `Progress`, in tokens.
     """
     settings, store = worker.settings, worker.store
     index, num_shards = deal
@@ -393,26 +390,21 @@ def _statistics(counts, results):
     total: collections.Counter = collections.Counter()
     for result in results:
         total.update(result)
-    num_sequences, tokens = max(total["sequences"], 1), max(total["tokens"], 1)
+
+    def share(name, whole):
+        return round(total[name] / max(total[whole], 1), 6)
+
     return {
         **counts,
-        "sequences": total["sequences"],
-        "tokens": total["tokens"],
-        "masked_share": round(total["masked"] / tokens, 6),
-        "swapped_share": round(total["swapped"] / num_sequences, 6),
-        "short_share": round(total["short"] / num_sequences, 6),
+        **{name: total[name] for name in ("sequences", "tokens")},
+        "masked_share": share("masked", "tokens"),
+        "swapped_share": share("swapped", "sequences"),
+        "short_share": share("short", "sequences"),
         "dropped_words": total["dropped_words"],
     }
 
 
 # Checks.
-
-
-def _remove_sidecars(outputs):
-    """Removes what older runs said of files that are written anew."""
-    for path in set(map(sidecars.sidecar_path, outputs)):
-        if filesystem.exists(path):
-            filesystem.remove(path)
 
 
 def _check_inputs(inputs):

@@ -36,7 +36,11 @@ class Unfinished:
     """
 
     def __init__(self, outputs: list[str], fingerprint: str):
-        self.folder = work_folder(outputs)
+        # Beside the first output, if that is local.
+        folder = sidecars.unfinished_folder(outputs[0])
+        self.folder = (
+            _cached(folder) if filesystem.is_remote(folder) else folder
+        )
         self.fingerprint = fingerprint
         self.counts = None
         self.shards = {}
@@ -149,12 +153,6 @@ def fingerprint(inputs: list[str], *parts) -> str:
         for path in inputs
     ]
     return hashlib.sha256(json.dumps([files, parts]).encode()).hexdigest()
-
-
-def work_folder(outputs: list[str]) -> str:
-    """The folder of the notes: beside the first output, if that is local."""
-    folder = sidecars.unfinished_folder(outputs[0])
-    return _cached(folder) if filesystem.is_remote(folder) else folder
 
 
 def lock_names(outputs: list[str]) -> list[str]:
