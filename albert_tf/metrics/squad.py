@@ -101,7 +101,7 @@ def score_v2(gold_answers: Gold, predictions: Texts) -> Scores:
     }
     for prefix, has_answer in (("HasAns", True), ("NoAns", False)):
         ids = [
-            i for i, texts in gold_answers.items() if _has(texts) == has_answer
+            i for i, texts in gold_answers.items() if any(texts) == has_answer
         ]
         if ids:
             values |= {
@@ -142,7 +142,7 @@ def find_best_threshold(
     gold_answers, best, scores, null_odds
 ) -> tuple[float, float]:
     """Returns the best score in percent, and the odds up to which to answer."""
-    has_answer = {i: _has(texts) for i, texts in gold_answers.items()}
+    has_answer = {i: any(texts) for i, texts in gold_answers.items()}
     current = top = float(sum(not has for has in has_answer.values()))
     threshold = 0.0
     for question_id in sorted(
@@ -155,10 +155,6 @@ def find_best_threshold(
         if current > top:
             top, threshold = current, null_odds[question_id]
     return 100.0 * top / len(scores), float(threshold)
-
-
-def _has(texts):
-    return any(texts)
 
 
 def percent(values: Iterable[float]) -> float:
