@@ -16,7 +16,6 @@ INPUTS = {
     "input_mask": "input_mask",
     "input_type_ids": "segment_ids",
 }
-POSITIONS = {requests.POSITIONS: requests.POSITIONS}
 
 
 def export_encoder(path, model, *, tokenizer, assets):
@@ -55,20 +54,19 @@ def export_encoder(path, model, *, tokenizer, assets):
     encoder = model.encoder if has_heads else model
     root = saved_models.build_root(encoder)
     root.__call__ = _build_call(encoder, INPUTS, _encode)
+    plain = requests.OWN_NAMES
     signatures = {
         "serving_default": _build_signature(encoder, INPUTS, _encode),
-        "tokens": _build_signature(encoder, _plain(INPUTS), _tokens),
+        "tokens": _build_signature(encoder, plain, _tokens),
     }
     if has_heads:
         root.mlm = saved_models.build_root(model)
-        root.mlm.__call__ = _build_call(model, INPUTS | POSITIONS, _fill)
+        named = INPUTS | {requests.POSITIONS: requests.POSITIONS}
+        root.mlm.__call__ = _build_call(model, named, _fill)
+        named = plain | {"mlm_positions": requests.POSITIONS}
         signatures |= {
-            "sop": _build_signature(model, _plain(INPUTS), _order),
-            "mlm": _build_signature(
-                model,
-                _plain(INPUTS) | {"mlm_positions": requests.POSITIONS},
-                _fill,
-            ),
+            "sop": _build_signature(model, plain, _order),
+            "mlm": _build_signature(model, named, _fill),
         }
     *others, vocabulary = assets
     root.vocabulary = tf.saved_model.Asset(vocabulary)
@@ -83,11 +81,6 @@ def export_encoder(path, model, *, tokenizer, assets):
 
     signatures["tokenization_info"] = tokenization_info
     saved_models.write_saved_model(path, root, signatures, others)
-
-
-def _plain(names):
-    """The release's names, for themselves."""
-    return {name: name for name in names.values()}
 
 
 def _features(encoder, names, inputs):
@@ -127,11 +120,7 @@ def _build_signature(model, names, compute):
     def call(**inputs):
         outputs = compute(model, _features(model, names, inputs), False, None)
         # A signature gives out tensors alone.
-        return {
-            name: value
-            for name, value in outputs.items()
-            if not isinstance(value, list)
-        }
+        return {n: x for n, x in outputs.items() if not isinstance(x, list)}
 
     return call.get_concrete_function(**_specs(names))
 
@@ -207,17 +196,11 @@ class HubEncoder(keras.layers.Layer):
     """
 
     def __init__(
-        self,
-        handle,
-        *,
-        output_key="pooled_output",
-        trainable=True,
-        name=None,
-        **kwargs,
+        self, handle, *, output_key="pooled_output", trainable=True, **kwargs
     ):
         # Ids that became float16 would not be what they were.
         kwargs.setdefault("autocast", False)
-        super().__init__(name=name, trainable=trainable, **kwargs)
+        super().__init__(trainable=trainable, **kwargs)
         self.handle, self.output_key = str(handle), output_key
         self.loaded = saved_models.load_saved_model(self.handle)
         variables = getattr(self.loaded, "trainable_variables", ())

@@ -70,11 +70,7 @@ def fit(values, num_rows, num_columns):
 def check_shape(name, values, ids, has_tokens):
     """Returns an operation that fails where an input's shape is not the ids'.
 
-    Args:
-      name: of the input.
-      values: [B, T], or [B, P] integers.
-      ids: [B, T] integers.
-      has_tokens: whether the second size has to be T.
+    That is, in its rows and, where it has tokens, in its columns.
     """
     found, wanted = tf.shape(values), tf.shape(ids)
     sizes = slice(None if has_tokens else 1)
@@ -85,14 +81,7 @@ def check_shape(name, values, ids, has_tokens):
 
 
 def check_range(name, values, top, meaning):
-    """Returns an operation that fails for integers outside [0, top].
-
-    Args:
-      name: of the input.
-      values: [B, T] integers; none is fine.
-      top: the largest that is right, or a scalar.
-      meaning: what the integers are, for the message.
-    """
+    """Returns an operation that fails for integers outside [0, top]."""
     top = tf.cast(top, values.dtype)
     least, largest = tf.reduce_min(values), tf.reduce_max(values)
     return tf.debugging.Assert(
@@ -109,11 +98,7 @@ def check_range(name, values, top, meaning):
 
 
 def check_texts(**texts):
-    """Returns texts in their order, or fails where there are more of one.
-
-    Args:
-      **texts: [B] strings each, by input name.
-    """
+    """Returns texts, [B] strings each, or fails where there are more of one."""
     (first, rows), *others = [(n, tf.size(x)) for n, x in texts.items()]
     checks = [
         tf.debugging.Assert(

@@ -113,7 +113,7 @@ def build_root(model):
     root = Root()
     # By these names `saved_weights` finds them again.
     root.weights = {name: w.value for name, w in weights.items()}
-    root.variables = [w.value for w in weights.values()]
+    root.variables = list(root.weights.values())
     root.trainable_variables = [
         w.value for w in weights.values() if w.trainable
     ]

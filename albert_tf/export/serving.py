@@ -49,13 +49,10 @@ def export_classifier(
     max_seq_length tokens, and whose threshold is a scalar: TensorFlow
     Serving's batching and its rows of JSON refuse outputs without a batch.
     """
-    functions = build_signatures(
+    examples, ids = build_signatures(
         model, classify(model), max_seq_length, threshold
     )
-    signatures = {
-        "serving_default": functions["examples"],
-        "ids": functions["ids"],
-    }
+    signatures = {"serving_default": examples, "ids": ids}
     return saved_models.write_version(folder, model, signatures, assets, labels)
 
 
@@ -85,21 +82,14 @@ def export_spans(folder, model, *, max_seq_length, threshold=None, assets=()):
     Source: run_squad_v1.py, `build_squad_serving_input_fn`, whose shapes are
     fixed and whose logits are called `start_log_prob` and `end_log_prob`.
     """
-    functions = build_signatures(model, model, max_seq_length, threshold)
-    signatures = {
-        "serving_default": functions["ids"],
-        "examples": functions["examples"],
-    }
+    examples, ids = build_signatures(model, model, max_seq_length, threshold)
+    signatures = {"serving_default": ids, "examples": examples}
     return saved_models.write_version(folder, model, signatures, assets)
 
 
 def classify(model):
     """Returns a function from features to a classifier's outputs."""
-
-    def serve(features):
-        return predict(model(features)["logits"], model.objective)
-
-    return serve
+    return lambda features: predict(model(features)["logits"], model.objective)
 
 
 def build_answer(model, serve, max_seq_length, threshold):
@@ -107,13 +97,9 @@ def build_answer(model, serve, max_seq_length, threshold):
 
     Args:
       model: what is exported.
-      serve: function from a dict of `serving.FEATURES` to a dict of outputs.
+      serve: function from a dict of `requests.FEATURES` to a dict of outputs.
       max_seq_length: tokens of the longest sequence that is served.
       threshold: a number that is given out for each row, or None.
-
-    Raises:
-      ValueError: if the model has fewer positions than that, or the threshold
-        is no number.
     """
     check_max_seq_length(model, max_seq_length)
     check_threshold(threshold)
@@ -134,7 +120,7 @@ def build_answer(model, serve, max_seq_length, threshold):
 
 
 def build_signatures(model, serve, max_seq_length, threshold):
-    """Returns a tf.function for `examples` and one for `ids` of an answer."""
+    """Returns a tf.function of `examples` and one of ids: `build_answer`'s."""
     answer = build_answer(model, serve, max_seq_length, threshold)
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
@@ -146,7 +132,7 @@ def build_signatures(model, serve, max_seq_length, threshold):
         values = input_ids, input_mask, segment_ids
         return answer(dict(zip(requests.FEATURES, values, strict=True)))
 
-    return {"examples": serve_examples, "ids": serve_ids}
+    return serve_examples, serve_ids
 
 
 def check_max_seq_length(model, max_seq_length):

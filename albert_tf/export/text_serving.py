@@ -145,10 +145,9 @@ def export_text_classifier(
 
     @tf.function(input_signature=[TEXTS] * (2 if has_pairs else 1))
     def serve(text_a, text_b=None):
-        texts = {"text_a": text_a}
-        if text_b is not None:
-            texts["text_b"] = text_b
-        return answer(features_of(*requests.check_texts(**texts)))
+        texts = {"text_a": text_a, "text_b": text_b}
+        given = {n: x for n, x in texts.items() if x is not None}
+        return answer(features_of(*requests.check_texts(**given)))
 
     return saved_models.write_version(
         folder, model, {"serving_default": serve}, assets, labels
@@ -233,21 +232,17 @@ def _judge(outputs, threshold):
     """The outputs about whether there is an answer: none for SQuAD 1.1."""
     if "cls_logits" not in outputs:
         return {}
-    odds = outputs["cls_logits"]
-    if threshold is None:
-        return {"null_odds": odds}
-    return {"null_odds": odds, "is_answered": odds < threshold}
+    judged = {"null_odds": outputs["cls_logits"]}
+    if threshold is not None:
+        judged["is_answered"] = judged["null_odds"] < threshold
+    return judged
 
 
 def _quote(context, offsets, first, last, score):
     """The outputs about spans of texts, [B]: see `export_text_spans`.
 
-    Args:
-      context: [B] strings.
-      offsets: two of [B, (T)], where each token starts and ends in characters.
-      first: [B] tokens.
-      last: likewise.
-      score: [B]; NO_SPAN where there is no answer.
+    `first`, `last` and `score` are from `choose_span`; `offsets` are two of
+    [B, (T)], where each token starts and ends in characters.
     """
     start, end = (
         _look_up(values, tokens, score)
