@@ -43,18 +43,14 @@ def decode(texts) -> Characters:
 def _replace(characters, counts, choose):
     """Puts some characters, or none, in the place of each.
 
-    Args:
-      characters: Characters, N in all texts together.
-      counts: [N] int32, how many take the place of each.
-      choose: function to the M new codes. It gets two [M] int32: which of the
-        N each takes the place of, and its number there, from 0.
+    `counts` [N] int32 says how many. `choose` gives the M new codes; it gets
+    two [M] int32: which of the N each replaces, and its number there, from 0.
     """
     rows = tf.repeat(tf.range(tf.size(counts)), counts)  # [M]
     ends = tf.cumsum(counts)  # [N]
     nth = tf.range(tf.size(rows)) - tf.gather(ends - counts, rows)  # [M]
-    splits = tf.gather(
-        tf.concat([[0], ends], axis=0), characters.codes.row_splits
-    )
+    splits = tf.concat([[0], ends], axis=0)
+    splits = tf.gather(splits, characters.codes.row_splits)
     splits = tf.cast(splits, tf.int64)
     sources = tf.gather(characters.sources.flat_values, rows)
     return Characters(
@@ -126,27 +122,15 @@ def join_words(characters: Characters) -> Characters:
     """Puts single spaces between words, as " ".join(text.split()) does."""
     flat = characters.codes.flat_values  # [N]
     is_word = ~_spaces()(flat)
-    is_start = is_word & ~tf.concat([[False], is_word[:-1]], axis=0)
-    firsts = characters.codes.row_starts()
+    rows = characters.codes.value_rowids()
+    is_behind_word = tf.concat([[False], is_word[:-1]], axis=0)
     # A text's first character begins a word whatever the text before ends in.
-    is_first = tf.scatter_nd(
-        tf.boolean_mask(firsts, characters.codes.row_lengths() > 0)[:, None],
-        tf.ones(
-            tf.math.count_nonzero(characters.codes.row_lengths())[None],
-            tf.int32,
-        ),
-        tf.shape(flat, tf.int64),
-    )
-    is_start |= is_word & (is_first > 0)
-    words = tf.RaggedTensor.from_row_splits(
-        tf.cast(is_start, tf.int32), characters.codes.row_splits
-    )
-    words_before = tf.cumsum(words.flat_values, exclusive=True) - tf.gather(
-        tf.cumsum(tf.concat([[0], tf.reduce_sum(words, axis=1)], axis=0)),
-        tf.cast(words.value_rowids(), tf.int32),
-    )
+    is_behind_word &= rows == tf.concat([[-1], rows[:-1]], axis=0)
+    is_start = is_word & ~is_behind_word
+    words_before = tf.cumsum(tf.cast(is_start, tf.int32), exclusive=True)
+    words_of_others = tf.gather(tf.math.segment_min(words_before, rows), rows)
     counts = tf.cast(is_word, tf.int32)
-    counts += tf.cast(is_start & (words_before > 0), tf.int32)
+    counts += tf.cast(is_start & (words_before > words_of_others), tf.int32)
 
     def choose(rows, nth):
         is_space = (tf.gather(counts, rows) == 2) & (nth == 0)
@@ -193,12 +177,10 @@ class LowerCase:
 
 
 def find_codes(characters: Characters, rows, offsets) -> tf.Tensor:
-    """Returns [M] int32: which of the N codes stand at some bytes.
+    """Returns [M] int32: which of all N codes stand at some bytes.
 
-    Args:
-      characters: Characters of B texts, N codes.
-      rows: [M] numbers of texts.
-      offsets: [M] bytes of the text in UTF-8; N is returned behind its end.
+    `rows` [M] are numbers of texts, `offsets` [M] bytes of these in UTF-8; N is
+    returned behind the end of a text.
     """
     flat = characters.codes.flat_values  # [N]
     limits = tf.constant([0x80, 0x800, 0x10000])

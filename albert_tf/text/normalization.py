@@ -61,13 +61,13 @@ class Normalizer(abc.ABC):
         """
 
     @abc.abstractmethod
-    def _map(self, text):
+    def _map(self, text, spans):
         """The normalized text and its spans, made character by character."""
 
     def normalize_with_spans(self, text: str) -> tuple[str, list]:
         """Returns the normalized text and a span for each of its characters."""
         normalized = self.normalize(text)
-        mapped, spans = self._map(text)
+        mapped, spans = self._map(text, [(i, i + 1) for i in range(len(text))])
         if mapped != normalized or len(spans) != len(normalized):
             raise AssertionError(
                 f"Normalization with a map gave {mapped!r:.200}, plain "
@@ -102,8 +102,7 @@ class SentenceNormalizer(Normalizer):
             _ENCODABLE if self.keep_accents else _WITHOUT_COMBINING
         )
 
-    def _map(self, text):
-        spans = [(i, i + 1) for i in range(len(text))]
+    def _map(self, text, spans):
         text, spans = _join_words(text, spans)
         text, spans = _change_clusters(text, spans, "NFKD", self._decompose)
         return _lower(text, spans) if self.do_lower_case else (text, spans)
@@ -133,8 +132,7 @@ class WordNormalizer(Normalizer):
             return text
         return unicodedata.normalize("NFD", text).translate(_WITHOUT_NONSPACING)
 
-    def _map(self, text):
-        spans = [(i, i + 1) for i in range(len(text))]
+    def _map(self, text, spans):
         text, spans = _change_characters(text, spans, _CLEANED)
         if self.do_lower_case:
             text, spans = _lower(text, spans)
@@ -208,34 +206,26 @@ def _spaced_punctuation(char):
 _ENCODABLE = _CharacterTable(_encodable)
 _WITHOUT_COMBINING = _CharacterTable(_without_combining)
 _WITHOUT_NONSPACING = _CharacterTable(_without_nonspacing)
+_LOWER = _CharacterTable(str.lower)
 _CLEANED = _CharacterTable(_cleaned)
 _SPACED_PUNCTUATION = _CharacterTable(_spaced_punctuation)
 
 
 def _join_words(text, spans):
     """Puts single spaces between words; a span for each character."""
-    chars: list[str] = []
     joined: list = []
     for match in re.finditer(r"\S+", text):
         start, end = match.span()
         if joined:
-            chars.append(" ")
             joined.append((joined[-1][1], spans[start][0]))
-        chars.append(match.group())
         joined.extend(spans[start:end])
-    return "".join(chars), joined
+    return " ".join(text.split()), joined
 
 
 def _lower(text, spans):
     """Lower-cases a text; a span for each character of the result."""
-    lowered = text.lower()
-    if len(lowered) != len(text):
-        spans = [
-            span
-            for char, span in zip(text, spans, strict=True)
-            for _ in char.lower()
-        ]
-    return lowered, spans
+    # Of a sigma, only the letter depends on what stands beside it.
+    return text.lower(), _change_characters(text, spans, _LOWER)[1]
 
 
 def _change_characters(text, spans, table):

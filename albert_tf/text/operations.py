@@ -57,9 +57,8 @@ class GraphTokenizer:
         )
         is_pieces = tokenizer.kind == "sentencepiece"
         build = _build_sentencepiece if is_pieces else _build_wordpiece
-        self._split, self._split_with_offsets, resources = build(tokenizer)
-        # What a SavedModel of `tokenize_with_offsets` has to keep.
-        self.resources = resources
+        # A SavedModel of `tokenize_with_offsets` has to keep the resources.
+        self._split, self._split_with_offsets, self.resources = build(tokenizer)
 
     def normalize(self, texts) -> characters.Characters:
         """Returns the `characters.Characters` of normalized texts [B]."""
@@ -188,11 +187,10 @@ def _build_wordpiece(tokenizer):
             words.value_rowids(),
         )
         ids, starts, ends = model.tokenize_with_offsets(known)
-        before = tf.repeat(before, ids.row_lengths(axis=2).flat_values)
+        counts = ids.row_lengths(axis=2).flat_values
+        before = tf.repeat(before, counts)
         # Of a word that is unknown as a whole, all of it.
-        sizes = tf.repeat(
-            sizes.flat_values - 1, ids.row_lengths(axis=2).flat_values
-        )
+        sizes = tf.repeat(sizes.flat_values - 1, counts)
         is_unknown = ids.flat_values == tokenizer.unk_id
         ids = ids.merge_dims(1, 2)
         starts, ends = (
@@ -229,10 +227,7 @@ def pack(tokenizer: tokenization.Tokenizer, segments, seq_length) -> dict:
         "seq_length wants at least 3, for [CLS], a token and [SEP].",
     )
     rows = segments[0].nrows()
-    none = tf.RaggedTensor.from_row_splits(
-        tf.zeros([0], tf.int32), tf.zeros([rows + 1], tf.int64)
-    )
-    first, second = [*segments, none][:2]
+    first, second = [*segments, segments[0][:, :0]][:2]
     lengths = [tf.cast(x.row_lengths(), tf.int32) for x in (first, second)]
     has_second = lengths[1] > 0  # [B]
     limit = seq_length - 2 - tf.cast(has_second, tf.int32)  # [B]
@@ -245,20 +240,23 @@ def pack(tokenizer: tokenization.Tokenizer, segments, seq_length) -> dict:
     last = tf.ragged.boolean_mask(sep, kept_second[:, tf.newaxis] > 0)
     first = tf.concat([cls, _cut(first, kept_first), sep], axis=1)
     second = tf.concat([_cut(second, kept_second), last], axis=1)
-    values = {
-        "input_word_ids": tf.concat([first, second], axis=1),
-        "input_type_ids": tf.concat(
-            [tf.zeros_like(first), tf.ones_like(second)], axis=1
-        ),
-    }
-    values["input_mask"] = tf.ones_like(values["input_word_ids"])
     shape = tf.stack([rows, tf.cast(seq_length, tf.int64)])
-    packed = {}
-    for name, value in values.items():
-        padding = tokenizer.pad_id if name == "input_word_ids" else 0
-        packed[name] = value.to_tensor(padding, shape=shape)
-        packed[name].set_shape([None, tf.get_static_value(seq_length)])
-    return packed
+    packed = _pad(tokenizer, first, second, shape)
+    for values in packed:
+        values.set_shape([None, tf.get_static_value(seq_length)])
+    names = ("input_word_ids", "input_mask", "input_type_ids")
+    return dict(zip(names, packed, strict=True))
+
+
+def _pad(tokenizer, first, second, shape=None):
+    """Ids, mask and segments [B, T] of two segments [B, (T)]."""
+    joined = tf.concat([first, second], axis=1)
+    segments = tf.concat([tf.zeros_like(first), tf.ones_like(second)], axis=1)
+    return (
+        joined.to_tensor(tokenizer.pad_id, shape=shape),
+        tf.ones_like(joined).to_tensor(shape=shape),
+        segments.to_tensor(shape=shape),
+    )
 
 
 def _cut(ids, lengths):
@@ -293,11 +291,6 @@ def pack_question(tokenizer, query, ids, max_seq_length: int) -> tuple:
         tf.cast(ids.row_lengths(), tf.int32), max_seq_length - 1 - before
     )
     second = tf.concat([_cut(ids, kept), sep], axis=1)
-    joined = tf.concat([first, second], axis=1)
-    segments = tf.concat([tf.zeros_like(first), tf.ones_like(second)], axis=1)
-    features = {
-        "input_ids": joined.to_tensor(tokenizer.pad_id),
-        "input_mask": tf.ones_like(joined).to_tensor(),
-        "segment_ids": segments.to_tensor(),
-    }
-    return features, before
+    names = ("input_ids", "input_mask", "segment_ids")
+    packed = _pad(tokenizer, first, second)
+    return dict(zip(names, packed, strict=True)), before

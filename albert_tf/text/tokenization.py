@@ -260,8 +260,7 @@ class SentencePieceTokenizer(Tokenizer):
             return inner
         # "▁17" may be a piece and "17" none. The best split that does not
         # join the prefix to the number avoids an unknown piece.
-        candidates = self._model.NBestEncodeAsPieces(number, nbest_size=64)
-        for parts in candidates:
+        for parts in self._model.NBestEncodeAsPieces(number, nbest_size=64):
             if parts[0] == _WORD_PREFIX:
                 return parts[1:]
         return inner
@@ -288,12 +287,12 @@ class SentencePieceTokenizer(Tokenizer):
         texts = [self.normalize(text) for text in texts]
         rows = self._model.EncodeAsIds(texts, num_threads=num_threads)
         has_none = self._expanded_ids.isdisjoint
-        return [row if has_none(row) else self._expand(row) for row in rows]
-
-    def _expand(self, ids):
         return [
-            part for i in ids for part in self.expansions.get(i, (i,))
-        ]  # [T]
+            row
+            if has_none(row)
+            else [part for i in row for part in self.expansions.get(i, (i,))]
+            for row in rows
+        ]
 
     def encode_with_offsets(self, text):
         normalized, spans = self._normalizer.normalize_with_spans(text)
@@ -373,14 +372,10 @@ class WordPieceTokenizer(Tokenizer):
 
     def encode_batch(self, texts, num_threads=1):
         del num_threads
-        encode_word = self._encode_word
+        words_of = (self.normalize(text).split() for text in texts)
         return [
-            [
-                i
-                for word in self.normalize(text).split()
-                for i in encode_word(word)
-            ]
-            for text in texts
+            [i for word in words for i in self._encode_word(word)]
+            for words in words_of
         ]
 
     def encode_with_offsets(self, text):
@@ -452,16 +447,10 @@ def _parse_wordpiece(content, path):
 
 
 def _split_span(parts, start, end):
-    """Splits a span among the parts of a piece.
+    """Splits the span of a piece among its parts: one (start, end) for each.
 
-    Args:
-      parts: strings; each may begin with the visible space.
-      start: where the piece begins.
-      end: where it ends.
-
-    Returns:
-      One (start, end) per part. Where the vocabulary model dropped characters,
-      they go to the first part; where it made some, all share the whole span.
+    Parts may begin with the visible space. Where the vocabulary model dropped
+    characters, they go to the first; where it made some, all share the span.
     """
     lengths = [len(part.removeprefix(_WORD_PREFIX)) for part in parts[1:]]
     first_end = end - sum(lengths)
