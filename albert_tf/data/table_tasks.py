@@ -47,9 +47,18 @@ class TableTask:
     label_separator: str = ","
 
     def __post_init__(self):
+        for field, is_right, wanted in self._rules():
+            if not is_right:
+                raise ValueError(
+                    f"{field} of the task {self.name!r} is "
+                    f"{getattr(self, field)!r}; wanted {wanted}."
+                )
+
+    def _rules(self):
+        """(field, whether it is right, what is wanted)."""
         name, labels = self.name, self.labels
         known = classification.METRICS_OF.get(self.objective, ())
-        for field, is_right, wanted in (
+        return (
             (
                 "name",
                 name and not set(name) & set("/\0\t\r\n"),
@@ -92,12 +101,7 @@ class TableTask:
                 "names without tabs and ends of lines",
             ),
             ("label_separator", self.label_separator, "a character or more"),
-        ):
-            if not is_right:
-                raise ValueError(
-                    f"{field} of the task {name!r} is "
-                    f"{getattr(self, field)!r}; wanted {wanted}."
-                )
+        )
 
 
 # GLUE's files of test data have the server's index in front.
