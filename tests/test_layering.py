@@ -95,3 +95,14 @@ def test_the_core_runs_without_the_optional_packages(path):
     if dotted(path) not in OPTIONAL_IN:
         packages = {name.split(".")[0] for name in imported(path)}
         assert not packages & OPTIONAL
+
+
+@pytest.mark.parametrize("path", FILES, ids=dotted)
+def test_each_function_can_be_read_on_one_screen(path):
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.FunctionDef):
+            num_lines = node.end_lineno - node.lineno + 1
+            if ast.get_docstring(node):
+                doc = node.body[0]
+                num_lines -= doc.end_lineno - doc.lineno + 1
+            assert num_lines <= 50, node.name
