@@ -103,7 +103,10 @@ def limit_time(seconds=SECONDS):
 
 
 def look_at(folder, found=None, prefix=""):
-    """What is there: dict of path -> target of a link, or bytes and time."""
+    """What is there: dict of path -> target of a link, or what a change alters.
+
+    Whoever writes to a file changes the time, whatever is written.
+    """
     found = {} if found is None else found
     for entry in os.scandir(folder):
         name = prefix + entry.name
@@ -113,8 +116,8 @@ def look_at(folder, found=None, prefix=""):
             found[name] = FOLDER
             look_at(entry.path, found, f"{name}/")
         else:
-            content = pathlib.Path(entry.path).read_bytes()
-            found[name] = content, entry.stat().st_mtime_ns
+            stat = entry.stat()
+            found[name] = stat.st_size, stat.st_mtime_ns
     return found
 
 

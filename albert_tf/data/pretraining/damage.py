@@ -226,8 +226,6 @@ def check_files(
       ValueError: if a record is damaged, lacks a feature, or has values too
         many, too few or out of range; names file and record.
     """
-    import tensorflow as tf
-
     num_bytes = sum(filesystem.size(file) for file in files)
     if max_bytes is not None and num_bytes > max_bytes:
         for file in files:
@@ -238,15 +236,11 @@ def check_files(
     if num_bytes > _LONG_BYTES:
         logging.warning("Looking through %d files for damage.", len(files))
 
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
-    def parse_all(serialized):
-        parse(serialized, features, limits)
-
     for file in files:
-        _check_file(file, parse_all, features, limits)
+        _check_file(file, features, limits)
 
 
-def _check_file(file, parse_all, features, limits):
+def _check_file(file, features, limits):
     import tensorflow as tf
 
     if not filesystem.is_remote(file):
@@ -254,7 +248,7 @@ def _check_file(file, parse_all, features, limits):
     number = 0  # of records that are as they should be
     try:
         for serialized in tf.data.TFRecordDataset(file).batch(_RECORDS_AT_ONCE):
-            parse_all(serialized)
+            parse(serialized, features, limits)
             number += len(serialized)
         return
     except reading_errors():
