@@ -21,7 +21,6 @@ from albert_tf.text import tokenization
 from albert_tf.training import evaluation, manifest, optimization, session
 from albert_tf.weights import checkpoints, pretrained
 
-FLAGS_FILE = "flags.json"
 # Flags that a manifest holds: of the optimizer, and others.
 SCHEDULE = (
     "learning_rate num_train_steps num_warmup_steps start_warmup_step "
@@ -201,7 +200,7 @@ def _values(args, names):
 
 def describe_files(args, config, sidecar):
     """Returns what readers of the checkpoints need to know, by file."""
-    files = {FLAGS_FILE: dataclasses.asdict(args)}
+    files = {session.FLAGS_FILE: dataclasses.asdict(args)}
     # A resume may name the config that is there: it stays as it is.
     path = os.path.join(args.output_dir, CONFIG_FILE)
     read = filesystem.identity(args.albert_config_file)

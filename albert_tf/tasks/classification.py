@@ -3,6 +3,7 @@
 Shapes: N examples, C labels.
 """
 
+import functools
 import os
 from collections.abc import Sequence
 
@@ -102,7 +103,7 @@ class Classification(Task):
         )
         return cls(task, data, max_seq_length=max_seq_length, **kwargs)
 
-    @property
+    @functools.cached_property
     def made_of(self):
         task, data = self.task, self.data
         splits = {
@@ -173,10 +174,7 @@ class Classification(Task):
         scores: dict[str, dict] = {}
         for number, (name, split) in enumerate(self.data.test.items()):
             logits = tuning.predict(split.examples)["logits"]
-            labels = classification.predict_labels(logits, task.objective)
-            predictions = submissions.format_predictions(
-                labels, task.labels, task.objective, task.bounds
-            )
+            predictions = self._in_words(logits)
             paths = [os.path.join(tuning.folder, f"{name}.tsv")]
             if number == 0:
                 submissions.write_test_results(
@@ -197,7 +195,7 @@ class Classification(Task):
                 tuning.reporter.say(f"{name}: {scores[name]}")
         return scores
 
-    def predict(self, tuning: FineTuning, texts: Sequence) -> list:
+    def predict(self, tuning: FineTuning, texts: Sequence) -> list[str]:
         """Returns what the model, as it stands, says of texts or pairs."""
         rows = text_data.make_rows(texts, [None] * len(texts))
         packed = examples.pack_pairs(
@@ -207,11 +205,16 @@ class Classification(Task):
             self.max_seq_length,
         )
         logits = tuning.predict(examples.Examples(*packed, {}))["logits"]
+        return self._in_words(logits)
+
+    def _in_words(self, logits) -> list[str]:
+        """What logits [N, C] mean: N labels or numbers."""
+        task = self.task
         return submissions.format_predictions(
-            classification.predict_labels(logits, self.task.objective),
-            self.task.labels,
-            self.task.objective,
-            self.task.bounds,
+            classification.predict_labels(logits, task.objective),
+            task.labels,
+            task.objective,
+            task.bounds,
         )
 
     def export(self, tuning, folder):

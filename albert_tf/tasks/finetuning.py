@@ -18,8 +18,6 @@ from albert_tf.text import tokenization
 from albert_tf.training import evaluation, manifest, optimization, session
 from albert_tf.weights import checkpoints, pretrained
 
-FLAGS_FILE = "flags.json"
-
 
 class Task:
     """What is peculiar to a task. Its methods take the `FineTuning` of it.
@@ -267,7 +265,7 @@ class FineTuning:
             recipe.train_batch_size,
         )
         batches.check_plan(len(examples), batch_size, num_steps)
-        files = {FLAGS_FILE: self.flags} if self.flags else {}
+        files = {session.FLAGS_FILE: self.flags} if self.flags else {}
         step = self.session.begin(
             self.config,
             self.start if self.start.values else None,

@@ -1,5 +1,6 @@
 """Questions with four options about a passage: RACE."""
 
+import functools
 import os
 from collections.abc import Callable
 from typing import NamedTuple
@@ -57,7 +58,7 @@ class MultipleChoice(Task):
         self.is_scored, self.is_predicted = "dev" in parts, "test" in parts
         self.baseline = self._score_baseline() if self.is_scored else {}
 
-    @property
+    @functools.cached_property
     def made_of(self):
         return {
             "task": {"name": "race", "max_qa_length": self.max_qa_length},

@@ -1,5 +1,6 @@
 """Questions about paragraphs: SQuAD 1.1, 2.0, and what is written like it."""
 
+import functools
 import os
 
 from albert_tf import filesystem
@@ -77,7 +78,7 @@ class Answering(Task):
             }
             self.baseline = self._score_silence()
 
-    @property
+    @functools.cached_property
     def made_of(self):
         data = {}
         if self.train is not None:

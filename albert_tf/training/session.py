@@ -20,6 +20,9 @@ from albert_tf.training import (
 )
 from albert_tf.weights import checkpoints, pretrained
 
+# What the flags of a run were, beside its checkpoints.
+FLAGS_FILE = "flags.json"
+
 
 class Session:
     """Model, optimizer and all that is kept of their training.

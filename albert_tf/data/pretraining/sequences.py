@@ -174,11 +174,6 @@ class _Planner:
                 return None, j
         return starts[self._split_sentence(i, j)], j
 
-    def _in_some_order(self, a, b):
-        if self.rule.sentence_objective == "sop" and self.rng.random() < 0.5:
-            return *self._truncated(b, a), 1
-        return *self._truncated(a, b), 0
-
     def _random_segment(self, document, num_tokens):
         """Sentences of another document, `num_tokens` or a few more."""
         other = self._below(len(self.store.documents) - 2)
