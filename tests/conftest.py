@@ -1,7 +1,10 @@
 """Set-up that every test relies on."""
 
+import contextlib
 import os
 import pathlib
+import subprocess
+import sys
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
@@ -146,3 +149,34 @@ def golden(shared, tmp_path_factory):
         return made[name]
 
     return find
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    """Folder of a tiny model with random weights, and its vocabulary."""
+    # Not earlier: this module sets TensorFlow up.
+    from tests import tiny
+
+    return tiny.write_model(tmp_path_factory.mktemp("model"))
+
+
+@pytest.fixture
+def own_elsewhere():
+    """Lets another process own a path; returns the process."""
+    code = (
+        "import sys, time; from albert_tf import ownership\n"
+        "with getattr(ownership, sys.argv[1])(sys.argv[2]):\n"
+        "    print('owns', flush=True); time.sleep(600)"
+    )
+    with contextlib.ExitStack() as stack:
+
+        def own(path, kind="owning"):
+            command = [sys.executable, "-c", code, kind, str(path)]
+            process = stack.enter_context(
+                subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT)
+            )
+            stack.callback(process.kill)
+            process.stdout.readline()
+            return process
+
+        yield own

@@ -1,30 +1,16 @@
 """A folder has one owner at a time, and a dead owner is none."""
 
 import os
-import subprocess
-import sys
 
 import pytest
 
 from albert_tf import ownership
 
-HOLD = (
-    "import sys, time\n"
-    "from albert_tf import ownership\n"
-    "with ownership.owning_folder(sys.argv[1]):\n"
-    "    print('owns', flush=True)\n"
-    "    time.sleep(60)\n"
-)
-
 
 @pytest.fixture
-def owner(tmp_path):
+def owner(own_elsewhere, tmp_path):
     """A process that owns tmp_path / out."""
-    command = [sys.executable, "-c", HOLD, str(tmp_path / "out")]
-    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
-        process.stdout.readline()
-        yield process
-        process.kill()
+    return own_elsewhere(tmp_path / "out", "owning_folder")
 
 
 def test_the_second_is_told_who_is_at_work(owner, tmp_path):

@@ -30,11 +30,6 @@ SHAPES = [(1, 1), (3, 7), (2, 32)]
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory):
-    return tiny.write_model(tmp_path_factory.mktemp("model"))
-
-
-@pytest.fixture(scope="module")
 def exported(model, tmp_path_factory):
     """The moved folders of an encoder and a preprocessor."""
     folder = tmp_path_factory.mktemp("hub")
@@ -744,23 +739,12 @@ def test_a_model_is_not_exported_into_itself(quick_args, model):
             export_to_tfhub.run(wrong)
 
 
-def test_one_export_at_a_time(quick_args, tmp_path):
-    code = (
-        "import sys, time; from albert_tf import ownership\n"
-        f"with ownership.owning({str(tmp_path / 'made/hub.export')!r}):\n"
-        "    print('owns', flush=True); time.sleep(600)"
-    )
-    with subprocess.Popen(
-        [sys.executable, "-c", code], stdout=subprocess.PIPE
-    ) as other:
-        try:
-            other.stdout.readline()
-            with pytest.raises(
-                BlockingIOError, match=f"process {other.pid} on"
-            ):
-                export_to_tfhub.run(quick_args)
-        finally:
-            other.kill()
+def test_one_export_at_a_time(own_elsewhere, quick_args, tmp_path):
+    other = own_elsewhere(tmp_path / "made/hub.export")
+    with pytest.raises(BlockingIOError, match=f"process {other.pid} on"):
+        export_to_tfhub.run(quick_args)
+    other.kill()
+    other.wait()
     export_to_tfhub.run(quick_args)
 
 

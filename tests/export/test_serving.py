@@ -487,23 +487,12 @@ def test_an_export_removes_what_killed_ones_left(tmp_path):
     assert {x.name for x in tmp_path.iterdir()} == names
 
 
-def test_a_second_export_is_told_of_the_first(tmp_path):
-    code = (
-        "import sys, time; from albert_tf import ownership\n"
-        f"with ownership.owning({str(tmp_path / 'next.version')!r}):\n"
-        "    print('owns', flush=True); time.sleep(600)"
-    )
-    with subprocess.Popen(
-        [sys.executable, "-c", code], stdout=subprocess.PIPE
-    ) as other:
-        try:
-            other.stdout.readline()
-            with pytest.raises(
-                BlockingIOError, match=f"process {other.pid} on"
-            ):
-                export_quickly(tmp_path)
-        finally:
-            other.kill()
+def test_a_second_export_is_told_of_the_first(own_elsewhere, tmp_path):
+    other = own_elsewhere(tmp_path / "next.version")
+    with pytest.raises(BlockingIOError, match=f"process {other.pid} on"):
+        export_quickly(tmp_path)
+    other.kill()
+    other.wait()
     path = export_quickly(tmp_path)
     # Nothing hidden is left for TensorFlow Serving to see.
     assert [str(x) for x in tmp_path.iterdir()] == [path]

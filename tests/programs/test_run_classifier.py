@@ -12,14 +12,7 @@ from albert_tf.programs import finetuning, run_classifier, shared_flags
 from albert_tf.tasks.finetuning import FineTuning
 from albert_tf.training import evaluation
 from albert_tf.weights import checkpoints, pretrained
-from tests import tiny
 from tests.programs import classifier_runs as runs
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory):
-    """Folder of a model with random weights, and its vocabulary."""
-    return tiny.write_model(tmp_path_factory.mktemp("model"))
 
 
 @pytest.fixture

@@ -16,12 +16,6 @@ from tests import tiny
 from tests.programs import classifier_runs as runs
 
 
-@pytest.fixture(scope="module")
-def model(tmp_path_factory):
-    """Folder of a model with random weights, and its vocabulary."""
-    return tiny.write_model(tmp_path_factory.mktemp("model"))
-
-
 @pytest.fixture
 def args(tmp_path, model):
     """Flags of a run of twelve steps."""

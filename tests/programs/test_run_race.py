@@ -39,11 +39,6 @@ def write_passages(folder, num_passages, *, has_answers=True):
             (folder / level / f"{i}.txt").write_text(json.dumps(content))
 
 
-@pytest.fixture(scope="module")
-def model(tmp_path_factory):
-    return tiny.write_model(tmp_path_factory.mktemp("model"))
-
-
 @pytest.fixture
 def args(tmp_path, model):
     data = tmp_path / "data" / "RACE"

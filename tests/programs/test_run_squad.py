@@ -40,11 +40,6 @@ def make_squad(num_paragraphs, *, with_answers=True, with_impossible=False):
     return {"data": [{"paragraphs": paragraphs}]}
 
 
-@pytest.fixture(scope="module")
-def model(tmp_path_factory):
-    return tiny.write_model(tmp_path_factory.mktemp("model"))
-
-
 @pytest.fixture
 def args(tmp_path, model):
     """Flags of a short run, whose windows are shorter than the paragraphs."""

@@ -10,14 +10,8 @@ import pytest
 from albert_tf import Classification, FineTuning, Recipe
 from albert_tf.programs import run_classifier
 from albert_tf.weights import checkpoints, pretrained
-from tests import tiny
 from tests.conftest import ROOT
 from tests.programs.classifier_runs import make_rows
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory):
-    return tiny.write_model(tmp_path_factory.mktemp("model"))
 
 
 def write_reviews(folder):
