@@ -158,13 +158,21 @@ def is_unspaced(char: str) -> bool:
 
 
 class _CharacterTable(dict):
-    """A table for `str.translate` that asks a function once per character."""
+    """A table for `str.translate` that asks a function once per character.
+
+    It remembers no more answers than texts have characters: all of Unicode, as
+    graphs ask for, would take 150 MB.
+    """
+
+    MAX_SIZE = 1 << 15
 
     def __init__(self, change):
         self._change = change
 
     def __missing__(self, code):
-        self[code] = changed = self._change(chr(code))
+        changed = self._change(chr(code))
+        if len(self) < self.MAX_SIZE:
+            self[code] = changed
         return changed
 
 

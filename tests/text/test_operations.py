@@ -13,7 +13,7 @@ from albert_tf.data import examples, squad
 from albert_tf.export import text_serving
 from albert_tf.model import heads, span_heads
 from albert_tf.model.config import AlbertConfig
-from albert_tf.text import operations, tokenization
+from albert_tf.text import normalization, operations, tokenization
 from tests import tiny
 
 CASES = [
@@ -139,6 +139,8 @@ def test_every_character_is_normalized_as_in_python(graphs, case):
             if text.decode() != tokenizer.normalize(line)
         ]
     assert not wrong
+    tables = normalization._WITHOUT_COMBINING, normalization._CLEANED
+    assert all(len(table) <= table.MAX_SIZE for table in tables)
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
