@@ -208,15 +208,8 @@ def time_once(run):
     return elapsed / count
 
 
-def measure(kind, batch_size, num_tokens, dtype):
-    """Returns the median seconds of one call, by candidate."""
-    rng = np.random.default_rng(0)
-    shape = (batch_size, num_tokens)
-    ids = tf.constant(rng.integers(5, CONFIG.vocab_size, shape), tf.int32)
-    runs = {
-        name: build(kind, ids, dtype)
-        for name, build in candidates(kind, dtype).items()
-    }
+def take_turns(runs):
+    """Returns the median seconds of one call of each function by its name."""
     times = {name: [] for name in runs}
     for run in runs.values():
         run()
@@ -225,6 +218,19 @@ def measure(kind, batch_size, num_tokens, dtype):
         for name, run in runs.items():
             times[name].append(time_once(run))
     return {name: statistics.median(t) for name, t in times.items()}
+
+
+def measure(kind, batch_size, num_tokens, dtype):
+    """Returns the median seconds of one call, by candidate."""
+    rng = np.random.default_rng(0)
+    shape = (batch_size, num_tokens)
+    ids = tf.constant(rng.integers(5, CONFIG.vocab_size, shape), tf.int32)
+    return take_turns(
+        {
+            name: build(kind, ids, dtype)
+            for name, build in candidates(kind, dtype).items()
+        }
+    )
 
 
 def main(_):

@@ -15,7 +15,7 @@ import tensorflow as tf
 from absl import logging
 
 from albert_tf import errors, filesystem, ownership
-from albert_tf.model import modeling
+from albert_tf.model import layers, modeling
 
 LABELS_FILE = "labels.txt"
 # What a folder is called until it is complete, with its name behind. As the
@@ -23,6 +23,8 @@ LABELS_FILE = "labels.txt"
 UNFINISHED = "temp-"
 # What the names of files in a SavedModel begin with, up to the first dot.
 _PARTS = {"assets", "fingerprint", "saved_model", "variables"}
+# Kernels of more bytes are no constants: of the release's models, xxlarge's.
+MOST_CONSTANT_BYTES = 256 << 20
 # Owned by whoever adds a version to a folder: never the folder itself, which
 # may be the one that a training owns.
 _NEXT_VERSION = "next.version"
@@ -62,8 +64,24 @@ def write_version(
             pathlib.Path(assets[-1]).write_text(lines, encoding="utf-8")
         remove_unfinished_versions(folder)
         path = next_version(folder)
-        write_saved_model(path, root, signatures, assets)
+        with _choosing_kernels(model):
+            write_saved_model(path, root, signatures, assets)
     return path
+
+
+def _choosing_kernels(model):
+    """Makes kernels constants, for speed, if they are not too large for it.
+
+    A SavedModel keeps them beside its weights, and TensorFlow, which copies a
+    graph often, takes several times their size when it loads them.
+    """
+    size = sum(
+        weight.value.dtype.size * weight.shape.num_elements()
+        for weight in model.weights
+        if weight.canonical_name.endswith("kernel")
+    )
+    is_small = size <= MOST_CONSTANT_BYTES
+    return layers.constant_kernels() if is_small else contextlib.nullcontext()
 
 
 def check_labels(labels, num_labels):

@@ -103,12 +103,18 @@ def build_answer(model, serve, max_seq_length, threshold):
     """
     check_max_seq_length(model, max_seq_length)
     check_threshold(threshold)
+    ids = tf.TensorSpec([None, None], tf.int32)
+    # One function for all signatures: its constants are saved once.
+    serve_once = tf.function(
+        lambda features: dict(serve(features)),
+        input_signature=[dict.fromkeys(requests.FEATURES, ids)],
+    )
 
     def answer(inputs):
         features = requests.check_features(
             inputs, requests.OWN_NAMES, model.config, max_seq_length
         )
-        outputs = dict(serve(features))
+        outputs = serve_once(features)
         if threshold is not None:
             outputs["threshold"] = tf.fill(
                 tf.shape(features["input_ids"])[:1],

@@ -6,6 +6,9 @@ Every weight knows the name it has in the release's checkpoints, its
 Shapes: B batch, T tokens, H hidden_size, R rows, usually B * T.
 """
 
+import contextlib
+import contextvars
+
 import keras
 import tensorflow as tf
 
@@ -23,6 +26,44 @@ ACTIVATIONS = {
     "linear": tf.identity,
     None: tf.identity,
 }
+
+
+_are_kernels_constant = contextvars.ContextVar(
+    "constant_kernels", default=False
+)
+
+
+@contextlib.contextmanager
+def constant_kernels():
+    """Makes kernels constants of the functions that are traced meanwhile.
+
+    oneDNN then arranges each once, not at every call: a third of the time of a
+    short sentence (docs/results.md). Only for inference: such a function keeps
+    the values that the weights had, and has no gradient for them. Of the
+    encoder's `all_encoder_layers` it has the last alone.
+    """
+    token = _are_kernels_constant.set(True)
+    try:
+        yield
+    finally:
+        _are_kernels_constant.reset(token)
+
+
+def are_kernels_constant():
+    """Whether this is inside of `constant_kernels`."""
+    return _are_kernels_constant.get()
+
+
+def hold_kernel(compute):
+    """Returns compute(), a kernel; inside of `constant_kernels`, as an array.
+
+    An array becomes a constant of whichever graph it is used in; a tensor from
+    outside of a loop would be an argument of the loop's body.
+    """
+    if not are_kernels_constant():
+        return compute()
+    with tf.init_scope():
+        return compute().numpy()
 
 
 class WeightOwner(keras.layers.Layer):
@@ -67,8 +108,18 @@ class WeightOwner(keras.layers.Layer):
         return gamma, self.add(f"{name}/beta", (size,), "zeros")
 
     def cast(self, weights):
-        """Returns the weights as tensors of the type that is computed in."""
-        return [tf.cast(w.value, self.compute_dtype) for w in weights]
+        """Returns the weights in the type that is computed in: `hold_kernel`.
+
+        A bias never is a constant: Grappler would make an AddV2 of its
+        BiasAdd, which is then fused with nothing.
+        """
+        dtype = self.compute_dtype
+        return [
+            tf.cast(weight.value, dtype)
+            if len(weight.shape) == 1
+            else hold_kernel(lambda weight=weight: tf.cast(weight.value, dtype))
+            for weight in weights
+        ]
 
 
 class ConfiguredLayer(keras.layers.Layer):

@@ -8,6 +8,7 @@ Shapes: B batch, T tokens, E embedding_size, H hidden_size, N heads,
 D = H / N, F intermediate_size, L layers, V vocab_size, R = B * T rows.
 """
 
+import collections
 from typing import NamedTuple
 
 import keras
@@ -103,21 +104,22 @@ class Attention(layers.WeightOwner):
 
     def pack(self):
         """Returns AttentionWeights."""
-        # The scale of the scores goes into the queries' weights: H * H
-        # products once instead of B * N * T * T in every layer.
-        scale = self.head_size**-0.5
-        kernels, biases = (
-            [query.value * scale, key.value, value.value]
-            for query, key, value in zip(
-                self.query, self.key, self.value, strict=True
-            )
-        )
         return AttentionWeights(
-            tf.cast(tf.concat(kernels, axis=1), self.compute_dtype),
-            tf.cast(tf.concat(biases, axis=0), self.compute_dtype),
+            layers.hold_kernel(lambda: self.pack_qkv(0)),
+            self.pack_qkv(1),
             *self.cast(self.dense),
             *(w.value for w in self.norm),
         )
+
+    def pack_qkv(self, index):
+        """Returns the three kernels (index 0) or biases (1) side by side."""
+        query, key, value = (
+            dense[index].value for dense in (self.query, self.key, self.value)
+        )
+        # The scale of the scores goes into the queries' weights: H * H
+        # products once instead of B * N * T * T in every layer.
+        parts = [query * self.head_size**-0.5, key, value]
+        return tf.cast(tf.concat(parts, axis=-1), self.compute_dtype)
 
 
 class FeedForwardWeights(NamedTuple):
@@ -246,18 +248,50 @@ class Transformer(layers.WeightOwner):
         x = tf.reshape(x, [-1, config.embedding_size])  # [R, E]
         if self.projection:
             x = layers.dense(x, *self.cast(self.projection))  # [R, H]
-        outputs = []
-        for layer in range(config.num_hidden_layers):
+
+        def run_layer(x, groups):
+            """The outputs of a layer's blocks, [R, H] each."""
+            outputs = []
             for attention_weights, ffn_weights in zip(
-                attention[config.attention_group(layer)],
-                ffn[config.ffn_group(layer)],
-                strict=True,
+                attention[groups[0]], ffn[groups[1]], strict=True
             ):
                 x = attend(x, attention_weights, mask_scores, dropout, config)
                 x = feed_forward(x, ffn_weights, dropout, config)
                 outputs.append(x)
+            return outputs
+
+        groups = [
+            (config.attention_group(layer), config.ffn_group(layer))
+            for layer in range(config.num_hidden_layers)
+        ]
+        if layers.are_kernels_constant():
+            # A kernel in a loop is one constant however often it is used.
+            for group, count in collections.Counter(groups).items():
+                x = repeat(
+                    lambda x, group=group: run_layer(x, group)[-1], x, count
+                )
+            outputs = [x]
+        else:
+            outputs = []
+            for group in groups:
+                outputs += run_layer(outputs[-1] if outputs else x, group)
         shape = [-1, num_tokens, config.hidden_size]
         return [tf.reshape(x, shape) for x in outputs]  # [B, T, H] each
+
+
+def repeat(step, x, count):
+    """Returns step(... step(x)), count times, as a loop of the graph."""
+    if count == 1:
+        return step(x)
+
+    def body(i, x):
+        y = step(x)
+        y.set_shape(x.shape)
+        return i + 1, y
+
+    return tf.while_loop(
+        lambda i, _: i < count, body, (0, x), maximum_iterations=count
+    )[1]
 
 
 class Pooler(layers.WeightOwner):

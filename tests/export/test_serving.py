@@ -369,6 +369,28 @@ def test_each_weight_is_stored_once_and_can_be_trained(exported):
         assert list(loaded.regularization_losses) == []
 
 
+@pytest.mark.parametrize("is_large", [False, True])
+def test_kernels_are_constants_unless_they_are_large(
+    tmp_path, monkeypatch, is_large
+):
+    model = build_model(num_labels=2)
+    if is_large:
+        monkeypatch.setattr(saved_models, "MOST_CONSTANT_BYTES", 1000)
+    path = serving.export_classifier(tmp_path, model, max_seq_length=8)
+    loaded = tf.saved_model.load(path)
+    signature = loaded.signatures["ids"]
+    ids = tf.constant([[2, 7, 3]])
+    inputs = {"input_ids": ids, "input_mask": ids * 0 + 1}
+    inputs["segment_ids"] = ids * 0
+    found = signature(**inputs)["logits"]
+    np.testing.assert_allclose(found, model(inputs)["logits"], atol=1e-5)
+    for name, variable in loaded.weights.items():
+        if name.endswith("kernel"):
+            variable.assign(tf.zeros_like(variable))
+    after = signature(**inputs)["logits"]
+    assert bool(np.abs(found - after).max() > 1e-3) == is_large
+
+
 def test_the_releases_records_are_served(tmp_path, golden):
     path = str(golden("classify/mrpc_dev.tf_record"))
     records = [r.numpy() for r in tf.data.TFRecordDataset(path)]

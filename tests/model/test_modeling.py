@@ -1,5 +1,6 @@
 """The encoder and the pretraining heads, against the release and itself."""
 
+import dataclasses
 import gc
 import json
 
@@ -8,7 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf.model import heads, modeling
+from albert_tf.model import heads, layers, modeling
 from albert_tf.model.config import AlbertConfig
 from albert_tf.weights import checkpoints
 from tests import recorded
@@ -456,3 +457,54 @@ def test_without_a_sentence_loss_its_weights_get_no_gradient():
         "cls/seq_relationship/output_bias",
         "cls/seq_relationship/output_weights",
     ]
+
+
+@pytest.mark.parametrize("policy", layers.POLICIES.values())
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"num_hidden_groups": 2, "inner_group_num": 2},
+        {"parameter_sharing": "attention"},
+        {"parameter_sharing": "none", "embedding_size": 12},
+    ],
+    ids=str,
+)
+def test_constant_kernels_give_the_same_outputs(settings, policy):
+    config = dataclasses.replace(TINY, **settings)
+    encoder = modeling.AlbertEncoder(config, dtype=policy)
+    batch = features()
+    batch["input_mask"][1, 3:] = 0
+    call = tf.function(lambda: encode(encoder, batch))
+    with layers.constant_kernels():
+        found = call()
+    wanted = encode(encoder, batch)
+    for name in ("sequence_output", "pooled_output", "embedding_output"):
+        np.testing.assert_allclose(
+            *(tf.cast(x[name], tf.float32) for x in (found, wanted)),
+            atol=3e-2 if policy == "mixed_bfloat16" else 1e-5,
+        )
+
+
+def test_a_shared_kernel_is_one_constant_of_the_values_it_had():
+    encoder = modeling.AlbertEncoder(TINY)
+    call = tf.function(lambda: encode(encoder, features())["pooled_output"])
+    with layers.constant_kernels():
+        traced = call.get_concrete_function()
+    before = traced()
+    sizes = [
+        len(node.attr["value"].tensor.tensor_content)
+        for function in traced.graph.as_graph_def().library.function
+        for node in function.node_def
+    ]
+    # In the loop's body: query, key and value; after attention; two of the
+    # feed-forward.
+    hidden, inner = TINY.hidden_size, TINY.intermediate_size
+    shared = [3 * hidden**2, hidden**2, hidden * inner, hidden * inner]
+    assert sorted(s // 4 for s in sizes if s > 100) == sorted(shared)
+    for weight in encoder.weights:
+        if weight.canonical_name.endswith("kernel"):
+            weight.assign(weight * 2.0)
+    np.testing.assert_array_equal(traced(), before)
+    assert np.abs(encode(encoder, features())["pooled_output"] - before).max()
+    assert not layers.are_kernels_constant()

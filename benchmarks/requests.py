@@ -1,0 +1,105 @@
+"""One short request: our encoder and our SavedModel beside transformers.
+
+  pip install -e '.[peers]'
+  python -m benchmarks.requests
+
+The models are ALBERT-base with random weights, the batch is one sequence
+without padding. `SavedModel` is what `run_classifier.py --do_export` writes,
+loaded again: it also checks its input and has a head. `AlbertEncoder`
+is traced inside of `constant_kernels`, `as it is` without. The candidates
+take turns as in `benchmarks.encoder`, whose flags this takes.
+"""
+
+import os
+import tempfile
+
+import numpy as np
+import tensorflow as tf
+from absl import app, flags
+
+from albert_tf.export import serving
+from albert_tf.model import heads, layers, modeling
+from benchmarks import encoder
+
+FLAGS = flags.FLAGS
+LENGTHS = (16, 32, 128)
+
+
+def build_encoder(ids, dtype, is_constant):
+    """Returns a function that runs the encoder once."""
+    model = modeling.AlbertEncoder(encoder.CONFIG, dtype=layers.POLICIES[dtype])
+    function = tf.function(lambda *args: model(*args)["pooled_output"])
+    args = ids, tf.ones_like(ids), tf.zeros_like(ids)
+    if is_constant:
+        with layers.constant_kernels():
+            function = function.get_concrete_function(*args)
+    return lambda: function(*args).numpy()
+
+
+def build_saved_model(ids, dtype):
+    """Returns a function that asks an exported classifier once."""
+    model = heads.AlbertClassifier(
+        encoder.CONFIG, num_labels=2, dtype=layers.POLICIES[dtype]
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        path = serving.export_classifier(folder, model, max_seq_length=512)
+        loaded = tf.saved_model.load(path)
+    signature = loaded.signatures["ids"]
+    inputs = {
+        "input_ids": ids,
+        "input_mask": tf.ones_like(ids),
+        "segment_ids": tf.zeros_like(ids),
+    }
+
+    def ask():
+        # A signature does not keep the object that it is from.
+        assert loaded
+        return signature(**inputs)["logits"].numpy()
+
+    return ask
+
+
+def build_candidates(num_tokens, dtype):
+    """Returns a function for each candidate by its name."""
+    rng = np.random.default_rng(0)
+    shape = (1, num_tokens)
+    ids = rng.integers(5, encoder.CONFIG.vocab_size, shape)
+    ids = tf.constant(ids, tf.int32)
+    runs = {
+        "transformers": lambda: encoder.build_transformers(
+            "inference", ids, dtype
+        ),
+        "AlbertEncoder as it is": lambda: build_encoder(ids, dtype, False),
+        "AlbertEncoder": lambda: build_encoder(ids, dtype, True),
+        "SavedModel": lambda: build_saved_model(ids, dtype),
+    }
+    return {
+        name: build()
+        for name, build in runs.items()
+        if FLAGS.peers or name != "transformers"
+    }
+
+
+def main(_):
+    """Prints a table, a row for each candidate, length and type."""
+    load = os.getloadavg()[0]
+    print(f"Load average before: {load:.2f}. {FLAGS.rounds} rounds.\n")
+    print("| request | candidate | ms | transformers takes times |")
+    print("|---|---|---|---|")
+    for dtype in ("float32", "bfloat16"):
+        for num_tokens in LENGTHS:
+            request = f"B1 T{num_tokens} {dtype}"
+            if not all(word in request for word in FLAGS.only):
+                continue
+            seconds = encoder.take_turns(build_candidates(num_tokens, dtype))
+            theirs = seconds.get("transformers", float("nan"))
+            for name, s in seconds.items():
+                print(
+                    f"| {request} | {name} | {1000 * s:.1f} | "
+                    f"{theirs / s:.2f} |",
+                    flush=True,
+                )
+
+
+if __name__ == "__main__":
+    app.run(main)
