@@ -8,12 +8,14 @@ Shapes: B batch, T tokens, P predictions, E embedding_size, H hidden_size,
 V vocab_size.
 """
 
+import functools
+import math
 from typing import NamedTuple
 
 import keras
 import tensorflow as tf
 
-from albert_tf.model import layers, modeling
+from albert_tf.model import compiled, layers, modeling
 
 
 class Ratio(NamedTuple):
@@ -61,16 +63,117 @@ class MaskedLM(layers.WeightOwner):
         self.bias = self.add("output_bias", (config.vocab_size,), "zeros")
 
     def call(self, sequence_output, positions, word_embeddings):
+        x = self.transform(sequence_output, positions)  # [B * P, E]
+        table = tf.cast(word_embeddings, x.dtype)  # [V, E]
+        logits = vocabulary_logits(x, table, self.bias.value)  # [B * P, V]
+        rows = modeling.split_rows(positions)
+        return tf.reshape(logits, [*rows, self.config.vocab_size])
+
+    def transform(self, sequence_output, positions):
+        """Returns [B * P, E]: what is multiplied with the embeddings."""
         x = gather_positions(sequence_output, positions)  # [B, P, H]
         x = tf.reshape(x, [-1, self.config.hidden_size])  # [B * P, H]
         x = layers.dense(x, *self.cast(self.dense))  # [B * P, E]
         x = layers.ACTIVATIONS[self.config.hidden_act](x)
-        x = layers.layer_norm(x, *(w.value for w in self.norm))
-        table = tf.cast(word_embeddings, x.dtype)
-        logits = tf.matmul(x, table, transpose_b=True)  # [B * P, V]
-        logits = tf.cast(logits, tf.float32) + self.bias.value
-        rows = modeling.split_rows(positions)
-        return tf.reshape(logits, [*rows, self.config.vocab_size])
+        return layers.layer_norm(x, *(w.value for w in self.norm))
+
+    def ratios(self, sequence_output, features, weights, word_embeddings):
+        """Returns cross entropy and accuracy of `call`'s logits, two Ratios.
+
+        `features` has `masked_lm_positions` and `masked_lm_ids`, [B, P];
+        `weights` are [B, P] float32.
+        """
+        x = self.transform(sequence_output, features["masked_lm_positions"])
+        losses, hits = vocabulary_losses(
+            x,
+            tf.cast(word_embeddings, x.dtype),
+            tf.convert_to_tensor(self.bias.value),
+            tf.reshape(features["masked_lm_ids"], [-1]),
+        )  # [B * P] each
+        weights = tf.reshape(weights, [-1])
+        loss = weighted_mean(losses, weights)._replace(
+            epsilon=MASKED_LM_EPSILON
+        )
+        return loss, weighted_mean(hits, weights)
+
+
+def vocabulary_logits(x, table, bias):
+    """Returns logits [R, V] float32 for x [R, E], table [V, E], bias [V]."""
+    logits = tf.matmul(x, table, transpose_b=True)
+    return tf.cast(logits, tf.float32) + bias
+
+
+# AutoGraph would convert what tf.custom_gradient decorates, without it.
+@tf.autograph.experimental.do_not_convert
+@tf.custom_gradient
+def vocabulary_losses(x, table, bias, labels):
+    """Cross entropy of `vocabulary_logits`, with few passes over [R, V].
+
+    TensorFlow's own operation takes most of a small model's time behind the
+    encoder: five times that of oneDNN's softmax, of which loss and gradient
+    follow here.
+
+    Args:
+      x: [R, E], in the type that is computed in.
+      table: [V, E], likewise.
+      bias: [V] float32.
+      labels: [R] integers below V.
+
+    Returns:
+      losses: [R] float32.
+      hits: [R] float32, 1 where the label has the highest logit, and no other
+        before it as high a one. It has no gradient.
+    """
+    logits = vocabulary_logits(x, table, bias)  # [R, V]
+    probs = tf.nn.softmax(logits)  # [R, V]
+    best = first_argmax(logits)  # [R]
+    at_best = tf.gather(logits, best, batch_dims=1)  # [R]
+    # The highest probability is 1 / V or more, so its logarithm is exact.
+    normalizer = at_best - tf.math.log(tf.gather(probs, best, batch_dims=1))
+    losses = normalizer - tf.gather(logits, labels, batch_dims=1)
+    hits = tf.cast(best == tf.cast(labels, best.dtype), tf.float32)
+
+    def gradient(d_losses, _):
+        d_bias = tf.linalg.matvec(probs, d_losses, transpose_a=True)
+        d_bias -= tf.math.unsorted_segment_sum(
+            d_losses, labels, tf.size(bias)
+        )  # [V]
+        d_logits = _logit_gradient(x.dtype)(probs, labels, d_losses)  # [R, V]
+        d_x = tf.matmul(d_logits, table)
+        d_table = tf.matmul(d_logits, x, transpose_a=True)
+        return d_x, d_table, d_bias, None
+
+    return (losses, hits), gradient
+
+
+@functools.cache
+def _logit_gradient(dtype):
+    """Cross entropy's gradient [R, V] of the logits, in one pass."""
+
+    @compiled.trace_once
+    def differentiate(probs, labels, d_losses):
+        d_logits = probs - tf.one_hot(labels, probs.shape[1])
+        return tf.cast(d_logits * d_losses[:, tf.newaxis], dtype)
+
+    return differentiate
+
+
+def first_argmax(x):
+    """Returns [R] int32: where rows of x [R, V] are highest, the first place.
+
+    The maxima of blocks are found several times as fast as places.
+    """
+    size = x.shape[1]
+    # The divisor that is nearest to the root.
+    block = max(d for d in range(1, math.isqrt(size) + 1) if size % d == 0)
+    blocks = tf.reshape(x, [-1, block, size // block])  # [R, N, V / N]
+    first = tf.argmax(
+        tf.reduce_max(blocks, axis=2), axis=1, output_type=tf.int32
+    )  # [R]
+    within = tf.argmax(
+        tf.gather(blocks, first, batch_dims=1), axis=1, output_type=tf.int32
+    )
+    return first * (size // block) + within
 
 
 class Logits(layers.WeightOwner):
@@ -215,20 +318,18 @@ class AlbertForPreTraining(AlbertModel):
 
     def ratios(self, features, training=False, seed=None):
         """As `AlbertModel`, of features from `reading.build_dataset`."""
-        outputs = self(features, training=training, seed=seed)
+        outputs = self.encode(features, training, seed)
         rows = row_weights(features)  # [B]
-        loss, accuracy = classification_ratios(
-            outputs["masked_lm_logits"],
-            features["masked_lm_ids"],
+        loss, accuracy = self.masked_lm.ratios(
+            outputs["sequence_output"],
+            features,
             features["masked_lm_weights"] * rows[:, tf.newaxis],
+            tf.convert_to_tensor(self.encoder.embeddings.word.value),
         )
-        ratios = {
-            "masked_lm_loss": loss._replace(epsilon=MASKED_LM_EPSILON),
-            "masked_lm_accuracy": accuracy,
-        }
+        ratios = {"masked_lm_loss": loss, "masked_lm_accuracy": accuracy}
         if self.sentence_weight:
             loss, accuracy = classification_ratios(
-                outputs["sentence_order_logits"],
+                self.sentence_order(outputs["pooled_output"]),
                 features["sentence_order_labels"],
                 rows,
             )

@@ -168,6 +168,7 @@ def attend(x, weights, mask_scores, dropout, config):
     batch_size, num_tokens = split_rows(mask_scores)
     num_heads = config.num_attention_heads
     head_size = config.hidden_size // num_heads
+    training = dropout.is_training
     qkv = layers.dense(x, weights.qkv_kernel, weights.qkv_bias)  # [R, 3H]
     qkv = tf.reshape(qkv, [batch_size, num_tokens, 3, num_heads, head_size])
     q, k, v = tf.unstack(tf.transpose(qkv, [2, 0, 3, 1, 4]))  # [B, N, T, D]
@@ -179,16 +180,21 @@ def attend(x, weights, mask_scores, dropout, config):
     context = tf.reshape(context, [-1, config.hidden_size])  # [R, H]
     y = layers.dense(context, weights.kernel, weights.bias)
     y = dropout(y, config.hidden_dropout_prob)
-    return layers.layer_norm(x + y, weights.gamma, weights.beta)
+    return layers.layer_norm(
+        x + y, weights.gamma, weights.beta, training=training
+    )
 
 
 def feed_forward(x, weights, dropout, config):
     """Runs one feed-forward sub-layer on x [R, H], by FeedForwardWeights."""
-    activation = layers.ACTIVATIONS[config.hidden_act]
-    y = activation(layers.dense(x, weights.inner_kernel, weights.inner_bias))
-    y = layers.dense(y, weights.kernel, weights.bias)  # [R, F] -> [R, H]
+    training = dropout.is_training
+    y = layers.dense(x, weights.inner_kernel, weights.inner_bias)  # [R, F]
+    y = layers.activate(y, config.hidden_act, training=training)
+    y = layers.dense(y, weights.kernel, weights.bias)  # [R, H]
     y = dropout(y, config.hidden_dropout_prob)
-    return layers.layer_norm(x + y, weights.gamma, weights.beta)
+    return layers.layer_norm(
+        x + y, weights.gamma, weights.beta, training=training
+    )
 
 
 def split_rows(x):

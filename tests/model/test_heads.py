@@ -126,7 +126,57 @@ def test_the_classifiers_dropout_is_its_own():
     np.testing.assert_array_equal(calls[1], calls[2])
     without = small_classifier(num_labels=3, dropout_prob=0.0)
     quiet = without(features)["logits"], without(features, training=True)
-    np.testing.assert_array_equal(quiet[0], quiet[1]["logits"])
+    # Training computes in another order.
+    np.testing.assert_allclose(quiet[0], quiet[1]["logits"], atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "dtype, rtol", [(tf.float32, 1e-5), (tf.bfloat16, 2e-2)], ids=str
+)
+def test_vocabulary_losses_are_tensorflows_cross_entropy(dtype, rtol):
+    rng = np.random.default_rng(0)
+    x, table, bias = (
+        tf.constant(rng.standard_normal(shape), tf.float32)
+        for shape in ([7, 5], [33, 5], [33])
+    )
+    x, table = tf.cast(x, dtype), tf.cast(table, dtype)
+    labels = tf.constant(rng.integers(0, 33, 7), tf.int32)
+    # Padding has weight 0; one row is as sure as can be.
+    weights = tf.constant([1, 0, 2, 0.5, 0, 1, 3])
+    bias = tf.tensor_scatter_nd_add(bias, [[labels[3]]], [50.0])
+
+    def plain(x, table, bias, labels):
+        logits = heads.vocabulary_logits(x, table, bias)
+        hits = tf.argmax(logits, axis=1, output_type=tf.int32) == labels
+        return (
+            tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits),
+            tf.cast(hits, tf.float32),
+        )
+
+    def run(function):
+        with tf.GradientTape() as tape:
+            tape.watch([x, table, bias])
+            losses, hits = function(x, table, bias, labels)
+            total = tf.reduce_sum(losses * weights)
+        gradients = tape.gradient(total, [x, table, bias])
+        return [losses, hits, *gradients]
+
+    for function in (run, tf.function(run)):
+        for found, wanted in zip(
+            function(heads.vocabulary_losses), run(plain), strict=True
+        ):
+            found, wanted = (tf.cast(v, tf.float32) for v in (found, wanted))
+            scale = np.abs(wanted).max()
+            np.testing.assert_allclose(found, wanted, atol=rtol * scale)
+
+
+@pytest.mark.parametrize("size", [1, 2, 12, 13, 30000])
+def test_of_equal_maxima_the_first_is_found(size):
+    rng = np.random.default_rng(0)
+    x = rng.integers(0, 3, (20, size)).astype(np.float32)
+    x[0] = -np.inf
+    found = heads.first_argmax(tf.constant(x))
+    np.testing.assert_array_equal(found, x.argmax(axis=1))
 
 
 def test_models_are_rebuilt_from_their_config():
