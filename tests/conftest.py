@@ -151,6 +151,17 @@ def golden(shared, tmp_path_factory):
     return find
 
 
+@pytest.fixture(scope="session", autouse=True)
+def any_cpu():
+    """Makes --compute_dtype=auto the same on all machines: float32."""
+    # Not earlier: this module sets TensorFlow up.
+    from albert_tf.training import distribution
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(distribution, "BFLOAT16_FLAGS", set())
+        yield
+
+
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
     """Folder of a tiny model with random weights, and its vocabulary."""

@@ -18,7 +18,13 @@ from albert_tf.model import heads
 from albert_tf.model.config import CONFIG_FILE, AlbertConfig
 from albert_tf.programs import shared_flags
 from albert_tf.text import tokenization
-from albert_tf.training import evaluation, manifest, optimization, session
+from albert_tf.training import (
+    distribution,
+    evaluation,
+    manifest,
+    optimization,
+    session,
+)
 from albert_tf.weights import checkpoints, pretrained
 
 # Flags that a manifest holds: of the optimizer, and others.
@@ -250,12 +256,14 @@ def pretrain(args, config, strategy, train_records, held_out):
     """Does what `run` does, in a folder that nobody else writes to."""
     weights = read_weights(args) if train_records else None
     any_records = train_records or held_out
+    dtype = distribution.choose_compute_dtype(args.compute_dtype, strategy)
+    chosen = dataclasses.replace(args, compute_dtype=dtype)
     training = session.Session(
         args.output_dir,
         functools.partial(
             build_model, args, config, any_records.sentence_objective
         ),
-        describe(args, config, train_records, held_out, weights),
+        describe(chosen, config, train_records, held_out, weights),
         strategy=strategy,
         optimizer=args.optimizer,
         schedule=optimization.build_schedule(
@@ -267,10 +275,12 @@ def pretrain(args, config, strategy, train_records, held_out):
         ),
         num_train_steps=args.num_train_steps,
         seed=args.random_seed,
-        compute_dtype=args.compute_dtype,
+        compute_dtype=dtype,
         keep_checkpoint_max=args.keep_checkpoint_max,
         accept_changes=args.accept_changes,
     )
+    if args.compute_dtype != dtype:
+        training.reporter.say(distribution.describe_compute_dtype(dtype))
     evaluator = held_out and build_evaluator(args, training, held_out)
     if train_records:
         records = train_records, held_out

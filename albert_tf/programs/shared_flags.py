@@ -25,10 +25,11 @@ class DeviceFlags(flags.Flags):
     distribution: Literal["auto", "one_device", "mirrored", "tpu"] = flag(
         "auto", "Devices to train on; auto takes all GPUs, or the CPU."
     )
-    compute_dtype: Literal["float32", "bfloat16"] = flag(
-        "float32",
+    compute_dtype: Literal["auto", "float32", "bfloat16"] = flag(
+        "auto",
         "What matrices are multiplied in; weights, norms, softmax and losses "
-        "stay float32.",
+        "stay float32. auto: bfloat16 where the device has instructions for "
+        "it, float32 elsewhere.",
     )
     xla: bool = flag(False, "Compile the step with XLA: one GPU.")
 

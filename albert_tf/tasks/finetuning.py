@@ -13,9 +13,16 @@ import tensorflow as tf
 
 from albert_tf.data import batches
 from albert_tf.data.examples import Examples
+from albert_tf.model import modeling
 from albert_tf.model.config import CONFIG_FILE, AlbertConfig
 from albert_tf.text import tokenization
-from albert_tf.training import evaluation, manifest, optimization, session
+from albert_tf.training import (
+    distribution,
+    evaluation,
+    manifest,
+    optimization,
+    session,
+)
 from albert_tf.weights import checkpoints, pretrained
 
 
@@ -84,7 +91,7 @@ class Recipe:
     warmup_proportion: float | None = None
     bucket_lengths: str = "32,64,128,256"
     random_seed: int = 12345
-    compute_dtype: str = "float32"
+    compute_dtype: str = "auto"
     xla: bool = False
     save_checkpoints_steps: int = 1000
     keep_checkpoint_max: int = 5
@@ -161,29 +168,19 @@ class FineTuning:
         self.folder, self.task = str(folder), task
         start, recipe = pretrained.complete(start), recipe or Recipe()
         self.start, self.recipe = start, recipe
+        strategy = strategy or tf.distribute.get_strategy()
+        self.compute_dtype = distribution.choose_compute_dtype(
+            recipe.compute_dtype, strategy
+        )
         self.config = config or start.config
         self.flags = flags or {}
         self._check_start()
-        # Without training, too, the optimizer wants a schedule.
-        num_steps, num_warmup_steps = 1, 0
-        if task.num_train:
-            num_steps, num_warmup_steps = recipe.count_steps(task.num_train)
-        self.session = session.Session(
-            self.folder,
-            lambda dtype: task.build_model(self.config, dtype=dtype),
-            self._describe_run(num_steps, num_warmup_steps),
-            strategy=strategy or tf.distribute.get_strategy(),
-            optimizer=recipe.optimizer,
-            schedule=optimization.build_schedule(
-                recipe.learning_rate, num_steps, num_warmup_steps
-            ),
-            num_train_steps=num_steps,
-            seed=recipe.random_seed,
-            compute_dtype=recipe.compute_dtype,
-            keep_checkpoint_max=recipe.keep_checkpoint_max,
-            accept_changes=recipe.accept_changes,
-        )
+        self.session = self._build_session(strategy)
         self.reporter = self.session.reporter
+        if self.compute_dtype != recipe.compute_dtype:
+            self.reporter.say(
+                distribution.describe_compute_dtype(self.compute_dtype)
+            )
         self.source = start.source
         self.evaluator = None
         if task.is_scored:
@@ -195,6 +192,29 @@ class FineTuning:
         )
         self._predict = evaluation.build_predict_function(
             self.session.strategy, self.session.model
+        )
+
+    def _build_session(self, strategy):
+        """The session of a training as the recipe says."""
+        task, recipe = self.task, self.recipe
+        # Without training, too, the optimizer wants a schedule.
+        num_steps, num_warmup_steps = 1, 0
+        if task.num_train:
+            num_steps, num_warmup_steps = recipe.count_steps(task.num_train)
+        return session.Session(
+            self.folder,
+            lambda dtype: task.build_model(self.config, dtype=dtype),
+            self._describe_run(num_steps, num_warmup_steps),
+            strategy=strategy,
+            optimizer=recipe.optimizer,
+            schedule=optimization.build_schedule(
+                recipe.learning_rate, num_steps, num_warmup_steps
+            ),
+            num_train_steps=num_steps,
+            seed=recipe.random_seed,
+            compute_dtype=self.compute_dtype,
+            keep_checkpoint_max=recipe.keep_checkpoint_max,
+            accept_changes=recipe.accept_changes,
         )
 
     @property
@@ -246,7 +266,7 @@ class FineTuning:
             "bucket_lengths": recipe.bucket_lengths,
             "train_batch_size": recipe.train_batch_size,
             "random_seed": recipe.random_seed,
-            "compute_dtype": recipe.compute_dtype,
+            "compute_dtype": self.compute_dtype,
         }
 
     def train(self):
@@ -334,6 +354,9 @@ class FineTuning:
     def export(self, write, folder, **kwargs) -> str:
         """Writes a SavedModel of the model as it stands.
 
+        It computes in float32, for any device, unless the recipe says what to
+        compute in.
+
         Args:
           write: function of `export.serving` or `export.text_serving`.
           folder: where versions of it go.
@@ -342,13 +365,25 @@ class FineTuning:
         Returns:
           The SavedModel's own folder.
         """
+        model = self.model
+        is_auto = self.recipe.compute_dtype == "auto"
+        if is_auto and self.compute_dtype != "float32":
+            model = self._build_float32()
         return write(
             folder,
-            self.model,
+            model,
             max_seq_length=self.task.max_seq_length,
             assets=self.write_assets(),
             **kwargs,
         )
+
+    def _build_float32(self):
+        """A copy of the model that computes in float32."""
+        model = self.task.build_model(self.config, dtype="float32")
+        weights = modeling.named_weights(self.model)
+        for name, weight in modeling.named_weights(model).items():
+            weight.assign(weights[name])
+        return model
 
     def predict(self, examples: Examples) -> dict[str, np.ndarray]:
         """Returns the model's outputs for examples, in order: [N, ...]."""

@@ -1,12 +1,18 @@
 """Where a training runs: from names to a tf.distribute strategy."""
 
 import functools
+import pathlib
 import socket
 import urllib.parse
 
 import tensorflow as tf
 
 CONNECT_SECONDS = 10
+CPU_INFO = "/proc/cpuinfo"
+# Of a CPU with instructions for products in bfloat16, as Linux tells it.
+BFLOAT16_FLAGS = {"avx512_bf16", "amx_bf16"}
+# The first NVIDIA GPUs with such instructions: A100, RTX 30.
+BFLOAT16_CAPABILITY = (8, 0)
 DISTRIBUTIONS = ("auto", "one_device", "mirrored", "tpu")
 
 
@@ -106,6 +112,51 @@ def check_address(tpu_name):
             f"{CONNECT_SECONDS} s ({error}). Is the TPU running, and its "
             "address of the form grpc://HOST:PORT?"
         ) from error
+
+
+def choose_compute_dtype(name, strategy):
+    """Returns what to multiply matrices in: "float32" or "bfloat16".
+
+    Args:
+      name: one of them, or "auto" for bfloat16 where the devices have
+        instructions for it, and float32 elsewhere.
+      strategy: a tf.distribute.Strategy.
+    """
+    if name != "auto":
+        return name
+    return "bfloat16" if multiplies_bfloat16(strategy) else "float32"
+
+
+def describe_compute_dtype(chosen):
+    """Returns what to tell of the choice that "auto" left."""
+    other = {"float32": "bfloat16", "bfloat16": "float32"}[chosen]
+    return (
+        f"Computes in {chosen}, which suits this device "
+        f"(--compute_dtype={other} for the other)."
+    )
+
+
+def multiplies_bfloat16(strategy):
+    """Whether all devices of a strategy have instructions for bfloat16."""
+    if isinstance(strategy, tf.distribute.TPUStrategy):
+        return True
+    if gpus := tf.config.list_physical_devices("GPU"):
+        details = map(tf.config.experimental.get_device_details, gpus)
+        return all(
+            found.get("compute_capability", (0, 0)) >= BFLOAT16_CAPABILITY
+            for found in details
+        )
+    return not BFLOAT16_FLAGS.isdisjoint(read_cpu_flags())
+
+
+def read_cpu_flags():
+    """Returns the set of what Linux tells of an x86 CPU; empty elsewhere."""
+    try:
+        lines = pathlib.Path(CPU_INFO).read_text("utf-8").splitlines()
+    except OSError:
+        return set()
+    flags = (line for line in lines if line.startswith("flags"))
+    return set(next(flags, "").partition(":")[2].split())
 
 
 def check_batch_size(strategy, batch_size, flag):

@@ -6,9 +6,11 @@ import re
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
-from albert_tf import Classification, FineTuning, Recipe
+from albert_tf import Classification, FineTuning, Recipe, named_weights
 from albert_tf.programs import run_classifier
+from albert_tf.training import distribution
 from albert_tf.weights import checkpoints, pretrained
 from tests.conftest import ROOT
 from tests.programs.classifier_runs import make_rows
@@ -118,3 +120,35 @@ def test_what_does_not_fit_is_refused(model, tmp_path):
         with pytest.raises(ValueError, match=message):
             build(model, tmp_path / "out", **kwargs)
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("asked", ["auto", "bfloat16"])
+def test_what_is_exported_of_auto_computes_in_float32(
+    model, tmp_path, monkeypatch, capsys, asked
+):
+    monkeypatch.setattr(
+        distribution, "multiplies_bfloat16", lambda strategy: True
+    )
+    start = pretrained.read_pretrained(model)
+    task = Classification.from_texts(
+        start.tokenizer, TEXTS, LABELS, max_seq_length=16
+    )
+    recipe = Recipe(train_step=2, compute_dtype=asked)
+    tuning = FineTuning(tmp_path / "run", task, start, recipe)
+    tuning.train()
+    said = capsys.readouterr()
+    assert ("Computes in bfloat16" in said.out + said.err) == (asked == "auto")
+    made_of = (tmp_path / "run/run.json").read_text()
+    assert '"compute_dtype": "bfloat16"' in made_of
+    path = task.export(tuning, tmp_path / "served")
+    loaded = tf.saved_model.load(path)
+    ids = tf.constant([[2, 7, 3]])
+    inputs = {"input_ids": ids, "input_mask": tf.ones_like(ids)}
+    inputs["segment_ids"] = tf.zeros_like(ids)
+    logits = loaded.signatures["ids"](**inputs)["logits"]
+    exact = task.build_model(tuning.config, dtype="float32")
+    weights = named_weights(tuning.model)
+    for name, weight in named_weights(exact).items():
+        weight.assign(weights[name])
+    difference = np.abs(logits - exact(inputs)["logits"]).max()
+    assert (difference < 1e-6) == (asked == "auto"), difference

@@ -59,3 +59,54 @@ def test_a_global_batch_is_a_multiple_of_the_replicas(size, nearest):
 def test_a_tpu_that_does_not_answer_is_told_at_once(name):
     with pytest.raises(ValueError, match="No TPU at .*nothing answers"):
         distribution.build_strategy("tpu", tpu_name=name)
+
+
+@pytest.mark.parametrize(
+    "line, wanted",
+    [
+        ("flags\t\t: fpu avx512f avx512_bf16 sse", "bfloat16"),
+        ("flags : amx_tile amx_bf16", "bfloat16"),
+        ("flags : fpu avx512f avx512_bf160", "float32"),
+        ("bugs : avx512_bf16", "float32"),
+        (None, "float32"),
+    ],
+)
+def test_auto_computes_in_what_the_cpu_multiplies(
+    monkeypatch, tmp_path, line, wanted
+):
+    path = tmp_path / "cpuinfo"
+    if line:
+        path.write_text(f"processor : 0\n{line}\npower management:\n")
+    monkeypatch.setattr(distribution, "CPU_INFO", str(path))
+    known = {"avx512_bf16", "amx_bf16"}
+    monkeypatch.setattr(distribution, "BFLOAT16_FLAGS", known)
+    strategy = distribution.build_strategy("one_device")
+    choose = distribution.choose_compute_dtype
+    assert choose("auto", strategy) == wanted
+    assert choose("float32", strategy) == "float32"
+    assert choose("bfloat16", strategy) == "bfloat16"
+
+
+@pytest.mark.parametrize(
+    "capabilities, wanted",
+    [
+        ([(8, 0)], "bfloat16"),
+        ([(9, 0), (7, 5)], "float32"),
+        ([None], "float32"),
+    ],
+)
+def test_auto_computes_in_what_all_gpus_multiply(
+    monkeypatch, capabilities, wanted
+):
+    strategy = distribution.build_strategy("one_device")
+    details = {
+        f"GPU:{i}": {"compute_capability": c} if c else {}
+        for i, c in enumerate(capabilities)
+    }
+    monkeypatch.setattr(
+        tf.config, "list_physical_devices", lambda kind: list(details)
+    )
+    monkeypatch.setattr(
+        tf.config.experimental, "get_device_details", details.get
+    )
+    assert distribution.choose_compute_dtype("auto", strategy) == wanted
