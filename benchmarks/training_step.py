@@ -1,0 +1,192 @@
+"""A pretraining step of the small models beside the products it is made of.
+
+  python -m benchmarks.training_step
+  python -m benchmarks.training_step --other=/path/to/another/checkout
+
+A step is the program's: forward pass, both losses, backward pass, clipping,
+LAMB; random ids without padding. `products` multiplies matrices of the same
+number of operations, of the shapes of the feed-forward layers, in the same
+type: no step can be faster. With --other the step of that checkout is timed,
+too. All take turns, each in a process of its own, of which the others wait;
+the figure is the median turn.
+"""
+
+import os
+import statistics
+import subprocess
+import sys
+import time
+
+import numpy as np
+from absl import app, flags
+
+FLAGS = flags.FLAGS
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+flags.DEFINE_integer("rounds", 7, "Turns of each.")
+flags.DEFINE_float("seconds", 2.0, "Seconds of a turn.")
+flags.DEFINE_string("other", None, "Another checkout, to compare with.")
+flags.DEFINE_list("only", [], "Words that a row's name must contain.")
+flags.DEFINE_string("serve", None, "What this process times when asked.")
+
+# Config, batch size, tokens, predictions.
+ROWS = [("small", 32, 128, 20), ("tiny", 32, 64, 10)]
+
+
+def num_flops(config, batch_size, num_tokens, num_predictions):
+    """Returns operations of a step's matrix products, forward and backward."""
+    h, f = config.hidden_size, config.intermediate_size
+    e, v = config.embedding_size, config.vocab_size
+    per_token = 2 * (4 * h * h + 2 * h * f + 2 * num_tokens * h)
+    per_token = config.num_hidden_layers * per_token + 2 * e * h
+    per_prediction = 2 * (h * e + e * v)
+    rows = batch_size * num_tokens
+    predictions = batch_size * num_predictions
+    return 3 * (rows * per_token + predictions * per_prediction)
+
+
+def read_config(name):
+    """Returns an AlbertConfig of configs/model."""
+    from albert_tf.model.config import AlbertConfig
+
+    return AlbertConfig.from_json_file(f"{ROOT}/configs/model/{name}.json")
+
+
+def build_step(name, batch_size, num_tokens, num_predictions, dtype):
+    """Returns a function that does one training step."""
+    import tensorflow as tf
+
+    from albert_tf.model import heads, modeling
+    from albert_tf.training import loop, optimization
+
+    config = read_config(name)
+    model = heads.AlbertForPreTraining(config, dtype=dtype)
+    weights = modeling.named_weights(model)
+    optimizer = optimization.build_optimizer(
+        "lamb",
+        {name: weight.value for name, weight in weights.items()},
+        optimization.build_schedule(1e-3, 100_000, 100),
+    )
+    replica_step = loop.build_replica_step(model, optimizer)
+    rng = np.random.default_rng(0)
+    shape = batch_size, num_tokens
+    masked = batch_size, num_predictions
+    features = {
+        "input_ids": rng.integers(5, config.vocab_size, shape),
+        "input_mask": np.ones(shape),
+        "segment_ids": rng.integers(0, 2, shape),
+        "masked_lm_positions": rng.integers(1, num_tokens, masked),
+        "masked_lm_ids": rng.integers(5, config.vocab_size, masked),
+        "sentence_order_labels": rng.integers(0, 2, batch_size),
+    }
+    features = {n: tf.constant(x, tf.int32) for n, x in features.items()}
+    features["masked_lm_weights"] = tf.ones(masked)
+    strategy = tf.distribute.get_strategy()
+    step = tf.function(lambda: strategy.run(replica_step, args=(features,)))
+    return lambda: step()[1].numpy()
+
+
+def build_products(name, batch_size, num_tokens, num_predictions, dtype):
+    """Returns a function that multiplies as much as a step does."""
+    import tensorflow as tf
+
+    config = read_config(name)
+    dtype = tf.bfloat16 if "bfloat16" in dtype else tf.float32
+    rows = batch_size * num_tokens
+    sizes = config.hidden_size, config.intermediate_size
+    flops = num_flops(config, batch_size, num_tokens, num_predictions)
+    count = round(flops / (4 * rows * sizes[0] * sizes[1]))
+    up, down = (
+        tf.cast(tf.random.normal(s, stddev=0.02), dtype)
+        for s in (sizes, sizes[::-1])
+    )
+    x = tf.cast(tf.random.normal([rows, sizes[0]]), dtype)
+
+    @tf.function
+    def multiply(x):
+        for _ in range(count):
+            x = tf.matmul(tf.matmul(x, up), down)
+        return x[0, 0]
+
+    return lambda: multiply(x).numpy()
+
+
+def serve():
+    """Times what --serve names, a turn for each line that is read."""
+    kind, name, *sizes, dtype = FLAGS.serve.split(",")
+    build = {"step": build_step, "products": build_products}[kind]
+    run = build(name, *map(int, sizes), dtype)
+    for _ in range(3):
+        run()
+    print("ready", flush=True)
+    for _ in sys.stdin:
+        count, start = 0, time.perf_counter()
+        while (elapsed := time.perf_counter() - start) < FLAGS.seconds:
+            run()
+            count += 1
+        print(elapsed / count, flush=True)
+
+
+def start(kind, row, dtype, checkout):
+    """Starts a process that serves; returns it when it is ready."""
+    serve = ",".join(map(str, (kind, *row, dtype)))
+    command = [sys.executable, os.path.abspath(__file__), f"--serve={serve}"]
+    process = subprocess.Popen(
+        [*command, f"--seconds={FLAGS.seconds}"],
+        env={**os.environ, "PYTHONPATH": checkout, "TF_CPP_MIN_LOG_LEVEL": "3"},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    if process.stdout.readline() != "ready\n":
+        raise SystemExit(f"{serve} cannot run with {checkout}.")
+    return process
+
+
+def measure(row, dtype):
+    """Returns the median seconds of each candidate."""
+    processes = {
+        "step": start("step", row, dtype, ROOT),
+        "products": start("products", row, dtype, ROOT),
+    }
+    if FLAGS.other:
+        processes["other"] = start("step", row, dtype, FLAGS.other)
+    times = {name: [] for name in processes}
+    for _ in range(FLAGS.rounds):
+        for name, process in processes.items():
+            print(file=process.stdin, flush=True)
+            times[name].append(float(process.stdout.readline()))
+    for process in processes.values():
+        process.stdin.close()
+        process.wait()
+    return {name: statistics.median(t) for name, t in times.items()}
+
+
+def main(_):
+    """Prints a table, a row for each model and type."""
+    if FLAGS.serve:
+        serve()
+        return
+    load = os.getloadavg()[0]
+    print(f"Load average before: {load:.2f}. {FLAGS.rounds} turns.\n")
+    print("| step | ms | GFLOP/s | of the products | other, ms | faster by |")
+    print("|---|---|---|---|---|---|")
+    for row in ROWS:
+        flops = num_flops(read_config(row[0]), *row[1:])
+        for dtype in ("float32", "mixed_bfloat16"):
+            name = "{} B{} T{} P{} ".format(*row) + dtype
+            if not all(word in name for word in FLAGS.only):
+                continue
+            seconds = measure(row, dtype)
+            step = seconds["step"]
+            other = seconds.get("other", float("nan"))
+            print(
+                f"| {name} | {1000 * step:.1f} | {flops / step / 1e9:.0f} | "
+                f"{seconds['products'] / step:.0%} | {1000 * other:.1f} | "
+                f"{other / step:.2f} |",
+                flush=True,
+            )
+
+
+if __name__ == "__main__":
+    app.run(main)
