@@ -72,7 +72,8 @@ class Embeddings(layers.WeightOwner):
         )  # [B, T, E]
         x = tf.gather(self.word.value, input_ids) + segments  # [B, T, E]
         x += self.position.value[:num_tokens]
-        x = layers.layer_norm(x, *(w.value for w in self.norm))
+        gamma, beta = (w.value for w in self.norm)
+        x = layers.layer_norm(x, gamma, beta, training=dropout.is_training)
         x = tf.cast(x, self.compute_dtype)
         return dropout(x, self.config.hidden_dropout_prob)
 

@@ -12,6 +12,7 @@ import pytest
 from albert_tf.data.pretraining import opening, reading, records, sidecars
 from albert_tf.model.config import AlbertConfig
 from albert_tf.programs import run_pretraining
+from albert_tf.training import distribution
 from albert_tf.weights import checkpoints
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -264,8 +265,16 @@ def test_without_a_sentence_objective_its_head_stays_as_it_is(args, tmp_path):
     assert "sentence_order_loss" not in read_jsonl(args.output_dir)[-1]
 
 
-def test_bfloat16_and_adamw_run(args):
-    run(args, compute_dtype="bfloat16", optimizer="adamw", do_eval=False)
+def test_bfloat16_and_adamw_run(args, monkeypatch, capsys):
+    # As --compute_dtype=auto chooses on such a device.
+    monkeypatch.setattr(
+        distribution, "multiplies_bfloat16", lambda strategy: True
+    )
+    run(args, optimizer="adamw", do_eval=False)
+    said = capsys.readouterr()
+    assert "Computes in bfloat16" in said.out + said.err
+    made_of = pathlib.Path(args.output_dir, "run.json").read_text()
+    assert '"compute_dtype": "bfloat16"' in made_of
     values = checkpoints.read_checkpoint(args.output_dir)
     assert values["bert/pooler/dense/kernel"].dtype == np.float32
 

@@ -1,7 +1,7 @@
 """One short request: our encoder and our SavedModel beside transformers.
 
   pip install -e '.[peers]'
-  python -m benchmarks.requests
+  python -m benchmarks.one_request
 
 The models are ALBERT-base with random weights, the batch is one sequence
 without padding. `SavedModel` is what `run_classifier.py --do_export` writes,
