@@ -27,7 +27,14 @@ def compiled(function):
         with tf.GradientTape() as tape:
             tape.watch(arguments)
             value = function(*arguments)
-        return tape.gradient(value, arguments, d_value)
+        found = tape.gradient(value, arguments, d_value)
+        # It would be kept, and all training from now on be without it.
+        if any(gradient is None for gradient in found):
+            raise ValueError(
+                f"{function.__name__} has no gradient for one of its "
+                "arguments. Is recording stopped, as by tf.init_scope?"
+            )
+        return found
 
     compute, differentiate = map(trace_once, (function, gradients))
 
@@ -54,9 +61,11 @@ def trace_once(function):
     @functools.cache
     def trace(*specs):
         function_of_any = tf.function(function, jit_compile=True)
-        return function_of_any.get_concrete_function(
-            *(tf.TensorSpec(shape, dtype) for shape, dtype in specs)
-        )
+        # For every replica, not the one that calls it first.
+        with tf.device(None):
+            return function_of_any.get_concrete_function(
+                *(tf.TensorSpec(shape, dtype) for shape, dtype in specs)
+            )
 
     def call(*tensors):
         return trace(*((tuple(x.shape), x.dtype) for x in tensors))(*tensors)

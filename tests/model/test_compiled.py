@@ -83,3 +83,22 @@ def test_rows_may_be_known_later():
         x = tf.ones([size, 4])
         wanted = tf.nn.gelu(x, approximate=True)
         np.testing.assert_allclose(function(x), wanted, rtol=1e-6)
+
+
+def test_a_gradient_that_would_be_missing_is_an_error():
+    square = compiled.compiled(lambda x: x * x)
+    x = tf.constant([3.0])
+
+    def differentiate():
+        with tf.GradientTape(persistent=True) as tape:
+            tape.watch(x)
+            y = square(x)
+            with tape.stop_recording(), tf.init_scope():
+                return tape.gradient(y, x)
+
+    with pytest.raises(ValueError, match="no gradient"):
+        differentiate()
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        y = square(x)
+    assert tape.gradient(y, x) == 6
