@@ -1,0 +1,101 @@
+"""One request on a device's runtime: LiteRT beside SavedModel and transformers.
+
+  pip install -e '.[peers]'
+  python -m benchmarks.devices
+
+Files for LiteRT are made by `tools.convert_to_litert` of the SavedModel that
+`run_classifier.py --export_dir` writes, with random weights. `float16` and
+`int8` say how weights are stored; int8 also quantizes activations as they come.
+All compute with as many threads as there are cores, in float32 unless said, and
+take turns as in `benchmarks.encoder`, whose flags this takes.
+"""
+
+import os
+import tempfile
+
+import numpy as np
+import tensorflow as tf
+from absl import app, flags
+
+from albert_tf.export import serving
+from albert_tf.model import heads
+from albert_tf.model.config import AlbertConfig
+from albert_tf.tools import convert_to_litert
+from benchmarks import encoder
+
+FLAGS = flags.FLAGS
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+MODELS = ("v2/base", "small")
+LENGTHS = (32, 128)
+WEIGHTS = ("float32", "float16", "int8")
+
+
+def export(config):
+    """Returns a classifier's SavedModel, loaded."""
+    model = heads.AlbertClassifier(config, num_labels=2)
+    with tempfile.TemporaryDirectory() as folder:
+        path = serving.export_classifier(folder, model, max_seq_length=512)
+        return tf.saved_model.load(path)
+
+
+def build_saved_model(loaded, num_tokens):
+    """Returns a function that asks the SavedModel once."""
+    ids = tf.fill([1, num_tokens], 7)
+    inputs = {"input_ids": ids, "input_mask": tf.ones_like(ids)}
+    inputs["segment_ids"] = tf.zeros_like(ids)
+    signature = loaded.signatures["ids"]
+    return lambda: signature(**inputs)["logits"].numpy()
+
+
+def build_litert(loaded, num_tokens, weights):
+    """Returns a function that asks the converted model, and its megabytes."""
+    signature = loaded.signatures["ids"]
+    shape = (1, num_tokens)
+    content = convert_to_litert.convert(loaded, signature, shape, weights)
+    interpreter = tf.lite.Interpreter(
+        model_content=content, num_threads=os.cpu_count()
+    )
+    runner = interpreter.get_signature_runner()
+    inputs = {
+        "input_ids": np.full(shape, 7, np.int32),
+        "input_mask": np.ones(shape, np.int32),
+        "segment_ids": np.zeros(shape, np.int32),
+    }
+    return lambda: runner(**inputs)["logits"], len(content) / 1e6
+
+
+def main(_):
+    """Prints a table, a row for each model, length and candidate."""
+    print(f"Load average before: {os.getloadavg()[0]:.2f}.\n")
+    print("| request | candidate | MB | ms | of the SavedModel's time |")
+    print("|---|---|---|---|---|")
+    for name in MODELS:
+        config = AlbertConfig.from_json_file(
+            f"{ROOT}/configs/model/{name}.json"
+        )
+        loaded = export(config)
+        for num_tokens in LENGTHS:
+            runs = {"SavedModel": build_saved_model(loaded, num_tokens)}
+            sizes = {}
+            for weights in WEIGHTS:
+                key = f"LiteRT, {weights}"
+                runs[key], sizes[key] = build_litert(
+                    loaded, num_tokens, weights
+                )
+            if FLAGS.peers and name == "v2/base":
+                ids = tf.fill([1, num_tokens], 7)
+                runs["transformers"] = encoder.build_transformers(
+                    "inference", ids, "float32"
+                )
+            seconds = encoder.take_turns(runs)
+            for key, s in seconds.items():
+                size = f"{sizes[key]:.1f}" if key in sizes else ""
+                print(
+                    f"| {name} B1 T{num_tokens} | {key} | {size} | "
+                    f"{1000 * s:.1f} | {s / seconds['SavedModel']:.2f} |",
+                    flush=True,
+                )
+
+
+if __name__ == "__main__":
+    app.run(main)
