@@ -508,3 +508,24 @@ def test_a_shared_kernel_is_one_constant_of_the_values_it_had():
     np.testing.assert_array_equal(traced(), before)
     assert np.abs(encode(encoder, features())["pooled_output"] - before).max()
     assert not layers.are_kernels_constant()
+
+
+@pytest.mark.parametrize("policy", layers.POLICIES.values())
+def test_training_gives_every_weight_a_gradient(policy):
+    model = heads.AlbertForPreTraining(TINY, dtype=policy)
+    weights = modeling.named_weights(model)
+
+    @tf.function
+    def differentiate():
+        with tf.GradientTape() as tape:
+            ratios = model.ratios(
+                features(), training=True, seed=tf.constant([1, 2])
+            )
+            loss = sum(ratios[name].total for name in model.loss_scales)
+        return tape.gradient(loss, {n: w.value for n, w in weights.items()})
+
+    for name, gradient in differentiate().items():
+        assert gradient is not None, name
+        # Adding the same to all scores of a row changes nothing.
+        if not name.endswith("self/key/bias"):
+            assert np.abs(tf.convert_to_tensor(gradient)).max() > 0, name
