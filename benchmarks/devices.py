@@ -11,40 +11,20 @@ take turns as in `benchmarks.encoder`, whose flags this takes.
 """
 
 import os
-import tempfile
 
 import numpy as np
 import tensorflow as tf
 from absl import app, flags
 
-from albert_tf.export import serving
-from albert_tf.model import heads
 from albert_tf.model.config import AlbertConfig
 from albert_tf.tools import convert_to_litert
-from benchmarks import encoder
+from benchmarks import encoder, one_request
 
 FLAGS = flags.FLAGS
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 MODELS = ("v2/base", "small")
 LENGTHS = (32, 128)
 WEIGHTS = ("float32", "float16", "int8")
-
-
-def export(config):
-    """Returns a classifier's SavedModel, loaded."""
-    model = heads.AlbertClassifier(config, num_labels=2)
-    with tempfile.TemporaryDirectory() as folder:
-        path = serving.export_classifier(folder, model, max_seq_length=512)
-        return tf.saved_model.load(path)
-
-
-def build_saved_model(loaded, num_tokens):
-    """Returns a function that asks the SavedModel once."""
-    ids = tf.fill([1, num_tokens], 7)
-    inputs = {"input_ids": ids, "input_mask": tf.ones_like(ids)}
-    inputs["segment_ids"] = tf.zeros_like(ids)
-    signature = loaded.signatures["ids"]
-    return lambda: signature(**inputs)["logits"].numpy()
 
 
 def build_litert(loaded, num_tokens, weights):
@@ -73,9 +53,10 @@ def main(_):
         config = AlbertConfig.from_json_file(
             f"{ROOT}/configs/model/{name}.json"
         )
-        loaded = export(config)
+        loaded = one_request.export_classifier(config)
         for num_tokens in LENGTHS:
-            runs = {"SavedModel": build_saved_model(loaded, num_tokens)}
+            ids = tf.fill([1, num_tokens], 7)
+            runs = {"SavedModel": one_request.build_saved_model(loaded, ids)}
             sizes = {}
             for weights in WEIGHTS:
                 key = f"LiteRT, {weights}"
@@ -83,7 +64,6 @@ def main(_):
                     loaded, num_tokens, weights
                 )
             if FLAGS.peers and name == "v2/base":
-                ids = tf.fill([1, num_tokens], 7)
                 runs["transformers"] = encoder.build_transformers(
                     "inference", ids, "float32"
                 )

@@ -26,32 +26,15 @@ ROWS = [
 ]
 
 
-def build_dataset(config, batch_size, num_tokens, num_predictions):
-    """Returns a dataset of random batches, as pretraining takes them."""
-    import numpy as np
-    import tensorflow as tf
-
-    rng = np.random.default_rng(0)
-    shape, masked = (batch_size, num_tokens), (batch_size, num_predictions)
-    features = {
-        "input_ids": rng.integers(5, config.vocab_size, shape),
-        "input_mask": np.ones(shape),
-        "segment_ids": rng.integers(0, 2, shape),
-        "masked_lm_positions": rng.integers(1, num_tokens, masked),
-        "masked_lm_ids": rng.integers(5, config.vocab_size, masked),
-        "sentence_order_labels": rng.integers(0, 2, batch_size),
-    }
-    features = {n: x.astype(np.int32) for n, x in features.items()}
-    features["masked_lm_weights"] = np.ones(masked, np.float32)
-    return tf.data.Dataset.from_tensors(features).repeat()
-
-
 def time_parts(name, *sizes):
     """Prints the seconds of each part as JSON."""
+    import tensorflow as tf
+
     from albert_tf.model import heads, modeling
     from albert_tf.model.config import AlbertConfig
     from albert_tf.programs import run_pretraining  # noqa: F401
     from albert_tf.training import distribution, loop, optimization
+    from benchmarks import training_step
 
     marks = [START, time.perf_counter()]
     config = AlbertConfig.from_json_file(f"{ROOT}/configs/model/{name}.json")
@@ -62,10 +45,10 @@ def time_parts(name, *sizes):
         {n: w.value for n, w in modeling.named_weights(model).items()},
         optimization.build_schedule(1e-3, 1000, 10),
     )
-    batches = iter(loop.distribute(strategy, build_dataset(config, *sizes)))
+    features = training_step.random_features(config, *sizes)
+    dataset = tf.data.Dataset.from_tensors(features).repeat()
+    batches = iter(loop.distribute(strategy, dataset))
     marks.append(time.perf_counter())
-    import tensorflow as tf
-
     function = loop.build_train_function(strategy, model, optimizer)
     traced = function.get_concrete_function(batches, tf.constant(1))
     marks.append(time.perf_counter())
@@ -83,10 +66,11 @@ def main():
     print(f"Load average before: {os.getloadavg()[0]:.2f}.\n")
     header = None
     for row in ROWS:
-        command = [sys.executable, os.path.abspath(__file__), *map(str, row)]
+        command = [sys.executable, "-m", "benchmarks.first_step"]
         printed = subprocess.run(
-            command,
-            env={"PYTHONPATH": ROOT, "TF_CPP_MIN_LOG_LEVEL": "3", **os.environ},
+            [*command, *map(str, row)],
+            cwd=ROOT,
+            env={"TF_CPP_MIN_LOG_LEVEL": "3", **os.environ},
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             check=True,

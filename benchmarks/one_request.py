@@ -4,7 +4,7 @@
   python -m benchmarks.one_request
 
 The models are ALBERT-base with random weights, the batch is one sequence
-without padding. `SavedModel` is what `run_classifier.py --do_export` writes,
+without padding. `SavedModel` is what `run_classifier.py --export_dir` writes,
 loaded again: it also checks its input and has a head. `AlbertEncoder`
 is traced inside of `constant_kernels`, `as it is` without. The candidates
 take turns as in `benchmarks.encoder`, whose flags this takes.
@@ -36,27 +36,25 @@ def build_encoder(ids, dtype, is_constant):
     return lambda: function(*args).numpy()
 
 
-def build_saved_model(ids, dtype):
-    """Returns a function that asks an exported classifier once."""
+def export_classifier(config, dtype="float32"):
+    """Returns a classifier's SavedModel, loaded."""
     model = heads.AlbertClassifier(
-        encoder.CONFIG, num_labels=2, dtype=layers.POLICIES[dtype]
+        config, num_labels=2, dtype=layers.POLICIES[dtype]
     )
     with tempfile.TemporaryDirectory() as folder:
         path = serving.export_classifier(folder, model, max_seq_length=512)
-        loaded = tf.saved_model.load(path)
-    signature = loaded.signatures["ids"]
+        return tf.saved_model.load(path)
+
+
+def build_saved_model(loaded, ids):
+    """Returns a function that asks an exported classifier once."""
     inputs = {
         "input_ids": ids,
         "input_mask": tf.ones_like(ids),
         "segment_ids": tf.zeros_like(ids),
     }
-
-    def ask():
-        # A signature does not keep the object that it is from.
-        assert loaded
-        return signature(**inputs)["logits"].numpy()
-
-    return ask
+    # Not the signature alone, which does not keep what it is from.
+    return lambda: loaded.signatures["ids"](**inputs)["logits"].numpy()
 
 
 def build_candidates(num_tokens, dtype):
@@ -71,7 +69,9 @@ def build_candidates(num_tokens, dtype):
         ),
         "AlbertEncoder as it is": lambda: build_encoder(ids, dtype, False),
         "AlbertEncoder": lambda: build_encoder(ids, dtype, True),
-        "SavedModel": lambda: build_saved_model(ids, dtype),
+        "SavedModel": lambda: build_saved_model(
+            export_classifier(encoder.CONFIG, dtype), ids
+        ),
     }
     return {
         name: build()

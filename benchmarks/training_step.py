@@ -51,6 +51,23 @@ def read_config(name):
     return AlbertConfig.from_json_file(f"{ROOT}/configs/model/{name}.json")
 
 
+def random_features(config, batch_size, num_tokens, num_predictions):
+    """Returns a batch for pretraining: dict of arrays, without padding."""
+    rng = np.random.default_rng(0)
+    shape, masked = (batch_size, num_tokens), (batch_size, num_predictions)
+    features = {
+        "input_ids": rng.integers(5, config.vocab_size, shape),
+        "input_mask": np.ones(shape),
+        "segment_ids": rng.integers(0, 2, shape),
+        "masked_lm_positions": rng.integers(1, num_tokens, masked),
+        "masked_lm_ids": rng.integers(5, config.vocab_size, masked),
+        "sentence_order_labels": rng.integers(0, 2, batch_size),
+    }
+    features = {name: x.astype(np.int32) for name, x in features.items()}
+    features["masked_lm_weights"] = np.ones(masked, np.float32)
+    return features
+
+
 def build_step(name, batch_size, num_tokens, num_predictions, dtype):
     """Returns a function that does one training step."""
     import tensorflow as tf
@@ -67,19 +84,8 @@ def build_step(name, batch_size, num_tokens, num_predictions, dtype):
         optimization.build_schedule(1e-3, 100_000, 100),
     )
     replica_step = loop.build_replica_step(model, optimizer)
-    rng = np.random.default_rng(0)
-    shape = batch_size, num_tokens
-    masked = batch_size, num_predictions
-    features = {
-        "input_ids": rng.integers(5, config.vocab_size, shape),
-        "input_mask": np.ones(shape),
-        "segment_ids": rng.integers(0, 2, shape),
-        "masked_lm_positions": rng.integers(1, num_tokens, masked),
-        "masked_lm_ids": rng.integers(5, config.vocab_size, masked),
-        "sentence_order_labels": rng.integers(0, 2, batch_size),
-    }
-    features = {n: tf.constant(x, tf.int32) for n, x in features.items()}
-    features["masked_lm_weights"] = tf.ones(masked)
+    features = random_features(config, batch_size, num_tokens, num_predictions)
+    features = {name: tf.constant(x) for name, x in features.items()}
     strategy = tf.distribute.get_strategy()
     step = tf.function(lambda: strategy.run(replica_step, args=(features,)))
     return lambda: step()[1].numpy()

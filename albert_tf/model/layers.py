@@ -217,7 +217,7 @@ class Dropout:
 
     def __call__(self, x, rate):
         """Returns x with a share `rate` of its values set to 0."""
-        if self.seed is None or not rate:
+        if not self.is_training or not rate:
             return x
         self.num_calls += 1
         seed = tf.random.experimental.stateless_fold_in(

@@ -169,7 +169,6 @@ def attend(x, weights, mask_scores, dropout, config):
     batch_size, num_tokens = split_rows(mask_scores)
     num_heads = config.num_attention_heads
     head_size = config.hidden_size // num_heads
-    training = dropout.is_training
     qkv = layers.dense(x, weights.qkv_kernel, weights.qkv_bias)  # [R, 3H]
     qkv = tf.reshape(qkv, [batch_size, num_tokens, 3, num_heads, head_size])
     q, k, v = tf.unstack(tf.transpose(qkv, [2, 0, 3, 1, 4]))  # [B, N, T, D]
@@ -182,7 +181,7 @@ def attend(x, weights, mask_scores, dropout, config):
     y = layers.dense(context, weights.kernel, weights.bias)
     y = dropout(y, config.hidden_dropout_prob)
     return layers.layer_norm(
-        x + y, weights.gamma, weights.beta, training=training
+        x + y, weights.gamma, weights.beta, training=dropout.is_training
     )
 
 
