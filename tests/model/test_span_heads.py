@@ -177,7 +177,9 @@ def test_training_losses_have_dropout():
         model.ratios(features(), training=training, seed=seed)
         for training in (False, True)
     )
-    assert quiet["span_loss"].total == loud["span_loss"].total
+    np.testing.assert_allclose(
+        quiet["span_loss"].total, loud["span_loss"].total, rtol=1e-5
+    )
     assert quiet["answerability_loss"].total != loud["answerability_loss"].total
 
 
