@@ -33,6 +33,7 @@ from albert_tf import errors
 absl_flags.disclaim_key_flags()
 
 MAX_BATCH_SIZE = 1 << 20
+MAX_TOKENS = 1 << 30
 # With one more for each of several runs it still has 32 bits.
 MAX_SEED = 2_000_000_000
 

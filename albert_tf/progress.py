@@ -65,6 +65,10 @@ class Progress:
         if self.is_shown and self.line.is_terminal:
             print(file=self.line.stream)
 
+    def clear(self):
+        """Takes the line off a terminal; a log keeps what it got."""
+        self.line.show("")
+
     def _show(self):
         self.last = time.monotonic()
         if not self.is_shown:

@@ -1,9 +1,10 @@
 """Which examples make up a batch, and the batches as tensors.
 
-Sequences of similar length stand in a batch together and are padded to the
-same few lengths, the buckets, so that every shape is static and little of it
-is padding. A plan is made in NumPy from lengths alone; TensorFlow only looks
-up what it says.
+Sequences of similar length stand in a batch together, so that little of it is
+padding. For training they are padded to the same few lengths, the buckets, so
+that every shape is static; a pass for predictions chooses its lengths from the
+data. A plan is made in NumPy from lengths alone; TensorFlow only looks up what
+it says.
 
 Shapes: N examples, C sequences an example, B batch, T tokens.
 """
@@ -20,6 +21,10 @@ MAX_EPOCHS = 100_000
 # How often a batch may repeat its data; small ones may always.
 MAX_REPEATS = 100
 SMALL_BATCH = 1024
+# Sequences of a pass are padded to multiples of it.
+LENGTH_STEP = 8
+# What it costs to compile a static shape for a TPU, some 20 s, in tokens.
+TOKENS_PER_SHAPE = 1 << 22
 
 
 class Plan(NamedTuple):
@@ -32,6 +37,23 @@ class Plan(NamedTuple):
 
     lengths: np.ndarray
     indices: np.ndarray
+
+
+class Pass(NamedTuple):
+    """Which examples make up each batch of one pass, the longest first.
+
+    Attributes:
+      lengths: [steps] tokens of each sequence of a batch after padding.
+      sizes: [steps] examples of each batch, with rows of padding.
+      order: [sum of sizes] int32, the examples of one batch after another; N
+        is a row of padding.
+      is_static: whether batches of one length are of one size.
+    """
+
+    lengths: np.ndarray
+    sizes: np.ndarray
+    order: np.ndarray
+    is_static: bool
 
 
 def parse_bucket_lengths(text: str, max_seq_length: int) -> list[int]:
@@ -152,27 +174,89 @@ def _plan_epoch(order, buckets, batch_size, rng):
 
 
 def plan_pass(
-    examples: Examples, bucket_lengths: list[int], batch_size: int
-) -> Plan:
+    examples: Examples,
+    max_length: int,
+    tokens_per_batch: int,
+    *,
+    batch_size: int | None = None,
+    min_length: int = 1,
+    num_replicas: int = 1,
+    is_static: bool = False,
+) -> Pass:
     """Plans one pass over all examples, the longest first.
 
-    Batches that are not full have rows of padding.
+    Each batch takes what is longest of the rest, so that only the last has
+    rows of padding.
+
+    Args:
+      examples: N of them.
+      max_length: tokens that no sequence has more of, nor is padded to.
+      tokens_per_batch: of one replica, with padding. An example that has more
+        is a batch of its own.
+      batch_size: examples in all replicas together, however long; None for as
+        many as the tokens allow.
+      min_length: what sequences are padded to at least.
+      num_replicas: whose batches are of one size.
+      is_static: whether each shape has to be compiled: there are few lengths
+        then, and one size for each.
 
     Raises:
-      ValueError: if there are no examples, or by far fewer than in a batch.
+      ValueError: if there are no examples, or by far fewer than in a batch,
+        or one is too long.
     """
-    check_plan(len(examples), batch_size)
-    buckets = choose_buckets(examples, bucket_lengths)
-    lengths, batches = [], []
-    for bucket in np.unique(buckets)[::-1]:
-        members = np.flatnonzero(buckets == bucket).astype(np.int32)
-        num_missing = -len(members) % batch_size
-        filled = np.pad(
-            members, (0, num_missing), constant_values=len(examples)
+    check_plan(len(examples), batch_size or 1)
+    longest = longest_sequences(examples)  # [N]
+    if longest.max() > max_length:
+        raise ValueError(
+            f"A sequence has {longest.max()} tokens; wanted at most "
+            f"{max_length}."
         )
-        batches.append(filled.reshape(-1, batch_size))
-        lengths += [bucket_lengths[bucket]] * len(batches[-1])
-    return Plan(np.array(lengths, np.int32), np.concatenate(batches))
+    longest = np.maximum(longest, min(min_length, max_length))
+    rounded = -(-longest // LENGTH_STEP) * LENGTH_STEP
+    rounded = np.minimum(rounded, max_length)
+    chosen = choose_lengths(rounded, TOKENS_PER_SHAPE if is_static else 0)
+    order = np.argsort(-longest, kind="stable").astype(np.int32)  # [N]
+    padded = chosen[np.searchsorted(chosen, rounded[order])]  # [N]
+    most = -(-len(examples) // num_replicas)
+    lengths, sizes, start = [], [], 0
+    while start < len(order):
+        tokens = int(padded[start]) * examples.num_choices
+        size = min(max(1, tokens_per_batch // tokens), most) * num_replicas
+        size = batch_size or size
+        lengths.append(padded[start])
+        sizes.append(size)
+        start += size
+    num_missing = start - len(order)
+    if not is_static:
+        sizes[-1] -= num_missing // num_replicas * num_replicas
+        num_missing %= num_replicas
+    order = np.pad(order, (0, num_missing), constant_values=len(examples))
+    return Pass(
+        np.array(lengths, np.int32), np.array(sizes, np.int32), order, is_static
+    )
+
+
+def choose_lengths(lengths: np.ndarray, tokens_per_length: int) -> np.ndarray:
+    """Chooses what sequences are padded to, for the least work in all.
+
+    Args:
+      lengths: [N] of the sequences.
+      tokens_per_length: what each length that is chosen costs, in tokens.
+
+    Returns:
+      Some of the lengths, ascending; the last is the longest.
+    """
+    possible, counts = np.unique(lengths, return_counts=True)  # [K]
+    num_up_to = np.concatenate([[0], np.cumsum(counts)])  # [K + 1]
+    # Of the i shortest lengths: the least cost, and the choice that has it.
+    costs, choices = [0], [[]]
+    for i, length in enumerate(possible, start=1):
+        padded = (num_up_to[i] - num_up_to[:i]) * length  # [i]
+        totals = np.array(costs) + padded + tokens_per_length
+        best = int(totals.argmin())
+        costs.append(totals[best])
+        choices.append([*choices[best], length])
+    return np.array(choices[-1])
 
 
 def build_datasets(examples: Examples, plan: Plan) -> dict:
@@ -184,75 +268,129 @@ def build_datasets(examples: Examples, plan: Plan) -> dict:
       C > 1; `examples.arrays`; `example_index` [B] int32; and
       `example_weight` [B], 0 for a row of padding.
     """
-    import tensorflow as tf
-
-    with tf.device("CPU:0"):
-        tensors = _look_up_tables(examples)
-    options = tf.data.Options()
-    options.deterministic = True
+    tables = _look_up_tables(examples)
     return {
-        int(length): tf.data.Dataset.from_tensor_slices(
-            plan.indices[plan.lengths == length]
+        int(length): _build_dataset(
+            tables, length, plan.indices[plan.lengths == length]
         )
-        .map(
-            lambda index, length=int(length): _look_up(
-                tensors, index, length, examples.num_choices
-            ),
-            num_parallel_calls=tf.data.AUTOTUNE,
-        )
-        .with_options(options)
-        .prefetch(2)
         for length in np.unique(plan.lengths)
     }
 
 
+def build_pass(examples: Examples, plan: Pass) -> list:
+    """Builds the datasets of a pass: batches as from `build_datasets`.
+
+    There is one dataset for each shape where shapes are static, the longest
+    first, and otherwise one for all, whose B and T are unknown.
+    """
+    import tensorflow as tf
+
+    tables = _look_up_tables(examples)
+    starts = np.cumsum(plan.sizes, dtype=np.int32) - plan.sizes
+    if plan.is_static:
+        datasets = []
+        for length in np.unique(plan.lengths)[::-1]:
+            where = plan.lengths == length
+            rows = starts[where, None] + np.arange(plan.sizes[where][0])
+            datasets.append(_build_dataset(tables, length, plan.order[rows]))
+        return datasets
+    with tf.device("CPU:0"):
+        order = tf.constant(plan.order)
+    return [
+        _map(
+            (starts, plan.sizes, plan.lengths),
+            lambda start, size, length: _look_up(
+                tables, order[start : start + size], length
+            ),
+        )
+    ]
+
+
+def _build_dataset(tables, length, indices):
+    """The dataset of batches of one length; their indices are [steps, B]."""
+    return _map(indices, lambda index: _look_up(tables, index, int(length)))
+
+
+def _map(slices, look_up):
+    import tensorflow as tf
+
+    options = tf.data.Options()
+    options.deterministic = True
+    return (
+        tf.data.Dataset.from_tensor_slices(slices)
+        .map(look_up, num_parallel_calls=tf.data.AUTOTUNE)
+        .with_options(options)
+        .prefetch(2)
+    )
+
+
+class _Tables(NamedTuple):
+    """Tensors of all sequences and arrays, with one empty example more.
+
+    Attributes:
+      ids: [S] of all sequences end to end.
+      starts, lengths, first_lengths: [R], see `Examples`.
+      arrays: dict of name -> [N + 1, ...].
+      num_choices: sequences an example, C.
+    """
+
+    ids: object
+    starts: object
+    lengths: object
+    first_lengths: object
+    arrays: dict
+    num_choices: int
+
+
 def _look_up_tables(examples):
-    """Tensors of all sequences and arrays, with one empty example more."""
     import tensorflow as tf
 
     def padded(values, num_more):
         return np.pad(values, [(0, num_more)] + [(0, 0)] * (values.ndim - 1))
 
-    lengths, first = (
-        tf.constant(padded(values, examples.num_choices), tf.int32)
-        for values in (examples.lengths, examples.first_lengths)
-    )
-    arrays = {
-        name: tf.constant(padded(values, 1))
-        for name, values in examples.arrays.items()
-    }
-    ids = tf.RaggedTensor.from_row_lengths(
-        tf.constant(examples.ids, tf.int32), lengths
-    )
-    return ids, lengths, first, arrays
+    with tf.device("CPU:0"):
+        return _Tables(
+            tf.constant(padded(examples.ids, 1), tf.int32),
+            *(
+                tf.constant(padded(values, examples.num_choices), tf.int32)
+                for values in (
+                    examples.starts,
+                    examples.lengths,
+                    examples.first_lengths,
+                )
+            ),
+            {
+                name: tf.constant(padded(values, 1))
+                for name, values in examples.arrays.items()
+            },
+            examples.num_choices,
+        )
 
 
-def _look_up(tables, index, length, num_choices):
+def _look_up(tables, index, length):
     """The batch of some examples, [B] int32, padded to a length."""
     import tensorflow as tf
 
-    ids, lengths, first, arrays = tables
-    batch_size = index.shape[0]
-    rows = index[:, tf.newaxis] * num_choices + tf.range(num_choices)
-    rows = tf.reshape(rows, [batch_size * num_choices])  # [B * C]
-    positions = tf.range(length)
-    is_token = positions < tf.gather(lengths, rows)[:, tf.newaxis]
-    is_second = positions >= tf.gather(first, rows)[:, tf.newaxis]
-    shape = [batch_size, num_choices, length]
+    num_choices = tables.num_choices
+    rows = index[:, tf.newaxis] * num_choices + tf.range(num_choices)  # [B, C]
     if num_choices == 1:
-        shape = [batch_size, length]
-    batch = {
-        "input_ids": tf.gather(ids, rows).to_tensor(
-            shape=[batch_size * num_choices, length]
-        ),
-        "input_mask": tf.cast(is_token, tf.int32),
-        "segment_ids": tf.cast(is_token & is_second, tf.int32),
-    }
-    batch = {name: tf.reshape(x, shape) for name, x in batch.items()}
-    num_examples = ids.nrows(tf.int32) // num_choices - 1
+        rows = index  # [B]
+    positions = tf.range(length)
+    starts, lengths, first_lengths = (
+        tf.gather(values, rows)[..., tf.newaxis]  # [B, (C,) 1]
+        for values in (tables.starts, tables.lengths, tables.first_lengths)
+    )
+    is_token = positions < lengths  # [B, (C,) T]
+    where = tf.where(is_token, starts + positions, 0)
+    ids = tf.where(is_token, tf.gather(tables.ids, where), 0)
+    num_examples = tables.lengths.shape[0] // num_choices - 1
     return {
-        **batch,
-        **{name: tf.gather(x, index) for name, x in arrays.items()},
+        "input_ids": ids,
+        "input_mask": tf.cast(is_token, tf.int32),
+        "segment_ids": tf.cast(
+            is_token & (positions >= first_lengths), tf.int32
+        ),
+        **{name: tf.gather(x, index) for name, x in tables.arrays.items()},
         "example_index": index,
         "example_weight": tf.cast(index < num_examples, tf.float32),
     }

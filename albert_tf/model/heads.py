@@ -432,7 +432,9 @@ class AlbertMultipleChoice(AlbertModel):
 
     def call(self, features, training=False, seed=None):
         names = ("input_ids", "input_mask", "segment_ids")
-        _, num_choices, num_tokens = features["input_ids"].shape
+        ids = features["input_ids"]
+        num_choices = ids.shape[1]
+        num_tokens = ids.shape[2] or tf.shape(ids)[2]
         flat = {n: tf.reshape(features[n], [-1, num_tokens]) for n in names}
         pooled = self.encode(flat, training, seed)["pooled_output"]  # [B*C, H]
         dropout = self.build_head_dropout(training, seed)

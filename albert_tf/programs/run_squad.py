@@ -11,7 +11,7 @@ import os
 from typing import Literal
 
 from albert_tf import filesystem, flags
-from albert_tf.data import batches, examples, squad, windows
+from albert_tf.data import examples, squad, windows
 from albert_tf.flags import flag
 from albert_tf.programs import finetuning, shared_flags
 from albert_tf.tasks.squad import (
@@ -116,22 +116,6 @@ def check_flags(args):
         if is_wanted and not getattr(args, flag_name):
             raise ValueError(f"Please give --{flag_name}.")
     windows.check_settings(window_settings(args))
-    check_beam(args)
-
-
-def check_beam(args):
-    """Raises ValueError if the beam of v2 would not be the same everywhere."""
-    lengths = batches.parse_bucket_lengths(
-        args.bucket_lengths, args.max_seq_length
-    )
-    widest = max(args.start_n_top, args.end_n_top)
-    is_asked = args.squad_version == "v2" and args.do_predict
-    if is_asked and len(lengths) > 1 and widest > lengths[0]:
-        raise ValueError(
-            f"--start_n_top={args.start_n_top} and "
-            f"--end_n_top={args.end_n_top} have to fit into the shortest of "
-            f"--bucket_lengths, {lengths[0]} tokens: leave out what is shorter."
-        )
 
 
 def window_settings(args):

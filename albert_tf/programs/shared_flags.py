@@ -120,17 +120,23 @@ class FineTuningFlags(TrainFlags):
     )
     bucket_lengths: str = flag(
         "32,64,128,256",
-        "Shorter lengths that sequences are padded to where all of a batch "
-        "fit; empty pads everything to --max_seq_length.",
+        "Shorter lengths that sequences are padded to in training where all "
+        "of a batch fit; empty pads everything to --max_seq_length.",
     )
     do_predict: bool = flag(
         False, "Whether to write predictions, of the best checkpoint."
     )
-    predict_batch_size: int = flag(
-        32,
-        "Examples in a prediction step, in all replicas together.",
+    predict_batch_size: int | None = flag(
+        help="Examples in a prediction step, in all replicas together. "
+        "Default: as many as --tokens_per_batch allow.",
         at_least=1,
         at_most=flags.MAX_BATCH_SIZE,
+    )
+    tokens_per_batch: int = flag(
+        4096,
+        "Tokens in a prediction step of one replica, with padding.",
+        at_least=1,
+        at_most=flags.MAX_TOKENS,
     )
     train_step: int | None = flag(1000, "Training steps.", at_least=1)
     warmup_step: int = flag(0, "Steps of linear warmup.", at_least=0)
@@ -193,7 +199,7 @@ def build_strategy(args):
         gcp_project=args.gcp_project,
     )
     for name, value in dataclasses.asdict(args).items():
-        if name.endswith("_batch_size"):
+        if name.endswith("_batch_size") and value is not None:
             distribution.check_batch_size(strategy, value, name)
     return strategy
 

@@ -19,6 +19,7 @@ from albert_tf.text import tokenization
 from albert_tf.training import (
     distribution,
     evaluation,
+    loop,
     manifest,
     optimization,
     session,
@@ -32,6 +33,7 @@ class Task:
     Attributes:
       name: for the summary.
       max_seq_length: tokens of the longest sequence.
+      min_seq_length: tokens that the model wants of a sequence, with padding.
       best_metric: what the best checkpoint is chosen by.
       dropout: before the task's output.
       train: the training data, or None to train nothing.
@@ -44,6 +46,7 @@ class Task:
 
     name: str
     max_seq_length: int
+    min_seq_length: int = 1
     best_metric: str
     dropout: float = 0.1
     train: Examples | None = None
@@ -82,7 +85,8 @@ class Recipe:
     """How a task is trained. The flags of these names say what they mean."""
 
     train_batch_size: int = 32
-    predict_batch_size: int = 32
+    predict_batch_size: int | None = None
+    tokens_per_batch: int = 4096
     optimizer: str = "adamw"
     learning_rate: float = 5e-5
     train_step: int = 1000
@@ -387,13 +391,20 @@ class FineTuning:
 
     def predict(self, examples: Examples) -> dict[str, np.ndarray]:
         """Returns the model's outputs for examples, in order: [N, ...]."""
+        strategy = self.session.strategy
         plan = batches.plan_pass(
-            examples, self.bucket_lengths, self.recipe.predict_batch_size
+            examples,
+            self.task.max_seq_length,
+            self.recipe.tokens_per_batch,
+            batch_size=self.recipe.predict_batch_size,
+            min_length=self.task.min_seq_length,
+            num_replicas=strategy.num_replicas_in_sync,
+            is_static=loop.is_tpu(strategy),
         )
         return evaluation.predict(
-            self.session.strategy,
+            strategy,
             self._predict,
-            batches.build_datasets(examples, plan).values(),
+            batches.build_pass(examples, plan),
             len(examples),
         )
 

@@ -67,6 +67,8 @@ class Answering(Task):
         self.n_best_size = n_best_size
         self.max_answer_length = max_answer_length
         self.start_n_top, self.end_n_top = start_n_top, end_n_top
+        if version == "v2":
+            self.min_seq_length = max(start_n_top, end_n_top)
         self.dropout, self.threshold = dropout, threshold
         self.is_predicted = asked is not None
         self.is_scored = self.is_predicted and self.asked.has_answers

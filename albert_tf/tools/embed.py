@@ -11,19 +11,17 @@ A .npz holds `vectors` [N, H], one for each line, blank ones too; with
 
 import dataclasses
 import json
+import os
 from typing import Literal
 
 import numpy as np
 import tensorflow as tf
 
 from albert_tf import filesystem, flags, ownership, progress
-from albert_tf.data import examples, tables
+from albert_tf.data import batches, examples, tables
 from albert_tf.model import modeling
 from albert_tf.model.config import MAX_LAYERS
 from albert_tf.tools import model_flags
-
-# Lengths that batches are padded to, so that few are compiled.
-BUCKETS = (16, 32, 64, 128, 256, 512)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -52,11 +50,11 @@ class EmbedFlags(model_flags.ModelFlags):
         "Tokens a line, with [CLS] and [SEP]; longer ones are cut.",
         at_least=3,
     )
-    batch_size: int = flags.flag(
-        32,
-        "Lines computed at a time.",
+    tokens_per_batch: int = flags.flag(
+        4096,
+        "Tokens computed at a time, with padding.",
         at_least=1,
-        at_most=flags.MAX_BATCH_SIZE,
+        at_most=flags.MAX_TOKENS,
     )
 
 
@@ -92,9 +90,17 @@ def embed_files(files, args):
     lines = [line for path in files for line in read_lines(path)]
     if not lines:
         raise ValueError(f"There is no line in {files[:3]}.")
-    rows, num_cut = encode(tokenizer, lines, args.max_seq_length)
-    vectors = compute(model, tokenizer, [ids for ids, _ in rows], args)
-    write(args.output_file, lines, rows, vectors, args.pooling == "tokens")
+    is_by_token = args.pooling == "tokens"
+    rows, num_cut = encode(tokenizer, lines, args.max_seq_length, is_by_token)
+    vectors = compute(
+        model,
+        tokenizer,
+        [ids for ids, _ in rows],
+        pooling=args.pooling,
+        layer=args.layer,
+        tokens_per_batch=args.tokens_per_batch,
+    )
+    write(args.output_file, lines, rows, vectors, is_by_token)
     print(
         f"Wrote vectors of {len(lines):,} lines to {args.output_file}; "
         f"{num_cut:,} were cut to {args.max_seq_length} tokens."
@@ -109,64 +115,91 @@ def read_lines(path):
     return lines if lines[-1] else lines[:-1]
 
 
-def encode(tokenizer, lines, max_seq_length):
-    """Returns each line's ids and their offsets; and how many were cut."""
+def encode(tokenizer, lines, max_seq_length, has_offsets):
+    """Encodes lines, without [CLS] and [SEP].
+
+    Returns:
+      A pair for each line, its ids and, where they are asked for, the offsets
+      of these, else None; and how many lines were cut.
+    """
+    if has_offsets:
+        rows = [tokenizer.encode_with_offsets(line) for line in lines]
+    else:
+        threads = os.cpu_count() or 1
+        rows = tokenizer.encode_batch(lines, num_threads=threads)
+        rows = [(ids, None) for ids in rows]
     limit = max_seq_length - 2
-    rows = [tokenizer.encode_with_offsets(line) for line in lines]
     num_cut = sum(len(ids) > limit for ids, _ in rows)
-    return [(ids[:limit], offsets[:limit]) for ids, offsets in rows], num_cut
+    rows = [(ids[:limit], offsets and offsets[:limit]) for ids, offsets in rows]
+    return rows, num_cut
 
 
-def compute(model, tokenizer, rows, args):
-    """Returns the vectors of rows of ids: for each [H], or [its tokens, H]."""
+def compute(
+    model, tokenizer, rows, *, pooling="mean", layer=-1, tokens_per_batch=4096
+):
+    """Computes the vectors of lines.
 
-    @tf.function(reduce_retracing=False)
-    def outputs(ids, mask):
-        named = model(ids, mask)
-        if args.pooling == "pooled":
-            return named["pooled_output"]
-        return named["all_encoder_layers"][args.layer]
+    Args:
+      model: an AlbertEncoder.
+      tokenizer: its Tokenizer.
+      rows: N lists of ids, without [CLS] and [SEP].
+      pooling: "pooled", "mean" or "tokens".
+      layer: whose output is taken, unless it is pooled.
+      tokens_per_batch: tokens computed at a time, with padding.
 
+    Returns:
+      N arrays: [H], or [its tokens, H] where pooling is "tokens".
+    """
     encoded = examples.Examples(
         *examples.join_pairs(
             ([tokenizer.cls_id, *ids, tokenizer.sep_id], []) for ids in rows
         ),
         {},
     )
+    plan = batches.plan_pass(
+        encoded, model.config.max_position_embeddings, tokens_per_batch
+    )
+    (dataset,) = batches.build_pass(encoded, plan)
+
+    @tf.function(input_signature=[dataset.element_spec])
+    def embed(features):
+        mask = features["input_mask"]
+        outputs = model(features["input_ids"], mask)
+        if pooling == "pooled":
+            return outputs["pooled_output"]
+        tokens = outputs["all_encoder_layers"][layer]  # [B, T, H]
+        return average(tokens, mask) if pooling == "mean" else tokens
+
     vectors = [None] * len(rows)
-    batch_size = min(args.batch_size, len(rows))
-    # Lines of one length together; the results go back to their places.
-    order = np.argsort(encoded.lengths, kind="stable")
     done = progress.Progress("embedding", len(rows), "lines")
-    for start in range(0, len(order), batch_size):
-        batch = order[start : start + batch_size]
-        longest = encoded.lengths[batch[-1]]
-        bucket = next((b for b in BUCKETS if b >= longest), longest)
-        num_tokens = min(bucket, args.max_seq_length)
-        # The last batch is filled with its own lines, to be no other shape.
-        features = examples.pad_examples(
-            encoded, np.resize(batch, batch_size), num_tokens
-        )
-        values = outputs(
-            tf.constant(features["input_ids"]),
-            tf.constant(features["input_mask"]),
-        ).numpy()
-        for row, i in enumerate(batch):
-            vectors[i] = pool(values[row], len(rows[i]), args.pooling)
-        done.add(len(batch))
+    for features in dataset:
+        index = features["example_index"].numpy()
+        for i, values in zip(index, embed(features).numpy(), strict=True):
+            if pooling == "tokens":
+                values = values[1 : 1 + len(rows[i])]
+            vectors[i] = values
+        done.add(len(index))
     done.finish()
     return vectors
 
 
-def pool(output, num_tokens, pooling):
-    """One line's vector or vectors, of what the model gave for it."""
-    if pooling == "pooled":
-        return output  # [H]
-    tokens = output[1 : 1 + num_tokens]  # [T, H]
-    if pooling == "tokens":
-        return tokens
-    # A line without tokens has a vector of zeros.
-    return tokens.sum(axis=0) / max(num_tokens, 1)
+def average(tokens, mask):
+    """The mean of each line's tokens, without [CLS] and [SEP].
+
+    Args:
+      tokens: [B, T, H].
+      mask: [B, T], 1 for a token.
+
+    Returns:
+      [B, H] float32; 0 for a line without tokens.
+    """
+    # Of n tokens in all, those from 1 to n - 2.
+    is_last = tf.cumsum(mask, axis=1, reverse=True) == 1
+    is_inner = (mask > 0) & ~is_last
+    weights = tf.cast(is_inner[:, 1:], tf.float32)  # [B, T - 1]
+    sums = tf.einsum("bth,bt->bh", tf.cast(tokens[:, 1:], tf.float32), weights)
+    counts = tf.reduce_sum(weights, axis=1, keepdims=True)  # [B, 1]
+    return sums / tf.maximum(counts, 1)
 
 
 def write(path, lines, rows, vectors, is_by_token):

@@ -8,7 +8,7 @@ import os
 import numpy as np
 import tensorflow as tf
 
-from albert_tf import filesystem
+from albert_tf import filesystem, progress
 from albert_tf.training import loop
 from albert_tf.weights import checkpoints
 
@@ -61,9 +61,9 @@ def evaluate(strategy, model, eval_function, dataset, max_steps=0):
 def build_predict_function(strategy, model):
     """Returns a compiled function from one batch to the model's outputs.
 
-    It takes a key that stands for the batch's shapes, and the batch. Its
-    results are a dict of name -> [B, ...] values, one for each replica.
-    `example_index` goes through, so that rows can be told apart.
+    These are a dict of name -> [B, ...] values, one for each replica.
+    `example_index` goes through, so that rows can be told apart. It is a
+    `loop.Traces`.
     """
 
     @tf.function
@@ -86,7 +86,8 @@ def predict(strategy, predict_function, datasets, num_examples):
       strategy: a tf.distribute.Strategy.
       predict_function: from `build_predict_function`.
       datasets: datasets of global batches with `example_index` [B]; an index
-        of num_examples marks a row of padding.
+        of num_examples marks a row of padding. Where their shapes are unknown,
+        one trace serves all batches.
       num_examples: examples in all datasets together, N.
 
     Returns:
@@ -97,16 +98,21 @@ def predict(strategy, predict_function, datasets, num_examples):
       ValueError: if an example is missing or comes twice.
     """
     batches = []
+    done = progress.Progress("predicting", num_examples, "examples")
     for dataset in datasets:
         key = tuple(dataset.element_spec.items())
-        for features in loop.distribute(strategy, dataset):
-            outputs = predict_function(key, features)
+        distributed = loop.distribute(strategy, dataset)
+        function = predict_function.trace(key, distributed.element_spec)
+        for features in distributed:
+            outputs = function(features)
             batches.append(
                 {
                     name: _join_replicas(strategy, value)
                     for name, value in outputs.items()
                 }
             )
+            done.add(len(batches[-1]["example_index"]))
+    done.clear()
     counts = np.zeros(num_examples + 1, np.int64)
     for batch in batches:
         np.add.at(counts, batch["example_index"], 1)

@@ -169,11 +169,15 @@ class Traces:
         self.function = function
         self.traces = {}
 
-    def __call__(self, key, *args):
-        """Calls the trace of a key, which stands for the shapes of args."""
+    def trace(self, key, *args):
+        """Returns the trace of a key, which stands for the shapes of args."""
         if key not in self.traces:
             self.traces[key] = self.function.get_concrete_function(*args)
-        return self.traces[key](*args)
+        return self.traces[key]
+
+    def __call__(self, key, *args):
+        """Calls the trace of a key, which stands for the shapes of args."""
+        return self.trace(key, *args)(*args)
 
 
 def distribute(strategy, dataset):

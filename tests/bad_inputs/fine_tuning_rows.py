@@ -573,12 +573,6 @@ ROWS = [
         "v2.json: 3 questions, such as q0.*--squad_version=v2",
     ),
     squad(
-        "a beam that is wider than a bucket",
-        "--squad_version=v2 --train_file=v2.json --predict_file=v2.json "
-        "--bucket_lengths=4",
-        "--start_n_top=5.*--bucket_lengths",
-    ),
-    squad(
         "nothing to train on",
         "--train_file=asked.json",
         "asked.json.*answers",

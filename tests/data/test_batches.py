@@ -1,5 +1,7 @@
 """Plans of batches, and the batches that are looked up."""
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -76,36 +78,110 @@ def test_a_longer_plan_begins_like_a_shorter_one():
     assert (short.indices != other.indices).any()
 
 
+def split(plan):
+    """The examples of each batch of a pass."""
+    return np.split(plan.order, np.cumsum(plan.sizes)[:-1])
+
+
+@pytest.mark.parametrize("is_static", [False, True])
+@pytest.mark.parametrize("num_replicas", [1, 3])
 @pytest.mark.parametrize("num_examples", [1, 7, 8, 9, 50])
-def test_a_pass_has_each_example_once(num_examples):
+def test_a_pass_has_each_example_once(num_examples, num_replicas, is_static):
     rows = make_examples(num_examples)
-    plan = batches.plan_pass(rows, BUCKETS, 8)
-    real = plan.indices[plan.indices < num_examples]
+    plan = batches.plan_pass(
+        rows, 11, 24, num_replicas=num_replicas, is_static=is_static
+    )
+    real = plan.order[plan.order < num_examples]
     assert sorted(real) == list(range(num_examples))
     assert (np.diff(plan.lengths) <= 0).all()
+    assert not (plan.sizes % num_replicas).any()
+    longest = batches.longest_sequences(rows)
+    for length, size, index in zip(
+        plan.lengths, plan.sizes, split(plan), strict=True
+    ):
+        assert length * size <= 24 * num_replicas
+        assert longest[index[index < num_examples]].max() <= length <= 11
+    num_padding = len(plan.order) - num_examples
+    assert num_padding < (plan.sizes[-1] if is_static else num_replicas)
 
 
+def test_a_pass_of_given_batches():
+    rows = make_examples(50)
+    plan = batches.plan_pass(rows, 11, 1, batch_size=8)
+    assert plan.sizes.tolist() == [8] * 6 + [2]
+    plan = batches.plan_pass(rows, 11, 1, batch_size=8, is_static=True)
+    assert plan.sizes.tolist() == [8] * 7
+
+
+def test_what_is_too_long_for_the_tokens_is_a_batch_of_its_own():
+    rows = make_examples(9, num_choices=3)
+    assert batches.plan_pass(rows, 11, 4).sizes.tolist() == [1] * 9
+
+
+def test_a_pass_pads_to_the_least_length_that_is_wanted():
+    rows = make_examples()
+    assert set(batches.plan_pass(rows, 11, 64).lengths) == {8, 11}
+    assert set(batches.plan_pass(rows, 11, 64, min_length=9).lengths) == {11}
+    assert set(batches.plan_pass(rows, 11, 64, min_length=99).lengths) == {11}
+
+
+@pytest.mark.parametrize("price", [0, 1, 10, 40, 200, 10_000])
+def test_lengths_are_chosen_for_the_least_work(price):
+    lengths = np.array([3, 3, 4, 7, 7, 7, 9, 12, 12, 20])
+
+    def cost(chosen):
+        padded = np.array(chosen)[np.searchsorted(chosen, lengths)]
+        return padded.sum() + price * len(chosen)
+
+    possible = sorted(set(lengths.tolist()))[:-1]
+    wanted = min(
+        cost([*some, 20])
+        for count in range(len(possible) + 1)
+        for some in itertools.combinations(possible, count)
+    )
+    chosen = batches.choose_lengths(lengths, price)
+    assert cost(chosen.tolist()) == wanted
+    assert (np.diff(chosen) > 0).all()
+    if price in (0, 10_000):
+        assert chosen.tolist() == ([*possible, 20] if not price else [20])
+
+
+def test_few_shapes_are_compiled_for_few_examples(monkeypatch):
+    rows = make_examples(400)
+    plan = batches.plan_pass(rows, 11, 64, is_static=True)
+    assert set(plan.lengths) == {11}
+    monkeypatch.setattr(batches, "TOKENS_PER_SHAPE", 10)
+    plan = batches.plan_pass(rows, 11, 64, is_static=True)
+    assert set(zip(plan.lengths, plan.sizes, strict=True)) == {(8, 8), (11, 5)}
+
+
+@pytest.mark.parametrize("is_static", [False, True])
 @pytest.mark.parametrize("num_choices", [1, 3])
-def test_batches_are_what_padding_by_hand_gives(num_choices):
+def test_batches_are_what_padding_by_hand_gives(
+    num_choices, is_static, monkeypatch
+):
+    monkeypatch.setattr(batches, "TOKENS_PER_SHAPE", 10)
     rows = make_examples(21, num_choices)
-    plan = batches.plan_pass(rows, BUCKETS, 8)
-    datasets = batches.build_datasets(rows, plan)
-    assert list(datasets) == sorted(set(plan.lengths.tolist()))
-    num_seen = 0
-    for length, dataset in datasets.items():
-        for batch in dataset.as_numpy_iterator():
-            index = batch.pop("example_index")
-            weight = batch.pop("example_weight")
-            np.testing.assert_array_equal(weight, index < 21)
-            real = index[index < 21]
-            num_seen += len(real)
-            wanted = examples.pad_examples(rows, real, length)
-            assert set(wanted) == set(batch)
-            for name, values in wanted.items():
-                assert batch[name].dtype == values.dtype, name
-                np.testing.assert_array_equal(batch[name][: len(real)], values)
-                assert not batch[name][len(real) :].any()
-    assert num_seen == 21
+    plan = batches.plan_pass(rows, 11, 96, is_static=is_static)
+    datasets = batches.build_pass(rows, plan)
+    shapes = [d.element_spec["input_ids"].shape for d in datasets]
+    assert all(shape.is_fully_defined() == is_static for shape in shapes)
+    assert len(datasets) == (2 if is_static else 1)
+    found = [b for d in datasets for b in d.as_numpy_iterator()]
+    for batch, length, wanted_index in zip(
+        found, plan.lengths, split(plan), strict=True
+    ):
+        index = batch.pop("example_index")
+        weight = batch.pop("example_weight")
+        np.testing.assert_array_equal(index, wanted_index)
+        np.testing.assert_array_equal(weight, index < 21)
+        real = index[index < 21]
+        wanted = examples.pad_examples(rows, real, length)
+        assert set(wanted) == set(batch)
+        for name, values in wanted.items():
+            assert batch[name].dtype == values.dtype, name
+            np.testing.assert_array_equal(batch[name][: len(real)], values)
+            assert not batch[name][len(real) :].any()
 
 
 def test_shapes_are_static():
@@ -132,14 +208,16 @@ def test_datasets_come_in_the_order_of_the_plan():
 def test_what_is_longer_than_every_bucket_is_refused():
     rows = make_examples()
     with pytest.raises(ValueError, match="11 tokens; the longest bucket has 8"):
-        batches.plan_pass(rows, [4, 8], 8)
+        batches.plan_training(rows, [4, 8], 8, 20, seed=3)
+    with pytest.raises(ValueError, match="11 tokens; wanted at most 8"):
+        batches.plan_pass(rows, 8, 8)
 
 
 def test_training_on_nothing_is_refused():
     with pytest.raises(ValueError, match="no examples"):
         batches.plan_training(make_examples(0), BUCKETS, 8, 20, seed=3)
     with pytest.raises(ValueError, match="no examples"):
-        batches.plan_pass(make_examples(0), BUCKETS, 8)
+        batches.plan_pass(make_examples(0), 11, 8)
 
 
 @pytest.mark.parametrize(
@@ -158,11 +236,12 @@ def test_absurd_plans_are_refused_before_memory_is_taken(
         batches.plan_training(rows, BUCKETS, batch_size, num_steps, seed=3)
     if num_steps == 1:
         with pytest.raises(ValueError, match=message):
-            batches.plan_pass(rows, BUCKETS, batch_size)
+            batches.plan_pass(rows, 11, 8, batch_size=batch_size)
 
 
 def test_a_batch_may_be_somewhat_larger_than_the_data():
     rows = make_examples(1)
     plan = batches.plan_training(rows, BUCKETS, 1024, 2, seed=3)
     assert plan.indices.shape == (2, 1024)
-    assert batches.plan_pass(rows, BUCKETS, 1024).indices.shape == (1, 1024)
+    plan = batches.plan_pass(rows, 11, 8, batch_size=1024, is_static=True)
+    assert plan.sizes.tolist() == [1024]

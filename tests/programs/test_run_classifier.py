@@ -201,9 +201,14 @@ def test_rows_out_are_rows_in(args, fine_tuned):
         for row, length in enumerate(rows.lengths)
     ]
     for kwargs in (
-        {"bucket_lengths": ""},
-        {"bucket_lengths": "4,8,12"},
-        {"bucket_lengths": "8", "distribution": "mirrored"},
+        {"predict_batch_size": 4},
+        {"predict_batch_size": None, "tokens_per_batch": 24},
+        {"predict_batch_size": None, "distribution": "mirrored"},
+        {
+            "predict_batch_size": None,
+            "tokens_per_batch": 24,
+            "distribution": "mirrored",
+        },
     ):
         tuning = build_tuning(args, fine_tuned, **kwargs)
         for num_rows in (1, 7, 8, 9):

@@ -359,18 +359,6 @@ def test_steps_are_given_or_come_from_epochs_of_questions(
     assert [task.num_train for task, _ in ran] == [6, 6]
 
 
-def test_a_beam_may_be_as_wide_as_the_shortest_bucket(args):
-    two = version_2(args, start_n_top=12, end_n_top=12)
-    run_squad.check_beam(two)
-    run_squad.check_beam(dataclasses.replace(args, start_n_top=13))
-    for changes in ({"start_n_top": 13}, {"end_n_top": 13}):
-        wide = dataclasses.replace(two, **changes)
-        with pytest.raises(ValueError, match="shortest of --bucket_lengths"):
-            run_squad.check_beam(wide)
-        run_squad.check_beam(dataclasses.replace(wide, bucket_lengths=""))
-        run_squad.check_beam(dataclasses.replace(wide, do_predict=False))
-
-
 WRONG = {
     "nothing to do": ({"do_train": False, "do_predict": False}, "nothing to"),
     "no train_file": ({"train_file": None}, "--train_file"),
@@ -380,7 +368,6 @@ WRONG = {
     "no answers": ({"n_best_size": 0}, "--n_best_size"),
     "no starts": ({"start_n_top": 0}, "--start_n_top"),
     "no ends": ({"end_n_top": 0}, "--end_n_top"),
-    "too wide": ({"squad_version": "v2", "end_n_top": 13}, "--end_n_top=13"),
     "no workers": ({"num_workers": 0}, "--num_workers"),
     "too long": ({"max_seq_length": 99}, "has 32 positions"),
     "no model": ({"init_checkpoint": None}, "--init_checkpoint"),

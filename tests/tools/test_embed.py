@@ -49,7 +49,7 @@ def run(folder, name, **kwargs):
                 "input_file": str(folder / "lines.txt"),
                 "output_file": str(output),
                 "max_seq_length": 40,
-                "batch_size": 2,
+                "tokens_per_batch": 32,
                 **kwargs,
             }
         )
@@ -94,7 +94,7 @@ def test_json_lines_say_which_characters_a_token_is(model, tmp_path):
         ({"layer": 3}, "the model has 3"),
         ({"max_seq_length": 41}, "from 3 to 40"),
         ({"max_seq_length": 2}, "max_seq_length=2; wanted at least 3"),
-        ({"batch_size": 0}, "batch_size=0; wanted at least 1"),
+        ({"tokens_per_batch": 0}, "per_batch=0; wanted at least 1"),
         ({"layer": 10**6}, "layer=1000000; wanted"),
         ({"name": "x.csv"}, "must end in"),
         ({"name": "lines.jsonl"}, "overwrite .*lines.jsonl, which --input_f"),
@@ -131,6 +131,6 @@ def test_what_cannot_work_is_refused(
 
 
 def test_a_batch_may_be_larger_than_the_text(model, tmp_path):
-    found = run(tmp_path, "m.npz", batch_size=1 << 20)["vectors"]
+    found = run(tmp_path, "m.npz", tokens_per_batch=1 << 20)["vectors"]
     wanted = run(tmp_path, "n.npz")["vectors"]
     np.testing.assert_allclose(found, wanted, atol=1e-5)
