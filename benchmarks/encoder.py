@@ -29,6 +29,7 @@ from absl import app, flags
 from albert_tf.model import modeling
 from albert_tf.model.config import AlbertConfig
 from albert_tf.training import optimization
+from benchmarks import peers
 
 FLAGS = flags.FLAGS
 flags.DEFINE_integer("rounds", 7, "Rounds; the median is reported.")
@@ -99,18 +100,7 @@ def build_ours(kind, ids, dtype):
 
 def build_keras_hub(kind, ids, dtype):
     """Returns a function that runs KerasHub's AlbertBackbone once."""
-    import keras_hub
-
-    model = keras_hub.models.AlbertBackbone(
-        vocabulary_size=CONFIG.vocab_size,
-        num_layers=CONFIG.num_hidden_layers,
-        num_heads=CONFIG.num_attention_heads,
-        embedding_dim=CONFIG.embedding_size,
-        hidden_dim=CONFIG.hidden_size,
-        intermediate_dim=CONFIG.intermediate_size,
-        dropout=0.0,
-        dtype={"float32": "float32", "bfloat16": "mixed_bfloat16"}[dtype],
-    )
+    model = peers.keras_hub_backbone(CONFIG, dtype)
     features = {
         "token_ids": ids,
         "padding_mask": tf.ones_like(ids),
@@ -140,19 +130,7 @@ def build_transformers(kind, ids, dtype, bf16_weights=False):
     import torch
     import transformers
 
-    model = transformers.AlbertModel(
-        transformers.AlbertConfig(
-            vocab_size=CONFIG.vocab_size,
-            embedding_size=CONFIG.embedding_size,
-            hidden_size=CONFIG.hidden_size,
-            num_hidden_layers=CONFIG.num_hidden_layers,
-            num_attention_heads=CONFIG.num_attention_heads,
-            intermediate_size=CONFIG.intermediate_size,
-            hidden_dropout_prob=0.0,
-            attention_probs_dropout_prob=0.0,
-            attn_implementation="sdpa",
-        )
-    )
+    model = transformers.AlbertModel(peers.transformers_config(CONFIG))
     ids = torch.tensor(ids.numpy(), dtype=torch.long)
     mask = torch.ones_like(ids)
     if kind == "inference":

@@ -21,7 +21,10 @@ MAX_EPOCHS = 100_000
 # How often a batch may repeat its data; small ones may always.
 MAX_REPEATS = 100
 SMALL_BATCH = 1024
-# Sequences of a pass are padded to multiples of it.
+# What a batch of a pass costs beside its tokens, as so many of them: from 60 on
+# a CPU to some thousands on a GPU.
+TOKENS_PER_CALL = 128
+# Static shapes of a pass are of lengths that are multiples of it.
 LENGTH_STEP = 8
 # What it costs to compile a static shape for a TPU, some 20 s, in tokens.
 TOKENS_PER_SHAPE = 1 << 22
@@ -185,20 +188,22 @@ def plan_pass(
 ) -> Pass:
     """Plans one pass over all examples, the longest first.
 
-    Each batch takes what is longest of the rest, so that only the last has
-    rows of padding.
+    Each batch begins with what is longest of the rest and is padded to it. It
+    ends where more examples would be more padding than a batch of their own
+    costs, or where it is full.
 
     Args:
       examples: N of them.
       max_length: tokens that no sequence has more of, nor is padded to.
-      tokens_per_batch: of one replica, with padding. An example that has more
-        is a batch of its own.
+      tokens_per_batch: most tokens of one replica, with padding. An example
+        that has more is a batch of its own.
       batch_size: examples in all replicas together, however long; None for as
         many as the tokens allow.
       min_length: what sequences are padded to at least.
       num_replicas: whose batches are of one size.
       is_static: whether each shape has to be compiled: there are few lengths
-        then, and one size for each.
+        then, chosen from those of the examples, and one size for each. Only
+        the last batch has rows of padding.
 
     Raises:
       ValueError: if there are no examples, or by far fewer than in a batch,
@@ -212,17 +217,24 @@ def plan_pass(
             f"{max_length}."
         )
     longest = np.maximum(longest, min(min_length, max_length))
-    rounded = -(-longest // LENGTH_STEP) * LENGTH_STEP
-    rounded = np.minimum(rounded, max_length)
-    chosen = choose_lengths(rounded, TOKENS_PER_SHAPE if is_static else 0)
-    order = np.argsort(-longest, kind="stable").astype(np.int32)  # [N]
-    padded = chosen[np.searchsorted(chosen, rounded[order])]  # [N]
+    order = np.argsort(-longest, kind="stable").astype(np.int32)
+    longest = longest[order]
+    padded = longest
+    if is_static:
+        rounded = -(-longest // LENGTH_STEP) * LENGTH_STEP
+        rounded = np.minimum(rounded, max_length)
+        chosen = choose_lengths(rounded, TOKENS_PER_SHAPE)
+        padded = chosen[np.searchsorted(chosen, rounded)]
     most = -(-len(examples) // num_replicas)
     lengths, sizes, start = [], [], 0
     while start < len(order):
         tokens = int(padded[start]) * examples.num_choices
         size = min(max(1, tokens_per_batch // tokens), most) * num_replicas
-        size = batch_size or size
+        if batch_size:
+            size = batch_size
+        elif not is_static:
+            size = _cut_batch(longest[start : start + size])
+            size = -(-size // num_replicas) * num_replicas
         lengths.append(padded[start])
         sizes.append(size)
         start += size
@@ -234,6 +246,13 @@ def plan_pass(
     return Pass(
         np.array(lengths, np.int32), np.array(sizes, np.int32), order, is_static
     )
+
+
+def _cut_batch(lengths):
+    """How many of the sequences, the longest first, make the best batch."""
+    useful = np.cumsum(lengths, dtype=np.int64)
+    padded = lengths[0] * np.arange(1, len(lengths) + 1)
+    return int(np.argmax(useful / (padded + TOKENS_PER_CALL))) + 1
 
 
 def choose_lengths(lengths: np.ndarray, tokens_per_length: int) -> np.ndarray:
@@ -314,14 +333,22 @@ def _build_dataset(tables, length, indices):
 def _map(slices, look_up):
     import tensorflow as tf
 
+    dataset = tf.data.Dataset.from_tensor_slices(slices).map(look_up)
+    return dataset.with_options(build_options()).prefetch(2)
+
+
+def build_options():
+    """Returns the options of our datasets: in order, without autotuning.
+
+    The thread that tunes sleeps 10 ms, 20, 40 and so on, and an iterator that
+    ends may wait for it: a pass of six seconds took ten.
+    """
+    import tensorflow as tf
+
     options = tf.data.Options()
     options.deterministic = True
-    return (
-        tf.data.Dataset.from_tensor_slices(slices)
-        .map(look_up, num_parallel_calls=tf.data.AUTOTUNE)
-        .with_options(options)
-        .prefetch(2)
-    )
+    options.autotune.enabled = False
+    return options
 
 
 class _Tables(NamedTuple):

@@ -13,12 +13,15 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf import filesystem
+from albert_tf.data import batches
 from albert_tf.data.pretraining import damage
 
 # Files read at a time and records taken from each: part of the order of
 # training examples, so constants.
 NUM_OPEN_FILES = 8
 RECORDS_PER_TURN = 16
+# Batches that are parsed at a time, and kept for the devices.
+NUM_PARSED = 4
 
 
 def build_dataset(
@@ -77,11 +80,9 @@ def build_dataset(
             batch_size=batch_size,
             is_training=is_training,
         ),
-        num_parallel_calls=tf.data.AUTOTUNE,
+        num_parallel_calls=NUM_PARSED,
     )
-    options = tf.data.Options()
-    options.deterministic = True
-    return dataset.with_options(options).prefetch(tf.data.AUTOTUNE)
+    return dataset.with_options(batches.build_options()).prefetch(NUM_PARSED)
 
 
 def _endless(files, seed, start, num_records, shuffle_buffer):
@@ -106,7 +107,7 @@ def _endless(files, seed, start, num_records, shuffle_buffer):
             tf.data.TFRecordDataset,
             cycle_length=NUM_OPEN_FILES,
             block_length=RECORDS_PER_TURN,
-            num_parallel_calls=tf.data.AUTOTUNE,
+            num_parallel_calls=NUM_OPEN_FILES,
             deterministic=True,
         )
         dataset = dataset.shuffle(
