@@ -77,19 +77,22 @@ class MaskedLM(layers.WeightOwner):
         x = layers.ACTIVATIONS[self.config.hidden_act](x)
         return layers.layer_norm(x, *(w.value for w in self.norm))
 
-    def ratios(self, sequence_output, features, weights, word_embeddings):
-        """Returns cross entropy and accuracy of `call`'s logits, two Ratios.
+    def losses(self, sequence_output, features, word_embeddings):
+        """Returns cross entropy and hits of `call`'s logits, [B * P] each.
 
-        `features` has `masked_lm_positions` and `masked_lm_ids`, [B, P];
-        `weights` are [B, P] float32.
+        `features` has `masked_lm_positions` and `masked_lm_ids`, [B, P].
         """
         x = self.transform(sequence_output, features["masked_lm_positions"])
-        losses, hits = vocabulary_losses(
+        return vocabulary_losses(
             x,
             tf.cast(word_embeddings, x.dtype),
             tf.convert_to_tensor(self.bias.value),
             tf.reshape(features["masked_lm_ids"], [-1]),
-        )  # [B * P] each
+        )
+
+    def ratios(self, sequence_output, features, weights, word_embeddings):
+        """Returns the means of `losses`, two Ratios; weights are [B, P]."""
+        losses, hits = self.losses(sequence_output, features, word_embeddings)
         weights = tf.reshape(weights, [-1])
         loss = weighted_mean(losses, weights)._replace(
             epsilon=MASKED_LM_EPSILON

@@ -165,6 +165,10 @@ def attend(x, weights, mask_scores, dropout, config):
       mask_scores: [B, 1, 1, T], 0 or MASKED_SCORE.
       dropout: a `Dropout`.
       config: an AlbertConfig, for the heads and the two rates.
+
+    Returns:
+      The result, and the probabilities [B, N, T, T] float32 with which each
+      token looks at each.
     """
     batch_size, num_tokens = split_rows(mask_scores)
     num_heads = config.num_attention_heads
@@ -174,15 +178,16 @@ def attend(x, weights, mask_scores, dropout, config):
     q, k, v = tf.unstack(tf.transpose(qkv, [2, 0, 3, 1, 4]))  # [B, N, T, D]
     scores = tf.matmul(q, k, transpose_b=True)  # [B, N, T, T]
     scores = tf.cast(scores, tf.float32) + mask_scores
-    probs = tf.cast(tf.nn.softmax(scores), x.dtype)  # [B, N, T, T]
-    probs = dropout(probs, config.attention_probs_dropout_prob)
-    context = tf.transpose(tf.matmul(probs, v), [0, 2, 1, 3])  # [B, T, N, D]
+    probs = tf.nn.softmax(scores)  # [B, N, T, T]
+    kept = dropout(tf.cast(probs, x.dtype), config.attention_probs_dropout_prob)
+    context = tf.transpose(tf.matmul(kept, v), [0, 2, 1, 3])  # [B, T, N, D]
     context = tf.reshape(context, [-1, config.hidden_size])  # [R, H]
     y = layers.dense(context, weights.kernel, weights.bias)
     y = dropout(y, config.hidden_dropout_prob)
-    return layers.layer_norm(
+    y = layers.layer_norm(
         x + y, weights.gamma, weights.beta, training=dropout.is_training
     )
+    return y, probs
 
 
 def feed_forward(x, weights, dropout, config):
@@ -243,7 +248,7 @@ class Transformer(layers.WeightOwner):
             for group in range(last_group + 1)
         ]
 
-    def call(self, x, input_mask, *, dropout):
+    def call(self, x, input_mask, *, dropout, with_attention=False):
         config = self.config
         attention = [[a.pack() for a in group] for group in self.attention]
         ffn = [[f.pack() for f in group] for group in self.ffn]
@@ -256,33 +261,41 @@ class Transformer(layers.WeightOwner):
             x = layers.dense(x, *self.cast(self.projection))  # [R, H]
 
         def run_layer(x, groups):
-            """The outputs of a layer's blocks, [R, H] each."""
-            outputs = []
+            """A layer's blocks: outputs [R, H], attention [B, N, T, T]."""
+            outputs, probs = [], []
             for attention_weights, ffn_weights in zip(
                 attention[groups[0]], ffn[groups[1]], strict=True
             ):
-                x = attend(x, attention_weights, mask_scores, dropout, config)
+                x, p = attend(
+                    x, attention_weights, mask_scores, dropout, config
+                )
                 x = feed_forward(x, ffn_weights, dropout, config)
                 outputs.append(x)
-            return outputs
+                probs += [p] * with_attention
+            return outputs, probs
 
         groups = [
             (config.attention_group(layer), config.ffn_group(layer))
             for layer in range(config.num_hidden_layers)
         ]
+        outputs, probs = [], []
         if layers.are_kernels_constant():
             # A kernel in a loop is one constant however often it is used.
             for group, count in collections.Counter(groups).items():
                 x = repeat(
-                    lambda x, group=group: run_layer(x, group)[-1], x, count
+                    lambda x, group=group: run_layer(x, group)[0][-1], x, count
                 )
-            outputs = [x]
+            outputs.append(x)
         else:
-            outputs = []
             for group in groups:
-                outputs += run_layer(outputs[-1] if outputs else x, group)
+                more, more_probs = run_layer(
+                    outputs[-1] if outputs else x, group
+                )
+                outputs += more
+                probs += more_probs
         shape = [-1, num_tokens, config.hidden_size]
-        return [tf.reshape(x, shape) for x in outputs]  # [B, T, H] each
+        # [B, T, H] each
+        return [tf.reshape(x, shape) for x in outputs], probs
 
 
 def repeat(step, x, count):
@@ -320,12 +333,16 @@ class AlbertEncoder(layers.ConfiguredLayer):
     Call it with `input_ids`, `input_mask` and `segment_ids`, [B, T] integers
     each; without a mask every token is seen, without segments all are 0.
     `training=True` turns the config's dropout on; `seed` ([2] int32) then
-    decides the masks. The result is a dict:
+    decides the masks. `with_attention=True` adds the probabilities of
+    attention, which take much memory outside of a tf.function. The result is a
+    dict:
 
       sequence_output: [B, T, H], the last layer.
       pooled_output: [B, H].
       embedding_output: [B, T, E], after norm and dropout.
       all_encoder_layers: L * inner_group_num times [B, T, H].
+      all_attention_probs: where asked for, as many times [B, N, T, T] float32:
+        how much each token looks at each.
 
     Args:
       config: an AlbertConfig.
@@ -352,6 +369,7 @@ class AlbertEncoder(layers.ConfiguredLayer):
         segment_ids=None,
         training=False,
         seed=None,
+        with_attention=False,
     ):
         self.check_length(input_ids.shape[1])
         if input_mask is None:
@@ -360,12 +378,19 @@ class AlbertEncoder(layers.ConfiguredLayer):
             segment_ids = tf.zeros_like(input_ids)
         dropout = layers.build_dropout(training, seed)
         embedded = self.embeddings(input_ids, segment_ids, dropout=dropout)
-        outputs = self.transformer(embedded, input_mask, dropout=dropout)
+        outputs, probs = self.transformer(
+            embedded,
+            input_mask,
+            dropout=dropout,
+            with_attention=with_attention,
+        )
+        attention = {"all_attention_probs": probs} if with_attention else {}
         return {
             "sequence_output": outputs[-1],
             "pooled_output": self.pooler(outputs[-1]),
             "embedding_output": embedded,
             "all_encoder_layers": outputs,
+            **attention,
         }
 
     def check_length(self, num_tokens):

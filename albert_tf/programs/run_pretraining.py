@@ -21,6 +21,7 @@ from albert_tf.text import tokenization
 from albert_tf.training import (
     distribution,
     evaluation,
+    gauge,
     manifest,
     optimization,
     session,
@@ -30,11 +31,13 @@ from albert_tf.weights import checkpoints, pretrained
 # Flags that a manifest holds: of the optimizer, and others.
 SCHEDULE = (
     "learning_rate num_train_steps num_warmup_steps start_warmup_step "
-    "poly_power"
+    "poly_power beta_2"
 )
 SETTINGS = (
     "sentence_weight train_batch_size shuffle_buffer random_seed compute_dtype"
 )
+# Records whose predictions tell how frequent pieces are.
+MAX_COUNTED = 20_000
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -91,6 +94,12 @@ class PretrainingFlags(shared_flags.TrainFlags):
         help="Factor of the sentence loss; 0 trains on masked LM alone. "
         "Default: 1, or 0 for records made without a sentence objective.",
         at_least=0,
+    )
+    beta_2: float = flag(
+        0.999,
+        "Decay of the optimizer's mean of squared gradients.",
+        at_least=0,
+        below=1,
     )
     shuffle_buffer: int = flag(
         100_000,
@@ -162,6 +171,27 @@ def build_evaluator(args, training, held_out):
         args.max_eval_steps,
     )
     return training.build_evaluator(score, "masked_lm_accuracy")
+
+
+def build_gauge(training, train_records, held_out):
+    """Returns the `gauge.Gauge` of a session, on held-out records if any."""
+    measured = held_out or train_records
+    num_tokens = measured.features["input_ids"][0][0]
+    batch_size = max(1, gauge.TOKENS // num_tokens)
+    batch_size *= training.strategy.num_replicas_in_sync
+    dataset = reading.build_dataset(
+        measured.files,
+        measured.features,
+        batch_size,
+        is_training=False,
+        limits=measured.limits,
+    )
+    return gauge.Gauge(
+        training.strategy,
+        training.model,
+        dataset,
+        opening.count_pieces(train_records, MAX_COUNTED),
+    )
 
 
 def describe(args, config, train_records, held_out, weights):
@@ -278,6 +308,7 @@ def pretrain(args, config, strategy, train_records, held_out):
         compute_dtype=dtype,
         keep_checkpoint_max=args.keep_checkpoint_max,
         accept_changes=args.accept_changes,
+        beta_2=args.beta_2,
     )
     if args.compute_dtype != dtype:
         training.reporter.say(distribution.describe_compute_dtype(dtype))
@@ -334,6 +365,7 @@ def train(args, config, training, records, weights, evaluator):
         log_every_steps=args.log_every_steps,
         xla=args.xla,
         evaluator=evaluator,
+        gauge=build_gauge(training, train_records, held_out),
     )
     training.reporter.say(f"Checkpoints and results are in {args.output_dir}.")
 

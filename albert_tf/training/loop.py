@@ -324,6 +324,7 @@ def train(
     seed=0,
     xla=False,
     on_checkpoint=None,
+    gauge=None,
 ):
     """Trains from the optimizer's step to num_train_steps.
 
@@ -349,6 +350,7 @@ def train(
       seed: decides the dropout.
       xla: see `build_train_function`.
       on_checkpoint: called with (step, prefix) after each checkpoint.
+      gauge: a `gauge.Gauge` to measure with beside the lines, or None.
 
     Raises:
       FloatingPointError: if a loss is not finite.
@@ -378,7 +380,11 @@ def train(
             check_finite(values, step)
             reporter.progress(step, values, is_new)
             if step in (log_at, num_train_steps):
-                reporter.log("train", step, values)
+                measured = {}
+                if gauge and gauge.is_due(step):
+                    measured = gauge.measure()
+                    reporter.word = gauge.describe(measured)
+                reporter.log("train", step, values, measured)
                 window[:] = 0
             if step in (save_at, num_train_steps):
                 prefix = manager.save()

@@ -102,6 +102,7 @@ class Reporter:
         self.line = progress.Line(stream)
         self.say = self.line.say
         self.clock = Clock(0, 0, 0)  # Stands until a training starts.
+        self.word = ""  # How the training is, for its lines.
         self.writers = {}
         self.is_checked = False  # Whether the JSON lines are all whole.
 
@@ -138,23 +139,27 @@ class Reporter:
 
     def describe(self, step, values):
         """Returns step, values, rate and remaining time as text."""
-        return (
-            f"step {step}/{self.clock.num_train_steps} {format_values(values)}"
-            f"{self.clock.describe()}"
-        )
+        words = [
+            f"step {step}/{self.clock.num_train_steps}",
+            *([self.word] if self.word else []),
+            format_values(values),
+        ]
+        return " ".join(words) + self.clock.describe()
 
-    def log(self, split, step, values):
+    def log(self, split, step, values, more=None):
         """Writes values as a line, a JSON line and summaries.
 
         Args:
           split: "train" or "eval".
           step: steps done.
           values: dict from name to float.
+          more: likewise; not for the line.
         """
         rate = {}
         if split == "train" and self.clock.rate:
             rate = {"sequences_per_second": self.clock.sequences_per_second}
-        record = {"split": split, "step": step, **values, **rate}
+        recorded = {**values, **(more or {}), **rate}
+        record = {"split": split, "step": step, **recorded}
         record["time"] = round(time.time(), 1)
         if split == "eval" or not self.is_checked:
             # Who was killed before the result was written evaluates again.
@@ -166,7 +171,7 @@ class Reporter:
                 os.path.join(self.folder, split)
             )
         with self.writers[split].as_default(step=step):
-            for name, value in {**values, **rate}.items():
+            for name, value in recorded.items():
                 tf.summary.scalar(name, value)
         self.writers[split].flush()
         if split == "train":

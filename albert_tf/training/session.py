@@ -40,6 +40,7 @@ class Session:
       keep_checkpoint_max: newest checkpoints kept, beside the best one.
       accept_changes: whether a run goes on although it was made of something
         else, where that can be.
+      **kwargs: of `optimization.Optimizer`, such as beta_2.
 
     Attributes:
       model: what is trained.
@@ -66,6 +67,7 @@ class Session:
         compute_dtype: str = "float32",
         keep_checkpoint_max: int = 5,
         accept_changes: bool = False,
+        **kwargs,
     ):
         self.folder = str(folder)
         self.strategy, self.seed = strategy, seed
@@ -84,6 +86,7 @@ class Session:
                 optimizer,
                 {name: weight.value for name, weight in weights.items()},
                 schedule,
+                **kwargs,
             )
         self.manager = checkpoints.CheckpointManager(
             self.folder,

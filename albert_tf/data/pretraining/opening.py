@@ -5,6 +5,8 @@ import contextlib
 import dataclasses
 from collections.abc import Iterator
 
+import numpy as np
+
 from albert_tf import filesystem
 from albert_tf.data.pretraining import damage, reading, records, sidecars
 
@@ -214,6 +216,30 @@ def score_best_guess(opened: PretrainingRecords) -> tuple[float, ...]:
         max(counts.values(), default=0) / max(counts.total(), 1)
         for counts in (pieces, labels)
     )
+
+
+def count_pieces(opened: PretrainingRecords, max_records: int) -> np.ndarray:
+    """Returns how often each piece is predicted, [V].
+
+    Args:
+      opened: the records.
+      max_records: those that are looked at, at most, from the first on.
+    """
+    counts = np.zeros(opened.limits["masked_lm_ids"][1] + 1, np.int64)
+    for batch in (
+        reading.build_dataset(
+            opened.files,
+            opened.features,
+            1024,
+            is_training=False,
+            limits=opened.limits,
+        )
+        .take(-(-max_records // 1024))
+        .as_numpy_iterator()
+    ):
+        is_masked = batch["masked_lm_weights"] > 0
+        np.add.at(counts, batch["masked_lm_ids"][is_masked], 1)
+    return counts
 
 
 def peek_sizes(files: list[str]) -> tuple[str, int, int]:

@@ -1,0 +1,155 @@
+"""Tells, while it pretrains, whether a model learns more than frequencies.
+
+A masked LM first learns how frequent pieces are, and may stay there for
+thousands of steps: attention is nearly uniform, vectors of different tokens
+are nearly parallel, and only common pieces are guessed. When it leaves, all of
+these change together.
+
+Shapes: B batch, T tokens, P predictions, V vocab_size, N heads.
+"""
+
+import numpy as np
+import tensorflow as tf
+
+from albert_tf.model import heads
+from albert_tf.training import loop
+
+# Pieces that frequencies alone often get right.
+NUM_COMMON = 100
+# Steps between two measurements, and tokens that one looks at: together under
+# a hundredth of the time.
+INTERVAL = 100
+TOKENS = 4096
+# What the masked-LM loss is below that of frequencies, in nats, from where on
+# a model is leaving them, and is learning.
+LEAVING, LEARNING = 0.6, 1.2
+
+
+class Gauge:
+    """Measures a model on one batch that stays the same.
+
+    Args:
+      strategy: the tf.distribute.Strategy of the model.
+      model: a `heads.AlbertForPreTraining`.
+      dataset: of global batches as from `reading.build_dataset`; the first is
+        measured on.
+      piece_counts: [V], how often each piece is predicted in training.
+    """
+
+    def __init__(self, strategy, model, dataset, piece_counts):
+        counts = np.asarray(piece_counts, np.float64)
+        self.strategy = strategy
+        self.features = next(iter(loop.distribute(strategy, dataset)))
+        # A piece that was not seen has the weight of one that was seen once.
+        log_probs = np.log((counts + 1) / (counts + 1).sum())
+        rank = np.argsort(np.argsort(-counts, kind="stable"))
+        self._sums = _build_function(
+            strategy,
+            model,
+            tf.constant(log_probs, tf.float32),
+            tf.constant(rank >= NUM_COMMON),
+        )
+        self.last_step = None
+
+    def is_due(self, step):
+        """Whether to measure at this step, of those that are asked for."""
+        last, self.last_step = self.last_step, step
+        return last is None or step // INTERVAL > last // INTERVAL
+
+    def measure(self):
+        """Returns a dict from name to float.
+
+        frequency_loss: of guessing by frequencies alone, in nats.
+        frequency_gain: what the masked-LM loss is below that.
+        rare_masked_lm_loss: masked-LM loss on pieces that are not among the
+          NUM_COMMON most frequent.
+        token_cosine: mean cosine between the vectors of different pieces in
+          one sequence.
+        attention_entropy: of attention, as a share of what uniform has.
+        """
+        sums = self._sums(self.features).numpy()
+        means = sums[:, 0] / np.maximum(sums[:, 1], 1e-9)
+        frequency, masked_lm, rare, cosine, entropy = map(float, means)
+        return {
+            "frequency_loss": frequency,
+            "frequency_gain": frequency - masked_lm,
+            "rare_masked_lm_loss": rare,
+            "token_cosine": cosine,
+            "attention_entropy": entropy,
+        }
+
+    @staticmethod
+    def describe(values):
+        """Returns one word for what `measure` gave."""
+        gain = values["frequency_gain"]
+        if gain < LEAVING:
+            return "frequencies"
+        return "leaving" if gain < LEARNING else "learning"
+
+
+def _build_function(strategy, model, log_probs, is_rare):
+    """A compiled function from a batch to sums and weights, [5, 2]."""
+
+    def measure(features):
+        weights = features["masked_lm_weights"]  # [B, P]
+        weights *= heads.row_weights(features)[:, tf.newaxis]
+        labels = features["masked_lm_ids"]
+        outputs = model.encoder(
+            features["input_ids"],
+            features["input_mask"],
+            features["segment_ids"],
+            with_attention=True,
+        )
+        losses, _ = model.masked_lm.losses(
+            outputs["sequence_output"],
+            features,
+            tf.convert_to_tensor(model.encoder.embeddings.word.value),
+        )  # [B * P]
+        losses = tf.reshape(losses, tf.shape(labels))
+        rare = tf.cast(tf.gather(is_rare, labels), tf.float32)
+        ratios = [
+            heads.weighted_mean(-tf.gather(log_probs, labels), weights),
+            heads.weighted_mean(losses, weights),
+            heads.weighted_mean(losses, weights * rare),
+            cosine_ratio(outputs["sequence_output"], features),
+            entropy_ratio(outputs["all_attention_probs"], features),
+        ]
+        return tf.stack([tf.stack([r.total, r.weight]) for r in ratios])
+
+    @tf.function
+    def sums(features):
+        return strategy.reduce(
+            tf.distribute.ReduceOp.SUM,
+            strategy.run(measure, args=(features,)),
+            axis=None,
+        )
+
+    return sums
+
+
+def cosine_ratio(sequence_output, features):
+    """Mean cosine of the vectors [B, T, H] of different pieces, a Ratio."""
+    x = tf.cast(sequence_output, tf.float32)
+    x = tf.math.l2_normalize(x, axis=-1)
+    cosines = tf.matmul(x, x, transpose_b=True)  # [B, T, T]
+    ids, mask = features["input_ids"], features["input_mask"] > 0
+    is_pair = ids[:, :, tf.newaxis] != ids[:, tf.newaxis, :]
+    is_pair &= mask[:, :, tf.newaxis] & mask[:, tf.newaxis, :]
+    return heads.weighted_mean(cosines, tf.cast(is_pair, tf.float32))
+
+
+def entropy_ratio(all_attention_probs, features):
+    """Mean entropy of probabilities [B, N, T, T], as a share, a Ratio."""
+    mask = tf.cast(features["input_mask"], tf.float32)  # [B, T]
+    num_tokens = tf.reduce_sum(mask, axis=1)  # [B]
+    uniform = tf.math.log(tf.maximum(num_tokens, 2.0))
+    weights = mask[:, tf.newaxis, :]  # [B, 1, T]
+    total = weight = 0.0
+    for probs in all_attention_probs:
+        terms = tf.math.multiply_no_nan(
+            tf.math.log(tf.maximum(probs, 1e-30)), probs
+        )
+        shares = -tf.reduce_sum(terms, axis=-1) / uniform[:, None, None]
+        total += tf.reduce_sum(shares * weights)  # of [B, N, T]
+        weight += tf.reduce_sum(tf.ones_like(shares) * weights)
+    return heads.Ratio(total, weight)

@@ -1,0 +1,147 @@
+"""Which recipes leave the plateau of piece frequencies, and when.
+
+  python -m benchmarks.plateau --train_text=novels.txt \
+    --heldout_text=novels_valid.txt --spm_model_file=30k-clean.model \
+    --output_dir=out [--only='base;beta_2']
+
+Each row of ROWS changes something of the first one. What is there already is
+not made again, and a training that was stopped goes on. All are scored on the
+same held-out records, single masked pieces (15%) of sequences of 64 tokens;
+the table at the end is what is in docs/results.md.
+"""
+
+import dataclasses
+import json
+import os
+import pathlib
+import shlex
+import subprocess
+import sys
+
+from albert_tf import flags
+from albert_tf.flags import flag
+
+ROOT = pathlib.Path(__file__).parent.parent
+# Of create_pretraining_data.py and of run_pretraining.py.
+DATA = {
+    "max_seq_length": 64,
+    "ngram": 1,
+    "masked_lm_prob": 0.4,
+    "max_predictions_per_seq": 26,
+    "dupe_factor": 2,
+}
+TRAINING = {
+    "albert_config_file": ROOT / "configs/model/small.json",
+    "optimizer": "adamw",
+    "learning_rate": 1e-3,
+    "beta_2": 0.98,
+    "train_batch_size": 16,
+    "num_warmup_steps": 500,
+    "num_train_steps": 8000,
+    "sentence_weight": 0,
+}
+# What each changes.
+ROWS: dict[str, dict] = {
+    "base": {},
+    "sentence": {"sentence_weight": 1},
+    "beta_2": {"beta_2": 0.999},
+    "sentence,beta_2": {"sentence_weight": 1, "beta_2": 0.999},
+    "ngram": {"ngram": 3},
+    "masked": {"masked_lm_prob": 0.15, "max_predictions_per_seq": 10},
+    "rate": {"learning_rate": 5e-4},
+    "batch": {"train_batch_size": 32},
+    "length": {
+        "max_seq_length": 128,
+        "max_predictions_per_seq": 52,
+        "train_batch_size": 8,
+    },
+    "lamb": {"optimizer": "lamb", "learning_rate": 5e-3},
+    "seed": {"random_seed": 54321},
+}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class BenchmarkFlags:
+    """What is trained, and where."""
+
+    train_text: str = flag(required=True, help="Text, one sentence a line.")
+    heldout_text: str = flag(required=True, help="Other documents, likewise.")
+    spm_model_file: str = flag(required=True, help="SentencePiece model.")
+    output_dir: str = flag(required=True, help="Where all of it goes.")
+    only: str = flag("", "Names of rows, with semicolons; empty for all.")
+
+
+def run_program(*arguments):
+    """Shows and runs one of the programs; ends with it if it fails."""
+    print(shlex.join(["python", *arguments]), flush=True)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, *arguments]
+    if subprocess.run(command, check=False, env=environment).returncode:
+        sys.exit(1)
+
+
+def make_records(args, text, settings):
+    """Makes records of a text unless they are there; returns their pattern."""
+    words = [f"{name}{value}" for name, value in settings.items()]
+    stem = pathlib.Path(text).stem
+    name = f"{args.output_dir}/records/{stem}-{'-'.join(words)}"
+    if not pathlib.Path(f"{name}.dataset.json").exists():
+        run_program(
+            str(ROOT / "create_pretraining_data.py"),
+            f"--input_file={text}",
+            f"--output_file={name}.tfrecord",
+            f"--spm_model_file={args.spm_model_file}",
+            f"--num_workers={os.cpu_count()}",
+            *(f"--{flag}={value}" for flag, value in settings.items()),
+        )
+    return f"{name}.tfrecord"
+
+
+def train(args, name, changes):
+    """Trains one row, or goes on with it."""
+    data = {key: changes.get(key, value) for key, value in DATA.items()}
+    held_out = DATA | {"masked_lm_prob": 0.15, "max_predictions_per_seq": 10}
+    held_out |= {"dupe_factor": 1}
+    rest = {k: v for k, v in changes.items() if k not in DATA}
+    run_program(
+        str(ROOT / "run_pretraining.py"),
+        f"--input_file={make_records(args, args.train_text, data)}",
+        f"--eval_input_file={make_records(args, args.heldout_text, held_out)}",
+        f"--output_dir={args.output_dir}/{name}",
+        "--do_eval",
+        "--save_checkpoints_steps=1000",
+        "--keep_checkpoint_max=1",
+        *(f"--{flag}={value}" for flag, value in (TRAINING | rest).items()),
+    )
+
+
+def print_table(folder):
+    """Prints held-out accuracy by step, a line for each row."""
+    scores = {}
+    for name in ROWS:
+        path = pathlib.Path(folder, name, "metrics.jsonl")
+        lines = path.read_text().splitlines() if path.exists() else []
+        records = [json.loads(line) for line in lines]
+        scores[name] = {
+            record["step"]: record["masked_lm_accuracy"]
+            for record in records
+            if record["split"] == "eval" and record["step"]
+        }
+    steps = sorted({step for row in scores.values() for step in row})
+    print("| changes | " + " | ".join(f"{step:,}" for step in steps) + " |")
+    print("|---" * (len(steps) + 1) + "|")
+    for name, row in scores.items():
+        if row:
+            cells = [f"{row[s]:.1%}" if s in row else "" for s in steps]
+            print(f"| {ROWS[name] or 'none'} | " + " | ".join(cells) + " |")
+
+
+def run(args):
+    """Trains the rows that are asked for, one after the other."""
+    for name in args.only.split(";") if args.only else ROWS:
+        train(args, name, ROWS[name])
+    print_table(args.output_dir)
+
+
+if __name__ == "__main__":
+    flags.launch(run, BenchmarkFlags)

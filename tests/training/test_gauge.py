@@ -1,0 +1,125 @@
+"""The gauge measures what it says, for any number of replicas."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from albert_tf.model import heads
+from albert_tf.model.config import AlbertConfig
+from albert_tf.training import distribution, gauge
+
+CONFIG = AlbertConfig(
+    vocab_size=150,
+    embedding_size=5,
+    hidden_size=12,
+    num_hidden_layers=2,
+    num_attention_heads=3,
+    intermediate_size=17,
+    max_position_embeddings=9,
+    initializer_range=0.5,
+)
+LENGTHS = [9, 4, 6, 1]
+
+
+def make_batch():
+    rng = np.random.default_rng(3)
+    mask = (np.arange(9) < np.array(LENGTHS)[:, None]).astype(np.int32)
+    return {
+        "input_ids": rng.integers(5, 12, (4, 9), np.int32) * mask,
+        "input_mask": mask,
+        "segment_ids": np.zeros((4, 9), np.int32),
+        "masked_lm_positions": np.tile(np.array([1, 2, 3], np.int32), (4, 1)),
+        "masked_lm_ids": rng.integers(5, 150, (4, 3), np.int32),
+        "masked_lm_weights": np.array(
+            [[1, 1, 1], [1, 1, 0], [1, 1, 1], [0, 0, 0]], np.float32
+        ),
+        "example_weight": np.array([1, 1, 0, 1], np.float32),
+    }
+
+
+def build(strategy, counts):
+    with strategy.scope():
+        keras.utils.set_random_seed(5)
+        model = heads.AlbertForPreTraining(CONFIG)
+    dataset = tf.data.Dataset.from_tensors(make_batch()).unbatch().batch(4)
+    return model, gauge.Gauge(strategy, model, dataset, counts)
+
+
+@pytest.mark.parametrize("kind", ["one_device", "mirrored"])
+def test_losses_are_those_of_the_batch(kind):
+    counts = np.random.default_rng(2).permutation(150)
+    strategy = distribution.build_strategy(kind)
+    model, measured = build(strategy, counts)
+    values = measured.measure()
+    batch = make_batch()
+    weights = batch["masked_lm_weights"] * batch["example_weight"][:, None]
+    labels = batch["masked_lm_ids"]
+    probs = (counts + 1) / (counts + 1).sum()
+    wanted = -np.log(probs[labels])[weights > 0].mean()
+    np.testing.assert_allclose(values["frequency_loss"], wanted, rtol=1e-5)
+    logits = model(batch)["masked_lm_logits"]
+    losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
+    loss = losses.numpy()[weights > 0].mean()
+    np.testing.assert_allclose(
+        values["frequency_gain"], wanted - loss, rtol=1e-4
+    )
+    # The hundred most frequent have counts from 50 on.
+    is_rare = (counts[labels] < 50) & (weights > 0)
+    assert 0 < is_rare.sum() < weights.sum()
+    rare = losses.numpy()[is_rare].mean()
+    np.testing.assert_allclose(values["rare_masked_lm_loss"], rare, rtol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["one_device", "mirrored"])
+def test_cosine_and_entropy_by_hand(kind):
+    strategy = distribution.build_strategy(kind)
+    model, measured = build(strategy, np.ones(150))
+    values = measured.measure()
+    batch = make_batch()
+    outputs = model.encoder(
+        batch["input_ids"], batch["input_mask"], with_attention=True
+    )
+    cosines, entropies = [], []
+    for row, length in enumerate(LENGTHS):
+        x = outputs["sequence_output"][row, :length].numpy()
+        x /= np.linalg.norm(x, axis=1, keepdims=True)
+        ids = batch["input_ids"][row, :length]
+        cosines += (x @ x.T)[ids[:, None] != ids[None, :]].tolist()
+        for probs in outputs["all_attention_probs"]:
+            p = probs[row, :, :length, :length].numpy()  # [N, t, t]
+            entropy = -(p * np.log(np.maximum(p, 1e-30))).sum(axis=-1)
+            entropies += (entropy / np.log(max(length, 2))).ravel().tolist()
+    np.testing.assert_allclose(
+        values["token_cosine"], np.mean(cosines), rtol=1e-4
+    )
+    np.testing.assert_allclose(
+        values["attention_entropy"], np.mean(entropies), rtol=1e-4
+    )
+
+
+def test_uniform_attention_has_all_the_entropy():
+    batch = make_batch()
+    mask = batch["input_mask"][:, None, None, :]  # [B, 1, 1, T]
+    uniform = mask / mask.sum(axis=-1, keepdims=True)
+    uniform = tf.constant(np.broadcast_to(uniform, (4, 3, 9, 9)), tf.float32)
+    features = {"input_mask": tf.constant(batch["input_mask"][:3])}
+    ratio = gauge.entropy_ratio([uniform[:3]], features)
+    np.testing.assert_allclose(ratio.total / ratio.weight, 1, rtol=1e-5)
+    ratio = gauge.entropy_ratio([tf.eye(9, batch_shape=[3, 3])], features)
+    assert ratio.total == 0
+
+
+def test_it_is_due_now_and_then():
+    _, measured = build(tf.distribute.get_strategy(), np.ones(150))
+    steps = [1, 50, 99, 100, 150, 199, 250, 260, 1000]
+    due = [step for step in steps if measured.is_due(step)]
+    assert due == [1, 100, 250, 1000]
+
+
+def test_it_has_a_word_for_each_state():
+    words = [
+        gauge.Gauge.describe({"frequency_gain": gain})
+        for gain in (-1, 0.1, gauge.LEAVING, gauge.LEARNING, 9)
+    ]
+    assert words == ["frequencies", "frequencies", "leaving"] + 2 * ["learning"]
