@@ -1,0 +1,51 @@
+"""The line of a long work: on a terminal one, in a log several that stay."""
+
+import io
+
+from albert_tf import progress
+
+
+class Terminal(io.StringIO):
+    """A stream that says it is one."""
+
+    def isatty(self):
+        return True
+
+
+def build(monkeypatch, stream):
+    """A Progress of ten things, one a second, that writes to a stream."""
+    now = iter(range(100))
+    monkeypatch.setattr(progress.time, "monotonic", lambda: float(next(now)))
+    monkeypatch.setattr(progress.sys, "stderr", stream)
+    return progress.Progress("counting", 10, "things")
+
+
+def test_a_terminal_has_one_line_which_can_be_cleared(monkeypatch):
+    stream = Terminal()
+    done = build(monkeypatch, stream)
+    for _ in range(4):
+        done.add(1)
+    done.clear()
+    lines = stream.getvalue().split("\r\x1b[K")
+    assert "counting:  40% of 10 things" in lines[-2]
+    assert lines[-1] == "" and "\n" not in stream.getvalue()
+
+
+def test_a_log_has_no_line_of_a_short_work(monkeypatch):
+    stream = io.StringIO()
+    done = build(monkeypatch, stream)
+    for _ in range(4):
+        done.add(1)
+    done.clear()
+    assert stream.getvalue() == ""
+    done.finish()
+    assert "40% of 10 things" in stream.getvalue()
+
+
+def test_a_log_has_a_line_now_and_then(monkeypatch):
+    stream = io.StringIO()
+    monkeypatch.setattr(progress, "LOG_SECONDS", 6)
+    done = build(monkeypatch, stream)
+    for _ in range(12):
+        done.add(1)
+    assert stream.getvalue().count("\n") == 2
