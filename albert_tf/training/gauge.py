@@ -23,6 +23,11 @@ TOKENS = 4096
 # What the masked-LM loss is below that of frequencies, in nats, from where on
 # a model is leaving them, and is learning.
 LEAVING, LEARNING = 0.6, 1.2
+ADVICE = (
+    "WARNING: Half of the steps are done, and the model knows little more than "
+    "how frequent pieces are: masked-LM loss {loss:.2f}, by frequencies alone "
+    "{frequency_loss:.2f}. What helps: docs/pretraining.md."
+)
 
 
 class Gauge:
@@ -50,6 +55,7 @@ class Gauge:
             tf.constant(rank >= NUM_COMMON),
         )
         self.last_step = None
+        self.is_advised = False
 
     def is_due(self, step):
         """Whether to measure at this step, of those that are asked for."""
@@ -85,6 +91,18 @@ class Gauge:
         if gain < LEAVING:
             return "frequencies"
         return "leaving" if gain < LEARNING else "learning"
+
+    def advise(self, step, num_train_steps, values):
+        """Returns a warning, once, where half of a training was in vain."""
+        is_late = 2 * step >= num_train_steps
+        if self.is_advised or not is_late:
+            return None
+        self.is_advised = True
+        if self.describe(values) != "frequencies":
+            return None
+        frequency_loss = values["frequency_loss"]
+        loss = frequency_loss - values["frequency_gain"]
+        return ADVICE.format(loss=loss, frequency_loss=frequency_loss)
 
 
 def _build_function(strategy, model, log_probs, is_rare):

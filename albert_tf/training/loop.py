@@ -380,11 +380,14 @@ def train(
             check_finite(values, step)
             reporter.progress(step, values, is_new)
             if step in (log_at, num_train_steps):
-                measured = {}
+                measured, advice = {}, None
                 if gauge and gauge.is_due(step):
                     measured = gauge.measure()
                     reporter.word = gauge.describe(measured)
+                    advice = gauge.advise(step, num_train_steps, measured)
                 reporter.log("train", step, values, measured)
+                if advice:
+                    reporter.say(advice)
                 window[:] = 0
             if step in (save_at, num_train_steps):
                 prefix = manager.save()

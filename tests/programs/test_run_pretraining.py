@@ -121,6 +121,17 @@ def test_a_run_leaves_what_the_release_leaves(args, tmp_path):
     assert "bert/pooler/dense/kernel/adam_v" in values
 
 
+def test_a_run_is_gauged(args, tmp_path, capsys):
+    run(args)
+    records = [r for r in read_jsonl(tmp_path / "out") if r["split"] == "train"]
+    for name in ("frequency_gain", "rare_masked_lm_loss", "token_cosine"):
+        assert np.isfinite(records[-1][name])
+    assert 0 < records[-1]["attention_entropy"] <= 1
+    said = capsys.readouterr().err
+    assert "step 6/6 frequencies loss" in said
+    assert said.count("WARNING: Half of the steps are done") == 1
+
+
 def test_a_stopped_run_goes_on_as_if_it_had_not_been(args, tmp_path):
     # Batches of 8 cross the epochs of 20 records.
     run(args, output_dir=str(tmp_path / "whole"))

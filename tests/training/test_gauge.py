@@ -123,3 +123,14 @@ def test_it_has_a_word_for_each_state():
         for gain in (-1, 0.1, gauge.LEAVING, gauge.LEARNING, 9)
     ]
     assert words == ["frequencies", "frequencies", "leaving"] + 2 * ["learning"]
+
+
+def test_it_advises_once_who_learned_nothing_in_half_of_the_steps():
+    stuck = {"frequency_loss": 6.6, "frequency_gain": 0.4}
+    _, measured = build(tf.distribute.get_strategy(), np.ones(150))
+    assert measured.advise(49, 100, stuck) is None
+    advice = measured.advise(50, 100, stuck)
+    assert "masked-LM loss 6.20, by frequencies alone 6.60" in advice
+    assert measured.advise(51, 100, stuck) is None
+    _, measured = build(tf.distribute.get_strategy(), np.ones(150))
+    assert measured.advise(50, 100, stuck | {"frequency_gain": 2.0}) is None
