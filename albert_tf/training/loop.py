@@ -380,20 +380,25 @@ def train(
             check_finite(values, step)
             reporter.progress(step, values, is_new)
             if step in (log_at, num_train_steps):
-                measured, advice = {}, None
-                if gauge and gauge.is_due(step):
-                    measured = gauge.measure()
-                    reporter.word = gauge.describe(measured)
-                    advice = gauge.advise(step, num_train_steps, measured)
-                reporter.log("train", step, values, measured)
-                if advice:
-                    reporter.say(advice)
+                log_values(reporter, gauge, step, num_train_steps, values)
                 window[:] = 0
             if step in (save_at, num_train_steps):
                 prefix = manager.save()
                 if on_checkpoint:
                     on_checkpoint(step, prefix)
                 reporter.clock.resume()
+
+
+def log_values(reporter, gauge, step, num_train_steps, values):
+    """Writes values, and what a gauge, if there is one, measures now."""
+    measured, advice = {}, None
+    if gauge and gauge.is_due(step):
+        measured = gauge.measure()
+        reporter.word = gauge.describe(measured)
+        advice = gauge.advise(step, num_train_steps, measured)
+    reporter.log("train", step, values, measured)
+    if advice:
+        reporter.say(advice)
 
 
 @contextlib.contextmanager
