@@ -268,7 +268,7 @@ def choose_lengths(lengths: np.ndarray, tokens_per_length: int) -> np.ndarray:
     possible, counts = np.unique(lengths, return_counts=True)  # [K]
     num_up_to = np.concatenate([[0], np.cumsum(counts)])  # [K + 1]
     # Of the i shortest lengths: the least cost, and the choice that has it.
-    costs, choices = [0], [[]]
+    costs, choices = [0], [list[int]()]
     for i, length in enumerate(possible, start=1):
         padded = (num_up_to[i] - num_up_to[:i]) * length  # [i]
         totals = np.array(costs) + padded + tokens_per_length
@@ -375,17 +375,15 @@ def _look_up_tables(examples):
     def padded(values, num_more):
         return np.pad(values, [(0, num_more)] + [(0, 0)] * (values.ndim - 1))
 
+    def constant(values):
+        return tf.constant(padded(values, examples.num_choices), tf.int32)
+
     with tf.device("CPU:0"):
         return _Tables(
             tf.constant(padded(examples.ids, 1), tf.int32),
-            *(
-                tf.constant(padded(values, examples.num_choices), tf.int32)
-                for values in (
-                    examples.starts,
-                    examples.lengths,
-                    examples.first_lengths,
-                )
-            ),
+            constant(examples.starts),
+            constant(examples.lengths),
+            constant(examples.first_lengths),
             {
                 name: tf.constant(padded(values, 1))
                 for name, values in examples.arrays.items()

@@ -365,7 +365,6 @@ def train(
     step = int(optimizer.step.numpy())
     reporter.start(step, num_train_steps, batch_size)
     window = np.zeros([len(ratio_names(model)), 2])
-
     with keeping_interrupted(
         manager, reporter, optimizer, save_checkpoints_steps, num_train_steps
     ):
