@@ -187,6 +187,7 @@ ROWS = [
             train_batch_size 0 1000000000
             eval_batch_size -1
             predict_batch_size 0
+            tokens_per_batch 0 -1 10000000000
             train_step 0 -5
             warmup_step -1
             num_train_epochs 0 -1 nan

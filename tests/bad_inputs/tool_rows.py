@@ -172,7 +172,7 @@ ROWS = [
     *rows_of_flags(
         "embed",
         """
-        batch_size 0 -1 1000000000
+        tokens_per_batch 0 -1 10000000000
         max_seq_length 2 0
         layer x
         pooling max
