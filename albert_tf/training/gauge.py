@@ -21,8 +21,10 @@ NUM_COMMON = 100
 INTERVAL = 100
 TOKENS = 4096
 # What the masked-LM loss is below that of frequencies, in nats, from where on
-# a model is leaving them, and is learning.
+# a model is leaving them, and is learning; but not before the entropy of its
+# attention is below UNIFORM. (Neighbours alone are worth 0.8 in some texts.)
 LEAVING, LEARNING = 0.6, 1.2
+UNIFORM = 0.85
 ADVICE = (
     "WARNING: Half of the steps are done, and the model knows little more than "
     "how frequent pieces are: masked-LM loss {loss:.2f}, by frequencies alone "
@@ -88,7 +90,7 @@ class Gauge:
     def describe(values):
         """Returns one word for what `measure` gave."""
         gain = values["frequency_gain"]
-        if gain < LEAVING:
+        if gain < LEAVING or values["attention_entropy"] > UNIFORM:
             return "frequencies"
         return "leaving" if gain < LEARNING else "learning"
 

@@ -117,16 +117,28 @@ def test_it_is_due_now_and_then():
     assert due == [1, 100, 250, 1000]
 
 
-def test_it_has_a_word_for_each_state():
-    words = [
-        gauge.Gauge.describe({"frequency_gain": gain})
-        for gain in (-1, 0.1, gauge.LEAVING, gauge.LEARNING, 9)
-    ]
-    assert words == ["frequencies", "frequencies", "leaving"] + 2 * ["learning"]
+@pytest.mark.parametrize(
+    ("gain", "entropy", "word"),
+    [
+        (-1, 0.9, "frequencies"),
+        (0.5, 0.7, "frequencies"),
+        (0.7, 0.9, "frequencies"),
+        (0.7, 0.8, "leaving"),
+        (1.3, 0.8, "learning"),
+        (9, 0.1, "learning"),
+    ],
+)
+def test_it_has_a_word_for_each_state(gain, entropy, word):
+    values = {"frequency_gain": gain, "attention_entropy": entropy}
+    assert gauge.Gauge.describe(values) == word
 
 
 def test_it_advises_once_who_learned_nothing_in_half_of_the_steps():
-    stuck = {"frequency_loss": 6.6, "frequency_gain": 0.4}
+    stuck = {
+        "frequency_loss": 6.6,
+        "frequency_gain": 0.4,
+        "attention_entropy": 0.6,
+    }
     _, measured = build(tf.distribute.get_strategy(), np.ones(150))
     assert measured.advise(49, 100, stuck) is None
     advice = measured.advise(50, 100, stuck)
