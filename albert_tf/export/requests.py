@@ -83,7 +83,9 @@ def check_shape(name, values, ids, has_tokens):
 def check_range(name, values, top, meaning):
     """Returns an operation that fails for integers outside [0, top]."""
     top = tf.cast(top, values.dtype)
-    least, largest = tf.reduce_min(values), tf.reduce_max(values)
+    # Of any rank: a wrong one is for `check_shape` to name.
+    flat = tf.reshape(values, [-1])
+    least, largest = tf.reduce_min(flat), tf.reduce_max(flat)
     return tf.debugging.Assert(
         (least >= 0) & (largest <= top),
         [
