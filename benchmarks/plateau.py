@@ -14,14 +14,11 @@ import dataclasses
 import json
 import os
 import pathlib
-import shlex
-import subprocess
-import sys
 
 from albert_tf import flags
 from albert_tf.flags import flag
+from benchmarks import programs
 
-ROOT = pathlib.Path(__file__).parent.parent
 # Of create_pretraining_data.py and of run_pretraining.py.
 DATA = {
     "max_seq_length": 64,
@@ -31,7 +28,7 @@ DATA = {
     "dupe_factor": 2,
 }
 TRAINING = {
-    "albert_config_file": ROOT / "configs/model/small.json",
+    "albert_config_file": programs.ROOT / "configs/model/small.json",
     "optimizer": "adamw",
     "learning_rate": 1e-3,
     "beta_2": 0.98,
@@ -71,23 +68,14 @@ class BenchmarkFlags:
     only: str = flag("", "Names of rows, with semicolons; empty for all.")
 
 
-def run_program(*arguments):
-    """Shows and runs one of the programs; ends with it if it fails."""
-    print(shlex.join(["python", *arguments]), flush=True)
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, *arguments]
-    if subprocess.run(command, check=False, env=environment).returncode:
-        sys.exit(1)
-
-
 def make_records(args, text, settings):
     """Makes records of a text unless they are there; returns their pattern."""
     words = [f"{name}{value}" for name, value in settings.items()]
     stem = pathlib.Path(text).stem
     name = f"{args.output_dir}/records/{stem}-{'-'.join(words)}"
     if not pathlib.Path(f"{name}.dataset.json").exists():
-        run_program(
-            str(ROOT / "create_pretraining_data.py"),
+        programs.run(
+            str(programs.ROOT / "create_pretraining_data.py"),
             f"--input_file={text}",
             f"--output_file={name}.tfrecord",
             f"--spm_model_file={args.spm_model_file}",
@@ -103,8 +91,8 @@ def train(args, name, changes):
     held_out = DATA | {"masked_lm_prob": 0.15, "max_predictions_per_seq": 10}
     held_out |= {"dupe_factor": 1}
     rest = {k: v for k, v in changes.items() if k not in DATA}
-    run_program(
-        str(ROOT / "run_pretraining.py"),
+    programs.run(
+        str(programs.ROOT / "run_pretraining.py"),
         f"--input_file={make_records(args, args.train_text, data)}",
         f"--eval_input_file={make_records(args, args.heldout_text, held_out)}",
         f"--output_dir={args.output_dir}/{name}",

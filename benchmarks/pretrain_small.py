@@ -10,11 +10,10 @@ already is not made again, and a training that was stopped goes on.
 
 import os
 import pathlib
-import shlex
-import subprocess
-import sys
 
 from absl import app, flags
+
+from benchmarks.programs import ROOT, run
 
 FLAGS = flags.FLAGS
 flags.DEFINE_string("train_text", None, "Text, one sentence a line.")
@@ -24,18 +23,6 @@ flags.DEFINE_string("output_dir", None, "Where records and model go.")
 flags.mark_flags_as_required(
     ["train_text", "heldout_text", "spm_model_file", "output_dir"]
 )
-ROOT = pathlib.Path(__file__).parent.parent
-
-
-def run(*arguments):
-    """Shows and runs one of the programs; ends with it if it fails."""
-    print(shlex.join(["python", *arguments]), flush=True)
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(
-        [sys.executable, *arguments], check=False, env=environment
-    )
-    if done.returncode:
-        sys.exit(done.returncode)
 
 
 def main(_):

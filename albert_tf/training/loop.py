@@ -12,7 +12,7 @@ import time
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.training import optimization
+from albert_tf.training import distribution, optimization
 from albert_tf.weights import checkpoints
 
 # Seconds of work in one compiled call where nothing is lost by returning to
@@ -240,11 +240,6 @@ def next_multiple(step, interval):
     return (step // interval + 1) * interval
 
 
-def is_tpu(strategy):
-    """Whether a strategy is of a TPU."""
-    return isinstance(strategy, tf.distribute.TPUStrategy)
-
-
 class Pace:
     """Chooses how many steps go into one compiled call.
 
@@ -360,7 +355,7 @@ def train(
             build_train_function(strategy, model, optimizer, seed=seed, xla=xla)
         ),
         Turns(strategy, datasets, order),
-        Pace(iterations_per_loop, is_timed=not is_tpu(strategy)),
+        Pace(iterations_per_loop, is_timed=not distribution.is_tpu(strategy)),
     )
     step = int(optimizer.step.numpy())
     reporter.start(step, num_train_steps, batch_size)

@@ -12,6 +12,7 @@ import keras
 from albert_tf import filesystem
 from albert_tf.model import layers, modeling
 from albert_tf.training import (
+    distribution,
     evaluation,
     loop,
     manifest,
@@ -30,19 +31,22 @@ class Session:
     Args:
       folder: where checkpoints and results go.
       build_model: function of `dtype` that returns the model.
-      made_of: dict of what the run is made of, see `manifest.Manifest`.
+      made_of: dict of what the run is made of, see `manifest.Manifest`. A
+        `compute_dtype` in it becomes the one that is chosen.
       strategy: a tf.distribute.Strategy, from `distribution.build_strategy`.
       optimizer: "adamw" or "lamb".
       schedule: from `optimization.build_schedule`.
       num_train_steps: the step to reach.
       seed: of weights and dropout.
-      compute_dtype: "float32" or "bfloat16".
+      compute_dtype: "float32", "bfloat16" or "auto", see
+        `distribution.choose_compute_dtype`.
       keep_checkpoint_max: newest checkpoints kept, beside the best one.
       accept_changes: whether a run goes on although it was made of something
         else, where that can be.
       **kwargs: of `optimization.Optimizer`, such as beta_2.
 
     Attributes:
+      compute_dtype: "float32" or "bfloat16".
       model: what is trained.
       optimizer: an `optimization.Optimizer` over its weights.
       manager: a `checkpoints.CheckpointManager` of both.
@@ -72,6 +76,10 @@ class Session:
         self.folder = str(folder)
         self.strategy, self.seed = strategy, seed
         self.num_train_steps = num_train_steps
+        chosen = distribution.choose_compute_dtype(compute_dtype, strategy)
+        self.compute_dtype = chosen
+        if "compute_dtype" in made_of:
+            made_of = made_of | {"compute_dtype": chosen}
         self.manifest = manifest.Manifest(self.folder, made_of)
         remarks = self.manifest.check(
             checkpoints.find_trained(self.folder)
@@ -80,7 +88,7 @@ class Session:
         )
         with strategy.scope():
             keras.utils.set_random_seed(seed)
-            self.model = build_model(dtype=layers.POLICIES[compute_dtype])
+            self.model = build_model(dtype=layers.POLICIES[chosen])
             weights = modeling.named_weights(self.model)
             self.optimizer = optimization.build_optimizer(
                 optimizer,
@@ -98,6 +106,8 @@ class Session:
             keep_checkpoint_max,
         )
         self.reporter = reporting.Reporter(self.folder)
+        if chosen != compute_dtype:
+            remarks += [distribution.describe_compute_dtype(chosen)]
         for remark in remarks:
             self.reporter.say(remark)
 

@@ -12,6 +12,7 @@ from albert_tf.data.pretraining import damage, reading, records, sidecars
 
 # Records are all looked at before work starts if they are not more.
 MAX_CHECKED_BYTES = 64 << 20
+_READ_AT_ONCE = 1024
 # In our records and the release's; training never reads it.
 _UNREAD = "token_boundary"
 
@@ -38,6 +39,16 @@ class PretrainingRecords:
     def sentence_objective(self) -> str:
         """What the sentence labels mean: "sop", "nsp" or "none"."""
         return self.sidecar["sentence_objective"] if self.sidecar else "sop"
+
+    def read_pass(self, batch_size: int):
+        """Returns the dataset of one pass, as `reading.build_dataset` does."""
+        return reading.build_dataset(
+            self.files,
+            self.features,
+            batch_size,
+            is_training=False,
+            limits=self.limits,
+        )
 
 
 def open_records(
@@ -201,13 +212,7 @@ def score_best_guess(opened: PretrainingRecords) -> tuple[float, ...]:
     """
     pieces: collections.Counter = collections.Counter()
     labels: collections.Counter = collections.Counter()
-    for batch in reading.build_dataset(
-        opened.files,
-        opened.features,
-        1024,
-        is_training=False,
-        limits=opened.limits,
-    ).as_numpy_iterator():
+    for batch in opened.read_pass(_READ_AT_ONCE).as_numpy_iterator():
         is_real = batch["example_weight"] > 0
         labels.update(batch["sentence_order_labels"][is_real].tolist())
         is_masked = batch["masked_lm_weights"] > 0
@@ -226,17 +231,9 @@ def count_pieces(opened: PretrainingRecords, max_records: int) -> np.ndarray:
       max_records: those that are looked at, at most, from the first on.
     """
     counts = np.zeros(opened.limits["masked_lm_ids"][1] + 1, np.int64)
-    for batch in (
-        reading.build_dataset(
-            opened.files,
-            opened.features,
-            1024,
-            is_training=False,
-            limits=opened.limits,
-        )
-        .take(-(-max_records // 1024))
-        .as_numpy_iterator()
-    ):
+    dataset = opened.read_pass(_READ_AT_ONCE)
+    dataset = dataset.take(-(-max_records // _READ_AT_ONCE))
+    for batch in dataset.as_numpy_iterator():
         is_masked = batch["masked_lm_weights"] > 0
         np.add.at(counts, batch["masked_lm_ids"][is_masked], 1)
     return counts
