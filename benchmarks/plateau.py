@@ -12,7 +12,6 @@ the table at the end is what is in docs/results.md.
 
 import dataclasses
 import json
-import os
 import pathlib
 
 from albert_tf import flags
@@ -58,31 +57,10 @@ ROWS: dict[str, dict] = {
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class BenchmarkFlags:
+class BenchmarkFlags(programs.TextFlags):
     """What is trained, and where."""
 
-    train_text: str = flag(required=True, help="Text, one sentence a line.")
-    heldout_text: str = flag(required=True, help="Other documents, likewise.")
-    spm_model_file: str = flag(required=True, help="SentencePiece model.")
-    output_dir: str = flag(required=True, help="Where all of it goes.")
     only: str = flag("", "Names of rows, with semicolons; empty for all.")
-
-
-def make_records(args, text, settings):
-    """Makes records of a text unless they are there; returns their pattern."""
-    words = [f"{name}{value}" for name, value in settings.items()]
-    stem = pathlib.Path(text).stem
-    name = f"{args.output_dir}/records/{stem}-{'-'.join(words)}"
-    if not pathlib.Path(f"{name}.dataset.json").exists():
-        programs.run(
-            str(programs.ROOT / "create_pretraining_data.py"),
-            f"--input_file={text}",
-            f"--output_file={name}.tfrecord",
-            f"--spm_model_file={args.spm_model_file}",
-            f"--num_workers={os.cpu_count()}",
-            *(f"--{flag}={value}" for flag, value in settings.items()),
-        )
-    return f"{name}.tfrecord"
 
 
 def train(args, name, changes):
@@ -91,10 +69,12 @@ def train(args, name, changes):
     held_out = DATA | {"masked_lm_prob": 0.15, "max_predictions_per_seq": 10}
     held_out |= {"dupe_factor": 1}
     rest = {k: v for k, v in changes.items() if k not in DATA}
+    records = programs.make_records(args, args.train_text, data)
+    held_out_records = programs.make_records(args, args.heldout_text, held_out)
     programs.run(
         str(programs.ROOT / "run_pretraining.py"),
-        f"--input_file={make_records(args, args.train_text, data)}",
-        f"--eval_input_file={make_records(args, args.heldout_text, held_out)}",
+        f"--input_file={records}",
+        f"--eval_input_file={held_out_records}",
         f"--output_dir={args.output_dir}/{name}",
         "--do_eval",
         "--save_checkpoints_steps=1000",

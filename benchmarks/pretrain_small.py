@@ -1,63 +1,113 @@
-"""Pretrains configs/model/small.json on a text, evaluates it, draws the curves.
+"""Pretrains configs/model/small.json in phases, evaluates, draws the curves.
 
-  python -m benchmarks.pretrain_small --train_text=novels.txt \
+  python -m benchmarks.pretrain_small --recipe=hour --train_text=novels.txt \
     --heldout_text=novels_valid.txt --spm_model_file=30k-clean.model \
     --output_dir=out
 
-This is the run of docs/results.md: about an hour on two cores. What is there
-already is not made again, and a training that was stopped goes on.
+These are the runs of docs/results.md, on two cores: an hour, or a night of
+three. What is there already is not made again, and a training that was stopped
+goes on.
 """
 
-import os
-import pathlib
+import dataclasses
+from typing import Literal
 
-from absl import app, flags
+from albert_tf import flags
+from albert_tf.flags import flag
+from benchmarks import programs
 
-from benchmarks.programs import ROOT, run
+SHORT = {
+    "max_seq_length": 64,
+    "ngram": 1,
+    "masked_lm_prob": 0.4,
+    "max_predictions_per_seq": 26,
+    "dupe_factor": 2,
+}
+LONG = {
+    "max_seq_length": 128,
+    "ngram": 3,
+    "masked_lm_prob": 0.4,
+    "max_predictions_per_seq": 52,
+    "dupe_factor": 6,
+}
+# Every score is of 15%, each text once.
+SHORT_HELD_OUT = SHORT | {
+    "masked_lm_prob": 0.15,
+    "max_predictions_per_seq": 10,
+    "dupe_factor": 1,
+}
+LONG_HELD_OUT = LONG | {
+    "masked_lm_prob": 0.15,
+    "max_predictions_per_seq": 20,
+    "dupe_factor": 1,
+}
+# Chosen before the first training.
+GAPS = """\
+She opened the [MASK] and looked out into the garden.
+He took off his [MASK] and sat down by the fire.
+"I beg your [MASK]," said the old gentleman.
+The horses were tired, and the [MASK] stopped before the inn.
+It was a cold winter [MASK], and the snow was falling.
+He drew his [MASK] and struck the man down.
+Her eyes were full of [MASK].
+They were married the next year and had three [MASK].
+The king and the [MASK] sat upon their thrones.
+The captain ordered his men to lower the [MASK] into the water."""
 
-FLAGS = flags.FLAGS
-flags.DEFINE_string("train_text", None, "Text, one sentence a line.")
-flags.DEFINE_string("heldout_text", None, "Other documents, likewise.")
-flags.DEFINE_string("spm_model_file", None, "SentencePiece model of 30,000.")
-flags.DEFINE_string("output_dir", None, "Where records and model go.")
-flags.mark_flags_as_required(
-    ["train_text", "heldout_text", "spm_model_file", "output_dir"]
-)
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class BenchmarkFlags(programs.TextFlags):
+    """What is trained, how long, and where."""
+
+    recipe: Literal["hour", "night"] = flag("hour", "Of the second phase.")
 
 
-def main(_):
-    """Makes records of both texts, trains, and draws."""
-    out = pathlib.Path(FLAGS.output_dir)
-    for text, name, dupe_factor in (
-        (FLAGS.train_text, "train", 6),
-        (FLAGS.heldout_text, "heldout", 1),
-    ):
-        run(
-            str(ROOT / "create_pretraining_data.py"),
-            f"--input_file={text}",
-            f"--output_file={out}/{name}.tfrecord",
-            f"--num_shards={4 if name == 'train' else 1}",
-            f"--spm_model_file={FLAGS.spm_model_file}",
-            "--max_seq_length=128",
-            f"--dupe_factor={dupe_factor}",
-            f"--num_workers={os.cpu_count()}",
-        )
-    run(
-        str(ROOT / "run_pretraining.py"),
-        f"--flagfile={ROOT}/configs/pretrain/small.flags",
-        f"--albert_config_file={ROOT}/configs/model/small.json",
-        f"--input_file={out}/train-*.tfrecord",
+def pretrain(args, recipe, train, held_out, *arguments):
+    """Trains one phase, or goes on with it; returns its folder.
+
+    Args:
+      args: `BenchmarkFlags`.
+      recipe: name of a file of configs/pretrain.
+      train: settings of the records.
+      held_out: settings of those that are scored.
+      *arguments: more of the command line.
+    """
+    records = programs.make_records(args, args.train_text, train)
+    scored = programs.make_records(args, args.heldout_text, held_out)
+    folder = f"{args.output_dir}/{recipe}"
+    programs.run(
+        str(programs.ROOT / "run_pretraining.py"),
+        f"--flagfile={programs.ROOT}/configs/pretrain/{recipe}.flags",
+        f"--albert_config_file={programs.ROOT}/configs/model/small.json",
+        f"--input_file={records}",
         "--do_eval",
-        f"--eval_input_file={out}/heldout.tfrecord",
-        f"--output_dir={out}/model",
+        f"--eval_input_file={scored}",
+        f"--output_dir={folder}",
+        *arguments,
     )
-    run(
+    return folder
+
+
+def run(args):
+    """Trains both phases, draws the second, and fills gaps after each."""
+    first = pretrain(args, "first_phase", SHORT, SHORT_HELD_OUT)
+    folder = pretrain(
+        args, args.recipe, LONG, LONG_HELD_OUT, f"--init_checkpoint={first}"
+    )
+    for model in (first, folder):
+        programs.run(
+            *("-m", "albert_tf.tools.fill_mask"),
+            f"--init_checkpoint={model}",
+            f"--spm_model_file={args.spm_model_file}",
+            f"--text={GAPS}",
+        )
+    programs.run(
         "-m",
         "albert_tf.tools.plot_metrics",
-        f"--metrics_file={out}/model/metrics.jsonl",
-        f"--output_file={out}/curves.svg",
+        f"--metrics_file={folder}/metrics.jsonl",
+        f"--output_file={folder}/curves.svg",
     )
 
 
 if __name__ == "__main__":
-    app.run(main)
+    flags.launch(run, BenchmarkFlags)

@@ -16,6 +16,8 @@ PANELS = (
     ("Masked-LM loss", "masked_lm_loss"),
     ("Masked-LM accuracy", "masked_lm_accuracy"),
     ("Sentence-order accuracy", "sentence_order_accuracy"),
+    ("Loss below that of frequencies", "frequency_gain"),
+    ("Entropy of attention", "attention_entropy"),
     ("Learning rate", "learning_rate"),
 )
 
@@ -79,7 +81,7 @@ def read_records(path):
 
 
 def run(args):
-    """Writes a picture with one panel for each metric."""
+    """Writes a picture with one panel for each of PANELS that was measured."""
     filesystem.check_outputs(
         {"--output_file": [args.output_file]},
         {"--metrics_file": [args.metrics_file]},
@@ -96,17 +98,23 @@ def run(args):
         raise ImportError(
             "Drawing needs matplotlib: pip install 'albert_tf[plots]'."
         ) from error
-    picture = figure.Figure(figsize=(10, 6), layout="constrained")
+    names = {name for _, name in series}
+    panels = [panel for panel in PANELS if panel[1] in names]
+    if not panels:
+        raise ValueError(
+            f"{args.metrics_file} holds none of "
+            f"{', '.join(name for _, name in PANELS)}. Is it of a pretraining?"
+        )
+    columns = -(-len(panels) // 2)
+    picture = figure.Figure(figsize=(4 * columns, 6), layout="constrained")
     picture.suptitle(args.title)
-    for axes, (title, name) in zip(
-        picture.subplots(2, 2).flat, PANELS, strict=True
-    ):
+    for place, (title, name) in enumerate(panels, 1):
+        axes = picture.add_subplot(2, columns, place)
         for split, color in (("train", "tab:gray"), ("eval", "tab:red")):
             if (split, name) in series:
                 axes.plot(*series[split, name], color=color, label=split)
         axes.set(title=title, xlabel="step")
-        if axes.lines:
-            axes.legend()
+        axes.legend()
     with filesystem.replacing(args.output_file) as temporary:
         picture.savefig(temporary, format=args.output_file.rpartition(".")[2])
     print(f"Wrote {args.output_file}.")

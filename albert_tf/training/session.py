@@ -86,16 +86,7 @@ class Session:
             or evaluation.read_results(self.folder),
             accept_changes,
         )
-        with strategy.scope():
-            keras.utils.set_random_seed(seed)
-            self.model = build_model(dtype=layers.POLICIES[chosen])
-            weights = modeling.named_weights(self.model)
-            self.optimizer = optimization.build_optimizer(
-                optimizer,
-                {name: weight.value for name, weight in weights.items()},
-                schedule,
-                **kwargs,
-            )
+        self._build(build_model, optimizer, schedule, **kwargs)
         self.manager = checkpoints.CheckpointManager(
             self.folder,
             {
@@ -110,6 +101,19 @@ class Session:
             remarks += [distribution.describe_compute_dtype(chosen)]
         for remark in remarks:
             self.reporter.say(remark)
+
+    def _build(self, build_model, optimizer, schedule, **kwargs):
+        """Builds the model, equal for equal seeds, and its optimizer."""
+        with self.strategy.scope():
+            keras.utils.set_random_seed(self.seed)
+            self.model = build_model(dtype=layers.POLICIES[self.compute_dtype])
+            weights = modeling.named_weights(self.model)
+            self.optimizer = optimization.build_optimizer(
+                optimizer,
+                {name: weight.value for name, weight in weights.items()},
+                schedule,
+                **kwargs,
+            )
 
     @property
     def step(self) -> int:

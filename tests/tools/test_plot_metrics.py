@@ -27,16 +27,36 @@ def test_series_are_told_apart_by_split(metrics_file):
     }
 
 
-def test_a_picture_with_every_panel_is_written(metrics_file, tmp_path):
+def draw(metrics_file, picture):
     pytest.importorskip("matplotlib")
-    picture = tmp_path / "curves.svg"
-    args = plot_metrics.PlotFlags(
-        metrics_file=str(metrics_file), output_file=str(picture)
+    plot_metrics.run(
+        plot_metrics.PlotFlags(
+            metrics_file=str(metrics_file), output_file=str(picture)
+        )
     )
-    plot_metrics.run(args)
-    text = picture.read_text()
-    for title, _ in plot_metrics.PANELS:
-        assert f"<!-- {title} -->" in text
+    return [
+        title
+        for title, _ in plot_metrics.PANELS
+        if f"<!-- {title} -->" in picture.read_text()
+    ]
+
+
+@pytest.mark.parametrize("names", [[], ["learning_rate"], None])
+def test_what_was_measured_has_a_panel(metrics_file, tmp_path, names):
+    titles = dict(map(reversed, plot_metrics.PANELS))
+    names = list(titles) if names is None else ["masked_lm_loss", *names]
+    record = {"split": "train", "step": 20} | dict.fromkeys(names, 0.5)
+    metrics_file.write_text(json.dumps(record) + "\n")
+    assert draw(metrics_file, tmp_path / "curves.svg") == [
+        titles[name] for name in names
+    ]
+
+
+def test_metrics_of_something_else_are_refused(metrics_file, tmp_path):
+    metrics_file.write_text('{"split": "train", "step": 20, "f1": 0.5}\n')
+    with pytest.raises(ValueError, match="holds none of masked_lm_loss, "):
+        draw(metrics_file, tmp_path / "curves.svg")
+    assert not (tmp_path / "curves.svg").exists()
 
 
 @pytest.mark.parametrize("rest", [b'{"split": "eval", "st', b"\0" * 40, b"{}"])
