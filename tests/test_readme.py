@@ -74,7 +74,7 @@ def test_every_recipe_and_config_that_is_named_exists():
 @pytest.mark.parametrize(
     ("pattern", "program", "number"),
     [
-        ("pretrain/*.flags", "run_pretraining.py", 3),
+        ("pretrain/*.flags", "run_pretraining.py", 5),
         ("glue/**/*.flags", "run_classifier.py", 12),
         ("squad/*.flags", "run_squad.py", 2),
         ("race.flags", "run_race.py", 1),
