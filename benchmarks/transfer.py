@@ -1,0 +1,186 @@
+"""Fine-tunes a pretrained model and random weights, and compares their scores.
+
+  python -m benchmarks.transfer --init_checkpoint=out/night \
+    --spm_model_file=30k-clean.model --output_dir=out/transfer \
+    --glue_dir=glue --reviews_dir=reviews --squad_file=dev-v1.1.json \
+    --race_dir=race [--only='CoLA;MRPC']
+
+Every task is trained from both, at each of RATES, with three seeds; each gets
+the rate that suits it, by the median of the best scores on dev. A task whose
+data is not given is left out, and what has been run is not run again. The table
+at the end is what is in docs/results.md.
+"""
+
+import dataclasses
+import json
+import pathlib
+from typing import NamedTuple
+
+from albert_tf import flags
+from albert_tf.flags import flag
+from benchmarks import programs
+
+RATES = (1e-4, 3e-4)
+COMMON = {
+    "num_runs": 3,
+    "train_batch_size": 32,
+    "warmup_proportion": 0.1,
+    "keep_checkpoint_max": 1,
+}
+# Articles of SQuAD's dev set that are trained on; the others are scored.
+TRAIN_SHARE = 0.75
+
+
+class Task(NamedTuple):
+    """One row of the table.
+
+    Args:
+      program: the script at the top that trains it.
+      data: the flag of this benchmark that says where its data is.
+      settings: dict from flag of the program to value.
+    """
+
+    program: str
+    data: str
+    settings: dict
+
+
+def classify(name, epochs, length):
+    """A task of GLUE."""
+    settings = {"task_name": name, "num_train_epochs": epochs}
+    settings |= {"max_seq_length": length, "do_eval": True}
+    return Task("run_classifier", "glue_dir", settings)
+
+
+TASKS = {
+    "film reviews": Task(
+        "run_classifier",
+        "reviews_dir",
+        {
+            "task_config": programs.ROOT / "configs/tasks/film_reviews.json",
+            "num_train_epochs": 3,
+            "max_seq_length": 256,
+            "do_eval": True,
+        },
+    ),
+    "SST-2": classify("sst-2", 1, 64),
+    "CoLA": classify("cola", 5, 64),
+    "MRPC": classify("mrpc", 5, 128),
+    "STS-B": classify("sts-b", 5, 128),
+    "SQuAD 1.1": Task(
+        "run_squad",
+        "squad_file",
+        {
+            "squad_version": "v1",
+            "num_train_epochs": 3,
+            "max_seq_length": 256,
+            "doc_stride": 128,
+            "do_predict": True,
+        },
+    ),
+    "RACE": Task(
+        "run_race",
+        "race_dir",
+        {
+            "num_train_epochs": 2,
+            "max_seq_length": 256,
+            "max_qa_length": 64,
+            "do_eval": True,
+        },
+    ),
+}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class BenchmarkFlags:
+    """Which model, and where the data of the tasks is."""
+
+    init_checkpoint: str = flag(required=True, help="The pretrained model.")
+    spm_model_file: str = flag(required=True, help="Its SentencePiece model.")
+    output_dir: str = flag(required=True, help="Where all of it goes.")
+    glue_dir: str | None = flag(help="Folder with a folder for each task.")
+    reviews_dir: str | None = flag(help="Folder with train.tsv and test.tsv.")
+    squad_file: str | None = flag(help="SQuAD 1.1's dev set.")
+    race_dir: str | None = flag(help="Folder with train, dev and test.")
+    only: str = flag("", "Names of tasks, with semicolons; empty for all.")
+
+
+def split_squad(path, folder):
+    """Writes two files of the articles of one; returns their paths."""
+    content = json.loads(pathlib.Path(path).read_text("utf-8"))
+    articles = content["data"]
+    border = round(TRAIN_SHARE * len(articles))
+    files = []
+    for name, part in (
+        ("train", articles[:border]),
+        ("dev", articles[border:]),
+    ):
+        file = pathlib.Path(folder, f"squad_{name}.json")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps(content | {"data": part}), "utf-8")
+        files.append(file)
+    return files
+
+
+def describe_data(args, task):
+    """The flags of a program that say where its data is."""
+    path = getattr(args, task.data)
+    if task.data != "squad_file":
+        return {"data_dir": path}
+    train, dev = split_squad(path, args.output_dir)
+    return {"train_file": train, "predict_file": dev}
+
+
+def fine_tune(args, name, is_pretrained, rate):
+    """Trains one task three times; returns what its summary.json says."""
+    task = TASKS[name]
+    start = {"init_checkpoint": args.init_checkpoint}
+    if not is_pretrained:
+        start = {
+            "from_scratch": True,
+            "albert_config_file": f"{args.init_checkpoint}/albert_config.json",
+        }
+    kind = "pretrained" if is_pretrained else "random"
+    folder = f"{args.output_dir}/{name.replace(' ', '_')}/{kind}_{rate}"
+    summary = pathlib.Path(folder, "summary.json")
+    if not summary.exists():
+        settings = COMMON | task.settings | describe_data(args, task) | start
+        settings |= {"spm_model_file": args.spm_model_file, "do_train": True}
+        settings |= {"learning_rate": rate, "output_dir": folder}
+        programs.run(
+            str(programs.ROOT / f"{task.program}.py"),
+            *(f"--{flag}={value}" for flag, value in settings.items()),
+        )
+    return json.loads(summary.read_text("utf-8"))
+
+
+def format_cell(rate, summary):
+    """The seeds' scores, their median, and the rate."""
+    metric = summary["metric"]
+    scores = [f"{run['best'][metric]:.3f}" for run in summary["runs"]]
+    return f"{' '.join(scores)} | {summary['median']:.3f} ({rate:g})"
+
+
+def run(args):
+    """Runs and prints one row after the other."""
+    rows = []
+    for name in args.only.split(";") if args.only else TASKS:
+        if not getattr(args, TASKS[name].data):
+            continue
+        cells = []
+        for is_pretrained in (True, False):
+            found = {
+                rate: fine_tune(args, name, is_pretrained, rate)
+                for rate in RATES
+            }
+            best = max(found, key=lambda rate: found[rate]["median"])
+            cells.append(format_cell(best, found[best]))
+        metric = found[best]["metric"]
+        rows.append(f"| {name}, {metric} | {' | '.join(cells)} |")
+        print(rows[-1], flush=True)
+    print("| task | pretrained | median (rate) | random | median (rate) |")
+    print("|---|---|---|---|---|", *rows, sep="\n")
+
+
+if __name__ == "__main__":
+    flags.launch(run, BenchmarkFlags)
