@@ -1,6 +1,6 @@
-"""Exports for TF Hub: albert_tf/programs/export_to_tfhub.py."""
+"""Exports for TF Hub: albert_tf/commands/export_to_tfhub.py."""
 
-from albert_tf.programs import export_to_tfhub
+from albert_tf.commands import export_to_tfhub
 
 if __name__ == "__main__":
     export_to_tfhub.main()

@@ -1,6 +1,6 @@
-"""Pretraining: albert_tf/programs/run_pretraining.py."""
+"""Pretraining: albert_tf/commands/run_pretraining.py."""
 
-from albert_tf.programs import run_pretraining
+from albert_tf.commands import run_pretraining
 
 if __name__ == "__main__":
     run_pretraining.main()

@@ -1,6 +1,6 @@
-"""Fine-tuning on RACE: albert_tf/programs/run_race.py."""
+"""Fine-tuning on RACE: albert_tf/commands/run_race.py."""
 
-from albert_tf.programs import run_race
+from albert_tf.commands import run_race
 
 if __name__ == "__main__":
     run_race.main()

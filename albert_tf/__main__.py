@@ -54,8 +54,7 @@ def main():
         return 1
     # What --help and errors call this program.
     sys.argv[:2] = [f"albert {name}"]
-    room = "programs" if name in PROGRAMS else "tools"
-    return importlib.import_module(f"albert_tf.{room}.{name}").main()
+    return importlib.import_module(f"albert_tf.commands.{name}").main()
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ from typing import NamedTuple
 from absl import app, logging
 from absl import flags as absl_flags
 
-from albert_tf import errors
+from albert_tf import errors, noise
 
 # Lets --help list the flags under the script that launched us.
 absl_flags.disclaim_key_flags()
@@ -105,6 +105,15 @@ class Flags:
                 if limits is not None and value not in limits:
                     raise ValueError(f"{name}={value}; wanted {limits}.")
 
+    def check(self):
+        """Refuses flags that contradict each other, or ask for nothing.
+
+        Called once for a command line, before anything slow is imported.
+
+        Raises:
+          ValueError: if they do.
+        """
+
 
 def _check_text(name, value, is_required):
     if is_required and not value.strip():
@@ -130,7 +139,8 @@ def launch(run, flags_class):
     with 143, after `run` kept what it could.
 
     Args:
-      run: called with one instance of `flags_class`.
+      run: called with one instance of `flags_class`; or the name of a module
+        whose `run` is, which is imported once the flags are parsed.
       flags_class: frozen dataclass whose fields were made by `flag`.
     """
     values = absl_flags.FLAGS
@@ -146,7 +156,9 @@ def launch(run, flags_class):
     def main(argv):
         _raise_on_sigterm()
         sys.exit(
-            _status_of(lambda: run(_parsed(flags_class, values, argv[1:])))
+            _status_of(
+                lambda: call(run, _parsed(flags_class, values, argv[1:]))
+            )
         )
 
     app.run(main)
@@ -168,9 +180,16 @@ def run_command(run, flags_class, words):
             _, *stray_words = values(["program", *words])
         except absl_flags.Error as error:
             raise ValueError(str(error)) from error
-        run(_parsed(flags_class, values, stray_words))
+        call(run, _parsed(flags_class, values, stray_words))
 
     return _status_of(parse_and_run)
+
+
+def call(run, args):
+    """Calls a function, or the one called `run` of the module so named."""
+    if isinstance(run, str):
+        run = noise.import_quietly(run).run
+    run(args)
 
 
 def _status_of(call):
@@ -266,4 +285,6 @@ def _parsed(flags_class, flag_values, stray_words):
     ]
     if missing:
         raise ValueError(f"Please give {', '.join(missing)}; see --help.")
-    return flags_class(**values)
+    args = flags_class(**values)
+    args.check()
+    return args

@@ -96,14 +96,15 @@ def run(args):
     )
     for model in (first, folder):
         programs.run(
-            *("-m", "albert_tf.tools.fill_mask"),
+            *("-m", "albert_tf", "fill_mask"),
             f"--init_checkpoint={model}",
             f"--spm_model_file={args.spm_model_file}",
             f"--text={GAPS}",
         )
     programs.run(
         "-m",
-        "albert_tf.tools.plot_metrics",
+        "albert_tf",
+        "plot_metrics",
         f"--metrics_file={folder}/metrics.jsonl",
         f"--output_file={folder}/curves.svg",
     )

@@ -254,7 +254,7 @@ def test_a_disk_that_takes_nothing_is_told_of(
 # Command, variables of its environment, status, and what is printed.
 PROCESSES = {
     "another backend of Keras": (
-        ["-m", "albert_tf.tools.inspect_checkpoint", "--init_checkpoint=model"],
+        ["-m", "albert_tf", "inspect_checkpoint", "--init_checkpoint=model"],
         {"KERAS_BACKEND": "torch"},
         0,
         "KERAS_BACKEND=torch is not taken.*1,768|together",

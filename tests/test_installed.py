@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from albert_tf import __main__ as command
-from albert_tf import filesystem, programs, tools
+from albert_tf import commands, filesystem
 from tests.conftest import ROOT
 
 
@@ -74,27 +74,25 @@ def test_a_command_finds_its_recipes_and_its_program(installed, tmp_path):
 
 
 @pytest.mark.parametrize("name", [*command.PROGRAMS, *command.TOOLS])
-def test_each_command_is_a_program(name):
+def test_each_command_has_a_program(name):
+    module = importlib.import_module(f"albert_tf.commands.{name}")
+    assert callable(module.main)
     room = "programs" if name in command.PROGRAMS else "tools"
-    assert callable(importlib.import_module(f"albert_tf.{room}.{name}").main)
+    assert module.PROGRAM == f"albert_tf.{room}.{name}"
+    assert callable(importlib.import_module(module.PROGRAM).run)
 
 
-def test_each_program_is_a_command():
-    names = {
-        module.name
-        for room in (programs, tools)
-        for module in pkgutil.iter_modules(room.__path__, f"{room.__name__}.")
-        if hasattr(importlib.import_module(module.name), "main")
-    }
+def test_each_command_is_listed():
+    found = pkgutil.iter_modules(commands.__path__)
     known = {**command.PROGRAMS, **command.TOOLS}
-    assert {name.rpartition(".")[2] for name in names} == known.keys()
+    assert {m.name for m in found} == known.keys() | {"groups"}
 
 
 @pytest.mark.parametrize("name", command.PROGRAMS)
 def test_each_program_is_a_script(name):
     lines = (ROOT / f"{name}.py").read_text(encoding="utf-8").splitlines()
     assert len(lines) <= 10
-    assert f"from albert_tf.programs import {name}" in lines
+    assert f"from albert_tf.commands import {name}" in lines
 
 
 def test_a_word_that_is_no_command_is_refused(monkeypatch, capsys):

@@ -10,12 +10,13 @@ ROOT = pathlib.Path(__file__).parent.parent
 PACKAGE = ROOT / "albert_tf"
 
 # Modules that stand at the top of the package, and know no room of it.
-SYSTEM = {"errors", "filesystem", "flags", "ownership", "progress"}
+SYSTEM = {"errors", "filesystem", "flags", "noise", "ownership", "progress"}
 STATE = {"model", "text", "weights"}
 WORK = STATE | {"data", "metrics", "training", "export"}
 # What the modules of a room may import of ours, beside each other.
 ALLOWED = {
     "": set(),
+    "commands": {"model", "data.pretraining"},
     "model": set(),
     "text": set(),
     "metrics": set(),
@@ -26,10 +27,10 @@ ALLOWED = {
     "export": STATE,
     "tasks": WORK,
     "programs": WORK | {"tasks", "data.pretraining"},
-    "tools": WORK | {"data.pretraining"},
+    "tools": WORK | {"commands", "data.pretraining"},
 }
 # Only those who talk to a command line know of flags.
-SPEAKERS = {"", "programs", "tools"}
+SPEAKERS = {"", "commands", "tools"}
 OPTIONAL = {"tensorflow_text", "tensorflow_hub", "matplotlib"}
 OPTIONAL_IN = {"text.operations", "export.text_serving", "tools.plot_metrics"}
 

@@ -1,5 +1,6 @@
 """What the README says can be typed."""
 
+import dataclasses
 import importlib
 import pathlib
 import re
@@ -15,55 +16,33 @@ from albert_tf.weights import checkpoints
 
 ROOT = pathlib.Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-FLAG_CLASSES = {
-    "create_pretraining_data.py": (
-        "albert_tf.programs.create_pretraining_data",
-        "DataFlags",
-    ),
-    "run_pretraining.py": (
-        "albert_tf.programs.run_pretraining",
-        "PretrainingFlags",
-    ),
-    "run_classifier.py": (
-        "albert_tf.programs.run_classifier",
-        "ClassifierFlags",
-    ),
-    "run_squad.py": ("albert_tf.programs.run_squad", "SquadFlags"),
-    "run_race.py": ("albert_tf.programs.run_race", "RaceFlags"),
-    "export_to_tfhub.py": ("albert_tf.programs.export_to_tfhub", "ExportFlags"),
-    "albert_tf.tools.convert_to_litert": (
-        "albert_tf.tools.convert_to_litert",
-        "ConvertFlags",
-    ),
-    "albert_tf.tools.answer": ("albert_tf.tools.answer", "AnswerFlags"),
-    "albert_tf.tools.run_glue": ("albert_tf.tools.run_glue", "GlueFlags"),
-    "albert_tf.tools.train_vocab": (
-        "albert_tf.tools.train_vocab",
-        "TrainVocabFlags",
-    ),
-    "albert_tf.tools.fill_mask": (
-        "albert_tf.tools.fill_mask",
-        "FillMaskFlags",
-    ),
-}
 
 
 def commands():
-    """The indented `python ...` commands, with their lines joined."""
+    """The indented `python ...` and `albert ...`, with their lines joined."""
     lines = re.findall(r"^    (.*)$", README, re.M)
     joined = "\n".join(lines).replace("\\\n", " ").splitlines()
-    return [line for line in joined if line.startswith("python ")]
+    return [x for x in joined if re.match(r"python \w+\.py|albert \w+ -", x)]
+
+
+def flags_of(program):
+    """The names of a program's flags."""
+    module = importlib.import_module(f"albert_tf.commands.{program}")
+    (found,) = (
+        value
+        for value in vars(module).values()
+        if getattr(value, "__module__", None) == module.__name__
+        and dataclasses.is_dataclass(value)
+    )
+    return {*found.__dataclass_fields__, "flagfile"}
 
 
 @pytest.mark.parametrize("command", commands())
 def test_every_flag_of_a_command_exists(command):
-    words = shlex.split(command)[1:]
-    program = words[1] if words[0] == "-m" else words[0]
-    module, name = FLAG_CLASSES[program]
-    known = getattr(importlib.import_module(module), name)
+    program = shlex.split(command)[1].removesuffix(".py")
     found = re.findall(r" --(\w+)", command)
     assert found
-    assert set(found) <= {*known.__dataclass_fields__, "flagfile"}
+    assert set(found) <= flags_of(program)
 
 
 def test_every_recipe_and_config_that_is_named_exists():
@@ -74,20 +53,19 @@ def test_every_recipe_and_config_that_is_named_exists():
 @pytest.mark.parametrize(
     ("pattern", "program", "number"),
     [
-        ("pretrain/*.flags", "run_pretraining.py", 5),
-        ("glue/**/*.flags", "run_classifier.py", 12),
-        ("squad/*.flags", "run_squad.py", 2),
-        ("race.flags", "run_race.py", 1),
+        ("pretrain/*.flags", "run_pretraining", 5),
+        ("glue/**/*.flags", "run_classifier", 12),
+        ("squad/*.flags", "run_squad", 2),
+        ("race.flags", "run_race", 1),
     ],
 )
 def test_the_flags_of_the_recipes_exist(pattern, program, number):
-    module, name = FLAG_CLASSES[program]
-    known = getattr(importlib.import_module(module), name)
+    known = flags_of(program)
     recipes = list((ROOT / "configs").glob(pattern))
     assert len(recipes) == number
     for recipe in recipes:
         found = re.findall(r"^--(\w+)", recipe.read_text(), re.M)
-        assert set(found) <= set(known.__dataclass_fields__)
+        assert set(found) <= known
 
 
 @pytest.fixture

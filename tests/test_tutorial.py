@@ -9,6 +9,7 @@ import keras
 import numpy as np
 import pytest
 
+from albert_tf.commands.export_to_tfhub import ExportFlags
 from albert_tf.model import heads, modeling
 from albert_tf.model.config import AlbertConfig
 from albert_tf.programs import export_to_tfhub
@@ -73,7 +74,7 @@ def test_the_tutorial_does_what_it_says(place, monkeypatch, capsys):
     (flags,) = re.findall(r"export_to_tfhub\.py (.*?)\n\n", text, re.S)
     found = dict(re.findall(r"--(\w+)=(\S+)", flags))
     monkeypatch.chdir(place)
-    export_to_tfhub.run(export_to_tfhub.ExportFlags(**found))
+    export_to_tfhub.run(ExportFlags(**found))
     code = "\n".join(re.findall(r"```python\n(.*?)```", text, re.S))
     # Fewer tokens, and a rate for a model that knows nothing.
     code = code.replace("seq_length=256", "seq_length=32")

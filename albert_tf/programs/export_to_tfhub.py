@@ -1,71 +1,25 @@
-"""Writes an encoder, and what turns text into its inputs, as for TF Hub.
-
-python export_to_tfhub.py --albert_directory=albert_base \
-    --export_path=hub/albert_en_base
-"""
+"""Writes an encoder, and what turns text into its inputs, as for TF Hub."""
 
 import contextlib
 import dataclasses
 import os
 import tempfile
 
-from albert_tf import filesystem, flags, ownership
+from albert_tf import filesystem, ownership
 from albert_tf.export import hub, saved_models
-from albert_tf.flags import flag
 from albert_tf.model import heads, modeling
 from albert_tf.model.config import CONFIG_FILE
-from albert_tf.programs import shared_flags
+from albert_tf.programs import shared
 from albert_tf.text import tokenization
 from albert_tf.weights import checkpoints, pretrained
 
 PREPROCESS = "_preprocess"
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class ExportFlags(flags.Flags):
-    """The release's flags; what is ours stands last."""
-
-    albert_directory: str = flag(
-        required=True,
-        help="Model: a folder, or anything that --init_checkpoint takes.",
-    )
-    checkpoint_name: str = flag(
-        "model.ckpt-best",
-        "Checkpoint in --albert_directory; where it is not there, the newest.",
-    )
-    do_lower_case: bool | None = flag(
-        help="Whether text is lower-cased. Default: as is stored beside the "
-        "vocabulary, else true."
-    )
-    use_einsum: bool = flag(True, "Ignored: it changed no result.")
-    export_path: str = flag(
-        required=True,
-        help="Folder of the encoder, which must not exist; the preprocessor's "
-        f"is called the same with {PREPROCESS} behind.",
-    )
-    albert_config_file: str | None = flag(
-        help="JSON file with the architecture. Default: the one beside the "
-        "checkpoint."
-    )
-    spm_model_file: str | None = flag(
-        help="SentencePiece model. Default: the vocabulary beside the "
-        "checkpoint."
-    )
-    vocab_file: str | None = flag(help="WordPiece vocabulary, likewise.")
-    with_preprocessor: bool = flag(
-        True, "Whether to write the preprocessor; it needs tensorflow-text."
-    )
-    seq_length: int = flag(
-        128,
-        "Tokens of the preprocessor's sequences, unless a caller says.",
-        at_least=3,
-    )
-
-
 def check_flags(args):
     """Refuses what cannot work before anything is loaded."""
     if args.with_preprocessor:
-        shared_flags.import_text_serving("--with_preprocessor, the default,")
+        shared.import_text_serving("--with_preprocessor, the default,")
     filesystem.check_folders_apart(
         {"--export_path": args.export_path},
         {"--albert_directory": args.albert_directory},
@@ -172,7 +126,7 @@ def is_left_over(preprocessor, assets):
 def write_preprocessor(path, args, tokenizer, assets):
     """Writes the preprocessor to a folder, or nothing as the flags say."""
     if args.with_preprocessor:
-        text_serving = shared_flags.import_text_serving("--with_preprocessor")
+        text_serving = shared.import_text_serving("--with_preprocessor")
         text_serving.export_preprocessor(
             path, tokenizer, seq_length=args.seq_length, assets=assets
         )
@@ -239,8 +193,3 @@ def run(args):
     has_heads = not isinstance(model, modeling.AlbertEncoder)
     rest = "" if has_heads else ", without the heads of pretraining"
     print(f"Encoder of {start.source}{rest}: {args.export_path}")
-
-
-def main():
-    """The command."""
-    flags.launch(run, ExportFlags)

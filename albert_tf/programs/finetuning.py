@@ -1,6 +1,6 @@
 """What the programs of all tasks do with the flags that they share.
 
-`args` has the fields of `shared_flags.FineTuningFlags`.
+`args` has the fields of `groups.FineTuningFlags`.
 """
 
 import dataclasses
@@ -10,14 +10,13 @@ from typing import NamedTuple
 
 from albert_tf import filesystem, ownership
 from albert_tf.model.config import AlbertConfig
-from albert_tf.programs import shared_flags
+from albert_tf.programs import shared
 from albert_tf.tasks import summary
 from albert_tf.tasks.finetuning import FineTuning, Recipe
 from albert_tf.weights import checkpoints, pretrained
 
 SUMMARY_FILE = "summary.json"
 # Flags of what is written beside --output_dir, where a program has them.
-FOLDERS = ("cached_dir", "export_dir", "export_text_dir")
 DROPOUTS = ("hidden_dropout_prob", "attention_probs_dropout_prob")
 
 
@@ -32,30 +31,6 @@ class Start(NamedTuple):
 
     model: pretrained.Complete
     config: AlbertConfig
-
-
-def check_flags(args):
-    """Refuses what cannot work before anything is loaded."""
-    if args.init_checkpoint and args.albert_hub_module_handle:
-        raise ValueError(
-            "Give --init_checkpoint or --albert_hub_module_handle, not both."
-        )
-    if args.from_scratch and find_source(args):
-        raise ValueError(
-            f"--from_scratch contradicts the model {find_source(args)}."
-        )
-    for name in FOLDERS:
-        path = getattr(args, name, None)
-        if path and os.path.isfile(path):
-            raise ValueError(f"--{name}={path} is a file; wanted a folder.")
-    has_model = find_source(args) or args.from_scratch
-    if not has_model and not checkpoints.find_trained(run_folder(args, 0)):
-        raise ValueError(
-            "There is no model to begin with: give --init_checkpoint. (To "
-            "begin with random weights, say --from_scratch.)"
-        )
-    if not args.do_train and args.from_scratch:
-        raise ValueError("--from_scratch without --do_train: nothing to do.")
 
 
 def find_source(args):
@@ -123,17 +98,22 @@ def run(args, read_task):
       read_task: function of args and the tokenizer that returns a
         `tasks.finetuning.Task`, with its data.
     """
-    check_flags(args)
+    has_model = find_source(args) or args.from_scratch
+    if not has_model and not checkpoints.find_trained(run_folder(args, 0)):
+        raise ValueError(
+            "There is no model to begin with: give --init_checkpoint. (To "
+            "begin with random weights, say --from_scratch.)"
+        )
     with ownership.owning_folder(args.output_dir):
         is_text = bool(getattr(args, "export_text_dir", None))
         if is_text:
-            text_serving = shared_flags.import_text_serving("--export_text_dir")
+            text_serving = shared.import_text_serving("--export_text_dir")
         start = read_start(args)
         if is_text:
             text_serving.operations.check_tokenizer(start.model.tokenizer)
         task = read_task(args, start.model.tokenizer)
         began = time.monotonic()
-        strategy = shared_flags.build_strategy(args)
+        strategy = shared.build_strategy(args)
         outcomes = [
             run_once(args, number, task, start, strategy)
             for number in range(args.num_runs)

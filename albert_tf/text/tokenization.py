@@ -114,7 +114,7 @@ class Tokenizer(abc.ABC):
             raise ValueError(
                 f"{path} lacks the special pieces {missing} among its "
                 f"{self.vocab_size} pieces. Was it trained for another model? "
-                "python -m albert_tf.tools.train_vocab adds them."
+                "albert train_vocab adds them."
             )
         self.special_ids = [ids[piece] for piece in self.special_pieces]
         self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = (

@@ -1,1 +1,1 @@
-"""Programs for the command line: `python -m albert_tf.tools.NAME --help`."""
+"""What the commands beside the release's programs do."""

@@ -1,18 +1,9 @@
-"""Answers a question about a paragraph by an exported SavedModel.
-
-    python -m albert_tf.tools.answer --saved_model=out/serving \
-        --question="Who wrote Dracula?" --paragraph="Dracula is a novel by ..."
-
-An example of a client: the SavedModel takes ids, and its assets have the
-vocabulary; what lies between text and ids is all here.
-"""
-
-import dataclasses
+"""Answers a question about a paragraph by an exported SavedModel."""
 
 import numpy as np
 import tensorflow as tf
 
-from albert_tf import errors, filesystem, flags
+from albert_tf import errors, filesystem
 from albert_tf.data import answers, examples, squad, windows
 from albert_tf.export import requests, saved_models
 from albert_tf.weights import pretrained
@@ -20,35 +11,6 @@ from albert_tf.weights import pretrained
 BATCH_SIZE = 32
 # Of either kind of model, one.
 SPAN_OUTPUTS = {"start_logits", "start_top_log_probs"}
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class AnswerFlags(flags.Flags):
-    """A SavedModel, a question and a paragraph."""
-
-    saved_model: str = flags.flag(
-        required=True, help="What run_squad.py wrote to its --export_dir."
-    )
-    question: str = flags.flag(
-        required=True, help="Questions about the paragraph, one a line."
-    )
-    paragraph: str | None = flags.flag(help="The paragraph.")
-    paragraph_file: str | None = flags.flag(
-        help="Text file with the paragraph, instead."
-    )
-    n_best_size: int = flags.flag(3, "Answers that are shown.", at_least=1)
-    max_answer_length: int = flags.flag(
-        30, "Tokens of the longest answer.", at_least=1
-    )
-    max_seq_length: int = flags.flag(
-        384,
-        "Tokens of question and window; no more than was exported.",
-        at_least=5,
-    )
-    doc_stride: int = flags.flag(
-        128, "Tokens between beginnings of windows.", at_least=1
-    )
-    max_query_length: int = flags.flag(64, "Tokens of a question.", at_least=1)
 
 
 def run(args):
@@ -186,12 +148,3 @@ def answer_windows(serve, encoded):
         name: np.concatenate([part[name] for part in parts])
         for name in parts[0]
     }
-
-
-def main():
-    """The command."""
-    flags.launch(run, AnswerFlags)
-
-
-if __name__ == "__main__":
-    main()

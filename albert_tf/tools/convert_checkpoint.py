@@ -1,48 +1,18 @@
-"""Writes a pretrained model in another form, and checks what was written.
+"""Writes a pretrained model in another form, and checks what was written."""
 
-    python -m albert_tf.tools.convert_checkpoint \
-        --from=albert_base.tar.gz --to=hf --format=hf
-
-The folder that is written holds weights, config and vocabulary. It appears
-only after it was read again and found to be the same, in weights and outputs.
-"""
-
-import dataclasses
 import os
 import shutil
-from typing import Literal
 
 import numpy as np
 import tensorflow as tf
 
-from albert_tf import flags, ownership
+from albert_tf import ownership
 from albert_tf.model import heads, modeling
-from albert_tf.tools import model_flags
+from albert_tf.tools import models
 from albert_tf.weights import checkpoints, pretrained, regrouping
 
 # Copies are equal; another order of sums is not made.
 TOLERANCE = 1e-5
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class ConvertFlags(model_flags.FilesFlags):
-    """What to read and what to write."""
-
-    from_: str = flags.flag(
-        required=True,
-        help="Model: TF1 prefix, .index file, folder or tar, TF Hub module of "
-        "TF1, or Hugging Face folder.",
-    )
-    to: str = flags.flag(
-        required=True, help="Folder to write; it must not exist, or be empty."
-    )
-    format: Literal["tf1", "own", "hf"] = flags.flag(
-        "hf",
-        "tf1 for the release's scripts, own, or hf for Hugging Face.",
-    )
-    keep_slots: bool = flags.flag(
-        False, "Whether to keep the optimizer's slots and the step."
-    )
 
 
 def run(args):
@@ -76,9 +46,7 @@ def check_output(output_dir, source):
 
 def convert(output_dir, args):
     """Writes the folder, which nobody else writes meanwhile."""
-    model = model_flags.read_pretrained(
-        args.from_, args, keep_slots=args.keep_slots
-    )
+    model = models.read_pretrained(args.from_, args, keep_slots=args.keep_slots)
     if model.config is None:
         raise ValueError(
             f"There is no config beside {model.source}; give "
@@ -172,12 +140,3 @@ def compute_outputs(model):
         }
     )
     return [value.numpy() for value in outputs.values()]
-
-
-def main():
-    """The command."""
-    flags.launch(run, ConvertFlags)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,61 +1,15 @@
-"""Turns lines of text into vectors.
+"""Turns lines of text into vectors."""
 
-    python -m albert_tf.tools.embed --init_checkpoint=out \
-        --input_file=lines.txt --output_file=vectors.npz
-
-A .npz holds `vectors` [N, H], one for each line, blank ones too; with
---pooling=tokens it holds `vectors` [all tokens, H], `lengths` [N], `ids` and
-`offsets` [all tokens, 2], which are characters of the line (start, end). A
-.jsonl holds one object a line with the same names.
-"""
-
-import dataclasses
 import json
 import os
-from typing import Literal
 
 import numpy as np
 import tensorflow as tf
 
-from albert_tf import filesystem, flags, ownership, progress
+from albert_tf import filesystem, ownership, progress
 from albert_tf.data import batches, examples, tables
 from albert_tf.model import modeling
-from albert_tf.model.config import MAX_LAYERS
-from albert_tf.tools import model_flags
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class EmbedFlags(model_flags.ModelFlags):
-    """A model, lines, and what a vector of them is."""
-
-    input_file: str = flags.flag(
-        required=True, help="Text files, a text a line: globs, with commas."
-    )
-    output_file: str = flags.flag(
-        required=True, help="File to write: .npz or .jsonl."
-    )
-    pooling: Literal["pooled", "mean", "tokens"] = flags.flag(
-        "mean",
-        "pooled: the model's own vector; mean: of all tokens, without [CLS] "
-        "and [SEP]; tokens: one for each of these.",
-    )
-    layer: int = flags.flag(
-        -1,
-        "Layer to take tokens of, from 0; -1 is the last. Not for pooled.",
-        at_least=-MAX_LAYERS,
-        below=MAX_LAYERS,
-    )
-    max_seq_length: int = flags.flag(
-        512,
-        "Tokens a line, with [CLS] and [SEP]; longer ones are cut.",
-        at_least=3,
-    )
-    tokens_per_batch: int = flags.flag(
-        4096,
-        "Tokens computed at a time, with padding.",
-        at_least=1,
-        at_most=flags.MAX_TOKENS,
-    )
+from albert_tf.tools import models
 
 
 def run(args):
@@ -67,7 +21,7 @@ def run(args):
     files = filesystem.expand_files(args.input_file)
     filesystem.check_outputs(
         {"--output_file": [args.output_file]},
-        {"--input_file": files, **model_flags.input_files(args)},
+        {"--input_file": files, **models.input_files(args)},
     )
     with ownership.owning(args.output_file):
         embed_files(files, args)
@@ -75,7 +29,7 @@ def run(args):
 
 def embed_files(files, args):
     """Writes the vectors of the lines of files."""
-    model, tokenizer = model_flags.build(args, modeling.AlbertEncoder)
+    model, tokenizer = models.build(args, modeling.AlbertEncoder)
     config = model.config
     if args.max_seq_length > config.max_position_embeddings:
         raise ValueError(
@@ -228,12 +182,3 @@ def write(path, lines, rows, vectors, is_by_token):
         arrays = {"vectors": np.stack(vectors)}
     with filesystem.replacing(path) as name, open(name, "wb") as file:
         np.savez(file, **arrays)
-
-
-def main():
-    """The command."""
-    flags.launch(run, EmbedFlags)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,40 +1,14 @@
-"""Lets a pretrained model guess the words that stand as [MASK] in a text.
-
-    python -m albert_tf.tools.fill_mask --init_checkpoint=out \
-        --spm_model_file=30k-clean.model --text="The cat [MASK] on the mat."
-
-prints the text and, for each [MASK], the most probable pieces; with
---next_text also how probable it is that the second text follows the first.
-"""
-
-import dataclasses
+"""Lets a pretrained model guess the words that stand as [MASK] in a text."""
 
 import numpy as np
 import tensorflow as tf
 
-from albert_tf import flags
 from albert_tf.data import examples
 from albert_tf.model import heads
-from albert_tf.tools import model_flags
+from albert_tf.tools import models
 
 MASK = "[MASK]"
 WORD_PREFIX = "▁"
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class FillMaskFlags(model_flags.ModelFlags):
-    """A model and a text with gaps."""
-
-    text: str = flags.flag(
-        required=True, help="Texts with [MASK] in them, one a line."
-    )
-    next_text: str | None = flags.flag(
-        help="What follows each text, one a line: shows how probable it is "
-        "that the two are in order. [MASK]s are then optional."
-    )
-    top_k: int = flags.flag(
-        5, "Guesses for each [MASK].", at_least=1, at_most=100_000
-    )
 
 
 def run(args):
@@ -50,7 +24,7 @@ def run(args):
         )
     if not texts:
         raise ValueError(f"--text={args.text!r:.80} holds no text.")
-    model, tokenizer = model_flags.build(args, heads.AlbertForPreTraining)
+    model, tokenizer = models.build(args, heads.AlbertForPreTraining)
     if args.top_k > tokenizer.vocab_size:
         raise ValueError(
             f"--top_k={args.top_k}, but the vocabulary has "
@@ -145,12 +119,3 @@ def encode_masked(tokenizer, text):
             del encoded[0]
         ids += encoded
     return [*ids, tokenizer.sep_id]
-
-
-def main():
-    """The command."""
-    flags.launch(run, FillMaskFlags)
-
-
-if __name__ == "__main__":
-    main()

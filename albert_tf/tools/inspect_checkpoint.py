@@ -1,13 +1,8 @@
-"""Shows what a pretrained model's files hold: names, shapes, counts, heads.
-
-python -m albert_tf.tools.inspect_checkpoint --init_checkpoint=out
-"""
+"""Shows what a pretrained model's files hold: names, shapes, counts, heads."""
 
 import collections
-import dataclasses
 import json
 
-from albert_tf import flags
 from albert_tf.weights import checkpoints, pretrained
 
 # What a variable's name begins with -> what it is a part of.
@@ -18,17 +13,6 @@ PARTS = {
     "cls/predictions/": "masked-LM head",
     "cls/seq_relationship/": "sentence-order head",
 }
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class InspectFlags(flags.Flags):
-    """What to look at."""
-
-    init_checkpoint: str = flags.flag(
-        required=True,
-        help="Model: TF1 prefix, .index file, folder or tar, or Hugging Face "
-        "folder.",
-    )
 
 
 def run(args):
@@ -62,12 +46,3 @@ def count_parts(weights):
         parts = (p for b, p in PARTS.items() if name.startswith(b))
         counts[next(parts, "other")] += value.size
     return counts
-
-
-def main():
-    """The command."""
-    flags.launch(run, InspectFlags)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,15 +1,8 @@
-"""Draws the curves of a training from its metrics.jsonl.
+"""Draws the curves of a training from its metrics.jsonl."""
 
-    python -m albert_tf.tools.plot_metrics --metrics_file=out/metrics.jsonl \
-        --output_file=curves.svg
-
-Needs matplotlib: pip install 'albert_tf[plots]'.
-"""
-
-import dataclasses
 import logging
 
-from albert_tf import filesystem, flags
+from albert_tf import filesystem
 
 ENDINGS = (".svg", ".png", ".pdf")
 PANELS = (
@@ -20,19 +13,6 @@ PANELS = (
     ("Entropy of attention", "attention_entropy"),
     ("Learning rate", "learning_rate"),
 )
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class PlotFlags(flags.Flags):
-    """What to draw, and where."""
-
-    metrics_file: str = flags.flag(
-        required=True, help="metrics.jsonl of a training."
-    )
-    output_file: str = flags.flag(
-        required=True, help="Picture to write: .svg, .png or .pdf."
-    )
-    title: str = flags.flag("", "Heading of the picture.")
 
 
 def read_series(path):
@@ -118,12 +98,3 @@ def run(args):
     with filesystem.replacing(args.output_file) as temporary:
         picture.savefig(temporary, format=args.output_file.rpartition(".")[2])
     print(f"Wrote {args.output_file}.")
-
-
-def main():
-    """The command."""
-    flags.launch(run, PlotFlags)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,18 +1,11 @@
-"""Fine-tunes every GLUE task that lies under a folder, each by its recipe.
+"""Fine-tunes every GLUE task that lies under a folder, each by its recipe."""
 
-python -m albert_tf.tools.run_glue --data_dir=glue \
-    --init_checkpoint=albert_base.tar.gz --output_dir=out
-
-Run again, it goes on where it was stopped.
-"""
-
-import dataclasses
 import os
 import pathlib
 import shlex
 import sys
 
-from albert_tf import filesystem, flags, ownership
+from albert_tf import filesystem, ownership
 from albert_tf.data import table_tasks
 from albert_tf.tools import subprograms
 
@@ -20,30 +13,6 @@ from albert_tf.tools import subprograms
 CLASSIFIER = (sys.executable, "-m", "albert_tf", "run_classifier")
 # The release's mismnli is part of mnli here, and ax has no data to train on.
 TASKS = [name for name in table_tasks.GLUE if name not in ("mismnli", "ax")]
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class GlueFlags(flags.Flags):
-    """What is run, and what all runs are given beside their recipes."""
-
-    data_dir: str = flags.flag(
-        required=True, help="Folder with a folder for each task."
-    )
-    output_dir: str = flags.flag(
-        required=True, help="Folder that gets a folder for each task."
-    )
-    init_checkpoint: str | None = flags.flag(
-        help="Model to begin from, as for run_classifier.py."
-    )
-    tasks: str = flags.flag(
-        "", "Tasks with commas between them. Default: all that have data."
-    )
-    recipes: str = flags.flag(
-        str(filesystem.shipped_configs() / "glue"), "Folder with TASK.flags."
-    )
-    extra_flags: str = flags.flag(
-        "", "More flags for run_classifier.py; they override the recipes."
-    )
 
 
 def find_tasks(data_dir, names=""):
@@ -167,12 +136,3 @@ def run(args, classifier=CLASSIFIER):
         raise ValueError(
             f"{len(failed)} of {len(names)} tasks failed: {failed}"
         )
-
-
-def main():
-    """The command."""
-    flags.launch(run, GlueFlags)
-
-
-if __name__ == "__main__":
-    main()

@@ -18,9 +18,10 @@ import pytest
 import tensorflow as tf
 
 from albert_tf import filesystem
+from albert_tf.commands.export_to_tfhub import ExportFlags
 from albert_tf.export import hub, saved_models
 from albert_tf.model import heads, modeling
-from albert_tf.programs import export_to_tfhub, shared_flags
+from albert_tf.programs import export_to_tfhub, shared
 from albert_tf.text import tokenization
 from albert_tf.weights import checkpoints, pretrained
 from tests import tiny
@@ -34,7 +35,7 @@ def exported(model, tmp_path_factory):
     """The moved folders of an encoder and a preprocessor."""
     folder = tmp_path_factory.mktemp("hub")
     export_to_tfhub.run(
-        export_to_tfhub.ExportFlags(
+        ExportFlags(
             albert_directory=str(model),
             export_path=f"{folder}/a/tiny/",
             seq_length=16,
@@ -409,7 +410,7 @@ def test_flags_choose_checkpoint_vocabulary_and_length(
         write_quickly(path, assets=assets)
 
     monkeypatch.setattr(hub, "export_encoder", keep)
-    args = export_to_tfhub.ExportFlags(
+    args = ExportFlags(
         albert_directory=str(tmp_path / "model"),
         export_path=str(tmp_path / "best"),
         vocab_file=str(vocabulary),
@@ -439,7 +440,7 @@ def test_kept_accents_leave_nothing_behind(model, tmp_path, monkeypatch):
     path = tmp_path / "model/tokenizer_settings.json"
     settings = json.loads(path.read_text()) | {"keep_accents": True}
     path.write_text(json.dumps(settings))
-    args = export_to_tfhub.ExportFlags(
+    args = ExportFlags(
         albert_directory=str(tmp_path / "model"),
         export_path=str(tmp_path / "hub"),
         do_lower_case=False,
@@ -563,7 +564,7 @@ def test_a_model_without_heads_is_exported_without(model, tmp_path, capsys):
         str(tmp_path / "body"), dataclasses.replace(found, values=body), "own"
     )
     export_to_tfhub.run(
-        export_to_tfhub.ExportFlags(
+        ExportFlags(
             albert_directory=str(tmp_path / "body"),
             export_path=str(tmp_path / "hub"),
             do_lower_case=False,
@@ -596,7 +597,7 @@ WRONG = {
 
 @pytest.mark.parametrize(("changes", "message"), WRONG.values(), ids=WRONG)
 def test_what_cannot_work_is_refused(model, tmp_path, changes, message):
-    args = export_to_tfhub.ExportFlags(
+    args = ExportFlags(
         albert_directory=str(model),
         export_path=str(tmp_path / "hub"),
         seq_length=16,
@@ -607,7 +608,7 @@ def test_what_cannot_work_is_refused(model, tmp_path, changes, message):
 
 
 def test_nothing_is_overwritten(model, exported):
-    args = export_to_tfhub.ExportFlags(
+    args = ExportFlags(
         albert_directory=str(model), export_path=str(exported[0])
     )
     with pytest.raises(ValueError, match="is already there"):
@@ -618,7 +619,7 @@ def test_nothing_is_overwritten(model, exported):
 def test_all_flags_of_the_release_are_there(shared, name):
     path = shared / "spec" / "original_flags.json"
     theirs = json.loads(path.read_text())[name]
-    ours = export_to_tfhub.ExportFlags.__dataclass_fields__
+    ours = ExportFlags.__dataclass_fields__
     assert set(theirs) <= set(ours)
 
 
@@ -641,11 +642,11 @@ def quick_args(model, tmp_path, monkeypatch):
     monkeypatch.setattr(export_to_tfhub, "build_model", lambda found: None)
     monkeypatch.setattr(hub, "export_encoder", write_quickly)
     monkeypatch.setattr(
-        shared_flags,
+        shared,
         "import_text_serving",
         lambda _: types.SimpleNamespace(export_preprocessor=write_quickly),
     )
-    return export_to_tfhub.ExportFlags(
+    return ExportFlags(
         albert_directory=str(model),
         export_path=str(tmp_path / "made/hub"),
         seq_length=16,

@@ -126,7 +126,7 @@ JOBS = {
     ),
     "convert_checkpoint": Job(
         (
-            "albert_tf.tools.convert_checkpoint",
+            *("albert_tf", "convert_checkpoint"),
             "--from=../../inputs/model",
             "--to=hf",
             "--format=hf",
@@ -148,7 +148,7 @@ JOBS = {
     ),
     "run_glue": Job(
         (
-            "albert_tf.tools.run_glue",
+            *("albert_tf", "run_glue"),
             "--data_dir=../../inputs/glue",
             "--output_dir=glue",
             "--init_checkpoint=../../inputs/model",

@@ -184,7 +184,7 @@ def _run_program(words, watcher):
     def noted_launch(run, flags_class):
         def noted_run(args):
             watcher.note(STARTED)
-            return run(args)
+            return flags.call(run, args)
 
         launch(noted_run, flags_class)
 

@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 
-from albert_tf.programs import run_classifier
+from albert_tf.commands.run_classifier import ClassifierFlags
 from albert_tf.training import evaluation
 from albert_tf.weights import checkpoints
 from tests import tiny
@@ -37,7 +37,7 @@ def build_args(folder, model):
         for i, (text, _) in enumerate(make_rows(9, seed=3))
     ]
     write_table(data / "test.tsv", rows)
-    return run_classifier.ClassifierFlags(
+    return ClassifierFlags(
         task_name="sst-2",
         data_dir=str(folder / "data"),
         output_dir=str(folder / "out"),

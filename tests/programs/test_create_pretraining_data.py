@@ -16,6 +16,7 @@ import pytest
 import tensorflow as tf
 
 from albert_tf import filesystem, ownership
+from albert_tf.commands.create_pretraining_data import DataFlags
 from albert_tf.data import workers
 from albert_tf.data.pretraining import (
     masking,
@@ -58,7 +59,7 @@ def flags_of(folder, **changes):
         "dupe_factor": 3,
         "progress": False,
     }
-    return program.DataFlags(**{**values, **changes})
+    return DataFlags(**{**values, **changes})
 
 
 def digests(folder):
@@ -72,8 +73,8 @@ def digests(folder):
 def test_flags_are_those_of_the_release(shared):
     path = shared / "spec/original_flags.json"
     original = json.loads(path.read_text())["create_pretraining_data"]
-    hints = typing.get_type_hints(program.DataFlags)
-    ours = {f.name: f for f in dataclasses.fields(program.DataFlags)}
+    hints = typing.get_type_hints(DataFlags)
+    ours = {f.name: f for f in dataclasses.fields(DataFlags)}
     kinds = {"string": str, "integer": int, "float": float, "bool": bool}
     for name, flag in original.items():
         kind = kinds[flag["type"]]
@@ -187,7 +188,8 @@ def test_a_run_that_was_killed_goes_on_with_the_next_shard(folder):
     code = (
         "import json, sys;"
         "from albert_tf.programs import create_pretraining_data as p;"
-        "p.run(p.DataFlags(**json.loads(sys.argv[1])))"
+        "from albert_tf.commands.create_pretraining_data import DataFlags;"
+        "p.run(DataFlags(**json.loads(sys.argv[1])))"
     )
     settings = json.dumps(dataclasses.asdict(args))
     process = subprocess.Popen([sys.executable, "-c", code, settings], cwd=ROOT)

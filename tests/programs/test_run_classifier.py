@@ -6,9 +6,10 @@ import json
 import numpy as np
 import pytest
 
+from albert_tf.commands.run_classifier import ClassifierFlags
 from albert_tf.data import batches, examples
 from albert_tf.model import heads
-from albert_tf.programs import finetuning, run_classifier, shared_flags
+from albert_tf.programs import finetuning, run_classifier, shared
 from albert_tf.tasks.finetuning import FineTuning
 from albert_tf.training import evaluation
 from albert_tf.weights import checkpoints, pretrained
@@ -154,7 +155,7 @@ def fine_tuned(model, tmp_path_factory):
     folder = tmp_path_factory.mktemp("fine_tuned")
     runs.write_table(folder / "SST-2" / "train.tsv", runs.make_rows(60, seed=1))
     run_classifier.run(
-        run_classifier.ClassifierFlags(
+        ClassifierFlags(
             task_name="sst-2",
             data_dir=str(folder),
             output_dir=str(folder / "out"),
@@ -182,7 +183,7 @@ def build_tuning(args, fine_tuned, **kwargs):
         start.model,
         finetuning.build_recipe(args, 0),
         config=start.config,
-        strategy=shared_flags.build_strategy(args),
+        strategy=shared.build_strategy(args),
     )
     tuning.restore_best()
     return tuning
@@ -280,5 +281,5 @@ def test_random_weights_are_asked_for(args, model, tmp_path, capfd):
 def test_all_flags_of_the_release_are_there(shared):
     path = shared / "spec" / "original_flags.json"
     theirs = json.loads(path.read_text())["run_classifier"]
-    ours = run_classifier.ClassifierFlags.__dataclass_fields__
+    ours = ClassifierFlags.__dataclass_fields__
     assert set(theirs) <= set(ours)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from albert_tf.commands.export_to_tfhub import ExportFlags
 from albert_tf.programs import export_to_tfhub, run_classifier
 from albert_tf.training import loop
 from albert_tf.weights import checkpoints
@@ -26,7 +27,7 @@ def test_an_exported_encoder_begins_as_its_checkpoint_does(
     args, tmp_path, model
 ):
     export_to_tfhub.run(
-        export_to_tfhub.ExportFlags(
+        ExportFlags(
             albert_directory=str(model),
             export_path=str(tmp_path / "hub"),
             with_preprocessor=False,

@@ -9,6 +9,7 @@ import sys
 import numpy as np
 import pytest
 
+from albert_tf.commands.run_pretraining import PretrainingFlags
 from albert_tf.data.pretraining import opening, reading, records, sidecars
 from albert_tf.model.config import AlbertConfig
 from albert_tf.programs import run_pretraining
@@ -67,7 +68,7 @@ def args(tmp_path):
     config.write_text(json.dumps(CONFIG))
     write_examples(tmp_path / "train.tfrecord", 20)
     write_examples(tmp_path / "valid.tfrecord", 7, seed=1)
-    return run_pretraining.PretrainingFlags(
+    return PretrainingFlags(
         albert_config_file=str(config),
         input_file=str(tmp_path / "train.tfrecord"),
         eval_input_file=str(tmp_path / "valid.tfrecord"),
@@ -346,9 +347,7 @@ def test_too_long_records_are_refused(args, tmp_path):
 def test_the_flags_are_the_releases(shared):
     path = shared / "spec" / "original_flags.json"
     release = json.loads(path.read_text())["run_pretraining"]
-    ours = {
-        f.name: f for f in dataclasses.fields(run_pretraining.PretrainingFlags)
-    }
+    ours = {f.name: f for f in dataclasses.fields(PretrainingFlags)}
     assert set(release) <= set(ours)
     # Sizes come from the records; every held-out row is evaluated.
     other = {"max_seq_length", "max_predictions_per_seq", "max_eval_steps"}

@@ -6,6 +6,7 @@ import json
 import numpy as np
 import pytest
 
+from albert_tf.commands.run_race import RaceFlags
 from albert_tf.model import heads
 from albert_tf.programs import finetuning, run_race
 from albert_tf.training import evaluation
@@ -45,7 +46,7 @@ def args(tmp_path, model):
     write_passages(data / "train", 10)
     write_passages(data / "dev", 3)
     write_passages(data / "test", 4, has_answers=False)
-    return run_race.RaceFlags(
+    return RaceFlags(
         data_dir=str(tmp_path / "data"),
         output_dir=str(tmp_path / "out"),
         init_checkpoint=str(model),
@@ -174,5 +175,5 @@ def test_training_data_without_answers_is_refused(args, tmp_path):
 def test_all_flags_of_the_release_are_there(shared, name):
     path = shared / "spec" / "original_flags.json"
     theirs = json.loads(path.read_text())[name]
-    ours = run_race.RaceFlags.__dataclass_fields__
+    ours = RaceFlags.__dataclass_fields__
     assert set(theirs) <= set(ours)

@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from albert_tf.commands.answer import AnswerFlags
+from albert_tf.commands.run_squad import SquadFlags
 from albert_tf.data import squad, windows
 from albert_tf.programs import run_squad
 from albert_tf.text import tokenization
@@ -51,7 +53,7 @@ def args(tmp_path, model):
         ("asked", make_squad(11, with_answers=False)),
     ):
         (tmp_path / f"{name}.json").write_text(json.dumps(content))
-    return run_squad.SquadFlags(
+    return SquadFlags(
         train_file=str(tmp_path / "train.json"),
         predict_file=str(tmp_path / "dev.json"),
         output_dir=str(tmp_path / "out"),
@@ -263,7 +265,7 @@ def test_an_export_answers_as_the_program_does(args, tmp_path, version, capfd):
         feed = {i.name: np.ones([2, 7]) for i in signature.inputs.values()}
         outputs = {n: o.name for n, o in signature.outputs.items()}
         assert len(session.run(outputs, feed)) >= 2
-    flags = answer.AnswerFlags(
+    flags = AnswerFlags(
         saved_model=str(tmp_path / "serving"),
         question="w1 w0\nw2",
         paragraph="w5 w1 w6 w7",
@@ -399,5 +401,5 @@ def test_wrong_data_is_refused_before_any_work(args, tmp_path):
 def test_all_flags_of_the_release_are_there(shared, name):
     path = shared / "spec" / "original_flags.json"
     theirs = json.loads(path.read_text())[name]
-    ours = run_squad.SquadFlags.__dataclass_fields__
+    ours = SquadFlags.__dataclass_fields__
     assert set(theirs) <= set(ours)

@@ -3,12 +3,13 @@
 import json
 import types
 
-from albert_tf.programs import finetuning, shared_flags
+from albert_tf.commands.groups import FineTuningFlags
+from albert_tf.programs import finetuning, shared
 from tests.tasks.test_summary import make_evaluator
 
 
 def make_args(folder, **kwargs):
-    return shared_flags.FineTuningFlags(
+    return FineTuningFlags(
         output_dir=str(folder / "out"),
         init_checkpoint="somewhere",
         num_runs=3,
@@ -44,7 +45,7 @@ def test_of_several_runs_all_predict_and_the_first_is_exported(
         "read_start",
         lambda _: finetuning.Start(model, "config"),
     )
-    monkeypatch.setattr(shared_flags, "build_strategy", lambda _: "one")
+    monkeypatch.setattr(shared, "build_strategy", lambda _: "one")
     task = types.SimpleNamespace(
         name="x",
         is_scored=True,

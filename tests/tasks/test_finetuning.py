@@ -9,6 +9,7 @@ import pytest
 import tensorflow as tf
 
 from albert_tf import Classification, FineTuning, Recipe, named_weights
+from albert_tf.commands.run_classifier import ClassifierFlags
 from albert_tf.programs import run_classifier
 from albert_tf.training import distribution
 from albert_tf.weights import checkpoints, pretrained
@@ -42,7 +43,7 @@ def test_the_readme_gives_the_weights_of_the_program(
     names |= {"train": "train.tsv", "dev": "dev.tsv"}
     (tmp_path / "task.json").write_text(json.dumps(names))
     run_classifier.run(
-        run_classifier.ClassifierFlags(
+        ClassifierFlags(
             task_config="task.json",
             data_dir="reviews",
             init_checkpoint=str(model),

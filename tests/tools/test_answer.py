@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from albert_tf.commands.answer import AnswerFlags
 from albert_tf.data import answers
 from albert_tf.export import requests, serving
 from albert_tf.model import heads, span_heads
@@ -13,7 +14,7 @@ from albert_tf.tools import answer
 from tests import tiny
 
 ASSETS = ("albert_config.json", "tokenizer_settings.json", "vocab.txt")
-FLAGS = answer.AnswerFlags(
+FLAGS = AnswerFlags(
     saved_model="/nowhere", question="Who?\n \nWhen?", paragraph="Ann, today."
 )
 
@@ -90,7 +91,7 @@ def folder(tmp_path_factory):
 
 
 def make_flags(folder, model="spans", **kwargs):
-    return answer.AnswerFlags(
+    return AnswerFlags(
         saved_model=str(folder / model),
         question="w1 w2",
         **{

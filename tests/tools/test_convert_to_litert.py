@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from albert_tf.commands.convert_to_litert import ConvertFlags
 from albert_tf.export import serving
 from albert_tf.model import heads, span_heads
 from albert_tf.tools import convert_to_litert
@@ -24,7 +25,7 @@ def exported(tmp_path_factory):
 
 
 def flags(folder, weights, **kwargs):
-    return convert_to_litert.ConvertFlags(
+    return ConvertFlags(
         saved_model=str(folder / "serving"),
         output=str(folder / f"{weights}.tflite"),
         weights=weights,

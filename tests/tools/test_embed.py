@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 
+from albert_tf.commands.embed import EmbedFlags
 from albert_tf.model import modeling
 from albert_tf.model.config import AlbertConfig
 from albert_tf.tools import embed
@@ -43,7 +44,7 @@ def model(tmp_path):
 def run(folder, name, **kwargs):
     output = folder / name
     embed.run(
-        embed.EmbedFlags(
+        EmbedFlags(
             **{
                 "init_checkpoint": str(folder / "model"),
                 "input_file": str(folder / "lines.txt"),

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from albert_tf.commands.fill_mask import FillMaskFlags
 from albert_tf.tools import fill_mask
 from tests import tiny
 
@@ -98,9 +99,7 @@ def test_a_text_longer_than_the_model_is_refused():
 def test_what_cannot_work_is_refused(tmp_path, flags, message):
     tiny.write_model(tmp_path)
     with pytest.raises(ValueError, match=message):
-        fill_mask.run(
-            fill_mask.FillMaskFlags(init_checkpoint=str(tmp_path), **flags)
-        )
+        fill_mask.run(FillMaskFlags(init_checkpoint=str(tmp_path), **flags))
 
 
 def test_a_second_text_is_the_second_segment():

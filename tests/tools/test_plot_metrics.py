@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from albert_tf.commands.plot_metrics import PlotFlags
 from albert_tf.tools import plot_metrics
 
 RECORDS = [
@@ -30,9 +31,7 @@ def test_series_are_told_apart_by_split(metrics_file):
 def draw(metrics_file, picture):
     pytest.importorskip("matplotlib")
     plot_metrics.run(
-        plot_metrics.PlotFlags(
-            metrics_file=str(metrics_file), output_file=str(picture)
-        )
+        PlotFlags(metrics_file=str(metrics_file), output_file=str(picture))
     )
     return [
         title
@@ -92,7 +91,7 @@ def test_another_file_is_refused(metrics_file, content, message):
 def test_what_cannot_be_written_is_refused(
     metrics_file, tmp_path, name, message
 ):
-    args = plot_metrics.PlotFlags(
+    args = PlotFlags(
         metrics_file=str(metrics_file), output_file=str(tmp_path / name)
     )
     before = metrics_file.read_bytes()

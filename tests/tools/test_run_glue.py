@@ -11,7 +11,8 @@ import pytest
 from absl import flags as absl_flags
 
 from albert_tf import ownership
-from albert_tf.programs import shared_flags
+from albert_tf.commands.groups import FineTuningFlags
+from albert_tf.commands.run_glue import GlueFlags
 from albert_tf.tools import run_glue
 from tests.conftest import ROOT
 
@@ -64,7 +65,7 @@ def script(tmp_path):
 
 def run(tmp_path, script, **kwargs):
     run_glue.run(
-        run_glue.GlueFlags(
+        GlueFlags(
             data_dir=str(tmp_path / "glue"),
             output_dir=str(tmp_path / "out"),
             init_checkpoint="albert_base",
@@ -139,8 +140,9 @@ except KeyboardInterrupt:
 def test_ctrl_c_leaves_the_classifier_time_to_save(tmp_path, script):
     script.write_text(SAVES_AT_CTRL_C)
     code = (
+        "from albert_tf.commands.run_glue import GlueFlags\n"
         "from albert_tf.tools import run_glue\n"
-        f"args = run_glue.GlueFlags(data_dir={str(tmp_path / 'glue')!r}, "
+        f"args = GlueFlags(data_dir={str(tmp_path / 'glue')!r}, "
         f"output_dir={str(tmp_path / 'out')!r})\n"
         f"run_glue.run(args, {[sys.executable, str(script)]!r})"
     )
@@ -177,10 +179,11 @@ def test_sigterm_reaches_the_classifier(tmp_path, script):
     script.write_text(SAVES_AT_SIGTERM)
     code = (
         "from albert_tf import flags\n"
+        "from albert_tf.commands.run_glue import GlueFlags\n"
         "from albert_tf.tools import run_glue\n"
         f"classifier = {[sys.executable, str(script)]!r}\n"
         "flags.launch(lambda args: run_glue.run(args, classifier), "
-        "run_glue.GlueFlags)"
+        "GlueFlags)"
     )
     with subprocess.Popen(
         [
@@ -209,8 +212,9 @@ def test_sigterm_reaches_the_classifier(tmp_path, script):
 def test_the_classifier_ends_where_the_tool_is_killed(tmp_path, script):
     script.write_text(SAVES_AT_SIGTERM)
     code = (
+        "from albert_tf.commands.run_glue import GlueFlags\n"
         "from albert_tf.tools import run_glue\n"
-        f"args = run_glue.GlueFlags(data_dir={str(tmp_path / 'glue')!r}, "
+        f"args = GlueFlags(data_dir={str(tmp_path / 'glue')!r}, "
         f"output_dir={str(tmp_path / 'out')!r})\n"
         f"run_glue.run(args, {[sys.executable, str(script)]!r})"
     )
@@ -265,7 +269,7 @@ def read_recipe(*names):
     values = absl_flags.FlagValues()
     for name in (
         "task_name",
-        *shared_flags.FineTuningFlags.__dataclass_fields__,
+        *FineTuningFlags.__dataclass_fields__,
     ):
         absl_flags.DEFINE_string(name, None, "", flag_values=values)
     folder = ROOT / "configs" / "glue"

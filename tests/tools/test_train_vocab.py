@@ -6,6 +6,7 @@ import json
 import pytest
 
 from albert_tf import ownership
+from albert_tf.commands.train_vocab import TrainVocabFlags
 from albert_tf.text import tokenization
 from albert_tf.tools import train_vocab
 
@@ -36,7 +37,7 @@ def train(folder, **settings):
         "num_threads": 1,
         **settings,
     }
-    return train_vocab.run(train_vocab.TrainVocabFlags(**settings))
+    return train_vocab.run(TrainVocabFlags(**settings))
 
 
 def pieces_of(path):
@@ -79,7 +80,7 @@ def test_case_and_accents_are_kept_if_wanted(tmp_path):
 
 def test_of_more_lines_so_many_are_drawn_by_the_seed(tmp_path):
     path = write_text(tmp_path, num_lines=3000)
-    args = train_vocab.TrainVocabFlags(
+    args = TrainVocabFlags(
         input_file=str(path), model_prefix="unused", input_sentence_size=40
     )
 

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from albert_tf.commands.run_classifier import ClassifierFlags
+from albert_tf.commands.run_pretraining import PretrainingFlags
 from albert_tf.programs import run_classifier, run_pretraining
 from albert_tf.training import evaluation, manifest, reporting
 from albert_tf.weights import checkpoints
@@ -28,7 +30,7 @@ def whole(tmp_path_factory):
     write_table(data / "train.tsv", make_rows(60, seed=1))
     write_table(data / "dev.tsv", make_rows(21, seed=2))
     write_table(data / "test.tsv", [(9 - i, "w1 w2") for i in range(9)])
-    args = run_classifier.ClassifierFlags(
+    args = ClassifierFlags(
         task_name="sst-2",
         data_dir=str(folder / "data"),
         output_dir=str(folder / "out"),
@@ -262,7 +264,7 @@ def test_other_labels_or_dev_data_are_another_run(copy, tmp_path):
 def test_a_larger_batch_goes_on_at_the_same_example(tmp_path, monkeypatch):
     (tmp_path / "config.json").write_text(json.dumps(CONFIG))
     write_examples(tmp_path / "train.tfrecord", 40)
-    args = run_pretraining.PretrainingFlags(
+    args = PretrainingFlags(
         albert_config_file=str(tmp_path / "config.json"),
         input_file=str(tmp_path / "train.tfrecord"),
         output_dir=str(tmp_path / "out"),
@@ -310,7 +312,7 @@ def test_a_block_that_ends_early_counts_as_torn(tmp_path):
 def test_another_beginning_is_told_by_its_prefix_too(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(CONFIG))
     write_examples(tmp_path / "train.tfrecord", 40)
-    args = run_pretraining.PretrainingFlags(
+    args = PretrainingFlags(
         albert_config_file=str(tmp_path / "config.json"),
         input_file=str(tmp_path / "train.tfrecord"),
         output_dir=str(tmp_path / "first"),

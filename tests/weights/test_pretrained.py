@@ -11,6 +11,8 @@ import pytest
 import tensorflow as tf
 
 from albert_tf import filesystem, ownership
+from albert_tf.commands.convert_checkpoint import ConvertFlags
+from albert_tf.commands.inspect_checkpoint import InspectFlags
 from albert_tf.model import heads, modeling
 from albert_tf.model.config import AlbertConfig
 from albert_tf.tools import convert_checkpoint, inspect_checkpoint
@@ -57,9 +59,7 @@ def random_model(folder, **changes):
 
 def convert(source, target, **kwargs):
     convert_checkpoint.run(
-        convert_checkpoint.ConvertFlags(
-            from_=str(source), to=str(target), **kwargs
-        )
+        ConvertFlags(from_=str(source), to=str(target), **kwargs)
     )
 
 
@@ -388,9 +388,7 @@ def test_a_folder_with_files_is_not_overwritten(tmp_path):
 def test_an_inspection_counts_everything(tmp_path, capsys):
     values = random_model(tmp_path / "a")
     shutil.copy(tmp_path / "a/albert_config.json", tmp_path)
-    inspect_checkpoint.run(
-        inspect_checkpoint.InspectFlags(init_checkpoint=str(tmp_path / "a"))
-    )
+    inspect_checkpoint.run(InspectFlags(init_checkpoint=str(tmp_path / "a")))
     said = capsys.readouterr().out
     assert "bert/embeddings/word_embeddings" in said
     assert f"{sum(v.size for v in values.values()):,} in {len(values)}" in said

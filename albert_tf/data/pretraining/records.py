@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from albert_tf import filesystem
+from albert_tf import filesystem, noise
 
 
 def pretraining_features(max_seq_length: int, num_predictions: int) -> dict:
@@ -140,7 +140,7 @@ def write_records(path: filesystem.Path, serialized: Iterable[bytes]) -> int:
     Returns:
       The number of records.
     """
-    import tensorflow as tf
+    tf = noise.import_quietly("tensorflow")
 
     num_records = 0
     with filesystem.replacing(path) as temporary:

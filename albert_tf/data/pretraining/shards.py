@@ -21,6 +21,7 @@ from albert_tf import filesystem, ownership, progress
 from albert_tf.data import workers
 from albert_tf.data.pretraining import (
     corpus,
+    limits,
     masking,
     records,
     sequences,
@@ -32,11 +33,6 @@ from albert_tf.text import tokenization
 # Part of the result, as the seeds count tasks.
 PART_TOKENS = 1 << 20
 BATCH_TOKENS = 1 << 17
-MAX_NUM_SHARDS = 99_999  # Names have five digits.
-# A plan keeps the lengths of segments in 16 bits.
-MAX_SEQ_LENGTH = 65_535
-MAX_NGRAM = 100
-MAX_DUPE_FACTOR = 1_000_000
 # Raised whenever the same settings give other records.
 VERSION = 1
 
@@ -63,12 +59,12 @@ class Settings:
         rule, masks = self.sequence, self.masking
         length = rule.max_seq_length
         for name, value, least, most in (
-            ("max_seq_length", length, 5, MAX_SEQ_LENGTH),
+            ("max_seq_length", length, 5, limits.MAX_SEQ_LENGTH),
             ("short_seq_prob", rule.short_seq_prob, 0, 1),
             ("max_predictions_per_seq", masks.max_predictions, 1, length),
             ("masked_lm_prob", masks.masked_lm_prob, 0, 1),
-            ("ngram", masks.ngram, 1, MAX_NGRAM),
-            ("dupe_factor", self.dupe_factor, 1, MAX_DUPE_FACTOR),
+            ("ngram", masks.ngram, 1, limits.MAX_NGRAM),
+            ("dupe_factor", self.dupe_factor, 1, limits.MAX_DUPE_FACTOR),
             ("random_seed", self.seed, 0, math.inf),
         ):
             if not least <= value <= most:  # Nor is NaN.
@@ -161,7 +157,7 @@ def output_names(output_file: str, num_shards: int) -> list[str]:
             raise ValueError(f"output_file: {name} is a folder; wanted a file.")
     if num_shards == 1:
         return names
-    if not 1 < num_shards <= MAX_NUM_SHARDS or len(names) > 1:
+    if not 1 < num_shards <= limits.MAX_NUM_SHARDS or len(names) > 1:
         raise ValueError(
             "Give either one output_file and num_shards, or a list of files; "
             f"got {len(names)} files and num_shards {num_shards}."

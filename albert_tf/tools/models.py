@@ -1,44 +1,16 @@
-"""The flags by which a tool is told of a pretrained model, and reading it."""
+"""The pretrained model that a tool's flags name."""
 
 import dataclasses
 import os
 
-from albert_tf import filesystem, flags
+from albert_tf import filesystem
+from albert_tf.commands import groups
 from albert_tf.weights import pretrained
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class FilesFlags(flags.Flags):
-    """What is not beside a model, or to be replaced."""
-
-    albert_config_file: str | None = flags.flag(
-        help="JSON file with the architecture. Default: the one beside the "
-        "checkpoint."
-    )
-    spm_model_file: str | None = flags.flag(
-        help="SentencePiece model. Default: the vocabulary beside the "
-        "checkpoint."
-    )
-    vocab_file: str | None = flags.flag(help="WordPiece vocabulary, likewise.")
-    do_lower_case: bool = flags.flag(
-        True, "Whether to lower-case the text, with a vocabulary given here."
-    )
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class ModelFlags(FilesFlags):
-    """A model and what is not beside it."""
-
-    init_checkpoint: str = flags.flag(
-        required=True,
-        help="Model: TF1 prefix, .index file, folder or tar, or Hugging Face "
-        "folder.",
-    )
 
 
 def read_pretrained(path, args, **kwargs):
     """Reads a `pretrained.Pretrained`, with the files that flags name."""
-    names = [field.name for field in dataclasses.fields(FilesFlags)]
+    names = [field.name for field in dataclasses.fields(groups.FilesFlags)]
     return pretrained.replace_files(
         pretrained.read_pretrained(path, **kwargs),
         **{name: getattr(args, name) for name in names},

@@ -1,11 +1,14 @@
-"""The groups of flags that several programs take, and what they ask for."""
+"""Groups of flags that several commands take."""
 
 import dataclasses
+import os
 from typing import Literal
 
 from albert_tf import flags
 from albert_tf.flags import flag
-from albert_tf.training import distribution
+
+# Flags of fine-tuning that name folders to be written.
+FOLDERS = ("cached_dir", "export_dir", "export_text_dir")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -177,47 +180,61 @@ class FineTuningFlags(TrainFlags):
         at_most=1000,
     )
 
+    def check(self):
+        """Refuses what no task's program can do."""
+        if self.init_checkpoint and self.albert_hub_module_handle:
+            raise ValueError(
+                "Give --init_checkpoint or --albert_hub_module_handle, not "
+                "both."
+            )
+        source = self.init_checkpoint or self.albert_hub_module_handle
+        if self.from_scratch and source:
+            raise ValueError(f"--from_scratch contradicts the model {source}.")
+        if self.from_scratch and not self.do_train:
+            raise ValueError(
+                "--from_scratch without --do_train: nothing to do."
+            )
+        for name in FOLDERS:
+            path = getattr(self, name, None)
+            if path and os.path.isfile(path):
+                raise ValueError(f"--{name}={path} is a file; wanted a folder.")
 
-def build_strategy(args):
-    """Returns the strategy that flags ask for, and checks their batch sizes.
 
-    Args:
-      args: with the fields of `DeviceFlags`, and batch sizes.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FilesFlags(flags.Flags):
+    """What is not beside a model, or to be replaced."""
 
-    Raises:
-      ValueError: as `distribution.build_strategy` and `check_batch_size`, or if
-        the flags contradict each other.
-    """
-    if args.use_tpu and args.distribution not in ("auto", "tpu"):
-        raise ValueError(
-            f"--use_tpu contradicts --distribution={args.distribution}."
-        )
-    strategy = distribution.build_strategy(
-        "tpu" if args.use_tpu else args.distribution,
-        tpu_name=args.tpu_name,
-        tpu_zone=args.tpu_zone,
-        gcp_project=args.gcp_project,
+    albert_config_file: str | None = flags.flag(
+        help="JSON file with the architecture. Default: the one beside the "
+        "checkpoint."
     )
-    for name, value in dataclasses.asdict(args).items():
-        if name.endswith("_batch_size") and value is not None:
-            distribution.check_batch_size(strategy, value, name)
-    return strategy
+    spm_model_file: str | None = flags.flag(
+        help="SentencePiece model. Default: the vocabulary beside the "
+        "checkpoint."
+    )
+    vocab_file: str | None = flags.flag(help="WordPiece vocabulary, likewise.")
+    do_lower_case: bool = flags.flag(
+        True, "Whether to lower-case the text, with a vocabulary given here."
+    )
 
 
-def import_text_serving(wanted_by):
-    """Returns the module `text_serving`, which needs tensorflow-text.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ModelFlags(FilesFlags):
+    """A model and what is not beside it."""
 
-    Args:
-      wanted_by: the flag that asks for it, and how to do without.
+    init_checkpoint: str = flags.flag(
+        required=True,
+        help="Model: TF1 prefix, .index file, folder or tar, or Hugging Face "
+        "folder.",
+    )
+
+
+def check_has_work(args, *names):
+    """Refuses flags none of which asks for anything.
 
     Raises:
-      ImportError: if tensorflow-text is not there.
+      ValueError: if all of the flags so named are off.
     """
-    try:
-        from albert_tf.export import text_serving
-    except ImportError as error:
-        raise ImportError(
-            f"{wanted_by} needs tensorflow-text ({error}): "
-            "pip install 'albert_tf[text]'."
-        ) from error
-    return text_serving
+    if not any(getattr(args, name) for name in names):
+        *first, last = (f"--{name}" for name in names)
+        raise ValueError(f"Give {', '.join(first)} or {last}: nothing to do.")

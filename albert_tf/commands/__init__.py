@@ -1,0 +1,1 @@
+"""The commands: what each is called with, and which module does it."""

@@ -1,0 +1,76 @@
+"""Fine-tunes and scores ALBERT on GLUE, or on any table of text.
+
+python run_classifier.py --flagfile=configs/glue/mrpc.flags \
+    --data_dir=glue --init_checkpoint=albert_base.tar.gz --output_dir=out \
+    --do_train --do_eval --do_predict
+"""
+
+import dataclasses
+
+from albert_tf import flags
+from albert_tf.commands import groups
+from albert_tf.flags import flag
+
+PROGRAM = "albert_tf.programs.run_classifier"
+# The keys of `table_tasks.GLUE`, which is slow to import.
+GLUE = (
+    "cola",
+    "sst-2",
+    "mrpc",
+    "sts-b",
+    "qqp",
+    "mnli",
+    "mismnli",
+    "qnli",
+    "rte",
+    "wnli",
+    "ax",
+)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ClassifierFlags(groups.FineTuningFlags):
+    """The release's flags; what is ours stands last."""
+
+    data_dir: str = flag(
+        required=True, help="Folder with a folder for each task."
+    )
+    task_name: str | None = flag(help=f"One of {', '.join(GLUE)}.")
+    do_eval: bool = flag(
+        False,
+        "Whether to evaluate on the dev data: at every checkpoint; without "
+        "--do_train every checkpoint that is there.",
+    )
+    export_dir: str | None = flag(
+        help="Where a SavedModel of the best checkpoint goes."
+    )
+    export_text_dir: str | None = flag(
+        help="Where a SavedModel that takes text goes; it needs "
+        "tensorflow-text here and where it is loaded."
+    )
+    threshold_to_export: float | None = flag(
+        help="A number that the SavedModel gives out as `threshold`.",
+        at_least=-1e9,
+        at_most=1e9,
+    )
+    task_config: str | None = flag(
+        help="JSON file that describes a table of text, instead of "
+        "--task_name; see docs/tasks.md."
+    )
+
+    def check(self):
+        """Refuses what cannot work."""
+        groups.check_has_work(self, "do_train", "do_eval", "do_predict")
+        if bool(self.task_name) == bool(self.task_config):
+            raise ValueError("Give either --task_name or --task_config.")
+        if self.task_name and self.task_name.lower() not in GLUE:
+            raise ValueError(
+                f"--task_name={self.task_name}; known: {', '.join(GLUE)}. "
+                "Describe your own data with --task_config."
+            )
+        super().check()
+
+
+def main():
+    """The command."""
+    flags.launch(PROGRAM, ClassifierFlags)

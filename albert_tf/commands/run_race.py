@@ -1,0 +1,77 @@
+"""Fine-tunes and scores ALBERT on RACE.
+
+python run_race.py --flagfile=configs/race.flags --data_dir=RACE \
+    --init_checkpoint=albert_base.tar.gz --output_dir=out --do_predict
+"""
+
+import dataclasses
+
+from albert_tf import flags
+from albert_tf.commands import groups
+from albert_tf.flags import flag
+
+PROGRAM = "albert_tf.programs.run_race"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RaceFlags(groups.FineTuningFlags):
+    """The release's flags; what is ours stands last."""
+
+    data_dir: str = flag(
+        required=True,
+        help="Folder RACE, or the one it is in: {train,dev,test}/{middle,high}"
+        "/*.txt.",
+    )
+    task_name: str = flag("race", "Ignored: there is one task.")
+    train_file: str | None = flag(
+        help="Ignored: encoded data is kept under --cached_dir, by content."
+    )
+    eval_file: str | None = flag(help="Ignored, likewise.")
+    predict_file: str | None = flag(help="Ignored, likewise.")
+    max_qa_length: int = flag(
+        128,
+        "Tokens of question and option; of more the last are kept.",
+        at_least=1,
+    )
+    num_keep_checkpoint: int = flag(
+        5,
+        "Ignored, as by the release: see --keep_checkpoint_max.",
+        at_least=0,
+    )
+    high_only: bool = flag(False, "Only questions for high schools.")
+    middle_only: bool = flag(False, "Only questions for middle schools.")
+    do_train: bool = flag(True)
+    do_eval: bool = flag(
+        True,
+        "Whether to evaluate on the dev data: at every checkpoint; without "
+        "--do_train every checkpoint that is there.",
+    )
+    learning_rate: float = flag(1e-5)
+    train_step: int = flag(12000)
+    warmup_step: int = flag(1000)
+    save_checkpoints_steps: int = flag(100)
+    dropout_prob: float | None = flag(
+        help="The release's name of --classifier_dropout.",
+        at_least=0,
+        below=1,
+    )
+
+    def check(self):
+        """Refuses what cannot work."""
+        groups.check_has_work(self, "do_train", "do_eval", "do_predict")
+        if self.high_only and self.middle_only:
+            raise ValueError(
+                "--high_only and --middle_only leave no questions."
+            )
+        if not 1 <= self.max_qa_length <= self.max_seq_length - 3:
+            raise ValueError(
+                f"--max_qa_length={self.max_qa_length} does not fit into "
+                f"--max_seq_length={self.max_seq_length} with [CLS] and 2 "
+                "[SEP]."
+            )
+        super().check()
+
+
+def main():
+    """The command."""
+    flags.launch(PROGRAM, RaceFlags)

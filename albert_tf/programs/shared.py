@@ -1,0 +1,50 @@
+"""What the flags that several programs take ask for."""
+
+import dataclasses
+
+from albert_tf.training import distribution
+
+
+def build_strategy(args):
+    """Returns the strategy that flags ask for, and checks their batch sizes.
+
+    Args:
+      args: with the fields of `groups.DeviceFlags`, and batch sizes.
+
+    Raises:
+      ValueError: as `distribution.build_strategy` and `check_batch_size`, or if
+        the flags contradict each other.
+    """
+    if args.use_tpu and args.distribution not in ("auto", "tpu"):
+        raise ValueError(
+            f"--use_tpu contradicts --distribution={args.distribution}."
+        )
+    strategy = distribution.build_strategy(
+        "tpu" if args.use_tpu else args.distribution,
+        tpu_name=args.tpu_name,
+        tpu_zone=args.tpu_zone,
+        gcp_project=args.gcp_project,
+    )
+    for name, value in dataclasses.asdict(args).items():
+        if name.endswith("_batch_size") and value is not None:
+            distribution.check_batch_size(strategy, value, name)
+    return strategy
+
+
+def import_text_serving(wanted_by):
+    """Returns the module `text_serving`, which needs tensorflow-text.
+
+    Args:
+      wanted_by: the flag that asks for it, and how to do without.
+
+    Raises:
+      ImportError: if tensorflow-text is not there.
+    """
+    try:
+        from albert_tf.export import text_serving
+    except ImportError as error:
+        raise ImportError(
+            f"{wanted_by} needs tensorflow-text ({error}): "
+            "pip install 'albert_tf[text]'."
+        ) from error
+    return text_serving

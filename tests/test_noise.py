@@ -1,0 +1,114 @@
+"""What a program prints before its own first line."""
+
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+import tensorflow as tf
+
+from albert_tf import noise
+from albert_tf.__main__ import PROGRAMS, TOOLS
+from albert_tf.commands import run_classifier
+from albert_tf.data import table_tasks
+
+ROOT = pathlib.Path(__file__).parent.parent
+# What takes longer to import than a user waits for --help.
+SLOW = {"numpy", "scipy", "sklearn", "sentencepiece", "keras", "tensorflow"}
+CHILD = """
+import os, sys
+from albert_tf import noise
+sys.path.insert(0, sys.argv[1])
+noise.import_quietly("noisy")
+os.write(2, b"after\\n")
+"""
+NOISY = """
+import os
+os.write(2, b"WARNING: All log messages before absl::InitializeLog() are\\n")
+os.write(2, b"I0000 oneDNN custom operations are on. You may\\n")
+os.write(2, b"E0000 failed call to cuInit: UNKNOWN ERROR\\n")
+os.write(2, b"E0000 something is wrong\\n")
+"""
+
+
+def run_child(*arguments, **kwargs):
+    return subprocess.run(
+        [sys.executable, *arguments],
+        capture_output=True,
+        check=False,
+        cwd=ROOT,
+        text=True,
+        **kwargs,
+    )
+
+
+def test_help_imports_nothing_that_is_slow():
+    names = [f"albert_tf.commands.{name}" for name in (*PROGRAMS, *TOOLS)]
+    done = run_child(
+        "-c",
+        "import importlib, sys\n"
+        f"for name in {names}: importlib.import_module(name).PROGRAM\n"
+        "print(*sys.modules)",
+    )
+    assert done.returncode == 0, done.stderr
+    assert not SLOW & set(done.stdout.split())
+
+
+def test_the_help_names_the_tasks_that_there_are():
+    assert run_classifier.GLUE == tuple(table_tasks.GLUE)
+
+
+@pytest.mark.parametrize(
+    ("rest", "has_driver", "says"),
+    [
+        ("", False, ["E0000 something is wrong", "after"]),
+        (
+            "",
+            True,
+            [
+                "E0000 failed call to cuInit: UNKNOWN ERROR",
+                "E0000 something is wrong",
+                "after",
+            ],
+        ),
+        ("os.abort()", False, ["E0000 something is wrong"]),
+    ],
+)
+def test_what_matters_is_passed_on_even_by_a_crash(
+    tmp_path, rest, has_driver, says
+):
+    (tmp_path / "noisy.py").write_text(NOISY + rest)
+    driver = ROOT if has_driver else tmp_path / "none"
+    set_driver = f"\nnoise.NVIDIA_DRIVER = {str(driver)!r}"
+    code = CHILD.replace("import noise", f"import noise{set_driver}")
+    done = run_child("-c", code, str(tmp_path))
+    assert done.stderr.splitlines() == says
+    assert bool(done.returncode) == bool(rest)
+
+
+def test_an_error_of_the_import_is_raised_and_shown(tmp_path):
+    (tmp_path / "noisy.py").write_text(NOISY + "import nowhere")
+    done = run_child("-c", CHILD, str(tmp_path))
+    assert done.returncode == 1
+    assert "E0000 something is wrong" in done.stderr
+    assert done.stderr.endswith("No module named 'nowhere'\n")
+
+
+def test_a_program_prints_its_own_lines_alone():
+    # As users have it: the suite itself sets a level.
+    environment = {**os.environ}
+    del environment["TF_CPP_MIN_LOG_LEVEL"]
+    done = run_child(
+        *("-m", "albert_tf", "inspect_checkpoint", "--init_checkpoint=none"),
+        env=environment,
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith("albert inspect_checkpoint: ")
+
+
+def test_beside_tensorflow_nothing_is_forked(monkeypatch):
+    assert tf.__name__ in sys.modules
+    monkeypatch.delattr(os, "fork")
+    monkeypatch.setattr(os, "pipe", None)
+    assert noise.import_quietly("albert_tf.noise") is noise
