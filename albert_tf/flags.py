@@ -91,7 +91,7 @@ class Flags:
 
     Raises:
       ValueError: if a number is out of its range, NaN or infinite, a required
-        text empty, or a text no UTF-8.
+        text empty, or a text no UTF-8; and as `check`.
     """
 
     def __post_init__(self):
@@ -104,11 +104,10 @@ class Flags:
                 limits = _inherited(type(self), field.name, "range")
                 if limits is not None and value not in limits:
                     raise ValueError(f"{name}={value}; wanted {limits}.")
+        self.check()
 
     def check(self):
         """Refuses flags that contradict each other, or ask for nothing.
-
-        Called once for a command line, before anything slow is imported.
 
         Raises:
           ValueError: if they do.
@@ -285,6 +284,4 @@ def _parsed(flags_class, flag_values, stray_words):
     ]
     if missing:
         raise ValueError(f"Please give {', '.join(missing)}; see --help.")
-    args = flags_class(**values)
-    args.check()
-    return args
+    return flags_class(**values)
