@@ -52,7 +52,7 @@ class QuickstartFlags(flags.Flags):
 
     output_dir: str = flags.flag("quickstart_output", "Where everything goes.")
     num_train_steps: int = flags.flag(
-        5000, "Training steps.", at_least=1, at_most=1_000_000_000
+        6000, "Training steps.", at_least=1, at_most=1_000_000_000
     )
     train_batch_size: int = flags.flag(
         16,
