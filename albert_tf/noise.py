@@ -23,6 +23,9 @@ NVIDIA_DRIVER = "/proc/driver/nvidia"
 def import_quietly(name):
     """Returns a module, imported with all that it needs."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    # A fork beside TensorFlow's threads may hang.
+    if "tensorflow" in sys.modules or not hasattr(os, "fork"):
+        return importlib.import_module(name)
     with _filtered_stderr():
         module = importlib.import_module(name)
         if "tensorflow" in sys.modules:
@@ -34,10 +37,6 @@ def import_quietly(name):
 @contextlib.contextmanager
 def _filtered_stderr():
     """Drops the lines of noise that are written to file descriptor 2."""
-    # A fork beside TensorFlow's threads may hang.
-    if "tensorflow" in sys.modules or not hasattr(os, "fork"):
-        yield
-        return
     sys.stderr.flush()
     source, sink = os.pipe()
     # A process, not a thread, so that the last words of a crash get through.

@@ -18,24 +18,7 @@ from albert_tf import flags
 from albert_tf.flags import flag
 from benchmarks import programs
 
-# Of create_pretraining_data.py and of run_pretraining.py.
-DATA = {
-    "max_seq_length": 64,
-    "ngram": 1,
-    "masked_lm_prob": 0.4,
-    "max_predictions_per_seq": 26,
-    "dupe_factor": 2,
-}
-TRAINING = {
-    "albert_config_file": programs.ROOT / "configs/model/small.json",
-    "optimizer": "adamw",
-    "learning_rate": 1e-3,
-    "beta_2": 0.98,
-    "train_batch_size": 16,
-    "num_warmup_steps": 500,
-    "num_train_steps": 8000,
-    "sentence_weight": 0,
-}
+RECIPE = "first_phase"
 # What each changes.
 ROWS: dict[str, dict] = {
     "base": {},
@@ -65,21 +48,14 @@ class BenchmarkFlags(programs.TextFlags):
 
 def train(args, name, changes):
     """Trains one row, or goes on with it."""
-    data = {key: changes.get(key, value) for key, value in DATA.items()}
-    held_out = DATA | {"masked_lm_prob": 0.15, "max_predictions_per_seq": 10}
-    held_out |= {"dupe_factor": 1}
-    rest = {k: v for k, v in changes.items() if k not in DATA}
-    records = programs.make_records(args, args.train_text, data)
-    held_out_records = programs.make_records(args, args.heldout_text, held_out)
-    programs.run(
-        str(programs.ROOT / "run_pretraining.py"),
-        f"--input_file={records}",
-        f"--eval_input_file={held_out_records}",
-        f"--output_dir={args.output_dir}/{name}",
-        "--do_eval",
-        "--save_checkpoints_steps=1000",
-        "--keep_checkpoint_max=1",
-        *(f"--{flag}={value}" for flag, value in (TRAINING | rest).items()),
+    of_records = changes.keys() & programs.SHORT.keys()
+    programs.pretrain(
+        args,
+        name,
+        RECIPE,
+        programs.SHORT | {key: changes[key] for key in of_records},
+        programs.SHORT_HELD_OUT,
+        {k: v for k, v in changes.items() if k not in of_records},
     )
 
 

@@ -16,25 +16,12 @@ from albert_tf import flags
 from albert_tf.flags import flag
 from benchmarks import programs
 
-SHORT = {
-    "max_seq_length": 64,
-    "ngram": 1,
-    "masked_lm_prob": 0.4,
-    "max_predictions_per_seq": 26,
-    "dupe_factor": 2,
-}
 LONG = {
     "max_seq_length": 128,
     "ngram": 3,
     "masked_lm_prob": 0.4,
     "max_predictions_per_seq": 52,
     "dupe_factor": 6,
-}
-# Every score is of 15%, each text once.
-SHORT_HELD_OUT = SHORT | {
-    "masked_lm_prob": 0.15,
-    "max_predictions_per_seq": 10,
-    "dupe_factor": 1,
 }
 LONG_HELD_OUT = LONG | {
     "masked_lm_prob": 0.15,
@@ -62,37 +49,23 @@ class BenchmarkFlags(programs.TextFlags):
     recipe: Literal["hour", "night"] = flag("hour", "Of the second phase.")
 
 
-def pretrain(args, recipe, train, held_out, *arguments):
-    """Trains one phase, or goes on with it; returns its folder.
-
-    Args:
-      args: `BenchmarkFlags`.
-      recipe: name of a file of configs/pretrain.
-      train: settings of the records.
-      held_out: settings of those that are scored.
-      *arguments: more of the command line.
-    """
-    records = programs.make_records(args, args.train_text, train)
-    scored = programs.make_records(args, args.heldout_text, held_out)
-    folder = f"{args.output_dir}/{recipe}"
-    programs.run(
-        str(programs.ROOT / "run_pretraining.py"),
-        f"--flagfile={programs.ROOT}/configs/pretrain/{recipe}.flags",
-        f"--albert_config_file={programs.ROOT}/configs/model/small.json",
-        f"--input_file={records}",
-        "--do_eval",
-        f"--eval_input_file={scored}",
-        f"--output_dir={folder}",
-        *arguments,
-    )
-    return folder
-
-
 def run(args):
     """Trains both phases, draws the second, and fills gaps after each."""
-    first = pretrain(args, "first_phase", SHORT, SHORT_HELD_OUT)
-    folder = pretrain(
-        args, args.recipe, LONG, LONG_HELD_OUT, f"--init_checkpoint={first}"
+    first = programs.pretrain(
+        args,
+        "first_phase",
+        "first_phase",
+        programs.SHORT,
+        programs.SHORT_HELD_OUT,
+        {},
+    )
+    folder = programs.pretrain(
+        args,
+        args.recipe,
+        args.recipe,
+        LONG,
+        LONG_HELD_OUT,
+        {"init_checkpoint": first},
     )
     for model in (first, folder):
         programs.run(

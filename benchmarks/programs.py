@@ -10,6 +10,20 @@ from albert_tf.flags import flag
 from albert_tf.tools import subprograms
 
 ROOT = pathlib.Path(__file__).parent.parent
+# Records of configs/pretrain/first_phase.flags.
+SHORT = {
+    "max_seq_length": 64,
+    "ngram": 1,
+    "masked_lm_prob": 0.4,
+    "max_predictions_per_seq": 26,
+    "dupe_factor": 2,
+}
+# Of text that is scored: the usual share of masks, each text once.
+SHORT_HELD_OUT = SHORT | {
+    "masked_lm_prob": 0.15,
+    "max_predictions_per_seq": 10,
+    "dupe_factor": 1,
+}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -54,3 +68,31 @@ def make_records(args, text, settings):
             *(f"--{flag}={value}" for flag, value in settings.items()),
         )
     return f"{name}.tfrecord"
+
+
+def pretrain(args, name, recipe, train, held_out, settings):
+    """Trains, or goes on with what is there; returns the model's folder.
+
+    Args:
+      args: `TextFlags`.
+      name: of the folder in --output_dir.
+      recipe: name of a file of configs/pretrain.
+      train: settings of the records, as for `make_records`.
+      held_out: settings of those that are scored.
+      settings: dict from flag of run_pretraining.py to value, which come
+        after the recipe's.
+    """
+    records = make_records(args, args.train_text, train)
+    scored = make_records(args, args.heldout_text, held_out)
+    folder = f"{args.output_dir}/{name}"
+    run(
+        str(ROOT / "run_pretraining.py"),
+        f"--flagfile={ROOT}/configs/pretrain/{recipe}.flags",
+        f"--albert_config_file={ROOT}/configs/model/small.json",
+        f"--input_file={records}",
+        "--do_eval",
+        f"--eval_input_file={scored}",
+        f"--output_dir={folder}",
+        *(f"--{flag}={value}" for flag, value in settings.items()),
+    )
+    return folder

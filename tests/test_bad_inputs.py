@@ -21,7 +21,8 @@ import typing
 
 import pytest
 
-from albert_tf import flags, ownership, tools
+from albert_tf import commands as albert_commands
+from albert_tf import flags, ownership
 from tests.bad_inputs import (
     accepted_rows,
     commands,
@@ -300,11 +301,10 @@ def test_a_process_ends_as_a_call_does(processes, name):
 
 def classes_of_flags():
     """Every class of flags: those of programs, and those they inherit."""
-    names = {module for module, _ in commands.COMMANDS.values()}
-    names |= {
-        f"{tools.__name__}.{module.name}"
-        for module in pkgutil.iter_modules(tools.__path__)
-    }
+    names = [
+        f"{albert_commands.__name__}.{module.name}"
+        for module in pkgutil.iter_modules(albert_commands.__path__)
+    ]
     modules = [importlib.import_module(name) for name in names]
     found = {
         base

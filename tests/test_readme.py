@@ -1,7 +1,5 @@
 """What the README says can be typed."""
 
-import dataclasses
-import importlib
 import pathlib
 import re
 import shlex
@@ -13,6 +11,7 @@ import pytest
 from albert_tf.model import heads, modeling
 from albert_tf.model.config import CONFIG_FILE, AlbertConfig
 from albert_tf.weights import checkpoints
+from tests.bad_inputs.commands import find_program
 
 ROOT = pathlib.Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -27,14 +26,8 @@ def commands():
 
 def flags_of(program):
     """The names of a program's flags."""
-    module = importlib.import_module(f"albert_tf.commands.{program}")
-    (found,) = (
-        value
-        for value in vars(module).values()
-        if getattr(value, "__module__", None) == module.__name__
-        and dataclasses.is_dataclass(value)
-    )
-    return {*found.__dataclass_fields__, "flagfile"}
+    _, flags_class = find_program(program)
+    return {*flags_class.__dataclass_fields__, "flagfile"}
 
 
 @pytest.mark.parametrize("command", commands())

@@ -1,4 +1,4 @@
-""""Turns text into pretraining records: masked n-grams and ordered segments.
+r"""Turns text into pretraining records: masked n-grams and ordered segments.
 
 The text is UTF-8, one sentence a line, with a blank line between documents.
 

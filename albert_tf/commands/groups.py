@@ -94,16 +94,12 @@ class TrainFlags(DeviceFlags):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class FineTuningFlags(TrainFlags):
-    """What every task's script takes."""
+class FilesFlags(flags.Flags):
+    """What is not beside a model, or to be replaced."""
 
     albert_config_file: str | None = flag(
         help="JSON file with the architecture. Default: the one beside the "
         "checkpoint."
-    )
-    albert_hub_module_handle: str | None = flag(
-        help="TF Hub module to begin from, a local folder or tar: the same as "
-        "--init_checkpoint."
     )
     spm_model_file: str | None = flag(
         help="SentencePiece model. Default: the vocabulary beside the "
@@ -112,6 +108,16 @@ class FineTuningFlags(TrainFlags):
     vocab_file: str | None = flag(help="WordPiece vocabulary, likewise.")
     do_lower_case: bool = flag(
         True, "Whether to lower-case the text, with a vocabulary given here."
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FineTuningFlags(FilesFlags, TrainFlags):
+    """What every task's script takes."""
+
+    albert_hub_module_handle: str | None = flag(
+        help="TF Hub module to begin from, a local folder or tar: the same as "
+        "--init_checkpoint."
     )
     from_scratch: bool = flag(
         False, "Begin with random weights; nothing else allows that."
@@ -180,6 +186,11 @@ class FineTuningFlags(TrainFlags):
         at_most=1000,
     )
 
+    @property
+    def source(self):
+        """The model to begin from, by either of its names, or None."""
+        return self.init_checkpoint or self.albert_hub_module_handle
+
     def check(self):
         """Refuses what no task's program can do."""
         if self.init_checkpoint and self.albert_hub_module_handle:
@@ -187,9 +198,10 @@ class FineTuningFlags(TrainFlags):
                 "Give --init_checkpoint or --albert_hub_module_handle, not "
                 "both."
             )
-        source = self.init_checkpoint or self.albert_hub_module_handle
-        if self.from_scratch and source:
-            raise ValueError(f"--from_scratch contradicts the model {source}.")
+        if self.from_scratch and self.source:
+            raise ValueError(
+                f"--from_scratch contradicts the model {self.source}."
+            )
         if self.from_scratch and not self.do_train:
             raise ValueError(
                 "--from_scratch without --do_train: nothing to do."
@@ -201,32 +213,19 @@ class FineTuningFlags(TrainFlags):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class FilesFlags(flags.Flags):
-    """What is not beside a model, or to be replaced."""
+class CheckpointFlags(flags.Flags):
+    """A model."""
 
-    albert_config_file: str | None = flags.flag(
-        help="JSON file with the architecture. Default: the one beside the "
-        "checkpoint."
-    )
-    spm_model_file: str | None = flags.flag(
-        help="SentencePiece model. Default: the vocabulary beside the "
-        "checkpoint."
-    )
-    vocab_file: str | None = flags.flag(help="WordPiece vocabulary, likewise.")
-    do_lower_case: bool = flags.flag(
-        True, "Whether to lower-case the text, with a vocabulary given here."
-    )
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class ModelFlags(FilesFlags):
-    """A model and what is not beside it."""
-
-    init_checkpoint: str = flags.flag(
+    init_checkpoint: str = flag(
         required=True,
         help="Model: TF1 prefix, .index file, folder or tar, or Hugging Face "
         "folder.",
     )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ModelFlags(FilesFlags, CheckpointFlags):
+    """A model and what is not beside it."""
 
 
 def check_has_work(args, *names):

@@ -6,19 +6,14 @@ albert inspect_checkpoint --init_checkpoint=out
 import dataclasses
 
 from albert_tf import flags
+from albert_tf.commands import groups
 
 PROGRAM = "albert_tf.tools.inspect_checkpoint"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class InspectFlags(flags.Flags):
+class InspectFlags(groups.CheckpointFlags):
     """What to look at."""
-
-    init_checkpoint: str = flags.flag(
-        required=True,
-        help="Model: TF1 prefix, .index file, folder or tar, or Hugging Face "
-        "folder.",
-    )
 
 
 def main():

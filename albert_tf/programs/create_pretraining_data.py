@@ -1,11 +1,4 @@
-r"""Turns text into pretraining records: masked n-grams and ordered segments.
-
-The text is UTF-8, one sentence a line, with a blank line between documents.
-
-    python create_pretraining_data.py --input_file='text/*.txt' \
-        --output_file=records/train.tfrecord --num_shards=16 --num_workers=8 \
-        --spm_model_file=30k-clean.model --max_seq_length=512
-"""
+"""Turns text into pretraining records: masked n-grams, ordered segments."""
 
 import dataclasses
 import logging

@@ -33,11 +33,6 @@ class Start(NamedTuple):
     config: AlbertConfig
 
 
-def find_source(args):
-    """Returns the model that flags name, or None."""
-    return args.init_checkpoint or args.albert_hub_module_handle
-
-
 def run_folder(args, number):
     """Returns the folder of one of several runs: output_dir for a single."""
     if args.num_runs == 1:
@@ -47,7 +42,7 @@ def run_folder(args, number):
 
 def read_start(args):
     """Returns the Start: config and vocabulary are there, and fit."""
-    source = find_source(args)
+    source = args.source
     if source:
         model = pretrained.read_pretrained(source)
     else:
@@ -98,7 +93,7 @@ def run(args, read_task):
       read_task: function of args and the tokenizer that returns a
         `tasks.finetuning.Task`, with its data.
     """
-    has_model = find_source(args) or args.from_scratch
+    has_model = args.source or args.from_scratch
     if not has_model and not checkpoints.find_trained(run_folder(args, 0)):
         raise ValueError(
             "There is no model to begin with: give --init_checkpoint. (To "

@@ -12,80 +12,58 @@ _FINE_TUNING = (
     "--warmup_step=0 --learning_rate=1e-3 --max_seq_length=16 "
     "--bucket_lengths="
 )
-# Program -> module, and the flags that a row's own follow.
+# Program -> the flags that a row's own follow.
 COMMANDS = {
     "create_pretraining_data": (
-        "albert_tf.commands.create_pretraining_data",
         "--input_file=text.txt --output_file=made.tfrecord "
         "--vocab_file=vocab.txt --max_seq_length=16 "
-        "--max_predictions_per_seq=3 --dupe_factor=2 --noprogress",
+        "--max_predictions_per_seq=3 --dupe_factor=2 --noprogress"
     ),
     "run_pretraining": (
-        "albert_tf.commands.run_pretraining",
         "--input_file=train.tfrecord --eval_input_file=valid.tfrecord "
         "--do_eval --albert_config_file=model/albert_config.json "
         "--output_dir=new --train_batch_size=4 --eval_batch_size=4 "
         "--num_train_steps=2 --num_warmup_steps=0 --shuffle_buffer=100 "
-        "--learning_rate=1e-3",
+        "--learning_rate=1e-3"
     ),
     "run_classifier": (
-        "albert_tf.commands.run_classifier",
         f"{_FINE_TUNING} --task_name=sst-2 --data_dir=glue --do_train "
-        "--do_eval --do_predict",
+        "--do_eval --do_predict"
     ),
     "run_squad": (
-        "albert_tf.commands.run_squad",
         f"{_FINE_TUNING} --train_file=v1.json --predict_file=v1.json "
         "--do_train --do_predict --doc_stride=4 --max_query_length=4 "
-        "--n_best_size=2",
+        "--n_best_size=2"
     ),
     "run_race": (
-        "albert_tf.commands.run_race",
-        f"{_FINE_TUNING} --data_dir=race --max_qa_length=6 --do_predict",
+        f"{_FINE_TUNING} --data_dir=race --max_qa_length=6 --do_predict"
     ),
     "export_to_tfhub": (
-        "albert_tf.commands.export_to_tfhub",
-        "--albert_directory=model --export_path=new --seq_length=16",
+        "--albert_directory=model --export_path=new --seq_length=16"
     ),
     "train_vocab": (
-        "albert_tf.commands.train_vocab",
         "--input_file=text.txt --model_prefix=new/pieces --vocab_size=34 "
-        "--num_threads=1",
+        "--num_threads=1"
     ),
-    "convert_checkpoint": (
-        "albert_tf.commands.convert_checkpoint",
-        "--from=model --to=new --format=hf",
-    ),
-    "inspect_checkpoint": (
-        "albert_tf.commands.inspect_checkpoint",
-        "--init_checkpoint=model",
-    ),
+    "convert_checkpoint": "--from=model --to=new --format=hf",
+    "inspect_checkpoint": "--init_checkpoint=model",
     "embed": (
-        "albert_tf.commands.embed",
         "--init_checkpoint=model --input_file=text.txt "
-        "--output_file=new.npz --max_seq_length=16",
+        "--output_file=new.npz --max_seq_length=16"
     ),
-    "fill_mask": (
-        "albert_tf.commands.fill_mask",
-        "--init_checkpoint=model --text='w1 [MASK] w2'",
-    ),
+    "fill_mask": "--init_checkpoint=model --text='w1 [MASK] w2'",
     "answer": (
-        "albert_tf.commands.answer",
         "--saved_model=serving/squad --question=w1 --paragraph='w2 w3 w4' "
-        "--max_seq_length=16 --max_query_length=4",
+        "--max_seq_length=16 --max_query_length=4"
     ),
     "convert_to_litert": (
-        "albert_tf.commands.convert_to_litert",
-        "--saved_model=serving/classifier --output=new.tflite --seq_length=8",
+        "--saved_model=serving/classifier --output=new.tflite --seq_length=8"
     ),
     "run_glue": (
-        "albert_tf.commands.run_glue",
-        "--data_dir=glue --output_dir=new --init_checkpoint=model "
-        "--tasks=sst-2",
+        "--data_dir=glue --output_dir=new --init_checkpoint=model --tasks=sst-2"
     ),
     "plot_metrics": (
-        "albert_tf.commands.plot_metrics",
-        "--metrics_file=pretrained/metrics.jsonl --output_file=new.svg",
+        "--metrics_file=pretrained/metrics.jsonl --output_file=new.svg"
     ),
 }
 
@@ -106,7 +84,7 @@ WRITING = (
 
 def find_program(name):
     """Returns the module that does a command, and its class of flags."""
-    module = importlib.import_module(COMMANDS[name][0])
+    module = importlib.import_module(f"albert_tf.commands.{name}")
     (flags_class,) = (
         found
         for found in vars(module).values()
@@ -125,7 +103,7 @@ def split_command(command):
     program, *words = shlex.split(command)
     if program == "bare":
         return words[0], words[1:]
-    return program, [*shlex.split(COMMANDS[program][1]), *words]
+    return program, [*shlex.split(COMMANDS[program]), *words]
 
 
 def call(command):
