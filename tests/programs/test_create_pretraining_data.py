@@ -548,8 +548,10 @@ def test_a_worker_that_dies_is_an_error_and_no_endless_wait():
 
 
 WORK = """
-import os, sys, time
+import os, signal, sys, time
 from albert_tf.data import workers
+# A shell's background jobs ignore SIGINT, and their children with them.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 try:
     with workers.ordered_map(2) as run:
         for pid in run(os.getpid, [()] * 9):
