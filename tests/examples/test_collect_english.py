@@ -9,7 +9,7 @@ import zipfile
 
 import pytest
 
-from examples import collect_english
+import collect_english
 
 DOCSTRING = """Reads one row of the table at a time.
 

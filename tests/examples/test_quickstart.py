@@ -10,9 +10,9 @@ import sys
 
 import pytest
 
+import quickstart
 from albert_tf import __main__ as commands
 from albert_tf import filesystem
-from examples import quickstart
 from tests.conftest import ROOT
 
 
@@ -90,12 +90,12 @@ def test_ctrl_c_leaves_the_program_time_to_save(tmp_path):
     saved = tmp_path / "saved"
     arguments = ["-c", SAVES_AT_CTRL_C, str(saved)]
     code = (
-        "from examples import quickstart\n"
+        "import quickstart\n"
         f"quickstart.run_step(quickstart.Step('Run', {arguments!r}))"
     )
     with subprocess.Popen(
         [sys.executable, "-c", code],
-        cwd=ROOT,
+        cwd=ROOT / "examples",
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
