@@ -11,17 +11,20 @@ VENV_PYTHON := .venv/bin/python
 # Of TensorFlow's log only errors.
 export TF_CPP_MIN_LOG_LEVEL ?= 2
 
-.PHONY: setup quickstart test check fix
+.PHONY: setup quickstart test docs check fix
 
 setup: .venv/.installed  # The command `albert`, and what the scripts need.
 
 quickstart: .venv/.installed  # Pretrains a tiny ALBERT on this machine's own English.
 	$(VENV_PYTHON) examples/quickstart.py $(QUICKSTART_ARGS)
 
-test: .venv/.installed  # The whole test suite.
+test: .venv/.installed .venv/.docs  # The whole test suite.
 	$(VENV_PYTHON) -m pytest -q -n 2 --dist loadfile $(PYTEST_ARGS)
 
-check: .venv/.installed  # What CI runs.
+docs: .venv/.docs  # The documentation as a site, in site/. A broken link is an error.
+	NO_MKDOCS_2_WARNING=1 $(VENV_PYTHON) -m mkdocs build
+
+check: .venv/.installed docs  # What CI runs.
 	$(VENV_PYTHON) -m ruff format --check .
 	$(VENV_PYTHON) -m ruff check .
 	$(VENV_PYTHON) -m mypy
@@ -47,4 +50,12 @@ $(VENV_PYTHON):
 		else pip="$(PYTHON) -m pip --python $(VENV_PYTHON)"; fi; \
 	set -x; $$pip install --disable-pip-version-check --requirement requirements.lock; \
 	$$pip install --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
+
+# What builds the site and runs the notebooks.
+.venv/.docs: requirements-docs.lock | .venv/.installed
+	@if $(VENV_PYTHON) -m pip --version >/dev/null 2>&1; \
+		then pip="$(VENV_PYTHON) -m pip"; \
+		else pip="$(PYTHON) -m pip --python $(VENV_PYTHON)"; fi; \
+	set -x; $$pip install --disable-pip-version-check --requirement requirements-docs.lock
 	@touch $@

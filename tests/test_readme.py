@@ -1,4 +1,4 @@
-"""What the README says can be typed."""
+"""What the documentation says to type can be typed."""
 
 import pathlib
 import re
@@ -8,20 +8,29 @@ import tarfile
 
 import pytest
 
+from albert_tf import flags
 from albert_tf.model import heads, modeling
 from albert_tf.model.config import CONFIG_FILE, AlbertConfig
 from albert_tf.weights import checkpoints
+from tests import typed
 from tests.bad_inputs.commands import find_program
 
 ROOT = pathlib.Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+PAGES = ["README.md", "CONTRIBUTING.md"]
+PAGES += [str(p.relative_to(ROOT)) for p in sorted(ROOT.glob("docs/*.md"))]
 
 
 def commands():
-    """The indented `python ...` and `albert ...`, with their lines joined."""
-    lines = re.findall(r"^    (.*)$", README, re.M)
-    joined = "\n".join(lines).replace("\\\n", " ").splitlines()
-    return [x for x in joined if re.match(r"python \w+\.py|albert \w+ -", x)]
+    """Rows of page and command: what the pages say to type, lines joined."""
+    for page in PAGES:
+        text = (ROOT / page).read_text(encoding="utf-8")
+        blocks = re.findall(r"```sh.*\n((?:.*\n)*?)```", text)
+        lines = re.findall(r"^    (.*)$", text, re.M)
+        joined = "\n".join([*blocks, *lines]).replace("\\\n", " ")
+        for line in joined.splitlines():
+            if re.match(r"python \w+\.py -|albert \w+ -", line):
+                yield page, line
 
 
 def flags_of(program):
@@ -30,17 +39,41 @@ def flags_of(program):
     return {*flags_class.__dataclass_fields__, "flagfile"}
 
 
-@pytest.mark.parametrize("command", commands())
-def test_every_flag_of_a_command_exists(command):
-    program = shlex.split(command)[1].removesuffix(".py")
-    found = re.findall(r" --(\w+)", command)
-    assert found
-    assert set(found) <= flags_of(program)
+@pytest.mark.parametrize(("page", "command"), [*commands()])
+def test_every_command_is_accepted(page, command, monkeypatch, capsys):
+    monkeypatch.chdir(ROOT)  # Recipes are relative paths.
+    _, program, *words = shlex.split(command, comments=True)
+    if "..." in command or "--help" in words:
+        pytest.skip("not a whole command")
+    _, flags_class = find_program(program.removesuffix(".py"))
+    taken = []
+    assert not flags.run_command(taken.append, flags_class, words), (
+        capsys.readouterr().err
+    )
+    assert isinstance(taken[0], flags_class)
 
 
-def test_every_recipe_and_config_that_is_named_exists():
-    for path in re.findall(r"configs/[\w/*]+\.(?:json|flags)", README):
+# docs/results.md names recipes of its time.
+@pytest.mark.parametrize("page", sorted({*PAGES} - {"docs/results.md"}))
+def test_every_recipe_and_config_that_is_named_exists(page):
+    text = (ROOT / page).read_text(encoding="utf-8")
+    for path in re.findall(r"configs/[\w/*]+\.(?:json|flags)", text):
         assert list(ROOT.glob(path)), path
+
+
+def test_programs_md_names_every_command():
+    text = (ROOT / "docs/programs.md").read_text(encoding="utf-8")
+    found = {path.stem for path in ROOT.glob("albert_tf/commands/*.py")}
+    assert found - {"__init__", "groups"} == set(
+        re.findall(r"^\| `(\w+)` \|", text, re.M)
+    )
+    for folder in ("benchmarks", "examples"):
+        for path in (ROOT / folder).glob("*.py"):
+            if "def main" in path.read_text():
+                assert (
+                    f"{folder}.{path.stem}`" in text
+                    or str(path.relative_to(ROOT)) in text
+                )
 
 
 @pytest.mark.parametrize(
@@ -84,7 +117,8 @@ def archive(shared, tmp_path):
 
 def test_the_python_examples_give_what_they_say(shared, archive):
     # The last is a fine-tuning: tests/tasks/test_finetuning.py.
-    *blocks, _ = re.findall(r"```python\n(.*?)```", README, re.S)
+    text = (ROOT / "docs/library.md").read_text(encoding="utf-8")
+    *blocks, _ = re.findall(r"```python\n(.*?)```", text, re.S)
     assert len(blocks) == 3
     places = {
         "30k-clean.model": shared / "data" / "albert_en" / "30k-clean.model",
@@ -104,3 +138,28 @@ def test_the_python_examples_give_what_they_say(shared, archive):
                 assert eval(code, values) == eval(said), line
     assert values["outputs"]["sequence_output"].shape == (1, 6, 768)
     assert values["outputs"]["pooled_output"].shape == (1, 768)
+
+
+def test_the_readme_can_be_typed_from_top_to_bottom(capsys):
+    if not typed.is_installed():
+        pytest.skip("needs the .venv of `make setup`, up to date")
+    rows = typed.main(has_shared_venv=True)
+    said = capsys.readouterr().out
+    commands = [block.split()[:2] for _, block in rows]
+    assert ["make", "quickstart"] in commands
+    assert ["albert", "run_classifier"] in commands
+    assert "Held-out text" in said
+    assert "speech_eras: {'eval_loss'" in said
+    # What the exported model answers: a line for each sentence.
+    assert len(re.findall(r"^\d{4}-(?:\d{4})? \d+% \w", said, re.M)) == 3
+
+
+def test_a_line_that_fails_is_named():
+    blocks = typed.read_blocks("```sh\ntrue\nfalse \\\n  x\necho 1\n```\n")
+    with pytest.raises(RuntimeError, match="This failed:\nfalse"):
+        typed.type_all(ROOT, blocks)
+
+
+def test_only_blocks_that_can_run_are_typed():
+    text = "```sh download\na\n```\n```sh\nmake test\nb\n```\n```text\nc\n```\n"
+    assert list(typed.read_blocks(text)) == ["b"]

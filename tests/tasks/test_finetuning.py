@@ -1,4 +1,4 @@
-"""A fine-tuning without any program, as the README shows it."""
+"""A fine-tuning without any program, as docs/library.md shows it."""
 
 import dataclasses
 import json
@@ -30,7 +30,7 @@ def test_the_readme_gives_the_weights_of_the_program(
 ):
     monkeypatch.chdir(tmp_path)
     write_reviews(tmp_path / "reviews")
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs/library.md").read_text(encoding="utf-8")
     block = re.findall(r"```python\n(.*?)```", text, re.S)[-1]
     assert len([line for line in block.splitlines() if line]) <= 15
     block = block.replace("albert_base_v2.tar.gz", str(model))
