@@ -261,8 +261,8 @@ def test_settings_of_another_vocabulary_are_not_believed(tmp_path):
     [
         ("", "is not JSON: it is empty"),
         ('{"do_lower_case": tr', "is not JSON"),
-        ("[]", "found JSON of the type list"),
-        ("null", "found JSON of the type NoneType"),
+        ("[]", "found JSON of type list"),
+        ("null", "found JSON of type NoneType"),
         ("[" * 100_000, "nested too deeply"),
         ('{"do_lower_case": "false"}', "do_lower_case is 'false'; wanted true"),
         ('{"keep_accents": 0}', "keep_accents is 0; wanted true or false"),
