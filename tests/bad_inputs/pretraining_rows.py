@@ -294,7 +294,7 @@ ROWS = [
     row(
         "the config is cut",
         "",
-        "albert_config.json.*not JSON.*cut off",
+        "albert_config.json.*not JSON.*truncated",
         cut(CONFIG),
     ),
     row(
@@ -311,7 +311,7 @@ ROWS = [
             set_json(CONFIG, **{name: value}),
         )
         for name, value, says in (
-            ("hidden_sizes", 12, "meant: 'hidden_size'"),
+            ("hidden_sizes", 12, "did you mean 'hidden_size'"),
             ("hidden_size", "12", None),
             ("hidden_size", 0, None),
             ("hidden_size", 13, "num_attention_heads"),
