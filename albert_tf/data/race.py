@@ -1,4 +1,4 @@
-"""RACE: questions about passages, each with four options.
+"""Reads RACE: questions about passages, each with four options.
 
 Shapes: N questions, C = 4 choices.
 """

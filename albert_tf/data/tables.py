@@ -1,4 +1,4 @@
-"""Reads tables of text: TSV in GLUE's dialect, CSV, JSON lines.
+"""Reads tables of text: TSV in GLUE's format, CSV, JSON lines.
 
 An invalid row is an error that names the file and the line, before training
 starts; no row is skipped silently.

@@ -75,7 +75,7 @@ def predict_labels(logits: np.ndarray, objective: str) -> np.ndarray:
 
 
 def probabilities(logits: np.ndarray, objective: str) -> np.ndarray:
-    """Converts logits to probabilities, [N, C]; not those of a regression."""
+    """Converts logits to probabilities, [N, C]; a regression's stay as is."""
     if objective == "regression":
         return logits
     function = special.softmax if objective == "classes" else special.expit

@@ -29,7 +29,8 @@ class Ratio(NamedTuple):
 # The release adds this to the masked-LM weight, so that a batch without a
 # prediction has loss 0.
 MASKED_LM_EPSILON = 1e-5
-# Folded into the seed of the heads' dropout; above the encoder's call counts.
+# Folded into the seed of the heads' dropout; larger than any number of dropout
+# calls in the encoder.
 HEAD_SEED = 1_000_000
 OBJECTIVES = ("classes", "regression", "multi_label")
 

@@ -129,7 +129,7 @@ def join_words(characters: Characters) -> Characters:
     follows_word &= rows == tf.concat([[-1], rows[:-1]], axis=0)
     is_start = is_word & ~follows_word
     words_before = tf.cumsum(tf.cast(is_start, tf.int32), exclusive=True)
-    # In the other texts.
+    # Counts only words of preceding texts.
     words_before_text = tf.gather(tf.math.segment_min(words_before, rows), rows)
     counts = tf.cast(is_word, tf.int32)
     counts += tf.cast(is_start & (words_before > words_before_text), tf.int32)

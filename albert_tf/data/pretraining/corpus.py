@@ -39,8 +39,8 @@ _BOM = b"\xef\xbb\xbf"
 _UTF16_BOMS = (b"\xff\xfe", b"\xfe\xff")
 _GZIP = b"\x1f\x8b"
 _BAD = "\N{REPLACEMENT CHARACTER}"
-# `check_text` inspects this many bytes at the start of a file, and refuses the
-# file if a larger share of its characters cannot be decoded.
+# `check_text` decodes this many bytes at the start of a file, and refuses the
+# file if more than this share of the characters is invalid.
 _PROBE_BYTES = 1 << 16
 _MAX_BAD_SHARE = 0.1
 

@@ -23,7 +23,7 @@ _HEADER_BYTES = 12
 _FOOTER_BYTES = 4
 _RECORDS_AT_ONCE = 1024
 _GZIP = b"\x1f\x8b"
-# Checking more than this takes long enough to log a message.
+# Above this size, checking takes long enough to log a message.
 _LONG_BYTES = 1 << 30
 
 
