@@ -252,7 +252,7 @@ def plan_pass(
 
 
 def _best_batch_size(lengths):
-    """Returns how many sequences, longest first, use a batch best."""
+    """Returns the batch size with the largest share of useful tokens."""
     useful = np.cumsum(lengths, dtype=np.int64)
     padded = lengths[0] * np.arange(1, len(lengths) + 1)
     return int(np.argmax(useful / (padded + TOKENS_PER_CALL))) + 1
