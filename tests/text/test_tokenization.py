@@ -491,7 +491,7 @@ def test_files_of_the_wrong_kind_are_refused(tmp_path, model_file):
         build(vocab_file=str(listing))
     with pytest.raises(ValueError, match="vocab_file for a WordPiece"):
         build(spm_model_file=str(words))
-    with pytest.raises(ValueError, match="goes to spm_model_file"):
+    with pytest.raises(ValueError, match="Set spm_model_file"):
         build(vocab_file=model_file)
     with pytest.raises(
         ValueError, match=r"lacks the special pieces \['\[PAD\]"
