@@ -1,9 +1,9 @@
-"""What a program tells of an error: one sentence, for whoever can mend it.
+"""Converts exceptions to error messages: one sentence on how to fix them.
 
-Errors that this package raises are written for users. Those of TensorFlow and
-of the operating system that a user can cause, such as a full disk, are put
-into words here; of all others the program tells type and first line, and
-where it kept the rest.
+Errors raised by this package are already written for users. This module
+rewrites errors of TensorFlow and of the operating system that users can cause,
+such as a full disk. For all other errors, the message has the type and first
+line, and the path of a file with the traceback.
 """
 
 import errno
@@ -12,8 +12,8 @@ import sys
 import tempfile
 import traceback
 
-# Modules whose errors are written for users: the package and the programs,
-# which `flags.run_command` does not call by the name __main__.
+# Modules whose errors are written for users: the package, and the programs,
+# whose name is not __main__ in `flags.run_command`.
 OURS = (
     "albert_tf",
     "__main__",
@@ -24,37 +24,37 @@ OURS = (
     "run_race",
     "run_squad",
 )
-AGAIN = "Free some space; the same command then goes on."
+AGAIN = "Free some space and rerun the same command to resume."
 _OS_ERRORS = {
     errno.ENOSPC: f"the disk is full. {AGAIN}",
     errno.EDQUOT: f"the disk quota is used up. {AGAIN}",
     errno.ENOENT: "there is no such file or folder.",
-    errno.EROFS: "the file system is read-only. Name another place.",
-    errno.EACCES: "permission denied. Whose file or folder is it?",
-    errno.EPERM: "permission denied. Whose file or folder is it?",
+    errno.EROFS: "the file system is read-only. Choose another path.",
+    errno.EACCES: "permission denied. Does it belong to another user?",
+    errno.EPERM: "permission denied. Does it belong to another user?",
     errno.ENOTDIR: "a part of this path is a file, not a folder.",
     errno.EISDIR: "it is a folder; wanted a file.",
     errno.ENAMETOOLONG: "the name is too long.",
     errno.EMFILE: "too many open files; see ulimit -n.",
 }
-# What TensorFlow's errors are called, and how a sentence about them begins.
+# TensorFlow's error classes, and the start of the message for each.
 _TENSORFLOW_ERRORS = {
     "NotFoundError": "Not found",
     "PermissionDeniedError": "Permission denied",
-    "FailedPreconditionError": "Cannot go on",
+    "FailedPreconditionError": "Cannot continue",
     "DataLossError": "Damaged data",
-    "InvalidArgumentError": "Unfit data",
-    "OutOfRangeError": "Data ended early",
-    "AlreadyExistsError": "Already there",
-    "UnavailableError": "Not to be reached",
-    "DeadlineExceededError": "No answer in time",
-    "UnimplementedError": "Not possible here",
-    "AbortedError": "Broken off",
+    "InvalidArgumentError": "Invalid data",
+    "OutOfRangeError": "Unexpected end of data",
+    "AlreadyExistsError": "Already exists",
+    "UnavailableError": "Service unavailable",
+    "DeadlineExceededError": "Timeout",
+    "UnimplementedError": "Not supported",
+    "AbortedError": "Aborted",
     "InternalError": "TensorFlow failed",
     "UnknownError": "TensorFlow failed",
 }
-# Lines about a place in a graph, before the one that says what is wrong.
-_WHERE_IN_GRAPH = (
+# Prefixes of lines on the position in a graph, which precede the cause.
+_GRAPH_LOCATIONS = (
     "Graph execution error",
     "Detected at node",
     "Exception encountered when calling",
@@ -65,42 +65,42 @@ _ASSERTION = "assertion failed: "
 
 
 def explain(error):
-    """Returns what to tell a user of an error, one sentence or few."""
+    """Returns the error message for a user, one or a few sentences."""
     if isinstance(error, MemoryError):
         return _out_of_memory(error)
     if isinstance(error, RecursionError):
         return "The data is nested too deeply to be read."
     if isinstance(error, OSError):
         return _explain_os_error(error)
-    meant = ValueError | ImportError | ArithmeticError | EOFError
-    if isinstance(error, meant) and _is_raised_by_us(error):
+    expected = ValueError | ImportError | ArithmeticError | EOFError
+    if isinstance(error, expected) and _is_raised_by_us(error):
         return str(error)
     if type(error).__name__ == "BrokenProcessPool":
         return (
-            "A worker process was killed, perhaps for lack of memory. Give "
-            "fewer --num_workers; what is finished is kept."
+            "A worker process was killed, perhaps for lack of memory. Use "
+            "fewer --num_workers; finished work is kept."
         )
     if _is_of_tensorflow(error):
         return _explain_tensorflow_error(error)
     return (
-        f"{type(error).__name__}: {first_line(error)}\nThis error was not "
-        f"foreseen. Where it came from is in {_keep_traceback(error)}; please "
-        "report it."
+        f"{type(error).__name__}: {first_line(error)}\nThis error is "
+        f"unexpected. Please report it with its traceback in "
+        f"{_keep_traceback(error)}"
     )
 
 
 def first_line(error):
-    """The first line of an error that says something, without addresses."""
+    """Returns the first meaningful line of an error, without addresses."""
     text = str(error).replace("\x1b[1m", "").replace("\x1b[0m", "")  # Bold.
     lines = [line.strip() for line in text.splitlines()]
-    lines = [x for x in lines if x and not x.startswith(_WHERE_IN_GRAPH)]
+    lines = [x for x in lines if x and not x.startswith(_GRAPH_LOCATIONS)]
     line = lines[0] if lines else type(error).__name__
     # "{{function_node __wrapped__X_device_/job...}} text [Op:X] name: "
     if line.startswith("{{"):
         line = line.split("}}", 1)[-1].strip()
     line = line.split(" [Op:")[0]
     if line.startswith(_ASSERTION):
-        # Its texts and numbers stand in brackets each.
+        # Each of its texts and numbers is in brackets.
         line = line.removeprefix(_ASSERTION).strip("[]").replace("] [", " ")
     return line[:300]
 
@@ -118,7 +118,7 @@ def _explain_tensorflow_error(error):
     if "No space left on device" in str(error):
         return f"The disk is full ({text}). {AGAIN}"
     if "Read-only file system" in str(error):
-        return f"The file system is read-only ({text}). Name another place."
+        return f"The file system is read-only ({text}). Choose another path."
     if type(error).__name__ == "ResourceExhaustedError":
         return _out_of_memory(error)
     start = _TENSORFLOW_ERRORS.get(type(error).__name__, "TensorFlow failed")
@@ -128,18 +128,18 @@ def _explain_tensorflow_error(error):
 def _out_of_memory(error):
     return (
         f"There is not enough memory: {first_line(error)}. Lower the batch "
-        "size or the length of sequences, or take a smaller model."
+        "size or the sequence length, or use a smaller model."
     )
 
 
 def _is_of_tensorflow(error):
-    # Where TensorFlow was not imported, it raised nothing.
+    # If TensorFlow is not imported, it did not raise the error.
     module = sys.modules.get("tensorflow")
     return module is not None and isinstance(error, module.errors.OpError)
 
 
 def _is_raised_by_us(error):
-    """Whether the frame that raised it is of this package or the script."""
+    """Returns whether this package or the script raised the error."""
     frames = list(traceback.walk_tb(error.__traceback__))
     module = frames[-1][0].f_globals.get("__name__", "") if frames else ""
     return module.split(".")[0] in OURS

@@ -1,8 +1,8 @@
-"""Files: found by globs, read, and written whole or not at all.
+"""Finds, reads and atomically writes local and remote files.
 
-Names may be remote, such as gs://bucket/file. TensorFlow, which knows these,
-is imported inside the functions: worker processes that only read local files
-do not pay for it.
+Names may be remote, such as gs://bucket/file. TensorFlow, which implements
+remote files, is imported inside the functions, because worker processes that
+only read local files do not need it.
 """
 
 import contextlib
@@ -18,40 +18,40 @@ Path = str | os.PathLike
 
 
 def is_remote(path: Path) -> bool:
-    """Whether a path names a file system, such as gs://."""
+    """Returns whether a path is remote, such as gs://bucket/file."""
     return "://" in str(path)
 
 
 def _gfile():
-    """What knows remote files. TensorFlow wants names as strings."""
+    """Returns TensorFlow's module for remote files; it needs str paths."""
     import tensorflow as tf
 
     return tf.io.gfile
 
 
 def exists(path: Path) -> bool:
-    """Whether there is a file or folder."""
+    """Returns whether a file or folder exists."""
     if is_remote(path):
         return _gfile().exists(str(path))
     return os.path.exists(path)
 
 
 def is_folder(path: Path) -> bool:
-    """Whether there is a folder."""
+    """Returns whether a path is a folder."""
     if is_remote(path):
         return _gfile().isdir(str(path))
     return os.path.isdir(path)
 
 
 def size(path: Path) -> int:
-    """Returns the bytes of a file, as a number."""
+    """Returns the size of a file, in bytes."""
     if is_remote(path):
         return _gfile().stat(str(path)).length
     return os.path.getsize(path)
 
 
 def modified(path: Path) -> int:
-    """Returns when a file was last changed, in nanoseconds."""
+    """Returns the modification time of a file, in nanoseconds."""
     if is_remote(path):
         return _gfile().stat(str(path)).mtime_nsec
     return os.stat(path).st_mtime_ns
@@ -66,7 +66,7 @@ def remove(path: Path) -> None:
 
 
 def remove_folder(folder: Path) -> None:
-    """Removes a folder and what is in it."""
+    """Removes a folder and its contents."""
     if is_remote(folder):
         _gfile().rmtree(str(folder))
     else:
@@ -74,7 +74,7 @@ def remove_folder(folder: Path) -> None:
 
 
 def copy(path: Path, target: Path) -> None:
-    """Copies a file; what is at `target` is replaced."""
+    """Copies a file; replaces `target` if it exists."""
     if is_remote(path) or is_remote(target):
         _gfile().copy(str(path), str(target), overwrite=True)
     else:
@@ -82,7 +82,7 @@ def copy(path: Path, target: Path) -> None:
 
 
 def open_file(path: Path, mode: str = "rb"):
-    """Opens a file as `open` does."""
+    """Opens a file, like `open`."""
     if is_remote(path):
         return _gfile().GFile(str(path), mode)
     return open(path, mode)
@@ -92,7 +92,7 @@ def read_file(path: Path) -> bytes:
     """Returns the content of a file, as bytes.
 
     Raises:
-      FileNotFoundError: if there is none.
+      FileNotFoundError: if there is no such file.
     """
     if is_remote(path) and not exists(path):
         raise FileNotFoundError(f"There is no file {path}.")
@@ -105,9 +105,14 @@ def decode(
 ) -> str:
     """Decodes UTF-8, with or without a byte order mark.
 
+    Args:
+      content: the bytes.
+      path: their file, for the error message.
+      complaint: the error message, with the fields {path} and {error}.
+      encoding: the encoding.
+
     Raises:
-      ValueError: the complaint, in which {path} and {error} stand, of bytes
-        that are something else.
+      ValueError: if the bytes are not valid; with the complaint.
     """
     try:
         return content.decode(encoding)
@@ -116,25 +121,25 @@ def decode(
 
 
 def read_json(path: Path) -> dict:
-    """Reads a file that holds one JSON object.
+    """Reads a file that contains one JSON object.
 
     Raises:
-      FileNotFoundError: if there is none.
-      ValueError: as `parse_json`.
+      FileNotFoundError: if there is no such file.
+      ValueError: see `parse_json`.
     """
     return parse_json(read_file(path), path)
 
 
 def parse_json(content: bytes | str, where: Path) -> dict:
-    """Parses a JSON object; whatever is wrong is a ValueError that says where.
+    """Parses a JSON object.
 
     Args:
       content: bytes or a string.
-      where: what it is, for messages: a file, or a file and a line.
+      where: its source, for error messages: a file, or a file and a line.
 
     Raises:
-      ValueError: if it is empty, cut off, not UTF-8, nested too deeply, no
-        object, or holds half of a surrogate pair.
+      ValueError: if it is empty, truncated, not UTF-8, nested too deeply, not
+        an object, or contains an unpaired surrogate.
     """
     try:
         if isinstance(content, bytes):
@@ -143,7 +148,7 @@ def parse_json(content: bytes | str, where: Path) -> dict:
             raise ValueError("it is empty")
         value = json.loads(content)
         if "\\ud" in content.lower():
-            # Half of a surrogate pair is no character: no tokenizer takes it.
+            # An unpaired surrogate is not a character; tokenizers reject it.
             json.dumps(value, ensure_ascii=False).encode()
     except RecursionError:
         raise ValueError(
@@ -151,25 +156,25 @@ def parse_json(content: bytes | str, where: Path) -> dict:
         ) from None
     except UnicodeEncodeError as error:
         raise ValueError(
-            f"{where} holds half of a surrogate pair, "
-            f"{error.object[error.start]!r}, which is no character. Was a text "
-            "cut in the middle of one?"
+            f"{where} contains an unpaired surrogate, "
+            f"{error.object[error.start]!r}, which is not a character. Was a "
+            "text cut within a character?"
         ) from None
     except ValueError as error:
         raise ValueError(
-            f"{where} is not JSON: {error}. Was it cut off?"
+            f"{where} is not JSON: {error}. Is it truncated?"
         ) from None
     if not isinstance(value, dict):
         raise ValueError(
-            f"{where}: found JSON of the type {type(value).__name__}, wanted "
-            "an object."
+            f"{where}: found JSON of type {type(value).__name__}, wanted an "
+            "object."
         )
     return value
 
 
 @contextlib.contextmanager
 def local_copy(path: Path) -> Iterator[Path]:
-    """Yields the path of a file, or of a copy of a remote one, for a while."""
+    """Context manager: yields a local path, a temporary copy if remote."""
     if not is_remote(path):
         yield path
         return
@@ -180,24 +185,25 @@ def local_copy(path: Path) -> Iterator[Path]:
 
 
 def list_folder(folder: Path) -> list[str]:
-    """Returns the names in a folder, sorted; none where there is no folder."""
+    """Returns the sorted names in a folder; empty if there is no folder."""
     folder = str(folder) or "."
     if not is_folder(folder):
         return []
     listdir = _gfile().listdir if is_remote(folder) else os.listdir
-    # TensorFlow's names of folders end in a slash.
+    # TensorFlow returns names of folders with a trailing slash.
     return sorted(name.rstrip("/") for name in listdir(folder))
 
 
 def expand_files(patterns: str | None) -> list[str]:
-    """The files that a comma-separated list of globs stands for, sorted.
+    """Returns the sorted files that match comma-separated names or globs.
 
     Raises:
-      ValueError: if nothing is named, or a pattern matches nothing.
+      ValueError: if there is no pattern, a pattern matches nothing, or a match
+        is a folder.
     """
     files = set()
     for pattern in filter(None, map(str.strip, (patterns or "").split(","))):
-        # A name may hold "[" or "*" and still be a name; so may its folder's.
+        # Names of existing files and folders may contain "[" or "*".
         folder, name = os.path.split(pattern)
         if exists(pattern):
             matches = [pattern]
@@ -207,12 +213,12 @@ def expand_files(patterns: str | None) -> list[str]:
             matches = _gfile().glob(pattern)
         if not matches:
             raise ValueError(
-                f"No file matches {pattern!r}. Is the path right, seen from "
-                f"{os.getcwd()}?"
+                f"No file matches {pattern!r}. Is the path correct, relative "
+                f"to {os.getcwd()}?"
             )
         files.update(matches)
     if not files:
-        raise ValueError(f"No file is named; got {patterns!r}.")
+        raise ValueError(f"Found no file name in {patterns!r}; wanted one.")
     if wrong := next(filter(is_folder, files), None):
         raise ValueError(
             f"{wrong} is a folder; wanted files, such as "
@@ -222,10 +228,10 @@ def expand_files(patterns: str | None) -> list[str]:
 
 
 def find_files(folder: Path, pattern: str) -> list[str]:
-    """Returns the paths in a folder whose names match, sorted.
+    """Returns the sorted paths in a folder whose names match a pattern.
 
-    Unlike a glob it takes the folder's own name as it is, whatever brackets
-    and asterisks that has.
+    Unlike in a glob, the folder's own name is literal and may contain brackets
+    and asterisks.
     """
     return [
         os.path.join(folder, name)
@@ -236,17 +242,17 @@ def find_files(folder: Path, pattern: str) -> list[str]:
 
 @contextlib.contextmanager
 def named_plainly(path: Path) -> Iterator[str]:
-    """Gives another name to a path that TensorFlow would take for a pattern.
+    """Context manager: yields a name without glob characters for a path.
 
-    It does so where it restores variables. The other name leads through a
-    link, and is there for a while.
+    When TensorFlow restores variables, it interprets paths as patterns. The
+    yielded name leads through a temporary symbolic link.
 
     Args:
-      path: of a folder, or of what begins the names of files, as a prefix of
-        checkpoints does.
+      path: a folder, or a prefix of file names such as a checkpoint's.
 
     Yields:
-      The path itself where it has no `[`, `*`, `?` or backslash, or is remote.
+      The path itself if it has no `[`, `*`, `?` or backslash, or is remote;
+      otherwise the temporary name.
     """
     path = str(path)
     if is_remote(path) or not set("[]*?\\") & set(path):
@@ -260,11 +266,11 @@ def named_plainly(path: Path) -> Iterator[str]:
 
 
 def make_folder(folder: Path) -> None:
-    """Makes a folder, and those it is in, unless it is there.
+    """Creates a folder and its parents, unless it exists.
 
     Raises:
       NotADirectoryError: if a part of the path is a file.
-      OSError: if it cannot be made.
+      OSError: if it cannot be created.
     """
     folder = str(folder) or "."
     if is_remote(folder):
@@ -275,20 +281,21 @@ def make_folder(folder: Path) -> None:
     except (FileExistsError, NotADirectoryError):
         raise NotADirectoryError(
             f"{folder} cannot be a folder: it, or a part of its path, is a "
-            "file. Name another place."
+            "file. Choose another path."
         ) from None
 
 
 def check_outputs(outputs: dict[str, list], inputs: dict[str, list]):
-    """Refuses to write a file that is also read.
+    """Checks that no output file is also an input.
 
     Args:
-      outputs: dict from what a path was given as, such as a flag, to paths
-        that will be written.
-      inputs: likewise, of paths that are read; None among them is left out.
+      outputs: dict from the source of a path, such as a flag, to paths that
+        will be written.
+      inputs: dict from the source of a path to paths that are read; None among
+        them is ignored.
 
     Raises:
-      ValueError: if two of them are one file, whatever their names.
+      ValueError: if an output and an input are the same file, under any names.
     """
     read = {
         identity(path): (name, path)
@@ -307,14 +314,15 @@ def check_outputs(outputs: dict[str, list], inputs: dict[str, list]):
 
 
 def check_folders_apart(outputs: dict[str, Path], inputs: dict[str, Path]):
-    """Refuses to write a folder that is, holds or lies in one that is read.
+    """Checks that output folders neither contain inputs nor are in them.
 
     Args:
-      outputs: dict from a flag to the folder that it names.
-      inputs: likewise; a path among them may also be no folder.
+      outputs: dict from a flag to its folder.
+      inputs: dict from a flag to its folder or file.
 
     Raises:
-      ValueError: if two of them are not apart.
+      ValueError: if an output and an input are equal, or one contains the
+        other.
     """
     for name, path in outputs.items():
         for other, known in inputs.items():
@@ -323,13 +331,13 @@ def check_folders_apart(outputs: dict[str, Path], inputs: dict[str, Path]):
             folders = [os.path.realpath(path), os.path.realpath(known)]
             if os.path.commonpath(folders) in folders:
                 raise ValueError(
-                    f"{name}={path} and {other}={known} are one folder, or "
-                    "one is in the other. Write beside it."
+                    f"{name}={path} and {other}={known} are the same folder, "
+                    "or one contains the other. Write to another folder."
                 )
 
 
 def identity(path: Path):
-    """Returns what is equal for two names of one file."""
+    """Returns a value that is equal for all names of the same file."""
     if is_remote(path):
         return str(path)
     with contextlib.suppress(OSError):
@@ -340,15 +348,15 @@ def identity(path: Path):
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[str]:
-    """Gives another name to write to, and renames it to `path` at the end.
+    """Context manager: yields a temporary name, then renames it to `path`.
 
-    Where the writing fails, what stood at `path` stays.
+    If writing fails, the previous file at `path` is kept.
 
     Args:
-      path: the file's name. Its folder is made if it is absent.
+      path: name of the file. Its folder is created if missing.
 
     Yields:
-      The name to write to.
+      The temporary name to write to.
     """
     path = str(path)
     make_folder(os.path.dirname(path))
@@ -361,16 +369,16 @@ def replacing(path: Path) -> Iterator[str]:
         yield temporary
         rename(temporary, path)
     except BaseException:
-        # On a full disk it would also stand in the way.
+        # Frees space on a full disk.
         with contextlib.suppress(OSError):
             os.remove(temporary)
         raise
 
 
 def rename(temporary: Path, path: Path) -> None:
-    """Renames what is complete: a file, once the disk has it, or a folder.
+    """Renames a complete file or folder; flushes a file to disk first.
 
-    Otherwise a power cut could leave the new name with nothing behind it.
+    Without the flush, a power failure could leave an empty file.
     """
     if is_remote(path):
         _gfile().rename(temporary, path, overwrite=not is_folder(temporary))
@@ -382,12 +390,12 @@ def rename(temporary: Path, path: Path) -> None:
 
 
 def write_json(path: Path, values) -> None:
-    """Writes values as JSON, whole or not at all."""
+    """Writes values as JSON, atomically."""
     write_file(path, json.dumps(values, indent=2) + "\n")
 
 
 def write_file(path: Path, content: str | bytes) -> None:
-    """Writes a file whole or not at all; strings as UTF-8."""
+    """Writes a file atomically; strings as UTF-8."""
     if isinstance(content, str):
         content = content.encode()
     with replacing(path) as temporary, open_file(temporary, "wb") as file:
@@ -395,9 +403,9 @@ def write_file(path: Path, content: str | bytes) -> None:
 
 
 def shipped_configs() -> pathlib.Path:
-    """Returns the folder of configs and recipes, as a `pathlib.Path`.
+    """Returns the folder of configs and recipes.
 
-    An installed package holds it, a clone of the repository has it beside.
+    An installed package contains it; in a clone, it is next to the package.
     """
     package = pathlib.Path(__file__).resolve().parent
     inside = package / "configs"

@@ -1,7 +1,7 @@
-"""Command-line flags made from frozen dataclasses.
+"""Command-line flags defined by frozen dataclasses.
 
-A flag is one field: name, type, default, help, and for a number its range. A
-subclass changes a default in one line and inherits the rest:
+A flag is a field with a name, type, default and help, and for numbers a range.
+A subclass changes a default in one line and inherits the rest:
 
     @dataclasses.dataclass(frozen=True, kw_only=True)
     class RaceFlags(FineTuningFlags):
@@ -10,8 +10,8 @@ subclass changes a default in one line and inherits the rest:
     if __name__ == "__main__":
         flags.launch(run, RaceFlags)
 
-Nothing is defined at import, so scripts can be imported side by side, and a
-test calls `run(RaceFlags(...))`.
+Importing a script defines no flags, so several scripts can be imported
+together, and a test can call `run(RaceFlags(...))`.
 """
 
 import dataclasses
@@ -29,12 +29,12 @@ from absl import flags as absl_flags
 
 from albert_tf import errors, noise
 
-# Lets --help list the flags under the script that launched us.
+# Lets --help list the flags under the script that calls `launch`.
 absl_flags.disclaim_key_flags()
 
 MAX_BATCH_SIZE = 1 << 20
 MAX_TOKENS = 1 << 30
-# With one more for each of several runs it still has 32 bits.
+# Several runs add their index to the seed, which must still fit into 32 bits.
 MAX_SEED = 2_000_000_000
 
 _DEFINE: dict[type, Callable] = {
@@ -46,7 +46,7 @@ _DEFINE: dict[type, Callable] = {
 
 
 class Range(NamedTuple):
-    """The numbers that a flag may have; None for no limit on that side."""
+    """The allowed range of a number; None means no limit."""
 
     at_least: float | None = None
     above: float | None = None
@@ -71,13 +71,13 @@ class Range(NamedTuple):
 
 
 def flag(default=None, help=None, *, required=False, **limits):
-    """A dataclass field that `launch` turns into a flag.
+    """Returns a dataclass field that `launch` defines as a flag.
 
     Args:
-      default: value where the command line says nothing.
-      help: meaning and unit, a sentence. Inherited if None.
-      required: whether the command line must give it; it has no default then.
-      **limits: of a number, as `Range` names them. Inherited if none is given.
+      default: default value.
+      help: a sentence with meaning and unit. Inherited if None.
+      required: whether the flag must be set; it has no default then.
+      **limits: fields of the `Range` of a number. Inherited if none is given.
     """
     metadata = {"help": help, "range": Range(**limits) if limits else None}
     if required:
@@ -87,11 +87,11 @@ def flag(default=None, help=None, *, required=False, **limits):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Flags:
-    """What all classes of flags are: checked when made.
+    """Base class of all flags; validates them on construction.
 
     Raises:
-      ValueError: if a number is out of its range, NaN or infinite, a required
-        text empty, or a text no UTF-8; and as `check`.
+      ValueError: if a number is out of range, NaN or infinite, if a required
+        text is empty, if a text is not UTF-8, or from `check`.
     """
 
     def __post_init__(self):
@@ -107,10 +107,10 @@ class Flags:
         self.check()
 
     def check(self):
-        """Refuses flags that contradict each other, or ask for nothing.
+        """Checks that the flags are consistent; subclasses override it.
 
         Raises:
-          ValueError: if they do.
+          ValueError: if flags contradict each other or request no work.
         """
 
 
@@ -122,29 +122,29 @@ def _check_text(name, value, is_required):
     except UnicodeEncodeError:
         raise ValueError(f"{name}={value!r:.80} is not UTF-8.") from None
     if "\0" in value:
-        raise ValueError(f"{name}={value!r:.80} holds a character 0.")
+        raise ValueError(f"{name}={value!r:.80} contains a NUL character.")
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM: whoever keeps work on ctrl-C keeps it then, too."""
+    """Raised on SIGTERM; code that saves work on ctrl-C also does so here."""
 
 
 def launch(run, flags_class):
     """Parses the command line into `flags_class` and calls `run` with it.
 
-    What `run` returns is dropped: absl would exit with it. An error ends the
-    program with what `errors.explain` says of it and exit status 1;
-    --verbosity=1 shows where it came from. Ctrl-C ends it with 130, SIGTERM
-    with 143, after `run` kept what it could.
+    The return value of `run` is ignored: absl would use it as exit status. On
+    an error, the program prints `errors.explain` and exits with status 1;
+    --verbosity=1 shows the traceback. Ctrl-C exits with 130 and SIGTERM with
+    143, after `run` has saved its work.
 
     Args:
-      run: called with one instance of `flags_class`; or the name of a module
-        whose `run` is, which is imported once the flags are parsed.
-      flags_class: frozen dataclass whose fields were made by `flag`.
+      run: function of an instance of `flags_class`; or the name of a module
+        with a function `run`, which is imported after the flags are parsed.
+      flags_class: frozen dataclass with fields from `flag`.
     """
     values = absl_flags.FLAGS
     _define(flags_class, values)
-    # What --help tells, whatever module started the program.
+    # --help prints the docstring of __main__.
     program = sys.modules[flags_class.__module__]
     sys.modules["__main__"].__doc__ = program.__doc__
     for field in dataclasses.fields(flags_class):
@@ -164,12 +164,12 @@ def launch(run, flags_class):
 
 
 def run_command(run, flags_class, words):
-    """Does in this process what a command line would; returns exit status.
+    """Runs a command line in this process; returns the exit status.
 
     Args:
       run: as for `launch`.
-      flags_class: likewise.
-      words: of the command line, without the program's name.
+      flags_class: as for `launch`.
+      words: arguments of the command line, without the program's name.
     """
 
     def parse_and_run():
@@ -185,14 +185,14 @@ def run_command(run, flags_class, words):
 
 
 def call(run, args):
-    """Calls a function, or the one called `run` of the module so named."""
+    """Calls a function, or the function `run` of a module given by name."""
     if isinstance(run, str):
         run = noise.import_quietly(run).run
     run(args)
 
 
 def _status_of(call):
-    """Calls a function; returns exit status, and tells stderr of an error."""
+    """Calls a function; prints an error to stderr; returns the exit status."""
     try:
         call()
     except Terminated:
@@ -213,7 +213,7 @@ def _status_of(call):
 def _raise_on_sigterm():
     def terminate(signum, frame):
         del frame
-        # Once: what is being kept is not broken off by a second one.
+        # Only once: a second signal must not interrupt saving.
         signal.signal(signum, signal.SIG_IGN)
         raise Terminated
 
@@ -240,12 +240,12 @@ def _define(flags_class, values):
 
 
 def _flag_name(field):
-    """A word that Python keeps for itself has an underscore as a field."""
+    """Returns a flag's name; fields named like keywords end in "_"."""
     return field.name.rstrip("_")
 
 
 def _without_none(hint):
-    """The type T of the annotation `T | None`, or the annotation itself."""
+    """Returns T for an annotation `T | None`, else the annotation."""
     if typing.get_origin(hint) in (typing.Union, types.UnionType):
         (hint,) = set(typing.get_args(hint)) - {types.NoneType}
     return hint
@@ -256,7 +256,7 @@ def _is_required(field):
 
 
 def _inherited(flags_class, name, key):
-    """What the nearest class in the hierarchy says of a flag, or None."""
+    """Returns a flag's metadata from the nearest base class, or None."""
     for base in flags_class.__mro__:
         field = getattr(base, "__dataclass_fields__", {}).get(name)
         if field is not None and field.metadata.get(key) is not None:

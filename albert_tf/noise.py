@@ -1,7 +1,7 @@
-"""Imports TensorFlow without the lines that it prints about itself.
+"""Imports TensorFlow without its messages about itself.
 
-They cannot be turned off: TensorFlow writes them before it reads
-TF_CPP_MIN_LOG_LEVEL. All else that it prints, errors too, is passed on.
+TensorFlow writes these messages before it reads TF_CPP_MIN_LOG_LEVEL, so they
+cannot be turned off. All other output, including errors, is passed on.
 """
 
 import contextlib
@@ -15,35 +15,36 @@ NOISE = (
     b"oneDNN custom operations are on",
     b"Could not find cuda drivers on your machine",
 )
-# An error on a machine with a GPU, where it says why the GPU is not used.
+# On a machine with a GPU this is an error: it explains why TensorFlow does
+# not use the GPU.
 NO_GPU_NOISE = (b"failed call to cuInit",)
 NVIDIA_DRIVER = "/proc/driver/nvidia"
 
 
 def import_quietly(name):
-    """Returns a module, imported with all that it needs."""
+    """Imports and returns a module, without TensorFlow's messages."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    # A fork beside TensorFlow's threads may hang.
+    # A fork while TensorFlow's threads run may hang.
     if "tensorflow" in sys.modules or not hasattr(os, "fork"):
         return importlib.import_module(name)
     with _filtered_stderr():
         module = importlib.import_module(name)
         if "tensorflow" in sys.modules:
-            # Looks for GPUs here rather than at the first tensor.
+            # Searches for GPUs now instead of at the first tensor.
             sys.modules["tensorflow"].config.list_physical_devices()
     return module
 
 
 @contextlib.contextmanager
 def _filtered_stderr():
-    """Drops the lines of noise that are written to file descriptor 2."""
+    """Filters lines of noise from file descriptor 2."""
     sys.stderr.flush()
     source, sink = os.pipe()
-    # A process, not a thread, so that the last words of a crash get through.
+    # A process, not a thread, so that it also forwards the output of a crash.
     child = os.fork()
     if not child:
         os.close(sink)
-        _pass_on(source)
+        _forward(source)
     os.close(source)
     terminal = os.dup(2)
     os.dup2(sink, 2)
@@ -57,10 +58,10 @@ def _filtered_stderr():
         os.waitpid(child, 0)
 
 
-def _pass_on(source):
-    """Copies lines to file descriptor 2, without noise, and ends."""
+def _forward(source):
+    """Copies lines except noise to file descriptor 2, then exits."""
     noise = NOISE if os.path.exists(NVIDIA_DRIVER) else NOISE + NO_GPU_NOISE
-    # Ctrl-C is for the program; what it then prints comes through here.
+    # The program handles signals; this process must forward its last output.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     status = 1

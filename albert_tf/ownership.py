@@ -1,8 +1,8 @@
-"""One owner at a time: who writes to a folder tells the others to wait.
+"""Locks for output files and folders: one process writes at a time.
 
-The lock is the operating system's (`flock`), so it ends with the process that
-holds it, however that ends: a stale file blocks nobody. Remote folders
-(gs://) cannot be locked.
+The lock is the operating system's (`flock`). It is released when its process
+ends for any reason, so a stale lock file blocks nobody. Remote folders (gs://)
+cannot be locked.
 """
 
 import contextlib
@@ -16,48 +16,48 @@ import sys
 from albert_tf import filesystem
 
 LOCK_FILE = ".lock"
-# How often a lock's file may vanish while it is opened.
+# How often a lock file may disappear while it is opened.
 _TRIES = 100
 
 
 @contextlib.contextmanager
 def owning(*paths):
-    """Owns what will be written for a while: files, or folders as a whole.
+    """Context manager: owns files, or folders that are written as a whole.
 
-    The lock is a hidden file beside; it is removed at the end.
+    The lock is a hidden file next to each path; it is removed at the end.
 
     Args:
-      *paths: of files, or of folders that will appear at once.
+      *paths: paths of files, or of folders that are created atomically.
 
     Raises:
-      BlockingIOError: if another process owns one of them; says which.
-      OSError: if the folder around cannot be made or written.
+      BlockingIOError: if another process owns one of them; names the process.
+      OSError: if the parent folder cannot be created or written.
     """
     with contextlib.ExitStack() as stack:
-        for lock_file in sorted(set(map(_lock_beside, paths))):
+        for lock_file in sorted(set(map(_lock_file, paths))):
             stack.enter_context(_locked(lock_file))
         yield
 
 
 @contextlib.contextmanager
 def owning_folder(folder):
-    """Owns a folder in which files will be written, for a while.
+    """Context manager: owns a folder in which files are written.
 
-    The lock is a hidden file in it, which is removed at the end, and so is the
-    folder, if it had to be made and is still empty.
+    The lock is a hidden file in the folder; it is removed at the end. If the
+    folder was created for the lock and is still empty, it is removed, too.
 
     Raises:
-      BlockingIOError: if another process owns it; says which.
-      OSError: if it cannot be made or written.
+      BlockingIOError: if another process owns the folder; names the process.
+      OSError: if the folder cannot be created or written.
     """
     with _locked(os.path.join(str(folder), LOCK_FILE)):
         yield
 
 
-def _lock_beside(path):
+def _lock_file(path):
     folder, name = os.path.split(str(path).rstrip("/"))
     if not filesystem.is_remote(folder):
-        # One folder has several names: relative, by links.
+        # A folder may have several names: relative paths, links.
         folder = os.path.realpath(folder)
     return os.path.join(folder, f".{name}{LOCK_FILE}")
 
@@ -84,14 +84,14 @@ def _locked(lock_file):
     finally:
         if is_new:
             with contextlib.suppress(OSError):
-                os.rmdir(folder)  # Only where nothing was written.
+                os.rmdir(folder)  # Fails unless it is empty.
 
 
 def _open_locked(lock_file):
-    """Returns the lock's file, open and locked, or raises BlockingIOError."""
+    """Opens and locks the lock file, or raises BlockingIOError."""
     try:
         import fcntl
-    except ImportError:  # No Unix: there is nothing to lock with.
+    except ImportError:  # Not on Unix: no locks.
         return open(os.devnull, "w", encoding="utf-8")
     for _ in range(_TRIES):
         file = open(lock_file, "a+", encoding="utf-8")
@@ -103,18 +103,21 @@ def _open_locked(lock_file):
             file.close()
             raise BlockingIOError(
                 f"{os.path.dirname(lock_file)} is in use by "
-                f"{owner or 'another process'}. Wait for it, stop it, or name "
-                "another place."
+                f"{owner or 'another process'}. Wait for it, stop it, or "
+                "choose another path."
             ) from None
         except OSError:  # A file system without locks.
             return file
-        # Its last owner may have removed the file in between.
+        # The previous owner may have removed the file in the meantime.
         with contextlib.suppress(OSError):
             if os.path.samestat(os.fstat(file.fileno()), os.stat(lock_file)):
                 file.truncate(0)
                 return file
         file.close()
-    raise BlockingIOError(f"{lock_file} comes and goes; try again.")
+    raise BlockingIOError(
+        f"{lock_file} is repeatedly created and removed by other processes. "
+        "Try again."
+    )
 
 
 def _describe_this_process():

@@ -1,4 +1,4 @@
-"""One line that says how far a long piece of work is, how fast, how long."""
+"""A progress line for long work: amount done, speed, remaining time."""
 
 import sys
 import time
@@ -8,10 +8,10 @@ LOG_SECONDS = 30
 
 
 class Line:
-    """Lines for whoever waits; on a terminal one is rewritten in place.
+    """Writes lines for the user; a terminal's status line is updated in place.
 
     Args:
-      stream: where they go.
+      stream: output stream, by default stderr.
     """
 
     def __init__(self, stream=None):
@@ -19,12 +19,12 @@ class Line:
         self.is_terminal = self.stream.isatty()
 
     def show(self, text: str):
-        """Rewrites the line of a terminal; a log does not get it."""
+        """Updates the status line of a terminal; writes nothing to a log."""
         if self.is_terminal:
             self._write(f"\r\x1b[K{text}")
 
     def say(self, text: str):
-        """Writes a line that stays."""
+        """Writes a permanent line."""
         start = "\r\x1b[K" if self.is_terminal else ""
         self._write(f"{start}{text}\n")
 
@@ -34,13 +34,13 @@ class Line:
 
 
 class Progress:
-    """Shows progress: rewrites one line of a terminal, adds lines to a log.
+    """Shows progress: updates one line of a terminal, adds lines to a log.
 
     Args:
-      what: the work, as a few words.
-      total: its amount.
-      unit: what is counted, plural.
-      is_shown: whether anything is written at all.
+      what: the name of the work.
+      total: its total amount.
+      unit: the unit of the amount, plural.
+      is_shown: whether to write anything.
     """
 
     def __init__(self, what, total, unit, is_shown=True):
@@ -53,20 +53,20 @@ class Progress:
         self.start = self.last = time.monotonic()
 
     def add(self, amount):
-        """Counts work that was done."""
+        """Adds an amount of finished work."""
         self.amount += amount
         pause = TERMINAL_SECONDS if self.line.is_terminal else LOG_SECONDS
         if time.monotonic() - self.last >= pause:
             self._show()
 
     def finish(self):
-        """Shows the last state, and leaves the line."""
+        """Shows the final state and ends the line."""
         self._show()
         if self.is_shown and self.line.is_terminal:
             print(file=self.line.stream)
 
     def clear(self):
-        """Takes the line off a terminal; a log keeps what it got."""
+        """Clears the line of a terminal; does nothing for a log."""
         self.line.show("")
 
     def _show(self):
@@ -75,11 +75,12 @@ class Progress:
             return
         seconds = max(self.last - self.start, 1e-3)
         rate = self.amount / seconds
-        left = max(0, self.total - self.amount) / max(rate, 1e-3)
+        remaining = max(0, self.total - self.amount) / max(rate, 1e-3)
         text = (
             f"{self.what}: {self.amount / max(self.total, 1):4.0%} of "
-            f"{self.total:,.0f} {self.unit}, {rate:,.0f} a second, "
-            f"{format_seconds(seconds)} gone, {format_seconds(left)} left"
+            f"{self.total:,.0f} {self.unit}, {rate:,.0f} per second, "
+            f"{format_seconds(seconds)} elapsed, "
+            f"{format_seconds(remaining)} remaining"
         )
         if self.line.is_terminal:
             self.line.show(text)
@@ -88,7 +89,7 @@ class Progress:
 
 
 def format_seconds(seconds):
-    """Returns h:mm:ss."""
+    """Formats seconds as h:mm:ss."""
     minutes, seconds = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{seconds:02}"

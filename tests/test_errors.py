@@ -1,4 +1,4 @@
-"""Errors are told in one sentence."""
+"""Error messages are one sentence."""
 
 import errno
 import pathlib
@@ -42,31 +42,31 @@ def raise_it(error):
         ),
         (
             tf.errors.FailedPreconditionError(None, None, "x; Is a directory"),
-            "Cannot go on: x; Is a directory",
+            "Cannot continue: x; Is a directory",
         ),
     ],
 )
-def test_what_a_user_can_cause_is_one_sentence(error, words):
+def test_errors_that_users_cause_are_one_sentence(error, words):
     said = errors.explain(caught(raise_it, error))
     assert words in said
     assert "\n" not in said
 
 
-def test_what_tensorflow_raises_loses_its_addresses():
+def test_addresses_are_removed_from_tensorflow_errors():
     error = caught(tf.io.decode_raw, tf.constant("abc"), tf.int32)
     said = errors.explain(error)
-    assert said.startswith("Unfit data: ")
+    assert said.startswith("Invalid data: ")
     assert "{{" not in said and "[Op:" not in said
 
 
-def test_what_is_raised_for_users_is_told_as_it_is():
+def test_our_own_errors_are_not_changed():
     error = caught(config.AlbertConfig.from_dict, {})
     assert errors.explain(error) == str(error)
 
 
-def test_what_is_not_foreseen_is_kept():
+def test_the_traceback_of_an_unexpected_error_is_kept():
     said = errors.explain(caught(np.zeros, "shape"))
-    path = pathlib.Path(said.split("is in ")[1].split(";")[0])
+    path = pathlib.Path(said.split("traceback in ")[1])
     assert said.startswith("TypeError: ")
     assert "Traceback" in path.read_text()
     path.unlink()

@@ -1,4 +1,4 @@
-"""Files are found by globs, and nobody sees a half-written one."""
+"""Files are found by globs and written atomically."""
 
 import pytest
 
@@ -13,7 +13,7 @@ def test_globs_are_expanded_and_sorted(tmp_path):
     assert names == ["0.txt", "1.txt", "2.txt"]
     with pytest.raises(ValueError, match=r"nothing\*"):
         filesystem.expand_files(f"{tmp_path}/0.txt,{tmp_path}/nothing*")
-    with pytest.raises(ValueError, match="No file is named"):
+    with pytest.raises(ValueError, match="Found no file name"):
         filesystem.expand_files("")
 
 
@@ -37,7 +37,7 @@ def test_a_failed_write_leaves_the_old_file(tmp_path):
     assert path.read_text() == "old"
 
 
-def test_a_folder_of_a_pattern_may_be_named_like_one(tmp_path):
+def test_the_folder_of_a_pattern_may_contain_glob_characters(tmp_path):
     folder = tmp_path / "a[1]*"
     folder.mkdir()
     for name in ("b.txt", "c.txt", "d.bin"):

@@ -78,7 +78,7 @@ def script(tmp_path):
     return call
 
 
-def test_fields_hold_what_the_command_line_says(script):
+def test_fields_have_the_values_of_the_command_line(script):
     done = script(
         f"--input_file={__file__}",
         "--do_train",
@@ -89,7 +89,7 @@ def test_fields_hold_what_the_command_line_says(script):
     assert done.stdout == f"{expected}\n", done.stderr
 
 
-def test_what_run_returns_is_not_the_exit_code(script):
+def test_the_return_value_of_run_is_not_the_exit_code(script):
     assert script(f"--input_file={__file__}").returncode == 0
 
 
@@ -100,7 +100,7 @@ def test_help_lists_the_flags_with_inherited_help(script):
     assert "<adamw|lamb>" in text
 
 
-def test_a_flagfile_is_overridden_by_what_follows_it(script, tmp_path):
+def test_flags_after_a_flagfile_override_it(script, tmp_path):
     recipe = tmp_path / "recipe.flags"
     recipe.write_text("# A recipe.\n--learning_rate=3e-5\n--max_steps=3\n")
     done = script(
@@ -127,25 +127,25 @@ def test_a_flagfile_is_overridden_by_what_follows_it(script, tmp_path):
         ),
     ],
 )
-def test_a_users_mistake_ends_in_one_clear_message(script, args, message):
+def test_a_mistake_of_the_user_is_one_clear_message(script, args, message):
     done = script(*args)
     assert done.returncode != 0
     assert message in done.stdout + done.stderr
     assert "Traceback" not in done.stderr
 
 
-def test_verbosity_shows_where_an_error_came_from(script):
+def test_verbosity_shows_the_traceback_of_an_error(script):
     done = script("--input_file=x", "--max_steps=0", "--verbosity=1")
     assert done.returncode != 0
     assert "Traceback" in done.stderr
 
 
-def test_what_was_not_foreseen_keeps_its_traceback_in_a_file(script):
+def test_the_traceback_of_an_unexpected_error_is_in_a_file(script):
     done = script("--input_file=x", "--max_steps=-1")
     assert done.returncode == 1
     assert "JSONDecodeError" in done.stderr
     assert "Traceback" not in done.stderr
-    path = re.search(r"is in (\S+);", done.stderr)[1]
+    path = re.search(r"traceback in (\S+)", done.stderr)[1]
     assert 'json.loads("not JSON")' in pathlib.Path(path).read_text()
     pathlib.Path(path).unlink()
 
@@ -162,7 +162,7 @@ def test_a_flag_without_help_is_refused():
 @pytest.mark.parametrize(
     ("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)]
 )
-def test_a_signal_ends_the_program_after_work_is_kept(script, number, status):
+def test_a_signal_ends_the_program_after_work_is_saved(script, number, status):
     command = [sys.executable, str(script.path)]
     command += [f"--input_file={__file__}", "--max_steps=99"]
     with subprocess.Popen(

@@ -1,4 +1,4 @@
-"""What a program prints before its own first line."""
+"""Output of a program before its own first line."""
 
 import os
 import pathlib
@@ -14,7 +14,7 @@ from albert_tf.commands import run_classifier
 from albert_tf.data import table_tasks
 
 ROOT = pathlib.Path(__file__).parent.parent
-# What takes longer to import than a user waits for --help.
+# Modules that are too slow to import for --help.
 SLOW = {"numpy", "scipy", "sklearn", "sentencepiece", "keras", "tensorflow"}
 CHILD = """
 import os, sys
@@ -43,7 +43,7 @@ def run_child(*arguments, **kwargs):
     )
 
 
-def test_help_imports_nothing_that_is_slow():
+def test_help_imports_no_slow_modules():
     names = [f"albert_tf.commands.{name}" for name in (*PROGRAMS, *TOOLS)]
     done = run_child(
         "-c",
@@ -55,7 +55,7 @@ def test_help_imports_nothing_that_is_slow():
     assert not SLOW & set(done.stdout.split())
 
 
-def test_the_help_names_the_tasks_that_there_are():
+def test_the_help_lists_all_tasks():
     assert run_classifier.GLUE == tuple(table_tasks.GLUE)
 
 
@@ -75,7 +75,7 @@ def test_the_help_names_the_tasks_that_there_are():
         ("os.abort()", False, ["E0000 something is wrong"]),
     ],
 )
-def test_what_matters_is_passed_on_even_by_a_crash(
+def test_other_output_is_forwarded_even_in_a_crash(
     tmp_path, rest, has_driver, says
 ):
     (tmp_path / "noisy.py").write_text(NOISY + rest)
@@ -95,8 +95,8 @@ def test_an_error_of_the_import_is_raised_and_shown(tmp_path):
     assert done.stderr.endswith("No module named 'nowhere'\n")
 
 
-def test_a_program_prints_its_own_lines_alone():
-    # As users have it: the suite itself sets a level.
+def test_a_program_prints_only_its_own_lines():
+    # As for users; the test suite itself sets a level.
     environment = {**os.environ}
     del environment["TF_CPP_MIN_LOG_LEVEL"]
     done = run_child(
@@ -107,7 +107,7 @@ def test_a_program_prints_its_own_lines_alone():
     assert done.stderr.startswith("albert inspect_checkpoint: ")
 
 
-def test_beside_tensorflow_nothing_is_forked(monkeypatch):
+def test_there_is_no_fork_after_tensorflow_is_imported(monkeypatch):
     assert tf.__name__ in sys.modules
     monkeypatch.delattr(os, "fork")
     monkeypatch.setattr(os, "pipe", None)

@@ -1,4 +1,4 @@
-"""A folder has one owner at a time, and a dead owner is none."""
+"""A folder has one owner at a time; the lock of a dead process is void."""
 
 import os
 
@@ -13,7 +13,7 @@ def owner(own_elsewhere, tmp_path):
     return own_elsewhere(tmp_path / "out", "owning_folder")
 
 
-def test_the_second_is_told_who_is_at_work(owner, tmp_path):
+def test_the_error_names_the_owning_process(owner, tmp_path):
     with pytest.raises(BlockingIOError, match=f"process {owner.pid} on "):
         with ownership.owning_folder(tmp_path / "out"):
             raise AssertionError("two owners")
@@ -30,7 +30,7 @@ def test_a_killed_owner_blocks_nobody(owner, tmp_path):
     assert not (tmp_path / "out").exists() or not os.listdir(tmp_path / "out")
 
 
-def test_nothing_is_left_behind(tmp_path):
+def test_locks_and_empty_folders_are_removed(tmp_path):
     with ownership.owning_folder(tmp_path / "new"):
         with ownership.owning(tmp_path / "a.tfrecord"):
             assert (tmp_path / "new").is_dir()
@@ -52,7 +52,7 @@ def test_one_process_owns_a_file_once(tmp_path):
         pass
 
 
-def test_a_file_is_no_folder(tmp_path):
+def test_a_file_instead_of_a_folder_is_an_error(tmp_path):
     (tmp_path / "out").touch()
     with pytest.raises(NotADirectoryError, match="is a file"):
         with ownership.owning_folder(tmp_path / "out"):

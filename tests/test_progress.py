@@ -1,4 +1,4 @@
-"""The line of a long work: on a terminal one, in a log several that stay."""
+"""Progress: one line on a terminal, several permanent lines in a log."""
 
 import io
 
@@ -6,21 +6,21 @@ from albert_tf import progress
 
 
 class Terminal(io.StringIO):
-    """A stream that says it is one."""
+    """A stream that claims to be a terminal."""
 
     def isatty(self):
         return True
 
 
 def build(monkeypatch, stream):
-    """A Progress of ten things, one a second, that writes to a stream."""
+    """A Progress of ten things, one per second, that writes to a stream."""
     now = iter(range(100))
     monkeypatch.setattr(progress.time, "monotonic", lambda: float(next(now)))
     monkeypatch.setattr(progress.sys, "stderr", stream)
     return progress.Progress("counting", 10, "things")
 
 
-def test_a_terminal_has_one_line_which_can_be_cleared(monkeypatch):
+def test_a_terminal_has_one_line_that_can_be_cleared(monkeypatch):
     stream = Terminal()
     done = build(monkeypatch, stream)
     for _ in range(4):
@@ -31,7 +31,7 @@ def test_a_terminal_has_one_line_which_can_be_cleared(monkeypatch):
     assert lines[-1] == "" and "\n" not in stream.getvalue()
 
 
-def test_a_log_has_no_line_of_a_short_work(monkeypatch):
+def test_a_log_has_no_lines_of_short_work(monkeypatch):
     stream = io.StringIO()
     done = build(monkeypatch, stream)
     for _ in range(4):
@@ -42,7 +42,7 @@ def test_a_log_has_no_line_of_a_short_work(monkeypatch):
     assert "40% of 10 things" in stream.getvalue()
 
 
-def test_a_log_has_a_line_now_and_then(monkeypatch):
+def test_a_log_has_a_line_at_intervals(monkeypatch):
     stream = io.StringIO()
     monkeypatch.setattr(progress, "LOG_SECONDS", 6)
     done = build(monkeypatch, stream)

@@ -1,1 +1,1 @@
-"""From text to records; knows neither models nor training."""
+"""Converts text to examples; independent of models and training."""

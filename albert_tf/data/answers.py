@@ -1,7 +1,7 @@
-"""From scores of tokens to answers: the n best of each question.
+"""Converts token scores into answers: the n best of each question.
 
-Shapes: N windows, S tokens of all of them, T tokens, K starts of the beam, J
-ends for each start, C candidates.
+Shapes: N windows, S tokens in all windows, T tokens, K starts of the beam, J
+ends per start, C candidates.
 """
 
 import dataclasses
@@ -14,13 +14,13 @@ from albert_tf.data.squad import Squad
 
 
 class Candidates(NamedTuple):
-    """Pairs of tokens where answers of a window might start and end.
+    """Candidate answers of a window, as pairs of start and end tokens.
 
     Attributes:
-      starts: [C] tokens of the sequence.
-      ends: [C], likewise.
-      start_scores: [C] logits or log-probabilities.
-      end_scores: [C], likewise.
+      starts: [C] first tokens, as positions in the sequence.
+      ends: [C] last tokens, as positions in the sequence.
+      start_scores: [C] logits or log-probabilities of the starts.
+      end_scores: [C] logits or log-probabilities of the ends.
     """
 
     starts: np.ndarray
@@ -31,14 +31,14 @@ class Candidates(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Answers:
-    """What a model answers.
+    """The answers of a model.
 
     Attributes:
-      best: dict of question id -> the best text that is not "no answer".
+      best: dict of question id -> the best text other than "no answer".
       nbest: dict of question id -> list of dicts with `text`, `probability`
-        (among those of the list), `start_log_prob` and `end_log_prob`.
-      null_odds: dict of question id -> how far "no answer" is ahead; empty
-        where the model always answers.
+        (normalized over the list), `start_log_prob` and `end_log_prob`.
+      null_odds: dict of question id -> score of "no answer"; empty if the
+        model always answers.
     """
 
     best: dict[str, str]
@@ -57,22 +57,20 @@ def find_answers(
     """Finds the best answers of each question, in the original text.
 
     Args:
-      squad: the `squad.Squad` that was asked.
+      squad: the `squad.Squad` with the questions.
       examples: its windows, from `windows.encode_squad`.
-      outputs: what the model says of them, [N, ...] arrays: `start_logits` and
-        `end_logits` [N, T], or the beam of
-        `span_heads.AlbertConditionalSpans`.
-      n_best_size: answers of a question; where there is no beam also the
-        starts and ends of a window that are paired.
-      max_answer_length: of an answer, in tokens.
+      outputs: model outputs, [N, ...] arrays: `start_logits` and `end_logits`
+        [N, T], or the beam of `span_heads.AlbertConditionalSpans`.
+      n_best_size: number of answers per question; without a beam, also the
+        number of starts and of ends per window that are paired.
+      max_answer_length: maximum number of tokens of an answer.
 
     Returns:
-      Answers, with every question. Where there is no candidate at all the
-      answer is "".
+      Answers to every question. A question without a candidate gets "".
 
     Source: squad_utils.py, `accumulate_predictions_v1`, `_v2` and
-    `write_predictions_v1`, `_v2`, which answer "empty" there, and pair
-    padding, too.
+    `write_predictions_v1`, `_v2`, which answer "empty" in that case and also
+    pair padding.
     """
     windows: list[list[int]] = [[] for _ in squad.questions]
     for window, question in enumerate(examples.arrays["question_index"]):
@@ -97,10 +95,10 @@ def find_answers(
 
 
 def _find_candidates(examples, outputs, row, n_best_size, max_answer_length):
-    """A window's candidates: where each begins and ends in the paragraph.
+    """Returns the candidates of a window, as characters of the paragraph.
 
     Returns:
-      First and last character, start score and end score, [C] each.
+      First character, end character, start score and end score, [C] each.
     """
     num_tokens = examples.lengths[row]
     if "cls_logits" in outputs:
@@ -129,9 +127,9 @@ def _find_candidates(examples, outputs, row, n_best_size, max_answer_length):
 
 
 def pair_best(start_logits, end_logits, num_tokens, n_best_size) -> Candidates:
-    """Pairs the best starts of a window, [T], with its best ends, [T].
+    """Pairs the best starts of a window with its best ends; logits are [T].
 
-    Only the first `num_tokens` are paired: the rest is padding.
+    Only the first `num_tokens` are paired; the rest is padding.
     """
     starts, ends = (
         np.argsort(-logits[:num_tokens], kind="stable")[:n_best_size]
@@ -144,7 +142,7 @@ def pair_best(start_logits, end_logits, num_tokens, n_best_size) -> Candidates:
 
 
 def pair_beam(outputs, row) -> Candidates:
-    """The starts of a window's beam, [K], each with its own ends, [K * J]."""
+    """Pairs the starts of a window's beam, [K], with their ends, [K * J]."""
     starts = outputs["start_top_index"][row]
     ends = outputs["end_top_index"][row]
     num_ends = len(ends) // len(starts)
@@ -159,12 +157,12 @@ def pair_beam(outputs, row) -> Candidates:
 def keep_valid(
     pairs, is_max_context, first_length, max_answer_length
 ) -> Candidates:
-    """Leaves out pairs that no answer of a window can be.
+    """Removes pairs that cannot be an answer of the window.
 
-    `is_max_context` [T] is from `windows.encode_squad`, `first_length` is the
-    number of tokens before the paragraph's first.
+    `is_max_context` [T] is from `windows.encode_squad`; `first_length` is the
+    number of tokens before the paragraph.
     """
-    num_tokens = len(is_max_context) - 1  # The last one is [SEP].
+    num_tokens = len(is_max_context) - 1  # The last token is [SEP].
     starts, ends = pairs.starts, pairs.ends
     is_valid = (
         (starts >= first_length)
@@ -177,13 +175,13 @@ def keep_valid(
 
 
 def rank(context, n_best_size, firsts, lasts, start_scores, end_scores) -> list:
-    """Ranks candidates of a question, each text once.
+    """Ranks the candidates of a question; keeps each text once.
 
-    They are characters [firsts, lasts) of `context`, the paragraph, with their
-    scores: [C] each, also for C = 0.
+    Candidates are the characters [firsts, lasts) of the paragraph `context`,
+    with scores; all arrays are [C], and C may be 0.
 
     Returns:
-      A list as in `Answers.nbest`, of one to `n_best_size`.
+      A list of 1 to `n_best_size` dicts, as in `Answers.nbest`.
     """
     if not len(firsts):  # The answer is "".
         firsts = lasts = start_scores = end_scores = np.zeros(1, np.int32)
@@ -213,7 +211,7 @@ def rank(context, n_best_size, firsts, lasts, start_scores, end_scores) -> list:
 
 
 def apply_threshold(answers: Answers, threshold: float) -> dict[str, str]:
-    """Returns the text of each question id, "" where odds reach a threshold.
+    """Returns the answer to each question; "" if odds reach the threshold.
 
     Source: squad_utils.py, `write_predictions_v2`.
     """

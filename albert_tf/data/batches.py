@@ -1,12 +1,11 @@
-"""Which examples make up a batch, and the batches as tensors.
+"""Plans which examples form each batch, and builds the batches as tensors.
 
-Sequences of similar length stand in a batch together, so that little of it is
-padding. For training they are padded to the same few lengths, the buckets, so
-that every shape is static; a pass for predictions chooses its lengths from the
-data. A plan is made in NumPy from lengths alone; TensorFlow only looks up what
-it says.
+Sequences of similar length are batched together to reduce padding. Training
+pads them to a few fixed lengths, the buckets, so that all shapes are static; a
+pass for predictions chooses its lengths from the data. A plan is computed in
+NumPy from lengths alone; TensorFlow only gathers the planned examples.
 
-Shapes: N examples, C sequences an example, B batch, T tokens.
+Shapes: N examples, C sequences per example, B batch, T tokens.
 """
 
 from typing import NamedTuple
@@ -15,27 +14,27 @@ import numpy as np
 
 from albert_tf.data.examples import Examples
 
-# A plan is held in memory: 4 bytes for each of its examples.
+# A plan is kept in memory: 4 bytes per example.
 MAX_PLANNED = 1 << 28
 MAX_EPOCHS = 100_000
-# How often a batch may repeat its data; small ones may always.
+# A batch may repeat the data this many times; small batches are not limited.
 MAX_REPEATS = 100
 SMALL_BATCH = 1024
-# What a batch of a pass costs beside its tokens, as so many of them: from 60 on
-# a CPU to some thousands on a GPU.
+# Fixed cost of a batch in a pass, in tokens: from 60 on a CPU to some
+# thousands on a GPU.
 TOKENS_PER_CALL = 128
-# Static shapes of a pass are of lengths that are multiples of it.
+# Static shapes of a pass have lengths that are multiples of this.
 LENGTH_STEP = 8
-# What it costs to compile a static shape for a TPU, some 20 s, in tokens.
+# Cost of compiling a static shape for a TPU, about 20 s, in tokens.
 TOKENS_PER_SHAPE = 1 << 22
 
 
 class Plan(NamedTuple):
-    """Which examples make up each batch, and what they are padded to.
+    """The examples and the padded length of each batch.
 
     Attributes:
-      lengths: [steps] tokens of each sequence of a batch after padding.
-      indices: [steps, B] int32 of examples; N is a row of padding.
+      lengths: [steps] tokens per sequence of each batch, after padding.
+      indices: [steps, B] int32 indices of examples; N is a row of padding.
     """
 
     lengths: np.ndarray
@@ -43,14 +42,14 @@ class Plan(NamedTuple):
 
 
 class Pass(NamedTuple):
-    """Which examples make up each batch of one pass, the longest first.
+    """The batches of one pass over all examples, longest first.
 
     Attributes:
-      lengths: [steps] tokens of each sequence of a batch after padding.
-      sizes: [steps] examples of each batch, with rows of padding.
-      order: [sum of sizes] int32, the examples of one batch after another; N
-        is a row of padding.
-      is_static: whether batches of one length are of one size.
+      lengths: [steps] tokens per sequence of each batch, after padding.
+      sizes: [steps] examples in each batch, including rows of padding.
+      order: [sum of sizes] int32, indices of the examples of all batches in
+        order; N is a row of padding.
+      is_static: whether batches of the same length have the same size.
     """
 
     lengths: np.ndarray
@@ -60,20 +59,20 @@ class Pass(NamedTuple):
 
 
 def parse_bucket_lengths(text: str, max_seq_length: int) -> list[int]:
-    """Returns the lengths that sequences are padded to, in order.
+    """Returns the bucket lengths, in ascending order.
 
     Args:
-      text: numbers with commas between them; those from max_seq_length on are
-        left out. Empty: everything is padded to max_seq_length.
+      text: comma-separated numbers; values of max_seq_length or more are
+        ignored. Empty: everything is padded to max_seq_length.
       max_seq_length: tokens of the longest sequence; always the last bucket.
 
     Raises:
-      ValueError: if something else than positive numbers stands there.
+      ValueError: if `text` contains anything but positive numbers.
     """
     words = [word.strip() for word in text.split(",") if word.strip()]
     if not all(word.isdecimal() and int(word) > 0 for word in words):
         raise ValueError(
-            f"--bucket_lengths={text!r}: wanted numbers of tokens such as "
+            f"--bucket_lengths={text!r}: wanted numbers of tokens, such as "
             "64,128,256."
         )
     shorter = {int(word) for word in words if int(word) < max_seq_length}
@@ -81,15 +80,15 @@ def parse_bucket_lengths(text: str, max_seq_length: int) -> list[int]:
 
 
 def longest_sequences(examples: Examples) -> np.ndarray:
-    """Returns [N]: the tokens of each example's longest sequence."""
+    """Returns the length of each example's longest sequence, [N]."""
     return examples.lengths.reshape(len(examples), -1).max(axis=1)
 
 
 def choose_buckets(examples: Examples, bucket_lengths: list[int]) -> np.ndarray:
-    """Returns [N] integers: the shortest bucket that holds each example.
+    """Returns the index of the shortest bucket that fits each example, [N].
 
     Raises:
-      ValueError: if an example is longer than all of them.
+      ValueError: if an example is longer than the longest bucket.
     """
     lengths = longest_sequences(examples)
     if lengths.max(initial=0) > bucket_lengths[-1]:
@@ -101,23 +100,24 @@ def choose_buckets(examples: Examples, bucket_lengths: list[int]) -> np.ndarray:
 
 
 def check_plan(num_examples: int, batch_size: int, num_steps: int = 1) -> None:
-    """Raises ValueError if a plan of so many examples would be absurd."""
+    """Raises ValueError if there are no examples or the plan is too large."""
     if not num_examples:
         raise ValueError("There are no examples.")
     if batch_size > max(SMALL_BATCH, MAX_REPEATS * num_examples):
         raise ValueError(
             f"A batch of {batch_size:,} would repeat the {num_examples:,} "
-            f"examples there are more than {MAX_REPEATS} times. Give a smaller "
-            "batch."
+            f"available examples more than {MAX_REPEATS} times. Choose a "
+            "smaller batch."
         )
     num_planned = num_steps * batch_size
     num_epochs = num_planned / num_examples
     if num_planned > MAX_PLANNED or num_epochs > MAX_EPOCHS:
         raise ValueError(
             f"{num_steps:,} steps of {batch_size:,} examples are "
-            f"{num_planned:,} examples, {num_epochs:,.0f} epochs of the "
-            f"{num_examples:,} there are; at most {MAX_PLANNED:,} examples and "
-            f"{MAX_EPOCHS:,} epochs can be planned. Give fewer steps."
+            f"{num_planned:,} examples, or {num_epochs:,.0f} epochs of the "
+            f"{num_examples:,} available examples; wanted at most "
+            f"{MAX_PLANNED:,} examples and {MAX_EPOCHS:,} epochs. Choose fewer "
+            "steps."
         )
 
 
@@ -128,30 +128,33 @@ def plan_training(
     num_steps: int,
     seed: int,
 ) -> Plan:
-    """Plans training: every example once an epoch, batches of one bucket.
+    """Plans training: each example once per epoch, one bucket per batch.
 
-    The plan depends on nothing but the arguments, and a longer one begins
-    like a shorter one, so a training that goes on takes up its plan in the
-    middle. What is left of an epoch's buckets is joined, the longest first;
-    fewer than `batch_size` examples wait for the next epoch.
+    The plan depends only on the arguments, and a shorter plan is a prefix of a
+    longer one, so a resumed training continues in the middle of its plan. The
+    remaining examples of an epoch's buckets are batched together, longest
+    first; fewer than `batch_size` examples are carried to the next epoch.
 
-    `bucket_lengths` are as from `parse_bucket_lengths`, `batch_size` counts the
-    examples in all replicas, and `seed` decides the order.
+    Args:
+      examples: the `Examples`.
+      bucket_lengths: lengths from `parse_bucket_lengths`.
+      batch_size: examples per batch, in all replicas together.
+      num_steps: number of batches.
+      seed: seed of the order.
 
     Raises:
-      ValueError: if there are no examples, or the plan would be absurdly
-        large.
+      ValueError: if there are no examples, or the plan is too large.
     """
     check_plan(len(examples), batch_size, num_steps)
     buckets = choose_buckets(examples, bucket_lengths)
     plans = [Plan(np.zeros(0, np.int32), np.zeros((0, batch_size), np.int32))]
-    waiting = np.zeros(0, np.int32)
+    remainder = np.zeros(0, np.int32)
     num_planned = epoch = 0
     while num_planned < num_steps:
         rng = np.random.default_rng([seed, epoch])
         order = rng.permutation(len(examples)).astype(np.int32)
-        plan, waiting = _plan_epoch(
-            np.concatenate([waiting, order]), buckets, batch_size, rng
+        plan, remainder = _plan_epoch(
+            np.concatenate([remainder, order]), buckets, batch_size, rng
         )
         lengths = np.array(bucket_lengths, np.int32)[plan.lengths]
         plans.append(plan._replace(lengths=lengths))
@@ -162,18 +165,18 @@ def plan_training(
 
 
 def _plan_epoch(order, buckets, batch_size, rng):
-    """Batches of some examples, in random order, and what is left of them."""
+    """Plans batches in random order; returns them and the remainder."""
     batches, rest = [], []
     for bucket in np.unique(buckets):
         members = order[buckets[order] == bucket]
         num_full = len(members) // batch_size * batch_size
         batches.append(members[:num_full].reshape(-1, batch_size))
         rest.append(members[num_full:])
-    left = np.concatenate(rest)  # By bucket, the longest at the end.
-    num_left = len(left) % batch_size
-    batches.append(left[num_left:].reshape(-1, batch_size))
+    mixed = np.concatenate(rest)  # Ascending by bucket.
+    num_left = len(mixed) % batch_size
+    batches.append(mixed[num_left:].reshape(-1, batch_size))
     indices = rng.permutation(np.concatenate(batches))
-    return Plan(buckets[indices].max(axis=1), indices), left[:num_left]
+    return Plan(buckets[indices].max(axis=1), indices), mixed[:num_left]
 
 
 def plan_pass(
@@ -186,28 +189,28 @@ def plan_pass(
     num_replicas: int = 1,
     is_static: bool = False,
 ) -> Pass:
-    """Plans one pass over all examples, the longest first.
+    """Plans one pass over all examples, longest first.
 
-    Each batch begins with what is longest of the rest and is padded to it. It
-    ends where more examples would be more padding than a batch of their own
-    costs, or where it is full.
+    Each batch starts with the longest remaining example and is padded to its
+    length. It ends when the padding of further examples would cost more than
+    another batch, or when it is full.
 
     Args:
-      examples: N of them.
-      max_length: tokens that no sequence has more of, nor is padded to.
-      tokens_per_batch: most tokens of one replica, with padding. An example
-        that has more is a batch of its own.
-      batch_size: examples in all replicas together, however long; None for as
-        many as the tokens allow.
-      min_length: what sequences are padded to at least.
-      num_replicas: whose batches are of one size.
-      is_static: whether each shape has to be compiled: there are few lengths
-        then, chosen from those of the examples, and one size for each. Only
+      examples: the `Examples`.
+      max_length: maximum number of tokens per sequence, padding included.
+      tokens_per_batch: maximum number of tokens per replica, padding included.
+        A longer example forms its own batch.
+      batch_size: examples per batch in all replicas together, of any length;
+        None for as many as `tokens_per_batch` allows.
+      min_length: minimum length of sequences after padding.
+      num_replicas: number of replicas; all get batches of the same size.
+      is_static: whether each shape is compiled. Then only a few lengths are
+        used, chosen from those of the examples, with one batch size each; only
         the last batch has rows of padding.
 
     Raises:
-      ValueError: if there are no examples, or by far fewer than in a batch,
-        or one is too long.
+      ValueError: if there are no examples, far fewer than in a batch, or one
+        is too long.
     """
     check_plan(len(examples), batch_size or 1)
     longest = longest_sequences(examples)  # [N]
@@ -225,15 +228,15 @@ def plan_pass(
         rounded = np.minimum(rounded, max_length)
         chosen = choose_lengths(rounded, TOKENS_PER_SHAPE)
         padded = chosen[np.searchsorted(chosen, rounded)]
-    most = -(-len(examples) // num_replicas)
+    max_size = -(-len(examples) // num_replicas)
     lengths, sizes, start = [], [], 0
     while start < len(order):
         tokens = int(padded[start]) * examples.num_choices
-        size = min(max(1, tokens_per_batch // tokens), most) * num_replicas
+        size = min(max(1, tokens_per_batch // tokens), max_size) * num_replicas
         if batch_size:
             size = batch_size
         elif not is_static:
-            size = _cut_batch(longest[start : start + size])
+            size = _best_batch_size(longest[start : start + size])
             size = -(-size // num_replicas) * num_replicas
         lengths.append(padded[start])
         sizes.append(size)
@@ -248,26 +251,26 @@ def plan_pass(
     )
 
 
-def _cut_batch(lengths):
-    """How many of the sequences, the longest first, make the best batch."""
+def _best_batch_size(lengths):
+    """Returns the batch size with the largest share of useful tokens."""
     useful = np.cumsum(lengths, dtype=np.int64)
     padded = lengths[0] * np.arange(1, len(lengths) + 1)
     return int(np.argmax(useful / (padded + TOKENS_PER_CALL))) + 1
 
 
 def choose_lengths(lengths: np.ndarray, tokens_per_length: int) -> np.ndarray:
-    """Chooses what sequences are padded to, for the least work in all.
+    """Chooses the padded lengths that minimize the total cost.
 
     Args:
-      lengths: [N] of the sequences.
-      tokens_per_length: what each length that is chosen costs, in tokens.
+      lengths: [N] lengths of the sequences.
+      tokens_per_length: cost of each chosen length, in tokens.
 
     Returns:
-      Some of the lengths, ascending; the last is the longest.
+      A subset of the lengths, ascending; the last is the maximum.
     """
     possible, counts = np.unique(lengths, return_counts=True)  # [K]
     num_up_to = np.concatenate([[0], np.cumsum(counts)])  # [K + 1]
-    # Of the i shortest lengths: the least cost, and the choice that has it.
+    # For the i shortest lengths: the minimal cost, and the choice achieving it.
     costs, choices = [0], [list[int]()]
     for i, length in enumerate(possible, start=1):
         padded = (num_up_to[i] - num_up_to[:i]) * length  # [i]
@@ -279,11 +282,11 @@ def choose_lengths(lengths: np.ndarray, tokens_per_length: int) -> np.ndarray:
 
 
 def build_datasets(examples: Examples, plan: Plan) -> dict:
-    """Builds one dataset a bucket, whose batches come in the plan's order.
+    """Builds one dataset per bucket, with batches in the plan's order.
 
     Returns:
       Dict of length T -> `tf.data.Dataset` of dicts of static shapes:
-      `input_ids`, `input_mask`, `segment_ids` [B, T] int32, or [B, C, T] where
+      `input_ids`, `input_mask`, `segment_ids` [B, T] int32, or [B, C, T] if
       C > 1; `examples.arrays`; `example_index` [B] int32; and
       `example_weight` [B], 0 for a row of padding.
     """
@@ -297,10 +300,10 @@ def build_datasets(examples: Examples, plan: Plan) -> dict:
 
 
 def build_pass(examples: Examples, plan: Pass) -> list:
-    """Builds the datasets of a pass: batches as from `build_datasets`.
+    """Builds the datasets of a pass; batches are as in `build_datasets`.
 
-    There is one dataset for each shape where shapes are static, the longest
-    first, and otherwise one for all, whose B and T are unknown.
+    With static shapes, there is one dataset per shape, longest first;
+    otherwise there is one dataset with unknown B and T.
     """
     import tensorflow as tf
 
@@ -326,7 +329,7 @@ def build_pass(examples: Examples, plan: Pass) -> list:
 
 
 def _build_dataset(tables, length, indices):
-    """The dataset of batches of one length; their indices are [steps, B]."""
+    """Builds a dataset of batches of one length; indices are [steps, B]."""
     return _map(indices, lambda index: _look_up(tables, index, int(length)))
 
 
@@ -338,10 +341,10 @@ def _map(slices, look_up):
 
 
 def build_options():
-    """Returns the options of our datasets: in order, without autotuning.
+    """Returns the options of all datasets: deterministic, no autotuning.
 
-    The thread that tunes sleeps 10 ms, 20, 40 and so on, and an iterator that
-    ends may wait for it: a pass of six seconds took ten.
+    The autotuning thread sleeps for 10 ms, 20, 40 and so on, and an iterator
+    may wait for it at its end: a pass of six seconds took ten.
     """
     import tensorflow as tf
 
@@ -352,13 +355,13 @@ def build_options():
 
 
 class _Tables(NamedTuple):
-    """Tensors of all sequences and arrays, with one empty example more.
+    """Tensors of all sequences and arrays, plus an empty example for padding.
 
     Attributes:
-      ids: [S] of all sequences end to end.
+      ids: [S] token ids of all sequences, concatenated.
       starts, lengths, first_lengths: [R], see `Examples`.
       arrays: dict of name -> [N + 1, ...].
-      num_choices: sequences an example, C.
+      num_choices: sequences per example, C.
     """
 
     ids: object
@@ -372,8 +375,8 @@ class _Tables(NamedTuple):
 def _look_up_tables(examples):
     import tensorflow as tf
 
-    def padded(values, num_more):
-        return np.pad(values, [(0, num_more)] + [(0, 0)] * (values.ndim - 1))
+    def padded(values, num_rows):
+        return np.pad(values, [(0, num_rows)] + [(0, 0)] * (values.ndim - 1))
 
     def constant(values):
         return tf.constant(padded(values, examples.num_choices), tf.int32)
@@ -393,7 +396,7 @@ def _look_up_tables(examples):
 
 
 def _look_up(tables, index, length):
-    """The batch of some examples, [B] int32, padded to a length."""
+    """Gathers a batch of examples, index [B] int32, padded to a length."""
     import tensorflow as tf
 
     num_choices = tables.num_choices

@@ -1,4 +1,4 @@
-"""Tables of text as the classifier reads them: train, dev and test.
+"""Reads and encodes tables of text for classification: train, dev and test.
 
 Shapes: N examples.
 """
@@ -15,11 +15,11 @@ from albert_tf.text import tokenization
 
 
 class Split(NamedTuple):
-    """Some rows as the model reads them.
+    """The encoded rows of a table.
 
     Attributes:
-      ids: of the rows, N strings.
-      examples: an `examples.Examples`; with `label_ids` where there are labels.
+      ids: N row ids, strings.
+      examples: an `examples.Examples`, with `label_ids` if there are labels.
     """
 
     ids: list[str]
@@ -27,11 +27,11 @@ class Split(NamedTuple):
 
 
 class Data(NamedTuple):
-    """What was asked for.
+    """The requested splits of a task.
 
     Attributes:
       train: a Split, or None.
-      dev: dict from a part of its results' names to Split.
+      dev: dict from a suffix of result names to Split.
       test: dict from the name of a submission to Split.
     """
 
@@ -54,23 +54,23 @@ def read_data(
     """Reads and encodes a task's tables.
 
     Args:
-      data_dir: folder that the tables' files are in.
+      data_dir: folder of the tables.
       task: a `table_tasks.TableTask`.
-      tokenizer: the model's.
-      max_seq_length: tokens of a sequence; longer ones are cut.
-      with_train: whether training data is wanted.
-      with_dev: whether dev data is.
-      with_test: whether test data is.
-      cached_dir: where encoded data is kept, or None.
+      tokenizer: the tokenizer of the model.
+      max_seq_length: maximum number of tokens; longer sequences are truncated.
+      with_train: whether to read training data.
+      with_dev: whether to read dev data.
+      with_test: whether to read test data.
+      cached_dir: cache folder for encoded data, or None.
 
     Returns:
-      The task, with its labels where these stand in the training data alone,
-      and Data.
+      The task, with labels from the training data if it defines none, and
+      Data.
 
     Raises:
-      FileNotFoundError: if a table is absent; of several dev or test tables
-        only the first must be there.
-      ValueError: if a row or a label is not as the task says.
+      FileNotFoundError: if a table is missing; of several dev or test tables,
+        only the first is required.
+      ValueError: if a row or a label does not match the task.
     """
     train, dev, test = {}, {}, {}
     has_labels = task.labels is not None or task.objective == "regression"
@@ -109,20 +109,20 @@ def encode_texts(
     max_seq_length: int,
     objective: str = "classes",
 ) -> tuple[table_tasks.TableTask, Data]:
-    """Encodes texts at hand, instead of tables.
+    """Encodes texts and labels in memory, instead of tables.
 
     Args:
-      tokenizer: the model's.
-      train: N texts, or N pairs of them, and their labels.
-      dev: likewise, or None.
-      max_seq_length: tokens of a sequence; longer ones are cut.
+      tokenizer: the tokenizer of the model.
+      train: N texts or N pairs of texts, and N labels.
+      dev: held-out texts and labels in the same form, or None.
+      max_seq_length: maximum number of tokens; longer sequences are truncated.
       objective: one of `table_tasks.OBJECTIVES`.
 
     Returns:
-      What is learned, with the labels of the training data, and Data.
+      A task with the labels of the training data, and Data.
 
     Raises:
-      ValueError: if texts and labels do not fit each other.
+      ValueError: if the numbers of texts and labels differ.
     """
     rows = make_rows(*train)
     columns = ("text_a", "text_b")[: 2 if rows[0].text_b is not None else 1]
@@ -145,15 +145,16 @@ def encode_texts(
 
 
 def make_rows(texts: Sequence, labels: Sequence) -> list[tables.Row]:
-    """Returns rows, as a table has them, of texts or pairs, and labels.
+    """Converts texts (or pairs of texts) and labels into table rows.
 
     Raises:
-      ValueError: if there are none, or not as many labels.
+      ValueError: if there are no texts, or the numbers of texts and labels
+        differ.
     """
     if len(texts) != len(labels) or not len(texts):
         raise ValueError(
             f"{len(texts)} texts and {len(labels)} labels; wanted one label "
-            "for each text."
+            "for each text, and at least one text."
         )
     pairs = [(text, None) if isinstance(text, str) else text for text in texts]
     return [
@@ -165,7 +166,7 @@ def make_rows(texts: Sequence, labels: Sequence) -> list[tables.Row]:
 
 
 def _read_tables(data_dir, named_tables):
-    """The tables that are there: dict of name -> (path, table, rows)."""
+    """Reads tables that exist into a dict of name -> (path, table, rows)."""
     loaded = {}
     for name, table in named_tables.items():
         path = os.path.join(data_dir, table.file)
@@ -174,12 +175,12 @@ def _read_tables(data_dir, named_tables):
         except FileNotFoundError:
             if not loaded:
                 raise
-            logging.warning("There is no %s; it is left out.", path)
+            logging.warning("%s does not exist; it is skipped.", path)
     return loaded
 
 
 def _encode(task, tokenizer, max_seq_length, cached_dir, path, table, rows):
-    """The Split of some rows."""
+    """Encodes rows as a Split."""
     arrays = {}
     if table.label is not None:
         arrays["label_ids"] = table_tasks.encode_labels(rows, task, path)

@@ -1,6 +1,6 @@
-"""Encoded examples: token sequences end to end, and a cache of them.
+"""Encoded examples: concatenated token sequences, and a cache on disk.
 
-Shapes: N examples, R sequences, S tokens of all of them, T tokens.
+Shapes: N examples, R sequences, S tokens in all sequences, T tokens.
 """
 
 import contextlib
@@ -19,26 +19,26 @@ import numpy as np
 from albert_tf import filesystem, ownership
 from albert_tf.text import tokenization
 
-# Part of the key of cached examples: raise it where their meaning changes.
+# Part of the cache key; increase it when the meaning of the values changes.
 FORMAT = 1
 
 _STORED = ("ids", "lengths", "first_lengths", "num_choices")
-# What zipfile and NumPy raise, of one wrong byte or another.
+# Exceptions that zipfile and NumPy raise on damaged files.
 _DAMAGE = (ValueError, KeyError, EOFError, RuntimeError, zipfile.BadZipFile)
 
 
 @dataclasses.dataclass(frozen=True)
 class Examples:
-    """Token sequences of N examples, end to end, and what goes with them.
+    """Concatenated token sequences of N examples, and arrays aligned to them.
 
     Attributes:
-      ids: [S] int32, the tokens of all sequences, with [CLS] and [SEP].
-      lengths: [R] int32, tokens of each of the R = N * num_choices sequences.
-      first_lengths: [R] int32, how many of them are segment 0.
+      ids: [S] int32, the tokens of all sequences, including [CLS] and [SEP].
+      lengths: [R] int32, tokens in each of the R = N * num_choices sequences.
+      first_lengths: [R] int32, tokens of segment 0 in each sequence.
       arrays: dict of name -> [N, ...] array, such as `label_ids`.
-      num_choices: sequences an example.
-      token_arrays: dict of name -> [S, ...] array; for reading results, the
-        model does not get them.
+      num_choices: sequences per example.
+      token_arrays: dict of name -> [S, ...] array, for decoding outputs; not
+        model inputs.
     """
 
     ids: np.ndarray
@@ -61,8 +61,8 @@ class Examples:
             or {len(v) for v in self.token_arrays.values()} - {len(self.ids)}
         ):
             raise ValueError(
-                f"{num_sequences} sequences of {self.lengths.sum()} tokens in "
-                f"all, {self.num_choices} an example, do not fit "
+                f"{num_sequences} sequences with {self.lengths.sum()} tokens "
+                f"in total, {self.num_choices} per example, do not match "
                 f"{len(self.ids)} ids and arrays of sizes {sizes}."
             )
 
@@ -71,7 +71,7 @@ class Examples:
 
     @functools.cached_property
     def starts(self) -> np.ndarray:
-        """Where each sequence begins among the ids, [R]."""
+        """The offset of each sequence in `ids`, [R]."""
         return np.cumsum(self.lengths) - self.lengths
 
 
@@ -81,23 +81,23 @@ def pack_pairs(
     texts_b: Sequence[str | None] | None,
     max_seq_length: int,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Encodes texts, or pairs of them, as [CLS] A [SEP] (B [SEP]).
+    """Encodes texts, or pairs of texts, as [CLS] A [SEP] (B [SEP]).
 
-    The longer text of a pair loses its last token until both fit; of equals
-    the second does.
+    Truncation removes the last token of the longer text until both fit; if
+    they are equally long, of the second one.
 
     Args:
       tokenizer: a `tokenization.Tokenizer`.
       texts_a: R strings.
-      texts_b: R strings or None, or None for no second texts at all. One
-        without tokens, such as "" or " ", is no second text either.
-      max_seq_length: most tokens of a sequence.
+      texts_b: R elements, each a string or None; or None for no second texts.
+        A text without tokens, such as "" or " ", counts as None.
+      max_seq_length: maximum number of tokens per sequence.
 
     Returns:
-      ids [S], lengths [R] and first_lengths [R], as `Examples` has them.
+      ids [S], lengths [R] and first_lengths [R], as in `Examples`.
 
     Raises:
-      ValueError: if no token fits between [CLS] and [SEP].
+      ValueError: if max_seq_length leaves no room for a token.
 
     Source: classifier_utils.py, `convert_single_example`.
     """
@@ -127,10 +127,10 @@ def pack_pairs(
 
 
 def join_pairs(pairs: Iterable) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Puts R pairs of lists of ids, segments 0 and 1, end to end.
+    """Concatenates R pairs of id lists (segments 0 and 1).
 
     Returns:
-      ids [S], lengths [R] and first_lengths [R], as `Examples` has them.
+      ids [S], lengths [R] and first_lengths [R], as in `Examples`.
     """
     ids, lengths, first_lengths = [np.zeros(0, np.int32)], [], []
     for first, second in pairs:
@@ -145,13 +145,13 @@ def join_pairs(pairs: Iterable) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def cut_pair(num_a: int, num_b: int, limit: int) -> tuple[int, int]:
-    """Returns how many tokens of two texts stay: together at most a limit.
+    """Returns how many tokens of two texts to keep, at most `limit` in total.
 
     Source: classifier_utils.py, `_truncate_seq_pair`.
     """
     if num_a + num_b <= limit:
         return num_a, num_b
-    # The longer one is cut to the other's length, then both by turns.
+    # The longer text is cut to the other's length, then both alternately.
     shorter = min(num_a, num_b)
     if 2 * shorter >= limit:
         return limit - limit // 2, limit // 2
@@ -167,15 +167,15 @@ def pad_examples(
 
     Args:
       examples: an `Examples`.
-      indices: [B] of examples.
-      length: tokens of each sequence after padding, T.
+      indices: [B] indices of examples.
+      length: tokens per sequence after padding, T.
 
     Returns:
       Dict of `input_ids`, `input_mask` and `segment_ids`, [B, T] int32, or
       [B, C, T] for C > 1 choices; and the rows of `examples.arrays`.
 
     Raises:
-      ValueError: if one of the sequences is longer.
+      ValueError: if a sequence is longer than `length`.
     """
     num_choices = examples.num_choices
     indices = np.asarray(indices, np.int64)
@@ -206,7 +206,7 @@ def pad_examples(
 
 
 def cache_key(*parts) -> str:
-    """Returns a hash of values that JSON can hold."""
+    """Returns a hash of JSON-serializable values."""
     content = json.dumps([FORMAT, *parts]).encode()
     return hashlib.sha256(content).hexdigest()
 
@@ -217,12 +217,12 @@ def cached_examples(
     key: str,
     build: Callable[[], Examples],
 ) -> Examples:
-    """Reads examples that were encoded before, or encodes and keeps them.
+    """Reads examples from the cache, or encodes and caches them.
 
     Args:
-      folder: where they are kept, or None for nowhere.
-      name: what their file's name begins with.
-      key: from `cache_key`, of all that decides them.
+      folder: the cache folder; None to not cache.
+      name: prefix of the file name.
+      key: a `cache_key` of everything that determines the examples.
       build: function that encodes them.
     """
     if not folder:
@@ -232,7 +232,7 @@ def cached_examples(
         try:
             return _read_examples(path)
         except _DAMAGE as error:
-            logging.warning("%s is damaged (%s); encodes again.", path, error)
+            logging.warning("%s is damaged (%s); encoding again.", path, error)
     examples = build()
     values: dict = {
         "num_arrays": len(examples.arrays) + len(examples.token_arrays),
@@ -242,7 +242,7 @@ def cached_examples(
     }
     content = io.BytesIO()
     np.savez(content, **values)
-    # Where another run is writing the same, that is enough.
+    # If another run is writing the same file, this one need not.
     with contextlib.suppress(BlockingIOError), ownership.owning(path):
         filesystem.write_file(path, content.getvalue())
     return examples
@@ -254,7 +254,7 @@ def _read_examples(path):
         {n[6:]: v for n, v in values.items() if n.startswith(prefix)}
         for prefix in ("array/", "token/")
     )
-    # A damaged directory of the zip file may end early.
+    # A damaged zip directory may list too few arrays.
     num_arrays = len(arrays) + len(token_arrays)
     if num_arrays != values["num_arrays"]:
         raise ValueError(f"{num_arrays} of {values['num_arrays']} arrays")

@@ -1,4 +1,4 @@
-"""RACE: questions about passages, each with four options.
+"""Reads RACE: questions about passages, each with four options.
 
 Shapes: N questions, C = 4 choices.
 """
@@ -22,11 +22,10 @@ class Question(NamedTuple):
     """A question.
 
     Attributes:
-      id: level, passage's id and number of the question from 0, with slashes
-        between.
+      id: "level/passage id/index of the question in its passage".
       article: the passage.
-      choices: C texts: the question with each option in its place.
-      label: number of the right one from 0; None where the file does not say.
+      choices: C texts, the question combined with each option.
+      label: index of the correct choice; None if the file has no answers.
     """
 
     id: str
@@ -38,21 +37,22 @@ class Question(NamedTuple):
 def read_race(
     folder: filesystem.Path, levels: Sequence[str] = LEVELS
 ) -> list[Question]:
-    """Reads the questions of a part of RACE.
+    """Reads the questions of a split of RACE.
 
     Args:
-      folder: with the folders `middle` and `high`. In these, all files *.txt
-        are read: one JSON object a passage, as RACE is shipped, or several in
-        a file, one a line, as the release's all.txt; where that is, it alone.
-      levels: of LEVELS, those that are wanted.
+      folder: contains the folders `middle` and `high`, of which all files
+        *.txt are read. A passage is a JSON object: one per file, as RACE is
+        distributed, or one per line, as in the release's all.txt. If all.txt
+        exists, the other files are ignored.
+      levels: the elements of LEVELS to read.
 
     Returns:
       List of Question, in order of levels and file names.
 
     Raises:
       FileNotFoundError: if a level has no file.
-      ValueError: if a file is not as RACE's are, holds no passage, or two
-        passages have one id.
+      ValueError: if a file is not in RACE's format or has no questions, or if
+        two passages have the same id.
 
     Source: race_utils.py, which reads all.txt only.
     """
@@ -80,14 +80,14 @@ def _check_ids(folder, questions):
         if question.id in ids:
             raise ValueError(
                 f"{folder} has the question {question.id} twice; predictions "
-                "are known by level, passage's id and number. Were files "
-                "copied or joined?"
+                "are identified by level, passage id and question index. Were "
+                "files copied or concatenated?"
             )
         ids.add(question.id)
 
 
 def _read_file(path, level):
-    """The questions of a file of passages."""
+    """Reads the questions of a file of passages."""
     questions = []
     text = filesystem.decode(
         filesystem.read_file(path), path, "{path} is not UTF-8: {error}."
@@ -99,7 +99,7 @@ def _read_file(path, level):
         try:
             passage = filesystem.parse_json(line, where)
             name = passage.get("id")
-            if name is None:  # Of several in a file each has its own.
+            if name is None:  # Passages of the same file get different names.
                 name = os.path.basename(path) + f":{number}" * (number > 1)
             _check_name(name)
             article = _typed("article", passage["article"], str)
@@ -114,7 +114,7 @@ def _read_file(path, level):
         except (KeyError, TypeError) as error:
             problem = f"lacks {error}" if isinstance(error, KeyError) else error
             raise ValueError(
-                f"{where}: {problem}. Wanted RACE's form: an object with "
+                f"{where}: {problem}. Wanted RACE's format: an object with "
                 "article, questions, options and answers."
             ) from error
         _check_passage(where, texts, options, answers)
@@ -128,7 +128,7 @@ def _read_file(path, level):
             for i, text in enumerate(texts)
         ]
     if not questions:
-        raise ValueError(f"{path} has no questions. Was it cut off?")
+        raise ValueError(f"{path} has no questions. Was it truncated?")
     return questions
 
 
@@ -136,8 +136,8 @@ def _check_name(name):
     is_name = isinstance(name, str | int) and not isinstance(name, bool)
     if not is_name or set(str(name)) & set("\t\r\n"):
         raise TypeError(
-            f"id: found {name!r:.60}, wanted a string without tabs and ends "
-            "of lines"
+            f"id: found {name!r:.60}, wanted a string without tabs and line "
+            "breaks"
         )
 
 
@@ -149,14 +149,14 @@ def _typed(name, value, kind):
 
 
 def _check_passage(where, texts, options, answers):
-    """Raises ValueError if questions, options and answers do not fit."""
+    """Raises ValueError if questions, options and answers are inconsistent."""
     sizes = {
         "questions": len(texts),
         "options": len(options),
         "answers": len(answers),
     }
     if len(set(sizes.values())) > 1:
-        raise ValueError(f"{where}: numbers of {sizes} differ.")
+        raise ValueError(f"{where}: found {sizes}; wanted equal numbers.")
     for i, row in enumerate(options):
         if len(row) != len(LETTERS):
             raise ValueError(
@@ -170,14 +170,14 @@ def _check_passage(where, texts, options, answers):
             )
         if not all(isinstance(text, str) for text in (texts[i], *row)):
             raise ValueError(
-                f"{where}: question {i} or its options are not strings."
+                f"{where}: question {i} and its options must be strings."
             )
 
 
 def join_choice(question: str, option: str) -> str:
-    """Puts an option in the place of a question's blank, or behind it.
+    """Inserts an option into the question's blank, or appends it.
 
-    Source: race_utils.py, which puts it in the place of each "_" of "___".
+    Source: race_utils.py, which replaces each "_" of "___".
     """
     if "_" in question:
         return re.sub("_+", lambda _: option, question)
@@ -190,19 +190,19 @@ def encode_race(
     max_seq_length: int,
     max_qa_length: int,
 ) -> examples.Examples:
-    """Encodes questions as C times [CLS] article [SEP] choice [SEP].
+    """Encodes each question as C sequences [CLS] article [SEP] choice [SEP].
 
-    Of a choice the last tokens are kept, of an article the first.
+    Truncation keeps the last tokens of a choice and the first of an article.
 
     Args:
       questions: list of Question.
       tokenizer: a `tokenization.Tokenizer`.
-      max_seq_length: tokens of a sequence, at most.
-      max_qa_length: tokens of a choice, at most.
+      max_seq_length: maximum number of tokens per sequence.
+      max_qa_length: maximum number of tokens per choice.
 
     Returns:
-      Examples with num_choices C and the array `label_ids` [N] int32, -1
-      where the answer is not known.
+      Examples with num_choices C and the array `label_ids` [N] int32, -1 for
+      unknown answers.
 
     Source: race_utils.py, `convert_single_example`.
     """

@@ -1,6 +1,6 @@
-"""SQuAD's JSON: questions about paragraphs, with or without answers.
+"""Reads SQuAD's JSON: questions about paragraphs, with or without answers.
 
-1.1, 2.0 and what is written like them, such as CMRC and XQuAD, are read alike.
+Supports 1.1, 2.0 and other data in this format, such as CMRC and XQuAD.
 """
 
 import dataclasses
@@ -11,11 +11,11 @@ from albert_tf import filesystem
 
 
 class Answer(NamedTuple):
-    """An answer as it stands in a paragraph.
+    """An answer span in a paragraph.
 
     Attributes:
-      text: its characters.
-      start: where it begins, in characters of the paragraph.
+      text: the text of the answer.
+      start: its first character, as an offset in the paragraph.
     """
 
     text: str
@@ -26,11 +26,11 @@ class Question(NamedTuple):
     """A question.
 
     Attributes:
-      id: what its prediction is known by.
+      id: identifies the prediction.
       text: the question.
-      context: number of its paragraph.
-      answers: tuple of Answer, empty where there is none; None where the file
-        does not say.
+      context: index of its paragraph.
+      answers: tuple of Answer; empty for an unanswerable question; None if the
+        file has no answers.
     """
 
     id: str
@@ -41,11 +41,11 @@ class Question(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Squad:
-    """Questions and what they are about.
+    """Questions and their paragraphs.
 
     Attributes:
-      contexts: paragraphs, strings.
-      questions: list of Question, those of one paragraph side by side.
+      contexts: list of paragraphs, strings.
+      questions: list of Question, grouped by paragraph.
     """
 
     contexts: list[str]
@@ -53,23 +53,23 @@ class Squad:
 
     @property
     def has_answers(self) -> bool:
-        """Whether the file says the answers, or that there is none."""
+        """Whether all questions have answers or are marked unanswerable."""
         return all(q.answers is not None for q in self.questions)
 
 
 def read_squad(path: filesystem.Path) -> Squad:
     """Reads a file.
 
-    The position of an answer that does not stand where the file says is the
-    nearest one where it does.
+    An answer that is not at its stated position is moved to its nearest
+    occurrence.
 
     Raises:
       FileNotFoundError: if there is no such file.
-      ValueError: if it is not JSON, lacks a field, names an id twice, has no
-        question, or an answer that is nowhere in its paragraph.
+      ValueError: if it is not JSON, lacks a field, repeats an id, has no
+        question, or has an answer that does not occur in its paragraph.
 
-    Source: squad_utils.py, `read_squad_examples`, which left out questions
-    whose answer is elsewhere or is not the only one.
+    Source: squad_utils.py, `read_squad_examples`, which skipped questions
+    whose answer is elsewhere or not the only one.
     """
     document = filesystem.read_json(path)
     contexts: list[str] = []
@@ -83,7 +83,7 @@ def read_squad(path: filesystem.Path) -> Squad:
                 where = f"{path}, paragraph {j + 1} of article {i + 1}"
                 context = _typed(paragraph, "context")
                 for qa in _typed(paragraph, "qas", list):
-                    # A number is taken as its digits.
+                    # A numeric id is converted to a string.
                     question_id = str(_typed(qa, "id", str | int))
                     where = f"{path}, question {question_id}"
                     answers = _read_answers(qa)
@@ -99,14 +99,14 @@ def read_squad(path: filesystem.Path) -> Squad:
     except (KeyError, TypeError) as error:
         problem = f"lacks {error}" if isinstance(error, KeyError) else error
         raise ValueError(
-            f"{where}: {problem}. Wanted SQuAD's form: data > paragraphs > "
+            f"{where}: {problem}. Wanted SQuAD's format: data > paragraphs > "
             "context and qas > id, question, answers > text, answer_start."
         ) from error
     _check_ids(path, questions)
     if num_moved:
         logging.warning(
-            "%s: answers of %d questions do not stand where it says; the "
-            "nearest place is taken.",
+            "%s: the answers of %d questions are not at the stated position; "
+            "their nearest occurrence is used.",
             path,
             num_moved,
         )
@@ -118,9 +118,7 @@ _WANTED = {list: "a list", int: "a whole number"}
 
 def _typed(fields, name, kind=str):
     if not isinstance(fields, dict):
-        raise TypeError(
-            f"found {fields!r:.60} where an object with {name} should be"
-        )
+        raise TypeError(f"found {fields!r:.60}, wanted an object with {name}")
     value = fields[name]
     if not isinstance(value, kind) or isinstance(value, bool):
         wanted = _WANTED.get(kind, "a string")
@@ -129,7 +127,7 @@ def _typed(fields, name, kind=str):
 
 
 def _read_answers(qa):
-    """The answers that a question's fields state, where they say they are."""
+    """Returns the answers of a question at their stated positions."""
     is_impossible = qa.get("is_impossible")
     if is_impossible not in (None, False, True):
         raise TypeError(f"is_impossible is {is_impossible!r:.60}")
@@ -144,20 +142,20 @@ def _read_answers(qa):
 
 
 def _place(answer, context, where):
-    """An answer with the place nearest to its own where it really stands."""
+    """Moves an answer to its occurrence nearest to the stated position."""
     text, start = answer
     if text.strip() and context.startswith(text, max(start, 0)):
         return Answer(text, max(start, 0))
     text = text.strip()
     before = context.rfind(text, 0, max(start, 0) + len(text))
     after = context.find(text, max(start, 0))
-    places = [place for place in (before, after) if place >= 0]
-    if not text or not places:
+    offsets = [offset for offset in (before, after) if offset >= 0]
+    if not text or not offsets:
         raise ValueError(
             f"{where}: the answer {text!r:.80} is not in its paragraph. Was "
-            "one of them changed, by normalizing Unicode or spaces?"
+            "either changed, for example by normalizing Unicode or spaces?"
         )
-    return Answer(text, min(places, key=lambda place: abs(place - start)))
+    return Answer(text, min(offsets, key=lambda offset: abs(offset - start)))
 
 
 def _check_ids(path, questions):
@@ -167,29 +165,29 @@ def _check_ids(path, questions):
     for question in questions:
         if question.id in ids:
             raise ValueError(
-                f"{path} has the question id {question.id} twice; predictions "
-                "are known by it. Were files joined?"
+                f"{path} has the question id {question.id} twice; wanted "
+                "unique ids to identify predictions. Were files concatenated?"
             )
         ids.add(question.id)
 
 
 def check_version(squad: Squad, version: str, path: filesystem.Path) -> None:
-    """Raises ValueError if training data is not of SQuAD's version.
+    """Raises ValueError if training data do not match the SQuAD version.
 
     Args:
       squad: a Squad.
-      version: "v1", where every question has an answer, or "v2".
-      path: where it is from.
+      version: "v1", in which every question has an answer, or "v2".
+      path: its file, for the error message.
     """
     unknown = [q.id for q in squad.questions if q.answers is None]
     if unknown:
         raise ValueError(
-            f"{path} does not say the answers of {len(unknown)} questions, "
-            f"such as {unknown[0]}; wanted answers to train on."
+            f"{path} has no answers field for {len(unknown)} questions, such "
+            f"as {unknown[0]}; training requires answers. Is it test data?"
         )
     empty = [q.id for q in squad.questions if not q.answers]
     if version == "v1" and empty:
         raise ValueError(
             f"{path}: {len(empty)} questions, such as {empty[0]}, have no "
-            "answer. Is it SQuAD 2.0? Then say --squad_version=v2."
+            "answer. Is it SQuAD 2.0? Then set --squad_version=v2."
         )

@@ -1,4 +1,4 @@
-"""Writes predictions: the release's files, and those the GLUE server takes."""
+"""Writes predictions: the release's files, and GLUE submissions."""
 
 import numpy as np
 
@@ -8,16 +8,16 @@ from albert_tf import filesystem
 def format_predictions(
     predictions, labels, objective: str, bounds=None
 ) -> list[str]:
-    """Turns predictions into words.
+    """Formats predictions as strings.
 
     Args:
       predictions: [N] class indices or numbers, or [N, C] of 0 and 1.
-      labels: names of the classes; None for a regression.
-      objective: as `heads.AlbertClassifier` knows it.
-      bounds: least and largest number of a regression, or None.
+      labels: names of the classes; None for regression.
+      objective: an objective of `heads.AlbertClassifier`.
+      bounds: (minimum, maximum) of a regression, or None.
 
     Returns:
-      N strings; several labels have commas between them.
+      N strings; several labels are comma-separated.
     """
     if objective == "classes":
         return [labels[i] for i in predictions]
@@ -32,7 +32,7 @@ def format_predictions(
 
 
 def write_test_results(path: filesystem.Path, probabilities: np.ndarray):
-    """Writes a row of probabilities for each example, with tabs between."""
+    """Writes one row of tab-separated probabilities per example."""
     lines = ["\t".join(str(float(p)) for p in row) for row in probabilities]
     filesystem.write_file(path, "".join(f"{line}\n" for line in lines))
 
@@ -40,15 +40,15 @@ def write_test_results(path: filesystem.Path, probabilities: np.ndarray):
 def write_submission(
     path: filesystem.Path, ids: list[str], predictions: list[str]
 ):
-    """Writes `index` and `prediction` of each row, in the order of the rows.
+    """Writes the columns `index` and `prediction`, in row order.
 
     Raises:
-      ValueError: if there are not as many predictions as rows.
+      ValueError: if the numbers of predictions and rows differ.
     """
     if len(ids) != len(predictions):
         raise ValueError(
             f"{len(predictions)} predictions for the {len(ids)} rows of "
-            f"{path}; wanted one for each. Did a batch get lost?"
+            f"{path}; wanted one for each. Is a batch missing?"
         )
     rows = [("index", "prediction"), *zip(ids, predictions, strict=True)]
     filesystem.write_file(path, "".join(f"{i}\t{word}\n" for i, word in rows))

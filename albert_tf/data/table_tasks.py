@@ -1,4 +1,4 @@
-"""Tasks of classification and regression: GLUE's as rows, and a user's own."""
+"""Classification and regression tasks: GLUE's, and a user's own."""
 
 import dataclasses
 import difflib
@@ -12,27 +12,27 @@ from albert_tf.metrics import classification
 
 OBJECTIVES = tuple(classification.METRICS_OF)
 DEFAULT_METRICS = classification.METRICS_OF | {"classes": ("eval_accuracy",)}
-# What run_classifier.py calls files that all tasks have.
-_RESULTS = ("test_results", "submit_results")
+# File names that run_classifier.py uses for every task.
+_RESERVED_NAMES = ("test_results", "submit_results")
 
 
 @dataclasses.dataclass(frozen=True)
 class TableTask:
-    """What is to be learned from which tables.
+    """A task on tables of text.
 
     Attributes:
-      name: as in --task_name.
-      train: its Table, or None.
-      dev: dict from a part of its results' names, "" for none, to Table.
+      name: value of --task_name.
+      train: the training Table, or None.
+      dev: dict from a suffix of result names (may be "") to Table.
       test: dict from the name of a submission to Table.
       objective: one of OBJECTIVES.
-      labels: names of the classes, or None: for a regression, or if they are
-        to be found in the training data.
-      metrics: names; the first chooses the best checkpoint.
-      bounds: of a regression's predictions, or None.
-      dev_share: share of the training rows that is held out instead of a dev
+      labels: names of the classes; None for regression, or to collect them
+        from the training data.
+      metrics: names; the first selects the best checkpoint.
+      bounds: (minimum, maximum) of a regression's predictions, or None.
+      dev_share: share of the training rows to hold out if there is no dev
         table.
-      label_separator: stands between the labels of a row, for "multi_label".
+      label_separator: separates the labels of a row, for "multi_label".
     """
 
     name: str
@@ -47,15 +47,15 @@ class TableTask:
     label_separator: str = ","
 
     def __post_init__(self):
-        for field, is_right, wanted in self._rules():
-            if not is_right:
+        for field, is_valid, wanted in self._rules():
+            if not is_valid:
                 raise ValueError(
                     f"{field} of the task {self.name!r} is "
                     f"{getattr(self, field)!r}; wanted {wanted}."
                 )
 
     def _rules(self):
-        """(field, whether it is right, what is wanted)."""
+        """Returns rows of (field, whether it is valid, what is wanted)."""
         name, labels = self.name, self.labels
         known = classification.METRICS_OF.get(self.objective, ())
         return (
@@ -66,8 +66,8 @@ class TableTask:
             ),
             (
                 "name",
-                name not in _RESULTS,
-                "another: files of results have it",
+                name not in _RESERVED_NAMES,
+                "another name; result files use this one",
             ),
             ("objective", known, f"one of {OBJECTIVES}"),
             (
@@ -78,38 +78,39 @@ class TableTask:
             (
                 "metrics",
                 self.metrics[:1] != ("MSE",),
-                "another first: it chooses the checkpoint where it is highest",
+                "another first metric: the checkpoint with its highest value "
+                "is chosen",
             ),
             (
                 "labels",
                 labels is None or self.objective != "regression",
-                "none for a regression",
+                "none for regression",
             ),
             (
                 "labels",
                 labels is None or len({*labels}) == len(labels) > 1,
-                "two or more, each once",
+                "two or more, all different",
             ),
             (
                 "dev_share",
                 0 <= self.dev_share < 1 and not (self.dev_share and self.dev),
-                "a share from 0 to 1, and none beside a dev table",
+                "a share of at least 0 and below 1, and 0 with a dev table",
             ),
             (
                 "labels",
                 not set("".join(labels or ())) & set("\t\r\n"),
-                "names without tabs and ends of lines",
+                "names without tabs and line breaks",
             ),
-            ("label_separator", self.label_separator, "a character or more"),
+            ("label_separator", self.label_separator, "at least one character"),
         )
 
 
-# GLUE's files of test data have the server's index in front.
+# Column of the server's index in GLUE's test files.
 _INDEX = 0
 
 
 def _glue(name, folder, text, label, *, test_text=None, form=None, **kwargs):
-    """A GLUE task whose three files have the same columns, but for labels."""
+    """Builds a GLUE task whose files share their columns except the label."""
     table = Table(f"{folder}/train.tsv", text, label, **form or {})
     return TableTask(
         name,
@@ -198,7 +199,7 @@ GLUE = {
 
 _STRING = (str, "a string")
 _COLUMN = (str | int, "a name or a number")
-# What --task_config may say.
+# Keys of --task_config: type, and what an error says is wanted.
 _KEYS = {
     "name": _STRING,
     "train": _STRING,
@@ -216,38 +217,39 @@ _KEYS = {
     "label_separator": _STRING,
     "metrics": (list, "a list of strings"),
 }
-# What those of its values that are lists may hold.
+# Types of the items of list values.
 _ITEMS = {"text": str | int, "labels": str | int | float, "metrics": str}
 
 
 def read_task_config(path: filesystem.Path) -> TableTask:
-    """Reads the description of a user's own task.
+    """Reads the configuration of a user's own task.
 
-    An example, where only the first four keys must be there:
+    An example; only the first four keys are required:
 
         {
           "name": "film_reviews",
-          "train": "train.tsv",          below --data_dir
+          "train": "train.tsv",          relative to --data_dir
           "text": "text",                or two: ["question", "answer"]
-          "label": "label",              names, or numbers from 0; -1: the last
-          "dev": "dev.tsv",              or "dev_share": 0.1, of the training
-                                         rows; that is the default
-          "test": "test.tsv",            predicted, and scored by its labels
-          "test_label": null,            column there; null: it has none;
-                                         default: as "label"
+          "label": "label",              a column's name, or its number from 0;
+                                         -1: the last column
+          "dev": "dev.tsv",              or "dev_share": 0.1 to hold out
+                                         training rows (the default)
+          "test": "test.tsv",            predicted, and scored if labelled
+          "test_label": null,            its label column; null: no labels;
+                                         default: same as "label"
           "format": "tsv",               or "csv", "jsonl"
           "has_header": true,
-          "id": null,                    the test file's column that names
-                                         its rows; null: the row's number
+          "id": null,                    the test file's id column; null: the
+                                         row number
           "objective": "classes",        or "regression", "multi_label"
           "labels": ["0", "1"],          default: those of the training data
           "label_separator": ",",        between the labels of a row
-          "metrics": ["eval_accuracy"]   the first chooses the checkpoint
+          "metrics": ["eval_accuracy"]   the first selects the checkpoint
         }
 
     Raises:
       FileNotFoundError: if there is no file.
-      ValueError: if a key is unknown or missing, or a value is wrong.
+      ValueError: if a key is unknown or missing, or a value is invalid.
     """
     values = filesystem.read_json(path)
     _check_keys(path, values)
@@ -280,7 +282,7 @@ def _check_keys(path, values):
 
 
 def _is_of(value, kind):
-    """Whether a value is of a type; true and false are no numbers here."""
+    """Returns whether a value has a type; a bool is not a number here."""
     return isinstance(value, kind) and (
         kind == bool | None or not isinstance(value, bool)
     )
@@ -322,27 +324,27 @@ def _build_task(values):
 
 
 def with_labels(task: TableTask, rows: list[Row]) -> TableTask:
-    """Returns the task with the labels that its rows have, sorted.
+    """Returns the task with the sorted labels of the given rows.
 
     Raises:
-      ValueError: if they are fewer than two, or a row has none.
+      ValueError: if there are fewer than two labels, or a row has none.
     """
-    place = f"The training data of {task.name}"
-    labels = {name for row in rows for name in _names(row, task, place)}
+    source = f"The training data of {task.name}"
+    labels = {name for row in rows for name in _label_names(row, task, source)}
     if len(labels) < 2:
         raise ValueError(
-            f"{place} has the labels {sorted(labels)}; wanted two or more. Is "
+            f"{source} has the labels {sorted(labels)}; wanted two or more. Is "
             "it the right column?"
         )
     return dataclasses.replace(task, labels=tuple(sorted(labels)))
 
 
-def _names(row, task, place):
-    """The labels of a row as a list of strings."""
+def _label_names(row, task, source):
+    """Returns the labels of a row as a list of strings."""
     if task.objective != "multi_label":
         if isinstance(row.label, list | dict) or row.label == "":
             raise ValueError(
-                f"{place}, line {row.line}: label {row.label!r}; wanted one "
+                f"{source}, line {row.line}: label {row.label!r}; wanted one "
                 "label. Is the objective multi_label?"
             )
         return [str(row.label)]
@@ -353,14 +355,14 @@ def _names(row, task, place):
 
 
 def encode_labels(rows: list[Row], task: TableTask, path: filesystem.Path):
-    """Turns labels into what the loss takes.
+    """Encodes labels as arrays for the loss.
 
     Returns:
-      [N] int32 for classes, [N] float32 for a regression, [N, C] float32 of 0
+      [N] int32 for classes, [N] float32 for regression, [N, C] float32 of 0
       and 1 for multi_label.
 
     Raises:
-      ValueError: if a label is unknown or no number.
+      ValueError: if a label is unknown or not a number.
     """
     if task.objective == "regression":
         return np.array([_number(row, path) for row in rows], np.float32)
@@ -368,7 +370,7 @@ def encode_labels(rows: list[Row], task: TableTask, path: filesystem.Path):
     ids = {name: i for i, name in enumerate(labels)}
     encoded = np.zeros((len(rows), len(ids)), np.float32)
     for number, row in enumerate(rows):
-        for name in _names(row, task, path):
+        for name in _label_names(row, task, path):
             if name not in ids:
                 raise ValueError(
                     f"{path}, line {row.line}: label {name!r}; known: "
@@ -394,13 +396,16 @@ def _number(row, path):
 
 
 def split_rows(rows: list[Row], share: float) -> tuple[list[Row], list[Row]]:
-    """Holds out a share of rows, chosen by what stands in them.
+    """Holds out a share of the rows, chosen by a hash of their text.
 
-    The same text is on the same side wherever it stands, so the split does
-    not depend on the order, and equal rows are not torn apart.
+    The split does not depend on the order of rows, and rows with equal texts
+    are never separated.
 
     Returns:
-      The rows to train on, the rows held out.
+      The training rows and the held-out rows.
+
+    Raises:
+      ValueError: if either would be empty.
     """
 
     def is_held_out(row):
@@ -412,7 +417,7 @@ def split_rows(rows: list[Row], share: float) -> tuple[list[Row], list[Row]]:
     held_out = [row for row in rows if is_held_out(row)]
     if not train or not held_out:
         raise ValueError(
-            f"Of {len(rows)} rows {len(held_out)} are held out with "
-            f"dev_share={share}: nothing is left on one side."
+            f"dev_share={share} holds out {len(held_out)} of {len(rows)} rows; "
+            "wanted rows in both parts. Is there too little training data?"
         )
     return train, held_out

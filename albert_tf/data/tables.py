@@ -1,7 +1,7 @@
-"""Reads tables of text: TSV as GLUE writes it, CSV, JSON lines.
+"""Reads tables of text: TSV in GLUE's format, CSV, JSON lines.
 
-A row that does not fit is an error that names file and line, before any
-training; nothing is skipped silently.
+An invalid row is an error that names the file and the line, before training
+starts; no row is skipped silently.
 """
 
 import csv
@@ -14,7 +14,7 @@ from albert_tf import filesystem
 
 FORMATS = ("tsv", "csv", "jsonl")
 _SCALAR = str | int | float
-# What JSON may hold of each part of a row.
+# The JSON types allowed for each part of a row.
 _KINDS = {
     "text_a": (str, "a string"),
     "text_b": (str | None, "a string or null"),
@@ -25,19 +25,20 @@ _KINDS = {
 
 @dataclasses.dataclass(frozen=True)
 class Table:
-    """Where texts and labels stand in a file.
+    """Describes the columns of a file.
 
-    A column is its name in the header, or its number from 0; -1 is the last.
+    A column is given by its name in the header or by its number from 0; -1 is
+    the last.
 
     Attributes:
-      file: path below the data folder.
+      file: path relative to the data folder.
       text: one or two columns.
-      label: column, or None where there are no labels.
-      id: column, whose values differ, or None: the row's number from 0.
-      format: "tsv" (no quoting, as in GLUE), "csv" (quoted fields may hold
-        delimiters and ends of lines) or "jsonl" (an object a line).
+      label: column, or None if there are no labels.
+      id: column of unique values, or None to use the row number from 0.
+      format: "tsv" (no quoting, as in GLUE), "csv" (quoted fields may contain
+        delimiters and line breaks) or "jsonl" (one object per line).
       has_header: whether the first line names the columns.
-      skips_short_rows: whether rows with too few columns are left out.
+      skips_short_rows: whether rows with too few columns are skipped.
     """
 
     file: str
@@ -50,7 +51,9 @@ class Table:
 
     def __post_init__(self):
         if self.format not in FORMATS:
-            raise ValueError(f"format is {self.format!r}; known: {FORMATS}.")
+            raise ValueError(
+                f"format is {self.format!r}; wanted one of {FORMATS}."
+            )
         if not isinstance(self.text, tuple) or len(self.text) not in (1, 2):
             raise ValueError(f"text is {self.text!r}; wanted 1 or 2 columns.")
 
@@ -59,12 +62,12 @@ class Row(NamedTuple):
     """One row of a table.
 
     Attributes:
-      id: what a prediction is known by.
+      id: identifies the prediction.
       text_a: the text, or the first of two.
       text_b: the second text, or None.
-      label: as it stands in the file: a string, in JSON any value but null;
-        None where the table has no labels.
-      line: number of the line where it begins, from 1.
+      label: the value in the file: a string, or for JSON any value but null;
+        None if the table has no labels.
+      line: number of its first line, from 1.
     """
 
     id: str
@@ -80,14 +83,14 @@ def read_table(path: filesystem.Path, table: Table) -> list[Row]:
     Raises:
       FileNotFoundError: if there is no file.
       ValueError: if it is empty or not UTF-8, a column is unknown, a row is
-        damaged, or two rows have one id.
+        invalid, or two rows have the same id.
     """
     records = _PARSERS[table.format](path, read_text(path))
     header = None
     if table.has_header and table.format != "jsonl" and records:
         header = records.pop(0)[1]
     if not records:
-        raise ValueError(f"{path} has no rows. Was it copied whole?")
+        raise ValueError(f"{path} has no rows. Was it copied completely?")
     wanted = dict(zip(("text_a", "text_b"), table.text, strict=False))
     wanted |= {"label": table.label, "id": table.id}
     columns = {
@@ -98,10 +101,10 @@ def read_table(path: filesystem.Path, table: Table) -> list[Row]:
     rows: list[Row] = []
     width = 0 if table.format == "jsonl" else _width(columns, header)
     for line, fields in records:
-        if lack := _find_lack(fields, columns, width):
+        if problem := _explain_short_row(fields, columns, width):
             if table.skips_short_rows:
                 continue
-            raise ValueError(f"{path}, line {line}: {lack}")
+            raise ValueError(f"{path}, line {line}: {problem}")
         values = {name: fields[c] for name, c in columns.items()}
         _check_values(path, line, values)
         rows.append(
@@ -115,12 +118,12 @@ def read_table(path: filesystem.Path, table: Table) -> list[Row]:
         )
     if not rows:
         raise ValueError(
-            f"{path}: each of its {len(records)} rows has too few columns. Is "
-            "the delimiter another one?"
+            f"{path}: all {len(records)} rows have too few columns. Does it "
+            "use another delimiter?"
         )
     if len(rows) < len(records):
         logging.warning(
-            "%s: %d of %d rows have too few columns and are left out.",
+            "%s: %d of %d rows have too few columns and are skipped.",
             path,
             len(records) - len(rows),
             len(records),
@@ -135,7 +138,7 @@ def read_text(path: filesystem.Path) -> str:
 
     Raises:
       FileNotFoundError: if there is no file.
-      ValueError: if it is not UTF-8, or holds characters 0.
+      ValueError: if it is not UTF-8, or contains NUL characters.
     """
     if not filesystem.exists(path):
         raise FileNotFoundError(f"There is no {path}.")
@@ -143,8 +146,8 @@ def read_text(path: filesystem.Path) -> str:
     if b"\0" in content:
         line = content[: content.index(b"\0")].count(b"\n") + 1
         raise ValueError(
-            f"{path}, line {line} holds a character 0. Is it UTF-16, or was "
-            "the disk full when it was written? Save it as UTF-8."
+            f"{path}, line {line} contains a NUL character. Is it UTF-16, or "
+            "was the disk full when it was written? Save it as UTF-8."
         )
     return filesystem.decode(
         content,
@@ -155,8 +158,8 @@ def read_text(path: filesystem.Path) -> str:
 
 
 def _parse_tsv(_path, text):
-    """Line numbers and fields of the rows of a TSV file."""
-    # Not splitlines(): it also splits at characters that stand in texts.
+    """Returns (line number, fields) of the rows of a TSV file."""
+    # Not splitlines(): it also splits at characters that occur in texts.
     text = text.rstrip("\r\n")
     return [
         (number, line.removesuffix("\r").split("\t"))
@@ -167,7 +170,7 @@ def _parse_tsv(_path, text):
 def _parse_csv(path, text):
     records, line = [], 1
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
-    # The default refuses texts of more than 131,072 characters.
+    # The default limit is 131,072 characters per field.
     limit = csv.field_size_limit()
     csv.field_size_limit(max(limit, len(text)))
     try:
@@ -177,8 +180,8 @@ def _parse_csv(path, text):
             line = reader.line_num + 1
     except csv.Error as error:
         raise ValueError(
-            f"{path}, line {line}: {error}. Is there a single quote mark "
-            "where two should be?"
+            f"{path}, line {line}: {error}. Is a quote unclosed, or not "
+            "doubled inside a field?"
         ) from None
     finally:
         csv.field_size_limit(limit)
@@ -197,24 +200,24 @@ _PARSERS = {"tsv": _parse_tsv, "csv": _parse_csv, "jsonl": _parse_json_lines}
 
 
 def _column(path, column, header, format):
-    """What to index a record with."""
+    """Returns the index or key of a column in a record."""
     if format == "jsonl" or isinstance(column, int):
         return column
     if header is None or column not in header:
         raise ValueError(
-            f"{path} has no column {column!r}; its header is {header}. Is "
-            "the delimiter another one, or the header missing?"
+            f"{path} has no column {column!r}; its header is {header}. Does it "
+            "use another delimiter, or is the header missing?"
         )
     if header.count(column) > 1:
         raise ValueError(
-            f"{path} has {header.count(column)} columns {column!r}. Give the "
-            f"number of one, from 0; its header is {header}."
+            f"{path} has {header.count(column)} columns named {column!r}. Use "
+            f"a column number, from 0; its header is {header}."
         )
     return header.index(column)
 
 
 def _width(columns, header):
-    """How many columns a row must have at least."""
+    """Returns the minimum number of columns of a row."""
     from_end = len(header) if header else 0
     return max(
         (c + 1 if c >= 0 else max(-c, from_end))
@@ -223,21 +226,21 @@ def _width(columns, header):
     )
 
 
-def _find_lack(fields, columns, width):
-    """What a row is too short for, as a sentence; None for nothing."""
+def _explain_short_row(fields, columns, width):
+    """Returns a sentence on the columns that a row lacks; None if complete."""
     if isinstance(fields, dict):
         if missing := [c for c in columns.values() if c not in fields]:
-            return f"{missing} missing among the keys {sorted(fields)}."
+            return f"{missing} are missing from the keys {sorted(fields)}."
     elif len(fields) < width:
         return (
-            f"found {len(fields)} columns, wanted at least {width}. Is it cut "
-            "off, or delimited otherwise?"
+            f"found {len(fields)} columns, wanted at least {width}. Is the row "
+            "truncated, or is the delimiter another one?"
         )
     return None
 
 
 def _check_values(path, line, values):
-    """Refuses what JSON may have instead of texts, labels and ids."""
+    """Raises ValueError if texts, labels or ids have the wrong JSON type."""
     for name, value in values.items():
         kind, wanted = _KINDS[name]
         if not isinstance(value, kind):
@@ -249,14 +252,14 @@ def _check_values(path, line, values):
     for value in labels if isinstance(labels, list) else ():
         if not isinstance(value, _SCALAR):
             raise ValueError(
-                f"{path}, line {line}: among the labels is {value!r:.80}; "
+                f"{path}, line {line}: the labels contain {value!r:.80}; "
                 "wanted strings or numbers."
             )
     name = str(values.get("id", "-"))
     if not name.strip() or set(name) & set("\t\r\n"):
         raise ValueError(
             f"{path}, line {line}: id is {name!r:.80}; wanted a value without "
-            "tabs and ends of lines. Is it the right column?"
+            "tabs and line breaks. Is it the right column?"
         )
 
 
@@ -267,8 +270,9 @@ def _check_ids(path, rows):
         if first != row.line:
             raise ValueError(
                 f"{path} has the id {row.id!r:.80} on line {first} and again "
-                f"on line {row.line}; predictions are known by it. Is it the "
-                "right column, or were files joined?"
+                f"on line {row.line}; wanted unique ids to identify "
+                "predictions. Is it the right column, or were files "
+                "concatenated?"
             )
 
 
@@ -277,7 +281,7 @@ def _warn_of_long_rows(path, records, header):
     if lines:
         logging.warning(
             "%s: %d of %d rows have more columns than the header, the first "
-            "on line %d. Does a text hold the delimiter? It is cut off there.",
+            "on line %d. Does a text contain the delimiter? It is cut there.",
             path,
             len(lines),
             len(records),

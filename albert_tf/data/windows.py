@@ -1,8 +1,8 @@
-"""Questions and windows of their paragraphs as token sequences.
+"""Encodes questions with windows of their paragraphs as token sequences.
 
-A paragraph that is too long for one sequence is cut into windows that overlap.
-Every token knows the characters it stands for, so an answer is a piece of the
-original text.
+A paragraph that is too long for one sequence is split into overlapping
+windows. Each token has a span of characters, so that an answer can be cut from
+the original text.
 
 Shapes: P tokens of a paragraph, W windows of a question; N, S as in `examples`.
 """
@@ -20,12 +20,13 @@ CONTEXTS_PER_TASK = 200
 
 
 class WindowSettings(NamedTuple):
-    """What decides the windows.
+    """Settings of windows.
 
     Attributes:
-      max_seq_length: tokens of a sequence, at most.
-      doc_stride: tokens between the beginnings of windows.
-      max_query_length: tokens of a question; the rest of it is cut.
+      max_seq_length: maximum number of tokens per sequence.
+      doc_stride: tokens between the starts of successive windows.
+      max_query_length: maximum number of tokens of a question; longer ones
+        are truncated.
     """
 
     max_seq_length: int
@@ -34,14 +35,15 @@ class WindowSettings(NamedTuple):
 
 
 def check_settings(settings: WindowSettings) -> None:
-    """Raises ValueError if a window would have no room."""
+    """Raises ValueError if the settings leave no room for a window."""
     room = settings.max_seq_length - settings.max_query_length - 3
     if room < 1 or settings.max_query_length < 1 or settings.doc_stride < 1:
         raise ValueError(
-            f"--max_seq_length={settings.max_seq_length} has to hold "
-            f"--max_query_length={settings.max_query_length}, [CLS], 2 [SEP] "
-            f"and a window that moves by --doc_stride={settings.doc_stride} "
-            "tokens. Make it longer, or the others at least 1."
+            f"--max_seq_length={settings.max_seq_length} must exceed "
+            f"--max_query_length={settings.max_query_length} by at least 4, "
+            "for [CLS], 2 [SEP] and a token of the paragraph; and "
+            f"--max_query_length and --doc_stride={settings.doc_stride} must "
+            "be at least 1."
         )
 
 
@@ -55,24 +57,25 @@ def encode_squad(
 ) -> Examples:
     """Encodes questions as [CLS] question [SEP] window [SEP].
 
-    A paragraph without tokens has one window, without tokens.
+    A paragraph without tokens has one empty window.
 
     Args:
       squad: a `squad.Squad`.
       tokenizer: a `tokenization.Tokenizer`.
       settings: WindowSettings.
-      is_training: whether positions are wanted, or what finds answers.
-      num_workers: processes.
+      is_training: whether to add the positions of answers, or the arrays for
+        finding answers.
+      num_workers: number of worker processes.
 
     Returns:
       Examples, the windows of each question in order, with the array
       `question_index` [N]. For training also `start_positions`,
-      `end_positions` and `is_impossible` [N] int32: of the first answer, in
-      tokens of the sequence; a window that does not hold all of it is
-      impossible and has 0 for both. Else also, for each token,
-      `token_spans` [S, 2] int32, the characters of the paragraph that it
-      stands for (0, 0 where none), and `is_max_context` [S] bool, whether
-      none of the question's windows has more context for it.
+      `end_positions` and `is_impossible` [N] int32 of the first answer, as
+      positions in the sequence; a window that does not contain the whole
+      answer is impossible and has 0 for both positions. Otherwise also the
+      token arrays `token_spans` [S, 2] int32, the token's characters in the
+      paragraph (0, 0 if none), and `is_max_context` [S] bool, whether no
+      other window of the question has more context for the token.
 
     Source: squad_utils.py, `convert_examples_to_features`, which aligned
     characters by a longest common subsequence.
@@ -111,7 +114,7 @@ def _tasks(squad):
 
 
 def _encode_questions(tokenizer, settings, is_training, rows):
-    """The arrays of some paragraphs' questions, by name."""
+    """Encodes the questions of some paragraphs; returns arrays by name."""
     texts = [question.text for _, asked in rows for _, question in asked]
     queries = iter(tokenizer.encode_batch(texts))
     windows = []
@@ -156,7 +159,7 @@ def _encode_questions(tokenizer, settings, is_training, rows):
 
 
 def _positions(answer, start, end, num_before):
-    """Where an answer (first and last token) stands in a window."""
+    """Returns the positions of an answer (first, last token) in a window."""
     is_inside = answer is not None and start <= answer[0] and answer[1] < end
     offset = num_before - start
     return {
@@ -169,13 +172,13 @@ def _positions(answer, start, end, num_before):
 def cut_windows(
     num_tokens: int, size: int, stride: int
 ) -> list[tuple[int, int]]:
-    """Returns (start, end) in tokens of each window of a paragraph.
+    """Returns (start, end) of each window of a paragraph, in tokens.
 
     Args:
-      num_tokens: of the paragraph, P.
-      size: most tokens of a window.
-      stride: tokens between beginnings; a larger one than `size` would leave
-        tokens out and counts as `size`.
+      num_tokens: tokens in the paragraph, P.
+      size: maximum number of tokens per window.
+      stride: tokens between the starts of windows; limited to `size`, since
+        a larger stride would skip tokens.
     """
     step = min(size, stride)
     starts = range(0, min(num_tokens, num_tokens - size + step), step)
@@ -183,18 +186,19 @@ def cut_windows(
 
 
 def find_max_context(bounds: list, num_tokens: int) -> list[np.ndarray]:
-    """Finds the tokens that have the most context in a window.
+    """Finds, for each token, the window with the most context.
 
-    That is where the smaller of the numbers of tokens to its left and right,
-    plus a hundredth of the window's length, is largest; of equals the first.
+    The context of a token in a window is the smaller of the numbers of tokens
+    to its left and right, plus a hundredth of the window's length. Ties go to
+    the first window.
 
     Args:
       bounds: W pairs (start, end), from `cut_windows`.
-      num_tokens: of the paragraph, P.
+      num_tokens: tokens in the paragraph, P.
 
     Returns:
-      W arrays [end - start] of bool, which of a window's tokens have more
-      context there than in any other.
+      W bool arrays [end - start]: whether this window has the most context
+      for each of its tokens.
 
     Source: squad_utils.py, `_check_is_max_context`.
     """
@@ -210,9 +214,9 @@ def find_max_context(bounds: list, num_tokens: int) -> list[np.ndarray]:
 
 
 def find_tokens(spans: np.ndarray, answer: Answer) -> tuple[int, int] | None:
-    """Returns the first and the last token of an answer; None for none.
+    """Returns the first and last token of an answer; None without tokens.
 
-    `spans` [P, 2] are the characters of each token, in order.
+    `spans` [P, 2] are the character spans of the tokens, in order.
     """
     if not len(spans):
         return None

@@ -9,19 +9,19 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent import futures
 
-# Of a process that was started here: the first arguments of all it calls.
+# In a worker process: the first arguments of every function it runs.
 _shared = ()
 
 
 @contextlib.contextmanager
 def ordered_map(num_workers: int, *shared) -> Iterator[Callable]:
-    """A function that maps (function, tuples of arguments) to results.
+    """Yields a function that maps (function, argument tuples) to results.
 
-    Results come in the order of the tasks, and few tasks are taken in advance,
-    so memory stays bounded. With one worker, this process does the work. If a
-    worker is killed, for lack of memory say, there is an error and no waiting.
-    Workers end with this process, also where that is killed; ctrl-C reaches
-    this process alone.
+    Results are in task order. Only a few tasks are submitted in advance, so
+    memory stays bounded. With one worker, the current process does the work.
+    If a worker is killed, for example for lack of memory, an error is raised.
+    Workers exit with this process, even if it is killed; ctrl-C reaches only
+    this process.
 
     Args:
       num_workers: number of processes. They are spawned, so that they do not
@@ -37,15 +37,15 @@ def ordered_map(num_workers: int, *shared) -> Iterator[Callable]:
     executor = futures.ProcessPoolExecutor(
         num_workers,
         multiprocessing.get_context("spawn"),
-        initializer=_begin,
+        initializer=_initialize,
         initargs=shared,
     )
 
     def run(function, tasks):
         pending: collections.deque = collections.deque()
         for task in tasks:
-            with _without_sigint():  # A worker may be started here.
-                pending.append(executor.submit(_do, function, task))
+            with _without_sigint():  # submit() may start a worker.
+                pending.append(executor.submit(_run_task, function, task))
             if len(pending) > 2 * num_workers:
                 yield pending.popleft().result()
         while pending:
@@ -59,7 +59,7 @@ def ordered_map(num_workers: int, *shared) -> Iterator[Callable]:
 
 @contextlib.contextmanager
 def _without_sigint():
-    """Puts ctrl-C off for a moment; processes started in it never get one."""
+    """Blocks ctrl-C in the context; processes started in it never get it."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
@@ -67,18 +67,18 @@ def _without_sigint():
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _begin(*shared):
+def _initialize(*shared):
     global _shared
     _shared = shared
     parent = multiprocessing.parent_process()
 
-    def end_with_parent():  # Nobody would give it work any more.
+    def exit_with_parent():  # No other process submits tasks.
         if parent:
             parent.join()
         os._exit(1)
 
-    threading.Thread(target=end_with_parent, daemon=True).start()
+    threading.Thread(target=exit_with_parent, daemon=True).start()
 
 
-def _do(function, task):
+def _run_task(function, task):
     return function(*_shared, *task)

@@ -1,1 +1,1 @@
-"""Scores of predictions: NumPy in, numbers out."""
+"""Computes metrics of predictions from NumPy arrays."""

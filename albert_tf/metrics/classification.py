@@ -1,8 +1,8 @@
-"""Scores of classifiers and regressions, beside the best guess.
+"""Metrics of classification and regression, and of a constant baseline.
 
-Shapes: N examples, C classes. What `label_ids` are depends on the objective:
-"classes": [N] integers; "regression": [N] floats; "multi_label": [N, C] of 0
-and 1. The objective is that of `heads.AlbertClassifier`.
+Shapes: N examples, C classes. The form of `label_ids` depends on the
+objective of `heads.AlbertClassifier`: "classes": [N] integers; "regression":
+[N] floats; "multi_label": [N, C] of 0 and 1.
 """
 
 import functools
@@ -12,18 +12,17 @@ import numpy as np
 from scipy import special, stats
 from sklearn import metrics as sklearn_metrics
 
-# Losses above this share of the best blind guess's mean that nothing was
-# learned.
+# A model has not learned if its loss exceeds this share of the baseline's.
 LEARNED_BELOW = 0.99
 ADVICE = (
-    "Lower the learning rate (large models want 1e-5 or 5e-6), warm up "
-    "longer, take a larger batch, and train v2 models without dropout in the "
-    "body."
+    "Lower the learning rate (large models need 1e-5 or 5e-6), use a longer "
+    "warmup, use a larger batch, and train v2 models without dropout in the "
+    "encoder."
 )
 
 
 def _f1(labels, predictions, num_classes):
-    """F1 of class 1 of two; the mean over classes of more; over all labels."""
+    """Computes F1: binary for 2 classes, macro for more, micro for [N, C]."""
     if labels.ndim == 2:
         average = "micro"
     else:
@@ -44,12 +43,12 @@ def _correlation(function):
 
 
 def _mean_squared_error(labels, predictions):
-    """Unlike scikit-learn's, of numbers that are not finite too."""
+    """Unlike scikit-learn's, accepts values that are not finite."""
     return np.square(labels - predictions).mean()
 
 
-# Each from labels and predictions, f1 also from the number of classes.
-# eval_accuracy of multi_label asks for all labels of a row.
+# Functions of labels and predictions; f1 also needs the number of classes.
+# For multi_label, eval_accuracy requires all labels of a row to be correct.
 METRICS = {
     "eval_accuracy": sklearn_metrics.accuracy_score,
     "f1": _f1,
@@ -58,7 +57,7 @@ METRICS = {
     "spearman": _correlation(stats.spearmanr),
     "MSE": _mean_squared_error,
 }
-# By objective, the ones that suit it.
+# The metrics of each objective.
 METRICS_OF = {
     "classes": ("eval_accuracy", "f1", "matthew_corr"),
     "regression": ("pearson", "spearman", "MSE"),
@@ -67,7 +66,7 @@ METRICS_OF = {
 
 
 def predict_labels(logits: np.ndarray, objective: str) -> np.ndarray:
-    """Turns logits [N, C] into predictions of the labels' form."""
+    """Converts logits [N, C] to predictions in the form of `label_ids`."""
     if objective == "classes":
         return logits.argmax(axis=1).astype(np.int32)
     if objective == "regression":
@@ -76,7 +75,7 @@ def predict_labels(logits: np.ndarray, objective: str) -> np.ndarray:
 
 
 def probabilities(logits: np.ndarray, objective: str) -> np.ndarray:
-    """Turns logits [N, C] into probabilities [N, C]; a regression's stay."""
+    """Converts logits to probabilities, [N, C]; a regression's stay as is."""
     if objective == "regression":
         return logits
     function = special.softmax if objective == "classes" else special.expit
@@ -85,7 +84,7 @@ def probabilities(logits: np.ndarray, objective: str) -> np.ndarray:
 
 
 def loss(logits, label_ids, objective: str) -> float:
-    """Returns the mean loss, as `heads.AlbertClassifier` defines it."""
+    """Returns the mean loss of `heads.AlbertClassifier`."""
     logits = np.asarray(logits, np.float64)
     if objective == "classes":
         log_probs = special.log_softmax(logits, axis=1)
@@ -93,20 +92,20 @@ def loss(logits, label_ids, objective: str) -> float:
     if objective == "regression":
         return float(np.square(logits[:, 0] - label_ids).mean())
     signed = np.where(np.asarray(label_ids) > 0.5, logits, -logits)
-    with np.errstate(invalid="ignore"):  # A diverged model's are NaN.
+    with np.errstate(invalid="ignore"):  # Logits of a diverged model are NaN.
         return float(np.logaddexp(0, -signed).mean())
 
 
 def score(logits, label_ids, objective: str, metrics) -> dict[str, float]:
-    """Scores predictions.
+    """Computes the loss and metrics of predictions.
 
-    What is undefined, such as the correlation of constant predictions, is 0.
+    Undefined metrics, such as the correlation of constant predictions, are 0.
 
     Returns:
       Dict of `eval_loss` and the metrics, floats.
 
     Raises:
-      ValueError: if a metric is unknown or does not suit the objective.
+      ValueError: if a metric is unknown or not defined for the objective.
     """
     unknown = [name for name in metrics if name not in METRICS_OF[objective]]
     if unknown:
@@ -120,7 +119,7 @@ def score(logits, label_ids, objective: str, metrics) -> dict[str, float]:
     functions = {**METRICS, "f1": f1}
     values = {"eval_loss": loss(logits, label_ids, objective)}
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # Of what is undefined.
+        warnings.simplefilter("ignore")  # About undefined metrics.
         for name in metrics:
             values[name] = float(functions[name](label_ids, predictions))
     return values
@@ -129,13 +128,13 @@ def score(logits, label_ids, objective: str, metrics) -> dict[str, float]:
 def baseline(
     train_labels, label_ids, objective: str, metrics
 ) -> dict[str, float]:
-    """Scores the best guess that does not look at the texts.
+    """Scores a constant baseline, which ignores the texts.
 
-    It always says what is most frequent in the training data, or its mean,
-    with the probabilities that labels have there.
+    It predicts the most frequent class of the training data, with the label
+    distribution as probabilities; for regression, the mean.
 
     Returns:
-      As from `score`.
+      A dict as from `score`.
     """
     train_labels, label_ids = np.asarray(train_labels), np.asarray(label_ids)
     if objective == "regression":
@@ -154,20 +153,20 @@ def baseline(
 def find_collapse(
     logits: np.ndarray, label_ids, objective, *, loss: float, prior_loss: float
 ) -> str | None:
-    """Says whether a model seems to have learned nothing.
+    """Detects a model that diverged, collapsed or does not generalize.
 
     Args:
       logits: [N, C].
-      label_ids: see the module.
-      objective: as `heads.AlbertClassifier` knows it.
-      loss: that of these logits.
-      prior_loss: that of the best guess without looking.
+      label_ids: see the module docstring.
+      objective: an objective of `heads.AlbertClassifier`.
+      loss: the loss of these logits.
+      prior_loss: the loss of `baseline`.
 
     Returns:
-      A sentence with advice, or None.
+      A warning with advice, or None.
     """
     if not np.isfinite(logits).all():
-        return f"The model's outputs are not finite: it diverged. {ADVICE}"
+        return f"The model diverged: its outputs are not finite. {ADVICE}"
     predictions = predict_labels(np.asarray(logits), objective)
     if objective == "regression":
         is_constant = predictions.std() < 1e-2 * np.std(label_ids)
@@ -178,8 +177,8 @@ def find_collapse(
         return f"The model predicts the same for every example. {ADVICE}"
     if loss > LEARNED_BELOW * prior_loss:
         return (
-            f"The loss on dev, {loss:.4f}, is not below that of guessing "
-            f"without looking, {prior_loss:.4f}. Nothing learned yet, or too "
-            f"much by heart. If it stays so: {ADVICE}"
+            f"The loss on dev, {loss:.4f}, is not below that of a constant "
+            f"guess, {prior_loss:.4f}. The model is undertrained or "
+            f"overfitting. If this persists: {ADVICE}"
         )
     return None

@@ -1,7 +1,8 @@
-"""Scores of answers, as SQuAD's own scripts compute them.
+"""Metrics of answers, equal to those of SQuAD's own scripts.
 
-Gold answers are dicts from question id to a list of texts, empty where there
-is no answer; predictions from question id to a text, "" for no answer.
+Gold answers are dicts from question id to a list of texts, which is empty for
+an unanswerable question; predictions are dicts from question id to a text, ""
+for no answer.
 """
 
 import collections
@@ -17,18 +18,18 @@ _WITHOUT_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
 def normalize_answer(text: str) -> str:
-    """Lower-cases; drops ASCII punctuation, articles and extra white space."""
+    """Lower-cases; removes ASCII punctuation, articles, extra whitespace."""
     text = text.lower().translate(_WITHOUT_PUNCTUATION)
     return " ".join(_ARTICLES.sub(" ", text).split())
 
 
 def score_exact(gold: str, predicted: str) -> float:
-    """Returns 1.0 if two answers are equal once normalized, else 0.0."""
+    """Returns 1.0 if the normalized answers are equal, else 0.0."""
     return float(normalize_answer(gold) == normalize_answer(predicted))
 
 
 def score_f1(gold: str, predicted: str) -> float:
-    """Returns the F1 of the words that two answers share, once normalized."""
+    """Returns the word-level F1 of the normalized answers."""
     wanted, words = (normalize_answer(t).split() for t in (gold, predicted))
     shared = collections.Counter(wanted) & collections.Counter(words)
     num_shared = sum(shared.values())
@@ -42,8 +43,8 @@ def score_f1(gold: str, predicted: str) -> float:
 def score_v1(gold_answers: Gold, predictions: Texts) -> Scores:
     """Returns `exact_match` and `f1` in percent, as for SQuAD 1.1.
 
-    The gold answer that fits best counts, "" where there is none; a question
-    without a prediction scores 0.
+    Each prediction is compared with its best-matching gold answer, or with ""
+    if there is none; a question without a prediction scores 0.
 
     Source: SQuAD's evaluate-v1.1.py.
     """
@@ -63,9 +64,9 @@ def score_questions(
 ) -> tuple[Scores, Scores]:
     """Scores each question as for SQuAD 2.0.
 
-    Other than in 1.1, gold answers that are nothing but punctuation and
-    articles do not count where there are others, and an answer without words
-    is right where the gold answer has none.
+    Unlike in 1.1, gold answers of only punctuation and articles are ignored if
+    there are others, and an answer without words is correct if the gold answer
+    has none.
 
     Returns:
       Two dicts of question id -> exact match and F1, from 0 to 1.
@@ -87,11 +88,12 @@ def score_questions(
 
 
 def score_v2(gold_answers: Gold, predictions: Texts) -> Scores:
-    """Scores predictions, below the threshold or "", as for SQuAD 2.0.
+    """Scores predictions after thresholding, as for SQuAD 2.0.
 
     Returns:
-      Dict of `exact`, `f1` and `total`, in percent and questions, and the same
-      of those with (`HasAns_`) and without (`NoAns_`) an answer, if any.
+      Dict of `exact` and `f1` in percent and `total`, the number of questions;
+      also with the prefixes `HasAns_` and `NoAns_` for answerable and
+      unanswerable questions, if there are any.
     """
     exact, f1 = score_questions(gold_answers, predictions)
     values = {
@@ -115,17 +117,17 @@ def score_v2(gold_answers: Gold, predictions: Texts) -> Scores:
 def score_best_thresholds(
     gold_answers: Gold, best: Texts, null_odds: Scores
 ) -> Scores:
-    """Finds the thresholds with which predictions would score best.
+    """Finds the thresholds that maximize the scores.
 
-    Predictions are here never "no answer"; the larger the odds of a question,
-    the less there is an answer.
+    The predictions here are never "no answer"; large odds mean that a question
+    has no answer.
 
     Returns:
       Dict of `best_exact`, `best_exact_thresh`, `best_f1` and
       `best_f1_thresh`.
 
-    Source: SQuAD's evaluate-v2.0.py, `find_all_best_thresh`; it answers where
-    the odds are at most the threshold.
+    Source: SQuAD's evaluate-v2.0.py, `find_all_best_thresh`, which answers a
+    question if its odds are at most the threshold.
     """
     values = {}
     scores = score_questions(gold_answers, best)
@@ -141,7 +143,7 @@ def score_best_thresholds(
 def find_best_threshold(
     gold_answers, best, scores, null_odds
 ) -> tuple[float, float]:
-    """Returns the best score in percent, and the odds up to which to answer."""
+    """Returns the best score in percent, and its threshold."""
     has_answer = {i: any(texts) for i, texts in gold_answers.items()}
     current = top = float(sum(not has for has in has_answer.values()))
     threshold = 0.0
@@ -158,6 +160,6 @@ def find_best_threshold(
 
 
 def percent(values: Iterable[float]) -> float:
-    """Returns 100 times the mean of values from 0 to 1."""
+    """Returns the mean of values from 0 to 1, in percent."""
     values = list(values)
     return 100.0 * sum(values) / len(values)

@@ -1,1 +1,1 @@
-"""The model: tensors in, tensors out; knows no file but its config."""
+"""The model: functions of tensors, which read no file except the config."""

@@ -1,8 +1,8 @@
-"""The architecture of a model: the released JSON as a checked, frozen value.
+"""The architecture of a model: the released JSON as a frozen dataclass.
 
-Field names are the JSON's keys. Everything that a file says is either a field
-or one of `IGNORED_KEYS`; any other key is an error, because a misspelt key
-would silently train another model.
+Field names are the JSON's keys. Each key of a file must be a field or one of
+`IGNORED_KEYS`; any other key is an error, because a misspelt key would
+silently train another model.
 """
 
 import dataclasses
@@ -17,11 +17,11 @@ CHOICES = {
     "hidden_act": ("gelu", "relu", "tanh", "linear", None),
     "parameter_sharing": ("all", "attention", "ffn", "none"),
 }
-# Each use of a layer becomes a part of its own in the graph, so more than a
-# few hundred take longer to compile than to train.
+# Each use of a layer is a separate part of the graph, so more than a few
+# hundred layers take longer to compile than to train.
 MAX_LAYERS = 1000
-# Larger sizes are slips of the keyboard: the largest release has 4096 and
-# 16384, and no one's memory would hold them.
+# Larger sizes are typing errors: the largest released model has 4096 and
+# 16384, and larger models would not fit into memory.
 MAX_SIZES = {
     "vocab_size": 10_000_000,
     "embedding_size": 65_536,
@@ -38,29 +38,29 @@ MAX_SIZES = {
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AlbertConfig:
-    """Sizes and rates of an encoder, checked when made.
+    """Sizes and rates of an encoder, validated on construction.
 
     Args:
-      vocab_size: pieces in the vocabulary.
+      vocab_size: number of pieces in the vocabulary.
       embedding_size: width of the embeddings, E.
       hidden_size: width of the layers, H.
-      num_hidden_layers: layers, counted once per use of shared weights.
-      num_hidden_groups: sets of weights that the layers are divided among.
-      num_attention_heads: heads of H / num_attention_heads each.
+      num_hidden_layers: number of layers; each use of shared weights counts.
+      num_hidden_groups: number of groups of layers that share weights.
+      num_attention_heads: number of heads, of size H / num_attention_heads.
       intermediate_size: inner width of the feed-forward sub-layer.
-      inner_group_num: blocks with weights of their own within each layer.
+      inner_group_num: number of blocks with separate weights in each layer.
       hidden_act: "gelu" (the tanh form), "relu", "tanh", "linear" or None.
-      hidden_dropout_prob: share of hidden values dropped in training.
-      attention_probs_dropout_prob: share of attention weights dropped.
-      max_position_embeddings: tokens in the longest sequence.
-      type_vocab_size: segments, usually A and B.
+      hidden_dropout_prob: dropout rate of hidden values.
+      attention_probs_dropout_prob: dropout rate of attention probabilities.
+      max_position_embeddings: maximum number of tokens in a sequence.
+      type_vocab_size: number of segments, usually 2 (A and B).
       initializer_range: standard deviation of the truncated normal.
-      parameter_sharing: which sub-layers share weights across layers, "all"
-        (the release), "attention", "ffn" or "none" (as BERT).
+      parameter_sharing: which sub-layers share weights across layers: "all"
+        (as the release), "attention", "ffn" or "none" (as BERT).
 
     Raises:
-      ValueError: if a value is of the wrong type, out of range or at odds
-        with another.
+      ValueError: if a value has the wrong type, is out of range or contradicts
+        another.
 
     Source: modeling.py, `AlbertConfig`; the paper's Table 4 for
     `parameter_sharing`, which the release does not have.
@@ -82,7 +82,7 @@ class AlbertConfig:
     initializer_range: float = 0.02
     parameter_sharing: str = "all"
 
-    # Keys of released files that no computation reads.
+    # Keys of released files that do not affect the computation.
     IGNORED_KEYS: ClassVar[frozenset[str]] = frozenset(
         {
             "net_structure_type",
@@ -124,7 +124,7 @@ class AlbertConfig:
             raise ValueError(
                 f"hidden_size {self.hidden_size} is not a multiple of "
                 f"num_attention_heads {self.num_attention_heads}, so the heads "
-                "cannot be of one size. Was only one of the two changed (the "
+                "cannot have equal sizes. Was only one of the two changed (the "
                 "default is 64 heads)?"
             )
         num_blocks = self.num_hidden_layers * self.inner_group_num
@@ -132,7 +132,7 @@ class AlbertConfig:
             raise ValueError(
                 f"{self.num_hidden_layers} layers of {self.inner_group_num} "
                 f"blocks are {num_blocks} blocks, but may be at most "
-                f"{MAX_LAYERS}: each is compiled on its own."
+                f"{MAX_LAYERS}: each is compiled separately."
             )
         if self.num_hidden_groups > self.num_hidden_layers:
             raise ValueError(
@@ -149,15 +149,14 @@ class AlbertConfig:
 
     @classmethod
     def from_dict(cls, values: dict) -> "AlbertConfig":
-        """The config that a parsed JSON describes.
+        """Builds a config from a dict with the released JSON's keys.
 
         Args:
-          values: keys of the released JSON; those in `IGNORED_KEYS` are
-            dropped.
+          values: dict of fields; keys in `IGNORED_KEYS` are ignored.
 
         Raises:
           ValueError: if a key is unknown, `vocab_size` is missing or a value
-            is wrong.
+            is invalid.
         """
         known = {field.name for field in dataclasses.fields(cls)}
         unknown = values.keys() - known - cls.IGNORED_KEYS
@@ -172,12 +171,12 @@ class AlbertConfig:
 
     @classmethod
     def from_json_file(cls, path: filesystem.Path) -> "AlbertConfig":
-        """The config in a file such as the released albert_config.json.
+        """Reads a config file such as the released albert_config.json.
 
         Raises:
           FileNotFoundError: if there is no such file.
-          ValueError: if it is not a JSON object or `from_dict` refuses it;
-            the message names the file.
+          ValueError: if it is not a JSON object, or not a valid config; the
+            message names the file.
         """
         values = filesystem.read_json(path)
         try:
@@ -188,23 +187,23 @@ class AlbertConfig:
             ) from error
 
     def to_dict(self) -> dict:
-        """All fields by their JSON keys."""
+        """Returns all fields by their JSON keys."""
         return dataclasses.asdict(self)
 
     def to_json_string(self) -> str:
-        """The fields as JSON text, ending in a newline."""
+        """Returns the fields as JSON text, ending in a newline."""
         return json.dumps(self.to_dict(), indent=2) + "\n"
 
     def attention_group(self, layer: int) -> int:
-        """Index of the attention weights that a layer uses.
+        """Returns the group index of a layer's attention weights.
 
-        Source: modeling.py, whose float division gives some layers the wrong
-        group (first at 22 layers in 22 groups); here it is exact.
+        Source: modeling.py, whose float division assigns some layers to the
+        wrong group (first at 22 layers in 22 groups); here it is exact.
         """
         return self._group(layer, "attention")
 
     def ffn_group(self, layer: int) -> int:
-        """Index of the feed-forward weights that a layer uses."""
+        """Returns the group index of a layer's feed-forward weights."""
         return self._group(layer, "ffn")
 
     def _group(self, layer, sub_layer):
@@ -221,7 +220,7 @@ def _check_size(name, value):
     if value > MAX_SIZES[name]:
         raise ValueError(
             f"{name} is {value}, but may be at most {MAX_SIZES[name]}. Is "
-            "it a slip?"
+            "it a typing error?"
         )
 
 
@@ -233,12 +232,13 @@ def _check_number(name, value):
 
 
 def _describe_unknown(unknown, known):
-    """Names the unknown keys, each with the known one it resembles."""
+    """Lists unknown keys, with the most similar known key of each."""
     names = []
     for key in sorted(unknown):
         close = difflib.get_close_matches(key, known, n=1, cutoff=0.85)
-        names.append(f"{key!r}" + (f" (meant: {close[0]!r}?)" if close else ""))
+        hint = f" (did you mean {close[0]!r}?)" if close else ""
+        names.append(f"{key!r}{hint}")
     return (
-        f"unknown keys {', '.join(names)}; known are {sorted(known)}. Correct "
-        "the misspelt ones and delete those of another model's code."
+        f"unknown keys {', '.join(names)}; known: {sorted(known)}. Correct "
+        "misspelt keys, and delete keys of other model code."
     )

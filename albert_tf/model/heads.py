@@ -1,8 +1,8 @@
-"""Heads on the encoder: from its outputs to logits, losses and metrics.
+"""Heads of the encoder: logits, losses and metrics.
 
-A loss or a metric is a `Ratio`, a sum and what to divide it by, because both
-are sums over the whole batch: the training loop adds them up over replicas
-and steps before it divides.
+A loss or a metric is a `Ratio`, a sum and its divisor. Both are sums over the
+batch, so that the training loop can add them over replicas and steps before
+it divides.
 
 Shapes: B batch, T tokens, P predictions, E embedding_size, H hidden_size,
 V vocab_size.
@@ -29,19 +29,21 @@ class Ratio(NamedTuple):
 # The release adds this to the masked-LM weight, so that a batch without a
 # prediction has loss 0.
 MASKED_LM_EPSILON = 1e-5
-# Folded into the seed for the heads' dropout; more than the encoder's calls.
+# Folded into the seed of the heads' dropout; larger than any number of dropout
+# calls in the encoder.
 HEAD_SEED = 1_000_000
 OBJECTIVES = ("classes", "regression", "multi_label")
 
 
 def gather_positions(sequence, positions):
-    """Picks the vectors at some positions of each sequence.
+    """Gathers the vectors at the given positions of each sequence.
 
-    Padding in `positions` is 0 and so picks [CLS]; the caller weights it away.
+    Padding in `positions` is 0 and selects [CLS]; the caller must give it
+    weight 0.
 
     Args:
       sequence: [B, T, H].
-      positions: [B, P], in tokens from the start, each below T.
+      positions: [B, P], token positions from 0, each below T.
 
     Returns:
       [B, P, H].
@@ -52,7 +54,7 @@ def gather_positions(sequence, positions):
 
 
 class MaskedLM(layers.WeightOwner):
-    """Logits of the vocabulary, [B, P, V] float32, for some positions."""
+    """Masked-LM head: logits [B, P, V] float32 at the given positions."""
 
     def __init__(self, config, **kwargs):
         super().__init__("cls/predictions", config.initializer_range, **kwargs)
@@ -70,7 +72,7 @@ class MaskedLM(layers.WeightOwner):
         return tf.reshape(logits, [*rows, self.config.vocab_size])
 
     def transform(self, sequence_output, positions):
-        """Returns [B * P, E]: what is multiplied with the embeddings."""
+        """Returns the vectors to multiply by the embeddings, [B * P, E]."""
         x = gather_positions(sequence_output, positions)  # [B, P, H]
         x = tf.reshape(x, [-1, self.config.hidden_size])  # [B * P, H]
         x = layers.dense(x, *self.cast(self.dense))  # [B * P, E]
@@ -78,7 +80,7 @@ class MaskedLM(layers.WeightOwner):
         return layers.layer_norm(x, *(w.value for w in self.norm))
 
     def losses(self, sequence_output, features, word_embeddings):
-        """Returns cross entropy and hits of `call`'s logits, [B * P] each.
+        """Returns cross entropy and hits of the logits, [B * P] each.
 
         `features` has `masked_lm_positions` and `masked_lm_ids`, [B, P].
         """
@@ -106,32 +108,32 @@ def vocabulary_logits(x, table, bias):
     return tf.cast(logits, tf.float32) + bias
 
 
-# AutoGraph would convert what tf.custom_gradient decorates, without it.
+# Without this, AutoGraph would convert the decorated function.
 @tf.autograph.experimental.do_not_convert
 @tf.custom_gradient
 def vocabulary_losses(x, table, bias, labels):
-    """Cross entropy of `vocabulary_logits`, with few passes over [R, V].
+    """Computes cross entropy of `vocabulary_logits` in few passes over [R, V].
 
-    TensorFlow's own operation takes most of a small model's time behind the
-    encoder: five times that of oneDNN's softmax, of which loss and gradient
-    follow here.
+    In a small model, TensorFlow's own operation takes most of the time after
+    the encoder: five times that of oneDNN's softmax, from which loss and
+    gradient are derived here.
 
     Args:
-      x: [R, E], in the type that is computed in.
-      table: [V, E], likewise.
+      x: [R, E], in the compute dtype.
+      table: [V, E], in the compute dtype.
       bias: [V] float32.
       labels: [R] integers below V.
 
     Returns:
       losses: [R] float32.
-      hits: [R] float32, 1 where the label has the highest logit, and no other
-        before it as high a one. It has no gradient.
+      hits: [R] float32, 1 if the label is the first with the highest logit.
+        It has no gradient.
     """
     logits = vocabulary_logits(x, table, bias)  # [R, V]
     probs = tf.nn.softmax(logits)  # [R, V]
     best = first_argmax(logits)  # [R]
     at_best = tf.gather(logits, best, batch_dims=1)  # [R]
-    # The highest probability is 1 / V or more, so its logarithm is exact.
+    # The highest probability is at least 1 / V, so its logarithm is accurate.
     normalizer = at_best - tf.math.log(tf.gather(probs, best, batch_dims=1))
     losses = normalizer - tf.gather(logits, labels, batch_dims=1)
     hits = tf.cast(best == tf.cast(labels, best.dtype), tf.float32)
@@ -151,7 +153,7 @@ def vocabulary_losses(x, table, bias, labels):
 
 @functools.cache
 def _logit_gradient(dtype):
-    """Cross entropy's gradient [R, V] of the logits, in one pass."""
+    """Returns a function for the gradient of the logits [R, V], in one pass."""
 
     @compiled.trace_once
     def differentiate(probs, labels, d_losses):
@@ -162,12 +164,12 @@ def _logit_gradient(dtype):
 
 
 def first_argmax(x):
-    """Returns [R] int32: where rows of x [R, V] are highest, the first place.
+    """Returns the index of the first maximum in each row of x [R, V], [R].
 
-    The maxima of blocks are found several times as fast as places.
+    Comparing the maxima of blocks first is several times as fast as argmax.
     """
     size = x.shape[1]
-    # The divisor that is nearest to the root.
+    # The largest divisor up to the square root.
     block = max(d for d in range(1, math.isqrt(size) + 1) if size % d == 0)
     blocks = tf.reshape(x, [-1, block, size // block])  # [R, N, V / N]
     first = tf.argmax(
@@ -180,11 +182,12 @@ def first_argmax(x):
 
 
 class Logits(layers.WeightOwner):
-    """Logits [..., C] float32 from vectors [..., H].
+    """Dense layer from vectors [..., H] to logits [..., C] float32.
 
     Args:
-      prefix: of the canonical names `output_weights` [C, H] and `output_bias`.
-      num_outputs: classes, C.
+      prefix: prefix of the canonical names `output_weights` [C, H] and
+        `output_bias` [C].
+      num_outputs: number of classes, C.
       config: an AlbertConfig.
     """
 
@@ -205,7 +208,7 @@ class Logits(layers.WeightOwner):
 
 
 def weighted_mean(values, weights):
-    """Returns the Ratio of numbers or booleans and weights of equal shape."""
+    """Returns a Ratio of values (numbers or booleans) and their weights."""
     total = tf.reduce_sum(tf.cast(values, tf.float32) * weights)
     return Ratio(total, tf.reduce_sum(weights))
 
@@ -216,7 +219,7 @@ def classification_ratios(logits, labels, weights):
     Args:
       logits: [..., C] float32.
       labels: [...] integers below C.
-      weights: [...] float32; 0 takes a label out of both.
+      weights: [...] float32; 0 excludes a label from both.
     """
     losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
     hits = tf.argmax(logits, axis=-1, output_type=labels.dtype) == labels
@@ -224,19 +227,19 @@ def classification_ratios(logits, labels, weights):
 
 
 class AlbertModel(layers.ConfiguredLayer):
-    """The encoder, for the heads of a task to stand on.
+    """Base class of the encoder with a task's heads.
 
-    With a head, a model has `ratios(features, training=False, seed=None)`: a
-    Ratio for each of `loss_scales` and `metric_names`, of a dict of features,
-    labels and maybe `example_weight` [B]. `training` turns dropout on, and
-    `seed` ([2] int32) decides it.
+    A subclass has `ratios(features, training=False, seed=None)`, which maps a
+    dict of features, labels and an optional `example_weight` [B] to a Ratio
+    for each of `loss_scales` and `metric_names`. `training` turns dropout on;
+    `seed` ([2] int32) determines its masks.
 
     Args:
       config: an AlbertConfig.
       dtype: as for `modeling.AlbertEncoder`.
     """
 
-    # What the losses are multiplied with, before they are added up.
+    # Factors of the losses in the total loss.
     loss_scales = {"loss": 1.0}
     metric_names: list[str] = []
 
@@ -255,14 +258,14 @@ class AlbertModel(layers.ConfiguredLayer):
         )
 
     def build_head_dropout(self, training, seed):
-        """Returns dropout whose masks are not the encoder's."""
+        """Returns a Dropout with other masks than the encoder's."""
         if training and seed is not None:
             seed = tf.random.experimental.stateless_fold_in(seed, HEAD_SEED)
         return layers.build_dropout(training, seed)
 
 
 def row_weights(features):
-    """Returns [B] float32: 1 for an example, 0 for a row of padding."""
+    """Returns the weights of rows, [B] float32: 0 for a row of padding."""
     if "example_weight" in features:
         return features["example_weight"]
     return tf.ones(tf.shape(features["input_ids"])[:1])
@@ -278,8 +281,8 @@ class AlbertForPreTraining(AlbertModel):
 
     Args:
       config: an AlbertConfig.
-      sentence_weight: what the sentence-order (or next-sentence) loss is
-        multiplied with; 0 trains on the masked LM alone.
+      sentence_weight: factor of the sentence-order (or next-sentence) loss; 0
+        trains only the masked LM.
       dtype: as for `modeling.AlbertEncoder`.
 
     Source: run_pretraining.py, `model_fn`; the weight is ours.
@@ -315,12 +318,12 @@ class AlbertForPreTraining(AlbertModel):
 
     @staticmethod
     def is_complete_in(names):
-        """Whether names of weights include both heads'."""
+        """Returns whether the names of weights include those of both heads."""
         ends = ("predictions/output_bias", "seq_relationship/output_bias")
         return all(f"cls/{end}" in names for end in ends)
 
     def ratios(self, features, training=False, seed=None):
-        """As `AlbertModel`, of features from `reading.build_dataset`."""
+        """See `AlbertModel`; features are from `reading.build_dataset`."""
         outputs = self.encode(features, training, seed)
         rows = row_weights(features)  # [B]
         loss, accuracy = self.masked_lm.ratios(
@@ -350,12 +353,12 @@ class AlbertClassifier(AlbertModel):
 
     Args:
       config: an AlbertConfig.
-      num_labels: classes, C; 1 for a regression.
-      objective: one of OBJECTIVES: which loss the logits get, and what
-        `label_ids` are. "classes": [B] integers, softmax. "regression": [B]
+      num_labels: number of classes, C; 1 for regression.
+      objective: one of OBJECTIVES; determines the loss and the form of
+        `label_ids`. "classes": [B] integers, softmax. "regression": [B]
         floats, squared error. "multi_label": [B, C] floats, sigmoid.
-      dropout_prob: rate of the dropout before the logits, whatever the
-        config's rates are.
+      dropout_prob: rate of the dropout before the logits, independent of the
+        config's rates.
       dtype: as for `modeling.AlbertEncoder`.
 
     Source: classifier_utils.py, `create_model`; "multi_label" is ours.
@@ -375,7 +378,9 @@ class AlbertClassifier(AlbertModel):
     ):
         super().__init__(config, dtype=dtype, **kwargs)
         if objective not in OBJECTIVES:
-            raise ValueError(f"objective={objective!r}; known: {OBJECTIVES}")
+            raise ValueError(
+                f"objective={objective!r}; wanted one of {OBJECTIVES}."
+            )
         self.num_labels = num_labels
         self.objective = objective
         self.dropout_prob = dropout_prob
@@ -392,7 +397,7 @@ class AlbertClassifier(AlbertModel):
         return {"logits": self.output_layer(pooled)}
 
     def ratios(self, features, training=False, seed=None):
-        """As `AlbertModel`, of features with `label_ids`."""
+        """See `AlbertModel`; features include `label_ids`."""
         logits = self(features, training=training, seed=seed)["logits"]
         labels = features["label_ids"]
         weights = row_weights(features)  # [B]
@@ -412,7 +417,7 @@ class AlbertClassifier(AlbertModel):
 
 @keras.saving.register_keras_serializable(package="albert_tf")
 class AlbertMultipleChoice(AlbertModel):
-    """The encoder with one logit for each choice.
+    """The encoder with one logit per choice.
 
     Called with a dict of features (`input_ids`, `input_mask`, `segment_ids`,
     [B, C, T] for C choices), it returns `logits` [B, C] float32.
@@ -445,7 +450,7 @@ class AlbertMultipleChoice(AlbertModel):
         return {"logits": tf.reshape(logits, [-1, num_choices])}
 
     def ratios(self, features, training=False, seed=None):
-        """As `AlbertModel`; `label_ids` are [B] integers below C."""
+        """See `AlbertModel`; `label_ids` are [B] integers below C."""
         logits = self(features, training=training, seed=seed)["logits"]
         loss, accuracy = classification_ratios(
             logits, features["label_ids"], row_weights(features)

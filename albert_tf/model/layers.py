@@ -1,7 +1,7 @@
-"""What models are made of: named weights, products, norms, dropout.
+"""Building blocks of models: named weights, dense layers, norms, dropout.
 
-Every weight knows the name it has in the release's checkpoints, its
-`canonical_name`; checkpoints and optimizers go by that name.
+Every weight has a `canonical_name`, its name in the release's checkpoints,
+which checkpoints and optimizers use.
 
 Shapes: B batch, T tokens, H hidden_size, R rows, usually B * T.
 """
@@ -17,7 +17,7 @@ from albert_tf.model.config import AlbertConfig
 
 # The epsilon of tf.contrib.layers.layer_norm; Keras defaults to 1e-3.
 LAYER_NORM_EPSILON = 1e-12
-# Keras's names of what matrices are multiplied in.
+# Data types of matrix products -> Keras's dtype policies.
 POLICIES = {"float32": "float32", "bfloat16": "mixed_bfloat16"}
 ACTIVATIONS = {
     # The release's gelu is the tanh form.
@@ -36,12 +36,13 @@ _are_kernels_constant = contextvars.ContextVar(
 
 @contextlib.contextmanager
 def constant_kernels():
-    """Makes kernels constants of the functions that are traced meanwhile.
+    """Context manager: functions traced inside contain kernels as constants.
 
-    oneDNN then arranges each once, not at every call: a third of the time of a
-    short sentence (docs/results.md). Only for inference: such a function keeps
-    the values that the weights had, and has no gradient for them. Of the
-    encoder's `all_encoder_layers` it has the last alone.
+    oneDNN then reorders each kernel once instead of at every call, which is a
+    third of the time of a short sentence (docs/results.md). For inference
+    only: such a function keeps the values of the weights at tracing time and
+    has no gradient for them. The encoder's `all_encoder_layers` contain only
+    the last layer.
     """
     token = _are_kernels_constant.set(True)
     try:
@@ -51,15 +52,15 @@ def constant_kernels():
 
 
 def are_kernels_constant():
-    """Whether this is inside of `constant_kernels`."""
+    """Returns whether the caller is inside `constant_kernels`."""
     return _are_kernels_constant.get()
 
 
 def hold_kernel(compute):
-    """Returns compute(), a kernel; inside of `constant_kernels`, as an array.
+    """Returns the kernel compute(); inside `constant_kernels`, as an array.
 
-    An array becomes a constant of whichever graph it is used in; a tensor from
-    outside of a loop would be an argument of the loop's body.
+    An array becomes a constant of the graph that uses it; a tensor created
+    outside a loop would be an argument of the loop's body.
     """
     if not are_kernels_constant():
         return compute()
@@ -68,13 +69,12 @@ def hold_kernel(compute):
 
 
 class WeightOwner(keras.layers.Layer):
-    """A layer whose weights have names of their own in a checkpoint.
+    """A layer whose weights have canonical names.
 
     Args:
-      prefix: what the canonical names begin with, such as "bert/pooler"; ""
-        for names at the top.
-      initializer_range: standard deviation of the truncated normal from which
-        kernels and embeddings are drawn.
+      prefix: prefix of the canonical names, such as "bert/pooler"; may be "".
+      initializer_range: standard deviation of the truncated normal that
+        initializes kernels and embeddings.
     """
 
     def __init__(self, prefix, initializer_range, **kwargs):
@@ -84,7 +84,7 @@ class WeightOwner(keras.layers.Layer):
         self.built = True
 
     def add(self, name, shape, initializer=None):
-        """Returns a new float32 weight, known as `prefix/name`."""
+        """Adds and returns a float32 weight, with the name `prefix/name`."""
         weight = self.add_weight(
             name=name.replace("/", "_"),
             shape=shape,
@@ -99,20 +99,20 @@ class WeightOwner(keras.layers.Layer):
         return weight
 
     def add_dense(self, name, num_inputs, num_outputs):
-        """Returns a kernel [num_inputs, num_outputs] and a bias of zeros."""
+        """Adds a kernel [num_inputs, num_outputs] and a bias of zeros."""
         kernel = self.add(f"{name}/kernel", (num_inputs, num_outputs))
         return kernel, self.add(f"{name}/bias", (num_outputs,), "zeros")
 
     def add_norm(self, name, size):
-        """Returns gamma and beta, [size] each."""
+        """Adds gamma and beta, [size] each."""
         gamma = self.add(f"{name}/gamma", (size,), "ones")
         return gamma, self.add(f"{name}/beta", (size,), "zeros")
 
     def cast(self, weights):
-        """Returns the weights in the type that is computed in: `hold_kernel`.
+        """Returns the weights in the compute dtype; kernels by `hold_kernel`.
 
-        A bias never is a constant: Grappler would make an AddV2 of its
-        BiasAdd, which is then fused with nothing.
+        A bias is never a constant: Grappler would replace its BiasAdd by an
+        AddV2, which cannot be fused.
         """
         dtype = self.compute_dtype
         return [
@@ -124,13 +124,13 @@ class WeightOwner(keras.layers.Layer):
 
 
 class ConfiguredLayer(keras.layers.Layer):
-    """A layer made of an AlbertConfig, which Keras can save and load.
+    """A layer with an AlbertConfig, which Keras can save and load.
 
     Args:
       config: an AlbertConfig.
     """
 
-    # Further arguments, which are attributes of the same names.
+    # Names of further constructor arguments, stored as attributes.
     saved_arguments: tuple[str, ...] = ()
 
     def __init__(self, config, **kwargs):
@@ -152,7 +152,7 @@ class ConfiguredLayer(keras.layers.Layer):
 
 
 def activate(x, name, *, training=False):
-    """Returns x after one of ACTIVATIONS."""
+    """Applies one of ACTIVATIONS to x."""
     if training and name == "gelu":
         return _compiled_gelu(x)
     return ACTIVATIONS[name](x)
@@ -160,22 +160,22 @@ def activate(x, name, *, training=False):
 
 @compiled.compiled
 def _compiled_gelu(x):
-    """Gelu in float32 whatever the type of x, which is twice as fast."""
+    """Computes gelu in float32 for every dtype of x, which is twice as fast."""
     y = tf.cast(x, tf.float32)
     return tf.cast(ACTIVATIONS["gelu"](y), x.dtype)
 
 
 def dense(x, kernel, bias):
     """Returns x @ kernel + bias; x is [R, inputs], the result [R, outputs]."""
-    # MatMul and BiasAdd side by side, which oneDNN and XLA fuse.
+    # MatMul followed by BiasAdd, which oneDNN and XLA fuse.
     return tf.nn.bias_add(tf.matmul(x, kernel), bias)
 
 
 def layer_norm(x, gamma, beta, *, training=False):
-    """Normalizes over the last axis, in float32 whatever the type of x.
+    """Normalizes over the last axis, in float32 for every dtype of x.
 
     Args:
-      x: [..., H], as the result, and of its type.
+      x: [..., H]; the result has the same shape and dtype.
       gamma: [H] float32.
       beta: [H] float32.
       training: whether to compile value and gradient.
@@ -196,14 +196,14 @@ _compiled_layer_norm = compiled.compiled(layer_norm)
 
 
 class Dropout:
-    """Drops values, with other masks at every call, step and replica.
+    """Dropout with different masks at every call, step and replica.
 
     Keras's Dropout draws the same masks on every replica and cannot be
-    resumed; here all masks follow from `seed`.
+    resumed; here `seed` determines all masks.
 
     Args:
-      seed: [2] int32, another one for each step and replica; None turns
-        dropout off.
+      seed: [2] int32, different for each step and replica; None turns dropout
+        off.
     """
 
     def __init__(self, seed):
@@ -212,7 +212,7 @@ class Dropout:
 
     @property
     def is_training(self):
-        """Whether this is dropout for training, even at a rate of 0."""
+        """Whether dropout is in training mode, even at a rate of 0."""
         return self.seed is not None
 
     def __call__(self, x, rate):
@@ -227,12 +227,12 @@ class Dropout:
 
 
 def build_dropout(training, seed):
-    """Returns the dropout of one call of a model.
+    """Returns the Dropout for one call of a model.
 
     Args:
-      training: whether to drop at all.
-      seed: [2] int32, or None to draw one, which then differs between
-        replicas and cannot be repeated.
+      training: whether to drop values.
+      seed: [2] int32, or None to draw a random seed, which differs between
+        replicas and is not reproducible.
     """
     if not training:
         return Dropout(None)

@@ -1,8 +1,8 @@
-"""The ALBERT encoder: embeddings, sub-layers reused by group index, pooler.
+"""The ALBERT encoder: embeddings, sub-layers shared by group index, pooler.
 
-Weights are owned by small layers, one for each kind of sub-layer; the encoder
-casts and packs them once a call, outside the loop over layers, because a
-shared weight is used up to L times (docs/results.md has what that gains).
+Small layers own the weights, one for each kind of sub-layer. The encoder casts
+and packs the weights once per call, outside the loop over layers, because a
+shared weight is used up to L times (docs/results.md has the measured gain).
 
 Shapes: B batch, T tokens, E embedding_size, H hidden_size, N heads,
 D = H / N, F intermediate_size, L layers, V vocab_size, R = B * T rows.
@@ -16,31 +16,31 @@ import tensorflow as tf
 
 from albert_tf.model import layers
 
-# Added to the score of a masked key. Finite, so that a row whose mask is all
-# zero attends evenly instead of giving NaN; the release's value.
+# Added to the score of a masked key; the release's value. Finite, so that a
+# row with an all-zero mask attends uniformly instead of returning NaN.
 MASKED_SCORE = -10000.0
 
 
 def named_weights(layer):
-    """Finds every weight of a model by its canonical name.
+    """Returns every weight of a model by its canonical name.
 
     Args:
-      layer: a layer or model made of this module's and heads.py's layers.
+      layer: a layer or model composed of layers of this module and heads.py.
 
     Returns:
       A dict from canonical name to `keras.Variable`, sorted by name.
 
     Raises:
-      ValueError: if two weights have one name, as when an encoder stands
-        twice in one model.
+      ValueError: if two weights have the same name, for example because a
+        model contains two encoders.
     """
     named: dict = {}
     for weight in layer.weights:
         name = weight.canonical_name
         if name in named and named[name] is not weight:
             raise ValueError(
-                f"Two weights are called {name}. Checkpoints hold one of each "
-                "name; does the model hold two encoders?"
+                f"Two weights are named {name}; wanted unique names, as in a "
+                "checkpoint. Does the model contain two encoders?"
             )
         named[name] = weight
     return dict(sorted(named.items()))
@@ -64,8 +64,8 @@ class Embeddings(layers.WeightOwner):
 
     def call(self, input_ids, segment_ids, *, dropout):
         num_tokens = input_ids.shape[1] or tf.shape(input_ids)[1]
-        # The release looks segments up with this product too: two rows, so
-        # a gather's gradient would add B * T rows into two.
+        # A product instead of a gather, as in the release: with two segments,
+        # the gradient of a gather would add B * T rows into two.
         segments = tf.matmul(
             tf.one_hot(segment_ids, self.config.type_vocab_size),
             self.token_type.value,
@@ -79,7 +79,7 @@ class Embeddings(layers.WeightOwner):
 
 
 class AttentionWeights(NamedTuple):
-    """What one attention sub-layer computes with, cast and packed."""
+    """The weights of one attention sub-layer, cast and packed."""
 
     qkv_kernel: tf.Tensor  # [H, 3H]
     qkv_bias: tf.Tensor  # [3H]
@@ -90,7 +90,7 @@ class AttentionWeights(NamedTuple):
 
 
 class Attention(layers.WeightOwner):
-    """The weights of a self-attention and of the norm behind it."""
+    """The variables of a self-attention sub-layer and its norm."""
 
     def __init__(self, config, prefix, **kwargs):
         super().__init__(prefix, config.initializer_range, **kwargs)
@@ -113,18 +113,18 @@ class Attention(layers.WeightOwner):
         )
 
     def pack_qkv(self, index):
-        """Returns the three kernels (index 0) or biases (1) side by side."""
+        """Returns the three kernels (index 0) or biases (1), concatenated."""
         query, key, value = (
             dense[index].value for dense in (self.query, self.key, self.value)
         )
-        # The scale of the scores goes into the queries' weights: H * H
+        # The scale of the scores is folded into the query weights: H * H
         # products once instead of B * N * T * T in every layer.
         parts = [query * self.head_size**-0.5, key, value]
         return tf.cast(tf.concat(parts, axis=-1), self.compute_dtype)
 
 
 class FeedForwardWeights(NamedTuple):
-    """What one feed-forward sub-layer computes with, cast."""
+    """The weights of one feed-forward sub-layer, cast."""
 
     inner_kernel: tf.Tensor  # [H, F]
     inner_bias: tf.Tensor  # [F]
@@ -135,7 +135,7 @@ class FeedForwardWeights(NamedTuple):
 
 
 class FeedForward(layers.WeightOwner):
-    """The weights of a feed-forward sub-layer and of the norm behind it."""
+    """The variables of a feed-forward sub-layer and its norm."""
 
     def __init__(self, config, prefix, **kwargs):
         super().__init__(prefix, config.initializer_range, **kwargs)
@@ -157,18 +157,17 @@ class FeedForward(layers.WeightOwner):
 
 
 def attend(x, weights, mask_scores, dropout, config):
-    """Runs one attention sub-layer.
+    """Applies one attention sub-layer.
 
     Args:
-      x: [R, H], as the result.
+      x: [R, H].
       weights: AttentionWeights.
       mask_scores: [B, 1, 1, T], 0 or MASKED_SCORE.
       dropout: a `Dropout`.
-      config: an AlbertConfig, for the heads and the two rates.
+      config: an AlbertConfig, for the number of heads and the dropout rates.
 
     Returns:
-      The result, and the probabilities [B, N, T, T] float32 with which each
-      token looks at each.
+      The output [R, H], and the attention probabilities [B, N, T, T] float32.
     """
     batch_size, num_tokens = split_rows(mask_scores)
     num_heads = config.num_attention_heads
@@ -191,7 +190,7 @@ def attend(x, weights, mask_scores, dropout, config):
 
 
 def feed_forward(x, weights, dropout, config):
-    """Runs one feed-forward sub-layer on x [R, H], by FeedForwardWeights."""
+    """Applies one feed-forward sub-layer to x [R, H]; returns [R, H]."""
     training = dropout.is_training
     y = layers.dense(x, weights.inner_kernel, weights.inner_bias)  # [R, F]
     y = layers.activate(y, config.hidden_act, training=training)
@@ -203,18 +202,19 @@ def feed_forward(x, weights, dropout, config):
 
 
 def split_rows(x):
-    """Returns the first and the last size of x, static where they are known."""
+    """Returns the sizes of x's first and last axis, static if known."""
     dynamic = tf.shape(x)
     return x.shape[0] or dynamic[0], x.shape[-1] or dynamic[-1]
 
 
 class Transformer(layers.WeightOwner):
-    """L layers over few or many sub-layers' weights, chosen by group index.
+    """L layers that share the weights of sub-layers by group index.
 
-    Layer l uses the attention of group `config.attention_group(l)` and the
-    feed-forward of group `config.ffn_group(l)`; with every weight shared both
-    are `l * num_hidden_groups // L`. A group has `inner_group_num` blocks,
-    run one after the other, so there are L * inner_group_num outputs.
+    Layer l uses the attention weights of group `config.attention_group(l)`
+    and the feed-forward weights of group `config.ffn_group(l)`; if all weights
+    are shared, both are `l * num_hidden_groups // L`. A group has
+    `inner_group_num` blocks, applied in sequence, so there are
+    L * inner_group_num outputs.
     """
 
     def __init__(self, config, **kwargs):
@@ -233,7 +233,7 @@ class Transformer(layers.WeightOwner):
         self.ffn = self.add_blocks(FeedForward, config.ffn_group)
 
     def add_blocks(self, kind, group_of):
-        """Returns inner_group_num sub-layers for each group, as lists."""
+        """Builds a list of inner_group_num sub-layers for each group."""
         last_group = group_of(self.config.num_hidden_layers - 1)
         prefix = f"{self.prefix}/transformer"
         return [
@@ -255,13 +255,13 @@ class Transformer(layers.WeightOwner):
         mask_scores = (1.0 - tf.cast(input_mask, tf.float32)) * MASKED_SCORE
         mask_scores = mask_scores[:, tf.newaxis, tf.newaxis, :]
         num_tokens = input_mask.shape[1] or tf.shape(input_mask)[1]
-        # Rows of a matrix: MatMul is faster on [R, H] than on [B, T, H].
+        # Flattened, as MatMul is faster on [R, H] than on [B, T, H].
         x = tf.reshape(x, [-1, config.embedding_size])  # [R, E]
         if self.projection:
             x = layers.dense(x, *self.cast(self.projection))  # [R, H]
 
         def run_layer(x, groups):
-            """A layer's blocks: outputs [R, H], attention [B, N, T, T]."""
+            """Returns outputs [R, H] and attention [B, N, T, T] per block."""
             outputs, probs = [], []
             for attention_weights, ffn_weights in zip(
                 attention[groups[0]], ffn[groups[1]], strict=True
@@ -280,7 +280,7 @@ class Transformer(layers.WeightOwner):
         ]
         outputs, probs = [], []
         if layers.are_kernels_constant():
-            # A kernel in a loop is one constant however often it is used.
+            # In a loop, a kernel is a single constant for all its uses.
             for group, count in collections.Counter(groups).items():
                 x = repeat(
                     lambda x, group=group: run_layer(x, group)[0][-1], x, count
@@ -288,18 +288,18 @@ class Transformer(layers.WeightOwner):
             outputs.append(x)
         else:
             for group in groups:
-                more, more_probs = run_layer(
+                layer_outputs, layer_probs = run_layer(
                     outputs[-1] if outputs else x, group
                 )
-                outputs += more
-                probs += more_probs
+                outputs += layer_outputs
+                probs += layer_probs
         shape = [-1, num_tokens, config.hidden_size]
         # [B, T, H] each
         return [tf.reshape(x, shape) for x in outputs], probs
 
 
 def repeat(step, x, count):
-    """Returns step(... step(x)), count times, as a loop of the graph."""
+    """Applies step to x `count` times, as a loop in the graph."""
     if count == 1:
         return step(x)
 
@@ -331,18 +331,18 @@ class AlbertEncoder(layers.ConfiguredLayer):
     """ALBERT without a head.
 
     Call it with `input_ids`, `input_mask` and `segment_ids`, [B, T] integers
-    each; without a mask every token is seen, without segments all are 0.
+    each; the default mask is all ones, the default segments are all zeros.
     `training=True` turns the config's dropout on; `seed` ([2] int32) then
-    decides the masks. `with_attention=True` adds the probabilities of
-    attention, which take much memory outside of a tf.function. The result is a
-    dict:
+    determines its masks. `with_attention=True` adds the attention
+    probabilities, which take much memory outside a tf.function. The result is
+    a dict:
 
       sequence_output: [B, T, H], the last layer.
       pooled_output: [B, H].
       embedding_output: [B, T, E], after norm and dropout.
-      all_encoder_layers: L * inner_group_num times [B, T, H].
-      all_attention_probs: where asked for, as many times [B, N, T, T] float32:
-        how much each token looks at each.
+      all_encoder_layers: list of L * inner_group_num tensors [B, T, H].
+      all_attention_probs: with_attention only; list of as many tensors
+        [B, N, T, T] float32.
 
     Args:
       config: an AlbertConfig.
@@ -350,10 +350,10 @@ class AlbertEncoder(layers.ConfiguredLayer):
         float32 weights, norms and softmax.
 
     Raises:
-      ValueError: at the call, if T exceeds max_position_embeddings.
+      ValueError: when called, if T exceeds max_position_embeddings.
 
-    Source: modeling.py, `AlbertModel`. A group's index is computed in
-    integers here; the release's floats skip a group for some depths.
+    Source: modeling.py, `AlbertModel`. Group indices are computed in integers
+    here; the release's floats skip a group at some depths.
     """
 
     def __init__(self, config, *, dtype=None, name="bert", **kwargs):
@@ -398,6 +398,6 @@ class AlbertEncoder(layers.ConfiguredLayer):
         if num_tokens is not None and num_tokens > longest:
             raise ValueError(
                 f"The input has {num_tokens} tokens, the model has "
-                f"{longest} positions (max_position_embeddings). Cut the "
+                f"{longest} positions (max_position_embeddings). Truncate the "
                 "input, or use a config with more positions."
             )

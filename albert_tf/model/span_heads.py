@@ -1,4 +1,4 @@
-"""Heads that find a span of the text: SQuAD 1.1 and 2.0.
+"""Heads that predict a span of the text: SQuAD 1.1 and 2.0.
 
 Shapes: B batch, T tokens, H hidden_size, K start_n_top, J end_n_top.
 """
@@ -8,19 +8,20 @@ import tensorflow as tf
 
 from albert_tf.model import heads, layers
 
-# Added to the logits of positions that cannot answer.
+# Added to the logits of positions that cannot be in an answer.
 MASKED_LOGIT = -1e30
 
 
 def score_spans(logits, positions):
-    """Compares starts and ends with the true ones.
+    """Compares predicted starts and ends with the labels.
 
     Args:
-      logits: of starts and of ends, [B, T] each.
-      positions: likewise, [B] integers each.
+      logits: pair of start and end logits, [B, T] each.
+      positions: pair of start and end labels, [B] integers each.
 
     Returns:
-      The sum of both cross entropies, and whether both are right: [B] each.
+      The sum of both cross entropies, and whether both predictions are
+      correct, [B] each.
     """
     losses, hits = 0.0, True
     for scores, wanted in zip(logits, positions, strict=True):
@@ -31,7 +32,7 @@ def score_spans(logits, positions):
 
 
 def mask_logits(logits, p_mask):
-    """Returns logits [B, T] float32; where p_mask is 1 they are -1e30.
+    """Returns logits [B, T] float32, set to -1e30 where p_mask is 1.
 
     Source: squad_utils.py, `create_v2_model`.
     """
@@ -40,9 +41,9 @@ def mask_logits(logits, p_mask):
 
 
 def build_p_mask(features):
-    """Returns [B, T] int32: 1 where no answer can stand.
+    """Returns a mask [B, T] int32: 1 where an answer is impossible.
 
-    Answers stand in segment 1 before its [SEP]; [CLS] stands for none.
+    Answers are in segment 1 before its [SEP]; [CLS] represents "no answer".
 
     Args:
       features: a dict of `input_mask` and `segment_ids`, [B, T] integers each.
@@ -58,8 +59,8 @@ def build_p_mask(features):
 
 def apply_dense(x, weights):
     """Returns x @ kernel + bias over the last axis of x [..., inputs]."""
-    # As rows of a matrix: oneDNN's product of [B, 1, T, H] and [H, 1] writes
-    # where it must not (TensorFlow 2.21 on CPUs).
+    # Flattened to a matrix, because oneDNN's product of [B, 1, T, H] and
+    # [H, 1] writes out of bounds (TensorFlow 2.21 on CPUs).
     kernel, bias = weights
     rows = tf.reshape(x, [-1, kernel.shape[0]])
     shape = tf.concat([tf.shape(x)[:-1], kernel.shape[1:]], axis=0)
@@ -94,7 +95,7 @@ class AlbertSpans(heads.AlbertModel):
         return {"start_logits": logits[..., 0], "end_logits": logits[..., 1]}
 
     def ratios(self, features, training=False, seed=None):
-        """As its base, of `start_positions` and `end_positions` [B]."""
+        """See the base class; labels: `start_positions`, `end_positions`."""
         outputs = self(features, training=training, seed=seed)
         weights = heads.row_weights(features)  # [B]
         losses, hits = score_spans(
@@ -108,7 +109,7 @@ class AlbertSpans(heads.AlbertModel):
 
 
 class StartLogits(layers.WeightOwner):
-    """Logits [B, T] float32 that an answer starts at a token."""
+    """Logits [B, T] float32 of answers starting at each token."""
 
     def __init__(self, config, **kwargs):
         super().__init__("start_logits", config.initializer_range, **kwargs)
@@ -120,7 +121,7 @@ class StartLogits(layers.WeightOwner):
 
 
 class EndLogits(layers.WeightOwner):
-    """Logits that an answer ends at a token, given where it starts.
+    """Logits of answers ending at each token, given their starts.
 
     Called with x [B, T, H], its vectors at the starts [B, K, H] and p_mask
     [B, T], it returns [B, K, T] float32.
@@ -136,8 +137,8 @@ class EndLogits(layers.WeightOwner):
 
     def call(self, x, starts, p_mask):
         kernel, bias = self.cast(self.dense_0)
-        # A product with concat(x, start) is the sum of two products, and so
-        # each token is multiplied once, not once for every start.
+        # A product with concat(x, start) is the sum of two products, so each
+        # token is multiplied once instead of once per start.
         x = apply_dense(x, (kernel[: self.size], bias))  # [B, T, H]
         starts = tf.matmul(starts, kernel[self.size :])  # [B, K, H]
         x = tf.tanh(x[:, tf.newaxis] + starts[:, :, tf.newaxis])
@@ -147,7 +148,7 @@ class EndLogits(layers.WeightOwner):
 
 
 class Answerability(layers.WeightOwner):
-    """Logit [B] float32 that a question has no answer in the text."""
+    """Logit [B] float32 of questions without an answer in the text."""
 
     def __init__(self, config, **kwargs):
         super().__init__("answer_class", config.initializer_range, **kwargs)
@@ -156,8 +157,8 @@ class Answerability(layers.WeightOwner):
         self.kernel = self.add("dense_1/kernel", (size, 1))
 
     def call(self, x, start_logits, *, dropout, rate):
-        chances = tf.cast(tf.nn.softmax(start_logits), x.dtype)  # [B, T]
-        expected = tf.linalg.matvec(x, chances, transpose_a=True)  # [B, H]
+        probs = tf.cast(tf.nn.softmax(start_logits), x.dtype)  # [B, T]
+        expected = tf.linalg.matvec(x, probs, transpose_a=True)  # [B, H]
         x = tf.concat([expected, x[:, 0]], axis=-1)  # [B, 2 * H]
         x = tf.tanh(layers.dense(x, *self.cast(self.dense_0)))
         x = dropout(x, rate)
@@ -169,23 +170,24 @@ class Answerability(layers.WeightOwner):
 class AlbertConditionalSpans(heads.AlbertModel):
     """The encoder with ends conditioned on starts: SQuAD 2.0.
 
-    Called with a dict of features (`input_ids`, `input_mask`, `segment_ids`,
-    and maybe `p_mask`, 1 where no answer can stand, else from `build_p_mask`;
-    [B, T] each), it returns the best starts and for each the best ends:
+    Called with a dict of features (`input_ids`, `input_mask`, `segment_ids`
+    and optionally `p_mask`, 1 where an answer is impossible, by default from
+    `build_p_mask`; [B, T] each), it returns the best starts and, for each
+    start, the best ends:
 
       start_top_log_probs, start_top_index: [B, K].
-      end_top_log_probs, end_top_index: [B, K * J], start by start.
-      cls_logits: [B]; the larger, the less there is an answer.
+      end_top_log_probs, end_top_index: [B, K * J], grouped by start.
+      cls_logits: [B]; a large value means that there is no answer.
 
     Args:
       config: an AlbertConfig.
-      start_n_top: starts of the beam, K; fewer where T is smaller.
-      end_n_top: ends for each start, J.
-      dropout_prob: rate of the dropout before the answerability's logit.
+      start_n_top: number of starts in the beam, K; at most T are used.
+      end_n_top: number of ends per start, J; at most T are used.
+      dropout_prob: rate of the dropout before the answerability logit.
       dtype: as for `modeling.AlbertEncoder`.
 
     Source: squad_utils.py, `create_v2_model`, after XLNet. Its end indices
-    are in the order start * J + end, too.
+    have the same order, start * J + end.
     """
 
     saved_arguments = ("start_n_top", "end_n_top", "dropout_prob")
@@ -210,7 +212,7 @@ class AlbertConditionalSpans(heads.AlbertModel):
         self.answerability = Answerability(config, dtype=self.dtype_policy)
 
     def call(self, features, training=False, seed=None):
-        p_mask, x, start_logits, cls_logits = self._begin(
+        p_mask, x, start_logits, cls_logits = self._encode_starts(
             features, training, seed
         )
         num_tokens = start_logits.shape[1] or tf.shape(start_logits)[1]
@@ -230,8 +232,8 @@ class AlbertConditionalSpans(heads.AlbertModel):
             "cls_logits": cls_logits,
         }
 
-    def _begin(self, features, training, seed):
-        """What both share: p_mask, x, start and class logits."""
+    def _encode_starts(self, features, training, seed):
+        """Returns p_mask, encoder output, start logits and class logits."""
         p_mask = features.get("p_mask")
         if p_mask is None:
             p_mask = build_p_mask(features)
@@ -244,11 +246,11 @@ class AlbertConditionalSpans(heads.AlbertModel):
         return p_mask, x, start_logits, cls_logits
 
     def ratios(self, features, training=False, seed=None):
-        """As its base; ends are given the true starts.
+        """See the base class; ends are conditioned on the true starts.
 
-        `features` has `start_positions`, `end_positions`, `is_impossible` [B].
+        Labels: `start_positions`, `end_positions` and `is_impossible`, [B].
         """
-        p_mask, x, start_logits, cls_logits = self._begin(
+        p_mask, x, start_logits, cls_logits = self._encode_starts(
             features, training, seed
         )
         weights = heads.row_weights(features)  # [B]

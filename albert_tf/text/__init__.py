@@ -1,1 +1,1 @@
-"""Text to pieces and back, in Python and as operations of TensorFlow."""
+"""Tokenizes and decodes text, in Python and as TensorFlow operations."""

@@ -1,9 +1,9 @@
-"""Texts as code points, and operations that change them as Python would.
+"""Text as code points, with TensorFlow operations equivalent to Python's.
 
-Tables are made from what Python does with each character, so nothing depends
-on TensorFlow's tables of Unicode.
+All tables are built by calling Python on each character, so the results do not
+depend on TensorFlow's Unicode tables.
 
-Shapes: B texts; (C) characters of each, ragged; N characters of all of them.
+Shapes: B texts; (C) characters per text, ragged; N characters in all texts.
 """
 
 import functools
@@ -24,8 +24,8 @@ class Characters(NamedTuple):
 
     Attributes:
       codes: [B, (C)] int32.
-      sources: [B, (C)] int32: which character of the original text each is,
-        or comes from.
+      sources: [B, (C)] int32: index of the original character from which each
+        character comes.
     """
 
     codes: tf.RaggedTensor
@@ -33,7 +33,7 @@ class Characters(NamedTuple):
 
 
 def decode(texts) -> Characters:
-    """Returns the Characters of texts, [B] strings in UTF-8."""
+    """Decodes texts, [B] UTF-8 strings, into Characters."""
     codes = tf.strings.unicode_decode(texts, "UTF-8")
     lengths = codes.row_lengths()
     sources = tf.ragged.range(tf.cast(lengths, tf.int32))
@@ -41,10 +41,11 @@ def decode(texts) -> Characters:
 
 
 def _replace(characters, counts, choose):
-    """Puts some characters, or none, in the place of each.
+    """Replaces each character by zero or more characters.
 
-    `counts` [N] int32 says how many. `choose` gives the M new codes; it gets
-    two [M] int32: which of the N each replaces, and its number there, from 0.
+    `counts` [N] int32 is the number of replacements per character. `choose`
+    returns the M new codes, given two [M] int32: the index (of N) of the
+    character that each replaces, and its index within the replacement.
     """
     rows = tf.repeat(tf.range(tf.size(counts)), counts)  # [M]
     ends = tf.cumsum(counts)  # [N]
@@ -60,10 +61,10 @@ def _replace(characters, counts, choose):
 
 
 class CodePointTable:
-    """Replaces code points, each by itself.
+    """Replaces each code point independently of its neighbors.
 
     Args:
-      change: function from a character to a string.
+      change: function from a character to its replacement, a string.
     """
 
     def __init__(self, change: Callable[[str], str]):
@@ -79,28 +80,28 @@ class CodePointTable:
         self.codes = np.concatenate([*changed.values(), [0]]).astype(np.int32)
 
     def __call__(self, characters: Characters) -> Characters:
-        """Returns the Characters after the replacement."""
+        """Returns the Characters after replacement."""
         flat = characters.codes.flat_values  # [N]
-        places = tf.searchsorted(self.keys, flat)
-        is_changed = tf.gather(self.keys, places) == flat
-        starts = tf.gather(self.starts, places)
+        indices = tf.searchsorted(self.keys, flat)
+        is_changed = tf.gather(self.keys, indices) == flat
+        starts = tf.gather(self.starts, indices)
 
         def choose(rows, nth):
             changed = tf.gather(is_changed, rows)
-            place = tf.where(changed, tf.gather(starts, rows) + nth, 0)
+            index = tf.where(changed, tf.gather(starts, rows) + nth, 0)
             return tf.where(
-                changed, tf.gather(self.codes, place), tf.gather(flat, rows)
+                changed, tf.gather(self.codes, index), tf.gather(flat, rows)
             )
 
-        counts = tf.where(is_changed, tf.gather(self.lengths, places), 1)
+        counts = tf.where(is_changed, tf.gather(self.lengths, indices), 1)
         return _replace(characters, counts, choose)
 
 
 class CodePointSet:
-    """Whether code points are of a kind.
+    """Tests whether code points belong to a set.
 
     Args:
-      is_in: function from a character to a truth value.
+      is_in: function from a character to whether it belongs to the set.
     """
 
     def __init__(self, is_in: Callable[[str], bool]):
@@ -109,7 +110,7 @@ class CodePointSet:
         self.codes = np.array([*kept, NO_CHARACTER], np.int32)
 
     def __call__(self, flat):
-        """Returns [N] bool for codes [N]."""
+        """Returns membership, [N] bool, for codes [N]."""
         return tf.gather(self.codes, tf.searchsorted(self.codes, flat)) == flat
 
 
@@ -119,18 +120,19 @@ def _spaces():
 
 
 def join_words(characters: Characters) -> Characters:
-    """Puts single spaces between words, as " ".join(text.split()) does."""
+    """Joins words with single spaces, like " ".join(text.split())."""
     flat = characters.codes.flat_values  # [N]
     is_word = ~_spaces()(flat)
     rows = characters.codes.value_rowids()
-    is_behind_word = tf.concat([[False], is_word[:-1]], axis=0)
-    # A text's first character begins a word whatever the text before ends in.
-    is_behind_word &= rows == tf.concat([[-1], rows[:-1]], axis=0)
-    is_start = is_word & ~is_behind_word
+    follows_word = tf.concat([[False], is_word[:-1]], axis=0)
+    # The first character of a text never continues a word of another text.
+    follows_word &= rows == tf.concat([[-1], rows[:-1]], axis=0)
+    is_start = is_word & ~follows_word
     words_before = tf.cumsum(tf.cast(is_start, tf.int32), exclusive=True)
-    words_of_others = tf.gather(tf.math.segment_min(words_before, rows), rows)
+    # Counts only words of preceding texts.
+    words_before_text = tf.gather(tf.math.segment_min(words_before, rows), rows)
     counts = tf.cast(is_word, tf.int32)
-    counts += tf.cast(is_start & (words_before > words_of_others), tf.int32)
+    counts += tf.cast(is_start & (words_before > words_before_text), tf.int32)
 
     def choose(rows, nth):
         is_space = (tf.gather(counts, rows) == 2) & (nth == 0)
@@ -140,33 +142,33 @@ def join_words(characters: Characters) -> Characters:
 
 
 class LowerCase:
-    """str.lower, which writes the last sigma of a Greek word differently."""
+    """Equivalent of str.lower, including the final sigma of Greek words."""
 
     def __init__(self):
         self.table = CodePointTable(str.lower)
-        # Python does not say which characters it skips and which it takes for
-        # letters here, but shows it.
+        # Python does not expose which characters it skips and which it treats
+        # as letters for this rule, so they are found by trying each.
         self.is_letter = CodePointSet(lambda c: f"aΣ{c}".lower()[1] == "σ")
         self.is_skipped = CodePointSet(
             lambda c: f"aΣ{c}".lower()[1] == "ς" and f"aΣ{c}a".lower()[1] == "σ"
         )
 
     def __call__(self, characters: Characters) -> Characters:
-        """Returns the Characters in lower case."""
+        """Returns the lower-cased Characters."""
         flat = characters.codes.flat_values  # [N]
         row = characters.codes.value_rowids()
-        kept = tf.where(~self.is_skipped(flat))[:, 0]  # [K] places
+        kept = tf.where(~self.is_skipped(flat))[:, 0]  # [K] positions
         kept = tf.concat([[-1], kept, [tf.size(flat, tf.int64)]], axis=0)
-        places = tf.range(tf.size(flat, tf.int64))
-        before = tf.searchsorted(kept, places) - 1
-        after = tf.searchsorted(kept, places, side="right")
+        positions = tf.range(tf.size(flat, tf.int64))
+        before = tf.searchsorted(kept, positions) - 1
+        after = tf.searchsorted(kept, positions, side="right")
 
         def is_letter_at(indices):
-            place = tf.gather(kept, indices)
-            is_there = (place >= 0) & (place < tf.size(flat, tf.int64))
-            place = tf.where(is_there, place, 0)
-            is_there &= tf.gather(row, place) == row
-            return is_there & self.is_letter(tf.gather(flat, place))
+            position = tf.gather(kept, indices)
+            is_valid = (position >= 0) & (position < tf.size(flat, tf.int64))
+            position = tf.where(is_valid, position, 0)
+            is_valid &= tf.gather(row, position) == row
+            return is_valid & self.is_letter(tf.gather(flat, position))
 
         is_final = (flat == SIGMA) & is_letter_at(before)
         is_final &= ~is_letter_at(after)
@@ -177,10 +179,15 @@ class LowerCase:
 
 
 def find_codes(characters: Characters, rows, offsets) -> tf.Tensor:
-    """Returns [M] int32: which of all N codes stand at some bytes.
+    """Converts byte offsets into indices of the N codes.
 
-    `rows` [M] are numbers of texts, `offsets` [M] bytes of these in UTF-8; N is
-    returned behind the end of a text.
+    Args:
+      characters: the Characters.
+      rows: [M] indices of texts.
+      offsets: [M] byte offsets in the UTF-8 form of these texts.
+
+    Returns:
+      [M] int32 indices; N for an offset beyond the end of its text.
     """
     flat = characters.codes.flat_values  # [N]
     limits = tf.constant([0x80, 0x800, 0x10000])
@@ -189,6 +196,6 @@ def find_codes(characters: Characters, rows, offsets) -> tf.Tensor:
     splits = characters.codes.row_splits  # [B + 1]
     before = tf.gather(tf.concat([[0], ends], axis=0), splits)
     offsets = tf.gather(before, rows) + tf.cast(offsets, tf.int32)
-    places = tf.searchsorted(ends, offsets, side="right")
-    is_inside = tf.cast(places, tf.int64) < tf.gather(splits[1:], rows)
-    return tf.where(is_inside, places, tf.size(flat))
+    indices = tf.searchsorted(ends, offsets, side="right")
+    is_inside = tf.cast(indices, tf.int64) < tf.gather(splits[1:], rows)
+    return tf.where(is_inside, indices, tf.size(flat))

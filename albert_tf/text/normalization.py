@@ -1,12 +1,12 @@
-"""What happens to text before it is split into pieces.
+"""Normalizes text before it is split into pieces.
 
-`SentenceNormalizer` serves SentencePiece, `WordNormalizer` WordPiece. Both
-exist twice: as plain string operations, which are fast, and with a map back to
-the original characters. The map is made character by character and the result
-compared with the fast one, so the two cannot drift apart.
+`SentenceNormalizer` is for SentencePiece, `WordNormalizer` for WordPiece. Each
+has two implementations: fast string operations, and a slower one that also
+returns spans. The slower result is compared with the fast one, so the two
+cannot diverge.
 
-A map is a list of spans: for each character of the result the (start, end) of
-what it comes from, in characters of the original text.
+Spans map the result to the original text: for each character of the result,
+the (start, end) of the original characters that it comes from.
 """
 
 import abc
@@ -35,14 +35,14 @@ _UNSPACED = _IDEOGRAPHS + (
     (0xFF66, 0xFF9D),
     (0x2CEB0, 0x323AF),
 )
-# Steps of a normalizer that look at more than one character.
+# Steps of a normalizer that depend on more than one character.
 WORDS = "words"
 LOWER = "lower"
 
 
 @dataclasses.dataclass(frozen=True)
 class Normalizer(abc.ABC):
-    """What the two normalizers share."""
+    """Base class of the two normalizers."""
 
     do_lower_case: bool = True
     keep_accents: bool = False
@@ -53,16 +53,16 @@ class Normalizer(abc.ABC):
 
     @abc.abstractmethod
     def steps(self) -> list:
-        """Returns what `normalize` does, for those who do it elsewhere.
+        """Returns the steps of `normalize`, to implement it elsewhere.
 
-        WORDS (words with single spaces between them), LOWER (`str.lower`), and
-        functions from a character to a string. They are exact unless accents
-        are kept, whose order decomposition sorts.
+        A step is WORDS (join words with single spaces), LOWER (`str.lower`),
+        or a function from a character to a string. The steps are exact unless
+        accents are kept, because decomposition reorders accents.
         """
 
     @abc.abstractmethod
     def _map(self, text, spans):
-        """The normalized text and its spans, made character by character."""
+        """Returns the normalized text and its spans."""
 
     def normalize_with_spans(self, text: str) -> tuple[str, list]:
         """Returns the normalized text and a span for each of its characters."""
@@ -70,17 +70,17 @@ class Normalizer(abc.ABC):
         mapped, spans = self._map(text, [(i, i + 1) for i in range(len(text))])
         if mapped != normalized or len(spans) != len(normalized):
             raise AssertionError(
-                f"Normalization with a map gave {mapped!r:.200}, plain "
-                f"normalization {normalized!r:.200}: a fault of this module"
+                f"Normalization with spans gave {mapped!r:.200}, but without "
+                f"spans {normalized!r:.200}. This is a bug in this module."
             )
         return normalized, spans
 
 
 class SentenceNormalizer(Normalizer):
-    """Even white space, compatibility decomposition, no combining characters.
+    """Collapses whitespace, applies NFKD and removes combining characters.
 
-    White space is collapsed before the decomposition, which may make some
-    again; SentencePiece takes care of that.
+    Whitespace is collapsed before the decomposition, which may create new
+    whitespace; SentencePiece handles that.
 
     Source: tokenization.py, `preprocess_text`.
     """
@@ -109,9 +109,9 @@ class SentenceNormalizer(Normalizer):
 
 
 class WordNormalizer(Normalizer):
-    """Words, punctuation and ideographs with one space between them.
+    """Separates words, punctuation and ideographs by single spaces.
 
-    Accents go only where letters are lower-cased, as in BERT.
+    Accents are removed only if letters are lower-cased, as in BERT.
 
     Source: tokenization.py, `BasicTokenizer`.
     """
@@ -147,21 +147,21 @@ class WordNormalizer(Normalizer):
 def _check_text(text):
     if not isinstance(text, str):
         raise TypeError(
-            f"Text must be str, found {type(text).__name__}: {text!r:.60}. "
+            f"Text must be str; found {type(text).__name__}: {text!r:.60}. "
             "Read files in text mode, or decode bytes as UTF-8 first."
         )
 
 
 def is_unspaced(char: str) -> bool:
-    """Whether a character is of a script without spaces between words."""
+    """Returns whether a character's script has no spaces between words."""
     return unicodedata.category(char)[0] != "M" and _is_between(char, _UNSPACED)
 
 
 class _CharacterTable(dict):
-    """A table for `str.translate` that asks a function once per character.
+    """A table for `str.translate` that caches a function of a character.
 
-    It remembers no more answers than texts have characters: all of Unicode, as
-    graphs ask for, would take 150 MB.
+    The cache is limited: all of Unicode, which graph tokenizers request, would
+    take 150 MB.
     """
 
     MAX_SIZE = 1 << 15
@@ -181,7 +181,7 @@ def _is_between(char, ranges):
 
 
 def _encodable(char):
-    """Replaces halves of broken UTF-16 pairs, which have no UTF-8 form."""
+    """Replaces unpaired surrogates, which cannot be encoded as UTF-8."""
     return "\ufffd" if unicodedata.category(char) == "Cs" else char
 
 
@@ -194,7 +194,7 @@ def _without_nonspacing(char):
 
 
 def _cleaned(char):
-    """Drops control characters, evens out spaces, spaces out ideographs."""
+    """Removes control characters; adds spaces around ideographs."""
     category = unicodedata.category(char)
     if char in " \t\n\r" or category == "Zs":
         return " "
@@ -204,7 +204,7 @@ def _cleaned(char):
 
 
 def _spaced_punctuation(char):
-    """Spaces out punctuation; all ASCII symbols count, as in BERT."""
+    """Adds spaces around punctuation; includes all ASCII symbols, as BERT."""
     is_symbol = char.isascii() and char.isprintable() and not char.isalnum()
     if (is_symbol and char != " ") or unicodedata.category(char)[0] == "P":
         return f" {char} "
@@ -220,7 +220,7 @@ _SPACED_PUNCTUATION = _CharacterTable(_spaced_punctuation)
 
 
 def _join_words(text, spans):
-    """Puts single spaces between words; a span for each character."""
+    """Joins words with single spaces; returns the text and its spans."""
     joined: list = []
     for match in re.finditer(r"\S+", text):
         start, end = match.span()
@@ -231,13 +231,13 @@ def _join_words(text, spans):
 
 
 def _lower(text, spans):
-    """Lower-cases a text; a span for each character of the result."""
-    # Of a sigma, only the letter depends on what stands beside it.
+    """Lower-cases a text; returns the text and its spans."""
+    # Context changes the form of a sigma, but not the length of the result.
     return text.lower(), _change_characters(text, spans, _LOWER)[1]
 
 
 def _change_characters(text, spans, table):
-    """Translates a text; a span for each character of the result."""
+    """Translates a text; returns the text and its spans."""
     changed = [char.translate(table) for char in text]
     spans = [
         span for chars, span in zip(changed, spans, strict=True) for _ in chars
@@ -246,10 +246,10 @@ def _change_characters(text, spans, table):
 
 
 def _clusters(text, form):
-    """Yields (start, end) of the stretches that decompose independently.
+    """Yields (start, end) of clusters that decompose independently.
 
-    Decomposition reorders combining characters, so a stretch ends before each
-    character whose decomposition does not begin with one.
+    Decomposition reorders combining characters, so a cluster ends before each
+    character whose decomposition does not start with one.
     """
     start = 0
     for i, char in enumerate(text):
@@ -264,9 +264,9 @@ def _clusters(text, form):
 
 
 def _change_clusters(text, spans, form, change):
-    """Applies a change to each cluster; a span for each resulting character.
+    """Applies a change to each cluster; returns the text and its spans.
 
-    A mark that the change drops is added to the span of the character before.
+    A mark that the change removes extends the span of the preceding character.
     """
     if text.isascii():
         return text, spans

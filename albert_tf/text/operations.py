@@ -1,8 +1,8 @@
-"""The tokenizers as TensorFlow operations: text to ids inside a SavedModel.
+"""Tokenizers as TensorFlow operations, for text input in a SavedModel.
 
-Normalization is that of `characters`; the pieces come from tensorflow-text.
+Normalization uses `characters`; tensorflow-text splits text into pieces.
 
-Shapes: B texts; (C) characters and (T) tokens of each, ragged; T tokens after
+Shapes: B texts; (C) characters and (T) tokens per text, ragged; T tokens after
 padding.
 """
 
@@ -19,14 +19,14 @@ def check_tokenizer(tokenizer: tokenization.Tokenizer) -> None:
     if tokenizer.settings["keep_accents"]:
         raise ValueError(
             "A tokenizer with keep_accents cannot be put into a graph: "
-            "the order of several accents would be another."
+            "the order of several accents on a letter would differ."
         )
 
 
-# To ask for each of 1.1 million code points takes seconds.
+# Cached, since querying 1.1 million code points takes seconds.
 @functools.cache
 def _build_steps(normalizer, do_lower_case, keep_accents):
-    """The steps of a class of normalizers, on `characters.Characters`."""
+    """Builds a normalizer's steps as functions of `characters.Characters`."""
     kinds = {
         normalization.WORDS: lambda: characters.join_words,
         normalization.LOWER: characters.LowerCase,
@@ -38,13 +38,13 @@ def _build_steps(normalizer, do_lower_case, keep_accents):
 
 
 class GraphTokenizer:
-    """A tokenizer as operations; it gives the ids that `tokenizer` gives.
+    """A tokenizer as TensorFlow operations, with the same ids as in Python.
 
     Args:
       tokenizer: a `tokenization.Tokenizer`.
 
     Raises:
-      ValueError: if it keeps accents, whose order only Python sorts here.
+      ValueError: if it keeps accents, which the operations cannot reorder.
     """
 
     def __init__(self, tokenizer: tokenization.Tokenizer):
@@ -57,31 +57,31 @@ class GraphTokenizer:
         )
         is_pieces = tokenizer.kind == "sentencepiece"
         build = _build_sentencepiece if is_pieces else _build_wordpiece
-        # A SavedModel of `tokenize_with_offsets` has to keep the resources.
+        # A SavedModel of `tokenize_with_offsets` must track the resources.
         self._split, self._split_with_offsets, self.resources = build(tokenizer)
 
     def normalize(self, texts) -> characters.Characters:
-        """Returns the `characters.Characters` of normalized texts [B]."""
+        """Normalizes texts, [B] strings, into `characters.Characters`."""
         normalized = characters.decode(texts)
         for step in self.steps:
             normalized = step(normalized)
         return normalized
 
     def tokenize(self, texts) -> tf.RaggedTensor:
-        """Returns [B, (T)] int32: the ids of texts, [B] strings."""
+        """Returns the ids, [B, (T)] int32, of texts, [B] strings."""
         codes = self.normalize(texts).codes
         return self._split(tf.strings.unicode_encode(codes, "UTF-8"))
 
     def tokenize_with_offsets(self, texts) -> tuple:
-        """Returns ids, and the characters of texts that each stands for.
+        """Returns ids and the character offsets of each token.
 
-        With SentencePiece, another of equally probable splits may be taken
-        than by `tokenize`: the operation that is equal to Python's tells no
-        offsets.
+        With SentencePiece, the split may differ from that of `tokenize` if
+        several are equally probable: the operation that matches Python does
+        not return offsets.
 
         Returns:
-          ids, starts and ends, [B, (T)] int32 each; ends are exclusive and may
-          have white space before them.
+          ids, starts and ends, [B, (T)] int32 each; ends are exclusive, and
+          a span may end with whitespace.
         """
         normalized = self.normalize(texts)
         codes, sources = (x.flat_values for x in normalized)  # [N] each
@@ -92,23 +92,23 @@ class GraphTokenizer:
         lengths = tf.gather(lengths, ids.value_rowids())
         sources = tf.concat([sources, [0]], axis=0)
         codes = tf.concat([codes, [characters.SPACE]], axis=0)
-        is_some = ends.flat_values > starts.flat_values
-        first, behind, last = (
+        is_nonempty = ends.flat_values > starts.flat_values
+        first, end, last = (
             characters.find_codes(normalized, ids.value_rowids(), x)
             for x in (
                 starts.flat_values,
                 ends.flat_values,
                 tf.maximum(ends.flat_values - 1, 0),
             )
-        )  # N where the text ends
-        none = tf.size(codes) - 1
+        )  # N at the end of a text
+        text_end = tf.size(codes) - 1
         starts, ends = (
-            tf.where(x < none, tf.gather(sources, x), lengths)
-            for x in (first, behind)
+            tf.where(x < text_end, tf.gather(sources, x), lengths)
+            for x in (first, end)
         )
-        # One character, such as "½", may have become several tokens. A token
-        # of white space, or of nothing, stands for no character.
-        is_word = (tf.gather(codes, last) != characters.SPACE) & is_some
+        # One character, such as "½", may have become several tokens. An empty
+        # or whitespace token covers no character.
+        is_word = (tf.gather(codes, last) != characters.SPACE) & is_nonempty
         ends = tf.where(
             is_word, tf.maximum(ends, tf.gather(sources, last) + 1), ends
         )
@@ -116,9 +116,9 @@ class GraphTokenizer:
 
 
 def _build_sentencepiece(tokenizer):
-    """Functions from normalized texts [B] to ids, and to ids and bytes."""
-    # Its namesake without Fast decides otherwise between splits that are
-    # equally probable: "oo oooo" and "oooo oo".
+    """Builds functions from normalized texts [B] to ids (and byte offsets)."""
+    # SentencepieceTokenizer breaks ties between equally probable splits
+    # differently from Python: "oo oooo" and "oooo oo".
     model = tensorflow_text.FastSentencepieceTokenizer(
         tokenizer.serialized_model()
     )
@@ -144,7 +144,7 @@ def _build_sentencepiece(tokenizer):
             tf.cast(tf.repeat(x.flat_values, counts), tf.int32)
             for x in (starts, ends)
         )
-        # Of "2013," the last part is the comma; the others share the number.
+        # In "2013,", the last part is the comma; the others share the number.
         lasts = tf.cumsum(counts) - 1
         is_comma = tf.repeat(lasts, counts) == tf.range(tf.size(starts))
         is_divided = tf.repeat(counts > 1, counts)
@@ -157,7 +157,7 @@ def _build_sentencepiece(tokenizer):
 
 
 def _build_wordpiece(tokenizer):
-    """Functions from normalized texts [B] to ids, and to ids and bytes."""
+    """Builds functions from normalized texts [B] to ids (and byte offsets)."""
     unknown = tokenizer.pieces[tokenizer.unk_id]
     model = tensorflow_text.FastWordpieceTokenizer(
         tokenizer.pieces,
@@ -181,7 +181,7 @@ def _build_wordpiece(tokenizer):
     def split_with_offsets(texts):
         words, known = split_words(texts)
         sizes = words.with_flat_values(tf.strings.length(words.flat_values) + 1)
-        # Words have single spaces between them.
+        # Single spaces separate words.
         before = tf.cumsum(sizes.flat_values, exclusive=True) - tf.gather(
             tf.cumsum(tf.reduce_sum(sizes, axis=1), exclusive=True),
             words.value_rowids(),
@@ -189,7 +189,7 @@ def _build_wordpiece(tokenizer):
         ids, starts, ends = model.tokenize_with_offsets(known)
         counts = ids.row_lengths(axis=2).flat_values
         before = tf.repeat(before, counts)
-        # Of a word that is unknown as a whole, all of it.
+        # An unknown token covers the whole word.
         sizes = tf.repeat(sizes.flat_values - 1, counts)
         is_unknown = ids.flat_values == tokenizer.unk_id
         ids = ids.merge_dims(1, 2)
@@ -208,8 +208,8 @@ def _build_wordpiece(tokenizer):
 def pack(tokenizer: tokenization.Tokenizer, segments, seq_length) -> dict:
     """Packs token ids as [CLS] A [SEP] (B [SEP]), padded.
 
-    The longer of two segments loses its last tokens until both fit, as in
-    `examples.pack_pairs`; a second one without tokens has no [SEP].
+    Truncation removes the last tokens of the longer segment, as in
+    `examples.pack_pairs`; an empty second segment gets no [SEP].
 
     Args:
       tokenizer: a `tokenization.Tokenizer`, for the special ids.
@@ -224,7 +224,7 @@ def pack(tokenizer: tokenization.Tokenizer, segments, seq_length) -> dict:
     tf.debugging.assert_greater_equal(
         seq_length,
         3,
-        "seq_length wants at least 3, for [CLS], a token and [SEP].",
+        "seq_length must be at least 3, for [CLS], a token and [SEP].",
     )
     rows = segments[0].nrows()
     first, second = [*segments, segments[0][:, :0]][:2]
@@ -249,7 +249,7 @@ def pack(tokenizer: tokenization.Tokenizer, segments, seq_length) -> dict:
 
 
 def _pad(tokenizer, first, second, shape=None):
-    """Ids, mask and segments [B, T] of two segments [B, (T)]."""
+    """Returns ids, mask and segment ids [B, T] of two segments [B, (T)]."""
     joined = tf.concat([first, second], axis=1)
     segments = tf.concat([tf.zeros_like(first), tf.ones_like(second)], axis=1)
     return (
@@ -260,7 +260,7 @@ def _pad(tokenizer, first, second, shape=None):
 
 
 def _cut(ids, lengths):
-    """The first `lengths` [B] of ids [B, (T)] in each row."""
+    """Keeps the first `lengths` [B] of the ids [B, (T)] in each row."""
     positions = tf.ragged.range(tf.cast(ids.row_lengths(), tf.int32))
     positions = positions.with_row_splits_dtype(tf.int64)
     limits = tf.gather(lengths, ids.value_rowids())
@@ -274,12 +274,12 @@ def pack_question(tokenizer, query, ids, max_seq_length: int) -> tuple:
     Args:
       tokenizer: a `tokenization.Tokenizer`, for the special ids.
       query: [B, (T)] int32, questions.
-      ids: [B, (T)] int32, texts, which are cut.
-      max_seq_length: tokens of a sequence, at most.
+      ids: [B, (T)] int32, texts; truncated if too long.
+      max_seq_length: maximum number of tokens per sequence.
 
     Returns:
       Dict of `input_ids`, `input_mask` and `segment_ids`, [B, T] int32, padded
-      to the longest; and [B] int32, the tokens before the text.
+      to the longest; and [B] int32, the number of tokens before the text.
     """
     rows = query.nrows()
     before = tf.cast(query.row_lengths(), tf.int32) + 2  # [B]

@@ -1,11 +1,11 @@
-"""Text to token ids: SentencePiece and WordPiece behind one interface.
+"""Converts text to token ids: SentencePiece and WordPiece, one interface.
 
 `build_tokenizer` reads a vocabulary and returns a `SentencePieceTokenizer` (the
-English models) or a `WordPieceTokenizer` (the Chinese models). Each of them
-normalizes, splits and numbers text, alone or in batches, and can say which
-characters of the original text a token stands for. The settings that change
-the ids (kind, casing, accents, vocabulary) are `tokenizer.settings`; they are
-stored as `tokenizer_settings.json` beside whatever is written with them.
+English models) or a `WordPieceTokenizer` (the Chinese models). Both normalize,
+split and encode single texts or batches, and can return the offsets of each
+token in the original text. The settings that affect the ids (kind, casing,
+accents, vocabulary) are in `tokenizer.settings`; programs store them as
+`tokenizer_settings.json` next to their output.
 """
 
 import abc
@@ -40,13 +40,13 @@ def build_tokenizer(
     """Builds the tokenizer of a vocabulary.
 
     Args:
-      spm_model_file: a SentencePiece `.model`; this or `vocab_file`, not both.
-      vocab_file: a WordPiece vocabulary, one piece a line.
-      do_lower_case: whether text is lower-cased first, as the vocabulary's was.
-      keep_accents: whether combining characters stay in the text.
+      spm_model_file: a SentencePiece `.model`; exclusive with `vocab_file`.
+      vocab_file: a WordPiece vocabulary, one piece per line.
+      do_lower_case: whether to lower-case text; must match the vocabulary.
+      keep_accents: whether to keep combining characters.
 
     Raises:
-      ValueError: if not exactly one file is named, or it is of another kind.
+      ValueError: if not exactly one file is given, or it is of another kind.
       FileNotFoundError: if there is no such file.
     """
     if spm_model_file and not vocab_file:
@@ -56,19 +56,19 @@ def build_tokenizer(
     if vocab_file and not spm_model_file:
         return WordPieceTokenizer(vocab_file, do_lower_case, keep_accents)
     raise ValueError(
-        "Name one vocabulary: spm_model_file (SentencePiece .model) or "
+        "Set exactly one vocabulary: spm_model_file (SentencePiece .model) or "
         f"vocab_file (WordPiece); got spm_model_file={spm_model_file!r} "
-        f"and vocab_file={vocab_file!r}"
+        f"and vocab_file={vocab_file!r}."
     )
 
 
 def read_settings(
     folder: filesystem.Path, name: str = SETTINGS_FILE
 ) -> dict | None:
-    """Returns the settings stored in a folder, or None if it has none.
+    """Returns the settings stored in a folder, or None if there are none.
 
     Raises:
-      ValueError: if they are no JSON, or of wrong types.
+      ValueError: if they are not JSON, or have wrong types.
     """
     path = os.path.join(folder, name)
     if not filesystem.exists(path):
@@ -83,15 +83,15 @@ def read_settings(
 
 
 class Tokenizer(abc.ABC):
-    """What the two kinds of tokenizer share.
+    """Base class of the two tokenizers.
 
     Attributes:
-      pieces: the pieces by id.
-      vocab_size: how many there are.
+      pieces: list of pieces; the index is the id.
+      vocab_size: number of pieces.
       pad_id, unk_id, cls_id, sep_id, mask_id: ids of the special pieces.
-      special_ids: these five.
-      is_word_start: [V], true where a piece begins a word (whole-word masking).
-      settings: what decides the ids, as a dict that JSON can hold.
+      special_ids: list of these five.
+      is_word_start: [V], whether a piece starts a word (whole-word masking).
+      settings: JSON-serializable dict of the settings that affect the ids.
     """
 
     kind: str
@@ -134,16 +134,16 @@ class Tokenizer(abc.ABC):
         self._warn_of_other_settings(path)
 
     def normalize(self, text: str) -> str:
-        """Returns the text as it is split into pieces."""
+        """Returns the normalized text, which is then split into pieces."""
         return self._normalizer.normalize(text)
 
     @abc.abstractmethod
     def _load(self, content, path):
-        """The pieces by id, of a vocabulary's file."""
+        """Returns the list of pieces in a vocabulary file."""
 
     @abc.abstractmethod
     def _starts_word(self, piece):
-        """Whether a piece begins a word."""
+        """Returns whether a piece starts a word."""
 
     @abc.abstractmethod
     def tokenize(self, text: str) -> list[str]:
@@ -157,18 +157,18 @@ class Tokenizer(abc.ABC):
 
     @abc.abstractmethod
     def encode_with_offsets(self, text: str) -> tuple[list[int], list]:
-        """Encodes a text and finds each token in it.
+        """Encodes a text and returns the offsets of its tokens.
 
         Returns:
           ids: as from `encode`.
           offsets: (start, end) of each token, in characters of `text`, without
-            the white space before it; empty for a token that only stands for
-            white space. Tokens that come from one character ("½") share it.
+            preceding whitespace; start equals end for a whitespace token.
+            Tokens that come from one character ("½") share its offsets.
         """
 
     @abc.abstractmethod
     def decode(self, ids: Sequence[int]) -> str:
-        """Returns the text of ids, as far as they tell it."""
+        """Returns the text of ids; normalization is not undone."""
 
     def encode(self, text: str) -> list[int]:
         """Returns the ids of a text, without [CLS] and [SEP]."""
@@ -186,7 +186,8 @@ class Tokenizer(abc.ABC):
         for name in ("do_lower_case", "keep_accents"):
             if stored.get(name, self.settings[name]) != self.settings[name]:
                 logging.warning(
-                    "%s was made with %s=%s (see %s beside it), but %s is used",
+                    "%s was created with %s=%s (see %s next to it), but %s is "
+                    "used.",
                     path,
                     name,
                     stored[name],
@@ -198,13 +199,13 @@ class Tokenizer(abc.ABC):
 class SentencePieceTokenizer(Tokenizer):
     """The tokenizer of the English models.
 
-    A piece that ends in a comma after a digit ("2013,") is split again without
-    the comma, so that the number is the one that stands without a comma
-    elsewhere. That depends on the piece alone: `expansions` holds the ids that
-    take the place of each such id.
+    A piece that ends in a digit and a comma ("2013,") is split again without
+    the comma, so that the number has the same pieces as without a comma. The
+    split depends only on the piece: `expansions` maps the id of each such
+    piece to the ids that replace it.
 
     Source: tokenization.py, `preprocess_text` and `encode_pieces`, which on
-    Python 3 never dropped the "▁" that the second split puts in front.
+    Python 3 never removed the "▁" that the second split prepends.
     """
 
     kind = "sentencepiece"
@@ -214,8 +215,8 @@ class SentencePieceTokenizer(Tokenizer):
     def _load(self, content, path):
         if _is_sentencepiece_list(content):
             raise ValueError(
-                f"{path} is SentencePiece's list of pieces and scores; the "
-                "model is the .model file beside it"
+                f"{path} is SentencePiece's list of pieces and scores; wanted "
+                "the .model file next to it."
             )
         self._model = sentencepiece.SentencePieceProcessor()
         try:
@@ -223,13 +224,14 @@ class SentencePieceTokenizer(Tokenizer):
             pieces = [self._model.IdToPiece(i) for i in range(len(self._model))]
         except (RuntimeError, UnicodeDecodeError) as error:
             raise ValueError(
-                f"{path} is not a SentencePiece model, or a damaged one "
-                f"({error}). A WordPiece vocabulary goes to vocab_file."
+                f"{path} is not a SentencePiece model, or is damaged "
+                f"({error}). Set vocab_file for a WordPiece vocabulary."
             ) from None
         if self._model.IdToPiece(self._model.unk_id()) != "<unk>":
             raise ValueError(
-                f"{path} calls its unknown piece "
-                f"{self._model.IdToPiece(self._model.unk_id())!r}, not '<unk>'"
+                f"{path} has the unknown piece "
+                f"{self._model.IdToPiece(self._model.unk_id())!r}; wanted "
+                "'<unk>'. Was it trained for another model?"
             )
         self._piece_expansions = {
             piece: self._without_comma(piece) + [","]
@@ -246,11 +248,11 @@ class SentencePieceTokenizer(Tokenizer):
         return pieces
 
     def serialized_model(self) -> bytes:
-        """Returns the vocabulary's .model as bytes."""
+        """Returns the SentencePiece model as bytes."""
         return self._model.serialized_model_proto()
 
     def _without_comma(self, piece):
-        """Splits the number of a piece that ends in digit and comma."""
+        """Splits the number in a piece that ends in a digit and a comma."""
         number = piece[:-1].replace(_WORD_PREFIX, "")
         parts = self._model.EncodeAsPieces(number)
         if piece[0] == _WORD_PREFIX or parts[0][0] != _WORD_PREFIX:
@@ -258,8 +260,8 @@ class SentencePieceTokenizer(Tokenizer):
         inner = [parts[0][1:], *parts[1:]] if parts[0][1:] else parts[1:]
         if not self._model.IsUnknown(self._model.PieceToId(inner[0])):
             return inner
-        # "▁17" may be a piece and "17" none. The best split that does not
-        # join the prefix to the number avoids an unknown piece.
+        # "▁17" may be a piece while "17" is not. The best split that separates
+        # the prefix from the number avoids an unknown piece.
         for parts in self._model.NBestEncodeAsPieces(number, nbest_size=64):
             if parts[0] == _WORD_PREFIX:
                 return parts[1:]
@@ -270,12 +272,12 @@ class SentencePieceTokenizer(Tokenizer):
             return True
         if self._model.IsByte(self._model.PieceToId(piece)):
             return False
-        # Punctuation and symbols stand alone, and so do special pieces.
+        # Punctuation, symbols and special pieces are words of their own.
         kind = unicodedata.category(piece[0])[0]
         return kind not in "LNM" or normalization.is_unspaced(piece[0])
 
     def tokenize(self, text):
-        # Unknown ones as they stand in it.
+        # Unknown pieces keep their text.
         pieces = self._model.EncodeAsPieces(self.normalize(text))
         return [
             part
@@ -310,19 +312,20 @@ class SentencePieceTokenizer(Tokenizer):
         return ids, _original_offsets(offsets, spans)
 
     def decode(self, ids):
-        # Special pieces leave nothing.
+        # Special pieces decode to nothing.
         return self._model.DecodeIds([int(i) for i in ids])
 
 
 class WordPieceTokenizer(Tokenizer):
-    """The tokenizer of the Chinese models: BERT's.
+    """The tokenizer of the Chinese models, as in BERT.
 
-    Words are split at white space, punctuation and around Chinese characters,
-    and then greedily into the longest pieces from the left; a word that does
-    not work out is [UNK] as a whole. The id of a piece is its line number.
+    Text is split into words at whitespace, punctuation and around Chinese
+    characters. Each word is split greedily into the longest pieces from the
+    left; a word that cannot be split completely becomes [UNK]. The id of a
+    piece is its line number.
 
-    Source: tokenization.py, `BasicTokenizer`, `WordpieceTokenizer`; its
-    `load_vocab` let a duplicate shift all later ids.
+    Source: tokenization.py, `BasicTokenizer`, `WordpieceTokenizer`; in its
+    `load_vocab`, a duplicate shifted all later ids.
     """
 
     kind = "wordpiece"
@@ -332,7 +335,7 @@ class WordPieceTokenizer(Tokenizer):
     def _load(self, content, path):
         pieces = _parse_wordpiece(content, path)
         self._ids = {piece: i for i, piece in enumerate(pieces)}
-        self._word_ids = {}  # words met before
+        self._word_ids = {}  # cache of split words
         return pieces
 
     def __getstate__(self):
@@ -344,7 +347,7 @@ class WordPieceTokenizer(Tokenizer):
         return len(piece) > 2 and normalization.is_unspaced(piece[2])
 
     def _split_word(self, word):
-        """Splits a word into pieces, by their ids."""
+        """Splits a word into pieces and returns their ids."""
         if len(word) > MAX_CHARS_PER_WORD:
             return [self.unk_id]
         ids, start, prefix = [], 0, ""
@@ -405,7 +408,7 @@ def _read_vocabulary(path):
 
 
 def _is_sentencepiece_list(content):
-    """Whether a file looks like SentencePiece's `.vocab`: piece, tab, score."""
+    """Returns whether a file looks like a `.vocab` file (piece, tab, score)."""
     lines = content[:2000].split(b"\n")[:-1][:5]
     return bool(lines) and all(
         re.fullmatch(rb"[^\t]+\t-?[\d.e-]+\r?", line) for line in lines
@@ -416,20 +419,20 @@ def _parse_wordpiece(content, path):
     """Returns the pieces of a WordPiece vocabulary, by line number."""
     if _is_sentencepiece_list(content):
         raise ValueError(
-            f"{path} is SentencePiece's list of pieces and scores, not a "
-            "WordPiece vocabulary; give the .model file beside it as "
-            "spm_model_file"
+            f"{path} is SentencePiece's list of pieces and scores; wanted a "
+            "WordPiece vocabulary. Set spm_model_file to the .model file next "
+            "to it."
         )
     if b"\0" in content:
         raise ValueError(
-            f"{path} holds characters 0. A SentencePiece .model goes to "
-            "spm_model_file; a text in UTF-16 has to become UTF-8."
+            f"{path} contains NUL characters. Set spm_model_file for a "
+            "SentencePiece .model, or convert UTF-16 text to UTF-8."
         )
     text = filesystem.decode(
         content,
         path,
-        "{path} is not UTF-8 text ({error}). A SentencePiece .model goes to "
-        "spm_model_file.",
+        "{path} is not UTF-8 text ({error}). Set spm_model_file for a "
+        "SentencePiece .model.",
     )
     lines = text.split("\n")
     if not lines[-1]:
@@ -440,17 +443,18 @@ def _parse_wordpiece(content, path):
         if piece and first_line.setdefault(piece, number) != number:
             raise ValueError(
                 f"{path} has {piece!r} on line {first_line[piece] + 1} and "
-                f"again on line {number + 1}; ids are line numbers, so every "
-                "piece may stand there once"
+                f"again on line {number + 1}; wanted each piece once, as ids "
+                "are line numbers. Were files concatenated?"
             )
     return pieces
 
 
 def _split_span(parts, start, end):
-    """Splits the span of a piece among its parts: one (start, end) for each.
+    """Splits the span of a piece among its parts; returns their (start, end).
 
-    Parts may begin with the visible space. Where the vocabulary model dropped
-    characters, they go to the first; where it made some, all share the span.
+    Parts may start with the visible space. Characters that the SentencePiece
+    model removed belong to the first part; if it added characters, all parts
+    share the whole span.
     """
     lengths = [len(part.removeprefix(_WORD_PREFIX)) for part in parts[1:]]
     first_end = end - sum(lengths)
@@ -461,14 +465,14 @@ def _split_span(parts, start, end):
 
 
 def _original_offsets(offsets, spans):
-    """Turns offsets in normalized text into offsets in the original."""
+    """Converts offsets in normalized text to offsets in the original."""
     original = []
     last_end = 0
     text_end = spans[-1][1] if spans else 0
     for start, end in offsets:
         first = spans[start][0] if start < len(spans) else text_end
         last = spans[end - 1][1] if end > start else first
-        # An empty token may stand within a character that became several.
+        # An empty token may be inside a character that became several.
         last_end = max(last, last_end)
         original.append((first, last_end))
     return original

@@ -1,1 +1,1 @@
-"""Canonical names to and from files of weights."""
+"""Reads and writes files of weights, by canonical name."""

@@ -1,9 +1,9 @@
 """Checkpoints in the release's layout: canonical names, TF1 tensor bundles.
 
-A checkpoint is two files, `<prefix>.index` and
-`<prefix>.data-00000-of-00001`, that hold tensors by canonical name, the
+A checkpoint consists of two files, `<prefix>.index` and
+`<prefix>.data-00000-of-00001`. They contain tensors by canonical name, the
 optimizer's slots as `<name>/adam_m` and `<name>/adam_v`, and `global_step`.
-The release's own scripts read them, `tf.train.load_checkpoint` does too, and
+The release's own scripts and `tf.train.load_checkpoint` can read them, and
 renaming a layer or an attribute cannot break them.
 """
 
@@ -22,22 +22,22 @@ from albert_tf import filesystem
 PREFIX = "model.ckpt"
 DATA_ENDING = ".data-00000-of-00001"
 ENDINGS = (DATA_ENDING, ".index")
-# Beside a checkpoint that an interruption wrote, at a step that has none in
-# a run which nobody interrupts: no candidate for the best, and gone after the
-# next checkpoint.
+# Suffix of a file that marks a checkpoint written on interruption, at a step
+# where an uninterrupted run writes none. Such a checkpoint is no candidate for
+# the best, and the next regular checkpoint replaces it.
 MARK = ".interrupted"
 STEP = "global_step"
 _SLOT = re.compile(r"/adam_[mv]$")
 
 
 def write_checkpoint(prefix: filesystem.Path, variables: dict) -> None:
-    """Writes variables under their names, whole or not at all.
+    """Writes variables by name, atomically.
 
     Args:
-      prefix: path without endings, such as `out/model.ckpt-100`.
+      prefix: path without suffix, such as `out/model.ckpt-100`.
       variables: dict from name to variable, tensor or array.
     """
-    # `.numpy()` of a distributed variable is its first replica's copy.
+    # `.numpy()` of a distributed variable returns the first replica's copy.
     values = {
         name: v.numpy() if hasattr(v, "numpy") else np.asarray(v)
         for name, v in sorted(variables.items())
@@ -53,21 +53,21 @@ def write_checkpoint(prefix: filesystem.Path, variables: dict) -> None:
 
 @contextlib.contextmanager
 def publishing(prefix: filesystem.Path) -> Iterator[str]:
-    """Gives another prefix to write to; a checkpoint has its name at the end.
+    """Context manager: yields a temporary prefix, then renames the checkpoint.
 
-    Where the writing fails, what was written is removed.
+    If writing fails, the temporary files are removed.
     """
     temporary = f"{prefix}.writing-{os.getpid()}"
     try:
         yield temporary
-        # A checkpoint without an index is no checkpoint: so an older one
-        # goes first and the new one comes last.
+        # A checkpoint exists if its index does, so the old index is removed
+        # first and the new one is renamed last.
         if filesystem.exists(f"{prefix}.index"):
             filesystem.remove(f"{prefix}.index")
         for ending in ENDINGS:
             filesystem.rename(temporary + ending, f"{prefix}{ending}")
     except BaseException:
-        # Of a disk that is full, this gives something back.
+        # Frees space on a full disk.
         folder, name = os.path.split(temporary)
         for path in filesystem.find_files(folder, f"{glob.escape(name)}*"):
             with contextlib.suppress(OSError, tf.errors.OpError):
@@ -76,14 +76,14 @@ def publishing(prefix: filesystem.Path) -> Iterator[str]:
 
 
 def copy_checkpoint(prefix: filesystem.Path, target: filesystem.Path) -> None:
-    """Copies a checkpoint to another prefix, whole or not at all."""
+    """Copies a checkpoint to another prefix, atomically."""
     with publishing(target) as temporary:
         for ending in ENDINGS:
             filesystem.copy(f"{prefix}{ending}", temporary + ending)
 
 
 def step_of(prefix: filesystem.Path) -> int:
-    """Returns the step in a checkpoint's name, or -1 where there is none."""
+    """Returns the step in a checkpoint's name, or -1 if it has none."""
     match = re.search(r"\.ckpt-(\d+)$", str(prefix))
     return int(match[1]) if match else -1
 
@@ -96,7 +96,7 @@ def list_checkpoints(folder: filesystem.Path) -> list[str]:
 
 
 def find_trained(folder: filesystem.Path) -> list[str]:
-    """Returns the prefixes of a folder's checkpoints, the best one last."""
+    """Returns the prefixes of numbered checkpoints, then of the best one."""
     prefixes = list_checkpoints(folder)
     best = os.path.join(folder, f"{PREFIX}-best")
     if filesystem.exists(f"{best}.index"):
@@ -105,22 +105,22 @@ def find_trained(folder: filesystem.Path) -> list[str]:
 
 
 def check_free(folder: filesystem.Path) -> None:
-    """Raises ValueError if training would replace another run's model."""
+    """Raises ValueError if training would overwrite another run's model."""
     prefixes = find_trained(folder)
     if prefixes and not list_checkpoints(folder):
         raise ValueError(
-            f"{folder} holds the model {prefixes[-1]}, which a training there "
-            f"would replace. Give another --output_dir, and --init_checkpoint="
-            f"{folder} to begin with it."
+            f"{folder} contains the model {prefixes[-1]}, which training would "
+            f"overwrite. Set another --output_dir, and --init_checkpoint="
+            f"{folder} to initialize from it."
         )
 
 
 def find_checkpoint(path: filesystem.Path) -> str:
-    """Returns the prefix of the checkpoint that a path means.
+    """Returns the prefix of the checkpoint at a path.
 
     Args:
-      path: a prefix, its .index file, or a folder: then its newest numbered
-        checkpoint or, without one, its only checkpoint.
+      path: a prefix, its .index file, or a folder. In a folder, the newest
+        numbered checkpoint is selected or, if none is numbered, the only one.
 
     Raises:
       FileNotFoundError: if there is none, or several without a number.
@@ -134,7 +134,7 @@ def find_checkpoint(path: filesystem.Path) -> str:
         names = [os.path.basename(f) for f in indexes]
         raise FileNotFoundError(
             f"{path}.index does not exist; {folder} has {names or 'no index'}. "
-            "Give the checkpoint's prefix, such as model.ckpt-best."
+            "Wanted a checkpoint's prefix, such as model.ckpt-best."
         )
     if numbered := list_checkpoints(path):
         return numbered[-1]
@@ -142,12 +142,12 @@ def find_checkpoint(path: filesystem.Path) -> str:
     if not indexes:
         raise FileNotFoundError(
             f"{path} has no model.ckpt-*.index; it has "
-            f"{filesystem.list_folder(path)}. Was all of it copied?"
+            f"{filesystem.list_folder(path)}. Was it copied completely?"
         )
     if len(indexes) > 1:
         raise FileNotFoundError(
-            f"{path} has {len(indexes)} checkpoints without a number "
-            f"{[os.path.basename(f) for f in indexes]}; name the one to read."
+            f"{path} has {len(indexes)} checkpoints without a number: "
+            f"{[os.path.basename(f) for f in indexes]}. Name the one to read."
         )
     return indexes[0].removesuffix(".index")
 
@@ -163,12 +163,12 @@ def read_checkpoint(path: filesystem.Path) -> dict[str, np.ndarray]:
 
     Raises:
       FileNotFoundError: if there is no checkpoint.
-      ValueError: if its data is cut off or damaged.
+      ValueError: if its data file is truncated or damaged.
     """
     prefix = find_checkpoint(path)
     try:
-        # Not tf.train.load_checkpoint, which looks for the prefix once more
-        # and does not find it on every file system.
+        # Not tf.train.load_checkpoint, which searches for the prefix again
+        # and cannot find it on some file systems.
         with filesystem.named_plainly(prefix) as plain_prefix:
             reader = tf.compat.v1.train.NewCheckpointReader(plain_prefix)
             return {
@@ -178,13 +178,13 @@ def read_checkpoint(path: filesystem.Path) -> dict[str, np.ndarray]:
     except (tf.errors.OpError, IndexError, RuntimeError) as error:
         raise ValueError(
             f"{prefix} cannot be read: {str(error).splitlines()[0]}\nWas the "
-            "copy or download cut off? Its data file should have the size "
-            "that the writer's has."
+            "copy or download cut off? Compare the size of its data file with "
+            "the original."
         ) from error
 
 
 def is_slot(name: str) -> bool:
-    """Whether a name is one of the optimizer's, not of the model's."""
+    """Returns whether a name belongs to the optimizer instead of the model."""
     return name == STEP or bool(_SLOT.search(name))
 
 
@@ -194,66 +194,67 @@ def restore(
     source: filesystem.Path,
     new_prefixes: Sequence[str] = (),
 ) -> list[str]:
-    """Assigns values to variables of the same names, all of them.
+    """Assigns values to variables by name; all variables must be found.
 
     Args:
       variables: dict from name to variable.
-      values: dict from name to array; names of no variable are left alone.
-      source: where the values are from, for messages.
-      new_prefixes: variables whose names begin so may be missing in `values`
-        and then keep what they have.
+      values: dict from name to array; surplus names are ignored.
+      source: where the values come from, for error messages.
+      new_prefixes: variables whose names start with one of these may be
+        missing from `values`; they are not changed then.
 
     Returns:
-      The names that were missing.
+      The names of missing variables.
 
     Raises:
-      ValueError: if another variable is missing, a shape differs or a number
+      ValueError: if another variable is missing, a shape differs or a value
         is not finite; nothing is assigned then.
     """
     missing = [n for n in variables if n not in values]
-    lost = [n for n in missing if not n.startswith(tuple(new_prefixes))]
-    if lost:
+    required = [n for n in missing if not n.startswith(tuple(new_prefixes))]
+    if required:
         others = sorted(n for n in values if not is_slot(n))
         if any("/layer_0/" in n for n in others):
             raise ValueError(
-                f"{source} has weights of every layer, such as {others[-1]}: "
-                "a BERT checkpoint? Only ALBERT's can be read."
+                f"{source} has separate weights for every layer, such as "
+                f"{others[-1]}; wanted an ALBERT checkpoint. Is it a BERT "
+                "checkpoint?"
             )
         raise ValueError(
-            f"{source} lacks {len(lost)} of {len(variables)} variables, such "
-            f"as {lost[:2]}; it has {len(others)}, such as {others[:2]}. Is "
-            "it a checkpoint of another architecture (layers, groups, "
-            "parameter_sharing) or of another program?"
+            f"{source} lacks {len(required)} of {len(variables)} variables, "
+            f"such as {required[:2]}; it has {len(others)}, such as "
+            f"{others[:2]}. Is it a checkpoint of another architecture "
+            "(layers, groups, parameter_sharing) or of another program?"
         )
-    given = {n: v for n, v in variables.items() if n in values}
-    for name, variable in given.items():
+    found = {n: v for n, v in variables.items() if n in values}
+    for name, variable in found.items():
         if values[name].shape != variable.shape:
             raise ValueError(
                 f"{source}: {name} is {values[name].shape}, the model's is "
-                f"{tuple(variable.shape)}. Is it of another config or "
+                f"{tuple(variable.shape)}. Does it have another config or "
                 "vocabulary?"
             )
         if not np.isfinite(values[name]).all():
             raise ValueError(
-                f"{source}: {name} holds NaN or infinity. Is it of a training "
-                "that diverged? Take an earlier checkpoint."
+                f"{source}: {name} contains NaN or infinity. Did its training "
+                "diverge? Use an earlier checkpoint."
             )
-    for name, variable in given.items():
+    for name, variable in found.items():
         variable.assign(values[name])
     return missing
 
 
 def check_end(folder: filesystem.Path, step: int, num_steps: int) -> None:
-    """Raises ValueError if a run was trained for more steps than are wanted."""
+    """Raises ValueError if a run is already trained for more steps."""
     if step > num_steps:
         raise ValueError(
-            f"{folder} was trained for {step} steps; wanted are {num_steps}. "
-            "Give more steps, or leave out --do_train to use what is there."
+            f"{folder} was trained for {step} steps; wanted {num_steps}. Train "
+            "for more steps, or omit --do_train to use its checkpoints."
         )
 
 
 def remove_checkpoint(prefix: str) -> None:
-    """Removes a checkpoint: the index first, as it comes last."""
+    """Removes a checkpoint; its index first, as that makes it complete."""
     for ending in reversed(ENDINGS):
         if filesystem.exists(prefix + ending):
             filesystem.remove(prefix + ending)
@@ -263,9 +264,9 @@ class CheckpointManager:
     """Keeps the newest checkpoints of a training, and the best one.
 
     Args:
-      folder: where they lie; made if absent.
-      variables: dict from name to variable, with `global_step`.
-      max_to_keep: numbered checkpoints kept; 0 keeps all.
+      folder: folder of the checkpoints; created if missing.
+      variables: dict from name to variable, including `global_step`.
+      max_to_keep: number of numbered checkpoints to keep; 0 keeps all.
     """
 
     def __init__(
@@ -277,15 +278,15 @@ class CheckpointManager:
         filesystem.make_folder(self.folder)
 
     def prefix(self, label: int | str) -> str:
-        """Returns the prefix of a step's checkpoint, or of "best"."""
+        """Returns the prefix of the checkpoint of a step, or of "best"."""
         return os.path.join(self.folder, f"{PREFIX}-{label}")
 
     def save(self, is_interrupted: bool = False) -> str:
-        """Writes the checkpoint of this step; deletes what is too old.
+        """Writes a checkpoint of the current step; deletes old ones.
 
         Args:
-          is_interrupted: whether it is not due but written so that work is not
-            lost; the next one that is due takes its place.
+          is_interrupted: whether the checkpoint is written between regular
+            ones, on interruption; the next regular one replaces it.
 
         Returns:
           Its prefix.
@@ -300,7 +301,7 @@ class CheckpointManager:
         return prefix
 
     def _drop_old(self, prefixes):
-        """Deletes the oldest, and tells TensorFlow which is the newest."""
+        """Deletes old checkpoints and updates TensorFlow's state file."""
         if self.max_to_keep:
             for old in prefixes[: -self.max_to_keep]:
                 remove_checkpoint(old)
@@ -312,28 +313,28 @@ class CheckpointManager:
         filesystem.write_file(path, "\n".join(lines) + "\n")
 
     def is_interrupted(self, prefix: str) -> bool:
-        """Whether an interruption wrote a checkpoint that was not due."""
+        """Returns whether a checkpoint was written on interruption."""
         return filesystem.exists(f"{prefix}{MARK}")
 
     def _remove_interrupted(self, newest):
-        """Removes checkpoints that were not due, and the mark of this one."""
+        """Removes checkpoints of interruptions, and the mark of the newest."""
         for path in filesystem.find_files(self.folder, f"{PREFIX}-*{MARK}"):
             if (prefix := path.removesuffix(MARK)) != newest:
                 remove_checkpoint(prefix)
             filesystem.remove(path)
 
     def restore_latest(self) -> str | None:
-        """Restores the newest numbered checkpoint, optimizer and all.
+        """Restores the newest numbered checkpoint, including the optimizer.
 
-        One that is damaged is passed over, and said so. What a training that
-        was killed had half written or half removed goes, and what it had yet
-        to do after its last checkpoint is done.
+        Damaged checkpoints are skipped with a warning. Incomplete files of a
+        killed run are removed, and pending deletions of old checkpoints are
+        completed.
 
         Returns:
-          Its prefix, or None where there is none.
+          Its prefix, or None if there is no checkpoint.
 
         Raises:
-          ValueError: if none can be read, or it is of another model.
+          ValueError: if no checkpoint can be read, or it is of another model.
         """
         self._clean()
         prefixes = list_checkpoints(self.folder)
@@ -341,7 +342,7 @@ class CheckpointManager:
             try:
                 values = read_checkpoint(prefix)
             except ValueError as error:
-                logging.warning("%s It is passed over.", error)
+                logging.warning("%s This checkpoint is skipped.", error)
                 continue
             restore(self.variables, values, prefix)
             self._drop_old(prefixes[: prefixes.index(prefix) + 1])
@@ -349,20 +350,20 @@ class CheckpointManager:
         if prefixes:
             raise ValueError(
                 f"{self.folder} has {len(prefixes)} checkpoints, none of which "
-                "can be read. Remove them to begin anew."
+                "can be read. Remove them to start over."
             )
         return None
 
     def _clean(self):
-        """Removes files of checkpoints that a kill left incomplete."""
+        """Removes incomplete files that a killed run left."""
         for path in filesystem.find_files(self.folder, f"{PREFIX}-*"):
             stem = re.sub(rf"({re.escape(DATA_ENDING)}|{MARK})$", "", path)
-            is_alone = stem != path and not filesystem.exists(f"{stem}.index")
-            if ".writing-" in os.path.basename(path) or is_alone:
+            is_orphan = stem != path and not filesystem.exists(f"{stem}.index")
+            if ".writing-" in os.path.basename(path) or is_orphan:
                 filesystem.remove(path)
 
     def restore(self, prefix: str) -> None:
-        """Restores every variable from one checkpoint of this training."""
+        """Restores every variable from a checkpoint of this training."""
         restore(self.variables, read_checkpoint(prefix), prefix)
 
     def keep_best(self, prefix: str) -> None:

@@ -1,6 +1,6 @@
-"""The same weights for a model that shares them otherwise: names to names.
+"""Converts weights between configs that share parameters differently.
 
-No files here: values are dicts from canonical name to array.
+Values are dicts from canonical name to array; nothing is read or written.
 """
 
 import dataclasses
@@ -15,11 +15,11 @@ _FFN = re.compile(r"inner_group_\d+/(ffn_1|LayerNorm_1)/")
 
 
 def spread_group0(values: dict, variables: dict) -> dict:
-    """Adds group 0's values under the names of all other groups.
+    """Copies the values of group 0 to all other groups.
 
     Args:
-      values: dict from name to array, with group_0.
-      variables: dict whose keys are the names wanted.
+      values: dict from name to array, including group_0.
+      variables: dict whose keys are the names of the model's variables.
 
     Returns:
       A new dict.
@@ -35,27 +35,28 @@ def spread_group0(values: dict, variables: dict) -> dict:
 
 
 def regroup(values: dict, source: AlbertConfig, target: AlbertConfig) -> dict:
-    """Gives the layers of another sharing the weights they had.
+    """Expands shared weights for a config that shares fewer of them.
 
-    Layer by layer, the group that `target` assigns to it gets the values of
-    the one that `source` did: weights that were shared are copied.
+    For each layer, the group in `target` gets the values of the layer's group
+    in `source`; shared weights are copied.
 
     Args:
       values: dict from name to array.
-      source: the AlbertConfig that the values are of.
-      target: the AlbertConfig wanted, with as many layers.
+      source: the AlbertConfig of the values.
+      target: the wanted AlbertConfig, with the same number of layers.
 
     Returns:
-      A new dict; names outside the groups are as they were.
+      A new dict; values outside the groups are unchanged.
 
     Raises:
       ValueError: if layers with different weights would have to share them,
-        or there are more or fewer layers.
+        or if the numbers of layers differ.
     """
     if source.num_hidden_layers != target.num_hidden_layers:
         raise ValueError(
             f"The checkpoint has {source.num_hidden_layers} layers, the model "
-            f"{target.num_hidden_layers}; weights go over layer by layer."
+            f"{target.num_hidden_layers}; wanted the same number, as weights "
+            "are copied layer by layer."
         )
     blocks: dict[int, list] = {}
     for name in values:
@@ -69,9 +70,9 @@ def regroup(values: dict, source: AlbertConfig, target: AlbertConfig) -> dict:
             new = getattr(target, group)(layer)
             if origins.setdefault((is_ffn, new), old) != old:
                 raise ValueError(
-                    f"Layer {layer} would have to share the weights of an "
-                    "earlier layer, but has others. Going from more weights "
-                    "to fewer is not possible."
+                    f"Layer {layer} would share the weights of an earlier "
+                    "layer, but its weights differ. Separate weights cannot "
+                    "be merged."
                 )
             for rest, name in blocks.get(old, []):
                 if bool(_FFN.search(rest)) == bool(is_ffn):
@@ -81,21 +82,22 @@ def regroup(values: dict, source: AlbertConfig, target: AlbertConfig) -> dict:
 
 
 def grouped_config(config: AlbertConfig, group_of: Callable) -> AlbertConfig:
-    """The config under which code that knows only groups computes the same.
+    """Returns an equivalent config for code that supports only groups.
 
-    Where groups cannot say how the weights are shared, or that code rounds
-    otherwise, each layer is a group; `regroup` then copies shared weights.
+    If groups cannot express the parameter sharing, or if the code rounds
+    group indices differently, the config gets one group per layer; `regroup`
+    then copies shared weights.
 
     Args:
       config: an AlbertConfig.
-      group_of: function from config and layer to the group which that code
-        gives the layer.
+      group_of: function from config and layer to the index of the group that
+        the code uses for the layer.
 
     Returns:
       An AlbertConfig whose `parameter_sharing` is "all".
 
     Raises:
-      ValueError: if that code's rounding allows neither.
+      ValueError: if the code's rounding is wrong for both configs.
     """
     spread = dataclasses.replace(
         config,
@@ -109,17 +111,17 @@ def grouped_config(config: AlbertConfig, group_of: Callable) -> AlbertConfig:
         ):
             return candidate
     raise ValueError(
-        f"The program that this is for rounds the groups of "
-        f"{config.num_hidden_layers} layers wrongly, even with one group for "
-        "each, so it would compute something else. Choose another format."
+        f"The program that reads this format rounds the group indices of "
+        f"{config.num_hidden_layers} layers wrongly, even with one group per "
+        "layer, so its results would differ. Choose another format."
     )
 
 
 def release_group(config: AlbertConfig, layer: int) -> int:
-    """Index of the group that the release gives a layer: in floats."""
+    """Returns the release's group index of a layer, computed in floats."""
     return int(layer / config.num_hidden_layers * config.num_hidden_groups)
 
 
 def names_of_groups(names: Iterable[str]) -> set[str]:
-    """Those of some names that belong to a group of layers."""
+    """Returns the names that belong to a group of layers."""
     return {name for name in names if "/group_" in name}

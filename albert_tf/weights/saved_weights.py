@@ -1,8 +1,8 @@
-"""Weights inside SavedModels of TensorFlow 2, by canonical name.
+"""Reads the weights of TensorFlow 2 SavedModels, by canonical name.
 
-The variables in them have no names of their own, only places in a graph of
-objects. Ours say their canonical names there; those of TF Hub's ALBERT modules
-(`/3`) tell Keras's names, which `HUB_NAMES` translates.
+Variables in a SavedModel have no names, only positions in an object graph. In
+ours, the object graph contains the canonical names; in TF Hub's ALBERT modules
+(`/3`), it contains Keras's names, which `HUB_NAMES` translates.
 """
 
 import numpy as np
@@ -10,15 +10,15 @@ from tensorflow.core.protobuf import trackable_object_graph_pb2
 
 from albert_tf import filesystem
 
-# Where a checkpoint of TensorFlow 2 keeps the graph of objects.
+# The key of the object graph in a TensorFlow 2 checkpoint.
 OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
-# The attribute under which ours keep them: a dict by canonical name.
+# The attribute with our weights, a dict by canonical name.
 WEIGHTS = "weights"
-# The part that has those of the heads of pretraining, too.
+# The submodule that also contains the weights of the pretraining heads.
 WITH_HEADS = "mlm"
 _LAYER = "bert/encoder/transformer/group_0/inner_group_0"
 _ATTENTION = f"{_LAYER}/attention_1"
-# What names of TF Hub's modules end with -> canonical names.
+# Suffixes of names in TF Hub's modules -> canonical names.
 # Source: tf2_albert_encoder_checkpoint_converter.py of TensorFlow's models.
 HUB_NAMES = {
     "word_embeddings/embeddings": "bert/embeddings/word_embeddings",
@@ -38,22 +38,22 @@ HUB_NAMES = {
     "transformer/output_layer_norm/{}": f"{_LAYER}/LayerNorm_1/{{}}",
     "pooler_transform/{}": "bert/pooler/dense/{}",
 }
-# What {} stands for, of kernels and norms.
+# Values of {}, in dense layers and norms.
 _PARTS = ("kernel", "bias", "beta", "gamma")
 
 
 def read_weights(values: dict, path: filesystem.Path) -> dict[str, np.ndarray]:
-    """Names the weights of a SavedModel.
+    """Returns the weights of a SavedModel by canonical name.
 
     Args:
       values: dict from key in its checkpoint to array.
-      path: its folder, for errors.
+      path: its folder, for error messages.
 
     Returns:
       Dict from canonical name to array.
 
     Raises:
-      ValueError: if it tells neither our names nor those of TF Hub's ALBERT.
+      ValueError: if it has neither our names nor those of TF Hub's ALBERT.
     """
     graph = trackable_object_graph_pb2.TrackableObjectGraph.FromString(
         values[OBJECT_GRAPH]
@@ -83,20 +83,20 @@ def read_weights(values: dict, path: filesystem.Path) -> dict[str, np.ndarray]:
         raise ValueError(
             f"{path} is a SavedModel, but neither ours nor one of TF Hub's "
             f"ALBERT modules: it has variables such as {sorted(theirs)[:3]}. "
-            "Give the checkpoint it was exported from."
+            "Use the checkpoint from which it was exported."
         )
     return weights
 
 
 def _children(graph, node):
-    """The nodes below one, by name."""
+    """Returns the child nodes of a node, by name."""
     return {
         child.local_name: graph.nodes[child.node_id] for child in node.children
     }
 
 
 def _flatten(canonical, value):
-    """Joins the axes of heads, which the release does not have."""
+    """Merges the axis of attention heads, which the release does not have."""
     if canonical.endswith("attention_1/output/dense/kernel"):
         return value.reshape(-1, value.shape[-1])  # [N, D, H]
     if "/self/" in canonical and canonical.endswith("kernel"):

@@ -124,7 +124,7 @@ ROWS = [
     row(
         "the text is UTF-16",
         "--input_file=wide.txt",
-        "wide.txt begins as UTF-16.*iconv",
+        "wide.txt is UTF-16.*iconv",
         put("wide.txt", "w1 w2\n".encode("utf-16")),
     ),
     row(

@@ -239,7 +239,7 @@ ROWS = [
     classifier(
         "a folder with two models",
         "",
-        "model has 2 checkpoints without a number.*name the one",
+        "model has 2 checkpoints without a number.*Name the one",
         copy(f"model/{MODEL}.index", "model/other.index"),
     ),
     classifier(
@@ -619,7 +619,7 @@ ROWS = [
         )
     ),
     squad(
-        "the data is cut", "", "v1.json is not JSON.*cut off", cut("v1.json")
+        "the data is cut", "", "v1.json is not JSON.*truncated", cut("v1.json")
     ),
     squad(
         "half a surrogate pair in a paragraph",
@@ -758,10 +758,10 @@ ROWS = [
             ("article", 7, "article"),
             ("article", "w1 \ud83d", "surrogate"),
             ("questions", "w1", "questions"),
-            ("questions", ["w1"], "numbers of"),
-            ("options", [["a"] * 4], "numbers of"),
+            ("questions", ["w1"], "equal numbers"),
+            ("options", [["a"] * 4], "equal numbers"),
             ("options", [["a"] * 3] * 2, "has 3 options, wanted 4"),
-            ("options", [["a", 1, "b", "c"]] * 2, "not strings"),
+            ("options", [["a", 1, "b", "c"]] * 2, "must be strings"),
             ("answers", ["A", "E"], "'E', wanted a letter"),
             ("answers", ["A", ""], "'', wanted a letter"),
             ("answers", ["A", 1], "1, wanted a letter"),

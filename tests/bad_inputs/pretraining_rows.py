@@ -150,7 +150,7 @@ ROWS = [
     row(
         "the same records for training and evaluation",
         f"--eval_input_file={RECORDS}",
-        "train.tfrecord is named for training and for evaluation",
+        "train.tfrecord is used for training and for evaluation",
     ),
     row(
         "the same records for training and evaluation, by a link",
@@ -294,7 +294,7 @@ ROWS = [
     row(
         "the config is cut",
         "",
-        "albert_config.json.*not JSON.*cut off",
+        "albert_config.json.*not JSON.*truncated",
         cut(CONFIG),
     ),
     row(
@@ -311,7 +311,7 @@ ROWS = [
             set_json(CONFIG, **{name: value}),
         )
         for name, value, says in (
-            ("hidden_sizes", 12, "meant: 'hidden_size'"),
+            ("hidden_sizes", 12, "did you mean 'hidden_size'"),
             ("hidden_size", "12", None),
             ("hidden_size", 0, None),
             ("hidden_size", 13, "num_attention_heads"),
@@ -524,7 +524,7 @@ ROWS = [
     row(
         "a file that the description does not know",
         "--input_file='many/*.tfrecord'",
-        "t.dataset.json does not know",
+        "t.dataset.json does not list",
         *SHARDS,
         copy(SIDECAR, "many/t.dataset.json"),
         set_json("many/t.dataset.json", files=["t-00000-of-00002.tfrecord"]),
@@ -532,7 +532,7 @@ ROWS = [
     row(
         "the description's tokenizer says nothing",
         "",
-        "train.tfrecord was made with a vocabulary of None",
+        "train.tfrecord was created with a vocabulary of None",
         set_json(SIDECAR, tokenizer={}),
     ),
     row(
@@ -566,7 +566,7 @@ ROWS = [
     row(
         "records with and without a description",
         f"--input_file={RECORDS},old.tfrecord",
-        "old.tfrecord has no description.*(--|move|remove|write|make)",
+        "old.tfrecord has no sidecar.*(--|move|remove|write|create)",
         copy("valid.tfrecord", "old.tfrecord"),
     ),
     row(

@@ -190,7 +190,7 @@ ROWS = [
         "fill_mask",
         "a character 0",
         "--text='w1 [MASK] \0'",
-        "--text=.*character 0",
+        "--text=.*NUL character",
     ),
     row("fill_mask", "no mask", "--text='w1 w2'", r"no \[MASK\] in the text"),
     row(

@@ -15,14 +15,14 @@ PAIR_BEST = answers.pair_best
 
 
 def pair_padding(start_logits, end_logits, num_tokens, n_best_size):
-    """As the release, which pairs the best tokens of the padding, too."""
+    """Pairs like the release, which also pairs padding."""
     del num_tokens
     return PAIR_BEST(start_logits, end_logits, None, n_best_size)
 
 
 @pytest.fixture(scope="module")
 def recorded(recordings, english):
-    """Makes what the release recorded of a case, and our answers from it."""
+    """Loads the release's recording of a case, and our answers from it."""
     folder = recordings / "squad"
     made = {}
 
@@ -70,13 +70,13 @@ def read(recordings, name):
 
 
 def has_candidates(entries):
-    """Whether the release found any: else it says "empty", or -1e6."""
+    """Whether the release found any; otherwise it gives "empty" or -1e6."""
     first = entries[0]
     return first["text"] != "empty" and first["start_log_prob"] != -1e6
 
 
 def without_last_marks(entry):
-    """Its text without the last letter's accents: the release lost some."""
+    """Removes accents of the last letter, some of which the release lost."""
     text = entry["text"]
     while text and unicodedata.combining(text[-1]):
         text = text[:-1]
@@ -130,7 +130,7 @@ def test_null_odds_and_threshold_are_the_releases(recordings, recorded, length):
     threshold = evaluated["null_score_diff_threshold"]
     predictions = answers.apply_threshold(found, threshold)
     wanted = read(recordings, f"v2_{length}_lower_predictions.json")
-    # Here 0 stands for the odds of what the release has no window of.
+    # 0 replaces the odds of questions without a window in the release.
     there = [i for i in wanted if odds[i] != 1e6]
     assert [predictions[i] for i in there] == [wanted[i] for i in there]
     assert any(wanted.values())
@@ -161,7 +161,7 @@ TEXT = "aa bb cc dd"
 
 
 def make_window(num_before=2):
-    """One question about TEXT; tokens are its words, after two others."""
+    """One question about TEXT, whose words follow two other tokens."""
     spans = np.array([(3 * i, 3 * i + 2) for i in range(4)])
     return examples.Examples(
         np.zeros(num_before + 5, np.int32),
@@ -209,14 +209,14 @@ def test_an_answer_is_not_too_long():
     assert len(find(starts, ends, n_best_size=2).nbest["q"]) <= 2
 
 
-def test_a_start_belongs_to_the_window_with_most_context():
+def test_a_start_is_taken_from_the_window_with_most_context():
     window = make_window()
     window.token_arrays["is_max_context"][3] = False
     starts, ends = [0, 0, 1, 9, 3, 0, 0], [0, 0, 0, 0, 9, 0, 0]
     assert find(starts, ends, window).best["q"] == "cc"
 
 
-def test_without_any_candidate_the_answer_is_nothing():
+def test_without_candidates_the_answer_is_empty():
     starts, ends = [0, 0, 0, 0, 0, 9, 0], [0, 0, 9, 0, 0, 0, 0]
     found = find(starts, ends, n_best_size=1)
     assert found.best == {"q": ""}

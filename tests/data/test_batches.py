@@ -1,4 +1,4 @@
-"""Plans of batches, and the batches that are looked up."""
+"""Plans of batches, and the batches built from them."""
 
 import itertools
 
@@ -45,12 +45,12 @@ def test_bucket_lengths_are_numbers(text):
 
 @pytest.mark.parametrize("num_choices", [1, 3])
 @pytest.mark.parametrize("num_examples", [3, 50])
-def test_training_sees_each_example_once_an_epoch(num_examples, num_choices):
+def test_training_uses_each_example_once_per_epoch(num_examples, num_choices):
     rows = make_examples(num_examples, num_choices)
     plan = batches.plan_training(rows, BUCKETS, 8, num_examples, seed=3)
     seen = plan.indices.ravel()
     assert seen.shape == (8 * num_examples,)
-    # Eight epochs: what waits at the end of one is seen in the next.
+    # Eight epochs: the remainder of one is used in the next.
     counts = np.bincount(seen, minlength=num_examples)
     assert counts.min() >= 7 and counts.max() <= 9
     needed = batches.longest_sequences(rows)[plan.indices].max(axis=1)
@@ -58,7 +58,7 @@ def test_training_sees_each_example_once_an_epoch(num_examples, num_choices):
     assert set(plan.lengths) <= set(BUCKETS)
 
 
-def test_most_batches_are_of_one_bucket():
+def test_most_batches_come_from_one_bucket():
     rows = make_examples(400)
     plan = batches.plan_training(rows, BUCKETS, 8, 50, seed=3)
     lengths = batches.longest_sequences(rows)[plan.indices]
@@ -68,7 +68,7 @@ def test_most_batches_are_of_one_bucket():
     assert is_pure.sum() >= 50 - len(BUCKETS)
 
 
-def test_a_longer_plan_begins_like_a_shorter_one():
+def test_a_shorter_plan_is_a_prefix_of_a_longer_one():
     rows = make_examples()
     short = batches.plan_training(rows, BUCKETS, 8, 13, seed=3)
     long = batches.plan_training(rows, BUCKETS, 8, 40, seed=3)
@@ -113,12 +113,12 @@ def test_a_pass_of_given_batches():
     assert plan.sizes.tolist() == [8] * 7
 
 
-def test_what_is_too_long_for_the_tokens_is_a_batch_of_its_own():
+def test_an_example_beyond_the_token_limit_is_its_own_batch():
     rows = make_examples(9, num_choices=3)
     assert batches.plan_pass(rows, 11, 4).sizes.tolist() == [1] * 9
 
 
-def test_a_pass_pads_to_the_least_length_that_is_wanted():
+def test_a_pass_pads_to_the_minimum_length():
     rows = make_examples()
     assert batches.plan_pass(rows, 11, 64).lengths.min() < 9
     assert batches.plan_pass(rows, 11, 64, min_length=9).lengths.min() == 9
@@ -136,7 +136,7 @@ def test_a_batch_ends_before_it_is_mostly_padding():
 
 
 @pytest.mark.parametrize("price", [0, 1, 10, 40, 200, 10_000])
-def test_lengths_are_chosen_for_the_least_work(price):
+def test_the_chosen_lengths_have_minimal_cost(price):
     lengths = np.array([3, 3, 4, 7, 7, 7, 9, 12, 12, 20])
 
     def cost(chosen):
@@ -167,7 +167,7 @@ def test_few_shapes_are_compiled_for_few_examples(monkeypatch):
 
 @pytest.mark.parametrize("is_static", [False, True])
 @pytest.mark.parametrize("num_choices", [1, 3])
-def test_batches_are_what_padding_by_hand_gives(
+def test_batches_equal_those_padded_in_numpy(
     num_choices, is_static, monkeypatch
 ):
     monkeypatch.setattr(batches, "TOKENS_PER_SHAPE", 10)
@@ -203,7 +203,7 @@ def test_shapes_are_static():
         assert shapes["scores"] == (8, 3)
 
 
-def test_datasets_come_in_the_order_of_the_plan():
+def test_datasets_follow_the_order_of_the_plan():
     rows = make_examples()
     plan = batches.plan_training(rows, BUCKETS, 8, 20, seed=3)
     iterators = {
@@ -215,7 +215,7 @@ def test_datasets_come_in_the_order_of_the_plan():
         np.testing.assert_array_equal(batch["example_index"], index)
 
 
-def test_what_is_longer_than_every_bucket_is_refused():
+def test_an_example_longer_than_every_bucket_is_refused():
     rows = make_examples()
     with pytest.raises(ValueError, match="11 tokens; the longest bucket has 8"):
         batches.plan_training(rows, [4, 8], 8, 20, seed=3)
@@ -234,11 +234,11 @@ def test_training_on_nothing_is_refused():
     ("batch_size", "num_steps", "message"),
     [
         (8, 10**8, "100,000,000 steps of 8 examples are 800,000,000 examples"),
-        (1, 50 * 100_000 + 1, "100,000 epochs of the 50 there are"),
+        (1, 50 * 100_000 + 1, "100,000 epochs of the 50 available"),
         (1 << 20, 1, "1,048,576 would repeat the 50 .* more than 100 times"),
     ],
 )
-def test_absurd_plans_are_refused_before_memory_is_taken(
+def test_too_large_plans_are_refused_before_memory_is_used(
     batch_size, num_steps, message
 ):
     rows = make_examples()

@@ -49,7 +49,7 @@ def cut_slowly(num_a, num_b, limit):
     return num_a, num_b
 
 
-def test_pairs_are_cut_as_token_by_token():
+def test_truncation_equals_removing_one_token_at_a_time():
     for num_a in range(14):
         for num_b in range(14):
             for limit in range(30):
@@ -79,7 +79,7 @@ def pack_slowly(tokenizer, text_a, text_b, max_seq_length):
 
 
 @pytest.mark.parametrize("max_seq_length", [3, 4, 5, 9, 16])
-def test_texts_are_packed_as_one_by_one(tokenizer, max_seq_length):
+def test_packing_a_batch_equals_packing_each_text(tokenizer, max_seq_length):
     rng = random.Random(max_seq_length)
 
     def text():
@@ -128,7 +128,7 @@ def test_a_length_without_room_is_refused(tokenizer):
 
 
 @pytest.mark.parametrize("name", ["mrpc", "sts-b"])
-def test_the_releases_records_hold_the_same(recordings, english, name):
+def test_examples_equal_the_releases_records(recordings, english, name):
     folder = recordings / "classify"
     task = table_tasks.GLUE[name]
     table = task.dev[""]
@@ -209,9 +209,9 @@ def test_padding_does_not_cut(three):
         {"arrays": {"label_ids": np.zeros(6, np.int32)}},
     ],
 )
-def test_what_does_not_fit_together_is_refused(three, changes):
+def test_inconsistent_arrays_are_refused(three, changes):
     assert len(three) == 3
-    with pytest.raises(ValueError, match="do not fit"):
+    with pytest.raises(ValueError, match="do not match"):
         Examples(**{**vars(three), **changes})
 
 
@@ -228,7 +228,7 @@ def assert_same(first, second):
 
 
 class Builder:
-    """Counts how often it encodes."""
+    """Counts its calls."""
 
     def __init__(self, result):
         self.result = result
@@ -256,7 +256,7 @@ def test_encoded_examples_are_read_again(three, tmp_path):
     }
 
 
-def test_without_a_folder_nothing_is_kept(three, tmp_path, monkeypatch):
+def test_without_a_folder_nothing_is_cached(three, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     build = Builder(three)
     for folder in (None, ""):
@@ -273,7 +273,7 @@ def test_remote_folders_are_used(three):
     assert build.count == 1
 
 
-def test_whatever_is_damaged_is_encoded_again(three, tmp_path, caplog):
+def test_damaged_cache_files_are_encoded_again(three, tmp_path, caplog):
     path = tmp_path / "dev-0123456789abcdef.npz"
     build = Builder(three)
     examples.cached_examples(str(tmp_path), "dev", KEY, build)
@@ -299,7 +299,7 @@ def test_whatever_is_damaged_is_encoded_again(three, tmp_path, caplog):
             (record,) = caplog.records
             assert "dev-0123456789abcdef.npz is damaged" in record.getMessage()
             assert path.read_bytes() == good
-    # Some bytes, such as dates, mean nothing.
+    # Some bytes, such as dates, have no effect.
     assert num_rebuilt > len(damaged) / 2
 
 

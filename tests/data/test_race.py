@@ -53,7 +53,7 @@ def test_levels_are_read_as_the_release_does(folder, levels):
         assert name == example["id"]
 
 
-def test_the_data_set_is_read_as_it_is_shipped(shared):
+def test_the_distributed_data_set_is_read(shared):
     found = race.read_race(str(shared / "data/race/dev"))
     assert len(found) == 1114
     assert len({question.id for question in found}) == 1114
@@ -73,7 +73,7 @@ def test_the_data_set_is_read_as_it_is_shipped(shared):
         ("What is \\1?", "What is \\1? the cat"),
     ],
 )
-def test_an_option_stands_in_the_place_of_each_blank(question, choice):
+def test_an_option_replaces_each_blank(question, choice):
     assert race.join_choice(question, "the cat") == choice
     assert race.join_choice("_!", r"\1 \g<0>") == r"\1 \g<0>!"
 
@@ -97,7 +97,7 @@ def write(folder, *passages, name="1.txt", level="high"):
     return str(folder)
 
 
-def test_all_txt_alone_is_read_where_it_is(tmp_path):
+def test_all_txt_replaces_the_other_files(tmp_path):
     write(tmp_path, passage(id=...), name="7.txt")
     folder = write(tmp_path, passage(id="9.txt"), name="10.txt")
     found = race.read_race(folder, ("high",))
@@ -126,7 +126,7 @@ def test_one_answer_may_be_unknown(tmp_path):
     assert [q.label for q in found] == [1, None]
 
 
-def test_passages_of_one_file_are_told_apart_without_ids(tmp_path):
+def test_passages_of_one_file_get_different_ids(tmp_path):
     folder = write(tmp_path, passage(id=...), passage(id=None), name="all.txt")
     found = race.read_race(folder, ("high",))
     assert len({question.id for question in found}) == 4
@@ -150,9 +150,12 @@ def test_a_file_in_another_encoding_is_named(tmp_path):
 
 BROKEN = {
     "no JSON": ('{"article": ', "line 1 is not JSON"),
-    "a list": ("[]", "line 1: found JSON of the type list"),
+    "a list": ("[]", "line 1: found JSON of type list"),
     "too deep": ("[" * 100_000, "line 1 is not .* nested too deeply"),
-    "half a pair": (passage(article="\udc00"), "half of a surrogate pair"),
+    "half a pair": (
+        passage(article="\udc00"),
+        "contains an unpaired surrogate",
+    ),
     "nothing but NULs": ("\0" * 9, "line 1 is not JSON: it is empty"),
     "a list for an id": (passage(id=["a"]), r"id: found \['a'\]"),
     "an id of two lines": (passage(id="a\nb"), "id: found .*, wanted a str"),
@@ -176,11 +179,11 @@ BROKEN = {
     ),
     "no such letter": (passage(answers=["A", "E"]), "question 1 is 'E'"),
     "no letter": (passage(answers=["", "A"]), "question 0 is ''"),
-    "too few answers": (passage(answers=["A"]), "differ"),
-    "too few options": (passage(options=[["a"] * 4]), "differ"),
+    "too few answers": (passage(answers=["A"]), "wanted equal numbers"),
+    "too few options": (passage(options=[["a"] * 4]), "wanted equal numbers"),
     "a question that is none": (
         passage(questions=["x", 1]),
-        "question 1 or its options are not strings",
+        "question 1 and its options must be strings",
     ),
     "no passage": ("", "has no questions"),
 }

@@ -32,7 +32,7 @@ def read(tmp_path, content):
     return squad.read_squad(str(path))
 
 
-def test_answers_keep_the_place_that_the_file_says(tmp_path, caplog):
+def test_answers_keep_their_stated_position(tmp_path, caplog):
     found = read(tmp_path, document())
     assert found.contexts == [CONTEXT]
     assert found.questions == [
@@ -54,7 +54,9 @@ def test_answers_keep_the_place_that_the_file_says(tmp_path, caplog):
         ({"text": "The", "answer_start": 10**30}, Answer("The", 13)),
     ],
 )
-def test_a_misplaced_answer_is_found_nearby(tmp_path, caplog, stated, found):
+def test_a_misplaced_answer_moves_to_its_nearest_occurrence(
+    tmp_path, caplog, stated, found
+):
     with caplog.at_level(logging.WARNING):
         read_again = read(tmp_path, document(answers=[stated]))
     assert read_again.questions[0].answers == (found,)
@@ -77,7 +79,7 @@ def test_no_answer_and_an_unknown_answer_differ(tmp_path, changes, answers):
     assert found.has_answers == (answers is not None)
 
 
-def test_of_places_equally_near_the_first_is_taken(tmp_path):
+def test_the_first_of_equally_near_occurrences_is_used(tmp_path):
     stated = {"text": "b", "answer_start": 3}
     found = read(tmp_path, document(context="a b c b", answers=[stated]))
     assert found.questions[0].answers == (Answer("b", 2),)
@@ -115,15 +117,21 @@ def test_paragraphs_may_be_empty_and_unicode(tmp_path):
 
 
 BROKEN = {
-    "no JSON": ('{"data": [', "is not JSON: .*cut off"),
-    "a list": ([], r"squad\.json: found JSON of the type list"),
-    "null": ("null", "found JSON of the type NoneType"),
+    "no JSON": ('{"data": [', "is not JSON: .*truncated"),
+    "a list": ([], r"squad\.json: found JSON of type list"),
+    "null": ("null", "found JSON of type NoneType"),
     "an empty file": ("", "is not JSON: it is empty"),
     "nothing but NULs": (b"\0" * 9, "is not JSON: it is empty"),
     "too deep": ("[" * 100_000, "nested too deeply"),
-    "half a pair": (document(question="\ud83d"), "half of a surrogate pair"),
+    "half a pair": (
+        document(question="\ud83d"),
+        "contains an unpaired surrogate",
+    ),
     "articles by name": ({"data": {"a": {}}}, "data is .*, wanted a list"),
-    "text for an article": ({"data": ["a"]}, "article 1: found 'a' where"),
+    "text for an article": (
+        {"data": ["a"]},
+        "article 1: found 'a', wanted an object",
+    ),
     "null for paragraphs": (
         {"data": [{"paragraphs": None}]},
         "article 1: paragraphs is None, wanted a list",
@@ -182,7 +190,7 @@ def test_a_broken_file_is_refused(tmp_path, content, message):
         read(tmp_path, content)
 
 
-def test_an_id_stands_once(tmp_path):
+def test_duplicate_ids_are_refused(tmp_path):
     twice = document()
     twice["data"] *= 2
     with pytest.raises(ValueError, match="id q1 twice"):
@@ -194,7 +202,7 @@ def test_a_missing_file_is_named(tmp_path):
         squad.read_squad(str(tmp_path / "nowhere.json"))
 
 
-def test_training_data_is_of_its_version(tmp_path):
+def test_training_data_must_match_the_version(tmp_path):
     squad.check_version(read(tmp_path, document()), "v1", "x")
     empty = read(tmp_path, document(answers=[]))
     squad.check_version(empty, "v2", "x")
@@ -202,5 +210,5 @@ def test_training_data_is_of_its_version(tmp_path):
         squad.check_version(empty, "v1", "x")
     unknown = read(tmp_path, document(answers=...))
     for version in ("v1", "v2"):
-        with pytest.raises(ValueError, match="wanted answers to train on"):
+        with pytest.raises(ValueError, match="training requires answers"):
             squad.check_version(unknown, version, "x")

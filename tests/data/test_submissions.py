@@ -17,7 +17,7 @@ def samples(shared):
     return found
 
 
-def test_submissions_have_the_names_and_the_form_of_glues(shared, tmp_path):
+def test_submissions_have_the_names_and_the_format_of_glue(shared, tmp_path):
     wanted = samples(shared)
     of_name = {n: task for task in table_tasks.GLUE.values() for n in task.test}
     assert set(of_name) == set(wanted)

@@ -20,7 +20,7 @@ OWN = {"name": "own", "train": "train.tsv", "text": "text", "label": "label"}
 
 @pytest.fixture
 def read_config(tmp_path):
-    """Writes a task's description, changed, and reads it."""
+    """Writes a task config with changes, and reads it."""
 
     def write_and_read(**changes):
         path = tmp_path / "own.json"
@@ -107,7 +107,7 @@ def test_each_task_is_chosen_by_the_releases_metric():
     )
 
 
-def test_classes_stand_in_the_releases_order(recordings):
+def test_classes_are_in_the_releases_order(recordings):
     """The order is that of a fine-tuned checkpoint's outputs."""
     text = (recordings / "classify/README.json").read_text()
     for key, info in json.loads(text)["info"].items():
@@ -119,14 +119,14 @@ def test_the_model_knows_the_same_objectives():
     assert table_tasks.OBJECTIVES == heads.OBJECTIVES
 
 
-def test_a_short_description_is_enough(read_config):
+def test_a_minimal_config_is_enough(read_config):
     table = Table("train.tsv", ("text",), "label")
     assert read_config() == TableTask(
         "own", train=table, dev={}, test={}, dev_share=0.1
     )
 
 
-def test_a_long_description_is_followed(read_config):
+def test_all_keys_of_a_config_are_used(read_config):
     found = read_config(
         train="train.csv",
         dev="dev.csv",
@@ -162,12 +162,12 @@ def test_a_long_description_is_followed(read_config):
     )
 
 
-def test_null_is_the_same_as_nothing(read_config):
+def test_null_equals_a_missing_key(read_config):
     rest = set(table_tasks._KEYS) - set(OWN) - {"test_label"}
     assert read_config(**dict.fromkeys(rest)) == read_config()
 
 
-def test_test_data_has_the_labels_that_the_description_says(read_config):
+def test_the_label_column_of_test_data_is_that_of_the_config(read_config):
     for changes, wanted in (
         ({}, "label"),
         ({"test_label": "gold"}, "gold"),
@@ -192,14 +192,14 @@ def test_every_objective_has_metrics(read_config, objective):
         ({"label": None, "text": None}, "lacks text, label"),
         ({"text": ["a", "b", "c"]}, "wanted 1 or 2 columns"),
         ({"text": []}, "wanted 1 or 2 columns"),
-        ({"format": "xls"}, "format is 'xls'; known"),
+        ({"format": "xls"}, "format is 'xls'; wanted one of"),
         ({"has_header": "false"}, "has_header is 'false'; wanted true or"),
         ({"labels": "a,b"}, "labels is 'a,b'; wanted a list"),
-        ({"labels": ["a", "a"]}, "wanted two or more, each once"),
-        ({"labels": ["a"]}, "wanted two or more, each once"),
+        ({"labels": ["a", "a"]}, "wanted two or more, all different"),
+        ({"labels": ["a"]}, "wanted two or more, all different"),
         (
             {"labels": ["0", "1"], "objective": "regression"},
-            "wanted none for a regression",
+            "wanted none for regression",
         ),
         ({"objective": "ranking"}, "'ranking'; wanted one of"),
         ({"metrics": ["accuracy"]}, "some of .*eval_accuracy"),
@@ -208,25 +208,25 @@ def test_every_objective_has_metrics(read_config, objective):
             {"metrics": ["MSE", "pearson"], "objective": "regression"},
             "another first",
         ),
-        ({"dev_share": 1}, "a share from 0 to 1"),
-        ({"dev_share": -0.1}, "a share from 0 to 1"),
-        ({"dev": "dev.tsv", "dev_share": 0.1}, "none beside a dev table"),
-        ({"label_separator": ""}, "a character or more"),
+        ({"dev_share": 1}, "a share of at least 0 and below 1"),
+        ({"dev_share": -0.1}, "a share of at least 0 and below 1"),
+        ({"dev": "dev.tsv", "dev_share": 0.1}, "0 with a dev table"),
+        ({"label_separator": ""}, "at least one character"),
         ({"name": "../own"}, "part of a file name"),
         ({"name": "a\nb"}, "part of a file name"),
-        ({"name": "test_results"}, "files of results have it"),
+        ({"name": "test_results"}, "result files use this one"),
         ({"text": True}, "text is True; wanted a column"),
         ({"text": ["a", None]}, r"text is \['a', None\]; wanted a column"),
         ({"label": False}, "label is False; wanted a name"),
         ({"dev_share": True}, "dev_share is True; wanted a number"),
-        ({"dev_share": float("nan")}, "a share from 0 to 1"),
+        ({"dev_share": float("nan")}, "a share of at least 0 and below 1"),
         ({"labels": ["a", None]}, "wanted a list of strings"),
         ({"labels": ["a", ["b"]]}, "wanted a list of strings"),
         ({"labels": ["a", "b\tc"]}, "wanted names without tabs"),
         ({"metrics": [["f1"]]}, "wanted a list of strings"),
     ],
 )
-def test_a_wrong_description_is_refused(read_config, changes, message):
+def test_an_invalid_config_is_refused(read_config, changes, message):
     with pytest.raises(ValueError, match=message) as error:
         read_config(**changes)
     assert "own.json" in str(error.value)
@@ -235,7 +235,7 @@ def test_a_wrong_description_is_refused(read_config, changes, message):
 @pytest.mark.parametrize(
     "content", ["{'name': 1}", "", "\0", "null", "[1]", '"name"', "[" * 100_000]
 )
-def test_a_description_of_another_form_is_refused(tmp_path, content):
+def test_a_config_of_another_type_is_refused(tmp_path, content):
     path = tmp_path / "own.json"
     path.write_text(content)
     with pytest.raises(ValueError, match="own.json(: found| is not)"):
@@ -305,7 +305,7 @@ def test_several_labels_are_zeros_and_ones():
         ("regression", ["1"], r"line 5: label \['1'\]; wanted a number"),
     ],
 )
-def test_a_wrong_label_is_refused_with_its_place(objective, label, message):
+def test_the_error_on_a_wrong_label_names_its_line(objective, label, message):
     labels = None if objective == "regression" else ("a", "b")
     good = ["1"] * 3 if objective == "regression" else ["a", "b", "a"]
     task = own_task(
@@ -333,7 +333,7 @@ def test_labels_are_found_in_the_training_data():
         (["a", ["a", "b"]], "line 3.*Is the objective multi_label"),
     ],
 )
-def test_labels_that_make_no_classes_are_refused(labels, message):
+def test_fewer_than_two_classes_are_refused(labels, message):
     with pytest.raises(ValueError, match=message):
         table_tasks.with_labels(own_task(), rows_of(*labels))
 
@@ -362,8 +362,8 @@ def test_a_larger_share_holds_out_the_same_rows_and_more():
 
 
 @pytest.mark.parametrize("share", [0.0001, 0.9999])
-def test_a_split_without_one_side_is_refused(share):
-    with pytest.raises(ValueError, match="nothing is left on one side"):
+def test_a_split_with_an_empty_part_is_refused(share):
+    with pytest.raises(ValueError, match="wanted rows in both parts"):
         table_tasks.split_rows(rows_of("a", "b", "a"), share)
 
 

@@ -64,7 +64,7 @@ def test_all_rows_of_glue_are_read(shared, caplog, task, sizes):
 @pytest.mark.parametrize("folder", FOLDERS)
 @pytest.mark.parametrize("task", ["cola", "mrpc", "sst-2", "sts-b"])
 def test_ids_of_glue_are_the_index_of_its_test_files(folder, tmp_path, task):
-    """Of part of a file in another order, too."""
+    """Also for part of a file in another order."""
     ((_, table),) = table_tasks.GLUE[task].test.items()
     path = FOLDERS[folder] / table.file
     header, *lines = path.read_text(encoding="utf-8").split("\n")[:-1]
@@ -75,7 +75,7 @@ def test_ids_of_glue_are_the_index_of_its_test_files(folder, tmp_path, task):
         assert [r.id for r in rows] == [x.split("\t")[0] for x in wanted]
 
 
-def test_every_test_file_of_glue_has_its_index_in_front():
+def test_the_first_column_of_glue_test_files_is_the_index():
     found = {name: t.test for name, t in table_tasks.GLUE.items()}
     assert {t.id for test in found.values() for t in test.values()} == {0}
 
@@ -118,12 +118,12 @@ def test_files_of_other_systems_are_read(read, format):
 
 @pytest.mark.parametrize("format", ["tsv", "csv", "jsonl"])
 def test_only_line_feeds_end_a_line(read, format):
-    """All of these end a line for str.splitlines()."""
+    """str.splitlines() would split at all of these."""
     text = "a\u2028b\u2029c\x85d\x0be\x0cf\x1cg\x1dh\x1ei"
     content = f"{text}\t1\n" if format == "tsv" else f"{text},1\n"
     table = Table("t", (0,), 1, format=format, has_header=False)
     if format == "jsonl":
-        # JSON wants control characters escaped; the others it takes as text.
+        # JSON requires control characters to be escaped, but not the others.
         text = "a\u2028b\u2029c\x85d"
         content = f'{{"text": "{text}", "label": "1"}}\n'
         table = Table("t", ("text",), "label", format=format)
@@ -149,7 +149,7 @@ def test_csv_fields_may_be_quoted_and_long(read):
     assert [row.line for row in rows] == [2, 5, 7]
 
 
-def test_json_values_stay_what_they_are(read):
+def test_json_values_keep_their_types(read):
     table = Table("t", ("a", "b"), "l", format="jsonl", id="i")
     content = (
         '{"a": "1", "b": null, "l": ["x", "y"], "i": 7}\n\n'
@@ -161,7 +161,7 @@ def test_json_values_stay_what_they_are(read):
     ]
 
 
-def test_short_rows_are_left_out_where_the_task_says_so(read, caplog):
+def test_short_rows_are_skipped_if_the_task_allows_it(read, caplog):
     content = "first\tsecond\tlabel\na\tb\t1\nc\td\ne\tf\t0\n"
     table = Table(
         "t", ("first", "second"), "label", id=None, skips_short_rows=True
@@ -173,7 +173,7 @@ def test_short_rows_are_left_out_where_the_task_says_so(read, caplog):
     assert "1 of 3 rows have too few columns" in record.getMessage()
 
 
-def test_a_text_that_the_delimiter_cuts_off_is_no_secret(read, caplog):
+def test_a_text_cut_at_a_delimiter_is_a_warning(read, caplog):
     rows = read("label\tfirst\tsecond\n1\ta\tb\n0\tc\td\te\n")
     assert values(rows) == [("a", "b", "1"), ("c", "d", "0")]
     (record,) = caplog.records
@@ -191,7 +191,7 @@ FAULTS = {
     "a short row": (
         "first\tsecond\tlabel\na\tb\t1\nc\td\n",
         PAIRS,
-        r"pairs.tsv, line 3: found 2 columns, wanted at least 3. Is it cut",
+        r"pairs.tsv, line 3: found 2 columns, wanted at least 3. Is the row",
     ),
     "a blank line": (
         "first\tsecond\tlabel\na\tb\t1\n\nc\td\t0\n",
@@ -211,7 +211,7 @@ FAULTS = {
     "short rows only": (
         "first\tsecond\tlabel\na\nb\n",
         Table("t", ("first", "second"), "label", skips_short_rows=True),
-        "each of its 2 rows has too few columns. Is the delimiter",
+        "all 2 rows have too few columns. Does it use another delimiter",
     ),
     "another delimiter": (
         "first,second,label\na,b,1\n",
@@ -247,12 +247,12 @@ FAULTS = {
     "JSON of another form": (
         '{"a": "b"}\n\n["b"]\n',
         Table("t", ("a",), format="jsonl"),
-        "line 3: found JSON of the type list, wanted an object",
+        "line 3: found JSON of type list, wanted an object",
     ),
     "a missing key": (
         '{"a": "b", "l": 1}\n{"a": "b", "label": 1}\n',
         Table("t", ("a",), "l", format="jsonl"),
-        r"line 2: \['l'\] missing among the keys \['a', 'label'\]",
+        r"line 2: \['l'\] are missing from the keys \['a', 'label'\]",
     ),
     "a null text": (
         '{"a": null}\n',
@@ -277,7 +277,7 @@ FAULTS = {
     "null among labels": (
         '{"a": "b", "l": ["x", null]}\n',
         Table("t", ("a",), "l", format="jsonl"),
-        "line 1: among the labels is None",
+        "line 1: the labels contain None",
     ),
     "JSON too deep": (
         '{"a": "b"}\n' + "[" * 100_000,
@@ -287,7 +287,7 @@ FAULTS = {
     "half a pair": (
         '{"a": "\\ud83d"}\n',
         Table("t", ("a",), format="jsonl"),
-        "line 1 holds half of a surrogate pair",
+        "line 1 contains an unpaired surrogate",
     ),
     "a list for an id": (
         '{"a": "b", "i": [1]}\n',
@@ -312,30 +312,30 @@ FAULTS = {
     "a column twice": (
         "a\tb\ta\n1\t2\t3\n",
         Table("t", ("a",)),
-        "has 2 columns 'a'. Give the number of one",
+        "has 2 columns named 'a'. Use a column number",
     ),
     "UTF-16 without a mark": (
         "a\tb\n".encode("utf-16-le"),
         Table("t", ("a",)),
-        "line 1 holds a character 0. Is it UTF-16",
+        "line 1 contains a NUL character. Is it UTF-16",
     ),
     "NULs at the end": (
         b"a\tb\n1\t2\n" + b"\0" * 9,
         Table("t", ("a",)),
-        "line 3 holds a character 0",
+        "line 3 contains a NUL character",
     ),
 }
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_fault_is_refused_with_its_place(read, fault):
+def test_an_error_names_the_file_and_line(read, fault):
     content, table, message = FAULTS[fault]
     with pytest.raises(ValueError, match=message) as error:
         read(content, table)
     assert table.file in str(error.value)
 
 
-def test_an_absent_file_is_named(tmp_path):
+def test_an_error_names_a_missing_file(tmp_path):
     with pytest.raises(FileNotFoundError, match="There is no .*pairs.tsv"):
         tables.read_table(str(tmp_path / "pairs.tsv"), PAIRS)
 
@@ -346,9 +346,9 @@ def test_an_absent_file_is_named(tmp_path):
         ({"text": ("a", "b", "c")}, "wanted 1 or 2 columns"),
         ({"text": ()}, "wanted 1 or 2 columns"),
         ({"text": "ab"}, "wanted 1 or 2 columns"),
-        ({"text": ("a",), "format": "xlsx"}, "format is 'xlsx'; known"),
+        ({"text": ("a",), "format": "xlsx"}, "format is 'xlsx'; wanted one of"),
     ],
 )
-def test_a_table_that_cannot_be_is_refused(settings, message):
+def test_an_invalid_table_description_is_refused(settings, message):
     with pytest.raises(ValueError, match=message):
         Table("t", **settings)

@@ -33,7 +33,7 @@ def tokenizers(shared):
 
 
 def find_rows(encoded, padded, recorded):
-    """Our windows that the release has, and the questions it gave up."""
+    """Our windows that the release also has, and the questions it skipped."""
     rows, given_up = [], set()
     for row, question in enumerate(encoded.arrays["question_index"]):
         wanted = recorded["input_ids"][
@@ -91,9 +91,7 @@ def test_training_windows_are_the_releases(recordings, tokenizers, case):
 
 
 @pytest.mark.parametrize("case", CASES, ids="_".join)
-def test_every_token_stands_for_the_releases_characters(
-    recordings, tokenizers, case
-):
+def test_token_spans_are_the_releases(recordings, tokenizers, case):
     questions, encoded, recorded, _, rows = read_case(
         recordings, tokenizers, case, "predict"
     )
@@ -157,7 +155,9 @@ def test_several_workers_give_the_same(recordings, tokenizers, monkeypatch):
             np.testing.assert_array_equal(values, getattr(two, name)[key])
 
 
-def test_gold_answers_come_back_but_where_they_cut_a_token(shared, tokenizers):
+def test_gold_answers_are_recovered_unless_they_split_a_token(
+    shared, tokenizers
+):
     questions = squad.read_squad(str(shared / "data/squad/dev-v1.1.json"))
     tokenizer = tokenizers["lower"]
     spans = [
@@ -222,7 +222,7 @@ def pieces_of(words, encoded):
     ]
 
 
-def test_windows_overlap_and_hold_every_token(words):
+def test_windows_overlap_and_contain_every_token(words):
     context = "w4 undo 北w5 w6 w7 w8"
     encoded = encode(words, context, is_training=False)
     assert pieces_of(words, encoded) == [
@@ -259,7 +259,7 @@ def test_a_question_without_an_answer_is_impossible(words):
     assert encoded.arrays["start_positions"].tolist() == [0]
 
 
-def test_of_several_answers_the_first_is_trained_on(words):
+def test_training_uses_the_first_of_several_answers(words):
     context = "w4 w5 w6"
     both = squad.Answer("w6", 6), squad.Answer("w4", 0)
     encoded = encode(words, context, both, is_training=True)
@@ -274,7 +274,7 @@ def test_of_several_answers_the_first_is_trained_on(words):
         ("b c", 1, (0, 1)),
         ("d\u200be", 4, (1, 2)),
         ("ab cd\u200be", 0, (0, 2)),
-        # Of characters that no token stands for, the next one.
+        # Characters without a token get the next token.
         ("\u200b", 5, (2, 2)),
         ("\u200b", 7, (2, 2)),
     ],
@@ -285,8 +285,8 @@ def test_an_answer_has_the_tokens_that_it_overlaps(text, start, tokens):
     assert windows.find_tokens(spans, squad.Answer(text, start)) == tokens
 
 
-def test_white_space_around_an_answer_is_not_of_it():
-    # Tokens may stand for white space alone, as SentencePiece's "▁".
+def test_whitespace_around_an_answer_is_ignored():
+    # A token may cover only whitespace, as SentencePiece's "▁" does.
     spans = np.array([(0, 2), (2, 2), (3, 3), (3, 5), (5, 5)])  # Of "ab cd ".
     for text, start, tokens in ((" cd ", 2, (3, 3)), ("ab ", 0, (0, 0))):
         answer = squad.Answer(text, start)
@@ -294,7 +294,7 @@ def test_white_space_around_an_answer_is_not_of_it():
     assert windows.find_tokens(spans[:0], answer) is None
 
 
-def test_paragraphs_without_questions_leave_no_trace(words, monkeypatch):
+def test_paragraphs_without_questions_are_ignored(words, monkeypatch):
     monkeypatch.setattr(windows, "CONTEXTS_PER_TASK", 1)
     questions = [squad.Question(f"q{i}", "w1", 2 * i + 1, ()) for i in (0, 1)]
     encoded = windows.encode_squad(
@@ -351,8 +351,8 @@ def test_windows_are_cut_as_the_release_does(num_tokens, size, stride):
             ]
 
 
-def test_max_context_is_what_a_matrix_of_all_windows_gives():
-    """The formula in numbers of all windows times all tokens."""
+def test_max_context_equals_a_dense_computation():
+    """Evaluates the formula for all windows and all tokens."""
     rng = np.random.default_rng(4)
     for _ in range(200):
         num_tokens, size, stride = rng.integers(1, [300, 60, 70])

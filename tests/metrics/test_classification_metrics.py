@@ -11,7 +11,7 @@ from albert_tf.model import heads
 
 
 @pytest.mark.parametrize("task", ["cola", "sts-b", "mnli", "mrpc"])
-def test_scores_are_the_releases(golden, task):
+def test_scores_match_the_release(golden, task):
     inputs = np.load(golden("classify/metrics_inputs.npz"))
     wanted = json.loads(golden("classify/metrics_outputs.json").read_text())
     objective = "regression" if task == "sts-b" else "classes"
@@ -28,12 +28,12 @@ def test_scores_are_the_releases(golden, task):
             logits = logits[:, None]
         metrics = [n for n in values if n != "eval_loss"]
         found = classification.score(logits, labels, objective, metrics)
-        # The recorded losses were made up, so theirs is just a mean.
+        # The recorded losses are synthetic, so the result is just their mean.
         found["eval_loss"] = losses.mean()
         assert found == pytest.approx(values, abs=2e-5)
 
 
-def test_losses_are_their_formulas():
+def test_losses_match_their_formulas():
     rng = np.random.default_rng(2)
     logits = rng.normal(size=(9, 3)) * 5
     labels = rng.integers(0, 3, 9)
@@ -62,7 +62,7 @@ def test_losses_are_their_formulas():
 
 
 @pytest.mark.parametrize("objective", classification.METRICS_OF)
-def test_losses_are_what_the_model_is_trained_on(objective):
+def test_losses_equal_the_training_losses(objective):
     rng = np.random.default_rng(3)
     num_classes = 1 if objective == "regression" else 3
     logits = np.float32(rng.normal(size=(7, num_classes)) * 4)
@@ -93,7 +93,7 @@ def test_extreme_logits_have_finite_losses():
     assert classification.loss(logits, [[0, 1]], "multi_label") == 1e4
 
 
-def test_f1_and_correlations_are_their_formulas():
+def test_f1_and_correlations_match_their_formulas():
     labels = np.array([1, 1, 1, 0, 0, 0, 0])
     predictions = np.array([1, 1, 0, 1, 1, 1, 0])
     logits = np.eye(2)[predictions]
@@ -120,7 +120,7 @@ def test_f1_and_correlations_are_their_formulas():
     assert found["MSE"] == pytest.approx(((numbers - guesses) ** 2).mean())
 
 
-def test_f1_of_three_classes_is_their_mean_whichever_are_there():
+def test_f1_of_three_classes_is_the_mean_even_if_one_is_absent():
     labels, predictions = np.array([0, 1, 1, 1]), np.array([0, 1, 1, 0])
     found = classification.score(
         np.eye(3)[predictions], labels, "classes", ("f1",)
@@ -134,7 +134,7 @@ def test_f1_of_three_classes_is_their_mean_whichever_are_there():
     assert found["f1"] == pytest.approx((1 + 4 / 5 + 0) / 3)
 
 
-def test_constant_predictions_correlate_with_nothing(recwarn):
+def test_the_correlation_of_constant_predictions_is_zero(recwarn):
     labels = np.array([0, 1, 1])
     found = classification.score(
         np.eye(2)[[1, 1, 1]], labels, "classes", ("matthew_corr",)
@@ -161,7 +161,7 @@ def test_one_row_and_one_label_are_scored_without_warnings(recwarn):
 
 
 @pytest.mark.parametrize("objective", classification.METRICS_OF)
-def test_a_diverged_model_is_scored_and_found(objective, recwarn):
+def test_a_diverged_model_is_scored_and_detected(objective, recwarn):
     logits = np.full((3, 1 if objective == "regression" else 2), np.nan)
     labels = np.array([0, 1, 1])
     if objective == "multi_label":
@@ -184,7 +184,7 @@ def test_an_unknown_metric_is_refused():
         classification.score(np.ones((3, 1)), [0, 1, 1], "regression", ("f1",))
 
 
-def test_the_baseline_says_what_the_training_data_says_most_often():
+def test_the_baseline_predicts_the_most_frequent_training_label():
     train = np.array([1] * 7 + [0] * 3)
     dev = np.array([1, 1, 0, 0, 0])
     found = classification.baseline(train, dev, "classes", ("eval_accuracy",))
@@ -216,7 +216,7 @@ def test_the_baseline_says_what_the_training_data_says_most_often():
         ([[1, -1], [1, -1]], [[1, 0], [0, 1]], "multi_label", 0.1, "the same"),
     ],
 )
-def test_a_collapse_is_found(logits, labels, objective, loss, wanted):
+def test_a_collapse_is_detected(logits, labels, objective, loss, wanted):
     found = classification.find_collapse(
         np.array(logits),
         np.array(labels),

@@ -26,7 +26,7 @@ def predictions(shared, name):
         ("v1.1_match_lstm.json", 67.63481551561021, 76.75556184979695),
     ],
 )
-def test_version_1_scores_officially(shared, name, exact, f1):
+def test_version_1_matches_the_official_scores(shared, name, exact, f1):
     gold = read(shared, "dev-v1.1.json")
     assert squad.score_v1(gold, predictions(shared, name)) == {
         "exact_match": exact,
@@ -34,7 +34,7 @@ def test_version_1_scores_officially(shared, name, exact, f1):
     }
 
 
-def test_version_2_scores_officially(shared):
+def test_version_2_matches_the_official_scores(shared):
     gold = read(shared, "dev-v2.0.part.json")
     found = predictions(shared, "v2.0_bert.json")
     assert squad.score_v2(gold, found) == {
@@ -58,7 +58,7 @@ def test_version_2_scores_officially(shared):
 
 
 @pytest.mark.parametrize("length", [384, 128])
-def test_the_releases_scores_come_out_again(recordings, length):
+def test_the_releases_scores_are_reproduced(recordings, length):
     folder = recordings / "squad"
     for version, name in (("v1", "exact_match"), ("v2", "exact")):
         data = reader.read_squad(str(folder / f"{version}_data.json"))
@@ -87,7 +87,7 @@ def test_the_releases_scores_come_out_again(recordings, length):
         ("12-3", "123", 1, 1),
     ],
 )
-def test_answers_are_compared_normalized(gold, predicted, exact, f1):
+def test_answers_are_normalized_before_comparison(gold, predicted, exact, f1):
     assert squad.score_exact(gold, predicted) == exact
     np.testing.assert_allclose(squad.score_f1(gold, predicted), f1)
     found = squad.score_v1({"q": ["xyz", gold]}, {"q": predicted})
@@ -116,14 +116,14 @@ def test_questions_without_answer_or_prediction_count():
     assert "NoAns_exact" not in only
 
 
-def test_version_1_takes_no_answer_for_an_empty_one():
+def test_version_1_treats_no_answer_as_an_empty_one():
     gold = {"q": [], "r": ["cat"]}
     for predicted, exact in (("", 50), ("cat", 0)):
         found = squad.score_v1(gold, {"q": predicted})
         assert found["exact_match"] == exact
 
 
-def test_odds_of_other_questions_change_nothing():
+def test_odds_of_other_questions_are_ignored():
     gold = {"a": ["cat"], "b": [], "c": ["cat"]}
     best = {"a": "cat", "b": "dog", "x": "cat"}
     found = squad.score_best_thresholds(
@@ -133,7 +133,7 @@ def test_odds_of_other_questions_change_nothing():
     assert found["best_f1_thresh"] == 1.0
 
 
-def test_the_best_threshold_is_the_one_of_all_thresholds():
+def test_the_best_threshold_equals_an_exhaustive_search():
     rng = np.random.default_rng(4)
     ids = [f"q{i}" for i in range(40)]
     gold = {i: ["cat"] if rng.random() < 0.8 else [] for i in ids}

@@ -17,11 +17,11 @@ FUNCTIONS = {
 
 
 def run(function, arguments):
-    """The value and the gradients of a function."""
+    """Returns the value and the gradients of a function."""
     with tf.GradientTape() as tape:
         tape.watch(arguments)
         value = function(*arguments)
-        # Each place with a weight of its own, and a use behind it.
+        # A different weight per element, and a later use of the value.
         weights = tf.reshape(tf.range(tf.size(value)), value.shape)
         total = tf.reduce_sum(value**2 * tf.cast(weights, value.dtype))
     return [value, *tape.gradient(total, arguments)]
@@ -46,7 +46,7 @@ def test_training_computes_the_same(name, dtype, in_graph):
     def compute():
         return run(train, arguments)
 
-    # The second time it is compiled already.
+    # The second call uses the compiled function.
     for _ in range(2):
         found = tf.function(compute)() if in_graph else compute()
         wanted = run(plain, arguments)
@@ -73,7 +73,7 @@ def test_each_list_of_shapes_is_traced_once(caplog):
     assert not caplog.records
 
 
-def test_rows_may_be_known_later():
+def test_an_unknown_number_of_rows_is_supported():
     def double(x):
         return layers.activate(x, "gelu", training=True)
 
@@ -85,7 +85,7 @@ def test_rows_may_be_known_later():
         np.testing.assert_allclose(function(x), wanted, rtol=1e-6)
 
 
-def test_a_gradient_that_would_be_missing_is_an_error():
+def test_a_missing_gradient_is_an_error():
     square = compiled.compiled(lambda x: x * x)
     x = tf.constant([3.0])
 

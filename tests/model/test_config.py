@@ -36,7 +36,7 @@ def test_released_configs_have_the_released_sizes(version, size):
     config = AlbertConfig.from_json_file(CONFIGS / version / f"{size}.json")
     layers, hidden, heads, intermediate = SIZES[size]
     if (version, size) == ("zh", "xxlarge"):
-        heads = 16  # the authors found fewer to be better (issue 153)
+        heads = 16  # The authors found that fewer are better (issue 153).
     dropout = 0.1 if version == "v1" and size != "xxlarge" else 0
     assert config == AlbertConfig(
         vocab_size=21128 if version == "zh" else 30000,
@@ -63,24 +63,24 @@ def test_every_config_that_the_release_recorded_loads(shared):
         AlbertConfig.from_json_file(path)
 
 
-def test_a_config_survives_the_way_through_json(tmp_path):
+def test_a_config_survives_a_json_round_trip(tmp_path):
     config = tiny(parameter_sharing="ffn", hidden_act=None, inner_group_num=2)
     path = tmp_path / "config.json"
     path.write_text(config.to_json_string())
     assert AlbertConfig.from_json_file(path) == config
 
 
-def test_keys_that_no_computation_reads_are_ignored():
+def test_keys_without_effect_are_ignored():
     ignored = dict.fromkeys(AlbertConfig.IGNORED_KEYS, 0)
     assert tiny(**ignored) == tiny()
 
 
-def test_a_misspelt_key_is_refused_with_the_right_one():
-    with pytest.raises(ValueError, match="meant: 'intermediate_size'"):
+def test_the_error_on_a_misspelt_key_suggests_the_correct_one():
+    with pytest.raises(ValueError, match="did you mean 'intermediate_size'"):
         tiny(intermediate_sizes=17)
 
 
-def test_keys_of_another_models_code_are_named(shared):
+def test_the_error_lists_keys_of_other_model_code(shared):
     path = shared / "data/zh/albert_config_base.json"
     with pytest.raises(ValueError, match=r"'ln_type'.*delete") as error:
         AlbertConfig.from_json_file(path)
@@ -103,7 +103,7 @@ def test_a_file_that_is_not_a_json_object_is_refused(tmp_path, text):
         AlbertConfig.from_json_file(path)
 
 
-def test_a_wrong_value_is_refused_with_its_file(tmp_path):
+def test_the_error_on_a_wrong_value_names_the_file(tmp_path):
     path = tmp_path / "config.json"
     path.write_text('{"vocab_size": 31, "hidden_size": null}')
     with pytest.raises(ValueError, match=r"config\.json is not .*size is None"):
@@ -132,7 +132,7 @@ def test_a_wrong_value_is_refused_with_its_file(tmp_path):
             dict(num_hidden_layers=400, inner_group_num=3),
             "400 layers of 3 blocks are 1200 blocks",
         ),
-        (dict(hidden_size=3 * 10**9), "hidden_size is 3000000000, .* slip"),
+        (dict(hidden_size=3 * 10**9), "hidden_size is 3000000000, .* typing"),
         (dict(vocab_size=10**400), "vocab_size is 1000"),
         (dict(hidden_size=[12]), "hidden_size is .12., but must be a whole"),
         (dict(hidden_act=["gelu"]), "hidden_act is .'gelu'"),
@@ -141,19 +141,19 @@ def test_a_wrong_value_is_refused_with_its_file(tmp_path):
         (dict(parameter_sharing="ffn", num_hidden_groups=2), "needs 1 group"),
     ],
 )
-def test_a_wrong_value_is_refused_by_name(changes, message):
+def test_the_error_on_a_wrong_value_names_the_field(changes, message):
     with pytest.raises(ValueError, match=message):
         tiny(**changes)
 
 
-def test_groups_take_equal_runs_of_layers():
+def test_groups_have_equal_numbers_of_consecutive_layers():
     config = tiny(num_hidden_layers=7, num_hidden_groups=3)
     groups = [0, 0, 0, 1, 1, 2, 2]
     assert [config.attention_group(n) for n in range(7)] == groups
     assert [config.ffn_group(n) for n in range(7)] == groups
 
 
-def test_group_numbers_are_exact_where_floats_are_not():
+def test_group_indices_are_exact_where_floats_are_not():
     config = tiny(num_hidden_layers=22, num_hidden_groups=22)
     assert [config.attention_group(n) for n in range(22)] == list(range(22))
 
@@ -167,9 +167,7 @@ def test_group_numbers_are_exact_where_floats_are_not():
         ("none", [0, 1, 2], [0, 1, 2]),
     ],
 )
-def test_a_sub_layer_that_is_not_shared_has_weights_of_its_own(
-    sharing, attention, ffn
-):
+def test_an_unshared_sub_layer_has_separate_weights(sharing, attention, ffn):
     config = tiny(num_hidden_layers=3, parameter_sharing=sharing)
     assert [config.attention_group(n) for n in range(3)] == attention
     assert [config.ffn_group(n) for n in range(3)] == ffn

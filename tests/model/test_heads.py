@@ -114,7 +114,7 @@ def test_multi_label_loss_is_the_mean_over_labels_of_cross_entropy():
     np.testing.assert_allclose(ratios["accuracy"].total, hits[0], rtol=1e-6)
 
 
-def test_the_classifiers_dropout_is_its_own():
+def test_the_classifier_dropout_differs_from_the_encoders():
     seed = tf.constant([1, 2])
     with_dropout = small_classifier(num_labels=3, dropout_prob=0.9)
     features = small_features()
@@ -126,14 +126,14 @@ def test_the_classifiers_dropout_is_its_own():
     np.testing.assert_array_equal(calls[1], calls[2])
     without = small_classifier(num_labels=3, dropout_prob=0.0)
     quiet = without(features)["logits"], without(features, training=True)
-    # Training computes in another order.
+    # Training uses another order of operations.
     np.testing.assert_allclose(quiet[0], quiet[1]["logits"], atol=1e-6)
 
 
 @pytest.mark.parametrize(
     "dtype, rtol", [(tf.float32, 1e-5), (tf.bfloat16, 2e-2)], ids=str
 )
-def test_vocabulary_losses_are_tensorflows_cross_entropy(dtype, rtol):
+def test_vocabulary_losses_equal_tensorflows_cross_entropy(dtype, rtol):
     rng = np.random.default_rng(0)
     x, table, bias = (
         tf.constant(rng.standard_normal(shape), tf.float32)
@@ -141,7 +141,7 @@ def test_vocabulary_losses_are_tensorflows_cross_entropy(dtype, rtol):
     )
     x, table = tf.cast(x, dtype), tf.cast(table, dtype)
     labels = tf.constant(rng.integers(0, 33, 7), tf.int32)
-    # Padding has weight 0; one row is as sure as can be.
+    # Padding has weight 0; one row has probability 1.
     weights = tf.constant([1, 0, 2, 0.5, 0, 1, 3])
     bias = tf.tensor_scatter_nd_add(bias, [[labels[3]]], [50.0])
 
@@ -171,7 +171,7 @@ def test_vocabulary_losses_are_tensorflows_cross_entropy(dtype, rtol):
 
 
 @pytest.mark.parametrize("size", [1, 2, 12, 13, 30000])
-def test_of_equal_maxima_the_first_is_found(size):
+def test_ties_return_the_first_maximum(size):
     rng = np.random.default_rng(0)
     x = rng.integers(0, 3, (20, size)).astype(np.float32)
     x[0] = -np.inf

@@ -14,7 +14,7 @@ from albert_tf.model.config import AlbertConfig
 from albert_tf.weights import checkpoints
 from tests import recorded
 
-# Sizes that all differ, so that a transposed axis cannot hide.
+# All sizes differ, so that a transposed axis is detected.
 TINY = AlbertConfig(
     vocab_size=31,
     embedding_size=5,
@@ -61,7 +61,7 @@ def encode(encoder, batch, **kwargs):
 
 
 def randomize(layer, seed=0):
-    """Gives every weight, norms and biases too, a value that shows."""
+    """Sets every weight, including norms and biases, to a random value."""
     rng = np.random.default_rng(seed)
     for name, weight in modeling.named_weights(layer).items():
         center = 1.0 if name.endswith("gamma") else 0.0
@@ -133,7 +133,7 @@ def test_every_output_and_gradient_is_the_releases(golden, name):
 
 
 @pytest.mark.parametrize("name", "ACH")
-def test_without_mask_and_segments_as_the_release(golden, name):
+def test_default_mask_and_segments_match_the_release(golden, name):
     folder = golden(f"model/{name}")
     config = AlbertConfig.from_json_file(folder / "albert_config.json")
     encoder = modeling.AlbertEncoder(config)
@@ -148,7 +148,7 @@ def test_without_mask_and_segments_as_the_release(golden, name):
         recorded.check(outputs[key], wanted[key], TOLERANCE, name=key)
 
 
-def test_a_group_that_the_releases_floats_skipped_is_an_error(golden):
+def test_a_checkpoint_without_a_skipped_group_is_an_error(golden):
     # 22 layers in 22 groups: the release used group 14 twice, 15 never.
     folder = golden("model/I")
     config = AlbertConfig.from_json_file(folder / "albert_config.json")
@@ -158,7 +158,7 @@ def test_a_group_that_the_releases_floats_skipped_is_an_error(golden):
         checkpoints.restore(modeling.named_weights(model), values, folder)
 
 
-def test_the_names_are_those_of_the_released_checkpoint(shared):
+def test_names_equal_those_of_the_released_checkpoint(shared):
     lines = (shared / "data/albert_en/variables.txt").read_text().splitlines()
     # "name [sizes] dtype", and a line of totals.
     wanted = {
@@ -180,8 +180,8 @@ def test_the_names_are_those_of_the_released_checkpoint(shared):
 
 @pytest.fixture
 def count(monkeypatch):
-    """Counts parameters of an encoder by the beginning of their names."""
-    # Random numbers would take most of the time, and memory until later.
+    """Counts parameters of an encoder by the prefix of their names."""
+    # Random initialization would take most of the time and memory.
     monkeypatch.setattr(
         keras.initializers, "TruncatedNormal", lambda stddev: "zeros"
     )
@@ -208,7 +208,7 @@ def count(monkeypatch):
         ("none", 85_054_464, 89, 108),
     ],
 )
-def test_parameters_are_those_of_the_papers_table_4(
+def test_numbers_of_parameters_match_the_papers_table_4(
     count, sharing, layers, total_128, total_768
 ):
     for size, millions in ((128, total_128), (768, total_768)):
@@ -218,7 +218,7 @@ def test_parameters_are_those_of_the_papers_table_4(
         parts = "bert/", "bert/encoder/transformer/", "bert/pooler"
         total, in_layers, pooler = count(config, *parts)
         assert in_layers == layers
-        # The paper counts no pooler: its BERT-base has 108M.
+        # The paper excludes the pooler: its BERT-base has 108M.
         assert abs((total - pooler) / 1e6 - millions) < 1
 
 
@@ -319,7 +319,7 @@ def test_a_too_long_input_is_refused(encoder):
         encoder(np.ones((2, 12), np.int32))
 
 
-def test_unknown_sizes_are_fine(encoder):
+def test_unknown_sizes_are_supported(encoder):
     spec = tf.TensorSpec([None, None], tf.int32)
     call = tf.function(encoder, input_signature=[spec])
     ids = features()["input_ids"]
@@ -330,7 +330,7 @@ def test_unknown_sizes_are_fine(encoder):
     )
 
 
-def test_bfloat16_stays_near_float32():
+def test_bfloat16_is_close_to_float32():
     encoders = [
         modeling.AlbertEncoder(TINY, dtype=dtype)
         for dtype in ("float32", "mixed_bfloat16")
@@ -388,7 +388,9 @@ SITES = 1 + 4 * 3  # Embeddings, and three in each layer.
         ("attention_probs_dropout_prob", 4),
     ],
 )
-def test_each_rate_drops_at_each_of_its_sites(monkeypatch, rate, sites):
+def test_each_dropout_rate_applies_at_each_of_its_sites(
+    monkeypatch, rate, sites
+):
     seeds = []
 
     def stateless_dropout(x, rate, seed):
@@ -406,7 +408,7 @@ def test_each_rate_drops_at_each_of_its_sites(monkeypatch, rate, sites):
     assert len(seeds) == sites
 
 
-def test_dropout_follows_the_seed():
+def test_the_seed_determines_dropout():
     config = AlbertConfig.from_dict(
         {**TINY.to_dict(), "hidden_dropout_prob": 0.5}
     )
@@ -424,7 +426,7 @@ def test_dropout_follows_the_seed():
 # Heads
 
 
-def test_padded_rows_and_predictions_do_not_count():
+def test_padded_rows_and_predictions_are_ignored():
     model = heads.AlbertForPreTraining(TINY)
     randomize(model)
     batch = features()
@@ -486,7 +488,7 @@ def test_constant_kernels_give_the_same_outputs(settings, policy):
         )
 
 
-def test_a_shared_kernel_is_one_constant_of_the_values_it_had():
+def test_a_shared_kernel_is_one_constant_with_its_traced_values():
     encoder = modeling.AlbertEncoder(TINY)
     call = tf.function(lambda: encode(encoder, features())["pooled_output"])
     with layers.constant_kernels():
@@ -497,8 +499,8 @@ def test_a_shared_kernel_is_one_constant_of_the_values_it_had():
         for function in traced.graph.as_graph_def().library.function
         for node in function.node_def
     ]
-    # In the loop's body: query, key and value; after attention; two of the
-    # feed-forward.
+    # In the loop's body: query, key and value; attention output; two of the
+    # feed-forward sub-layer.
     hidden, inner = TINY.hidden_size, TINY.intermediate_size
     shared = [3 * hidden**2, hidden**2, hidden * inner, hidden * inner]
     assert sorted(s // 4 for s in sizes if s > 100) == sorted(shared)
@@ -526,6 +528,6 @@ def test_training_gives_every_weight_a_gradient(policy):
 
     for name, gradient in differentiate().items():
         assert gradient is not None, name
-        # Adding the same to all scores of a row changes nothing.
+        # Adding a constant to all scores of a row has no effect.
         if not name.endswith("self/key/bias"):
             assert np.abs(tf.convert_to_tensor(gradient)).max() > 0, name

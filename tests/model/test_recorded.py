@@ -11,7 +11,7 @@ from tests import recorded
 from tests.conftest import CARRIED, SHARED
 
 
-def test_a_sample_holds_the_same_places_each_time(tmp_path):
+def test_a_sample_always_has_the_same_positions(tmp_path):
     rng = np.random.default_rng(0)
     shapes = {"a": (7, 31), "b/c": (5,), "d": (), "e": (3, 4, 50)}
     wanted = {n: np.float32(rng.normal(size=s)) for n, s in shapes.items()}
@@ -22,11 +22,11 @@ def test_a_sample_holds_the_same_places_each_time(tmp_path):
         recorded.check(value, found[name], atol=0)
         num_kept = np.count_nonzero(~np.isnan(found[name]))
         assert num_kept == min(value.size, recorded.NUM_SAMPLES)
-    # The places are fixed: the samples in tests/golden depend on them.
+    # The positions are fixed: the samples in tests/golden depend on them.
     assert recorded.places(1600)[:4].tolist() == [22, 30, 52, 58]
 
 
-def test_a_sample_shows_a_wrong_value_and_a_wrong_shape(tmp_path):
+def test_a_sample_detects_a_wrong_value_and_a_wrong_shape(tmp_path):
     values = np.zeros((40, 50), np.float32)
     recorded.write_sample(tmp_path / "a.npz", {"a": values})
     wanted = recorded.read(tmp_path / "a.npz")["a"]
@@ -53,7 +53,7 @@ def full(shared):
     return SHARED / "golden/dev"
 
 
-def test_the_samples_are_of_the_recordings(full):
+def test_the_samples_match_the_recordings(full):
     num_compared = 0
     for path in (p for f in FOLDERS for p in CARRIED.glob(f"{f}/**/*.npz")):
         wanted = recorded.read(full / path.relative_to(CARRIED))
@@ -65,7 +65,7 @@ def test_the_samples_are_of_the_recordings(full):
     assert num_compared > 100
 
 
-def test_the_drawn_weights_are_of_the_recordings(full):
+def test_the_seeded_weights_match_the_recordings(full):
     paths = [p for f in FOLDERS for p in CARRIED.glob(f"{f}/*/README.json")]
     assert len(paths) == 20
     for path in paths:
@@ -79,7 +79,7 @@ def test_the_drawn_weights_are_of_the_recordings(full):
             np.testing.assert_array_equal(weights[name], value, err_msg=name)
 
 
-def test_the_files_of_others_are_unchanged(full):
+def test_third_party_files_are_unchanged(full):
     for path in (CARRIED / "token").glob("*.jsonl.gz"):
         ours, theirs = (
             gzip.decompress(p.read_bytes()).splitlines()

@@ -89,7 +89,7 @@ def features(num_tokens=11):
     }
 
 
-def test_answers_stand_in_the_paragraph_or_at_its_head():
+def test_answers_are_in_the_paragraph_or_at_cls():
     found = span_heads.build_p_mask(
         {
             # [CLS] question [SEP] w w [SEP]; no question, no w; padding.
@@ -105,7 +105,7 @@ def test_answers_stand_in_the_paragraph_or_at_its_head():
     ]
 
 
-def test_masked_positions_are_chosen_only_where_no_other_is_left():
+def test_masked_positions_are_chosen_last():
     model = build(start_n_top=4, end_n_top=3)
     batch = features()
     outputs = model(batch)
@@ -116,7 +116,7 @@ def test_masked_positions_are_chosen_only_where_no_other_is_left():
     assert outputs["end_top_index"].shape == (3, 12)
 
 
-def test_a_beam_is_no_wider_than_the_text():
+def test_a_beam_is_at_most_as_wide_as_the_text():
     outputs = build(start_n_top=9, end_n_top=8)(features(num_tokens=5))
     assert outputs["start_top_index"].shape == (3, 5)
     assert outputs["end_top_index"].shape == (3, 25)
@@ -126,7 +126,7 @@ def test_a_beam_is_no_wider_than_the_text():
     "model_class",
     [span_heads.AlbertSpans, span_heads.AlbertConditionalSpans],
 )
-def test_rows_of_padding_count_for_nothing(model_class):
+def test_rows_of_padding_are_ignored(model_class):
     model = build(model_class)
     batch = features()
     whole = model.ratios({k: v[:2] for k, v in batch.items()})
@@ -138,7 +138,7 @@ def test_rows_of_padding_count_for_nothing(model_class):
         assert padded[name].weight == ratio.weight == 2
 
 
-def test_metrics_count_what_is_right():
+def test_metrics_count_correct_predictions():
     model = build()
     batch = features()
     outputs = model(batch)
@@ -183,7 +183,7 @@ def test_training_losses_have_dropout():
     assert quiet["answerability_loss"].total != loud["answerability_loss"].total
 
 
-def test_a_graph_for_any_length_clips_the_beam_too():
+def test_a_graph_of_unknown_length_also_clips_the_beam():
     model = build(start_n_top=9, end_n_top=8)
     batch = features(num_tokens=5)
     signature = {
@@ -195,7 +195,7 @@ def test_a_graph_for_any_length_clips_the_beam_too():
         np.testing.assert_allclose(outputs[name], value, atol=1e-6)
 
 
-def test_dropout_stands_before_answerability_alone():
+def test_only_answerability_has_head_dropout():
     model = build(dropout_prob=0.9)
     batch = features()
     quiet = model(batch)
@@ -228,7 +228,7 @@ def test_models_are_rebuilt_from_their_config():
     assert isinstance(twin, heads.AlbertModel)
 
 
-def test_no_rows_get_a_beam_of_no_rows():
+def test_an_empty_batch_gets_an_empty_beam():
     none = {name: value[:0] for name, value in features().items()}
     found = build(start_n_top=3, end_n_top=2)(none)
     assert found["start_top_index"].shape == (0, 3)

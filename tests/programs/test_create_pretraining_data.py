@@ -287,7 +287,7 @@ def test_every_file_of_a_list_shows_that_it_is_not_finished(
     names = [f"{folder}/{name}.tfrecord" for name in "xyz"]
     stopped(folder, monkeypatch, 1, output_file=",".join(names))
     for name in names:
-        with pytest.raises(ValueError, match="not finished"):
+        with pytest.raises(ValueError, match="unfinished set"):
             sidecars.read_sidecar([name])
     program.run(flags_of(folder, output_file=",".join(names)))
     assert not list(folder.glob(".*"))
@@ -307,7 +307,7 @@ def test_a_refused_run_leaves_what_stood_there(folder, monkeypatch):
     stopped(folder, monkeypatch, 0, random_seed=1)
     with pytest.raises(ValueError, match="all lines are blank"):
         program.run(blank)
-    with pytest.raises(ValueError, match="not finished"):
+    with pytest.raises(ValueError, match="unfinished set"):
         sidecars.read_sidecar([f"{folder}/a.tfrecord"])
 
 
@@ -388,7 +388,7 @@ def test_remote_output_is_noted_in_a_folder_of_the_user(
     [
         ({"vocab_file": None}, "--spm_model_file"),
         ({"input_file": "no_such*"}, "no_such"),
-        ({"input_file": "{folder}/empty.txt"}, "size is 0"),
+        ({"input_file": "{folder}/empty.txt"}, "files are empty"),
         ({"input_file": "{folder}/blank.txt"}, "all lines are blank"),
         (
             {"input_file": "{folder}/one.txt", "random_next_sentence": True},
@@ -401,8 +401,8 @@ def test_remote_output_is_noted_in_a_folder_of_the_user(
         ({"output_file": "{folder}/new/"}, "is a folder"),
         ({"output_file": "{folder}/text.txt/a"}, "is a file"),
         ({"input_file": "{folder}"}, "is a folder"),
-        ({"input_file": "{folder}/utf16.txt"}, "begins as UTF-16"),
-        ({"input_file": "{folder}/nul.txt"}, "no UTF-8 text"),
+        ({"input_file": "{folder}/utf16.txt"}, "is UTF-16 text"),
+        ({"input_file": "{folder}/nul.txt"}, "not UTF-8 text"),
         ({"num_shards": 0}, "--num_shards=0"),
         ({"num_shards": 100_000}, "--num_shards=100000"),
         ({"num_workers": 100_000}, "--num_workers=100000"),

@@ -66,7 +66,7 @@ def graphs(shared):
 
 
 def in_chunks(lines, size):
-    """Parts of a list; many lines at once need gigabytes in a graph."""
+    """Splits a list; many lines at once need gigabytes in a graph."""
     for start in range(0, len(lines), size):
         yield lines[start : start + size]
 
@@ -86,7 +86,7 @@ def differences(tokenizer, call, lines):
 
 
 def make_line(rng):
-    """Odd words, numbers and characters of all kinds."""
+    """Unusual words, numbers and characters of all kinds."""
     words = []
     for _ in range(rng.randint(0, 8)):
         kind = rng.random()
@@ -107,18 +107,18 @@ def make_line(rng):
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_odd_text_gets_pythons_ids(graphs, case):
+def test_unusual_text_gets_the_same_ids_as_in_python(graphs, case):
     rng = random.Random(3)
     tokenizer, _, call = graphs(*case)
     lines = ["", " ", *ODD, *(make_line(rng) for _ in range(1500))]
-    # Of runs of letters behind unknown ones many splits are equally probable.
+    # Letters after unknown characters have many equally probable splits.
     lines = [x for x in lines if case[0] == "wordpiece" or "xxxxx" not in x]
     assert not differences(tokenizer, call, lines)
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_every_character_is_normalized_as_in_python(graphs, case):
-    """Of planes without characters, and of those for private use, some."""
+    """Includes only some unassigned and private-use characters."""
     tokenizer, graph, _ = graphs(*case)
     codes = [
         *range(0xD800),
@@ -144,7 +144,7 @@ def test_every_character_is_normalized_as_in_python(graphs, case):
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_real_text_gets_pythons_ids(shared, graphs, case):
+def test_real_text_gets_the_same_ids_as_in_python(shared, graphs, case):
     tokenizer, _, call = graphs(*case)
     novels = (shared / "data/text/novels_valid.txt").read_text("utf-8")
     reviews = (shared / "data/imdb/test.tsv").read_text("utf-8")
@@ -152,7 +152,7 @@ def test_real_text_gets_pythons_ids(shared, graphs, case):
     assert not differences(tokenizer, call, lines)
 
 
-def test_sources_are_the_characters_that_were_there(graphs):
+def test_sources_are_indices_of_original_characters(graphs):
     _, graph, _ = graphs("sentencepiece", True)
     text = "  ½ Éa\u0301 ﬁ"
     codes, sources = graph.normalize(tf.constant([text]))
@@ -162,7 +162,7 @@ def test_sources_are_the_characters_that_were_there(graphs):
 
 
 @pytest.mark.parametrize("kind", ["sentencepiece", "wordpiece"])
-def test_tokens_stand_for_pythons_characters(shared, graphs, kind):
+def test_offsets_are_the_same_as_in_python(shared, graphs, kind):
     tokenizer, graph, _ = graphs(kind, True)
     path = str(shared / "data/squad/dev-v1.1.json")
     odd = [" ".join(ODD[:40]), "", "  ½ Éa\u0301 ﬁ x", " 北京 é 2013, ok"]
@@ -181,7 +181,7 @@ def test_tokens_stand_for_pythons_characters(shared, graphs, kind):
     assert num_others < 1e-3 * num_tokens
 
 
-def test_words_are_long_by_characters_and_padding_has_its_id(tmp_path):
+def test_word_length_is_in_characters_and_padding_uses_its_id(tmp_path):
     path = tmp_path / "vocab.txt"
     pieces = ["é", "##é", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "[PAD]"]
     path.write_text("\n".join(pieces))
@@ -218,7 +218,7 @@ def preprocessor(graphs, tmp_path_factory):
 
 @pytest.mark.parametrize("seq_length", [3, 4, 5, 16, 33])
 @pytest.mark.parametrize("has_pairs", [True, False])
-def test_packed_text_is_what_python_packs(preprocessor, seq_length, has_pairs):
+def test_packing_equals_python(preprocessor, seq_length, has_pairs):
     tokenizer, loaded = preprocessor
     rng = random.Random(seq_length)
     words = ["a", "cat", "sat", "on", "the", "mats", "2013,", "½", ""]
@@ -248,7 +248,7 @@ def test_packed_text_is_what_python_packs(preprocessor, seq_length, has_pairs):
             np.testing.assert_array_equal(at_once[name], value)
 
 
-def test_what_holds_no_token_is_refused(preprocessor, tmp_path):
+def test_a_length_without_room_for_a_token_is_refused(preprocessor, tmp_path):
     tokenizer, loaded = preprocessor
     for seq_length in (0, 2):
         with pytest.raises(tf.errors.InvalidArgumentError, match="at least 3"):
@@ -262,14 +262,14 @@ def test_what_holds_no_token_is_refused(preprocessor, tmp_path):
     assert not (tmp_path / "short").exists()
 
 
-def test_broken_text_is_text(graphs):
+def test_invalid_utf8_is_accepted(graphs):
     tokenizer, _, call = graphs("sentencepiece", True)
     lines = [b"a \xff cat", b"\xc3", b"a\x00cat", b"a\xed\xa0\x80"]
     wanted = tokenizer.encode_batch([x.decode(errors="replace") for x in lines])
     assert call(tf.constant(lines)).to_list() == wanted
 
 
-def test_a_preprocessor_knows_its_special_tokens(preprocessor):
+def test_a_preprocessor_returns_its_special_tokens(preprocessor):
     tokenizer, loaded = preprocessor
     special = loaded.tokenize.get_special_tokens_dict()
     assert {name: int(value) for name, value in special.items()} == {
@@ -292,10 +292,10 @@ def test_long_and_empty_texts_are_served(preprocessor):
 
 
 @pytest.mark.parametrize("has_pairs", [True, False])
-def test_a_classifier_of_text_answers_as_one_of_ids(
+def test_a_text_classifier_equals_a_classifier_of_ids(
     graphs, words, tmp_path, has_pairs
 ):
-    """Pairs in SentencePiece's pieces; and single texts, also strange ones."""
+    """Pairs with SentencePiece, and single, also unusual, texts."""
     tokenizer = graphs("sentencepiece", True)[0] if has_pairs else words
     config = AlbertConfig(
         vocab_size=tokenizer.vocab_size,
@@ -359,7 +359,7 @@ def test_a_classifier_of_text_answers_as_one_of_ids(
 
 @pytest.fixture(scope="module")
 def words(tmp_path_factory):
-    """A tokenizer of a few words, which keeps what it is given."""
+    """A case-preserving tokenizer of a few words."""
     path = tmp_path_factory.mktemp("words") / "vocab.txt"
     path.write_text("\n".join([*tiny.SPECIAL, *tiny.WORDS]) + "\n")
     return tokenization.build_tokenizer(
@@ -397,8 +397,8 @@ def answering(words, tmp_path_factory):
 
 
 @pytest.mark.parametrize("text", STRANGE.values(), ids=STRANGE)
-def test_answers_are_pieces_of_any_context(answering, text):
-    """What is no UTF-8 counts, and is answered, as U+FFFD, as in Python."""
+def test_answers_are_substrings_of_any_context(answering, text):
+    """Invalid UTF-8 is decoded as U+FFFD, as in Python."""
     texts = [text, b"w3 w4"]
     found = answering(question=tf.constant(texts), context=tf.constant(texts))
     for i, context in enumerate(texts):
@@ -408,7 +408,7 @@ def test_answers_are_pieces_of_any_context(answering, text):
     assert np.isfinite(found["null_odds"]).all()
 
 
-def test_no_texts_have_no_answers_and_others_are_counted(answering):
+def test_empty_batches_work_and_other_sizes_are_refused(answering):
     none = tf.constant([], tf.string)
     found = answering(question=none, context=none)
     assert {len(x) for x in found.values()} == {0}
@@ -427,7 +427,7 @@ def test_no_texts_have_no_answers_and_others_are_counted(answering):
         ({"model": "small"}, "vocabulary has 25 pieces, the model 24"),
     ],
 )
-def test_text_that_a_model_cannot_take_is_not_exported(
+def test_an_unsupported_text_model_is_not_exported(
     words, tmp_path, changes, message
 ):
     config = tiny.CONFIG

@@ -36,7 +36,7 @@ NASTY = [
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 PIECES += ["the", "un", "##aff", "##able", "a", "b", "##b", ",", "中", "##文"]
 
-# Of SQuAD every tenth paragraph; and all of ours.
+# Every tenth paragraph of SQuAD, and all of ours.
 SQUAD = {
     name: (path, step)
     for name, path, step in (
@@ -46,7 +46,7 @@ SQUAD = {
     if path.exists()
 }
 
-# The lines of spm2k.jsonl.gz, from 0, that the mended rule changes.
+# Indices of lines in spm2k.jsonl.gz that the corrected rule changes.
 # fmt: off
 CHANGED_LINES = [
     14, 15, 16, 17, 18, 19, 21, 22, 24, 28, 31, 38, 52, 74, 85, 99, 100,
@@ -102,7 +102,7 @@ def model_file(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def golden(shared):
-    """Folder of recorded tokens; the repository's has lines of our making."""
+    """Folder of recorded tokens; the repository's are of our own text."""
     return shared / "golden" / "dev" / "token"
 
 
@@ -141,7 +141,7 @@ def test_wordpiece_equals_the_release(golden, casing):
 
 
 def apply_comma_rule(pieces, tokenizer):
-    """The rule as release.md words it; the second split in its own words."""
+    """The rule as written in release.md, with the second split spelled out."""
     model, result = tokenizer._model, []
     for piece in pieces:
         if len(piece) > 1 and piece[-1] == "," and piece[-2].isdigit():
@@ -159,7 +159,7 @@ def apply_comma_rule(pieces, tokenizer):
 
 
 def has_inner_number(pieces):
-    """Whether the fix shows: a number with comma that begins no word."""
+    """Whether the fix matters: a number with a comma inside a word."""
     return any(
         len(piece) > 1 and piece[-1] == "," and piece[-2].isdigit()
         for piece in pieces
@@ -220,7 +220,7 @@ def build_all(golden, clean_model):
 
 
 def check_offsets(tokenizer, text):
-    """Offsets are in order and cut out what each piece was made from."""
+    """Offsets are in order and select the characters of each piece."""
     ids, offsets = tokenizer.encode_with_offsets(text)
     pieces = tokenizer.tokenize(text)
     assert ids == tokenizer.encode(text)
@@ -236,7 +236,7 @@ def check_offsets(tokenizer, text):
             continue
         wanted = piece.replace("▁", "").removeprefix("##")
         # Pieces may share a "½", which becomes several characters, and a
-        # letter with its accents, which change places.
+        # letter with its accents, which are reordered.
         is_shared = any(
             len(unicodedata.normalize("NFKD", char)) > 1
             or unicodedata.combining(char)
@@ -245,7 +245,7 @@ def check_offsets(tokenizer, text):
         assert part == wanted or (is_shared and wanted in part), text
 
 
-def test_offsets_find_every_piece_in_the_text(golden, clean_model):
+def test_offsets_locate_every_piece_in_the_text(golden, clean_model):
     texts = [line["text"] for line in read_lines(golden / "spm30k.jsonl.gz")]
     for tokenizer in build_all(golden, clean_model):
         for text in texts[:: 1 if tokenizer.kind == "sentencepiece" else 4]:
@@ -255,7 +255,7 @@ def test_offsets_find_every_piece_in_the_text(golden, clean_model):
 
 
 @pytest.mark.parametrize("name", SQUAD)
-def test_offsets_find_answers_in_paragraphs(name, clean_model):
+def test_offsets_locate_answers_in_paragraphs(name, clean_model):
     tokenizer = tokenization.build_tokenizer(spm_model_file=clean_model)
     path, step = SQUAD[name]
     articles = json.loads(path.read_text(encoding="utf-8"))["data"]
@@ -284,7 +284,7 @@ def test_offsets_of_accents_and_numbers(tmp_path, model_file):
     ids, offsets = wordpiece.encode_with_offsets("  Únaffable,中文")
     assert wordpiece.decode(ids) == "unaffable , 中 [UNK]"
     assert offsets == [(2, 4), (4, 7), (7, 11), (11, 12), (12, 13), (13, 14)]
-    # A vowel sign that is dropped belongs to the letter before it.
+    # A removed vowel sign belongs to the preceding letter.
     hindi = build_wordpiece(tmp_path, [*PIECES, "क"])
     assert hindi.encode_with_offsets("कु a") == ([15, 9], [(0, 2), (3, 4)])
 
@@ -294,11 +294,11 @@ def test_offsets_of_accents_and_numbers(tmp_path, model_file):
 )
 @pytest.mark.parametrize("do_lower_case", [True, False])
 @pytest.mark.parametrize("keep_accents", [True, False])
-def test_mapped_normalization_is_normalization(
+def test_normalization_with_spans_gives_the_same_text(
     kind, do_lower_case, keep_accents
 ):
     normalizer = kind(do_lower_case, keep_accents)
-    # All characters but most of the Han and Hangul ones, in odd company.
+    # All characters except most of Han and Hangul, in unusual contexts.
     codes = [*range(0x3400), *range(0x3400, 0xD7FF, 97), *range(0xD800, 0xDA00)]
     codes += [*range(0xF900, 0x20000), *range(0x20000, 0x110000, 997)]
     for first in range(0, len(codes), 500):
@@ -326,16 +326,16 @@ def test_numbers_do_not_keep_their_comma(model_file):
         assert tokenizer.pieces[tokenizer.encode(text)[-1]] == pieces[-1]
 
 
-def test_a_number_inside_a_word_starts_no_word(golden):
+def test_a_number_inside_a_word_does_not_start_a_word(golden):
     tokenizer = tokenization.build_tokenizer(
         spm_model_file=str(golden / "spm2k.model")
     )
-    # "▁17" is a piece and "17" none: it falls apart and is not unknown.
+    # "▁17" is a piece and "17" is not: it is split, not unknown.
     assert "▁17" in tokenizer.pieces and "17" not in tokenizer.pieces
     assert tokenizer.tokenize("20,17,") == ["▁", "20", ",", "1", "7", ","]
 
 
-def test_text_that_spells_a_special_piece_is_text(model_file):
+def test_the_text_of_a_special_piece_is_not_special(model_file):
     tokenizer = tokenization.build_tokenizer(spm_model_file=model_file)
     ids = tokenizer.encode("[CLS] of [MASK]")
     assert tokenizer.cls_id not in ids and tokenizer.mask_id not in ids
@@ -358,7 +358,7 @@ def starts(tokenizer, pieces):
     return [tokenizer._starts_word(piece) for piece in pieces]
 
 
-def test_words_start_at_the_prefix_in_every_script(model_file):
+def test_the_prefix_starts_a_word_in_every_script(model_file):
     tokenizer = tokenization.build_tokenizer(spm_model_file=model_file)
     turkish, russian = ["▁ev", "ler", "imiz", "ış"], ["▁при", "вет", "ы"]
     hindi, german = ["▁नम", "स्ते", "ी", "\u094d"], ["▁Haus", "tür", "ß", "1"]
@@ -375,7 +375,7 @@ def test_words_start_at_the_prefix_in_every_script(model_file):
     assert tokenizer.is_word_start.dtype == bool
 
 
-def test_bytes_of_a_character_start_no_word(tmp_path):
+def test_byte_pieces_do_not_start_a_word(tmp_path):
     model = train_model(["ab ba"], vocab_size=264, byte_fallback=True)
     (tmp_path / "bytes.model").write_bytes(model)
     tokenizer = tokenization.build_tokenizer(
@@ -388,7 +388,7 @@ def test_bytes_of_a_character_start_no_word(tmp_path):
     assert "".join(text[start:end] for start, end in offsets) == "ab中"
 
 
-def test_wordpiece_words_start_without_hashes(tmp_path):
+def test_wordpiece_pieces_without_hashes_start_a_word(tmp_path):
     tokenizer = build_wordpiece(tmp_path)
     continued = [p for p in PIECES if p.startswith("##") and p != "##文"]
     assert [
@@ -411,7 +411,7 @@ def test_a_long_word_is_unknown(tmp_path):
     assert tokenizer.encode("a" * 201) == [tokenizer.unk_id]
 
 
-def test_accents_stay_if_wanted(tmp_path, model_file):
+def test_accents_can_be_kept(tmp_path, model_file):
     for keep_accents, wanted in ((True, "é"), (False, "e")):
         for tokenizer in (
             tokenization.build_tokenizer(
@@ -479,19 +479,19 @@ def test_files_of_the_wrong_kind_are_refused(tmp_path, model_file):
     words = tmp_path / "words.txt"
     words.write_text("the\nof\n")
     missing = str(tmp_path / "missing.model")
-    with pytest.raises(ValueError, match="Name one vocabulary"):
+    with pytest.raises(ValueError, match="Set exactly one vocabulary"):
         build()
-    with pytest.raises(ValueError, match="Name one vocabulary"):
+    with pytest.raises(ValueError, match="Set exactly one vocabulary"):
         build(spm_model_file=model_file, vocab_file=str(words))
     with pytest.raises(FileNotFoundError, match="missing.model"):
         build(spm_model_file=missing)
-    with pytest.raises(ValueError, match="the .model file beside it"):
+    with pytest.raises(ValueError, match="the .model file next to it"):
         build(spm_model_file=str(listing))
-    with pytest.raises(ValueError, match="give the .model file"):
+    with pytest.raises(ValueError, match="spm_model_file to the .model file"):
         build(vocab_file=str(listing))
-    with pytest.raises(ValueError, match="WordPiece vocabulary goes to"):
+    with pytest.raises(ValueError, match="vocab_file for a WordPiece"):
         build(spm_model_file=str(words))
-    with pytest.raises(ValueError, match="goes to spm_model_file"):
+    with pytest.raises(ValueError, match="Set spm_model_file"):
         build(vocab_file=model_file)
     with pytest.raises(
         ValueError, match=r"lacks the special pieces \['\[PAD\]"

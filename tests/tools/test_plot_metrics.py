@@ -69,7 +69,7 @@ def test_a_torn_end_is_left_out(metrics_file, rest):
     ("content", "message"),
     [
         ("text\n", "line 1 is not JSON"),
-        ("[]\n", "line 1: found JSON of the type list"),
+        ("[]\n", "line 1: found JSON of type list"),
         ('{"split": "eval"}\n', "line 1 lacks split or step"),
         ("[" * 100_000 + "\n", "line 1 is not .* nested too deeply"),
     ],

@@ -188,7 +188,7 @@ def test_tensorboard_is_not_told_twice(tmp_path):
 
 def test_fewer_steps_than_were_trained_are_refused(copy):
     folder, args = copy
-    with pytest.raises(ValueError, match="for 12 steps; wanted are 10"):
+    with pytest.raises(ValueError, match="for 12 steps; wanted 10"):
         run_classifier.run(dataclasses.replace(args, train_step=10))
 
 

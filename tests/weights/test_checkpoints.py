@@ -1,4 +1,4 @@
-"""Checkpoints: names, whole files, strict restoring, what is kept."""
+"""Checkpoints: names, complete files, strict restoring, retention."""
 
 import numpy as np
 import pytest
@@ -53,7 +53,7 @@ def test_a_checkpoint_is_found_by_prefix_index_or_folder(tmp_path, given):
     assert found == str(tmp_path / ("model.ckpt-7" if given else prefix.name))
 
 
-def test_a_mistyped_checkpoint_lists_what_is_there(tmp_path):
+def test_the_error_on_a_mistyped_checkpoint_lists_the_files(tmp_path):
     checkpoints.write_checkpoint(tmp_path / "model.ckpt-best", variables())
     with pytest.raises(FileNotFoundError, match=r"has \['model.ckpt-best"):
         checkpoints.find_checkpoint(tmp_path / "model.ckpt")
@@ -103,7 +103,7 @@ def test_group_0_is_spread_over_all_groups():
     }
 
 
-def test_the_newest_are_kept_and_the_best_besides(tmp_path):
+def test_the_newest_and_the_best_checkpoints_are_kept(tmp_path):
     held = variables()
     manager = checkpoints.CheckpointManager(tmp_path, held, max_to_keep=2)
     assert manager.restore_latest() is None
@@ -124,7 +124,7 @@ def test_the_newest_are_kept_and_the_best_besides(tmp_path):
     assert held["global_step"].numpy() == 20
 
 
-def test_what_a_kill_kept_from_being_done_after_a_save_is_done(
+def test_restoring_completes_deletions_that_a_kill_interrupted(
     tmp_path, monkeypatch
 ):
     held = variables()
@@ -144,8 +144,8 @@ def raise_interrupt(*_):
     raise KeyboardInterrupt
 
 
-def test_a_checkpoint_without_an_index_is_none(tmp_path):
-    # What a process that was killed while writing leaves behind.
+def test_a_checkpoint_without_an_index_is_ignored(tmp_path):
+    # Files of a process that was killed while writing.
     manager = checkpoints.CheckpointManager(tmp_path, variables(5))
     manager.save()
     (tmp_path / "model.ckpt-9.data-00000-of-00001").write_bytes(b"half")
@@ -155,7 +155,7 @@ def test_a_checkpoint_without_an_index_is_none(tmp_path):
     assert not half.exists()
 
 
-def test_a_checkpoint_that_is_replaced_is_never_half_old(tmp_path, monkeypatch):
+def test_a_failed_replacement_leaves_no_mixed_checkpoint(tmp_path, monkeypatch):
     prefix = tmp_path / "model.ckpt-best"
     checkpoints.write_checkpoint(prefix, variables(1))
 
@@ -165,19 +165,19 @@ def test_a_checkpoint_that_is_replaced_is_never_half_old(tmp_path, monkeypatch):
     monkeypatch.setattr(filesystem, "rename", fail)
     with pytest.raises(OSError, match="disk is gone"):
         checkpoints.write_checkpoint(prefix, variables(2))
-    # Its data may be the new one's already, so it has no index.
+    # The data may already be new, so there must be no index.
     assert not (tmp_path / "model.ckpt-best.index").exists()
     assert not list(tmp_path.glob("*.writing-*"))
 
 
 @pytest.mark.parametrize("number", [np.nan, np.inf])
-def test_weights_that_are_no_numbers_are_not_restored(tmp_path, number):
+def test_weights_that_are_not_finite_are_not_restored(tmp_path, number):
     bad = variables()
     bad["bert/pooler/dense/bias"].assign([0, number, 0, 0, 0])
     checkpoints.write_checkpoint(tmp_path / "model.ckpt-1", bad)
     good = variables(5)
     before = good["bert/pooler/dense/kernel"].numpy()
     values = checkpoints.read_checkpoint(tmp_path / "model.ckpt-1")
-    with pytest.raises(ValueError, match="dense/bias holds NaN or infinity"):
+    with pytest.raises(ValueError, match="dense/bias contains NaN or infinity"):
         checkpoints.restore(good, values, "a model")
     np.testing.assert_array_equal(good["bert/pooler/dense/kernel"], before)

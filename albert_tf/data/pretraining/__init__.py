@@ -1,1 +1,1 @@
-"""Text to pretraining records, and records to batches."""
+"""Converts text to pretraining records, and records to batches."""

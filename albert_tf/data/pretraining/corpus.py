@@ -1,15 +1,15 @@
-"""Text files -> a token store on disk, each line tokenized once.
+"""Tokenizes text files, each line once, into a token store on disk.
 
-The files are read in blocks of whole lines, which worker processes tokenize;
-one process appends the results, so that never more than some blocks are in
-memory. The store is three flat files:
+Worker processes tokenize blocks of whole lines and one process appends the
+results, so only a few blocks are in memory at a time. The store is three flat
+files:
 
-    tokens.bin      ids of all sentences, one after the other
-    sentences.bin   where each sentence begins, and the end of the last one
-    documents.bin   the first sentence of each document, and the end
+    tokens.bin      token ids of all sentences, concatenated
+    sentences.bin   start offset of each sentence, and the end of the last
+    documents.bin   index of the first sentence of each document, and the end
 
-A sentence is a line; a line longer than a sequence is cut at a word boundary
-into several. A document ends at a blank line and at the end of its file.
+Each line is a sentence; a line longer than a sequence is split at word
+boundaries. A document ends at a blank line or at the end of its file.
 """
 
 import array
@@ -30,8 +30,7 @@ _TOKENS, _SENTENCES, _DOCUMENTS = (
 )
 BLOCK_BYTES = 1 << 20
 MAX_DOCUMENT_TOKENS = 1 << 18
-# Longer lines are cut before they are tokenized, at white space if there is
-# any in so many characters.
+# Longer lines are split before tokenization, at whitespace where possible.
 MAX_LINE_CHARS = 10_000
 _LINE_PARTS = re.compile(
     rf".{{1,{MAX_LINE_CHARS}}}(?:\s+|$)|.{{{MAX_LINE_CHARS}}}", re.DOTALL
@@ -40,16 +39,17 @@ _BOM = b"\xef\xbb\xbf"
 _UTF16_BOMS = (b"\xff\xfe", b"\xfe\xff")
 _GZIP = b"\x1f\x8b"
 _BAD = "\N{REPLACEMENT CHARACTER}"
-# Of which the beginning of a file is looked at: more of it cannot be text.
+# `check_text` decodes this many bytes at the start of a file, and refuses the
+# file if more than this share of the characters is invalid.
 _PROBE_BYTES = 1 << 16
 _MAX_BAD_SHARE = 0.1
 
 
 class TokenFile:
-    """The ids of all sentences, of which pieces are read.
+    """Reads ranges of token ids from a flat file.
 
-    A memory map would do as well, but the pages that it has touched count as
-    memory of each worker.
+    It does not use a memory map, because the pages that a worker touches would
+    count as its memory.
     """
 
     def __init__(self, path: filesystem.Path, dtype):
@@ -57,7 +57,7 @@ class TokenFile:
         self._dtype = np.dtype(dtype)
 
     def read(self, starts: Iterable[int], ends: Iterable[int]) -> np.ndarray:
-        """The tokens of some ranges, one range after the other."""
+        """Returns the tokens of the given ranges, concatenated."""
         size, file = self._dtype.itemsize, self._file.fileno()
         pieces = [
             os.pread(file, (end - start) * size, start * size)
@@ -72,8 +72,8 @@ class Store:
 
     Attributes:
       tokens: the `TokenFile`.
-      sentences: [sentences + 1], where each begins among the tokens.
-      documents: [documents + 1], where each begins among the sentences.
+      sentences: [sentences + 1], token offset at which each sentence starts.
+      documents: [documents + 1], sentence index at which each document starts.
     """
 
     tokens: TokenFile
@@ -82,7 +82,7 @@ class Store:
 
 
 def open_store(folder: filesystem.Path, vocab_size: int) -> Store:
-    """Opens what `write_store` wrote."""
+    """Opens a token store that `write_store` wrote."""
 
     def mapped(name):
         path = os.path.join(folder, name)
@@ -97,7 +97,7 @@ def open_store(folder: filesystem.Path, vocab_size: int) -> Store:
 
 
 def is_store(folder: filesystem.Path, vocab_size: int, counts: dict) -> bool:
-    """Whether a folder holds all of a store that was counted."""
+    """Returns whether a folder contains the complete store of these counts."""
     token_bytes = np.dtype(token_dtype(vocab_size)).itemsize
     sizes = {
         _TOKENS: counts["input_tokens"] * token_bytes,
@@ -112,39 +112,40 @@ def is_store(folder: filesystem.Path, vocab_size: int, counts: dict) -> bool:
 
 
 def token_dtype(vocab_size: int) -> type:
-    """The smallest type that holds every id."""
+    """Returns the smallest dtype that can represent every id."""
     return np.uint16 if vocab_size <= 1 << 16 else np.uint32
 
 
 def check_text(path: filesystem.Path) -> None:
-    """Refuses a file that does not begin as UTF-8 text does.
+    """Refuses a file whose first bytes are not UTF-8 text.
 
     Raises:
-      ValueError: if it is UTF-16, compressed, or holds other bytes.
+      ValueError: if the file is UTF-16, compressed, or not text.
     """
     with filesystem.open_file(path) as file:
         probe = file.read(_PROBE_BYTES)
     if probe.startswith(_UTF16_BOMS):
         raise ValueError(
-            f"{path} begins as UTF-16 text does; only UTF-8 is read. "
-            "Please convert it: iconv -f utf-16 -t utf-8"
+            f"{path} is UTF-16 text; wanted UTF-8. Convert it with "
+            "iconv -f utf-16 -t utf-8."
         )
     if probe.startswith(_GZIP):
-        raise ValueError(f"{path} is compressed. Please unpack it: gunzip")
+        raise ValueError(f"{path} is compressed. Unpack it with gunzip.")
     text, num_bad = _decode(probe)
-    if num_bad > max(3, _MAX_BAD_SHARE * len(text)):  # One may be cut.
+    # The probe may end within a character.
+    if num_bad > max(3, _MAX_BAD_SHARE * len(text)):
         raise ValueError(
-            f"{path} is no UTF-8 text: of its first {len(text)} characters, "
-            f"{num_bad} are not. Is it binary, or text in another encoding? "
-            "Text can be converted with iconv."
+            f"{path} is not UTF-8 text: {num_bad} of its first {len(text)} "
+            "characters are invalid. Is it binary, or text in another "
+            "encoding? Convert text with iconv."
         )
 
 
 def read_blocks(files: Iterable[filesystem.Path]) -> Iterator[bytes]:
-    """Yields the text of files in blocks of bytes that end with a line.
+    """Yields the bytes of text files in blocks of whole lines.
 
-    A file ends with a blank line, whether it has one or not. Only a line that
-    is longer than a block is cut, at white space if there is any.
+    Each file is terminated by a blank line. Only a line longer than a block is
+    split, at whitespace where possible.
     """
     for path in files:
         with filesystem.open_file(path) as file:
@@ -157,12 +158,12 @@ def read_blocks(files: Iterable[filesystem.Path]) -> Iterator[bytes]:
 
 
 def _last_cut(data):
-    """Where to cut a block: after its last line, word, or character."""
+    """Returns where to cut a block: after its last line, word or character."""
     cut = data.rfind(b"\n") + 1 or data.rfind(b" ") + 1
     if cut:
         return cut
-    cut = max(0, len(data) - 4)  # no character is longer
-    while cut < len(data) and data[cut] & 0xC0 == 0x80:  # inside a character
+    cut = max(0, len(data) - 4)  # A UTF-8 character has at most 4 bytes.
+    while cut < len(data) and data[cut] & 0xC0 == 0x80:  # Continuation byte.
         cut += 1
     return cut
 
@@ -173,34 +174,34 @@ def encode_block(block: bytes, tokenizer, max_sentence_tokens: int) -> tuple:
     Args:
       block: UTF-8 text, as bytes.
       tokenizer: a `Tokenizer`.
-      max_sentence_tokens: longer sentences are cut.
+      max_sentence_tokens: longer sentences are split.
 
     Returns:
-      tokens: ids of all sentences.
-      lengths: tokens of each sentence; 0 for a blank line.
-      counts: dict of how many characters were not UTF-8 or 0, how many lines
-        were cut, and how many became no token.
+      tokens: ids of all sentences, concatenated.
+      lengths: number of tokens of each sentence; 0 for a blank line.
+      counts: dict with `bad_characters` (invalid UTF-8 or NUL), `cut_lines`
+        (lines that were split) and `lost_lines` (lines without a token).
     """
     text, num_bad = _decode(block)
     lines = text.removesuffix("\n").split("\n")
-    parts = [_line_parts(line.strip()) for line in lines]
+    parts_of_lines = [_line_parts(line.strip()) for line in lines]
     encoded = iter(
-        tokenizer.encode_batch([part for line in parts for part in line])
+        tokenizer.encode_batch([p for parts in parts_of_lines for p in parts])
     )
     counts = {"bad_characters": num_bad, "cut_lines": 0, "lost_lines": 0}
     sentences: list[list[int]] = []
-    for line in parts:
-        if not line:
+    for parts in parts_of_lines:
+        if not parts:
             sentences.append([])
             continue
-        found = [
+        line_sentences = [
             sentence
-            for ids in itertools.islice(encoded, len(line))
-            for sentence in _cut(ids, max_sentence_tokens, tokenizer)
+            for ids in itertools.islice(encoded, len(parts))
+            for sentence in _split(ids, max_sentence_tokens, tokenizer)
         ]
-        sentences.extend(found)
-        counts["cut_lines"] += len(found) > 1
-        counts["lost_lines"] += not found
+        sentences.extend(line_sentences)
+        counts["cut_lines"] += len(line_sentences) > 1
+        counts["lost_lines"] += not line_sentences
     lengths = np.fromiter(map(len, sentences), np.int32, len(sentences))
     tokens: np.ndarray = np.fromiter(
         itertools.chain.from_iterable(sentences),
@@ -211,7 +212,7 @@ def encode_block(block: bytes, tokenizer, max_sentence_tokens: int) -> tuple:
 
 
 def _decode(block):
-    """The text with Unix line ends, and its number of bad characters."""
+    """Returns the text with Unix line endings and its bad character count."""
     try:
         text, num_bad = block.decode(), 0
     except UnicodeDecodeError:
@@ -223,13 +224,13 @@ def _decode(block):
 
 
 def _line_parts(line):
-    """A line as strings that are not too long; none for a blank line."""
+    """Splits an overlong line; returns no part for a blank line."""
     if len(line) > MAX_LINE_CHARS:
         return _LINE_PARTS.findall(line)
     return [line] if line else []
 
 
-def _cut(ids, limit, tokenizer):
+def _split(ids, limit, tokenizer):
     """Yields a sentence, in parts of about equal length if it is too long."""
     while len(ids) > limit:
         size = -(-len(ids) // -(-len(ids) // limit))
@@ -245,12 +246,12 @@ def write_store(folder: filesystem.Path, blocks: Iterable) -> dict[str, int]:
     """Writes a token store.
 
     Args:
-      folder: where; it exists.
-      blocks: results of `encode_block`, in the order of the text.
+      folder: an existing folder.
+      blocks: results of `encode_block`, in text order.
 
     Returns:
-      A dict of what was counted: input_documents, input_sentences,
-      input_tokens, cut_documents, and the counts of `encode_block`.
+      A dict of counts: input_documents, input_sentences, input_tokens,
+      cut_documents, and the counts of `encode_block`.
     """
     counts: collections.Counter = collections.Counter()
     with contextlib.ExitStack() as stack:
@@ -266,7 +267,7 @@ def write_store(folder: filesystem.Path, blocks: Iterable) -> dict[str, int]:
             structure.flush(sentence_file, document_file)
         structure.end_document()
         structure.flush(sentence_file, document_file)
-        # The disk has the store before anybody notes that it is complete.
+        # The store must be on disk before it is recorded as complete.
         for file in (token_file, sentence_file, document_file):
             file.flush()
             os.fsync(file.fileno())
@@ -280,18 +281,18 @@ def write_store(folder: filesystem.Path, blocks: Iterable) -> dict[str, int]:
 
 
 class _Structure:
-    """Where sentences and documents begin, as the text comes in."""
+    """Collects the start offsets of sentences and documents."""
 
     def __init__(self):
         self.num_tokens = self.num_sentences = 0
         self.num_documents = self.num_cut = 0
-        self.first_token = self.first_sentence = 0  # of the open document
-        # Written soon: the first values are the beginning.
+        self.first_token = self.first_sentence = 0  # of the current document
+        # Offsets not yet written to disk.
         self.sentences = array.array("q", [0])
         self.documents = array.array("q", [0])
 
     def append(self, lengths):
-        """Takes up sentences; a length of 0 is a blank line."""
+        """Adds sentences by length; a length of 0 is a blank line."""
         for length in lengths:
             if not length:
                 self.end_document()

@@ -1,8 +1,8 @@
-"""Damaged records: found, and named by file and number, from 1.
+"""Finds damaged records and reports their file and number (from 1).
 
-A record stands in a TFRecord file as its length (8 bytes), a checksum of the
-length (4), the data, and a checksum of the data (4). TensorFlow says of damage
-neither the file nor the record, and nothing at all of numbers out of range.
+A TFRecord file stores each record as its length (8 bytes), a checksum of the
+length (4), the data, and a checksum of the data (4). TensorFlow's errors name
+neither the damaged file nor the record, and it does not check values.
 
 Shapes: B batch, K values of a feature.
 """
@@ -23,15 +23,15 @@ _HEADER_BYTES = 12
 _FOOTER_BYTES = 4
 _RECORDS_AT_ONCE = 1024
 _GZIP = b"\x1f\x8b"
-# To look through more takes long enough to say so.
+# Above this size, checking takes long enough to log a message.
 _LONG_BYTES = 1 << 30
 
 
 def count_records(file: filesystem.Path) -> int:
-    """Counts the records of a file, of a local one by their lengths alone.
+    """Counts the records of a file; of a local one from the lengths alone.
 
     Raises:
-      ValueError: if the file does not end where a record does.
+      ValueError: if the file does not end at the end of a record.
     """
     if filesystem.is_remote(file):
         return _count_remote_records(file)
@@ -51,7 +51,7 @@ def count_records(file: filesystem.Path) -> int:
             number += 1
         if end == size:
             return number
-        raise ValueError(_explain_end(file, number + 1, content[:2]))
+        raise ValueError(_explain_truncation(file, number + 1, content[:2]))
 
 
 def _count_remote_records(file):
@@ -62,30 +62,30 @@ def _count_remote_records(file):
         for _ in tf.data.TFRecordDataset(file):
             number += 1
     except tf.errors.DataLossError:
-        raise ValueError(_explain_end(file, number + 1, b"")) from None
+        raise ValueError(_explain_truncation(file, number + 1, b"")) from None
     return number
 
 
-def _explain_end(file, number, start_bytes):
-    """Says what is wrong with a file whose records do not fill it."""
+def _explain_truncation(file, number, start_bytes):
+    """Explains why record `number` does not end within the file."""
     if start_bytes == _GZIP:
-        return f"{file} is compressed. Please unpack it with gunzip."
+        return f"{file} is compressed. Unpack it with gunzip."
     if number == 1:
         return (
-            f"{file} is no TFRecord file, or was cut off in its first record: "
-            "it does not begin with the length of a record that ends in it."
+            f"{file} is not a TFRecord file, or it is truncated in record 1: "
+            "the first record extends beyond the end of the file."
         )
     return (
-        f"{file} is damaged or cut off in record {number}: the record does "
-        "not end in the file. Was it copied completely?"
+        f"{file} is damaged or truncated in record {number}: the record "
+        "extends beyond the end of the file. Was it copied completely?"
     )
 
 
 def read_first_record(file: filesystem.Path) -> bytes | None:
-    """Returns the data of a file's first record; None if there is none.
+    """Returns the data of a file's first record; None for an empty file.
 
     Raises:
-      ValueError: if it is no TFRecord file.
+      ValueError: if the file is not a TFRecord file.
     """
     size = filesystem.size(file)
     if not size:
@@ -96,20 +96,21 @@ def read_first_record(file: filesystem.Path) -> bytes | None:
             (length,) = _LENGTH.unpack_from(header)
             if _HEADER_BYTES + length + _FOOTER_BYTES <= size:
                 return opened.read(length)
-    raise ValueError(_explain_end(file, 1, header[:2]))
+    raise ValueError(_explain_truncation(file, 1, header[:2]))
 
 
 def parse(serialized, features: dict, limits: dict) -> dict:
-    """Parses a batch of records; numbers out of range are an error.
+    """Parses a batch of records; values out of range are an error.
+
+    Integers without limits must fit into int32, as a cast would wrap them.
 
     Args:
       serialized: [B], strings.
       features: dict of name -> (shape, dtype name).
-      limits: dict of name -> (least, most), where something is known.
+      limits: dict of name -> (least, most), for features with known limits.
 
     Returns:
-      A dict of name -> [B, *shape], integers as int32, in which what is
-      larger would become another number.
+      A dict of name -> [B, *shape], integers as int32.
     """
     import tensorflow as tf
 
@@ -119,7 +120,7 @@ def parse(serialized, features: dict, limits: dict) -> dict:
     }
     batch = {}
     for name, values in tf.io.parse_example(serialized, spec).items():
-        least, most = _limits_of(name, features, limits)
+        least, most = _feature_limits(name, features, limits)
         if least is not None:
             tf.debugging.Assert(
                 _are_within(values, least, most),
@@ -131,10 +132,11 @@ def parse(serialized, features: dict, limits: dict) -> dict:
 
 
 def _are_within(values, least, most):
-    """Whether all numbers of a batch are in a range, as a tensor.
+    """Returns whether all values of a batch are in a range, as a tensor.
 
-    Integers are compared as one maximum of 32-bit words, which costs a tenth
-    of comparing each: what is below `least`, or too large, sets an upper word.
+    Integers are reduced to one maximum of 32-bit words, which costs a tenth of
+    comparing each value: a value below `least`, or far too large, sets the
+    upper word.
     """
     import tensorflow as tf
 
@@ -145,14 +147,14 @@ def _are_within(values, least, most):
     return tf.reduce_all(highest <= tf.constant([most - least, 0], tf.uint32))
 
 
-def _limits_of(name, features, limits):
+def _feature_limits(name, features, limits):
     is_float = features[name][1].startswith("float")
-    every = (None, None) if is_float else (_INT32.min, _INT32.max)
-    return limits.get(name, every)
+    default = (None, None) if is_float else (_INT32.min, _INT32.max)
+    return limits.get(name, default)
 
 
 def feature_sizes(serialized: bytes) -> dict[str, int]:
-    """How many integers each feature of a record has, where it has features."""
+    """Returns the number of integers in each feature of a record, by name."""
     return {
         name: len(feature.int64_list.value)
         for name, feature in (_parse_example(serialized) or {}).items()
@@ -160,7 +162,7 @@ def feature_sizes(serialized: bytes) -> dict[str, int]:
 
 
 def _parse_example(serialized):
-    """The features of a record by name; None if it is no `tf.train.Example`."""
+    """Returns the features by name; None if not a `tf.train.Example`."""
     import tensorflow as tf
     from google.protobuf import message
 
@@ -173,14 +175,14 @@ def _parse_example(serialized):
 def explain_record(
     serialized: bytes, features: dict, limits: dict
 ) -> str | None:
-    """Says what is wrong with a record.
+    """Explains what is wrong with a record.
 
     Returns:
-      A clause, or None if the record is as it should be.
+      A clause, or None if the record is valid.
     """
     found = _parse_example(serialized)
     if found is None:
-        return "it is no tf.train.Example"
+        return "it is not a tf.train.Example"
     if missing := sorted(features.keys() - found.keys()):
         return f"it lacks {missing}; it has {sorted(found)}"
     for name, (shape, dtype) in features.items():
@@ -191,7 +193,7 @@ def explain_record(
         values = getattr(found[name], wanted).value
         if len(values) != math.prod(shape):
             return f"{name} has {len(values)} values, wanted {shape[0]}"
-        least, most = _limits_of(name, features, limits)
+        least, most = _feature_limits(name, features, limits)
         for i, value in enumerate(values):
             if least is not None and not least <= value <= most:
                 return f"{name}[{i}] is {value}, wanted {least} to {most}"
@@ -199,32 +201,32 @@ def explain_record(
 
 
 def reading_errors() -> tuple[type[BaseException], ...]:
-    """The exceptions that TensorFlow raises on damaged records."""
+    """Returns the exceptions that TensorFlow raises on damaged records."""
     import tensorflow as tf
 
     return (
         tf.errors.DataLossError,
         tf.errors.InvalidArgumentError,
         tf.errors.NotFoundError,
-        UnicodeDecodeError,  # An error that quotes the damaged bytes.
+        UnicodeDecodeError,  # From a message that quotes the damaged bytes.
     )
 
 
 def check_files(
     files, features: dict, limits: dict, max_bytes: int | None = None
 ):
-    """Reads records, and refuses the first that is not as it should be.
+    """Reads records and raises an error at the first invalid one.
 
     Args:
       files: names of TFRecord files.
-      features: dict of name -> (shape, dtype name); others are not looked at.
-      limits: dict of name -> (least, most), where something is known.
-      max_bytes: where the files are larger, all together, only the first
-        record of each is read. None reads everything.
+      features: dict of name -> (shape, dtype name); others are not checked.
+      limits: dict of name -> (least, most), for features with known limits.
+      max_bytes: if the total size is larger, only the first record of each
+        file is checked. None checks all records.
 
     Raises:
-      ValueError: if a record is damaged, lacks a feature, or has values too
-        many, too few or out of range; names file and record.
+      ValueError: if a record is damaged, lacks a feature, or has too many, too
+        few or out-of-range values; names the file and the record.
     """
     num_bytes = sum(filesystem.size(file) for file in files)
     if max_bytes is not None and num_bytes > max_bytes:
@@ -234,7 +236,7 @@ def check_files(
                 _check_record(file, 1, first, features, limits)
         return
     if num_bytes > _LONG_BYTES:
-        logging.warning("Looking through %d files for damage.", len(files))
+        logging.warning("Checking the records of %d files.", len(files))
 
     for file in files:
         _check_file(file, features, limits)
@@ -245,29 +247,28 @@ def _check_file(file, features, limits):
 
     if not filesystem.is_remote(file):
         count_records(file)
-    number = 0  # of records that are as they should be
+    number = 0  # of valid records
     try:
         for serialized in tf.data.TFRecordDataset(file).batch(_RECORDS_AT_ONCE):
             parse(serialized, features, limits)
             number += len(serialized)
         return
     except reading_errors():
-        pass  # Once more, one by one.
+        pass  # Find the record by parsing one at a time.
     try:
         for serialized in tf.data.TFRecordDataset(file).skip(number):
             number += 1
             _check_record(file, number, serialized.numpy(), features, limits)
     except tf.errors.DataLossError:
         raise ValueError(
-            f"{file}, record {number + 1}: the data do not have their "
-            "checksum, so they are damaged. Copy the file again, or make it "
-            "again."
+            f"{file}, record {number + 1}: the data do not match their "
+            "checksum; they are damaged. Copy or create the file again."
         ) from None
 
 
 def _check_record(file, number, serialized, features, limits):
     if fault := explain_record(serialized, features, limits):
         raise ValueError(
-            f"{file}, record {number}: {fault}. Is it damaged, or made with "
+            f"{file}, record {number}: {fault}. Is it damaged, or created with "
             "other settings or another vocabulary?"
         )

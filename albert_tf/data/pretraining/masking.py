@@ -1,10 +1,10 @@
-"""Chooses n-grams of words to predict, and masks them, for a whole batch.
+"""Chooses n-grams of words to predict and masks them, a batch at a time.
 
-The release goes through one sequence after the other: it visits the words in
-random order and masks, at each, an n-gram that begins there, until enough
-tokens are masked. The order matters within a sequence, not between sequences,
-so here step k treats the k-th word of all sequences of a batch at once; those
-with enough tokens drop out.
+The release masks one sequence at a time: it visits the words in random order
+and masks the n-gram that starts at each word, until enough tokens are masked.
+Order matters within a sequence but not between sequences. This implementation
+is vectorized: step k visits the k-th word of every sequence in the batch, and
+sequences with enough masked tokens drop out.
 
 Shapes: N sequences, T tokens, W words (of the longest), P predictions.
 """
@@ -16,15 +16,15 @@ import numpy as np
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MaskingRule:
-    """How much is masked, and in which units.
+    """Settings of masking.
 
     Attributes:
-      max_predictions: at most so many tokens of a sequence are masked.
-      masked_lm_prob: share of its tokens, [CLS] and [SEP] counted.
-      ngram: words of the longest n-gram.
-      favor_shorter_ngram: whether p(n) ~ 1 / n, or the same reversed.
-      do_whole_word_mask: whether words or single tokens are the unit.
-      do_permutation: whether as many other tokens are shuffled and predicted.
+      max_predictions: maximum number of masked tokens per sequence.
+      masked_lm_prob: share of masked tokens; [CLS] and [SEP] count as tokens.
+      ngram: maximum number of words in an n-gram.
+      favor_shorter_ngram: whether p(n) ~ 1 / n; otherwise, the reverse.
+      do_whole_word_mask: whether to mask whole words or single tokens.
+      do_permutation: whether to also shuffle and predict as many other tokens.
     """
 
     max_predictions: int = 20
@@ -36,22 +36,22 @@ class MaskingRule:
 
     @property
     def num_predictions(self) -> int:
-        """Length of the lists of predictions."""
+        """The length of the masked_lm_* lists."""
         return self.max_predictions * (2 if self.do_permutation else 1)
 
 
 @dataclasses.dataclass(frozen=True)
 class Words:
-    """The words of each sequence; where there is none, the values are 0.
+    """The words of each sequence; padded with 0.
 
-    A word, and an n-gram of words, ends at the latest where its segment does.
+    Words and n-grams do not cross the end of a segment.
 
     Attributes:
-      index: [N, T], the word that a token belongs to.
-      first: [N, W], position of its first token.
-      end: [N, W], position behind its last token.
-      last: [N, W], the last word of its segment.
-      count: [N].
+      index: [N, T], index of the word that contains each token.
+      first: [N, W], position of the word's first token.
+      end: [N, W], position after the word's last token.
+      last: [N, W], index of the last word in the word's segment.
+      count: [N], number of words.
     """
 
     index: np.ndarray
@@ -67,16 +67,16 @@ def find_words(is_maskable: np.ndarray, is_start: np.ndarray) -> Words:
     Args:
       is_maskable: [N, T], false for special tokens and padding. The last
         position of each sequence is special or padding.
-      is_start: [N, T], whether a word starts there. The first token of a
-        segment starts one in any case.
+      is_start: [N, T], whether a word starts at the token. The first token of
+        a segment always starts a word.
 
     Source: create_pretraining_data.py, `create_masked_lm_predictions`, where
-    words and n-grams could reach across [SEP].
+    words and n-grams could cross [SEP].
     """
     padded = np.pad(is_maskable, ((0, 0), (1, 1)))
     before, after = padded[:, :-2], padded[:, 2:]  # [N, T] each
     starts = is_maskable & (is_start | ~before)  # [N, T]
-    # No word stops in the last position, so it may look at the first.
+    # No word stops at the last position, so the wrap-around of roll is safe.
     stops = is_maskable & (~after | np.roll(starts, -1, axis=1))
     index = np.cumsum(starts, axis=1) - 1
     count = starts.sum(axis=1)
@@ -98,20 +98,25 @@ def find_words(is_maskable: np.ndarray, is_start: np.ndarray) -> Words:
 
 
 def choose_ngrams(words: Words, budget, is_taken, rule: MaskingRule, rng):
-    """Chooses n-grams in each sequence until its budget of tokens is spent.
+    """Chooses n-grams in each sequence until its token budget is spent.
 
-    Words are visited in random order. At each, the number of words n is drawn;
-    an n-gram that is too long for the rest of the budget gives way to a shorter
-    one, and one that touches a chosen word is skipped.
+    Words are visited in random order. At each word, the n-gram length n is
+    drawn. An n-gram that exceeds the remaining budget is shortened; one that
+    overlaps a chosen word is skipped.
 
-    At most `budget` [N] tokens are chosen, and no word of `is_taken` [N, W].
+    Args:
+      words: the `Words`.
+      budget: [N], maximum number of tokens to choose.
+      is_taken: [N, W], words that must not be chosen.
+      rule: the `MaskingRule`.
+      rng: a `numpy.random.Generator`.
 
     Returns:
       [N, W], true for chosen words.
     """
     num_rows, num_words = words.first.shape
     max_n = min(rule.ngram, num_words)
-    # Columns behind the last word spare a check of the range.
+    # Extra columns after the last word avoid a bounds check.
     width = num_words + max_n
     taken = np.pad(is_taken, ((0, 0), (0, max_n))).reshape(-1)
     order = rng.random((num_rows, num_words))
@@ -122,29 +127,29 @@ def choose_ngrams(words: Words, budget, is_taken, rule: MaskingRule, rng):
         values.reshape(-1) for values in (words.first, words.end, words.last)
     )
     rows = np.arange(num_rows)
-    left = np.array(budget)
+    remaining = np.array(budget)
     for step in range(num_words):
-        rows = rows[(left[rows] > 0) & (words.count[rows] > step)]
+        rows = rows[(remaining[rows] > 0) & (words.count[rows] > step)]
         if not len(rows):
             break
-        room = left[rows]
+        row_budget = remaining[rows]
         word = order[rows, step]
         at = rows * num_words + word
         n = np.searchsorted(cumulative, rng.random(len(rows)), "right") + 1
-        more = np.minimum(n - 1, last[at] - word)  # words beside the first
+        more = np.minimum(n - 1, last[at] - word)  # words after the first
         size = end[at + more] - first[at]
-        # A row that drew n words, but has fewer, would try the same words
-        # again; taking one word less at once comes to the same.
-        while (is_long := (size > room) & (more > 0)).any():
+        # An n-gram cut at the end of its segment would be retried unchanged;
+        # dropping a word from the cut n-gram has the same result.
+        while (is_long := (size > row_budget) & (more > 0)).any():
             more = more - is_long
             size = end[at + more] - first[at]
         at = rows * width + word
-        is_free = size <= room
+        is_free = size <= row_budget
         for i in range(max_n):
             is_free &= (i > more) | ~taken[at + i]
         for i in range(max_n):
             taken[at[is_free & (i <= more)] + i] = True
-        left[rows] -= size * is_free
+        remaining[rows] -= size * is_free
     return taken.reshape(num_rows, width)[:, :num_words] & ~is_taken
 
 
@@ -152,7 +157,7 @@ def _cumulative_ngram_probs(rule):
     probs = 1 / np.arange(1, rule.ngram + 1)
     if not rule.favor_shorter_ngram:
         probs = probs[::-1]
-    # The last one is left out: what lies above all others is the longest.
+    # Without the last bound: a draw above all others selects the longest.
     return np.cumsum(probs / probs.sum())[:-1]
 
 
@@ -162,9 +167,9 @@ def mask_batch(
     """Masks a batch.
 
     Args:
-      input_ids: [N, T]. Not changed.
+      input_ids: [N, T]. Not modified.
       is_maskable: [N, T], false for special tokens and padding.
-      is_start: [N, T], whether a word starts there; not looked at without
+      is_start: [N, T], whether a word starts at the token; ignored without
         whole-word masking.
       rule: the `MaskingRule`.
       vocabulary: (id of [MASK], array of ids that may replace a token).
@@ -176,9 +181,9 @@ def mask_batch(
       and padded with 0.
 
     Source: create_pretraining_data.py, `create_masked_lm_predictions`. Of the
-    chosen tokens 80% become [MASK], 10% stay, 10% are replaced at random, each
-    for itself even within a word. The release's replacements could be special
-    tokens.
+    chosen tokens 80% become [MASK], 10% are kept, and 10% are replaced at
+    random; each token is drawn independently, even within a word. The
+    release's replacements could be special tokens.
     """
     if not rule.do_whole_word_mask:
         is_start = np.ones_like(is_maskable)
@@ -203,17 +208,17 @@ def mask_batch(
 
 
 def _tokens_of(is_chosen, words, is_maskable):
-    """The tokens of chosen words, [N, T]."""
+    """Returns which tokens belong to chosen words, [N, T]."""
     return np.take_along_axis(is_chosen, words.index, axis=1) & is_maskable
 
 
 def _replace(ids, is_predicted, vocabulary, rng):
     mask_id, replacements = vocabulary
     positions = np.flatnonzero(is_predicted)
-    fate = rng.random(len(positions))
+    draw = rng.random(len(positions))
     ids = ids.reshape(-1)
-    ids[positions[fate < 0.8]] = mask_id
-    replaced = positions[fate >= 0.9]
+    ids[positions[draw < 0.8]] = mask_id
+    replaced = positions[draw >= 0.9]
     ids[replaced] = rng.choice(replacements, len(replaced))
 
 

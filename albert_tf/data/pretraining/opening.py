@@ -1,4 +1,4 @@
-"""Pretraining records, found, checked against a model and opened."""
+"""Finds and opens pretraining records and checks them against a model."""
 
 import collections
 import contextlib
@@ -10,23 +10,23 @@ import numpy as np
 from albert_tf import filesystem
 from albert_tf.data.pretraining import damage, reading, records, sidecars
 
-# Records are all looked at before work starts if they are not more.
+# Up to this size, every record is checked before work starts.
 MAX_CHECKED_BYTES = 64 << 20
 _READ_AT_ONCE = 1024
-# In our records and the release's; training never reads it.
-_UNREAD = "token_boundary"
+# A feature of our records and the release's that training never reads.
+_UNUSED_FEATURE = "token_boundary"
 
 
 @dataclasses.dataclass(frozen=True)
 class PretrainingRecords:
-    """Record files and what they hold.
+    """Record files and their contents.
 
     Args:
-      files: their names, sorted.
-      features: those of `records.pretraining_features` that are read.
-      limits: dict of name -> (least, most) of a feature's numbers.
-      num_records: records in all files together.
-      sidecar: what their writer said of them, or None.
+      files: sorted file names.
+      features: the features of `records.pretraining_features` to read.
+      limits: dict of name -> (least, most) allowed values of a feature.
+      num_records: total number of records in all files.
+      sidecar: the description from `sidecars.read_sidecar`, or None.
     """
 
     files: list[str]
@@ -37,11 +37,11 @@ class PretrainingRecords:
 
     @property
     def sentence_objective(self) -> str:
-        """What the sentence labels mean: "sop", "nsp" or "none"."""
+        """The meaning of the sentence labels: "sop", "nsp" or "none"."""
         return self.sidecar["sentence_objective"] if self.sidecar else "sop"
 
     def read_pass(self, batch_size: int):
-        """Returns the dataset of one pass, as `reading.build_dataset` does."""
+        """Returns a dataset of one pass, built by `reading.build_dataset`."""
         return reading.build_dataset(
             self.files,
             self.features,
@@ -63,20 +63,19 @@ def open_records(
     Args:
       patterns: comma-separated files or globs.
       config: an AlbertConfig.
-      max_seq_length: tokens that a record should have; None takes what it
-        has.
-      max_predictions_per_seq: likewise for the masked_lm_* lists; records
-        that were permuted have twice as many.
+      max_seq_length: expected number of tokens per record; None accepts any.
+      max_predictions_per_seq: expected length of the masked_lm_* lists; None
+        accepts any. Records made with permutation have lists twice as long.
 
     Raises:
-      ValueError: if nothing is found, sizes, config and records contradict
-        each other, or a record is damaged.
+      ValueError: if no record is found, if the expected sizes, the config and
+        the records contradict each other, or if a record is damaged.
     """
     files = filesystem.expand_files(patterns)
     sidecar = sidecars.read_sidecar(files)
     first_file, num_tokens, num_predictions = peek_sizes(files)
     if sidecar:
-        check_said_sizes(first_file, sidecar, num_tokens, num_predictions)
+        check_sidecar_sizes(first_file, sidecar, num_tokens, num_predictions)
     check_size(files, "max_seq_length", max_seq_length, [num_tokens])
     check_size(
         files,
@@ -88,9 +87,9 @@ def open_records(
     )
     if num_tokens > config.max_position_embeddings:
         raise ValueError(
-            f"The records in {files[0]} have {num_tokens} tokens, the config "
-            f"max_position_embeddings {config.max_position_embeddings}. Make "
-            "shorter records or raise it."
+            f"The records in {files[0]} have {num_tokens} tokens; the config "
+            f"has max_position_embeddings {config.max_position_embeddings}. "
+            "Create shorter records, or raise it."
         )
     if sidecar:
         check_vocabulary(files, sidecar["tokenizer"], config)
@@ -98,61 +97,61 @@ def open_records(
     else:
         num_records = sum(map(damage.count_records, files))
     features = records.pretraining_features(num_tokens, num_predictions)
-    del features[_UNREAD]
+    del features[_UNUSED_FEATURE]
     limits = limits_of(config, num_tokens)
     damage.check_files(files, features, limits, MAX_CHECKED_BYTES)
     return PretrainingRecords(files, features, limits, num_records, sidecar)
 
 
 def limits_of(config, num_tokens: int) -> dict[str, tuple[int, int]]:
-    """The least and the largest number of each feature of a record."""
-    pieces, yes_or_no = (0, config.vocab_size - 1), (0, 1)
+    """Returns the (least, most) allowed values of each feature of a record."""
+    pieces, binary = (0, config.vocab_size - 1), (0, 1)
     return {
         "input_ids": pieces,
-        "input_mask": yes_or_no,
+        "input_mask": binary,
         "segment_ids": (0, config.type_vocab_size - 1),
         "masked_lm_positions": (0, num_tokens - 1),
         "masked_lm_ids": pieces,
-        "masked_lm_weights": yes_or_no,
-        "next_sentence_labels": yes_or_no,
+        "masked_lm_weights": binary,
+        "next_sentence_labels": binary,
     }
 
 
 @contextlib.contextmanager
 def naming_damage(*opened: PretrainingRecords | None) -> Iterator[None]:
-    """Where TensorFlow fails to read some records, says which.
+    """Context manager: names the damaged record if TensorFlow cannot read one.
 
     Args:
-      *opened: PretrainingRecords that are read inside; None is left out.
+      *opened: the PretrainingRecords that the context reads; None is ignored.
 
     Raises:
-      ValueError: if reading failed inside, and one of all these records is
-        damaged; names its file and number.
+      ValueError: if reading failed and one of the records is damaged; names
+        its file and number.
     """
     try:
         yield
     except damage.reading_errors():
-        for some in opened:
-            if some:
-                damage.check_files(some.files, some.features, some.limits)
+        for group in opened:
+            if group:
+                damage.check_files(group.files, group.features, group.limits)
         raise
 
 
-def check_said_sizes(
+def check_sidecar_sizes(
     file, sidecar: dict, num_tokens: int, num_predictions: int
 ):
-    """Raises ValueError if a record has other sizes than its sidecar says."""
+    """Raises ValueError if the sizes of a record differ from its sidecar."""
     for key, wanted in (
         ("max_seq_length", [num_tokens]),
         ("num_predictions", [num_predictions]),
-        # Half of them, where tokens were also permuted.
+        # Permutation doubles the length of the lists.
         ("max_predictions_per_seq", [num_predictions, num_predictions // 2]),
     ):
         if sidecar[key] not in wanted:
             raise ValueError(
                 f"{sidecars.sidecar_path(file)} says {key} = {sidecar[key]}; "
-                f"the records in {file} have {wanted[0]}. Was one of them "
-                "edited or replaced? Make them again with "
+                f"the records in {file} have {wanted[0]}. Was either file "
+                "edited or replaced? Create the records again with "
                 "create_pretraining_data.py."
             )
 
@@ -160,55 +159,55 @@ def check_said_sizes(
 def check_size(
     files: list[str], name: str, wanted: int | None, found: list[int]
 ):
-    """Raises ValueError if a flag was given and the records differ."""
+    """Raises ValueError if a flag is set and the records contradict it."""
     if wanted is not None and wanted not in found:
         raise ValueError(
             f"--{name}={wanted}, but the records in {files[0]} have "
-            f"{found[0]}. Leave the flag out, or make the records again."
+            f"{found[0]}. Omit the flag, or create the records again."
         )
 
 
 def check_vocabulary(files: list[str], tokenizer: dict, config):
-    """Raises ValueError if records were made with another vocabulary."""
+    """Raises ValueError if records and config differ in vocabulary size."""
     vocab_size = tokenizer.get("vocab_size")
     if vocab_size != config.vocab_size:
         raise ValueError(
-            f"{files[0]} was made with a vocabulary of {vocab_size} pieces "
-            f"({tokenizer}), the config has vocab_size {config.vocab_size}. "
-            "Is it the config of another vocabulary?"
+            f"{files[0]} was created with a vocabulary of {vocab_size} pieces "
+            f"({tokenizer}); the config has vocab_size {config.vocab_size}. "
+            "Does the config belong to another vocabulary?"
         )
 
 
 def check_batch_size(opened: PretrainingRecords, batch_size: int):
-    """Raises ValueError if a batch would hold records more than once."""
+    """Raises ValueError if a batch would contain a record more than once."""
     if batch_size > opened.num_records:
         raise ValueError(
             f"A batch of {batch_size} is larger than the training data: "
             f"{opened.num_records} records in {len(opened.files)} files, such "
-            f"as {opened.files[0]}. Lower --train_batch_size, or make more "
+            f"as {opened.files[0]}. Lower --train_batch_size, or create more "
             "records."
         )
 
 
 def check_held_out(train: PretrainingRecords, held_out: PretrainingRecords):
-    """Raises ValueError if a file is for training and for evaluation."""
+    """Raises ValueError if training and evaluation share a file."""
     trained_on = set(map(filesystem.identity, train.files))
     for file in held_out.files:
         if filesystem.identity(file) in trained_on:
             raise ValueError(
-                f"{file} is named for training and for evaluation. Make "
+                f"{file} is used for training and for evaluation. Create "
                 "held-out records from other documents."
             )
 
 
 def score_best_guess(opened: PretrainingRecords) -> tuple[float, ...]:
-    """What a model scores that always makes the same guess, the best one.
+    """Returns the accuracies of the best constant guess (majority class).
 
-    It knows the held-out labels, so it is a little better than any model
-    that only knows how frequent pieces are.
+    The guess is chosen on the held-out labels, so it scores slightly better
+    than any model that knows only the piece frequencies.
 
     Returns:
-      Shares of the predictions and of the sentence labels that it hits.
+      Masked-LM accuracy and sentence accuracy of the guess.
     """
     pieces: collections.Counter = collections.Counter()
     labels: collections.Counter = collections.Counter()
@@ -224,11 +223,11 @@ def score_best_guess(opened: PretrainingRecords) -> tuple[float, ...]:
 
 
 def count_pieces(opened: PretrainingRecords, max_records: int) -> np.ndarray:
-    """Returns how often each piece is predicted, [V].
+    """Returns how often each piece is a masked-LM label, [V].
 
     Args:
       opened: the records.
-      max_records: those that are looked at, at most, from the first on.
+      max_records: only about so many records are read, from the start.
     """
     counts = np.zeros(opened.limits["masked_lm_ids"][1] + 1, np.int64)
     dataset = opened.read_pass(_READ_AT_ONCE)
@@ -240,10 +239,10 @@ def count_pieces(opened: PretrainingRecords, max_records: int) -> np.ndarray:
 
 
 def peek_sizes(files: list[str]) -> tuple[str, int, int]:
-    """Reads the first record of some files.
+    """Reads the sizes of the first record in some files.
 
     Returns:
-      The file it is in, the lengths of input_ids and of masked_lm_positions.
+      Its file, and the lengths of its input_ids and masked_lm_positions.
 
     Raises:
       ValueError: if there is no record, or it is not a pretraining record.
@@ -255,8 +254,8 @@ def peek_sizes(files: list[str]) -> tuple[str, int, int]:
         sizes = damage.feature_sizes(serialized)
         if not sizes.get("input_ids") or "masked_lm_positions" not in sizes:
             raise ValueError(
-                f"{file} is not of pretraining records: it has "
-                f"{sorted(sizes)}. Was it made for fine-tuning?"
+                f"{file} does not contain pretraining records: it has the "
+                f"features {sorted(sizes)}. Was it created for fine-tuning?"
             )
         return file, sizes["input_ids"], sizes["masked_lm_positions"]
     raise ValueError(f"There is no record in {files[:3]}.")

@@ -1,7 +1,7 @@
-"""Pretraining records as batches, in an order that can be gone on with.
+"""Reads pretraining records as batches, in a resumable order.
 
-The one wrong name of the release, `next_sentence_labels`, is put right where
-records are parsed.
+Parsing renames the release's misnamed feature `next_sentence_labels` to
+`sentence_order_labels`.
 
 Shapes: B batch, T tokens, P predictions.
 """
@@ -16,11 +16,11 @@ from albert_tf import filesystem
 from albert_tf.data import batches
 from albert_tf.data.pretraining import damage
 
-# Files read at a time and records taken from each: part of the order of
-# training examples, so constants.
+# Files read in parallel, and records taken from each in turn. Constants,
+# because the order of training examples depends on them.
 NUM_OPEN_FILES = 8
 RECORDS_PER_TURN = 16
-# Batches that are parsed at a time, and kept for the devices.
+# Batches parsed in parallel, and prefetched for the devices.
 NUM_PARSED = 4
 
 
@@ -36,25 +36,25 @@ def build_dataset(
     shuffle_buffer: int = 100_000,
     limits: dict | None = None,
 ) -> tf.data.Dataset:
-    """Batches of parsed records, of static shapes.
+    """Builds a dataset of parsed records in batches of static shapes.
 
-    Training data never ends. Epoch e visits every record once in an order
-    which depends only on (`seed`, e), and batches run on across epochs.
-    Evaluation is one pass in the order of the files; its last batch is filled
-    up with zeros, and `example_weight` says which rows are real.
+    Training data repeats forever. Epoch e visits every record once, in an
+    order that depends only on (`seed`, e); batches may span epochs. Evaluation
+    is one pass in file order; its last batch is padded with zeros, and
+    `example_weight` marks the real rows.
 
     Args:
       files: names of TFRecord files.
       features: dict of name -> (shape, dtype name).
-      batch_size: rows of a batch, B.
+      batch_size: examples per batch, B.
       is_training: whether to shuffle and repeat.
-      seed: of the order; training only.
-      start: examples that were already consumed. The stream goes on as if it
-        had never stopped.
-      num_records: records in all files together; needed where `start` > 0.
-      shuffle_buffer: records held in memory for shuffling.
-      limits: dict of name -> (least, most) of a feature's numbers, where
-        something is known; others are an error while reading.
+      seed: seed of the order; training only.
+      start: number of examples already consumed. The stream resumes after
+        them, as if it had never been interrupted.
+      num_records: total number of records; required if `start` > 0.
+      shuffle_buffer: number of records in the shuffle buffer.
+      limits: dict of name -> (least, most), for features with known limits;
+        a value outside is an error while reading.
 
     Returns:
       A `tf.data.Dataset` of dicts: the features with integers as int32,
@@ -68,7 +68,9 @@ def build_dataset(
     if not any(filesystem.size(file) for file in files):
         raise ValueError(f"There is no record in {list(files)[:3]}.")
     if is_training:
-        dataset = _endless(files, seed, start, num_records, shuffle_buffer)
+        dataset = _repeat_forever(
+            files, seed, start, num_records, shuffle_buffer
+        )
     else:
         dataset = tf.data.TFRecordDataset(files)
     dataset = dataset.batch(batch_size, drop_remainder=is_training)
@@ -85,19 +87,19 @@ def build_dataset(
     return dataset.with_options(batches.build_options()).prefetch(NUM_PARSED)
 
 
-def _endless(files, seed, start, num_records, shuffle_buffer):
-    """Serialized records for ever, from the `start`-th on."""
+def _repeat_forever(files, seed, start, num_records, shuffle_buffer):
+    """Repeats serialized records forever, starting after `start` of them."""
     if start and not num_records:
         raise ValueError(
-            f"To go on after {start} examples, the number of records must be "
+            f"To resume after {start} examples, the number of records must be "
             f"known; got {num_records}."
         )
     first_epoch, num_skipped = divmod(start, num_records or 1)
 
     def read_epoch(epoch):
-        # Sets the seed of this function's graph only: without it the order
-        # would also depend on tf.random.set_seed. Shuffling by a tensor, the
-        # epoch, fails where this seed is 0.
+        # Sets the seed of this function's graph only; otherwise the order
+        # would also depend on tf.random.set_seed. Shuffling with a tensor as
+        # seed, the epoch, fails if this seed is 0.
         tf.compat.v1.set_random_seed(1 + seed % (2**31 - 2))
         order = tf.random.experimental.stateless_shuffle(
             tf.constant(files), seed=[tf.constant(seed, tf.int64), epoch]

@@ -1,10 +1,10 @@
-"""TFRecord files and the `tf.train.Example`s in them: written.
+"""Serializes `tf.train.Example`s and writes TFRecord files.
 
-The features have the release's names from disk to layer. TensorFlow is
-imported inside the functions that need it, so that the worker processes which
-only serialize do not pay for it.
+Features keep the release's names from disk to layer. TensorFlow is imported
+inside the functions that need it, because worker processes that only
+serialize do not.
 
-Shapes: N examples, K values a feature, T tokens, P predictions.
+Shapes: N examples, K values per feature, T tokens, P predictions.
 """
 
 import functools
@@ -16,12 +16,12 @@ from albert_tf import filesystem, noise
 
 
 def pretraining_features(max_seq_length: int, num_predictions: int) -> dict:
-    """The features of a pretraining record.
+    """Returns the features of a pretraining record.
 
     Args:
-      max_seq_length: tokens of a sequence after padding, T.
-      num_predictions: length of the masked_lm_* lists, P; twice
-        max_predictions_per_seq where tokens were also permuted.
+      max_seq_length: tokens per sequence, after padding, T.
+      num_predictions: length of the masked_lm_* lists, P; with permutation,
+        twice max_predictions_per_seq.
 
     Returns:
       A dict of name -> (shape, dtype name).
@@ -42,28 +42,29 @@ def pretraining_features(max_seq_length: int, num_predictions: int) -> dict:
     }
 
 
-# Serialization. An Example is nested length-prefixed messages whose only
-# long part is one packed list a feature, so all rows are packed at once.
+# Serialization. An Example consists of nested length-prefixed messages. Its
+# only long parts are one packed list per feature, so all rows of a feature are
+# packed at once.
 
 
 def encode_examples(features: dict[str, np.ndarray]) -> list[bytes]:
-    """Serializes the rows of some arrays as `tf.train.Example`.
+    """Serializes each row of the given arrays as a `tf.train.Example`.
 
     Args:
       features: dict of name -> [N, K] array; integers become int64 lists,
-        floats float lists. K may differ between features, N may not.
+        floats float lists. K may differ between features.
 
     Returns:
       N byte strings.
 
     Raises:
-      ValueError: if an array is not [N, K] or its numbers are of another
-        kind.
+      ValueError: if an array is not [N, K], or neither integers nor floats.
     """
     num_rows = {len(values) for values in features.values()}
     if len(num_rows) != 1:
         raise ValueError(
-            f"Features need the same number of rows; got {sorted(num_rows)}."
+            f"Features must have the same number of rows; got "
+            f"{sorted(num_rows)}."
         )
     columns = map(_encode_column, features, map(np.asarray, features.values()))
     bodies = map(b"".join, zip(*columns, strict=True))
@@ -71,7 +72,7 @@ def encode_examples(features: dict[str, np.ndarray]) -> list[bytes]:
 
 
 def _encode_column(name, values):
-    """One map entry of `Features` for each row of `values`, as bytes."""
+    """Serializes each row of `values` as one map entry of `Features`."""
     if values.ndim != 2 or values.dtype.kind not in "iubf":
         raise ValueError(
             f"Feature {name!r} must be an [N, K] array of integers or floats; "
@@ -92,13 +93,13 @@ def _encode_column(name, values):
 
 
 def _pack_varints(values):
-    """Packs each row of integers [N, K]; returns all bytes and bytes a row."""
+    """Packs rows of integers [N, K]; returns the bytes and each row's size."""
     if values.size == 0:
         return b"", np.zeros(len(values), np.int64)
     if 0 <= values.min() and values.max() < 128:
         sizes = np.full(len(values), values.shape[1])
         return values.astype(np.uint8).tobytes(), sizes
-    # Negative numbers are their two's complement, ten bytes long.
+    # Negative numbers are encoded in two's complement, in ten bytes.
     values = values.astype(np.int64).view(np.uint64)
     width = (int(values.max()).bit_length() + 6) // 7
     if width <= 4:
@@ -116,7 +117,7 @@ def _pack_varints(values):
 
 @functools.lru_cache(maxsize=100_000)
 def _entry_header(name, tag, size):
-    """The bytes before the `size` bytes of a packed list in its map entry."""
+    """Returns the bytes that precede a packed list of `size` bytes."""
     packed = _length_prefixed(0x0A, size)  # Int64List.value, FloatList.value
     feature = _length_prefixed(tag, len(packed) + size) + packed
     key = name.encode()
@@ -135,7 +136,7 @@ def _length_prefixed(tag, size):
 
 
 def write_records(path: filesystem.Path, serialized: Iterable[bytes]) -> int:
-    """Writes a TFRecord file; nobody ever sees it half written.
+    """Writes a TFRecord file atomically.
 
     Returns:
       The number of records.

@@ -1,9 +1,9 @@
-"""Pretraining sequences: planned as numbers, then built a batch at a time.
+"""Plans pretraining sequences as integers, then builds them in batches.
 
-The two segments of a sequence are contiguous in the token store, also after
-truncation, which only takes tokens from their ends. So a sequence is planned
-as a few integers, and its tokens are gathered, masked and serialized later,
-together with those of a thousand others.
+Each of the two segments of a sequence is contiguous in the token store, even
+after truncation, which only removes tokens from the ends. A sequence is
+therefore planned as a few integers; its tokens are gathered, masked and
+serialized later, in batches of about a thousand sequences.
 
 Shapes: N sequences, T tokens, P predictions.
 """
@@ -34,12 +34,12 @@ PLAN = np.dtype(
 
 @dataclasses.dataclass(frozen=True)
 class Vocabulary:
-    """What building sequences needs to know of a tokenizer.
+    """The properties of a tokenizer that building sequences requires.
 
     Attributes:
       cls_id, sep_id, mask_id: special tokens.
-      is_word_start: [V], whether a word starts with a token.
-      replacement_ids: tokens that may replace another; no special ones.
+      is_word_start: [V], whether the token starts a word.
+      replacement_ids: tokens that may replace another; none is special.
     """
 
     cls_id: int
@@ -63,12 +63,12 @@ class Vocabulary:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SequenceRule:
-    """What a sequence is.
+    """Settings of sequences.
 
     Attributes:
-      max_seq_length: tokens, with [CLS] and two [SEP].
-      short_seq_prob: share of documents whose sequences are all made about as
-        short as a random length between 2 and the maximum.
+      max_seq_length: tokens, including [CLS] and two [SEP].
+      short_seq_prob: share of documents whose sequences all get a random
+        target length between 2 and the maximum.
       sentence_objective: label 1 means that the segments are swapped (sop), or
         that the second one is from another document (nsp); always 0 for none.
     """
@@ -79,7 +79,7 @@ class SequenceRule:
 
     @property
     def max_tokens(self) -> int:
-        """Tokens that are not special, in both segments together."""
+        """The maximum number of non-special tokens in both segments."""
         return self.max_seq_length - NUM_SPECIAL_TOKENS
 
 
@@ -88,21 +88,26 @@ def plan_documents(
 ):
     """Plans the sequences of some documents.
 
-    Sentences are taken until they have the wanted length; the chunk is split
-    between two sentences, or, if it is a single one, between two words. A
-    single word at the end of a document is left out. For NSP, half of the
-    second segments come from another document, and the sentences which they
-    replace are taken again.
+    Sentences are collected into a chunk until it reaches the target length.
+    The chunk is split between two sentences or, if it is a single sentence,
+    between two words. A single word at the end of a document is dropped. For
+    NSP, half of the second segments come from another document, and the
+    sentences they replace are used again.
 
-    The plan depends on `seed`, any string. `documents` are numbers of those in
-    the `corpus.Store`, and `is_word_start` [V] is of the `Vocabulary`.
+    Args:
+      store: the `corpus.Store`.
+      documents: indices of documents in the store.
+      rule: the `SequenceRule`.
+      is_word_start: [V], as in `Vocabulary`.
+      seed: any string.
 
     Returns:
       plan: [N] of type PLAN.
-      num_dropped: single words that were left out.
+      num_dropped: number of single words that were dropped.
 
     Source: create_pretraining_data.py, `create_instances_from_document`, which
-    gave a single sentence a random partner from another document, and label 1.
+    paired a single sentence with a random one from another document, with
+    label 1.
     """
     planner = _Planner(store, rule, is_word_start, random.Random(seed))
     rows = [row for d in documents for row in planner.plan(d)]
@@ -110,9 +115,9 @@ def plan_documents(
 
 
 class _Planner:
-    """Plans documents one after the other, with one stream of randomness.
+    """Plans documents in order, with one random number generator.
 
-    A segment is (start, end) in the token store.
+    A segment is a pair (start, end) of offsets in the token store.
     """
 
     def __init__(self, store, rule, is_word_start, rng):
@@ -123,7 +128,7 @@ class _Planner:
         self.num_dropped = 0
 
     def plan(self, document):
-        """Yields the rows of a document."""
+        """Yields the plan rows of a document."""
         rng, rule = self.rng, self.rule
         first, last = self.store.documents[document : document + 2].tolist()
         starts = self.store.sentences[first : last + 1].tolist()
@@ -154,20 +159,24 @@ class _Planner:
                     yield *self._truncated(a, b), is_swapped, is_short
             i = j
 
-    def _below(self, number):
-        return int(self.rng.random() * number)
+    def _random_below(self, limit):
+        return int(self.rng.random() * limit)
 
     def _split_sentence(self, i, j):
-        """A sentence where the second segment of a chunk may begin."""
-        return i + 1 + self._below(j - i - 1)
+        """Returns a random sentence at which to start the second segment."""
+        return i + 1 + self._random_below(j - i - 1)
 
     def _middle(self, starts, i, j):
-        """Where a chunk is split, and its end: a lone word takes a sentence."""
+        """Returns where to split a chunk, and its end.
+
+        A chunk of one word is extended by the next sentence.
+        """
         if j - i == 1:
             ids = self.store.tokens.read([starts[i] + 1], [starts[j]])
             words = np.flatnonzero(self.is_word_start[ids])
             if len(words):
-                return starts[i] + 1 + int(words[self._below(len(words))]), j
+                word = words[self._random_below(len(words))]
+                return starts[i] + 1 + int(word), j
             j += 1
             if j == len(starts):
                 self.num_dropped += 1
@@ -175,24 +184,25 @@ class _Planner:
         return starts[self._split_sentence(i, j)], j
 
     def _random_segment(self, document, num_tokens):
-        """Sentences of another document, `num_tokens` or a few more."""
-        other = self._below(len(self.store.documents) - 2)
+        """Returns sentences of another document, of at least `num_tokens`."""
+        other = self._random_below(len(self.store.documents) - 2)
         other += other >= document
         first, last = self.store.documents[other : other + 2].tolist()
         sentences = self.store.sentences
-        first += self._below(last - first)
+        first += self._random_below(last - first)
         start = int(sentences[first])
-        # A sentence has a token at least.
+        # A sentence has at least one token.
         last = min(last, first + max(1, num_tokens))
         ends = sentences[first + 1 : last + 1]
         index = int(np.searchsorted(ends, start + num_tokens))
         return start, int(ends[min(index, len(ends) - 1)])
 
     def _truncated(self, a, b):
-        """Takes tokens from the longer segment until both fit.
+        """Removes tokens from the longer segment until both fit.
 
-        The release takes them one by one, from the second where both are
-        equally long, and each from the front or the back with the same chance.
+        Equivalent to the release's loop, which removes one token at a time
+        (from the second segment if both are equally long), from the front or
+        the back with equal probability.
         """
         a_length, b_length = a[1] - a[0], b[1] - b[0]
         excess = a_length + b_length - self.rule.max_tokens
@@ -221,7 +231,15 @@ def build_features(
     vocabulary: Vocabulary,
     rng: np.random.Generator,
 ) -> dict:
-    """Builds the features of sequences that `plan_documents` planned.
+    """Builds the features of planned sequences.
+
+    Args:
+      store: the `corpus.Store`.
+      plan: [N] of type PLAN, rows of `plan_documents`.
+      sequence_rule: the `SequenceRule` of the plan.
+      masking_rule: the `masking.MaskingRule`.
+      vocabulary: the `Vocabulary`.
+      rng: random number generator for masking.
 
     Returns:
       A dict of the release's features, [N, T], [N, P] or [N, 1].

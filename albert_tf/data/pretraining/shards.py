@@ -1,10 +1,10 @@
-"""Text files -> pretraining records, by worker processes.
+"""Creates pretraining records from text files, with worker processes.
 
-The bytes do not depend on the number of workers: the work is cut into tasks
-by the data alone, every task has a seed of its own, and the results are
-written in the order of the tasks. Beside the output stands a hidden folder
-with the token store, the plan of the shard in work, and a note of what is
-finished, so that a run which was interrupted goes on with the next shard.
+The output does not depend on the number of workers: the data alone determine
+how the work is divided into tasks, every task has its own seed, and results
+are written in task order. A hidden folder next to the output contains the
+token store, the plan of the current shard, and the list of finished shards,
+so an interrupted run resumes with the next shard.
 """
 
 import collections
@@ -30,23 +30,24 @@ from albert_tf.data.pretraining import (
 )
 from albert_tf.text import tokenization
 
-# Part of the result, as the seeds count tasks.
+# These sizes affect the output, because each task has its own seed.
 PART_TOKENS = 1 << 20
 BATCH_TOKENS = 1 << 17
-# Raised whenever the same settings give other records.
+# Increased whenever the same settings produce different records.
 VERSION = 1
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What decides the records, beside the text.
+    """Settings that, with the text, determine the records.
 
     Attributes:
-      tokenizer: pairs of the arguments of `tokenization.build_tokenizer`.
-      sequence: what a sequence is.
-      masking: what is masked in it.
-      dupe_factor: times that each document is used.
-      seed: of all randomness.
+      tokenizer: (name, value) pairs, arguments of
+        `tokenization.build_tokenizer`.
+      sequence: settings of sequences.
+      masking: settings of masking.
+      dupe_factor: number of times each document is used.
+      seed: random seed.
     """
 
     tokenizer: tuple
@@ -67,9 +68,9 @@ class Settings:
             ("dupe_factor", self.dupe_factor, 1, limits.MAX_DUPE_FACTOR),
             ("random_seed", self.seed, 0, math.inf),
         ):
-            if not least <= value <= most:  # Nor is NaN.
+            if not least <= value <= most:  # True for NaN, too.
                 raise ValueError(
-                    f"{name} must be {least} or more, and {most} at most; got "
+                    f"{name} must be at least {least} and at most {most}; got "
                     f"{value}."
                 )
         if not masks.masked_lm_prob:
@@ -83,7 +84,7 @@ class Settings:
 
 @dataclasses.dataclass
 class _Worker:
-    """Does the tasks; each process has one, which opens the files itself."""
+    """Runs tasks; each process has its own worker with its own open files."""
 
     settings: Settings
     folder: filesystem.Path
@@ -104,13 +105,13 @@ class _Worker:
         return corpus.open_store(self.folder, self.tokenizer.vocab_size)
 
     def encode(self, block):
-        """As `corpus.encode_block`."""
+        """Calls `corpus.encode_block`."""
         return corpus.encode_block(
             block, self.tokenizer, self.settings.sequence.max_tokens
         )
 
     def plan(self, documents, seed):
-        """As `sequences.plan_documents`."""
+        """Calls `sequences.plan_documents`."""
         return sequences.plan_documents(
             self.store,
             documents,
@@ -120,7 +121,7 @@ class _Worker:
         )
 
     def build(self, plan, seed):
-        """Serialized examples, and counts for the statistics."""
+        """Returns serialized examples, and counts for the statistics."""
         features = sequences.build_features(
             self.store,
             plan,
@@ -140,11 +141,11 @@ class _Worker:
 
 
 def output_names(output_file: str, num_shards: int) -> list[str]:
-    """The files to write.
+    """Returns the names of the record files to write.
 
     Args:
-      output_file: names, separated by commas; a single one for several shards.
-      num_shards: above 1, the files are NAME-00000-of-NNNNN.tfrecord.
+      output_file: comma-separated names; a single name if num_shards > 1.
+      num_shards: if above 1, files are named NAME-00000-of-NNNNN.tfrecord.
     """
     names = [name.strip() for name in output_file.split(",") if name.strip()]
     resolved = {os.path.realpath(name) for name in names}
@@ -159,7 +160,7 @@ def output_names(output_file: str, num_shards: int) -> list[str]:
         return names
     if not 1 < num_shards <= limits.MAX_NUM_SHARDS or len(names) > 1:
         raise ValueError(
-            "Give either one output_file and num_shards, or a list of files; "
+            "Set either one output_file and num_shards, or a list of files; "
             f"got {len(names)} files and num_shards {num_shards}."
         )
     stem = re.sub(r"\.(tfrecord|tf_record)$", "", names[0])
@@ -170,7 +171,7 @@ def output_names(output_file: str, num_shards: int) -> list[str]:
 
 
 def written_files(outputs: list[str]) -> list[str]:
-    """All files that writing some record files writes."""
+    """Returns all files written when creating the given record files."""
     return [
         *outputs,
         *(f"{path}.incomplete" for path in outputs),
@@ -187,25 +188,25 @@ def create_shards(
     flags: dict | None = None,
     has_progress: bool = True,
 ) -> dict:
-    """Writes record files, each with documents from all of the input.
+    """Writes record files; each contains documents from the whole input.
 
-    Each file's sidecar (see `sidecars.read_sidecar`) is written at the end.
+    The sidecars (see `sidecars.read_sidecar`) are written last.
 
     Args:
-      inputs: names of text files: UTF-8, a sentence a line, a blank line
+      inputs: names of text files: UTF-8, one sentence per line, a blank line
         between documents.
       outputs: names of the record files.
       settings: the `Settings`.
-      num_workers: processes that tokenize and build; with 1, this one does.
-      flags: for the sidecar; what the program was called with.
-      has_progress: whether a line on stderr shows how far it is.
+      num_workers: number of worker processes; 1 uses the current process.
+      flags: the program's flags, recorded in the sidecar.
+      has_progress: whether to show a progress line on stderr.
 
     Returns:
-      The statistics in the sidecar.
+      The statistics of the sidecar.
 
     Raises:
-      ValueError: if there is no text, or for NSP only one document.
-      BlockingIOError: if another process writes the same files.
+      ValueError: if there is no text, or only one document for NSP.
+      BlockingIOError: if another process is writing the same files.
     """
     _check_inputs(inputs)
     tokenizer = tokenization.build_tokenizer(**dict(settings.tokenizer))
@@ -241,7 +242,7 @@ def create_shards(
 
 
 def _write_outputs(inputs, outputs, settings, state, num_workers, has_progress):
-    """Writes all record files that an interrupted run did not finish."""
+    """Writes all record files that are not finished yet."""
     worker = _Worker(settings, state.folder)
     vocab_size = worker.tokenizer.vocab_size
     with workers.ordered_map(num_workers, worker) as run:
@@ -250,7 +251,7 @@ def _write_outputs(inputs, outputs, settings, state, num_workers, has_progress):
             counts = _tokenize(inputs, worker, run, has_progress)
         _check_counts(counts, inputs, settings)
         state.keep_counts(counts)
-        # Older runs said something of files that are written anew.
+        # Sidecars of an older run describe files about to be replaced.
         for path in filter(filesystem.exists, _sidecar_paths(outputs)):
             filesystem.remove(path)
         num_tokens = counts["input_tokens"] * settings.dupe_factor
@@ -270,8 +271,8 @@ def _warn_of_empty_files(outputs, state):
     empty = [path for path in outputs if not state.shards[path]["sequences"]]
     if empty:
         logging.warning(
-            "%d of %d files have no sequence, such as %s: %d documents do not "
-            "fill so many.",
+            "%d of %d files have no sequence, such as %s: %d documents are too "
+            "few for so many files.",
             len(empty),
             len(outputs),
             empty[0],
@@ -313,27 +314,27 @@ def _tokenize(inputs, worker, run, has_progress):
     return counts
 
 
-def _write_shard(output, deal, worker, run, done):
+def _write_shard(output, position, worker, run, done):
     """Writes one record file; returns its counts.
 
-    `deal` is its number and that of all outputs, `run` maps tasks in order,
-    `done` is the `Progress`, in tokens.
+    `position` is (index of the shard, number of shards), `run` maps tasks in
+    order, `done` is the `Progress`, in tokens.
     """
     settings, store = worker.settings, worker.store
-    index, num_shards = deal
+    index, num_shards = position
     seed = settings.seed
     plan_path = os.path.join(worker.folder, "plan.bin")
-    documents = list(_deal_documents(index, num_shards, settings, store))
+    parts = list(_assign_documents(index, num_shards, settings, store))
     counts = collections.Counter(sequences=0, dropped_words=0)
     with open(plan_path, "wb") as file:
-        for rows, num_dropped in run(_Worker.plan, documents):
-            file.write(rows.tobytes())  # `tofile` does not say why it fails.
+        for rows, num_dropped in run(_Worker.plan, parts):
+            file.write(rows.tobytes())  # `tofile` hides why it fails.
             counts["dropped_words"] += num_dropped
     plan = _open_plan(plan_path)
     order = np.arange(len(plan), dtype=np.uint32)
     np.random.default_rng([seed, 1, index]).shuffle(order)
     size = _document_sizes(store)
-    num_tokens = sum(int(size[some].sum()) for some, _ in documents)
+    num_tokens = sum(int(size[documents].sum()) for documents, _ in parts)
 
     def batches():
         size = max(1, BATCH_TOKENS // settings.sequence.max_seq_length)
@@ -360,11 +361,11 @@ def _document_sizes(store):
     return np.diff(store.sentences[store.documents])
 
 
-def _deal_documents(index, num_shards, settings, store):
-    """Yields the documents of a shard, some at a time, each with a seed.
+def _assign_documents(index, num_shards, settings, store):
+    """Yields the documents of a shard in parts, each with its seed.
 
-    Each use of a document goes to another shard, and each shard gets documents
-    from everywhere.
+    The duplicates of a document go to different shards, and each shard gets
+    documents from the whole input.
     """
     seed = settings.seed
     size = _document_sizes(store)
@@ -377,12 +378,12 @@ def _deal_documents(index, num_shards, settings, store):
         cuts = np.searchsorted(
             ends, np.arange(PART_TOKENS, ends[-1], PART_TOKENS)
         )
-        for part, some in enumerate(np.split(documents, np.unique(cuts))):
-            yield some, f"{seed} {index} {dupe} {part}"
+        for i, part in enumerate(np.split(documents, np.unique(cuts))):
+            yield part, f"{seed} {index} {dupe} {i}"
 
 
 def _statistics(counts, results):
-    """What the sidecar says of the whole run."""
+    """Returns the statistics of the whole run, for the sidecar."""
     total: collections.Counter = collections.Counter()
     for result in results:
         total.update(result)
@@ -406,7 +407,9 @@ def _statistics(counts, results):
 def _check_inputs(inputs):
     empty = [path for path in inputs if not filesystem.size(path)]
     if len(empty) == len(inputs):
-        raise ValueError(f"There is no text in {inputs[:3]}: the size is 0.")
+        raise ValueError(
+            f"There is no text in {inputs[:3]}: the files are empty."
+        )
     for path in empty:
         logging.warning("%s is empty.", path)
     for path in inputs:
@@ -414,7 +417,7 @@ def _check_inputs(inputs):
 
 
 def _check_counts(counts, inputs, settings):
-    """Says what is odd about the text, or refuses it."""
+    """Warns about unusual text, and refuses text that cannot be used."""
     num_documents = counts["input_documents"]
     if not num_documents:
         raise ValueError(
@@ -422,24 +425,25 @@ def _check_counts(counts, inputs, settings):
         )
     if settings.sequence.sentence_objective == "nsp" and num_documents == 1:
         raise ValueError(
-            "NSP takes every second segment from another document, but there "
-            "is only one. Documents are separated by blank lines: is there any?"
+            "NSP takes half of the second segments from another document, but "
+            "there is only one document. Are documents separated by blank "
+            "lines?"
         )
     if counts["bad_characters"]:
         logging.warning(
-            "%d characters are not UTF-8 text. Is it in another encoding, or "
-            "damaged?",
+            "%d characters are not UTF-8 text. Is the text in another "
+            "encoding, or damaged?",
             counts["bad_characters"],
         )
     if num_documents - counts["cut_documents"] <= len(inputs):
         logging.warning(
-            "No blank line was found between documents: each file is taken "
-            "as one document, from which all its sequences get the same "
-            "random length, if they are made short at all."
+            "No blank line was found between documents: each file is treated "
+            "as one document. If it is chosen for short sequences, all of its "
+            "sequences get the same random length."
         )
     if counts["cut_documents"]:
         logging.warning(
-            "Documents of more than %d tokens were cut, %d times.",
+            "Documents of more than %d tokens were split, %d times.",
             corpus.MAX_DOCUMENT_TOKENS,
             counts["cut_documents"],
         )

@@ -1,10 +1,10 @@
-"""Sidecars: what the writer of record files says of them, and whether it holds.
+"""Sidecar files: descriptions of record files, and their verification.
 
-A sidecar NAME.dataset.json stands beside the files NAME-*.tfrecord. What it
-says decides where in the data a resumed training goes on, so it is believed
-only while the files have the sizes that it was written with. While files are
-being written, and after that was broken off, there is a folder .NAME.unfinished
-instead: new files may stand beside old ones then.
+A sidecar NAME.dataset.json is next to the files NAME-*.tfrecord. It determines
+where in the data a resumed training continues, so it is trusted only while the
+files have the sizes that it records. While files are being written, and after
+an interruption, a folder .NAME.unfinished exists instead: the set may then mix
+old and new files.
 """
 
 import hashlib
@@ -19,7 +19,7 @@ from albert_tf.data.pretraining import damage
 FORMAT = 1
 OBJECTIVES = ("sop", "nsp", "none")
 _SUFFIX = ".dataset.json"
-# What must be equal in the sidecars of files that are read together.
+# Keys that must be equal in the sidecars of files that are read together.
 _COMMON_KEYS = (
     "format",
     "max_seq_length",
@@ -41,52 +41,52 @@ _TYPES = {
 
 
 def sidecar_path(record_file: str) -> str:
-    """The name of the description that stands beside a record file."""
+    """Returns the name of the sidecar of a record file."""
     stem = re.sub(r"\.(tfrecord|tf_record)$", "", record_file)
     return re.sub(r"-\d{5}-of-\d{5}$", "", stem) + _SUFFIX
 
 
 def unfinished_folder(record_file: str) -> str:
-    """The name of the folder beside a record file whose set is not complete."""
+    """Returns the folder that marks the set of a record file as unfinished."""
     folder, name = os.path.split(sidecar_path(record_file))
     name = name.removesuffix(_SUFFIX)
     return os.path.join(folder, f".{name}.unfinished")
 
 
 def write_sidecar(path: str, description: dict) -> None:
-    """Writes a sidecar; `read_sidecar` lists what is in it."""
+    """Writes a sidecar; `read_sidecar` lists its keys."""
     description = {**description, "digest": _digest(description)}
     text = json.dumps(description, indent=2, sort_keys=True) + "\n"
     filesystem.write_file(path, text)
 
 
 def _digest(description):
-    """What shows that a description was edited."""
+    """Returns a digest of a description, by which edits are detected."""
     values = {k: v for k, v in description.items() if k != "digest"}
     text = json.dumps(values, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def read_sidecar(files: list[str]) -> dict | None:
-    """What is known about some record files.
+    """Reads and verifies the sidecars of some record files.
 
     Args:
       files: names of record files that will be read together.
 
     Returns:
-      None if none of them has a sidecar, else a dict with `format`,
+      None if none of the files has a sidecar, else a dict with `format`,
       `max_seq_length`, `max_predictions_per_seq`, `num_predictions` (length
       of the masked_lm_* lists), `sentence_objective`, `tokenizer` and `flags`
       (of the program that wrote them), `files`, `num_records` (of each file)
-      and `statistics`. `files` and `num_records` are those of the files
-      asked for, and `statistics["sequences"]` counts these alone; the other
-      statistics are those of the first file's whole run.
+      and `statistics`. `files`, `num_records` and `statistics["sequences"]`
+      cover the requested files only; the other statistics cover the whole run
+      that wrote the first file.
 
     Raises:
-      ValueError: if the files were not finished, or the sidecars contradict
-        them or each other, do not know a file, are absent for some of the
+      ValueError: if the set is unfinished, or if the sidecars contradict the
+        files or each other, do not list a file, are missing for some of the
         files, or are damaged.
-      FileNotFoundError: if a file that belongs to the set is gone.
+      FileNotFoundError: if a file of the set is missing.
     """
     _check_finished(files)
     paths = {file: sidecar_path(file) for file in files}
@@ -101,17 +101,17 @@ def read_sidecar(files: list[str]) -> dict | None:
     for file, path in paths.items():
         if path not in descriptions:
             raise ValueError(
-                f"{file} has no description {path}, but other files have one, "
-                f"such as {first_path}. Read them in different runs; or make "
-                "all of them with create_pretraining_data.py; or move the "
-                "*.dataset.json files away: all records are then counted, and "
-                "taken as made for sentence order."
+                f"{file} has no sidecar {path}, but other files have one, "
+                f"such as {first_path}. Read them in separate runs, or create "
+                "all of them with create_pretraining_data.py, or move the "
+                "*.dataset.json files away: the program then counts the "
+                "records and assumes sentence-order labels."
             )
         for key in _COMMON_KEYS:
             if descriptions[path][key] != first[key]:
                 raise ValueError(
                     f"{path} says {key} = {descriptions[path][key]}, but "
-                    f"{first_path} says {first[key]}. Files of different "
+                    f"{first_path} says {first[key]}. Files with different "
                     "settings cannot be read together."
                 )
     num_records = [
@@ -132,16 +132,15 @@ def _check_finished(files):
     for folder, file in folders.items():
         if filesystem.exists(folder):
             raise ValueError(
-                f"{file} is of a set that is not finished, as {folder} shows: "
-                "old and new records may stand side by side. Run the same "
-                "create_pretraining_data.py command again, which goes on where "
-                "it was stopped; or remove this folder and all files of the "
-                "set."
+                f"{file} belongs to an unfinished set, as {folder} shows: the "
+                "set may mix old and new files. Rerun the same "
+                "create_pretraining_data.py command to resume, or remove this "
+                "folder and all files of the set."
             )
 
 
 def _load(path):
-    """Reads one sidecar and checks it, and that its files are still there."""
+    """Reads and checks one sidecar; checks that its files exist."""
     description = filesystem.read_json(path)
     if description.get("format") != FORMAT:
         raise ValueError(
@@ -158,11 +157,11 @@ def _load(path):
     if missing:
         raise FileNotFoundError(
             f"{path} describes {len(names)} files, but {len(missing)} are "
-            f"missing, such as {missing[0]}. Were all copied?"
+            f"missing, such as {missing[0]}. Were all files copied?"
         )
     if description.get("digest", _digest(description)) != _digest(description):
         logging.warning(
-            "%s was edited; what it says is compared with the records.", path
+            "%s was edited; it is checked against the records.", path
         )
     return description
 
@@ -171,9 +170,9 @@ def _check_values(path, description):
     for key, wanted in _TYPES.items():
         if type(description.get(key)) is not wanted:
             raise ValueError(
-                f"{path} has no {key} of the type {wanted.__name__}; found "
-                f"{str(description.get(key)):.80}. Was it edited, or is it of "
-                "another program?"
+                f"{path} has no {key} of type {wanted.__name__}; found "
+                f"{str(description.get(key)):.80}. Was it edited, or written "
+                "by another program?"
             )
     names, counts = description["files"], description["num_records"]
     sizes = description.get("num_bytes", counts)
@@ -192,37 +191,37 @@ def _check_values(path, description):
     if description["sentence_objective"] not in OBJECTIVES:
         raise ValueError(
             f"{path} says sentence_objective = "
-            f"{description['sentence_objective']!r}; known are {OBJECTIVES}. "
-            "Was it edited, or written by another version?"
+            f"{description['sentence_objective']!r}; wanted one of "
+            f"{OBJECTIVES}. Was it edited, or written by another version?"
         )
 
 
 def _num_records(file, path, description):
-    """The number of records of a file, if it is what its sidecar says."""
+    """Verifies a file against its sidecar; returns its number of records."""
     name = os.path.basename(file)
     if name not in description["files"]:
         raise ValueError(
-            f"{path} does not know {name}. Is the file left over from an "
+            f"{path} does not list {name}. Is the file left over from an "
             "older run?"
         )
     index = description["files"].index(name)
-    said = description["num_records"][index]
+    wanted = description["num_records"][index]
     num_bytes = filesystem.size(file)
-    is_whole = description.get("digest") == _digest(description)
-    if is_whole and "num_bytes" in description:
+    is_unedited = description.get("digest") == _digest(description)
+    if is_unedited and "num_bytes" in description:
         if num_bytes == description["num_bytes"][index]:
-            return said
+            return wanted
         raise ValueError(
             f"{file} has {num_bytes} bytes; {path} says "
-            f"{description['num_bytes'][index]}. Was it cut off, copied in "
-            "part, or replaced? Copy file and sidecar again, or make them "
+            f"{description['num_bytes'][index]}. Was it truncated, copied "
+            "partially, or replaced? Copy both files again, or create them "
             "again with create_pretraining_data.py."
         )
     found = damage.count_records(file)
-    if found != said:
+    if found != wanted:
         raise ValueError(
-            f"{file} has {found} records; {path} says {said}. Was one of them "
-            "cut off, replaced or edited? Copy both again, or make them again "
-            "with create_pretraining_data.py."
+            f"{file} has {found} records; {path} says {wanted}. Was either "
+            "file truncated, replaced or edited? Copy both again, or create "
+            "them again with create_pretraining_data.py."
         )
-    return said
+    return wanted

@@ -1,4 +1,4 @@
-"""What an interrupted run has finished, so that the next one can go on."""
+"""Records the progress of a run, so that an interrupted run can resume."""
 
 import contextlib
 import hashlib
@@ -11,32 +11,32 @@ from albert_tf import filesystem
 from albert_tf.data.pretraining import sidecars
 
 _STATE = "state.json"
-_COUNTED = {
+_TEXT_COUNTS = {
     "bad_characters",
     "cut_documents",
     "input_documents",
     "input_sentences",
     "input_tokens",
 }
-_COUNTED_OF_SHARD = {"num_bytes", "sequences"}
+_SHARD_COUNTS = {"num_bytes", "sequences"}
 
 
 class Unfinished:
-    """Folders beside the output that say it is not finished, and notes in one.
+    """Folders next to the output that mark it as unfinished, and the progress.
 
-    Notes of other settings or other text, and torn ones, are void. As a
-    context: where it is left by an error before the text was accepted, the
-    folders that were made are removed, as no output was touched.
+    Recorded progress is ignored if the settings or the text differ, or if the
+    file is damaged. As a context manager: if an error occurs before the text
+    is accepted, the folders created here are removed, because no output has
+    been modified.
 
     Attributes:
-      folder: where the notes are, and where intermediate files may be put; a
-        local one.
-      counts: what was counted when the text was tokenized; None before that.
-      shards: results by output file, of those which are finished.
+      folder: local folder of the progress file and of intermediate files.
+      counts: counts of the tokenized text; None until the text is tokenized.
+      shards: dict from finished output file to its counts.
     """
 
     def __init__(self, outputs: list[str], fingerprint: str):
-        # Beside the first output, if that is local.
+        # Next to the first output if it is local, else in the user's cache.
         folder = sidecars.unfinished_folder(outputs[0])
         self.folder = (
             _cached(folder) if filesystem.is_remote(folder) else folder
@@ -50,11 +50,10 @@ class Unfinished:
         self._made = [
             folder for folder in self._folders if not filesystem.exists(folder)
         ]
-        if notes := self._read_notes():
-            self.counts, self.shards = notes
+        if state := self._read_state():
+            self.counts, self.shards = state
             logging.warning(
-                "Going on with a run that was interrupted; %d files are "
-                "finished.",
+                "Resuming an interrupted run; %d files are finished.",
                 len(self.shards),
             )
         for folder in self._folders:
@@ -67,28 +66,31 @@ class Unfinished:
 
     def __exit__(self, kind, *error):
         if kind and self.counts is None:
-            # What stood there before still warns of files side by side.
+            # Folders that existed before still mark sets that may be mixed.
             with contextlib.suppress(OSError):
                 _remove(self._made)
 
-    def _read_notes(self):
-        """Counts and shards of the same work; None if there are none."""
+    def _read_state(self):
+        """Returns counts and shards of the same work; None if there are none.
+
+        A state of other settings or text has another fingerprint.
+        """
         try:
-            notes = filesystem.read_json(self._path)
+            state = filesystem.read_json(self._path)
         except (OSError, ValueError):
             return None
-        if notes.get("fingerprint") != self.fingerprint:
+        if state.get("fingerprint") != self.fingerprint:
             return None
-        counts, shards = notes.get("counts"), notes.get("shards")
-        is_sound = (
-            _are_counts(counts, _COUNTED)
+        counts, shards = state.get("counts"), state.get("shards")
+        is_valid = (
+            _are_counts(counts, _TEXT_COUNTS)
             and isinstance(shards, dict)
-            and all(_are_counts(s, _COUNTED_OF_SHARD) for s in shards.values())
+            and all(_are_counts(s, _SHARD_COUNTS) for s in shards.values())
         )
-        return (counts, shards) if is_sound else None
+        return (counts, shards) if is_valid else None
 
     def is_finished(self, output: str) -> bool:
-        """Whether a shard was written, and is still there, all of it."""
+        """Returns whether a shard was written and is still complete."""
         return (
             output in self.shards
             and filesystem.exists(output)
@@ -96,27 +98,27 @@ class Unfinished:
         )
 
     def keep_counts(self, counts: dict) -> None:
-        """Notes that the text is tokenized."""
+        """Records that the text is tokenized."""
         self._write(counts)
         self.counts = counts
 
     def keep_shard(self, output: str, result: dict) -> None:
-        """Notes that a shard is written, and how large it is."""
+        """Records that a shard is written, and its size."""
         num_bytes = filesystem.size(output)
         self.shards[output] = {**result, "num_bytes": num_bytes}
         self._write(self.counts)
 
     def remove(self) -> None:
-        """Forgets everything, when all is done."""
+        """Removes the folders, once all outputs are complete."""
         _remove(self._folders)
 
     def _write(self, counts):
-        notes = {
+        state = {
             "fingerprint": self.fingerprint,
             "counts": counts,
             "shards": self.shards,
         }
-        filesystem.write_file(self._path, json.dumps(notes))
+        filesystem.write_file(self._path, json.dumps(state))
 
 
 def _are_counts(values, wanted):
@@ -128,7 +130,7 @@ def _are_counts(values, wanted):
 
 
 def _empty(folder):
-    """Removes what is in a folder, which stays: it shows that files may mix."""
+    """Empties a folder but keeps it, as the mark of an unfinished set."""
     for entry in list(os.scandir(folder)):
         if entry.is_dir(follow_symlinks=False):
             shutil.rmtree(entry.path)
@@ -142,11 +144,11 @@ def _remove(folders):
 
 
 def fingerprint(inputs: list[str], *parts) -> str:
-    """A name for some work: input files as they are now, and other values.
+    """Returns a fingerprint of the inputs and settings of a run.
 
     Args:
-      inputs: names of files; their sizes and times count, too.
-      *parts: values that JSON can hold.
+      inputs: names of files; sizes and modification times are included.
+      *parts: JSON-serializable values.
     """
     files = [
         [path, filesystem.size(path), filesystem.modified(path)]
@@ -156,9 +158,9 @@ def fingerprint(inputs: list[str], *parts) -> str:
 
 
 def lock_names(outputs: list[str]) -> list[str]:
-    """What to own while the outputs are written, one name for each set.
+    """Returns the paths to own while writing, one for each set of outputs.
 
-    Of remote outputs, only this user on this machine knows.
+    For remote outputs, the lock only excludes this user on this machine.
     """
     paths = {sidecars.sidecar_path(path) for path in outputs}
     return [
@@ -168,7 +170,7 @@ def lock_names(outputs: list[str]) -> list[str]:
 
 
 def _cached(name):
-    """A path for something remote, in a folder that is the user's own."""
+    """Returns a local path for a remote name, in the user's cache folder."""
     cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     digest = hashlib.sha256(name.encode()).hexdigest()[:16]
     return os.path.join(cache, "albert_tf", digest)

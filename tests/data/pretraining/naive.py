@@ -1,7 +1,7 @@
-"""Data creation told a second time: slowly, one token after the other.
+"""A naive second implementation of data creation, one token at a time.
 
-`is_release` gives the release's own behaviour, faults included, so that its
-recorded statistics can be reproduced, and what each fault does can be measured.
+`is_release` reproduces the release's behaviour including its faults, so that
+the recorded statistics can be reproduced and the effect of a fault measured.
 """
 
 import collections

@@ -1,4 +1,4 @@
-"""Tests of corpus.py: text of every kind becomes tokens, and none is lost."""
+"""Tests of corpus.py: all kinds of text are tokenized without losses."""
 
 import gzip
 import time
@@ -72,22 +72,22 @@ def test_text_of_other_systems_is_read(tmp_path, tokenizer):
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        ("w1\n".encode("utf-16"), "begins as UTF-16"),
-        ("w1 w2 w3\n".encode("utf-16-le"), "9 are not"),
-        ("текст\n".encode("koi8-r"), "5 are not"),
+        ("w1\n".encode("utf-16"), "is UTF-16 text"),
+        ("w1 w2 w3\n".encode("utf-16-le"), " 9 of its first"),
+        ("текст\n".encode("koi8-r"), " 5 of its first"),
         (gzip.compress(b"w1 w2\n"), "is compressed"),
-        (np.arange(99).tobytes(), "no UTF-8 text"),
+        (np.arange(99).tobytes(), "not UTF-8 text"),
     ],
     ids=["bom", "utf-16", "koi8-r", "gzip", "binary"],
 )
-def test_what_is_no_text_is_refused(tmp_path, content, words):
+def test_files_other_than_utf8_text_are_refused(tmp_path, content, words):
     path = tmp_path / "0.txt"
     path.write_bytes(content)
     with pytest.raises(ValueError, match=words):
         corpus.check_text(str(path))
 
 
-def test_a_store_that_was_cut_is_none(tmp_path, tokenizer):
+def test_a_truncated_store_is_not_accepted(tmp_path, tokenizer):
     _, counts = documents_of(tmp_path, tokenizer, "w1 w2\nw3\n\nw4\n")
     size = tokenizer.vocab_size
     assert corpus.is_store(str(tmp_path), size, counts)
@@ -102,28 +102,28 @@ def test_a_store_that_was_cut_is_none(tmp_path, tokenizer):
 
 
 def test_bad_characters_are_counted_and_the_rest_is_kept(tmp_path, tokenizer):
-    text = b"w1 \xff\xfe w2\nw3 \xef\xbf\xbd\n\nw4\n"  # one is no mistake
+    text = b"w1 \xff\xfe w2\nw3 \xef\xbf\xbd\n\nw4\n"  # U+FFFD itself is valid
     documents, counts = documents_of(tmp_path, tokenizer, text)
     assert counts["bad_characters"] == 2
     found = [piece for d in documents for s in d for piece in s]
     assert [piece for piece in found if piece != "[UNK]"] == WORDS[1:5]
 
 
-def test_lines_without_tokens_end_no_document(tmp_path, tokenizer):
+def test_lines_without_tokens_do_not_end_a_document(tmp_path, tokenizer):
     documents, counts = documents_of(tmp_path, tokenizer, "w1\n\u0301\nw2\n")
     assert documents == [[["w1"], ["w2"]]]
     assert counts["lost_lines"] == 1
 
 
-def test_long_sentences_are_cut_between_words(tmp_path, tokenizer):
+def test_long_sentences_are_split_between_words(tmp_path, tokenizer):
     text = "w1x w2x w3x\nw4xx w5\nw6"
     documents, counts = documents_of(tmp_path, tokenizer, text, limit=3)
     assert documents == [
         [
-            ["w1", "##x"],  # three are a half, but it ends inside a word
+            ["w1", "##x"],  # Half are three tokens, but that splits a word.
             ["w2", "##x"],
             ["w3", "##x"],
-            ["w4", "##x"],  # no word begins early enough
+            ["w4", "##x"],  # No word starts early enough.
             ["##x", "w5"],
             ["w6"],
         ]
@@ -162,14 +162,14 @@ def test_a_line_of_ten_megabytes_is_read_in_parts(tmp_path, tokenizer, space):
         assert counts["input_tokens"] == number
 
 
-def test_characters_are_not_cut(tmp_path, tokenizer, monkeypatch):
+def test_blocks_do_not_split_characters(tmp_path, tokenizer, monkeypatch):
     monkeypatch.setattr(corpus, "BLOCK_BYTES", 16)
     for text in ("w1é" * 40, "é" * 100, "a𝄞" * 40):
         _, counts = documents_of(tmp_path, tokenizer, text)
         assert counts["bad_characters"] == 0
 
 
-def test_long_documents_are_cut(tmp_path, tokenizer, monkeypatch):
+def test_long_documents_are_split(tmp_path, tokenizer, monkeypatch):
     monkeypatch.setattr(corpus, "MAX_DOCUMENT_TOKENS", 5)
     text = "w1 w2\nw3 w4\nw5 w6\nw7\n\nw8 w9 w10\n"
     documents, counts = documents_of(tmp_path, tokenizer, text)
@@ -177,6 +177,6 @@ def test_long_documents_are_cut(tmp_path, tokenizer, monkeypatch):
     assert counts["cut_documents"] == 1
 
 
-def test_large_vocabularies_need_larger_numbers():
+def test_large_vocabularies_use_a_wider_dtype():
     assert corpus.token_dtype(65536) == np.uint16
     assert corpus.token_dtype(65537) == np.uint32

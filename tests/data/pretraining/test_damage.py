@@ -1,4 +1,4 @@
-"""Tests of damage.py: whatever is wrong has a file and a number."""
+"""Tests of damage.py: errors name the damaged file and record."""
 
 import gzip
 import os
@@ -35,7 +35,7 @@ def check(*files, max_bytes=None):
 
 
 @pytest.mark.parametrize("count", [0, 1, 1500])
-def test_records_are_counted_by_their_lengths(path, count):
+def test_records_are_counted_from_their_lengths(path, count):
     write(path, values_of(count))
     assert damage.count_records(path) == count
     check(path)
@@ -78,15 +78,15 @@ def begin_with_less(data, size):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (break_end, "damaged or cut off in record 6"),
+        (break_end, "damaged or truncated in record 6"),
         (break_data, "record 4: .* checksum"),
-        (break_length, "damaged or cut off in record 4"),
+        (break_length, "damaged or truncated in record 4"),
         (compress, "is compressed"),
-        (make_text, "no TFRecord file"),
-        (begin_with_less, "no TFRecord file"),
+        (make_text, "not a TFRecord file"),
+        (begin_with_less, "not a TFRecord file"),
     ],
 )
-def test_a_damaged_file_is_named_with_its_record(path, change, words):
+def test_errors_name_the_damaged_file_and_record(path, change, words):
     write(path, values_of(6))
     with open(path, "rb") as file:
         data = bytearray(file.read())
@@ -112,7 +112,7 @@ def test_a_damaged_file_is_named_with_its_record(path, change, words):
     ids=str,
 )
 @pytest.mark.parametrize("row", [0, 1300])
-def test_a_number_out_of_range_is_found(path, name, value, words, row):
+def test_a_value_out_of_range_is_an_error(path, name, value, words, row):
     values = values_of(1400)
     values[name][row, 1] = value
     write(path, values)
@@ -126,7 +126,7 @@ def test_a_number_out_of_range_is_found(path, name, value, words, row):
         list(dataset)
 
 
-def test_what_is_larger_than_32_bits_does_not_become_another_number(path):
+def test_integers_beyond_32_bits_are_not_wrapped(path):
     values = values_of(2)
     values["input_ids"][1, 1] = 2**32 + 5
     write(path, values)
@@ -165,7 +165,9 @@ def make_float(values):
     ],
 )
 @pytest.mark.parametrize("max_bytes", [None, 10], ids=["all", "first"])
-def test_other_records_are_refused(path, change, words, max_bytes):
+def test_records_with_other_features_are_refused(
+    path, change, words, max_bytes
+):
     values = values_of(2)
     change(values)
     good = path + "0"
@@ -175,13 +177,13 @@ def test_other_records_are_refused(path, change, words, max_bytes):
         check(good, path, max_bytes=max_bytes)
 
 
-def test_what_is_no_example_is_refused(path):
+def test_records_other_than_examples_are_refused(path):
     records.write_records(path, [b"\xff\xff"])
-    with pytest.raises(ValueError, match="record 1: it is no tf.train.Example"):
+    with pytest.raises(ValueError, match="it is not a tf.train.Example"):
         check(path)
 
 
-def test_of_large_files_only_the_first_record_is_read(path):
+def test_only_the_first_record_of_large_files_is_checked(path):
     values = values_of(5)
     values["input_ids"][1, 1] = 99
     write(path, values)

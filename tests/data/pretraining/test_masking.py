@@ -45,7 +45,7 @@ def random_batch(rng, num_rows=300, num_tokens=41):
 @pytest.mark.parametrize("do_permutation", [False, True])
 @pytest.mark.parametrize("favor_shorter_ngram", [False, True])
 @pytest.mark.parametrize("do_whole_word_mask", [False, True])
-def test_every_outcome_is_as_frequent_as_one_by_one(
+def test_outcomes_are_as_frequent_as_in_a_naive_loop(
     do_permutation, favor_shorter_ngram, do_whole_word_mask
 ):
     rule = masking.MaskingRule(
@@ -132,7 +132,7 @@ def test_predictions_recover_the_original(ngram, do_permutation):
     assert is_predicted[is_changed].all() and is_maskable[is_predicted].all()
 
 
-def test_words_are_masked_whole():
+def test_whole_words_are_masked():
     rng = np.random.default_rng(5)
     ids, is_maskable, is_start = random_batch(rng)
     rule = masking.MaskingRule(max_predictions=9, masked_lm_prob=0.3)
@@ -171,7 +171,7 @@ class FakeTokenizer:
     is_word_start = np.ones(10, bool)
 
 
-def test_a_word_that_never_fits_leaves_the_sequence_alone():
+def test_a_word_beyond_the_budget_leaves_the_sequence_unmasked():
     is_maskable = np.array([[False, True, True, True, False]])
     is_start = np.array([[False, True, False, False, False]])
     ids = np.array([[CLS, 10, 11, 12, SEP]])
@@ -206,9 +206,7 @@ GOLDEN = (
 
 
 @pytest.mark.parametrize(("name", "changes"), GOLDEN, ids=lambda x: str(x)[:16])
-def test_statistics_are_those_of_the_release(
-    golden, store_of, english, name, changes
-):
+def test_statistics_match_the_release(golden, store_of, english, name, changes):
     recorded = json.loads((golden / f"stats_{name}.json").read_text())
     rule = masking.MaskingRule(**changes)
     starts = naive.release_starts(english.pieces)

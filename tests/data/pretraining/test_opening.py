@@ -1,4 +1,4 @@
-"""Tests of records that a model cannot be trained on, which are refused."""
+"""Tests of opening.py: records that do not fit the model are refused."""
 
 import json
 
@@ -74,7 +74,7 @@ def test_records_of_bert_are_read(path):
     ],
     ids=str,
 )
-def test_numbers_that_a_model_does_not_know_are_refused(
+def test_values_outside_the_range_of_the_model_are_refused(
     path, name, value, words
 ):
     features = features_of(7)
@@ -125,7 +125,7 @@ def test_sizes_in_a_sidecar_are_compared_with_a_record(path, changes, words):
 
 
 @pytest.mark.parametrize("content", [b"", b"text\n" * 9, b"\x1f\x8b" * 20])
-def test_what_holds_no_records_is_refused(path, content):
+def test_files_without_records_are_refused(path, content):
     path.write_bytes(content)
     with pytest.raises(ValueError, match="a.tfrecord"):
         opening.open_records(str(path), CONFIG)
@@ -134,7 +134,7 @@ def test_what_holds_no_records_is_refused(path, content):
 def test_records_for_fine_tuning_are_refused(path):
     features = features_of(2)
     del features["masked_lm_positions"]
-    with pytest.raises(ValueError, match="not of pretraining records"):
+    with pytest.raises(ValueError, match="not contain pretraining records"):
         opening.open_records(write(path, features), CONFIG)
 
 
@@ -153,7 +153,7 @@ def test_a_link_does_not_make_records_held_out(path, tmp_path):
         opening.check_held_out(train, held_out)
 
 
-def test_damage_that_is_met_while_reading_is_named(path, monkeypatch):
+def test_an_error_while_reading_names_the_damaged_record(path, monkeypatch):
     monkeypatch.setattr(opening, "MAX_CHECKED_BYTES", 10)
     file = write(path, features_of(7))
     data = bytearray(path.read_bytes())
@@ -167,7 +167,7 @@ def test_damage_that_is_met_while_reading_is_named(path, monkeypatch):
             opening.score_best_guess(opened)
 
 
-def test_an_error_of_another_cause_stays_what_it_is(path):
+def test_an_error_without_damage_is_raised_unchanged(path):
     opened = opening.open_records(write(path, features_of(7)), CONFIG)
     other = damage.reading_errors()[1](None, None, "other")
     with pytest.raises(type(other), match="other"):

@@ -1,4 +1,4 @@
-"""Tests of records.py: bytes as TensorFlow's, order, resuming."""
+"""Tests of records.py and reading.py: bytes, order, resuming."""
 
 import numpy as np
 import pytest
@@ -91,7 +91,7 @@ def test_records_of_the_release_are_read(shared, kind):
     features = records.pretraining_features(128, predictions)
     dataset = reading.build_dataset([path], features, 64, is_training=False)
     num_records = sum(1 for _ in tf.data.TFRecordDataset(path))
-    # All of the recording; or ours, where other numbers stand for its text.
+    # The full recording, or our sample of it with other ids.
     assert num_records in (200, 12)
     batches = list(dataset)
     real = np.concatenate([batch["example_weight"] for batch in batches])
@@ -106,7 +106,7 @@ def test_records_of_the_release_are_read(shared, kind):
     )
 
 
-def test_a_file_that_fails_while_it_is_written_is_never_seen(tmp_path):
+def test_an_error_while_writing_leaves_no_file(tmp_path):
     def broken():
         yield b"one"
         raise RuntimeError("disk")
@@ -116,7 +116,7 @@ def test_a_file_that_fails_while_it_is_written_is_never_seen(tmp_path):
     assert not (tmp_path / "a.tfrecord").exists()
 
 
-def test_rows_that_do_not_fit_are_refused():
+def test_arrays_of_other_shapes_are_refused():
     with pytest.raises(ValueError, match="same number of rows"):
         records.encode_examples({"a": np.zeros([2, 1]), "b": np.zeros([3, 1])})
     with pytest.raises(ValueError, match="integers or floats"):
@@ -152,14 +152,12 @@ def test_order_depends_on_the_seed_alone(tmp_path):
     finally:
         tf.random.set_seed(None)
     assert order(2) != first
-    # Another process, another day: the order is part of what we promise.
+    # The order is a guarantee, so it must be the same in every process.
     assert first[:2] == [[4, 6, 0, 8], [5, 7, 12, 11]]
 
 
 @pytest.mark.parametrize("start", [0, 4, 20, 24, 60])
-def test_a_stream_that_starts_later_goes_on_as_if_never_stopped(
-    tmp_path, start
-):
+def test_a_resumed_stream_equals_an_uninterrupted_one(tmp_path, start):
     files = numbered_records(tmp_path, [5, 11, 6])
 
     def batches(start, num_batches):

@@ -1,4 +1,4 @@
-"""Tests of pretraining.py: plans against a naive planner and the release."""
+"""Tests of sequences.py: plans against a naive planner and the release."""
 
 import json
 import random
@@ -10,7 +10,7 @@ import pytest
 
 from albert_tf.data.pretraining import corpus, masking, sequences
 
-IS_WORD_START = np.arange(100) % 3 > 0  # tokens divisible by 3 go on a word
+IS_WORD_START = np.arange(100) % 3 > 0  # multiples of 3 continue a word
 
 
 def write_store(tmp_path, documents):
@@ -80,7 +80,7 @@ def test_sequences_fit_and_have_two_segments(tmp_path, objective):
 
 
 @pytest.mark.parametrize("objective", ["sop", "none"])
-def test_nothing_is_lost_but_lone_words(tmp_path, objective):
+def test_only_lone_words_are_dropped(tmp_path, objective):
     rng = np.random.default_rng(0)
     # Four sentences fill a sequence exactly, so that nothing is truncated.
     documents = [rng.integers(5, 100, [n, 5]).tolist() for n in range(1, 30)]
@@ -97,7 +97,7 @@ def test_nothing_is_lost_but_lone_words(tmp_path, objective):
 
 
 def test_a_single_sentence_is_split_between_words(tmp_path):
-    # 3, 6 and 9 go on a word.
+    # 3, 6 and 9 continue a word.
     store = write_store(tmp_path, [[[10, 3, 6, 11, 9, 13]]])
     splits = set()
     for seed in range(30):
@@ -109,7 +109,7 @@ def test_a_single_sentence_is_split_between_words(tmp_path):
     assert splits == {3, 5}
 
 
-def test_a_lone_word_is_joined_to_the_next_sentence_or_left_out(tmp_path):
+def test_a_lone_word_joins_the_next_sentence_or_is_dropped(tmp_path):
     store = write_store(tmp_path, [[[10, 3], [11, 12]], [[10, 3]]])
     rule = rule_of(max_seq_length=5)  # each sentence fills a chunk
     plan, dropped = plan_all(store, rule)
@@ -118,7 +118,7 @@ def test_a_lone_word_is_joined_to_the_next_sentence_or_left_out(tmp_path):
 
 
 @pytest.mark.parametrize("max_tokens", [20, 21])
-def test_truncation_takes_tokens_as_one_by_one(max_tokens):
+def test_truncation_equals_removing_one_token_at_a_time(max_tokens):
     rng = random.Random(max_tokens)
     rule = rule_of(max_seq_length=max_tokens + 3)
     planner = sequences._Planner(None, rule, None, rng)
@@ -139,7 +139,7 @@ def test_truncation_takes_tokens_as_one_by_one(max_tokens):
             fronts["b"].append(b_start / (b[1] - b_length))
     assert statistics.mean(fronts["a"]) == pytest.approx(0.5, abs=0.02)
     assert statistics.mean(fronts["b"]) == pytest.approx(0.5, abs=0.02)
-    # Of many tokens, the front takes neither all nor none.
+    # Neither all nor none of many tokens come from the front.
     assert statistics.stdev(fronts["a"]) < 0.35
 
 
@@ -179,7 +179,7 @@ SHARES = ("label", "length", "full", "a_share", "number")
 
 
 def measure(plan, max_seq_length):
-    """The statistics of sequences that were recorded."""
+    """The statistics that were recorded of the release's sequences."""
     a, b = plan["a_length"].astype(int), plan["b_length"].astype(int)
     length = a + b + 3
     return {
@@ -193,7 +193,7 @@ def measure(plan, max_seq_length):
 
 
 def measure_many(plan, max_seq_length, dupe_factor, num_runs):
-    """Means and standard deviations over runs of some dupes each."""
+    """Means and standard deviations over runs of `dupe_factor` passes."""
     runs = [
         measure(
             np.concatenate([plan(f"{i} {d}") for d in range(dupe_factor)]),
@@ -212,7 +212,7 @@ def measure_many(plan, max_seq_length, dupe_factor, num_runs):
 
 @pytest.mark.parametrize("max_seq_length", [128, 512])
 @pytest.mark.parametrize("objective", ["sop", "nsp"])
-def test_sequences_are_those_of_the_release_but_for_its_faults(
+def test_statistics_match_the_release_without_its_faults(
     golden, store_of, english, max_seq_length, objective
 ):
     variant = {"sop": "default", "nsp": "random_next"}[objective]
@@ -225,7 +225,7 @@ def test_sequences_are_those_of_the_release_but_for_its_faults(
     whole, cut = store_of(10**9), store_of(rule.max_tokens)
     starts = english.is_word_start
 
-    # The naive planner with the release's faults gives what was recorded.
+    # The naive planner with the release's faults matches the recording.
     release = measure_many(
         lambda seed: naive.plan(whole, rule, starts, random.Random(seed), True),
         *sizes,
@@ -237,8 +237,8 @@ def test_sequences_are_those_of_the_release_but_for_its_faults(
         "a_share": recorded["segment_a_share_mean"],
         "number": recorded["n_instances"],
     }
-    # Most of the scatter comes from long documents that are made short, and
-    # five runs tell it badly: so at least these.
+    # Lower bounds: most of the scatter comes from long documents with short
+    # sequences, and five runs estimate it badly.
     scatter = {
         "label": 0.007,
         "length": 0.015 * max_seq_length,
@@ -251,7 +251,7 @@ def test_sequences_are_those_of_the_release_but_for_its_faults(
         error = max(error, scatter[name])
         assert abs(wanted[name] - mean) < 3.5 * error, (name, mean, wanted)
 
-    # Without the faults it gives what we do.
+    # Without the faults it matches our planner.
     naive_runs = measure_many(
         lambda seed: naive.plan(cut, rule, starts, random.Random(seed), False),
         *sizes,

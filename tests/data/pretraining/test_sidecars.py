@@ -1,4 +1,4 @@
-"""Tests of sidecars.py: what is said of records is compared with them."""
+"""Tests of sidecars.py: descriptions are verified against the records."""
 
 import json
 import os
@@ -10,7 +10,7 @@ from albert_tf.data.pretraining import records, sidecars
 
 
 def write_numbers(path, count):
-    """Writes a file of so many records."""
+    """Writes a file of `count` records."""
     rows = {"input_ids": np.arange(3 * count).reshape(count, 3)}
     records.write_records(str(path), records.encode_examples(rows))
 
@@ -33,7 +33,7 @@ def sidecar(**changes):
 
 @pytest.fixture
 def described(tmp_path):
-    """A file of 5 records whose sidecar also says its size."""
+    """A file of 5 records whose sidecar also records its size."""
     path = tmp_path / "a.tfrecord"
     write_numbers(path, 5)
     values = sidecar(
@@ -76,7 +76,7 @@ def test_sidecars_that_contradict_each_other_are_refused(tmp_path):
     files = [str(tmp_path / "a"), str(tmp_path / "b")]
     path_a, path_b = map(sidecars.sidecar_path, files)
     sidecars.write_sidecar(path_a, sidecar(files=["a"], num_records=[2]))
-    with pytest.raises(ValueError, match="no description.*move the"):
+    with pytest.raises(ValueError, match="no sidecar.*move the"):
         sidecars.read_sidecar(files)
     other = sidecar(files=["b"], num_records=[3], max_seq_length=8)
     sidecars.write_sidecar(path_b, other)
@@ -86,13 +86,11 @@ def test_sidecars_that_contradict_each_other_are_refused(tmp_path):
     assert sidecars.read_sidecar(files)["statistics"]["sequences"] == 5
     sidecars.write_sidecar(path_b, sidecar(files=["c"], num_records=[3]))
     (tmp_path / "c").touch()
-    with pytest.raises(ValueError, match="does not know b"):
+    with pytest.raises(ValueError, match="does not list b"):
         sidecars.read_sidecar(files)
 
 
-def test_a_count_is_believed_where_size_and_digest_agree(
-    described, monkeypatch
-):
+def test_a_count_is_trusted_if_size_and_digest_match(described, monkeypatch):
     monkeypatch.setattr(sidecars.damage, "count_records", None)
     found = sidecars.read_sidecar([str(described)])
     assert found["num_records"] == [5]
@@ -101,7 +99,7 @@ def test_a_count_is_believed_where_size_and_digest_agree(
 
 @pytest.mark.parametrize("has_size", [True, False], ids=["new", "older"])
 @pytest.mark.parametrize("count", [4, 0])
-def test_a_file_that_was_cut_at_the_end_of_a_record_is_refused(
+def test_a_file_truncated_at_the_end_of_a_record_is_refused(
     described, has_size, count
 ):
     path = sidecars.sidecar_path(str(described))
@@ -117,7 +115,9 @@ def test_a_file_that_was_cut_at_the_end_of_a_record_is_refused(
     assert str(described) in str(raised.value) and path in str(raised.value)
 
 
-def test_an_edited_count_is_refused_and_another_edit_is_told(described, caplog):
+def test_an_edited_count_is_an_error_and_other_edits_a_warning(
+    described, caplog
+):
     path = described.parent / "a.dataset.json"
     values = json.loads(path.read_text())
     path.write_text(json.dumps({**values, "num_records": [6]}))
@@ -132,19 +132,19 @@ def test_an_edited_count_is_refused_and_another_edit_is_told(described, caplog):
     ("changes", "words"),
     [
         ({"format": 2}, "format 2"),
-        ({"sentence_objective": "xyz"}, "'xyz'; known are"),
-        ({"sentence_objective": None}, "no sentence_objective of the type str"),
+        ({"sentence_objective": "xyz"}, "'xyz'; wanted one"),
+        ({"sentence_objective": None}, "no sentence_objective of type str"),
         ({"num_records": [2, "3"]}, "does not count"),
         ({"num_records": [2, -3]}, "does not count"),
         ({"num_records": [5]}, "does not count"),
         ({"num_bytes": 7}, "does not count"),
         ({"files": [1, 2]}, "does not count"),
-        ({"statistics": [1]}, "no statistics of the type dict"),
-        ({"max_seq_length": True}, "no max_seq_length of the type int"),
+        ({"statistics": [1]}, "no statistics of type dict"),
+        ({"max_seq_length": True}, "no max_seq_length of type int"),
     ],
     ids=str,
 )
-def test_what_no_sidecar_says_is_refused(tmp_path, changes, words):
+def test_invalid_values_in_a_sidecar_are_refused(tmp_path, changes, words):
     for name in ("0.tfrecord", "1.tfrecord"):
         path = tmp_path / name
         path.touch()
@@ -157,14 +157,14 @@ def test_what_no_sidecar_says_is_refused(tmp_path, changes, words):
 @pytest.mark.parametrize(
     "content", [b"", b"[]", b"null", b'{"format": 1', b"\0" * 9, b"\xff"]
 )
-def test_a_torn_sidecar_is_refused_by_name(described, content):
+def test_the_error_names_a_damaged_sidecar(described, content):
     path = described.parent / "a.dataset.json"
     path.write_bytes(content)
     with pytest.raises(ValueError, match="a.dataset.json.*JSON"):
         sidecars.read_sidecar([str(described)])
 
 
-def test_a_set_that_is_not_finished_is_not_read(described):
+def test_an_unfinished_set_is_not_read(described):
     (described.parent / ".a.unfinished").mkdir()
-    with pytest.raises(ValueError, match="not finished.*same.*command again"):
+    with pytest.raises(ValueError, match="unfinished set.*same.*to resume"):
         sidecars.read_sidecar([str(described)])
