@@ -6,7 +6,7 @@ import sys
 
 __version__ = "0.1.0"
 
-# The public names and the modules that have them, imported when asked for.
+# Public name -> module that defines it, imported on first use.
 _MODULES = {
     "AlbertConfig": "model.config",
     "AlbertEncoder": "model.modeling",
@@ -45,28 +45,28 @@ def __dir__():
 
 
 def _choose_backend():
-    """Makes Keras compute with TensorFlow, whatever its settings say.
+    """Selects Keras's TensorFlow backend, overriding the user's settings.
 
     Raises:
-      ImportError: if Keras was imported with another backend before.
+      ImportError: if Keras has already been imported with another backend.
     """
     keras = sys.modules.get("keras")
     if keras is not None and hasattr(keras, "backend"):
         name = keras.backend.backend()
         if name != "tensorflow":
             raise ImportError(
-                f"Keras was imported with the backend {name!r}; ALBERT needs "
-                "'tensorflow'. Import albert_tf first, or set "
+                f"Keras was imported with the backend {name!r}; albert_tf "
+                "needs 'tensorflow'. Import albert_tf first, or set "
                 "KERAS_BACKEND=tensorflow."
             )
     wanted = os.environ.get("KERAS_BACKEND", "tensorflow")
     if wanted != "tensorflow":
         print(
-            f"KERAS_BACKEND={wanted} is not taken: ALBERT needs the backend "
+            f"KERAS_BACKEND={wanted} is ignored: albert_tf needs the backend "
             "tensorflow.",
             file=sys.stderr,
         )
-    # Set, it comes before ~/.keras/keras.json.
+    # The variable takes precedence over ~/.keras/keras.json.
     os.environ["KERAS_BACKEND"] = "tensorflow"
 
 

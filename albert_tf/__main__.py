@@ -1,9 +1,9 @@
-"""The command `albert`: each of the programs and tools, by its name.
+"""The `albert` command, which runs each program or tool by name.
 
 albert run_classifier --help
-albert embed --model=albert_base.tar.gz --input_file=sentences.txt
+albert inspect_checkpoint --init_checkpoint=albert_base.tar.gz
 
-`python -m albert_tf` is the same.
+`python -m albert_tf` is equivalent.
 """
 
 import importlib
@@ -12,28 +12,28 @@ import sys
 from albert_tf import filesystem
 
 PROGRAMS = {
-    "create_pretraining_data": "text to pretraining records",
-    "run_pretraining": "pretrain on such records",
-    "run_classifier": "fine-tune and score on GLUE, or a table of text",
-    "run_squad": "fine-tune and score on SQuAD 1.1, 2.0 and the like",
-    "run_race": "fine-tune and score on RACE",
-    "export_to_tfhub": "write an encoder for TF Hub",
+    "create_pretraining_data": "convert text to pretraining records",
+    "run_pretraining": "pretrain on these records",
+    "run_classifier": "fine-tune on GLUE or a table of text",
+    "run_squad": "fine-tune on SQuAD 1.1, 2.0 or similar data",
+    "run_race": "fine-tune on RACE",
+    "export_to_tfhub": "export an encoder for TF Hub",
 }
 TOOLS = {
-    "train_vocab": "learn a vocabulary from text",
-    "run_glue": "fine-tune every GLUE task",
-    "fill_mask": "fill [MASK] in a sentence",
-    "embed": "vectors of texts",
+    "train_vocab": "train a vocabulary on text",
+    "run_glue": "fine-tune on all GLUE tasks",
+    "fill_mask": "predict the [MASK] tokens of a text",
+    "embed": "compute vectors of texts",
     "answer": "answer questions with an exported model",
-    "convert_checkpoint": "a checkpoint in another form",
-    "convert_to_litert": "a SavedModel for small devices",
-    "inspect_checkpoint": "what a checkpoint holds",
-    "plot_metrics": "draw the curves of a training",
+    "convert_checkpoint": "convert a checkpoint to another format",
+    "convert_to_litert": "convert a SavedModel to LiteRT",
+    "inspect_checkpoint": "print the contents of a checkpoint",
+    "plot_metrics": "plot training curves",
 }
 
 
 def usage():
-    """Returns what `albert --help` says."""
+    """Returns the text of `albert --help`."""
     lines = ["albert COMMAND --flag=value ...", "albert COMMAND --help", ""]
     for name, meaning in {**PROGRAMS, **TOOLS}.items():
         lines.append(f"  {name:26}{meaning}")
@@ -42,17 +42,15 @@ def usage():
 
 
 def main():
-    """Runs the command that the first word names; returns exit status."""
+    """Runs the command named by the first argument; returns exit status."""
     name = sys.argv[1] if len(sys.argv) > 1 else "--help"
     if name in ("--help", "-h", "help"):
         print(usage())
         return 0
     if name not in PROGRAMS | TOOLS:
-        print(
-            f"albert: there is no command {name!r}.\n{usage()}", file=sys.stderr
-        )
+        print(f"albert: unknown command {name!r}.\n{usage()}", file=sys.stderr)
         return 1
-    # What --help and errors call this program.
+    # The program's name in --help and in errors.
     sys.argv[:2] = [f"albert {name}"]
     return importlib.import_module(f"albert_tf.commands.{name}").main()
 

@@ -1,9 +1,9 @@
-"""Times an epoch of fine-tuning: buckets against padding to one length.
+"""Times an epoch of fine-tuning: length buckets against a fixed length.
 
 python -m benchmarks.buckets --data_dir=glue --spm_model_file=30k-clean.model
 
-All ways train the same examples, in turns in one process; what is reported
-are medians and ratios. Padding to 128 cuts nothing on MRPC.
+All variants train on the same examples, alternating in one process; medians
+and ratios are reported. Padding to 128 truncates nothing on MRPC.
 """
 
 import dataclasses
@@ -23,24 +23,26 @@ from albert_tf.training import loop, optimization
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class BenchmarkFlags:
-    """What is trained, and how often."""
+    """Task, model and number of repeats."""
 
-    data_dir: str = flag(required=True, help="Folder with GLUE's folders.")
+    data_dir: str = flag(
+        required=True, help="Folder that contains one subfolder per task."
+    )
     spm_model_file: str = flag(required=True, help="SentencePiece model.")
     task_name: str = flag("mrpc", "GLUE task.")
     albert_config_file: str = flag(
         "configs/model/small.json", "JSON file with the architecture."
     )
-    train_batch_size: int = flag(32, "Examples in a step.")
+    train_batch_size: int = flag(32, "Training batch size, in examples.")
     bucket_lengths: str = flag("32,64,128,256", "As in run_classifier.py.")
     compute_dtype: str = flag("float32", "float32 or bfloat16.")
-    num_repeats: int = flag(3, "Epochs timed for each way.")
+    num_repeats: int = flag(3, "Number of timed epochs per variant.")
 
 
-def build_ways(args, examples):
-    """Returns dict of name -> (plan, datasets)."""
+def build_variants(args, examples):
+    """Returns a dict of name -> (plan, datasets)."""
     num_steps = len(examples) // args.train_batch_size
-    ways = {}
+    variants = {}
     for name, text, length in (
         ("buckets", args.bucket_lengths, 512),
         ("padded to 128", "", 128),
@@ -53,12 +55,12 @@ def build_ways(args, examples):
             num_steps,
             seed=1,
         )
-        ways[name] = plan, batches.build_datasets(examples, plan)
-    return ways
+        variants[name] = plan, batches.build_datasets(examples, plan)
+    return variants
 
 
 def time_epoch(strategy, train_steps, plan, datasets):
-    """Returns the seconds that all steps of a plan take."""
+    """Returns the duration of all steps of a plan, in seconds."""
     turns = loop.Turns(strategy, datasets, plan.lengths)
     began = time.monotonic()
     step = 0
@@ -71,7 +73,7 @@ def time_epoch(strategy, train_steps, plan, datasets):
 
 
 def run(args):
-    """Times all ways and prints a line for each."""
+    """Times all variants and prints a line for each."""
     tokenizer = tokenization.build_tokenizer(spm_model_file=args.spm_model_file)
     task, data = classification.read_data(
         args.data_dir,
@@ -94,26 +96,26 @@ def run(args):
         optimization.build_schedule(1e-5, 1_000_000),
     )
     strategy = tf.distribute.get_strategy()
-    ways = build_ways(args, data.train.examples)
+    variants = build_variants(args, data.train.examples)
     train_steps = loop.Traces(
         loop.build_train_function(strategy, model, optimizer)
     )
-    seconds = {name: [] for name in ways}
+    seconds = {name: [] for name in variants}
     for repeat in range(args.num_repeats + 1):
-        for name, (plan, datasets) in ways.items():
-            found = time_epoch(strategy, train_steps, plan, datasets)
+        for name, (plan, datasets) in variants.items():
+            elapsed = time_epoch(strategy, train_steps, plan, datasets)
             if repeat:  # The first compiles.
-                seconds[name].append(found)
+                seconds[name].append(elapsed)
     medians = {name: statistics.median(s) for name, s in seconds.items()}
     tokens = batches.longest_sequences(data.train.examples)
     print(
-        f"{args.task_name}: {len(tokens)} examples, {tokens.mean():.0f} tokens "
-        f"on average, {tokens.max()} at most"
+        f"{args.task_name}: {len(tokens)} examples, mean length "
+        f"{tokens.mean():.0f} tokens, maximum {tokens.max()}"
     )
-    for name, (plan, _) in ways.items():
+    for name, (plan, _) in variants.items():
         print(
-            f"{name:14} {plan.lengths.mean():6.0f} tokens a sequence "
-            f"{medians[name]:8.1f} s an epoch  "
+            f"{name:14} {plan.lengths.mean():6.0f} tokens/sequence "
+            f"{medians[name]:8.1f} s/epoch  "
             f"{medians[name] / medians['buckets']:5.2f}x buckets"
         )
 

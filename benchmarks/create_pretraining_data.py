@@ -1,13 +1,14 @@
-"""Speed and memory of create_pretraining_data.py.
+r"""Measures speed and memory of create_pretraining_data.py.
 
-    python -m benchmarks.create_pretraining_data --text=corpus.txt
+    python -m benchmarks.create_pretraining_data --text=corpus.txt \
+        --spm_model_file=30k-clean.model
 
-Rates count the input's tokens, times dupe_factor, over the seconds that the
-program takes once its modules are imported, and so does the recorded rate of
-Google's release: 63,476 tokens a second on two cores at max_seq_length 128 and
-dupe_factor 1. It cannot be run beside ours, as it needs TensorFlow 1. Memory
-is the largest sum of the resident memory of all processes, which counts shared
-libraries once for each. Needs Linux's /proc.
+The rate is the number of input tokens, times dupe_factor, divided by the
+seconds after the imports. The recorded rate of Google's release is defined in
+the same way: 63,476 tokens/s on two cores at max_seq_length 128 and dupe_factor
+1. The release needs TensorFlow 1, so it is not run here. Memory is the peak of
+the summed resident memory of all processes, which counts shared libraries once
+per process. Requires Linux's /proc.
 """
 
 import dataclasses
@@ -26,7 +27,7 @@ sys.path.insert(0, str(ROOT))
 from albert_tf import flags  # noqa: E402
 
 RELEASE_RATE = 63_476
-# TensorFlow is imported first, so that only the work is timed.
+# TensorFlow is imported first, to exclude it from the time.
 PROGRAM = """
 import json, sys, time
 import tensorflow
@@ -40,19 +41,23 @@ print(json.dumps(result))
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class BenchmarkFlags:
-    """What is measured."""
+    """Input text and settings to measure."""
 
-    text: str = flags.flag(required=True, help="A text file, of any size.")
-    spm_model_file: str = flags.flag(required=True, help="Its vocabulary.")
-    megabytes: int = flags.flag(20, "The text is repeated up to this size.")
-    dupe_factors: str = flags.flag("1,10", "Values to measure.")
-    workers: str = flags.flag("1,2", "Numbers of processes to measure.")
-    max_seq_length: int = flags.flag(128, "Tokens per sequence.")
-    runs: int = flags.flag(3, "Runs of which the median is shown.")
+    text: str = flags.flag(required=True, help="Text file of any size.")
+    spm_model_file: str = flags.flag(required=True, help="SentencePiece model.")
+    megabytes: int = flags.flag(
+        20, "Size to which the text is repeated, in MB."
+    )
+    dupe_factors: str = flags.flag("1,10", "Comma-separated dupe_factors.")
+    workers: str = flags.flag("1,2", "Comma-separated numbers of processes.")
+    max_seq_length: int = flags.flag(
+        128, "Maximum length of a sequence, in tokens."
+    )
+    runs: int = flags.flag(3, "Number of runs; the median is reported.")
 
 
 def run(args):
-    """Prints a table in Markdown."""
+    """Prints a Markdown table."""
     print("| dupe_factor | workers | seconds | tokens/s | release | memory |")
     print("|---|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as folder:
@@ -74,7 +79,7 @@ def run(args):
 
 
 def repeat_text(source, target, num_bytes):
-    """Writes copies of a text until there are enough bytes."""
+    """Writes copies of a text, about num_bytes in total."""
     data = pathlib.Path(source).read_bytes().rstrip() + b"\n\n"
     copies = max(1, round(num_bytes / len(data)))
     with open(target, "wb") as file:
@@ -83,7 +88,7 @@ def repeat_text(source, target, num_bytes):
 
 
 def measure(settings):
-    """Runs the program once; its statistics, `seconds` and `bytes`."""
+    """Runs the program once; returns its statistics, `seconds` and `bytes`."""
     process = subprocess.Popen(
         [sys.executable, "-c", PROGRAM, json.dumps(settings)],
         cwd=ROOT,
@@ -101,23 +106,23 @@ def measure(settings):
 
 
 def resident_bytes(pid):
-    """Memory of a process and all that it started."""
+    """Returns the resident memory of a process and its descendants."""
     try:
         folder = pathlib.Path(f"/proc/{pid}")
         pages = int((folder / "statm").read_text().split()[1])
         children = (folder / f"task/{pid}/children").read_text().split()
-    except (OSError, IndexError):  # it has just ended
+    except (OSError, IndexError):  # The process has just exited.
         return 0
     own = pages * os.sysconf("SC_PAGE_SIZE")
     return own + sum(resident_bytes(int(child)) for child in children)
 
 
 def print_row(dupe_factor, num_workers, results):
-    """Prints the medians."""
+    """Prints a table row with the medians."""
     seconds = statistics.median(r["seconds"] for r in results)
     rate = results[0]["input_tokens"] * dupe_factor / seconds
-    # Not the maximum: a process that forks while TensorFlow is imported may be
-    # seen twice.
+    # Not the maximum: a process that forks while importing TensorFlow may be
+    # counted twice.
     memory = statistics.median(r["bytes"] for r in results) / 1e6
     print(
         f"| {dupe_factor} | {num_workers} | {seconds:.2f} | {rate:,.0f} "

@@ -1,13 +1,13 @@
-"""One request on a device's runtime: LiteRT beside SavedModel and transformers.
+"""Times one request: LiteRT against SavedModel and transformers.
 
   pip install -e '.[peers]'
   python -m benchmarks.devices
 
-Files for LiteRT are made by `tools.convert_to_litert` of the SavedModel that
-`run_classifier.py --export_dir` writes, with random weights. `float16` and
-`int8` say how weights are stored; int8 also quantizes activations as they come.
-All compute with as many threads as there are cores, in float32 unless said, and
-take turns as in `benchmarks.encoder`, whose flags this takes.
+`tools.convert_to_litert` converts a SavedModel like those of
+`run_classifier.py --export_dir`, with random weights. `float16` and `int8` are
+the storage types of the weights; int8 also quantizes activations dynamically.
+All candidates use one thread per core and otherwise compute in float32. They
+take turns as in `benchmarks.encoder`, whose flags apply here.
 """
 
 import os
@@ -28,7 +28,7 @@ WEIGHTS = ("float32", "float16", "int8")
 
 
 def build_litert(loaded, num_tokens, weights):
-    """Returns a function that asks the converted model, and its megabytes."""
+    """Returns a function that runs the converted model, and its size in MB."""
     signature = loaded.signatures["ids"]
     shape = (1, num_tokens)
     content = convert_to_litert.convert(loaded, signature, shape, weights)
@@ -45,9 +45,9 @@ def build_litert(loaded, num_tokens, weights):
 
 
 def main(_):
-    """Prints a table, a row for each model, length and candidate."""
+    """Prints a table with a row per model, length and candidate."""
     print(f"Load average before: {os.getloadavg()[0]:.2f}.\n")
-    print("| request | candidate | MB | ms | of the SavedModel's time |")
+    print("| request | candidate | MB | ms | time relative to SavedModel |")
     print("|---|---|---|---|---|")
     for name in MODELS:
         config = AlbertConfig.from_json_file(

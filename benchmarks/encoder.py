@@ -1,17 +1,16 @@
-"""ALBERT-base beside transformers and KerasHub: inference and training step.
+"""Times ALBERT-base against transformers and KerasHub.
 
   pip install -e '.[peers]'
   python -m benchmarks.encoder
 
 Every candidate runs the whole encoder (embeddings, 12 layers, pooler) on the
-same ids without padding, dropout 0. A training step is a forward pass, the
-mean square of the last layer as loss, the backward pass and AdamW on float32
-weights. The candidates take turns, round after round, in one process, so that
-a slow moment of the machine hits all of them; the figure is the median round.
-In bfloat16 transformers infers with bfloat16 weights and trains under
-autocast, as its users do; `bf16 weights` trains with bfloat16 weights, which
-no other candidate does. GFLOP/s count the matrix products of the layers,
-three times for training.
+same ids without padding, with dropout 0. A training step is a forward pass
+with the mean square of the last layer as loss, the backward pass, and AdamW on
+float32 weights. The candidates take turns in one process, so that a slow phase
+of the machine affects all of them; the median round is reported. In bfloat16,
+transformers uses bfloat16 weights for inference and autocast for training, as
+is usual; only `bf16 weights` trains with bfloat16 weights. GFLOP/s count the
+matrix products of the layers, three times for training.
 """
 
 import os
@@ -32,10 +31,10 @@ from albert_tf.training import optimization
 from benchmarks import peers
 
 FLAGS = flags.FLAGS
-flags.DEFINE_integer("rounds", 7, "Rounds; the median is reported.")
-flags.DEFINE_float("seconds", 1.0, "Seconds a candidate runs in a round.")
+flags.DEFINE_integer("rounds", 7, "Number of rounds; the median is reported.")
+flags.DEFINE_float("seconds", 1.0, "Seconds per candidate and round.")
 flags.DEFINE_list("only", [], "Words that a row's name must contain.")
-flags.DEFINE_bool("peers", True, "Whether to run the peers.")
+flags.DEFINE_bool("peers", True, "Whether to run other libraries.")
 
 CONFIG = AlbertConfig(
     vocab_size=30000,
@@ -55,7 +54,7 @@ LEARNING_RATE = 1e-5
 
 
 def num_flops(kind, batch_size, num_tokens):
-    """Returns floating-point operations of the layers' matrix products."""
+    """Returns the floating-point operations of the layers' matrix products."""
     h, f = CONFIG.hidden_size, CONFIG.intermediate_size
     per_token = 2 * (4 * h * h + 2 * h * f + 2 * num_tokens * h)
     layers = CONFIG.num_hidden_layers * batch_size * num_tokens * per_token
@@ -165,20 +164,20 @@ def build_transformers(kind, ids, dtype, bf16_weights=False):
 
 
 def candidates(kind, dtype):
-    """Returns name and builder of each candidate."""
-    found = {"albert_tf": build_ours}
+    """Returns a dict from each candidate's name to its builder."""
+    builders = {"albert_tf": build_ours}
     if FLAGS.peers:
-        found["transformers"] = build_transformers
-        found["KerasHub"] = build_keras_hub
+        builders["transformers"] = build_transformers
+        builders["KerasHub"] = build_keras_hub
         if kind == "training" and dtype == "bfloat16":
-            found["transformers, bf16 weights"] = lambda *args: (
+            builders["transformers, bf16 weights"] = lambda *args: (
                 build_transformers(*args, bf16_weights=True)
             )
-    return found
+    return builders
 
 
 def time_once(run):
-    """Returns the seconds of one call, over calls for about --seconds."""
+    """Returns the mean seconds per call, over about --seconds."""
     count, start = 0, time.perf_counter()
     while (elapsed := time.perf_counter() - start) < FLAGS.seconds:
         run()
@@ -187,7 +186,7 @@ def time_once(run):
 
 
 def take_turns(runs):
-    """Returns the median seconds of one call of each function by its name."""
+    """Returns the median seconds per call of each function, by name."""
     times = {name: [] for name in runs}
     for run in runs.values():
         run()
@@ -199,7 +198,7 @@ def take_turns(runs):
 
 
 def measure(kind, batch_size, num_tokens, dtype):
-    """Returns the median seconds of one call, by candidate."""
+    """Returns the median seconds per call, by candidate."""
     rng = np.random.default_rng(0)
     shape = (batch_size, num_tokens)
     ids = tf.constant(rng.integers(5, CONFIG.vocab_size, shape), tf.int32)
@@ -212,9 +211,9 @@ def measure(kind, batch_size, num_tokens, dtype):
 
 
 def main(_):
-    """Prints a table, a row for each candidate and kind of work."""
+    """Prints a table with a row per candidate and workload."""
     print(
-        "| work | candidate | ms | GFLOP/s | ours is faster by |\n"
+        "| work | candidate | ms | GFLOP/s | speedup of albert_tf |\n"
         "|---|---|---|---|---|"
     )
     for kind, batch_size, num_tokens in ROWS:

@@ -1,12 +1,12 @@
-"""Seconds from the command to the end of the first training step, by part.
+"""Times each phase from the command to the end of the first training step.
 
   python -m benchmarks.first_step
 
-Each row is a process of its own, which imports the program's modules, builds
-model and optimizer, traces the training step as `loop.build_train_function`
-makes it, and runs it once, on random ids. The first step includes TensorFlow's
-optimization of the graph. `trace` is to grow little with depth where weights
-are shared: large has twice base's layers.
+Each row is a separate process, which imports the program's modules, builds
+model and optimizer, traces the training step of `loop.build_train_function`,
+and runs it twice on random ids. The first step includes TensorFlow's graph
+optimization. As layers share weights, `trace` should grow little with depth:
+large has twice the layers of base.
 """
 
 import json
@@ -27,7 +27,7 @@ ROWS = [
 
 
 def time_parts(name, *sizes):
-    """Prints the seconds of each part as JSON."""
+    """Prints the seconds of each phase as JSON."""
     import tensorflow as tf
 
     from albert_tf.model import heads, modeling
@@ -62,7 +62,7 @@ def time_parts(name, *sizes):
 
 
 def main():
-    """Prints a table, a row for each model."""
+    """Prints a table with a row per model."""
     print(f"Load average before: {os.getloadavg()[0]:.2f}.\n")
     header = None
     for row in ROWS:

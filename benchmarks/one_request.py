@@ -1,13 +1,13 @@
-"""One short request: our encoder and our SavedModel beside transformers.
+"""Times one short request: our encoder and SavedModel against transformers.
 
   pip install -e '.[peers]'
   python -m benchmarks.one_request
 
-The models are ALBERT-base with random weights, the batch is one sequence
-without padding. `SavedModel` is what `run_classifier.py --export_dir` writes,
-loaded again: it also checks its input and has a head. `AlbertEncoder`
-is traced inside of `constant_kernels`, `as it is` without. The candidates
-take turns as in `benchmarks.encoder`, whose flags this takes.
+The models are ALBERT-base with random weights; the batch is one sequence
+without padding. `SavedModel` is a SavedModel as of `run_classifier.py
+--export_dir`, which also validates its input and has a head. `AlbertEncoder` is
+traced inside `constant_kernels`, `AlbertEncoder as it is` without. The
+candidates take turns as in `benchmarks.encoder`, whose flags apply here.
 """
 
 import os
@@ -37,7 +37,7 @@ def build_encoder(ids, dtype, is_constant):
 
 
 def export_classifier(config, dtype="float32"):
-    """Returns a classifier's SavedModel, loaded."""
+    """Exports a classifier and returns the loaded SavedModel."""
     model = heads.AlbertClassifier(
         config, num_labels=2, dtype=layers.POLICIES[dtype]
     )
@@ -47,18 +47,18 @@ def export_classifier(config, dtype="float32"):
 
 
 def build_saved_model(loaded, ids):
-    """Returns a function that asks an exported classifier once."""
+    """Returns a function that runs an exported classifier once."""
     inputs = {
         "input_ids": ids,
         "input_mask": tf.ones_like(ids),
         "segment_ids": tf.zeros_like(ids),
     }
-    # Not the signature alone, which does not keep what it is from.
+    # Look the signature up at each call: it alone does not keep `loaded` alive.
     return lambda: loaded.signatures["ids"](**inputs)["logits"].numpy()
 
 
 def build_candidates(num_tokens, dtype):
-    """Returns a function for each candidate by its name."""
+    """Returns a dict from each candidate's name to its function."""
     rng = np.random.default_rng(0)
     shape = (1, num_tokens)
     ids = rng.integers(5, encoder.CONFIG.vocab_size, shape)
@@ -81,10 +81,10 @@ def build_candidates(num_tokens, dtype):
 
 
 def main(_):
-    """Prints a table, a row for each candidate, length and type."""
+    """Prints a table with a row per candidate, length and dtype."""
     load = os.getloadavg()[0]
     print(f"Load average before: {load:.2f}. {FLAGS.rounds} rounds.\n")
-    print("| request | candidate | ms | transformers takes times |")
+    print("| request | candidate | ms | speedup over transformers |")
     print("|---|---|---|---|")
     for dtype in ("float32", "bfloat16"):
         for num_tokens in LENGTHS:

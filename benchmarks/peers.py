@@ -1,4 +1,4 @@
-"""The architecture of a config of ours, as the peers build it."""
+"""Builds the architecture of an AlbertConfig in other libraries."""
 
 
 def transformers_config(config):
@@ -19,7 +19,7 @@ def transformers_config(config):
 
 
 def keras_hub_backbone(config, dtype):
-    """Returns KerasHub's AlbertBackbone, to compute in a dtype."""
+    """Returns KerasHub's AlbertBackbone that computes in a dtype."""
     import keras_hub
 
     return keras_hub.models.AlbertBackbone(

@@ -1,13 +1,13 @@
-"""Which recipes leave the plateau of piece frequencies, and when.
+r"""Measures which recipes leave the plateau of piece frequencies, and when.
 
   python -m benchmarks.plateau --train_text=novels.txt \
     --heldout_text=novels_valid.txt --spm_model_file=30k-clean.model \
     --output_dir=out [--only='base;beta_2']
 
-Each row of ROWS changes something of the first one. What is there already is
-not made again, and a training that was stopped goes on. All are scored on the
-same held-out records, single masked pieces (15%) of sequences of 64 tokens;
-the table at the end is what is in docs/results.md.
+Each row of ROWS changes some settings of the first one. Rerun the same command
+to resume: finished work is skipped. All rows are scored on the same held-out
+records, with single masked pieces (15%) in sequences of 64 tokens; the table at
+the end is the one in docs/results.md.
 """
 
 import dataclasses
@@ -19,7 +19,7 @@ from albert_tf.flags import flag
 from benchmarks import programs
 
 RECIPE = "first_phase"
-# What each changes.
+# Name -> changed settings.
 ROWS: dict[str, dict] = {
     "base": {},
     "sentence": {"sentence_weight": 1},
@@ -41,26 +41,26 @@ ROWS: dict[str, dict] = {
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class BenchmarkFlags(programs.TextFlags):
-    """What is trained, and where."""
+    """Data, output folder and rows."""
 
-    only: str = flag("", "Names of rows, with semicolons; empty for all.")
+    only: str = flag("", "Names of rows, separated by semicolons; empty: all.")
 
 
 def train(args, name, changes):
-    """Trains one row, or goes on with it."""
-    of_records = changes.keys() & programs.SHORT.keys()
+    """Trains one row, or resumes it."""
+    record_settings = changes.keys() & programs.SHORT.keys()
     programs.pretrain(
         args,
         name,
         RECIPE,
-        programs.SHORT | {key: changes[key] for key in of_records},
+        programs.SHORT | {key: changes[key] for key in record_settings},
         programs.SHORT_HELD_OUT,
-        {k: v for k, v in changes.items() if k not in of_records},
+        {k: v for k, v in changes.items() if k not in record_settings},
     )
 
 
 def print_table(folder):
-    """Prints held-out accuracy by step, a line for each row."""
+    """Prints the held-out accuracy by step, a line per row."""
     scores = {}
     for name in ROWS:
         path = pathlib.Path(folder, name, "metrics.jsonl")
@@ -81,7 +81,7 @@ def print_table(folder):
 
 
 def run(args):
-    """Trains the rows that are asked for, one after the other."""
+    """Trains the requested rows, one after another."""
     for name in args.only.split(";") if args.only else ROWS:
         train(args, name, ROWS[name])
     print_table(args.output_dir)

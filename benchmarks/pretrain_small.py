@@ -1,12 +1,11 @@
-"""Pretrains configs/model/small.json in phases, evaluates, draws the curves.
+r"""Pretrains configs/model/small.json in two phases; evaluates and plots.
 
   python -m benchmarks.pretrain_small --recipe=hour --train_text=novels.txt \
     --heldout_text=novels_valid.txt --spm_model_file=30k-clean.model \
     --output_dir=out
 
-These are the runs of docs/results.md, on two cores: an hour, or a night of
-three. What is there already is not made again, and a training that was stopped
-goes on.
+These are the runs in docs/results.md, on two cores: "hour" takes one hour,
+"night" three. Rerun the same command to resume: finished work is skipped.
 """
 
 import dataclasses
@@ -28,8 +27,8 @@ LONG_HELD_OUT = LONG | {
     "max_predictions_per_seq": 20,
     "dupe_factor": 1,
 }
-# Chosen before the first training.
-GAPS = """\
+# Chosen before the first training run.
+MASKED_TEXTS = """\
 She opened the [MASK] and looked out into the garden.
 He took off his [MASK] and sat down by the fire.
 "I beg your [MASK]," said the old gentleman.
@@ -44,13 +43,13 @@ The captain ordered his men to lower the [MASK] into the water."""
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class BenchmarkFlags(programs.TextFlags):
-    """What is trained, how long, and where."""
+    """Data, output folder and length of training."""
 
-    recipe: Literal["hour", "night"] = flag("hour", "Of the second phase.")
+    recipe: Literal["hour", "night"] = flag("hour", "Recipe of phase two.")
 
 
 def run(args):
-    """Trains both phases, draws the second, and fills gaps after each."""
+    """Trains both phases, predicts masked words after each; plots phase two."""
     first = programs.pretrain(
         args,
         "first_phase",
@@ -72,7 +71,7 @@ def run(args):
             *("-m", "albert_tf", "fill_mask"),
             f"--init_checkpoint={model}",
             f"--spm_model_file={args.spm_model_file}",
-            f"--text={GAPS}",
+            f"--text={MASKED_TEXTS}",
         )
     programs.run(
         "-m",

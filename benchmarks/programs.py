@@ -1,4 +1,4 @@
-"""Runs the programs of this checkout, as the benchmarks of pretraining do."""
+"""Runs the programs of this checkout for the pretraining benchmarks."""
 
 import dataclasses
 import os
@@ -18,7 +18,7 @@ SHORT = {
     "max_predictions_per_seq": 26,
     "dupe_factor": 2,
 }
-# Of text that is scored: the usual share of masks, each text once.
+# Held-out records: the usual fraction of masks, one pass over the text.
 SHORT_HELD_OUT = SHORT | {
     "masked_lm_prob": 0.15,
     "max_predictions_per_seq": 10,
@@ -28,16 +28,20 @@ SHORT_HELD_OUT = SHORT | {
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TextFlags:
-    """What is trained on, and where everything goes."""
+    """Data and output folder."""
 
-    train_text: str = flag(required=True, help="Text, one sentence a line.")
-    heldout_text: str = flag(required=True, help="Other documents, likewise.")
+    train_text: str = flag(
+        required=True, help="Training text, one sentence per line."
+    )
+    heldout_text: str = flag(
+        required=True, help="Held-out text, one sentence per line."
+    )
     spm_model_file: str = flag(required=True, help="SentencePiece model.")
-    output_dir: str = flag(required=True, help="Where all of it goes.")
+    output_dir: str = flag(required=True, help="Output folder.")
 
 
 def run(*arguments):
-    """Shows and runs one of the programs; ends with it if it fails."""
+    """Prints and runs a command; exits with its status if it fails."""
     print(shlex.join(["python", *arguments]), flush=True)
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     status = subprograms.run_program(
@@ -48,11 +52,11 @@ def run(*arguments):
 
 
 def make_records(args, text, settings):
-    """Makes records of a text unless they are there; returns their file.
+    """Creates the records of a text unless they exist; returns their file.
 
     Args:
       args: `TextFlags`.
-      text: one of their two.
+      text: path of the training or held-out text.
       settings: dict from flag of create_pretraining_data.py to value.
     """
     words = [f"{name}{value}" for name, value in settings.items()]
@@ -71,16 +75,16 @@ def make_records(args, text, settings):
 
 
 def pretrain(args, name, recipe, train, held_out, settings):
-    """Trains, or goes on with what is there; returns the model's folder.
+    """Pretrains or resumes a model; returns its folder.
 
     Args:
       args: `TextFlags`.
-      name: of the folder in --output_dir.
-      recipe: name of a file of configs/pretrain.
-      train: settings of the records, as for `make_records`.
-      held_out: settings of those that are scored.
-      settings: dict from flag of run_pretraining.py to value, which come
-        after the recipe's.
+      name: name of the model's folder in --output_dir.
+      recipe: name of a file in configs/pretrain.
+      train: settings of the training records, as for `make_records`.
+      held_out: settings of the held-out records.
+      settings: dict from flag of run_pretraining.py to value; they override
+        the recipe.
     """
     records = make_records(args, args.train_text, train)
     scored = make_records(args, args.heldout_text, held_out)

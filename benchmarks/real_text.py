@@ -1,25 +1,26 @@
-"""Predictions over real text: ours beside transformers and KerasHub.
+"""Times prediction on real text against transformers and KerasHub.
 
   pip install -e '.[peers]'
   python -m benchmarks.real_text --data_dir=data --spm_model_file=30k.model
 
-A turn goes from texts to labels, vectors or logits: tokenizing, padding,
-tracing and computing. Loading a model is not counted. The models have random
-weights; the candidates take turns in one process, and what is reported are
-medians.
+A turn converts texts to labels, vectors or logits: it includes tokenization,
+padding, tracing and computation, but not loading the model. The models have
+random weights. The candidates take turns in one process, and medians are
+reported.
 
-- classify: SST-2 (glue/SST-2/dev.tsv of --data_dir) and film reviews
-  (imdb/test.tsv), by `Classification.predict`, the pipeline
+- classify: SST-2 (glue/SST-2/dev.tsv in --data_dir) and film reviews
+  (imdb/test.tsv), with `Classification.predict`, the pipeline
   "text-classification" and KerasHub's AlbertTextClassifier.
-- embed: the same, by `tools.embed` and the pipeline "feature-extraction".
-- answer: squad/dev-v1.1.json in windows of 384, by `FineTuning.predict`, and
-  by transformers' model called batch by batch.
+- embed: the same texts, with `tools.embed` and the pipeline
+  "feature-extraction".
+- answer: squad/dev-v1.1.json in windows of 384, with `FineTuning.predict`, and
+  with transformers' model called on each batch.
 
-`usual`: transformers' batches of 32 in the order of the file, each padded to
-its longest (for `answer` to 384, as its example of SQuAD does); KerasHub's
-sequence_length of 512. `best`: sorted by length; KerasHub's sequence_length
-the longest text's. KerasHub's usual way is measured on the first
---num_usual texts. In bfloat16 transformers has bfloat16 weights.
+`usual`: for transformers, batches of 32 in file order, each padded to its
+longest text (for `answer` to 384, as in its SQuAD example); for KerasHub,
+sequence_length 512. `best`: for transformers, sorted by length; for KerasHub,
+the length of the longest text. `KerasHub, usual` runs on the first --num_usual
+texts only. In bfloat16, transformers has bfloat16 weights.
 """
 
 import dataclasses
@@ -50,25 +51,27 @@ WINDOWS = windows.WindowSettings(384, 128, 64)
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class BenchmarkFlags:
-    """What is measured, and how often."""
+    """Data, model and workloads."""
 
-    data_dir: str = flag(required=True, help="Folder with glue, imdb, squad.")
+    data_dir: str = flag(
+        required=True, help="Folder that contains glue, imdb and squad."
+    )
     spm_model_file: str = flag(required=True, help="SentencePiece model.")
     albert_config_file: str = flag(
         "configs/model/v2/base.json", "JSON file with the architecture."
     )
-    works: str = flag("classify,embed,answer", "Works, with commas.")
-    dtypes: str = flag("float32,bfloat16", "What to compute in, with commas.")
-    num_sentences: int = flag(872, "Sentences of SST-2's dev.tsv.")
-    num_reviews: int = flag(64, "Film reviews.")
-    num_questions: int = flag(64, "Questions of SQuAD.")
-    num_usual: int = flag(32, "Texts that KerasHub's usual way gets.")
-    num_turns: int = flag(5, "Turns; the median is reported.")
-    peers: bool = flag(True, "Whether to run the peers.")
+    works: str = flag("classify,embed,answer", "Comma-separated workloads.")
+    dtypes: str = flag("float32,bfloat16", "Comma-separated compute dtypes.")
+    num_sentences: int = flag(872, "Number of sentences of SST-2's dev.tsv.")
+    num_reviews: int = flag(64, "Number of film reviews.")
+    num_questions: int = flag(64, "Number of SQuAD questions.")
+    num_usual: int = flag(32, "Number of texts for `KerasHub, usual`.")
+    num_turns: int = flag(5, "Number of turns; the median is reported.")
+    peers: bool = flag(True, "Whether to run other libraries.")
 
 
 def read_texts(args):
-    """Returns the texts by their name."""
+    """Returns a dict from each data set's name to its texts."""
     sst = table_tasks.GLUE["sst-2"].dev[""]
     sentences = tables.read_table(f"{args.data_dir}/glue/SST-2/dev.tsv", sst)
     # Tab-separated, without quotes: label, text.
@@ -88,8 +91,8 @@ def read_questions(args):
     return squad.Squad(whole.contexts[:num_contexts], questions)
 
 
-def begin(args):
-    """Our model to begin with: random weights and the vocabulary."""
+def build_start(args):
+    """Returns a `pretrained.Pretrained` with random weights."""
     tokenizer = tokenization.build_tokenizer(spm_model_file=args.spm_model_file)
     with open(args.spm_model_file, "rb") as file:
         vocabulary = os.path.basename(args.spm_model_file), file.read()
@@ -100,7 +103,7 @@ def begin(args):
 
 
 def build_tuning(task, start, dtype):
-    """A FineTuning that predicts with random weights."""
+    """Returns a FineTuning that predicts with random weights."""
     recipe = Recipe(from_scratch=True, compute_dtype=dtype)
     folder = tempfile.TemporaryDirectory()
     tuning = FineTuning(folder.name, task, start, recipe)
@@ -109,14 +112,14 @@ def build_tuning(task, start, dtype):
 
 
 def forget_traces(tuning):
-    """Has the next prediction trace, as the first of a program does."""
+    """Makes the next prediction trace again, like the first of a program."""
     tuning._predict = evaluation.build_predict_function(
         tuning.session.strategy, tuning.model
     )
 
 
 def classify(start, texts, dtype):
-    """Returns a function that gives the labels of texts."""
+    """Returns a function that predicts the labels of texts."""
     task = Classification.from_texts(
         start.tokenizer, texts[:2], ["0", "1"], max_seq_length=512
     )
@@ -130,7 +133,7 @@ def classify(start, texts, dtype):
 
 
 def embed_texts(start, texts, dtype):
-    """Returns a function that gives the vectors of texts."""
+    """Returns a function that computes the vectors of texts."""
     model = modeling.AlbertEncoder(start.config, dtype=layers.POLICIES[dtype])
 
     def run():
@@ -157,7 +160,7 @@ def answer(start, asked, dtype):
 
 
 class Transformers:
-    """Functions of transformers that do what ours do."""
+    """The same workloads in transformers."""
 
     def __init__(self, start, dtype):
         import torch
@@ -269,7 +272,7 @@ def keras_hub_classify(args, start, texts, dtype, sequence_length):
 
 
 def build_candidates(args, start, work, texts, dtype):
-    """Returns dict of name -> (function, texts that it works on)."""
+    """Returns a dict of name -> (function, number of its texts)."""
     ours = {"classify": classify, "embed": embed_texts, "answer": answer}[work]
     count = len(texts.questions if work == "answer" else texts)
     runs = {"albert_tf": (ours(start, texts, dtype), count)}
@@ -289,7 +292,7 @@ def build_candidates(args, start, work, texts, dtype):
 
 
 def measure(args, runs):
-    """Returns the median of texts a second by candidate."""
+    """Returns the median texts per second, by candidate."""
     rates = {name: [] for name in runs}
     for _ in range(args.num_turns):
         for name, (run, count) in runs.items():
@@ -300,14 +303,14 @@ def measure(args, runs):
 
 
 def run(args):
-    """Prints a table, a row for each candidate, work and type."""
+    """Prints a table with a row per candidate, workload and dtype."""
     print(
         f"Load average before: {os.getloadavg()[0]:.2f}. {args.num_turns} "
-        f"turns.\n\n| work | candidate | texts/s | ours is faster by |\n"
+        f"turns.\n\n| work | candidate | texts/s | speedup of albert_tf |\n"
         "|---|---|---|---|",
         flush=True,
     )
-    start, texts = begin(args), read_texts(args)
+    start, texts = build_start(args), read_texts(args)
     works = [
         (work, name, some)
         for work in ("classify", "embed")

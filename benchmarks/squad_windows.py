@@ -1,10 +1,10 @@
-"""Times the encoding of SQuAD, beside what the release was measured to take.
+r"""Times the encoding of SQuAD against the recorded time of the release.
 
 python -m benchmarks.squad_windows --predict_file=dev-v1.1.json \
     --spm_model_file=30k-clean.model
 
-The release's time is a recorded one, of other runs on other paragraphs: its
-code does not run here. Ours are medians.
+The release's time was recorded in other runs on other paragraphs, as its code
+does not run here. Our times are medians.
 """
 
 import dataclasses
@@ -19,19 +19,19 @@ from albert_tf.text import tokenization
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class BenchmarkFlags:
-    """What is encoded, and how often."""
+    """Data, window settings and number of repeats."""
 
-    predict_file: str = flag(required=True, help="JSON file of SQuAD.")
+    predict_file: str = flag(required=True, help="SQuAD JSON file.")
     spm_model_file: str = flag(required=True, help="SentencePiece model.")
     max_seq_length: int = flag(384, "As in run_squad.py.")
     doc_stride: int = flag(128, "As in run_squad.py.")
     max_query_length: int = flag(64, "As in run_squad.py.")
-    release_ms: float = flag(14.0, "The release's milliseconds a question.")
-    num_repeats: int = flag(5, "Times that each way is run.")
+    release_ms: float = flag(14.0, "The release's time per question, in ms.")
+    num_repeats: int = flag(5, "Number of runs; the median is reported.")
 
 
 def run(args):
-    """Prints questions a second for training and prediction."""
+    """Prints questions per second for training and prediction."""
     tokenizer = tokenization.build_tokenizer(spm_model_file=args.spm_model_file)
     questions = squad.read_squad(args.predict_file)
     settings = windows.WindowSettings(

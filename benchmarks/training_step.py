@@ -1,14 +1,14 @@
-"""A pretraining step of the small models beside the products it is made of.
+"""Times a pretraining step against the matrix products that it contains.
 
   python -m benchmarks.training_step
   python -m benchmarks.training_step --other=/path/to/another/checkout
 
-A step is the program's: forward pass, both losses, backward pass, clipping,
-LAMB; random ids without padding. `products` multiplies matrices of the same
-number of operations, of the shapes of the feed-forward layers, in the same
-type: no step can be faster. With --other the step of that checkout is timed,
-too. All take turns, each in a process of its own, of which the others wait;
-the figure is the median turn.
+The step is that of the program: forward pass, both losses, backward pass,
+clipping and LAMB, on random ids without padding. `products` computes only
+matrix products, with the same number of operations, the shapes of the
+feed-forward layers and the same dtype: a lower bound for the step's time. With
+--other, the step of another checkout is timed as well. All take turns, each in
+its own process while the others wait; the median turn is reported.
 """
 
 import os
@@ -22,18 +22,18 @@ from absl import app, flags
 
 FLAGS = flags.FLAGS
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-flags.DEFINE_integer("rounds", 7, "Turns of each.")
-flags.DEFINE_float("seconds", 2.0, "Seconds of a turn.")
-flags.DEFINE_string("other", None, "Another checkout, to compare with.")
+flags.DEFINE_integer("rounds", 7, "Number of turns; the median is reported.")
+flags.DEFINE_float("seconds", 2.0, "Seconds per turn.")
+flags.DEFINE_string("other", None, "Path of another checkout to compare with.")
 flags.DEFINE_list("only", [], "Words that a row's name must contain.")
-flags.DEFINE_string("serve", None, "What this process times when asked.")
+flags.DEFINE_string("serve", None, "Internal: candidate of a child process.")
 
 # Config, batch size, tokens, predictions.
 ROWS = [("small", 32, 128, 20), ("tiny", 32, 64, 10)]
 
 
 def num_flops(config, batch_size, num_tokens, num_predictions):
-    """Returns operations of a step's matrix products, forward and backward."""
+    """Returns the operations of a step's matrix products, both passes."""
     h, f = config.hidden_size, config.intermediate_size
     e, v = config.embedding_size, config.vocab_size
     per_token = 2 * (4 * h * h + 2 * h * f + 2 * num_tokens * h)
@@ -45,14 +45,14 @@ def num_flops(config, batch_size, num_tokens, num_predictions):
 
 
 def read_config(name):
-    """Returns an AlbertConfig of configs/model."""
+    """Returns an AlbertConfig from configs/model."""
     from albert_tf.model.config import AlbertConfig
 
     return AlbertConfig.from_json_file(f"{ROOT}/configs/model/{name}.json")
 
 
 def random_features(config, batch_size, num_tokens, num_predictions):
-    """Returns a batch for pretraining: dict of arrays, without padding."""
+    """Returns a pretraining batch without padding, a dict of arrays."""
     rng = np.random.default_rng(0)
     shape, masked = (batch_size, num_tokens), (batch_size, num_predictions)
     features = {
@@ -69,7 +69,7 @@ def random_features(config, batch_size, num_tokens, num_predictions):
 
 
 def build_step(name, batch_size, num_tokens, num_predictions, dtype):
-    """Returns a function that does one training step."""
+    """Returns a function that runs one training step."""
     import tensorflow as tf
 
     from albert_tf.model import heads, modeling
@@ -92,7 +92,7 @@ def build_step(name, batch_size, num_tokens, num_predictions, dtype):
 
 
 def build_products(name, batch_size, num_tokens, num_predictions, dtype):
-    """Returns a function that multiplies as much as a step does."""
+    """Returns a function that computes as many matrix products as a step."""
     import tensorflow as tf
 
     config = read_config(name)
@@ -117,7 +117,7 @@ def build_products(name, batch_size, num_tokens, num_predictions, dtype):
 
 
 def serve():
-    """Times what --serve names, a turn for each line that is read."""
+    """Times the candidate in --serve, one turn per line of stdin."""
     kind, name, *sizes, dtype = FLAGS.serve.split(",")
     build = {"step": build_step, "products": build_products}[kind]
     run = build(name, *map(int, sizes), dtype)
@@ -133,7 +133,7 @@ def serve():
 
 
 def start(kind, row, dtype, checkout):
-    """Starts a process that serves; returns it when it is ready."""
+    """Starts a child process for a candidate; returns it when it is ready."""
     serve = ",".join(map(str, (kind, *row, dtype)))
     command = [sys.executable, os.path.abspath(__file__), f"--serve={serve}"]
     process = subprocess.Popen(
@@ -169,13 +169,13 @@ def measure(row, dtype):
 
 
 def main(_):
-    """Prints a table, a row for each model and type."""
+    """Prints a table with a row per model and dtype."""
     if FLAGS.serve:
         serve()
         return
     load = os.getloadavg()[0]
     print(f"Load average before: {load:.2f}. {FLAGS.rounds} turns.\n")
-    print("| step | ms | GFLOP/s | of the products | other, ms | faster by |")
+    print("| step | ms | GFLOP/s | products / step | other, ms | speedup |")
     print("|---|---|---|---|---|---|")
     for row in ROWS:
         flops = num_flops(read_config(row[0]), *row[1:])

@@ -1,14 +1,14 @@
-"""Fine-tunes a pretrained model and random weights, and compares their scores.
+r"""Compares the scores of fine-tuning from pretrained and random weights.
 
   python -m benchmarks.transfer --init_checkpoint=out/night \
     --spm_model_file=30k-clean.model --output_dir=out/transfer \
     --glue_dir=glue --reviews_dir=reviews --squad_file=dev-v1.1.json \
     --race_dir=race [--only='CoLA;MRPC']
 
-Every task is trained from both, at each of RATES, with three seeds; each gets
-the rate that suits it, by the median of the best scores on dev. A task whose
-data is not given is left out, and what has been run is not run again. The table
-at the end is what is in docs/results.md.
+Every task is trained from both, at each learning rate in RATES, with three
+seeds. Each gets the rate with the highest median of the best scores on dev.
+Tasks without data are skipped. Rerun the same command to resume: finished runs
+are skipped. The table at the end is the one in docs/results.md.
 """
 
 import dataclasses
@@ -27,16 +27,16 @@ COMMON = {
     "warmup_proportion": 0.1,
     "keep_checkpoint_max": 1,
 }
-# Articles of SQuAD's dev set that are trained on; the others are scored.
-TRAIN_SHARE = 0.75
+# Fraction of the articles in SQuAD's dev set to train on; the rest is scored.
+TRAIN_FRACTION = 0.75
 
 
 class Task(NamedTuple):
     """One row of the table.
 
     Args:
-      program: the script at the top that trains it.
-      data: the flag of this benchmark that says where its data is.
+      program: name of the script that trains it.
+      data: flag of this benchmark with the path of its data.
       settings: dict from flag of the program to value.
     """
 
@@ -46,7 +46,7 @@ class Task(NamedTuple):
 
 
 def classify(name, epochs, length):
-    """A task of GLUE."""
+    """Returns a GLUE task."""
     settings = {"task_name": name, "num_train_epochs": epochs}
     settings |= {"max_seq_length": length, "do_eval": True}
     return Task("run_classifier", "glue_dir", settings)
@@ -93,23 +93,31 @@ TASKS = {
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class BenchmarkFlags:
-    """Which model, and where the data of the tasks is."""
+    """Pretrained checkpoint, data of the tasks, and output folder."""
 
-    init_checkpoint: str = flag(required=True, help="The pretrained model.")
+    init_checkpoint: str = flag(
+        required=True, help="Folder of the pretrained checkpoint."
+    )
     spm_model_file: str = flag(required=True, help="Its SentencePiece model.")
-    output_dir: str = flag(required=True, help="Where all of it goes.")
-    glue_dir: str | None = flag(help="Folder with a folder for each task.")
-    reviews_dir: str | None = flag(help="Folder with train.tsv and test.tsv.")
-    squad_file: str | None = flag(help="SQuAD 1.1's dev set.")
-    race_dir: str | None = flag(help="Folder with train, dev and test.")
-    only: str = flag("", "Names of tasks, with semicolons; empty for all.")
+    output_dir: str = flag(required=True, help="Output folder.")
+    glue_dir: str | None = flag(
+        help="GLUE folder that contains one subfolder per task."
+    )
+    reviews_dir: str | None = flag(
+        help="Film reviews folder that contains train.tsv and test.tsv."
+    )
+    squad_file: str | None = flag(help="SQuAD 1.1 dev set.")
+    race_dir: str | None = flag(
+        help="RACE folder that contains train, dev and test."
+    )
+    only: str = flag("", "Names of tasks, separated by semicolons; empty: all.")
 
 
 def split_squad(path, folder):
-    """Writes two files of the articles of one; returns their paths."""
+    """Splits a SQuAD file by article; returns the paths of train and dev."""
     content = json.loads(pathlib.Path(path).read_text("utf-8"))
     articles = content["data"]
-    border = round(TRAIN_SHARE * len(articles))
+    border = round(TRAIN_FRACTION * len(articles))
     files = []
     for name, part in (
         ("train", articles[:border]),
@@ -123,7 +131,7 @@ def split_squad(path, folder):
 
 
 def describe_data(args, task):
-    """The flags of a program that say where its data is."""
+    """Returns a program's data flags."""
     path = getattr(args, task.data)
     if task.data != "squad_file":
         return {"data_dir": path}
@@ -132,7 +140,7 @@ def describe_data(args, task):
 
 
 def fine_tune(args, name, is_pretrained, rate):
-    """Trains one task three times; returns what its summary.json says."""
+    """Trains one task three times; returns the contents of its summary.json."""
     task = TASKS[name]
     start = {"init_checkpoint": args.init_checkpoint}
     if not is_pretrained:
@@ -155,27 +163,27 @@ def fine_tune(args, name, is_pretrained, rate):
 
 
 def format_cell(rate, summary):
-    """The seeds' scores, their median, and the rate."""
+    """Formats the scores of all seeds, their median, and the rate."""
     metric = summary["metric"]
     scores = [f"{run['best'][metric]:.3f}" for run in summary["runs"]]
     return f"{' '.join(scores)} | {summary['median']:.3f} ({rate:g})"
 
 
 def run(args):
-    """Runs and prints one row after the other."""
+    """Runs the tasks and prints the table."""
     rows = []
     for name in args.only.split(";") if args.only else TASKS:
         if not getattr(args, TASKS[name].data):
             continue
         cells = []
         for is_pretrained in (True, False):
-            found = {
+            summaries = {
                 rate: fine_tune(args, name, is_pretrained, rate)
                 for rate in RATES
             }
-            best = max(found, key=lambda rate: found[rate]["median"])
-            cells.append(format_cell(best, found[best]))
-        metric = found[best]["metric"]
+            best = max(summaries, key=lambda rate: summaries[rate]["median"])
+            cells.append(format_cell(best, summaries[best]))
+        metric = summaries[best]["metric"]
         rows.append(f"| {name}, {metric} | {' | '.join(cells)} |")
         print(rows[-1], flush=True)
     print("| task | pretrained | median (rate) | random | median (rate) |")

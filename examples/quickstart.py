@@ -1,11 +1,11 @@
 """Pretrains a tiny ALBERT on English prose, in about 10 minutes.
 
     make quickstart                                   # in the repository
-    python REPOSITORY/examples/quickstart.py          # where it is installed
+    python REPOSITORY/examples/quickstart.py          # if it is installed
 
-runs the programs that pretraining consists of, one after the other, and shows
-the command line of each, to be typed again with other text and other sizes.
-What an interrupted run has finished is not done again.
+runs the pretraining programs one after another and prints the command line of
+each, which you can rerun with other text and sizes. Rerun it to resume: steps
+that are complete are skipped.
 """
 
 import dataclasses
@@ -23,8 +23,8 @@ EXAMPLES = pathlib.Path(__file__).parent
 CONFIG = "model/tiny.json"
 RECIPE = "pretrain/ten_minutes.flags"
 ALBERT = ("-m", "albert_tf")
-# Chosen before the first training.
-GAPS = """\
+# Chosen before the first training run.
+MASKED_TEXTS = """\
 It is one of the largest [MASK] in the world.
 He was born in the city of New [MASK].
 The president of the United [MASK] spoke to the people.
@@ -32,31 +32,31 @@ The war between the two [MASK] came to an end.
 It is made of water and [MASK].
 They lived there for many [MASK]."""
 NEXT_STEPS = """
-What was written to {folder}:
-  text/       the text, for training and held out
-  vocab.model the vocabulary (vocab.vocab: its pieces)
-  records/    the training examples
-  model/      checkpoints, metrics.jsonl, summaries for TensorBoard
+Output in {folder}:
+  text/       training and held-out text
+  vocab.model vocabulary (vocab.vocab: list of its pieces)
+  records/    training examples
+  model/      checkpoints, metrics.jsonl, TensorBoard summaries
 
-What to type next:
-  a text of your own    {python} -m albert_tf fill_mask --init_checkpoint={folder}/model --spm_model_file={folder}/vocab.model --text="It is [MASK]."
-  the curves            {python} -m tensorboard.main --logdir={folder}/model
-  a longer training     {python} {script} --output_dir=longer --num_train_steps=20000
-  a corpus of your own  the commands above, with your text in place of text/train.txt
+Next steps:
+  try your own text     {python} -m albert_tf fill_mask --init_checkpoint={folder}/model --spm_model_file={folder}/vocab.model --text="It is [MASK]."
+  plot the curves       {python} -m tensorboard.main --logdir={folder}/model
+  train longer          {python} {script} --output_dir=longer --num_train_steps=20000
+  use your own corpus   run the commands above with your text instead of text/train.txt
 """  # noqa: E501
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class QuickstartFlags(flags.Flags):
-    """Where to write and how long to train."""
+    """Output folder and length of training."""
 
-    output_dir: str = flags.flag("quickstart_output", "Where everything goes.")
+    output_dir: str = flags.flag("quickstart_output", "Output folder.")
     num_train_steps: int = flags.flag(
-        6000, "Training steps.", at_least=1, at_most=1_000_000_000
+        6000, "Number of training steps.", at_least=1, at_most=1_000_000_000
     )
     train_batch_size: int = flags.flag(
         16,
-        "Sequences in a training step.",
+        "Number of sequences per training step.",
         at_least=1,
         at_most=flags.MAX_BATCH_SIZE,
     )
@@ -66,10 +66,10 @@ class Step(NamedTuple):
     """One program of the chain.
 
     Args:
-      title: what it does.
-      arguments: what follows `python` on its command line.
-      product: the file it writes last; where that is, it has been run. None
-        for a program that finds out itself.
+      title: short description.
+      arguments: command line after `python`.
+      product: the last file it writes; if it exists, the step is skipped. None
+        for a program that itself detects whether it is done.
     """
 
     title: str
@@ -78,13 +78,13 @@ class Step(NamedTuple):
 
 
 def run(args):
-    """Runs the chain, then shows what the model learned."""
+    """Runs all steps, then prints scores and next steps."""
     folder = as_typed(args.output_dir)
     try:
         for step in build_steps(folder, args):
             run_step(step)
     except KeyboardInterrupt:
-        print("\nStopped. The same command goes on from here.", file=sys.stderr)
+        print("\nStopped. Rerun the same command to resume.", file=sys.stderr)
         raise
     print(describe_progress(pathlib.Path(folder, "model/metrics.jsonl")))
     print(
@@ -97,10 +97,10 @@ def run(args):
 
 
 def build_steps(folder, args):
-    """The programs to run, in their order.
+    """Returns the Steps in order.
 
     Args:
-      folder: where everything goes.
+      folder: output folder.
       args: `QuickstartFlags`.
     """
     vocabulary = f"--spm_model_file={folder}/vocab.model"
@@ -127,7 +127,7 @@ def build_steps(folder, args):
             ],
             f"{folder}/vocab.model",
         ),
-        # More masks teach more in a step; scores are of the usual 15%.
+        # More masks teach more per step; evaluation uses the usual 15%.
         build_records_step(
             folder,
             vocabulary,
@@ -161,22 +161,22 @@ def build_steps(folder, args):
             ],
         ),
         Step(
-            "Fill gaps",
+            "Predict masked words",
             [
                 *ALBERT,
                 "fill_mask",
                 f"--init_checkpoint={folder}/model",
                 vocabulary,
-                f"--text={GAPS}",
+                f"--text={MASKED_TEXTS}",
             ],
         ),
     ]
 
 
 def build_records_step(folder, vocabulary, name, *arguments):
-    """The program that makes records of one of the two texts."""
+    """Returns the Step that writes the records of one of the two texts."""
     return Step(
-        f"Make masked sequences of text/{name}.txt",
+        f"Create masked sequences from text/{name}.txt",
         [
             *ALBERT,
             "create_pretraining_data",
@@ -193,47 +193,47 @@ def build_records_step(folder, vocabulary, name, *arguments):
 
 
 def run_step(step):
-    """Shows and runs a program, unless its product is there."""
+    """Prints and runs a program, unless its product exists."""
     print(f"\n=== {step.title}", flush=True)
     if step.product and os.path.exists(step.product):
-        print(f"{step.product} is there.")
+        print(f"Skipped: {step.product} exists.")
         return
     print(
         shlex.join([as_typed(sys.executable), *step.arguments]) + "\n",
         flush=True,
     )
-    # TensorFlow looks for a GPU, and calls it an error to find none.
+    # TensorFlow reports an error if it finds no GPU.
     environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
     if subprograms.run_program(
         [sys.executable, *step.arguments], env=environment
     ):
         sys.exit(
-            "\nThat failed, see above. Once the cause is mended, the same "
-            "command goes on from here."
+            "\nThis step failed, see above. Fix the cause, then rerun the same "
+            "command to resume."
         )
 
 
 def as_typed(path):
-    """A path as one would type it here."""
+    """Returns a path relative to the current folder, if it is below it."""
     relative = os.path.relpath(path)
     return str(path) if relative.startswith("..") else relative
 
 
 def describe_progress(metrics_file):
-    """A table of the held-out metrics before and after the training.
+    """Returns a table of the held-out metrics before and after training.
 
     Args:
-      metrics_file: the JSON lines that `run_pretraining.py` writes.
+      metrics_file: the metrics.jsonl of `run_pretraining.py`.
     """
     records = plot_metrics.read_records(metrics_file)
     values = [record for record in records if record["split"] == "eval"]
     if not values:
-        raise ValueError(f"{metrics_file} holds no evaluation.")
+        raise ValueError(f"{metrics_file} contains no evaluation.")
     first, last = values[0], values[-1]
     table = [f"\n{'Held-out text':24}{'before':>9}{'after':>9}"]
     for title, name in (
-        ("masked words guessed", "masked_lm_accuracy"),
-        ("sentence order guessed", "sentence_order_accuracy"),
+        ("masked word accuracy", "masked_lm_accuracy"),
+        ("sentence order accuracy", "sentence_order_accuracy"),
     ):
         if name in last:
             table.append(f"{title:24}{first[name]:9.1%}{last[name]:9.1%}")
@@ -241,7 +241,7 @@ def describe_progress(metrics_file):
 
 
 def main():
-    """The command."""
+    """Runs the command."""
     flags.launch(run, QuickstartFlags)
 
 

@@ -258,14 +258,14 @@ PROCESSES = {
         ["-m", "albert_tf", "inspect_checkpoint", "--init_checkpoint=model"],
         {"KERAS_BACKEND": "torch"},
         0,
-        "KERAS_BACKEND=torch is not taken.*1,768|together",
+        "KERAS_BACKEND=torch is ignored.*1,768|total",
     ),
     "help": (["run_squad.py", "--help"], {}, 1, "--doc_stride: .*at least 1"),
     "a script": (
         ["run_race.py", "--data_dir=no", "--output_dir=new"],
         {},
         1,
-        "run_race.py: There is no model to begin with",
+        "run_race.py: No checkpoint to start from",
     ),
 }
 

@@ -69,7 +69,7 @@ def test_a_command_finds_its_recipes_and_its_program(installed, tmp_path):
     )
     assert done.returncode == 1
     # It got as far as the flags of the program that it runs.
-    assert "albert run_classifier: There is no model to begin" in done.stderr
+    assert "albert run_classifier: No checkpoint to start from" in done.stderr
     assert "albert run_glue: 1 of 1 tasks failed" in done.stderr
 
 
@@ -98,7 +98,7 @@ def test_each_program_is_a_script(name):
 def test_a_word_that_is_no_command_is_refused(monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["albert", "run_everything"])
     assert command.main() == 1
-    assert "no command 'run_everything'" in capsys.readouterr().err
+    assert "unknown command 'run_everything'" in capsys.readouterr().err
     monkeypatch.setattr(sys, "argv", ["albert"])
     assert command.main() == 0
     said = capsys.readouterr().out

@@ -1,1 +1,1 @@
-"""The commands: what each is called with, and which module does it."""
+"""The commands: the flags of each, and the module that implements it."""

@@ -1,10 +1,10 @@
-"""Answers a question about a paragraph by an exported SavedModel.
+r"""Answers questions about a paragraph with an exported SavedModel.
 
     albert answer --saved_model=out/serving \
         --question="Who wrote Dracula?" --paragraph="Dracula is a novel by ..."
 
-An example of a client: the SavedModel takes ids, and its assets have the
-vocabulary; what lies between text and ids is all here.
+This is an example client: the SavedModel takes ids, its assets contain the
+vocabulary, and the client converts between text and ids.
 """
 
 import dataclasses
@@ -19,30 +19,38 @@ class AnswerFlags(flags.Flags):
     """A SavedModel, a question and a paragraph."""
 
     saved_model: str = flags.flag(
-        required=True, help="What run_squad.py wrote to its --export_dir."
+        required=True,
+        help="SavedModel that run_squad.py wrote to its --export_dir.",
     )
     question: str = flags.flag(
-        required=True, help="Questions about the paragraph, one a line."
+        required=True, help="Questions about the paragraph, one per line."
     )
-    paragraph: str | None = flags.flag(help="The paragraph.")
+    paragraph: str | None = flags.flag(help="Paragraph with the answers.")
     paragraph_file: str | None = flags.flag(
-        help="Text file with the paragraph, instead."
+        help="Text file with the paragraph, instead of --paragraph."
     )
-    n_best_size: int = flags.flag(3, "Answers that are shown.", at_least=1)
+    n_best_size: int = flags.flag(
+        3, "Number of answers to print per question.", at_least=1
+    )
     max_answer_length: int = flags.flag(
-        30, "Tokens of the longest answer.", at_least=1
+        30, "Maximum length of an answer, in tokens.", at_least=1
     )
     max_seq_length: int = flags.flag(
         384,
-        "Tokens of question and window; no more than was exported.",
+        "Maximum length of question and window together, in tokens; at most "
+        "the exported model's length.",
         at_least=5,
     )
     doc_stride: int = flags.flag(
-        128, "Tokens between beginnings of windows.", at_least=1
+        128,
+        "Distance between the starts of consecutive windows, in tokens.",
+        at_least=1,
     )
-    max_query_length: int = flags.flag(64, "Tokens of a question.", at_least=1)
+    max_query_length: int = flags.flag(
+        64, "Maximum length of a question, in tokens.", at_least=1
+    )
 
 
 def main():
-    """The command."""
+    """Runs the command."""
     flags.launch(PROGRAM, AnswerFlags)

@@ -1,10 +1,10 @@
-"""Writes a pretrained model in another form, and checks what was written.
+r"""Converts a pretrained checkpoint to another format and verifies the result.
 
     albert convert_checkpoint \
         --from=albert_base.tar.gz --to=hf --format=hf
 
-The folder that is written holds weights, config and vocabulary. It appears
-only after it was read again and found to be the same, in weights and outputs.
+The output folder contains weights, config and vocabulary. It appears only
+after it has been read back and its weights and outputs match the original.
 """
 
 import dataclasses
@@ -18,25 +18,26 @@ PROGRAM = "albert_tf.tools.convert_checkpoint"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ConvertFlags(groups.FilesFlags):
-    """What to read and what to write."""
+    """Source, destination and format."""
 
     from_: str = flags.flag(
         required=True,
-        help="Model: TF1 prefix, .index file, folder or tar, TF Hub module of "
-        "TF1, or Hugging Face folder.",
+        help="Checkpoint to convert: TF1 prefix, .index file, folder or tar, "
+        "TF1 Hub module, or Hugging Face folder.",
     )
     to: str = flags.flag(
-        required=True, help="Folder to write; it must not exist, or be empty."
+        required=True, help="Output folder; it must be new or empty."
     )
     format: Literal["tf1", "own", "hf"] = flags.flag(
         "hf",
-        "tf1 for the release's scripts, own, or hf for Hugging Face.",
+        "Output format: tf1 for the release's scripts, own for this package, "
+        "hf for Hugging Face.",
     )
     keep_slots: bool = flags.flag(
-        False, "Whether to keep the optimizer's slots and the step."
+        False, "Whether to keep the optimizer slots and the step."
     )
 
 
 def main():
-    """The command."""
+    """Runs the command."""
     flags.launch(PROGRAM, ConvertFlags)

@@ -1,11 +1,11 @@
-"""Converts an exported SavedModel to LiteRT (TensorFlow Lite), for devices.
+r"""Converts an exported SavedModel to LiteRT (TensorFlow Lite).
 
     albert convert_to_litert \
         --saved_model=hub/albert_en_base --output=albert.tflite --weights=int8
 
-It takes what export_to_tfhub.py writes, and what run_classifier.py and
-run_squad.py write to --export_dir. The file is compared with the SavedModel
-before it appears.
+The input is a SavedModel from export_to_tfhub.py, or from the --export_dir of
+run_classifier.py or run_squad.py. The output file appears only after its
+results have been compared with the SavedModel's.
 """
 
 import dataclasses
@@ -18,31 +18,33 @@ PROGRAM = "albert_tf.tools.convert_to_litert"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ConvertFlags(flags.Flags):
-    """What is converted, and how its weights are stored."""
+    """SavedModel, output file and conversion options."""
 
     saved_model: str = flags.flag(
-        required=True, help="SavedModel, or the folder with its versions."
+        required=True,
+        help="SavedModel, or the folder that contains its versions.",
     )
-    output: str = flags.flag(required=True, help="The .tflite file.")
+    output: str = flags.flag(required=True, help="Output .tflite file.")
     weights: Literal["float32", "float16", "int8"] = flags.flag(
         "float32",
-        "How weights are stored; int8 quantizes matrices, and activations as "
-        "they come (dynamic range).",
+        "Storage type of the weights; int8 is dynamic-range quantization of "
+        "matrices and activations.",
     )
     signature: str | None = flags.flag(
-        help="Signature of ids. Default: ids, else serving_default."
+        help="Signature that takes ids. Default: ids if it exists, otherwise "
+        "serving_default."
     )
     seq_length: int = flags.flag(
         128,
-        "Tokens of each sequence; shorter ones are padded, with mask 0.",
+        "Length of each sequence, in tokens; pad shorter ones with mask 0.",
         at_least=1,
         at_most=1 << 16,
     )
     batch_size: int = flags.flag(
-        1, "Sequences in a call.", at_least=1, at_most=1 << 16
+        1, "Number of sequences per call.", at_least=1, at_most=1 << 16
     )
 
 
 def main():
-    """The command."""
+    """Runs the command."""
     flags.launch(PROGRAM, ConvertFlags)

@@ -1,12 +1,13 @@
-"""Turns lines of text into vectors.
+r"""Computes vectors of lines of text.
 
     albert embed --init_checkpoint=out \
         --input_file=lines.txt --output_file=vectors.npz
 
-A .npz holds `vectors` [N, H], one for each line, blank ones too; with
---pooling=tokens it holds `vectors` [all tokens, H], `lengths` [N], `ids` and
-`offsets` [all tokens, 2], which are characters of the line (start, end). A
-.jsonl holds one object a line with the same names.
+A .npz file contains `vectors` [N, H], one per line, including blank lines.
+With --pooling=tokens it contains `vectors` [all tokens, H], `lengths` [N],
+`ids` and `offsets` [all tokens, 2]: the start and end of each token, as
+character positions in its line. A .jsonl file contains one object per line,
+with the same names.
 """
 
 import dataclasses
@@ -21,38 +22,41 @@ PROGRAM = "albert_tf.tools.embed"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class EmbedFlags(groups.ModelFlags):
-    """A model, lines, and what a vector of them is."""
+    """Model, input lines and pooling."""
 
     input_file: str = flags.flag(
-        required=True, help="Text files, a text a line: globs, with commas."
+        required=True,
+        help="Text files, one text per line: comma-separated paths or globs.",
     )
     output_file: str = flags.flag(
-        required=True, help="File to write: .npz or .jsonl."
+        required=True, help="Output file: .npz or .jsonl."
     )
     pooling: Literal["pooled", "mean", "tokens"] = flags.flag(
         "mean",
-        "pooled: the model's own vector; mean: of all tokens, without [CLS] "
-        "and [SEP]; tokens: one for each of these.",
+        "pooled: the model's pooled output; mean: mean of all tokens except "
+        "[CLS] and [SEP]; tokens: one vector per such token.",
     )
     layer: int = flags.flag(
         -1,
-        "Layer to take tokens of, from 0; -1 is the last. Not for pooled.",
+        "Layer to read the tokens from, counted from 0; -1 is the last. "
+        "Unused with --pooling=pooled.",
         at_least=-MAX_LAYERS,
         below=MAX_LAYERS,
     )
     max_seq_length: int = flags.flag(
         512,
-        "Tokens a line, with [CLS] and [SEP]; longer ones are cut.",
+        "Maximum length of a line, in tokens with [CLS] and [SEP]; longer "
+        "lines are truncated.",
         at_least=3,
     )
     tokens_per_batch: int = flags.flag(
         4096,
-        "Tokens computed at a time, with padding.",
+        "Number of tokens per batch, padding included.",
         at_least=1,
         at_most=flags.MAX_TOKENS,
     )
 
 
 def main():
-    """The command."""
+    """Runs the command."""
     flags.launch(PROGRAM, EmbedFlags)

@@ -1,4 +1,4 @@
-"""Writes an encoder, and what turns text into its inputs, as for TF Hub.
+r"""Exports an encoder and its text preprocessor as TF Hub SavedModels.
 
 python export_to_tfhub.py --albert_directory=albert_base \
     --export_path=hub/albert_en_base
@@ -14,45 +14,49 @@ PROGRAM = "albert_tf.programs.export_to_tfhub"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ExportFlags(flags.Flags):
-    """The release's flags; what is ours stands last."""
+    """The release's flags, followed by those added here."""
 
     albert_directory: str = flag(
         required=True,
-        help="Model: a folder, or anything that --init_checkpoint takes.",
+        help="Model folder, or anything that --init_checkpoint accepts.",
     )
     checkpoint_name: str = flag(
         "model.ckpt-best",
-        "Checkpoint in --albert_directory; where it is not there, the newest.",
+        "Checkpoint in --albert_directory; if it does not exist, the newest "
+        "one is exported.",
     )
     do_lower_case: bool | None = flag(
-        help="Whether text is lower-cased. Default: as is stored beside the "
-        "vocabulary, else true."
+        help="Whether to lowercase the text. Default: the setting stored with "
+        "the vocabulary, otherwise true."
     )
-    use_einsum: bool = flag(True, "Ignored: it changed no result.")
+    use_einsum: bool = flag(True, "Ignored: it does not affect results.")
     export_path: str = flag(
         required=True,
-        help="Folder of the encoder, which must not exist; the preprocessor's "
-        "is called the same with _preprocess behind.",
+        help="Output folder of the encoder, which must not exist; the "
+        "preprocessor's folder has the suffix _preprocess.",
     )
     albert_config_file: str | None = flag(
-        help="JSON file with the architecture. Default: the one beside the "
+        help="JSON file with the architecture. Default: the one next to the "
         "checkpoint."
     )
     spm_model_file: str | None = flag(
-        help="SentencePiece model. Default: the vocabulary beside the "
+        help="SentencePiece model. Default: the vocabulary next to the "
         "checkpoint."
     )
-    vocab_file: str | None = flag(help="WordPiece vocabulary, likewise.")
+    vocab_file: str | None = flag(
+        help="WordPiece vocabulary. Default: the vocabulary next to the "
+        "checkpoint."
+    )
     with_preprocessor: bool = flag(
-        True, "Whether to write the preprocessor; it needs tensorflow-text."
+        True, "Whether to export the preprocessor; requires tensorflow-text."
     )
     seq_length: int = flag(
         128,
-        "Tokens of the preprocessor's sequences, unless a caller says.",
+        "Default length of the preprocessor's sequences, in tokens.",
         at_least=3,
     )
 
 
 def main():
-    """The command."""
+    """Runs the command."""
     flags.launch(PROGRAM, ExportFlags)

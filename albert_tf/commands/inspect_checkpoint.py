@@ -1,4 +1,4 @@
-"""Shows what a pretrained model's files hold: names, shapes, counts, heads.
+"""Prints a checkpoint's weight names, shapes, parameter counts and heads.
 
 albert inspect_checkpoint --init_checkpoint=out
 """
@@ -13,9 +13,9 @@ PROGRAM = "albert_tf.tools.inspect_checkpoint"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class InspectFlags(groups.CheckpointFlags):
-    """What to look at."""
+    """Checkpoint to inspect."""
 
 
 def main():
-    """The command."""
+    """Runs the command."""
     flags.launch(PROGRAM, InspectFlags)

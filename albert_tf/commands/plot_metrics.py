@@ -1,9 +1,9 @@
-"""Draws the curves of a training from its metrics.jsonl.
+r"""Plots the training curves of a metrics.jsonl.
 
     albert plot_metrics --metrics_file=out/metrics.jsonl \
         --output_file=curves.svg
 
-Needs matplotlib: pip install 'albert_tf[plots]'.
+Requires matplotlib: pip install 'albert_tf[plots]'.
 """
 
 import dataclasses
@@ -15,17 +15,17 @@ PROGRAM = "albert_tf.tools.plot_metrics"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PlotFlags(flags.Flags):
-    """What to draw, and where."""
+    """Metrics file, output file and title."""
 
     metrics_file: str = flags.flag(
-        required=True, help="metrics.jsonl of a training."
+        required=True, help="metrics.jsonl of a training run."
     )
     output_file: str = flags.flag(
-        required=True, help="Picture to write: .svg, .png or .pdf."
+        required=True, help="Output image: .svg, .png or .pdf."
     )
-    title: str = flags.flag("", "Heading of the picture.")
+    title: str = flags.flag("", "Title of the plot.")
 
 
 def main():
-    """The command."""
+    """Runs the command."""
     flags.launch(PROGRAM, PlotFlags)

@@ -1,4 +1,4 @@
-"""Fine-tunes and scores ALBERT on GLUE, or on any table of text.
+r"""Fine-tunes and evaluates ALBERT on GLUE, or on any table of text.
 
 python run_classifier.py --flagfile=configs/glue/mrpc.flags \
     --data_dir=glue --init_checkpoint=albert_base.tar.gz --output_dir=out \
@@ -12,7 +12,7 @@ from albert_tf.commands import groups
 from albert_tf.flags import flag
 
 PROGRAM = "albert_tf.programs.run_classifier"
-# The keys of `table_tasks.GLUE`, which is slow to import.
+# The keys of `table_tasks.GLUE`, repeated here because it is slow to import.
 GLUE = (
     "cola",
     "sst-2",
@@ -30,26 +30,26 @@ GLUE = (
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ClassifierFlags(groups.FineTuningFlags):
-    """The release's flags; what is ours stands last."""
+    """The release's flags, followed by those added here."""
 
     data_dir: str = flag(
-        required=True, help="Folder with a folder for each task."
+        required=True, help="Folder that contains one subfolder per task."
     )
     task_name: str | None = flag(help=f"One of {', '.join(GLUE)}.")
     do_eval: bool = flag(
         False,
-        "Whether to evaluate on the dev data: at every checkpoint; without "
-        "--do_train every checkpoint that is there.",
+        "Whether to evaluate on the dev data: at each checkpoint while "
+        "training, or all existing checkpoints without --do_train.",
     )
     export_dir: str | None = flag(
-        help="Where a SavedModel of the best checkpoint goes."
+        help="Output folder for a SavedModel of the best checkpoint."
     )
     export_text_dir: str | None = flag(
-        help="Where a SavedModel that takes text goes; it needs "
-        "tensorflow-text here and where it is loaded."
+        help="Output folder for a SavedModel that takes text; it requires "
+        "tensorflow-text both here and when it is loaded."
     )
     threshold_to_export: float | None = flag(
-        help="A number that the SavedModel gives out as `threshold`.",
+        help="Constant that the SavedModel returns as the output `threshold`.",
         at_least=-1e9,
         at_most=1e9,
     )
@@ -59,7 +59,7 @@ class ClassifierFlags(groups.FineTuningFlags):
     )
 
     def check(self):
-        """Refuses what cannot work."""
+        """Raises ValueError if flags contradict each other."""
         groups.check_has_work(self, "do_train", "do_eval", "do_predict")
         if bool(self.task_name) == bool(self.task_config):
             raise ValueError("Give either --task_name or --task_config.")
@@ -72,5 +72,5 @@ class ClassifierFlags(groups.FineTuningFlags):
 
 
 def main():
-    """The command."""
+    """Runs the command."""
     flags.launch(PROGRAM, ClassifierFlags)

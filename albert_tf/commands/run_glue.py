@@ -1,9 +1,9 @@
-"""Fine-tunes every GLUE task that lies under a folder, each by its recipe.
+r"""Fine-tunes every GLUE task found in a folder, each with its own recipe.
 
 albert run_glue --data_dir=glue \
     --init_checkpoint=albert_base.tar.gz --output_dir=out
 
-Run again, it goes on where it was stopped.
+Rerun the same command to resume.
 """
 
 import dataclasses
@@ -15,28 +15,29 @@ PROGRAM = "albert_tf.tools.run_glue"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class GlueFlags(flags.Flags):
-    """What is run, and what all runs are given beside their recipes."""
+    """Tasks to run, and the flags that all of them share."""
 
     data_dir: str = flags.flag(
-        required=True, help="Folder with a folder for each task."
+        required=True, help="Folder that contains one subfolder per task."
     )
     output_dir: str = flags.flag(
-        required=True, help="Folder that gets a folder for each task."
+        required=True, help="Output folder; each task gets a subfolder."
     )
     init_checkpoint: str | None = flags.flag(
-        help="Model to begin from, as for run_classifier.py."
+        help="Checkpoint to start from, as for run_classifier.py."
     )
     tasks: str = flags.flag(
-        "", "Tasks with commas between them. Default: all that have data."
+        "", "Comma-separated tasks. Default: all that have data."
     )
     recipes: str = flags.flag(
-        str(filesystem.shipped_configs() / "glue"), "Folder with TASK.flags."
+        str(filesystem.shipped_configs() / "glue"),
+        "Folder that contains the recipes, TASK.flags.",
     )
     extra_flags: str = flags.flag(
-        "", "More flags for run_classifier.py; they override the recipes."
+        "", "Additional run_classifier.py flags, which override the recipes."
     )
 
 
 def main():
-    """The command."""
+    """Runs the command."""
     flags.launch(PROGRAM, GlueFlags)

@@ -1,4 +1,4 @@
-"""Fine-tunes and scores ALBERT on RACE.
+r"""Fine-tunes and evaluates ALBERT on RACE.
 
 python run_race.py --flagfile=configs/race.flags --data_dir=RACE \
     --init_checkpoint=albert_base.tar.gz --output_dir=out --do_predict
@@ -15,49 +15,48 @@ PROGRAM = "albert_tf.programs.run_race"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RaceFlags(groups.FineTuningFlags):
-    """The release's flags; what is ours stands last."""
+    """The release's flags, followed by those added here."""
 
     data_dir: str = flag(
         required=True,
-        help="Folder RACE, or the one it is in: {train,dev,test}/{middle,high}"
-        "/*.txt.",
+        help="The RACE folder or its parent; its files are "
+        "{train,dev,test}/{middle,high}/*.txt.",
     )
-    task_name: str = flag("race", "Ignored: there is one task.")
-    train_file: str | None = flag(
-        help="Ignored: encoded data is kept under --cached_dir, by content."
-    )
-    eval_file: str | None = flag(help="Ignored, likewise.")
-    predict_file: str | None = flag(help="Ignored, likewise.")
+    task_name: str = flag("race", "Ignored: there is only one task.")
+    train_file: str | None = flag(help="Ignored: use --cached_dir.")
+    eval_file: str | None = flag(help="Ignored: use --cached_dir.")
+    predict_file: str | None = flag(help="Ignored: use --cached_dir.")
     max_qa_length: int = flag(
         128,
-        "Tokens of question and option; of more the last are kept.",
+        "Maximum length of question and option together, in tokens; longer "
+        "ones lose their first tokens.",
         at_least=1,
     )
     num_keep_checkpoint: int = flag(
         5,
-        "Ignored, as by the release: see --keep_checkpoint_max.",
+        "Ignored, as in the release: use --keep_checkpoint_max.",
         at_least=0,
     )
-    high_only: bool = flag(False, "Only questions for high schools.")
-    middle_only: bool = flag(False, "Only questions for middle schools.")
+    high_only: bool = flag(False, "Use only the high school questions.")
+    middle_only: bool = flag(False, "Use only the middle school questions.")
     do_train: bool = flag(True)
     do_eval: bool = flag(
         True,
-        "Whether to evaluate on the dev data: at every checkpoint; without "
-        "--do_train every checkpoint that is there.",
+        "Whether to evaluate on the dev data: at each checkpoint while "
+        "training, or all existing checkpoints without --do_train.",
     )
     learning_rate: float = flag(1e-5)
     train_step: int = flag(12000)
     warmup_step: int = flag(1000)
     save_checkpoints_steps: int = flag(100)
     dropout_prob: float | None = flag(
-        help="The release's name of --classifier_dropout.",
+        help="The release's name for --classifier_dropout.",
         at_least=0,
         below=1,
     )
 
     def check(self):
-        """Refuses what cannot work."""
+        """Raises ValueError if flags contradict each other."""
         groups.check_has_work(self, "do_train", "do_eval", "do_predict")
         if self.high_only and self.middle_only:
             raise ValueError(
@@ -73,5 +72,5 @@ class RaceFlags(groups.FineTuningFlags):
 
 
 def main():
-    """The command."""
+    """Runs the command."""
     flags.launch(PROGRAM, RaceFlags)

@@ -1,4 +1,4 @@
-"""Fine-tunes and scores ALBERT on SQuAD 1.1, 2.0 and what is written like it.
+r"""Fine-tunes and evaluates ALBERT on SQuAD 1.1, 2.0 or data in their format.
 
 python run_squad.py --flagfile=configs/squad/v2.flags \
     --train_file=train-v2.0.json --predict_file=dev-v2.0.json \
@@ -18,85 +18,102 @@ PROGRAM = "albert_tf.programs.run_squad"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SquadFlags(groups.FineTuningFlags):
-    """The release's flags of both versions; what is ours stands last."""
+    """The release's flags for both versions, followed by those added here."""
 
-    train_file: str | None = flag(help="JSON file to train on.")
+    train_file: str | None = flag(help="JSON file with training data.")
     predict_file: str | None = flag(
-        help="JSON file with questions to answer; scored if it has answers."
+        help="JSON file with questions to answer; the predictions are scored "
+        "if it contains the answers."
     )
-    train_feature_file: str | None = flag(
-        help="Ignored: encoded data is kept under --cached_dir, by content."
+    train_feature_file: str | None = flag(help="Ignored: use --cached_dir.")
+    predict_feature_file: str | None = flag(help="Ignored: use --cached_dir.")
+    predict_feature_left_file: str | None = flag(
+        help="Ignored: use --cached_dir."
     )
-    predict_feature_file: str | None = flag(help="Ignored, likewise.")
-    predict_feature_left_file: str | None = flag(help="Ignored, likewise.")
     max_seq_length: int = flag(
         384,
-        "Tokens of the longest sequence: question and window.",
+        "Maximum length of question and window together, in tokens.",
     )
     doc_stride: int = flag(
         128,
-        "Tokens between the beginnings of a paragraph's windows.",
+        "Distance between the starts of consecutive windows, in tokens.",
         at_least=1,
     )
     max_query_length: int = flag(
-        64, "Tokens of a question; the rest of it is cut.", at_least=1
+        64,
+        "Maximum length of a question, in tokens; longer ones are truncated.",
+        at_least=1,
     )
     do_predict: bool = flag(
         False,
-        "Whether to answer --predict_file: by the best checkpoint, and where "
-        "it has answers, to score every checkpoint.",
+        "Whether to answer --predict_file with the best checkpoint and, if it "
+        "contains the answers, to score every checkpoint.",
     )
     num_train_epochs: float | None = flag(
-        3.0, "Passes over the questions, unless --train_step is given."
+        3.0, "Number of training epochs, unless --train_step is given."
     )
     warmup_proportion: float | None = flag(
-        0.1, "Share of all steps that is warmup, unless --train_step is given."
+        0.1,
+        "Fraction of all steps used for warmup, unless --train_step is given.",
     )
     train_step: int | None = flag(
-        help="Training steps, with --warmup_step, instead of epochs."
+        help="Number of training steps, instead of --num_train_epochs; the "
+        "warmup is then --warmup_step."
     )
     n_best_size: int = flag(
-        20, "Answers in nbest_predictions.json.", at_least=1, at_most=10_000
+        20,
+        "Number of answers per question in nbest_predictions.json.",
+        at_least=1,
+        at_most=10_000,
     )
     max_answer_length: int = flag(
-        30, "Tokens of the longest answer.", at_least=1
+        30, "Maximum length of an answer, in tokens.", at_least=1
     )
-    use_einsum: bool = flag(True, "Ignored: it changed no result.")
+    use_einsum: bool = flag(True, "Ignored: it does not affect results.")
     start_n_top: int = flag(
-        5, "v2: starts of the beam.", at_least=1, at_most=512
+        5, "v2: number of start positions in the beam.", at_least=1, at_most=512
     )
     end_n_top: int = flag(
-        5, "v2: ends of the beam for each start.", at_least=1, at_most=512
+        5,
+        "v2: number of end positions in the beam per start position.",
+        at_least=1,
+        at_most=512,
     )
     dropout_prob: float | None = flag(
-        help="The release's name of --classifier_dropout: v2, before the "
-        "logit that there is no answer.",
+        help="The release's name for --classifier_dropout; v2 only, before "
+        "the no-answer logit.",
         at_least=0,
         below=1,
     )
     export_dir: str | None = flag(
-        help="Where a SavedModel of the best checkpoint goes."
+        help="Output folder for a SavedModel of the best checkpoint."
     )
     export_text_dir: str | None = flag(
-        help="Where a SavedModel that takes questions and paragraphs goes; it "
-        "needs tensorflow-text here and where it is loaded."
+        help="Output folder for a SavedModel that takes questions and "
+        "paragraphs as text; it requires tensorflow-text both here and when it "
+        "is loaded."
     )
     squad_version: Literal["v1", "v2"] = flag(
-        "v1", "v1: always an answer; v2: maybe none, another head."
+        "v1",
+        "v1: every question has an answer; v2: some have none, which needs a "
+        "different head.",
     )
     null_score_diff_threshold: float | None = flag(
-        help="v2: answers where the odds of none are below it. Default: the "
-        "best on --predict_file; without answers there, the one that the "
-        "model's folder has.",
+        help="v2: give an answer if the no-answer score is below this "
+        "threshold. Default: the best one on --predict_file, or the one stored "
+        "in the model folder if that file contains no answers.",
         at_least=-1e9,
         at_most=1e9,
     )
     num_workers: int = flag(
-        1, "Processes that encode the data.", at_least=1, at_most=256
+        1,
+        "Number of processes that encode the data.",
+        at_least=1,
+        at_most=256,
     )
 
     def check(self):
-        """Refuses what cannot work."""
+        """Raises ValueError if flags contradict each other."""
         if not (self.export_dir or self.export_text_dir):
             groups.check_has_work(self, "do_train", "do_predict", "export_dir")
         for name, is_wanted in (
@@ -109,5 +126,5 @@ class SquadFlags(groups.FineTuningFlags):
 
 
 def main():
-    """The command."""
+    """Runs the command."""
     flags.launch(PROGRAM, SquadFlags)

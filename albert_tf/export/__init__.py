@@ -1,1 +1,1 @@
-"""Models as SavedModels, to be served."""
+"""Exports models as SavedModels for serving."""

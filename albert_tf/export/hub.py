@@ -1,4 +1,4 @@
-"""Models in the forms of TF Hub: an encoder to build on, and a layer for it.
+"""TF Hub formats: exports reusable encoders, and wraps them as Keras layers.
 
 Shapes: B batch, T tokens, E embedding_size, H hidden_size, P masked positions,
 V vocab_size.
@@ -10,7 +10,7 @@ import tensorflow as tf
 from albert_tf.export import requests, saved_models
 from albert_tf.model import modeling
 
-# TF Hub's names of the inputs, and the release's.
+# TF Hub's names of the inputs -> the release's.
 INPUTS = {
     "input_word_ids": "input_ids",
     "input_mask": "input_mask",
@@ -19,33 +19,34 @@ INPUTS = {
 
 
 def export_encoder(path, model, *, tokenizer, assets):
-    """Writes a reusable SavedModel of an encoder, for TF Hub's users.
+    """Exports an encoder as a reusable SavedModel in TF Hub's format.
 
-    Loaded, it is called with a dict of `input_word_ids`, `input_mask` and
-    `input_type_ids`, [B, T] int32, for any B and up to the model's positions,
-    and with `training`, which turns the config's dropout on. It returns a dict:
+    The loaded object is called with a dict of `input_word_ids`, `input_mask`
+    and `input_type_ids`, [B, T] int32, for any B and any T up to the model's
+    positions, and with `training`, which enables the config's dropout. It
+    returns a dict:
 
       pooled_output, default: [B, H].
       sequence_output: [B, T, H].
-      encoder_outputs: list of [B, T, H], the layers'.
+      encoder_outputs: list of [B, T, H], one per layer.
 
-    Its `mlm`, where the model has the heads of pretraining, takes also
-    `masked_lm_positions` [B, P] and returns also `mlm_logits` [B, P, V]. Both
+    If the model has pretraining heads, the object's attribute `mlm` also takes
+    `masked_lm_positions` [B, P] and also returns `mlm_logits` [B, P, V]. Both
     have `variables`, `trainable_variables` and `regularization_losses`.
 
-    The signatures: `serving_default`, of the same names; and those of the
-    release's modules, which take `input_ids`, `input_mask` and `segment_ids`:
-    `tokens` (sequence_output, pooled_output), `sop` (also sop_log_probs
-    [B, 2]), `mlm` (takes also mlm_positions [B, P], returns also mlm_logits),
-    and `tokenization_info` (vocab_file, do_lower_case).
+    The signature `serving_default` has the same names. The others are those of
+    the release's modules, which take `input_ids`, `input_mask` and
+    `segment_ids`: `tokens` (sequence_output, pooled_output), `sop` (also
+    sop_log_probs [B, 2]), `mlm` (also takes mlm_positions [B, P], also returns
+    mlm_logits), and `tokenization_info` (vocab_file, do_lower_case).
 
     Args:
-      path: the SavedModel's folder, which must not exist.
-      model: a `heads.AlbertForPreTraining`, or an `modeling.AlbertEncoder`
-        where only that is known.
+      path: folder of the SavedModel, which must not exist.
+      model: a `heads.AlbertForPreTraining`, or a `modeling.AlbertEncoder` if
+        the weights of the heads are missing.
       tokenizer: the `tokenization.Tokenizer` of its vocabulary.
-      assets: files that are put beside under their own names: config,
-        tokenizer settings, and last the vocabulary.
+      assets: files to store as assets under their own names: config, tokenizer
+        settings and, last, the vocabulary.
 
     Source: export_to_tfhub.py; TF Hub's API of text embeddings with
     transformer encoders.
@@ -84,7 +85,7 @@ def export_encoder(path, model, *, tokenizer, assets):
 
 
 def _features(encoder, names, inputs):
-    """Inputs under the release's names, checked."""
+    """Returns checked inputs under the release's names."""
     config = encoder.config
     return requests.check_features(
         inputs, names, config, config.max_position_embeddings
@@ -98,7 +99,7 @@ def _specs(names):
 
 
 def _build_call(model, names, compute):
-    """A function of (inputs, training), traced for both."""
+    """Returns a function of (inputs, training), traced for both modes."""
 
     @tf.function
     def call(inputs, training=False):
@@ -114,12 +115,12 @@ def _build_call(model, names, compute):
 
 
 def _build_signature(model, names, compute):
-    """A function of tensors by name, as signatures want it."""
+    """Returns a function of named tensors, as signatures require."""
 
     @tf.function
     def call(**inputs):
         outputs = compute(model, _features(model, names, inputs), False, None)
-        # A signature gives out tensors alone.
+        # A signature can return only tensors.
         return {n: x for n, x in outputs.items() if not isinstance(x, list)}
 
     return call.get_concrete_function(**_specs(names))
@@ -160,15 +161,15 @@ def _fill(model, features, training, seed):
 
 
 def _to_int32(name, values):
-    """Ids as the SavedModel wants them; text as it is."""
+    """Casts ids to int32; returns text unchanged."""
     if values.dtype == tf.string:
         return values
-    # NumPy's integers have 64 bits, and Sequential makes floats of them.
+    # NumPy's integers have 64 bits, and Sequential converts them to floats.
     integers = tf.cast(values, tf.int32)
     check = tf.debugging.assert_equal(
         tf.cast(integers, values.dtype),
         values,
-        f"{name} holds numbers that are no integers of 32 bits.",
+        f"{name} contains numbers that are not 32-bit integers.",
     )
     with tf.control_dependencies([check]):
         return tf.identity(integers)
@@ -176,29 +177,29 @@ def _to_int32(name, values):
 
 @keras.saving.register_keras_serializable(package="albert_tf")
 class HubEncoder(keras.layers.Layer):
-    """A reusable SavedModel of a text encoder as a Keras 3 layer.
+    """Wraps a reusable SavedModel of a text encoder as a Keras 3 layer.
 
-    Its weights are the layer's: `compile` and `fit` train them, which a layer
-    that merely calls a loaded SavedModel would not do, and without a word.
+    The layer owns the SavedModel's weights, so `compile` and `fit` train them.
+    A layer that only calls a loaded SavedModel would silently not train them.
 
-    Called with what the SavedModel takes, such as a dict of `input_word_ids`,
-    `input_mask` and `input_type_ids` [B, T] int32, it returns one of the
-    SavedModel's outputs: [B, H], [B, T, H], or a list of these.
+    The call takes the SavedModel's inputs, such as a dict of `input_word_ids`,
+    `input_mask` and `input_type_ids` [B, T] int32, and returns one of its
+    outputs: [B, H], [B, T, H], or a list of these.
 
     Args:
-      handle: folder of a SavedModel in TF Hub's form, ours or others'.
-      output_key: which of the outputs.
-      trainable: whether its weights are trained.
+      handle: folder of any SavedModel in TF Hub's format.
+      output_key: name of the output to return.
+      trainable: whether to train the weights.
 
     Raises:
-      ValueError: if what is there cannot be called, or has no weights to
-        train; at the call, if it has no such output.
+      ValueError: if the SavedModel cannot be called or has no trainable
+        weights; at the call, if it has no such output.
     """
 
     def __init__(
         self, handle, *, output_key="pooled_output", trainable=True, **kwargs
     ):
-        # Ids that became float16 would not be what they were.
+        # Casting ids to float16 would change them.
         kwargs.setdefault("autocast", False)
         super().__init__(trainable=trainable, **kwargs)
         self.handle, self.output_key = str(handle), output_key
@@ -208,7 +209,8 @@ class HubEncoder(keras.layers.Layer):
             raise ValueError(
                 f"{handle} is not a reusable SavedModel: it cannot be called, "
                 "or has no trainable_variables. Was it written by "
-                "export_to_tfhub.py? What --export_dir writes is for serving."
+                "export_to_tfhub.py? SavedModels of --export_dir are only for "
+                "serving."
             )
         for variable in variables:
             weight = keras.Variable(
@@ -216,7 +218,7 @@ class HubEncoder(keras.layers.Layer):
                 name=variable.name.split(":")[0].replace("/", "_"),
             )
             self._track_variable(weight)
-        # Not before: only weights that could be trained thaw again.
+        # Set last: weights created while frozen could not be unfrozen.
         self.trainable = trainable
         self.built = True
 

@@ -1,8 +1,8 @@
-"""Requests to exported models: parsed and checked inside their graphs.
+"""Parses and validates requests inside the graphs of exported models.
 
-Unchecked, many wrong requests get an answer: a segment that does not exist
-has a vector of zeros, a mask of 7 makes hidden tokens loud, and inputs of one
-column are broadcast. A mistake of the client has to be an error instead.
+Without validation, many invalid requests would silently get an answer: an
+unknown segment has a vector of zeros, a mask of 7 amplifies tokens, and inputs
+of one column are broadcast. A client's mistake must be an error instead.
 
 Shapes: B batch, T tokens, P masked positions.
 """
@@ -11,33 +11,32 @@ import tensorflow as tf
 
 FEATURES = ("input_ids", "input_mask", "segment_ids")
 POSITIONS = "masked_lm_positions"
-# Where inputs are called as the features are.
+# Input names of signatures that use the names of the features.
 OWN_NAMES = {name: name for name in FEATURES}
 
 
 def check_features(inputs, names, config, max_seq_length):
-    """Returns the features of a request, or fails with a sentence about it.
+    """Returns the features of a request, or fails with an error message.
 
-    Compiled by XLA, or converted to LiteRT, a graph has no assertions.
+    A graph compiled by XLA or converted to LiteRT has no assertions.
 
     Args:
-      inputs: dict from input name to [B, T] integers; the positions' are
-        [B, P].
-      names: dict from these names to FEATURES, and maybe POSITIONS.
+      inputs: dict from input name to [B, T] integers; positions are [B, P].
+      names: dict from these names to FEATURES and optionally POSITIONS.
       config: the model's AlbertConfig.
-      max_seq_length: tokens of the longest sequence that is served.
+      max_seq_length: maximum length of a sequence, in tokens.
 
     Returns:
-      Dict of FEATURES, and maybe POSITIONS, int32. An empty batch without
-      tokens gets a column, which the model needs.
+      Dict of FEATURES and optionally POSITIONS, int32. An empty batch without
+      tokens gets one column, which the model needs.
     """
     ids = next(inputs[n] for n, ours in names.items() if ours == FEATURES[0])
     num_rows, num_tokens = tf.unstack(tf.shape(ids))
     tops = {
-        "input_ids": (config.vocab_size - 1, "ids of the vocabulary"),
-        "input_mask": (1, "marks of tokens"),
-        "segment_ids": (config.type_vocab_size - 1, "numbers of segments"),
-        POSITIONS: (num_tokens - 1, "places in the sequence"),
+        "input_ids": (config.vocab_size - 1, "vocabulary ids"),
+        "input_mask": (1, "mask values"),
+        "segment_ids": (config.type_vocab_size - 1, "segment ids"),
+        POSITIONS: (num_tokens - 1, "positions in the sequence"),
     }
     checks = check_lengths(num_tokens, max_seq_length, num_rows)
     for name, ours in names.items():
@@ -55,11 +54,11 @@ def check_features(inputs, names, config, max_seq_length):
 
 
 def fit(values, num_rows, num_columns):
-    """Returns values padded with 0, or cut, to a shape.
+    """Returns values padded with 0, or truncated, to a shape.
 
-    Nothing that passed the checks changes, but an empty batch without tokens.
-    Without this TensorFlow, which infers shapes before it computes, would
-    refuse unfit ones first, by the names of its own operations.
+    Among values that pass the checks, only an empty batch without tokens
+    changes. Otherwise TensorFlow, which infers shapes before it computes, would
+    fail first, with an error that names only its own operations.
     """
     wanted = tf.stack([num_rows, num_columns])
     missing = tf.maximum(wanted - tf.shape(values), 0)
@@ -68,22 +67,22 @@ def fit(values, num_rows, num_columns):
 
 
 def check_shape(name, values, ids, has_tokens):
-    """Returns an operation that fails where an input's shape is not the ids'.
+    """Returns an operation that fails if an input's shape is not that of ids.
 
-    That is, in its rows and, where it has tokens, in its columns.
+    Rows are always compared, columns only if `has_tokens`.
     """
     found, wanted = tf.shape(values), tf.shape(ids)
     sizes = slice(None if has_tokens else 1)
     return tf.debugging.Assert(
         tf.reduce_all(found[sizes] == wanted[sizes]),
-        [f"{name} has the shape", found, "beside ids of the shape", wanted],
+        [f"{name} has the shape", found, "but ids have the shape", wanted],
     )
 
 
 def check_range(name, values, top, meaning):
     """Returns an operation that fails for integers outside [0, top]."""
     top = tf.cast(top, values.dtype)
-    # Of any rank: a wrong one is for `check_shape` to name.
+    # Any rank is accepted here: `check_shape` reports a wrong one.
     flat = tf.reshape(values, [-1])
     least, largest = tf.reduce_min(flat), tf.reduce_max(flat)
     return tf.debugging.Assert(
@@ -93,14 +92,14 @@ def check_range(name, values, top, meaning):
             least,
             "to",
             largest,
-            f"where {meaning} are wanted, from 0 to",
+            f"but {meaning} must be from 0 to",
             top,
         ],
     )
 
 
 def check_texts(**texts):
-    """Returns texts, [B] strings each, or fails where there are more of one."""
+    """Returns texts, [B] strings each, or fails if their numbers differ."""
     (first, rows), *others = [(n, tf.size(x)) for n, x in texts.items()]
     checks = [
         tf.debugging.Assert(
@@ -114,17 +113,17 @@ def check_texts(**texts):
 
 
 def check_lengths(num_tokens, max_seq_length, num_rows=1):
-    """Returns operations that fail for sequences of no or too many tokens.
+    """Returns operations that fail for sequences with no or too many tokens.
 
     Args:
-      num_tokens: of one sequence, or [B].
-      max_seq_length: the most.
-      num_rows: sequences; where none is, none lacks tokens.
+      num_tokens: number of tokens, a scalar or [B].
+      max_seq_length: maximum number of tokens.
+      num_rows: number of sequences; if it is 0, there may be no tokens.
     """
     return [
         tf.debugging.Assert(
             tf.reduce_all(num_tokens > 0) | (num_rows < 1),
-            ["A sequence has no token. Is input_ids absent?"],
+            ["A sequence has no tokens. Is input_ids absent?"],
         ),
         tf.debugging.Assert(
             tf.reduce_all(num_tokens <= max_seq_length),
@@ -143,7 +142,7 @@ def parse_examples(examples, max_seq_length):
 
     Args:
       examples: [B] strings.
-      max_seq_length: the longest that is taken.
+      max_seq_length: maximum length of a sequence, in tokens.
 
     Returns:
       A dict of FEATURES, [B, T] int64 each, padded with 0 to the longest.
@@ -152,13 +151,13 @@ def parse_examples(examples, max_seq_length):
     ragged = tf.io.parse_example(examples, spec)  # [B, (T)] each
     num_tokens = ragged["input_ids"].row_lengths()  # [B]
     checks = check_lengths(num_tokens, max_seq_length)
-    # An absent mask would be padded to one that hides every token.
+    # An absent mask would be padded with 0 and so hide every token.
     checks += [
         tf.debugging.assert_equal(
             ragged[name].row_lengths(),
             num_tokens,
             f"Every example needs a list {name} as long as its input_ids. Is "
-            "it absent, or called otherwise?",
+            "it absent or misnamed?",
         )
         for name in FEATURES[1:]
     ]

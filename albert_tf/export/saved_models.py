@@ -1,8 +1,8 @@
-"""SavedModels as folders: written whole or not at all, and found again.
+"""Writes SavedModels atomically, finds their newest version, and loads them.
 
-Keras's variables are wrappers, which the loader of TensorFlow 1, and with it
-TensorFlow Serving and saved_model_cli, does not find. So no Keras layer is
-saved, only functions and the `tf.Variable`s that they read.
+Keras's variables are wrappers, which TensorFlow 1's loader, and so TensorFlow
+Serving and saved_model_cli, cannot find. So no Keras layer is saved, only
+functions and the `tf.Variable`s that they read.
 """
 
 import contextlib
@@ -18,34 +18,35 @@ from albert_tf import errors, filesystem, ownership
 from albert_tf.model import layers, modeling
 
 LABELS_FILE = "labels.txt"
-# What a folder is called until it is complete, with its name behind. As the
-# release's Estimator: TensorFlow Serving passes over such a name.
+# Prefix of a folder's name until it is complete, as in the release's
+# Estimator: TensorFlow Serving skips such names.
 UNFINISHED = "temp-"
-# What the names of files in a SavedModel begin with, up to the first dot.
+# Names of the files in a SavedModel, up to the first dot.
 _PARTS = {"assets", "fingerprint", "saved_model", "variables"}
-# Kernels of more bytes are no constants: of the release's models, xxlarge's.
-MOST_CONSTANT_BYTES = 256 << 20
-# Owned by whoever adds a version to a folder: never the folder itself, which
-# may be the one that a training owns.
+# Larger kernels are not stored as constants: in the release, only xxlarge's.
+MAX_CONSTANT_BYTES = 256 << 20
+# Locked while a version is added to a folder. The folder itself cannot be
+# locked, as a training may hold its lock.
 _NEXT_VERSION = "next.version"
 
 
 def write_version(
     folder, model, signatures, assets=(), labels=None, resources=()
 ):
-    """Writes a SavedModel to a new version in a folder.
+    """Writes a SavedModel as a new version in a folder.
 
     Args:
-      folder: local or gs://; see `next_version` for what is made in it.
-      model: whose weights it has.
+      folder: local or gs:// folder of versions, see `next_version`.
+      model: model whose weights are saved.
       signatures: as for `write_saved_model`.
-      assets: likewise.
-      labels: names of the model's outputs, which become the asset
-        `labels.txt`, or None.
-      resources: what else the signatures use, such as a tokenizer's model.
+      assets: as for `write_saved_model`.
+      labels: names of the model's outputs, stored as the asset `labels.txt`;
+        or None.
+      resources: other objects that the signatures use, such as a tokenizer's
+        model.
 
     Returns:
-      The SavedModel's own folder.
+      The folder of the new version.
 
     Raises:
       BlockingIOError: if another process is adding a version to the folder.
@@ -70,22 +71,22 @@ def write_version(
 
 
 def _choosing_kernels(model):
-    """Makes kernels constants, for speed, if they are not too large for it.
+    """Stores kernels as constants, for speed, if they are small enough.
 
-    A SavedModel keeps them beside its weights, and TensorFlow, which copies a
-    graph often, takes several times their size when it loads them.
+    A SavedModel contains constants in addition to its weights, and TensorFlow,
+    which copies graphs often, needs several times their size to load them.
     """
     size = sum(
         weight.value.dtype.size * weight.shape.num_elements()
         for weight in model.weights
         if weight.canonical_name.endswith("kernel")
     )
-    is_small = size <= MOST_CONSTANT_BYTES
+    is_small = size <= MAX_CONSTANT_BYTES
     return layers.constant_kernels() if is_small else contextlib.nullcontext()
 
 
 def check_labels(labels, num_labels):
-    """Raises ValueError if labels cannot be the lines of the asset."""
+    """Raises ValueError unless there is one label of one line per output."""
     if len(labels) != num_labels:
         raise ValueError(
             f"{len(labels)} labels, but the model has {num_labels} outputs. "
@@ -94,25 +95,25 @@ def check_labels(labels, num_labels):
     for label in map(str, labels):
         if label.splitlines() != [label]:
             raise ValueError(
-                f"The label {label!r} is not one line; {LABELS_FILE} holds "
-                "one label a line."
+                f"The label {label!r} is not a single line; {LABELS_FILE} "
+                "contains one label per line."
             )
 
 
 class Root(tf.Module):
-    """What a SavedModel is saved from: an object with attributes."""
+    """The root object of a SavedModel, with freely settable attributes."""
 
-    # A tf.Module's are properties, which nothing can be assigned to and which
-    # no loader finds.
+    # In tf.Module these are properties, which cannot be assigned and which no
+    # loader finds.
     variables: list | None = None
     trainable_variables: list | None = None
 
 
 def build_root(model):
-    """Returns what a SavedModel of a model's functions is saved with.
+    """Returns the Root of a SavedModel, with the model's weights.
 
-    The attributes are those of TF Hub's reusable SavedModels; a caller may
-    set more. Each weight is stored once however often it is used.
+    It has the attributes of TF Hub's reusable SavedModels; callers may set
+    more. Each weight is stored once, however often it is used.
 
     Args:
       model: a layer or model whose weights have canonical names.
@@ -124,12 +125,11 @@ def build_root(model):
     for name, weight in weights.items():
         if not tf.reduce_all(tf.math.is_finite(weight.value)):
             raise ValueError(
-                f"The weight {name} has values that are NaN or infinite, so "
-                "nothing is exported. Did the training diverge? Take an "
-                "earlier checkpoint."
+                f"The weight {name} has NaN or infinite values, so nothing is "
+                "exported. Did training diverge? Use an earlier checkpoint."
             )
     root = Root()
-    # By these names `saved_weights` finds them again.
+    # `saved_weights` looks them up by these names.
     root.weights = {name: w.value for name, w in weights.items()}
     root.variables = list(root.weights.values())
     root.trainable_variables = [
@@ -140,29 +140,29 @@ def build_root(model):
 
 
 def write_saved_model(path, root, signatures, assets=()):
-    """Writes a SavedModel, whole or not at all.
+    """Writes a SavedModel atomically.
 
-    On gs:// a folder is renamed file by file, so there it can be seen
-    incomplete.
+    On gs:// a folder is renamed file by file, so there an incomplete one can be
+    visible.
 
     Args:
-      path: its folder, which must not exist.
-      root: from `build_root`. Its `assets` are set.
+      path: folder of the SavedModel, which must not exist.
+      root: from `build_root`; its attribute `assets` is set here.
       signatures: dict from name to a `tf.function` with an input signature.
-      assets: files for its folder `assets`, under their own names.
+      assets: files to copy to its folder `assets`, under their own names.
 
     Raises:
-      ValueError: if two assets have one name.
-      FileNotFoundError: if an asset is not there.
+      ValueError: if two assets have the same name.
+      FileNotFoundError: if an asset does not exist.
     """
     names = [os.path.basename(asset) for asset in assets]
     for name, asset in zip(names, assets, strict=True):
         if names.count(name) > 1:
-            raise ValueError(f"Two assets are called {name}: {list(assets)}.")
+            raise ValueError(f"Two assets are named {name}: {list(assets)}.")
         if not filesystem.exists(asset):
             raise FileNotFoundError(
-                f"There is no {asset} to put beside the SavedModel. Is the "
-                f"path right, seen from {os.getcwd()}?"
+                f"The asset {asset} does not exist. Is the path relative to "
+                f"{os.getcwd()}?"
             )
     root.assets = [tf.saved_model.Asset(asset) for asset in assets]
     with appearing_at_once(path) as temporary, quietly():
@@ -170,7 +170,7 @@ def write_saved_model(path, root, signatures, assets=()):
             root,
             temporary,
             signatures=signatures,
-            # Where a remote device, such as a TPU, cannot see local files.
+            # A remote device, such as a TPU, cannot access local files.
             options=tf.saved_model.SaveOptions(
                 experimental_io_device="/job:localhost"
             ),
@@ -179,7 +179,7 @@ def write_saved_model(path, root, signatures, assets=()):
 
 @contextlib.contextmanager
 def quietly():
-    """Keeps back what TensorFlow tells of every SavedModel."""
+    """Suppresses TensorFlow's log lines about every SavedModel."""
     verbosity = logging.get_verbosity()
     logging.set_verbosity(min(verbosity, logging.WARNING))
     try:
@@ -190,16 +190,16 @@ def quietly():
 
 @contextlib.contextmanager
 def appearing_at_once(path):
-    """Gives a folder beside to write to, and renames it to `path` at the end.
+    """Yields a temporary folder and renames it to `path` at the end.
 
-    Where the writing fails, it is removed; what a killed export left of it is
-    removed before.
+    If writing fails, the temporary folder is removed. The remains of a killed
+    export are removed first.
 
     Yields:
-      The name of the folder, whose parent exists.
+      The path of the temporary folder; its parent exists.
 
     Raises:
-      ValueError: if something else has that name.
+      ValueError: if its name is taken by something other than such remains.
     """
     parent, name = os.path.split(path)
     filesystem.make_folder(parent)
@@ -207,8 +207,8 @@ def appearing_at_once(path):
     if filesystem.exists(temporary):
         if not is_unfinished(temporary):
             raise ValueError(
-                f"{temporary} is in the way: it holds what no export writes. "
-                "Rename it."
+                f"{temporary} exists and was not written by an export, so it "
+                "cannot be replaced. Rename it."
             )
         filesystem.remove_folder(temporary)
     try:
@@ -221,15 +221,15 @@ def appearing_at_once(path):
 
 
 def is_unfinished(folder):
-    """Whether a folder can be what a killed export left."""
+    """Whether a folder may be the remains of a killed export."""
     parts = {n.split(".")[0] for n in filesystem.list_folder(folder)}
     return filesystem.is_folder(folder) and parts <= _PARTS
 
 
 def remove_unfinished_versions(folder):
-    """Removes what killed exports left in a folder, which has to be owned."""
+    """Removes the remains of killed exports; the caller must own the folder."""
     if filesystem.is_remote(folder):
-        return  # Nobody can own it: there may be another at work.
+        return  # It cannot be locked: another export may be running.
     for path in filesystem.find_files(folder, f"{UNFINISHED}*"):
         number = os.path.basename(path).removeprefix(UNFINISHED)
         if number.isdecimal() and is_unfinished(path):
@@ -239,8 +239,8 @@ def remove_unfinished_versions(folder):
 def next_version(folder):
     """Returns the path of a new version, higher than those in a folder.
 
-    Versions are numbers: the time in seconds, as the release's Estimator
-    wrote and TensorFlow Serving wants them, which serves the highest.
+    Versions are times in seconds, as in the release's Estimator. TensorFlow
+    Serving serves the highest.
     """
     numbers = [int(n) for n in filesystem.list_folder(folder) if n.isdecimal()]
     version = max([int(time.time()), *(n + 1 for n in numbers)])
@@ -248,7 +248,7 @@ def next_version(folder):
 
 
 def newest_version(folder):
-    """Returns the SavedModel in a folder: itself, or its highest version.
+    """Returns the folder of a SavedModel: `folder` or its highest version.
 
     Raises:
       FileNotFoundError: if there is none.
@@ -260,19 +260,19 @@ def newest_version(folder):
     if not versions:
         raise FileNotFoundError(
             f"There is no SavedModel in {folder}: neither saved_model.pb nor a "
-            "folder that is a number."
+            "numbered version folder."
         )
     return os.path.join(folder, max(versions, key=int))
 
 
 def load_saved_model(path):
-    """Loads a SavedModel, whatever its folder is called.
+    """Loads a SavedModel, whatever the name of its folder.
 
-    Where that has another name for a while, see `filesystem.named_plainly`,
-    the paths of assets that the SavedModel tells are soon none.
+    If the folder needs a temporary name, see `filesystem.named_plainly`, the
+    asset paths in the loaded SavedModel become invalid.
 
     Raises:
-      ValueError: if that cannot be done, whatever it is that fails.
+      ValueError: if loading fails for any reason.
     """
     try:
         with filesystem.named_plainly(path) as name:
@@ -280,6 +280,6 @@ def load_saved_model(path):
     except Exception as error:
         raise ValueError(
             f"{path} cannot be loaded as a SavedModel: "
-            f"{errors.first_line(error)}. Was it copied completely? If it "
-            "takes text, import tensorflow_text first."
+            f"{errors.first_line(error)}. Is the copy complete? If it takes "
+            "text, import tensorflow_text first."
         ) from error

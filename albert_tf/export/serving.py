@@ -1,4 +1,4 @@
-"""SavedModels: plain TensorFlow, without Keras, this package or custom ops.
+"""Exports SavedModels that need neither Keras, this package nor custom ops.
 
 Shapes: B batch, T tokens, C labels.
 """
@@ -11,13 +11,13 @@ from albert_tf.export import requests, saved_models
 def export_classifier(
     folder, model, *, max_seq_length, labels=None, threshold=None, assets=()
 ):
-    """Writes a SavedModel that serves a classifier.
+    """Exports a classifier as a SavedModel.
 
-    Two signatures give the same outputs for any B and T:
+    Two signatures return the same outputs for any B and T:
 
       serving_default: `examples`, [B] strings, each a serialized
         `tf.train.Example` with int64 lists `input_ids`, `input_mask` and
-        `segment_ids`, equally long. Shorter ones are padded with 0; other
+        `segment_ids` of equal length. Shorter ones are padded with 0; other
         features, such as the labels in the release's records, are ignored.
       ids: `input_ids`, `input_mask`, `segment_ids`, [B, T] int32.
 
@@ -30,24 +30,25 @@ def export_classifier(
       threshold: [B] float32, the same number for every row; only if given.
 
     Args:
-      folder: local or gs://; see `next_version` for what is made in it.
+      folder: local or gs:// folder of versions, see `next_version`.
       model: a `heads.AlbertClassifier`.
-      max_seq_length: tokens of the longest sequence that is served, at most
-        the model's positions.
-      labels: C names, which become the asset `labels.txt`, a line each.
-      threshold: a number for the client. It changes no prediction.
-      assets: files that are put beside under their own names.
+      max_seq_length: maximum length of a sequence, in tokens; at most the
+        model's positions.
+      labels: C names, stored as the asset `labels.txt`, one per line.
+      threshold: constant output for the client; it does not affect
+        predictions.
+      assets: files to store as assets under their own names.
 
     Returns:
-      The SavedModel's own folder.
+      The folder of the new version.
 
     Raises:
       ValueError: if arguments contradict the model or each other.
-      FileNotFoundError: if an asset is not there.
+      FileNotFoundError: if an asset does not exist.
 
     Source: run_classifier.py, `export_saved_model`, whose records have exactly
     max_seq_length tokens, and whose threshold is a scalar: TensorFlow
-    Serving's batching and its rows of JSON refuse outputs without a batch.
+    Serving's batching and its JSON rows reject outputs without a batch axis.
     """
     examples, ids = build_signatures(
         model, classify(model), max_seq_length, threshold
@@ -57,24 +58,24 @@ def export_classifier(
 
 
 def export_spans(folder, model, *, max_seq_length, threshold=None, assets=()):
-    """Writes a SavedModel that serves a model of SQuAD.
+    """Exports a SQuAD model as a SavedModel.
 
-    Its signatures take what those of `export_classifier` take, but
-    `serving_default` is the one of `input_ids`, `input_mask`, `segment_ids`,
-    and `examples` that of serialized records. The outputs are the model's,
-    for the n best: `start_logits` and `end_logits`, or the beam of
+    The signatures have the inputs of `export_classifier`, but `serving_default`
+    takes `input_ids`, `input_mask` and `segment_ids`, and `examples` takes
+    serialized records. The outputs are those of the model, from which a client
+    computes the n best answers: `start_logits` and `end_logits`, or the beam of
     `span_heads.AlbertConditionalSpans`.
 
     Args:
       folder: as for `export_classifier`.
       model: a `span_heads.AlbertSpans` or `AlbertConditionalSpans`.
       max_seq_length: as for `export_classifier`.
-      threshold: a number for the client, the output `threshold`: an answer is
-        given where cls_logits is below it.
+      threshold: constant output `threshold` for the client: a question has an
+        answer if cls_logits is below it.
       assets: as for `export_classifier`.
 
     Returns:
-      The SavedModel's own folder.
+      The folder of the new version.
 
     Raises:
       As `export_classifier`.
@@ -96,15 +97,15 @@ def build_answer(model, serve, max_seq_length, threshold):
     """Returns a function from a request to all outputs.
 
     Args:
-      model: what is exported.
+      model: the model to export.
       serve: function from a dict of `requests.FEATURES` to a dict of outputs.
-      max_seq_length: tokens of the longest sequence that is served.
-      threshold: a number that is given out for each row, or None.
+      max_seq_length: maximum length of a sequence, in tokens.
+      threshold: constant output of each row, or None.
     """
     check_max_seq_length(model, max_seq_length)
     check_threshold(threshold)
     ids = tf.TensorSpec([None, None], tf.int32)
-    # One function for all signatures: its constants are saved once.
+    # Shared by all signatures, so that its constants are saved once.
     serve_once = tf.function(
         lambda features: dict(serve(features)),
         input_signature=[dict.fromkeys(requests.FEATURES, ids)],
@@ -126,7 +127,7 @@ def build_answer(model, serve, max_seq_length, threshold):
 
 
 def build_signatures(model, serve, max_seq_length, threshold):
-    """Returns a tf.function of `examples` and one of ids: `build_answer`'s."""
+    """Returns the tf.functions of `examples` and of ids."""
     answer = build_answer(model, serve, max_seq_length, threshold)
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
@@ -142,27 +143,27 @@ def build_signatures(model, serve, max_seq_length, threshold):
 
 
 def check_max_seq_length(model, max_seq_length):
-    """Raises ValueError if a model has fewer positions than that."""
+    """Raises ValueError if a model has fewer positions than max_seq_length."""
     positions = model.config.max_position_embeddings
     if not 1 <= max_seq_length <= positions:
         raise ValueError(
-            f"max_seq_length={max_seq_length}; the model has {positions} "
-            "positions (max_position_embeddings). Give a length from 1 to "
-            "that, such as the one it was fine-tuned with."
+            f"max_seq_length={max_seq_length}, but the model has {positions} "
+            f"positions (max_position_embeddings). Give a length from 1 to "
+            f"{positions}, such as that of the fine-tuning."
         )
 
 
 def check_threshold(threshold):
-    """Raises ValueError if a threshold is neither None nor a float32."""
-    # NaN is not below anything.
+    """Raises ValueError unless a threshold is None or a finite float32."""
+    # The form of the comparison also rejects NaN.
     if threshold is not None and not abs(threshold) <= float(tf.float32.max):
         raise ValueError(
-            f"The threshold is {threshold}; wanted a finite number of 32 bits."
+            f"The threshold is {threshold}; wanted a finite float32."
         )
 
 
 def predict(logits, objective):
-    """Returns a dict of outputs for logits [B, C] of a classifier."""
+    """Returns the dict of a classifier's outputs for logits [B, C]."""
     if objective == "regression":
         return {"logits": logits, "predictions": logits[:, 0]}
     if objective == "multi_label":

@@ -1,4 +1,4 @@
-"""SavedModels that take text. They need tensorflow-text where they are loaded.
+"""Exports SavedModels that take text. Loading them requires tensorflow-text.
 
 Shapes: B texts; (T) tokens, ragged; T tokens after padding; C labels.
 """
@@ -9,25 +9,25 @@ from albert_tf.export import requests, saved_models, serving
 from albert_tf.text import operations
 
 TEXTS = tf.TensorSpec([None], tf.string)
-# The score where no answer is possible.
+# Score of a text in which no answer is possible.
 NO_SPAN = -1e30
 
 
 def export_preprocessor(path, tokenizer, *, seq_length=128, assets=()):
-    """Writes what makes an encoder's inputs of text, as TF Hub's do.
+    """Exports the text preprocessor of an encoder in TF Hub's format.
 
-    Loaded, it is called with texts, [B] strings, and returns a dict of
+    The loaded object is called with texts, [B] strings, and returns a dict of
     `input_word_ids`, `input_mask` and `input_type_ids`, [B, seq_length] int32.
     Its parts: `tokenize(texts)` returns ids [B, (T)] int32, and
-    `tokenize.get_special_tokens_dict()` those of the special pieces;
+    `tokenize.get_special_tokens_dict()` the ids of special pieces;
     `bert_pack_inputs([ids] or [ids, ids], seq_length=...)` packs one or two
-    segments of them.
+    segments of ids.
 
     Args:
-      path: the SavedModel's folder, which must not exist.
+      path: folder of the SavedModel, which must not exist.
       tokenizer: a `tokenization.Tokenizer`.
-      seq_length: tokens of a sequence where the caller does not say.
-      assets: files that are put beside under their own names.
+      seq_length: default length of a sequence, in tokens.
+      assets: files to store as assets under their own names.
 
     Source: TF Hub's API of preprocessors for text.
     """
@@ -37,22 +37,22 @@ def export_preprocessor(path, tokenizer, *, seq_length=128, assets=()):
 
 
 def check_tokenizer(tokenizer, config):
-    """Raises ValueError if a tokenizer makes ids that a model has not."""
+    """Raises ValueError if a tokenizer has ids that the model does not."""
     if tokenizer.vocab_size > config.vocab_size:
         raise ValueError(
-            f"The vocabulary has {tokenizer.vocab_size} pieces, the model "
-            f"{config.vocab_size}. Is it another model's?"
+            f"The vocabulary has {tokenizer.vocab_size} pieces, but the model "
+            f"has {config.vocab_size}. Does it belong to another model?"
         )
 
 
 def build_preprocessor(tokenizer, seq_length):
-    """Returns what `export_preprocessor` saves."""
+    """Returns the root object that `export_preprocessor` saves."""
     graph = operations.GraphTokenizer(tokenizer)
     root, tokenize, bert_pack_inputs = (saved_models.Root() for _ in range(3))
     for part in (root, tokenize, bert_pack_inputs):
         part.variables = part.trainable_variables = []
         part.regularization_losses = []
-    # One function for all: its tables stand in the SavedModel once.
+    # Shared by all functions, so that its tables are saved once.
     ids_of = tf.function(graph.tokenize, input_signature=[TEXTS])
 
     @tf.function(input_signature=[])
@@ -101,10 +101,10 @@ def export_text_classifier(
     threshold=None,
     assets=(),
 ):
-    """Writes a SavedModel that serves a classifier of text.
+    """Exports a classifier as a SavedModel that takes text.
 
-    `serving_default` takes `text_a` [B] strings, and `text_b` where texts come
-    in pairs; it returns what `serving.export_classifier` does. Texts are cut to
+    `serving_default` takes `text_a` [B] strings and, for pairs, `text_b`. Its
+    outputs are those of `serving.export_classifier`. Texts are truncated to
     `max_seq_length` tokens.
 
     Args:
@@ -112,13 +112,13 @@ def export_text_classifier(
       model: a `heads.AlbertClassifier`.
       tokenizer: a `tokenization.Tokenizer`.
       has_pairs: whether there is a second text.
-      max_seq_length: tokens of the longest sequence.
+      max_seq_length: maximum length of a sequence, in tokens.
       labels: as for `serving.export_classifier`.
-      threshold: likewise.
-      assets: likewise.
+      threshold: as for `serving.export_classifier`.
+      assets: as for `serving.export_classifier`.
 
     Returns:
-      The SavedModel's own folder.
+      The folder of the new version.
 
     Raises:
       ValueError: if arguments contradict the model or each other.
@@ -133,9 +133,9 @@ def export_text_classifier(
     def features_of(*texts):
         segments = [ids_of(text) for text in texts]
         packed = operations.pack(tokenizer, segments, max_seq_length)
-        # To the longest of the batch: the rest is padding in every row.
+        # Cut to the longest row: the rest is padding in every row.
         lengths = tf.reduce_sum(packed["input_mask"], axis=1)  # [B]
-        # [CLS] and [SEP] are there even where no text is.
+        # [CLS] and [SEP] remain even if the batch is empty.
         longest = tf.maximum(tf.reduce_max(lengths), 2)
         return {
             "input_ids": packed["input_word_ids"][:, :longest],
@@ -165,27 +165,27 @@ def export_text_spans(
     threshold=None,
     assets=(),
 ):
-    """Writes a SavedModel that answers questions about texts.
+    """Exports a SQuAD model as a SavedModel that takes text.
 
-    `serving_default` takes `question` and `context`, [B] strings each, and
-    returns, [B] each: `answer`, a piece of the context as it is; `start` and
-    `end`, its characters there; `score`, the sum of its logits or
-    log-probabilities; and for SQuAD 2.0 `null_odds`, the larger, the less
-    there is an answer, and where a threshold is given `is_answered`. A context
-    that does not fit into one sequence is cut.
+    `serving_default` takes `question` and `context`, [B] strings each. It
+    returns, [B] each: `answer`, a substring of the context; `start` and `end`,
+    its character positions there; `score`, the sum of its logits or
+    log-probabilities; for SQuAD 2.0 `null_odds`, the no-answer score; and, if
+    a threshold is given, `is_answered`. A context that does not fit into one
+    sequence is truncated.
 
     Args:
       folder: as for `serving.export_classifier`.
       model: a `span_heads.AlbertSpans` or `AlbertConditionalSpans`.
       tokenizer: a `tokenization.Tokenizer`.
-      max_seq_length: tokens of the longest sequence.
-      max_query_length: tokens of a question, at most.
-      max_answer_length: tokens of an answer, at most.
-      threshold: answers are given where null_odds is below it, or None.
+      max_seq_length: maximum length of a sequence, in tokens.
+      max_query_length: maximum length of a question, in tokens.
+      max_answer_length: maximum length of an answer, in tokens.
+      threshold: `is_answered` is true if null_odds is below it; or None.
       assets: as for `serving.export_classifier`.
 
     Returns:
-      The SavedModel's own folder.
+      The folder of the new version.
 
     Raises:
       ValueError: if arguments contradict the model or each other.
@@ -195,8 +195,10 @@ def export_text_spans(
     check_tokenizer(tokenizer, model.config)
     if max_seq_length < max_query_length + 4 or max_query_length < 1:
         raise ValueError(
-            f"max_seq_length={max_seq_length} has to hold max_query_length="
-            f"{max_query_length}, [CLS], 2 [SEP] and a token of the context."
+            f"max_seq_length={max_seq_length} is too small for "
+            f"max_query_length={max_query_length}, [CLS], 2 [SEP] and a token "
+            "of the context; wanted at least max_query_length + 4, and "
+            "max_query_length at least 1."
         )
     graph = operations.GraphTokenizer(tokenizer)
 
@@ -205,7 +207,7 @@ def export_text_spans(
         question, context = requests.check_texts(
             question=question, context=context
         )
-        # Else what is no UTF-8 would be counted otherwise here and there.
+        # Invalid UTF-8 would make the character counts of operations differ.
         context = tf.strings.unicode_transcode(context, "UTF-8", "UTF-8")
         query = graph.tokenize(question)[:, :max_query_length]
         ids, *offsets = graph.tokenize_with_offsets(context)
@@ -229,7 +231,7 @@ def export_text_spans(
 
 
 def _judge(outputs, threshold):
-    """The outputs about whether there is an answer: none for SQuAD 1.1."""
+    """Returns the no-answer outputs; empty for SQuAD 1.1."""
     if "cls_logits" not in outputs:
         return {}
     judged = {"null_odds": outputs["cls_logits"]}
@@ -239,10 +241,10 @@ def _judge(outputs, threshold):
 
 
 def _quote(context, offsets, first, last, score):
-    """The outputs about spans of texts, [B]: see `export_text_spans`.
+    """Returns the outputs about spans of texts, [B], see `export_text_spans`.
 
-    `first`, `last` and `score` are from `choose_span`; `offsets` are two of
-    [B, (T)], where each token starts and ends in characters.
+    `first`, `last` and `score` are from `choose_span`; `offsets` are the starts
+    and the ends of tokens in characters, [B, (T)] each.
     """
     start, end = (
         _look_up(values, tokens, score)
@@ -258,7 +260,7 @@ def _quote(context, offsets, first, last, score):
 
 
 def _look_up(offsets, tokens, score):
-    """The offset of one token in each row, 0 where there is no answer."""
+    """Returns the offset of one token per row, 0 if there is no answer."""
     padded = tf.pad(offsets.to_tensor(), [[0, 0], [0, 1]])  # [B, T + 1]
     tokens = tf.where(score > NO_SPAN, tokens, tf.shape(padded)[1] - 1)
     return tf.gather(padded, tokens, batch_dims=1)
@@ -268,14 +270,14 @@ def choose_span(outputs, features, before, max_answer_length):
     """Chooses the best span of each text.
 
     Args:
-      outputs: of an `AlbertSpans` or `AlbertConditionalSpans`.
+      outputs: outputs of an `AlbertSpans` or `AlbertConditionalSpans`.
       features: dict of `input_mask` and `segment_ids`, [B, T].
-      before: [B] tokens before the text.
-      max_answer_length: tokens of an answer, at most.
+      before: [B] number of tokens before the text.
+      max_answer_length: maximum length of an answer, in tokens.
 
     Returns:
       First and last token of the answer in the text, [B] int32 each, and the
-      sum of their scores [B]; NO_SPAN where there is none.
+      sum of their scores [B]; NO_SPAN if there is no answer.
     """
     if "cls_logits" in outputs:
         starts = outputs["start_top_index"]  # [B, K]

@@ -1,1 +1,1 @@
-"""One module a script: from flags to data, task and training."""
+"""One module per script: from flags to data, task and training."""

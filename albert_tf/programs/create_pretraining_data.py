@@ -1,4 +1,4 @@
-"""Turns text into pretraining records: masked n-grams, ordered segments."""
+"""Converts text to pretraining records: masked n-grams and segment pairs."""
 
 import dataclasses
 import logging
@@ -33,14 +33,14 @@ def run(args):
 
 
 def make_settings(args):
-    """The settings of the library, from the flags."""
+    """Returns the `shards.Settings` given by the flags."""
     if not args.spm_model_file and not args.vocab_file:
         raise ValueError(
             "Please give --spm_model_file (English) or --vocab_file (Chinese)."
         )
     if args.spm_model_file and args.vocab_file:
         logging.warning(
-            "--vocab_file=%s is not read: --spm_model_file holds the "
+            "--vocab_file=%s is ignored: --spm_model_file contains the "
             "vocabulary.",
             args.vocab_file,
         )
@@ -77,21 +77,21 @@ def make_settings(args):
 
 
 def report(statistics, args):
-    """Prints what was written, and warns of too few masks."""
+    """Prints the statistics, and warns if few tokens are masked."""
     s = statistics
     print(
         f"Wrote {s['sequences']:,} sequences, {s['tokens']:,} tokens, from "
         f"{s['input_documents']:,} documents, {s['input_sentences']:,} "
-        f"sentences, {s['input_tokens']:,} tokens times {args.dupe_factor}.\n"
-        f"Masked {s['masked_share']:.1%} of the tokens; swapped "
-        f"{s['swapped_share']:.1%} and made short {s['short_share']:.1%} of "
-        f"the sequences. Left out {s['dropped_words']:,} single words."
+        f"sentences, {s['input_tokens']:,} tokens, {args.dupe_factor} times "
+        f"each.\nMasked {s['masked_share']:.1%} of the tokens; swapped "
+        f"{s['swapped_share']:.1%} and shortened {s['short_share']:.1%} of "
+        f"the sequences. Dropped {s['dropped_words']:,} single words."
     )
     if s["masked_share"] < 0.1:
         wanted = round(args.max_seq_length * args.masked_lm_prob)
         logging.warning(
-            "Only %.1f%% of the tokens are masked. For %g%% of %d tokens, "
-            "--max_predictions_per_seq would have to be %d.",
+            "Only %.1f%% of the tokens are masked. To mask %g%% of %d tokens, "
+            "set --max_predictions_per_seq to %d.",
             100 * s["masked_share"],
             100 * args.masked_lm_prob,
             args.max_seq_length,

@@ -1,4 +1,4 @@
-"""Writes an encoder, and what turns text into its inputs, as for TF Hub."""
+"""Exports an encoder and its text preprocessor as TF Hub SavedModels."""
 
 import contextlib
 import dataclasses
@@ -17,7 +17,7 @@ PREPROCESS = "_preprocess"
 
 
 def check_flags(args):
-    """Refuses what cannot work before anything is loaded."""
+    """Checks the flags before anything is loaded."""
     if args.with_preprocessor:
         shared.import_text_serving("--with_preprocessor, the default,")
     filesystem.check_folders_apart(
@@ -28,16 +28,15 @@ def check_flags(args):
 
 
 def check_absent(path):
-    """Raises ValueError if a folder that will be written is there."""
+    """Raises ValueError if an output folder already exists."""
     if filesystem.exists(path):
         raise ValueError(
-            f"{path} is already there. Give another --export_path, or remove "
-            "it."
+            f"{path} already exists. Give another --export_path, or remove it."
         )
 
 
 def read_model(args):
-    """Returns the `pretrained.Complete` that flags name."""
+    """Returns the `pretrained.Complete` given by the flags."""
     path = os.path.join(args.albert_directory, args.checkpoint_name)
     if not filesystem.exists(f"{path}.index"):
         path = args.albert_directory
@@ -67,7 +66,7 @@ def write_assets(args, start, folder):
     """Writes config, settings and vocabulary to a folder.
 
     Returns:
-      Their paths, and the tokenizer as --do_lower_case wants it.
+      Their paths, and the tokenizer with --do_lower_case applied.
     """
     tokenizer = start.tokenizer
     name, content = start.vocabulary_file
@@ -93,7 +92,7 @@ def write_assets(args, start, folder):
 
 
 def build_model(start):
-    """Returns the model, with the heads of pretraining if they are there."""
+    """Returns the model, with the pretraining heads if it has their weights."""
     if heads.AlbertForPreTraining.is_complete_in(start.values):
         return pretrained.build_model(heads.AlbertForPreTraining, start)
     body = {
@@ -111,7 +110,7 @@ def is_left_over(preprocessor, assets):
 
     Args:
       preprocessor: folder of a SavedModel.
-      assets: files that it would have now: settings and vocabulary.
+      assets: files that the current export gives it: settings and vocabulary.
     """
     folder = os.path.join(preprocessor, "assets")
     return filesystem.list_folder(folder) == sorted(
@@ -124,7 +123,7 @@ def is_left_over(preprocessor, assets):
 
 
 def write_preprocessor(path, args, tokenizer, assets):
-    """Writes the preprocessor to a folder, or nothing as the flags say."""
+    """Writes the preprocessor to a folder if --with_preprocessor is set."""
     if args.with_preprocessor:
         text_serving = shared.import_text_serving("--with_preprocessor")
         text_serving.export_preprocessor(
@@ -134,19 +133,19 @@ def write_preprocessor(path, args, tokenizer, assets):
 
 @contextlib.contextmanager
 def publishing(args, assets):
-    """Gives folders to write to, which get their names at the end, together.
+    """Yields temporary output folders and renames both when the export ends.
 
-    The encoder is last: where it is, the export is complete.
+    The encoder is renamed last: if it exists, the export is complete.
 
     Args:
       args: ExportFlags.
-      assets: of the preprocessor.
+      assets: asset files of the preprocessor.
 
     Yields:
-      Folders of the encoder and of the preprocessor, which are not there.
+      Temporary folders of the encoder and of the preprocessor; neither exists.
 
     Raises:
-      ValueError: if one of their names is taken.
+      ValueError: if one of the output folders already exists.
       BlockingIOError: if another process is writing to one of them.
     """
     path = args.export_path + PREPROCESS
@@ -164,8 +163,8 @@ def publishing(args, assets):
                 check_absent(path)
             yield encoder, preprocessor
             if is_old:
-                # Two steps: a folder half removed would not be known again,
-                # what has such a name is.
+                # Rename before removing: a half-removed folder would not be
+                # recognized as unfinished, but this name is.
                 parent, name = os.path.split(preprocessor)
                 old = os.path.join(parent, f"{saved_models.UNFINISHED}{name}")
                 filesystem.rename(path, old)
@@ -173,7 +172,7 @@ def publishing(args, assets):
 
 
 def run(args):
-    """Writes the encoder, and the preprocessor."""
+    """Exports the encoder and the preprocessor."""
     path = args.export_path.rstrip("/") or "/"
     args = dataclasses.replace(args, export_path=path)
     check_flags(args)
@@ -182,14 +181,14 @@ def run(args):
     with tempfile.TemporaryDirectory() as folder:
         assets, tokenizer = write_assets(args, start, folder)
         with publishing(args, assets[1:]) as (encoder, preprocessor):
-            # First, as it refuses some tokenizers.
+            # First, as it rejects some tokenizers.
             write_preprocessor(preprocessor, args, tokenizer, assets[1:])
             hub.export_encoder(
                 encoder, model, tokenizer=tokenizer, assets=assets
             )
     if args.with_preprocessor:
         path = args.export_path + PREPROCESS
-        print(f"Preprocessor for {args.seq_length} tokens: {path}")
+        print(f"Exported the preprocessor ({args.seq_length} tokens): {path}")
     has_heads = not isinstance(model, modeling.AlbertEncoder)
-    rest = "" if has_heads else ", without the heads of pretraining"
-    print(f"Encoder of {start.source}{rest}: {args.export_path}")
+    rest = "" if has_heads else ", without pretraining heads"
+    print(f"Exported the encoder of {start.source}{rest}: {args.export_path}")

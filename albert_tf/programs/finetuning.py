@@ -1,6 +1,6 @@
-"""What the programs of all tasks do with the flags that they share.
+"""The part of the fine-tuning programs that is the same for all tasks.
 
-`args` has the fields of `groups.FineTuningFlags`.
+`args` is a `groups.FineTuningFlags`.
 """
 
 import dataclasses
@@ -16,17 +16,17 @@ from albert_tf.tasks.finetuning import FineTuning, Recipe
 from albert_tf.weights import checkpoints, pretrained
 
 SUMMARY_FILE = "summary.json"
-# Flags of what is written beside --output_dir, where a program has them.
+# Flags that override dropout rates of the config.
 DROPOUTS = ("hidden_dropout_prob", "attention_probs_dropout_prob")
 
 
 class Start(NamedTuple):
-    """What flags say to begin from.
+    """The starting point of a run, given by the flags.
 
     Attributes:
-      model: a `pretrained.Complete`. Its values are empty where a training
-        begins with random weights or goes on.
-      config: the AlbertConfig to go on with.
+      model: a `pretrained.Complete`. Its values are empty if training starts
+        from random weights or resumes.
+      config: the AlbertConfig to fine-tune with.
     """
 
     model: pretrained.Complete
@@ -34,14 +34,14 @@ class Start(NamedTuple):
 
 
 def run_folder(args, number):
-    """Returns the folder of one of several runs: output_dir for a single."""
+    """Returns the output folder of a run: output_dir if it is the only one."""
     if args.num_runs == 1:
         return args.output_dir
     return os.path.join(args.output_dir, f"run_{number + 1}")
 
 
 def read_start(args):
-    """Returns the Start: config and vocabulary are there, and fit."""
+    """Returns the Start, with matching config and vocabulary."""
     source = args.source
     if source:
         model = pretrained.read_pretrained(source)
@@ -65,20 +65,20 @@ def read_start(args):
     rates = {name: getattr(args, name) for name in DROPOUTS}
     rates = {name: rate for name, rate in rates.items() if rate is not None}
     return Start(
-        # The values are of the config that lies beside them.
+        # The values belong to the config stored next to them.
         dataclasses.replace(model, config=original or model.config),
         dataclasses.replace(model.config, **rates),
     )
 
 
 def classifier_dropout(args):
-    """Returns the dropout before the task's output, by either of its names."""
+    """Returns the dropout rate before the task's output layer."""
     rate = getattr(args, "dropout_prob", None)
     return args.classifier_dropout if rate is None else rate
 
 
 def build_recipe(args, number):
-    """Returns the Recipe of one of several runs."""
+    """Returns the Recipe of run `number`, which has its own seed."""
     names = [field.name for field in dataclasses.fields(Recipe)]
     recipe = Recipe(**{name: getattr(args, name) for name in names})
     seed = args.random_seed + number
@@ -86,18 +86,18 @@ def build_recipe(args, number):
 
 
 def run(args, read_task):
-    """Trains, evaluates, predicts and exports, with each seed.
+    """Trains, evaluates, predicts and exports, once per seed.
 
     Args:
       args: the flags.
       read_task: function of args and the tokenizer that returns a
-        `tasks.finetuning.Task`, with its data.
+        `tasks.finetuning.Task` with its data.
     """
     has_model = args.source or args.from_scratch
     if not has_model and not checkpoints.find_trained(run_folder(args, 0)):
         raise ValueError(
-            "There is no model to begin with: give --init_checkpoint. (To "
-            "begin with random weights, say --from_scratch.)"
+            "No checkpoint to start from: give --init_checkpoint. (To start "
+            "from random weights, give --from_scratch.)"
         )
     with ownership.owning_folder(args.output_dir):
         is_text = bool(getattr(args, "export_text_dir", None))
@@ -119,7 +119,11 @@ def run(args, read_task):
 
 
 def run_once(args, number, task, start, strategy):
-    """Does all with one seed; returns its Evaluator, or None, and scores."""
+    """Performs the run of one seed.
+
+    Returns:
+      Its Evaluator, or None without dev data; and the scores on the test data.
+    """
     tuning = FineTuning(
         run_folder(args, number),
         task,
@@ -145,17 +149,19 @@ def run_once(args, number, task, start, strategy):
     }
     scores = {}
     if task.is_predicted or exports:
-        tuning.reporter.say(f"Predicts with {tuning.restore_best()}.")
+        tuning.reporter.say(f"Predicting with {tuning.restore_best()}.")
     if task.is_predicted:
         scores = task.write_predictions(tuning)
     if number == 0:
         for export, folder in exports.items():
-            tuning.reporter.say(f"SavedModel: {export(tuning, folder)}")
+            tuning.reporter.say(
+                f"Exported SavedModel: {export(tuning, folder)}"
+            )
     return tuning.evaluator, scores
 
 
 def write_summary(folder, task, outcomes, seconds):
-    """Prints and writes what the outcomes of all runs amount to."""
+    """Prints and writes the summary of all runs."""
     values = summary.summarize([evaluator for evaluator, _ in outcomes])
     print(summary.format_summary(values, task.baseline))
     values |= {

@@ -1,4 +1,4 @@
-"""Fine-tunes and scores ALBERT on GLUE, or on any table of text."""
+"""Fine-tunes and evaluates ALBERT on GLUE, or on any table of text."""
 
 from albert_tf.data import classification as text_data
 from albert_tf.data import table_tasks
@@ -7,10 +7,10 @@ from albert_tf.tasks.classification import Classification
 
 
 def find_task(args):
-    """Returns the `table_tasks.TableTask` that flags name.
+    """Returns the `table_tasks.TableTask` given by the flags.
 
     Raises:
-      ValueError: if it lacks a table that flags ask for.
+      ValueError: if it lacks a table that the flags require.
     """
     if args.task_config:
         task = table_tasks.read_task_config(args.task_config)
@@ -22,12 +22,12 @@ def find_task(args):
         ("do_predict", args.do_predict, task.test),
     ):
         if is_wanted and not table:
-            raise ValueError(f"--{name}: {task.name} has no data for that.")
+            raise ValueError(f"--{name}: {task.name} has no data for it.")
     return task
 
 
 def read_task(args, tokenizer):
-    """Returns the `Classification` with the data that flags ask for."""
+    """Returns the `Classification` with the data that the flags require."""
     task, data = text_data.read_data(
         args.data_dir,
         find_task(args),
@@ -48,5 +48,5 @@ def read_task(args, tokenizer):
 
 
 def run(args):
-    """Trains, evaluates, predicts and exports as the flags say."""
+    """Trains, evaluates, predicts and exports as requested by the flags."""
     finetuning.run(args, read_task)

@@ -1,4 +1,4 @@
-"""Pretrains ALBERT: masked LM and sentence order, from TFRecords."""
+"""Pretrains ALBERT with masked LM and sentence order, on TFRecords."""
 
 import dataclasses
 import functools
@@ -19,7 +19,7 @@ from albert_tf.training import (
 )
 from albert_tf.weights import checkpoints, pretrained
 
-# Flags that a manifest holds: of the optimizer, and others.
+# Flags recorded in the manifest: those of the optimizer, and others.
 SCHEDULE = (
     "learning_rate num_train_steps num_warmup_steps start_warmup_step "
     "poly_power beta_2"
@@ -27,12 +27,12 @@ SCHEDULE = (
 SETTINGS = (
     "sentence_weight train_batch_size shuffle_buffer random_seed compute_dtype"
 )
-# Records whose predictions tell how frequent pieces are.
+# Maximum number of records read to estimate piece frequencies.
 MAX_COUNTED = 20_000
 
 
 def open_records(patterns, args, config):
-    """Returns `opening.PretrainingRecords` that fit flags and config."""
+    """Returns `opening.PretrainingRecords` that match flags and config."""
     return opening.open_records(
         patterns,
         config,
@@ -42,7 +42,7 @@ def open_records(patterns, args, config):
 
 
 def build_model(args, config, sentence_objective, dtype):
-    """Returns the model with the heads of pretraining."""
+    """Returns the model with its pretraining heads."""
     sentence_weight = args.sentence_weight
     if sentence_weight is None:
         sentence_weight = 0.0 if sentence_objective == "none" else 1.0
@@ -52,7 +52,7 @@ def build_model(args, config, sentence_objective, dtype):
 
 
 def build_evaluator(args, training, held_out):
-    """Returns the `evaluation.Evaluator` of a session on held-out records."""
+    """Returns an `evaluation.Evaluator` on held-out records."""
     strategy, model = training.strategy, training.model
     score = functools.partial(
         evaluation.evaluate,
@@ -66,7 +66,7 @@ def build_evaluator(args, training, held_out):
 
 
 def build_gauge(training, train_records, held_out):
-    """Returns the `gauge.Gauge` of a session, on held-out records if any."""
+    """Returns a `gauge.Gauge`, on held-out records if there are any."""
     measured = held_out or train_records
     num_tokens = measured.features["input_ids"][0][0]
     batch_size = max(1, gauge.TOKENS // num_tokens)
@@ -80,14 +80,14 @@ def build_gauge(training, train_records, held_out):
 
 
 def describe(args, config, train_records, held_out, weights):
-    """Returns what a manifest says of the run.
+    """Returns the manifest's description of the run.
 
     Args:
       args: PretrainingFlags.
       config: the AlbertConfig.
       train_records: `opening.PretrainingRecords`, or None.
-      held_out: likewise.
-      weights: the `pretrained.Pretrained` it begins from, or None.
+      held_out: `opening.PretrainingRecords`, or None.
+      weights: the `pretrained.Pretrained` it starts from, or None.
     """
     any_records = train_records or held_out
     made_of = {
@@ -120,9 +120,9 @@ def _values(args, names):
 
 
 def describe_files(args, config, sidecar):
-    """Returns what readers of the checkpoints need to know, by file."""
+    """Returns the files that a reader of the checkpoints needs, by name."""
     files = {session.FLAGS_FILE: dataclasses.asdict(args)}
-    # A resume may name the config that is there: it stays as it is.
+    # A resumed run may be given the config in the output folder: keep it.
     path = os.path.join(args.output_dir, CONFIG_FILE)
     read = filesystem.identity(args.albert_config_file)
     if filesystem.identity(path) != read:
@@ -133,9 +133,9 @@ def describe_files(args, config, sidecar):
 
 
 def read_weights(args):
-    """Returns the model that flags say to begin from, or None.
+    """Returns the `pretrained.Pretrained` to start from, or None.
 
-    A resume has weights of its own, and may do without.
+    A resumed run has its own weights, so there it may be missing.
     """
     if not args.init_checkpoint:
         return None
@@ -148,7 +148,7 @@ def read_weights(args):
 
 
 def run(args):
-    """Trains and evaluates as the flags say."""
+    """Trains and evaluates as requested by the flags."""
     config = AlbertConfig.from_json_file(args.albert_config_file)
     train_records = held_out = None
     if args.do_train:
@@ -167,7 +167,7 @@ def run(args):
 
 
 def pretrain(args, config, strategy, train_records, held_out):
-    """Does what `run` does, in a folder that nobody else writes to."""
+    """Implements `run`; the caller owns the output folder."""
     weights = read_weights(args) if train_records else None
     any_records = train_records or held_out
     training = session.Session(
@@ -202,13 +202,13 @@ def pretrain(args, config, strategy, train_records, held_out):
 
 
 def train(args, config, training, records, weights, evaluator):
-    """Trains, from the newest checkpoint if there is one.
+    """Trains, resuming from the newest checkpoint if there is one.
 
     Args:
       args: PretrainingFlags.
       config: the AlbertConfig.
       training: the `session.Session`.
-      records: `opening.PretrainingRecords` to train on, and held-out ones.
+      records: training and held-out `opening.PretrainingRecords`.
       weights: as for `describe`.
       evaluator: an `evaluation.Evaluator` of the session, or None.
     """
@@ -224,7 +224,7 @@ def train(args, config, training, records, weights, evaluator):
         tokenizer_settings=sidecar and sidecar["tokenizer"],
     )
     if evaluator and not step and not evaluator.known(checkpoints.STEP):
-        report_best_guess(training.reporter, held_out)
+        report_majority_baseline(training.reporter, held_out)
         evaluator.evaluate(0)
     dataset = reading.build_dataset(
         train_records.files,
@@ -250,11 +250,11 @@ def train(args, config, training, records, weights, evaluator):
     training.reporter.say(f"Checkpoints and results are in {args.output_dir}.")
 
 
-def report_best_guess(reporter, held_out):
-    """Says what can be scored on held-out records without looking."""
+def report_majority_baseline(reporter, held_out):
+    """Reports the scores of always predicting the most frequent label."""
     masked_lm, sentence_order = opening.score_best_guess(held_out)
     reporter.say(
-        f"Held out: {held_out.num_records} sequences. The best guess without "
-        f"looking scores masked LM {masked_lm:.1%}, sentence order "
+        f"{held_out.num_records} held-out sequences. Majority-class baseline: "
+        f"masked LM accuracy {masked_lm:.1%}, sentence order accuracy "
         f"{sentence_order:.1%}."
     )

@@ -1,4 +1,4 @@
-"""Fine-tunes and scores ALBERT on RACE."""
+"""Fine-tunes and evaluates ALBERT on RACE."""
 
 import os
 
@@ -11,7 +11,7 @@ FEW_QUESTIONS = 100
 
 
 def choose_levels(args):
-    """Returns those of `race.LEVELS` that flags want."""
+    """Returns the `race.LEVELS` selected by the flags."""
     if args.high_only:
         return ("high",)
     return ("middle",) if args.middle_only else race.LEVELS
@@ -26,7 +26,7 @@ def read_part(args, part, tokenizer):
     unknown = [q.id for q in questions if q.label is None]
     if unknown and part != "test":
         raise ValueError(
-            f"{part} has no answers for {len(unknown)} questions, such as "
+            f"{part} has {len(unknown)} questions without an answer, such as "
             f"{unknown[0]}."
         )
     lengths = args.max_seq_length, args.max_qa_length
@@ -40,7 +40,7 @@ def read_part(args, part, tokenizer):
 
 
 def read_task(args, tokenizer):
-    """Returns the `MultipleChoice` with the data that flags ask for."""
+    """Returns the `MultipleChoice` with the data that the flags require."""
     parts = {
         part: read_part(args, part, tokenizer)
         for part, is_wanted in (
@@ -52,8 +52,8 @@ def read_task(args, tokenizer):
     }
     if args.do_eval and len(parts["dev"].questions) < FEW_QUESTIONS:
         print(
-            f"Only {len(parts['dev'].questions)} questions: accuracy will be "
-            "rough."
+            f"dev has only {len(parts['dev'].questions)} questions: its "
+            "accuracy will be imprecise."
         )
     return MultipleChoice(
         parts,
@@ -64,5 +64,5 @@ def read_task(args, tokenizer):
 
 
 def run(args):
-    """Trains, evaluates and predicts as the flags say."""
+    """Trains, evaluates and predicts as requested by the flags."""
     finetuning.run(args, read_task)

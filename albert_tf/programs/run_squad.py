@@ -1,4 +1,4 @@
-"""Fine-tunes and scores ALBERT on SQuAD 1.1, 2.0 and the like."""
+"""Fine-tunes and evaluates ALBERT on SQuAD 1.1, 2.0 or similar data."""
 
 import dataclasses
 import os
@@ -15,14 +15,14 @@ from albert_tf.tasks.squad import (
 
 
 def window_settings(args):
-    """Returns the `windows.WindowSettings` of flags."""
+    """Returns the `windows.WindowSettings` given by the flags."""
     return windows.WindowSettings(
         args.max_seq_length, args.doc_stride, args.max_query_length
     )
 
 
 def encode(args, path, questions, tokenizer, *, is_training):
-    """Returns the Examples of a Squad, from the cache if there is one."""
+    """Returns the encoded Examples of a Squad, from the cache if possible."""
     return examples.cached_examples(
         args.cached_dir,
         os.path.basename(path),
@@ -44,7 +44,7 @@ def encode(args, path, questions, tokenizer, *, is_training):
 
 
 def read_task(args, tokenizer):
-    """Returns the `Answering` with the data that flags ask for."""
+    """Returns the `Answering` with the data that the flags require."""
     trained_on = asked = train = encoded = None
     if args.do_train:
         trained_on = squad.read_squad(args.train_file)
@@ -62,9 +62,9 @@ def read_task(args, tokenizer):
         num_unknown = sum(q.answers is None for q in asked.questions)
         if 0 < num_unknown < len(asked.questions):
             print(
-                f"{args.predict_file} does not say the answers of "
-                f"{num_unknown} of {len(asked.questions)} questions: it is "
-                "answered, not scored."
+                f"{args.predict_file} has no answers for {num_unknown} of "
+                f"{len(asked.questions)} questions: it will be answered but "
+                "not scored."
             )
     return Answering(
         args.squad_version,
@@ -83,7 +83,7 @@ def read_task(args, tokenizer):
 
 
 def run(args):
-    """Trains, evaluates, answers and exports as the flags say."""
+    """Trains, evaluates, answers and exports as requested by the flags."""
     windows.check_settings(window_settings(args))
     inputs = {
         "--train_file": [args.train_file],

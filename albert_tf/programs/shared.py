@@ -1,4 +1,4 @@
-"""What the flags that several programs take ask for."""
+"""Objects built from flags that several programs share."""
 
 import dataclasses
 
@@ -6,10 +6,10 @@ from albert_tf.training import distribution
 
 
 def build_strategy(args):
-    """Returns the strategy that flags ask for, and checks their batch sizes.
+    """Returns the strategy given by the flags, and checks the batch sizes.
 
     Args:
-      args: with the fields of `groups.DeviceFlags`, and batch sizes.
+      args: a `groups.DeviceFlags` that also has batch sizes.
 
     Raises:
       ValueError: as `distribution.build_strategy` and `check_batch_size`, or if
@@ -35,10 +35,10 @@ def import_text_serving(wanted_by):
     """Returns the module `text_serving`, which needs tensorflow-text.
 
     Args:
-      wanted_by: the flag that asks for it, and how to do without.
+      wanted_by: the flag that requires it, for the message.
 
     Raises:
-      ImportError: if tensorflow-text is not there.
+      ImportError: if tensorflow-text is not installed.
     """
     try:
         from albert_tf.export import text_serving

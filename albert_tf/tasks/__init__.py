@@ -1,1 +1,1 @@
-"""Tasks that a model is fine-tuned for: data, model, scores, exports."""
+"""Fine-tuning tasks: data, model, scores and exports."""

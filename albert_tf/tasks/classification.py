@@ -1,4 +1,4 @@
-"""Classification and regression of texts and pairs: GLUE, and a user's own.
+"""Classification and regression of texts or pairs: GLUE and custom tasks.
 
 Shapes: N examples, C labels.
 """
@@ -18,15 +18,15 @@ from albert_tf.training import manifest
 
 
 def warn_of_collapse(tuning, logits, label_ids, objective, scores, baseline):
-    """Says it where a model seems to have learned nothing.
+    """Logs a warning if a model seems to have learned nothing.
 
     Args:
       tuning: a `FineTuning`.
       logits: [N, C].
-      label_ids: as `metrics.classification` has them.
-      objective: as `heads.AlbertClassifier` knows it.
+      label_ids: labels, as in `metrics.classification`.
+      objective: one of the objectives of `heads.AlbertClassifier`.
       scores: dict with the `eval_loss` of these logits.
-      baseline: dict with that of the best guess without looking.
+      baseline: dict with the `eval_loss` of the constant baseline.
     """
     warning = classification.find_collapse(
         logits,
@@ -45,9 +45,9 @@ class Classification(Task):
     Args:
       task: the `table_tasks.TableTask`, with its labels.
       data: the `text_data.Data` to train, score and predict on.
-      max_seq_length: tokens of the longest sequence in it.
-      dropout: before the output.
-      threshold: a number that a SavedModel gives out, or None.
+      max_seq_length: maximum length of a sequence, in tokens.
+      dropout: dropout rate before the output layer.
+      threshold: constant output of an exported SavedModel, or None.
     """
 
     def __init__(
@@ -80,19 +80,20 @@ class Classification(Task):
         objective: str = "classes",
         **kwargs,
     ) -> "Classification":
-        """Makes a task of texts at hand.
+        """Builds a task from texts in memory.
 
         Args:
-          tokenizer: of the model that training begins from.
-          texts: N texts, or N pairs of them.
-          labels: N labels: strings or numbers; of a regression floats.
+          tokenizer: tokenizer of the pretrained model.
+          texts: N texts, or N pairs of texts.
+          labels: N labels, strings or numbers; for a regression, floats.
           dev: texts and labels to score on, or None.
-          max_seq_length: tokens of a sequence; longer ones are cut.
+          max_seq_length: maximum length of a sequence, in tokens; longer ones
+            are truncated.
           objective: "classes" or "regression".
-          **kwargs: see the class.
+          **kwargs: further arguments of the class.
 
         Raises:
-          ValueError: if labels and texts do not fit each other.
+          ValueError: if the labels do not match the texts.
         """
         task, data = text_data.encode_texts(
             tokenizer,
@@ -153,7 +154,7 @@ class Classification(Task):
         return values
 
     def _score_baseline(self):
-        """What the best guess without looking gets on the dev data."""
+        """Returns the constant baseline's scores on the dev data."""
         values: dict[str, float] = {}
         for part, split in self.data.dev.items():
             label_ids = split.examples.arrays["label_ids"]
@@ -165,16 +166,16 @@ class Classification(Task):
         return values
 
     def write_predictions(self, tuning):
-        """Writes predictions of the test data; returns scores of labels in it.
+        """Writes predictions of the test data; returns scores if it has labels.
 
-        The release's names go to the first table; the names that the GLUE
-        server takes to all.
+        The first table also gets the release's file names; all tables get the
+        names that the GLUE server accepts.
         """
         task = self.task
         scores: dict[str, dict] = {}
         for number, (name, split) in enumerate(self.data.test.items()):
             logits = tuning.predict(split.examples)["logits"]
-            predictions = self._in_words(logits)
+            predictions = self._format(logits)
             paths = [os.path.join(tuning.folder, f"{name}.tsv")]
             if number == 0:
                 submissions.write_test_results(
@@ -196,7 +197,7 @@ class Classification(Task):
         return scores
 
     def predict(self, tuning: FineTuning, texts: Sequence) -> list[str]:
-        """Returns what the model, as it stands, says of texts or pairs."""
+        """Returns the current model's predictions for texts or pairs."""
         rows = text_data.make_rows(texts, [None] * len(texts))
         packed = examples.pack_pairs(
             tuning.start.tokenizer,
@@ -205,10 +206,10 @@ class Classification(Task):
             self.max_seq_length,
         )
         logits = tuning.predict(examples.Examples(*packed, {}))["logits"]
-        return self._in_words(logits)
+        return self._format(logits)
 
-    def _in_words(self, logits) -> list[str]:
-        """What logits [N, C] mean: N labels or numbers."""
+    def _format(self, logits) -> list[str]:
+        """Converts logits [N, C] to N labels or numbers."""
         task = self.task
         return submissions.format_predictions(
             classification.predict_labels(logits, task.objective),
@@ -250,6 +251,6 @@ class Classification(Task):
 
 
 def _prefixed(part: str, scores: dict) -> dict:
-    """Scores with the name of a part of the data in front, if it has one."""
+    """Prefixes the names of scores with the data part's name, if any."""
     prefix = f"{part}_" if part else ""
     return {f"{prefix}{name}": value for name, value in scores.items()}

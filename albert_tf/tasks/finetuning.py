@@ -1,8 +1,7 @@
-"""A fine-tuning: begin from a model, train, evaluate, keep the best, predict.
+"""Fine-tunes a pretrained model: trains, evaluates, keeps the best, predicts.
 
-What is peculiar to a task stands in a `Task`; how long and how fast it is
-trained in a `Recipe`. `FineTuning` does the rest, for a notebook as for the
-programs.
+A `Task` defines the data, model and scores; a `Recipe` holds the
+hyperparameters. `FineTuning` runs both, in a notebook as in the programs.
 """
 
 import dataclasses
@@ -27,20 +26,22 @@ from albert_tf.weights import checkpoints, pretrained
 
 
 class Task:
-    """What is peculiar to a task. Its methods take the `FineTuning` of it.
+    """The task-specific part of fine-tuning.
+
+    Its methods take the task's `FineTuning` as `tuning`.
 
     Attributes:
-      name: for the summary.
-      max_seq_length: tokens of the longest sequence.
-      min_seq_length: tokens that the model wants of a sequence, with padding.
-      best_metric: what the best checkpoint is chosen by.
-      dropout: before the task's output.
-      train: the training data, or None to train nothing.
-      num_train: examples in it that an epoch counts.
+      name: name in the summary.
+      max_seq_length: maximum length of a sequence, in tokens.
+      min_seq_length: minimum length of a sequence after padding, in tokens.
+      best_metric: metric that selects the best checkpoint.
+      dropout: dropout rate before the task's output layer.
+      train: training data, or None if there is none.
+      num_train: number of examples per epoch.
       is_scored: whether there is dev data to score a model on.
-      is_predicted: whether there is data to write predictions of.
-      baseline: dict from metric to what the best guess without looking gets.
-      made_of: dict of `task` and `data`, as `manifest.Manifest` wants them.
+      is_predicted: whether there is data to write predictions for.
+      baseline: dict from metric to the score of a constant prediction.
+      made_of: dict of `task` and `data`, as for `manifest.Manifest`.
     """
 
     name: str
@@ -63,25 +64,28 @@ class Task:
         raise NotImplementedError
 
     def score(self, tuning) -> dict:
-        """Returns what the model, as it stands, gets on the dev data."""
+        """Returns the current model's scores on the dev data."""
         raise NotImplementedError
 
     def write_predictions(self, tuning) -> dict:
-        """Writes predictions; returns scores where the answers are known."""
+        """Writes predictions; returns scores if the labels are known."""
         raise NotImplementedError
 
     def export(self, tuning, folder) -> str:
-        """Writes a SavedModel of the model as it stands; returns where."""
+        """Exports the current model as a SavedModel; returns its folder."""
         raise NotImplementedError
 
     def export_text(self, tuning, folder) -> str:
-        """Writes one that takes text; it needs tensorflow-text."""
+        """Exports a SavedModel that takes text; requires tensorflow-text."""
         raise NotImplementedError
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """How a task is trained. The flags of these names say what they mean."""
+    """Hyperparameters of fine-tuning, as described by flags of the same name.
+
+    `commands.groups.FineTuningFlags` has these flags.
+    """
 
     train_batch_size: int = 32
     predict_batch_size: int | None = None
@@ -104,13 +108,13 @@ class Recipe:
     accept_changes: bool = False
 
     def count_steps(self, num_examples: int) -> tuple[int, int]:
-        """Returns training steps and those of them that are warmup.
+        """Returns the number of training steps and of warmup steps among them.
 
         Args:
-          num_examples: in the training data.
+          num_examples: number of training examples.
 
         Raises:
-          ValueError: if nothing, or nothing but warmup, is left to train.
+          ValueError: if there are no training steps after warmup.
 
         Source: run_squad_v1.py for epochs and proportion.
         """
@@ -123,38 +127,38 @@ class Recipe:
             num_warmup_steps = int(num_steps * self.warmup_proportion)
         if num_steps < 1 or num_warmup_steps >= num_steps:
             raise ValueError(
-                f"{num_steps} training steps with {num_warmup_steps} of "
-                f"warmup, from {num_examples} examples in batches of "
-                f"{self.train_batch_size}: too few."
+                f"Too few training steps: {num_steps}, including "
+                f"{num_warmup_steps} warmup steps, for {num_examples} examples "
+                f"in batches of {self.train_batch_size}."
             )
         return num_steps, num_warmup_steps
 
 
 class FineTuning:
-    """One training of a task in a folder of its own.
+    """One fine-tuning run in its own folder.
 
     Args:
-      folder: where checkpoints and results go; where it has checkpoints, the
-        training goes on from the newest.
+      folder: folder for checkpoints and results. Training resumes from its
+        newest checkpoint, if there is one.
       task: a Task.
-      start: the `pretrained.Pretrained` to begin from. Its values are empty
-        where a training begins with random weights or goes on.
-      recipe: how it is trained.
-      config: the model's AlbertConfig, such as `start`'s with another
-        dropout, which is the default.
+      start: the `pretrained.Pretrained` to start from. Its values are empty if
+        training starts from random weights or resumes.
+      recipe: a Recipe.
+      config: the model's AlbertConfig, for example with another dropout.
+        Defaults to that of `start`.
       strategy: a tf.distribute.Strategy; None for the current one.
-      flags: what is written down as the flags of the run.
+      flags: dict to record as the flags of the run.
 
     Attributes:
       folder, task, start, recipe, config: as above.
       session: its `session.Session`.
-      reporter: the session's.
+      reporter: the session's `reporting.Reporter`.
       evaluator: an `evaluation.Evaluator`, or None without dev data.
-      source: where the model's weights are from.
+      source: source of the model's weights.
 
     Raises:
-      ValueError: if there is nothing to begin with, or the folder holds a run
-        that is made of something else.
+      ValueError: if there are no weights to start from, or the run in the
+        folder has other settings or data.
     """
 
     def __init__(
@@ -192,9 +196,9 @@ class FineTuning:
         )
 
     def _build_session(self, strategy):
-        """The session of a training as the recipe says."""
+        """Returns the session for the recipe."""
         task, recipe = self.task, self.recipe
-        # Without training, too, the optimizer wants a schedule.
+        # The optimizer needs a schedule even without training.
         num_steps, num_warmup_steps = 1, 0
         if task.num_train:
             num_steps, num_warmup_steps = recipe.count_steps(task.num_train)
@@ -216,11 +220,11 @@ class FineTuning:
 
     @property
     def model(self):
-        """The task's model, with the weights that it has now."""
+        """The task's model, with its current weights."""
         return self.session.model
 
     def _check_start(self):
-        """Raises ValueError if the task and its beginning do not fit."""
+        """Raises ValueError if the task cannot start from `start`."""
         start, config = self.start, self.config
         if self.task.max_seq_length > config.max_position_embeddings:
             raise ValueError(
@@ -230,13 +234,13 @@ class FineTuning:
         has_weights = start.values or checkpoints.find_trained(self.folder)
         if not has_weights and not self.recipe.from_scratch:
             raise ValueError(
-                f"There is no model to begin with: {start.source} has no "
-                f"weights, and {self.folder} no checkpoint. (To begin with "
-                "random weights, give from_scratch=True.)"
+                f"No weights to start from: {start.source} has no weights, and "
+                f"{self.folder} has no checkpoint. (To start from random "
+                "weights, give from_scratch=True.)"
             )
 
     def _describe_run(self, num_steps, num_warmup_steps):
-        """What a manifest says of the run."""
+        """Returns the manifest's description of the run."""
         recipe, start = self.recipe, self.start
         parts = {
             **self.task.made_of,
@@ -246,7 +250,7 @@ class FineTuning:
         }
         if not self.task.num_train:
             return parts
-        # A resume may leave out what the run began from.
+        # A resumed run need not be given its initial weights.
         if start.values or recipe.from_scratch:
             parts["begins_from"] = manifest.describe_weights(
                 start.source if start.values else None, start.values
@@ -267,9 +271,9 @@ class FineTuning:
         }
 
     def train(self):
-        """Trains, from the newest checkpoint if there is one.
+        """Trains, resuming from the newest checkpoint if there is one.
 
-        Each checkpoint is evaluated where there is dev data.
+        Each checkpoint is evaluated if there is dev data.
 
         Raises:
           ValueError: if the task has no training data, or too little.
@@ -293,11 +297,12 @@ class FineTuning:
         )
         if step == num_steps:
             self.reporter.say(
-                f"{self.folder} was trained for {step} steps: nothing to do."
+                f"{self.folder} is already trained for {step} steps: nothing "
+                "to do."
             )
             return
         self.reporter.say(self._describe_training(examples))
-        # Steps of this batch size that would have taken as many examples.
+        # The position in the data, in steps of the current batch size.
         num_done = self.session.manifest.count_examples(step) // batch_size
         plan = batches.plan_training(
             examples,
@@ -335,7 +340,7 @@ class FineTuning:
 
     @property
     def assets(self) -> dict:
-        """Config and vocabulary, by the names of their files."""
+        """Config and vocabulary by file name."""
         name, content = self.start.vocabulary_file
         return {
             CONFIG_FILE: self.config.to_dict(),
@@ -349,18 +354,18 @@ class FineTuning:
         return [os.path.join(self.folder, name) for name in self.assets]
 
     def export(self, write, folder, **kwargs) -> str:
-        """Writes a SavedModel of the model as it stands.
+        """Exports the current model as a SavedModel.
 
-        It computes in float32, for any device, unless the recipe says what to
-        compute in.
+        It computes in float32, for any device, unless the recipe specifies a
+        compute_dtype.
 
         Args:
           write: function of `export.serving` or `export.text_serving`.
-          folder: where versions of it go.
-          **kwargs: its arguments that only the task knows.
+          folder: parent folder of the SavedModel's versions.
+          **kwargs: task-specific arguments of `write`.
 
         Returns:
-          The SavedModel's own folder.
+          The folder of the new version.
         """
         model = self.model
         is_auto = self.recipe.compute_dtype == "auto"
@@ -375,7 +380,7 @@ class FineTuning:
         )
 
     def _build_float32(self):
-        """A copy of the model that computes in float32."""
+        """Returns a copy of the model that computes in float32."""
         model = self.task.build_model(self.config, dtype="float32")
         weights = modeling.named_weights(self.model)
         for name, weight in modeling.named_weights(model).items():
@@ -402,13 +407,13 @@ class FineTuning:
         )
 
     def restore_best(self) -> str:
-        """Restores the best checkpoint, or the newest where none is best.
+        """Restores the best checkpoint, or the newest if none is marked best.
 
-        Where the folder has none, all weights of the model that it begins
-        from are taken, the head's too.
+        If the folder has no checkpoint, all weights of `start` are restored,
+        including those of the head.
 
         Returns:
-          Where the weights are from.
+          The source of the weights.
         """
         values, source = self.start.values, self.start.source
         if prefixes := checkpoints.find_trained(self.folder):
@@ -419,7 +424,7 @@ class FineTuning:
         return source
 
     def evaluate(self) -> list[dict]:
-        """Evaluates every checkpoint of the folder, or what it begins from.
+        """Evaluates every checkpoint of the folder, or `start` without any.
 
         Returns:
           A dict from metric to float for each evaluation so far.
@@ -432,6 +437,6 @@ class FineTuning:
         if checkpoints.list_checkpoints(self.folder):
             self.evaluator.evaluate_folder()
         else:
-            self.reporter.say(f"Evaluates {self.restore_best()}.")
+            self.reporter.say(f"Evaluating {self.restore_best()}.")
             self.evaluator.evaluate(0)
         return self.evaluator.results()

@@ -1,4 +1,4 @@
-"""Questions with four options about a passage: RACE."""
+"""RACE: multiple-choice questions with four options about a passage."""
 
 import functools
 import os
@@ -19,11 +19,11 @@ METRICS = ("eval_accuracy",)
 
 
 class Part(NamedTuple):
-    """Train, dev or test.
+    """The questions of train, dev or test.
 
     Attributes:
-      questions: N of them.
-      examples: the same, encoded, with `label_ids` [N]; -1 for unknown.
+      questions: N questions.
+      examples: their encoded examples, with `label_ids` [N]; -1 for unknown.
     """
 
     questions: list[race.Question]
@@ -31,13 +31,14 @@ class Part(NamedTuple):
 
 
 class MultipleChoice(Task):
-    """RACE's questions.
+    """The RACE task.
 
     Args:
-      parts: dict with those of "train", "dev" and "test" that are wanted.
-      max_seq_length: tokens of passage, question and option.
-      max_qa_length: tokens of question and option.
-      dropout: before the output.
+      parts: dict from "train", "dev" or "test" to a Part; each is optional.
+      max_seq_length: maximum length of passage, question and option together,
+        in tokens.
+      max_qa_length: maximum length of question and option together, in tokens.
+      dropout: dropout rate before the output layer.
     """
 
     name, best_metric = "race", METRICS[0]
@@ -74,7 +75,7 @@ class MultipleChoice(Task):
         )
 
     def _score_baseline(self):
-        """What the best guess without looking gets on the dev data."""
+        """Returns the constant baseline's scores on the dev data."""
         questions, encoded = self.parts["dev"]
         known = (self.train or encoded).arrays["label_ids"]
         return score_levels(
@@ -96,9 +97,9 @@ class MultipleChoice(Task):
         return scores
 
     def write_predictions(self, tuning):
-        """Writes an answer for each question; returns scores of known ones.
+        """Writes an answer per question; returns scores if labels are known.
 
-        `predictions.tsv` has the questions' ids, `test_results.tsv`
+        `predictions.tsv` contains the questions' ids, `test_results.tsv` the
         probabilities.
         """
         questions, encoded = self.parts["test"]
@@ -122,15 +123,15 @@ class MultipleChoice(Task):
 def score_levels(
     score: Callable, questions: list[race.Question], *arrays: np.ndarray
 ) -> dict:
-    """Scores all questions, and where there are two levels, each of them.
+    """Scores all questions and, if there are two levels, each level.
 
     Args:
       score: function from arrays of some questions to a dict of scores.
-      questions: N of them.
-      *arrays: [N, ...] each.
+      questions: N questions.
+      *arrays: arguments of `score`, [N, ...] each.
 
     Returns:
-      Dict of scores; those of a level have its name in front.
+      Dict of scores; the level prefixes the names of its scores.
     """
     values = score(*arrays)
     levels = np.array([question.id.split("/")[0] for question in questions])

@@ -1,4 +1,4 @@
-"""Questions about paragraphs: SQuAD 1.1, 2.0, and what is written like it."""
+"""Questions about paragraphs: SQuAD 1.1, 2.0, or data in their format."""
 
 import functools
 import os
@@ -23,22 +23,23 @@ THRESHOLD = "null_score_diff_threshold"
 
 
 class Answering(Task):
-    """Answers are spans of a paragraph; in version "v2" maybe none.
+    """Extractive question answering; in version "v2", some have no answer.
 
     Args:
-      version: "v1" or "v2", which has another head.
-      windows: what the data was cut into.
-      train: windows of questions to train on, or None.
-      num_train: those questions.
+      version: "v1" or "v2"; v2 uses a different head.
+      windows: `WindowSettings` that the data was encoded with.
+      train: encoded training windows, or None.
+      num_train: number of training questions.
       asked: the Squad to answer, or None.
-      encoded: its windows.
-      n_best_size: answers of each question in `nbest_predictions.json`.
-      max_answer_length: tokens of the longest answer.
-      start_n_top: v2: starts of the beam.
-      end_n_top: v2: ends of the beam for each start.
-      dropout: v2: before the logit that there is no answer.
-      threshold: v2: answers where the odds of none are below it; None for
-        the best on `asked`, or the one the model was scored with.
+      encoded: its encoded windows.
+      n_best_size: number of answers per question in `nbest_predictions.json`.
+      max_answer_length: maximum length of an answer, in tokens.
+      start_n_top: v2: number of start positions in the beam.
+      end_n_top: v2: number of end positions per start position.
+      dropout: v2: dropout rate before the no-answer logit.
+      threshold: v2: a question is answered if its no-answer score is below
+        this; None for the best threshold on `asked`, or the one that the model
+        was scored with.
     """
 
     best_metric = "f1"
@@ -78,7 +79,7 @@ class Answering(Task):
                 question.id: [a.text for a in question.answers or ()]
                 for question in self.asked.questions
             }
-            self.baseline = self._score_silence()
+            self.baseline = self._score_empty_answers()
 
     @functools.cached_property
     def made_of(self):
@@ -110,17 +111,19 @@ class Answering(Task):
             dtype=dtype,
         )
 
-    def _score_silence(self):
-        """What it gets to answer nothing at all."""
-        silence = dict.fromkeys(self.gold, "")
+    def _score_empty_answers(self):
+        """Returns the scores of answering every question with ""."""
+        empty = dict.fromkeys(self.gold, "")
         if self.version == "v1":
-            return metrics.score_v1(self.gold, silence)
-        return metrics.score_v2(self.gold, silence)
+            return metrics.score_v1(self.gold, empty)
+        return metrics.score_v2(self.gold, empty)
 
     def find_answers(self, tuning) -> answers.Answers:
-        """Returns what the model, as it stands, answers."""
+        """Returns the current model's answers."""
         if self.encoded is None:
-            raise ValueError("Nothing is asked: give `asked` and `encoded`.")
+            raise ValueError(
+                "There are no questions: give `asked` and `encoded`."
+            )
         return answers.find_answers(
             self.asked,
             self.encoded,
@@ -130,7 +133,7 @@ class Answering(Task):
         )
 
     def score_answers(self, given: answers.Answers) -> tuple[dict, dict]:
-        """Scores answers as SQuAD's script of the version does.
+        """Scores answers like SQuAD's official script.
 
         Returns:
           The predictions, a dict of question id -> text, and a dict of scores.
@@ -143,7 +146,7 @@ class Answering(Task):
         if threshold is None:
             threshold = best["best_f1_thresh"]
             if best["best_f1"] <= self.baseline["f1"]:
-                # SQuAD's script says 0 where it is best never to answer.
+                # If never answering is best, SQuAD's script returns 0.
                 threshold = min(given.null_odds.values())
         predictions = answers.apply_threshold(given, threshold)
         scores = metrics.score_v2(gold, predictions)
@@ -160,15 +163,15 @@ class Answering(Task):
         return scores
 
     def write_predictions(self, tuning):
-        """Writes the release's files; returns scores where they can be had."""
+        """Writes the release's files; returns scores if answers are known."""
         given = self.find_answers(tuning)
         predictions, scores = given.best, dict[str, float]()
         if self.is_scored:
             predictions, scores = self.score_answers(given)
             if THRESHOLD in scores and self.threshold is None:
                 tuning.reporter.say(
-                    f"The threshold {scores[THRESHOLD]:.4f} is the best for "
-                    "these very questions: expect less on others."
+                    f"The threshold {scores[THRESHOLD]:.4f} was chosen on "
+                    "these questions: expect lower scores on others."
                 )
         elif self.version == "v2":
             predictions = answers.apply_threshold(
@@ -185,12 +188,12 @@ class Answering(Task):
         return scores
 
     def choose_threshold(self, tuning, folder) -> float:
-        """Returns the threshold of v2 where no answers are at hand.
+        """Returns the threshold of v2 for questions without known answers.
 
-        That is the task's, else the one with which the best evaluation in a
-        folder was scored, else 0, where both are equally probable. Of several
-        evaluations of one step, such as 0 for models from elsewhere, the last
-        counts.
+        It is the task's threshold, else that of the best evaluation in
+        `folder`, else 0, at which answer and no answer are equally probable.
+        If a step, such as 0 for other models, has several evaluations, the
+        last one counts.
         """
         threshold = self.threshold
         if threshold is None:
@@ -201,7 +204,7 @@ class Answering(Task):
             )
             threshold = best[THRESHOLD]
         tuning.reporter.say(
-            f"Answers where the odds of none are below {threshold}."
+            f"Answering questions with a no-answer score below {threshold}."
         )
         return threshold
 
@@ -221,12 +224,13 @@ class Answering(Task):
         )
 
     def _export(self, write, tuning, folder, **kwargs):
-        """Writes a SavedModel with the threshold that scored the model."""
+        """Exports a SavedModel with the threshold that scored the model."""
         threshold = None
         if self.version == "v2":
-            is_here = self.is_scored
-            beside = (
-                tuning.folder if is_here else os.path.dirname(tuning.source)
+            results_folder = (
+                tuning.folder
+                if self.is_scored
+                else os.path.dirname(tuning.source)
             )
-            threshold = self.choose_threshold(tuning, beside)
+            threshold = self.choose_threshold(tuning, results_folder)
         return tuning.export(write, folder, threshold=threshold, **kwargs)

@@ -1,4 +1,4 @@
-"""What several trainings of a task achieved, in numbers and in words."""
+"""Summarizes the scores of one or several runs of a task."""
 
 import statistics
 
@@ -6,16 +6,17 @@ from albert_tf.weights.checkpoints import STEP
 
 
 def summarize(evaluators: list) -> dict:
-    """What several runs achieved.
+    """Summarizes the results of several runs.
 
     Args:
       evaluators: the `evaluation.Evaluator` of each run.
 
     Returns:
-      Dict with `metric`, the name of what the best is chosen by; `runs`, a
-      dict of `last` and `best` values for each; and, of the run with the
-      median of the best, `last` and `best`; `median` and `spread` (standard
-      deviation) of the best.
+      Dict of
+        metric: name of the metric that selects the best checkpoint.
+        runs: list of dicts with `folder` and the values `last` and `best`.
+        folder, last, best: those of the run whose best score is the median.
+        median, spread: median and standard deviation of the best scores.
     """
     metric = evaluators[0].best_metric
     runs = []
@@ -40,11 +41,11 @@ def summarize(evaluators: list) -> dict:
 
 
 def format_summary(summary: dict, baseline: dict) -> str:
-    """Returns a few lines that say what was achieved.
+    """Returns a summary as a table of text.
 
     Args:
       summary: from `summarize`.
-      baseline: dict from metric to what the best guess without looking gets.
+      baseline: dict from metric to the score of a constant prediction.
     """
     metric = summary["metric"]
     names = [name for name in summary["best"] if name in baseline]
@@ -55,14 +56,14 @@ def format_summary(summary: dict, baseline: dict) -> str:
             f"{summary['best'][name]:14.4f}{baseline[name]:12.4f}"
             for name in sorted(names)
         ),
-        f"Step {summary['last'][STEP]:.0f} is the last, "
-        f"{summary['best'][STEP]:.0f} the best, chosen by {metric} on dev: "
-        "expect less on other data.",
+        f"The last step is {summary['last'][STEP]:.0f}, the best "
+        f"{summary['best'][STEP]:.0f}, chosen by {metric} on dev: expect lower "
+        "scores on other data.",
     ]
     if len(summary["runs"]) > 1:
         lines.append(
             f"{len(summary['runs'])} runs: best {metric} has median "
-            f"{summary['median']:.4f}, standard deviation "
-            f"{summary['spread']:.4f}; above is the median run."
+            f"{summary['median']:.4f} and standard deviation "
+            f"{summary['spread']:.4f}; the table shows the median run."
         )
     return "\n".join(lines)

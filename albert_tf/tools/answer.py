@@ -1,4 +1,4 @@
-"""Answers a question about a paragraph by an exported SavedModel."""
+"""Answers questions about a paragraph with an exported SavedModel."""
 
 import numpy as np
 import tensorflow as tf
@@ -9,7 +9,7 @@ from albert_tf.export import requests, saved_models
 from albert_tf.weights import pretrained
 
 BATCH_SIZE = 32
-# Of either kind of model, one.
+# One output of each kind of model (v1, v2), by which to recognize it.
 SPAN_OUTPUTS = {"start_logits", "start_top_log_probs"}
 
 
@@ -26,15 +26,15 @@ def run(args):
             "it as UTF-8.",
         )
     if not paragraph.strip():
-        raise ValueError("The paragraph has no text.")
+        raise ValueError("The paragraph is empty.")
     settings = windows.WindowSettings(
         args.max_seq_length, args.doc_stride, args.max_query_length
     )
     windows.check_settings(settings)
     texts = [line for line in args.question.splitlines() if line.strip()]
     if not texts:
-        raise ValueError("There is no question in --question.")
-    answered, threshold = ask(
+        raise ValueError("--question contains no question.")
+    results, threshold = ask(
         args.saved_model,
         texts,
         paragraph,
@@ -44,39 +44,41 @@ def run(args):
     )
     for number, text in enumerate(texts):
         print(text)
-        if (odds := answered.null_odds.get(str(number))) is not None:
-            print(f"    {format_odds(odds, threshold)}")
-        for entry in answered.nbest[str(number)]:
+        if (null_score := results.null_odds.get(str(number))) is not None:
+            print(f"    {format_null_score(null_score, threshold)}")
+        for entry in results.nbest[str(number)]:
             print(f"    {entry['probability']:4.0%} {entry['text']}")
 
 
-def format_odds(odds, threshold):
-    """Says how far "no answer" is ahead, and what is made of it."""
+def format_null_score(null_score, threshold):
+    """Returns the no-answer score and the decision based on it, as text."""
     if threshold is None:
-        return f"odds of none {odds:.2f}; no threshold was exported"
-    prefix = "" if odds < threshold else "no answer: "
-    return f"{prefix}odds of none {odds:.2f}, threshold {threshold:.2f}"
+        return f"no-answer score {null_score:.2f}; no threshold was exported"
+    prefix = "" if null_score < threshold else "no answer: "
+    return (
+        f"{prefix}no-answer score {null_score:.2f}, threshold {threshold:.2f}"
+    )
 
 
 def ask(
     saved_model, texts, paragraph, settings, *, n_best_size, max_answer_length
 ):
-    """Asks a SavedModel some questions about a paragraph.
+    """Answers questions about a paragraph with a SavedModel.
 
     Args:
-      saved_model: its folder, or the one with its versions.
-      texts: questions.
+      saved_model: folder of the SavedModel, or of its versions.
+      texts: list of questions.
       paragraph: a string.
       settings: `windows.WindowSettings`.
-      n_best_size: answers a question.
-      max_answer_length: in tokens.
+      n_best_size: number of answers per question.
+      max_answer_length: maximum length of an answer, in tokens.
 
     Returns:
-      `answers.Answers` whose ids are the numbers of the questions from 0, as
-      strings; and the SavedModel's threshold, or None.
+      `answers.Answers` whose ids are the indices of the questions, as strings;
+      and the SavedModel's threshold, or None.
 
     Raises:
-      ValueError: if a paragraph needs longer sequences than were exported, or
+      ValueError: if sequences are longer than the exported model allows, or
         the SavedModel has no vocabulary or does not answer questions.
     """
     path = saved_models.newest_version(saved_model)
@@ -97,11 +99,10 @@ def ask(
         outputs = answer_windows(serve, encoded)
     except tf.errors.InvalidArgumentError as error:
         raise ValueError(
-            f"{path} does not take these sequences of "
-            f"{encoded.lengths.max()} tokens: {errors.first_line(error)}. "
-            "Lower --max_seq_length."
+            f"{path} does not accept sequences of {encoded.lengths.max()} "
+            f"tokens: {errors.first_line(error)}. Lower --max_seq_length."
         ) from error
-    answered = answers.find_answers(
+    results = answers.find_answers(
         questions,
         encoded,
         outputs,
@@ -109,11 +110,11 @@ def ask(
         max_answer_length=max_answer_length,
     )
     threshold = outputs.get("threshold")
-    return answered, None if threshold is None else float(threshold[0])
+    return results, None if threshold is None else float(threshold[0])
 
 
 def find_signature(loaded, path):
-    """Returns the signature that takes ids and tells spans.
+    """Returns the signature that maps ids to spans.
 
     Raises:
       ValueError: if the SavedModel has none.
@@ -130,12 +131,12 @@ def find_signature(loaded, path):
     raise ValueError(
         f"{path} does not answer questions from ids: wanted a signature "
         f"serving_default from {sorted(requests.FEATURES)} to spans; found "
-        f"{found}. Give what run_squad.py wrote to its --export_dir."
+        f"{found}. Give a SavedModel from the --export_dir of run_squad.py."
     )
 
 
 def answer_windows(serve, encoded):
-    """Returns what a SavedModel says of windows, dict of [N, ...] arrays."""
+    """Returns a SavedModel's outputs for N windows, dict of [N, ...] arrays."""
     length, all_rows = encoded.lengths.max(), range(len(encoded))
     parts = []
     for start in all_rows[::BATCH_SIZE]:

@@ -1,4 +1,4 @@
-"""Lets a pretrained model guess the words that stand as [MASK] in a text."""
+"""Predicts the [MASK] tokens of a text with a pretrained checkpoint."""
 
 import numpy as np
 import tensorflow as tf
@@ -12,7 +12,7 @@ WORD_PREFIX = "▁"
 
 
 def run(args):
-    """Prints each text and, below it, the guesses for each [MASK]."""
+    """Prints each text and, below it, the predictions for each [MASK]."""
     texts, next_texts = (
         [line for line in (text or "").splitlines() if line.strip()]
         for text in (args.text, args.next_text)
@@ -20,10 +20,10 @@ def run(args):
     if next_texts and len(next_texts) != len(texts):
         raise ValueError(
             f"--text has {len(texts)} lines, --next_text {len(next_texts)}; "
-            "they belong together line by line."
+            "wanted one continuation per text."
         )
     if not texts:
-        raise ValueError(f"--text={args.text!r:.80} holds no text.")
+        raise ValueError(f"--text={args.text!r:.80} contains no text.")
     model, tokenizer = models.build(args, heads.AlbertForPreTraining)
     if args.top_k > tokenizer.vocab_size:
         raise ValueError(
@@ -31,14 +31,14 @@ def run(args):
             f"{tokenizer.vocab_size} pieces."
         )
     length = model.config.max_position_embeddings
-    all_guesses, in_order = fill_masks(
+    predictions, in_order = fill_masks(
         model, tokenizer, texts, args.top_k, next_texts, length
     )
     for row, text in enumerate(texts):
         print(" | ".join([text, *next_texts[row : row + 1]]))
-        for guesses in all_guesses[row]:
+        for candidates in predictions[row]:
             words = (
-                f"{w.replace(WORD_PREFIX, '')} {p:.0%}" for w, p in guesses
+                f"{w.replace(WORD_PREFIX, '')} {p:.0%}" for w, p in candidates
             )
             print("   ", ", ".join(words))
         if next_texts:
@@ -48,16 +48,16 @@ def run(args):
 def fill_masks(
     model, tokenizer, texts, top_k, next_texts=(), max_seq_length=None
 ):
-    """Guesses the piece at each [MASK].
+    """Predicts the piece at each [MASK].
 
     Args:
       model: a `heads.AlbertForPreTraining`.
       tokenizer: a `tokenization.Tokenizer` of the model's vocabulary.
       texts: strings that contain [MASK].
-      top_k: guesses for each.
-      next_texts: as many strings, the second segments; or none.
-      max_seq_length: most tokens of a text and what follows it; None for no
-        limit.
+      top_k: number of predictions per [MASK].
+      next_texts: the second segment of each text; or none.
+      max_seq_length: maximum length of a text and its second segment together,
+        in tokens; None for no limit.
 
     Returns:
       For each text, for each [MASK] in it, `top_k` pairs of a piece and its
@@ -71,50 +71,53 @@ def fill_masks(
     firsts = [encode_masked(tokenizer, text) for text in texts]
     seconds = [encode_masked(tokenizer, text)[1:] for text in next_texts]
     pairs = list(zip(firsts, seconds or [[]] * len(firsts), strict=True))
-    gaps = [
+    masks = [
         np.flatnonzero(np.equal([*first, *second], tokenizer.mask_id)).tolist()
         for first, second in pairs
     ]
-    for text, gap in zip(texts, gaps, strict=True):
-        if not gap and not next_texts:
+    for text, positions in zip(texts, masks, strict=True):
+        if not positions and not next_texts:
             raise ValueError(f"There is no {MASK} in the text {text!r:.200}.")
     encoded = examples.Examples(*examples.join_pairs(pairs), {})
     for text, length in zip(texts, encoded.lengths, strict=True):
         if max_seq_length and length > max_seq_length:
             raise ValueError(
-                f"The text {text!r:.80} has {length} tokens, with [CLS] and "
-                f"[SEP]; the model has {max_seq_length} positions. Shorten it."
+                f"The text {text!r:.80} has {length} tokens, including [CLS] "
+                f"and [SEP]; the model has {max_seq_length} positions. Shorten "
+                "it."
             )
     features = examples.pad_examples(
         encoded, range(len(encoded)), encoded.lengths.max()
     )
     features = {name: tf.constant(x) for name, x in features.items()}
-    positions = tf.ragged.constant(gaps, tf.int32, 1)
-    outputs = model({**features, "masked_lm_positions": positions.to_tensor()})
+    padded = tf.ragged.constant(masks, tf.int32, 1).to_tensor()  # [B, P]
+    outputs = model({**features, "masked_lm_positions": padded})
     probs = tf.nn.softmax(outputs["masked_lm_logits"])  # [B, P, V]
     best = tf.math.top_k(probs, top_k)  # [B, P, top_k]
     probs, ids = best.values.numpy().tolist(), best.indices.numpy()
-    guesses = [
+    predictions = [
         [
             [(tokenizer.pieces[i], p) for i, p in zip(*pair, strict=True)]
-            for pair in zip(ids[row, : len(gap)], probs[row], strict=False)
+            for pair in zip(
+                ids[row, : len(positions)], probs[row], strict=False
+            )
         ]
-        for row, gap in enumerate(gaps)
+        for row, positions in enumerate(masks)
     ]
     in_order = tf.nn.softmax(outputs["sentence_order_logits"])[:, 0]  # [B]
-    return guesses, in_order.numpy().tolist()
+    return predictions, in_order.numpy().tolist()
 
 
 def encode_masked(tokenizer, text):
-    """The ids of [CLS], a text in which [MASK] is the special piece, [SEP]."""
+    """Returns the ids of [CLS], a text with [MASK] as special piece, [SEP]."""
     ids = [tokenizer.cls_id]
     for number, part in enumerate(text.split(MASK)):
         if number:
             ids.append(tokenizer.mask_id)
         encoded = tokenizer.encode(part)
-        # "[MASK]." has no space where SentencePiece puts one.
+        # SentencePiece prepends a space, which "[MASK]." does not contain.
         is_glued = number and part[:1].strip()
-        # Some characters have no token.
+        # `encoded` may be empty: some characters have no token.
         if is_glued and encoded and tokenizer.pieces[encoded[0]] == WORD_PREFIX:
             del encoded[0]
         ids += encoded

@@ -1,11 +1,11 @@
-"""Shows what a pretrained model's files hold: names, shapes, counts, heads."""
+"""Prints a checkpoint's weight names, shapes, parameter counts and heads."""
 
 import collections
 import json
 
 from albert_tf.weights import checkpoints, pretrained
 
-# What a variable's name begins with -> what it is a part of.
+# Prefix of a variable's name -> part of the model.
 PARTS = {
     "bert/embeddings/": "embeddings",
     "bert/encoder/": "encoder",
@@ -16,7 +16,7 @@ PARTS = {
 
 
 def run(args):
-    """Prints every variable, then sums, config and vocabulary."""
+    """Prints every variable, then totals, config and vocabulary."""
     model = pretrained.read_pretrained(args.init_checkpoint, keep_slots=True)
     values = sorted(model.values.items())
     weights = {n: v for n, v in values if not checkpoints.is_slot(n)}
@@ -28,19 +28,18 @@ def run(args):
     for part, count in count_parts(weights).items():
         print(f"{part:20} {count:>13,} parameters")
     total = sum(value.size for value in weights.values())
-    print(f"{'together':20} {total:>13,} in {len(weights)} variables")
+    print(f"{'total':20} {total:>13,} in {len(weights)} variables")
     step = model.values.get(checkpoints.STEP)
     print(f"{'optimizer':20} {num_slots} slots, step {step}")
     config, tokenizer = model.config, model.tokenizer
-    described = json.dumps(config.to_dict()) if config else "none beside it"
-    print("config", described)
-    print("vocabulary", tokenizer.settings if tokenizer else "none beside it")
+    print("config", json.dumps(config.to_dict()) if config else "not found")
+    print("vocabulary", tokenizer.settings if tokenizer else "not found")
     for remark in model.remarks:
         print(f"Note: {remark}.")
 
 
 def count_parts(weights):
-    """Parameters of each part of a model that is there."""
+    """Returns the number of parameters of each part of the model."""
     counts: collections.Counter = collections.Counter()
     for name, value in weights.items():
         parts = (p for b, p in PARTS.items() if name.startswith(b))

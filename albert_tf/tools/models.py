@@ -1,4 +1,4 @@
-"""The pretrained model that a tool's flags name."""
+"""Loads the pretrained model given by a tool's flags."""
 
 import dataclasses
 import os
@@ -9,7 +9,7 @@ from albert_tf.weights import pretrained
 
 
 def read_pretrained(path, args, **kwargs):
-    """Reads a `pretrained.Pretrained`, with the files that flags name."""
+    """Returns a `pretrained.Pretrained`, with the files given by the flags."""
     names = [field.name for field in dataclasses.fields(groups.FilesFlags)]
     return pretrained.replace_files(
         pretrained.read_pretrained(path, **kwargs),
@@ -18,7 +18,7 @@ def read_pretrained(path, args, **kwargs):
 
 
 def input_files(args):
-    """Returns dict of flag -> files, as `filesystem.check_outputs` takes it."""
+    """Returns a dict of flag -> files, as for `filesystem.check_outputs`."""
     model = args.init_checkpoint
     folder = model if os.path.isdir(model) else os.path.dirname(model)
     return {
@@ -30,17 +30,17 @@ def input_files(args):
 
 
 def build(args, model_class):
-    """Returns model and tokenizer that flags name.
+    """Returns the model and tokenizer given by the flags.
 
     Raises:
-      ValueError: if config or vocabulary are missing, or weights that the
-        tool needs.
+      ValueError: if the config, the vocabulary, or weights of `model_class`
+        are missing.
     """
-    origin = read_pretrained(args.init_checkpoint, args)
-    model = pretrained.build_model(model_class, origin)
-    if origin.tokenizer is None:
+    start = read_pretrained(args.init_checkpoint, args)
+    model = pretrained.build_model(model_class, start)
+    if start.tokenizer is None:
         raise ValueError(
-            "There is no vocabulary, or more than one, beside "
-            f"{origin.source}. Give --spm_model_file or --vocab_file."
+            "There is no vocabulary, or more than one, next to "
+            f"{start.source}. Give --spm_model_file or --vocab_file."
         )
-    return model, origin.tokenizer
+    return model, start.tokenizer

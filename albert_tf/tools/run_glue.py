@@ -1,4 +1,4 @@
-"""Fine-tunes every GLUE task that lies under a folder, each by its recipe."""
+"""Fine-tunes every GLUE task found in a folder, each with its own recipe."""
 
 import os
 import pathlib
@@ -9,16 +9,18 @@ from albert_tf import filesystem, ownership
 from albert_tf.data import table_tasks
 from albert_tf.tools import subprograms
 
-# Words of a command line, up to its flags.
+# Command line of run_classifier, without flags.
 CLASSIFIER = (sys.executable, "-m", "albert_tf", "run_classifier")
-# The release's mismnli is part of mnli here, and ax has no data to train on.
+# The release's mismnli is part of mnli here, and ax has no training data.
 TASKS = [name for name in table_tasks.GLUE if name not in ("mismnli", "ax")]
 
 
 def find_tasks(data_dir, names=""):
-    """Returns the names of the tasks whose training data lies in a folder.
+    """Returns the names of the tasks with training data in a folder.
 
-    Only of those named, where some are, with commas between.
+    Args:
+      data_dir: folder with a subfolder per task.
+      names: comma-separated tasks to choose; empty for all.
 
     Raises:
       ValueError: if there are none, or one is unknown or has no data.
@@ -33,15 +35,16 @@ def find_tasks(data_dir, names=""):
     missing = [name for name in wanted if name not in present]
     if missing or not present:
         raise ValueError(
-            f"{data_dir} has training data of {present or 'no task'}"
-            + (f", not of {missing}" if missing else "")
-            + f"; known: {TASKS}. Wanted are files such as CoLA/train.tsv."
+            f"{data_dir} has training data for {present or 'no task'}"
+            + (f", but not for {missing}" if missing else "")
+            + f"; known tasks: {TASKS}. It must contain files such as "
+            "CoLA/train.tsv."
         )
     return wanted or present
 
 
 def split_flags(text):
-    """Returns the words of --extra_flags, as a shell would split them."""
+    """Splits --extra_flags into words like a shell."""
     try:
         return shlex.split(text)
     except ValueError as error:
@@ -52,7 +55,7 @@ def split_flags(text):
 
 
 def build_command(args, name, classifier):
-    """Returns the command line of one task, which ends with `extra_flags`."""
+    """Returns the command line of one task, with `extra_flags` last."""
     test_table = next(iter(table_tasks.GLUE[name].test.values()))
     has_test = os.path.exists(os.path.join(args.data_dir, test_table.file))
     model = args.init_checkpoint
@@ -76,14 +79,18 @@ def run_task(args, name, classifier):
     print(f"\n{name}: {shlex.join(command)}", flush=True)
     status = subprograms.run_program(command)
     path = pathlib.Path(args.output_dir, name, "summary.json")
-    # Without --do_eval, which extra flags can switch off, there is none.
+    # There is none if the extra flags switch --do_eval off.
     if status or not path.exists():
         return None
     return filesystem.read_json(path)
 
 
 def format_table(summaries):
-    """Returns the table of dict task -> summary, None for what failed."""
+    """Formats the results as a table.
+
+    Args:
+      summaries: dict from task to summary, or None if the task failed.
+    """
     lines = [
         f"{'task':8}{'metric':16}{'last':>9}{'best':>9}{'baseline':>10}"
         f"{'minutes':>9}"
@@ -103,8 +110,8 @@ def format_table(summaries):
     if done:
         mean = sum(100 * f["best"][f["metric"]] for f in done) / len(done)
         lines.append(
-            f"Mean of the best over {len(done)} tasks: {mean:.1f}. All on dev "
-            "data, where the best checkpoint was chosen."
+            f"Mean of the best scores of {len(done)} tasks: {mean:.1f}. All "
+            "scores are on dev data, which also selected the best checkpoints."
         )
     return "\n".join(lines)
 
@@ -114,7 +121,7 @@ def run(args, classifier=CLASSIFIER):
 
     Args:
       args: GlueFlags.
-      classifier: words of the program that does one, before its flags.
+      classifier: command line of the classifier program, without flags.
 
     Raises:
       ValueError: at the end, if a task failed.
@@ -125,7 +132,7 @@ def run(args, classifier=CLASSIFIER):
         recipe = f"{os.path.join(args.recipes, name)}.flags"
         if not os.path.isfile(recipe):
             raise ValueError(
-                f"There is no {recipe}. Wanted is a recipe of each task in "
+                f"There is no {recipe}; wanted one recipe per task in "
                 f"--recipes={args.recipes}."
             )
     with ownership.owning_folder(args.output_dir):

@@ -1,4 +1,4 @@
-"""Runs a program for a tool: it ends when the tool ends, whatever ends that."""
+"""Runs a program for a tool and stops it when the tool stops."""
 
 import ctypes
 import signal
@@ -11,17 +11,17 @@ _SET_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of Linux's prctl.
 
 
 def run_program(command, **kwargs):
-    """Runs a program to its end; returns its exit status.
+    """Runs a program until it exits; returns its exit status.
 
-    Where this process gets ctrl-C or SIGTERM, the program gets it too and has
-    time to save what it has. Where this process is killed, the program gets
-    SIGTERM, on Linux.
+    If this process receives ctrl-C or SIGTERM, so does the program, which then
+    has time to save its work. If this process is killed, the program receives
+    SIGTERM (on Linux).
 
     Args:
-      command: its words.
-      **kwargs: of `subprocess.Popen`.
+      command: list of words of the command line.
+      **kwargs: arguments of `subprocess.Popen`.
     """
-    # While it starts, an exception could be lost, and the program with it.
+    # An exception during the start could lose track of the program.
     before = signal.pthread_sigmask(
         signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM}
     )
@@ -38,7 +38,8 @@ def run_program(command, **kwargs):
                 signal.pthread_sigmask(signal.SIG_SETMASK, before)
                 program.wait()
             except KeyboardInterrupt as stop:
-                # The terminal sends ctrl-C to both, but SIGTERM goes to one.
+                # The terminal sends ctrl-C to both processes, but SIGTERM
+                # reaches only this one.
                 if isinstance(stop, flags.Terminated):
                     program.terminate()
                 program.wait()

@@ -1,4 +1,4 @@
-"""Trains a SentencePiece vocabulary as the released English one was trained."""
+"""Trains a SentencePiece vocabulary like the released English one."""
 
 import io
 import os
@@ -20,11 +20,11 @@ _RELEASED_OPTIONS: dict = {
     "bos_id": -1,
     "eos_id": -1,
     "control_symbols": ["[CLS]", "[SEP]", "[MASK]"],
-    # As one string, the quotation mark would swallow what comes after it.
+    # A list: in a single string, the quotation mark would hide what follows.
     "user_defined_symbols": ["(", ")", '"', "-", ".", "–", "£", "€"],
     "shuffle_input_sentence": True,
 }
-# SentencePiece leaves out lines of more than 4192 bytes.
+# SentencePiece skips lines of more than 4192 bytes.
 _MAX_LINE_CHARS = 1000
 _WARNINGS_ONLY = 1
 
@@ -36,8 +36,8 @@ def run(args):
       The path of the model.
 
     Raises:
-      ValueError: if the text is missing, empty, not UTF-8, or does not suit the
-        size, or if a vocabulary is there.
+      ValueError: if the text is missing, empty or not UTF-8, if the vocabulary
+        size does not suit it, or if a vocabulary already exists.
     """
     files = filesystem.expand_files(args.input_file)
     path = f"{args.model_prefix}.model"
@@ -47,11 +47,11 @@ def run(args):
 
 
 def _check_outputs(path, files):
-    """Refuses to replace anything but what a stopped run left."""
+    """Raises ValueError if outputs exist, except those of an unfinished run."""
     if os.path.basename(path) == ".model":
         raise ValueError(
             f"--model_prefix={path.removesuffix('.model')} is a folder; wanted "
-            "the beginning of a file's name, too."
+            "a path that includes the start of a file name."
         )
     listing = f"{path.removesuffix('.model')}.vocab"
     folder = os.path.dirname(path)
@@ -66,29 +66,29 @@ def _check_outputs(path, files):
     for output in outputs:
         if filesystem.exists(output):
             raise ValueError(
-                f"{output} is there already, of another vocabulary. Give "
-                "another --model_prefix, or remove it first."
+                f"{output} already exists and belongs to another vocabulary. "
+                "Give another --model_prefix, or remove it first."
             )
 
 
 def _train_files(files, path, args):
-    """Trains on the lines of files; returns the path of the model."""
+    """Trains on the lines of files and writes the outputs."""
     num_lines = sum(1 for _ in _read_lines(files))
     if not num_lines:
         raise ValueError(f"There is no text in {', '.join(files)}.")
-    num_drawn = min(num_lines, args.input_sentence_size)
-    print(f"Training on {num_drawn:,} of {num_lines:,} lines.", flush=True)
+    num_sampled = min(num_lines, args.input_sentence_size)
+    print(f"Training on {num_sampled:,} of {num_lines:,} lines.", flush=True)
     model = _train(_training_text(files, num_lines, args), args)
     tokenizer = _write(model, path, args)
     print(
-        f"Wrote {tokenizer.vocab_size:,} pieces to {path}; beside it their "
-        f"list (.vocab) and the settings ({tokenization.SETTINGS_FILE})."
+        f"Wrote {tokenizer.vocab_size:,} pieces to {path}; next to it are the "
+        f"list of pieces (.vocab) and {tokenization.SETTINGS_FILE}."
     )
     return path
 
 
 def _read_lines(files):
-    """Yields the lines that are not blank."""
+    """Yields the lines of files that are not blank."""
     for path in files:
         with filesystem.open_file(path) as lines:
             for number, line in enumerate(lines, 1):
@@ -96,28 +96,28 @@ def _read_lines(files):
                 text = filesystem.decode(
                     line,
                     where,
-                    "{path} is not UTF-8: {error}. If it is Latin-1, iconv -f "
-                    "latin1 -t utf-8 converts it.",
+                    "{path} is not UTF-8: {error}. If it is Latin-1, convert "
+                    "it with iconv -f latin1 -t utf-8.",
                     "utf-8-sig" if number == 1 else "utf-8",
                 )
                 if "\0" in text:
                     raise ValueError(
-                        f"{where} holds a character 0. Is it "
-                        "UTF-16, or no text?"
+                        f"{where} contains a null character. Is it UTF-16 or "
+                        "binary?"
                     )
                 if text and not text.isspace():
                     yield text
 
 
 def _training_text(files, num_lines, args):
-    """Yields lines drawn evenly, normalized, and cut where they are long."""
+    """Yields a random sample of lines, normalized; splits long ones."""
     normalizer = normalization.SentenceNormalizer(
         args.do_lower_case, args.keep_accents
     )
     draw = random.Random(args.random_seed).random
     wanted = args.input_sentence_size
     for position, line in enumerate(_read_lines(files)):
-        # So many are wanted of so many that are left: an exact, even sample.
+        # `wanted` of the remaining lines: exact sampling without replacement.
         if draw() * (num_lines - position) >= wanted:
             continue
         wanted -= 1
@@ -151,30 +151,30 @@ def _train(lines, args):
     first_pieces = tuple(model.IdToPiece(i) for i in range(len(wanted)))
     if first_pieces != wanted:
         raise ValueError(
-            f"SentencePiece gave the first ids to {first_pieces}, not to "
-            f"{wanted}. Is its version very new?"
+            f"SentencePiece gave the first ids to {first_pieces}; wanted "
+            f"{wanted}. Is its version newer than the tested ones?"
         )
     return output.getvalue()
 
 
 def _explain(error, args):
-    """Says what a user can do about an error of SentencePiece's trainer."""
+    """Returns an error message with advice for a SentencePiece error."""
     if largest := re.search(r"size too high .* <= (\d+)", error):
         return (
             f"--vocab_size={args.vocab_size} is too large for this text: "
-            f"the largest possible is {largest[1]}. Take that or more text."
+            f"at most {largest[1]} is possible. Lower it or give more text."
         )
     if needed := re.search(r"smaller than required_chars. \d+ vs (\d+)", error):
         return (
             f"--vocab_size={args.vocab_size} is too small: characters and "
-            f"special pieces alone are {needed[1]}. Take more, or a lower "
-            f"--character_coverage than {args.character_coverage}."
+            f"special pieces alone need {needed[1]}. Raise it, or lower "
+            f"--character_coverage={args.character_coverage}."
         )
     return f"SentencePiece could not train a vocabulary: {error}"
 
 
 def _write(model, path, args):
-    """Writes settings, list and model, the latter last; returns a tokenizer."""
+    """Writes settings, list and, last, the model; returns the tokenizer."""
     with tempfile.TemporaryDirectory(prefix="albert_tf-") as folder:
         copy = os.path.join(folder, os.path.basename(path))
         filesystem.write_file(copy, model)

@@ -1,4 +1,4 @@
-"""Where a training runs: from names to a tf.distribute strategy."""
+"""Builds the tf.distribute strategy and chooses the compute dtype."""
 
 import functools
 import pathlib
@@ -9,9 +9,9 @@ import tensorflow as tf
 
 CONNECT_SECONDS = 10
 CPU_INFO = "/proc/cpuinfo"
-# Of a CPU with instructions for products in bfloat16, as Linux tells it.
+# Linux's names of the x86 instruction sets for bfloat16 products.
 BFLOAT16_FLAGS = {"avx512_bf16", "amx_bf16"}
-# The first NVIDIA GPUs with such instructions: A100, RTX 30.
+# The first NVIDIA GPUs with bfloat16 instructions: A100, RTX 30.
 BFLOAT16_CAPABILITY = (8, 0)
 DISTRIBUTIONS = ("auto", "one_device", "mirrored", "tpu")
 
@@ -19,18 +19,18 @@ DISTRIBUTIONS = ("auto", "one_device", "mirrored", "tpu")
 def build_strategy(
     distribution="auto", *, tpu_name=None, tpu_zone=None, gcp_project=None
 ):
-    """Returns the strategy; everything is then created in its scope.
+    """Returns the strategy in whose scope models are to be created.
 
     Args:
-      distribution: "one_device"; "mirrored", one replica on each GPU or, where
-        there is none, on each logical CPU; "tpu"; or "auto", which is
-        "mirrored" for several GPUs and "one_device" otherwise.
+      distribution: "one_device"; "mirrored", one replica per GPU or, without
+        GPUs, per logical CPU; "tpu"; or "auto", which is "mirrored" for
+        several GPUs and "one_device" otherwise.
       tpu_name: name or address of the TPU, "local" on a TPU VM.
-      tpu_zone: zone of a TPU that is known by name.
-      gcp_project: its project.
+      tpu_zone: Google Cloud zone of a TPU given by name.
+      gcp_project: its Google Cloud project.
 
     Returns:
-      A tf.distribute.Strategy. One device gives the default strategy.
+      A tf.distribute.Strategy: the default strategy for one device.
 
     Raises:
       ValueError: if the distribution is unknown or its devices are missing.
@@ -43,8 +43,8 @@ def build_strategy(
         return connect_to_tpu(tpu_name, tpu_zone, gcp_project)
     if tpu_name:
         raise ValueError(
-            f"--tpu_name={tpu_name} without --use_tpu. Add --use_tpu, or drop "
-            "the name."
+            f"--tpu_name={tpu_name} without --use_tpu. Add --use_tpu or remove "
+            "--tpu_name."
         )
     num_gpus = len(tf.config.list_logical_devices("GPU"))
     if distribution == "auto":
@@ -59,19 +59,19 @@ def build_strategy(
 
 @functools.cache
 def build_mirrored(devices):
-    """Returns the MirroredStrategy of some devices, the same one each time.
+    """Returns the MirroredStrategy of some devices, one object per set.
 
-    A second one would number its collectives from the start again, and they
-    would meet those of the first, of other shapes, in TensorFlow's runtime.
+    A second one would restart the numbering of collectives, which would then
+    collide in TensorFlow's runtime with those of the first, of other shapes.
     """
     return tf.distribute.MirroredStrategy(devices)
 
 
 def connect_to_tpu(tpu_name, tpu_zone, gcp_project):
-    """Returns the TPUStrategy of all cores of a TPU.
+    """Returns the TPUStrategy for all cores of a TPU.
 
     Raises:
-      ValueError: if no TPU answers.
+      ValueError: if there is no TPU.
     """
     check_address(tpu_name)
     try:
@@ -84,16 +84,16 @@ def connect_to_tpu(tpu_name, tpu_zone, gcp_project):
     except (ValueError, IndexError, tf.errors.OpError) as error:
         reason = str(error).splitlines()[0]
         raise ValueError(
-            f"No TPU at {tpu_name or 'local'!r}: {reason}\nOn a TPU VM install "
-            "tensorflow-tpu in place of tensorflow and give "
-            "--tpu_name=local; elsewhere leave --use_tpu out."
+            f"No TPU at {tpu_name or 'local'!r}: {reason}\nOn a TPU VM, "
+            "install tensorflow-tpu instead of tensorflow and give "
+            "--tpu_name=local; elsewhere, omit --use_tpu."
         ) from error
 
 
 def check_address(tpu_name):
-    """Raises ValueError if nobody listens at an address of a TPU.
+    """Raises ValueError if a TPU address accepts no connection.
 
-    TensorFlow would try for minutes, without a word.
+    TensorFlow would retry silently for minutes.
 
     Args:
       tpu_name: name, or address such as grpc://10.0.0.2:8470; None for local.
@@ -108,23 +108,23 @@ def check_address(tpu_name):
             pass
     except (OSError, ValueError, TypeError) as error:
         raise ValueError(
-            f"No TPU at {tpu_name!r}: nothing answers within "
-            f"{CONNECT_SECONDS} s ({error}). Is the TPU running, and its "
-            "address of the form grpc://HOST:PORT?"
+            f"No TPU at {tpu_name!r}: no connection within "
+            f"{CONNECT_SECONDS} s ({error}). Is the TPU running, and does its "
+            "address have the form grpc://HOST:PORT?"
         ) from error
 
 
 def is_tpu(strategy):
-    """Whether a strategy is of a TPU."""
+    """Whether a strategy is a TPUStrategy."""
     return isinstance(strategy, tf.distribute.TPUStrategy)
 
 
 def choose_compute_dtype(name, strategy):
-    """Returns what to multiply matrices in: "float32" or "bfloat16".
+    """Returns the data type of matrix products, "float32" or "bfloat16".
 
     Args:
-      name: one of them, or "auto" for bfloat16 where the devices have
-        instructions for it, and float32 elsewhere.
+      name: one of them, or "auto" for bfloat16 if all devices have
+        instructions for it, and float32 otherwise.
       strategy: a tf.distribute.Strategy.
     """
     if name != "auto":
@@ -133,11 +133,11 @@ def choose_compute_dtype(name, strategy):
 
 
 def describe_compute_dtype(chosen):
-    """Returns what to tell of the choice that "auto" left."""
+    """Returns a log line about the dtype that "auto" has chosen."""
     other = {"float32": "bfloat16", "bfloat16": "float32"}[chosen]
     return (
-        f"Computes in {chosen}, which suits this device "
-        f"(--compute_dtype={other} for the other)."
+        f"Computing in {chosen}, the faster choice for this device "
+        f"(--compute_dtype={other} overrides it)."
     )
 
 
@@ -155,7 +155,7 @@ def multiplies_bfloat16(strategy):
 
 
 def read_cpu_flags():
-    """Returns the set of what Linux tells of an x86 CPU; empty elsewhere."""
+    """Returns the set of x86 CPU flags that Linux reports; empty elsewhere."""
     try:
         lines = pathlib.Path(CPU_INFO).read_text("utf-8").splitlines()
     except OSError:
@@ -169,8 +169,8 @@ def check_batch_size(strategy, batch_size, flag):
 
     Args:
       strategy: a tf.distribute.Strategy.
-      batch_size: examples in all replicas together.
-      flag: name of the flag it came from, for the message.
+      batch_size: global batch size, in examples.
+      flag: name of its flag, for the message.
 
     Raises:
       ValueError: if it is not a multiple of the number of replicas.
@@ -179,6 +179,6 @@ def check_batch_size(strategy, batch_size, flag):
     if batch_size < 1 or batch_size % replicas:
         nearest = max(batch_size // replicas, 1) * replicas
         raise ValueError(
-            f"--{flag}={batch_size} is the global batch, but not a multiple "
-            f"of the {replicas} replicas; {nearest} would be."
+            f"--{flag}={batch_size} is a global batch size, but not a multiple "
+            f"of the {replicas} replicas; use {nearest}, for example."
         )

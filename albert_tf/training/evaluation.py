@@ -1,4 +1,4 @@
-"""Evaluates and predicts; keeps the best checkpoint.
+"""Evaluates, predicts, and keeps the best checkpoint.
 
 Shapes: N examples, B batch.
 """
@@ -17,7 +17,12 @@ HEADER = "***** Eval results *****\n"
 
 
 def build_eval_function(strategy, model):
-    """Returns a compiled function from one batch to sums [ratios, 2]."""
+    """Returns a compiled function from a batch to sums [ratios, 2].
+
+    Args:
+      strategy: a tf.distribute.Strategy.
+      model: a model as defined in `loop`.
+    """
 
     @tf.function
     def eval_step(features):
@@ -31,14 +36,14 @@ def build_eval_function(strategy, model):
 
 
 def evaluate(strategy, model, eval_function, dataset, max_steps=0):
-    """Evaluates every row of a dataset.
+    """Evaluates a model on every row of a dataset.
 
     Args:
       strategy: a tf.distribute.Strategy.
-      model: see the module.
+      model: a model as defined in `loop`.
       eval_function: from `build_eval_function`.
       dataset: global batches, the last one padded with rows of weight 0.
-      max_steps: batches after which to stop; 0 reads all.
+      max_steps: maximum number of batches; 0 reads all.
 
     Returns:
       Dict from name to float.
@@ -59,11 +64,10 @@ def evaluate(strategy, model, eval_function, dataset, max_steps=0):
 
 
 def build_predict_function(strategy, model):
-    """Returns a compiled function from one batch to the model's outputs.
+    """Returns a compiled function, a `loop.Traces`, from a batch to outputs.
 
-    These are a dict of name -> [B, ...] values, one for each replica.
-    `example_index` goes through, so that rows can be told apart. It is a
-    `loop.Traces`.
+    The outputs are a dict of name -> [B, ...] values, one per replica. They
+    include the batch's `example_index`, which identifies the rows.
     """
 
     @tf.function
@@ -86,16 +90,16 @@ def predict(strategy, predict_function, datasets, num_examples):
       strategy: a tf.distribute.Strategy.
       predict_function: from `build_predict_function`.
       datasets: datasets of global batches with `example_index` [B]; an index
-        of num_examples marks a row of padding. Where their shapes are unknown,
-        one trace serves all batches.
-      num_examples: examples in all datasets together, N.
+        of num_examples marks a padding row. If their shapes are unknown, one
+        trace serves all batches.
+      num_examples: number of examples in all datasets, N.
 
     Returns:
-      Dict of name -> [N, ...] array. Where outputs of batches differ in
-      shape, the rest of a row is 0.
+      Dict of name -> [N, ...] array. If batches have outputs of different
+      shapes, shorter rows are padded with 0.
 
     Raises:
-      ValueError: if an example is missing or comes twice.
+      ValueError: if an example is missing or duplicated.
     """
     batches = []
     done = progress.Progress("predicting", num_examples, "examples")
@@ -118,8 +122,8 @@ def predict(strategy, predict_function, datasets, num_examples):
         np.add.at(counts, batch["example_index"], 1)
     if (counts[:num_examples] != 1).any():
         raise ValueError(
-            f"Of {num_examples} examples {(counts[:-1] == 0).sum()} have no "
-            f"prediction and {(counts[:-1] > 1).sum()} several."
+            f"Of {num_examples} examples, {(counts[:-1] == 0).sum()} have no "
+            f"prediction and {(counts[:-1] > 1).sum()} have several."
         )
     return {
         name: _in_order(batches, name, num_examples)
@@ -129,13 +133,13 @@ def predict(strategy, predict_function, datasets, num_examples):
 
 
 def _join_replicas(strategy, value):
-    """The rows of all replicas."""
+    """Concatenates the rows of all replicas."""
     parts = strategy.experimental_local_results(value)
     return np.concatenate([part.numpy() for part in parts])
 
 
 def _in_order(batches, name, num_examples):
-    """One output's rows of all batches, by `example_index`: [N, ...]."""
+    """Returns one output of all batches, by `example_index`: [N, ...]."""
     shape = np.max([batch[name].shape[1:] for batch in batches], axis=0)
     rows = np.zeros(
         (num_examples + 1, *shape.astype(int)), batches[0][name].dtype
@@ -149,13 +153,13 @@ def _in_order(batches, name, num_examples):
 def read_results(folder):
     """Returns a dict from name to float for each evaluation in a folder.
 
-    A block that a full disk or a kill has torn is left out.
+    Blocks truncated by a full disk or a kill are skipped.
     """
     return [row for row, _ in _read_blocks(folder)]
 
 
 def _read_blocks(folder):
-    """(values, text) of each whole block of a folder's results."""
+    """Returns (values, text) of each complete block of a folder's results."""
     path = os.path.join(folder, RESULTS_FILE)
     if not filesystem.exists(path):
         return []
@@ -170,7 +174,7 @@ def _read_blocks(folder):
 
 
 def _parse_block(text):
-    """The values of a block, or None if it is torn."""
+    """Returns the values of a block, or None if it is truncated."""
     row = {}
     for line in text.removesuffix("\n").split("\n"):
         name, _, value = line.partition(" = ")
@@ -183,20 +187,20 @@ def _parse_block(text):
 
 
 def _write_blocks(folder, texts):
-    """Writes blocks of results, all of them or none."""
+    """Writes blocks of results atomically."""
     path = os.path.join(folder, RESULTS_FILE)
     filesystem.write_file(path, "".join(HEADER + text for text in texts))
 
 
 class Evaluator:
-    """Appends each result to `eval_results.txt`, as the release writes it.
+    """Appends each result to `eval_results.txt`, in the release's format.
 
     Args:
-      score: a function that evaluates the model as it stands; returns a dict
-        from name to float.
+      score: function that evaluates the current model and returns a dict from
+        name to float.
       manager: a `checkpoints.CheckpointManager` of the model.
       reporter: a `reporting.Reporter`.
-      best_metric: the checkpoint where it is highest becomes
+      best_metric: name of the metric whose maximum selects
         `model.ckpt-best`.
     """
 
@@ -207,11 +211,11 @@ class Evaluator:
         self.path = os.path.join(manager.folder, RESULTS_FILE)
 
     def evaluate(self, step, prefix=None):
-        """Evaluates the model as it stands and writes down the result.
+        """Evaluates the current model and appends the result.
 
         Args:
-          step: steps that it was trained.
-          prefix: its checkpoint, a candidate for the best; None for none.
+          step: its training step.
+          prefix: its checkpoint, a candidate for the best one; or None.
 
         Returns:
           Dict from name to float.
@@ -219,7 +223,7 @@ class Evaluator:
         values = self.score()
         best = max(self.known(self.best_metric), default=-float("inf"))
         if prefix and values[self.best_metric] > best:
-            # Before the result: who is stopped in between evaluates again.
+            # Before the result: a run killed in between evaluates again.
             self.manager.keep_best(prefix)
         self.reporter.log("eval", step, values)
         row = {**values, checkpoints.STEP: step}
@@ -230,14 +234,14 @@ class Evaluator:
         return values
 
     def catch_up(self, step):
-        """Makes the results those of a run that was never stopped.
+        """Makes the results equal to those of an uninterrupted run.
 
-        Drops results of later steps, and evaluates the model as it stands if
-        the checkpoint of this step was due and has no result yet.
+        Drops results of later steps, and evaluates the current model if the
+        checkpoint of this step was due and has no result yet.
 
         Args:
-          step: the newest checkpoint's, which the model was restored from; 0
-            for none.
+          step: step of the newest checkpoint, from which the model was
+            restored; 0 for none.
         """
         self.forget_after(step)
         prefix = self.manager.prefix(step)
@@ -246,25 +250,25 @@ class Evaluator:
             self.evaluate(step, prefix)
 
     def forget_after(self, step):
-        """Drops results of later steps, of work that was lost."""
+        """Drops results of later steps, whose checkpoints were lost."""
         blocks = _read_blocks(self.manager.folder)
         kept = [t for row, t in blocks if row[checkpoints.STEP] <= step]
         if len(kept) < len(blocks):
             _write_blocks(self.manager.folder, kept)
 
     def results(self):
-        """Returns what the results file holds: see `read_results`."""
+        """Returns all results so far, see `read_results`."""
         return read_results(self.manager.folder)
 
     def known(self, name):
-        """Returns every value of one name in the results file."""
+        """Returns all values of one metric in the results file."""
         return [r[name] for r in self.results() if name in r]
 
     def evaluate_folder(self):
         """Evaluates every checkpoint of the folder that has no result yet.
 
-        Those that an interruption wrote are left out: a run that was not
-        interrupted has none.
+        Checkpoints written on an interruption are skipped, as an
+        uninterrupted run does not have them.
 
         Raises:
           FileNotFoundError: if there is no checkpoint.
@@ -273,17 +277,21 @@ class Evaluator:
         prefixes = checkpoints.list_checkpoints(folder)
         if not prefixes:
             raise FileNotFoundError(
-                f"{folder} has no checkpoint to evaluate. Train first, or "
+                f"{folder} contains no checkpoint to evaluate. Train first, or "
                 "check --output_dir."
             )
         done = set(self.known(checkpoints.STEP))
         for prefix in prefixes:
             step = checkpoints.step_of(prefix)
             if self.manager.is_interrupted(prefix) and len(prefixes) > 1:
-                self.reporter.say(f"{prefix}: left out, it was not due.")
+                self.reporter.say(
+                    f"{prefix}: skipped, it was written on an interruption."
+                )
                 continue
             if step in done:
-                self.reporter.say(f"{prefix}: already in {self.path}.")
+                self.reporter.say(
+                    f"{prefix}: skipped, its result is in {self.path}."
+                )
                 continue
             self.manager.restore(prefix)
             self.evaluate(step, prefix)

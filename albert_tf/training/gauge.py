@@ -1,8 +1,8 @@
-"""Tells, while it pretrains, whether a model learns more than frequencies.
+"""Measures whether a model in pretraining learns more than piece frequencies.
 
-A masked LM first learns how frequent pieces are, and may stay there for
-thousands of steps: attention is nearly uniform, and only common pieces are
-guessed. When it leaves, both change together.
+A masked LM first learns the unigram frequencies of pieces, and may stay on
+this plateau for thousands of steps: attention is nearly uniform, and only
+common pieces are predicted. When it leaves the plateau, both change together.
 
 Shapes: B batch, T tokens, P predictions, V vocab_size, N heads.
 """
@@ -13,39 +13,41 @@ import tensorflow as tf
 from albert_tf.model import heads
 from albert_tf.training import evaluation, loop
 
-# Pieces that frequencies alone often get right.
+# Number of pieces that count as common: frequencies alone often predict them.
 NUM_COMMON = 100
-# Steps between two measurements, and tokens that one looks at: together under
-# a hundredth of the time.
+# Steps between two measurements, and tokens per measurement: together they
+# cost less than 1% of the training time.
 INTERVAL = 100
 TOKENS = 4096
-# What the masked-LM loss is below that of frequencies, in nats, from where on
-# a model is leaving them, and is learning; but not before the entropy of its
-# attention is below UNIFORM. (Neighbours alone are worth 0.8 in some texts.)
+# Gain of the masked-LM loss over the unigram loss, in nats, from which on a
+# model counts as leaving the plateau, and as learning, provided that the
+# relative entropy of its attention is at most UNIFORM. (In some texts,
+# neighboring pieces alone give a gain of 0.8.)
 LEAVING, LEARNING = 0.6, 1.2
 UNIFORM = 0.85
 ADVICE = (
-    "WARNING: Half of the steps are done, and the model knows little more than "
-    "how frequent pieces are: masked-LM loss {loss:.2f}, by frequencies alone "
-    "{frequency_loss:.2f}. What helps: docs/pretraining.md."
+    "WARNING: Half of the steps are done, and the model has learned little "
+    "more than piece frequencies: masked-LM loss {loss:.2f}, loss of "
+    "frequencies alone {frequency_loss:.2f}. See docs/pretraining.md for "
+    "remedies."
 )
 
 
 class Gauge:
-    """Measures a model on one batch that stays the same.
+    """Measures a model on one fixed batch.
 
     Args:
       strategy: the tf.distribute.Strategy of the model.
       model: a `heads.AlbertForPreTraining`.
-      dataset: of global batches as from `reading.build_dataset`; the first is
-        measured on.
-      piece_counts: [V], how often each piece is predicted in training.
+      dataset: global batches as from `reading.build_dataset`; only the first
+        is used.
+      piece_counts: [V], counts of the pieces to predict in training.
     """
 
     def __init__(self, strategy, model, dataset, piece_counts):
         counts = np.asarray(piece_counts, np.float64)
         self.features = next(iter(loop.distribute(strategy, dataset)))
-        # A piece that was not seen has the weight of one that was seen once.
+        # Add-one smoothing.
         log_probs = np.log((counts + 1) / (counts + 1).sum())
         rank = np.argsort(np.argsort(-counts, kind="stable"))
         self.measured = Measured(
@@ -58,37 +60,38 @@ class Gauge:
         self.is_advised = False
 
     def is_due(self, step):
-        """Whether to measure at this step, of those that are asked for."""
+        """Whether to measure at this step, one of those that are logged."""
         last, self.last_step = self.last_step, step
         return last is None or step // INTERVAL > last // INTERVAL
 
     def measure(self):
         """Returns a dict from name to float.
 
-        frequency_loss: of guessing by frequencies alone, in nats.
-        frequency_gain: what the masked-LM loss is below that.
+        frequency_loss: loss of predicting the unigram frequencies, in nats.
+        frequency_gain: frequency_loss minus the masked-LM loss, in nats.
         rare_masked_lm_loss: masked-LM loss on pieces that are not among the
           NUM_COMMON most frequent.
-        token_cosine: mean cosine between the vectors of different pieces in
-          one sequence.
-        attention_entropy: of attention, as a share of what uniform has.
+        token_cosine: mean cosine similarity of the output vectors of different
+          pieces in one sequence.
+        attention_entropy: mean entropy of attention, as a fraction of that of
+          uniform attention.
         """
         values = loop.results(self.measured, self._sums(self.features))
-        del values["loss"]  # Nothing is trained here.
+        del values["loss"]  # Always 0: `loss_scales` is empty.
         loss = values.pop("masked_lm_loss")
         gain = values["frequency_loss"] - loss
         return {**values, "frequency_gain": gain}
 
     @staticmethod
     def describe(values):
-        """Returns one word for what `measure` gave."""
+        """Returns the state of training as one word."""
         gain = values["frequency_gain"]
         if gain < LEAVING or values["attention_entropy"] > UNIFORM:
             return "frequencies"
         return "leaving" if gain < LEARNING else "learning"
 
     def advise(self, step, num_train_steps, values):
-        """Returns a warning, once, where half of a training was in vain."""
+        """Returns a warning, once, if the first half of training failed."""
         is_late = 2 * step >= num_train_steps
         if self.is_advised or not is_late:
             return None
@@ -101,11 +104,11 @@ class Gauge:
 
 
 class Measured:
-    """A model as the loop wants one, with the gauge's figures as metrics.
+    """A model as defined in `loop`, whose metrics are the gauge's values.
 
     Args:
       model: a `heads.AlbertForPreTraining`.
-      log_probs: [V], logarithms of the pieces' frequencies.
+      log_probs: [V], logarithms of the pieces' relative frequencies.
       is_rare: [V], whether a piece is not among the common ones.
     """
 
@@ -122,7 +125,7 @@ class Measured:
         self.model, self.log_probs, self.is_rare = model, log_probs, is_rare
 
     def ratios(self, features, training=False):
-        """A Ratio for each of `metric_names`."""
+        """Returns a dict of a Ratio for each of `metric_names`."""
         model, labels = self.model, features["masked_lm_ids"]
         weights = features["masked_lm_weights"]  # [B, P]
         weights *= heads.row_weights(features)[:, tf.newaxis]
@@ -153,7 +156,10 @@ class Measured:
 
 
 def cosine_ratio(sequence_output, features):
-    """Mean cosine of the vectors [B, T, H] of different pieces, a Ratio."""
+    """Returns the mean cosine between vectors of different pieces, a Ratio.
+
+    `sequence_output` is [B, T, H].
+    """
     x = tf.cast(sequence_output, tf.float32)
     x = tf.math.l2_normalize(x, axis=-1)
     cosines = tf.matmul(x, x, transpose_b=True)  # [B, T, T]
@@ -164,7 +170,7 @@ def cosine_ratio(sequence_output, features):
 
 
 def entropy_ratio(all_attention_probs, features):
-    """Mean entropy of probabilities [B, N, T, T], as a share, a Ratio."""
+    """Returns the mean relative entropy of attention [B, N, T, T], a Ratio."""
     mask = tf.cast(features["input_mask"], tf.float32)  # [B, T]
     num_tokens = tf.reduce_sum(mask, axis=1)  # [B]
     uniform = tf.math.log(tf.maximum(num_tokens, 2.0))

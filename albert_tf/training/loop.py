@@ -1,9 +1,9 @@
-"""One loop for every task: train, evaluate, save, resume, report.
+"""The training loop of all tasks: train, evaluate, save, resume, report.
 
-A model here is anything with `ratios(features, training, seed)`, which returns
-a `heads.Ratio` for each loss in `loss_scales` and each of `metric_names`.
-Totals and weights are summed over replicas before they are divided, so a loss
-is normalized over the global batch however it was cut up.
+A model in this module is any object with `ratios(features, training, seed)`,
+which returns a `heads.Ratio` for each loss in `loss_scales` and each metric in
+`metric_names`. Totals and weights are summed over replicas before division, so
+a loss is normalized over the global batch however the batch is split.
 """
 
 import contextlib
@@ -15,13 +15,13 @@ import tensorflow as tf
 from albert_tf.training import distribution, optimization
 from albert_tf.weights import checkpoints
 
-# Seconds of work in one compiled call where nothing is lost by returning to
-# Python: often enough for a progress line, seldom enough to cost nothing.
+# Target duration of one compiled call on CPUs and GPUs: short enough for a
+# progress line, long enough to make the return to Python free.
 SECONDS_PER_CALL = 5.0
 
 
 def ratio_names(model):
-    """Returns the losses' names, then the metrics'."""
+    """Returns the names of the losses, then those of the metrics."""
     return [*model.loss_scales, *model.metric_names]
 
 
@@ -39,8 +39,8 @@ def results(model, sums):
     """Divides summed ratios.
 
     Args:
-      model: the model they are from.
-      sums: [ratios, 2], as `stack_ratios` gives them.
+      model: the model that computed them.
+      sums: [ratios, 2], as from `stack_ratios`.
 
     Returns:
       Dict from name to float, with the weighted sum of losses as "loss".
@@ -58,7 +58,7 @@ def results(model, sums):
 
 
 def replica_seed(seed, step):
-    """Returns a [2] int32 seed of this replica at this step."""
+    """Returns the [2] int32 seed of the current replica at a step."""
     replica = tf.distribute.get_replica_context().replica_id_in_sync_group
     pair = tf.stack([tf.constant(seed, tf.int32), tf.cast(step, tf.int32)])
     return tf.random.experimental.stateless_fold_in(
@@ -76,8 +76,8 @@ def build_replica_step(model, optimizer, seed=0, clip_norm=1.0):
     Args:
       model: see the module.
       optimizer: an `optimization.Optimizer` over the model's weights.
-      seed: decides the dropout, with the step and the replica.
-      clip_norm: largest global norm of the gradients.
+      seed: seed of dropout, combined with the step and the replica.
+      clip_norm: maximum global norm of the gradients.
 
     Returns:
       A function from features to (sums [ratios, 2] of this replica, gradient
@@ -102,7 +102,7 @@ def build_replica_step(model, optimizer, seed=0, clip_norm=1.0):
                 )
             )
         gradients = tape.gradient(loss, optimizer.weights)
-        # Dense: a repeated row must count once in the norm.
+        # Dense, so that a repeated row counts once in the norm.
         gradients = {
             name: tf.convert_to_tensor(g)
             for name, g in gradients.items()
@@ -121,13 +121,13 @@ def build_replica_step(model, optimizer, seed=0, clip_norm=1.0):
 
 
 def build_train_function(strategy, model, optimizer, *, seed=0, xla=False):
-    """Returns a compiled function that runs many training steps.
+    """Returns a compiled function that runs several training steps.
 
     Args:
-      strategy: the tf.distribute.Strategy that everything was created in.
+      strategy: the tf.distribute.Strategy of model and optimizer.
       model: see the module.
       optimizer: an `optimization.Optimizer` over the model's weights.
-      seed: decides the dropout.
+      seed: seed of dropout.
       xla: whether to compile the step with XLA (one GPU; a TPU always does).
 
     Returns:
@@ -151,7 +151,7 @@ def build_train_function(strategy, model, optimizer, *, seed=0, xla=False):
             sums += strategy.reduce(
                 tf.distribute.ReduceOp.SUM, step_sums, axis=None
             )
-            # Equal on every replica.
+            # Norm and rate are equal on all replicas.
             norm = strategy.reduce(mean, norms, axis=None)
             learning_rate = strategy.reduce(mean, rates, axis=None)
         return sums, norm, learning_rate
@@ -160,9 +160,9 @@ def build_train_function(strategy, model, optimizer, *, seed=0, xla=False):
 
 
 class Traces:
-    """Calls a tf.function that has one trace for each of a few known shapes.
+    """Calls a tf.function with one explicit trace per known shape.
 
-    If it were called itself, TensorFlow would warn of so many traces.
+    Direct calls would make TensorFlow warn about repeated retracing.
     """
 
     def __init__(self, function):
@@ -170,21 +170,21 @@ class Traces:
         self.traces = {}
 
     def trace(self, key, *args):
-        """Returns the trace of a key, which stands for the shapes of args."""
+        """Returns the trace of a key, which identifies the shapes of args."""
         if key not in self.traces:
             self.traces[key] = self.function.get_concrete_function(*args)
         return self.traces[key]
 
     def __call__(self, key, *args):
-        """Calls the trace of a key, which stands for the shapes of args."""
+        """Calls the trace of a key, which identifies the shapes of args."""
         return self.trace(key, *args)(*args)
 
 
 def distribute(strategy, dataset):
-    """Divides each global batch of a dataset among the replicas."""
+    """Returns a dataset whose global batches are split among the replicas."""
     options = tf.data.Options()
-    # Each host reads everything and keeps its part, so that the global batch
-    # is the same for any number of hosts.
+    # Each host reads all data and keeps its part, so that the global batch is
+    # the same for any number of hosts.
     options.experimental_distribute.auto_shard_policy = (
         tf.data.experimental.AutoShardPolicy.DATA
     )
@@ -194,13 +194,12 @@ def distribute(strategy, dataset):
 
 
 class Turns:
-    """Takes batches from several datasets in a given order.
+    """Alternates between several datasets in a given order.
 
     Args:
       strategy: a tf.distribute.Strategy.
       datasets: dict of key -> dataset of global batches of static shapes.
-      order: [steps] keys: which dataset each step's batch is from; None where
-        there is one dataset.
+      order: [steps] the key of each step's dataset; None for a single dataset.
     """
 
     def __init__(self, strategy, datasets, order):
@@ -212,16 +211,17 @@ class Turns:
         self.used = set()
 
     def at(self, step):
-        """Says where the batch of a step is from.
+        """Finds the dataset of a step.
 
         Args:
-          step: steps since the beginning of `order`.
+          step: index into `order`.
 
         Returns:
-          key: of that dataset.
-          iterator: over it.
-          num_steps: for how many steps batches come from it; None for all.
-          is_new: whether it was never asked for, so that a step compiles.
+          key: key of the dataset.
+          iterator: iterator over it.
+          num_steps: number of consecutive steps from this one on that use it;
+            None for all.
+          is_new: whether this is its first use, so that the step compiles.
         """
         if self.order is None:
             (key,), num_steps = self.iterators, None
@@ -241,12 +241,12 @@ def next_multiple(step, interval):
 
 
 class Pace:
-    """Chooses how many steps go into one compiled call.
+    """Chooses the number of steps per compiled call.
 
     Args:
-      iterations_per_loop: most steps in a call.
+      iterations_per_loop: maximum number of steps per call.
       is_timed: whether to keep calls near SECONDS_PER_CALL; False for TPUs,
-        where returning to Python costs.
+        where returning to Python is expensive.
     """
 
     def __init__(self, iterations_per_loop, is_timed):
@@ -259,7 +259,7 @@ class Pace:
         return max(1, min(self.num_steps, self.limit, remaining))
 
     def note(self, num_steps, seconds):
-        """Learns from a call that has ended."""
+        """Adapts to the duration of a completed call."""
         if not self.is_timed:
             self.num_steps = self.limit
         elif seconds > 0:
@@ -268,12 +268,12 @@ class Pace:
 
 
 class Steps:
-    """Runs training steps, several in one compiled call.
+    """Runs training steps, several per compiled call.
 
     Args:
       train_steps: from `build_train_function`, as Traces.
-      turns: where batches are from.
-      pace: how many steps go into a call.
+      turns: Turns, which choose the dataset.
+      pace: Pace, which chooses the number of steps per call.
     """
 
     def __init__(self, train_steps, turns, pace):
@@ -285,7 +285,7 @@ class Steps:
 
         Returns:
           Sums [ratios, 2] over the steps; a dict of the last gradient norm
-          and learning rate; how many steps there were; whether they compiled.
+          and learning rate; the number of steps; whether they compiled.
         """
         key, iterator, num_alike, is_new = self.turns.at(self.done)
         limit = limit if num_alike is None else min(limit, num_alike)
@@ -323,29 +323,29 @@ def train(
 ):
     """Trains from the optimizer's step to num_train_steps.
 
-    Ctrl-C saves a checkpoint before it ends the program, which the next one
-    that is due replaces: the result is that of a run without it. A loss that
-    is not finite ends it without one.
+    Ctrl-C saves a checkpoint before the program exits. The next regular
+    checkpoint replaces it, so results equal those of an uninterrupted run. A
+    loss that is not finite stops training without a checkpoint.
 
     Args:
       strategy: a tf.distribute.Strategy.
       model: see the module.
-      optimizer: an `optimization.Optimizer`; its step says where to begin.
+      optimizer: an `optimization.Optimizer`; training starts at its step.
       datasets: dict of key -> dataset of global batches of static shapes.
-      order: from that step on, the key of the dataset that each step's batch
-        is from; None where there is one dataset.
-      num_train_steps: the step to reach.
-      batch_size: examples in a global batch, for the rate that is shown.
+      order: the key of each step's dataset, from the first step on; None for a
+        single dataset.
+      num_train_steps: step at which training ends.
+      batch_size: global batch size, in examples, to report the throughput.
       manager: a `checkpoints.CheckpointManager`.
       reporter: a `reporting.Reporter`.
-      save_checkpoints_steps: steps between checkpoints; the last step has one
-        too.
-      iterations_per_loop: most steps in one compiled call.
-      log_every_steps: steps between lines in the log and the summaries.
-      seed: decides the dropout.
+      save_checkpoints_steps: number of steps between checkpoints; the last
+        step also gets one.
+      iterations_per_loop: maximum number of steps per compiled call.
+      log_every_steps: number of steps between log lines and summaries.
+      seed: seed of dropout.
       xla: see `build_train_function`.
       on_checkpoint: called with (step, prefix) after each checkpoint.
-      gauge: a `gauge.Gauge` to measure with beside the lines, or None.
+      gauge: a `gauge.Gauge` to measure with at log lines, or None.
 
     Raises:
       FloatingPointError: if a loss is not finite.
@@ -384,7 +384,7 @@ def train(
 
 
 def log_values(reporter, gauge, step, num_train_steps, values):
-    """Writes values, and what a gauge, if there is one, measures now."""
+    """Logs values and, if there is a gauge, its measurements."""
     measured, advice = {}, None
     if gauge and gauge.is_due(step):
         measured = gauge.measure()
@@ -397,14 +397,14 @@ def log_values(reporter, gauge, step, num_train_steps, values):
 
 @contextlib.contextmanager
 def keeping_interrupted(manager, reporter, optimizer, interval, last_step):
-    """Saves the checkpoint of a step at which training is interrupted.
+    """Saves a checkpoint when training is interrupted.
 
     Args:
       manager: a `checkpoints.CheckpointManager`.
       reporter: a `reporting.Reporter`.
-      optimizer: whose step it is.
-      interval: steps between checkpoints that are due in any case.
-      last_step: has one, too.
+      optimizer: an `optimization.Optimizer`, which has the current step.
+      interval: number of steps between regular checkpoints.
+      last_step: step of the final checkpoint.
     """
     first_step = int(optimizer.step.numpy())
     try:
@@ -418,7 +418,7 @@ def keeping_interrupted(manager, reporter, optimizer, interval, last_step):
             is_due = step % interval == 0 or step == last_step
             manager.save(is_interrupted=not is_due)
         reporter.say(
-            f"Interrupted at step {step}. The same command goes on from there."
+            f"Interrupted at step {step}. Rerun the same command to resume."
         )
         raise
 
@@ -429,6 +429,7 @@ def check_finite(values, step):
         raise FloatingPointError(
             f"At step {step} the loss is {values['loss']} and the gradient "
             f"norm {values['gradient_norm']}, at learning rate "
-            f"{values['learning_rate']:.3g}. Lower the learning rate or warm "
-            "up longer; the newest checkpoint is from before."
+            f"{values['learning_rate']:.3g}. Lower the learning rate or "
+            "lengthen the warmup; the newest checkpoint predates the "
+            "divergence."
         )

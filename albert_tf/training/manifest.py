@@ -1,9 +1,9 @@
-"""What a run is made of: written down, and compared when it goes on.
+"""The manifest of a run: its settings and data, compared on resume.
 
-`run.json` in the output folder says which config, vocabulary, task, data,
-optimizer, batch size and seed a run has. A resume compares them one by one:
-some differences go on, some only where --accept_changes says so, the others
-are refused, each with its reason.
+`run.json` in the output folder records the config, vocabulary, task, data,
+optimizer, batch size and seed of a run. A resume compares them one by one.
+Each kind of difference is allowed, needs --accept_changes, or is refused, and
+has its reason.
 """
 
 import fnmatch
@@ -19,39 +19,50 @@ from albert_tf import filesystem
 
 MANIFEST_FILE = "run.json"
 FORMAT = 1
-GOES_ON = "goes on"
-ASKS = "needs --accept_changes"
+ALLOWED = "allowed"
+NEEDS_FLAG = "needs --accept_changes"
 REFUSED = "refused"
-# Keys of what a run is made of -> what a difference means; the first match
-# counts.
+# (pattern of keys, verdict on a difference, reason); the first match counts.
 RULES = (
-    ("config.*_dropout_prob", ASKS, "another dropout"),
-    ("config.initializer_range", GOES_ON, "the weights are there already"),
-    ("config.*", REFUSED, "the weights are of another architecture"),
-    ("vocabulary.*", REFUSED, "the ids would mean other pieces"),
-    ("task.*", REFUSED, "the outputs and scores are of another task"),
-    ("data.dev.*", REFUSED, "the scores so far are of other data"),
-    ("data.train.*", ASKS, "other training data"),
-    ("data.test.*", GOES_ON, "predictions are replaced"),
-    ("begins_from.*", ASKS, "it is not read: the run has weights already"),
-    ("optimizer.num_train_steps", GOES_ON, "the schedule is the new one"),
-    ("train_batch_size", ASKS, "the place in the data counts examples"),
-    ("compute_dtype", GOES_ON, "weights are float32 in any case"),
-    ("*", ASKS, "it changes the training"),
+    ("config.*_dropout_prob", NEEDS_FLAG, "dropout changes"),
+    (
+        "config.initializer_range",
+        ALLOWED,
+        "the weights are already initialized",
+    ),
+    ("config.*", REFUSED, "the weights belong to another architecture"),
+    ("vocabulary.*", REFUSED, "ids would stand for other pieces"),
+    ("task.*", REFUSED, "outputs and scores belong to another task"),
+    ("data.dev.*", REFUSED, "existing scores are on other data"),
+    ("data.train.*", NEEDS_FLAG, "the training data changes"),
+    ("data.test.*", ALLOWED, "predictions are replaced"),
+    (
+        "begins_from.*",
+        NEEDS_FLAG,
+        "it is ignored: the run already has weights",
+    ),
+    ("optimizer.num_train_steps", ALLOWED, "the new schedule applies"),
+    (
+        "train_batch_size",
+        NEEDS_FLAG,
+        "the position in the data is counted in examples",
+    ),
+    ("compute_dtype", ALLOWED, "weights are always float32"),
+    ("*", NEEDS_FLAG, "it changes the training"),
 )
-# Of large files, the bytes at the beginning, middle and end that are hashed.
+# Number of bytes hashed at the start, middle and end of a record file.
 SAMPLE_BYTES = 1 << 16
 _TOKENIZER_KEYS = ("kind", "sha256", "do_lower_case", "keep_accents")
 
 
 class Manifest:
-    """The manifest of an output folder, as it was and as it will be.
+    """The manifest of an output folder, stored and current.
 
     Args:
       folder: the output folder.
-      made_of: nested dict of what the run is made of now, of values that JSON
-        can hold. A part that is absent, such as training data where nothing
-        is trained, is not compared and stays as it was.
+      made_of: nested dict of the current settings and data, of JSON values. A
+        section that is absent, such as the training data of a run that does
+        not train, is neither compared nor changed.
     """
 
     def __init__(self, folder, made_of):
@@ -76,7 +87,7 @@ class Manifest:
                 }
             except (ValueError, KeyError, TypeError) as error:
                 logging.warning(
-                    "%s What the run in %s was begun with is not known.",
+                    "%s The previous settings of the run in %s are unknown.",
                     error,
                     self.folder,
                 )
@@ -85,7 +96,7 @@ class Manifest:
         return stored
 
     def _read_config(self):
-        """The config beside the checkpoints of older programs."""
+        """Returns the config of a folder from before run.json."""
         path = os.path.join(self.folder, "albert_config.json")
         if not filesystem.exists(path):
             return {}
@@ -94,7 +105,7 @@ class Manifest:
         return {"config": {k: v for k, v in config.items() if k in known}}
 
     def differences(self):
-        """Returns (key, before, now, verdict, reason) of what differs."""
+        """Returns (key, before, now, verdict, reason) of each difference."""
         before, now = map(_flatten, (self.stored["made_of"], self.made_of))
         sections = {_section(key) for key in before}
         sections &= {_section(key) for key in now}
@@ -105,57 +116,57 @@ class Manifest:
         ]
 
     def check(self, has_work, accept_changes=False):
-        """Compares what the run was made of with what it is made of now.
+        """Compares the stored settings and data with the current ones.
 
         Args:
-          has_work: whether the folder has weights or results. Without, there
-            is nothing to lose, and any run may begin there.
-          accept_changes: whether differences that need it go on.
+          has_work: whether the folder has weights or results. Otherwise there
+            is nothing to lose, and any run may start there.
+          accept_changes: whether to allow differences that need this flag.
 
         Returns:
-          Sentences for the log about differences that go on.
+          Sentences for the log about allowed differences.
 
         Raises:
-          ValueError: if a difference is refused; it lists them all.
+          ValueError: if a difference is not allowed; it lists all of them.
         """
         if not has_work:
             self.stored = {"made_of": {}, "batches": []}
         rows = self.differences()
-        allowed = {GOES_ON, ASKS} if accept_changes else {GOES_ON}
+        allowed = {ALLOWED, NEEDS_FLAG} if accept_changes else {ALLOWED}
         lines = [
             f"{key}: was {_short(old)}, is {_short(new)}: {verdict} ({why})"
             for key, old, new, verdict, why in rows
         ]
         verdicts = {verdict for *_, verdict, _ in rows}
         if verdicts <= allowed:
-            return [f"Goes on although {line}." for line in lines]
-        ways = [
-            "To begin anew, give another --output_dir (with "
-            f"--init_checkpoint={self.folder} it begins with these weights), "
-            f"or remove {self.folder}."
+            return [f"Resuming with a change: {line}." for line in lines]
+        remedies = [
+            "To start a new run, give another --output_dir (with "
+            f"--init_checkpoint={self.folder} to start from these weights), or "
+            f"remove {self.folder}."
         ]
         if REFUSED not in verdicts:
-            ways.append("To go on all the same, add --accept_changes.")
+            remedies.append("To resume anyway, add --accept_changes.")
         raise ValueError(
-            f"{self.folder} holds a run that is made of something else:\n  "
+            f"The run in {self.folder} has other settings or data:\n  "
             + "\n  ".join(lines)
             + "\n"
-            + " ".join(ways)
+            + " ".join(remedies)
         )
 
     def write(self, step=None, batch_size=None):
-        """Writes what the run is made of from now on.
+        """Writes the current settings and data.
 
         Args:
-          step: where its training begins or goes on; None if it does not
-            train.
-          batch_size: examples a step from there on.
+          step: step at which training starts or resumes; None if the run does
+            not train.
+          batch_size: examples per step from there on.
         """
         batches = self.stored["batches"]
         if step is not None:
             batches = [row for row in batches if row[0] < step]
             if not batches or batches[-1][1] != batch_size:
-                # Steps of which nothing is known count as of this size.
+                # Earlier steps without a record count as this size.
                 batches.append((step if batches else 0, batch_size))
         before = self.stored["made_of"]
         made_of = {**before, **self.made_of}
@@ -166,7 +177,7 @@ class Manifest:
         filesystem.write_json(self.path, {"format": FORMAT, **self.stored})
 
     def count_examples(self, step):
-        """Returns how many examples the steps before `step` took."""
+        """Returns the number of examples in the steps before `step`."""
         rows = [*self.stored["batches"], (step, 0)]
         return sum(
             batch_size * max(0, min(end, step) - start)
@@ -175,19 +186,22 @@ class Manifest:
 
 
 def _flatten(values, prefix=""):
-    """Nested dicts as one, with dotted keys."""
+    """Flattens nested dicts to one with dotted keys."""
     flat: dict = {}
     for key, value in values.items():
         if isinstance(value, dict):
             flat |= _flatten(value, f"{prefix}{key}.")
         else:
-            # As JSON gives it back.
+            # As read back from JSON.
             flat[f"{prefix}{key}"] = json.loads(json.dumps(value))
     return flat
 
 
 def _section(key):
-    """What is compared only where both sides have it: `data.dev`, `task`."""
+    """Returns the section of a key, such as `data.dev` or `task`.
+
+    Only sections that both sides have are compared.
+    """
     parts = key.split(".")
     return ".".join(parts[: 2 if parts[0] == "data" else 1])
 
@@ -205,20 +219,20 @@ def _short(value):
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-# What the parts of `made_of` are.
+# Sections of `made_of`.
 
 
 def describe_tokenizer(settings):
-    """Returns what decides ids in a tokenizer's settings, or nothing."""
+    """Returns the tokenizer settings that affect ids; empty for None."""
     return {k: settings[k] for k in _TOKENIZER_KEYS if k in (settings or {})}
 
 
 def describe_examples(examples, *more):
-    """Returns numbers and a hash of encoded examples.
+    """Returns the counts and a hash of encoded examples.
 
     Args:
       examples: a `data.examples.Examples`.
-      *more: values that JSON can hold, which belong to the data, too.
+      *more: further JSON values to hash with the data.
     """
     arrays = {
         "ids": examples.ids,
@@ -235,13 +249,13 @@ def describe_examples(examples, *more):
 
 
 def describe_files(files, num_records):
-    """Returns numbers and a hash of record files.
+    """Returns the counts and a hash of record files.
 
-    The hash is of names, sizes, and the bytes at beginning, middle and end.
+    The hash covers names, sizes, and bytes at the start, middle and end.
 
     Args:
-      files: their names.
-      num_records: in all of them.
+      files: their paths.
+      num_records: number of records in all files.
     """
     sha256, num_bytes = hashlib.sha256(), 0
     for path in sorted(files, key=os.path.basename):
@@ -261,7 +275,7 @@ def describe_files(files, num_records):
 
 
 def describe_weights(source, values):
-    """Returns where weights are from, and a hash of them.
+    """Returns a hash of weights, or their source if they are random.
 
     Args:
       source: path, or None for random weights.
@@ -273,7 +287,7 @@ def describe_weights(source, values):
 
 
 def digest(arrays, *more):
-    """Returns a hash of a dict of arrays, and of values that JSON can hold."""
+    """Returns a hash of a dict of arrays and of further JSON values."""
     sha256 = hashlib.sha256(json.dumps(more).encode())
     for name in sorted(arrays):
         array = np.ascontiguousarray(arrays[name])

@@ -1,8 +1,8 @@
-"""The release's learning-rate schedule, AdamW and LAMB on plain variables.
+"""The release's learning rate schedule, AdamW and LAMB on plain variables.
 
 Both optimizers are Adam without bias correction; LAMB scales each variable's
 update to the variable's norm. `keras.optimizers.AdamW` and `Lamb` correct the
-bias, match names differently and, for LAMB, decay elsewhere: see
+bias, match names differently and, for LAMB, apply weight decay elsewhere: see
 docs/porting.md.
 """
 
@@ -11,8 +11,8 @@ import re
 
 import tensorflow as tf
 
-# The release searches these patterns in a variable's canonical name. The
-# variables found are neither decayed nor, in LAMB, scaled.
+# The release searches canonical names for these patterns. Matching variables
+# are excluded from weight decay and, in LAMB, from scaling.
 EXCLUDED = re.compile("LayerNorm|layer_norm|bias")
 
 
@@ -26,21 +26,22 @@ def build_schedule(
 ):
     """Returns the release's learning rate as a function of the step.
 
-    The warmup is linear from 0; the decay runs from step 0, not from the end
-    of the warmup, so the rate drops a little there. Step t uses the rate of t.
+    Warmup is linear from 0. Decay is measured from step 0, not from the end of
+    warmup, so the rate drops slightly there. Step t uses the rate of t.
 
     Args:
-      learning_rate: peak of the warmup.
-      num_train_steps: steps after which the rate is 0.
-      num_warmup_steps: steps of warmup, counted from start_warmup_step.
-      start_warmup_step: the rate is 0 before it (the release: negative).
-      poly_power: exponent of the decay.
+      learning_rate: peak learning rate, at the end of warmup.
+      num_train_steps: step at which the rate reaches 0.
+      num_warmup_steps: number of warmup steps, from start_warmup_step on.
+      start_warmup_step: step before which the rate is 0 (the release:
+        negative).
+      poly_power: exponent of the polynomial decay.
 
     Returns:
       A function from an integer scalar to a float32 scalar.
 
     Raises:
-      ValueError: if a number of steps is negative, none is left behind the
+      ValueError: if a number of steps is negative, no step remains after
         warmup, or a rate or exponent is negative or not finite.
 
     Source: optimization.py, `create_optimizer`.
@@ -51,9 +52,9 @@ def build_schedule(
         or num_before >= num_train_steps
     ):
         raise ValueError(
-            f"num_train_steps {num_train_steps} must be more than "
+            f"num_train_steps {num_train_steps} must be more than the sum of "
             f"start_warmup_step {start_warmup_step} and num_warmup_steps "
-            f"{num_warmup_steps} together, and neither may be negative."
+            f"{num_warmup_steps}, and neither may be negative."
         )
     for name, value in (
         ("learning_rate", learning_rate),
@@ -76,15 +77,15 @@ def build_schedule(
 
 
 def clip_by_global_norm(gradients, clip_norm=1.0):
-    """Scales gradients down to a joint norm.
+    """Clips gradients to a maximum global norm.
 
     Args:
-      gradients: dense tensors. tf.IndexedSlices would count a repeated row as
-        several, as the release's fine-tuning does.
-      clip_norm: largest norm allowed.
+      gradients: dense tensors. tf.IndexedSlices would count a repeated row
+        several times, as the release's fine-tuning does.
+      clip_norm: maximum global norm.
 
     Returns:
-      The scaled gradients and the norm before, a float32 scalar.
+      The clipped gradients and the norm before clipping, a float32 scalar.
     """
     norm = tf.linalg.global_norm(gradients)
     scale = clip_norm / tf.maximum(norm, clip_norm)
@@ -94,18 +95,18 @@ def clip_by_global_norm(gradients, clip_norm=1.0):
 class Optimizer:
     """AdamW or, with `scale_to_weights`, LAMB.
 
-    Create it in the scope of the distribution strategy. `slots` are its
-    variables by name, `<weight>/adam_m` and `<weight>/adam_v`; `step` counts
-    the updates.
+    Create it in the scope of the distribution strategy. `slots` maps the names
+    `<weight>/adam_m` and `<weight>/adam_v` to variables; `step` counts the
+    updates.
 
     Args:
       weights: dict from canonical name to tf.Variable.
       schedule: function from step to learning rate.
-      scale_to_weights: whether each update is scaled by |weight| / |update|.
-      weight_decay: added to the update as weight_decay * weight.
-      beta_1: decay of the mean of gradients.
-      beta_2: decay of the mean of squared gradients.
-      epsilon: added to the root of the second.
+      scale_to_weights: whether to scale each update by |weight| / |update|.
+      weight_decay: coefficient of the weights added to the update.
+      beta_1: decay rate of the first moment.
+      beta_2: decay rate of the second moment.
+      epsilon: constant added to the square root of the second moment.
 
     Source: optimization.py, `AdamWeightDecayOptimizer`; lamb_optimizer.py,
     `LAMBOptimizer`.
@@ -146,14 +147,14 @@ class Optimizer:
             return tf.Variable(tf.zeros(weight.shape), trainable=False)
 
     def apply(self, gradients):
-        """Does one step: updates weights, at the step's rate, and counts it.
+        """Updates the weights at the step's learning rate; increments the step.
 
-        Call it in a replica, with equal gradients in all of them.
+        Call it in a replica context, with equal gradients in all replicas.
 
         Args:
           gradients: dict from canonical name to a dense float32 tensor,
-            already summed over replicas and clipped. A weight without one
-            stays as it is.
+            already summed over replicas and clipped. Weights without a
+            gradient are not changed.
 
         Returns:
           The learning rate, a float32 scalar.
@@ -185,7 +186,7 @@ class Optimizer:
         self.step.assign_add(1)
 
     def direction(self, gradient, m, v):
-        """Advances both moments; returns m / (sqrt(v) + epsilon)."""
+        """Updates both moments; returns m / (sqrt(v) + epsilon)."""
         m_next = m.assign(self.beta_1 * m + (1 - self.beta_1) * gradient)
         v_next = v.assign(
             self.beta_2 * v + (1 - self.beta_2) * tf.square(gradient)
@@ -213,13 +214,17 @@ def trust_ratio(weight_norm, update_norm):
 
 
 def build_optimizer(name, weights, schedule, **kwargs):
-    """Returns the optimizer "adamw" or "lamb"; the rest as for `Optimizer`.
+    """Returns the optimizer "adamw" or "lamb".
+
+    The other arguments are those of `Optimizer`.
 
     Raises:
-      ValueError: if the name is another.
+      ValueError: if the name is unknown.
     """
     if name not in ("adamw", "lamb"):
-        raise ValueError(f'The optimizer is "adamw" or "lamb"; got {name!r}.')
+        raise ValueError(
+            f'Unknown optimizer {name!r}; wanted "adamw" or "lamb".'
+        )
     return Optimizer(
         weights, schedule, scale_to_weights=name == "lamb", **kwargs
     )

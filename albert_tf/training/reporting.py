@@ -1,4 +1,4 @@
-"""What a long run tells: terminal, log, JSON lines, TensorBoard."""
+"""Reports progress and metrics: terminal, log, JSON lines, TensorBoard."""
 
 import json
 import os
@@ -9,7 +9,7 @@ import tensorflow as tf
 from albert_tf import filesystem, progress
 from albert_tf.progress import format_seconds
 
-# How the terminal's one line shortens the names of losses and metrics.
+# Abbreviations in the progress line.
 _SHORT = (
     ("masked_lm", "mlm"),
     ("sentence_order", "order"),
@@ -20,7 +20,7 @@ _SHORT = (
 
 
 def format_values(values):
-    """Returns values in one line, names shortened, four digits each."""
+    """Returns values as one line, with short names and four digits each."""
     words = []
     for name, value in values.items():
         for long, short in _SHORT:
@@ -30,31 +30,32 @@ def format_values(values):
 
 
 class Clock:
-    """How fast a training is, and how long it will take.
+    """Measures the speed of training and estimates the remaining time.
 
     Args:
-      step: where it begins.
-      num_train_steps: where it ends.
-      batch_size: examples a step, in all replicas.
+      step: first step.
+      num_train_steps: last step.
+      batch_size: global batch size, in examples.
     """
 
     def __init__(self, step, num_train_steps, batch_size):
         self.step, self.num_train_steps = step, num_train_steps
         self.batch_size = batch_size
-        self.rate = None  # Steps a second, once it is known.
+        self.rate = None  # Steps per second, once it is known.
         self.num_calls = 0
         self.resume()
 
     def resume(self):
-        """Leaves the time since the last step out of the rate."""
+        """Excludes the time since the last step from the rate."""
         self.time = time.monotonic()
 
     def note(self, step, is_compiling):
-        """Learns from steps that are done; returns seconds since the last.
+        """Updates the rate; returns the seconds since the last call.
 
         Args:
-          step: steps done.
-          is_compiling: whether the time is no measure of the rate.
+          step: number of completed steps.
+          is_compiling: whether the time includes compilation, so that the rate
+            must ignore it.
         """
         now = time.monotonic()
         num_steps, seconds = step - self.step, now - self.time
@@ -62,37 +63,38 @@ class Clock:
         self.num_calls += 1
         if not is_compiling:
             rate = num_steps / max(seconds, 1e-9)
-            # Of the last dozen calls or so.
+            # Averages over about the last ten calls.
             self.rate = 0.9 * self.rate + 0.1 * rate if self.rate else rate
         return seconds
 
     @property
     def sequences_per_second(self):
-        """Examples a second, once the rate is known."""
+        """Examples per second, once the rate is known."""
         return self.rate * self.batch_size
 
     def describe(self):
         """Returns rate and remaining time as text, once they are known."""
         if not self.rate:
             return ""
-        left = (self.num_train_steps - self.step) / self.rate
+        remaining = (self.num_train_steps - self.step) / self.rate
         return (
-            f" {self.sequences_per_second:.1f} seq/s ETA {format_seconds(left)}"
+            f" {self.sequences_per_second:.1f} seq/s ETA "
+            f"{format_seconds(remaining)}"
         )
 
 
 class Reporter:
     """Shows progress and records values.
 
-    `metrics.jsonl` in the folder gets one object a line; `train` and `eval`
-    in it get TensorBoard summaries. A run that goes on from step S first
-    drops what both say of later steps, which belong to work that was lost.
-    Lines that a full disk or a kill has torn are dropped, too.
+    `metrics.jsonl` in the folder gets one JSON object per line; its subfolders
+    `train` and `eval` get TensorBoard summaries. A run that resumes from step S
+    first drops the entries of later steps, whose checkpoints were lost. Lines
+    truncated by a full disk or a kill are dropped as well.
 
     Args:
-      folder: where the files go; made if absent.
-      stream: where the lines go; one is rewritten in place if it is a
-        terminal.
+      folder: output folder; created if absent.
+      stream: stream for progress and log lines; on a terminal the progress
+        line is rewritten in place.
     """
 
     def __init__(self, folder, stream=None):
@@ -101,40 +103,40 @@ class Reporter:
         self.path = os.path.join(folder, "metrics.jsonl")
         self.line = progress.Line(stream)
         self.say = self.line.say
-        self.clock = Clock(0, 0, 0)  # Stands until a training starts.
-        self.word = ""  # How the training is, for its lines.
+        self.clock = Clock(0, 0, 0)  # Replaced when training starts.
+        self.word = ""  # State of the training, shown in its lines.
         self.writers = {}
-        self.is_checked = False  # Whether the JSON lines are all whole.
+        self.is_checked = False  # Whether all JSON lines are complete.
 
     def start(self, step, num_train_steps, batch_size):
-        """Begins to time a training.
+        """Starts the report and the clock of a training.
 
         Args:
-          step: where it begins.
-          num_train_steps: where it ends.
-          batch_size: examples a step, in all replicas.
+          step: first step.
+          num_train_steps: last step.
+          batch_size: global batch size, in examples.
         """
         self.truncate(step)
         self.clock = Clock(step, num_train_steps, batch_size)
         self.say(
             f"Training from step {step} to {num_train_steps}, {batch_size} "
-            "sequences a step. The first step compiles."
+            "sequences per step. The first step compiles the model."
         )
 
     def progress(self, step, values, is_compiling=False):
-        """Shows one line on a terminal, and measures the rate.
+        """Updates the progress line of a terminal, and the rate.
 
         Args:
-          step: steps done.
+          step: number of completed steps.
           values: dict from name to float.
-          is_compiling: whether the time is no measure of the rate.
+          is_compiling: as for `Clock.note`.
         """
         is_first = not self.clock.num_calls
         seconds = self.clock.note(step, is_compiling)
         if not is_compiling:
             self.line.show(self.describe(step, values))
         elif is_first:
-            # A sign of life is due.
+            # Compilation was silent and may have taken minutes.
             self.say(f"First step done in {format_seconds(seconds)}.")
 
     def describe(self, step, values):
@@ -147,13 +149,13 @@ class Reporter:
         return " ".join(words) + self.clock.describe()
 
     def log(self, split, step, values, more=None):
-        """Writes values as a line, a JSON line and summaries.
+        """Writes values as a log line, a JSON line and summaries.
 
         Args:
           split: "train" or "eval".
-          step: steps done.
+          step: number of completed steps.
           values: dict from name to float.
-          more: likewise; not for the line.
+          more: further values that are omitted from the log line.
         """
         rate = {}
         if split == "train" and self.clock.rate:
@@ -162,7 +164,7 @@ class Reporter:
         record = {"split": split, "step": step, **recorded}
         record["time"] = round(time.time(), 1)
         if split == "eval" or not self.is_checked:
-            # Who was killed before the result was written evaluates again.
+            # A run killed before the result was written evaluates again.
             self.drop(lambda r: (r["split"], r["step"]) != ("eval", step))
         with filesystem.open_file(self.path, "a") as file:
             file.write(json.dumps(record) + "\n")
@@ -180,16 +182,16 @@ class Reporter:
             self.say(f"{split} at step {step}: {format_values(values)}")
 
     def truncate(self, step):
-        """Drops what was written of later steps, of work that was lost."""
+        """Drops the entries of later steps, whose checkpoints were lost."""
         self.drop(lambda record: record["step"] <= step)
         for split in ("train", "eval"):
             drop_events(os.path.join(self.folder, split), step)
 
     def drop(self, is_kept):
-        """Drops JSON lines that are torn, or that a function refuses.
+        """Drops JSON lines that are truncated or rejected by a function.
 
         Args:
-          is_kept: function from a record to whether it stays.
+          is_kept: function from a record to whether to keep it.
         """
         self.is_checked = True
         lines = []
@@ -203,7 +205,7 @@ class Reporter:
 
 
 def _parse_record(line):
-    """The object of a JSON line, or None if it is torn."""
+    """Returns the object of a JSON line, or None if it is truncated."""
     try:
         record = json.loads(line)
         return record if {"split", "step"} <= record.keys() else None
@@ -212,11 +214,11 @@ def _parse_record(line):
 
 
 def drop_events(folder, step):
-    """Drops TensorBoard's events of later steps.
+    """Drops TensorBoard events of later steps.
 
     Args:
-      folder: with files of events.
-      step: the last that stays.
+      folder: folder with event files.
+      step: last step to keep.
     """
     for path in filesystem.find_files(folder, "events.out.tfevents.*"):
         kept, is_whole = [], True
@@ -228,7 +230,7 @@ def drop_events(folder, step):
                     kept.append(content)
                 else:
                     is_whole = False
-        except tf.errors.DataLossError:  # The end, torn.
+        except tf.errors.DataLossError:  # The end is truncated.
             is_whole = False
         if not is_whole:
             with filesystem.replacing(path) as temporary:

@@ -1,8 +1,8 @@
-"""A training in a folder of its own: what pretraining and fine-tuning share.
+"""A training session: the part that pretraining and fine-tuning share.
 
-A session builds model and optimizer, finds out where to begin, and keeps
-checkpoints, results and summaries. It knows no flag: a notebook does with it
-what the programs do.
+A session builds model and optimizer, restores the newest checkpoint or the
+initial weights, and writes checkpoints, results and summaries to its folder.
+It does not depend on flags, so a notebook can use it as the programs do.
 """
 
 import os
@@ -21,40 +21,41 @@ from albert_tf.training import (
 )
 from albert_tf.weights import checkpoints, pretrained
 
-# What the flags of a run were, beside its checkpoints.
+# Records the flags of a run, next to its checkpoints.
 FLAGS_FILE = "flags.json"
 
 
 class Session:
-    """Model, optimizer and all that is kept of their training.
+    """Model, optimizer, and the checkpoints and results of their training.
 
     Args:
-      folder: where checkpoints and results go.
+      folder: folder for checkpoints and results.
       build_model: function of `dtype` that returns the model.
-      made_of: dict of what the run is made of, see `manifest.Manifest`. A
-        `compute_dtype` in it becomes the one that is chosen.
+      made_of: dict of the run's settings and data, see `manifest.Manifest`. A
+        `compute_dtype` in it is replaced by the chosen one.
       strategy: a tf.distribute.Strategy, from `distribution.build_strategy`.
       optimizer: "adamw" or "lamb".
       schedule: from `optimization.build_schedule`.
-      num_train_steps: the step to reach.
-      seed: of weights and dropout.
+      num_train_steps: step at which training ends.
+      seed: seed of weight initialization and dropout.
       compute_dtype: "float32", "bfloat16" or "auto", see
         `distribution.choose_compute_dtype`.
-      keep_checkpoint_max: newest checkpoints kept, beside the best one.
-      accept_changes: whether a run goes on although it was made of something
-        else, where that can be.
-      **kwargs: of `optimization.Optimizer`, such as beta_2.
+      keep_checkpoint_max: number of recent checkpoints to keep, in addition to
+        the best one.
+      accept_changes: whether to resume although settings or data have changed,
+        where that is possible.
+      **kwargs: arguments of `optimization.Optimizer`, such as beta_2.
 
     Attributes:
       compute_dtype: "float32" or "bfloat16".
-      model: what is trained.
+      model: the model to train.
       optimizer: an `optimization.Optimizer` over its weights.
       manager: a `checkpoints.CheckpointManager` of both.
       reporter: a `reporting.Reporter`.
       manifest: a `manifest.Manifest`.
 
     Raises:
-      ValueError: if the folder holds a run that is made of something else.
+      ValueError: if the run in the folder has other settings or data.
     """
 
     def __init__(
@@ -103,7 +104,7 @@ class Session:
             self.reporter.say(remark)
 
     def _build(self, build_model, optimizer, schedule, **kwargs):
-        """Builds the model, equal for equal seeds, and its optimizer."""
+        """Builds the model, deterministically from the seed, and optimizer."""
         with self.strategy.scope():
             keras.utils.set_random_seed(self.seed)
             self.model = build_model(dtype=layers.POLICIES[self.compute_dtype])
@@ -117,15 +118,15 @@ class Session:
 
     @property
     def step(self) -> int:
-        """Steps that the model was trained."""
+        """The model's training step."""
         return int(self.optimizer.step.numpy())
 
     def build_evaluator(self, score, best_metric: str) -> evaluation.Evaluator:
-        """Returns what evaluates the model as it stands.
+        """Returns an Evaluator of the current model.
 
         Args:
           score: function that returns a dict from metric to float.
-          best_metric: what the best checkpoint is chosen by.
+          best_metric: metric that selects the best checkpoint.
         """
         return evaluation.Evaluator(
             score,
@@ -137,20 +138,20 @@ class Session:
     def begin(
         self, config, start=None, *, batch_size, files, evaluator=None, **kwargs
     ) -> int:
-        """Goes on from the newest checkpoint, or begins from another model.
+        """Resumes from the newest checkpoint, or starts from another model.
 
         Args:
           config: the model's AlbertConfig.
-          start: the `pretrained.Pretrained` to begin from; None for random
+          start: the `pretrained.Pretrained` to start from; None for random
             weights.
-          batch_size: examples a step from here on.
-          files: dict of what readers of the checkpoints need to know: name ->
-            values for JSON, or bytes.
+          batch_size: examples per step from here on.
+          files: dict of files that a reader of the checkpoints needs: name ->
+            JSON value, or bytes.
           evaluator: an `evaluation.Evaluator` to bring up to date, or None.
-          **kwargs: of `pretrained.initialize`.
+          **kwargs: arguments of `pretrained.initialize`.
 
         Returns:
-          The step at which training begins.
+          The step at which training starts.
         """
         checkpoints.check_free(self.folder)
         self.reporter.say(
@@ -160,7 +161,7 @@ class Session:
         )
         step = self.step
         checkpoints.check_end(self.folder, step, self.num_train_steps)
-        # Not before: what does not fit must not replace what does.
+        # Only now: invalid settings must not replace valid ones.
         self.manifest.write(step, batch_size)
         self.write_files(files)
         if evaluator:
@@ -168,7 +169,7 @@ class Session:
         return step
 
     def write_files(self, files: dict):
-        """Writes files, as `begin` takes them, beside the checkpoints."""
+        """Writes files, as for `begin`, next to the checkpoints."""
         for name, content in files.items():
             path = os.path.join(self.folder, name)
             if isinstance(content, bytes):
@@ -177,13 +178,13 @@ class Session:
                 filesystem.write_json(path, content)
 
     def train(self, datasets: dict, order=None, *, evaluator=None, **kwargs):
-        """Trains from where `begin` was to `num_train_steps`.
+        """Trains from the step that `begin` returned to `num_train_steps`.
 
         Args:
           datasets: as for `loop.train`.
-          order: likewise.
+          order: as for `loop.train`.
           evaluator: an `evaluation.Evaluator` for each checkpoint, or None.
-          **kwargs: likewise: batch_size, save_checkpoints_steps ...
+          **kwargs: arguments of `loop.train`, such as batch_size.
         """
         loop.train(
             self.strategy,

@@ -84,7 +84,7 @@ ROWS = [
     hub("no place", "--export_path=", "--export_path is empty"),
     hub("a place that is a file", "--export_path=a_file", "a_file is already"),
     hub("a place in a file", "--export_path=a_file/new", "a_file.*file"),
-    hub("a place that is taken", "--export_path=glue", "glue is already there"),
+    hub("a place that is taken", "--export_path=glue", "glue already exists"),
     hub(
         "a place that another process writes to",
         "",
@@ -94,7 +94,7 @@ ROWS = [
     Row(
         "the preprocessor's place is taken",
         "export_to_tfhub",
-        "new_preprocess is already there",
+        "new_preprocess already exists",
         (put("new_preprocess/notes.txt", "mine"),),
     ),
     Row(

@@ -131,7 +131,7 @@ COMMON = [
         (
             "as many steps of warmup as steps",
             "--warmup_step=2",
-            "2 training steps with 2 of warmup|--warmup_step=2",
+            "training steps: 2, including 2 warmup steps|--warmup_step=2",
         ),
         (
             "buckets that are words",
@@ -718,7 +718,7 @@ ROWS = [
     race(
         "answers that are missing",
         "",
-        "train has no answers for 2 questions, such as middle/middle1.txt/0",
+        "train has 2 questions without an answer, such as middle/middle1.txt/0",
         drop_json(PASSAGE, "answers"),
     ),
     race("no dev data", "", "dev/middle", remove("race/RACE/dev")),

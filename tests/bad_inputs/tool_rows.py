@@ -79,9 +79,7 @@ ROWS = [
         "--model_prefix=model/w",
         "model/tokenizer_settings.json",
     ),
-    row(
-        "train_vocab", "too many pieces", "--vocab_size=99999", "largest possi"
-    ),
+    row("train_vocab", "too many pieces", "--vocab_size=99999", "too large"),
     row("train_vocab", "too few pieces", "--vocab_size=14", "too small"),
     *rows_of_flags(
         "train_vocab",
@@ -343,8 +341,8 @@ ROWS = [
     row(
         "run_glue", "no data", "--data_dir=nowhere", "nowhere has training data"
     ),
-    row("run_glue", "an unknown task", "--tasks=sst-3", "not of .*sst-3"),
-    row("run_glue", "a task without data", "--tasks=mnli", "not of .*mnli"),
+    row("run_glue", "an unknown task", "--tasks=sst-3", "not for .*sst-3"),
+    row("run_glue", "a task without data", "--tasks=mnli", "not for .*mnli"),
     row(
         "run_glue",
         "flags with a quote that is not closed",

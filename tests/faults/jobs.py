@@ -109,7 +109,7 @@ JOBS = {
             "--seq_length=16",
             f"--with_preprocessor={bool(text_serving)}",
         ),
-        refused_when_done="already there",
+        refused_when_done="already exists",
     ),
     "run_squad": Job(
         (

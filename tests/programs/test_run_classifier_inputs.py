@@ -163,7 +163,7 @@ def damage(args, tmp_path, what):
         ("columns", ValueError, r"train.tsv, line 1235: found 1 columns, want"),
         ("empty", ValueError, r"dev.tsv has no rows"),
         ("no dev", FileNotFoundError, r"dev.tsv"),
-        ({"init_checkpoint": None}, ValueError, "say --from_scratch"),
+        ({"init_checkpoint": None}, ValueError, "give --from_scratch"),
         ({"from_scratch": True}, ValueError, "--from_scratch contradicts"),
         ({"max_seq_length": 64}, ValueError, "has 32 positions"),
         ({"task_name": "cols"}, ValueError, "cols; known: cola, sst-2"),
@@ -171,7 +171,7 @@ def damage(args, tmp_path, what):
         ({"bucket_lengths": "a"}, ValueError, "wanted numbers of tokens"),
         ({"task_name": "ax"}, ValueError, "--do_train: ax has no data for"),
         ({"num_runs": 0}, ValueError, "wanted at least 1"),
-        ({"warmup_step": 12}, ValueError, "12 training steps with 12 of"),
+        ({"warmup_step": 12}, ValueError, "steps: 12, including 12 warmup"),
         ({"init_checkpoint": "nowhere"}, FileNotFoundError, "nowhere"),
         (
             {"do_train": False, "do_eval": False, "do_predict": False},

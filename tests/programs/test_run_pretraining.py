@@ -284,7 +284,7 @@ def test_bfloat16_and_adamw_run(args, monkeypatch, capsys):
     )
     run(args, optimizer="adamw", do_eval=False)
     said = capsys.readouterr()
-    assert "Computes in bfloat16" in said.out + said.err
+    assert "Computing in bfloat16" in said.out + said.err
     made_of = pathlib.Path(args.output_dir, "run.json").read_text()
     assert '"compute_dtype": "bfloat16"' in made_of
     values = checkpoints.read_checkpoint(args.output_dir)

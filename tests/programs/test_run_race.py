@@ -167,7 +167,9 @@ def test_training_data_without_answers_is_refused(args, tmp_path):
     test.rename(test.with_name("unanswered"))
     (tmp_path / "data" / "RACE" / "train").rename(test)
     test.with_name("unanswered").rename(test.with_name("train"))
-    with pytest.raises(ValueError, match="train has no answers for 16"):
+    with pytest.raises(
+        ValueError, match="train has 16 questions without an answer"
+    ):
         run_race.run(args)
 
 

@@ -65,7 +65,7 @@ def test_of_several_runs_all_predict_and_the_first_is_exported(
     assert exported == [(0, "served")]
     assert seeds == [12345, 12346, 12347]
     assert [text for text in said if "Predicts" in text] == [
-        f"Predicts with best {i}." for i in range(3)
+        f"Predicting with best {i}." for i in range(3)
     ]
     path = tmp_path / "out" / finetuning.SUMMARY_FILE
     summary = json.loads(path.read_text())
@@ -74,4 +74,4 @@ def test_of_several_runs_all_predict_and_the_first_is_exported(
     assert [run["folder"] for run in summary["runs"]] == [
         str(tmp_path / "out" / f"run_{i}") for i in (1, 2, 3)
     ]
-    assert "Step 2 is the last" in capsys.readouterr().out
+    assert "The last step is 2" in capsys.readouterr().out

@@ -114,7 +114,7 @@ def test_what_does_not_fit_is_refused(model, tmp_path):
         ({"texts": [], "labels": []}, "0 texts"),
         ({"texts": TEXTS, "labels": ["a"] * 3}, "wanted two or more"),
         ({"max_seq_length": 33}, "33, but the model has 32 positions"),
-        ({"start": empty}, "There is no model to begin with"),
+        ({"start": empty}, "No weights to start from"),
         ({"start": bare}, "no config or vocabulary"),
     ):
         kwargs = {"texts": TEXTS, "labels": LABELS, **kwargs}
@@ -138,7 +138,7 @@ def test_what_is_exported_of_auto_computes_in_float32(
     tuning = FineTuning(tmp_path / "run", task, start, recipe)
     tuning.train()
     said = capsys.readouterr()
-    assert ("Computes in bfloat16" in said.out + said.err) == (asked == "auto")
+    assert ("Computing in bfloat16" in said.out + said.err) == (asked == "auto")
     made_of = (tmp_path / "run/run.json").read_text()
     assert '"compute_dtype": "bfloat16"' in made_of
     path = task.export(tuning, tmp_path / "served")

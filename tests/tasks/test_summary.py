@@ -39,7 +39,7 @@ def test_a_summary_tells_of_the_median_run():
         "f1                          5.0000        6.0000      0.5000" in text
     )
     assert "exact" not in text
-    assert "Step 6 is the last, 4 the best" in text
+    assert "The last step is 6, the best 4" in text
     assert "4 runs: best f1 has median 6.5000" in text
     alone = summary.summarize([make_evaluator("a", 3.0)])
     assert alone["spread"] == 0

@@ -421,9 +421,9 @@ def test_empty_batches_work_and_other_sizes_are_refused(answering):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"max_seq_length": 11}, "has to hold max_query_length=8"),
-        ({"max_query_length": 0}, "has to hold max_query_length=0"),
-        ({"threshold": float("nan")}, "wanted a finite number"),
+        ({"max_seq_length": 11}, "too small for max_query_length=8"),
+        ({"max_query_length": 0}, "too small for max_query_length=0"),
+        ({"threshold": float("nan")}, "wanted a finite float32"),
         ({"model": "small"}, "vocabulary has 25 pieces, the model 24"),
     ],
 )

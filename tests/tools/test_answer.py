@@ -39,10 +39,10 @@ def test_no_answer_is_said_where_the_odds_reach_the_threshold(
     answer.run(from_file)
     assert capsys.readouterr().out.splitlines() == [
         "Who?",
-        "    odds of none 1.00, threshold 1.50",
+        "    no-answer score 1.00, threshold 1.50",
         "     75% Ann",
         "When?",
-        "    no answer: odds of none 1.50, threshold 1.50",
+        "    no answer: no-answer score 1.50, threshold 1.50",
         "     75% Ann",
     ]
     odds = {}
@@ -59,7 +59,7 @@ WRONG = {
     "no answers": ({"n_best_size": 0}, "--n_best_size"),
     "no tokens": ({"max_answer_length": 0}, "--max_answer_length"),
     "no room": ({"max_seq_length": 66}, "--max_seq_length=66"),
-    "no text": ({"paragraph": " "}, "The paragraph has no text"),
+    "no text": ({"paragraph": " "}, "The paragraph is empty"),
     "no model": ({}, "There is no SavedModel in /nowhere"),
 }
 

@@ -88,7 +88,7 @@ def test_a_text_longer_than_the_model_is_refused():
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        ({"text": " \n\x1e"}, "--text is empty|holds no text"),
+        ({"text": " \n\x1e"}, "--text is empty|contains no text"),
         ({"text": "w1", "next_text": "w2\nw3"}, "--text has 1 lines"),
         ({"text": "w1"}, "no .MASK. in the text"),
         ({"text": "[MASK]" + " w1" * 30}, "has 33 tokens.* 32 positions"),

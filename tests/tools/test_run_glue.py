@@ -86,7 +86,7 @@ def test_every_task_with_data_is_run_by_its_recipe(tmp_path, script, capfd):
         assert flags["init_checkpoint"] == "albert_base"
         assert flags["max_seq_length"] == "64"
         assert {"do_train", "do_eval", "do_predict"} <= set(flags)
-    assert "Mean of the best over 3 tasks: 41.7" in said
+    assert "Mean of the best scores of 3 tasks: 41.7" in said
     row = next(line for line in said.splitlines() if line.startswith("rte "))
     assert row.split() == "rte eval_accuracy 50.0 75.0 10.0 1.5".split()
 
@@ -258,7 +258,7 @@ def test_a_folder_that_another_run_writes_is_refused(tmp_path, script):
 def test_chosen_tasks_need_data(tmp_path, script):
     run(tmp_path, script, tasks="RTE")
     assert [p.name for p in (tmp_path / "out").iterdir()] == ["rte"]
-    with pytest.raises(ValueError, match=r"not of \['sst-2'\]; known"):
+    with pytest.raises(ValueError, match=r"not for \['sst-2'\]; known"):
         run(tmp_path, script, tasks="rte,sst-2")
     with pytest.raises(ValueError, match="of no task"):
         run_glue.find_tasks(str(tmp_path))

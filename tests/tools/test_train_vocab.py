@@ -111,7 +111,7 @@ def test_all_files_are_read(tmp_path):
 @pytest.mark.parametrize(
     ("content", "settings", "message"),
     [
-        (b"ba ko mu\n", {"vocab_size": 500}, "largest possible is 20"),
+        (b"ba ko mu\n", {"vocab_size": 500}, "at most 20 is possible"),
         (b"ba ko mu\n" * 9, {"vocab_size": 14}, "alone are 20"),
         (b"\n \n\n", {}, "There is no text in .*text.txt"),
         (b"ba ko\ncaf\xe9\n", {}, "text.txt, line 2 is not UTF-8.*iconv"),
@@ -119,8 +119,12 @@ def test_all_files_are_read(tmp_path):
         (b"ba\n", {"input_sentence_size": 0}, "size=0; wanted at least 1"),
         (b"ba\n", {"character_coverage": 0.5}, "wanted at least 0.98"),
         (b"ba\n", {"vocab_size": 13}, "size=13; wanted at least 14"),
-        (b"ba\nko\0\n", {}, "text.txt, line 2 holds a character 0"),
-        ("ba".encode("utf-16-le"), {}, "line 1 holds a character 0. Is it UTF"),
+        (b"ba\nko\0\n", {}, "text.txt, line 2 contains a null character"),
+        (
+            "ba".encode("utf-16-le"),
+            {},
+            "line 1 contains a null character. Is it",
+        ),
     ],
 )
 def test_errors_say_what_to_do(tmp_path, content, settings, message):
@@ -139,15 +143,15 @@ def test_a_vocabulary_that_is_there_is_not_replaced(tmp_path):
     train(tmp_path)
     before = read_all(tmp_path)
     for prefix, found in (
-        ("vocab", "vocab.model is there already"),
-        ("other", "tokenizer_settings.json is there already"),
+        ("vocab", "vocab.model already exists"),
+        ("other", "tokenizer_settings.json already exists"),
     ):
         with pytest.raises(ValueError, match=found):
             train(tmp_path, model_prefix=str(tmp_path / "out" / prefix))
     (tmp_path / "w.vocab").write_text("mine")
-    with pytest.raises(ValueError, match=r"w\.vocab is there already"):
+    with pytest.raises(ValueError, match=r"w\.vocab already exists"):
         train(tmp_path, model_prefix=str(tmp_path / "w"))
-    with pytest.raises(ValueError, match="wanted the beginning of a file's"):
+    with pytest.raises(ValueError, match="wanted a path that includes"):
         train(tmp_path, model_prefix=f"{tmp_path}/")
     assert read_all(tmp_path) == {**before, "w.vocab": b"mine"}
 

@@ -142,7 +142,7 @@ def test_it_advises_once_who_learned_nothing_in_half_of_the_steps():
     _, measured = build(tf.distribute.get_strategy(), np.ones(150))
     assert measured.advise(49, 100, stuck) is None
     advice = measured.advise(50, 100, stuck)
-    assert "masked-LM loss 6.20, by frequencies alone 6.60" in advice
+    assert "loss 6.20, loss of frequencies alone 6.60" in advice
     assert measured.advise(51, 100, stuck) is None
     _, measured = build(tf.distribute.get_strategy(), np.ones(150))
     assert measured.advise(50, 100, stuck | {"frequency_gain": 2.0}) is None

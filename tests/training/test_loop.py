@@ -271,7 +271,7 @@ def test_an_interrupt_loses_nothing(tmp_path):
         )
     (prefix,) = checkpoints.list_checkpoints(tmp_path)
     assert checkpoints.step_of(prefix) >= 4
-    assert "The same command goes on" in reporter.line.stream.getvalue()
+    assert "Rerun the same command to resume" in reporter.line.stream.getvalue()
 
 
 def test_calls_end_at_logs_and_checkpoints(tmp_path):
@@ -341,7 +341,7 @@ def test_the_best_checkpoint_is_kept_and_results_are_not_repeated(tmp_path):
     assert best["global_step"] == 2 * (1 + np.argmax(accuracies))
     evaluator.evaluate_folder()
     assert len(evaluator.known("global_step")) == 5
-    assert output.getvalue().count("already in") == 5
+    assert output.getvalue().count("its result is in") == 5
 
 
 def test_an_empty_evaluation_is_an_error(tmp_path):

@@ -56,38 +56,40 @@ def folder(tmp_path):
         ("config.num_hidden_layers", 3, manifest.REFUSED),
         ("config.num_attention_heads", 4, manifest.REFUSED),
         ("config.hidden_act", "relu", manifest.REFUSED),
-        ("config.hidden_dropout_prob", 0.0, manifest.ASKS),
-        ("config.initializer_range", 0.05, manifest.GOES_ON),
+        ("config.hidden_dropout_prob", 0.0, manifest.NEEDS_FLAG),
+        ("config.initializer_range", 0.05, manifest.ALLOWED),
         ("vocabulary.sha256", "zz", manifest.REFUSED),
         ("vocabulary.do_lower_case", False, manifest.REFUSED),
         ("task.name", "rte", manifest.REFUSED),
         ("task.labels", ["1", "0"], manifest.REFUSED),
-        ("data.train.sha256", "zz", manifest.ASKS),
+        ("data.train.sha256", "zz", manifest.NEEDS_FLAG),
         ("data.dev.sha256", "zz", manifest.REFUSED),
-        ("data.test.sha256", "zz", manifest.GOES_ON),
-        ("begins_from.sha256", "zz", manifest.ASKS),
-        ("max_seq_length", 17, manifest.ASKS),
-        ("optimizer.name", "lamb", manifest.ASKS),
-        ("optimizer.learning_rate", 2e-3, manifest.ASKS),
-        ("optimizer.num_train_steps", 10, manifest.GOES_ON),
-        ("train_batch_size", 5, manifest.ASKS),
-        ("random_seed", 2, manifest.ASKS),
-        ("compute_dtype", "bfloat16", manifest.GOES_ON),
+        ("data.test.sha256", "zz", manifest.ALLOWED),
+        ("begins_from.sha256", "zz", manifest.NEEDS_FLAG),
+        ("max_seq_length", 17, manifest.NEEDS_FLAG),
+        ("optimizer.name", "lamb", manifest.NEEDS_FLAG),
+        ("optimizer.learning_rate", 2e-3, manifest.NEEDS_FLAG),
+        ("optimizer.num_train_steps", 10, manifest.ALLOWED),
+        ("train_batch_size", 5, manifest.NEEDS_FLAG),
+        ("random_seed", 2, manifest.NEEDS_FLAG),
+        ("compute_dtype", "bfloat16", manifest.ALLOWED),
     ],
 )
 def test_each_difference_is_told_and_judged(folder, key, value, verdict):
     now = manifest.Manifest(folder, changed(key, value))
     ((found, _, is_now, judged, _),) = now.differences()
     assert (found, is_now, judged) == (key, value, verdict)
-    if verdict == manifest.GOES_ON:
+    if verdict == manifest.ALLOWED:
         (sentence,) = now.check(has_work=True)
-        assert key in sentence and "Goes on" in sentence
+        assert key in sentence and "Resuming" in sentence
         return
     with pytest.raises(ValueError, match=f"{key}: was .* is .*{verdict}") as e:
         now.check(has_work=True)
-    assert "To begin anew" in str(e.value)
-    assert ("--accept_changes." in str(e.value)) == (verdict == manifest.ASKS)
-    if verdict == manifest.ASKS:
+    assert "To start a new run" in str(e.value)
+    assert ("--accept_changes." in str(e.value)) == (
+        verdict == manifest.NEEDS_FLAG
+    )
+    if verdict == manifest.NEEDS_FLAG:
         assert len(now.check(has_work=True, accept_changes=True)) == 1
     else:
         with pytest.raises(ValueError, match=verdict):
@@ -141,7 +143,7 @@ def test_a_torn_manifest_is_no_obstacle(folder, content, caplog):
     (folder / manifest.MANIFEST_FILE).write_text(content)
     found = manifest.Manifest(folder, MADE_OF)
     assert found.check(has_work=True) == []
-    assert "is not known" in caplog.text
+    assert "are unknown" in caplog.text
     found.write(3, 4)
     assert found.count_examples(3) == 12
 

@@ -49,8 +49,8 @@ def test_a_log_gets_no_terminal_codes(tmp_path, clock):
     clock[0] += 1
     reporter.progress(2, {"loss": 9.0})
     assert output.getvalue().splitlines() == [
-        "Training from step 0 to 10, 8 sequences a step. The first step "
-        "compiles.",
+        "Training from step 0 to 10, 8 sequences per step. The first step "
+        "compiles the model.",
         "First step done in 0:00:01.",
     ]
     reporter.log(
