@@ -196,7 +196,7 @@ def test_a_model_is_not_trained_over(whole, tmp_path):
     shutil.copytree(whole.init_checkpoint, tmp_path / "model")
     args = dataclasses.replace(whole, output_dir=str(tmp_path / "model"))
     before = {p.name: p.read_bytes() for p in (tmp_path / "model").iterdir()}
-    with pytest.raises(ValueError, match="which a training there would repl"):
+    with pytest.raises(ValueError, match="which training would over"):
         run_classifier.run(args)
     after = {p.name: p.read_bytes() for p in (tmp_path / "model").iterdir()}
     assert {name: after[name] for name in before} == before
