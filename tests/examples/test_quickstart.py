@@ -1,4 +1,4 @@
-"""The quickstart: what it runs, what it does not run again."""
+"""The quickstart: which steps it runs and which it skips."""
 
 import contextlib
 import json
@@ -18,7 +18,7 @@ from tests.conftest import ROOT
 
 @pytest.fixture
 def ran(monkeypatch, tmp_path):
-    """Command lines that were run, in a repository of their own."""
+    """Records command lines instead of running them; returns their list."""
     ran = []
 
     class Program(contextlib.nullcontext):
@@ -51,7 +51,7 @@ def test_every_program_and_config_that_it_names_exists(monkeypatch, tmp_path):
     assert config.is_file()
 
 
-def test_a_step_whose_product_is_there_is_not_run_again(ran, tmp_path):
+def test_a_step_whose_product_exists_is_skipped(ran, tmp_path):
     step = quickstart.Step("Make it", ["make.py"], "out/made.txt")
     quickstart.run_step(step)
     (tmp_path / "out").mkdir()
@@ -60,7 +60,7 @@ def test_a_step_whose_product_is_there_is_not_run_again(ran, tmp_path):
     assert ran == [["make.py"]]
 
 
-def test_a_step_that_knows_itself_whether_it_is_done_is_always_run(ran):
+def test_a_step_without_a_product_is_always_run(ran):
     step = quickstart.Step("Train", ["train.py"])
     quickstart.run_step(step)
     quickstart.run_step(step)
@@ -109,7 +109,7 @@ def test_ctrl_c_leaves_the_program_time_to_save(tmp_path):
     assert saved.read_text() == "saved"
 
 
-def test_paths_are_shown_as_one_would_type_them_here(monkeypatch, tmp_path):
+def test_paths_are_shown_relative_to_the_current_folder(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     assert quickstart.as_typed(tmp_path / "out/model") == "out/model"
     outside = pathlib.Path(tmp_path.anchor) / "elsewhere"

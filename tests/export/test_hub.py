@@ -217,7 +217,7 @@ def test_the_releases_signatures_are_there(model, loaded):
 
 
 @pytest.mark.parametrize("has_heads", [True, False])
-def test_dropout_is_on_in_training_alone(loaded, has_heads):
+def test_dropout_is_active_only_in_training(loaded, has_heads):
     call, inputs = loaded, make_inputs(3, 7)
     if has_heads:
         call = loaded.mlm
@@ -278,7 +278,7 @@ def test_the_layer_trains_every_weight(model, exported):
     assert len(classifier.trainable_weights) == len(before) + 2
 
 
-def test_a_frozen_layer_stays(exported):
+def test_a_frozen_layer_is_not_trained(exported):
     layer = hub.HubEncoder(
         exported[0], trainable=False, output_key="sequence_output"
     )
@@ -290,7 +290,7 @@ def test_a_frozen_layer_stays(exported):
     assert not twin.trainable
 
 
-def test_a_frozen_layer_thaws(exported):
+def test_a_frozen_layer_can_be_unfrozen(exported):
     layer = hub.HubEncoder(exported[0], trainable=False)
     quiet = layer(make_inputs(3, 7), training=True)
     np.testing.assert_array_equal(quiet, layer(make_inputs(3, 7)))
@@ -299,7 +299,7 @@ def test_a_frozen_layer_thaws(exported):
     assert not np.allclose(quiet, layer(make_inputs(3, 7), training=True))
 
 
-def test_each_output_has_the_shape_that_keras_foresees(frozen, monkeypatch):
+def test_each_output_has_the_shape_that_keras_infers(frozen, monkeypatch):
     given = {
         n: keras.Input((None,), batch_size=2, dtype="int32") for n in INPUTS
     }
@@ -435,7 +435,7 @@ def test_flags_choose_checkpoint_vocabulary_and_length(
     assert assets == {"other.txt", "tokenizer_settings.json"}
 
 
-def test_kept_accents_leave_nothing_behind(model, tmp_path, monkeypatch):
+def test_refused_accents_leave_no_files(model, tmp_path, monkeypatch):
     shutil.copytree(model, tmp_path / "model")
     path = tmp_path / "model/tokenizer_settings.json"
     settings = json.loads(path.read_text()) | {"keep_accents": True}
@@ -456,7 +456,7 @@ def test_kept_accents_leave_nothing_behind(model, tmp_path, monkeypatch):
     assert settings["keep_accents"] and not settings["do_lower_case"]
 
 
-def test_kerass_own_layer_takes_it(exported, loaded):
+def test_kerass_own_layer_accepts_it(exported, loaded):
     layer = keras.layers.TFSMLayer(
         str(exported[0]), call_endpoint="__call__", trainable=True
     )
@@ -469,7 +469,7 @@ def test_kerass_own_layer_takes_it(exported, loaded):
     assert len(layer.trainable_weights) == 25
 
 
-def test_what_cannot_be_called_is_no_layer(tmp_path):
+def test_a_saved_model_that_cannot_be_called_is_refused(tmp_path):
     module = tf.Module()
     module.variable = tf.Variable(1.0)
     tf.saved_model.save(module, str(tmp_path / "module"))
@@ -478,9 +478,7 @@ def test_what_cannot_be_called_is_no_layer(tmp_path):
 
 
 @pytest.mark.parametrize("form", ["folder", "tar"])
-def test_a_module_of_ours_is_a_model_to_begin_from(
-    model, exported, tmp_path, form
-):
+def test_our_module_can_initialize_a_run(model, exported, tmp_path, form):
     path = exported[0]
     if form == "tar":
         path = tmp_path / "tiny.tar.gz"
@@ -537,7 +535,7 @@ def write_hub_3(folder, model):
     return found
 
 
-def test_a_module_of_tf_hub_is_a_model_to_begin_from(model, tmp_path):
+def test_a_module_of_tf_hub_can_initialize_a_run(model, tmp_path):
     wanted = write_hub_3(tmp_path / "3", model)
     found = pretrained.read_pretrained(str(tmp_path / "3"))
     body = {n: v for n, v in wanted.values.items() if n.startswith("bert/")}
@@ -686,7 +684,7 @@ def run_until(monkeypatch, args, moment):
 
 
 @pytest.mark.parametrize("is_second", [False, True])
-def test_a_killed_export_is_made_again_by_the_same_command(
+def test_rerunning_a_killed_export_completes_it(
     quick_args, monkeypatch, is_second
 ):
     folder = pathlib.Path(quick_args.export_path).parent
@@ -726,7 +724,7 @@ def test_another_preprocessor_is_not_replaced(quick_args):
     assert [x.name for x in path.parent.iterdir()] == ["hub_preprocess"]
 
 
-def test_what_is_no_export_stands_in_the_way(quick_args, tmp_path):
+def test_a_folder_that_is_no_export_is_not_replaced(quick_args, tmp_path):
     (tmp_path / "made/temp-hub/notes").mkdir(parents=True)
     with pytest.raises(ValueError, match="temp-hub exists and was not written"):
         export_to_tfhub.run(quick_args)
@@ -758,7 +756,7 @@ def test_one_export_at_a_time(own_elsewhere, quick_args, tmp_path):
         (np.float64, 2.0**32),
     ],
 )
-def test_the_layer_refuses_what_would_become_another_id(frozen, dtype, value):
+def test_the_layer_refuses_ids_that_would_change(frozen, dtype, value):
     inputs = {n: x.astype(dtype) for n, x in make_inputs(2, 7).items()}
     inputs["input_word_ids"][0, 0] = value
     with pytest.raises(

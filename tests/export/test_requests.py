@@ -84,7 +84,7 @@ def test_values_out_of_range_are_refused_by_name(
 
 
 @pytest.mark.parametrize("name", requests.FEATURES)
-def test_what_would_wrap_to_a_known_value_is_refused(signatures, name):
+def test_values_that_would_wrap_around_are_refused(signatures, name):
     request = make_request(np.int64)
     request[name][0, 0] += 2**32
     told = explain(signatures["classes"][1], examples=serialize(request))
@@ -122,7 +122,7 @@ def test_no_rows_are_answered_with_no_rows(signatures, model):
     assert "no token" in told
 
 
-def test_what_is_right_passes(signatures):
+def test_valid_requests_pass(signatures):
     request = make_request()
     by_ids, by_examples = signatures["classes"]
     first = by_ids(**{n: tf.constant(x) for n, x in request.items()})

@@ -254,7 +254,7 @@ def test_classes_have_probabilities_and_an_index(exported):
     compare(exported, "classes", check)
 
 
-def test_labels_that_exclude_nothing_have_one_probability_each(exported):
+def test_multi_label_outputs_have_one_probability_each(exported):
     def check(logits, answer):
         wanted = 1 / (1 + np.exp(-logits))
         np.testing.assert_allclose(answer["probabilities"], wanted, atol=1e-5)
@@ -330,7 +330,7 @@ def test_what_cannot_be_served_is_explained(exported, request_name, message):
         assert message in answers[request_name], version
 
 
-def test_wrong_names_are_answered_with_the_right_ones(exported):
+def test_wrong_names_are_answered_with_the_expected_ones(exported):
     answers = exported[2]["classes"][1][2]
     assert "examples" in answers["wrong name"]
     for name in requests.FEATURES:
@@ -342,7 +342,7 @@ def test_serving_needs_tensorflow_alone(exported):
     assert not exported[2]["modules"] & others
 
 
-def test_assets_move_along(exported):
+def test_assets_are_copied_with_the_model(exported):
     _, folder, _ = exported
     found = {
         name: {path.name for path in (folder / name / "assets").iterdir()}
@@ -479,7 +479,7 @@ def test_contradictions_are_refused(tmp_path, arguments, error, message):
 
 
 @pytest.mark.parametrize("value", [np.nan, -np.inf])
-def test_weights_that_are_no_numbers_are_not_exported(tmp_path, value):
+def test_weights_that_are_not_finite_are_not_exported(tmp_path, value):
     model = build_model(num_labels=2)
     name = "bert/pooler/dense/bias"
     modeling.named_weights(model)[name].assign(np.full(12, value))
@@ -489,7 +489,7 @@ def test_weights_that_are_no_numbers_are_not_exported(tmp_path, value):
 
 
 @pytest.mark.parametrize("threshold", [float("nan"), 1e39])
-def test_thresholds_that_are_no_numbers_are_not_exported(tmp_path, threshold):
+def test_thresholds_that_are_not_finite_are_not_exported(tmp_path, threshold):
     with pytest.raises(ValueError, match="wanted a finite float32"):
         serving.export_classifier(
             tmp_path,
@@ -499,7 +499,7 @@ def test_thresholds_that_are_no_numbers_are_not_exported(tmp_path, threshold):
         )
 
 
-def test_an_export_removes_what_killed_ones_left(tmp_path):
+def test_an_export_removes_the_remains_of_killed_ones(tmp_path):
     for name in ("temp-1", "temp-2/variables", "temp-3/notes", "temp-a"):
         (tmp_path / name).mkdir(parents=True)
     (tmp_path / "temp-2/saved_model.pb").touch()
@@ -509,7 +509,7 @@ def test_an_export_removes_what_killed_ones_left(tmp_path):
     assert {x.name for x in tmp_path.iterdir()} == names
 
 
-def test_a_second_export_is_told_of_the_first(own_elsewhere, tmp_path):
+def test_a_concurrent_export_is_refused(own_elsewhere, tmp_path):
     other = own_elsewhere(tmp_path / "next.version")
     with pytest.raises(BlockingIOError, match=f"process {other.pid} on"):
         export_quickly(tmp_path)

@@ -1,4 +1,4 @@
-"""Runs of the classifier's program on SST-2's form, for its tests."""
+"""Shared by tests: runs of run_classifier on data in SST-2's format."""
 
 import json
 
@@ -27,7 +27,7 @@ def write_table(path, rows):
 
 
 def build_args(folder, model):
-    """Flags of a run of twelve steps, and the data that it reads."""
+    """Returns the flags of a run of twelve steps, and writes its data."""
     data = folder / "data" / "SST-2"
     write_table(data / "train.tsv", make_rows(60, seed=1))
     write_table(data / "dev.tsv", make_rows(21, seed=2))

@@ -177,7 +177,7 @@ def test_permutation_doubles_the_predictions(folder):
     assert next(iter(dataset))["masked_lm_ids"].shape == (4, 10)
 
 
-def test_a_run_that_was_killed_goes_on_with_the_next_shard(folder):
+def test_a_killed_run_resumes_at_the_next_shard(folder):
     args = flags_of(folder, num_shards=6, dupe_factor=60)
     program.run(args)
     wanted = digests(folder)
@@ -245,7 +245,9 @@ def test_an_unfinished_run_of_other_text_is_not_continued(folder, monkeypatch):
     [b"", b'{"finger', b"[]", b"null", b"\0" * 99, b"{}", None],
     ids=str,
 )
-def test_a_torn_note_begins_the_work_anew(folder, monkeypatch, content):
+def test_a_truncated_progress_file_restarts_the_work(
+    folder, monkeypatch, content
+):
     program.run(flags_of(folder, num_shards=3))
     wanted = digests(folder)
     stopped(folder, monkeypatch, 1, num_shards=3)
@@ -260,7 +262,9 @@ def test_a_torn_note_begins_the_work_anew(folder, monkeypatch, content):
 
 
 @pytest.mark.parametrize("name", ["a-00000-of-00003.tfrecord", "tokens.bin"])
-def test_what_a_full_disk_cut_is_made_again(folder, monkeypatch, name):
+def test_files_truncated_by_a_full_disk_are_rewritten(
+    folder, monkeypatch, name
+):
     program.run(flags_of(folder, num_shards=3))
     wanted = digests(folder)
     stopped(folder, monkeypatch, 2, num_shards=3)
@@ -270,7 +274,7 @@ def test_what_a_full_disk_cut_is_made_again(folder, monkeypatch, name):
     assert digests(folder) == wanted
 
 
-def test_old_and_new_records_side_by_side_are_not_read(folder, monkeypatch):
+def test_a_mixture_of_old_and_new_records_is_refused(folder, monkeypatch):
     program.run(flags_of(folder, num_shards=3))
     stopped(folder, monkeypatch, 1, num_shards=3, random_next_sentence=True)
     files = filesystem.expand_files(f"{folder}/a*.tfrecord")
@@ -281,9 +285,7 @@ def test_old_and_new_records_side_by_side_are_not_read(folder, monkeypatch):
     assert sidecars.read_sidecar(files)["sentence_objective"] == "nsp"
 
 
-def test_every_file_of_a_list_shows_that_it_is_not_finished(
-    folder, monkeypatch
-):
+def test_each_listed_output_is_marked_unfinished(folder, monkeypatch):
     names = [f"{folder}/{name}.tfrecord" for name in "xyz"]
     stopped(folder, monkeypatch, 1, output_file=",".join(names))
     for name in names:
@@ -294,7 +296,7 @@ def test_every_file_of_a_list_shows_that_it_is_not_finished(
     assert sum(sidecars.read_sidecar(names)["num_records"]) > 100
 
 
-def test_a_refused_run_leaves_what_stood_there(folder, monkeypatch):
+def test_a_refused_run_keeps_existing_files(folder, monkeypatch):
     program.run(flags_of(folder))
     before = {path.name for path in folder.iterdir()}
     (folder / "blank.txt").write_text("\n \n")
@@ -311,7 +313,7 @@ def test_a_refused_run_leaves_what_stood_there(folder, monkeypatch):
         sidecars.read_sidecar([f"{folder}/a.tfrecord"])
 
 
-def test_a_second_run_of_the_same_output_is_told_of_the_first(folder):
+def test_a_concurrent_run_with_the_same_output_is_refused(folder):
     args = flags_of(folder)
     with ownership.owning(sidecars.sidecar_path(args.output_file)):
         with pytest.raises(BlockingIOError, match="in use by process"):
@@ -343,13 +345,13 @@ def test_no_output_is_written_over_an_input(folder, output):
         ("a-00001-of-00002.tfrecord", {"num_shards": 2}),
     ],
 )
-def test_neither_is_what_belongs_to_an_output(folder, name, changes):
+def test_no_sidecar_overwrites_an_input(folder, name, changes):
     (folder / "text.txt").rename(folder / name)
     with pytest.raises(ValueError, match="would overwrite"):
         program.run(flags_of(folder, input_file=f"{folder}/{name}", **changes))
 
 
-def test_names_may_hold_what_patterns_are_made_of(folder):
+def test_file_names_may_contain_glob_characters(folder):
     odd = folder / "a[1]*?"
     odd.mkdir()
     for name in ("text.txt", "vocab.txt"):
@@ -459,7 +461,7 @@ def test_empty_input_ends_the_program_with_an_error(folder):
     assert "Traceback" not in done.stderr
 
 
-def test_odd_text_is_warned_of(folder, caplog):
+def test_unusual_text_draws_a_warning(folder, caplog):
     (folder / "text.txt").write_bytes(b"w1 w2 \xff\nw3 w4\n" * 200)
     program.run(flags_of(folder, max_predictions_per_seq=1, dupe_factor=1))
     assert "200 characters are not UTF-8" in caplog.text
@@ -467,7 +469,7 @@ def test_odd_text_is_warned_of(folder, caplog):
     assert "set --max_predictions_per_seq to 5" in caplog.text
 
 
-def test_more_files_than_documents_are_warned_of(folder, caplog):
+def test_more_files_than_documents_draw_a_warning(folder, caplog):
     statistics = program.run(flags_of(folder, num_shards=40, dupe_factor=1))
     assert "10 of 40 files have no sequence" in caplog.text
     files = filesystem.expand_files(f"{folder}/*.tfrecord")
@@ -540,7 +542,7 @@ def test_settings_of_the_library_have_ranges_too(value):
         )
 
 
-def test_a_worker_that_dies_is_an_error_and_no_endless_wait():
+def test_a_dead_worker_raises_an_error_instead_of_hanging():
     with workers.ordered_map(2) as run:
         assert list(run(abs, [(-i,) for i in range(20)])) == list(range(20))
         with pytest.raises(RuntimeError, match="terminated"):
@@ -572,7 +574,7 @@ def is_alive(pid):
 
 
 @pytest.mark.parametrize("name", ["SIGKILL", "SIGINT"])
-def test_workers_end_with_their_parent_and_without_a_word(name):
+def test_workers_exit_silently_with_their_parent(name):
     process = subprocess.Popen(
         [sys.executable, "-c", WORK],
         cwd=ROOT,

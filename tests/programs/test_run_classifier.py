@@ -1,4 +1,4 @@
-"""The classifier's program: trains, stops, goes on, evaluates, predicts."""
+"""run_classifier: trains, resumes, evaluates, predicts."""
 
 import dataclasses
 import json
@@ -24,7 +24,7 @@ def args(tmp_path, model):
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory, model):
-    """Folder of a run to which nothing happened."""
+    """Folder of an uninterrupted run."""
     folder = tmp_path_factory.mktemp("whole")
     args = runs.build_args(folder, model)
     run_classifier.run(
@@ -84,7 +84,7 @@ def test_a_run_writes_what_the_releases_writes(args, tmp_path, capfd):
     summary = json.loads((out / "summary.json").read_text())
     assert summary["last"]["global_step"] == 12
     assert summary["best"]["eval_accuracy"] == max(accuracies)
-    # The folder is a model: what is beside the weights is enough to read it.
+    # The folder is a model: it has all the files to read its weights.
     again = dataclasses.replace(
         args,
         init_checkpoint=None,
@@ -98,7 +98,7 @@ def test_a_run_writes_what_the_releases_writes(args, tmp_path, capfd):
     assert runs.read_lines(out / "test_results.tsv") == before
 
 
-def test_a_run_that_was_stopped_ends_as_one_that_was_not(
+def test_a_resumed_run_equals_an_uninterrupted_one(
     args, whole, tmp_path, monkeypatch, capfd
 ):
     args = dataclasses.replace(args, do_predict=False, bucket_lengths="8")
@@ -136,7 +136,7 @@ def test_a_folder_is_evaluated_afterwards(args, whole, tmp_path):
     assert found == runs.results_of(whole)
 
 
-def test_a_fine_tuned_model_is_evaluated_where_it_lies(args, whole, tmp_path):
+def test_a_fine_tuned_model_is_evaluated_in_place(args, whole, tmp_path):
     elsewhere = dataclasses.replace(
         args,
         init_checkpoint=str(whole / "model.ckpt-best"),
@@ -189,7 +189,7 @@ def build_tuning(args, fine_tuned, **kwargs):
     return tuning
 
 
-def test_rows_out_are_rows_in(args, fine_tuned):
+def test_predictions_match_the_input_rows(args, fine_tuned):
     found = pretrained.read_pretrained(fine_tuned)
     model = pretrained.build_model(
         lambda config: heads.AlbertClassifier(config, num_labels=2), found
@@ -254,7 +254,7 @@ def test_padding_further_does_not_change_training(
     assert_same_weights(tmp_path / "out", undropped)
 
 
-def test_a_collapse_is_said(args, capfd):
+def test_a_collapse_draws_a_warning(args, capfd):
     run_classifier.run(
         dataclasses.replace(
             args, train_step=1, warmup_step=0, learning_rate=1e-9
@@ -263,7 +263,7 @@ def test_a_collapse_is_said(args, capfd):
     assert "WARNING: The" in capfd.readouterr().err
 
 
-def test_random_weights_are_asked_for(args, model, tmp_path, capfd):
+def test_random_weights_need_from_scratch(args, model, tmp_path, capfd):
     args = dataclasses.replace(
         args,
         init_checkpoint=None,

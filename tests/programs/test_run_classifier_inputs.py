@@ -1,4 +1,4 @@
-"""The classifier's program: what models, tables and tasks it takes."""
+"""run_classifier: accepted models, tables and tasks."""
 
 import dataclasses
 import json
@@ -23,9 +23,7 @@ def args(tmp_path, model):
     return runs.build_args(tmp_path, model)
 
 
-def test_an_exported_encoder_begins_as_its_checkpoint_does(
-    args, tmp_path, model
-):
+def test_an_exported_encoder_starts_like_its_checkpoint(args, tmp_path, model):
     export_to_tfhub.run(
         ExportFlags(
             albert_directory=str(model),
@@ -212,9 +210,7 @@ def test_another_vocabulary_is_refused(args, tmp_path):
 
 
 @pytest.mark.parametrize("has_pairs", [True, False])
-def test_a_classifier_of_text_gives_the_predictions_of_the_run(
-    args, tmp_path, has_pairs
-):
+def test_a_text_classifier_predicts_like_the_run(args, tmp_path, has_pairs):
     rows = [
         f"{label},{text},w3 w4" for text, label in runs.make_rows(30, seed=4)
     ]

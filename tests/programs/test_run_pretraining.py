@@ -1,4 +1,4 @@
-"""The pretraining program: trains, stops, goes on, refuses."""
+"""run_pretraining: trains, resumes, refuses."""
 
 import dataclasses
 import json
@@ -30,7 +30,7 @@ SIZES = {"max_seq_length": 9, "num_predictions": 3}
 
 
 def write_examples(path, num_rows, *, seed=0, vocab_size=31, **sidecar):
-    """Writes records, and their sidecar if anything is said of it."""
+    """Writes records, and their sidecar if it is given."""
     rng = np.random.default_rng(seed)
     shape = (num_rows, SIZES["max_seq_length"])
     labels = (num_rows, SIZES["num_predictions"])
@@ -92,7 +92,7 @@ def run(args, **changes):
     run_pretraining.run(dataclasses.replace(args, **changes))
 
 
-def test_a_run_leaves_what_the_release_leaves(args, tmp_path):
+def test_a_run_writes_the_releases_files(args, tmp_path):
     run(args)
     out = tmp_path / "out"
     names = {path.name for path in out.iterdir()}
@@ -122,7 +122,7 @@ def test_a_run_leaves_what_the_release_leaves(args, tmp_path):
     assert "bert/pooler/dense/kernel/adam_v" in values
 
 
-def test_a_run_is_gauged(args, tmp_path, capsys):
+def test_a_run_logs_the_gauge(args, tmp_path, capsys):
     run(args)
     records = [r for r in read_jsonl(tmp_path / "out") if r["split"] == "train"]
     for name in ("frequency_gain", "rare_masked_lm_loss", "token_cosine"):
@@ -133,10 +133,10 @@ def test_a_run_is_gauged(args, tmp_path, capsys):
     assert said.count("WARNING: Half of the steps are done") == 1
 
 
-def test_a_stopped_run_goes_on_as_if_it_had_not_been(args, tmp_path):
+def test_a_resumed_run_equals_an_uninterrupted_one(args, tmp_path):
     # Batches of 8 cross the epochs of 20 records.
     run(args, output_dir=str(tmp_path / "whole"))
-    # The schedule of a run that is cut short is that of the whole run.
+    # A run that is cut short has the schedule of the whole run.
     manager = checkpoints.CheckpointManager
     saved = manager.save
 
@@ -152,7 +152,7 @@ def test_a_stopped_run_goes_on_as_if_it_had_not_been(args, tmp_path):
         manager.save = saved
     assert len(checkpoints.list_checkpoints(args.output_dir)) == 1
     run(args)
-    # The checkpoint that there was no time to evaluate, too.
+    # Including the checkpoint that the first run had no time to evaluate.
     results = (tmp_path / "out" / "eval_results.txt").read_text()
     steps = [s for s in range(9) if f"global_step = {s}\n" in results]
     assert steps == [0, 3, 6]
@@ -194,7 +194,7 @@ def test_checkpoints_are_evaluated_afterwards(args):
     assert (pathlib.Path(args.output_dir) / "model.ckpt-best.index").exists()
 
 
-def test_another_checkpoint_is_where_a_run_begins(args, tmp_path):
+def test_a_run_starts_from_another_checkpoint(args, tmp_path):
     run(args)
     second = str(tmp_path / "second")
     run(args, output_dir=second, init_checkpoint=args.output_dir)
@@ -206,7 +206,7 @@ def test_another_checkpoint_is_where_a_run_begins(args, tmp_path):
     assert first_eval["loss"] == pytest.approx(last_eval["loss"], rel=1e-6)
 
 
-def test_a_config_that_does_not_fit_leaves_the_folder_as_it_was(args, tmp_path):
+def test_a_mismatched_config_leaves_the_folder_unchanged(args, tmp_path):
     run(args)
     path = pathlib.Path(args.output_dir) / "albert_config.json"
     before = path.read_text()
@@ -218,7 +218,7 @@ def test_a_config_that_does_not_fit_leaves_the_folder_as_it_was(args, tmp_path):
     assert path.read_text() == before
 
 
-def test_the_config_of_the_output_folder_is_read_and_stays(args, tmp_path):
+def test_the_config_in_the_output_folder_is_read_and_kept(args, tmp_path):
     run(args, num_train_steps=3)
     path = tmp_path / "out" / "albert_config.json"
     path.write_text(json.dumps(CONFIG))
@@ -228,7 +228,7 @@ def test_the_config_of_the_output_folder_is_read_and_stays(args, tmp_path):
     assert checkpoints.read_checkpoint(args.output_dir)["global_step"] == 6
 
 
-def test_group_0_is_where_every_group_begins(args, tmp_path):
+def test_every_group_starts_from_group_0(args, tmp_path):
     run(args)
     config = tmp_path / "groups.json"
     config.write_text(json.dumps({**CONFIG, "num_hidden_groups": 2}))
@@ -240,7 +240,7 @@ def test_group_0_is_where_every_group_begins(args, tmp_path):
         "num_warmup_steps": 0,
         "learning_rate": 0.0,
     }
-    # Without its config, nobody knows which layers shared what.
+    # Without the config, the sharing of layers is unknown.
     (pathlib.Path(args.output_dir) / "albert_config.json").unlink()
     with pytest.raises(ValueError, match="group_1"):
         run(args, **changes)
@@ -252,7 +252,7 @@ def test_group_0_is_where_every_group_begins(args, tmp_path):
     )
 
 
-def test_the_best_blind_guess_is_the_most_frequent_label(tmp_path):
+def test_the_baseline_is_the_most_frequent_label(tmp_path):
     path = tmp_path / "valid.tfrecord"
     write_examples(path, 10, seed=2)
     opened = opening.open_records(str(path), AlbertConfig.from_dict(CONFIG))
@@ -266,7 +266,7 @@ def test_the_best_blind_guess_is_the_most_frequent_label(tmp_path):
     assert opening.score_best_guess(opened) == pytest.approx(tuple(wanted))
 
 
-def test_without_a_sentence_objective_its_head_stays_as_it_is(args, tmp_path):
+def test_without_a_sentence_objective_its_head_is_not_trained(args, tmp_path):
     for name in ("train", "valid"):
         write_examples(
             tmp_path / f"{name}.tfrecord", 20, sentence_objective="none"
@@ -316,7 +316,7 @@ def test_what_cannot_work_is_refused(args, changes, message):
         run(args, **changes)
 
 
-def test_damage_met_in_training_is_named(args, monkeypatch):
+def test_damaged_records_are_named_in_training(args, monkeypatch):
     monkeypatch.setattr(opening, "MAX_CHECKED_BYTES", 10)
     path = pathlib.Path(args.input_file)
     data = bytearray(path.read_bytes())
@@ -326,7 +326,7 @@ def test_damage_met_in_training_is_named(args, monkeypatch):
         run(args)
 
 
-def test_the_training_file_is_no_evaluation_file(args):
+def test_the_training_file_is_refused_for_evaluation(args):
     with pytest.raises(ValueError, match="for training and for evaluation"):
         run(args, eval_input_file=args.input_file)
 

@@ -1,4 +1,4 @@
-"""RACE's program: learns, scores its levels, answers, goes on, refuses."""
+"""run_race: learns, scores each level, answers, resumes, refuses."""
 
 import dataclasses
 import json

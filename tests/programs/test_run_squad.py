@@ -1,4 +1,4 @@
-"""SQuAD's program: learns, answers, exports, goes on, refuses."""
+"""run_squad: learns, answers, exports, resumes, refuses."""
 
 import dataclasses
 import json
@@ -29,7 +29,7 @@ def make_squad(num_paragraphs, *, with_answers=True, with_impossible=False):
         if not is_impossible:
             words.insert(place, tiny.WORDS[1])
         start = len(" ".join(words[: place + 1])) + 1
-        # The last word has none after it: then it is itself the answer.
+        # If "w1" is the last word, it is itself the answer.
         if place + 1 >= len(words):
             start = len(" ".join(words[:place])) + (place > 0)
         text = words[min(place + 1, len(words) - 1)]
@@ -137,7 +137,7 @@ def test_version_2_finds_its_threshold(args, tmp_path, capfd):
         assert text == wanted
     assert {"HasAns_f1", "NoAns_f1", "best_exact"} <= best.keys()
     assert "expect less on others" in capfd.readouterr().err
-    # Where no answers are known the model's own threshold is taken.
+    # Without known answers, the model's own threshold is used.
     asked = version_2(
         args,
         init_checkpoint=str(out / "model.ckpt-best"),
@@ -280,7 +280,7 @@ def test_an_export_answers_as_the_program_does(args, tmp_path, version, capfd):
         answer.run(long)
 
 
-def test_a_run_that_was_stopped_goes_on(args, tmp_path, monkeypatch):
+def test_a_stopped_run_resumes(args, tmp_path, monkeypatch):
     whole = dataclasses.replace(args, output_dir=str(tmp_path / "whole"))
     run_squad.run(whole)
     original = evaluation.Evaluator.evaluate
@@ -310,7 +310,9 @@ def test_epochs_count_questions_as_in_the_release(args, tmp_path, capfd):
     assert "to 3, 8 sequences" in capfd.readouterr().err
 
 
-def test_encoded_data_is_kept_by_all_that_decides_it(args, tmp_path, model):
+def test_encoded_data_is_cached_by_everything_it_depends_on(
+    args, tmp_path, model
+):
     questions = squad.read_squad(args.predict_file)
     lower, cased = (
         tokenization.build_tokenizer(

@@ -1,4 +1,4 @@
-"""What the programs of all tasks share: several runs, one report."""
+"""Fine-tuning programs: several runs, one report."""
 
 import json
 import types
@@ -17,7 +17,7 @@ def make_args(folder, **kwargs):
     )
 
 
-def test_of_several_runs_all_predict_and_the_first_is_exported(
+def test_all_runs_predict_and_the_first_is_exported(
     tmp_path, monkeypatch, capsys
 ):
     said, exported, seeds = [], [], []

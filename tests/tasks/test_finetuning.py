@@ -1,4 +1,4 @@
-"""A fine-tuning without any program, as docs/library.md shows it."""
+"""Fine-tuning with the library alone, as in docs/library.md."""
 
 import dataclasses
 import json
@@ -105,7 +105,7 @@ def test_a_regression_has_no_labels(model, tmp_path):
     assert np.isfinite(float(low))
 
 
-def test_what_does_not_fit_is_refused(model, tmp_path):
+def test_mismatched_arguments_are_refused(model, tmp_path):
     start = pretrained.read_pretrained(model)
     empty = dataclasses.replace(start, values={})
     bare = dataclasses.replace(start, config=None)
@@ -124,7 +124,7 @@ def test_what_does_not_fit_is_refused(model, tmp_path):
 
 
 @pytest.mark.parametrize("asked", ["auto", "bfloat16"])
-def test_what_is_exported_of_auto_computes_in_float32(
+def test_an_export_of_auto_computes_in_float32(
     model, tmp_path, monkeypatch, capsys, asked
 ):
     monkeypatch.setattr(

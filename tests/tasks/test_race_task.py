@@ -1,4 +1,4 @@
-"""RACE as a task: what it is compared with, what can be scored."""
+"""The RACE task: its baseline and its scores."""
 
 import types
 

@@ -1,4 +1,4 @@
-"""SQuAD as a task: thresholds, heads, warnings."""
+"""The SQuAD task: thresholds, heads, warnings."""
 
 import types
 
@@ -15,7 +15,7 @@ WINDOWS = windows.WindowSettings(16, 4, 4)
 
 
 def make_task(version, gold=None, **kwargs):
-    """A task that asks for answers: dict of question id -> texts."""
+    """Returns a task with these gold answers: dict of question id -> texts."""
     asked = None
     if gold is not None:
         asked = squad.Squad(
@@ -30,7 +30,7 @@ def make_task(version, gold=None, **kwargs):
     return Answering(version, WINDOWS, asked=asked, **kwargs)
 
 
-def test_nothing_is_answered_where_that_is_best():
+def test_no_question_is_answered_if_that_scores_best():
     given = answers.Answers(
         {"a": "x", "b": "y", "c": "z"}, {}, {"a": -2.0, "b": -1.0, "c": 1.0}
     )
@@ -103,9 +103,7 @@ def test_an_export_has_the_threshold_of_the_best_score(tmp_path):
         (0.0, 0.0, ["w1", "", ""]),
     ],
 )
-def test_a_threshold_that_is_given_is_applied_and_reported(
-    threshold, wanted, texts
-):
+def test_a_given_threshold_is_applied_and_reported(threshold, wanted, texts):
     given = answers.Answers(
         {"a": "w1", "b": "w2", "c": "w3"}, {}, {"a": -1.0, "b": 0.5, "c": 2.0}
     )
@@ -120,7 +118,7 @@ def test_a_threshold_that_is_given_is_applied_and_reported(
     )
 
 
-def test_a_model_that_answers_all_alike_is_told(monkeypatch):
+def test_identical_answers_draw_a_warning(monkeypatch):
     said = []
     tuning = types.SimpleNamespace(
         reporter=types.SimpleNamespace(say=said.append)

@@ -1,4 +1,4 @@
-"""What several runs achieved, in numbers and words."""
+"""Summaries of several runs."""
 
 import types
 
@@ -18,7 +18,7 @@ def make_evaluator(folder, *scores):
     )
 
 
-def test_a_summary_tells_of_the_median_run():
+def test_a_summary_reports_the_median_run():
     found = summary.summarize(
         [
             make_evaluator("a", 3.0, 9.0, 1.0),

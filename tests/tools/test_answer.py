@@ -1,4 +1,4 @@
-"""The tool that answers: what it prints and what it refuses."""
+"""The answer tool: its output and its errors."""
 
 import dataclasses
 
@@ -19,7 +19,7 @@ FLAGS = AnswerFlags(
 )
 
 
-def test_no_answer_is_said_where_the_odds_reach_the_threshold(
+def test_no_answer_is_printed_if_its_score_reaches_the_threshold(
     tmp_path, monkeypatch, capsys
 ):
     asked = []
@@ -104,7 +104,7 @@ def make_flags(folder, model="spans", **kwargs):
     )
 
 
-def test_windows_are_asked_in_batches(folder, capsys, monkeypatch):
+def test_windows_are_answered_in_batches(folder, capsys, monkeypatch):
     asked = []
     answer_windows = answer.answer_windows
 
@@ -124,7 +124,7 @@ def test_windows_are_asked_in_batches(folder, capsys, monkeypatch):
     assert asked[0] > 2 * 32 and asked[0] % 32
 
 
-def test_ids_that_get_no_spans_are_refused(tmp_path):
+def test_a_model_without_spans_is_refused(tmp_path):
     spec = [tf.TensorSpec([None, None], tf.int32, n) for n in requests.FEATURES]
     call = tf.function(lambda *x: {"logits": x[0]}, input_signature=spec)
     tf.saved_model.save(tf.Module(), str(tmp_path / "other"), call)
@@ -152,7 +152,7 @@ def test_what_cannot_be_answered_is_refused(folder, changes, message):
         answer.run(make_flags(folder, **changes))
 
 
-def test_another_encoding_is_told(folder, tmp_path):
+def test_another_text_encoding_is_reported(folder, tmp_path):
     path = tmp_path / "latin.txt"
     path.write_bytes("w3 é w4".encode("latin-1"))
     wrong = dataclasses.replace(
@@ -162,7 +162,7 @@ def test_another_encoding_is_told(folder, tmp_path):
         answer.run(wrong)
 
 
-def test_a_folder_of_brackets_is_read(folder, tmp_path, capsys):
+def test_a_folder_named_with_brackets_is_read(folder, tmp_path, capsys):
     model = span_heads.AlbertSpans(tiny.CONFIG)
     path = serving.export_spans(
         tmp_path / "a[0-9]*?b",

@@ -1,4 +1,4 @@
-"""Filling gaps: positions, special pieces, order of the guesses."""
+"""Filling masks: positions, special pieces, order of the predictions."""
 
 import numpy as np
 import pytest
@@ -35,12 +35,12 @@ class Letters:
 
 
 def echo(features):
-    """A model that is surest of the position, then of the row's length."""
+    """A model whose top prediction is the position, then the row's length."""
     positions = features["masked_lm_positions"]
     lengths = tf.reduce_sum(features["input_mask"], axis=1, keepdims=True)
     lengths = tf.broadcast_to(lengths, positions.shape)
     logits = 2 * tf.one_hot(positions, 9) + tf.one_hot(lengths, 9)
-    # Surer of the order, the more tokens the second segment has.
+    # The probability of the order grows with the second segment's length.
     swapped = -tf.reduce_sum(features["segment_ids"], axis=1)
     order = tf.stack([tf.zeros_like(swapped), swapped], axis=1)
     return {
@@ -54,7 +54,7 @@ def test_a_mask_is_the_special_piece_and_joins_what_touches_it():
     assert encoded == [2, 7, 4, 8, 4, 6, 3]
 
 
-def test_each_gap_gets_its_own_guesses_in_order():
+def test_each_mask_gets_its_own_predictions_in_order():
     guesses, _ = fill_mask.fill_masks(
         echo, Letters(), ["a [MASK] b [MASK].", "[MASK] a"], top_k=2
     )
@@ -67,12 +67,12 @@ def test_each_gap_gets_its_own_guesses_in_order():
             np.testing.assert_allclose([p for _, p in gap], expected, rtol=1e-5)
 
 
-def test_a_text_without_a_gap_is_refused():
+def test_a_text_without_a_mask_is_refused():
     with pytest.raises(ValueError, match=r"no \[MASK\] in the text 'a b'"):
         fill_mask.fill_masks(echo, Letters(), ["a b"], top_k=1)
 
 
-def test_characters_without_tokens_may_follow_a_gap():
+def test_characters_without_tokens_may_follow_a_mask():
     assert fill_mask.encode_masked(Letters(), "a [MASK]\u200b") == [2, 7, 4, 3]
 
 

@@ -1,4 +1,4 @@
-"""The command that runs every task, with a classifier that only pretends."""
+"""run_glue, with a fake classifier."""
 
 import json
 import os
@@ -209,7 +209,7 @@ def test_sigterm_reaches_the_classifier(tmp_path, script):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="a feature of Linux")
-def test_the_classifier_ends_where_the_tool_is_killed(tmp_path, script):
+def test_the_classifier_exits_if_the_tool_is_killed(tmp_path, script):
     script.write_text(SAVES_AT_SIGTERM)
     code = (
         "from albert_tf.commands.run_glue import GlueFlags\n"
@@ -241,9 +241,7 @@ def test_the_classifier_ends_where_the_tool_is_killed(tmp_path, script):
         ({"recipes": "nowhere"}, "no nowhere/cola.flags"),
     ],
 )
-def test_what_no_task_can_use_is_refused_at_once(
-    tmp_path, script, changes, message
-):
+def test_invalid_flags_are_refused_at_once(tmp_path, script, changes, message):
     with pytest.raises(ValueError, match=message):
         run(tmp_path, script, **changes)
     assert not (tmp_path / "out").exists()
@@ -265,7 +263,7 @@ def test_chosen_tasks_need_data(tmp_path, script):
 
 
 def read_recipe(*names):
-    """What absl makes of recipes, one after the other: dict of strings."""
+    """Returns the flags that absl parses from recipes, as a dict of strings."""
     values = absl_flags.FlagValues()
     for name in (
         "task_name",
@@ -293,7 +291,7 @@ def test_a_task_has_the_recipe_of_the_release(name):
 
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("name", run_glue.TASKS)
-def test_the_recipe_of_a_size_is_gentler_than_any_tasks(name, size):
+def test_the_recipe_of_a_size_is_more_conservative(name, size):
     task, both = read_recipe(name), read_recipe(name, f"sizes/{size}")
     assert float(both["learning_rate"]) <= float(task["learning_rate"])
     steps = int(task["train_step"])

@@ -1,4 +1,4 @@
-"""A vocabulary can be trained, is the tokenizer's own, or says why not."""
+"""train_vocab: trains a vocabulary that the tokenizer reads, or refuses."""
 
 import dataclasses
 import json
@@ -69,7 +69,7 @@ def test_a_vocabulary_is_trained_on_normalized_text(tmp_path, capsys):
     assert f"60 pieces to {path}" in printed
 
 
-def test_case_and_accents_are_kept_if_wanted(tmp_path):
+def test_case_and_accents_are_kept_on_request(tmp_path):
     write_text(tmp_path)
     path = train(tmp_path, do_lower_case=False, keep_accents=True)
     letters = set("".join(pieces_of(path)))
@@ -78,7 +78,7 @@ def test_case_and_accents_are_kept_if_wanted(tmp_path):
     assert not settings["do_lower_case"] and settings["keep_accents"]
 
 
-def test_of_more_lines_so_many_are_drawn_by_the_seed(tmp_path):
+def test_the_seed_determines_the_sampled_lines(tmp_path):
     path = write_text(tmp_path, num_lines=3000)
     args = TrainVocabFlags(
         input_file=str(path), model_prefix="unused", input_sentence_size=40
@@ -138,7 +138,7 @@ def read_all(folder):
     return {p.name: p.read_bytes() for p in folder.rglob("*") if p.is_file()}
 
 
-def test_a_vocabulary_that_is_there_is_not_replaced(tmp_path):
+def test_an_existing_vocabulary_is_not_replaced(tmp_path):
     write_text(tmp_path)
     train(tmp_path)
     before = read_all(tmp_path)
@@ -164,7 +164,7 @@ def test_the_text_is_not_overwritten(tmp_path, ending):
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_what_a_stopped_run_left_is_replaced(tmp_path):
+def test_the_remains_of_a_stopped_run_are_replaced(tmp_path):
     write_text(tmp_path)
     (tmp_path / "w").mkdir()
     train(tmp_path)
@@ -175,14 +175,14 @@ def test_what_a_stopped_run_left_is_replaced(tmp_path):
     assert read_all(tmp_path) == whole
 
 
-def test_two_trainings_do_not_write_one_vocabulary(tmp_path):
+def test_concurrent_runs_do_not_write_the_same_vocabulary(tmp_path):
     write_text(tmp_path)
     with ownership.owning(str(tmp_path / "out" / "vocab.model")):
         with pytest.raises(BlockingIOError, match="in use by process"):
             train(tmp_path)
 
 
-def test_a_byte_order_mark_is_no_character(tmp_path):
+def test_a_byte_order_mark_is_ignored(tmp_path):
     text = "\ufeff" + write_text(tmp_path).read_text(encoding="utf-8")
     (tmp_path / "text.txt").write_text(text, encoding="utf-8")
     assert "\ufeff" not in "".join(pieces_of(train(tmp_path)))

@@ -14,8 +14,8 @@ def test_mirrored_takes_every_logical_cpu_without_a_gpu():
 
 
 def test_a_process_has_one_mirrored_strategy():
-    # Of two, collectives with the same number would meet: "Shape mismatch in
-    # the collective instance", now and then, in a run that is the second.
+    # Two strategies number their collectives alike, so a second run would now
+    # and then fail with "Shape mismatch in the collective instance".
     first = distribution.build_strategy("mirrored")
     assert distribution.build_strategy("mirrored") is first
 
@@ -56,7 +56,7 @@ def test_a_global_batch_is_a_multiple_of_the_replicas(size, nearest):
 @pytest.mark.parametrize(
     "name", ["grpc://127.0.0.1:1", "grpc://", "grpc://127.0.0.1:x"]
 )
-def test_a_tpu_that_does_not_answer_is_told_at_once(name):
+def test_an_unreachable_tpu_is_reported_at_once(name):
     with pytest.raises(ValueError, match="No TPU at .*no connection"):
         distribution.build_strategy("tpu", tpu_name=name)
 
@@ -71,9 +71,7 @@ def test_a_tpu_that_does_not_answer_is_told_at_once(name):
         (None, "float32"),
     ],
 )
-def test_auto_computes_in_what_the_cpu_multiplies(
-    monkeypatch, tmp_path, line, wanted
-):
+def test_auto_chooses_the_dtype_of_the_cpu(monkeypatch, tmp_path, line, wanted):
     path = tmp_path / "cpuinfo"
     if line:
         path.write_text(f"processor : 0\n{line}\npower management:\n")
@@ -95,7 +93,7 @@ def test_auto_computes_in_what_the_cpu_multiplies(
         ([None], "float32"),
     ],
 )
-def test_auto_computes_in_what_all_gpus_multiply(
+def test_auto_chooses_a_dtype_that_all_gpus_support(
     monkeypatch, capabilities, wanted
 ):
     strategy = distribution.build_strategy("one_device")

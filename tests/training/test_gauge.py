@@ -1,4 +1,4 @@
-"""The gauge measures what it says, for any number of replicas."""
+"""The gauge's values are correct for any number of replicas."""
 
 import keras
 import numpy as np
@@ -110,7 +110,7 @@ def test_uniform_attention_has_all_the_entropy():
     assert ratio.total == 0
 
 
-def test_it_is_due_now_and_then():
+def test_it_is_due_once_per_interval():
     _, measured = build(tf.distribute.get_strategy(), np.ones(150))
     steps = [1, 50, 99, 100, 150, 199, 250, 260, 1000]
     due = [step for step in steps if measured.is_due(step)]
@@ -133,7 +133,7 @@ def test_it_has_a_word_for_each_state(gain, entropy, word):
     assert gauge.Gauge.describe(values) == word
 
 
-def test_it_advises_once_who_learned_nothing_in_half_of_the_steps():
+def test_it_advises_once_if_half_of_the_steps_taught_nothing():
     stuck = {
         "frequency_loss": 6.6,
         "frequency_gain": 0.4,

@@ -1,4 +1,4 @@
-"""The loop: replicas, resuming, XLA, the TPU's strategy, bad numbers."""
+"""The training loop: replicas, resuming, XLA, TPUStrategy, divergence."""
 
 import dataclasses
 import functools
@@ -59,7 +59,7 @@ def dataset(start=0):
 
 @dataclasses.dataclass
 class Run:
-    """Everything that a training needs, created in a strategy's scope."""
+    """Model, optimizer and data, created in a strategy's scope."""
 
     strategy: tf.distribute.Strategy
     model: heads.AlbertForPreTraining
@@ -127,7 +127,7 @@ def test_two_replicas_reach_the_weights_of_one(tmp_path):
 
 
 def test_a_resumed_run_equals_one_that_was_not_stopped(tmp_path):
-    # With dropout, whose masks must go on too.
+    # With dropout, whose masks must resume as well.
     config = dataclasses.replace(
         CONFIG, hidden_dropout_prob=0.3, attention_probs_dropout_prob=0.2
     )
@@ -172,7 +172,7 @@ def test_the_step_compiles_with_xla(tmp_path):
 
 
 def test_dropout_compiles_with_xla():
-    # XLA draws other numbers, but as many.
+    # XLA draws different numbers, but as many of them.
     @tf.function(jit_compile=True)
     def drop(seed):
         return layers.Dropout(seed)(tf.ones([10000]), 0.25)
@@ -274,7 +274,7 @@ def test_an_interrupt_loses_nothing(tmp_path):
     assert "Rerun the same command to resume" in reporter.line.stream.getvalue()
 
 
-def test_calls_end_at_logs_and_checkpoints(tmp_path):
+def test_compiled_calls_end_at_logs_and_checkpoints(tmp_path):
     steps = []
     run = build(tmp_path)
     run.train(
@@ -337,7 +337,7 @@ def test_the_best_checkpoint_is_kept_and_results_are_not_repeated(tmp_path):
     accuracies = evaluator.known("masked_lm_accuracy")
     assert evaluator.known("global_step") == [2, 4, 6, 8, 10]
     best = checkpoints.read_checkpoint(tmp_path / "model.ckpt-best")
-    # The first of the highest.
+    # The first of equally good ones.
     assert best["global_step"] == 2 * (1 + np.argmax(accuracies))
     evaluator.evaluate_folder()
     assert len(evaluator.known("global_step")) == 5
@@ -355,7 +355,7 @@ def test_an_empty_evaluation_is_an_error(tmp_path):
         )
 
 
-def test_many_shapes_draw_no_warning(caplog):
+def test_many_shapes_cause_no_retracing_warning(caplog):
     @tf.function
     def double(x):
         return 2 * x

@@ -1,4 +1,4 @@
-"""What a run is made of is compared when it goes on."""
+"""A resume compares the settings and data of a run."""
 
 import copy
 import json
@@ -34,7 +34,7 @@ MADE_OF = {
 
 
 def changed(key, value):
-    """What a run is made of, with another value at a dotted key."""
+    """Returns the settings and data of a run, with one dotted key changed."""
     values = copy.deepcopy(MADE_OF)
     *path, last = key.split(".")
     part = values
@@ -75,7 +75,9 @@ def folder(tmp_path):
         ("compute_dtype", "bfloat16", manifest.ALLOWED),
     ],
 )
-def test_each_difference_is_told_and_judged(folder, key, value, verdict):
+def test_each_difference_is_reported_with_its_verdict(
+    folder, key, value, verdict
+):
     now = manifest.Manifest(folder, changed(key, value))
     ((found, _, is_now, judged, _),) = now.differences()
     assert (found, is_now, judged) == (key, value, verdict)
@@ -96,11 +98,11 @@ def test_each_difference_is_told_and_judged(folder, key, value, verdict):
             now.check(has_work=True, accept_changes=True)
 
 
-def test_a_run_without_differences_goes_on_in_silence(folder):
+def test_a_run_without_differences_resumes_silently(folder):
     assert manifest.Manifest(folder, MADE_OF).check(has_work=True) == []
 
 
-def test_where_nothing_was_done_any_run_may_begin(folder):
+def test_any_run_may_start_in_a_folder_without_work(folder):
     other = manifest.Manifest(folder, changed("task.name", "rte"))
     assert other.check(has_work=False) == []
     other.write(0, 4)
@@ -108,7 +110,7 @@ def test_where_nothing_was_done_any_run_may_begin(folder):
     assert again.check(has_work=True) == []
 
 
-def test_what_is_not_wanted_now_is_not_compared_and_stays(folder):
+def test_unused_sections_are_neither_compared_nor_changed(folder):
     some = {k: MADE_OF[k] for k in ("config", "vocabulary", "task")}
     some["data"] = {"test": {"examples": 4, "sha256": "new"}}
     predicting = manifest.Manifest(folder, some)
@@ -120,7 +122,7 @@ def test_what_is_not_wanted_now_is_not_compared_and_stays(folder):
     assert stored["optimizer"] == MADE_OF["optimizer"]
 
 
-def test_the_place_in_the_data_counts_examples(folder):
+def test_the_position_in_the_data_counts_examples(folder):
     def resume(step, batch_size):
         found = manifest.Manifest(folder, MADE_OF)
         found.write(step, batch_size)
@@ -130,7 +132,7 @@ def test_the_place_in_the_data_counts_examples(folder):
     assert resume(10, 4)(12) == 48
     count = resume(12, 3)
     assert [count(step) for step in (0, 5, 12, 14)] == [0, 20, 48, 54]
-    # Work that was lost was never done.
+    # Lost work does not count.
     assert resume(11, 5)(13) == 44 + 10
     assert resume(13, 5)(14) == 44 + 15
 
@@ -139,7 +141,7 @@ def test_the_place_in_the_data_counts_examples(folder):
     "content",
     ["", "{", "[]", "null", "\0\0\0", '{"format": 1}', '{"format": 2}'],
 )
-def test_a_torn_manifest_is_no_obstacle(folder, content, caplog):
+def test_a_truncated_manifest_is_no_obstacle(folder, content, caplog):
     (folder / manifest.MANIFEST_FILE).write_text(content)
     found = manifest.Manifest(folder, MADE_OF)
     assert found.check(has_work=True) == []
@@ -148,7 +150,7 @@ def test_a_torn_manifest_is_no_obstacle(folder, content, caplog):
     assert found.count_examples(3) == 12
 
 
-def test_the_config_of_an_older_program_is_compared(tmp_path):
+def test_the_config_of_an_older_version_is_compared(tmp_path):
     config = {**MADE_OF["config"], "num_hidden_layers": 5, "gap_size": 0}
     (tmp_path / "albert_config.json").write_text(json.dumps(config))
     found = manifest.Manifest(tmp_path, MADE_OF)

@@ -56,7 +56,7 @@ def test_without_warmup_the_decay_begins_at_once():
         ((-1.0, 5), "learning_rate is -1.0"),
     ],
 )
-def test_a_schedule_that_cannot_be_is_refused(args, message):
+def test_an_impossible_schedule_is_refused(args, message):
     with pytest.raises(ValueError, match=message):
         optimization.build_schedule(*args)
 
@@ -99,7 +99,7 @@ def test_each_step_has_its_rate_and_is_counted():
     assert int(optimizer.step) == 3
 
 
-def test_a_weight_of_zeros_moves_by_the_plain_update():
+def test_a_zero_weight_gets_the_unscaled_update():
     # |w| = 0 would stop it for ever.
     weight = tf.Variable(tf.zeros([2, 3]))
     optimizer = optimization.build_optimizer(

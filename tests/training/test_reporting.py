@@ -1,4 +1,4 @@
-"""What a run writes: lines, JSON lines, summaries."""
+"""The output of a run: log lines, JSON lines, summaries."""
 
 import io
 import json
@@ -22,7 +22,7 @@ def clock(monkeypatch):
     return now
 
 
-def test_rate_and_remaining_time_leave_compiling_out(tmp_path, clock):
+def test_rate_and_remaining_time_exclude_compilation(tmp_path, clock):
     terminal = Terminal()
     reporter = reporting.Reporter(tmp_path, terminal)
     reporter.start(0, 100, batch_size=8)
@@ -31,7 +31,7 @@ def test_rate_and_remaining_time_leave_compiling_out(tmp_path, clock):
     clock[0] += 10
     reporter.progress(21, {"loss": 8.0})
     line = terminal.getvalue().split("\r\x1b[K")[-1]
-    # 2 steps a second, 79 steps left.
+    # 2 steps per second, 79 steps remaining.
     assert line == "step 21/100 loss 8 16.0 seq/s ETA 0:00:40"
     clock[0] += 1000
     reporter.clock.resume()
@@ -85,7 +85,7 @@ def test_values_go_to_json_lines_and_summaries(tmp_path):
     assert found == {"loss": 2.5, "masked_lm_accuracy": 0.5}
 
 
-def test_lines_of_lost_work_are_dropped_when_a_run_goes_on(tmp_path):
+def test_lines_of_lost_work_are_dropped_on_resume(tmp_path):
     first = reporting.Reporter(tmp_path, io.StringIO())
     first.start(0, 100, batch_size=8)
     for step in (10, 20, 30):

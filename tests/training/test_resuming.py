@@ -1,4 +1,4 @@
-"""A run that was stopped, torn or damaged ends as one that was not."""
+"""A run that was stopped or damaged ends like an uninterrupted one."""
 
 import dataclasses
 import json
@@ -22,7 +22,7 @@ LAST = 12
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
-    """Flags of a run of twelve steps, with its output as it should be."""
+    """Flags of a finished run of twelve steps, with its correct output."""
     folder = tmp_path_factory.mktemp("whole")
     (folder / "model").mkdir()
     tiny.write_model(folder / "model")
@@ -54,7 +54,7 @@ def whole(tmp_path_factory):
 
 @pytest.fixture
 def copy(whole, tmp_path):
-    """The finished run's folder and flags, to be hurt."""
+    """A copy of the finished run's folder, to be damaged, and its flags."""
     shutil.copytree(whole.output_dir, tmp_path / "out")
     return tmp_path / "out", dataclasses.replace(
         whole, output_dir=str(tmp_path / "out")
@@ -62,7 +62,7 @@ def copy(whole, tmp_path):
 
 
 def check_equal(folder, whole):
-    """Compares what a run leaves: weights, results, predictions, metrics."""
+    """Compares the outputs of runs: weights, results, predictions, metrics."""
     wanted = run_folder = folder.__class__(whole.output_dir)
     names = {p.name for p in wanted.iterdir() if p.is_file()}
     assert {p.name for p in folder.iterdir() if p.is_file()} == names
@@ -89,7 +89,7 @@ def evaluations(folder):
 
 @pytest.mark.parametrize("step", [2, 8])
 def test_an_interruption_changes_no_result(whole, tmp_path, monkeypatch, step):
-    """Also at a step that has no checkpoint otherwise."""
+    """Even at a step without a regular checkpoint."""
     args = dataclasses.replace(whole, output_dir=str(tmp_path / "out"))
     progress = reporting.Reporter.progress
 
@@ -118,7 +118,7 @@ def test_a_checkpoint_that_was_not_due_is_not_evaluated_afterwards(copy):
     assert steps == [4, 12]
 
 
-def test_a_damaged_newest_checkpoint_is_passed_over(copy, whole, caplog):
+def test_a_damaged_newest_checkpoint_is_skipped(copy, whole, caplog):
     folder, args = copy
     path = folder / f"model.ckpt-{LAST}{checkpoints.DATA_ENDING}"
     path.write_bytes(path.read_bytes()[:1000])
@@ -127,7 +127,7 @@ def test_a_damaged_newest_checkpoint_is_passed_over(copy, whole, caplog):
     check_equal(folder, whole)
 
 
-def test_what_a_kill_left_of_checkpoints_goes(copy, whole):
+def test_partial_checkpoints_of_a_kill_are_removed(copy, whole):
     folder, args = copy
     for name in (
         "model.ckpt-3" + checkpoints.DATA_ENDING,
@@ -143,12 +143,12 @@ def test_what_a_kill_left_of_checkpoints_goes(copy, whole):
 @pytest.mark.parametrize(
     ("cut", "ending"), [(1, b""), (30, b"\0\0\0\0"), (75, b"")]
 )
-def test_what_a_full_disk_has_torn_is_cut(copy, whole, cut, ending):
+def test_lines_truncated_by_a_full_disk_are_dropped(copy, whole, cut, ending):
     folder, args = copy
     for name in ("eval_results.txt", "metrics.jsonl"):
         path = folder / name
         path.write_bytes(path.read_bytes()[:-cut] + ending)
-    # The last evaluation is torn, so it is done again.
+    # The last evaluation is truncated, so it is repeated.
     assert len(evaluation.read_results(folder)) == 2
     run_classifier.run(args)
     assert (folder / "eval_results.txt").read_bytes() == (
@@ -160,7 +160,7 @@ def test_what_a_full_disk_has_torn_is_cut(copy, whole, cut, ending):
 
 
 def test_an_evaluation_is_written_once(copy, whole):
-    """Killed between its two files, it is done again."""
+    """If the run is killed between writing its two files, it is repeated."""
     folder, args = copy
     path = folder / "eval_results.txt"
     blocks = path.read_text().split(evaluation.HEADER)
@@ -169,7 +169,7 @@ def test_an_evaluation_is_written_once(copy, whole):
     check_equal(folder, whole)
 
 
-def test_tensorboard_is_not_told_twice(tmp_path):
+def test_tensorboard_has_each_event_once(tmp_path):
     for start in (0, 4):
         reporter = reporting.Reporter(tmp_path)
         reporter.start(start, 9, batch_size=1)
@@ -186,13 +186,13 @@ def test_tensorboard_is_not_told_twice(tmp_path):
     assert sorted(found) == [1, 2, 3, 4, 5, 6, 7, 8, 9]
 
 
-def test_fewer_steps_than_were_trained_are_refused(copy):
+def test_fewer_steps_than_already_trained_are_refused(copy):
     folder, args = copy
     with pytest.raises(ValueError, match="for 12 steps; wanted 10"):
         run_classifier.run(dataclasses.replace(args, train_step=10))
 
 
-def test_a_model_is_not_trained_over(whole, tmp_path):
+def test_a_model_without_a_run_is_not_overwritten(whole, tmp_path):
     shutil.copytree(whole.init_checkpoint, tmp_path / "model")
     args = dataclasses.replace(whole, output_dir=str(tmp_path / "model"))
     before = {p.name: p.read_bytes() for p in (tmp_path / "model").iterdir()}
@@ -210,7 +210,7 @@ CHANGES = (
 )
 
 
-def test_a_changed_run_asks_before_it_goes_on(copy):
+def test_a_changed_run_needs_accept_changes(copy):
     folder, args = copy
     args = dataclasses.replace(args, train_step=LAST + 2)
     before = {p.name: p.read_bytes() for p in folder.iterdir() if p.is_file()}
@@ -230,7 +230,7 @@ def test_a_changed_run_asks_before_it_goes_on(copy):
     )
 
 
-def test_other_labels_or_dev_data_are_another_run(copy, tmp_path):
+def test_other_labels_or_dev_data_are_refused(copy, tmp_path):
     folder, args = copy
     shutil.copytree(args.data_dir, tmp_path / "data")
     other = dataclasses.replace(args, data_dir=str(tmp_path / "data"))
@@ -261,7 +261,7 @@ def test_other_labels_or_dev_data_are_another_run(copy, tmp_path):
         run_classifier.run(other)
 
 
-def test_a_larger_batch_goes_on_at_the_same_example(tmp_path, monkeypatch):
+def test_a_larger_batch_resumes_at_the_same_example(tmp_path, monkeypatch):
     (tmp_path / "config.json").write_text(json.dumps(CONFIG))
     write_examples(tmp_path / "train.tfrecord", 40)
     args = PretrainingFlags(
@@ -296,7 +296,7 @@ def test_a_larger_batch_goes_on_at_the_same_example(tmp_path, monkeypatch):
     assert manifest.FORMAT == stored["format"]
 
 
-def test_a_block_that_ends_early_counts_as_torn(tmp_path):
+def test_a_block_that_ends_early_counts_as_truncated(tmp_path):
     blocks = [
         f"{evaluation.HEADER}global_step = {step}\nloss = 1.5\nmlm = 2\n"
         for step in (3, 6)
@@ -309,7 +309,7 @@ def test_a_block_that_ends_early_counts_as_torn(tmp_path):
     assert row == {"global_step": 3, "loss": 1.5, "mlm": 2}
 
 
-def test_another_beginning_is_told_by_its_prefix_too(tmp_path):
+def test_other_initial_weights_are_detected_by_prefix_too(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(CONFIG))
     write_examples(tmp_path / "train.tfrecord", 40)
     args = PretrainingFlags(
@@ -330,6 +330,6 @@ def test_another_beginning_is_told_by_its_prefix_too(tmp_path):
     run_pretraining.run(args)
     with pytest.raises(ValueError, match=r"begins_from\.sha256"):
         run_pretraining.run(dataclasses.replace(args, init_checkpoint=other))
-    # What is gone cannot be compared, and is not needed.
+    # A missing checkpoint cannot be compared, and is not needed.
     gone = dataclasses.replace(args, init_checkpoint=str(tmp_path / "gone"))
     run_pretraining.run(gone)
