@@ -23,14 +23,15 @@ class ConvertFlags(groups.FilesFlags):
     from_: str = flags.flag(
         required=True,
         help="Model: TF1 prefix, .index file, folder or tar, TF Hub module of "
-        "TF1, or Hugging Face folder.",
+        "TF1, Hugging Face folder, or preset of KerasHub.",
     )
     to: str = flags.flag(
         required=True, help="Folder to write; it must not exist, or be empty."
     )
-    format: Literal["tf1", "own", "hf"] = flags.flag(
+    format: Literal["tf1", "own", "hf", "keras_hub"] = flags.flag(
         "hf",
-        "tf1 for the release's scripts, own, or hf for Hugging Face.",
+        "tf1 for the release's scripts, own, hf for Hugging Face, or "
+        "keras_hub for a preset of KerasHub.",
     )
     keep_slots: bool = flags.flag(
         False, "Whether to keep the optimizer's slots and the step."

@@ -47,9 +47,9 @@ class TrainFlags(DeviceFlags):
         "on from what is there.",
     )
     init_checkpoint: str | None = flag(
-        help="Model to begin from: TF1 prefix, .index file, folder or tar, or "
-        "Hugging Face folder. Its weights are read only where output_dir has "
-        "none."
+        help="Model to begin from: TF1 prefix, .index file, folder or tar, "
+        "Hugging Face folder, or preset of KerasHub. Its weights are read only "
+        "where output_dir has none."
     )
     do_train: bool = flag(False, "Whether to train.")
     train_batch_size: int = flag(
@@ -218,8 +218,8 @@ class CheckpointFlags(flags.Flags):
 
     init_checkpoint: str = flag(
         required=True,
-        help="Model: TF1 prefix, .index file, folder or tar, or Hugging Face "
-        "folder.",
+        help="Model: TF1 prefix, .index file, folder or tar, Hugging Face "
+        "folder, or preset of KerasHub.",
     )
 
 
