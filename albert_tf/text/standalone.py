@@ -5,12 +5,15 @@ SentencePiece alone give other ids for every line with a capital; with both in
 the model they give the same.
 """
 
-import itertools
 import sys
+import unicodedata
 
 import sentencepiece
 
 from albert_tf.text import tokenization
+
+# Not assigned, private, halves of pairs: most of Unicode.
+_WITHOUT_RULES = ("Cn", "Co", "Cs")
 
 
 def serialize(tokenizer: tokenization.SentencePieceTokenizer) -> bytes:
@@ -18,8 +21,9 @@ def serialize(tokenizer: tokenization.SentencePieceTokenizer) -> bytes:
 
     Two things differ from the vocabulary's file: the rules of normalization,
     and pieces such as "2013,", which the tokenizer splits, are never taken.
-    A capital sigma at the end of a word is the one known letter whose lower
-    case depends on others, which rules cannot say.
+    Ids may still differ at a capital sigma that ends a word, as rules do not
+    see its neighbours, and in a number before a comma, where a small vocabulary
+    has pieces such as "3," for the end of one.
 
     Args:
       tokenizer: a `SentencePieceTokenizer`.
@@ -29,12 +33,13 @@ def serialize(tokenizer: tokenization.SentencePieceTokenizer) -> bytes:
     """
     from sentencepiece import sentencepiece_model_pb2
 
-    model = sentencepiece_model_pb2.ModelProto()  # type: ignore[attr-defined]
-    model.ParseFromString(tokenizer.serialized_model())
     # It tells of each set of rules on stderr.
     sentencepiece.SetMinLogLevel(1)
+    model = sentencepiece_model_pb2.ModelProto()  # type: ignore[attr-defined]
+    model.ParseFromString(tokenizer.serialized_model())
+    has_rules = bool(model.normalizer_spec.precompiled_charsmap)
     rules = sentencepiece.SentencePieceNormalizer(
-        norm_map=build_rules(tokenizer)
+        norm_map=_build_rules(tokenizer, has_rules)
     )
     compiled = type(model.normalizer_spec)()
     compiled.ParseFromString(rules.serialized_normalizer_spec())
@@ -45,9 +50,7 @@ def serialize(tokenizer: tokenization.SentencePieceTokenizer) -> bytes:
     return model.SerializeToString()
 
 
-def build_rules(
-    tokenizer: tokenization.SentencePieceTokenizer,
-) -> list[tuple[str, str]]:
+def _build_rules(tokenizer, has_rules):
     """What becomes of characters, and of sequences with a rule of their own."""
     own = sentencepiece.SentencePieceNormalizer(
         model_proto=tokenizer.serialized_model(),
@@ -55,9 +58,13 @@ def build_rules(
         escape_whitespaces=False,
         remove_extra_whitespaces=False,
     )
-    codes = itertools.chain(range(1, 0xD800), range(0xE000, sys.maxunicode + 1))
-    keys = list(map(chr, codes))
-    keys += [key for key, _ in own.Decompile() if len(key) > 1]
+    keys = [
+        char
+        for char in map(chr, range(1, sys.maxunicode + 1))
+        if unicodedata.category(char) not in _WITHOUT_RULES
+    ]
+    if has_rules:
+        keys += sorted((key for key, _ in own.Decompile()), key=len)
     # Between letters, so that white space is not taken off.
     changed = [tokenizer.normalize(f"a{key}a")[1:-1] for key in keys]
     rules: dict[str, str] = {}

@@ -168,18 +168,22 @@ def _opened(local, path):
         ) from error
 
 
-def _list_datasets(file):
-    """Dict from name to shape and type of a file's own arrays."""
+def _list_datasets(group, prefix=""):
+    """Dict from name to shape and type of the arrays in a group.
+
+    `visititems` would do it, but a byte may be damaged so that it never ends.
+    """
     found = {}
-
-    def note(name, item):
-        # A link or an array in another file is none of its own.
-        if isinstance(item, h5py.Dataset):
+    for name in group:
+        if not isinstance(group.get(name, getlink=True), h5py.HardLink):
+            continue
+        item = group[name]
+        if isinstance(item, h5py.Group):
+            found.update(_list_datasets(item, f"{prefix}{name}/"))
+        elif isinstance(item, h5py.Dataset):
             is_own = not (item.external or item.is_virtual)
-            kind = item.attrs.get("dtype", str(item.dtype)) if is_own else ""
-            found[name] = item.shape, kind
-
-    file.visititems(note)
+            kind = item.attrs.get("dtype", item.dtype) if is_own else ""
+            found[f"{prefix}{name}"] = item.shape, str(kind)
     return found
 
 

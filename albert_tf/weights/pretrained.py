@@ -119,7 +119,13 @@ def read_pretrained(
         with unpacked(path) as folder:
             return read_pretrained(folder, keep_slots=keep_slots)
     if path.endswith(WEIGHTS):
-        path = os.path.dirname(path) or "."
+        path, name = os.path.split(path)
+        path = path or "."
+        if not filesystem.exists(os.path.join(path, huggingface.CONFIG_FILE)):
+            raise FileNotFoundError(
+                f"There is no {huggingface.CONFIG_FILE} beside {name} in "
+                f"{path}. Was all of it copied?"
+            )
     if filesystem.exists(os.path.join(path, huggingface.CONFIG_FILE)):
         return _read_described(path)
     is_module = filesystem.exists(os.path.join(path, "saved_model.pb"))
