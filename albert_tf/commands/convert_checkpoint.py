@@ -23,15 +23,15 @@ class ConvertFlags(groups.FilesFlags):
     from_: str = flags.flag(
         required=True,
         help="Checkpoint to convert: TF1 prefix, .index file, folder or tar, "
-        "TF1 Hub module, or Hugging Face folder.",
+        "TF1 Hub module, Hugging Face folder, or KerasHub preset.",
     )
     to: str = flags.flag(
         required=True, help="Output folder; it must be new or empty."
     )
-    format: Literal["tf1", "own", "hf"] = flags.flag(
+    format: Literal["tf1", "own", "hf", "keras_hub"] = flags.flag(
         "hf",
         "Output format: tf1 for the release's scripts, own for this package, "
-        "hf for Hugging Face.",
+        "hf for Hugging Face, keras_hub for a KerasHub preset.",
     )
     keep_slots: bool = flags.flag(
         False, "Whether to keep the optimizer slots and the step."

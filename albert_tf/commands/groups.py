@@ -52,8 +52,8 @@ class TrainFlags(DeviceFlags):
     )
     init_checkpoint: str | None = flag(
         help="Checkpoint to start from: TF1 prefix, .index file, folder or "
-        "tar, or Hugging Face folder. Its weights are read only if "
-        "--output_dir has no checkpoint."
+        "tar, Hugging Face folder, or KerasHub preset. Its weights are read "
+        "only if --output_dir has no checkpoint."
     )
     do_train: bool = flag(False, "Whether to train.")
     train_batch_size: int = flag(
@@ -235,8 +235,8 @@ class CheckpointFlags(flags.Flags):
 
     init_checkpoint: str = flag(
         required=True,
-        help="Checkpoint: TF1 prefix, .index file, folder or tar, or Hugging "
-        "Face folder.",
+        help="Checkpoint: TF1 prefix, .index file, folder or tar, Hugging Face "
+        "folder, or KerasHub preset.",
     )
 
 

@@ -17,8 +17,10 @@ TOLERANCE = 1e-5
 
 def run(args):
     """Converts, checks, and says what was done."""
-    if args.keep_slots and args.format == "hf":
-        raise ValueError("--keep_slots: Hugging Face files have no slots.")
+    if args.keep_slots and args.format in ("hf", "keras_hub"):
+        raise ValueError(
+            f"--keep_slots: files of --format={args.format} have no slots."
+        )
     output_dir = args.to.rstrip("/")
     check_output(output_dir, args.from_)
     with ownership.owning(output_dir):
@@ -52,6 +54,7 @@ def convert(output_dir, args):
             f"There is no config beside {model.source}; give "
             "--albert_config_file."
         )
+    model = pretrained.select(model, args.format)
     # Refuses a model that is not whole before anything is written.
     outputs = compute_outputs(model)
     temporary = f"{output_dir}.incomplete"

@@ -52,7 +52,7 @@ BLOCK = (
     ("ffn_1/intermediate/output/dense", "ffn_output", "dense"),
     ("LayerNorm_1", "full_layer_layer_norm", "norm"),
 )
-PROJECTION = "bert/encoder/embedding_hidden_mapping_in"
+PROJECTION = regrouping.PROJECTION
 HEADS = (
     ("bert/pooler/dense", "albert.pooler", "dense"),
     ("cls/predictions/transform/dense", "predictions.dense", "dense"),
@@ -218,7 +218,7 @@ def read_weights(
     if rest:
         remarks.append(f"left out: {', '.join(sorted(rest))}")
     if config.embedding_size == config.hidden_size:
-        _drop_identity(values, path)
+        regrouping.drop_identity(values, path)
     return values, remarks
 
 
@@ -260,18 +260,6 @@ def _load(path):
     return {n: np.asarray(a, np.float32) for n, a in arrays.items()}, remarks
 
 
-def _drop_identity(values, path):
-    """Removes the projection, which ours has only where E is not H."""
-    kernel = values.pop(f"{PROJECTION}/kernel")
-    bias = values.pop(f"{PROJECTION}/bias")
-    if bias.any() or not np.array_equal(kernel, np.eye(len(kernel))):
-        raise ValueError(
-            f"{path} has embedding_size equal to hidden_size and still "
-            "projects one to the other, as transformers always does. The "
-            "release has no such projection; only an identity can be read."
-        )
-
-
 def write_folder(
     folder: filesystem.Path,
     values: dict,
@@ -291,9 +279,7 @@ def write_folder(
     target = regrouping.grouped_config(config, layer_group)
     values = regrouping.regroup(values, config, target)
     if config.embedding_size == config.hidden_size:
-        size = config.hidden_size
-        values[f"{PROJECTION}/kernel"] = np.eye(size, dtype=np.float32)
-        values[f"{PROJECTION}/bias"] = np.zeros(size, np.float32)
+        regrouping.add_identity(values, config)
     theirs = {
         name: np.ascontiguousarray(
             values[ours].T if ours.endswith("/kernel") else values[ours]

@@ -3,8 +3,8 @@
 `read_pretrained` takes the release's TF1 checkpoints (a prefix, an .index
 file, a folder, a tar archive), our own, which are of the same kind, TF Hub's
 modules (the release's, its `/3`, and what export_to_tfhub.py writes; a folder
-or tar), and Hugging Face folders. The result knows its weights by canonical
-name, its config and its vocabulary.
+or tar), Hugging Face folders and KerasHub's presets. The result knows its
+weights by canonical name, its config and its vocabulary.
 """
 
 import contextlib
@@ -28,11 +28,14 @@ from albert_tf.text import tokenization
 from albert_tf.weights import (
     checkpoints,
     huggingface,
+    keras_hub,
     regrouping,
     saved_weights,
 )
 
 ARCHIVES = (".tar", ".tar.gz", ".tgz")
+# Of files that stand for the folder they are in.
+WEIGHTS = (".safetensors", ".weights.h5")
 # What the encoder's names begin with.
 BODY = "bert/"
 SENTENCEPIECE_FILE = "spiece.model"
@@ -103,8 +106,8 @@ def read_pretrained(
 
     Args:
       path: a TF1 prefix, .index file, folder or tar archive; a TF Hub module
-        as a folder or tar archive; or a Hugging Face folder, or the
-        model.safetensors in it.
+        as a folder or tar archive; a Hugging Face folder or a preset of
+        KerasHub, or model.safetensors or model.weights.h5 in it.
       keep_slots: whether the optimizer's slots and the step are read, too.
 
     Raises:
@@ -115,13 +118,16 @@ def read_pretrained(
     if path.endswith(ARCHIVES):
         with unpacked(path) as folder:
             return read_pretrained(folder, keep_slots=keep_slots)
-    if path.endswith(".safetensors"):
-        path = os.path.dirname(path) or "."
+    if path.endswith(WEIGHTS):
+        path, name = os.path.split(path)
+        path = path or "."
+        if not filesystem.exists(os.path.join(path, huggingface.CONFIG_FILE)):
+            raise FileNotFoundError(
+                f"There is no {huggingface.CONFIG_FILE} beside {name} in "
+                f"{path}. Was all of it copied?"
+            )
     if filesystem.exists(os.path.join(path, huggingface.CONFIG_FILE)):
-        config = huggingface.read_config(path)
-        values, remarks = huggingface.read_weights(path, config)
-        tokenizer, file = _vocabulary(path)
-        return Pretrained(path, values, config, tokenizer, file, remarks)
+        return _read_described(path)
     is_module = filesystem.exists(os.path.join(path, "saved_model.pb"))
     if is_module:
         prefix = os.path.join(path, "variables", "variables")
@@ -136,6 +142,19 @@ def read_pretrained(
         values = {n: v for n, v in values.items() if not checkpoints.is_slot(n)}
     described = read_description(folder)
     return dataclasses.replace(described, source=prefix, values=values)
+
+
+def _read_described(path):
+    """Reads a folder with the config.json of transformers or KerasHub."""
+    is_preset = keras_hub.is_preset(path)
+    form = keras_hub if is_preset else huggingface
+    config = form.read_config(path)
+    values, remarks = form.read_weights(path, config)
+    tokenizer, file = _vocabulary(path)
+    if is_preset and not tokenizer:
+        tokenizer, content = keras_hub.read_tokenizer(path)
+        file = tokenizer and (SENTENCEPIECE_FILE, content)
+    return Pretrained(path, values, config, tokenizer, file, remarks)
 
 
 def read_description(folder: filesystem.Path) -> Pretrained:
@@ -177,7 +196,8 @@ def unpacked(path: filesystem.Path) -> Iterator[str]:
         root = pathlib.Path(folder)
         folders = {p.parent for p in root.rglob("*.index")}
         folders = {p.parent if p.name == "variables" else p for p in folders}
-        folders |= {p.parent for p in root.rglob("*.safetensors")}
+        for name in ("*.safetensors", keras_hub.WEIGHTS_FILE):
+            folders |= {p.parent for p in root.rglob(name)}
         if len(folders) != 1:
             raise ValueError(
                 f"{path} has {len(folders)} folders with a checkpoint. Unpack "
@@ -383,6 +403,21 @@ def initialize(
     )
 
 
+def select(pretrained: Pretrained, form: str) -> Pretrained:
+    """What a form can hold of a model; remarks say what is left out.
+
+    Raises:
+      ValueError: if the form cannot hold the rest.
+    """
+    if form != "keras_hub" or pretrained.config is None:
+        return pretrained
+    values, remarks = keras_hub.select(
+        pretrained.values, pretrained.config, pretrained.tokenizer
+    )
+    remarks = [*pretrained.remarks, *remarks]
+    return dataclasses.replace(pretrained, values=values, remarks=remarks)
+
+
 def write_pretrained(folder: filesystem.Path, pretrained, form: str):
     """Writes a model to a folder that exists.
 
@@ -390,13 +425,15 @@ def write_pretrained(folder: filesystem.Path, pretrained, form: str):
       folder: where.
       pretrained: a `Pretrained` with a config.
       form: "tf1", as the release (groups of weights are the only sharing, the
-        name is model.ckpt-best); "own", which keeps `parameter_sharing`; or
-        "hf".
+        name is model.ckpt-best); "own", which keeps `parameter_sharing`;
+        "hf"; or "keras_hub", without what `select` leaves out.
     """
     config, values = pretrained.config, pretrained.values
     tokenizer = pretrained.tokenizer
     if form == "hf":
         huggingface.write_folder(folder, values, config, tokenizer)
+    elif form == "keras_hub":
+        keras_hub.write_folder(folder, values, config, tokenizer)
     else:
         described = config.to_dict()
         if form == "tf1":
@@ -410,7 +447,7 @@ def write_pretrained(folder: filesystem.Path, pretrained, form: str):
         filesystem.write_json(os.path.join(folder, CONFIG_FILE), described)
     if tokenizer:
         name, content = pretrained.vocabulary_file
-        if form == "hf":
+        if form in ("hf", "keras_hub"):
             is_pieces = tokenizer.kind == "sentencepiece"
             name = SENTENCEPIECE_FILE if is_pieces else "vocab.txt"
         filesystem.write_file(os.path.join(folder, name), content)

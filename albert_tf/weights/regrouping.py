@@ -7,8 +7,12 @@ import dataclasses
 import re
 from collections.abc import Callable, Iterable
 
+import numpy as np
+
 from albert_tf.model.config import AlbertConfig
 
+# From embeddings to layers; the release has it only where E is not H.
+PROJECTION = "bert/encoder/embedding_hidden_mapping_in"
 _GROUP = re.compile(r"/group_[1-9]\d*/")
 _BLOCK = re.compile(r"bert/encoder/transformer/group_(\d+)/(.*)")
 _FFN = re.compile(r"inner_group_\d+/(ffn_1|LayerNorm_1)/")
@@ -125,3 +129,32 @@ def release_group(config: AlbertConfig, layer: int) -> int:
 def names_of_groups(names: Iterable[str]) -> set[str]:
     """Returns the names that belong to a group of layers."""
     return {name for name in names if "/group_" in name}
+
+
+def add_identity(values: dict, config: AlbertConfig) -> None:
+    """Adds, for code that always projects, a projection that changes nothing.
+
+    Args:
+      values: dict from name to array.
+      config: its AlbertConfig, with E equal to H.
+    """
+    size = config.hidden_size
+    values[f"{PROJECTION}/kernel"] = np.eye(size, dtype=np.float32)
+    values[f"{PROJECTION}/bias"] = np.zeros(size, np.float32)
+
+
+def drop_identity(values: dict, path) -> None:
+    """Removes the projection of a model whose E is H.
+
+    Raises:
+      ValueError: if it changes something; `path` is named.
+    """
+    kernel = values.pop(f"{PROJECTION}/kernel")
+    bias = values.pop(f"{PROJECTION}/bias")
+    if bias.any() or not np.array_equal(kernel, np.eye(len(kernel))):
+        raise ValueError(
+            f"{path} has embedding_size equal to hidden_size and still "
+            "projects one to the other, as transformers and KerasHub always "
+            "do. The release has no such projection; only an identity can be "
+            "read."
+        )

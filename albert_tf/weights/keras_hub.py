@@ -1,0 +1,368 @@
+"""Presets of KerasHub's ALBERT: `config.json`, `model.weights.h5`, both ways.
+
+A preset is the folder that `AlbertBackbone.save_to_preset` writes, or
+`AlbertMaskedLM.save_to_preset`, which adds the masked-LM head in
+`task.weights.h5`. Reading and writing need h5py, which comes with Keras, and
+not KerasHub. Weights are known by their place in the model ("layers/dense_1"),
+as Keras knows them. KerasHub has no sentence-order head.
+"""
+
+import contextlib
+import dataclasses
+import io
+import os
+
+import h5py
+import numpy as np
+import tensorflow as tf
+
+from albert_tf import filesystem
+from albert_tf.model.config import AlbertConfig
+from albert_tf.text import standalone, tokenization
+from albert_tf.weights import preset_layout, regrouping
+
+CONFIG_FILE = preset_layout.CONFIG_FILE
+WEIGHTS_FILE = "model.weights.h5"
+SHARDS_FILE = "model.weights.json"
+TASK_WEIGHTS_FILE = "task.weights.h5"
+VOCABULARY_FILE = "assets/tokenizer/vocabulary.spm"
+HEAD_EPSILON = 1e-5
+FLOATS = ("float16", "bfloat16", "float32", "float64")
+
+
+def is_preset(folder: filesystem.Path) -> bool:
+    """Whether a folder's config.json is of Keras and not of transformers.
+
+    Both write a file of this name. What Keras describes has a `class_name`;
+    what transformers does has its sizes at the top, and a `model_type`.
+    """
+    return "class_name" in filesystem.read_json(
+        os.path.join(folder, CONFIG_FILE)
+    )
+
+
+def layer_group(config: AlbertConfig, layer: int) -> int:
+    """Index of the group that KerasHub gives a layer; groups are even there."""
+    return layer // (config.num_hidden_layers // config.num_hidden_groups)
+
+
+def read_config(folder: filesystem.Path) -> AlbertConfig:
+    """The config of a preset.
+
+    Raises:
+      ValueError: if it is no JSON, of another kind of model, or lacks a size
+        or has one that is not known.
+    """
+    path = os.path.join(folder, CONFIG_FILE)
+    described = filesystem.read_json(path)
+    kind, values = described.get("class_name"), described.get("config")
+    if kind != preset_layout.BACKBONE:
+        raise ValueError(
+            f"{path} describes a model of the class {kind!r}; only "
+            f"KerasHub's {preset_layout.BACKBONE!r} can be read."
+        )
+    if not isinstance(values, dict):
+        raise ValueError(f"{path} has no object 'config' with the sizes.")
+    lost = preset_layout.SIZES.keys() - values.keys()
+    unknown = (
+        values.keys() - preset_layout.SIZES.keys() - preset_layout.LAYER_KEYS
+    )
+    if lost or unknown:
+        raise ValueError(
+            f"{path} lacks {sorted(lost)} and has {sorted(unknown)} beside "
+            f"what KerasHub {preset_layout.VERSION} writes. Is it of another "
+            "version? Load it there and save_to_preset again."
+        )
+    try:
+        config = AlbertConfig.from_dict(
+            {
+                **{
+                    ours: values[theirs]
+                    for theirs, ours in preset_layout.SIZES.items()
+                },
+                "attention_probs_dropout_prob": values["dropout"],
+            }
+        )
+    except ValueError as error:
+        raise ValueError(f"{path} is not a model config: {error}") from None
+    if config.num_hidden_layers % config.num_hidden_groups:
+        raise ValueError(
+            f"{path} has {config.num_hidden_groups} groups for "
+            f"{config.num_hidden_layers} layers; KerasHub wants as many "
+            "layers in each."
+        )
+    return config
+
+
+def read_weights(
+    folder: filesystem.Path, config: AlbertConfig
+) -> tuple[dict, list]:
+    """The weights of a preset, by their canonical names.
+
+    Returns:
+      Dict from name to float32 array, and a list of remarks on what was
+      converted or left out.
+
+    Raises:
+      FileNotFoundError: if there are no weights.
+      ValueError: if a file is damaged, or holds more or others than the config
+        says.
+    """
+    path = os.path.join(folder, WEIGHTS_FILE)
+    if not filesystem.exists(path):
+        names = filesystem.list_folder(folder)
+        is_sharded = SHARDS_FILE in names
+        raise FileNotFoundError(
+            f"{path} does not exist; the folder has {names}. "
+            + (
+                "The weights are sharded: load it with KerasHub and "
+                "save_to_preset(folder, max_shard_size=None)."
+                if is_sharded
+                else "Was all of it copied?"
+            )
+        )
+    values, remarks = _read_file(path, preset_layout.encoder_places(config))
+    if config.embedding_size == config.hidden_size:
+        regrouping.drop_identity(values, path)
+    task_path = os.path.join(folder, preset_layout.TASK_FILE)
+    if not filesystem.exists(task_path):
+        return values, remarks
+    task = filesystem.read_json(task_path).get("class_name")
+    path = os.path.join(folder, TASK_WEIGHTS_FILE)
+    if task != preset_layout.MASKED_LM or not filesystem.exists(path):
+        return values, [*remarks, f"left out: the head of {task}"]
+    head, more = _read_file(path, preset_layout.head_places(config))
+    return {**values, **head}, list(dict.fromkeys([*remarks, *more]))
+
+
+def _read_file(path, places):
+    """Arrays of a file as float32, by our names, and remarks."""
+    with filesystem.local_copy(path) as local:
+        with _opened(local, path) as file:
+            found = _list_datasets(file)
+        # Before they are read: a file of a few bytes may tell of any size.
+        _check_datasets(found, places, path)
+        with _opened(local, path) as file:
+            arrays = {
+                ours: _read_array(file[place.key], found[place.key][1])
+                for ours, place in places.items()
+            }
+    kinds = sorted({found[place.key][1] for place in places.values()})
+    remarks = [f"{kind} became float32" for kind in kinds if kind != "float32"]
+    return {
+        ours: array.astype(np.float32).reshape(places[ours].ours)
+        for ours, array in arrays.items()
+    }, remarks
+
+
+@contextlib.contextmanager
+def _opened(local, path):
+    """Yields an HDF5 file; what HDF5 complains of is a ValueError."""
+    try:
+        with h5py.File(local, "r") as file:
+            yield file
+    except (OSError, RuntimeError, LookupError, TypeError, ValueError) as error:
+        raise ValueError(
+            f"{path} cannot be read: {error}. Was the download cut off, or is "
+            "it a pointer of Git LFS?"
+        ) from error
+
+
+def _list_datasets(group, prefix=""):
+    """Dict from name to shape and type of the arrays in a group.
+
+    `visititems` would do it, but a byte may be damaged so that it never ends.
+    """
+    found = {}
+    for name in group:
+        if not isinstance(group.get(name, getlink=True), h5py.HardLink):
+            continue
+        item = group[name]
+        if isinstance(item, h5py.Group):
+            found.update(_list_datasets(item, f"{prefix}{name}/"))
+        elif isinstance(item, h5py.Dataset):
+            is_own = not (item.external or item.is_virtual)
+            kind = item.attrs.get("dtype", item.dtype) if is_own else ""
+            found[f"{prefix}{name}"] = item.shape, str(kind)
+    return found
+
+
+def _read_array(dataset, kind):
+    array = dataset[()]
+    # HDF5 knows it as two bytes.
+    is_bfloat16 = kind == "bfloat16"
+    return array.view(tf.bfloat16.as_numpy_dtype) if is_bfloat16 else array
+
+
+def _check_datasets(found, places, path):
+    """Raises ValueError unless a file holds the weights of the config."""
+    wanted = {place.key: place.theirs for place in places.values()}
+    # Others are of an optimizer, or the state of dropout.
+    held = {
+        name
+        for name in found
+        if name.startswith("layers/") and "seed_generator" not in name
+    }
+    if lost := sorted(wanted.keys() - held):
+        raise ValueError(
+            f"{path} lacks {len(lost)} of the {len(wanted)} weights that "
+            f"{CONFIG_FILE} tells of, such as {lost[:2]}; it has "
+            f"{sorted(found)[:2]}. Does {CONFIG_FILE} belong to it?"
+        )
+    if rest := sorted(held - wanted.keys()):
+        raise ValueError(
+            f"{path} holds {len(rest)} weights more than {CONFIG_FILE} tells "
+            f"of, such as {rest[:2]}. Does {CONFIG_FILE} belong to it, or was "
+            "the model quantized?"
+        )
+    for name, shape in wanted.items():
+        if found[name][0] != shape:
+            raise ValueError(
+                f"{path}: {name} is {found[name][0]}, by {CONFIG_FILE} it "
+                f"should be {shape}. Is one of them of another model?"
+            )
+        if found[name][1] not in FLOATS:
+            raise ValueError(
+                f"{path}: {name} holds {found[name][1] or 'another file'}; "
+                f"known are {', '.join(FLOATS)}. Is the model quantized? "
+                "Convert the one it was made from."
+            )
+
+
+def read_tokenizer(folder: filesystem.Path):
+    """The tokenizer of a preset, and its file's content; None where it is none.
+
+    KerasHub lower-cases nothing. A vocabulary without capitals is of a model
+    of lower-cased text all the same, as the release's; one with capitals is
+    used as KerasHub does.
+
+    Raises:
+      FileNotFoundError: if the vocabulary is not there.
+      ValueError: if the tokenizer is of another kind.
+    """
+    path = os.path.join(folder, preset_layout.TOKENIZER_FILE)
+    if not filesystem.exists(path):
+        return None, None
+    kind = filesystem.read_json(path).get("class_name")
+    if kind != preset_layout.TOKENIZER:
+        raise ValueError(
+            f"{path} describes a tokenizer of the class {kind!r}; only "
+            f"{preset_layout.TOKENIZER!r} can be read."
+        )
+    path = os.path.join(folder, VOCABULARY_FILE)
+    if not filesystem.exists(path):
+        raise FileNotFoundError(
+            f"{path} does not exist, but {preset_layout.TOKENIZER_FILE} tells "
+            "of a tokenizer. Was all of the preset copied?"
+        )
+    tokenizer = tokenization.SentencePieceTokenizer(path)
+    pieces = set(tokenizer.pieces) - set(tokenizer.special_pieces)
+    if any(p != p.lower() and not p.startswith("<0x") for p in pieces):
+        tokenizer = tokenization.SentencePieceTokenizer(
+            path, do_lower_case=False, keep_accents=True
+        )
+    return tokenizer, filesystem.read_file(path)
+
+
+def select(
+    values: dict, config: AlbertConfig, tokenizer: tokenization.Tokenizer | None
+) -> tuple[dict, list]:
+    """What a preset can hold of a model.
+
+    Returns:
+      Dict from canonical name to array, and a list of remarks on what is left
+      out or becomes another.
+
+    Raises:
+      ValueError: if KerasHub would compute something else.
+    """
+    if config.hidden_act != "gelu":
+        raise ValueError(
+            f"hidden_act is {config.hidden_act!r}; KerasHub's ALBERT knows "
+            "gelu alone. Choose another format."
+        )
+    if tokenizer and tokenizer.kind != "sentencepiece":
+        raise ValueError(
+            f"The vocabulary {tokenizer.settings['vocabulary']} is WordPiece; "
+            "KerasHub's ALBERT knows SentencePiece alone. Choose another "
+            "format."
+        )
+    head = preset_layout.head_places(config).keys()
+    names = head if head <= values.keys() else set()
+    kept = {n: v for n, v in values.items() if n[:5] == "bert/" or n in names}
+    remarks = []
+    if rest := sorted(values.keys() - kept.keys()):
+        remarks.append(
+            f"left out, as KerasHub has no place for it: {', '.join(rest)}"
+        )
+    if names:
+        remarks.append(
+            f"the masked-LM head's LayerNorm has epsilon {HEAD_EPSILON} in "
+            "KerasHub, so logits differ a little"
+        )
+    theirs = dataclasses.replace(
+        config,
+        # KerasHub has one rate, and one range.
+        attention_probs_dropout_prob=config.hidden_dropout_prob,
+        initializer_range=AlbertConfig.initializer_range,
+    )
+    for name, value in theirs.to_dict().items():
+        if (old := getattr(config, name)) != value:
+            remarks.append(f"{name} {old} became {value}")
+    return kept, remarks
+
+
+def write_folder(
+    folder: filesystem.Path,
+    values: dict,
+    config: AlbertConfig,
+    tokenizer: tokenization.Tokenizer | None,
+):
+    """Writes a preset of AlbertMaskedLM, or without its head of AlbertBackbone.
+
+    Args:
+      folder: exists.
+      values: dict from canonical name to array; what `select` leaves out is
+        not written.
+      config: theirs.
+      tokenizer: a `SentencePieceTokenizer`, or None.
+
+    Raises:
+      ValueError: as `select`.
+    """
+    values, _ = select(values, config, tokenizer)
+    target = regrouping.grouped_config(config, layer_group)
+    values = regrouping.regroup(values, config, target)
+    if config.embedding_size == config.hidden_size:
+        regrouping.add_identity(values, config)
+    places = preset_layout.encoder_places(target)
+    _write_file(os.path.join(folder, WEIGHTS_FILE), values, places)
+    head = preset_layout.head_places(target)
+    has_head = head.keys() <= values.keys()
+    if has_head:
+        path = os.path.join(folder, TASK_WEIGHTS_FILE)
+        _write_file(path, values, head, preset_layout.OPTIMIZER)
+    if isinstance(tokenizer, tokenization.SentencePieceTokenizer):
+        path = os.path.join(folder, VOCABULARY_FILE)
+        filesystem.write_file(path, standalone.serialize(tokenizer))
+    described = preset_layout.describe_preset(
+        {
+            theirs: getattr(target, ours)
+            for theirs, ours in preset_layout.SIZES.items()
+        },
+        sum(values[name].size for name in places),
+        has_tokenizer=tokenizer is not None,
+        has_head=has_head,
+    )
+    for name, value in described.items():
+        filesystem.write_json(os.path.join(folder, name), value)
+
+
+def _write_file(path, values, places, others=()):
+    content = io.BytesIO()
+    with h5py.File(content, "w") as file:
+        for ours, place in places.items():
+            file[place.key] = values[ours].reshape(place.theirs)
+        for key, value in others:
+            file[key] = value
+    filesystem.write_file(path, content.getvalue())
