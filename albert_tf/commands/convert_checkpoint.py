@@ -32,6 +32,13 @@ class ConvertFlags(groups.FilesFlags):
         "hf",
         "tf1 for the release's scripts, own, or hf for Hugging Face.",
     )
+    head: Literal["auto", "classes", "regression", "multi_label", "choices"] = (
+        flags.flag(
+            "auto",
+            "What a fine-tuned model's output_weights compute, where no "
+            "head.json beside it tells: choices are RACE's.",
+        )
+    )
     keep_slots: bool = flags.flag(
         False, "Whether to keep the optimizer's slots and the step."
     )

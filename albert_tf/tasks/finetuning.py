@@ -23,7 +23,7 @@ from albert_tf.training import (
     optimization,
     session,
 )
-from albert_tf.weights import checkpoints, pretrained
+from albert_tf.weights import checkpoints, pretrained, task_heads
 
 
 class Task:
@@ -35,6 +35,7 @@ class Task:
       min_seq_length: tokens that the model wants of a sequence, with padding.
       best_metric: what the best checkpoint is chosen by.
       dropout: before the task's output.
+      head: what is written beside checkpoints of the model's head, or None.
       train: the training data, or None to train nothing.
       num_train: examples in it that an epoch counts.
       is_scored: whether there is dev data to score a model on.
@@ -48,6 +49,7 @@ class Task:
     min_seq_length: int = 1
     best_metric: str
     dropout: float = 0.1
+    head: task_heads.TaskHead | None = None
     train: Examples | None = None
     num_train: int = 0
     is_scored: bool = False
@@ -335,16 +337,19 @@ class FineTuning:
 
     @property
     def assets(self) -> dict:
-        """Config and vocabulary, by the names of their files."""
+        """Config, vocabulary and head, by the names of their files."""
         name, content = self.start.vocabulary_file
-        return {
+        files = {
             CONFIG_FILE: self.config.to_dict(),
             tokenization.SETTINGS_FILE: self.start.tokenizer.settings,
             name: content,
         }
+        if head := self.task.head:
+            files[task_heads.HEAD_FILE] = task_heads.describe_head(head)
+        return files
 
     def write_assets(self) -> list[str]:
-        """Writes config and vocabulary to the folder; returns their paths."""
+        """Writes `assets` to the folder; returns their paths."""
         self.session.write_files(self.assets)
         return [os.path.join(self.folder, name) for name in self.assets]
 

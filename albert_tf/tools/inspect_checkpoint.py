@@ -3,7 +3,7 @@
 import collections
 import json
 
-from albert_tf.weights import checkpoints, pretrained
+from albert_tf.weights import checkpoints, pretrained, task_heads
 
 # What a variable's name begins with -> what it is a part of.
 PARTS = {
@@ -12,6 +12,7 @@ PARTS = {
     "bert/pooler/": "pooler",
     "cls/predictions/": "masked-LM head",
     "cls/seq_relationship/": "sentence-order head",
+    **{name: "task's head" for name in task_heads.KINDS.values()},
 }
 
 
@@ -35,6 +36,8 @@ def run(args):
     described = json.dumps(config.to_dict()) if config else "none beside it"
     print("config", described)
     print("vocabulary", tokenizer.settings if tokenizer else "none beside it")
+    if head := model.head:
+        print("head", head.kind, "of labels", head.labels or "without names")
     for remark in model.remarks:
         print(f"Note: {remark}.")
 

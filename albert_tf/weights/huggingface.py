@@ -14,7 +14,7 @@ import numpy as np
 from albert_tf import filesystem
 from albert_tf.model.config import AlbertConfig
 from albert_tf.text import tokenization
-from albert_tf.weights import regrouping
+from albert_tf.weights import huggingface_heads, regrouping, task_heads
 
 CONFIG_FILE = "config.json"
 WEIGHTS_FILE = "model.safetensors"
@@ -73,11 +73,14 @@ CONSTANTS = {
 FLOATS = ("float16", "bfloat16", "float32", "float64")
 
 
-def weight_names(config: AlbertConfig) -> dict[str, str]:
+def weight_names(
+    config: AlbertConfig, architecture: str = huggingface_heads.PRETRAINING
+) -> dict[str, str]:
     """Their name of each weight of a model and its heads.
 
     Args:
       config: an AlbertConfig whose `parameter_sharing` is "all".
+      architecture: of a fine-tuned model, see `huggingface_heads.LAYERS`.
 
     Returns:
       Dict from canonical name to their name.
@@ -95,9 +98,10 @@ def weight_names(config: AlbertConfig) -> dict[str, str]:
                 f".albert_layers.{inner}"
             )
             rows += [(f"{ours}/{a}", f"{theirs}.{b}", k) for a, b, k in BLOCK]
+    rows += [*HEADS, *huggingface_heads.LAYERS.get(architecture, ())]
     names = {
-        f"{ours}/{part}".rstrip("/"): f"{theirs}.{their_part}"
-        for ours, theirs, kind in [*rows, *HEADS]
+        f"{ours}/{part}".strip("/"): f"{theirs}.{their_part}"
+        for ours, theirs, kind in rows
         for part, their_part in PARTS[kind]
     }
     return {**names, OUTPUT_BIAS[0]: OUTPUT_BIAS[1]}
@@ -170,23 +174,25 @@ def _check_kind(path, values, act):
 
 def read_weights(
     folder: filesystem.Path, config: AlbertConfig
-) -> tuple[dict, list]:
+) -> tuple[dict, list, task_heads.TaskHead | None]:
     """The weights of a folder, by their canonical names.
 
     Returns:
-      Dict from name to float32 array, and a list of remarks on what was
-      converted or left out.
+      Dict from name to float32 array, a list of remarks on what was converted
+      or left out, and the head of a fine-tuned model.
 
     Raises:
-      ValueError: if the file is damaged, lacks the encoder, or holds weights
-        that ALBERT has no place for.
+      ValueError: if the file is damaged, lacks the encoder or the head, or
+        holds weights that ALBERT has no place for.
     """
     path = os.path.join(folder, WEIGHTS_FILE)
+    described = filesystem.read_json(os.path.join(folder, CONFIG_FILE))
+    architecture = huggingface_heads.find_architecture(described)
     theirs, remarks = _load(path)
     if "embeddings.word_embeddings.weight" in theirs:
         # An AlbertModel without a head.
         theirs = {f"albert.{name}": v for name, v in theirs.items()}
-    names = weight_names(config)
+    names = weight_names(config, architecture)
     if OUTPUT_BIAS[1] not in theirs and "predictions.decoder.bias" in theirs:
         theirs[OUTPUT_BIAS[1]] = theirs["predictions.decoder.bias"]
     for copy, original in DECODER.items():
@@ -202,24 +208,33 @@ def read_weights(
         for ours, name in names.items()
         if name in theirs
     }
-    encoder = ("bert/embeddings", "bert/encoder")
-    lost = [
-        name
-        for ours, name in names.items()
-        if ours.startswith(encoder) and ours not in values
-    ]
-    if lost:
-        raise ValueError(
-            f"{path} lacks {len(lost)} of the encoder's weights, such as "
-            f"{lost[:2]}; it has {sorted(theirs)[:2]}. Does {CONFIG_FILE} "
-            "belong to it?"
-        )
+    _check_whole(path, values, names, sorted(theirs))
     rest = theirs.keys() - names.values() - DECODER.keys()
     if rest:
         remarks.append(f"left out: {', '.join(sorted(rest))}")
     if config.embedding_size == config.hidden_size:
         _drop_identity(values, path)
-    return values, remarks
+    head = huggingface_heads.read_head(folder, described, values)
+    head = task_heads.find_head(values, head, folder)
+    if head and head.kind == "spans":
+        remarks += huggingface_heads.add_pooler(values, config)
+    return values, remarks, head
+
+
+def _check_whole(path, values, names, theirs):
+    """Raises ValueError if weights of the encoder or the head are missing."""
+    pretraining = ("bert/pooler", "cls/predictions", "cls/seq_relationship")
+    lost = [
+        name
+        for ours, name in names.items()
+        if ours not in values and not ours.startswith(pretraining)
+    ]
+    if lost:
+        raise ValueError(
+            f"{path} lacks {len(lost)} of the encoder's weights or the head's, "
+            f"such as {lost[:2]}; it has {theirs[:2]}. Does {CONFIG_FILE} "
+            "belong to it?"
+        )
 
 
 def _load(path):
@@ -277,19 +292,29 @@ def write_folder(
     values: dict,
     config: AlbertConfig,
     tokenizer: tokenization.Tokenizer | None,
+    head: task_heads.TaskHead | None = None,
 ):
-    """Writes config and weights; the result loads as AlbertForPreTraining.
+    """Writes config and weights for the model class that has the head.
 
     Args:
       folder: exists.
       values: dict from canonical name to array; heads may be absent.
       config: theirs.
       tokenizer: described, where there is one.
+      head: of a fine-tuned model. Without, it is AlbertForPreTraining.
+
+    Raises:
+      ValueError: if the model has a head that Hugging Face's ALBERT has not;
+        nothing is written then.
     """
     import safetensors.numpy
 
     target = regrouping.grouped_config(config, layer_group)
     values = regrouping.regroup(values, config, target)
+    names = weight_names(target, huggingface_heads.architecture_of(head))
+    huggingface_heads.check_is_known(values, names, head)
+    if head and head.kind == "spans":
+        huggingface_heads.drop_empty_pooler(values)
     if config.embedding_size == config.hidden_size:
         size = config.hidden_size
         values[f"{PROJECTION}/kernel"] = np.eye(size, dtype=np.float32)
@@ -298,7 +323,7 @@ def write_folder(
         name: np.ascontiguousarray(
             values[ours].T if ours.endswith("/kernel") else values[ours]
         )
-        for ours, name in weight_names(target).items()
+        for ours, name in names.items()
         if ours in values
     }
     filesystem.write_file(
@@ -306,13 +331,21 @@ def write_folder(
         # save_file would let nobody but its writer read the file.
         safetensors.numpy.save(theirs, {"format": "pt"}),
     )
+    described = describe_config(target)
+    described |= huggingface_heads.describe_head(head, values)
+    filesystem.write_json(os.path.join(folder, CONFIG_FILE), described)
+    if tokenizer:
+        write_tokenizer(folder, tokenizer, config.max_position_embeddings)
+
+
+def describe_config(config: AlbertConfig) -> dict:
+    """Returns what config.json says of a config that shares by groups."""
     described = {
-        **target.to_dict(),
+        **config.to_dict(),
         "hidden_act": {"gelu": "gelu_new", None: "linear"}.get(
             config.hidden_act, config.hidden_act
         ),
         "model_type": "albert",
-        "architectures": ["AlbertForPreTraining"],
         "layer_norm_eps": 1e-12,
         "classifier_dropout_prob": 0.1,
         "pad_token_id": 0,
@@ -321,9 +354,7 @@ def write_folder(
         "dtype": "float32",
     }
     del described["parameter_sharing"]
-    filesystem.write_json(os.path.join(folder, CONFIG_FILE), described)
-    if tokenizer:
-        write_tokenizer(folder, tokenizer, config.max_position_embeddings)
+    return described
 
 
 def write_tokenizer(folder: filesystem.Path, tokenizer, max_length: int):

@@ -30,6 +30,7 @@ from albert_tf.weights import (
     huggingface,
     regrouping,
     saved_weights,
+    task_heads,
 )
 
 ARCHIVES = (".tar", ".tar.gz", ".tgz")
@@ -58,6 +59,8 @@ class Pretrained:
       tokenizer: its tokenizer, or None if no vocabulary lies beside it.
       vocabulary_file: name and content of the vocabulary's file, or None.
       remarks: what was converted or left out.
+      head: of a fine-tuned model; None where there is none, or the weights
+        could be of several.
     """
 
     source: str
@@ -66,6 +69,7 @@ class Pretrained:
     tokenizer: tokenization.Tokenizer | None
     vocabulary_file: tuple[str, bytes] | None
     remarks: Sequence[str] = ()
+    head: task_heads.TaskHead | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -119,9 +123,9 @@ def read_pretrained(
         path = os.path.dirname(path) or "."
     if filesystem.exists(os.path.join(path, huggingface.CONFIG_FILE)):
         config = huggingface.read_config(path)
-        values, remarks = huggingface.read_weights(path, config)
+        values, remarks, head = huggingface.read_weights(path, config)
         tokenizer, file = _vocabulary(path)
-        return Pretrained(path, values, config, tokenizer, file, remarks)
+        return Pretrained(path, values, config, tokenizer, file, remarks, head)
     is_module = filesystem.exists(os.path.join(path, "saved_model.pb"))
     if is_module:
         prefix = os.path.join(path, "variables", "variables")
@@ -134,8 +138,11 @@ def read_pretrained(
         values = saved_weights.read_weights(values, path)
     if not keep_slots:
         values = {n: v for n, v in values.items() if not checkpoints.is_slot(n)}
+    head = task_heads.find_head(values, task_heads.read_head(folder), prefix)
     described = read_description(folder)
-    return dataclasses.replace(described, source=prefix, values=values)
+    return dataclasses.replace(
+        described, source=prefix, values=values, head=head
+    )
 
 
 def read_description(folder: filesystem.Path) -> Pretrained:
@@ -395,8 +402,9 @@ def write_pretrained(folder: filesystem.Path, pretrained, form: str):
     """
     config, values = pretrained.config, pretrained.values
     tokenizer = pretrained.tokenizer
+    head = task_heads.find_head(values, pretrained.head, pretrained.source)
     if form == "hf":
-        huggingface.write_folder(folder, values, config, tokenizer)
+        huggingface.write_folder(folder, values, config, tokenizer, head)
     else:
         described = config.to_dict()
         if form == "tf1":
@@ -408,6 +416,9 @@ def write_pretrained(folder: filesystem.Path, pretrained, form: str):
             os.path.join(folder, f"{checkpoints.PREFIX}-best"), values
         )
         filesystem.write_json(os.path.join(folder, CONFIG_FILE), described)
+        if head:
+            path = os.path.join(folder, task_heads.HEAD_FILE)
+            filesystem.write_json(path, task_heads.describe_head(head))
     if tokenizer:
         name, content = pretrained.vocabulary_file
         if form == "hf":
