@@ -1,4 +1,4 @@
-"""Hugging Face folders: `config.json` and `model.safetensors`, both ways.
+"""Hugging Face folders: `config.json` and safetensors files, both ways.
 
 Reading and writing need the package safetensors, and neither PyTorch nor
 transformers. Their layers are ours under other names, with kernels transposed;
@@ -14,10 +14,14 @@ import numpy as np
 from albert_tf import filesystem
 from albert_tf.model.config import AlbertConfig
 from albert_tf.text import tokenization
-from albert_tf.weights import huggingface_heads, regrouping, task_heads
+from albert_tf.weights import (
+    huggingface_heads,
+    regrouping,
+    safetensor_files,
+    task_heads,
+)
 
 CONFIG_FILE = "config.json"
-WEIGHTS_FILE = "model.safetensors"
 # theirs -> ours. Their "gelu" is the exact one, of which the release knows
 # nothing: folders that were converted from it and say so mean the tanh form.
 ACTIVATIONS = {
@@ -70,7 +74,6 @@ CONSTANTS = {
     for prefix in ("", "albert.")
     for name in ("position_ids", "token_type_ids")
 }
-FLOATS = ("float16", "bfloat16", "float32", "float64")
 
 
 def weight_names(
@@ -185,10 +188,9 @@ def read_weights(
       ValueError: if the file is damaged, lacks the encoder or the head, or
         holds weights that ALBERT has no place for.
     """
-    path = os.path.join(folder, WEIGHTS_FILE)
     described = filesystem.read_json(os.path.join(folder, CONFIG_FILE))
     architecture = huggingface_heads.find_architecture(described)
-    theirs, remarks = _load(path)
+    path, theirs, remarks = safetensor_files.read_folder(folder, CONSTANTS)
     if "embeddings.word_embeddings.weight" in theirs:
         # An AlbertModel without a head.
         theirs = {f"albert.{name}": v for name, v in theirs.items()}
@@ -197,7 +199,7 @@ def read_weights(
         theirs[OUTPUT_BIAS[1]] = theirs["predictions.decoder.bias"]
     for copy, original in DECODER.items():
         if copy in theirs and not np.array_equal(
-            theirs[copy], theirs.get(original)
+            theirs[copy], theirs.get(original, ())
         ):
             raise ValueError(
                 f"{path}: {copy} is not {original}. ALBERT ties the two; was "
@@ -235,44 +237,6 @@ def _check_whole(path, values, names, theirs):
             f"such as {lost[:2]}; it has {theirs[:2]}. Does {CONFIG_FILE} "
             "belong to it?"
         )
-
-
-def _load(path):
-    """Arrays of a safetensors file as float32, and remarks."""
-    try:
-        import safetensors.numpy
-    except ImportError as error:
-        raise ImportError(
-            "Hugging Face files need safetensors: pip install 'albert_tf[hf]'."
-        ) from error
-    if not filesystem.exists(path):
-        names = filesystem.list_folder(os.path.dirname(path))
-        raise FileNotFoundError(
-            f"{path} does not exist; the folder has {names}. A "
-            "pytorch_model.bin is a pickle, which only PyTorch reads: load it "
-            "with transformers and save_pretrained(folder) writes "
-            f"{WEIGHTS_FILE}."
-        )
-    try:
-        with filesystem.local_copy(path) as local:
-            arrays = safetensors.numpy.load_file(local)
-    except (safetensors.SafetensorError, ValueError, KeyError) as error:
-        raise ValueError(
-            f"{path} cannot be read: {error}. Was the download cut off, or is "
-            "it a pointer of Git LFS?"
-        ) from error
-    arrays = {n: a for n, a in arrays.items() if n not in CONSTANTS}
-    wrong = [n for n, a in arrays.items() if str(a.dtype) not in FLOATS]
-    if wrong:
-        raise ValueError(
-            f"{path} holds {len(wrong)} weights that are no floating-point "
-            f"numbers, such as {wrong[0]} of {arrays[wrong[0]].dtype}; known "
-            f"are {', '.join(FLOATS)}. Is the model quantized? Convert the one "
-            "it was made from."
-        )
-    kinds = sorted({str(a.dtype) for a in arrays.values()} - {"float32"})
-    remarks = [f"{kind} became float32" for kind in kinds]
-    return {n: np.asarray(a, np.float32) for n, a in arrays.items()}, remarks
 
 
 def _drop_identity(values, path):
@@ -327,7 +291,7 @@ def write_folder(
         if ours in values
     }
     filesystem.write_file(
-        os.path.join(folder, WEIGHTS_FILE),
+        os.path.join(folder, safetensor_files.WEIGHTS_FILE),
         # save_file would let nobody but its writer read the file.
         safetensors.numpy.save(theirs, {"format": "pt"}),
     )

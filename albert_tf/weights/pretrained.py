@@ -29,6 +29,7 @@ from albert_tf.weights import (
     checkpoints,
     huggingface,
     regrouping,
+    safetensor_files,
     saved_weights,
     task_heads,
 )
@@ -107,8 +108,8 @@ def read_pretrained(
 
     Args:
       path: a TF1 prefix, .index file, folder or tar archive; a TF Hub module
-        as a folder or tar archive; or a Hugging Face folder, or the
-        model.safetensors in it.
+        as a folder or tar archive; or a Hugging Face folder, or a
+        safetensors file or index in it.
       keep_slots: whether the optimizer's slots and the step are read, too.
 
     Raises:
@@ -119,7 +120,7 @@ def read_pretrained(
     if path.endswith(ARCHIVES):
         with unpacked(path) as folder:
             return read_pretrained(folder, keep_slots=keep_slots)
-    if path.endswith(".safetensors"):
+    if path.endswith((".safetensors", safetensor_files.INDEX_FILE)):
         path = os.path.dirname(path) or "."
     if filesystem.exists(os.path.join(path, huggingface.CONFIG_FILE)):
         config = huggingface.read_config(path)

@@ -9,7 +9,8 @@ import safetensors.numpy
 import tensorflow as tf
 
 from albert_tf.model import heads, modeling, span_heads
-from albert_tf.weights import checkpoints, huggingface, pretrained, task_heads
+from albert_tf.weights import checkpoints, pretrained, task_heads
+from albert_tf.weights.safetensor_files import WEIGHTS_FILE
 from albert_tf.weights.task_heads import TaskHead
 from tests.weights.test_huggingface import inputs, rewrite
 from tests.weights.test_pretrained import TINY, convert
@@ -272,7 +273,7 @@ def test_a_missing_head_is_an_error_and_an_unknown_one_is_left_out(folder):
     )
     with pytest.raises(ValueError, match=r"lacks 2 of .*classifier\.weight"):
         pretrained.read_pretrained(folder)
-    path = folder / huggingface.WEIGHTS_FILE
+    path = folder / WEIGHTS_FILE
     safetensors.numpy.save_file(weights, path)
     edit(folder, architectures=["AlbertForTokenClassification"])
     found = pretrained.read_pretrained(folder)
@@ -282,16 +283,14 @@ def test_a_missing_head_is_an_error_and_an_unknown_one_is_left_out(folder):
 
 def test_spans_without_a_pooler_get_one_of_zeros(tmp_path, golden):
     source = golden("huggingface/spans")
-    before = safetensors.numpy.load_file(source / huggingface.WEIGHTS_FILE)
+    before = safetensors.numpy.load_file(source / WEIGHTS_FILE)
     assert not any("pooler" in name for name in before)
     found = pretrained.read_pretrained(source)
     assert not found.values["bert/pooler/dense/kernel"].any()
     assert "has no pooler: bert/pooler/dense is zeros" in found.remarks[0]
     convert(source, tmp_path / "b", format="tf1")
     convert(tmp_path / "b", tmp_path / "c", format="hf")
-    after = safetensors.numpy.load_file(
-        tmp_path / "c" / huggingface.WEIGHTS_FILE
-    )
+    after = safetensors.numpy.load_file(tmp_path / "c" / WEIGHTS_FILE)
     assert before.keys() == after.keys()
     for name, value in before.items():
         np.testing.assert_array_equal(after[name], value)

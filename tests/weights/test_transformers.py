@@ -50,6 +50,16 @@ def test_a_model_of_transformers_computes_the_same_here(tmp_path, changes):
     compare(our_outputs(tmp_path), their_outputs(model))
 
 
+def test_shards_of_transformers_are_read(tmp_path):
+    transformers.set_seed(0)
+    model = transformers.AlbertForPreTraining(
+        transformers.AlbertConfig(**SIZES, initializer_range=0.3)
+    )
+    model.save_pretrained(tmp_path, max_shard_size="4KB")
+    assert len(list(tmp_path.glob("model-0000?-of-0000?.safetensors"))) > 1
+    compare(our_outputs(tmp_path), their_outputs(model))
+
+
 @pytest.mark.parametrize("changes", CONFIGS.values(), ids=CONFIGS)
 def test_our_model_computes_the_same_in_transformers(tmp_path, changes):
     random_model(tmp_path / "a", **changes)
