@@ -38,7 +38,7 @@ class Progress:
 
     Args:
       what: the work, as a few words.
-      total: its amount.
+      total: its amount, or None if nobody knows.
       unit: what is counted, plural.
       is_shown: whether anything is written at all.
     """
@@ -75,16 +75,21 @@ class Progress:
             return
         seconds = max(self.last - self.start, 1e-3)
         rate = self.amount / seconds
-        left = max(0, self.total - self.amount) / max(rate, 1e-3)
-        text = (
-            f"{self.what}: {self.amount / max(self.total, 1):4.0%} of "
-            f"{self.total:,.0f} {self.unit}, {rate:,.0f} a second, "
-            f"{format_seconds(seconds)} gone, {format_seconds(left)} left"
-        )
+        text = f"{self.what}: {self._count()} {self.unit}, {rate:,.0f} a second"
+        text += f", {format_seconds(seconds)} gone"
+        if self.total is not None:
+            left = max(0, self.total - self.amount) / max(rate, 1e-3)
+            text += f", {format_seconds(left)} left"
         if self.line.is_terminal:
             self.line.show(text)
         else:
             self.line.say(text)
+
+    def _count(self):
+        """How much is done, of how much."""
+        if self.total is None:
+            return f"{self.amount:,.0f}"
+        return f"{self.amount / max(self.total, 1):4.0%} of {self.total:,.0f}"
 
 
 def format_seconds(seconds):

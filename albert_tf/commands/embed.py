@@ -7,6 +7,10 @@ A .npz holds `vectors` [N, H], one for each line, blank ones too; with
 --pooling=tokens it holds `vectors` [all tokens, H], `lengths` [N], `ids` and
 `offsets` [all tokens, 2], which are characters of the line (start, end). A
 .jsonl holds one object a line with the same names.
+
+Lines are read as they are needed, from files of any size or from a pipe
+(--input_file=/dev/stdin); the memory used does not grow with their number. An
+.npz takes twice its size on the disk while it is written.
 """
 
 import dataclasses

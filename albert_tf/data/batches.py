@@ -185,6 +185,7 @@ def plan_pass(
     min_length: int = 1,
     num_replicas: int = 1,
     is_static: bool = False,
+    tokens_per_shape: int | None = None,
 ) -> Pass:
     """Plans one pass over all examples, the longest first.
 
@@ -204,6 +205,8 @@ def plan_pass(
       is_static: whether each shape has to be compiled: there are few lengths
         then, chosen from those of the examples, and one size for each. Only
         the last batch has rows of padding.
+      tokens_per_shape: what a static shape costs, in tokens; 0 allows every
+        multiple of LENGTH_STEP. None is TOKENS_PER_SHAPE.
 
     Raises:
       ValueError: if there are no examples, or by far fewer than in a batch,
@@ -223,7 +226,9 @@ def plan_pass(
     if is_static:
         rounded = -(-longest // LENGTH_STEP) * LENGTH_STEP
         rounded = np.minimum(rounded, max_length)
-        chosen = choose_lengths(rounded, TOKENS_PER_SHAPE)
+        if tokens_per_shape is None:
+            tokens_per_shape = TOKENS_PER_SHAPE
+        chosen = choose_lengths(rounded, tokens_per_shape)
         padded = chosen[np.searchsorted(chosen, rounded)]
     most = -(-len(examples) // num_replicas)
     lengths, sizes, start = [], [], 0
