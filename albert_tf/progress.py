@@ -38,7 +38,7 @@ class Progress:
 
     Args:
       what: the name of the work.
-      total: its total amount.
+      total: its total amount, or None if it is unknown.
       unit: the unit of the amount, plural.
       is_shown: whether to write anything.
     """
@@ -75,17 +75,23 @@ class Progress:
             return
         seconds = max(self.last - self.start, 1e-3)
         rate = self.amount / seconds
-        remaining = max(0, self.total - self.amount) / max(rate, 1e-3)
         text = (
-            f"{self.what}: {self.amount / max(self.total, 1):4.0%} of "
-            f"{self.total:,.0f} {self.unit}, {rate:,.0f} per second, "
-            f"{format_seconds(seconds)} elapsed, "
-            f"{format_seconds(remaining)} remaining"
+            f"{self.what}: {self._count()} {self.unit}, {rate:,.0f} per "
+            f"second, {format_seconds(seconds)} elapsed"
         )
+        if self.total is not None:
+            remaining = max(0, self.total - self.amount) / max(rate, 1e-3)
+            text += f", {format_seconds(remaining)} remaining"
         if self.line.is_terminal:
             self.line.show(text)
         else:
             self.line.say(text)
+
+    def _count(self):
+        """How much is done, of how much."""
+        if self.total is None:
+            return f"{self.amount:,.0f}"
+        return f"{self.amount / max(self.total, 1):4.0%} of {self.total:,.0f}"
 
 
 def format_seconds(seconds):

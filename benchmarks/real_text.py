@@ -139,7 +139,8 @@ def embed_texts(start, texts, dtype):
     def run():
         rows, _ = embed.encode(start.tokenizer, texts, 512, False)
         ids = [ids for ids, _ in rows]
-        return embed.compute(model, start.tokenizer, ids)
+        function = embed.build_function(model)
+        return embed.compute(function, start.tokenizer, ids, 512)
 
     return run
 

@@ -49,3 +49,13 @@ def test_a_log_has_a_line_at_intervals(monkeypatch):
     for _ in range(12):
         done.add(1)
     assert stream.getvalue().count("\n") == 2
+
+
+def test_without_a_total_what_is_done_is_counted(monkeypatch):
+    stream = io.StringIO()
+    done = build(monkeypatch, stream)
+    done.total = None
+    done.add(1234)
+    done.finish()
+    assert "counting: 1,234 things, " in stream.getvalue()
+    assert "left" not in stream.getvalue() and "%" not in stream.getvalue()

@@ -33,6 +33,13 @@ class ConvertFlags(groups.FilesFlags):
         "Output format: tf1 for the release's scripts, own for this package, "
         "hf for Hugging Face, keras_hub for a KerasHub preset.",
     )
+    head: Literal["auto", "classes", "regression", "multi_label", "choices"] = (
+        flags.flag(
+            "auto",
+            "What a fine-tuned model's output_weights compute, where no "
+            "head.json beside it tells: choices are RACE's.",
+        )
+    )
     keep_slots: bool = flags.flag(
         False, "Whether to keep the optimizer slots and the step."
     )

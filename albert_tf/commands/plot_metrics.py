@@ -3,7 +3,7 @@ r"""Plots the training curves of a metrics.jsonl.
     albert plot_metrics --metrics_file=out/metrics.jsonl \
         --output_file=curves.svg
 
-Requires matplotlib: pip install 'albert_tf[plots]'.
+Requires matplotlib: pip install matplotlib.
 """
 
 import dataclasses

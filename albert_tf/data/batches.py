@@ -188,6 +188,7 @@ def plan_pass(
     min_length: int = 1,
     num_replicas: int = 1,
     is_static: bool = False,
+    tokens_per_shape: int | None = None,
 ) -> Pass:
     """Plans one pass over all examples, longest first.
 
@@ -207,6 +208,8 @@ def plan_pass(
       is_static: whether each shape is compiled. Then only a few lengths are
         used, chosen from those of the examples, with one batch size each; only
         the last batch has rows of padding.
+      tokens_per_shape: what a static shape costs, in tokens; 0 allows every
+        multiple of LENGTH_STEP. None is TOKENS_PER_SHAPE.
 
     Raises:
       ValueError: if there are no examples, far fewer than in a batch, or one
@@ -226,7 +229,9 @@ def plan_pass(
     if is_static:
         rounded = -(-longest // LENGTH_STEP) * LENGTH_STEP
         rounded = np.minimum(rounded, max_length)
-        chosen = choose_lengths(rounded, TOKENS_PER_SHAPE)
+        if tokens_per_shape is None:
+            tokens_per_shape = TOKENS_PER_SHAPE
+        chosen = choose_lengths(rounded, tokens_per_shape)
         padded = chosen[np.searchsorted(chosen, rounded)]
     max_size = -(-len(examples) // num_replicas)
     lengths, sizes, start = [], [], 0

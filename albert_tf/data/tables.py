@@ -8,6 +8,7 @@ import csv
 import dataclasses
 import io
 import logging
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from albert_tf import filesystem
@@ -21,6 +22,14 @@ _KINDS = {
     "label": (_SCALAR | list, "a string, a number or a list of them"),
     "id": (_SCALAR, "a string or a number"),
 }
+_HAS_ZERO = (
+    "{path}, line {line} holds a character 0. Is it UTF-16, or was the disk "
+    "full when it was written? Save it as UTF-8."
+)
+_NOT_UTF8 = (
+    "{path} is not UTF-8 ({error}). Was it saved by a spreadsheet? Save it as "
+    "UTF-8."
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -145,16 +154,25 @@ def read_text(path: filesystem.Path) -> str:
     content = filesystem.read_file(path)
     if b"\0" in content:
         line = content[: content.index(b"\0")].count(b"\n") + 1
-        raise ValueError(
-            f"{path}, line {line} contains a NUL character. Is it UTF-16, or "
-            "was the disk full when it was written? Save it as UTF-8."
-        )
-    return filesystem.decode(
-        content,
-        path,
-        "{path} is not UTF-8 ({error}). Was it saved by a spreadsheet? Save "
-        "it as UTF-8.",
-    )
+        raise ValueError(_HAS_ZERO.format(path=path, line=line))
+    return filesystem.decode(content, path, _NOT_UTF8)
+
+
+def read_lines(path: filesystem.Path) -> Iterator[str]:
+    """Yields the lines of a file as `read_text` reads it, without their ends.
+
+    The file may be a pipe, and larger than the memory.
+    """
+    encoding = "utf-8-sig"
+    with filesystem.open_file(path) as file:
+        for number, content in enumerate(file, 1):
+            if b"\0" in content:
+                raise ValueError(_HAS_ZERO.format(path=path, line=number))
+            # Not splitlines: U+2028 and others may stand within a text.
+            content = content.removesuffix(b"\r\n").removesuffix(b"\n")
+            where = f"{path}, line {number}"
+            yield filesystem.decode(content, where, _NOT_UTF8, encoding)
+            encoding = "utf-8"
 
 
 def _parse_tsv(_path, text):

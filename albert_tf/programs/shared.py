@@ -45,6 +45,6 @@ def import_text_serving(wanted_by):
     except ImportError as error:
         raise ImportError(
             f"{wanted_by} needs tensorflow-text ({error}): "
-            "pip install 'albert_tf[text]'."
+            "pip install tensorflow-text."
         ) from error
     return text_serving

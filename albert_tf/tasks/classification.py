@@ -15,6 +15,7 @@ from albert_tf.metrics import classification
 from albert_tf.model import heads
 from albert_tf.tasks.finetuning import FineTuning, Task
 from albert_tf.training import manifest
+from albert_tf.weights.task_heads import TaskHead
 
 
 def warn_of_collapse(tuning, logits, label_ids, objective, scores, baseline):
@@ -63,6 +64,7 @@ class Classification(Task):
         self.name, self.best_metric = task.name, task.metrics[0]
         self.max_seq_length, self.dropout = max_seq_length, dropout
         self.threshold = threshold
+        self.head = TaskHead(task.objective, task.labels)
         self.train = data.train.examples if data.train else None
         self.num_train = len(self.train or ())
         self.is_scored, self.is_predicted = bool(data.dev), bool(data.test)

@@ -22,7 +22,7 @@ from albert_tf.training import (
     optimization,
     session,
 )
-from albert_tf.weights import checkpoints, pretrained
+from albert_tf.weights import checkpoints, pretrained, task_heads
 
 
 class Task:
@@ -36,6 +36,7 @@ class Task:
       min_seq_length: minimum length of a sequence after padding, in tokens.
       best_metric: metric that selects the best checkpoint.
       dropout: dropout rate before the task's output layer.
+      head: the `task_heads.TaskHead` to write next to checkpoints, or None.
       train: training data, or None if there is none.
       num_train: number of examples per epoch.
       is_scored: whether there is dev data to score a model on.
@@ -49,6 +50,7 @@ class Task:
     min_seq_length: int = 1
     best_metric: str
     dropout: float = 0.1
+    head: task_heads.TaskHead | None = None
     train: Examples | None = None
     num_train: int = 0
     is_scored: bool = False
@@ -340,16 +342,19 @@ class FineTuning:
 
     @property
     def assets(self) -> dict:
-        """Config and vocabulary by file name."""
+        """Returns config, vocabulary and head by file name."""
         name, content = self.start.vocabulary_file
-        return {
+        files = {
             CONFIG_FILE: self.config.to_dict(),
             tokenization.SETTINGS_FILE: self.start.tokenizer.settings,
             name: content,
         }
+        if head := self.task.head:
+            files[task_heads.HEAD_FILE] = task_heads.describe_head(head)
+        return files
 
     def write_assets(self) -> list[str]:
-        """Writes config and vocabulary to the folder; returns their paths."""
+        """Writes `assets` to the folder; returns their paths."""
         self.session.write_files(self.assets)
         return [os.path.join(self.folder, name) for name in self.assets]
 

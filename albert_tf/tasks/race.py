@@ -14,6 +14,7 @@ from albert_tf.model import heads
 from albert_tf.tasks.classification import warn_of_collapse
 from albert_tf.tasks.finetuning import Task
 from albert_tf.training import manifest
+from albert_tf.weights.task_heads import TaskHead
 
 METRICS = ("eval_accuracy",)
 
@@ -42,6 +43,7 @@ class MultipleChoice(Task):
     """
 
     name, best_metric = "race", METRICS[0]
+    head = TaskHead("choices")
 
     def __init__(
         self,

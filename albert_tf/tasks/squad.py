@@ -15,6 +15,7 @@ from albert_tf.model import span_heads
 from albert_tf.tasks.finetuning import Task
 from albert_tf.training import evaluation, manifest
 from albert_tf.weights.checkpoints import STEP
+from albert_tf.weights.task_heads import TaskHead
 
 PREDICTIONS_FILE = "predictions.json"
 NBEST_FILE = "nbest_predictions.json"
@@ -71,6 +72,8 @@ class Answering(Task):
         if version == "v2":
             self.min_seq_length = max(start_n_top, end_n_top)
         self.dropout, self.threshold = dropout, threshold
+        is_v1 = version == "v1"
+        self.head = TaskHead("spans" if is_v1 else "conditional_spans")
         self.is_predicted = asked is not None
         self.is_scored = self.is_predicted and self.asked.has_answers
         self.gold: dict[str, list[str]] = {}

@@ -1,5 +1,6 @@
 """Writes a pretrained model in another form, and checks what was written."""
 
+import dataclasses
 import os
 import shutil
 
@@ -9,7 +10,12 @@ import tensorflow as tf
 from albert_tf import ownership
 from albert_tf.model import heads, modeling
 from albert_tf.tools import models
-from albert_tf.weights import checkpoints, pretrained, regrouping
+from albert_tf.weights import (
+    checkpoints,
+    pretrained,
+    regrouping,
+    task_heads,
+)
 
 # Copies are equal; another order of sums is not made.
 TOLERANCE = 1e-5
@@ -54,7 +60,7 @@ def convert(output_dir, args):
             f"There is no config beside {model.source}; give "
             "--albert_config_file."
         )
-    model = pretrained.select(model, args.format)
+    model = pretrained.select(tell_head(model, args.head), args.format)
     # Refuses a model that is not whole before anything is written.
     outputs = compute_outputs(model)
     temporary = f"{output_dir}.incomplete"
@@ -82,6 +88,19 @@ def convert(output_dir, args):
     )
 
 
+def tell_head(model, kind):
+    """Returns a `Pretrained` whose head is of a kind, unless that is "auto"."""
+    if kind == "auto":
+        return model
+    told = task_heads.TaskHead(kind, model.head and model.head.labels)
+    head = task_heads.find_head(model.values, told, model.source)
+    if head is None:
+        raise ValueError(
+            f"--head={kind}, but {model.source} has no head of a task."
+        )
+    return dataclasses.replace(model, head=head)
+
+
 def count_parameters(values):
     """Numbers in all arrays that belong to the model."""
     return sum(
@@ -92,6 +111,8 @@ def count_parameters(values):
 def check_values(model, copy):
     """Raises ValueError if a variable of two `Pretrained` differs by a bit."""
     wanted = regrouping.regroup(model.values, model.config, copy.config)
+    if (found := copy.head) != model.head:
+        raise ValueError(f"The head was read again as {found}.")
     different = wanted.keys() ^ copy.values.keys() | {
         name
         for name in wanted.keys() & copy.values.keys()
@@ -130,6 +151,8 @@ def compute_outputs(model):
     ids = tf.constant(
         rng.integers(config.vocab_size, size=(2, num_tokens)), tf.int32
     )
+    if model.head and model.head.kind != "conditional_spans":
+        return compute_logits(model, ids)
     if not heads.AlbertForPreTraining.is_complete_in(model.values):
         built = pretrained.build_model(modeling.AlbertEncoder, model)
         return [built(ids)["sequence_output"].numpy()]
@@ -143,3 +166,20 @@ def compute_outputs(model):
         }
     )
     return [value.numpy() for value in outputs.values()]
+
+
+def compute_logits(model, ids):
+    """The outputs of a fine-tuned `Pretrained` for sequences of ids [B, T]."""
+    num_outputs = len(model.values.get("output_bias", ()))
+    built = pretrained.build_model(
+        lambda config: task_heads.build_model(model.head, config, num_outputs),
+        model,
+    )
+    if model.head.kind == "choices":
+        ids = ids[:, tf.newaxis]  # [B, 1, T]
+    features = {
+        "input_ids": ids,
+        "input_mask": tf.ones_like(ids),
+        "segment_ids": tf.zeros_like(ids),
+    }
+    return [value.numpy() for value in built(features).values()]

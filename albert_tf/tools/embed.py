@@ -1,7 +1,11 @@
-"""Turns lines of text into vectors."""
+"""Turns lines of text into vectors, some lines at a time."""
 
+import contextlib
 import json
 import os
+import shutil
+import tempfile
+import zipfile
 
 import numpy as np
 import tensorflow as tf
@@ -10,6 +14,10 @@ from albert_tf import filesystem, ownership, progress
 from albert_tf.data import batches, examples, tables
 from albert_tf.model import modeling
 from albert_tf.tools import models
+
+# Lines are sorted by length within a chunk: more need memory, fewer leave
+# batches with more padding.
+BATCHES_PER_CHUNK = 16
 
 
 def run(args):
@@ -41,32 +49,65 @@ def embed_files(files, args):
         raise ValueError(
             f"--layer={args.layer}, but the model has {num_layers}, from 0."
         )
-    lines = [line for path in files for line in read_lines(path)]
-    if not lines:
-        raise ValueError(f"There is no line in {files[:3]}.")
+    num_lines = count_lines(files)
+    lines = (line for path in files for line in tables.read_lines(path))
+    embed = build_function(model, args.pooling, args.layer)
     is_by_token = args.pooling == "tokens"
-    rows, num_cut = encode(tokenizer, lines, args.max_seq_length, is_by_token)
-    vectors = compute(
-        model,
-        tokenizer,
-        [ids for ids, _ in rows],
-        pooling=args.pooling,
-        layer=args.layer,
-        tokens_per_batch=args.tokens_per_batch,
-    )
-    write(args.output_file, lines, rows, vectors, is_by_token)
+    is_npz = args.output_file.endswith(".npz")
+    done = progress.Progress("embedding", num_lines, "lines")
+    num_cut = 0
+    with (writing_npz if is_npz else writing_jsonl)(args.output_file) as add:
+        for chunk in split_lines(lines, args.tokens_per_batch):
+            rows, num_cut_here = encode(
+                tokenizer, chunk, args.max_seq_length, is_by_token
+            )
+            ids = [ids for ids, _ in rows]
+            vectors = compute(
+                embed,
+                tokenizer,
+                ids,
+                args.max_seq_length,
+                args.tokens_per_batch,
+                done.add,
+            )
+            if is_by_token:
+                vectors = [
+                    v[: len(i)] for v, i in zip(vectors, ids, strict=True)
+                ]
+            add(chunk, rows, vectors, is_by_token)
+            num_cut += num_cut_here
+        if not done.amount:
+            raise ValueError(f"There is no line in {files[:3]}.")
+    done.finish()
     print(
-        f"Wrote vectors of {len(lines):,} lines to {args.output_file}; "
+        f"Wrote vectors of {done.amount:,} lines to {args.output_file}; "
         f"{num_cut:,} were cut to {args.max_seq_length} tokens."
     )
 
 
-def read_lines(path):
-    """The lines of a text file, without their ends."""
-    text = tables.read_text(path)
-    # Not splitlines: U+2028 and others may stand within a text.
-    lines = text.replace("\r\n", "\n").split("\n")
-    return lines if lines[-1] else lines[:-1]
+def count_lines(files):
+    """Returns the number of lines of files, and finds damage before work.
+
+    Returns:
+      None if one is a pipe, which can be read only once.
+    """
+    if not all(filesystem.is_remote(f) or os.path.isfile(f) for f in files):
+        return None
+    return sum(1 for path in files for _ in tables.read_lines(path))
+
+
+def split_lines(lines, tokens_per_batch):
+    """Yields lists of lines that make some batches, but little text."""
+    chunk, size = [], 0
+    for line in lines:
+        chunk.append(line)
+        # A line is about as many tokens at most, with [CLS] and [SEP].
+        size += len(line) + 2
+        if size >= BATCHES_PER_CHUNK * tokens_per_batch:
+            yield chunk
+            chunk, size = [], 0
+    if chunk:
+        yield chunk
 
 
 def encode(tokenizer, lines, max_seq_length, has_offsets):
@@ -88,21 +129,48 @@ def encode(tokenizer, lines, max_seq_length, has_offsets):
     return rows, num_cut
 
 
+def build_function(model, pooling="mean", layer=-1):
+    """Returns the function from ids and mask [B, T] to vectors.
+
+    Args:
+      model: an AlbertEncoder.
+      pooling: "pooled" or "mean", for [B, H]; "tokens", for [B, T - 1, H], the
+        first token's first.
+      layer: whose output is taken, unless it is pooled.
+    """
+    ints = tf.TensorSpec([None, None], tf.int32)
+
+    @tf.function(input_signature=[ints, ints])
+    def embed(ids, mask):
+        outputs = model(ids, mask)
+        if pooling == "pooled":
+            return outputs["pooled_output"]
+        tokens = outputs["all_encoder_layers"][layer]  # [B, T, H]
+        return average(tokens, mask) if pooling == "mean" else tokens[:, 1:]
+
+    return embed
+
+
 def compute(
-    model, tokenizer, rows, *, pooling="mean", layer=-1, tokens_per_batch=4096
+    embed,
+    tokenizer,
+    rows,
+    max_length,
+    tokens_per_batch=4096,
+    count=lambda _: None,
 ):
     """Computes the vectors of lines.
 
     Args:
-      model: an AlbertEncoder.
-      tokenizer: its Tokenizer.
+      embed: from `build_function`.
+      tokenizer: the model's Tokenizer.
       rows: N lists of ids, without [CLS] and [SEP].
-      pooling: "pooled", "mean" or "tokens".
-      layer: whose output is taken, unless it is pooled.
+      max_length: tokens that no line has more of, nor is padded to.
       tokens_per_batch: tokens computed at a time, with padding.
+      count: called with the number of lines of each batch.
 
     Returns:
-      N arrays: [H], or [its tokens, H] where pooling is "tokens".
+      N arrays, rows of what `embed` returns.
     """
     encoded = examples.Examples(
         *examples.join_pairs(
@@ -111,29 +179,28 @@ def compute(
         {},
     )
     plan = batches.plan_pass(
-        encoded, model.config.max_position_embeddings, tokens_per_batch
+        encoded,
+        max_length,
+        tokens_per_batch,
+        # TensorFlow keeps half a megabyte for each shape that it has met.
+        is_static=True,
+        tokens_per_shape=0,
     )
-    (dataset,) = batches.build_pass(encoded, plan)
-
-    @tf.function(input_signature=[dataset.element_spec])
-    def embed(features):
-        mask = features["input_mask"]
-        outputs = model(features["input_ids"], mask)
-        if pooling == "pooled":
-            return outputs["pooled_output"]
-        tokens = outputs["all_encoder_layers"][layer]  # [B, T, H]
-        return average(tokens, mask) if pooling == "mean" else tokens
-
     vectors = [None] * len(rows)
-    done = progress.Progress("embedding", len(rows), "lines")
-    for features in dataset:
-        index = features["example_index"].numpy()
-        for i, values in zip(index, embed(features).numpy(), strict=True):
-            if pooling == "tokens":
-                values = values[1 : 1 + len(rows[i])]
-            vectors[i] = values
-        done.add(len(index))
-    done.finish()
+    ends = np.cumsum(plan.sizes)
+    for length, indices in zip(
+        plan.lengths, np.split(plan.order, ends[:-1]), strict=True
+    ):
+        real = indices[indices < len(rows)]  # Without rows of padding.
+        features = examples.pad_examples(encoded, real, int(length))
+        more = [(0, len(indices) - len(real)), (0, 0)]
+        ids, mask = (
+            np.pad(features[name], more) for name in ("input_ids", "input_mask")
+        )
+        values = embed(ids, mask).numpy()[: len(real)]
+        for i, vector in zip(real, values, strict=True):
+            vectors[i] = vector
+        count(len(real))
     return vectors
 
 
@@ -156,29 +223,92 @@ def average(tokens, mask):
     return sums / tf.maximum(counts, 1)
 
 
-def write(path, lines, rows, vectors, is_by_token):
-    """Writes vectors, and for tokens also ids and offsets."""
-    if path.endswith(".jsonl"):
-        records = []
-        for line, (ids, offsets), vector in zip(
-            lines, rows, vectors, strict=True
-        ):
-            record = {"text": line, "vectors": vector.tolist()}
-            if is_by_token:
-                record |= {"ids": list(ids), "offsets": offsets}
-            records.append(json.dumps(record, ensure_ascii=False) + "\n")
-        filesystem.write_file(path, "".join(records))
-        return
-    if is_by_token:
-        arrays: dict = {
-            "vectors": np.concatenate(vectors),
-            "lengths": np.array([len(ids) for ids, _ in rows]),
-            "ids": np.array([i for ids, _ in rows for i in ids], np.int32),
-            "offsets": np.array(
-                [pair for _, offsets in rows for pair in offsets], np.int32
-            ).reshape(-1, 2),
-        }
-    else:
-        arrays = {"vectors": np.stack(vectors)}
-    with filesystem.replacing(path) as name, open(name, "wb") as file:
-        np.savez(file, **arrays)
+@contextlib.contextmanager
+def writing_jsonl(path):
+    """Yields a function that writes lines with their vectors, ids and offsets.
+
+    The file has its name at the end, once it is complete.
+    """
+    with (
+        filesystem.replacing(path) as name,
+        filesystem.open_file(name, "wb") as file,
+    ):
+
+        def add(lines, rows, vectors, is_by_token):
+            for line, (ids, offsets), vector in zip(
+                lines, rows, vectors, strict=True
+            ):
+                record = {"text": line, "vectors": vector.tolist()}
+                if is_by_token:
+                    record |= {"ids": list(ids), "offsets": offsets}
+                text = json.dumps(record, ensure_ascii=False)
+                file.write(f"{text}\n".encode())
+
+        yield add
+
+
+@contextlib.contextmanager
+def writing_npz(path):
+    """As `writing_jsonl`; the file is as NumPy's savez writes it.
+
+    In that format each array follows its number of rows. So the rows of each
+    go to a nameless file first, which is on the same disk.
+    """
+    with contextlib.ExitStack() as stack:
+        temporary = stack.enter_context(filesystem.replacing(path))
+        columns: dict[str, Column] = {}
+
+        def add(_lines, rows, vectors, is_by_token):
+            for name, array in join(rows, vectors, is_by_token).items():
+                if name not in columns:
+                    folder = os.path.dirname(path) or "."
+                    file = tempfile.TemporaryFile(dir=folder)
+                    columns[name] = Column(stack.enter_context(file), array[:0])
+                columns[name].add(array)
+
+        yield add
+        with zipfile.ZipFile(temporary, "w") as archive:
+            for name, column in columns.items():
+                with archive.open(
+                    f"{name}.npy", "w", force_zip64=True
+                ) as member:
+                    column.copy_to(member)
+
+
+class Column:
+    """An array that grows in a file.
+
+    Args:
+      file: where its content goes.
+      empty: an array of no rows, of its shape and type.
+    """
+
+    def __init__(self, file, empty):
+        self.file, self.empty, self.num_rows = file, empty, 0
+
+    def add(self, array):
+        """Writes rows at the end."""
+        self.file.write(np.ascontiguousarray(array).data)
+        self.num_rows += len(array)
+
+    def copy_to(self, target):
+        """Writes the array in NumPy's form to a file."""
+        header = np.lib.format.header_data_from_array_1_0(self.empty)
+        header["shape"] = (self.num_rows, *self.empty.shape[1:])
+        np.lib.format.write_array_header_1_0(target, header)
+        self.file.seek(0)
+        shutil.copyfileobj(self.file, target)
+
+
+def join(rows, vectors, is_by_token):
+    """Dict from name to array of what an .npz holds of some lines."""
+    if not is_by_token:
+        return {"vectors": np.stack(vectors)}  # [N, H]
+    return {
+        "vectors": np.concatenate(vectors),  # [all tokens, H]
+        "lengths": np.array([len(ids) for ids, _ in rows]),  # [N]
+        "ids": np.array([i for ids, _ in rows for i in ids], np.int32),
+        "offsets": np.array(
+            [pair for _, offsets in rows for pair in offsets], np.int32
+        ).reshape(-1, 2),
+    }

@@ -3,7 +3,7 @@
 import collections
 import json
 
-from albert_tf.weights import checkpoints, pretrained
+from albert_tf.weights import checkpoints, pretrained, task_heads
 
 # Prefix of a variable's name -> part of the model.
 PARTS = {
@@ -12,6 +12,7 @@ PARTS = {
     "bert/pooler/": "pooler",
     "cls/predictions/": "masked-LM head",
     "cls/seq_relationship/": "sentence-order head",
+    **{name: "task's head" for name in task_heads.KINDS.values()},
 }
 
 
@@ -34,6 +35,8 @@ def run(args):
     config, tokenizer = model.config, model.tokenizer
     print("config", json.dumps(config.to_dict()) if config else "not found")
     print("vocabulary", tokenizer.settings if tokenizer else "not found")
+    if head := model.head:
+        print("head", head.kind, "labels", head.labels or "not named")
     for remark in model.remarks:
         print(f"Note: {remark}.")
 

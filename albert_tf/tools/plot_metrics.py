@@ -76,7 +76,7 @@ def run(args):
         from matplotlib import figure
     except ImportError as error:
         raise ImportError(
-            "Drawing needs matplotlib: pip install 'albert_tf[plots]'."
+            "Drawing needs matplotlib: pip install matplotlib."
         ) from error
     names = {name for _, name in series}
     panels = [panel for panel in PANELS if panel[1] in names]

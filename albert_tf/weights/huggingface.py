@@ -1,4 +1,4 @@
-"""Hugging Face folders: `config.json` and `model.safetensors`, both ways.
+"""Hugging Face folders: `config.json` and safetensors files, both ways.
 
 Reading and writing need the package safetensors, and neither PyTorch nor
 transformers. Their layers are ours under other names, with kernels transposed;
@@ -14,10 +14,14 @@ import numpy as np
 from albert_tf import filesystem
 from albert_tf.model.config import AlbertConfig
 from albert_tf.text import tokenization
-from albert_tf.weights import regrouping
+from albert_tf.weights import (
+    huggingface_heads,
+    regrouping,
+    safetensor_files,
+    task_heads,
+)
 
 CONFIG_FILE = "config.json"
-WEIGHTS_FILE = "model.safetensors"
 # theirs -> ours. Their "gelu" is the exact one, of which the release knows
 # nothing: folders that were converted from it and say so mean the tanh form.
 ACTIVATIONS = {
@@ -70,14 +74,16 @@ CONSTANTS = {
     for prefix in ("", "albert.")
     for name in ("position_ids", "token_type_ids")
 }
-FLOATS = ("float16", "bfloat16", "float32", "float64")
 
 
-def weight_names(config: AlbertConfig) -> dict[str, str]:
+def weight_names(
+    config: AlbertConfig, architecture: str = huggingface_heads.PRETRAINING
+) -> dict[str, str]:
     """Their name of each weight of a model and its heads.
 
     Args:
       config: an AlbertConfig whose `parameter_sharing` is "all".
+      architecture: of a fine-tuned model, see `huggingface_heads.LAYERS`.
 
     Returns:
       Dict from canonical name to their name.
@@ -95,9 +101,10 @@ def weight_names(config: AlbertConfig) -> dict[str, str]:
                 f".albert_layers.{inner}"
             )
             rows += [(f"{ours}/{a}", f"{theirs}.{b}", k) for a, b, k in BLOCK]
+    rows += [*HEADS, *huggingface_heads.LAYERS.get(architecture, ())]
     names = {
-        f"{ours}/{part}".rstrip("/"): f"{theirs}.{their_part}"
-        for ours, theirs, kind in [*rows, *HEADS]
+        f"{ours}/{part}".strip("/"): f"{theirs}.{their_part}"
+        for ours, theirs, kind in rows
         for part, their_part in PARTS[kind]
     }
     return {**names, OUTPUT_BIAS[0]: OUTPUT_BIAS[1]}
@@ -170,28 +177,29 @@ def _check_kind(path, values, act):
 
 def read_weights(
     folder: filesystem.Path, config: AlbertConfig
-) -> tuple[dict, list]:
+) -> tuple[dict, list, task_heads.TaskHead | None]:
     """The weights of a folder, by their canonical names.
 
     Returns:
-      Dict from name to float32 array, and a list of remarks on what was
-      converted or left out.
+      Dict from name to float32 array, a list of remarks on what was converted
+      or left out, and the head of a fine-tuned model.
 
     Raises:
-      ValueError: if the file is damaged, lacks the encoder, or holds weights
-        that ALBERT has no place for.
+      ValueError: if the file is damaged, lacks the encoder or the head, or
+        holds weights that ALBERT has no place for.
     """
-    path = os.path.join(folder, WEIGHTS_FILE)
-    theirs, remarks = _load(path)
+    described = filesystem.read_json(os.path.join(folder, CONFIG_FILE))
+    architecture = huggingface_heads.find_architecture(described)
+    path, theirs, remarks = safetensor_files.read_folder(folder, CONSTANTS)
     if "embeddings.word_embeddings.weight" in theirs:
         # An AlbertModel without a head.
         theirs = {f"albert.{name}": v for name, v in theirs.items()}
-    names = weight_names(config)
+    names = weight_names(config, architecture)
     if OUTPUT_BIAS[1] not in theirs and "predictions.decoder.bias" in theirs:
         theirs[OUTPUT_BIAS[1]] = theirs["predictions.decoder.bias"]
     for copy, original in DECODER.items():
         if copy in theirs and not np.array_equal(
-            theirs[copy], theirs.get(original)
+            theirs[copy], theirs.get(original, ())
         ):
             raise ValueError(
                 f"{path}: {copy} is not {original}. ALBERT ties the two; was "
@@ -202,62 +210,33 @@ def read_weights(
         for ours, name in names.items()
         if name in theirs
     }
-    encoder = ("bert/embeddings", "bert/encoder")
-    lost = [
-        name
-        for ours, name in names.items()
-        if ours.startswith(encoder) and ours not in values
-    ]
-    if lost:
-        raise ValueError(
-            f"{path} lacks {len(lost)} of the encoder's weights, such as "
-            f"{lost[:2]}; it has {sorted(theirs)[:2]}. Does {CONFIG_FILE} "
-            "belong to it?"
-        )
+    _check_whole(path, values, names, sorted(theirs))
     rest = theirs.keys() - names.values() - DECODER.keys()
     if rest:
         remarks.append(f"left out: {', '.join(sorted(rest))}")
     if config.embedding_size == config.hidden_size:
         regrouping.drop_identity(values, path)
-    return values, remarks
+    head = huggingface_heads.read_head(folder, described, values)
+    head = task_heads.find_head(values, head, folder)
+    if head and head.kind == "spans":
+        remarks += huggingface_heads.add_pooler(values, config)
+    return values, remarks, head
 
 
-def _load(path):
-    """Arrays of a safetensors file as float32, and remarks."""
-    try:
-        import safetensors.numpy
-    except ImportError as error:
-        raise ImportError(
-            "Hugging Face files need safetensors: pip install 'albert_tf[hf]'."
-        ) from error
-    if not filesystem.exists(path):
-        names = filesystem.list_folder(os.path.dirname(path))
-        raise FileNotFoundError(
-            f"{path} does not exist; the folder has {names}. A "
-            "pytorch_model.bin is a pickle, which only PyTorch reads: load it "
-            "with transformers and save_pretrained(folder) writes "
-            f"{WEIGHTS_FILE}."
-        )
-    try:
-        with filesystem.local_copy(path) as local:
-            arrays = safetensors.numpy.load_file(local)
-    except (safetensors.SafetensorError, ValueError, KeyError) as error:
+def _check_whole(path, values, names, theirs):
+    """Raises ValueError if weights of the encoder or the head are missing."""
+    pretraining = ("bert/pooler", "cls/predictions", "cls/seq_relationship")
+    lost = [
+        name
+        for ours, name in names.items()
+        if ours not in values and not ours.startswith(pretraining)
+    ]
+    if lost:
         raise ValueError(
-            f"{path} cannot be read: {error}. Was the download cut off, or is "
-            "it a pointer of Git LFS?"
-        ) from error
-    arrays = {n: a for n, a in arrays.items() if n not in CONSTANTS}
-    wrong = [n for n, a in arrays.items() if str(a.dtype) not in FLOATS]
-    if wrong:
-        raise ValueError(
-            f"{path} holds {len(wrong)} weights that are no floating-point "
-            f"numbers, such as {wrong[0]} of {arrays[wrong[0]].dtype}; known "
-            f"are {', '.join(FLOATS)}. Is the model quantized? Convert the one "
-            "it was made from."
+            f"{path} lacks {len(lost)} of the encoder's weights or the head's, "
+            f"such as {lost[:2]}; it has {theirs[:2]}. Does {CONFIG_FILE} "
+            "belong to it?"
         )
-    kinds = sorted({str(a.dtype) for a in arrays.values()} - {"float32"})
-    remarks = [f"{kind} became float32" for kind in kinds]
-    return {n: np.asarray(a, np.float32) for n, a in arrays.items()}, remarks
 
 
 def write_folder(
@@ -265,40 +244,58 @@ def write_folder(
     values: dict,
     config: AlbertConfig,
     tokenizer: tokenization.Tokenizer | None,
+    head: task_heads.TaskHead | None = None,
 ):
-    """Writes config and weights; the result loads as AlbertForPreTraining.
+    """Writes config and weights for the model class that has the head.
 
     Args:
       folder: exists.
       values: dict from canonical name to array; heads may be absent.
       config: theirs.
       tokenizer: described, where there is one.
+      head: of a fine-tuned model. Without, it is AlbertForPreTraining.
+
+    Raises:
+      ValueError: if the model has a head that Hugging Face's ALBERT has not;
+        nothing is written then.
     """
     import safetensors.numpy
 
     target = regrouping.grouped_config(config, layer_group)
     values = regrouping.regroup(values, config, target)
+    names = weight_names(target, huggingface_heads.architecture_of(head))
+    huggingface_heads.check_is_known(values, names, head)
+    if head and head.kind == "spans":
+        huggingface_heads.drop_empty_pooler(values)
     if config.embedding_size == config.hidden_size:
         regrouping.add_identity(values, config)
     theirs = {
         name: np.ascontiguousarray(
             values[ours].T if ours.endswith("/kernel") else values[ours]
         )
-        for ours, name in weight_names(target).items()
+        for ours, name in names.items()
         if ours in values
     }
     filesystem.write_file(
-        os.path.join(folder, WEIGHTS_FILE),
+        os.path.join(folder, safetensor_files.WEIGHTS_FILE),
         # save_file would let nobody but its writer read the file.
         safetensors.numpy.save(theirs, {"format": "pt"}),
     )
+    described = describe_config(target)
+    described |= huggingface_heads.describe_head(head, values)
+    filesystem.write_json(os.path.join(folder, CONFIG_FILE), described)
+    if tokenizer:
+        write_tokenizer(folder, tokenizer, config.max_position_embeddings)
+
+
+def describe_config(config: AlbertConfig) -> dict:
+    """Returns what config.json says of a config that shares by groups."""
     described = {
-        **target.to_dict(),
+        **config.to_dict(),
         "hidden_act": {"gelu": "gelu_new", None: "linear"}.get(
             config.hidden_act, config.hidden_act
         ),
         "model_type": "albert",
-        "architectures": ["AlbertForPreTraining"],
         "layer_norm_eps": 1e-12,
         "classifier_dropout_prob": 0.1,
         "pad_token_id": 0,
@@ -307,9 +304,7 @@ def write_folder(
         "dtype": "float32",
     }
     del described["parameter_sharing"]
-    filesystem.write_json(os.path.join(folder, CONFIG_FILE), described)
-    if tokenizer:
-        write_tokenizer(folder, tokenizer, config.max_position_embeddings)
+    return described
 
 
 def write_tokenizer(folder: filesystem.Path, tokenizer, max_length: int):

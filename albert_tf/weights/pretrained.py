@@ -30,12 +30,14 @@ from albert_tf.weights import (
     huggingface,
     keras_hub,
     regrouping,
+    safetensor_files,
     saved_weights,
+    task_heads,
 )
 
 ARCHIVES = (".tar", ".tar.gz", ".tgz")
-# Of files that stand for the folder they are in.
-WEIGHTS = (".safetensors", ".weights.h5")
+# Endings of files that stand for the folder they are in.
+WEIGHTS = (".safetensors", safetensor_files.INDEX_FILE, ".weights.h5")
 # What the encoder's names begin with.
 BODY = "bert/"
 SENTENCEPIECE_FILE = "spiece.model"
@@ -61,6 +63,8 @@ class Pretrained:
       tokenizer: its tokenizer, or None if no vocabulary lies beside it.
       vocabulary_file: name and content of the vocabulary's file, or None.
       remarks: what was converted or left out.
+      head: of a fine-tuned model; None where there is none, or the weights
+        could be of several.
     """
 
     source: str
@@ -69,6 +73,7 @@ class Pretrained:
     tokenizer: tokenization.Tokenizer | None
     vocabulary_file: tuple[str, bytes] | None
     remarks: Sequence[str] = ()
+    head: task_heads.TaskHead | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -107,7 +112,7 @@ def read_pretrained(
     Args:
       path: a TF1 prefix, .index file, folder or tar archive; a TF Hub module
         as a folder or tar archive; a Hugging Face folder or a preset of
-        KerasHub, or model.safetensors or model.weights.h5 in it.
+        KerasHub, or a file of its weights.
       keep_slots: whether the optimizer's slots and the step are read, too.
 
     Raises:
@@ -140,18 +145,23 @@ def read_pretrained(
         values = saved_weights.read_weights(values, path)
     if not keep_slots:
         values = {n: v for n, v in values.items() if not checkpoints.is_slot(n)}
+    head = task_heads.find_head(values, task_heads.read_head(folder), prefix)
     described = read_description(folder)
-    return dataclasses.replace(described, source=prefix, values=values)
+    return dataclasses.replace(
+        described, source=prefix, values=values, head=head
+    )
 
 
 def _read_described(path):
     """Reads a folder with the config.json of transformers or KerasHub."""
-    is_preset = keras_hub.is_preset(path)
-    form = keras_hub if is_preset else huggingface
-    config = form.read_config(path)
-    values, remarks = form.read_weights(path, config)
     tokenizer, file = _vocabulary(path)
-    if is_preset and not tokenizer:
+    if not keras_hub.is_preset(path):
+        config = huggingface.read_config(path)
+        values, remarks, head = huggingface.read_weights(path, config)
+        return Pretrained(path, values, config, tokenizer, file, remarks, head)
+    config = keras_hub.read_config(path)
+    values, remarks = keras_hub.read_weights(path, config)
+    if not tokenizer:
         tokenizer, content = keras_hub.read_tokenizer(path)
         file = tokenizer and (SENTENCEPIECE_FILE, content)
     return Pretrained(path, values, config, tokenizer, file, remarks)
@@ -415,7 +425,9 @@ def select(pretrained: Pretrained, form: str) -> Pretrained:
         pretrained.values, pretrained.config, pretrained.tokenizer
     )
     remarks = [*pretrained.remarks, *remarks]
-    return dataclasses.replace(pretrained, values=values, remarks=remarks)
+    return dataclasses.replace(
+        pretrained, values=values, remarks=remarks, head=None
+    )
 
 
 def write_pretrained(folder: filesystem.Path, pretrained, form: str):
@@ -430,8 +442,9 @@ def write_pretrained(folder: filesystem.Path, pretrained, form: str):
     """
     config, values = pretrained.config, pretrained.values
     tokenizer = pretrained.tokenizer
+    head = task_heads.find_head(values, pretrained.head, pretrained.source)
     if form == "hf":
-        huggingface.write_folder(folder, values, config, tokenizer)
+        huggingface.write_folder(folder, values, config, tokenizer, head)
     elif form == "keras_hub":
         keras_hub.write_folder(folder, values, config, tokenizer)
     else:
@@ -445,6 +458,9 @@ def write_pretrained(folder: filesystem.Path, pretrained, form: str):
             os.path.join(folder, f"{checkpoints.PREFIX}-best"), values
         )
         filesystem.write_json(os.path.join(folder, CONFIG_FILE), described)
+        if head:
+            path = os.path.join(folder, task_heads.HEAD_FILE)
+            filesystem.write_json(path, task_heads.describe_head(head))
     if tokenizer:
         name, content = pretrained.vocabulary_file
         if form in ("hf", "keras_hub"):

@@ -352,3 +352,17 @@ def test_an_error_names_a_missing_file(tmp_path):
 def test_an_invalid_table_description_is_refused(settings, message):
     with pytest.raises(ValueError, match=message):
         Table("t", **settings)
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["", "\n", "a", "a\nb\n", "a\r\n\r\nb\r\r\n\rc", "\ufeffa\n\ufeffb\n\n"]
+    + ["a\u2028b\x0b\x85c\nd"],
+)
+def test_lines_are_those_of_the_whole_text(tmp_path, content):
+    path = tmp_path / "lines.txt"
+    path.write_bytes(content.encode())
+    text = tables.read_text(path).replace("\r\n", "\n")
+    wanted = text.split("\n")
+    wanted = wanted if wanted[-1] else wanted[:-1]
+    assert list(tables.read_lines(path)) == wanted

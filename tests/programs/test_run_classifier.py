@@ -6,11 +6,13 @@ import json
 import numpy as np
 import pytest
 
+from albert_tf.commands.convert_checkpoint import ConvertFlags
 from albert_tf.commands.run_classifier import ClassifierFlags
 from albert_tf.data import batches, examples
 from albert_tf.model import heads
 from albert_tf.programs import finetuning, run_classifier, shared
 from albert_tf.tasks.finetuning import FineTuning
+from albert_tf.tools import convert_checkpoint
 from albert_tf.training import evaluation
 from albert_tf.weights import checkpoints, pretrained
 from tests.programs import classifier_runs as runs
@@ -96,6 +98,30 @@ def test_a_run_writes_what_the_releases_writes(args, tmp_path, capfd):
     (out / "test_results.tsv").unlink()
     run_classifier.run(again)
     assert runs.read_lines(out / "test_results.tsv") == before
+
+
+def test_a_fine_tuned_model_predicts_the_same_from_hugging_faces_form(
+    args, whole, tmp_path
+):
+    pytest.importorskip("safetensors")
+    folder = tmp_path / "hf"
+    convert_checkpoint.run(ConvertFlags(from_=str(whole), to=str(folder)))
+    described = json.loads((folder / "config.json").read_text())
+    assert described["architectures"] == ["AlbertForSequenceClassification"]
+    assert described["id2label"] == {"0": "0", "1": "1"}
+    chances = []
+    for number, source in enumerate((whole / "model.ckpt-12", folder)):
+        out = tmp_path / f"out_{number}"
+        again = dataclasses.replace(
+            args,
+            init_checkpoint=str(source),
+            output_dir=str(out),
+            do_train=False,
+            do_eval=False,
+        )
+        run_classifier.run(again)
+        chances.append(runs.read_lines(out / "test_results.tsv"))
+    assert chances[0] == chances[1]
 
 
 def test_a_resumed_run_equals_an_uninterrupted_one(

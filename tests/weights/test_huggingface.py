@@ -9,6 +9,7 @@ import safetensors.numpy
 
 from albert_tf.model import heads
 from albert_tf.weights import huggingface, pretrained
+from albert_tf.weights.safetensor_files import WEIGHTS_FILE
 from tests.weights.test_pretrained import convert, random_model
 
 SIZES = {
@@ -78,7 +79,7 @@ def folder(tmp_path):
 
 def rewrite(folder, change):
     """Puts `change` of the weights in the place of the weights."""
-    path = folder / huggingface.WEIGHTS_FILE
+    path = folder / WEIGHTS_FILE
     weights = safetensors.numpy.load_file(path)
     safetensors.numpy.save_file(change(weights), path)
     return weights

@@ -7,7 +7,8 @@ import shutil
 import pytest
 
 from albert_tf.text import tokenization
-from albert_tf.weights import huggingface
+from albert_tf.weights import huggingface, pretrained
+from tests.weights import test_huggingface_heads as tuned
 from tests.weights.test_huggingface import SIZES, compare, inputs, our_outputs
 from tests.weights.test_pretrained import CONFIGS, convert, random_model
 
@@ -49,6 +50,16 @@ def test_a_model_of_transformers_computes_the_same_here(tmp_path, changes):
     compare(our_outputs(tmp_path), their_outputs(model))
 
 
+def test_shards_of_transformers_are_read(tmp_path):
+    transformers.set_seed(0)
+    model = transformers.AlbertForPreTraining(
+        transformers.AlbertConfig(**SIZES, initializer_range=0.3)
+    )
+    model.save_pretrained(tmp_path, max_shard_size="4KB")
+    assert len(list(tmp_path.glob("model-0000?-of-0000?.safetensors"))) > 1
+    compare(our_outputs(tmp_path), their_outputs(model))
+
+
 @pytest.mark.parametrize("changes", CONFIGS.values(), ids=CONFIGS)
 def test_our_model_computes_the_same_in_transformers(tmp_path, changes):
     random_model(tmp_path / "a", **changes)
@@ -59,6 +70,62 @@ def test_our_model_computes_the_same_in_transformers(tmp_path, changes):
     for kind in ("missing_keys", "unexpected_keys", "mismatched_keys"):
         assert not info[kind]
     compare(our_outputs(tmp_path / "a"), their_outputs(model))
+
+
+def their_logits(model, kind):
+    import torch
+
+    ids, mask, segments = map(torch.tensor, inputs())
+    if kind == "choices":
+        ids, mask, segments = (x[None] for x in (ids, mask, segments))
+    with torch.no_grad():
+        outputs = model.eval()(
+            input_ids=ids, attention_mask=mask, token_type_ids=segments
+        )
+    names = ["logits"]
+    if kind == "spans":
+        names = ["start_logits", "end_logits"]
+    return {name: outputs[name].numpy() for name in names}
+
+
+@pytest.mark.parametrize("name", tuned.HEADS)
+def test_a_head_of_transformers_computes_the_same_here(tmp_path, name):
+    head, num_outputs, architecture = tuned.HEADS[name]
+    transformers.set_seed(0)
+    settings = {**SIZES, "initializer_range": 0.3}
+    if architecture == "SequenceClassification":
+        settings["num_labels"] = num_outputs
+        problems = {"multi_label": "multi_label_classification"}
+        settings["problem_type"] = problems.get(name)
+    if head.labels:
+        settings["id2label"] = dict(enumerate(head.labels))
+    model = getattr(transformers, f"AlbertFor{architecture}")(
+        transformers.AlbertConfig(**settings)
+    )
+    model.save_pretrained(tmp_path)
+    theirs = their_logits(model, name)
+    assert pretrained.read_pretrained(tmp_path).head == head
+    ours = tuned.logits_of(tmp_path, head.kind)
+    tuned.compare(ours, theirs.values(), name)
+
+
+@pytest.mark.parametrize("name", tuned.HEADS)
+def test_our_head_computes_the_same_in_transformers(tmp_path, name):
+    head, num_outputs, architecture = tuned.HEADS[name]
+    tuned.tuned_model(tmp_path / "a", head, num_outputs)
+    convert(tmp_path / "a", tmp_path / "b", format="hf")
+    model, info = getattr(
+        transformers, f"AlbertFor{architecture}"
+    ).from_pretrained(tmp_path / "b", output_loading_info=True)
+    assert not info["missing_keys"] and not info["mismatched_keys"]
+    # AlbertForQuestionAnswering has no pooler.
+    is_spans = name == "spans"
+    assert all("albert.pooler" in key for key in info["unexpected_keys"])
+    assert bool(info["unexpected_keys"]) == is_spans
+    if head.labels:
+        assert tuple(model.config.id2label.values()) == head.labels
+    ours = tuned.logits_of(tmp_path / "a", head.kind)
+    tuned.compare(ours, their_logits(model, name).values(), name)
 
 
 def lines_of(path):

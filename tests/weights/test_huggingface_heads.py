@@ -1,0 +1,311 @@
+"""Fine-tuned models go to Hugging Face's form and back with their heads."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+import safetensors.numpy
+import tensorflow as tf
+
+from albert_tf.model import heads, modeling, span_heads
+from albert_tf.weights import checkpoints, pretrained, task_heads
+from albert_tf.weights.safetensor_files import WEIGHTS_FILE
+from albert_tf.weights.task_heads import TaskHead
+from tests.weights.test_huggingface import inputs, rewrite
+from tests.weights.test_pretrained import TINY, convert
+
+NAMES = ("no", "maybe", "yes")
+# A head, its number of outputs, and what transformers calls its model.
+HEADS = {
+    "classes": (TaskHead("classes", NAMES), 3, "SequenceClassification"),
+    "unnamed": (TaskHead("classes"), 2, "SequenceClassification"),
+    "multi_label": (
+        TaskHead("multi_label", NAMES),
+        3,
+        "SequenceClassification",
+    ),
+    "regression": (TaskHead("regression"), 1, "SequenceClassification"),
+    "choices": (TaskHead("choices"), 1, "MultipleChoice"),
+    "spans": (TaskHead("spans"), 2, "QuestionAnswering"),
+}
+
+
+def build(kind, config, num_outputs):
+    if kind == "choices":
+        return heads.AlbertMultipleChoice(config)
+    if kind == "spans":
+        return span_heads.AlbertSpans(config)
+    if kind == "conditional_spans":
+        return span_heads.AlbertConditionalSpans(config)
+    return heads.AlbertClassifier(
+        config, num_labels=num_outputs, objective=kind
+    )
+
+
+def tuned_model(folder, head, num_outputs=3, **changes):
+    """Writes a model with a head and random weights; returns its values."""
+    config = dataclasses.replace(TINY, **changes)
+    rng = np.random.default_rng(1)
+    values = {
+        name: rng.normal(0.1, 0.2, weight.shape).astype(np.float32)
+        for name, weight in modeling.named_weights(
+            build(head.kind, config, num_outputs)
+        ).items()
+    }
+    folder.mkdir()
+    pretrained.write_pretrained(
+        folder,
+        pretrained.Pretrained(
+            str(folder), values, config, None, None, head=head
+        ),
+        "own",
+    )
+    return values
+
+
+def logits_of(folder, kind):
+    """Our logits of `inputs()`; its two rows are choices for that kind."""
+    found = pretrained.read_pretrained(folder)
+    num_outputs = len(found.values.get("output_bias", ()))
+    model = pretrained.build_model(
+        lambda config: build(kind, config, num_outputs), found
+    )
+    names = ("input_ids", "input_mask", "segment_ids")
+    features = {
+        name: x.astype(np.int32)[np.newaxis] if kind == "choices" else x
+        for name, x in zip(names, inputs(), strict=True)
+    }
+    return [value.numpy() for value in model(features).values()]
+
+
+def compare(ours, theirs, kind):
+    is_real = np.ones(1, bool)
+    if kind == "spans":  # Masked tokens are computed otherwise there.
+        is_real = inputs()[1] == 1
+        ours, theirs = ([x[is_real] for x in y] for y in (ours, theirs))
+    for a, b in zip(ours, theirs, strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["classes", "choices", "spans"])
+def test_a_recorded_head_of_transformers_computes_the_same_here(golden, name):
+    folder = golden(f"huggingface/{name}")
+    assert pretrained.read_pretrained(folder).head == HEADS[name][0]
+    theirs = dict(np.load(folder / "outputs.npz"))
+    compare(logits_of(folder, name), theirs.values(), name)
+
+
+@pytest.mark.parametrize("form", ["tf1", "own"])
+@pytest.mark.parametrize("name", HEADS)
+def test_a_head_goes_there_and_back(tmp_path, name, form):
+    head, num_outputs, architecture = HEADS[name]
+    values = tuned_model(tmp_path / "a", head, num_outputs)
+    convert(tmp_path / "a", tmp_path / "b", format="hf")
+    described = json.loads((tmp_path / "b" / "config.json").read_text())
+    assert described["architectures"] == [f"AlbertFor{architecture}"]
+    assert pretrained.read_pretrained(tmp_path / "b").head == head
+    convert(tmp_path / "b", tmp_path / "c", format=form)
+    copy = pretrained.read_pretrained(tmp_path / "c")
+    assert copy.head == head
+    assert copy.values.keys() == values.keys()
+    for name, value in values.items():
+        np.testing.assert_array_equal(copy.values[name], value)
+
+
+@pytest.mark.parametrize(
+    ("name", "problem", "labels"),
+    [
+        ("classes", "single_label_classification", NAMES),
+        ("unnamed", "single_label_classification", ("LABEL_0", "LABEL_1")),
+        ("multi_label", "multi_label_classification", NAMES),
+        ("regression", "regression", ("LABEL_0",)),
+    ],
+)
+def test_labels_and_the_kind_of_problem_are_written(
+    tmp_path, name, problem, labels
+):
+    tuned_model(tmp_path / "a", *HEADS[name][:2])
+    convert(tmp_path / "a", tmp_path / "b", format="hf")
+    described = json.loads((tmp_path / "b" / "config.json").read_text())
+    assert described["problem_type"] == problem
+    assert described["id2label"] == dict(zip("012", labels, strict=False))
+    assert described["label2id"] == {n: i for i, n in enumerate(labels)}
+
+
+RELEASED = [
+    (f"{task}_{name}", kind)
+    for task, kind in (
+        ("classifier_cola", "auto"),
+        ("classifier_mnli", "auto"),
+        ("classifier_sts-b", "regression"),
+        ("race", "choices"),
+        ("squad1", "auto"),
+    )
+    for name in "AC"
+]
+
+
+@pytest.mark.parametrize(("name", "head"), RELEASED)
+def test_a_fine_tuned_model_of_the_release_goes_there_and_back(
+    tmp_path, golden, name, head
+):
+    source = golden(f"heads/{name}")
+    convert(source, tmp_path / "b", format="hf", head=head)
+    convert(tmp_path / "b", tmp_path / "c", format="own")
+    wanted = pretrained.read_pretrained(source)
+    copy = pretrained.read_pretrained(tmp_path / "c")
+    assert wanted.values.keys() == copy.values.keys()
+    if wanted.config == copy.config:
+        for name, value in wanted.values.items():
+            np.testing.assert_array_equal(copy.values[name], value)
+
+
+def test_a_head_that_could_be_two_is_asked_for(tmp_path):
+    tuned_model(tmp_path / "a", TaskHead("choices"), 1)
+    (tmp_path / "a" / task_heads.HEAD_FILE).unlink()
+    with pytest.raises(ValueError, match="one output.*--head=choices"):
+        convert(tmp_path / "a", tmp_path / "b", format="hf")
+    assert [p.name for p in tmp_path.iterdir()] == ["a"]
+    convert(tmp_path / "a", tmp_path / "b", format="own", head="regression")
+    assert pretrained.read_pretrained(tmp_path / "b").head == TaskHead(
+        "regression"
+    )
+
+
+def test_the_head_of_squad_2_is_refused(tmp_path):
+    tuned_model(tmp_path / "a", TaskHead("conditional_spans"))
+    with pytest.raises(ValueError, match=r"SQuAD 2\.0: its ends depend on st"):
+        convert(tmp_path / "a", tmp_path / "b", format="hf")
+    convert(tmp_path / "a", tmp_path / "b", format="tf1")
+
+
+def test_a_weight_without_a_place_is_refused(tmp_path):
+    values = tuned_model(tmp_path / "a", *HEADS["classes"][:2])
+    more = {**values, "my_head/kernel": np.ones(3, "f4")}
+    checkpoints.write_checkpoint(str(tmp_path / "a/model.ckpt-best"), more)
+    with pytest.raises(ValueError, match=r"no place for 1.*my_head/kernel"):
+        convert(tmp_path / "a", tmp_path / "b", format="hf")
+
+
+@pytest.mark.parametrize(
+    ("name", "told", "message"),
+    [
+        ("classes", "choices", r"has 3 outputs; .*'choices' .* has 1\."),
+        ("spans", "classes", "kind 'classes'; its weights are of spans"),
+        (None, "classes", "--head=classes, but .* has no head of a task"),
+    ],
+)
+def test_a_wrong_head_is_refused(tmp_path, name, told, message):
+    if name:
+        tuned_model(tmp_path / "a", *HEADS[name][:2])
+    else:
+        values = tuned_model(tmp_path / "a", TaskHead("classes"))
+        body = {n: v for n, v in values.items() if n.startswith("bert/")}
+        checkpoints.write_checkpoint(str(tmp_path / "a/model.ckpt-best"), body)
+    with pytest.raises(ValueError, match=message):
+        convert(tmp_path / "a", tmp_path / "b", head=told)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ('{"kind": "tags"}', r"head\.json is damaged: .*'tags'; known are"),
+        ('{"kind": ["classes"]}', r"head\.json is damaged: .*\['classes'\]"),
+        ('{"kind": "classes", "labels": "ab"}', "labels are 'ab'; wanted a"),
+        ('{"kind": "classes", "labels": ["a"]}', r"\('a',\) has 1\. Was it"),
+        ("[]", r"head\.json: found JSON of the type list"),
+    ],
+)
+def test_a_damaged_head_json_is_refused(tmp_path, content, message):
+    tuned_model(tmp_path / "a", *HEADS["classes"][:2])
+    (tmp_path / "a" / task_heads.HEAD_FILE).write_text(content)
+    with pytest.raises(ValueError, match=message):
+        pretrained.read_pretrained(tmp_path / "a")
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A classifier of three classes in Hugging Face's form."""
+    tuned_model(tmp_path / "a", *HEADS["classes"][:2])
+    convert(tmp_path / "a", tmp_path / "b", format="hf")
+    return tmp_path / "b"
+
+
+def edit(folder, **changes):
+    path = folder / "config.json"
+    values = {**json.loads(path.read_text()), **changes}
+    path.write_text(json.dumps({k: v for k, v in values.items() if v != "-"}))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"problem_type": "tags"}, r"problem_type 'tags'; known are single"),
+        ({"problem_type": ["regression"]}, r"problem_type \['regression'\]"),
+        ({"problem_type": "regression"}, "has 3 outputs; .*'regression'"),
+        ({"id2label": {"0": "a", "2": "b", "3": "c"}}, "id2label .* wanted a"),
+        ({"id2label": ["a", "b", "c"]}, "id2label .* wanted a name for each"),
+        ({"id2label": {"0": "a", "1": "b"}}, r"\('a', 'b'\) has 2\. Was it"),
+    ],
+)
+def test_a_config_that_contradicts_its_head_is_refused(
+    folder, changes, message
+):
+    edit(folder, **changes)
+    with pytest.raises(ValueError, match=message):
+        pretrained.read_pretrained(folder)
+
+
+def test_what_a_config_leaves_out_is_as_transformers_takes_it(folder):
+    edit(folder, problem_type=None, id2label="-", label2id="-")
+    assert pretrained.read_pretrained(folder).head == TaskHead("classes")
+    rewrite(
+        folder,
+        lambda w: {n: v[:1] if "classifier" in n else v for n, v in w.items()},
+    )
+    assert pretrained.read_pretrained(folder).head == TaskHead("regression")
+
+
+def test_a_missing_head_is_an_error_and_an_unknown_one_is_left_out(folder):
+    weights = rewrite(
+        folder, lambda w: {n: v for n, v in w.items() if "classif" not in n}
+    )
+    with pytest.raises(ValueError, match=r"lacks 2 of .*classifier\.weight"):
+        pretrained.read_pretrained(folder)
+    path = folder / WEIGHTS_FILE
+    safetensors.numpy.save_file(weights, path)
+    edit(folder, architectures=["AlbertForTokenClassification"])
+    found = pretrained.read_pretrained(folder)
+    assert found.head is None
+    assert found.remarks == ["left out: classifier.bias, classifier.weight"]
+
+
+def test_spans_without_a_pooler_get_one_of_zeros(tmp_path, golden):
+    source = golden("huggingface/spans")
+    before = safetensors.numpy.load_file(source / WEIGHTS_FILE)
+    assert not any("pooler" in name for name in before)
+    found = pretrained.read_pretrained(source)
+    assert not found.values["bert/pooler/dense/kernel"].any()
+    assert "has no pooler: bert/pooler/dense is zeros" in found.remarks[0]
+    convert(source, tmp_path / "b", format="tf1")
+    convert(tmp_path / "b", tmp_path / "c", format="hf")
+    after = safetensors.numpy.load_file(tmp_path / "c" / WEIGHTS_FILE)
+    assert before.keys() == after.keys()
+    for name, value in before.items():
+        np.testing.assert_array_equal(after[name], value)
+
+
+def test_another_task_begins_its_head_anew_and_says_so(folder, tmp_path):
+    """Even where the folder's head has the names and shapes of its own."""
+    model = heads.AlbertClassifier(TINY, num_labels=3)
+    weights = modeling.named_weights(model)
+    held = {**weights, "global_step": tf.Variable(0, dtype=tf.int64)}
+    manager = checkpoints.CheckpointManager(tmp_path / "out", held)
+    mine = weights["output_weights"].numpy()
+    found = pretrained.read_pretrained(folder)
+    said = pretrained.initialize(manager, weights, TINY, found, body_only=True)
+    assert "new: output_bias, output_weights" in said
+    np.testing.assert_array_equal(weights["output_weights"], mine)
+    name = "bert/pooler/dense/kernel"
+    np.testing.assert_array_equal(weights[name], found.values[name])
