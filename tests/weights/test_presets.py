@@ -195,8 +195,11 @@ def test_what_keras_hub_cannot_say_is_said(tmp_path, capsys):
 
 
 def test_a_vocabulary_goes_along_and_is_known_again(folder, tmp_path):
-    source = pretrained.read_pretrained(folder)
-    convert(folder, tmp_path / "b", format="keras_hub")
+    own = tmp_path / "own"
+    convert(folder, own, format="own")
+    (own / "spiece.model").rename(own / "of_any_name.model")
+    source = pretrained.read_pretrained(own)
+    convert(own, tmp_path / "b", format="keras_hub")
     copy = pretrained.read_pretrained(tmp_path / "b")
     # As the file it was, so data that was made with it still fits.
     pretrained.check_same_vocabulary(copy, source.tokenizer.settings)
