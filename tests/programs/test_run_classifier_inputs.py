@@ -179,7 +179,7 @@ def damage(args, tmp_path, what):
         (
             {"distribution": "mirrored", "train_batch_size": 7},
             ValueError,
-            "train_batch_size=7 is the global batch",
+            "train_batch_size=7 is a global batch size",
         ),
     ],
 )

@@ -55,8 +55,9 @@ def test_all_runs_predict_and_the_first_is_exported(
         export=lambda tuning, folder: exported.append((tuning.number, folder)),
         export_text=None,
     )
+    flags = make_args(tmp_path)
     args = types.SimpleNamespace(
-        **vars(make_args(tmp_path)), export_dir="served"
+        **vars(flags), source=flags.source, export_dir="served"
     )
     monkeypatch.setattr(
         finetuning.dataclasses, "asdict", lambda args: vars(args)
@@ -64,7 +65,7 @@ def test_all_runs_predict_and_the_first_is_exported(
     finetuning.run(args, lambda args, tokenizer: task)
     assert exported == [(0, "served")]
     assert seeds == [12345, 12346, 12347]
-    assert [text for text in said if "Predicts" in text] == [
+    assert [text for text in said if "Predicting" in text] == [
         f"Predicting with best {i}." for i in range(3)
     ]
     path = tmp_path / "out" / finetuning.SUMMARY_FILE

@@ -96,7 +96,7 @@ def test_a_task_that_fails_does_not_stop_the_others(tmp_path, script, capfd):
         run(tmp_path, script, extra_flags="--fails=cola")
     said = capfd.readouterr().out
     assert "cola    failed; see above" in said
-    assert "over 2 tasks: 50.0" in said
+    assert "scores of 2 tasks: 50.0" in said
 
 
 def test_the_summary_of_an_earlier_run_does_not_hide_a_failure(
@@ -113,7 +113,7 @@ def test_a_task_without_a_summary_does_not_stop_the_others(
 ):
     with pytest.raises(ValueError, match=r"1 of 3 tasks failed: \['cola'\]"):
         run(tmp_path, script, extra_flags="--says_nothing=cola")
-    assert "over 2 tasks: 50.0" in capfd.readouterr().out
+    assert "scores of 2 tasks: 50.0" in capfd.readouterr().out
 
 
 def test_without_test_data_nothing_is_predicted(tmp_path, script):
@@ -258,7 +258,7 @@ def test_chosen_tasks_need_data(tmp_path, script):
     assert [p.name for p in (tmp_path / "out").iterdir()] == ["rte"]
     with pytest.raises(ValueError, match=r"not for \['sst-2'\]; known"):
         run(tmp_path, script, tasks="rte,sst-2")
-    with pytest.raises(ValueError, match="of no task"):
+    with pytest.raises(ValueError, match="for no task"):
         run_glue.find_tasks(str(tmp_path))
 
 

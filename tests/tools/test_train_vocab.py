@@ -112,7 +112,7 @@ def test_all_files_are_read(tmp_path):
     ("content", "settings", "message"),
     [
         (b"ba ko mu\n", {"vocab_size": 500}, "at most 20 is possible"),
-        (b"ba ko mu\n" * 9, {"vocab_size": 14}, "alone are 20"),
+        (b"ba ko mu\n" * 9, {"vocab_size": 14}, "alone need 20"),
         (b"\n \n\n", {}, "There is no text in .*text.txt"),
         (b"ba ko\ncaf\xe9\n", {}, "text.txt, line 2 is not UTF-8.*iconv"),
         (b"ba ko\n", {"input_file": "no/such"}, "No file matches 'no/such'"),

@@ -136,7 +136,7 @@ def test_norms_and_biases_are_excluded_and_nothing_else():
 
 
 def test_an_unknown_optimizer_is_refused():
-    with pytest.raises(ValueError, match="got 'lamp'"):
+    with pytest.raises(ValueError, match="Unknown optimizer 'lamp'"):
         optimization.build_optimizer("lamp", {}, None)
 
 
