@@ -28,7 +28,8 @@ TOOLS = {
     "convert_checkpoint": "a checkpoint in another form",
     "convert_to_litert": "a SavedModel for small devices",
     "inspect_checkpoint": "what a checkpoint holds",
-    "plot_metrics": "draw the curves of a training",
+    "plot_metrics": "draw the curves of trainings",
+    "report": "one page of HTML about a training",
 }
 
 

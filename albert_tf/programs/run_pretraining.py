@@ -121,7 +121,7 @@ def _values(args, names):
 
 def describe_files(args, config, sidecar):
     """Returns what readers of the checkpoints need to know, by file."""
-    files = {session.FLAGS_FILE: dataclasses.asdict(args)}
+    files = {manifest.FLAGS_FILE: dataclasses.asdict(args)}
     # A resume may name the config that is there: it stays as it is.
     path = os.path.join(args.output_dir, CONFIG_FILE)
     read = filesystem.identity(args.albert_config_file)

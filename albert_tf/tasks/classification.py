@@ -140,6 +140,7 @@ class Classification(Task):
     def score(self, tuning):
         task = self.task
         values: dict[str, float] = {}
+        tuning.dev_rows = []
         for part, split in self.data.dev.items():
             logits = tuning.predict(split.examples)["logits"]
             label_ids = split.examples.arrays["label_ids"]
@@ -150,7 +151,35 @@ class Classification(Task):
                 tuning, logits, label_ids, task.objective, scores, self.baseline
             )
             values |= _prefixed(part, scores)
+            tuning.dev_rows += self._describe_rows(part, split, logits)
         return values
+
+    def _describe_rows(self, part, split, logits) -> list[dict]:
+        """A row of `dev_predictions.jsonl` for each of logits [N, C]."""
+        task = self.task
+        label_ids = split.examples.arrays["label_ids"]
+        predictions = classification.predict_labels(logits, task.objective)
+        columns = {"id": split.ids, "text": split.texts}
+        if part:
+            columns["part"] = [part] * len(split.ids)
+        if task.objective == "regression":
+            columns["label"] = label_ids.tolist()
+            columns["prediction"] = predictions.tolist()
+        else:
+            for name, values in (
+                ("label", label_ids),
+                ("prediction", predictions),
+            ):
+                columns[name] = submissions.format_predictions(
+                    values, task.labels, task.objective
+                )
+            columns["probabilities"] = classification.probabilities(
+                logits, task.objective
+            ).tolist()
+        return [
+            dict(zip(columns, row, strict=True))
+            for row in zip(*columns.values(), strict=True)
+        ]
 
     def _score_baseline(self):
         """What the best guess without looking gets on the dev data."""

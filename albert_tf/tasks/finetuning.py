@@ -11,7 +11,7 @@ import os
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.data import batches
+from albert_tf.data import batches, submissions
 from albert_tf.data.examples import Examples
 from albert_tf.model import modeling
 from albert_tf.model.config import CONFIG_FILE, AlbertConfig
@@ -63,7 +63,10 @@ class Task:
         raise NotImplementedError
 
     def score(self, tuning) -> dict:
-        """Returns what the model, as it stands, gets on the dev data."""
+        """Returns what the model, as it stands, gets on the dev data.
+
+        It leaves a row for each example in `tuning.dev_rows`.
+        """
         raise NotImplementedError
 
     def write_predictions(self, tuning) -> dict:
@@ -151,6 +154,8 @@ class FineTuning:
       reporter: the session's.
       evaluator: an `evaluation.Evaluator`, or None without dev data.
       source: where the model's weights are from.
+      dev_rows: a dict for each dev example of the last evaluation, as
+        `submissions.write_dev_predictions` takes them.
 
     Raises:
       ValueError: if there is nothing to begin with, or the folder holds a run
@@ -179,10 +184,13 @@ class FineTuning:
         )
         self.reporter = self.session.reporter
         self.source = start.source
+        self.dev_rows: list[dict] = []
         self.evaluator = None
         if task.is_scored:
             self.evaluator = self.session.build_evaluator(
-                lambda: task.score(self), task.best_metric
+                lambda: task.score(self),
+                task.best_metric,
+                self._write_dev_predictions,
             )
         self.bucket_lengths = batches.parse_bucket_lengths(
             recipe.bucket_lengths, task.max_seq_length
@@ -190,6 +198,11 @@ class FineTuning:
         self._predict = evaluation.build_predict_function(
             self.session.strategy, self.session.model
         )
+
+    def _write_dev_predictions(self, step):
+        """Writes what the model, as it stands, says of the dev data."""
+        path = os.path.join(self.folder, submissions.DEV_PREDICTIONS_FILE)
+        submissions.write_dev_predictions(path, step, self.dev_rows)
 
     def _build_session(self, strategy):
         """The session of a training as the recipe says."""
@@ -282,7 +295,7 @@ class FineTuning:
             recipe.train_batch_size,
         )
         batches.check_plan(len(examples), batch_size, num_steps)
-        files = {session.FLAGS_FILE: self.flags} if self.flags else {}
+        files = {manifest.FLAGS_FILE: self.flags} if self.flags else {}
         step = self.session.begin(
             self.config,
             self.start if self.start.values else None,

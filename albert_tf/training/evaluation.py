@@ -198,10 +198,12 @@ class Evaluator:
       reporter: a `reporting.Reporter`.
       best_metric: the checkpoint where it is highest becomes
         `model.ckpt-best`.
+      on_best: called with the step where a result is the best so far, or
+        None.
     """
 
-    def __init__(self, score, *, manager, reporter, best_metric):
-        self.score = score
+    def __init__(self, score, *, manager, reporter, best_metric, on_best=None):
+        self.score, self.on_best = score, on_best
         self.manager, self.reporter = manager, reporter
         self.best_metric = best_metric
         self.path = os.path.join(manager.folder, RESULTS_FILE)
@@ -218,9 +220,12 @@ class Evaluator:
         """
         values = self.score()
         best = max(self.known(self.best_metric), default=-float("inf"))
-        if prefix and values[self.best_metric] > best:
+        if values[self.best_metric] > best:
             # Before the result: who is stopped in between evaluates again.
-            self.manager.keep_best(prefix)
+            if prefix:
+                self.manager.keep_best(prefix)
+            if self.on_best:
+                self.on_best(step)
         self.reporter.log("eval", step, values)
         row = {**values, checkpoints.STEP: step}
         text = "".join(f"{name} = {row[name]}\n" for name in sorted(row))

@@ -3,7 +3,8 @@
 `run.json` in the output folder says which config, vocabulary, task, data,
 optimizer, batch size and seed a run has. A resume compares them one by one:
 some differences go on, some only where --accept_changes says so, the others
-are refused, each with its reason.
+are refused, each with its reason. It also says which version of the package
+wrote it last.
 """
 
 import fnmatch
@@ -15,9 +16,11 @@ import os
 
 import numpy as np
 
-from albert_tf import filesystem
+from albert_tf import __version__, filesystem
 
 MANIFEST_FILE = "run.json"
+# What the flags of a run were, beside its checkpoints.
+FLAGS_FILE = "flags.json"
 FORMAT = 1
 GOES_ON = "goes on"
 ASKS = "needs --accept_changes"
@@ -95,7 +98,7 @@ class Manifest:
 
     def differences(self):
         """Returns (key, before, now, verdict, reason) of what differs."""
-        before, now = map(_flatten, (self.stored["made_of"], self.made_of))
+        before, now = map(flatten, (self.stored["made_of"], self.made_of))
         sections = {_section(key) for key in before}
         sections &= {_section(key) for key in now}
         return [
@@ -163,7 +166,10 @@ class Manifest:
             parts = before.get("data", {}), self.made_of.get("data", {})
             made_of["data"] = {**parts[0], **parts[1]}
         self.stored = {"made_of": made_of, "batches": batches}
-        filesystem.write_json(self.path, {"format": FORMAT, **self.stored})
+        filesystem.write_json(
+            self.path,
+            {"format": FORMAT, "version": __version__, **self.stored},
+        )
 
     def count_examples(self, step):
         """Returns how many examples the steps before `step` took."""
@@ -174,12 +180,12 @@ class Manifest:
         )
 
 
-def _flatten(values, prefix=""):
-    """Nested dicts as one, with dotted keys."""
+def flatten(values, prefix=""):
+    """Returns nested dicts as one, with dotted keys."""
     flat: dict = {}
     for key, value in values.items():
         if isinstance(value, dict):
-            flat |= _flatten(value, f"{prefix}{key}.")
+            flat |= flatten(value, f"{prefix}{key}.")
         else:
             # As JSON gives it back.
             flat[f"{prefix}{key}"] = json.loads(json.dumps(value))

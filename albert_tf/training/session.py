@@ -21,9 +21,6 @@ from albert_tf.training import (
 )
 from albert_tf.weights import checkpoints, pretrained
 
-# What the flags of a run were, beside its checkpoints.
-FLAGS_FILE = "flags.json"
-
 
 class Session:
     """Model, optimizer and all that is kept of their training.
@@ -120,18 +117,22 @@ class Session:
         """Steps that the model was trained."""
         return int(self.optimizer.step.numpy())
 
-    def build_evaluator(self, score, best_metric: str) -> evaluation.Evaluator:
+    def build_evaluator(
+        self, score, best_metric: str, on_best=None
+    ) -> evaluation.Evaluator:
         """Returns what evaluates the model as it stands.
 
         Args:
           score: function that returns a dict from metric to float.
           best_metric: what the best checkpoint is chosen by.
+          on_best: see `evaluation.Evaluator`.
         """
         return evaluation.Evaluator(
             score,
             manager=self.manager,
             reporter=self.reporter,
             best_metric=best_metric,
+            on_best=on_best,
         )
 
     def begin(
