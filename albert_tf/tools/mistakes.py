@@ -53,13 +53,15 @@ def describe(rows, task):
         labels = task["labels"]
         yield tabulate_labels(rows, labels)
         yield tabulate_wrong(rows, lambda row: _misjudged(row, labels))
-    elif "objective" in task:
+    elif "max_qa_length" in task:
+        yield tabulate_choices(rows)
+    else:
+        found = {row[key] for row in rows for key in ("label", "prediction")}
+        labels = task.get("labels") or sorted(found)
         for part in dict.fromkeys(row.get("part", "") for row in rows):
             some = [row for row in rows if row.get("part", "") == part]
-            yield tabulate_confusion(some, task["labels"], part)
+            yield tabulate_confusion(some, labels, part)
         yield tabulate_wrong(rows, lambda row: max(row["probabilities"]))
-    else:
-        yield tabulate_choices(rows)
 
 
 def clip(text):
@@ -71,11 +73,8 @@ def clip(text):
 
 def write_texts(row):
     """The text of a row, or the two of a pair, as one cell."""
-    first, *rest = (clip(text) for text in row["text"])
-    parts = [first]
-    for text in rest:
-        parts += [page.element("br"), text]
-    return page.element("td", *parts, class_="text", dir="auto")
+    text = "\n".join(clip(text) for text in row["text"])
+    return page.element("td", text, class_="text", dir="auto")
 
 
 def tabulate_confusion(rows, labels, part=""):

@@ -117,7 +117,7 @@ def test_several_runs_share_the_panels(metrics_file, tmp_path):
         (["a/out/m.jsonl"], ["out"]),
         (["a/r1/m.jsonl", "a/r2/m.jsonl"], ["r1", "r2"]),
         (["a/out/m.jsonl", "b/out/m.jsonl"], ["a/out", "b/out"]),
-        (["out/m.jsonl", "out/n.jsonl"], ["out/m.jsonl", "out/n.jsonl"]),
+        (["out/m.jsonl", "out/n.jsonl"], ["m.jsonl", "n.jsonl"]),
     ],
 )
 def test_runs_are_named_by_folders_that_tell_them_apart(paths, names):
