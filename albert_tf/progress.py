@@ -75,11 +75,13 @@ class Progress:
             return
         seconds = max(self.last - self.start, 1e-3)
         rate = self.amount / seconds
-        left = max(0, self.total - self.amount) / max(rate, 1e-3)
+        remaining = max(0, self.total - self.amount) / max(rate, 1e-3)
         text = (
             f"{self.what}: {self.amount / max(self.total, 1):4.0%} of "
-            f"{self.total:,.0f} {self.unit}, {rate:,.0f} a second, "
-            f"{format_seconds(seconds)} gone, {format_seconds(left)} left"
+            f"{self.total:,.0f} {self.unit}, "
+            f"{rate:,.{0 if rate >= 10 else 1}f} a second, "
+            f"{format_seconds(seconds)} elapsed, "
+            f"{format_seconds(remaining)} remaining"
         )
         if self.line.is_terminal:
             self.line.show(text)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import math
 import os
 
 from albert_tf import filesystem, ownership
@@ -61,6 +62,7 @@ def build_evaluator(args, training, held_out):
         evaluation.build_eval_function(strategy, model),
         held_out.read_pass(args.eval_batch_size),
         args.max_eval_steps,
+        math.ceil(held_out.num_records / args.eval_batch_size),
     )
     return training.build_evaluator(score, "masked_lm_accuracy")
 

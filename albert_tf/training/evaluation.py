@@ -30,7 +30,9 @@ def build_eval_function(strategy, model):
     return eval_step
 
 
-def evaluate(strategy, model, eval_function, dataset, max_steps=0):
+def evaluate(
+    strategy, model, eval_function, dataset, max_steps=0, num_batches=None
+):
     """Evaluates every row of a dataset.
 
     Args:
@@ -39,6 +41,7 @@ def evaluate(strategy, model, eval_function, dataset, max_steps=0):
       eval_function: from `build_eval_function`.
       dataset: global batches, the last one padded with rows of weight 0.
       max_steps: batches after which to stop; 0 reads all.
+      num_batches: of the dataset, to show how far it is; None does not.
 
     Returns:
       Dict from name to float.
@@ -48,11 +51,15 @@ def evaluate(strategy, model, eval_function, dataset, max_steps=0):
     """
     sums = np.zeros([len(loop.ratio_names(model)), 2])
     num_steps = 0
+    total = min(num_batches or 0, max_steps or num_batches or 0)
+    done = progress.Progress("evaluating", total, "batches", bool(total))
     for features in loop.distribute(strategy, dataset):
         sums += eval_function(features).numpy()
         num_steps += 1
+        done.add(1)
         if num_steps == max_steps:
             break
+    done.clear()
     if not num_steps:
         raise ValueError("The evaluation data has no examples.")
     return loop.results(model, sums)
