@@ -1,10 +1,13 @@
 """One line that says how far a long piece of work is, how fast, how long."""
 
+import os
 import sys
 import time
 
 TERMINAL_SECONDS = 0.5
 LOG_SECONDS = 30
+# Columns of a terminal that does not say how many it has.
+WIDE = 1000
 
 
 class Line:
@@ -18,10 +21,25 @@ class Line:
         self.stream = stream or sys.stderr
         self.is_terminal = self.stream.isatty()
 
-    def show(self, text: str):
-        """Rewrites the line of a terminal; a log does not get it."""
+    def show(self, text: str, end: str = ""):
+        """Rewrites the line of a terminal; a log does not get it.
+
+        Args:
+          text: is cut where the terminal is too narrow: what wraps cannot be
+            rewritten.
+          end: comes after it, and stays.
+        """
         if self.is_terminal:
-            self._write(f"\r\x1b[K{text}")
+            room = max(0, self._num_columns() - 1 - len(end))
+            if len(text) > room:
+                text = f"{text[: max(0, room - 1)]}…"
+            self._write(f"\r\x1b[K{text}{end}")
+
+    def _num_columns(self):
+        try:
+            return os.get_terminal_size(self.stream.fileno()).columns or WIDE
+        except (OSError, ValueError):  # It has none, as in a notebook.
+            return WIDE
 
     def say(self, text: str):
         """Writes a line that stays."""
@@ -78,15 +96,17 @@ class Progress:
         remaining = max(0, self.total - self.amount) / max(rate, 1e-3)
         text = (
             f"{self.what}: {self.amount / max(self.total, 1):4.0%} of "
-            f"{self.total:,.0f} {self.unit}, "
-            f"{rate:,.{0 if rate >= 10 else 1}f} a second, "
+            f"{self.total:,.0f} {self.unit}"
+        )
+        end = (
+            f", {rate:,.{0 if rate >= 10 else 1}f} a second, "
             f"{format_seconds(seconds)} elapsed, "
             f"{format_seconds(remaining)} remaining"
         )
         if self.line.is_terminal:
-            self.line.show(text)
+            self.line.show(text, end)
         else:
-            self.line.say(text)
+            self.line.say(text + end)
 
 
 def format_seconds(seconds):

@@ -1,6 +1,9 @@
 """The line of a long work: on a terminal one, in a log several that stay."""
 
 import io
+import os
+
+import pytest
 
 from albert_tf import progress
 
@@ -49,3 +52,31 @@ def test_a_log_has_a_line_now_and_then(monkeypatch):
     for _ in range(12):
         done.add(1)
     assert stream.getvalue().count("\n") == 2
+
+
+@pytest.mark.parametrize(
+    ("columns", "shown"),
+    [
+        (0, "counting: 40% of ten, at 3 a second"),
+        (36, "counting: 40% of ten, at 3 a second"),
+        (35, "counting: 40% of t…, at 3 a second"),
+        (10, "…, at 3 a second"),
+    ],
+)
+def test_a_line_is_cut_before_it_wraps_and_keeps_its_end(
+    monkeypatch, columns, shown
+):
+    stream = Terminal()
+    stream.fileno = lambda: 7
+    monkeypatch.setattr(
+        os, "get_terminal_size", lambda _: os.terminal_size((columns, 24))
+    )
+    line = progress.Line(stream)
+    line.show("counting: 40% of ten", ", at 3 a second")
+    assert stream.getvalue() == f"\r\x1b[K{shown}"
+
+
+def test_a_terminal_that_hides_its_width_gets_all():
+    stream = Terminal()
+    progress.Line(stream).show("a" * 200, "b")
+    assert stream.getvalue().endswith("a" * 200 + "b")

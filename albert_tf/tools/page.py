@@ -48,7 +48,8 @@ th, td { padding: .25rem .75rem .25rem 0; text-align: left;
   vertical-align: top; border-bottom: 1px solid var(--line); }
 td.number { text-align: right; white-space: nowrap;
   font-variant-numeric: tabular-nums; }
-td.text { min-width: 15rem; overflow-wrap: anywhere; white-space: pre-line; }
+td.text { min-width: 9rem; overflow-wrap: anywhere; white-space: pre-line; }
+tbody th { min-width: 4rem; overflow-wrap: anywhere; }
 td.shaded { padding: .5rem 1rem; border: 1px solid var(--page);
   print-color-adjust: exact; -webkit-print-color-adjust: exact;
   background: rgb(var(--shade) / calc(var(--share) * .7)); }

@@ -21,8 +21,8 @@ PANELS = (
     ("Pearson correlation", ("pearson",)),
     ("Spearman correlation", ("spearman",)),
     ("Mean squared error", ("MSE",)),
-    ("Exact spans", ("exact_span",)),
-    ("Answerability accuracy", ("answerability_accuracy",)),
+    ("Exact spans in training", ("exact_span",)),
+    ("Answerability in training", ("answerability_accuracy",)),
     ("Learning rate", ("learning_rate",)),
 )
 # What stands before the names of scores of a part of the dev data.

@@ -234,7 +234,7 @@ def describe_results(training):
         if isinstance(scores, dict):
             yield page.table(
                 list(scores.items()),
-                caption=f"Scores of {name}, by the best checkpoint.",
+                caption=f"Scores of the best checkpoint on test ({name}).",
             )
 
 
@@ -283,12 +283,12 @@ def describe_examples(training):
                 "it is written by fine-tunings that score dev data",
             )
         ]
-    step = training.rows[0].get("step")
+    step = training.rows[0].get("step", 0)
     return [
         page.element(
             "p",
-            f"What the model says of {len(training.rows):,} dev examples, at "
-            f"step {step}, the best so far.",
+            f"What the checkpoint of step {step:,}, the best so far, predicts "
+            f"for {len(training.rows):,} dev examples.",
         ),
         *mistakes.describe(training.rows, training.task),
     ]
