@@ -156,26 +156,28 @@ class Classification(Task):
 
     def _describe_rows(self, part, split, logits) -> list[dict]:
         """A row of `dev_predictions.jsonl` for each of logits [N, C]."""
-        task = self.task
-        label_ids = split.examples.arrays["label_ids"]
-        predictions = classification.predict_labels(logits, task.objective)
-        columns = {"id": split.ids, "text": split.texts}
+        objective, labels = self.task.objective, self.task.labels or ()
+
+        def name(values):
+            if objective == "regression":
+                return values.tolist()
+            if objective == "classes":
+                return [labels[i] for i in values]
+            return [[labels[i] for i in row.nonzero()[0]] for row in values]
+
+        columns = {
+            "id": split.ids,
+            "text": split.texts,
+            "label": name(split.examples.arrays["label_ids"]),
+            "prediction": name(
+                classification.predict_labels(logits, objective)
+            ),
+        }
+        if objective != "regression":
+            probabilities = classification.probabilities(logits, objective)
+            columns["probabilities"] = probabilities.tolist()
         if part:
             columns["part"] = [part] * len(split.ids)
-        if task.objective == "regression":
-            columns["label"] = label_ids.tolist()
-            columns["prediction"] = predictions.tolist()
-        else:
-            for name, values in (
-                ("label", label_ids),
-                ("prediction", predictions),
-            ):
-                columns[name] = submissions.format_predictions(
-                    values, task.labels, task.objective
-                )
-            columns["probabilities"] = classification.probabilities(
-                logits, task.objective
-            ).tolist()
         return [
             dict(zip(columns, row, strict=True))
             for row in zip(*columns.values(), strict=True)

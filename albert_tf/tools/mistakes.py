@@ -108,10 +108,9 @@ def tabulate_confusion(rows, labels, part=""):
 def tabulate_labels(rows, labels):
     """Of each of several labels, how often it is found, missed or invented."""
     table = []
-    for i, label in enumerate(labels):
+    for label in labels:
         counts = collections.Counter(
-            (label in _split(row["label"]), row["probabilities"][i] > 0.5)
-            for row in rows
+            (label in row["label"], label in row["prediction"]) for row in rows
         )
         table.append(
             [
@@ -128,16 +127,10 @@ def tabulate_labels(rows, labels):
     )
 
 
-def _split(labels):
-    """The labels of a row, which are written with commas between them."""
-    return labels.split(",")
-
-
 def _misjudged(row, labels):
     """How far the probability of any label is from the truth, at most."""
-    own = _split(row["label"])
     return max(
-        abs(p - (label in own))
+        abs(p - (label in row["label"]))
         for p, label in zip(row["probabilities"], labels, strict=True)
     )
 
@@ -155,8 +148,8 @@ def tabulate_wrong(rows, confidence):
         [
             [
                 row["id"],
-                row["label"],
-                row["prediction"],
+                _say(row["label"]),
+                _say(row["prediction"]),
                 confidence(row),
                 write_texts(row),
             ]
@@ -165,6 +158,11 @@ def tabulate_wrong(rows, confidence):
         head=["Example", "Label", "Prediction", "Probability", "Text"],
         caption=_caption(len(shown), len(wrong), len(rows), "most confident"),
     )
+
+
+def _say(label):
+    """A label, or several with commas between them."""
+    return label if isinstance(label, str) else ", ".join(label) or "(none)"
 
 
 def _caption(num_shown, num_wrong, num_rows, kind):

@@ -417,7 +417,7 @@ ROWS = [
         "report",
         "a folder of runs",
         "--output_dir=.",
-        "holds no training.* pretrained in it do: name one",
+        "holds no training.* pretrained.* in it do: name one",
     ),
     row("report", "another ending", "--output_file=x.svg", "x.svg must end in"),
     row("report", "a place in a file", "--output_file=a_file/x.html", "a_file"),

@@ -274,9 +274,9 @@ def test_each_of_several_labels_is_counted(folder):
         folder, {"name": "x", "objective": "multi_label", "labels": labels}
     )
     rows = [
-        ("a,b", "a", [0.9, 0.2, 0.1]),
-        ("", "c", [0.1, 0.2, 0.7]),
-        ("a", "a", [0.8, 0.1, 0.1]),
+        (["a", "b"], ["a"], [0.9, 0.2, 0.1]),
+        ([], ["c"], [0.1, 0.2, 0.7]),
+        (["a"], ["a"], [0.8, 0.1, 0.1]),
     ]
     write_rows(
         folder,
@@ -293,7 +293,8 @@ def test_each_of_several_labels_is_counted(folder):
     ]
     # The second label of the first was thought least of.
     assert [row[0] for row in wrong[1:]] == ["0", "1"]
-    assert wrong[1][3] == "0.8000"
+    assert wrong[1][1:4] == ["a, b", "a", "0.8000"]
+    assert wrong[2][1:3] == ["(none)", "c"]
 
 
 def test_answers_are_sorted_from_the_worst(folder):
