@@ -1,10 +1,13 @@
 """A progress line for long work: amount done, speed, remaining time."""
 
+import os
 import sys
 import time
 
 TERMINAL_SECONDS = 0.5
 LOG_SECONDS = 30
+# Columns of a terminal that does not tell its width.
+WIDE = 1000
 
 
 class Line:
@@ -18,10 +21,25 @@ class Line:
         self.stream = stream or sys.stderr
         self.is_terminal = self.stream.isatty()
 
-    def show(self, text: str):
-        """Updates the status line of a terminal; writes nothing to a log."""
+    def show(self, text: str, end: str = ""):
+        """Updates the status line of a terminal; writes nothing to a log.
+
+        Args:
+          text: cut if the terminal is too narrow, because a line that wraps
+            cannot be updated.
+          end: follows `text`, and is never cut.
+        """
         if self.is_terminal:
-            self._write(f"\r\x1b[K{text}")
+            room = max(0, self._num_columns() - 1 - len(end))
+            if len(text) > room:
+                text = f"{text[: max(0, room - 1)]}…"
+            self._write(f"\r\x1b[K{text}{end}")
+
+    def _num_columns(self):
+        try:
+            return os.get_terminal_size(self.stream.fileno()).columns or WIDE
+        except (OSError, ValueError):  # No terminal, as in a notebook.
+            return WIDE
 
     def say(self, text: str):
         """Writes a permanent line."""
@@ -75,20 +93,21 @@ class Progress:
             return
         seconds = max(self.last - self.start, 1e-3)
         rate = self.amount / seconds
-        text = (
-            f"{self.what}: {self._count()} {self.unit}, {rate:,.0f} per "
-            f"second, {format_seconds(seconds)} elapsed"
+        text = f"{self.what}: {self._count()} {self.unit}"
+        end = (
+            f", {rate:,.{0 if rate >= 10 else 1}f} per second, "
+            f"{format_seconds(seconds)} elapsed"
         )
         if self.total is not None:
             remaining = max(0, self.total - self.amount) / max(rate, 1e-3)
-            text += f", {format_seconds(remaining)} remaining"
+            end += f", {format_seconds(remaining)} remaining"
         if self.line.is_terminal:
-            self.line.show(text)
+            self.line.show(text, end)
         else:
-            self.line.say(text)
+            self.line.say(text + end)
 
     def _count(self):
-        """How much is done, of how much."""
+        """Formats the amount done, and the total."""
         if self.total is None:
             return f"{self.amount:,.0f}"
         return f"{self.amount / max(self.total, 1):4.0%} of {self.total:,.0f}"

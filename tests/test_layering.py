@@ -9,8 +9,9 @@ import pytest
 ROOT = pathlib.Path(__file__).parent.parent
 PACKAGE = ROOT / "albert_tf"
 
-# Modules that stand at the top of the package, and know no room of it.
+# What stands at the top of the package, and knows no room of it.
 SYSTEM = {"errors", "filesystem", "flags", "noise", "ownership", "progress"}
+SYSTEM |= {"__version__"}
 STATE = {"model", "text", "weights"}
 WORK = STATE | {"data", "metrics", "training", "export"}
 # What the modules of a room may import of ours, beside each other.

@@ -1,6 +1,9 @@
 """Progress: one line on a terminal, several permanent lines in a log."""
 
 import io
+import os
+
+import pytest
 
 from albert_tf import progress
 
@@ -58,4 +61,32 @@ def test_without_a_total_what_is_done_is_counted(monkeypatch):
     done.add(1234)
     done.finish()
     assert "counting: 1,234 things, " in stream.getvalue()
-    assert "left" not in stream.getvalue() and "%" not in stream.getvalue()
+    assert "remaining" not in stream.getvalue() and "%" not in stream.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("columns", "shown"),
+    [
+        (0, "counting: 40% of ten, at 3 a second"),
+        (36, "counting: 40% of ten, at 3 a second"),
+        (35, "counting: 40% of t…, at 3 a second"),
+        (10, "…, at 3 a second"),
+    ],
+)
+def test_a_line_is_cut_before_it_wraps_and_keeps_its_end(
+    monkeypatch, columns, shown
+):
+    stream = Terminal()
+    stream.fileno = lambda: 7
+    monkeypatch.setattr(
+        os, "get_terminal_size", lambda _: os.terminal_size((columns, 24))
+    )
+    line = progress.Line(stream)
+    line.show("counting: 40% of ten", ", at 3 a second")
+    assert stream.getvalue() == f"\r\x1b[K{shown}"
+
+
+def test_a_terminal_that_hides_its_width_gets_all():
+    stream = Terminal()
+    progress.Line(stream).show("a" * 200, "b")
+    assert stream.getvalue().endswith("a" * 200 + "b")

@@ -1,7 +1,12 @@
-r"""Plots the training curves of a metrics.jsonl.
+r"""Plots the training curves of one or several runs.
 
     albert plot_metrics --metrics_file=out/metrics.jsonl \
         --output_file=curves.svg
+
+Several runs share the panels and are named by their folders:
+
+    albert plot_metrics --metrics_file='out/run_*/metrics.jsonl' \
+        --output_file=runs.svg
 
 Requires matplotlib: pip install matplotlib.
 """
@@ -18,7 +23,9 @@ class PlotFlags(flags.Flags):
     """Metrics file, output file and title."""
 
     metrics_file: str = flags.flag(
-        required=True, help="metrics.jsonl of a training run."
+        required=True,
+        help="metrics.jsonl of one or several training runs: comma-separated "
+        "globs.",
     )
     output_file: str = flags.flag(
         required=True, help="Output image: .svg, .png or .pdf."

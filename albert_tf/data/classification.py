@@ -20,10 +20,12 @@ class Split(NamedTuple):
     Attributes:
       ids: N row ids, strings.
       examples: an `examples.Examples`, with `label_ids` if there are labels.
+      texts: one or two texts of each row; empty for training data.
     """
 
     ids: list[str]
     examples: examples.Examples
+    texts: Sequence[tuple[str, ...]] = ()
 
 
 class Data(NamedTuple):
@@ -95,7 +97,8 @@ def read_data(
         }
 
     return task, Data(
-        encode(train)[""] if with_train else None,
+        # Texts would be held for as long as the training takes.
+        encode(train)[""]._replace(texts=()) if with_train else None,
         encode(dev) if with_dev else {},
         encode(test),
     )
@@ -202,4 +205,8 @@ def _encode(task, tokenizer, max_seq_length, cached_dir, path, table, rows):
     )
     name = f"{task.name}-{os.path.basename(path)}"
     encoded = examples.cached_examples(cached_dir, name, key, build)
-    return Split([row.id for row in rows], encoded)
+    texts = [
+        (row.text_a,) if row.text_b is None else (row.text_a, row.text_b)
+        for row in rows
+    ]
+    return Split([row.id for row in rows], encoded, texts)

@@ -16,11 +16,13 @@ from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
-from albert_tf import filesystem, ownership
+from albert_tf import filesystem, ownership, progress
 from albert_tf.text import tokenization
 
 # Part of the cache key; increase it when the meaning of the values changes.
 FORMAT = 1
+# Texts that are tokenized between two looks at the clock.
+TEXTS_PER_CALL = 4096
 
 _STORED = ("ids", "lengths", "first_lengths", "num_choices")
 # Exceptions that zipfile and NumPy raise on damaged files.
@@ -106,13 +108,10 @@ def pack_pairs(
             f"max_seq_length={max_seq_length}; wanted at least 3, for [CLS], "
             "a token and [SEP]."
         )
-    threads = os.cpu_count() or 1
     if texts_b is None:
         texts_b = [None] * len(texts_a)
-    rows_a = tokenizer.encode_batch(texts_a, num_threads=threads)
-    rows_b = tokenizer.encode_batch(
-        [text or "" for text in texts_b], num_threads=threads
-    )
+    rows_a = encode_texts(tokenizer, texts_a)
+    rows_b = encode_texts(tokenizer, [text or "" for text in texts_b])
 
     def pairs():
         for a, b in zip(rows_a, rows_b, strict=True):
@@ -124,6 +123,18 @@ def pack_pairs(
             )
 
     return join_pairs(pairs())
+
+
+def encode_texts(tokenizer, texts: Sequence[str]) -> list[list[int]]:
+    """Returns the ids of each text, and shows how far it is."""
+    done = progress.Progress("tokenizing", len(texts), "texts")
+    rows: list[list[int]] = []
+    for start in range(0, len(texts), TEXTS_PER_CALL):
+        some = texts[start : start + TEXTS_PER_CALL]
+        rows += tokenizer.encode_batch(some, num_threads=os.cpu_count() or 1)
+        done.add(len(some))
+    done.clear()
+    return rows
 
 
 def join_pairs(pairs: Iterable) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

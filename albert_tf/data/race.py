@@ -207,11 +207,11 @@ def encode_race(
     Source: race_utils.py, `convert_single_example`.
     """
     texts = list(dict.fromkeys(question.article for question in questions))
-    rows = tokenizer.encode_batch(texts, os.cpu_count() or 1)
+    rows = examples.encode_texts(tokenizer, texts)
     articles = dict(zip(texts, rows, strict=True))
-    choices = tokenizer.encode_batch(
+    choices = examples.encode_texts(
+        tokenizer,
         [text for question in questions for text in question.choices],
-        os.cpu_count() or 1,
     )
 
     def pairs():

@@ -1,8 +1,15 @@
-"""Writes predictions: the release's files, and GLUE submissions."""
+"""Writes predictions: the release's files, GLUE submissions, and ours.
+
+`dev_predictions.jsonl` has the best checkpoint's predictions for the dev data.
+"""
+
+import json
 
 import numpy as np
 
 from albert_tf import filesystem
+
+DEV_PREDICTIONS_FILE = "dev_predictions.jsonl"
 
 
 def format_predictions(
@@ -52,3 +59,17 @@ def write_submission(
         )
     rows = [("index", "prediction"), *zip(ids, predictions, strict=True)]
     filesystem.write_file(path, "".join(f"{i}\t{word}\n" for i, word in rows))
+
+
+def write_dev_predictions(path: filesystem.Path, step: int, rows: list[dict]):
+    """Writes what a model said of the dev data: JSON lines, in its order.
+
+    Args:
+      path: of the file.
+      step: steps that the model was trained.
+      rows: a dict for each example. `id`; `text`, a list of what was read;
+        `label` and `prediction`, in words or numbers; `probabilities`, of each
+        label, or `probability`, of the prediction, except for a regression.
+    """
+    lines = (json.dumps({"step": step, **r}, ensure_ascii=False) for r in rows)
+    filesystem.write_file(path, "".join(f"{line}\n" for line in lines))

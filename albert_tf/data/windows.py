@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from albert_tf import progress
 from albert_tf.data import workers
 from albert_tf.data.examples import Examples
 from albert_tf.data.squad import Answer, Squad
@@ -84,7 +85,16 @@ def encode_squad(
     with workers.ordered_map(
         min(num_workers, len(tasks)), tokenizer, settings, is_training
     ) as run:
-        parts = list(run(_encode_questions, tasks))
+        done = progress.Progress(
+            "tokenizing", len(squad.questions), "questions"
+        )
+        parts = []
+        for (rows,), part in zip(
+            tasks, run(_encode_questions, tasks), strict=True
+        ):
+            parts.append(part)
+            done.add(sum(len(asked) for _, asked in rows))
+        done.clear()
     whole = {
         name: np.concatenate([part[name] for part in parts])
         for name in sorted(parts[0])

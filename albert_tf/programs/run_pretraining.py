@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import math
 import os
 
 from albert_tf import filesystem, ownership
@@ -61,6 +62,7 @@ def build_evaluator(args, training, held_out):
         evaluation.build_eval_function(strategy, model),
         held_out.read_pass(args.eval_batch_size),
         args.max_eval_steps,
+        math.ceil(held_out.num_records / args.eval_batch_size),
     )
     return training.build_evaluator(score, "masked_lm_accuracy")
 
@@ -121,7 +123,7 @@ def _values(args, names):
 
 def describe_files(args, config, sidecar):
     """Returns the files that a reader of the checkpoints needs, by name."""
-    files = {session.FLAGS_FILE: dataclasses.asdict(args)}
+    files = {manifest.FLAGS_FILE: dataclasses.asdict(args)}
     # A resumed run may be given the config in the output folder: keep it.
     path = os.path.join(args.output_dir, CONFIG_FILE)
     read = filesystem.identity(args.albert_config_file)

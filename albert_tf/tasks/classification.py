@@ -143,6 +143,7 @@ class Classification(Task):
     def score(self, tuning):
         task = self.task
         values: dict[str, float] = {}
+        tuning.dev_rows = []
         for part, split in self.data.dev.items():
             logits = tuning.predict(split.examples)["logits"]
             label_ids = split.examples.arrays["label_ids"]
@@ -153,7 +154,37 @@ class Classification(Task):
                 tuning, logits, label_ids, task.objective, scores, self.baseline
             )
             values |= _prefixed(part, scores)
+            tuning.dev_rows += self._describe_rows(part, split, logits)
         return values
+
+    def _describe_rows(self, part, split, logits) -> list[dict]:
+        """A row of `dev_predictions.jsonl` for each of logits [N, C]."""
+        objective, labels = self.task.objective, self.task.labels or ()
+
+        def name(values):
+            if objective == "regression":
+                return values.tolist()
+            if objective == "classes":
+                return [labels[i] for i in values]
+            return [[labels[i] for i in row.nonzero()[0]] for row in values]
+
+        columns = {
+            "id": split.ids,
+            "text": split.texts,
+            "label": name(split.examples.arrays["label_ids"]),
+            "prediction": name(
+                classification.predict_labels(logits, objective)
+            ),
+        }
+        if objective != "regression":
+            probabilities = classification.probabilities(logits, objective)
+            columns["probabilities"] = probabilities.tolist()
+        if part:
+            columns["part"] = [part] * len(split.ids)
+        return [
+            dict(zip(columns, row, strict=True))
+            for row in zip(*columns.values(), strict=True)
+        ]
 
     def _score_baseline(self):
         """Returns the constant baseline's scores on the dev data."""

@@ -10,7 +10,7 @@ import os
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.data import batches
+from albert_tf.data import batches, submissions
 from albert_tf.data.examples import Examples
 from albert_tf.model import modeling
 from albert_tf.model.config import CONFIG_FILE, AlbertConfig
@@ -66,7 +66,10 @@ class Task:
         raise NotImplementedError
 
     def score(self, tuning) -> dict:
-        """Returns the current model's scores on the dev data."""
+        """Returns the current model's scores on the dev data.
+
+        Stores a row for each example in `tuning.dev_rows`.
+        """
         raise NotImplementedError
 
     def write_predictions(self, tuning) -> dict:
@@ -157,6 +160,8 @@ class FineTuning:
       reporter: the session's `reporting.Reporter`.
       evaluator: an `evaluation.Evaluator`, or None without dev data.
       source: source of the model's weights.
+      dev_rows: a dict for each dev example of the last evaluation, as
+        `submissions.write_dev_predictions` takes them.
 
     Raises:
       ValueError: if there are no weights to start from, or the run in the
@@ -185,10 +190,13 @@ class FineTuning:
         )
         self.reporter = self.session.reporter
         self.source = start.source
+        self.dev_rows: list[dict] = []
         self.evaluator = None
         if task.is_scored:
             self.evaluator = self.session.build_evaluator(
-                lambda: task.score(self), task.best_metric
+                lambda: task.score(self),
+                task.best_metric,
+                self._write_dev_predictions,
             )
         self.bucket_lengths = batches.parse_bucket_lengths(
             recipe.bucket_lengths, task.max_seq_length
@@ -196,6 +204,11 @@ class FineTuning:
         self._predict = evaluation.build_predict_function(
             self.session.strategy, self.session.model
         )
+
+    def _write_dev_predictions(self, step):
+        """Writes what the model, as it stands, says of the dev data."""
+        path = os.path.join(self.folder, submissions.DEV_PREDICTIONS_FILE)
+        submissions.write_dev_predictions(path, step, self.dev_rows)
 
     def _build_session(self, strategy):
         """Returns the session for the recipe."""
@@ -288,7 +301,7 @@ class FineTuning:
             recipe.train_batch_size,
         )
         batches.check_plan(len(examples), batch_size, num_steps)
-        files = {session.FLAGS_FILE: self.flags} if self.flags else {}
+        files = {manifest.FLAGS_FILE: self.flags} if self.flags else {}
         step = self.session.begin(
             self.config,
             self.start if self.start.values else None,

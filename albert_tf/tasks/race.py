@@ -93,6 +93,19 @@ class MultipleChoice(Task):
         logits = tuning.predict(encoded)["logits"]
         label_ids = encoded.arrays["label_ids"]
         scores = score_levels(score_logits, questions, logits, label_ids)
+        probabilities = classification.probabilities(logits, "classes")
+        tuning.dev_rows = [
+            {
+                "id": question.id,
+                "text": question.choices,
+                "label": race.LETTERS[label],
+                "prediction": race.LETTERS[row.argmax()],
+                "probabilities": row.tolist(),
+            }
+            for question, label, row in zip(
+                questions, label_ids, probabilities, strict=True
+            )
+        ]
         warn_of_collapse(
             tuning, logits, label_ids, "classes", scores, self.baseline
         )

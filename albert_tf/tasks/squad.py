@@ -3,6 +3,8 @@
 import functools
 import os
 
+from scipy import special
+
 from albert_tf import filesystem
 from albert_tf.data import answers
 from albert_tf.data.examples import Examples
@@ -156,7 +158,9 @@ class Answering(Task):
         return predictions, {**scores, **best, THRESHOLD: threshold}
 
     def score(self, tuning):
-        predictions, scores = self.score_answers(self.find_answers(tuning))
+        given = self.find_answers(tuning)
+        predictions, scores = self.score_answers(given)
+        tuning.dev_rows = self._describe_rows(given, predictions)
         if len(predictions) > 1 and len(set(predictions.values())) == 1:
             tuning.reporter.say(
                 "WARNING: The model answers every question with "
@@ -164,6 +168,28 @@ class Answering(Task):
                 f"{classification.ADVICE}"
             )
         return scores
+
+    def _describe_rows(self, given, predictions) -> list[dict]:
+        """A row of `dev_predictions.jsonl` for each question."""
+        exact, f1 = metrics.score_questions(self.gold, predictions)
+        rows = []
+        for question in self.asked.questions:
+            key = question.id
+            probability = given.nbest[key][0]["probability"]
+            if key in given.null_odds and not predictions[key]:
+                probability = float(special.expit(given.null_odds[key]))
+            rows.append(
+                {
+                    "id": key,
+                    "text": [question.text],
+                    "label": self.gold[key],
+                    "prediction": predictions[key],
+                    "probability": probability,
+                    "exact": exact[key],
+                    "f1": f1[key],
+                }
+            )
+        return rows
 
     def write_predictions(self, tuning):
         """Writes the release's files; returns scores if answers are known."""

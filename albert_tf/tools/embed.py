@@ -120,8 +120,7 @@ def encode(tokenizer, lines, max_seq_length, has_offsets):
     if has_offsets:
         rows = [tokenizer.encode_with_offsets(line) for line in lines]
     else:
-        threads = os.cpu_count() or 1
-        rows = tokenizer.encode_batch(lines, num_threads=threads)
+        rows = examples.encode_texts(tokenizer, lines)
         rows = [(ids, None) for ids in rows]
     limit = max_seq_length - 2
     num_cut = sum(len(ids) > limit for ids, _ in rows)

@@ -73,10 +73,13 @@ def build_command(args, name, classifier):
     ]
 
 
-def run_task(args, name, classifier):
-    """Runs one task; returns its summary, or None where it failed."""
+def run_task(args, name, classifier, place):
+    """Runs one task; returns its summary, or None where it failed.
+
+    `place` is its number among all, in words.
+    """
     command = build_command(args, name, classifier)
-    print(f"\n{name}: {shlex.join(command)}", flush=True)
+    print(f"\n{name} ({place}): {shlex.join(command)}", flush=True)
     status = subprograms.run_program(command)
     path = pathlib.Path(args.output_dir, name, "summary.json")
     # There is none if the extra flags switch --do_eval off.
@@ -136,7 +139,10 @@ def run(args, classifier=CLASSIFIER):
                 f"--recipes={args.recipes}."
             )
     with ownership.owning_folder(args.output_dir):
-        summaries = {name: run_task(args, name, classifier) for name in names}
+        summaries = {
+            name: run_task(args, name, classifier, f"{i} of {len(names)}")
+            for i, name in enumerate(names, 1)
+        }
     print("\n" + format_table(summaries))
     failed = [name for name, summary in summaries.items() if summary is None]
     if failed:

@@ -35,7 +35,9 @@ def build_eval_function(strategy, model):
     return eval_step
 
 
-def evaluate(strategy, model, eval_function, dataset, max_steps=0):
+def evaluate(
+    strategy, model, eval_function, dataset, max_steps=0, num_batches=None
+):
     """Evaluates a model on every row of a dataset.
 
     Args:
@@ -44,6 +46,8 @@ def evaluate(strategy, model, eval_function, dataset, max_steps=0):
       eval_function: from `build_eval_function`.
       dataset: global batches, the last one padded with rows of weight 0.
       max_steps: maximum number of batches; 0 reads all.
+      num_batches: number of batches of the dataset, to show progress; None
+        shows nothing.
 
     Returns:
       Dict from name to float.
@@ -53,11 +57,15 @@ def evaluate(strategy, model, eval_function, dataset, max_steps=0):
     """
     sums = np.zeros([len(loop.ratio_names(model)), 2])
     num_steps = 0
+    total = min(num_batches or 0, max_steps or num_batches or 0)
+    done = progress.Progress("evaluating", total, "batches", bool(total))
     for features in loop.distribute(strategy, dataset):
         sums += eval_function(features).numpy()
         num_steps += 1
+        done.add(1)
         if num_steps == max_steps:
             break
+    done.clear()
     if not num_steps:
         raise ValueError("The evaluation data has no examples.")
     return loop.results(model, sums)
@@ -202,10 +210,12 @@ class Evaluator:
       reporter: a `reporting.Reporter`.
       best_metric: name of the metric whose maximum selects
         `model.ckpt-best`.
+      on_best: called with the step where a result is the best so far, or
+        None.
     """
 
-    def __init__(self, score, *, manager, reporter, best_metric):
-        self.score = score
+    def __init__(self, score, *, manager, reporter, best_metric, on_best=None):
+        self.score, self.on_best = score, on_best
         self.manager, self.reporter = manager, reporter
         self.best_metric = best_metric
         self.path = os.path.join(manager.folder, RESULTS_FILE)
@@ -222,9 +232,12 @@ class Evaluator:
         """
         values = self.score()
         best = max(self.known(self.best_metric), default=-float("inf"))
-        if prefix and values[self.best_metric] > best:
+        if values[self.best_metric] > best:
             # Before the result: a run killed in between evaluates again.
-            self.manager.keep_best(prefix)
+            if prefix:
+                self.manager.keep_best(prefix)
+            if self.on_best:
+                self.on_best(step)
         self.reporter.log("eval", step, values)
         row = {**values, checkpoints.STEP: step}
         text = "".join(f"{name} = {row[name]}\n" for name in sorted(row))

@@ -3,7 +3,8 @@
 `run.json` in the output folder records the config, vocabulary, task, data,
 optimizer, batch size and seed of a run. A resume compares them one by one.
 Each kind of difference is allowed, needs --accept_changes, or is refused, and
-has its reason.
+has its reason. The file also records the version of the package that wrote it
+last.
 """
 
 import fnmatch
@@ -15,9 +16,11 @@ import os
 
 import numpy as np
 
-from albert_tf import filesystem
+from albert_tf import __version__, filesystem
 
 MANIFEST_FILE = "run.json"
+# What the flags of a run were, beside its checkpoints.
+FLAGS_FILE = "flags.json"
 FORMAT = 1
 ALLOWED = "allowed"
 NEEDS_FLAG = "needs --accept_changes"
@@ -106,7 +109,7 @@ class Manifest:
 
     def differences(self):
         """Returns (key, before, now, verdict, reason) of each difference."""
-        before, now = map(_flatten, (self.stored["made_of"], self.made_of))
+        before, now = map(flatten, (self.stored["made_of"], self.made_of))
         sections = {_section(key) for key in before}
         sections &= {_section(key) for key in now}
         return [
@@ -174,7 +177,10 @@ class Manifest:
             parts = before.get("data", {}), self.made_of.get("data", {})
             made_of["data"] = {**parts[0], **parts[1]}
         self.stored = {"made_of": made_of, "batches": batches}
-        filesystem.write_json(self.path, {"format": FORMAT, **self.stored})
+        filesystem.write_json(
+            self.path,
+            {"format": FORMAT, "version": __version__, **self.stored},
+        )
 
     def count_examples(self, step):
         """Returns the number of examples in the steps before `step`."""
@@ -185,12 +191,12 @@ class Manifest:
         )
 
 
-def _flatten(values, prefix=""):
+def flatten(values, prefix=""):
     """Flattens nested dicts to one with dotted keys."""
     flat: dict = {}
     for key, value in values.items():
         if isinstance(value, dict):
-            flat |= _flatten(value, f"{prefix}{key}.")
+            flat |= flatten(value, f"{prefix}{key}.")
         else:
             # As read back from JSON.
             flat[f"{prefix}{key}"] = json.loads(json.dumps(value))

@@ -134,7 +134,9 @@ class Reporter:
         is_first = not self.clock.num_calls
         seconds = self.clock.note(step, is_compiling)
         if not is_compiling:
-            self.line.show(self.describe(step, values))
+            end = self.clock.describe()
+            text = self.describe(step, values).removesuffix(end)
+            self.line.show(text, end)
         elif is_first:
             # Compilation was silent and may have taken minutes.
             self.say(f"First step done in {format_seconds(seconds)}.")

@@ -21,9 +21,6 @@ from albert_tf.training import (
 )
 from albert_tf.weights import checkpoints, pretrained
 
-# Records the flags of a run, next to its checkpoints.
-FLAGS_FILE = "flags.json"
-
 
 class Session:
     """Model, optimizer, and the checkpoints and results of their training.
@@ -121,18 +118,22 @@ class Session:
         """The model's training step."""
         return int(self.optimizer.step.numpy())
 
-    def build_evaluator(self, score, best_metric: str) -> evaluation.Evaluator:
+    def build_evaluator(
+        self, score, best_metric: str, on_best=None
+    ) -> evaluation.Evaluator:
         """Returns an Evaluator of the current model.
 
         Args:
           score: function that returns a dict from metric to float.
           best_metric: metric that selects the best checkpoint.
+          on_best: see `evaluation.Evaluator`.
         """
         return evaluation.Evaluator(
             score,
             manager=self.manager,
             reporter=self.reporter,
             best_metric=best_metric,
+            on_best=on_best,
         )
 
     def begin(

@@ -65,6 +65,7 @@ COMMANDS = {
     "plot_metrics": (
         "--metrics_file=pretrained/metrics.jsonl --output_file=new.svg"
     ),
+    "report": "--output_dir=pretrained --output_file=new.html",
 }
 
 # Those of them that write, each to the folder `disk`.
@@ -79,6 +80,7 @@ WRITING = (
     "convert_checkpoint --to=disk/hf",
     "embed --output_file=disk/v.jsonl",
     "plot_metrics --output_file=disk/x.svg",
+    "report --output_file=disk/x.html",
 )
 
 

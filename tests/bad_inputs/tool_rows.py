@@ -401,4 +401,29 @@ ROWS = [
         "--output_file=a_file/x.svg",
         "a_file",
     ),
+    row(
+        "plot_metrics",
+        "several, one of which is not there",
+        "--metrics_file=pretrained/metrics.jsonl,no",
+        "No file matches 'no'",
+    ),
+    # report.
+    row("report", "no folder", "--output_dir=no", "no holds no training"),
+    row("report", "an empty output_dir", "--output_dir=", "output_dir is empt"),
+    row("report", "a file", "--output_dir=a_file", "a_file holds no training"),
+    row(
+        "report",
+        "a folder of runs",
+        "--output_dir=.",
+        "holds no training.* pretrained.* in it do: name one",
+    ),
+    row("report", "another ending", "--output_file=x.svg", "x.svg must end in"),
+    row("report", "a place in a file", "--output_file=a_file/x.html", "a_file"),
+    row(
+        "report",
+        "a torn manifest",
+        "",
+        "run.json is not JSON.*cut off",
+        put("pretrained/run.json", '{"format": 1'),
+    ),
 ]

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from albert_tf import progress
 from albert_tf.data import examples, table_tasks, tables
 from albert_tf.data.examples import Examples
 from albert_tf.text import tokenization
@@ -108,6 +109,17 @@ def test_an_empty_second_text_is_none(tokenizer, second):
     )
     assert ids.tolist() == [CLS, 5, 6, SEP, CLS, SEP]
     assert lengths.tolist() == first.tolist() == [4, 2]
+
+
+def test_many_texts_are_tokenized_in_parts(tokenizer, monkeypatch, capsys):
+    monkeypatch.setattr(examples, "TEXTS_PER_CALL", 3)
+    monkeypatch.setattr(progress, "LOG_SECONDS", 0)
+    texts = [" ".join(WORDS[i : i + 3]) for i in range(7)]
+    assert examples.encode_texts(tokenizer, texts) == [
+        tokenizer.encode(text) for text in texts
+    ]
+    lines = capsys.readouterr().err.splitlines()
+    assert [x.split()[1] for x in lines] == ["43%", "86%", "100%"]
 
 
 def test_second_texts_may_be_missing_altogether(tokenizer):

@@ -9,6 +9,8 @@ from albert_tf.training import evaluation
 from albert_tf.weights import checkpoints
 from tests import tiny
 
+DEV_FILE = "dev_predictions.jsonl"
+
 
 def make_rows(num_rows, seed):
     """Texts of 1 to 15 words, and whether "w1" is among them."""

@@ -68,6 +68,27 @@ def test_several_runs_have_seeds_of_their_own(args, tmp_path, capfd):
     assert "3 runs: best eval_accuracy has median" in capfd.readouterr().out
 
 
+def check_dev_predictions(folder, objective, best):
+    """Scores what was written of dev data, which must give the best result."""
+    dev = [json.loads(x) for x in runs.read_lines(folder / runs.DEV_FILE)]
+    assert {row["step"] for row in dev} == {best["global_step"]}
+    assert all(len(row["text"]) == 2 for row in dev)
+    pairs = [(row["label"], row["prediction"]) for row in dev]
+    if objective == "regression":
+        score = np.mean([(y - z) ** 2 for y, z in pairs])
+        wanted = best["eval_loss"]
+    elif objective == "classes":
+        score, wanted = (
+            np.mean([y == z for y, z in pairs]),
+            best["eval_accuracy"],
+        )
+    else:
+        common = 2 * sum(len({*y} & {*z}) for y, z in pairs)
+        score = common / sum(len(y) + len(z) for y, z in pairs)
+        wanted = best["f1"]
+    assert score == pytest.approx(wanted, rel=1e-5)
+
+
 @pytest.mark.parametrize("objective", ["classes", "regression", "multi_label"])
 def test_any_table_is_learned(args, tmp_path, objective):
     lines = ["label,first,second"]
@@ -102,6 +123,7 @@ def test_any_table_is_learned(args, tmp_path, objective):
         assert predictions <= known[objective]
     summary = json.loads((tmp_path / "out" / "summary.json").read_text())
     assert summary["test"][0]["mine"].keys() == summary["baseline"].keys()
+    check_dev_predictions(tmp_path / "out", objective, summary["best"])
     (folder,) = (tmp_path / "export").iterdir()
     if objective != "regression":
         labels = runs.read_lines(folder / "assets" / "labels.txt")

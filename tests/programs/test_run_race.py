@@ -79,6 +79,14 @@ def test_a_run_scores_each_level_and_answers_each_question(
     for row in results:
         levels = row["middle_eval_accuracy"], row["high_eval_accuracy"]
         np.testing.assert_allclose(row["eval_accuracy"], np.mean(levels))
+    best = max(results, key=lambda row: row["eval_accuracy"])
+    lines = (out / "dev_predictions.jsonl").read_text().splitlines()
+    rows = [json.loads(line) for line in lines]
+    assert {row["step"] for row in rows} == {best["global_step"]}
+    is_right = [row["label"] == row["prediction"] for row in rows]
+    np.testing.assert_allclose(np.mean(is_right), best["eval_accuracy"])
+    for row in rows:
+        assert "w1" in row["text"]["ABCD".index(row["label"])]
     answers = read_answers(out)
     assert list(answers) == [
         f"{level}/{level}{i}.txt/{j}"

@@ -88,6 +88,19 @@ def read(folder, name):
     return json.loads((folder / name).read_text())
 
 
+def check_dev_predictions(folder, best):
+    """Compares what was written of the questions with the best result."""
+    lines = (folder / "dev_predictions.jsonl").read_text().splitlines()
+    rows = [json.loads(line) for line in lines]
+    assert {row["step"] for row in rows} == {best["global_step"]}
+    np.testing.assert_allclose(
+        100 * np.mean([row["f1"] for row in rows]), best["f1"]
+    )
+    predictions = read(folder, "predictions.json")
+    assert {row["id"]: row["prediction"] for row in rows} == predictions
+    assert all(0 < row["probability"] <= 1 for row in rows)
+
+
 def test_version_1_writes_what_the_release_writes(args, tmp_path, capfd):
     run_squad.run(args)
     out = tmp_path / "out"
@@ -99,6 +112,7 @@ def test_version_1_writes_what_the_release_writes(args, tmp_path, capfd):
     assert list(predictions) == list(nbest) == [f"q{i}" for i in range(11)]
     assert all(nbest[i][0]["text"] == text for i, text in predictions.items())
     assert not (out / "null_odds.json").exists()
+    check_dev_predictions(out, max(results, key=lambda row: row["f1"]))
     best = checkpoints.read_checkpoint(out / "model.ckpt-best")
     assert best["cls/squad/output_weights"].shape == (2, 12)
     said = capfd.readouterr()
@@ -127,6 +141,7 @@ def test_version_2_finds_its_threshold(args, tmp_path, capfd):
     nbest = read(out, "nbest_predictions.json")
     results = evaluation.read_results(out)
     best = max(results, key=lambda row: row["f1"])
+    check_dev_predictions(out, best)
     threshold = best["null_score_diff_threshold"]
     if threshold != best["best_f1_thresh"]:  # Nothing is better than any.
         assert not any(predictions.values())

@@ -126,7 +126,8 @@ def test_identical_answers_draw_a_warning(monkeypatch):
     task = make_task("v1", {str(i): ["w1"] for i in range(11)})
     for texts, is_told in ((["w1"] * 11, True), (["w1"] * 10 + [""], False)):
         best = {str(i): text for i, text in enumerate(texts)}
-        given = answers.Answers(best, {}, {})
+        nbest = {i: [{"text": t, "probability": 1}] for i, t in best.items()}
+        given = answers.Answers(best, nbest, {})
         monkeypatch.setattr(task, "find_answers", lambda _, g=given: g)
         said.clear()
         task.score(tuning)

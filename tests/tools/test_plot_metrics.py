@@ -28,33 +28,106 @@ def test_series_are_told_apart_by_split(metrics_file):
     }
 
 
-def draw(metrics_file, picture):
+def draw(metrics_files, picture):
     pytest.importorskip("matplotlib")
     plot_metrics.run(
-        PlotFlags(metrics_file=str(metrics_file), output_file=str(picture))
+        PlotFlags(metrics_file=metrics_files, output_file=str(picture))
     )
-    return [
-        title
-        for title, _ in plot_metrics.PANELS
-        if f"<!-- {title} -->" in picture.read_text()
-    ]
+    text = picture.read_text()
+    return [t for t, _ in plot_metrics.PANELS if f"<!-- {t} -->" in text]
 
 
-@pytest.mark.parametrize("names", [[], ["learning_rate"], None])
-def test_what_was_measured_has_a_panel(metrics_file, tmp_path, names):
-    titles = dict(map(reversed, plot_metrics.PANELS))
-    names = list(titles) if names is None else ["masked_lm_loss", *names]
-    record = {"split": "train", "step": 20} | dict.fromkeys(names, 0.5)
+@pytest.mark.parametrize(
+    ("names", "titles"),
+    [
+        # What pretraining writes, with and without the gauge's values.
+        (
+            "loss masked_lm_loss masked_lm_accuracy learning_rate",
+            ["Masked-LM loss", "Masked-LM accuracy", "Learning rate"],
+        ),
+        (
+            "masked_lm_loss frequency_gain attention_entropy",
+            [
+                "Masked-LM loss",
+                "Loss below that of frequencies",
+                "Entropy of attention",
+            ],
+        ),
+        # A classifier, STS-B, SQuAD 1.1 and 2.0, RACE.
+        ("eval_loss eval_accuracy f1", ["Loss", "Accuracy", "F1"]),
+        (
+            "eval_loss pearson spearman",
+            ["Loss", "Pearson correlation", "Spearman correlation"],
+        ),
+        ("loss exact_match f1", ["Loss", "F1", "Exact match"]),
+        (
+            "exact f1 HasAns_f1 best_f1_thresh total",
+            ["F1", "Exact match"],
+        ),
+        ("middle_eval_accuracy", ["Accuracy"]),
+    ],
+)
+def test_what_was_measured_has_a_panel(metrics_file, tmp_path, names, titles):
+    record = {"split": "train", "step": 20} | dict.fromkeys(names.split(), 0.5)
     metrics_file.write_text(json.dumps(record) + "\n")
-    assert draw(metrics_file, tmp_path / "curves.svg") == [
-        titles[name] for name in names
-    ]
+    assert draw(str(metrics_file), tmp_path / "curves.svg") == titles
+
+
+def test_parts_of_the_dev_data_have_lines_of_their_own():
+    series = {
+        ("train", "accuracy"): ([1], [0.1]),
+        ("eval", "eval_accuracy"): ([1], [0.2]),
+        ("eval", "middle_eval_accuracy"): ([1], [0.3]),
+        ("eval", "best_eval_accuracy"): ([1], [0.4]),
+    }
+    assert plot_metrics.find_lines(series, ("accuracy", "eval_accuracy")) == {
+        "train": ("train", "accuracy"),
+        "eval": ("eval", "eval_accuracy"),
+        "middle": ("eval", "middle_eval_accuracy"),
+    }
+
+
+def test_several_runs_share_the_panels(metrics_file, tmp_path):
+    other = tmp_path / "run_2" / "metrics.jsonl"
+    other.parent.mkdir()
+    record = {"split": "train", "step": 9, "loss": 1.0, "masked_lm_loss": 1.0}
+    other.write_text(json.dumps(record) + "\n")
+    runs = {
+        name: plot_metrics.read_series(path)
+        for name, path in (("first", metrics_file), ("second", other))
+    }
+    pytest.importorskip("matplotlib")
+    (axes,) = plot_metrics.draw(runs).axes
+    lines = {line.get_label(): line.get_xydata() for line in axes.get_lines()}
+    assert lines.keys() == {"first: train", "first: eval", "second: train"}
+    assert lines["first: eval"].tolist() == [[0, 9], [10, 7]]
+    assert lines["second: train"].tolist() == [[9, 1]]
+    picture = tmp_path / "curves.svg"
+    for files in (
+        f"{metrics_file},{other}",
+        f"{metrics_file},{tmp_path}/run_*/*",
+    ):
+        assert draw(files, picture) == ["Masked-LM loss"]
+        assert "<!-- run_2: train -->" in picture.read_text()
+
+
+@pytest.mark.parametrize(
+    ("paths", "names"),
+    [
+        (["a/out/m.jsonl"], ["out"]),
+        (["a/r1/m.jsonl", "a/r2/m.jsonl"], ["r1", "r2"]),
+        (["a/out/m.jsonl", "b/out/m.jsonl"], ["a/out", "b/out"]),
+        (["out/m.jsonl", "out/n.jsonl"], ["m.jsonl", "n.jsonl"]),
+    ],
+)
+def test_runs_are_named_by_folders_that_tell_them_apart(paths, names):
+    assert plot_metrics.name_runs(paths) == names
 
 
 def test_metrics_of_something_else_are_refused(metrics_file, tmp_path):
-    metrics_file.write_text('{"split": "train", "step": 20, "f1": 0.5}\n')
-    with pytest.raises(ValueError, match="holds none of masked_lm_loss, "):
-        draw(metrics_file, tmp_path / "curves.svg")
+    metrics_file.write_text('{"split": "train", "step": 20, "speed": 0.5}\n')
+    with pytest.raises(ValueError, match="no metric is any of .*masked_lm_los"):
+        draw(str(metrics_file), tmp_path / "curves.svg")
     assert not (tmp_path / "curves.svg").exists()
 
 

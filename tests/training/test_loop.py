@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from albert_tf import progress
 from albert_tf.model import heads, layers, modeling
 from albert_tf.model.config import AlbertConfig
 from albert_tf.training import (
@@ -342,6 +343,25 @@ def test_the_best_checkpoint_is_kept_and_results_are_not_repeated(tmp_path):
     evaluator.evaluate_folder()
     assert len(evaluator.known("global_step")) == 5
     assert output.getvalue().count("its result is in") == 5
+
+
+def test_an_evaluation_shows_how_far_it_is(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(progress, "LOG_SECONDS", 0)
+    run = build(tmp_path)
+    function = evaluation.build_eval_function(run.strategy, run.model)
+    dataset = tf.data.Dataset.from_tensor_slices(batches(3))
+    for max_steps, wanted in (
+        (0, ["33%", "67%", "100%"]),
+        (2, ["50%", "100%"]),
+    ):
+        evaluation.evaluate(
+            run.strategy, run.model, function, dataset, max_steps, num_batches=3
+        )
+        lines = capsys.readouterr().err.splitlines()
+        shown = [x.split()[1] for x in lines if x.startswith("evaluating")]
+        assert shown == wanted
+    evaluation.evaluate(run.strategy, run.model, function, dataset)
+    assert "evaluating" not in capsys.readouterr().err
 
 
 def test_an_empty_evaluation_is_an_error(tmp_path):

@@ -318,23 +318,27 @@ def _write_shard(output, position, worker, run, done):
     """Writes one record file; returns its counts.
 
     `position` is (index of the shard, number of shards), `run` maps tasks in
-    order, `done` is the `Progress`, in tokens.
+    order, `done` is the `Progress`, in tokens. Planning takes about as long as
+    writing, so it counts half.
     """
     settings, store = worker.settings, worker.store
     index, num_shards = position
     seed = settings.seed
     plan_path = os.path.join(worker.folder, "plan.bin")
     parts = list(_assign_documents(index, num_shards, settings, store))
+    size = _document_sizes(store)
+    part_tokens = [int(size[documents].sum()) for documents, _ in parts]
     counts = collections.Counter(sequences=0, dropped_words=0)
     with open(plan_path, "wb") as file:
-        for rows, num_dropped in run(_Worker.plan, parts):
+        for num_tokens, (rows, num_dropped) in zip(
+            part_tokens, run(_Worker.plan, parts), strict=True
+        ):
             file.write(rows.tobytes())  # `tofile` hides why it fails.
             counts["dropped_words"] += num_dropped
+            done.add(num_tokens / 2)
     plan = _open_plan(plan_path)
     order = np.arange(len(plan), dtype=np.uint32)
     np.random.default_rng([seed, 1, index]).shuffle(order)
-    size = _document_sizes(store)
-    num_tokens = sum(int(size[documents].sum()) for documents, _ in parts)
 
     def batches():
         size = max(1, BATCH_TOKENS // settings.sequence.max_seq_length)
@@ -344,7 +348,7 @@ def _write_shard(output, position, worker, run, done):
     def serialized():
         for examples, batch_counts in run(_Worker.build, batches()):
             counts.update(batch_counts)
-            done.add(num_tokens * len(examples) / len(plan))
+            done.add(sum(part_tokens) / 2 * len(examples) / len(plan))
             yield from examples
 
     records.write_records(output, serialized())

@@ -1,0 +1,244 @@
+"""What a model gets wrong: tables of its predictions, for a page.
+
+Rows are the objects of dev_predictions.jsonl, see
+`submissions.write_dev_predictions`.
+"""
+
+import collections
+
+from albert_tf import filesystem
+from albert_tf.data import race
+from albert_tf.tools import page, plots
+
+# How many examples are shown, and how many characters of each text.
+NUM_SHOWN = 12
+MAX_CHARACTERS = 400
+# A matrix of more labels is no longer read.
+MAX_LABELS = 20
+_KEYS = {"id", "text", "label", "prediction"}
+
+
+def read_rows(path):
+    """Returns the objects of a dev_predictions.jsonl.
+
+    Raises:
+      ValueError: if it is something else.
+    """
+    content = filesystem.read_file(path)
+    rows = []
+    for number, line in enumerate(content.split(b"\n")[:-1], 1):
+        where = f"{path}, line {number}"
+        row = filesystem.parse_json(line, where)
+        if lack := _KEYS - row.keys():
+            raise ValueError(
+                f"{where} lacks {', '.join(sorted(lack))}. Is it of another "
+                "program?"
+            )
+        rows.append(row)
+    return rows
+
+
+def describe(rows, task):
+    """Yields Markup of what suits the task.
+
+    Args:
+      rows: at least one.
+      task: what run.json says of it; may be empty.
+    """
+    if "f1" in rows[0]:
+        yield tabulate_answers(rows)
+    elif "probabilities" not in rows[0]:
+        yield from describe_regression(rows)
+    elif task.get("objective") == "multi_label":
+        labels = task["labels"]
+        yield tabulate_labels(rows, labels)
+        yield tabulate_wrong(rows, lambda row: _misjudged(row, labels))
+    elif "max_qa_length" in task:
+        yield tabulate_choices(rows)
+    else:
+        found = {row[key] for row in rows for key in ("label", "prediction")}
+        labels = task.get("labels") or sorted(found)
+        for part in dict.fromkeys(row.get("part", "") for row in rows):
+            some = [row for row in rows if row.get("part", "") == part]
+            yield tabulate_confusion(some, labels, part)
+        yield tabulate_wrong(rows, lambda row: max(row["probabilities"]))
+
+
+def clip(text):
+    """Returns a text, or its beginning if it is long."""
+    if len(text) <= MAX_CHARACTERS:
+        return text
+    return text[:MAX_CHARACTERS].rstrip() + " …"
+
+
+def write_texts(row):
+    """The text of a row, or the two of a pair, as one cell."""
+    text = "\n".join(clip(text) for text in row["text"])
+    return page.element("td", text, class_="text", dir="auto")
+
+
+def tabulate_confusion(rows, labels, part=""):
+    """A row for each label, a column for each prediction."""
+    counts = collections.Counter((r["label"], r["prediction"]) for r in rows)
+    caption = "Dev examples by label (row) and prediction (column)"
+    caption += f", of {part}." if part else "."
+    if len(labels) > MAX_LABELS:
+        wrong = [pair for pair in counts.most_common() if len({*pair[0]}) > 1]
+        return page.table(
+            [[*pair, count] for pair, count in wrong[:NUM_SHOWN]],
+            head=["Label", "Prediction", "Examples"],
+            caption="The most frequent confusions.",
+        )
+    table = []
+    for label in labels:
+        total = sum(counts[label, other] for other in labels)
+        cells = [
+            page.element(
+                "td",
+                f"{counts[label, other]:,}",
+                class_="number shaded",
+                style=f"--share: {counts[label, other] / max(total, 1):.3f}",
+            )
+            for other in labels
+        ]
+        table.append([label, *cells])
+    return page.table(table, head=["", *labels], caption=caption)
+
+
+def tabulate_labels(rows, labels):
+    """Of each of several labels, how often it is found, missed or invented."""
+    table = []
+    for label in labels:
+        counts = collections.Counter(
+            (label in row["label"], label in row["prediction"]) for row in rows
+        )
+        table.append(
+            [
+                label,
+                counts[True, True],
+                counts[True, False],
+                counts[False, True],
+            ]
+        )
+    return page.table(
+        table,
+        head=["Label", "Found", "Missed", "Predicted wrongly"],
+        caption="Dev examples by label.",
+    )
+
+
+def _misjudged(row, labels):
+    """How far the probability of any label is from the truth, at most."""
+    return max(
+        abs(p - (label in row["label"]))
+        for p, label in zip(row["probabilities"], labels, strict=True)
+    )
+
+
+def tabulate_wrong(rows, confidence):
+    """The wrong predictions of which the model is most confident.
+
+    Args:
+      rows: of classes, or of sets of labels.
+      confidence: function of a row.
+    """
+    wrong = [row for row in rows if row["label"] != row["prediction"]]
+    shown = sorted(wrong, key=confidence, reverse=True)[:NUM_SHOWN]
+    return page.table(
+        [
+            [
+                row["id"],
+                _say(row["label"]),
+                _say(row["prediction"]),
+                confidence(row),
+                write_texts(row),
+            ]
+            for row in shown
+        ],
+        head=["Example", "Label", "Prediction", "Probability", "Text"],
+        caption=_caption(len(shown), len(wrong), len(rows), "most confident"),
+    )
+
+
+def _say(label):
+    """A label, or several with commas between them."""
+    return label if isinstance(label, str) else ", ".join(label) or "(none)"
+
+
+def _caption(num_shown, num_wrong, num_rows, kind):
+    if not num_wrong:
+        return f"All of {num_rows:,} predictions are right."
+    shown = f"; the {num_shown} {kind} are shown."
+    shown = shown if num_shown < num_wrong else "."
+    return f"{num_wrong:,} of {num_rows:,} predictions are wrong{shown}"
+
+
+def tabulate_choices(rows):
+    """RACE's questions with a wrong option, the most confident ones first."""
+    wrong = [row for row in rows if row["label"] != row["prediction"]]
+    wrong.sort(key=lambda row: max(row["probabilities"]), reverse=True)
+    table = []
+    for row in wrong[:NUM_SHOWN]:
+        texts = dict(zip(race.LETTERS, row["text"], strict=True))
+        table.append(
+            [
+                row["id"],
+                f"{row['label']}: {clip(texts[row['label']])}",
+                f"{row['prediction']}: {clip(texts[row['prediction']])}",
+                max(row["probabilities"]),
+            ]
+        )
+    return page.table(
+        table,
+        head=["Question", "Answer", "Prediction", "Probability"],
+        caption=_caption(len(table), len(wrong), len(rows), "most confident"),
+    )
+
+
+def tabulate_answers(rows):
+    """SQuAD's questions with the worst answers, the most confident first."""
+    wrong = [row for row in rows if row["f1"] < 1]
+    wrong.sort(key=lambda row: (row["f1"], -row["probability"]))
+    shown = wrong[:NUM_SHOWN]
+    return page.table(
+        [
+            [
+                row["id"],
+                write_texts(row),
+                " / ".join(dict.fromkeys(row["label"])) or "(none)",
+                row["prediction"] or "(none)",
+                float(row["f1"]),
+                row["probability"],
+            ]
+            for row in shown
+        ],
+        head=["Id", "Question", "Gold", "Prediction", "F1", "Probability"],
+        caption=_caption(len(shown), len(wrong), len(rows), "worst"),
+    )
+
+
+def describe_regression(rows):
+    """A scatter, and the predictions that are farthest off."""
+    try:
+        columns = ([row[k] for row in rows] for k in ("label", "prediction"))
+        yield plots.draw_scatter(*columns)
+    except ImportError as error:
+        yield page.element("p", error, class_="soft")
+    worst = sorted(rows, key=_error, reverse=True)[:NUM_SHOWN]
+    yield page.table(
+        [
+            [
+                row["id"],
+                float(row["label"]),
+                float(row["prediction"]),
+                write_texts(row),
+            ]
+            for row in worst
+        ],
+        head=["Example", "Label", "Prediction", "Text"],
+        caption=f"The {len(worst)} predictions that are farthest off.",
+    )
+
+
+def _error(row):
+    return abs(row["label"] - row["prediction"])

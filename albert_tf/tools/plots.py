@@ -1,0 +1,83 @@
+"""Plots for a page: SVG within the HTML, in the colours of its text."""
+
+import io
+import re
+
+from albert_tf.tools import page, plot_metrics
+
+# Inches; letters keep their size on a phone, where a plot is as wide as it.
+SIZE = (4.2, 3.0)
+# More points than these are stored as a picture within the SVG.
+MANY_POINTS = 2000
+
+
+def draw_curves(series):
+    """Returns a figure for each panel of a training, as Markup.
+
+    Args:
+      series: from `plot_metrics.read_series`.
+
+    Raises:
+      ImportError: if matplotlib is not there.
+      ValueError: if there is nothing to draw.
+    """
+    runs = {"": series}
+    plots = []
+    for title, names in plot_metrics.choose_panels(runs):
+        picture, axes = _begin()
+        plot_metrics.draw_panel(axes, runs, title, names)
+        axes.set_title("")
+        plots.append(_finish(picture, title))
+    return page.element("div", *plots, class_="plots")
+
+
+def draw_scatter(labels, predictions):
+    """Returns a figure of predictions over labels, as Markup.
+
+    Args:
+      labels: N numbers.
+      predictions: likewise.
+
+    Raises:
+      ImportError: if matplotlib is not there.
+    """
+    picture, axes = _begin()
+    is_many = len(labels) > MANY_POINTS
+    axes.scatter(labels, predictions, s=8, alpha=0.4, rasterized=is_many)
+    ends = [min(labels), max(labels)]
+    axes.plot(ends, ends, color="tab:gray", linestyle=":")
+    axes.set(xlabel="label", ylabel="prediction")
+    return page.element(
+        "div", _finish(picture, "Prediction against label"), class_="plots"
+    )
+
+
+def _begin():
+    figure = plot_metrics.import_matplotlib().figure
+    picture = figure.Figure(figsize=SIZE, layout="constrained")
+    return picture, picture.add_subplot()
+
+
+def _finish(picture, title):
+    """The figure with its caption."""
+    matplotlib = plot_metrics.import_matplotlib()
+    buffer = io.StringIO()
+    # Letters stay letters, and equal pictures have equal bytes.
+    settings = {"svg.fonttype": "none", "svg.hashsalt": title}
+    with matplotlib.rc_context(settings):
+        picture.savefig(
+            buffer,
+            format="svg",
+            transparent=True,
+            metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")),
+        )
+    text = buffer.getvalue()
+    text = text[text.index("<svg") :].replace("#000000", "currentColor")
+    # All figures of a page share one space of ids.
+    prefix = re.sub(r"\W+", "-", title)
+    text = re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{prefix}-", text)
+    return page.element(
+        "figure",
+        page.element("figcaption", title),
+        page.element("div", page.Markup(text), role="img", aria_label=title),
+    )
