@@ -133,7 +133,7 @@ ROWS = [
         "embed",
         "a text that is not UTF-8",
         "--input_file=latin.txt",
-        "latin.txt is not UTF-8",
+        "latin.txt, line 2 is not UTF-8",
         put("latin.txt", b"w1\n\xe4\n"),
     ),
     row("embed", "another ending", "--output_file=v.csv", "must end in .npz"),
