@@ -23,8 +23,8 @@ _KINDS = {
     "id": (_SCALAR, "a string or a number"),
 }
 _HAS_ZERO = (
-    "{path}, line {line} holds a character 0. Is it UTF-16, or was the disk "
-    "full when it was written? Save it as UTF-8."
+    "{path}, line {line} contains a NUL character. Is it UTF-16, or was the "
+    "disk full when it was written? Save it as UTF-8."
 )
 _NOT_UTF8 = (
     "{path} is not UTF-8 ({error}). Was it saved by a spreadsheet? Save it as "

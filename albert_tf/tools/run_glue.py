@@ -74,9 +74,9 @@ def build_command(args, name, classifier):
 
 
 def run_task(args, name, classifier, place):
-    """Runs one task; returns its summary, or None where it failed.
+    """Runs one task; returns its summary, or None if it failed.
 
-    `place` is its number among all, in words.
+    `place` is shown, such as "2 of 8".
     """
     command = build_command(args, name, classifier)
     print(f"\n{name} ({place}): {shlex.join(command)}", flush=True)

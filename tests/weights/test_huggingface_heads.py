@@ -214,7 +214,7 @@ def test_a_wrong_head_is_refused(tmp_path, name, told, message):
         ('{"kind": ["classes"]}', r"head\.json is damaged: .*\['classes'\]"),
         ('{"kind": "classes", "labels": "ab"}', "labels are 'ab'; wanted a"),
         ('{"kind": "classes", "labels": ["a"]}', r"\('a',\) has 1\. Was it"),
-        ("[]", r"head\.json: found JSON of the type list"),
+        ("[]", r"head\.json: found JSON of type list"),
     ],
 )
 def test_a_damaged_head_json_is_refused(tmp_path, content, message):
