@@ -527,7 +527,7 @@ def test_progress_is_shown(folder, capsys):
     program.run(flags_of(folder, progress=True))
     shown = capsys.readouterr().err
     assert "tokenizing: 100% of" in shown and "writing: 100% of" in shown
-    assert "left" in shown
+    assert "remaining" in shown
 
 
 @pytest.mark.parametrize("value", [float("nan"), 1.5, -1, 0])
