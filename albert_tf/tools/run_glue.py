@@ -76,7 +76,7 @@ def run_task(args, name, classifier, place):
     `place` is its number among all, in words.
     """
     command = build_command(args, name, classifier)
-    print(f"\n{name} ({place}): {shlex.join(command)}", flush=True)
+    print(f"\nTask {place}, {name}: {shlex.join(command)}", flush=True)
     status = subprograms.run_program(command)
     path = pathlib.Path(args.output_dir, name, "summary.json")
     # Without --do_eval, which extra flags can switch off, there is none.
