@@ -79,7 +79,7 @@ def run_task(args, name, classifier, place):
     `place` is shown, such as "2 of 8".
     """
     command = build_command(args, name, classifier)
-    print(f"\n{name} ({place}): {shlex.join(command)}", flush=True)
+    print(f"\nTask {place}, {name}: {shlex.join(command)}", flush=True)
     status = subprograms.run_program(command)
     path = pathlib.Path(args.output_dir, name, "summary.json")
     # There is none if the extra flags switch --do_eval off.
