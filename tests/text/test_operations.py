@@ -424,7 +424,7 @@ def test_no_texts_have_no_answers_and_others_are_counted(answering):
         ({"max_seq_length": 11}, "too small for max_query_length=8"),
         ({"max_query_length": 0}, "too small for max_query_length=0"),
         ({"threshold": float("nan")}, "wanted a finite float32"),
-        ({"model": "small"}, "vocabulary has 25 pieces, the model 24"),
+        ({"model": "small"}, "vocabulary has 25 pieces, but the model has 24"),
     ],
 )
 def test_text_that_a_model_cannot_take_is_not_exported(
