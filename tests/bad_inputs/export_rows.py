@@ -82,7 +82,11 @@ ROWS = [
     hub("no model", "--albert_directory=", "--albert_directory is empty"),
     hub("no such model", "--albert_directory=no", "no.index does not exist"),
     hub("no place", "--export_path=", "--export_path is empty"),
-    hub("a place that is a file", "--export_path=a_file", "a_file is already"),
+    hub(
+        "a place that is a file",
+        "--export_path=a_file",
+        "a_file already exists",
+    ),
     hub("a place in a file", "--export_path=a_file/new", "a_file.*file"),
     hub("a place that is taken", "--export_path=glue", "glue already exists"),
     hub(

@@ -760,7 +760,7 @@ def test_the_layer_refuses_ids_that_would_change(frozen, dtype, value):
     inputs = {n: x.astype(dtype) for n, x in make_inputs(2, 7).items()}
     inputs["input_word_ids"][0, 0] = value
     with pytest.raises(
-        tf.errors.InvalidArgumentError, match="input_word_ids holds numbers"
+        tf.errors.InvalidArgumentError, match="input_word_ids contains numbers"
     ):
         frozen(inputs)
 

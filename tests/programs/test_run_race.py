@@ -100,7 +100,7 @@ def test_a_run_scores_each_level_and_answers_each_question(
     best = checkpoints.read_checkpoint(out / "model.ckpt-best")
     assert best["output_weights"].shape == (1, 12)
     said = capfd.readouterr()
-    assert "Only 12 questions" in said.out
+    assert "only 12 questions" in said.out
     assert "best on dev" in said.out and "high_eval_accuracy" in said.out
 
 

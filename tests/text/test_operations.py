@@ -424,7 +424,7 @@ def test_empty_batches_work_and_other_sizes_are_refused(answering):
         ({"max_seq_length": 11}, "too small for max_query_length=8"),
         ({"max_query_length": 0}, "too small for max_query_length=0"),
         ({"threshold": float("nan")}, "wanted a finite float32"),
-        ({"model": "small"}, "vocabulary has 25 pieces, the model 24"),
+        ({"model": "small"}, "vocabulary has 25 pieces, but the model has 24"),
     ],
 )
 def test_an_unsupported_text_model_is_not_exported(
