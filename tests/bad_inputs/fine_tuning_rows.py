@@ -274,7 +274,7 @@ ROWS = [
     classifier(
         "another vocabulary of the same size than the settings tell of",
         "",
-        "model/vocab.txt is not the vocabulary that tokenizer_settings.json",
+        "model/vocab.txt has another hash than tokenizer_settings.json",
         replace("model/vocab.txt", "w7", "w77"),
     ),
     *(
