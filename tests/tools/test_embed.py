@@ -98,8 +98,8 @@ def test_json_lines_say_which_characters_a_token_is(model, tmp_path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"layer": 3}, "the model has 3"),
-        ({"max_seq_length": 41}, "from 3 to 40"),
+        ({"layer": 3}, "the model has 3 layers"),
+        ({"max_seq_length": 41}, "the model has 40 positions"),
         ({"max_seq_length": 2}, "max_seq_length=2; wanted at least 3"),
         ({"tokens_per_batch": 0}, "per_batch=0; wanted at least 1"),
         ({"layer": 10**6}, "layer=1000000; wanted"),
