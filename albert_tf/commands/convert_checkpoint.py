@@ -36,8 +36,8 @@ class ConvertFlags(groups.FilesFlags):
     head: Literal["auto", "classes", "regression", "multi_label", "choices"] = (
         flags.flag(
             "auto",
-            "What a fine-tuned model's output_weights compute, where no "
-            "head.json beside it tells: choices are RACE's.",
+            "Kind of a fine-tuned model's output_weights if there is no "
+            "head.json next to it; choices: RACE.",
         )
     )
     keep_slots: bool = flags.flag(

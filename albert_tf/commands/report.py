@@ -1,10 +1,11 @@
-"""Writes one page of HTML about a training, finished or running.
+"""Writes an HTML report of a finished or running training.
 
     albert report --output_dir=out
 
-The page holds what the run is, its settings, results and curves, and where the
-dev data was scored what the best checkpoint gets wrong. It needs no network:
-mail it, print it. Curves need matplotlib: pip install matplotlib.
+The report contains settings, results and training curves, and, for fine-tuning
+with dev data, the wrong predictions of the best checkpoint. The page is
+self-contained and can be mailed or printed. Curves require matplotlib:
+pip install matplotlib.
 """
 
 import dataclasses
@@ -16,17 +17,17 @@ PROGRAM = "albert_tf.tools.report"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ReportFlags(flags.Flags):
-    """Which training, and where the page goes."""
+    """Folder of the training and output file."""
 
     output_dir: str = flags.flag(
-        required=True, help="Folder of the training: its --output_dir."
+        required=True, help="The training's --output_dir."
     )
     output_file: str | None = flags.flag(
-        help="Page to write: .html. Default: report.html in --output_dir."
+        help="Output .html file. Default: report.html in --output_dir."
     )
 
     def check(self):
-        """Refuses a page of another ending."""
+        """Raises ValueError if the output file has another ending."""
         if self.output_file and not self.output_file.endswith(".html"):
             raise ValueError(
                 f"--output_file={self.output_file} must end in .html."
@@ -34,5 +35,5 @@ class ReportFlags(flags.Flags):
 
 
 def main():
-    """The command."""
+    """Runs the command."""
     flags.launch(PROGRAM, ReportFlags)

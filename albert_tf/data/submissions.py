@@ -1,6 +1,7 @@
-"""Writes predictions: the release's files, GLUE submissions, and ours.
+"""Writes predictions: the release's files, GLUE submissions, and JSON lines.
 
-`dev_predictions.jsonl` has the best checkpoint's predictions for the dev data.
+`dev_predictions.jsonl` contains the best checkpoint's predictions for the dev
+data.
 """
 
 import json
@@ -62,14 +63,15 @@ def write_submission(
 
 
 def write_dev_predictions(path: filesystem.Path, step: int, rows: list[dict]):
-    """Writes what a model said of the dev data: JSON lines, in its order.
+    """Writes a model's predictions for the dev data as JSON lines.
 
     Args:
-      path: of the file.
-      step: steps that the model was trained.
-      rows: a dict for each example. `id`; `text`, a list of what was read;
-        `label` and `prediction`, in words or numbers; `probabilities`, of each
-        label, or `probability`, of the prediction, except for a regression.
+      path: output path.
+      step: the model's training step.
+      rows: a dict per example, in the order of the data. `id`; `text`, a list
+        of texts; `label` and `prediction`, strings or numbers; and, except for
+        regression, `probabilities` of all labels or the `probability` of the
+        prediction.
     """
     lines = (json.dumps({"step": step, **r}, ensure_ascii=False) for r in rows)
     filesystem.write_file(path, "".join(f"{line}\n" for line in lines))

@@ -158,7 +158,7 @@ class Classification(Task):
         return values
 
     def _describe_rows(self, part, split, logits) -> list[dict]:
-        """A row of `dev_predictions.jsonl` for each of logits [N, C]."""
+        """Returns the rows of `dev_predictions.jsonl` for logits [N, C]."""
         objective, labels = self.task.objective, self.task.labels or ()
 
         def name(values):

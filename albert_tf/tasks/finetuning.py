@@ -160,8 +160,8 @@ class FineTuning:
       reporter: the session's `reporting.Reporter`.
       evaluator: an `evaluation.Evaluator`, or None without dev data.
       source: source of the model's weights.
-      dev_rows: a dict for each dev example of the last evaluation, as
-        `submissions.write_dev_predictions` takes them.
+      dev_rows: rows of the last evaluation of the dev data, as for
+        `submissions.write_dev_predictions`.
 
     Raises:
       ValueError: if there are no weights to start from, or the run in the
@@ -206,7 +206,7 @@ class FineTuning:
         )
 
     def _write_dev_predictions(self, step):
-        """Writes what the model, as it stands, says of the dev data."""
+        """Writes the last evaluation's predictions for the dev data."""
         path = os.path.join(self.folder, submissions.DEV_PREDICTIONS_FILE)
         submissions.write_dev_predictions(path, step, self.dev_rows)
 

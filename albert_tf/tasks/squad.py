@@ -170,7 +170,7 @@ class Answering(Task):
         return scores
 
     def _describe_rows(self, given, predictions) -> list[dict]:
-        """A row of `dev_predictions.jsonl` for each question."""
+        """Returns a row of `dev_predictions.jsonl` for each question."""
         exact, f1 = metrics.score_questions(self.gold, predictions)
         rows = []
         for question in self.asked.questions:

@@ -1,8 +1,9 @@
-"""SentencePiece models that need no normalization before them.
+"""Writes SentencePiece models that include this package's normalization.
 
-Ours is done in Python and the vocabulary's own after it. Programs that know
-SentencePiece alone give other ids for every line with a capital; with both in
-the model they give the same.
+The tokenizers of this package normalize text in Python before SentencePiece
+applies the vocabulary's own rules. With both in the model, programs that only
+use SentencePiece compute the same ids; otherwise, every line with a capital
+differs.
 """
 
 import sys
@@ -12,18 +13,18 @@ import sentencepiece
 
 from albert_tf.text import tokenization
 
-# Not assigned, private, halves of pairs: most of Unicode.
+# Unassigned, private and surrogate code points: most of Unicode.
 _WITHOUT_RULES = ("Cn", "Co", "Cs")
 
 
 def serialize(tokenizer: tokenization.SentencePieceTokenizer) -> bytes:
-    """A .model that gives the tokenizer's ids for text as it is.
+    """Returns a .model that computes the tokenizer's ids from raw text.
 
-    Two things differ from the vocabulary's file: the rules of normalization,
-    and pieces such as "2013,", which the tokenizer splits, are never taken.
-    Ids may still differ at a capital sigma that ends a word, as rules do not
-    see its neighbours, and in a number before a comma, where a small vocabulary
-    has pieces such as "3," for the end of one.
+    It differs from the vocabulary's file in two ways: its normalization rules
+    include the tokenizer's, and it never uses pieces such as "2013,", which
+    the tokenizer splits. Ids may still differ for a capital sigma at the end
+    of a word, because rules have no context, and for a number before a comma
+    if a small vocabulary has pieces such as "3," for the end of numbers.
 
     Args:
       tokenizer: a `SentencePieceTokenizer`.
@@ -33,7 +34,7 @@ def serialize(tokenizer: tokenization.SentencePieceTokenizer) -> bytes:
     """
     from sentencepiece import sentencepiece_model_pb2
 
-    # It tells of each set of rules on stderr.
+    # Suppresses a message on stderr for each set of rules.
     sentencepiece.SetMinLogLevel(1)
     model = sentencepiece_model_pb2.ModelProto()  # type: ignore[attr-defined]
     model.ParseFromString(tokenizer.serialized_model())
@@ -51,7 +52,10 @@ def serialize(tokenizer: tokenization.SentencePieceTokenizer) -> bytes:
 
 
 def _build_rules(tokenizer, has_rules):
-    """What becomes of characters, and of sequences with a rule of their own."""
+    """Returns pairs of a character or sequence and its normalized form.
+
+    Sequences are those that the vocabulary's own rules contain.
+    """
     own = sentencepiece.SentencePieceNormalizer(
         model_proto=tokenizer.serialized_model(),
         add_dummy_prefix=False,
@@ -65,11 +69,11 @@ def _build_rules(tokenizer, has_rules):
     ]
     if has_rules:
         keys += sorted((key for key, _ in own.Decompile()), key=len)
-    # Between letters, so that white space is not taken off.
+    # Between letters, so that white space is not stripped.
     changed = [tokenizer.normalize(f"a{key}a")[1:-1] for key in keys]
     rules: dict[str, str] = {}
     for key, value in zip(keys, own.Normalize(changed), strict=True):
-        # All single characters come before the first sequence.
+        # Characters precede sequences, so their rules are complete here.
         if value != "".join(rules.get(char, char) for char in key):
             rules[key] = value
     return list(rules.items())

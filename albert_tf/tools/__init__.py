@@ -1,1 +1,1 @@
-"""What the commands beside the release's programs do."""
+"""Commands in addition to the release's programs."""

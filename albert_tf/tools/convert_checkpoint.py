@@ -1,4 +1,4 @@
-"""Writes a pretrained model in another form, and checks what was written."""
+"""Converts a pretrained model to another format and verifies the result."""
 
 import dataclasses
 import os
@@ -17,15 +17,16 @@ from albert_tf.weights import (
     task_heads,
 )
 
-# Copies are equal; another order of sums is not made.
+# Converted weights are equal; outputs may differ by rounding.
 TOLERANCE = 1e-5
 
 
 def run(args):
-    """Converts, checks, and says what was done."""
+    """Converts and verifies a checkpoint, and prints a summary."""
     if args.keep_slots and args.format in ("hf", "keras_hub"):
         raise ValueError(
-            f"--keep_slots: files of --format={args.format} have no slots."
+            f"--keep_slots: --format={args.format} cannot store optimizer "
+            "slots."
         )
     output_dir = args.to.rstrip("/")
     check_output(output_dir, args.from_)
@@ -35,33 +36,33 @@ def run(args):
 
 
 def check_output(output_dir, source):
-    """Refuses a place that holds something, or is part of what is read."""
+    """Raises ValueError if the output folder is in use or in the source."""
     if os.path.isfile(output_dir):
-        raise ValueError(f"--to={output_dir} is a file; name a new folder.")
+        raise ValueError(f"--to={output_dir} is a file; wanted a new folder.")
     if not output_dir or (os.path.isdir(output_dir) and os.listdir(output_dir)):
         raise ValueError(
-            f"{output_dir or '/'} is not empty; name a new folder."
+            f"--to={output_dir or '/'} is not empty; wanted a new folder."
         )
     if os.path.isdir(source):
         source = os.path.realpath(source)
         target = os.path.realpath(output_dir)
         if os.path.commonpath([source, target]) == source:
             raise ValueError(
-                f"--to={output_dir} is inside of --from={source}, and a model "
-                "in a model is read as neither. Name a folder beside it."
+                f"--to={output_dir} is inside --from={source}. Give a folder "
+                "outside it."
             )
 
 
 def convert(output_dir, args):
-    """Writes the folder, which nobody else writes meanwhile."""
+    """Writes the output folder; the caller owns it."""
     model = models.read_pretrained(args.from_, args, keep_slots=args.keep_slots)
     if model.config is None:
         raise ValueError(
-            f"There is no config beside {model.source}; give "
+            f"There is no config next to {model.source}. Give "
             "--albert_config_file."
         )
-    model = pretrained.select(tell_head(model, args.head), args.format)
-    # Refuses a model that is not whole before anything is written.
+    model = pretrained.select(set_head(model, args.head), args.format)
+    # First, because it fails if weights are missing.
     outputs = compute_outputs(model)
     temporary = f"{output_dir}.incomplete"
     shutil.rmtree(temporary, ignore_errors=True)
@@ -81,38 +82,38 @@ def convert(output_dir, args):
         print(f"Note: {remark}.")
     print(
         f"Wrote {len(copy.values)} variables, "
-        f"{count_parameters(copy.values):,} parameters, to {output_dir}; read "
-        "again they are equal, and outputs differ by "
-        f"{difference:.1g} at most."
-        + ("" if model.tokenizer else " No vocabulary was found to go along.")
+        f"{count_parameters(copy.values):,} parameters, to {output_dir}. Read "
+        "back, the weights are equal and outputs differ by at most "
+        f"{difference:.1g}."
+        + ("" if model.tokenizer else " The source has no vocabulary.")
     )
 
 
-def tell_head(model, kind):
-    """Returns a `Pretrained` whose head is of a kind, unless that is "auto"."""
+def set_head(model, kind):
+    """Returns the model with a head of the given kind, unless it is "auto"."""
     if kind == "auto":
         return model
-    told = task_heads.TaskHead(kind, model.head and model.head.labels)
-    head = task_heads.find_head(model.values, told, model.source)
+    given = task_heads.TaskHead(kind, model.head and model.head.labels)
+    head = task_heads.find_head(model.values, given, model.source)
     if head is None:
-        raise ValueError(
-            f"--head={kind}, but {model.source} has no head of a task."
-        )
+        raise ValueError(f"--head={kind}, but {model.source} has no task head.")
     return dataclasses.replace(model, head=head)
 
 
 def count_parameters(values):
-    """Numbers in all arrays that belong to the model."""
+    """Returns the number of parameters of the model, without slots."""
     return sum(
         v.size for name, v in values.items() if not checkpoints.is_slot(name)
     )
 
 
 def check_values(model, copy):
-    """Raises ValueError if a variable of two `Pretrained` differs by a bit."""
+    """Raises ValueError unless heads and all variables are exactly equal."""
     wanted = regrouping.regroup(model.values, model.config, copy.config)
     if (found := copy.head) != model.head:
-        raise ValueError(f"The head was read again as {found}.")
+        raise ValueError(
+            f"The head was read back as {found}; wanted {model.head}."
+        )
     different = wanted.keys() ^ copy.values.keys() | {
         name
         for name in wanted.keys() & copy.values.keys()
@@ -120,14 +121,14 @@ def check_values(model, copy):
     }
     if different:
         raise ValueError(
-            f"{len(different)} variables were read again differently, such as "
-            f"{min(different)}. Does the weights' file hold others than "
-            "this format can?"
+            f"{len(different)} variables differ when read back, such as "
+            f"{min(different)}. Does the checkpoint have weights that this "
+            "format cannot represent?"
         )
 
 
 def largest_difference(outputs, others):
-    """The largest absolute difference between two lists of arrays.
+    """Returns the largest absolute difference between two lists of arrays.
 
     Raises:
       ValueError: if it exceeds TOLERANCE.
@@ -138,13 +139,14 @@ def largest_difference(outputs, others):
     )
     if not difference <= TOLERANCE:
         raise ValueError(
-            f"The written model's outputs differ by {difference:.3g}."
+            f"The outputs of the converted model differ by {difference:.3g}; "
+            f"wanted at most {TOLERANCE}."
         )
     return difference
 
 
 def compute_outputs(model):
-    """The outputs of a `Pretrained` for two sequences of some ids."""
+    """Returns the outputs of a `Pretrained` for two random sequences."""
     config = model.config
     num_tokens = min(16, config.max_position_embeddings)
     rng = np.random.default_rng(0)
@@ -169,7 +171,7 @@ def compute_outputs(model):
 
 
 def compute_logits(model, ids):
-    """The outputs of a fine-tuned `Pretrained` for sequences of ids [B, T]."""
+    """Returns the outputs of a fine-tuned `Pretrained` for ids [B, T]."""
     num_outputs = len(model.values.get("output_bias", ()))
     built = pretrained.build_model(
         lambda config: task_heads.build_model(model.head, config, num_outputs),

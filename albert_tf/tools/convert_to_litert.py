@@ -1,4 +1,4 @@
-"""Converts an exported SavedModel to LiteRT (TensorFlow Lite), for devices."""
+"""Converts an exported SavedModel to LiteRT (TensorFlow Lite)."""
 
 import tempfile
 import warnings
@@ -11,12 +11,12 @@ from albert_tf.export import saved_models
 from albert_tf.model import span_heads
 from albert_tf.weights import saved_weights
 
-# The least that is known to hold for models that were trained.
+# Largest allowed difference of outputs; trained models stay below it.
 TOLERANCES = {"float32": 1e-4, "float16": 2e-2, "int8": 1.0}
 
 
 def run(args):
-    """Converts, compares and writes."""
+    """Converts a SavedModel, compares the outputs, and writes the result."""
     path = saved_models.newest_version(args.saved_model)
     filesystem.check_folders_apart(
         {"--output": args.output}, {"--saved_model": path}
@@ -27,16 +27,16 @@ def run(args):
     signature = choose_signature(loaded.signatures, args.signature, path)
     shape = args.batch_size, args.seq_length
     features = make_features(signature, shape, *count_ids(loaded))
-    # First, as it tells what a sequence is too long for.
+    # First, because it explains which limit a long sequence exceeds.
     wanted = signature(**{n: tf.constant(x) for n, x in features.items()})
     content = convert(loaded, signature, shape, args.weights)
     differences = compare(content, features, wanted)
-    # Not by max, which may pass over NaN.
+    # max() could ignore NaN.
     tolerance = TOLERANCES[args.weights]
     if not all(value <= tolerance for value in differences.values()):
         raise ValueError(
-            f"The converted model differs by {differences} from {path}; "
-            f"wanted at most {tolerance}. Nothing was written."
+            f"The outputs of the converted model differ by {differences} from "
+            f"those of {path}; wanted at most {tolerance}. Nothing was written."
         )
     filesystem.write_file(args.output, content)
     print(
@@ -49,8 +49,13 @@ def run(args):
 def choose_signature(signatures, name, path):
     """Returns the signature that takes ids.
 
+    Args:
+      signatures: dict from name to signature.
+      name: name of the wanted signature, or None for the usual ones.
+      path: path of the SavedModel, for error messages.
+
     Raises:
-      ValueError: if there is none, or none of that name.
+      ValueError: if there is no such signature.
     """
     names = [name] if name else ["ids", "serving_default"]
     for known in names:
@@ -59,15 +64,19 @@ def choose_signature(signatures, name, path):
             if {spec.dtype for spec in inputs.values()} == {tf.int32}:
                 return signatures[known]
     raise ValueError(
-        f"{path} has no signature {' or '.join(names)} that takes ids alone; "
-        f"it has {sorted(signatures)}."
+        f"{path} has no signature {' or '.join(names)} that takes only ids; it "
+        f"has {sorted(signatures)}."
     )
 
 
 def convert(loaded, signature, shape, weights):
-    """Returns a SavedModel's signature as the bytes of a .tflite file.
+    """Converts a signature of a SavedModel to the bytes of a .tflite file.
 
-    `shape` is (B, T), `weights` as in the flag.
+    Args:
+      loaded: the SavedModel.
+      signature: one of its signatures.
+      shape: (B, T), the fixed shape of all inputs.
+      weights: storage type of the weights, as for the flag.
     """
     inputs = signature.structured_input_signature[1]
     specs = {
@@ -77,7 +86,7 @@ def convert(loaded, signature, shape, weights):
     root = saved_models.Root()
     root.loaded = loaded
     with tempfile.TemporaryDirectory() as folder, saved_models.quietly():
-        # Of fixed shapes, and with names that the file keeps.
+        # The intermediate SavedModel fixes shapes and preserves input names.
         tf.saved_model.save(root, folder, call.get_concrete_function(**specs))
         converter = tf.lite.TFLiteConverter.from_saved_model(folder)
         converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS]
@@ -89,7 +98,7 @@ def convert(loaded, signature, shape, weights):
 
 
 def count_ids(loaded):
-    """Returns how many ids, up to 1000, and segments a SavedModel knows."""
+    """Returns the numbers of ids, at most 1000, and segments to request."""
     weights = getattr(loaded, saved_weights.WEIGHTS, {})
     sizes = []
     for name, usual in (("word", 1000), ("token_type", 2)):
@@ -99,11 +108,11 @@ def count_ids(loaded):
 
 
 def make_features(signature, shape, num_ids=1000, num_segments=2):
-    """Returns a request for a signature: dict of random ids and the rest."""
+    """Returns the inputs of a request with random ids, by name."""
     rng = np.random.default_rng(1)
     mask = np.ones(shape, np.int32)
     mask[:, -(shape[1] // 4) or shape[1] :] = 0
-    # Answers of SQuAD stand in segment 1: without it all is masked.
+    # SQuAD's answers are in segment 1; without it, all logits are masked.
     segments = np.zeros(shape, np.int32)
     segments[:, shape[1] // 4 :] = num_segments - 1
     features = {}
@@ -120,7 +129,7 @@ def make_features(signature, shape, num_ids=1000, num_segments=2):
 
 
 def compare(content, features, wanted):
-    """Returns dict of output -> largest difference."""
+    """Returns a dict from output to its largest absolute difference."""
     outputs = run_interpreter(content, features)
     return {
         name: _difference(outputs[name], value.numpy())
@@ -130,16 +139,15 @@ def compare(content, features, wanted):
 
 
 def _difference(found, wanted):
-    # The score of what is masked is any large negative number: float16 has
-    # no -1e30.
+    # Masked logits may be any large negative number: float16 has no -1e30.
     is_masked = wanted <= span_heads.MASKED_LOGIT / 2
     return float(np.abs(np.where(is_masked, 0, found - wanted)).max())
 
 
 def run_interpreter(content, features):
-    """Returns a .tflite file's outputs for a dict of inputs."""
+    """Returns the outputs of a .tflite file for a dict of inputs."""
     with warnings.catch_warnings():
-        # Its successor is a package of its own, with the same interface.
+        # Deprecated in favour of a separate package with the same interface.
         warnings.simplefilter("ignore")
         interpreter = tf.lite.Interpreter(model_content=content)
     return interpreter.get_signature_runner()(**features)

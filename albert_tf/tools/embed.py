@@ -1,4 +1,4 @@
-"""Turns lines of text into vectors, some lines at a time."""
+"""Computes vectors of lines of text, a chunk of lines at a time."""
 
 import contextlib
 import json
@@ -15,13 +15,13 @@ from albert_tf.data import batches, examples, tables
 from albert_tf.model import modeling
 from albert_tf.tools import models
 
-# Lines are sorted by length within a chunk: more need memory, fewer leave
-# batches with more padding.
+# Lines are sorted by length within a chunk: larger chunks need more memory,
+# smaller ones more padding.
 BATCHES_PER_CHUNK = 16
 
 
 def run(args):
-    """Reads, computes, and writes the file whole."""
+    """Embeds all lines and writes the file."""
     if not args.output_file.endswith((".npz", ".jsonl")):
         raise ValueError(
             f"--output_file={args.output_file} must end in .npz or .jsonl."
@@ -36,18 +36,19 @@ def run(args):
 
 
 def embed_files(files, args):
-    """Writes the vectors of the lines of files."""
+    """Writes the vectors of all lines of files."""
     model, tokenizer = models.build(args, modeling.AlbertEncoder)
     config = model.config
     if args.max_seq_length > config.max_position_embeddings:
         raise ValueError(
-            f"--max_seq_length={args.max_seq_length} must be from 3 to "
-            f"{config.max_position_embeddings}, the model's positions."
+            f"--max_seq_length={args.max_seq_length}, but the model has "
+            f"{config.max_position_embeddings} positions."
         )
     num_layers = config.num_hidden_layers * config.inner_group_num
     if not -num_layers <= args.layer < num_layers:
         raise ValueError(
-            f"--layer={args.layer}, but the model has {num_layers}, from 0."
+            f"--layer={args.layer}, but the model has {num_layers} layers, "
+            "counted from 0."
         )
     num_lines = count_lines(files)
     lines = (line for path in files for line in tables.read_lines(path))
@@ -77,19 +78,19 @@ def embed_files(files, args):
             add(chunk, rows, vectors, is_by_token)
             num_cut += num_cut_here
         if not done.amount:
-            raise ValueError(f"There is no line in {files[:3]}.")
+            raise ValueError(f"There are no lines in {files[:3]}.")
     done.finish()
     print(
         f"Wrote vectors of {done.amount:,} lines to {args.output_file}; "
-        f"{num_cut:,} were cut to {args.max_seq_length} tokens."
+        f"{num_cut:,} were truncated to {args.max_seq_length} tokens."
     )
 
 
 def count_lines(files):
-    """Returns the number of lines of files, and finds damage before work.
+    """Returns the number of lines of files, after checking their encoding.
 
     Returns:
-      None if one is a pipe, which can be read only once.
+      The number; None if a file is a pipe, which can be read only once.
     """
     if not all(filesystem.is_remote(f) or os.path.isfile(f) for f in files):
         return None
@@ -97,11 +98,11 @@ def count_lines(files):
 
 
 def split_lines(lines, tokens_per_batch):
-    """Yields lists of lines that make some batches, but little text."""
+    """Yields chunks: lists of lines of BATCHES_PER_CHUNK batches or more."""
     chunk, size = [], 0
     for line in lines:
         chunk.append(line)
-        # A line is about as many tokens at most, with [CLS] and [SEP].
+        # Roughly an upper bound of its tokens, with [CLS] and [SEP].
         size += len(line) + 2
         if size >= BATCHES_PER_CHUNK * tokens_per_batch:
             yield chunk
@@ -114,8 +115,8 @@ def encode(tokenizer, lines, max_seq_length, has_offsets):
     """Encodes lines, without [CLS] and [SEP].
 
     Returns:
-      A pair for each line, its ids and, where they are asked for, the offsets
-      of these, else None; and how many lines were cut.
+      A list of (ids, offsets) per line, where offsets is None unless
+      `has_offsets`; and the number of truncated lines.
     """
     if has_offsets:
         rows = [tokenizer.encode_with_offsets(line) for line in lines]
@@ -129,13 +130,13 @@ def encode(tokenizer, lines, max_seq_length, has_offsets):
 
 
 def build_function(model, pooling="mean", layer=-1):
-    """Returns the function from ids and mask [B, T] to vectors.
+    """Returns a compiled function from ids and mask [B, T] to vectors.
 
     Args:
       model: an AlbertEncoder.
-      pooling: "pooled" or "mean", for [B, H]; "tokens", for [B, T - 1, H], the
-        first token's first.
-      layer: whose output is taken, unless it is pooled.
+      pooling: "pooled" or "mean" for [B, H]; "tokens" for [B, T - 1, H], which
+        omits [CLS].
+      layer: index of the layer to read; unused for "pooled".
     """
     ints = tf.TensorSpec([None, None], tf.int32)
 
@@ -164,12 +165,12 @@ def compute(
       embed: from `build_function`.
       tokenizer: the model's Tokenizer.
       rows: N lists of ids, without [CLS] and [SEP].
-      max_length: tokens that no line has more of, nor is padded to.
-      tokens_per_batch: tokens computed at a time, with padding.
-      count: called with the number of lines of each batch.
+      max_length: maximum length of a line after padding, in tokens.
+      tokens_per_batch: maximum number of tokens per batch, padding included.
+      count: function that is called with the number of lines of each batch.
 
     Returns:
-      N arrays, rows of what `embed` returns.
+      N arrays: for each line, its row of the result of `embed`.
     """
     encoded = examples.Examples(
         *examples.join_pairs(
@@ -181,7 +182,7 @@ def compute(
         encoded,
         max_length,
         tokens_per_batch,
-        # TensorFlow keeps half a megabyte for each shape that it has met.
+        # TensorFlow keeps half a megabyte for each new shape.
         is_static=True,
         tokens_per_shape=0,
     )
@@ -204,16 +205,16 @@ def compute(
 
 
 def average(tokens, mask):
-    """The mean of each line's tokens, without [CLS] and [SEP].
+    """Returns the mean of each line's tokens, without [CLS] and [SEP].
 
     Args:
       tokens: [B, T, H].
-      mask: [B, T], 1 for a token.
+      mask: [B, T], 1 for a token, 0 for padding.
 
     Returns:
       [B, H] float32; 0 for a line without tokens.
     """
-    # Of n tokens in all, those from 1 to n - 2.
+    # Excludes the first token, [CLS], and the last, [SEP].
     is_last = tf.cumsum(mask, axis=1, reverse=True) == 1
     is_inner = (mask > 0) & ~is_last
     weights = tf.cast(is_inner[:, 1:], tf.float32)  # [B, T - 1]
@@ -226,7 +227,7 @@ def average(tokens, mask):
 def writing_jsonl(path):
     """Yields a function that writes lines with their vectors, ids and offsets.
 
-    The file has its name at the end, once it is complete.
+    The file gets its name when it is complete.
     """
     with (
         filesystem.replacing(path) as name,
@@ -248,10 +249,11 @@ def writing_jsonl(path):
 
 @contextlib.contextmanager
 def writing_npz(path):
-    """As `writing_jsonl`; the file is as NumPy's savez writes it.
+    """Like `writing_jsonl`, in the format of numpy.savez.
 
-    In that format each array follows its number of rows. So the rows of each
-    go to a nameless file first, which is on the same disk.
+    An array in that format starts with its number of rows, which is unknown
+    until the end. So each array is first written to an unnamed file on the same
+    disk.
     """
     with contextlib.ExitStack() as stack:
         temporary = stack.enter_context(filesystem.replacing(path))
@@ -275,23 +277,23 @@ def writing_npz(path):
 
 
 class Column:
-    """An array that grows in a file.
+    """An array in a file, to which rows are appended.
 
     Args:
-      file: where its content goes.
-      empty: an array of no rows, of its shape and type.
+      file: binary file for the content.
+      empty: array without rows that defines the shape and type.
     """
 
     def __init__(self, file, empty):
         self.file, self.empty, self.num_rows = file, empty, 0
 
     def add(self, array):
-        """Writes rows at the end."""
+        """Appends rows."""
         self.file.write(np.ascontiguousarray(array).data)
         self.num_rows += len(array)
 
     def copy_to(self, target):
-        """Writes the array in NumPy's form to a file."""
+        """Writes the array to a file in NumPy's format."""
         header = np.lib.format.header_data_from_array_1_0(self.empty)
         header["shape"] = (self.num_rows, *self.empty.shape[1:])
         np.lib.format.write_array_header_1_0(target, header)
@@ -300,7 +302,7 @@ class Column:
 
 
 def join(rows, vectors, is_by_token):
-    """Dict from name to array of what an .npz holds of some lines."""
+    """Returns the arrays of some lines for an .npz, by name."""
     if not is_by_token:
         return {"vectors": np.stack(vectors)}  # [N, H]
     return {

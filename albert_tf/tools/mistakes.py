@@ -1,4 +1,4 @@
-"""What a model gets wrong: tables of its predictions, for a page.
+"""Tables of a model's wrong predictions, for the report.
 
 Rows are the objects of dev_predictions.jsonl, see
 `submissions.write_dev_predictions`.
@@ -10,10 +10,10 @@ from albert_tf import filesystem
 from albert_tf.data import race
 from albert_tf.tools import page, plots
 
-# How many examples are shown, and how many characters of each text.
+# Maximum numbers of examples per table and of characters per text.
 NUM_SHOWN = 12
 MAX_CHARACTERS = 400
-# A matrix of more labels is no longer read.
+# Confusion matrices with more labels are unreadable.
 MAX_LABELS = 20
 _KEYS = {"id", "text", "label", "prediction"}
 
@@ -22,28 +22,28 @@ def read_rows(path):
     """Returns the objects of a dev_predictions.jsonl.
 
     Raises:
-      ValueError: if it is something else.
+      ValueError: if a line is not such an object.
     """
     content = filesystem.read_file(path)
     rows = []
     for number, line in enumerate(content.split(b"\n")[:-1], 1):
         where = f"{path}, line {number}"
         row = filesystem.parse_json(line, where)
-        if lack := _KEYS - row.keys():
+        if missing := _KEYS - row.keys():
             raise ValueError(
-                f"{where} lacks {', '.join(sorted(lack))}. Is it of another "
-                "program?"
+                f"{where} lacks {', '.join(sorted(missing))}. Was it written "
+                "by another program?"
             )
         rows.append(row)
     return rows
 
 
 def describe(rows, task):
-    """Yields Markup of what suits the task.
+    """Yields the tables and plots for the kind of task, as Markup.
 
     Args:
-      rows: at least one.
-      task: what run.json says of it; may be empty.
+      rows: one or more rows.
+      task: the entry `task` of run.json, or an empty dict.
     """
     if "f1" in rows[0]:
         yield tabulate_answers(rows)
@@ -59,35 +59,35 @@ def describe(rows, task):
         found = {row[key] for row in rows for key in ("label", "prediction")}
         labels = task.get("labels") or sorted(found)
         for part in dict.fromkeys(row.get("part", "") for row in rows):
-            some = [row for row in rows if row.get("part", "") == part]
-            yield tabulate_confusion(some, labels, part)
+            members = [row for row in rows if row.get("part", "") == part]
+            yield tabulate_confusion(members, labels, part)
         yield tabulate_wrong(rows, lambda row: max(row["probabilities"]))
 
 
 def clip(text):
-    """Returns a text, or its beginning if it is long."""
+    """Returns a text, truncated to MAX_CHARACTERS."""
     if len(text) <= MAX_CHARACTERS:
         return text
     return text[:MAX_CHARACTERS].rstrip() + " …"
 
 
 def write_texts(row):
-    """The text of a row, or the two of a pair, as one cell."""
+    """Returns the text or pair of texts of a row as a cell."""
     text = "\n".join(clip(text) for text in row["text"])
     return page.element("td", text, class_="text", dir="auto")
 
 
 def tabulate_confusion(rows, labels, part=""):
-    """A row for each label, a column for each prediction."""
+    """Returns a confusion matrix, or the most frequent confusions."""
     counts = collections.Counter((r["label"], r["prediction"]) for r in rows)
-    caption = "Dev examples by label (row) and prediction (column)"
-    caption += f", of {part}." if part else "."
+    caption = f"{part} dev examples" if part else "Dev examples"
+    caption += " by label (row) and prediction (column)."
     if len(labels) > MAX_LABELS:
         wrong = [pair for pair in counts.most_common() if len({*pair[0]}) > 1]
         return page.table(
             [[*pair, count] for pair, count in wrong[:NUM_SHOWN]],
             head=["Label", "Prediction", "Examples"],
-            caption="The most frequent confusions.",
+            caption="Most frequent confusions.",
         )
     table = []
     for label in labels:
@@ -106,7 +106,7 @@ def tabulate_confusion(rows, labels, part=""):
 
 
 def tabulate_labels(rows, labels):
-    """Of each of several labels, how often it is found, missed or invented."""
+    """Returns a table of correct, missing and wrong predictions by label."""
     table = []
     for label in labels:
         counts = collections.Counter(
@@ -122,13 +122,13 @@ def tabulate_labels(rows, labels):
         )
     return page.table(
         table,
-        head=["Label", "Found", "Missed", "Predicted wrongly"],
+        head=["Label", "True positives", "False negatives", "False positives"],
         caption="Dev examples by label.",
     )
 
 
 def _misjudged(row, labels):
-    """How far the probability of any label is from the truth, at most."""
+    """Returns the largest error of the labels' probabilities."""
     return max(
         abs(p - (label in row["label"]))
         for p, label in zip(row["probabilities"], labels, strict=True)
@@ -136,11 +136,11 @@ def _misjudged(row, labels):
 
 
 def tabulate_wrong(rows, confidence):
-    """The wrong predictions of which the model is most confident.
+    """Returns a table of the most confident wrong predictions.
 
     Args:
-      rows: of classes, or of sets of labels.
-      confidence: function of a row.
+      rows: rows of a classification with one or several labels.
+      confidence: function from a row to the confidence of its prediction.
     """
     wrong = [row for row in rows if row["label"] != row["prediction"]]
     shown = sorted(wrong, key=confidence, reverse=True)[:NUM_SHOWN]
@@ -148,8 +148,8 @@ def tabulate_wrong(rows, confidence):
         [
             [
                 row["id"],
-                _say(row["label"]),
-                _say(row["prediction"]),
+                _format_labels(row["label"]),
+                _format_labels(row["prediction"]),
                 confidence(row),
                 write_texts(row),
             ]
@@ -160,21 +160,21 @@ def tabulate_wrong(rows, confidence):
     )
 
 
-def _say(label):
-    """A label, or several with commas between them."""
+def _format_labels(label):
+    """Returns a label, or several separated by commas."""
     return label if isinstance(label, str) else ", ".join(label) or "(none)"
 
 
 def _caption(num_shown, num_wrong, num_rows, kind):
     if not num_wrong:
-        return f"All of {num_rows:,} predictions are right."
-    shown = f"; the {num_shown} {kind} are shown."
+        return f"All {num_rows:,} predictions are correct."
+    shown = f"; the table shows the {num_shown} {kind}."
     shown = shown if num_shown < num_wrong else "."
     return f"{num_wrong:,} of {num_rows:,} predictions are wrong{shown}"
 
 
 def tabulate_choices(rows):
-    """RACE's questions with a wrong option, the most confident ones first."""
+    """Returns a table of RACE's wrong answers, the most confident first."""
     wrong = [row for row in rows if row["label"] != row["prediction"]]
     wrong.sort(key=lambda row: max(row["probabilities"]), reverse=True)
     table = []
@@ -196,7 +196,7 @@ def tabulate_choices(rows):
 
 
 def tabulate_answers(rows):
-    """SQuAD's questions with the worst answers, the most confident first."""
+    """Returns a table of SQuAD's worst answers, the most confident first."""
     wrong = [row for row in rows if row["f1"] < 1]
     wrong.sort(key=lambda row: (row["f1"], -row["probability"]))
     shown = wrong[:NUM_SHOWN]
@@ -218,7 +218,7 @@ def tabulate_answers(rows):
 
 
 def describe_regression(rows):
-    """A scatter, and the predictions that are farthest off."""
+    """Yields a scatter plot and a table of the largest errors."""
     try:
         columns = ([row[k] for row in rows] for k in ("label", "prediction"))
         yield plots.draw_scatter(*columns)
@@ -236,7 +236,7 @@ def describe_regression(rows):
             for row in worst
         ],
         head=["Example", "Label", "Prediction", "Text"],
-        caption=f"The {len(worst)} predictions that are farthest off.",
+        caption=f"The {len(worst)} predictions with the largest errors.",
     )
 
 

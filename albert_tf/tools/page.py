@@ -1,12 +1,12 @@
-"""Pages of HTML that hold all they show, for screens and for paper.
+"""Builds self-contained HTML pages, for screen and print.
 
-Text is escaped where it becomes `Markup`; nothing is loaded, nothing is run.
+Text is escaped when it becomes `Markup`. Pages load nothing and run no script.
 """
 
 import html
 import string
 
-# It may load nothing, whatever a text in it says.
+# Browsers then load nothing, even if a text contains a link.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 _PAGE = string.Template("""\
 <!DOCTYPE html>
@@ -61,11 +61,11 @@ ol { margin: 0; padding-left: 1.2rem; }
 
 
 class Markup(str):
-    """HTML: it is not escaped again."""
+    """Escaped HTML."""
 
 
 def join(children):
-    """Returns Markup of children in a row: Markup as it is, text escaped."""
+    """Concatenates children to Markup; escapes those that are text."""
     return Markup(
         "".join(
             child if isinstance(child, Markup) else html.escape(str(child))
@@ -78,9 +78,9 @@ def element(tag, *children, **attributes):
     """Returns an element as Markup.
 
     Args:
-      tag: its name.
+      tag: name of the element.
       *children: Markup or text.
-      **attributes: by name; `class_` is "class". None is left out.
+      **attributes: attributes by name; `class_` is "class". None omits one.
     """
     words = [
         f' {name.rstrip("_").replace("_", "-")}="{html.escape(str(value))}"'
@@ -96,7 +96,7 @@ def section(title, *children, name):
 
 
 def cell(value):
-    """Returns a table's cell: numbers to the right, long text wrapped."""
+    """Returns a table cell, with right-aligned numbers and wrapped text."""
     if isinstance(value, Markup) and value.startswith("<td"):
         return value
     if isinstance(value, float):
@@ -104,17 +104,17 @@ def cell(value):
     if isinstance(value, int):
         return element("td", f"{value:,}", class_="number")
     long = "text" if len(str(value)) > 30 else None
-    # Each text in its own direction, whatever its script.
+    # Scripts are written from left to right or from right to left.
     return element("td", value, class_=long, dir="auto")
 
 
 def table(rows, head=(), caption=None):
-    """Returns a table, as Markup, which scrolls where it is too wide.
+    """Returns a table as Markup, which scrolls if it is too wide.
 
     Args:
-      rows: lists of values, the first of which names its row.
-      head: names of the columns, or nothing.
-      caption: what it shows, or None.
+      rows: lists of values; the first value is the row's heading.
+      head: headings of the columns, or none.
+      caption: caption, or None.
     """
     parts = []
     if head:
@@ -128,12 +128,12 @@ def table(rows, head=(), caption=None):
     grid = element("div", element("table", *parts), class_="wide", tabindex=0)
     if not caption:
         return grid
-    # A <caption> would be as narrow as the table.
+    # A <caption> would wrap at the table's width.
     return element("figure", element("figcaption", caption), grid)
 
 
 def page(title, *children):
-    """Returns a whole page, as text."""
+    """Returns a complete page as a string."""
     return _PAGE.substitute(
         policy=html.escape(_POLICY),
         title=html.escape(title),

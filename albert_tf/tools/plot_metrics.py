@@ -1,4 +1,4 @@
-"""Draws the curves of trainings from their metrics.jsonl."""
+"""Plots training curves from metrics.jsonl."""
 
 import logging
 import os
@@ -6,13 +6,13 @@ import os
 from albert_tf import filesystem
 
 ENDINGS = (".svg", ".png", ".pdf")
-# Title, and the names of what is drawn in the panel.
+# Title and metrics of each panel.
 PANELS = (
     ("Masked-LM loss", ("masked_lm_loss",)),
     ("Masked-LM accuracy", ("masked_lm_accuracy",)),
     ("Sentence-order accuracy", ("sentence_order_accuracy",)),
-    ("Loss below that of frequencies", ("frequency_gain",)),
-    ("Entropy of attention", ("attention_entropy",)),
+    ("Gain over unigram loss", ("frequency_gain",)),
+    ("Attention entropy", ("attention_entropy",)),
     ("Loss", ("loss", "eval_loss")),
     ("Accuracy", ("accuracy", "eval_accuracy")),
     ("F1", ("f1",)),
@@ -21,27 +21,27 @@ PANELS = (
     ("Pearson correlation", ("pearson",)),
     ("Spearman correlation", ("spearman",)),
     ("Mean squared error", ("MSE",)),
-    ("Exact spans in training", ("exact_span",)),
-    ("Answerability in training", ("answerability_accuracy",)),
+    ("Exact spans (training)", ("exact_span",)),
+    ("Answerability accuracy (training)", ("answerability_accuracy",)),
     ("Learning rate", ("learning_rate",)),
 )
-# What stands before the names of scores of a part of the dev data.
+# Prefixes of scores of a part of the dev data.
 PARTS = ("mm", "middle", "high", "HasAns", "NoAns")
 COLORS = {"train": "tab:gray", "eval": "tab:red"}
-# Lines of several runs differ in colour, those of one run in style.
+# With several runs, the color identifies the run and the style the line.
 STYLES = {"train": ":", "eval": "-"}
-# A line of fewer points shows each of them: a single one has no line.
+# Lines with fewer points have markers, because a single point has no line.
 FEW_POINTS = 20
 
 
 def read_series(path):
-    """The values of a training by split and name.
+    """Reads the metrics of a run.
 
     Returns:
       Dict from (split, name) to a list of steps and a list of values.
 
     Raises:
-      ValueError: if there is none, or the file is something else.
+      ValueError: if there are no metrics, or the file has another format.
     """
     series: dict = {}
     for record in read_records(path):
@@ -51,16 +51,18 @@ def read_series(path):
             steps.append(record["step"])
             values.append(record[name])
     if not series:
-        raise ValueError(f"{path} holds no metrics. Has the training begun?")
+        raise ValueError(
+            f"{path} contains no metrics. Has the training started?"
+        )
     return series
 
 
 def read_records(path):
-    """Yields the objects of the lines of a metrics.jsonl.
+    """Yields the objects of a metrics.jsonl, one per line.
 
-    A last line that a kill or a full disk has torn is left out.
+    An incomplete last line, from a killed run or a full disk, is skipped.
     """
-    # What stands behind the last end of a line was not written whole.
+    # A last line without a line break is incomplete.
     *lines, rest = filesystem.read_file(path).split(b"\n")
     for number, line in enumerate([*lines, rest], 1):
         where = f"{path}, line {number}"
@@ -68,44 +70,45 @@ def read_records(path):
             record = filesystem.parse_json(line, where)
             if not {"split", "step"} <= record.keys():
                 raise ValueError(
-                    f"{where} lacks split or step. Is it of a training?"
+                    f"{where} lacks split or step. Was it written by a "
+                    "training?"
                 )
         except ValueError:
             if number <= len(lines):
                 raise
             if rest:
-                logging.warning("%s is torn and left out.", where)
+                logging.warning("%s is incomplete and skipped.", where)
             return
         yield record
 
 
 def import_matplotlib():
-    """Returns the module, with `figure` in it.
+    """Returns the module matplotlib, with its submodule `figure`.
 
     Raises:
-      ImportError: if it is not there.
+      ImportError: if it is not installed.
     """
     try:
         import matplotlib
         import matplotlib.figure
     except ImportError as error:
         raise ImportError(
-            "Drawing needs matplotlib: pip install matplotlib."
+            "Plots require matplotlib: pip install matplotlib."
         ) from error
     return matplotlib
 
 
 def name_runs(paths):
-    """Names runs by the folders of their files, as short as tells them apart.
+    """Names runs by the folders of their files, as briefly as is unique.
 
     Args:
-      paths: N different ones.
+      paths: N different paths of files.
 
     Returns:
-      N names: the folder, or where two are alike the folder it is in, too.
+      N names: the folder, with as many of its parents as needed.
     """
     parts = [os.path.abspath(path).split(os.sep) for path in paths]
-    # Files of one folder are told apart by their own names.
+    # Files in the same folder are distinguished by their own names.
     folders = [some[:-1] for some in parts]
     parts = folders if len({*map(tuple, folders)}) == len(paths) else parts
     for length in range(1, max(map(len, parts)) + 1):
@@ -116,17 +119,17 @@ def name_runs(paths):
 
 
 def find_lines(series, names):
-    """Finds what one panel shows of a run.
+    """Finds the lines of one run in a panel.
 
     Args:
       series: from `read_series`.
-      names: those of the panel.
+      names: the panel's metrics.
 
     Returns:
       Dict from a label, such as "train", "eval" or "NoAns", to (split, name).
     """
     lines = {}
-    for split, name in sorted(series, reverse=True):  # "train" is the first.
+    for split, name in sorted(series, reverse=True):  # "train" first.
         part, _, rest = name.partition("_")
         if name in names:
             lines[split] = split, name
@@ -136,13 +139,13 @@ def find_lines(series, names):
 
 
 def choose_panels(runs):
-    """Returns those of PANELS that any of several runs has values for.
+    """Returns the PANELS for which at least one run has values.
 
     Args:
       runs: dict from the name of a run to its series.
 
     Raises:
-      ValueError: if there is none.
+      ValueError: if there are none.
     """
     panels = [
         (title, names)
@@ -150,14 +153,14 @@ def choose_panels(runs):
         if any(find_lines(series, names) for series in runs.values())
     ]
     titles = [title for title, _ in panels]
-    # Pretraining's is a sum of losses, of which the first tells more.
+    # The total loss of pretraining says less than its masked-LM loss.
     if PANELS[0][0] in titles and "Loss" in titles:
         del panels[titles.index("Loss")]
     if not panels:
         known = sorted({name for _, names in PANELS for name in names})
         raise ValueError(
-            f"{', '.join(runs)}: no metric is any of {', '.join(known)}. Are "
-            "they of a training?"
+            f"{', '.join(runs)}: there are no known metrics; wanted at least "
+            f"one of {', '.join(known)}. Were they written by a training?"
         )
     return panels
 
@@ -166,10 +169,10 @@ def draw_panel(axes, runs, title, names):
     """Draws one of PANELS.
 
     Args:
-      axes: matplotlib's.
+      axes: matplotlib's Axes.
       runs: as for `choose_panels`.
-      title: of the panel.
-      names: likewise.
+      title: the panel's title.
+      names: the panel's metrics.
     """
     for number, (run, series) in enumerate(runs.items()):
         for label, key in find_lines(series, names).items():
@@ -190,15 +193,15 @@ def draw_panel(axes, runs, title, names):
 
 
 def draw(runs, title=""):
-    """Returns matplotlib's figure with a panel for each that was measured.
+    """Returns a matplotlib Figure with all panels that have values.
 
     Args:
       runs: dict from the name of a run to its series, from `read_series`.
-      title: heading of the picture.
+      title: title of the figure.
 
     Raises:
-      ImportError: if matplotlib is not there.
-      ValueError: as `choose_panels`.
+      ImportError: if matplotlib is not installed.
+      ValueError: as for `choose_panels`.
     """
     figure = import_matplotlib().figure
     panels = choose_panels(runs)
@@ -207,7 +210,7 @@ def draw(runs, title=""):
     picture.suptitle(title)
     for place, panel in enumerate(panels, 1):
         draw_panel(picture.add_subplot(2, columns, place), runs, *panel)
-    if len(runs) > 1:  # One legend for all: each panel would be full of it.
+    if len(runs) > 1:  # One legend for all panels: it would cover each.
         lines = {
             line.get_label(): line
             for axes in picture.axes
@@ -220,7 +223,7 @@ def draw(runs, title=""):
 
 
 def run(args):
-    """Writes a picture with one panel for each of PANELS that was measured."""
+    """Writes the figure of all given runs."""
     files = filesystem.expand_files(args.metrics_file)
     filesystem.check_outputs(
         {"--output_file": [args.output_file]}, {"--metrics_file": files}

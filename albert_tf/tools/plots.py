@@ -1,24 +1,24 @@
-"""Plots for a page: SVG within the HTML, in the colours of its text."""
+"""Plots for a page: inline SVG in the colors of its text."""
 
 import io
 import re
 
 from albert_tf.tools import page, plot_metrics
 
-# Inches; letters keep their size on a phone, where a plot is as wide as it.
+# Inches; about the width of a phone, so that text keeps its size there.
 SIZE = (4.2, 3.0)
-# More points than these are stored as a picture within the SVG.
+# Scatter plots with more points are rasterized.
 MANY_POINTS = 2000
 
 
 def draw_curves(series):
-    """Returns a figure for each panel of a training, as Markup.
+    """Returns a figure for each panel of a run, as Markup.
 
     Args:
       series: from `plot_metrics.read_series`.
 
     Raises:
-      ImportError: if matplotlib is not there.
+      ImportError: if matplotlib is not installed.
       ValueError: if there is nothing to draw.
     """
     runs = {"": series}
@@ -32,14 +32,14 @@ def draw_curves(series):
 
 
 def draw_scatter(labels, predictions):
-    """Returns a figure of predictions over labels, as Markup.
+    """Returns a scatter plot of predictions over labels, as Markup.
 
     Args:
       labels: N numbers.
-      predictions: likewise.
+      predictions: N numbers.
 
     Raises:
-      ImportError: if matplotlib is not there.
+      ImportError: if matplotlib is not installed.
     """
     picture, axes = _begin()
     is_many = len(labels) > MANY_POINTS
@@ -59,10 +59,10 @@ def _begin():
 
 
 def _finish(picture, title):
-    """The figure with its caption."""
+    """Returns the figure with its caption, as Markup."""
     matplotlib = plot_metrics.import_matplotlib()
     buffer = io.StringIO()
-    # Letters stay letters, and equal pictures have equal bytes.
+    # Keeps text as text, and makes the SVG deterministic.
     settings = {"svg.fonttype": "none", "svg.hashsalt": title}
     with matplotlib.rc_context(settings):
         picture.savefig(
@@ -73,7 +73,7 @@ def _finish(picture, title):
         )
     text = buffer.getvalue()
     text = text[text.index("<svg") :].replace("#000000", "currentColor")
-    # All figures of a page share one space of ids.
+    # Ids must be unique in the page, not only in the figure.
     prefix = re.sub(r"\W+", "-", title)
     text = re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{prefix}-", text)
     return page.element(

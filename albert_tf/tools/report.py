@@ -1,7 +1,7 @@
-"""Writes one page about a training, from the files in its folder.
+"""Writes an HTML report of a training run from the files in its folder.
 
-Nothing is computed anew: no model and no data is read, so that a page takes
-seconds, also where only the folder was copied to.
+Neither model nor data is read, so a report takes seconds and also works on a
+copy of the folder.
 """
 
 import dataclasses
@@ -33,19 +33,19 @@ FILES = (
 
 
 class Program(NamedTuple):
-    """A program whose trainings are reported.
+    """A program whose runs are reported.
 
     Attributes:
-      name: as of the command.
-      flags_class: its flags.
-      sign: the key in the `task` of a run.json by which it is known.
-      best_metric: what the best checkpoint is chosen by; None where the task
-        says it.
+      name: name of the command.
+      flags_class: class of its flags.
+      key: key that only this program writes to the `task` of run.json.
+      best_metric: metric that selects the best checkpoint; None for the first
+        of the task's `metrics`.
     """
 
     name: str
     flags_class: type
-    sign: str
+    key: str
     best_metric: str | None
 
 
@@ -66,16 +66,16 @@ PROGRAMS = (
 
 @dataclasses.dataclass(frozen=True)
 class Training:
-    """What the files of a folder say.
+    """The contents of a run's folder; missing files are empty.
 
     Attributes:
-      folder: its path.
-      manifest: what run.json holds; empty where there is none.
-      flags: likewise, of flags.json.
-      summary: likewise, of summary.json.
-      records: objects of metrics.jsonl, a list.
-      series: the same, as from `plot_metrics.read_series`.
-      rows: objects of dev_predictions.jsonl, a list.
+      folder: path of the folder.
+      manifest: content of run.json.
+      flags: content of flags.json.
+      summary: content of summary.json.
+      records: objects of metrics.jsonl.
+      series: metrics, as from `plot_metrics.read_series`.
+      rows: objects of dev_predictions.jsonl.
     """
 
     folder: str
@@ -96,7 +96,7 @@ class Training:
 
     @property
     def program(self) -> Program | None:
-        return next((p for p in PROGRAMS if p.sign in self.task), None)
+        return next((p for p in PROGRAMS if p.key in self.task), None)
 
     @property
     def best_metric(self) -> str | None:
@@ -110,10 +110,10 @@ class Training:
 
 
 def read_training(folder) -> Training:
-    """Reads what a folder says of the training in it.
+    """Reads the files of a run.
 
     Raises:
-      FileNotFoundError: if no training has written there.
+      FileNotFoundError: if the folder contains no run.
       ValueError: if a file is damaged.
     """
     paths = {name: os.path.join(folder, name) for name in FILES}
@@ -125,10 +125,10 @@ def read_training(folder) -> Training:
             if filesystem.exists(os.path.join(folder, name, METRICS_FILE))
         ]
         raise FileNotFoundError(
-            f"{folder or '.'} holds no training: neither "
+            f"{folder or '.'} contains no training: neither "
             f"{manifest.MANIFEST_FILE} nor {METRICS_FILE}. "
             + (
-                f"But {', '.join(runs)} in it do: name one of them."
+                f"Its subfolders {', '.join(runs)} do; give one of them."
                 if runs
                 else "Wanted the --output_dir of a program."
             )
@@ -143,8 +143,8 @@ def read_training(folder) -> Training:
         made_of.get("task", {}), dict
     ):
         raise ValueError(
-            f"{paths[manifest.MANIFEST_FILE]}: made_of and its task are no "
-            "objects. Is it of another program?"
+            f"{paths[manifest.MANIFEST_FILE]}: made_of or its task is not a "
+            "JSON object. Was it written by another program?"
         )
     records, series, rows = [], {}, []
     if METRICS_FILE in there:
@@ -165,7 +165,7 @@ def read_training(folder) -> Training:
 
 
 def build_report(training: Training) -> str:
-    """Returns the page about a training."""
+    """Returns the HTML report of a run."""
     name = training.task.get("name") or "pretraining"
     folder = os.path.basename(os.path.abspath(training.folder))
     title = name if name == folder else f"{name}: {folder}"
@@ -183,21 +183,21 @@ def build_report(training: Training) -> str:
 
 
 def missing(file, consequence):
-    """A sentence instead of what a file would have told."""
+    """Returns a remark in place of a missing file's content."""
     return page.element(
         "p", f"There is no {file} in the folder: {consequence}.", class_="soft"
     )
 
 
 def describe(training):
-    """What it is, when it ran and how far it is."""
-    program = training.program.name if training.program else "a program"
+    """Yields the program, version, times and progress of a run."""
+    program = training.program.name if training.program else "Unknown program"
     version = training.manifest.get("version", "of an unknown version")
-    words = [f"A training by {program}, albert_tf {version}."]
+    words = [f"{program}, albert_tf {version}."]
     times = [r["time"] for r in training.records if "time" in r]
     if times:
         words.append(
-            f"First value written at {format_time(times[0])}, last at "
+            f"First log entry: {format_time(times[0])}; last: "
             f"{format_time(times[-1])}."
         )
     steps = [r["step"] for r in training.records if r["split"] == "train"]
@@ -206,26 +206,26 @@ def describe(training):
         done = (
             f"Finished: {total:,} steps."
             if steps[-1] >= total
-            else f"Not finished: at step {steps[-1]:,} of {total:,}."
+            else f"Unfinished: step {steps[-1]:,} of {total:,}."
         )
         words.append(done)
     yield page.element("p", " ".join(words))
     yield page.element(
-        "p", f"This page was made by albert_tf {__version__}.", class_="soft"
+        "p", f"Report written by albert_tf {__version__}.", class_="soft"
     )
 
 
 def format_time(seconds):
-    """Returns seconds since 1970 as a date and time of day."""
+    """Formats seconds since 1970 as a date and time."""
     time = datetime.datetime.fromtimestamp(seconds, datetime.timezone.utc)
     return f"{time:%Y-%m-%d %H:%M} UTC"
 
 
 def describe_results(training):
-    """Scores on dev, of the best and the last evaluation, and on test."""
+    """Yields the scores on the dev and test data."""
     if not training.evaluations:
         yield page.element(
-            "p", "Nothing has been evaluated on dev data.", class_="soft"
+            "p", "There is no evaluation on dev data.", class_="soft"
         )
     else:
         yield tabulate_results(training)
@@ -234,25 +234,25 @@ def describe_results(training):
         if isinstance(scores, dict):
             yield page.table(
                 list(scores.items()),
-                caption=f"Scores of the best checkpoint on test ({name}).",
+                caption=f"Scores of the best checkpoint on test data ({name}).",
             )
 
 
 def tabulate_results(training):
-    """The table of scores on dev."""
+    """Returns the scores of the best and last evaluation and the baseline."""
     last = training.evaluations[-1]
     metric = training.best_metric
     columns = {f"last (step {last['step']:,})": last}
-    caption = "Scores on dev."
+    caption = "Scores on dev data."
     if metric in last:
         best = max(training.evaluations, key=lambda r: r.get(metric, 0.0))
         columns = {f"best (step {best['step']:,})": best, **columns}
         caption = (
-            f"Scores on dev. The best is chosen by {metric} on this very "
-            "data: expect less on other data."
+            f"Scores on dev data. The best checkpoint is selected by {metric} "
+            "on the same data: expect lower scores on other data."
         )
     if baseline := training.summary.get("baseline"):
-        columns["guess without looking"] = baseline
+        columns["baseline"] = baseline
     names = [n for n in last if n not in ("split", "step", "time")]
     return page.table(
         [
@@ -265,7 +265,7 @@ def tabulate_results(training):
 
 
 def describe_curves(training):
-    """A figure for each panel."""
+    """Returns the training curves."""
     if not training.series:
         return missing(METRICS_FILE, "there are no curves")
     try:
@@ -275,29 +275,29 @@ def describe_curves(training):
 
 
 def describe_examples(training):
-    """What the best checkpoint says of dev examples."""
+    """Returns the best checkpoint's predictions for the dev data."""
     if not training.rows:
         return [
             missing(
                 submissions.DEV_PREDICTIONS_FILE,
-                "it is written by fine-tunings that score dev data",
+                "only fine-tuning with dev data writes it",
             )
         ]
     step = training.rows[0].get("step", 0)
     return [
         page.element(
             "p",
-            f"What the checkpoint of step {step:,}, the best so far, predicts "
-            f"for {len(training.rows):,} dev examples.",
+            f"Predictions of the best checkpoint (step {step:,}) for "
+            f"{len(training.rows):,} dev examples.",
         ),
         *mistakes.describe(training.rows, training.task),
     ]
 
 
 def describe_settings(training):
-    """What run.json says the run is made of."""
+    """Returns the run's settings, from run.json."""
     if not training.made_of:
-        return missing(manifest.MANIFEST_FILE, "its settings are not known")
+        return missing(manifest.MANIFEST_FILE, "the settings are unknown")
     return page.table(
         [
             [key, format_value(value)]
@@ -308,9 +308,9 @@ def describe_settings(training):
 
 
 def describe_flags(training):
-    """The flags that the program was called with."""
+    """Returns the flags of the run that differ from the defaults."""
     if not training.flags:
-        return [missing(manifest.FLAGS_FILE, "no program wrote its flags")]
+        return [missing(manifest.FLAGS_FILE, "the flags are unknown")]
     defaults = {}
     if training.program:
         fields = dataclasses.fields(training.program.flags_class)
@@ -321,19 +321,19 @@ def describe_flags(training):
         if name not in defaults or value != defaults[name]
     ]
     num_left = len(training.flags) - len(rows)
-    words = f"{num_left} others have their defaults." if num_left else ""
+    words = f"{num_left} other flags have default values." if num_left else ""
     return [page.table(rows), page.element("p", words, class_="soft")]
 
 
 def format_value(value):
-    """Returns a setting as text, as short as it can be."""
+    """Formats a setting briefly."""
     if isinstance(value, list):
         return ", ".join(map(str, value))
     return "" if value is None else str(value)
 
 
 def run(args):
-    """Writes the page."""
+    """Writes the report of a run."""
     folder = args.output_dir
     path = args.output_file or os.path.join(folder, REPORT_FILE)
     training = read_training(folder)

@@ -1,8 +1,8 @@
-"""Hugging Face folders: `config.json` and safetensors files, both ways.
+"""Reads and writes Hugging Face folders: `config.json` and safetensors files.
 
-Reading and writing need the package safetensors, and neither PyTorch nor
-transformers. Their layers are ours under other names, with kernels transposed;
-what differs beyond that is said where it is dealt with.
+Both need the package safetensors, but neither PyTorch nor transformers. The
+layers are the same under other names, with transposed kernels; comments
+explain all other differences.
 """
 
 import base64
@@ -22,8 +22,8 @@ from albert_tf.weights import (
 )
 
 CONFIG_FILE = "config.json"
-# theirs -> ours. Their "gelu" is the exact one, of which the release knows
-# nothing: folders that were converted from it and say so mean the tanh form.
+# Their activations -> ours. Their "gelu" is the exact one, which the release
+# does not have: in folders converted from the release it means the tanh form.
 ACTIVATIONS = {
     "gelu_new": "gelu",
     "gelu_pytorch_tanh": "gelu",
@@ -32,14 +32,14 @@ ACTIVATIONS = {
     "tanh": "tanh",
     "linear": "linear",
 }
-# ours -> theirs; kernels are transposed, other weights are not.
+# Pairs of our part and theirs; only kernels are transposed.
 PARTS = {
     "dense": (("kernel", "weight"), ("bias", "bias")),
     "norm": (("gamma", "weight"), ("beta", "bias")),
     "weight": (("", "weight"),),
     "head": (("output_weights", "weight"), ("output_bias", "bias")),
 }
-# Of equal names.
+# Embeddings with the same name in both formats.
 EMBEDDINGS = {
     "word_embeddings": "weight",
     "position_embeddings": "weight",
@@ -64,11 +64,12 @@ HEADS = (
     ("cls/seq_relationship", "sop_classifier.classifier", "head"),
 )
 OUTPUT_BIAS = ("cls/predictions/output_bias", "predictions.bias")
-# Copies of weights that are tied, and a constant.
+# Copies of tied weights.
 DECODER = {
     "predictions.decoder.weight": "albert.embeddings.word_embeddings.weight",
     "predictions.decoder.bias": "predictions.bias",
 }
+# Constants that some files contain.
 CONSTANTS = {
     f"{prefix}embeddings.{name}"
     for prefix in ("", "albert.")
@@ -79,14 +80,12 @@ CONSTANTS = {
 def weight_names(
     config: AlbertConfig, architecture: str = huggingface_heads.PRETRAINING
 ) -> dict[str, str]:
-    """Their name of each weight of a model and its heads.
+    """Returns a dict from canonical name to Hugging Face's name.
 
     Args:
       config: an AlbertConfig whose `parameter_sharing` is "all".
-      architecture: of a fine-tuned model, see `huggingface_heads.LAYERS`.
-
-    Returns:
-      Dict from canonical name to their name.
+      architecture: class name of the model, for its head; see
+        `huggingface_heads.LAYERS`.
     """
     rows = [
         (f"bert/embeddings/{name}", f"albert.embeddings.{name}", kind)
@@ -111,23 +110,23 @@ def weight_names(
 
 
 def layer_group(config: AlbertConfig, layer: int) -> int:
-    """Index of the group that transformers gives a layer: in floats."""
+    """Returns transformers' group index of a layer, computed in floats."""
     return int(layer / (config.num_hidden_layers / config.num_hidden_groups))
 
 
 def read_config(folder: filesystem.Path) -> AlbertConfig:
-    """The config of a folder.
+    """Reads the config of a folder.
 
     Raises:
-      ValueError: if it is no JSON, of another kind of model, or asks for what
-        ALBERT's release does not have.
+      ValueError: if it is not JSON, describes another kind of model, or uses
+        an option that the release does not have.
     """
     path = os.path.join(folder, CONFIG_FILE)
     values = filesystem.read_json(path)
     act = values.get("hidden_act", "gelu_new")
     _check_kind(path, values, act)
     known = {field.name for field in dataclasses.fields(AlbertConfig)}
-    # transformers writes what differs from its defaults, and these are not 0.
+    # transformers may omit its defaults, which differ from AlbertConfig's.
     values = {
         "vocab_size": 30000,
         "hidden_dropout_prob": 0,
@@ -142,51 +141,49 @@ def read_config(folder: filesystem.Path) -> AlbertConfig:
     for layer in range(config.num_hidden_layers):
         if layer_group(config, layer) != config.attention_group(layer):
             raise ValueError(
-                f"{path}: transformers gives layer {layer} of "
-                f"{config.num_hidden_layers} group {layer_group(config, layer)}"
-                f" of {config.num_hidden_groups}, by a rounding fault; the "
-                f"right one is {config.attention_group(layer)}."
+                f"{path}: layer {layer} of {config.num_hidden_layers} has group"
+                f" {layer_group(config, layer)} of {config.num_hidden_groups} "
+                "in transformers, due to a rounding error; wanted "
+                f"{config.attention_group(layer)}."
             )
     return config
 
 
 def _check_kind(path, values, act):
-    """Raises ValueError if values of a config are none of ALBERT's."""
+    """Raises ValueError if a config is not one of the release's models."""
     kind = values.get("model_type", "albert")
     if kind != "albert":
-        raise ValueError(
-            f"{path} describes a model of the kind {kind!r}; only 'albert' "
-            "can be read."
-        )
+        raise ValueError(f"{path} has model_type {kind!r}; wanted 'albert'.")
     if act not in list(ACTIVATIONS):
         raise ValueError(
-            f"{path} has hidden_act {act!r}; known are {sorted(ACTIVATIONS)}."
+            f"{path} has hidden_act {act!r}; wanted one of "
+            f"{sorted(ACTIVATIONS)}."
         )
     epsilon = values.get("layer_norm_eps", 1e-12)
     if not isinstance(epsilon, int | float) or not 0 <= epsilon <= 1e-10:
         raise ValueError(
-            f"{path} has layer_norm_eps {epsilon!r}; ALBERT's is 1e-12."
+            f"{path} has layer_norm_eps {epsilon!r}; wanted ALBERT's 1e-12."
         )
     positions = values.get("position_embedding_type", "absolute")
     if positions != "absolute":
         raise ValueError(
-            f"{path} has position_embedding_type {positions!r}; ALBERT's is "
-            "'absolute', and the model would compute something else with it."
+            f"{path} has position_embedding_type {positions!r}; wanted "
+            "'absolute', the only type that this package computes."
         )
 
 
 def read_weights(
     folder: filesystem.Path, config: AlbertConfig
 ) -> tuple[dict, list, task_heads.TaskHead | None]:
-    """The weights of a folder, by their canonical names.
+    """Reads the weights of a folder.
 
     Returns:
-      Dict from name to float32 array, a list of remarks on what was converted
-      or left out, and the head of a fine-tuned model.
+      Dict from canonical name to float32 array; a list of remarks on converted
+      or omitted weights; and the head of a fine-tuned model, or None.
 
     Raises:
-      ValueError: if the file is damaged, lacks the encoder or the head, or
-        holds weights that ALBERT has no place for.
+      ValueError: if a file is damaged, lacks weights of the encoder or the
+        head, or has untied weights that ALBERT ties.
     """
     described = filesystem.read_json(os.path.join(folder, CONFIG_FILE))
     architecture = huggingface_heads.find_architecture(described)
@@ -202,8 +199,8 @@ def read_weights(
             theirs[copy], theirs.get(original, ())
         ):
             raise ValueError(
-                f"{path}: {copy} is not {original}. ALBERT ties the two; was "
-                "the model trained with tie_word_embeddings off?"
+                f"{path}: {copy} differs from {original}; ALBERT ties the two. "
+                "Was the model trained with tie_word_embeddings=False?"
             )
     values = {
         ours: theirs[name].T if ours.endswith("/kernel") else theirs[name]
@@ -213,7 +210,7 @@ def read_weights(
     _check_whole(path, values, names, sorted(theirs))
     rest = theirs.keys() - names.values() - DECODER.keys()
     if rest:
-        remarks.append(f"left out: {', '.join(sorted(rest))}")
+        remarks.append(f"omitted {', '.join(sorted(rest))}")
     if config.embedding_size == config.hidden_size:
         regrouping.drop_identity(values, path)
     head = huggingface_heads.read_head(folder, described, values)
@@ -233,9 +230,9 @@ def _check_whole(path, values, names, theirs):
     ]
     if lost:
         raise ValueError(
-            f"{path} lacks {len(lost)} of the encoder's weights or the head's, "
-            f"such as {lost[:2]}; it has {theirs[:2]}. Does {CONFIG_FILE} "
-            "belong to it?"
+            f"{path} lacks {len(lost)} weights of the encoder or head, such as "
+            f"{lost[:2]}; it has {theirs[:2]}. Does {CONFIG_FILE} belong to "
+            "another model?"
         )
 
 
@@ -246,18 +243,18 @@ def write_folder(
     tokenizer: tokenization.Tokenizer | None,
     head: task_heads.TaskHead | None = None,
 ):
-    """Writes config and weights for the model class that has the head.
+    """Writes config, weights and tokenizer.
 
     Args:
-      folder: exists.
-      values: dict from canonical name to array; heads may be absent.
-      config: theirs.
-      tokenizer: described, where there is one.
-      head: of a fine-tuned model. Without, it is AlbertForPreTraining.
+      folder: an existing folder.
+      values: dict from canonical name to array; heads are optional.
+      config: the model's AlbertConfig.
+      tokenizer: the model's tokenizer, or None.
+      head: head of a fine-tuned model; None for AlbertForPreTraining.
 
     Raises:
-      ValueError: if the model has a head that Hugging Face's ALBERT has not;
-        nothing is written then.
+      ValueError: if transformers has no class for the head; nothing is written
+        then.
     """
     import safetensors.numpy
 
@@ -278,7 +275,7 @@ def write_folder(
     }
     filesystem.write_file(
         os.path.join(folder, safetensor_files.WEIGHTS_FILE),
-        # save_file would let nobody but its writer read the file.
+        # safetensors' save_file makes the file readable only by its owner.
         safetensors.numpy.save(theirs, {"format": "pt"}),
     )
     described = describe_config(target)
@@ -289,7 +286,7 @@ def write_folder(
 
 
 def describe_config(config: AlbertConfig) -> dict:
-    """Returns what config.json says of a config that shares by groups."""
+    """Returns the content of config.json for a config that shares by groups."""
     described = {
         **config.to_dict(),
         "hidden_act": {"gelu": "gelu_new", None: "linear"}.get(
@@ -308,7 +305,7 @@ def describe_config(config: AlbertConfig) -> dict:
 
 
 def write_tokenizer(folder: filesystem.Path, tokenizer, max_length: int):
-    """Writes what makes transformers give the same ids."""
+    """Writes the files from which transformers computes the same ids."""
     is_wordpiece = tokenizer.kind == "wordpiece"
     model = "Bert" if is_wordpiece else "Albert"
     settings = {
@@ -325,10 +322,10 @@ def write_tokenizer(folder: filesystem.Path, tokenizer, max_length: int):
 
 
 def describe_unigram(tokenizer: tokenization.SentencePieceTokenizer) -> dict:
-    """A SentencePiece tokenizer as the JSON of the package tokenizers.
+    """Returns a SentencePiece tokenizer as JSON of the package tokenizers.
 
-    From the .model alone, transformers 5 splits at "-" and a quotation mark
-    as at spaces.
+    Given only the .model, transformers 5 splits at "-" and quotation marks as
+    if they were spaces.
     """
     from sentencepiece import sentencepiece_model_pb2
 
@@ -379,7 +376,7 @@ def _describe_normalizer(tokenizer, spec):
 
 
 def _describe_template(tokenizer):
-    """Where [CLS] and [SEP] stand beside one text, and beside two."""
+    """Returns the positions of [CLS] and [SEP] for one text and for pairs."""
     ids = {tokenizer.pieces[i]: i for i in (tokenizer.cls_id, tokenizer.sep_id)}
     cls, sep = ids
     first = [_special(cls, 0), _sequence("A", 0), _special(sep, 0)]
@@ -395,7 +392,7 @@ def _describe_template(tokenizer):
 
 
 def _describe_pieces(tokenizer, pieces):
-    # "2013," is never taken whole, see `SentencePieceTokenizer`.
+    # `SentencePieceTokenizer` splits pieces such as "2013,".
     worst = min(piece.score for piece in pieces) - 100
     return {
         "type": "Unigram",

@@ -1,10 +1,10 @@
-"""Presets of KerasHub's ALBERT: `config.json`, `model.weights.h5`, both ways.
+"""Reads and writes KerasHub presets: `config.json` and `model.weights.h5`.
 
-A preset is the folder that `AlbertBackbone.save_to_preset` writes, or
+A preset is a folder written by `AlbertBackbone.save_to_preset`, or by
 `AlbertMaskedLM.save_to_preset`, which adds the masked-LM head in
-`task.weights.h5`. Reading and writing need h5py, which comes with Keras, and
-not KerasHub. Weights are known by their place in the model ("layers/dense_1"),
-as Keras knows them. KerasHub has no sentence-order head.
+`task.weights.h5`. Both directions need h5py, which comes with Keras, but not
+KerasHub. Keras identifies weights by their position in the model, such as
+"layers/dense_1". KerasHub has no sentence-order head.
 """
 
 import contextlib
@@ -31,10 +31,10 @@ FLOATS = ("float16", "bfloat16", "float32", "float64")
 
 
 def is_preset(folder: filesystem.Path) -> bool:
-    """Whether a folder's config.json is of Keras and not of transformers.
+    """Returns whether a folder's config.json is from Keras, not transformers.
 
-    Both write a file of this name. What Keras describes has a `class_name`;
-    what transformers does has its sizes at the top, and a `model_type`.
+    Both write a file of this name. Keras's has a `class_name`; transformers'
+    has a `model_type` and sizes at the top level.
     """
     return "class_name" in filesystem.read_json(
         os.path.join(folder, CONFIG_FILE)
@@ -42,36 +42,37 @@ def is_preset(folder: filesystem.Path) -> bool:
 
 
 def layer_group(config: AlbertConfig, layer: int) -> int:
-    """Index of the group that KerasHub gives a layer; groups are even there."""
+    """Returns KerasHub's group index of a layer; its groups have equal size."""
     return layer // (config.num_hidden_layers // config.num_hidden_groups)
 
 
 def read_config(folder: filesystem.Path) -> AlbertConfig:
-    """The config of a preset.
+    """Reads the config of a preset.
 
     Raises:
-      ValueError: if it is no JSON, of another kind of model, or lacks a size
-        or has one that is not known.
+      ValueError: if it is not JSON, describes another kind of model, lacks a
+        key or has an unknown one.
     """
     path = os.path.join(folder, CONFIG_FILE)
     described = filesystem.read_json(path)
     kind, values = described.get("class_name"), described.get("config")
     if kind != preset_layout.BACKBONE:
         raise ValueError(
-            f"{path} describes a model of the class {kind!r}; only "
-            f"KerasHub's {preset_layout.BACKBONE!r} can be read."
+            f"{path} has class_name {kind!r}; wanted KerasHub's "
+            f"{preset_layout.BACKBONE!r}."
         )
     if not isinstance(values, dict):
-        raise ValueError(f"{path} has no object 'config' with the sizes.")
+        raise ValueError(f"{path} lacks the object 'config' with the sizes.")
     lost = preset_layout.SIZES.keys() - values.keys()
     unknown = (
         values.keys() - preset_layout.SIZES.keys() - preset_layout.LAYER_KEYS
     )
     if lost or unknown:
         raise ValueError(
-            f"{path} lacks {sorted(lost)} and has {sorted(unknown)} beside "
-            f"what KerasHub {preset_layout.VERSION} writes. Is it of another "
-            "version? Load it there and save_to_preset again."
+            f"{path} lacks {sorted(lost)} and has the unknown keys "
+            f"{sorted(unknown)}; wanted those of KerasHub "
+            f"{preset_layout.VERSION}. Was it written by another version? Load "
+            "it with that one and save_to_preset again."
         )
     try:
         config = AlbertConfig.from_dict(
@@ -88,8 +89,8 @@ def read_config(folder: filesystem.Path) -> AlbertConfig:
     if config.num_hidden_layers % config.num_hidden_groups:
         raise ValueError(
             f"{path} has {config.num_hidden_groups} groups for "
-            f"{config.num_hidden_layers} layers; KerasHub wants as many "
-            "layers in each."
+            f"{config.num_hidden_layers} layers; KerasHub requires groups of "
+            "equal size."
         )
     return config
 
@@ -97,16 +98,15 @@ def read_config(folder: filesystem.Path) -> AlbertConfig:
 def read_weights(
     folder: filesystem.Path, config: AlbertConfig
 ) -> tuple[dict, list]:
-    """The weights of a preset, by their canonical names.
+    """Reads the weights of a preset.
 
     Returns:
-      Dict from name to float32 array, and a list of remarks on what was
-      converted or left out.
+      Dict from canonical name to float32 array, and a list of remarks on
+      converted or omitted weights.
 
     Raises:
       FileNotFoundError: if there are no weights.
-      ValueError: if a file is damaged, or holds more or others than the config
-        says.
+      ValueError: if a file is damaged or contradicts the config.
     """
     path = os.path.join(folder, WEIGHTS_FILE)
     if not filesystem.exists(path):
@@ -115,10 +115,10 @@ def read_weights(
         raise FileNotFoundError(
             f"{path} does not exist; the folder has {names}. "
             + (
-                "The weights are sharded: load it with KerasHub and "
+                "The weights are sharded: load the preset with KerasHub and "
                 "save_to_preset(folder, max_shard_size=None)."
                 if is_sharded
-                else "Was all of it copied?"
+                else "Was the preset copied completely?"
             )
         )
     values, remarks = _read_file(path, preset_layout.encoder_places(config))
@@ -130,17 +130,17 @@ def read_weights(
     task = filesystem.read_json(task_path).get("class_name")
     path = os.path.join(folder, TASK_WEIGHTS_FILE)
     if task != preset_layout.MASKED_LM or not filesystem.exists(path):
-        return values, [*remarks, f"left out: the head of {task}"]
+        return values, [*remarks, f"omitted the head of {task}"]
     head, more = _read_file(path, preset_layout.head_places(config))
     return {**values, **head}, list(dict.fromkeys([*remarks, *more]))
 
 
 def _read_file(path, places):
-    """Arrays of a file as float32, by our names, and remarks."""
+    """Returns the arrays of a file as float32, by our names, and remarks."""
     with filesystem.local_copy(path) as local:
         with _opened(local, path) as file:
             found = _list_datasets(file)
-        # Before they are read: a file of a few bytes may tell of any size.
+        # Checked before reading: a small file may declare an array of any size.
         _check_datasets(found, places, path)
         with _opened(local, path) as file:
             arrays = {
@@ -148,7 +148,11 @@ def _read_file(path, places):
                 for ours, place in places.items()
             }
     kinds = sorted({found[place.key][1] for place in places.values()})
-    remarks = [f"{kind} became float32" for kind in kinds if kind != "float32"]
+    remarks = [
+        f"{kind} was converted to float32"
+        for kind in kinds
+        if kind != "float32"
+    ]
     return {
         ours: array.astype(np.float32).reshape(places[ours].ours)
         for ours, array in arrays.items()
@@ -157,21 +161,21 @@ def _read_file(path, places):
 
 @contextlib.contextmanager
 def _opened(local, path):
-    """Yields an HDF5 file; what HDF5 complains of is a ValueError."""
+    """Opens an HDF5 file and converts HDF5's errors to ValueError."""
     try:
         with h5py.File(local, "r") as file:
             yield file
     except (OSError, RuntimeError, LookupError, TypeError, ValueError) as error:
         raise ValueError(
             f"{path} cannot be read: {error}. Was the download cut off, or is "
-            "it a pointer of Git LFS?"
+            "it a Git LFS pointer?"
         ) from error
 
 
 def _list_datasets(group, prefix=""):
-    """Dict from name to shape and type of the arrays in a group.
+    """Returns a dict from name to shape and type of the arrays in a group.
 
-    `visititems` would do it, but a byte may be damaged so that it never ends.
+    HDF5's `visititems` may not terminate on a damaged file.
     """
     found = {}
     for name in group:
@@ -189,55 +193,55 @@ def _list_datasets(group, prefix=""):
 
 def _read_array(dataset, kind):
     array = dataset[()]
-    # HDF5 knows it as two bytes.
+    # HDF5 has no bfloat16; it is stored as two bytes.
     is_bfloat16 = kind == "bfloat16"
     return array.view(tf.bfloat16.as_numpy_dtype) if is_bfloat16 else array
 
 
 def _check_datasets(found, places, path):
-    """Raises ValueError unless a file holds the weights of the config."""
+    """Raises ValueError unless a file has exactly the config's weights."""
     wanted = {place.key: place.theirs for place in places.values()}
-    # Others are of an optimizer, or the state of dropout.
-    held = {
+    # The others belong to an optimizer, or are random states of dropout.
+    weights = {
         name
         for name in found
         if name.startswith("layers/") and "seed_generator" not in name
     }
-    if lost := sorted(wanted.keys() - held):
+    if lost := sorted(wanted.keys() - weights):
         raise ValueError(
             f"{path} lacks {len(lost)} of the {len(wanted)} weights that "
-            f"{CONFIG_FILE} tells of, such as {lost[:2]}; it has "
-            f"{sorted(found)[:2]}. Does {CONFIG_FILE} belong to it?"
+            f"{CONFIG_FILE} specifies, such as {lost[:2]}; it has "
+            f"{sorted(found)[:2]}. Does {CONFIG_FILE} belong to another model?"
         )
-    if rest := sorted(held - wanted.keys()):
+    if rest := sorted(weights - wanted.keys()):
         raise ValueError(
-            f"{path} holds {len(rest)} weights more than {CONFIG_FILE} tells "
-            f"of, such as {rest[:2]}. Does {CONFIG_FILE} belong to it, or was "
-            "the model quantized?"
+            f"{path} has {len(rest)} weights more than {CONFIG_FILE} "
+            f"specifies, such as {rest[:2]}. Does {CONFIG_FILE} belong to "
+            "another model, or was the model quantized?"
         )
     for name, shape in wanted.items():
         if found[name][0] != shape:
             raise ValueError(
-                f"{path}: {name} is {found[name][0]}, by {CONFIG_FILE} it "
-                f"should be {shape}. Is one of them of another model?"
+                f"{path}: {name} is {found[name][0]}; {CONFIG_FILE} specifies "
+                f"{shape}. Does it belong to another model?"
             )
         if found[name][1] not in FLOATS:
             raise ValueError(
-                f"{path}: {name} holds {found[name][1] or 'another file'}; "
-                f"known are {', '.join(FLOATS)}. Is the model quantized? "
-                "Convert the one it was made from."
+                f"{path}: {name} is {found[name][1] or 'in another file'}; "
+                f"wanted {', '.join(FLOATS)}. Is the model quantized? Convert "
+                "the original."
             )
 
 
 def read_tokenizer(folder: filesystem.Path):
-    """The tokenizer of a preset, and its file's content; None where it is none.
+    """Reads the tokenizer of a preset and its file; (None, None) without one.
 
-    KerasHub lower-cases nothing. A vocabulary without capitals is of a model
-    of lower-cased text all the same, as the release's; one with capitals is
-    used as KerasHub does.
+    KerasHub never lowercases. Still, a vocabulary without capitals, such as the
+    release's, belongs to a model of lowercased text, so text is lowercased; a
+    vocabulary with capitals is used as in KerasHub.
 
     Raises:
-      FileNotFoundError: if the vocabulary is not there.
+      FileNotFoundError: if the vocabulary is missing.
       ValueError: if the tokenizer is of another kind.
     """
     path = os.path.join(folder, preset_layout.TOKENIZER_FILE)
@@ -246,14 +250,14 @@ def read_tokenizer(folder: filesystem.Path):
     kind = filesystem.read_json(path).get("class_name")
     if kind != preset_layout.TOKENIZER:
         raise ValueError(
-            f"{path} describes a tokenizer of the class {kind!r}; only "
-            f"{preset_layout.TOKENIZER!r} can be read."
+            f"{path} has class_name {kind!r}; wanted "
+            f"{preset_layout.TOKENIZER!r}."
         )
     path = os.path.join(folder, VOCABULARY_FILE)
     if not filesystem.exists(path):
         raise FileNotFoundError(
-            f"{path} does not exist, but {preset_layout.TOKENIZER_FILE} tells "
-            "of a tokenizer. Was all of the preset copied?"
+            f"{path} does not exist, but {preset_layout.TOKENIZER_FILE} does. "
+            "Was the preset copied completely?"
         )
     tokenizer = tokenization.SentencePieceTokenizer(path)
     pieces = set(tokenizer.pieces) - set(tokenizer.special_pieces)
@@ -267,24 +271,24 @@ def read_tokenizer(folder: filesystem.Path):
 def select(
     values: dict, config: AlbertConfig, tokenizer: tokenization.Tokenizer | None
 ) -> tuple[dict, list]:
-    """What a preset can hold of a model.
+    """Selects the weights of a model that a preset can represent.
 
     Returns:
-      Dict from canonical name to array, and a list of remarks on what is left
-      out or becomes another.
+      Dict from canonical name to array, and a list of remarks on omissions and
+      changes.
 
     Raises:
-      ValueError: if KerasHub would compute something else.
+      ValueError: if KerasHub lacks the activation or the kind of vocabulary.
     """
     if config.hidden_act != "gelu":
         raise ValueError(
-            f"hidden_act is {config.hidden_act!r}; KerasHub's ALBERT knows "
-            "gelu alone. Choose another format."
+            f"hidden_act is {config.hidden_act!r}; KerasHub's ALBERT supports "
+            "only gelu. Choose another format."
         )
     if tokenizer and tokenizer.kind != "sentencepiece":
         raise ValueError(
             f"The vocabulary {tokenizer.settings['vocabulary']} is WordPiece; "
-            "KerasHub's ALBERT knows SentencePiece alone. Choose another "
+            "KerasHub's ALBERT supports only SentencePiece. Choose another "
             "format."
         )
     head = preset_layout.head_places(config).keys()
@@ -293,22 +297,22 @@ def select(
     remarks = []
     if rest := sorted(values.keys() - kept.keys()):
         remarks.append(
-            f"left out, as KerasHub has no place for it: {', '.join(rest)}"
+            f"omitted, because KerasHub lacks them: {', '.join(rest)}"
         )
     if names:
         remarks.append(
             f"the masked-LM head's LayerNorm has epsilon {HEAD_EPSILON} in "
-            "KerasHub, so logits differ a little"
+            "KerasHub, so logits differ slightly"
         )
     theirs = dataclasses.replace(
         config,
-        # KerasHub has one rate, and one range.
+        # KerasHub has a single dropout rate and a fixed initializer range.
         attention_probs_dropout_prob=config.hidden_dropout_prob,
         initializer_range=AlbertConfig.initializer_range,
     )
     for name, value in theirs.to_dict().items():
         if (old := getattr(config, name)) != value:
-            remarks.append(f"{name} {old} became {value}")
+            remarks.append(f"{name} was changed from {old} to {value}")
     return kept, remarks
 
 
@@ -318,17 +322,17 @@ def write_folder(
     config: AlbertConfig,
     tokenizer: tokenization.Tokenizer | None,
 ):
-    """Writes a preset of AlbertMaskedLM, or without its head of AlbertBackbone.
+    """Writes a preset of AlbertMaskedLM, or of AlbertBackbone without a head.
 
     Args:
-      folder: exists.
-      values: dict from canonical name to array; what `select` leaves out is
+      folder: an existing folder.
+      values: dict from canonical name to array; those that `select` omits are
         not written.
-      config: theirs.
+      config: the model's AlbertConfig.
       tokenizer: a `SentencePieceTokenizer`, or None.
 
     Raises:
-      ValueError: as `select`.
+      ValueError: as for `select`.
     """
     values, _ = select(values, config, tokenizer)
     target = regrouping.grouped_config(config, layer_group)

@@ -1,7 +1,7 @@
-"""What stands where in a preset of KerasHub: weights, and JSON of objects.
+"""Layout of KerasHub presets: names and shapes of weights, and JSON files.
 
-Letters of shapes: V vocab_size, E embedding_size, H hidden_size,
-F intermediate_size, P positions, S segments, N heads of size D.
+Shapes: V vocab_size, E embedding_size, H hidden_size, F intermediate_size,
+P positions, S segments, N heads of size D.
 """
 
 import dataclasses
@@ -20,9 +20,9 @@ TASK_FILE = "task.json"
 TOKENIZER_FILE = "tokenizer.json"
 PREPROCESSOR_FILE = "preprocessor.json"
 METADATA_FILE = "metadata.json"
-# The version whose files these are.
+# The version of KerasHub that writes this layout.
 VERSION = "0.32.0"
-# theirs -> ours
+# Their names -> ours.
 SIZES = {
     "vocabulary_size": "vocab_size",
     "num_layers": "num_hidden_layers",
@@ -36,14 +36,14 @@ SIZES = {
     "max_sequence_length": "max_position_embeddings",
     "num_segments": "type_vocab_size",
 }
-# What Keras says of any layer.
+# Entries of every layer's config.
 LAYER_KEYS = {"name", "trainable", "dtype"}
-# What AlbertMaskedLM is compiled with; without it, Keras warns when it loads.
+# AlbertMaskedLM's optimizer; without it, Keras warns on loading.
 OPTIMIZER = (
     ("optimizer/vars/0", np.int64(0)),  # Steps.
     ("optimizer/vars/1", np.float32(5e-5)),  # Learning rate.
 )
-# ours, theirs, shapes of their variables in turn.
+# Our name, their name, and the shapes of their variables in order.
 EMBEDDINGS = (
     ("embeddings/word_embeddings", "reversible_embedding", ["VE"]),
     ("embeddings/position_embeddings", "position_embedding", ["PE"]),
@@ -84,7 +84,13 @@ HEAD = (
 
 @dataclasses.dataclass(frozen=True)
 class Place:
-    """Where a weight is in their file, its shape there and here."""
+    """The place of a weight in a KerasHub file.
+
+    Attributes:
+      key: name of the dataset.
+      theirs: its shape.
+      ours: shape of the weight in this package.
+    """
 
     key: str
     theirs: tuple[int, ...]
@@ -92,7 +98,11 @@ class Place:
 
 
 def encoder_places(config: AlbertConfig) -> dict[str, Place]:
-    """Places in WEIGHTS_FILE by canonical name, for sharing by groups."""
+    """Returns the encoder's places in WEIGHTS_FILE, by canonical name.
+
+    Args:
+      config: an AlbertConfig whose `parameter_sharing` is "all".
+    """
     rows = [(f"bert/{ours}", *rest) for ours, *rest in EMBEDDINGS]
     for group in range(config.num_hidden_groups):
         for inner in range(config.inner_group_num):
@@ -109,7 +119,7 @@ def encoder_places(config: AlbertConfig) -> dict[str, Place]:
 
 
 def head_places(config: AlbertConfig) -> dict[str, Place]:
-    """Places of the masked-LM head in TASK_WEIGHTS_FILE, likewise."""
+    """Returns the masked-LM head's places in TASK_WEIGHTS_FILE, by name."""
     return _places(
         [(f"cls/predictions/{o}", *rest) for o, *rest in HEAD], config
     )
@@ -144,16 +154,16 @@ def _places(rows, config):
 def describe_preset(
     sizes: dict, num_parameters: int, *, has_tokenizer: bool, has_head: bool
 ) -> dict[str, dict]:
-    """The JSON files of a preset.
+    """Returns the JSON files of a preset.
 
     Args:
-      sizes: an AlbertBackbone's arguments, by KerasHub's names.
-      num_parameters: of the backbone.
+      sizes: arguments of the AlbertBackbone, by KerasHub's names.
+      num_parameters: number of parameters of the backbone.
       has_tokenizer: whether there is a vocabulary.
-      has_head: whether it is of an AlbertMaskedLM.
+      has_head: whether the preset is an AlbertMaskedLM.
 
     Returns:
-      Dict from a file's name to what it holds.
+      Dict from file name to content.
     """
     layer = _describe_layer("float32")
     backbone = _describe(BACKBONE, "albert_backbone", {**layer, **sizes})
@@ -192,7 +202,7 @@ def _describe_tokenizer():
 
 
 def _describe_preprocessor(sequence_length):
-    """What masks pieces of text, with KerasHub's rates."""
+    """Describes the preprocessor that masks text, with KerasHub's rates."""
     return _describe(
         PREPROCESSOR,
         "albert_masked_lm_preprocessor",

@@ -1,10 +1,10 @@
-"""Pretrained models, in whatever form their users hold them.
+"""Reads and writes pretrained models in all supported formats.
 
-`read_pretrained` takes the release's TF1 checkpoints (a prefix, an .index
-file, a folder, a tar archive), our own, which are of the same kind, TF Hub's
-modules (the release's, its `/3`, and what export_to_tfhub.py writes; a folder
-or tar), Hugging Face folders and KerasHub's presets. The result knows its
-weights by canonical name, its config and its vocabulary.
+`read_pretrained` reads checkpoints of the release and of this package (TF1
+prefix, .index file, folder or tar archive), TF Hub modules (the release's, `/3`
+and those of export_to_tfhub.py; folder or tar), Hugging Face folders and
+KerasHub presets. The result has the weights by canonical name, the config and
+the vocabulary.
 """
 
 import contextlib
@@ -36,35 +36,34 @@ from albert_tf.weights import (
 )
 
 ARCHIVES = (".tar", ".tar.gz", ".tgz")
-# Endings of files that stand for the folder they are in.
+# Endings of weight files; given one, its folder is read.
 WEIGHTS = (".safetensors", safetensor_files.INDEX_FILE, ".weights.h5")
-# What the encoder's names begin with.
+# Prefix of the encoder's names.
 BODY = "bert/"
 SENTENCEPIECE_FILE = "spiece.model"
-# Weights compress little: what becomes larger than this and by that factor
-# is no checkpoint.
-MAX_UNPACKED = 200_000_000
+# An archive that exceeds both limits is no checkpoint: weights compress little.
+MAX_UNPACKED = 200_000_000  # Bytes.
 MAX_COMPRESSION = 20
 MAX_MEMBERS = 10_000
-# What reading a damaged archive raises beside errors of tarfile.
+# Errors of damaged archives, in addition to those of tarfile.
 _DAMAGE = (zlib.error, lzma.LZMAError, ValueError)
-# What may be a WordPiece vocabulary: vocab.txt, vocab_chinese.txt.
+# WordPiece vocabularies are called vocab.txt or, say, vocab_chinese.txt.
 VOCABULARIES = ("*.model", "vocab*.txt")
 
 
 @dataclasses.dataclass(frozen=True)
 class Pretrained:
-    """A model that was read.
+    """A pretrained or fine-tuned model.
 
     Attributes:
-      source: where from: a checkpoint's prefix or a folder.
+      source: the checkpoint's prefix, or a folder.
       values: dict from canonical name to array.
-      config: its AlbertConfig, or None if none lies beside it.
-      tokenizer: its tokenizer, or None if no vocabulary lies beside it.
+      config: the AlbertConfig next to the weights, or None.
+      tokenizer: tokenizer of the vocabulary next to the weights, or None.
       vocabulary_file: name and content of the vocabulary's file, or None.
-      remarks: what was converted or left out.
-      head: of a fine-tuned model; None where there is none, or the weights
-        could be of several.
+      remarks: notes on converted or omitted weights.
+      head: head of a fine-tuned model; None if there is none or its kind is
+        ambiguous.
     """
 
     source: str
@@ -78,7 +77,7 @@ class Pretrained:
 
 @dataclasses.dataclass(frozen=True)
 class Complete(Pretrained):
-    """One whose config and vocabulary are there."""
+    """A Pretrained with config and vocabulary."""
 
     config: AlbertConfig
     tokenizer: tokenization.Tokenizer
@@ -86,10 +85,10 @@ class Complete(Pretrained):
 
 
 def complete(pretrained: Pretrained) -> Complete:
-    """Returns the same as a Complete.
+    """Returns the model as a Complete.
 
     Raises:
-      ValueError: if config or vocabulary are missing.
+      ValueError: if the config or the vocabulary is missing.
     """
     flags = {
         "--albert_config_file": pretrained.config,
@@ -98,7 +97,7 @@ def complete(pretrained: Pretrained) -> Complete:
     missing = [flag for flag, value in flags.items() if value is None]
     if missing:
         raise ValueError(
-            f"{pretrained.source} has no config or vocabulary of its own; give "
+            f"{pretrained.source} lacks a config or vocabulary. Give "
             f"{' and '.join(missing)}."
         )
     return Complete(**vars(pretrained))
@@ -111,13 +110,13 @@ def read_pretrained(
 
     Args:
       path: a TF1 prefix, .index file, folder or tar archive; a TF Hub module
-        as a folder or tar archive; a Hugging Face folder or a preset of
-        KerasHub, or a file of its weights.
-      keep_slots: whether the optimizer's slots and the step are read, too.
+        as a folder or tar archive; a Hugging Face folder or KerasHub preset,
+        or its weights file.
+      keep_slots: whether to read the optimizer's slots and the step.
 
     Raises:
-      FileNotFoundError: if there is nothing that can be read.
-      ValueError: if what there is, is damaged or of another kind.
+      FileNotFoundError: if there is no model.
+      ValueError: if the model is damaged or of another kind.
     """
     path = str(path)
     if path.endswith(ARCHIVES):
@@ -128,8 +127,8 @@ def read_pretrained(
         path = path or "."
         if not filesystem.exists(os.path.join(path, huggingface.CONFIG_FILE)):
             raise FileNotFoundError(
-                f"There is no {huggingface.CONFIG_FILE} beside {name} in "
-                f"{path}. Was all of it copied?"
+                f"There is no {huggingface.CONFIG_FILE} next to {name} in "
+                f"{path}. Was the folder copied completely?"
             )
     if filesystem.exists(os.path.join(path, huggingface.CONFIG_FILE)):
         return _read_described(path)
@@ -153,7 +152,7 @@ def read_pretrained(
 
 
 def _read_described(path):
-    """Reads a folder with the config.json of transformers or KerasHub."""
+    """Reads a folder with a config.json of transformers or KerasHub."""
     tokenizer, file = _vocabulary(path)
     if not keras_hub.is_preset(path):
         config = huggingface.read_config(path)
@@ -168,7 +167,7 @@ def _read_described(path):
 
 
 def read_description(folder: filesystem.Path) -> Pretrained:
-    """Reads config and vocabulary that lie in a folder; values are empty."""
+    """Reads the config and vocabulary of a folder, without weights."""
     config_file = os.path.join(folder, CONFIG_FILE)
     config = None
     if filesystem.exists(config_file):
@@ -178,11 +177,12 @@ def read_description(folder: filesystem.Path) -> Pretrained:
 
 @contextlib.contextmanager
 def unpacked(path: filesystem.Path) -> Iterator[str]:
-    """Unpacks an archive, and yields the folder in it that holds a model.
+    """Unpacks an archive temporarily; yields its folder with a model.
 
     Raises:
-      ValueError: if it is damaged, would write outside its folder or far more
-        than its own size, or holds no checkpoint.
+      ValueError: if the archive is damaged or unsafe: if it contains a link,
+        leads outside its folder or is too large; or if it does not contain
+        exactly one checkpoint.
     """
     content = filesystem.read_file(path)
     with tempfile.TemporaryDirectory(prefix="albert_tf-") as folder:
@@ -190,13 +190,13 @@ def unpacked(path: filesystem.Path) -> Iterator[str]:
             with tarfile.open(fileobj=io.BytesIO(content)) as archive:
                 problem = _find_problem(archive, len(content))
                 if problem is None:
-                    # Python before 3.12 may not know it; `_find_problem` does
-                    # the same there.
+                    # Python before 3.12 may lack it; `_find_problem` alone
+                    # protects there.
                     is_known = hasattr(tarfile, "data_filter")
                     safe: dict = {"filter": "data"} if is_known else {}
                     archive.extractall(folder, **safe)
         except (tarfile.TarError, EOFError, OSError, *_DAMAGE) as error:
-            if getattr(error, "errno", None):  # Of the disk, not the archive.
+            if getattr(error, "errno", None):  # A disk error.
                 raise
             raise ValueError(
                 f"{path} cannot be unpacked: {error}. Was the download cut off?"
@@ -210,16 +210,16 @@ def unpacked(path: filesystem.Path) -> Iterator[str]:
             folders |= {p.parent for p in root.rglob(name)}
         if len(folders) != 1:
             raise ValueError(
-                f"{path} has {len(folders)} folders with a checkpoint. Unpack "
-                "it and name the one to read."
+                f"{path} has {len(folders)} folders with a checkpoint; wanted "
+                "one. Unpack it and give the folder to read."
             )
         yield str(folders.pop())
 
 
 def _find_problem(archive, size):
-    """Says why an archive of some bytes is not unpacked, or returns None.
+    """Returns why an archive of `size` bytes must not be unpacked, or None.
 
-    Headers alone are read, up to the first that is refused.
+    Only headers are read, up to the first problem.
     """
     limit = max(MAX_UNPACKED, MAX_COMPRESSION * size)
     unpacked_size = 0
@@ -228,24 +228,25 @@ def _find_problem(archive, size):
         is_inside = ".." not in parts and not member.name.startswith("/")
         if not is_inside or not (member.isfile() or member.isdir()):
             return (
-                f"holds {member.name!r}, which is a link or would be written "
-                "outside its folder."
+                f"contains {member.name!r}, which is a link or leads outside "
+                "the archive's folder."
             )
         unpacked_size += member.size
         if unpacked_size > limit or number > MAX_MEMBERS:
             return (
-                f"has {size:,} bytes and unpacks to {unpacked_size:,} in "
-                f"{number:,} files or more, as no checkpoint does. Where it "
-                "can be trusted, unpack it and name the folder."
+                f"has {size:,} bytes but unpacks to at least "
+                f"{unpacked_size:,} in {number:,} files; wanted at most "
+                f"{limit:,} in {MAX_MEMBERS:,}. If you trust it, unpack it and "
+                "give the folder."
             )
-    # gzip compares its sum where its data ends, behind the last member.
+    # The checksum of gzip is at the end of its data, after the last member.
     while archive.fileobj.read(1 << 20):
         pass
     return None
 
 
 def _vocabulary(folder):
-    """The tokenizer of the only vocabulary in a folder, and its file."""
+    """Returns the tokenizer and file of a folder's only vocabulary."""
     paths = [
         os.path.join(folder, name)
         for name in filesystem.list_folder(folder)
@@ -264,53 +265,62 @@ def _vocabulary(folder):
     digest = tokenizer.settings["sha256"]
     if settings.get("sha256", digest) != digest:
         raise ValueError(
-            f"{paths[0]} is not the vocabulary that "
-            f"{tokenization.SETTINGS_FILE} beside it tells of, by its hash. "
-            "Put the right one there; if this is it, remove the settings."
+            f"{paths[0]} has another hash than {tokenization.SETTINGS_FILE} "
+            "next to it records. Was the vocabulary replaced? Restore it, or "
+            "remove the settings if it is the right one."
         )
     return tokenizer, read_vocabulary_file(paths[0])
 
 
 def read_vocabulary_file(path: filesystem.Path) -> tuple[str, bytes]:
-    """Returns a file's name and its content."""
+    """Returns the name and content of a file."""
     return os.path.basename(path), filesystem.read_file(path)
 
 
 def check_vocabulary(tokenizer: tokenization.Tokenizer, config: AlbertConfig):
-    """Raises ValueError if a tokenizer is not of a model's vocabulary."""
+    """Raises ValueError if vocabulary and model differ in size."""
     if tokenizer.vocab_size != config.vocab_size:
         raise ValueError(
             f"The vocabulary {tokenizer.settings['vocabulary']} has "
             f"{tokenizer.vocab_size} pieces, the model {config.vocab_size}. "
-            "Was it trained with another vocabulary?"
+            "Was the model trained with another vocabulary?"
         )
 
 
 def check_same_vocabulary(pretrained: Pretrained, settings: dict | None):
-    """Raises ValueError if data is known to be of another vocabulary."""
+    """Raises ValueError if data was made with another vocabulary.
+
+    Args:
+      pretrained: the model; without a tokenizer, nothing is checked.
+      settings: settings of the data's tokenizer, or None if unknown.
+    """
     if not pretrained.tokenizer or not settings:
         return
     theirs = pretrained.tokenizer.settings
     if theirs["sha256"] != settings["sha256"]:
         raise ValueError(
-            f"{pretrained.source} lies beside the vocabulary "
-            f"{theirs['vocabulary']}, the data was made with "
-            f"{settings['vocabulary']}, which is another one. The weights "
-            "would mean other pieces; make the data again."
+            f"The vocabulary {theirs['vocabulary']} next to "
+            f"{pretrained.source} differs from {settings['vocabulary']}, with "
+            "which the data was made. Make the data again with the model's "
+            "vocabulary."
         )
 
 
 def build_model(model_class: Callable, pretrained: Pretrained):
-    """Builds a model in float32 with the weights that were read, all of them.
+    """Builds a float32 model with pretrained weights.
+
+    Args:
+      model_class: function from an AlbertConfig to a model.
+      pretrained: a `Pretrained` with all weights of the model.
 
     Raises:
-      ValueError: if there is no config, or a weight is missing or of another
-        shape.
+      ValueError: if there is no config, a weight is missing or its shape
+        differs.
     """
     if pretrained.config is None:
         raise ValueError(
-            f"There is no {CONFIG_FILE} beside {pretrained.source}. Put the "
-            "one it was trained with there."
+            f"There is no {CONFIG_FILE} next to {pretrained.source}. Put the "
+            "model's config there."
         )
     model = model_class(pretrained.config)
     checkpoints.restore(
@@ -327,17 +337,17 @@ def replace_files(
     vocab_file: filesystem.Path | None = None,
     do_lower_case: bool = True,
 ) -> Pretrained:
-    """Takes config or vocabulary from other files than those beside a model.
+    """Replaces the config or vocabulary of a model.
 
     Args:
       pretrained: a `Pretrained`.
-      albert_config_file: JSON file, or None.
+      albert_config_file: JSON file, or None to keep the config.
       spm_model_file: SentencePiece model, or None.
       vocab_file: WordPiece vocabulary, or None.
-      do_lower_case: for a vocabulary that is given.
+      do_lower_case: whether the given vocabulary is for lowercased text.
 
     Raises:
-      ValueError: if vocabulary and config do not fit each other.
+      ValueError: if vocabulary and config contradict each other.
     """
     if albert_config_file:
         config = AlbertConfig.from_json_file(albert_config_file)
@@ -368,30 +378,32 @@ def initialize(
     tokenizer_settings: dict | None = None,
     body_only: bool = False,
 ) -> str:
-    """Goes on from the newest checkpoint, or begins from another model.
+    """Restores the newest checkpoint, or starts from another model.
 
     Args:
       manager: a CheckpointManager of the whole training.
-      weights: dict from name to variable, the model's alone.
-      config: the model's AlbertConfig. Where it shares less than the one that
-        was read, shared weights are copied.
-      pretrained: a `Pretrained` to begin from where the manager's folder has no
-        checkpoint, or None. Its optimizer is left behind.
-      from_group0: see `checkpoints.spread_group0`.
-      tokenizer_settings: of the tokenizer that made the training data, to be
-        compared with the vocabulary beside the model; None if unknown.
-      body_only: whether heads begin anew, even if the model has their names.
+      weights: dict from name to variable, without the optimizer.
+      config: the model's AlbertConfig. If it shares fewer weights than
+        `pretrained`, shared weights are copied.
+      pretrained: a `Pretrained` to start from if the manager's folder has no
+        checkpoint; None for random weights. Its optimizer slots are not used.
+      from_group0: see `regrouping.spread_group0`.
+      tokenizer_settings: settings of the tokenizer that made the training
+        data, to compare with the model's vocabulary; None if unknown.
+      body_only: whether heads start from random weights, even if the
+        pretrained model has heads of the same name.
 
     Returns:
-      What was done, a sentence.
+      A sentence that describes the source of the weights.
 
     Raises:
-      ValueError: if weights do not fit, or are of another vocabulary.
+      ValueError: if the weights do not fit the model, or the vocabularies
+        differ.
     """
     if prefix := manager.restore_latest():
-        return f"Goes on from {prefix}."
+        return f"Resuming from {prefix}."
     if not pretrained:
-        return "Begins with random weights."
+        return "Starting from random weights."
     check_same_vocabulary(pretrained, tokenizer_settings)
     values, remarks = pretrained.values, list(pretrained.remarks)
     new_prefixes = ["cls/"]
@@ -404,7 +416,7 @@ def initialize(
         groups = regrouping.names_of_groups(values)
         values = regrouping.regroup(values, pretrained.config, config)
         if regrouping.names_of_groups(values) != groups:
-            remarks.append("each layer begins with the weights it shared")
+            remarks.append("shared weights were copied to each layer")
     new = checkpoints.restore(weights, values, pretrained.source, new_prefixes)
     parts = [f"new: {', '.join(new) or 'none'}", *remarks]
     return (
@@ -414,10 +426,16 @@ def initialize(
 
 
 def select(pretrained: Pretrained, form: str) -> Pretrained:
-    """What a form can hold of a model; remarks say what is left out.
+    """Returns the part of a model that a format can represent.
+
+    The omitted part is described in `remarks`.
+
+    Args:
+      pretrained: a `Pretrained`.
+      form: a format, as for `write_pretrained`.
 
     Raises:
-      ValueError: if the form cannot hold the rest.
+      ValueError: if the format cannot represent the encoder or vocabulary.
     """
     if form != "keras_hub" or pretrained.config is None:
         return pretrained
@@ -431,14 +449,15 @@ def select(pretrained: Pretrained, form: str) -> Pretrained:
 
 
 def write_pretrained(folder: filesystem.Path, pretrained, form: str):
-    """Writes a model to a folder that exists.
+    """Writes a model.
 
     Args:
-      folder: where.
+      folder: an existing folder.
       pretrained: a `Pretrained` with a config.
-      form: "tf1", as the release (groups of weights are the only sharing, the
-        name is model.ckpt-best); "own", which keeps `parameter_sharing`;
-        "hf"; or "keras_hub", without what `select` leaves out.
+      form: the format. "tf1": the release's, called model.ckpt-best, which
+        shares weights only by groups; "own": the same with
+        `parameter_sharing`; "hf": Hugging Face; "keras_hub": a preset of what
+        `select` returns.
     """
     config, values = pretrained.config, pretrained.values
     tokenizer = pretrained.tokenizer

@@ -1,7 +1,7 @@
-"""Heads of fine-tuned models: which one a model has, and its labels.
+"""Heads of fine-tuned models: their kinds and labels.
 
-Weights alone do not always tell: a regression's head has the names and shapes
-of RACE's. `head.json` beside a checkpoint tells.
+The weights of a regression and of RACE have the same names and shapes, so
+`head.json` next to a checkpoint specifies the kind.
 """
 
 import dataclasses
@@ -12,7 +12,7 @@ from albert_tf.model import heads, span_heads
 from albert_tf.model.config import AlbertConfig
 
 HEAD_FILE = "head.json"
-# Kinds of heads -> what the names of their weights begin with.
+# Kinds of heads -> prefixes of the names of their weights.
 KINDS = {
     **dict.fromkeys(heads.OBJECTIVES, "output_"),
     "choices": "output_",
@@ -24,17 +24,17 @@ HAS_ONE_OUTPUT = ("regression", "choices")
 
 @dataclasses.dataclass(frozen=True)
 class TaskHead:
-    """What a model was fine-tuned for.
+    """The head of a fine-tuned model.
 
     Attributes:
       kind: an objective of `heads.AlbertClassifier`: "classes", "regression",
         "multi_label"; "choices" of `heads.AlbertMultipleChoice`; "spans" and
         "conditional_spans" of `span_heads`.
-      labels: names of a classifier's outputs, or None where they are unknown;
-        `default_labels` become None, too.
+      labels: names of a classifier's outputs, or None if unknown;
+        `default_labels` are converted to None.
 
     Raises:
-      ValueError: if the kind is unknown, or labels are no strings.
+      ValueError: if the kind is unknown, or labels are not strings.
     """
 
     kind: str
@@ -43,7 +43,7 @@ class TaskHead:
     def __post_init__(self):
         if self.kind not in list(KINDS):
             raise ValueError(
-                f"the head's kind is {self.kind!r}; known are {[*KINDS]}"
+                f"the head's kind is {self.kind!r}; wanted one of {[*KINDS]}"
             )
         labels = self.labels
         if labels is not None:
@@ -59,20 +59,20 @@ class TaskHead:
 
 
 def default_labels(num_outputs: int) -> tuple[str, ...]:
-    """The names that transformers gives to outputs without names."""
+    """Returns transformers' names of outputs without labels."""
     return tuple(f"LABEL_{i}" for i in range(num_outputs))
 
 
 def describe_head(head: TaskHead) -> dict:
-    """Returns a head as values for JSON."""
+    """Returns the content of `head.json`."""
     return {"kind": head.kind, "labels": head.labels}
 
 
 def read_head(folder: filesystem.Path) -> TaskHead | None:
-    """Reads `head.json` of a folder, if there is one.
+    """Reads `head.json` of a folder; returns None if there is none.
 
     Raises:
-      ValueError: if it is damaged.
+      ValueError: if it is invalid.
     """
     path = os.path.join(folder, HEAD_FILE)
     if not filesystem.exists(path):
@@ -81,24 +81,24 @@ def read_head(folder: filesystem.Path) -> TaskHead | None:
     try:
         return TaskHead(values.get("kind", ""), values.get("labels"))
     except ValueError as error:
-        raise ValueError(f"{path} is damaged: {error}.") from None
+        raise ValueError(f"{path} is invalid: {error}.") from None
 
 
 def find_head(
-    values: dict, told: TaskHead | None, source: filesystem.Path
+    values: dict, given: TaskHead | None, source: filesystem.Path
 ) -> TaskHead | None:
-    """Finds out which head some weights are of.
+    """Returns the head of some weights.
 
     Args:
       values: dict from canonical name to array.
-      told: what is said of them, or None.
-      source: where they are from, for messages.
+      given: the head that a file or flag specifies, or None.
+      source: source of the weights, for error messages.
 
     Returns:
-      None where there is no head, or where it can be several.
+      The head; None if there is none, or its kind is ambiguous.
 
     Raises:
-      ValueError: if what is said does not fit the weights.
+      ValueError: if `given` does not fit the weights.
     """
     kinds = [
         kind
@@ -107,36 +107,37 @@ def find_head(
     ]
     if not kinds:
         return None
-    if told and told.kind not in kinds:
+    if given and given.kind not in kinds:
         raise ValueError(
-            f"{source} is told to have a head of the kind {told.kind!r}; its "
-            f"weights are of {' or '.join(kinds)}. Is {HEAD_FILE} of another "
-            "model?"
+            f"{source} has weights of the head {' or '.join(kinds)}; the "
+            f"specified head is {given.kind!r}. Does {HEAD_FILE} belong to "
+            "another model?"
         )
     if "output_bias" not in values:
-        return told or TaskHead(kinds[0])
+        return given or TaskHead(kinds[0])
     num_outputs = len(values["output_bias"])
-    if told is None:
+    if given is None:
         return TaskHead("classes") if num_outputs > 1 else None
-    wanted = len(told.labels) if told.labels else num_outputs
-    if told.kind in HAS_ONE_OUTPUT:
+    wanted = len(given.labels) if given.labels else num_outputs
+    if given.kind in HAS_ONE_OUTPUT:
         wanted = 1
     if num_outputs != wanted:
         raise ValueError(
-            f"{source} has {num_outputs} outputs; a head of the kind "
-            f"{told.kind!r} with the labels {told.labels} has {wanted}. Was it "
-            "fine-tuned for another task?"
+            f"{source} has {num_outputs} outputs; the head {given.kind!r} with "
+            f"the labels {given.labels} has {wanted}. Was the model fine-tuned "
+            "for another task?"
         )
-    return told
+    return given
 
 
 def build_model(head: TaskHead, config: AlbertConfig, num_outputs: int):
-    """Builds the model of a head with random weights.
+    """Builds a model with the head and random weights.
 
     Args:
-      head: of any kind but "conditional_spans", whose beam is not known.
+      head: a TaskHead of any kind except "conditional_spans", whose beam is
+        unknown.
       config: an AlbertConfig.
-      num_outputs: of a classifier.
+      num_outputs: number of outputs of a classifier.
     """
     if head.kind == "choices":
         return heads.AlbertMultipleChoice(config)

@@ -145,7 +145,7 @@ ROWS = [
     Accepted(
         "the newest checkpoint is cut",
         "run_pretraining --output_dir=pretrained --num_train_steps=3",
-        "Goes on from pretrained/model.ckpt-1.*model.ckpt-2 cannot be read",
+        "Resuming from pretrained/model.ckpt-1.*model.ckpt-2 cannot be read",
         changes=(
             copy(f"{NEWEST}.index", "pretrained/model.ckpt-1.index"),
             copy(f"{NEWEST}{DATA}", f"pretrained/model.ckpt-1{DATA}"),

@@ -268,13 +268,13 @@ ROWS = [
     convert(
         "weights that are not tied",
         "--from=hf --format=own",
-        "predictions.decoder.weight is not",
+        "predictions.decoder.weight differs from",
         edit_safetensors(untied),
     ),
     convert(
         "a weight that is missing",
         "--from=hf --format=own",
-        "model.safetensors lacks 1 of the encoder's weights",
+        "model.safetensors lacks 1 weights of the encoder",
         edit_safetensors(lambda arrays: arrays.pop(WORDS)),
     ),
     convert(
@@ -331,7 +331,7 @@ ROWS = [
     convert(
         "an archive with a link",
         "--from=m.tar",
-        "m.tar holds 'a.index'.*Nothing was unpacked",
+        "m.tar contains 'a.index'.*Nothing was unpacked",
         pack("m.tar", (member("a.index", b"2", "/etc/passwd"), b"")),
     ),
     convert(

@@ -250,19 +250,19 @@ ROWS = [
     classifier(
         "no config beside the model",
         "",
-        "model.*give --albert_config_file",
+        "model.*Give --albert_config_file",
         remove("model/albert_config.json"),
     ),
     classifier(
         "no vocabulary beside the model",
         "",
-        "model.*give --spm_model_file or --vocab_file",
+        "model.*Give --spm_model_file or --vocab_file",
         remove("model/vocab.txt"),
     ),
     classifier(
         "two vocabularies beside the model",
         "",
-        "give --spm_model_file or --vocab_file",
+        "Give --spm_model_file or --vocab_file",
         copy("model/vocab.txt", "model/vocab_chinese.txt"),
     ),
     classifier(
@@ -274,7 +274,7 @@ ROWS = [
     classifier(
         "another vocabulary of the same size than the settings tell of",
         "",
-        "model/vocab.txt is not the vocabulary that tokenizer_settings.json",
+        "model/vocab.txt has another hash than tokenizer_settings.json",
         replace("model/vocab.txt", "w7", "w77"),
     ),
     *(

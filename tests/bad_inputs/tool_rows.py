@@ -128,7 +128,9 @@ ROWS = [
     # embed.
     row("embed", "no such model", "--init_checkpoint=no", "no.index does not"),
     row("embed", "no such text", "--input_file=no.txt", "No file matches"),
-    row("embed", "an empty text", "--input_file=e", "no line in", put("e", "")),
+    row(
+        "embed", "an empty text", "--input_file=e", "no lines in", put("e", "")
+    ),
     row(
         "embed",
         "a text that is not UTF-8",
@@ -300,7 +302,7 @@ ROWS = [
         "convert_to_litert",
         "a signature of records",
         "--signature=serving_default",
-        "no signature serving_default that takes ids alone",
+        "no signature serving_default that takes only ids",
     ),
     row(
         "convert_to_litert",
@@ -365,7 +367,7 @@ ROWS = [
         "plot_metrics",
         "an empty file",
         "",
-        "holds no metrics",
+        "contains no metrics",
         put("pretrained/metrics.jsonl", b""),
     ),
     row(
@@ -408,14 +410,16 @@ ROWS = [
         "No file matches 'no'",
     ),
     # report.
-    row("report", "no folder", "--output_dir=no", "no holds no training"),
+    row("report", "no folder", "--output_dir=no", "no contains no training"),
     row("report", "an empty output_dir", "--output_dir=", "output_dir is empt"),
-    row("report", "a file", "--output_dir=a_file", "a_file holds no training"),
+    row(
+        "report", "a file", "--output_dir=a_file", "a_file contains no training"
+    ),
     row(
         "report",
         "a folder of runs",
         "--output_dir=.",
-        "holds no training.* pretrained.* in it do: name one",
+        "contains no training.* pretrained.* do; give one",
     ),
     row("report", "another ending", "--output_file=x.svg", "x.svg must end in"),
     row("report", "a place in a file", "--output_file=a_file/x.html", "a_file"),

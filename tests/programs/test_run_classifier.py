@@ -301,7 +301,7 @@ def test_random_weights_need_from_scratch(args, model, tmp_path, capfd):
         do_predict=False,
     )
     run_classifier.run(args)
-    assert "Begins with random weights" in capfd.readouterr().err
+    assert "Starting from random weights" in capfd.readouterr().err
 
 
 def test_all_flags_of_the_release_are_there(shared):

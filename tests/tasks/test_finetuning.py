@@ -115,7 +115,7 @@ def test_mismatched_arguments_are_refused(model, tmp_path):
         ({"texts": TEXTS, "labels": ["a"] * 3}, "wanted two or more"),
         ({"max_seq_length": 33}, "33, but the model has 32 positions"),
         ({"start": empty}, "No weights to start from"),
-        ({"start": bare}, "no config or vocabulary"),
+        ({"start": bare}, "lacks a config or vocabulary"),
     ):
         kwargs = {"texts": TEXTS, "labels": LABELS, **kwargs}
         with pytest.raises(ValueError, match=message):

@@ -97,14 +97,14 @@ def test_what_takes_no_ids_is_refused(tmp_path):
     module = tf.Module()
     nothing = tf.function(lambda: {"x": tf.constant(1)}, input_signature=[])
     tf.saved_model.save(module, str(tmp_path / "none/serving"), nothing)
-    with pytest.raises(ValueError, match="takes ids alone"):
+    with pytest.raises(ValueError, match="takes only ids"):
         convert_to_litert.run(flags(tmp_path / "none", "float32"))
     call = tf.function(
         lambda text_a: {"lengths": tf.strings.length(text_a)},
         input_signature=[tf.TensorSpec([None], tf.string, name="text_a")],
     )
     tf.saved_model.save(module, str(tmp_path / "serving"), call)
-    with pytest.raises(ValueError, match=r"takes ids alone; .*serving_def"):
+    with pytest.raises(ValueError, match=r"takes only ids; .*serving_def"):
         convert_to_litert.run(flags(tmp_path, "float32"))
     assert not (tmp_path / "float32.tflite").exists()
     with pytest.raises(FileNotFoundError, match="no SavedModel"):

@@ -98,8 +98,8 @@ def test_json_lines_say_which_characters_a_token_is(model, tmp_path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"layer": 3}, "the model has 3"),
-        ({"max_seq_length": 41}, "from 3 to 40"),
+        ({"layer": 3}, "the model has 3 layers"),
+        ({"max_seq_length": 41}, "the model has 40 positions"),
         ({"max_seq_length": 2}, "max_seq_length=2; wanted at least 3"),
         ({"tokens_per_batch": 0}, "per_batch=0; wanted at least 1"),
         ({"layer": 10**6}, "layer=1000000; wanted"),
@@ -111,7 +111,7 @@ def test_json_lines_say_which_characters_a_token_is(model, tmp_path):
             {"name": "bad.npz", "input_file": "latin.txt"},
             "latin.txt, line 1 is",
         ),
-        ({"name": "bad.npz", "input_file": "wide.txt"}, "wide.txt, line 1 hol"),
+        ({"name": "bad.npz", "input_file": "wide.txt"}, "wide.txt, line 1 con"),
     ],
 )
 def test_what_cannot_work_is_refused(
@@ -259,7 +259,7 @@ def test_lines_may_come_through_a_pipe(model, tmp_path):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", "There is no line in .*pipe"),
+        (b"", "There are no lines in .*pipe"),
         (b"the cat\n" * 99 + b"\xe9\n", "pipe, line 100 is not UTF-8"),
     ],
 )

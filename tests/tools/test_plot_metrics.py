@@ -49,8 +49,8 @@ def draw(metrics_files, picture):
             "masked_lm_loss frequency_gain attention_entropy",
             [
                 "Masked-LM loss",
-                "Loss below that of frequencies",
-                "Entropy of attention",
+                "Gain over unigram loss",
+                "Attention entropy",
             ],
         ),
         # A classifier, STS-B, SQuAD 1.1 and 2.0, RACE.
@@ -126,7 +126,7 @@ def test_runs_are_named_by_folders_that_tell_them_apart(paths, names):
 
 def test_metrics_of_something_else_are_refused(metrics_file, tmp_path):
     metrics_file.write_text('{"split": "train", "step": 20, "speed": 0.5}\n')
-    with pytest.raises(ValueError, match="no metric is any of .*masked_lm_los"):
+    with pytest.raises(ValueError, match="at least one of .*masked_lm_los"):
         draw(str(metrics_file), tmp_path / "curves.svg")
     assert not (tmp_path / "curves.svg").exists()
 
@@ -178,5 +178,5 @@ def test_what_cannot_be_written_is_refused(
 
 def test_an_empty_file_is_an_error(tmp_path):
     (tmp_path / "metrics.jsonl").write_text("")
-    with pytest.raises(ValueError, match="Has the training begun"):
+    with pytest.raises(ValueError, match="Has the training started"):
         plot_metrics.read_series(tmp_path / "metrics.jsonl")

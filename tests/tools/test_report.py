@@ -168,11 +168,11 @@ def test_the_numbers_are_those_of_the_run(folder):
 @pytest.mark.parametrize(
     ("name", "sentence"),
     [
-        ("run.json", "settings are not known"),
-        ("flags.json", "no program wrote its flags"),
-        ("metrics.jsonl", "Nothing has been evaluated.*there are no curves"),
+        ("run.json", "settings are unknown"),
+        ("flags.json", "flags are unknown"),
+        ("metrics.jsonl", "There is no evaluation.*there are no curves"),
         ("summary.json", None),
-        ("dev_predictions.jsonl", "written by fine-tunings that score dev"),
+        ("dev_predictions.jsonl", "only fine-tuning with dev data"),
     ],
 )
 def test_a_missing_file_leaves_its_section_out(folder, name, sentence):
@@ -195,26 +195,29 @@ def test_a_run_that_has_only_begun_has_a_page(folder):
 def test_a_running_training_says_how_far_it_is(folder):
     lines = (folder / "metrics.jsonl").read_text().splitlines(keepends=True)
     (folder / "metrics.jsonl").write_text("".join(lines[:3]) + '{"spl')
-    assert "Not finished: at step 8 of 12." in read_page(folder).text
+    assert "Unfinished: step 8 of 12." in read_page(folder).text
 
 
 def test_without_matplotlib_all_but_plots_is_there(folder, monkeypatch):
     def refuse():
-        raise ImportError("Drawing needs matplotlib: pip install it.")
+        raise ImportError("Plots require matplotlib: pip install it.")
 
     monkeypatch.setattr(report.plot_metrics, "import_matplotlib", refuse)
     page = read_page(folder)
-    assert "Drawing needs matplotlib" in page.text
+    assert "Plots require matplotlib" in page.text
     assert page.tables["examples"] and not page.tags["svg"]
 
 
 @pytest.mark.parametrize(
     ("files", "message"),
     [
-        ({}, "holds no training: neither run.json nor metrics.jsonl. Wanted"),
+        (
+            {},
+            "contains no training: neither run.json nor metrics.jsonl. Wanted",
+        ),
         (
             {"run_1/metrics.jsonl": "", "run_2/metrics.jsonl": ""},
-            "But run_1, run_2 in it do: name one of them",
+            "subfolders run_1, run_2 do; give one of them",
         ),
     ],
 )
@@ -231,7 +234,11 @@ def test_a_folder_of_something_else_is_refused(tmp_path, files, message):
     ("name", "content", "message"),
     [
         ("run.json", "{", "run.json is not JSON"),
-        ("run.json", '{"made_of": []}', "made_of and its task are no objects"),
+        (
+            "run.json",
+            '{"made_of": []}',
+            "made_of or its task is not a JSON object",
+        ),
         ("metrics.jsonl", "x\n", "metrics.jsonl, line 1 is not JSON"),
         ("dev_predictions.jsonl", '{"id": "0"}\n', "line 1 lacks label, pred"),
     ],

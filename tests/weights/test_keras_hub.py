@@ -129,7 +129,7 @@ def test_half_precision_becomes_float32_and_says_so(tmp_path, dtype):
     model = their_model(dtype=dtype)
     model.save_to_preset(str(tmp_path))
     found = pretrained.read_pretrained(tmp_path)
-    assert found.remarks == [f"{dtype} became float32"]
+    assert found.remarks == [f"{dtype} was converted to float32"]
     wanted = np.asarray(model.backbone.token_embedding.embeddings, np.float32)
     value = found.values["bert/embeddings/word_embeddings"]
     np.testing.assert_array_equal(value, wanted)
@@ -142,7 +142,7 @@ def test_a_classifier_gives_its_encoder(tmp_path):
         str(tmp_path)
     )
     found = pretrained.read_pretrained(tmp_path)
-    assert found.remarks == ["left out: the head of AlbertTextClassifier"]
+    assert found.remarks == ["omitted the head of AlbertTextClassifier"]
     assert all(name.startswith("bert/") for name in found.values)
 
 

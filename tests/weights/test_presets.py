@@ -121,7 +121,7 @@ def test_a_backbone_alone_has_no_head_and_no_vocabulary(folder):
 def test_a_task_without_its_weights_is_named(folder):
     (folder / "task.weights.h5").unlink()
     found = pretrained.read_pretrained(folder)
-    assert found.remarks == ["left out: the head of AlbertMaskedLM"]
+    assert found.remarks == ["omitted the head of AlbertMaskedLM"]
 
 
 def test_one_name_of_config_two_forms(folder, tmp_path):
@@ -186,10 +186,10 @@ def test_what_keras_hub_cannot_say_is_said(tmp_path, capsys):
     convert(tmp_path / "a", tmp_path / "b", format="keras_hub")
     said = capsys.readouterr().out
     for note in (
-        "left out, as KerasHub has no place for it: cls/seq_relationship/",
+        "omitted, because KerasHub lacks them: cls/seq_relationship/",
         "the masked-LM head's LayerNorm has epsilon 1e-05 in KerasHub",
-        "attention_probs_dropout_prob 0.0 became 0.1",
-        "initializer_range 0.3 became 0.02",
+        "attention_probs_dropout_prob was changed from 0.0 to 0.1",
+        "initializer_range was changed from 0.3 to 0.02",
     ):
         assert f"Note: {note}" in said
 
@@ -215,7 +215,7 @@ def test_a_vocabulary_goes_along_and_is_known_again(folder, tmp_path):
 @pytest.mark.parametrize("act", ["relu", "tanh", "linear", None])
 def test_another_activation_is_not_written(tmp_path, act):
     random_model(tmp_path / "a", hidden_act=act)
-    with pytest.raises(ValueError, match=f"hidden_act is {act!r}.*gelu alone"):
+    with pytest.raises(ValueError, match=f"hidden_act is {act!r}.*only gelu"):
         convert(tmp_path / "a", tmp_path / "b", format="keras_hub")
     assert [p.name for p in tmp_path.iterdir()] == ["a"]
 
@@ -230,7 +230,7 @@ def test_a_wordpiece_vocabulary_is_not_written(tmp_path):
 
 def test_slots_are_not_written(tmp_path):
     random_model(tmp_path / "a")
-    with pytest.raises(ValueError, match="--keep_slots: .*keras_hub have no"):
+    with pytest.raises(ValueError, match="--keep_slots: .*keras_hub cannot"):
         convert(
             tmp_path / "a",
             tmp_path / "b",
@@ -294,45 +294,44 @@ def link(file):
         (remove("config.json"), r"has no model\.ckpt-\*\.index; it has"),
         (
             remove("model.weights.h5"),
-            r"model\.weights\.h5 does not exist; .*Was all of it copied",
+            r"model\.weights\.h5 does not exist; .*Was the preset copied",
         ),
         (shard, "The weights are sharded.*max_shard_size=None"),
         (
             remove("assets/tokenizer/vocabulary.spm"),
-            r"vocabulary\.spm does not exist, but tokenizer\.json tells",
+            r"vocabulary\.spm does not exist, but tokenizer\.json does",
         ),
         (
             config(class_name="BertBackbone"),
-            r"config\.json describes .* 'BertBackbone'; only .*AlbertBackbone",
+            r"config\.json has class_name 'BertBackbone'; .*AlbertBackbone",
         ),
-        (config(class_name=["a"]), r"config\.json describes .*\['a'\]"),
+        (config(class_name=["a"]), r"config\.json has class_name \['a'\]"),
         (
             lambda folder: (folder / "config.json").write_text(
                 '{"class_name": "AlbertBackbone"}'
             ),
-            "no object 'config'",
+            "lacks the object 'config'",
         ),
         (
             lambda folder: rewrite(
                 folder / "tokenizer.json", class_name="BertTokenizer"
             ),
-            r"tokenizer\.json describes .* 'BertTokenizer'; only",
+            r"tokenizer\.json has class_name 'BertTokenizer'; wanted",
         ),
         (
             config(config={"vocabulary_size": 61, "rotary": 1}),
-            r"lacks \['dropout', .* and has \['rotary'\]",
+            r"lacks \['dropout', .* and has the unknown keys \['rotary'\]",
         ),
         (config(hidden_dim="12"), r"config\.json is not .*hidden_size is '12'"),
         (config(num_groups=3), "has 3 groups for 4 layers"),
         (
             config(vocabulary_size=62),
-            r"reversible_embedding/vars/0 is \(61, 5\), by config\.json it "
-            r"should be \(62, 5\)",
+            r"reversible_embedding/vars/0 is \(61, 5\); config\.json "
+            r"specifies \(62, 5\)",
         ),
         (
             config(num_heads=4),
-            r"key_dense/vars/0 is \(12, 3, 4\), .* \(12, 4, 3\)|"
-            r"query_dense/vars/0 is \(12, 3, 4\), .* \(12, 4, 3\)",
+            r"(key|query)_dense/vars/0 is \(12, 3, 4\); .* \(12, 4, 3\)",
         ),
         (
             config(num_groups=4),
@@ -340,7 +339,7 @@ def link(file):
         ),
         (
             config(num_inner_repetitions=1),
-            r"holds 32 weights more than .*transformer_encoder_2",
+            r"has 32 weights more than .*transformer_encoder_2",
         ),
         (
             edit("model.weights.h5", lambda f: f.__delitem__(f"{ENCODER}_3")),
@@ -353,11 +352,11 @@ def link(file):
                     f, "layers/dense/vars/0", np.zeros((5, 12), "i1")
                 ),
             ),
-            "layers/dense/vars/0 holds int8; .*quantized",
+            "layers/dense/vars/0 is int8; .*quantized",
         ),
         (
             edit("model.weights.h5", link),
-            "layers/dense/vars/1 holds another file",
+            "layers/dense/vars/1 is in another file",
         ),
         (
             edit(
@@ -374,7 +373,7 @@ def link(file):
             r"model\.weights\.h5 cannot be read: maximum recursion",
         ),
         (cut, r"model\.weights\.h5 cannot be read: .*cut off"),
-        (pointer, "cannot be read: .*pointer of Git LFS"),
+        (pointer, "cannot be read: .*Git LFS pointer"),
         (
             edit(
                 "model.weights.h5",
@@ -396,7 +395,7 @@ def test_what_is_wrong_with_a_preset_is_said(folder, tmp_path, change, message):
 def test_weights_without_a_config_are_named(folder):
     (folder / "config.json").unlink()
     with pytest.raises(
-        FileNotFoundError, match=r"no config\.json beside model"
+        FileNotFoundError, match=r"no config\.json next to model"
     ):
         pretrained.read_pretrained(folder / "model.weights.h5")
 
@@ -417,7 +416,7 @@ def test_a_tower_of_zeros_is_not_read(folder):
         file.create_dataset(
             "layers/dense/vars/0", (1 << 40, 12), "f4", chunks=(1024, 12)
         )
-    with pytest.raises(ValueError, match=r"is \(1099511627776, 12\), by"):
+    with pytest.raises(ValueError, match=r"is \(1099511627776, 12\); config"):
         pretrained.read_pretrained(folder)
 
 

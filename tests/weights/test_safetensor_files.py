@@ -73,7 +73,7 @@ def test_a_whole_file_goes_before_shards(folder, tmp_path):
 def test_a_missing_shard_is_an_error(folder):
     (folder / SHARDS[1]).unlink()
     with pytest.raises(
-        FileNotFoundError, match=f"3 shards, of which 1 .* as {SHARDS[1]}. Was"
+        FileNotFoundError, match=f"3 shards; 1 are .* as {SHARDS[1]}. Was"
     ):
         pretrained.read_pretrained(folder)
 
@@ -82,12 +82,12 @@ def test_an_index_that_says_other_than_its_shards_is_refused(folder):
     shard_of = read_index(folder)
     first, other = shard_of[NAME], SHARDS[SHARDS.index(shard_of[NAME]) - 1]
     write_index(folder, {**shard_of, NAME: other})
-    message = f"index.json says that {NAME} is in {other}; {first} has it"
+    message = f"index.json assigns {NAME} to {other}; {first} contains it"
     with pytest.raises(ValueError, match=message):
         pretrained.read_pretrained(folder)
     write_index(folder, shard_of)
     edit(folder / first, lambda weights: weights.pop(NAME))
-    message = f"index.json says that {NAME} is in {first}; no shard has it"
+    message = f"index.json assigns {NAME} to {first}; no shard contains it"
     with pytest.raises(ValueError, match=message):
         pretrained.read_pretrained(folder)
 
@@ -114,8 +114,8 @@ def test_a_shard_that_is_cut_off_is_named(folder):
         ("{", r"index\.json is not JSON"),
         ("{}", "has weight_map None; wanted an object"),
         ('{"weight_map": []}', r"has weight_map \[\]; wanted an object"),
-        ('{"weight_map": {"a": 1}}', "a is in 1; wanted the name of a file"),
-        ('{"weight_map": {"a": "../b"}}', r"a is in '\.\./b'; wanted the name"),
+        ('{"weight_map": {"a": 1}}', "a to 1; wanted the name of a file"),
+        ('{"weight_map": {"a": "../b"}}', r"a to '\.\./b'; wanted the name"),
     ],
 )
 def test_a_damaged_index_is_refused(folder, content, message):
