@@ -180,9 +180,8 @@ def unpacked(path: filesystem.Path) -> Iterator[str]:
     """Unpacks an archive temporarily; yields its folder with a model.
 
     Raises:
-      ValueError: if the archive is damaged or unsafe: if it contains a link,
-        leads outside its folder or is too large; or if it does not contain
-        exactly one checkpoint.
+      ValueError: if the archive is damaged, is too large, contains links or
+        paths outside its folder, or does not contain exactly one checkpoint.
     """
     content = filesystem.read_file(path)
     with tempfile.TemporaryDirectory(prefix="albert_tf-") as folder:
@@ -228,8 +227,8 @@ def _find_problem(archive, size):
         is_inside = ".." not in parts and not member.name.startswith("/")
         if not is_inside or not (member.isfile() or member.isdir()):
             return (
-                f"contains {member.name!r}, which is a link or leads outside "
-                "the archive's folder."
+                f"contains {member.name!r}, which is not a regular file or "
+                "leads outside the archive's folder."
             )
         unpacked_size += member.size
         if unpacked_size > limit or number > MAX_MEMBERS:

@@ -370,7 +370,7 @@ ROWS = [
         classifier(
             f"an archive with {name}",
             "--init_checkpoint=model.tar.gz",
-            "model.tar.gz holds .*Nothing was unpacked",
+            "model.tar.gz contains .*Nothing was unpacked",
             pack("model.tar.gz", (info, b"")),
         )
         for name, info in (

@@ -597,7 +597,7 @@ ROWS = [
     row(
         "another vocabulary than the model's",
         "--init_checkpoint=model",
-        "model.* vocabulary vocab.txt next to .*differs from",
+        "vocabulary vocab.txt next to model.*differs from",
         _change_vocabulary,
     ),
     # The model to begin with.

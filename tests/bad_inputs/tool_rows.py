@@ -427,7 +427,7 @@ ROWS = [
         "report",
         "a torn manifest",
         "",
-        "run.json is not JSON.*cut off",
+        "run.json is not JSON.*truncated",
         put("pretrained/run.json", '{"format": 1'),
     ),
 ]
