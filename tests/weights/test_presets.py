@@ -125,7 +125,7 @@ def test_a_task_without_its_weights_is_named(folder):
 
 
 def test_one_name_of_config_two_forms(folder, tmp_path):
-    """Both call it config.json; what it says decides, not what lies beside."""
+    """Both formats call it config.json: its contents decide."""
     random_model(tmp_path / "a")
     convert(tmp_path / "a", tmp_path / "hf", format="hf")
     assert keras_hub.is_preset(folder)
