@@ -3,9 +3,13 @@
 import contextlib
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 
+# A background job of a shell ignores SIGINT, and so would the programs that
+# the tests interrupt.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 import pytest

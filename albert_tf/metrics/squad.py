@@ -6,6 +6,8 @@ for no answer.
 """
 
 import collections
+import functools
+import operator
 import re
 import string
 from collections.abc import Iterable
@@ -162,4 +164,6 @@ def find_best_threshold(
 def percent(values: Iterable[float]) -> float:
     """Returns the mean of values from 0 to 1, in percent."""
     values = list(values)
-    return 100.0 * sum(values) / len(values)
+    # Added one by one: since Python 3.12, `sum` corrects for rounding, and the
+    # last digits would differ from the official ones.
+    return 100.0 * functools.reduce(operator.add, values) / len(values)
