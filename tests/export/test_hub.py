@@ -734,7 +734,7 @@ def test_a_folder_that_is_no_export_is_not_replaced(quick_args, tmp_path):
 def test_a_model_is_not_exported_into_itself(quick_args, model):
     for path in (model, model / "hub", model.parent):
         wrong = dataclasses.replace(quick_args, export_path=str(path))
-        with pytest.raises(ValueError, match="one is in the other"):
+        with pytest.raises(ValueError, match="one contains the other"):
             export_to_tfhub.run(wrong)
 
 
