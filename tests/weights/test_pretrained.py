@@ -201,17 +201,24 @@ def test_a_damaged_archive_is_not_unpacked(tmp_path, mode):
     (tmp_path / "a.index").write_bytes(content)
     path = tmp_path / "a.tar"
     with tarfile.open(path, f"w:{mode}") as archive:
-        archive.add(tmp_path / "a.index")
+        archive.add(tmp_path / "a.index", "a.index")
     whole = path.read_bytes()
-    # Not in gzip's header, which holds a date and a name, nor in the last
-    # byte, of which bzip2 may not use all bits.
-    for place in range(30, len(whole) - 1, 37):
-        content = bytearray(whole)
-        content[place] ^= 5
-        path.write_bytes(content)
-        with pytest.raises(ValueError, match=r"a\.tar cannot be unpacked"):
-            with pretrained.unpacked(path):
-                pass
+    # Not in gzip's header, which has a date and a name.
+    places = range(30, len(whole) - 1, 37)
+    num_refused = 0
+    for place in places:
+        damaged = bytearray(whole)
+        damaged[place] ^= 5
+        path.write_bytes(damaged)
+        try:
+            with pretrained.unpacked(path) as folder:
+                # Some bits have no meaning, such as padding before a block.
+                found = pathlib.Path(folder, "a.index").read_bytes()
+                assert found == content
+        except ValueError as error:
+            assert "a.tar cannot be unpacked" in str(error)
+            num_refused += 1
+    assert num_refused >= len(places) - 2
 
 
 def test_an_archive_that_unpacks_to_far_more_than_itself_is_refused(
