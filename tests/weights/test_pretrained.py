@@ -3,6 +3,7 @@
 import dataclasses
 import io
 import json
+import pathlib
 import shutil
 import tarfile
 
