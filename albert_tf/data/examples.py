@@ -143,7 +143,8 @@ def join_pairs(pairs: Iterable) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     Returns:
       ids [S], lengths [R] and first_lengths [R], as in `Examples`.
     """
-    ids, lengths, first_lengths = [np.zeros(0, np.int32)], [], []
+    ids: list[np.ndarray] = [np.zeros(0, np.int32)]
+    lengths, first_lengths = [], []
     for first, second in pairs:
         ids.append(np.array([*first, *second], np.int32))
         lengths.append(len(ids[-1]))

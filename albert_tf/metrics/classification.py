@@ -137,6 +137,7 @@ def baseline(
       A dict as from `score`.
     """
     train_labels, label_ids = np.asarray(train_labels), np.asarray(label_ids)
+    logits: np.ndarray
     if objective == "regression":
         logits = np.full(1, train_labels.mean())
     elif objective == "classes":

@@ -103,7 +103,7 @@ def check_address(tpu_name):
         return
     try:
         with socket.create_connection(
-            (address.hostname, address.port), CONNECT_SECONDS
+            (address.hostname, address.port or 0), CONNECT_SECONDS
         ):
             pass
     except (OSError, ValueError, TypeError) as error:

@@ -153,8 +153,8 @@ def _in_order(batches, name, num_examples):
         (num_examples + 1, *shape.astype(int)), batches[0][name].dtype
     )
     for batch in batches:
-        sizes = map(slice, batch[name].shape[1:])
-        rows[(batch["example_index"], *sizes)] = batch[name]
+        index = batch["example_index"], *map(slice, batch[name].shape[1:])
+        rows[index] = batch[name]
     return rows[:num_examples]
 
 
