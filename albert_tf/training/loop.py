@@ -439,11 +439,7 @@ def train(
 
     Raises:
       FloatingPointError: if a loss is not finite.
-      ValueError: if the batch cannot be divided among replicas and parts.
     """
-    distribution.check_batch_size(
-        strategy, batch_size, "train_batch_size", kwargs.get("num_parts", 1)
-    )
     steps = Steps(
         strategy,
         model,

@@ -178,15 +178,33 @@ class Session:
             else:
                 filesystem.write_json(path, content)
 
-    def train(self, datasets: dict, order=None, *, evaluator=None, **kwargs):
+    def train(
+        self,
+        datasets: dict,
+        order=None,
+        *,
+        batch_size,
+        num_parts=1,
+        evaluator=None,
+        **kwargs,
+    ):
         """Trains from the step that `begin` returned to `num_train_steps`.
 
         Args:
           datasets: as for `loop.train`.
           order: as for `loop.train`.
+          batch_size: global batch size, in examples.
+          num_parts: number of parts of each replica's batch, see
+            `loop.build_replica_step`.
           evaluator: an `evaluation.Evaluator` for each checkpoint, or None.
-          **kwargs: arguments of `loop.train`, such as batch_size.
+          **kwargs: further arguments of `loop.train`.
+
+        Raises:
+          ValueError: if the batch cannot be divided by replicas and parts.
         """
+        distribution.check_batch_size(
+            self.strategy, batch_size, "train_batch_size", num_parts
+        )
         loop.train(
             self.strategy,
             self.model,
@@ -194,6 +212,8 @@ class Session:
             datasets,
             order,
             num_train_steps=self.num_train_steps,
+            batch_size=batch_size,
+            num_parts=num_parts,
             manager=self.manager,
             reporter=self.reporter,
             seed=self.seed,
