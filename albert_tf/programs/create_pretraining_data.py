@@ -71,6 +71,7 @@ def make_settings(args):
             do_whole_word_mask=args.do_whole_word_mask,
             do_permutation=args.do_permutation,
         ),
+        is_dynamic=args.masking == "dynamic",
         dupe_factor=args.dupe_factor,
         seed=args.random_seed,
     )
@@ -79,11 +80,16 @@ def make_settings(args):
 def report(statistics, args):
     """Prints the statistics, and warns if few tokens are masked."""
     s = statistics
+    masked = f"{s['masked_share']:.1%} of the tokens"
+    if args.masking == "dynamic":
+        masked = f"Training will mask {masked}"
+    else:
+        masked = f"Masked {masked}"
     print(
         f"Wrote {s['sequences']:,} sequences, {s['tokens']:,} tokens, from "
         f"{s['input_documents']:,} documents, {s['input_sentences']:,} "
         f"sentences, {s['input_tokens']:,} tokens, {args.dupe_factor} times "
-        f"each.\nMasked {s['masked_share']:.1%} of the tokens; swapped "
+        f"each.\n{masked}; swapped "
         f"{s['swapped_share']:.1%} and shortened {s['short_share']:.1%} of "
         f"the sequences. Dropped {s['dropped_words']:,} single words."
     )

@@ -28,18 +28,43 @@ SCHEDULE = (
 SETTINGS = (
     "sentence_weight train_batch_size shuffle_buffer random_seed compute_dtype"
 )
+# Flags that replace the recorded settings of dynamic masking.
+MASKING = (
+    "masked_lm_prob ngram favor_shorter_ngram do_whole_word_mask do_permutation"
+)
 # Maximum number of records read to estimate piece frequencies.
 MAX_COUNTED = 20_000
 
 
-def open_records(patterns, args, config):
+def open_train_records(args, config):
     """Returns `opening.PretrainingRecords` that match flags and config."""
-    return opening.open_records(
-        patterns,
+    changes = _values(args, MASKING)
+    opened = opening.open_records(
+        args.input_file,
         config,
         max_seq_length=args.max_seq_length,
         max_predictions_per_seq=args.max_predictions_per_seq,
+        masking_changes={
+            name: value for name, value in changes.items() if value is not None
+        },
     )
+    opening.check_batch_size(opened, args.train_batch_size)
+    return opened
+
+
+def open_held_out(args, config, train_records):
+    """Returns the held-out `opening.PretrainingRecords`.
+
+    Dynamic ones are masked as recorded, whatever the masks of training.
+    """
+    opened = opening.open_records(
+        args.eval_input_file, config, max_seq_length=args.max_seq_length
+    )
+    if not (train_records and train_records.masker):
+        opening.check_predictions(opened, args.max_predictions_per_seq)
+    if train_records:
+        opening.check_held_out(train_records, opened)
+    return opened
 
 
 def build_model(args, config, sentence_objective, dtype):
@@ -97,6 +122,7 @@ def describe(args, config, train_records, held_out, weights):
         "task": {"sentence_objective": any_records.sentence_objective},
         "data": {
             part: manifest.describe_files(opened.files, opened.num_records)
+            | opened.describe_masking()
             for part, opened in (("train", train_records), ("dev", held_out))
             if opened
         },
@@ -154,12 +180,9 @@ def run(args):
     config = AlbertConfig.from_json_file(args.albert_config_file)
     train_records = held_out = None
     if args.do_train:
-        train_records = open_records(args.input_file, args, config)
-        opening.check_batch_size(train_records, args.train_batch_size)
+        train_records = open_train_records(args, config)
     if args.do_eval and args.eval_input_file:
-        held_out = open_records(args.eval_input_file, args, config)
-    if train_records and held_out:
-        opening.check_held_out(train_records, held_out)
+        held_out = open_held_out(args, config, train_records)
     strategy = shared.build_strategy(args)
     with (
         ownership.owning_folder(args.output_dir),
@@ -238,6 +261,7 @@ def train(args, config, training, records, weights, evaluator):
         num_records=train_records.num_records,
         shuffle_buffer=args.shuffle_buffer,
         limits=train_records.limits,
+        masker=train_records.masker,
     )
     training.train(
         {"records": dataset},
