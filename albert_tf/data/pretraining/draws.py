@@ -85,9 +85,9 @@ class ByPosition:
 
 def _hash(keys, counters):
     """Returns number `counters` of the SplitMix64 streams seeded by `keys`."""
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore"):  # NumPy warns of single numbers.
         x = keys + (np.asarray(counters, np.uint64) + np.uint64(1)) * _STEP
-    for shift, factor in zip((30, 27), _FACTORS, strict=True):
-        x ^= x >> np.uint64(shift)
-        x *= factor
+        for shift, factor in zip((30, 27), _FACTORS, strict=True):
+            x ^= x >> np.uint64(shift)
+            x *= factor
     return x ^ (x >> np.uint64(31))
