@@ -5,13 +5,16 @@ r"""Measures the input pipeline of pretraining on one core, and its records.
 
 For static and dynamic records of the same text: size, time to create them with
 one worker, and sequences per second from the files to batches, with every
-thread on one core. Dynamic records are masked while they are read. `needed` is
-what a training step of 32 sequences consumes with all cores: tiny.json, or
+thread on one core; these are seconds of that core's time, so other programs
+disturb little. Dynamic records are masked while they are read. `needed` is what
+a training step of 32 sequences consumes with all cores: tiny.json, or
 small.json for 512 tokens. The candidates take turns; medians are reported.
 Requires Linux, to choose the core.
 """
 
+import contextlib
 import dataclasses
+import functools
 import multiprocessing
 import os
 import statistics
@@ -100,7 +103,8 @@ def create_records(settings):
     from albert_tf.programs import create_pretraining_data
 
     began = time.perf_counter()
-    statistics = create_pretraining_data.run(DataFlags(**settings))
+    with contextlib.redirect_stdout(None):
+        statistics = create_pretraining_data.run(DataFlags(**settings))
     return statistics["sequences"], time.perf_counter() - began
 
 
@@ -133,7 +137,8 @@ def read_rate(path, batch_size, seconds):
     # The first batch waits for the shuffle buffer, others were prefetched.
     for _ in range(2 * reading.NUM_PARSED):
         next(batches)
-    return rate(lambda: next(batches), batch_size, seconds)
+    function = functools.partial(next, batches)
+    return rate(function, batch_size, seconds, time.process_time)
 
 
 def step_rate(sizes, seconds):
@@ -149,10 +154,10 @@ def step_rate(sizes, seconds):
     return rate(step, sizes[1], seconds)
 
 
-def rate(function, num_rows, seconds):
+def rate(function, num_rows, seconds, clock=time.perf_counter):
     """Returns the rows per second of a function."""
-    count, began = 0, time.perf_counter()
-    while (elapsed := time.perf_counter() - began) < seconds:
+    count, began = 0, clock()
+    while (elapsed := clock() - began) < seconds:
         function()
         count += num_rows
     return count / elapsed
