@@ -101,6 +101,12 @@ class PretrainingFlags(groups.TrainFlags):
         help="Whether to also shuffle and predict other n-grams; as "
         "--masked_lm_prob."
     )
+    damaged_records: Literal["stop", "skip"] = flag(
+        "stop",
+        "stop: a damaged record is an error. skip: all records are read "
+        "first, and damaged ones are left out, listed in the log and in "
+        "run.json; files with any are copied to the temporary folder.",
+    )
     sentence_weight: float | None = flag(
         help="Weight of the sentence loss; 0 trains on masked LM alone. "
         "Default: 1, or 0 for records without a sentence objective.",

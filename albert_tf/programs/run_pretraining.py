@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import math
 import os
+import tempfile
 
 from albert_tf import filesystem, ownership
 from albert_tf.data.pretraining import opening, reading
@@ -36,7 +37,7 @@ MASKING = (
 MAX_COUNTED = 20_000
 
 
-def open_train_records(args, config):
+def open_train_records(args, config, salvage_folder):
     """Returns `opening.PretrainingRecords` that match flags and config."""
     changes = _values(args, MASKING)
     opened = opening.open_records(
@@ -47,18 +48,22 @@ def open_train_records(args, config):
         masking_changes={
             name: value for name, value in changes.items() if value is not None
         },
+        salvage_folder=salvage_folder and os.path.join(salvage_folder, "train"),
     )
     opening.check_batch_size(opened, args.train_batch_size)
     return opened
 
 
-def open_held_out(args, config, train_records):
+def open_held_out(args, config, train_records, salvage_folder):
     """Returns the held-out `opening.PretrainingRecords`.
 
     Dynamic ones are masked as recorded, whatever the masks of training.
     """
     opened = opening.open_records(
-        args.eval_input_file, config, max_seq_length=args.max_seq_length
+        args.eval_input_file,
+        config,
+        max_seq_length=args.max_seq_length,
+        salvage_folder=salvage_folder and os.path.join(salvage_folder, "dev"),
     )
     if not (train_records and train_records.masker):
         opening.check_predictions(opened, args.max_predictions_per_seq)
@@ -122,7 +127,7 @@ def describe(args, config, train_records, held_out, weights):
         "task": {"sentence_objective": any_records.sentence_objective},
         "data": {
             part: manifest.describe_files(opened.files, opened.num_records)
-            | opened.describe_masking()
+            | opened.describe()
             for part, opened in (("train", train_records), ("dev", held_out))
             if opened
         },
@@ -178,11 +183,19 @@ def read_weights(args):
 def run(args):
     """Trains and evaluates as requested by the flags."""
     config = AlbertConfig.from_json_file(args.albert_config_file)
+    if args.damaged_records == "stop":
+        return run_on_records(args, config, None)
+    with tempfile.TemporaryDirectory(prefix="albert-records-") as folder:
+        return run_on_records(args, config, folder)
+
+
+def run_on_records(args, config, salvage_folder):
+    """Implements `run`; without a folder, damaged records are an error."""
     train_records = held_out = None
     if args.do_train:
-        train_records = open_train_records(args, config)
+        train_records = open_train_records(args, config, salvage_folder)
     if args.do_eval and args.eval_input_file:
-        held_out = open_held_out(args, config, train_records)
+        held_out = open_held_out(args, config, train_records, salvage_folder)
     strategy = shared.build_strategy(args)
     with (
         ownership.owning_folder(args.output_dir),

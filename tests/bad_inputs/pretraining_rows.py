@@ -69,6 +69,11 @@ def set_value(
     return edit_examples(path, function, is_described=is_described)
 
 
+def _add_30(example):
+    values = example.features.feature["input_ids"].int64_list.value
+    values[:] = [value + 30 for value in values]
+
+
 def drop_feature(name, number=None):
     """A change: removes a feature, of one record or of all."""
 
@@ -270,6 +275,7 @@ ROWS = [
         num_tpu_cores -1
         max_seq_length 0 -16
         max_predictions_per_seq 0 -3
+        damaged_records maybe
         optimizer sgd
         distribution many
         compute_dtype float64
@@ -536,6 +542,22 @@ ROWS = [
             ("sentence_objective", "xyz", None),
             ("tokenizer", 3, None),
         )
+    ),
+    row(
+        "a text instead of records, where damage is skipped",
+        "--damaged_records=skip",
+        "train.tfrecord is not a TFRecord file",
+        put(RECORDS, b"This is no record.\n" * 99),
+    ),
+    row(
+        "records of another vocabulary, where damage is skipped",
+        f"{DYNAMIC} --damaged_records=skip",
+        "dynamic.tfrecord, record 1: input_ids.*wanted 0 to 24",
+        edit_examples(
+            "dynamic.tfrecord",
+            lambda examples: [_add_30(example) for example in examples],
+            is_described=True,
+        ),
     ),
     row(
         "dynamic records without a description",

@@ -13,6 +13,7 @@ from albert_tf.data.pretraining import (
     dynamic,
     reading,
     records,
+    salvage,
     sidecars,
 )
 
@@ -28,13 +29,15 @@ class PretrainingRecords:
     """Record files and their contents.
 
     Args:
-      files: sorted file names.
+      files: file names, in a fixed order.
       features: the features to read, of `records.pretraining_features` or
         `records.dynamic_features`.
       limits: dict of name -> (least, most) allowed values of a feature.
       num_records: total number of records in all files.
       sidecar: the description from `sidecars.read_sidecar`, or None.
       masker: masks dynamic records; None for static ones.
+      salvaged: what was skipped, if damaged records are skipped. `files` then
+        has copies of the damaged files.
     """
 
     files: list[str]
@@ -43,17 +46,29 @@ class PretrainingRecords:
     num_records: int
     sidecar: dict | None
     masker: dynamic.Masker | None = None
+    salvaged: salvage.Salvaged | None = None
+
+    @property
+    def sources(self) -> list[str]:
+        """The names of the original files."""
+        return self.salvaged.sources if self.salvaged else self.files
 
     @property
     def sentence_objective(self) -> str:
         """The meaning of the sentence labels: "sop", "nsp" or "none"."""
         return self.sidecar["sentence_objective"] if self.sidecar else "sop"
 
-    def describe_masking(self) -> dict:
-        """Returns the settings of dynamic masks, for a run's manifest."""
-        if not self.masker:
-            return {}
-        return {"masking": dataclasses.asdict(self.masker.rule)}
+    def describe(self) -> dict:
+        """Returns how the records are masked and what was skipped.
+
+        A run's manifest has it; for static, undamaged records it is empty.
+        """
+        description = {}
+        if self.masker:
+            description["masking"] = dataclasses.asdict(self.masker.rule)
+        if self.salvaged and self.salvaged.faults:
+            description["skipped"] = self.salvaged.describe()
+        return description
 
     def read_pass(self, batch_size: int):
         """Returns a dataset of one pass, built by `reading.build_dataset`.
@@ -78,6 +93,7 @@ def open_records(
     max_seq_length: int | None = None,
     max_predictions_per_seq: int | None = None,
     masking_changes: dict | None = None,
+    salvage_folder: str | None = None,
 ) -> PretrainingRecords:
     """Finds record files and checks that a model can be trained on them.
 
@@ -90,6 +106,8 @@ def open_records(
         dynamic records, the setting that replaces the recorded one.
       masking_changes: other settings that replace those recorded for dynamic
         records, by field of `masking.MaskingRule`.
+      salvage_folder: folder for copies of damaged files without their damaged
+        records. None refuses damaged files.
 
     Raises:
       ValueError: if no record is found, if the expected sizes, the config and
@@ -97,8 +115,11 @@ def open_records(
         records are to be masked.
     """
     files = filesystem.expand_files(patterns)
-    sidecar = sidecars.read_sidecar(files)
-    first_file, sizes = peek_sizes(files)
+    sidecar = sidecars.read_sidecar(files, is_strict=not salvage_folder)
+    if sidecar and salvage_folder:  # The first record may be damaged.
+        first_file, sizes = files[0], _described_sizes(sidecar)
+    else:
+        first_file, sizes = peek_sizes(files)
     num_tokens = sizes["input_ids"]
     if sidecar:
         check_sidecar_sizes(first_file, sidecar, sizes)
@@ -111,9 +132,6 @@ def open_records(
         )
     if sidecar:
         check_vocabulary(files, sidecar["tokenizer"], config)
-        num_records = sidecar["statistics"]["sequences"]
-    else:
-        num_records = sum(map(damage.count_records, files))
     changes = dict(masking_changes or {})
     if is_dynamic(sizes):
         if max_predictions_per_seq:
@@ -128,12 +146,46 @@ def open_records(
         )
         del features[_UNUSED_FEATURE]
     limits = limits_of(config, num_tokens)
-    opened = PretrainingRecords(
-        files, features, limits, num_records, sidecar, masker
-    )
+    opened = PretrainingRecords(files, features, limits, 0, sidecar, masker)
     check_predictions(opened, max_predictions_per_seq)
+    if salvage_folder:
+        return _salvage(opened, salvage_folder)
     damage.check_files(files, features, limits, MAX_CHECKED_BYTES)
-    return opened
+    num_records = _count_records(files, sidecar)
+    return dataclasses.replace(opened, num_records=num_records)
+
+
+def _count_records(files, sidecar):
+    if sidecar:
+        return sidecar["statistics"]["sequences"]
+    return sum(map(damage.count_records, files))
+
+
+def _described_sizes(sidecar):
+    """Returns what `peek_sizes` would find according to the sidecar."""
+    if sidecars.masking_of(sidecar) == sidecars.DYNAMIC:
+        return {"input_ids": sidecar["max_seq_length"], "segment_ends": 2}
+    return {
+        "input_ids": sidecar["max_seq_length"],
+        "masked_lm_positions": sidecar["num_predictions"],
+    }
+
+
+def _salvage(opened, folder):
+    """Returns records without the damaged ones."""
+    salvaged = salvage.replace_damaged(
+        opened.files,
+        folder,
+        opened.features,
+        opened.limits,
+        opened.sidecar and opened.sidecar["num_records"],
+    )
+    return dataclasses.replace(
+        opened,
+        files=salvaged.files,
+        num_records=sum(salvaged.num_records),
+        salvaged=salvaged,
+    )
 
 
 def is_dynamic(sizes: dict) -> bool:
@@ -293,8 +345,8 @@ def check_batch_size(opened: PretrainingRecords, batch_size: int):
 
 def check_held_out(train: PretrainingRecords, held_out: PretrainingRecords):
     """Raises ValueError if training and evaluation share a file."""
-    trained_on = set(map(filesystem.identity, train.files))
-    for file in held_out.files:
+    trained_on = set(map(filesystem.identity, train.sources))
+    for file in held_out.sources:
         if filesystem.identity(file) in trained_on:
             raise ValueError(
                 f"{file} is used for training and for evaluation. Create "

@@ -264,7 +264,7 @@ def test_settings_replace_those_recorded(path):
     assert rows["masked_lm_ids"].shape == (50, 18)
     share = rows["masked_lm_weights"].sum() / rows["input_mask"].sum()
     assert 0.6 < share < 0.8
-    assert opened.describe_masking()["masking"] == {
+    assert opened.describe()["masking"] == {
         **dataclasses.asdict(RULE),
         "max_predictions": 9,
         "masked_lm_prob": 0.4,
