@@ -6,6 +6,10 @@ import logging
 from albert_tf import filesystem
 from albert_tf.data.pretraining import masking, sequences, shards
 
+# From more passes than this, dynamic records gain nothing: their masks differ
+# in each epoch, and a few passes suffice to vary the segments.
+MANY_PASSES = 10
+
 
 def run(args):
     """Writes records and their sidecars; returns the statistics."""
@@ -43,6 +47,13 @@ def make_settings(args):
             "--vocab_file=%s is ignored: --spm_model_file contains the "
             "vocabulary.",
             args.vocab_file,
+        )
+    if args.masking == "dynamic" and args.dupe_factor > MANY_PASSES:
+        logging.warning(
+            "--masking=dynamic with --dupe_factor=%d: the text is written %d "
+            "times, where once suffices (--dupe_factor=1).",
+            args.dupe_factor,
+            args.dupe_factor,
         )
     objective = args.sentence_objective
     if args.random_next_sentence:

@@ -138,6 +138,15 @@ def test_any_number_of_workers_writes_the_same_bytes(folder, tmp_path):
     assert found == {(folder / "train.tfrecord").read_bytes()}
 
 
+def test_many_dynamic_copies_of_a_text_are_warned_of(folder, caplog):
+    path = f"{folder}/many.tfrecord"
+    create(folder, "", output_file=path, dupe_factor=10)
+    create(folder, "", output_file=path, dupe_factor=11, masking="static")
+    assert "once suffices" not in caplog.text
+    create(folder, "", output_file=path, dupe_factor=11)
+    assert "is written 11 times, where once suffices" in caplog.text
+
+
 def test_the_statistics_predict_the_masks(folder):
     statistics = create(folder, "again")
     opened = opening.open_records(f"{folder}/again.tfrecord", tiny.CONFIG)
