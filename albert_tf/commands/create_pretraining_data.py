@@ -72,6 +72,12 @@ class DataFlags(flags.Flags):
         at_least=0,
         at_most=1,
     )
+    masking: Literal["static", "dynamic"] = flags.flag(
+        "static",
+        "Whether to mask the records now (static) or in training, anew in "
+        "each epoch (dynamic). For dynamic records, --dupe_factor=1 suffices, "
+        "and the flags that follow are defaults.",
+    )
     masked_lm_prob: float = flags.flag(
         0.15, "Fraction of a sequence's tokens to mask.", above=0, at_most=1
     )

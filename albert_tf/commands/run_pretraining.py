@@ -11,6 +11,7 @@ from typing import Literal
 
 from albert_tf import flags
 from albert_tf.commands import groups
+from albert_tf.data.pretraining import limits
 from albert_tf.flags import flag
 
 PROGRAM = "albert_tf.programs.run_pretraining"
@@ -39,7 +40,7 @@ class PretrainingFlags(groups.TrainFlags):
     )
     max_predictions_per_seq: int | None = flag(
         help="Maximum number of masked tokens per sequence. Default: read "
-        "from the records.",
+        "from the records. Only dynamic records can have another number.",
         at_least=1,
     )
     do_train: bool = flag(True)
@@ -83,11 +84,40 @@ class PretrainingFlags(groups.TrainFlags):
     )
     masked_lm_budget: float = flag(
         0,
-        "Must be 0: the release never implemented masking during training.",
+        "Must be 0: the release never implemented it. See --masked_lm_prob.",
         at_least=0,
     )
     eval_input_file: str | None = flag(
         help="Held-out records: comma-separated paths or globs."
+    )
+    masked_lm_prob: float | None = flag(
+        help="Fraction of a sequence's tokens to mask in dynamic training "
+        "records. Default: read from the records. Held-out records are always "
+        "masked by their own settings, so that results compare.",
+        above=0,
+        at_most=1,
+    )
+    ngram: int | None = flag(
+        help="Maximum length of a masked n-gram, in words; as "
+        "--masked_lm_prob.",
+        at_least=1,
+        at_most=limits.MAX_NGRAM,
+    )
+    favor_shorter_ngram: bool | None = flag(
+        help="Whether shorter n-grams are more probable; as --masked_lm_prob."
+    )
+    do_whole_word_mask: bool | None = flag(
+        help="Whether to mask whole words; as --masked_lm_prob."
+    )
+    do_permutation: bool | None = flag(
+        help="Whether to also shuffle and predict other n-grams; as "
+        "--masked_lm_prob."
+    )
+    damaged_records: Literal["stop", "skip"] = flag(
+        "stop",
+        "stop: a damaged record is an error. skip: all records are read "
+        "first, and damaged ones are left out, listed in the log and in "
+        "run.json; files with any are copied to the temporary folder.",
     )
     sentence_weight: float | None = flag(
         help="Weight of the sentence loss; 0 trains on masked LM alone. "
@@ -140,8 +170,10 @@ class PretrainingFlags(groups.TrainFlags):
             )
         if self.masked_lm_budget:
             raise ValueError(
-                "--masked_lm_budget is not implemented, as in the release; "
-                "mask with create_pretraining_data.py."
+                "--masked_lm_budget is not implemented, as in the release. To "
+                "mask in training, create records with "
+                "create_pretraining_data.py --masking=dynamic, and give "
+                "--masked_lm_prob."
             )
 
 

@@ -6,6 +6,10 @@ import logging
 from albert_tf import filesystem
 from albert_tf.data.pretraining import masking, sequences, shards
 
+# From more passes than this, dynamic records gain nothing: their masks differ
+# in each epoch, and a few passes suffice to vary the segments.
+MANY_PASSES = 10
+
 
 def run(args):
     """Writes records and their sidecars; returns the statistics."""
@@ -44,6 +48,13 @@ def make_settings(args):
             "vocabulary.",
             args.vocab_file,
         )
+    if args.masking == "dynamic" and args.dupe_factor > MANY_PASSES:
+        logging.warning(
+            "--masking=dynamic with --dupe_factor=%d: the text is written %d "
+            "times, where once suffices (--dupe_factor=1).",
+            args.dupe_factor,
+            args.dupe_factor,
+        )
     objective = args.sentence_objective
     if args.random_next_sentence:
         if objective == "none":
@@ -71,6 +82,7 @@ def make_settings(args):
             do_whole_word_mask=args.do_whole_word_mask,
             do_permutation=args.do_permutation,
         ),
+        is_dynamic=args.masking == "dynamic",
         dupe_factor=args.dupe_factor,
         seed=args.random_seed,
     )
@@ -79,11 +91,16 @@ def make_settings(args):
 def report(statistics, args):
     """Prints the statistics, and warns if few tokens are masked."""
     s = statistics
+    masked = f"{s['masked_share']:.1%} of the tokens"
+    if args.masking == "dynamic":
+        masked = f"Training will mask {masked}"
+    else:
+        masked = f"Masked {masked}"
     print(
         f"Wrote {s['sequences']:,} sequences, {s['tokens']:,} tokens, from "
         f"{s['input_documents']:,} documents, {s['input_sentences']:,} "
         f"sentences, {s['input_tokens']:,} tokens, {args.dupe_factor} times "
-        f"each.\nMasked {s['masked_share']:.1%} of the tokens; swapped "
+        f"each.\n{masked}; swapped "
         f"{s['swapped_share']:.1%} and shortened {s['short_share']:.1%} of "
         f"the sequences. Dropped {s['dropped_words']:,} single words."
     )

@@ -5,6 +5,7 @@ import functools
 import logging
 import math
 import os
+import tempfile
 
 from albert_tf import filesystem
 from albert_tf.data.pretraining import opening, reading
@@ -31,18 +32,47 @@ SCHEDULE = (
 SETTINGS = (
     "sentence_weight train_batch_size shuffle_buffer random_seed compute_dtype"
 )
+# Flags that replace the recorded settings of dynamic masking.
+MASKING = (
+    "masked_lm_prob ngram favor_shorter_ngram do_whole_word_mask do_permutation"
+)
 # Maximum number of records read to estimate piece frequencies.
 MAX_COUNTED = 20_000
 
 
-def open_records(patterns, args, config):
+def open_train_records(args, config, salvage_folder):
     """Returns `opening.PretrainingRecords` that match flags and config."""
-    return opening.open_records(
-        patterns,
+    changes = _values(args, MASKING)
+    opened = opening.open_records(
+        args.input_file,
         config,
         max_seq_length=args.max_seq_length,
         max_predictions_per_seq=args.max_predictions_per_seq,
+        masking_changes={
+            name: value for name, value in changes.items() if value is not None
+        },
+        salvage_folder=salvage_folder and os.path.join(salvage_folder, "train"),
     )
+    opening.check_batch_size(opened, args.train_batch_size)
+    return opened
+
+
+def open_held_out(args, config, train_records, salvage_folder):
+    """Returns the held-out `opening.PretrainingRecords`.
+
+    Dynamic ones are masked as recorded, whatever the masks of training.
+    """
+    opened = opening.open_records(
+        args.eval_input_file,
+        config,
+        max_seq_length=args.max_seq_length,
+        salvage_folder=salvage_folder and os.path.join(salvage_folder, "dev"),
+    )
+    if not (train_records and train_records.masker):
+        opening.check_predictions(opened, args.max_predictions_per_seq)
+    if train_records:
+        opening.check_held_out(train_records, opened)
+    return opened
 
 
 def build_model(args, config, sentence_objective, dtype):
@@ -100,6 +130,7 @@ def describe(args, config, train_records, held_out, weights):
         "task": {"sentence_objective": any_records.sentence_objective},
         "data": {
             part: manifest.describe_files(opened.files, opened.num_records)
+            | opened.describe()
             for part, opened in (("train", train_records), ("dev", held_out))
             if opened
         },
@@ -179,14 +210,19 @@ def run(args):
     strategy = shared.build_strategy(args)
     args = choose_rate(args)
     config = AlbertConfig.from_json_file(args.albert_config_file)
+    if args.damaged_records == "stop":
+        return run_on_records(args, config, strategy, None)
+    with tempfile.TemporaryDirectory(prefix="albert-records-") as folder:
+        return run_on_records(args, config, strategy, folder)
+
+
+def run_on_records(args, config, strategy, salvage_folder):
+    """Implements `run`; without a folder, damaged records are an error."""
     train_records = held_out = None
     if args.do_train:
-        train_records = open_records(args.input_file, args, config)
-        opening.check_batch_size(train_records, args.train_batch_size)
+        train_records = open_train_records(args, config, salvage_folder)
     if args.do_eval and args.eval_input_file:
-        held_out = open_records(args.eval_input_file, args, config)
-    if train_records and held_out:
-        opening.check_held_out(train_records, held_out)
+        held_out = open_held_out(args, config, train_records, salvage_folder)
     with (
         workers.Workers(strategy).own_folder(args.output_dir) as folder,
         opening.naming_damage(train_records, held_out),
@@ -266,6 +302,7 @@ def train(args, config, training, records, weights, evaluator):
         num_records=train_records.num_records,
         shuffle_buffer=args.shuffle_buffer,
         limits=train_records.limits,
+        masker=train_records.masker,
     )
     training.train(
         {"records": dataset},

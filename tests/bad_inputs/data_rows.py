@@ -244,6 +244,7 @@ ROWS = [
     *rows_of_flags(
         PROGRAM,
         """
+        masking no
         masked_lm_prob 1.5 nan 0 -0.1 inf
         short_seq_prob nan 2 -1
         max_seq_length 0 -5 4 10000000000

@@ -26,6 +26,8 @@ PROGRAM = "run_pretraining"
 CONFIG = "model/albert_config.json"
 RECORDS = "train.tfrecord"
 SIDECAR = "train.dataset.json"
+DYNAMIC = "--input_file=dynamic.tfrecord"
+DYNAMIC_SIDECAR = "dynamic.dataset.json"
 DEEP = "[" * 100_000
 
 
@@ -54,7 +56,9 @@ def edit_examples(path, function, *, is_described=False):
     return change
 
 
-def set_value(name, value, *, number=4, place=1, path=RECORDS):
+def set_value(
+    name, value, *, number=4, place=1, path=RECORDS, is_described=False
+):
     """A change: sets one value of one feature of one record."""
 
     def function(examples):
@@ -62,7 +66,12 @@ def set_value(name, value, *, number=4, place=1, path=RECORDS):
         values = getattr(feature, feature.WhichOneof("kind")).value
         values[place] = value
 
-    return edit_examples(path, function)
+    return edit_examples(path, function, is_described=is_described)
+
+
+def _add_30(example):
+    values = example.features.feature["input_ids"].int64_list.value
+    values[:] = [value + 30 for value in values]
 
 
 def drop_feature(name, number=None):
@@ -161,6 +170,25 @@ ROWS = [
         replace("same.dataset.json", "train.tfrecord", "same.tfrecord"),
     ),
     row("masking while training", "--masked_lm_budget=0.1", "masked_lm_budget"),
+    *(
+        row(
+            f"--{flag} with static records",
+            f"--{flag}",
+            f"--{flag.split('=')[0]}: .*train.tfrecord were masked.*dynamic",
+        )
+        for flag in (
+            "masked_lm_prob=0.2",
+            "ngram=3",
+            "favor_shorter_ngram=true",
+            "do_whole_word_mask=false",
+            "do_permutation",
+        )
+    ),
+    row(
+        "more predictions than tokens",
+        f"{DYNAMIC} --max_predictions_per_seq=17",
+        "max_predictions_per_seq is 17, .*dynamic.tfrecord have 16 tokens",
+    ),
     row(
         "as many steps of warmup as steps",
         "--num_warmup_steps=2",
@@ -240,11 +268,14 @@ ROWS = [
         sentence_weight -1 nan
         poly_power -1 nan
         masked_lm_budget nan -1
+        masked_lm_prob 0 1.5 nan
+        ngram 0 101 1.5
         random_seed -1 1000000000000
         shuffle_buffer 0 -1
         num_tpu_cores -1
         max_seq_length 0 -16
         max_predictions_per_seq 0 -3
+        damaged_records maybe
         optimizer sgd
         distribution many
         compute_dtype float64
@@ -510,6 +541,62 @@ ROWS = [
             ("num_predictions", 4, None),
             ("sentence_objective", "xyz", None),
             ("tokenizer", 3, None),
+        )
+    ),
+    row(
+        "a text instead of records, where damage is skipped",
+        "--damaged_records=skip",
+        "train.tfrecord is not a TFRecord file",
+        put(RECORDS, b"This is no record.\n" * 99),
+    ),
+    row(
+        "records of another vocabulary, where damage is skipped",
+        f"{DYNAMIC} --damaged_records=skip",
+        "dynamic.tfrecord, record 1: input_ids.*wanted 0 to 24",
+        edit_examples(
+            "dynamic.tfrecord",
+            lambda examples: [_add_30(example) for example in examples],
+            is_described=True,
+        ),
+    ),
+    row(
+        "dynamic records without a description",
+        DYNAMIC,
+        "dynamic.tfrecord have no masks, .*dynamic.dataset.json is missing",
+        remove(DYNAMIC_SIDECAR),
+    ),
+    row(
+        "dynamic and static records together",
+        f"{DYNAMIC},{RECORDS}",
+        "train.dataset.json says masking_rule = None",
+    ),
+    row(
+        "static records with a dynamic description",
+        "",
+        "train.dataset.json says masking = dynamic; .*have static",
+        set_json(SIDECAR, masking="dynamic", masking_rule={}, vocabulary={}),
+    ),
+    row(
+        "dynamic records with an id out of range",
+        DYNAMIC,
+        r"dynamic.tfrecord, record 5: input_ids.*25",
+        set_value("input_ids", 25, path="dynamic.tfrecord", is_described=True),
+    ),
+    *(
+        row(
+            f"the description says {name} {value!r}",
+            DYNAMIC,
+            f"{DYNAMIC_SIDECAR}.*{says}",
+            set_json(DYNAMIC_SIDECAR, **{name: value}),
+        )
+        for name, value, says in (
+            ("masking", "both", "masking = 'both'"),
+            ("masking", "static", "masking = static"),
+            ("masking_rule", [], "masking_rule of type dict"),
+            ("masking_rule", {"ngram": -1}, "ngram must be at least 1"),
+            ("masking_rule", {"ngrams": 3}, "ngrams"),
+            ("vocabulary", None, "vocabulary of type dict"),
+            ("vocabulary", {"vocab_size": 25}, "lacks a value"),
         )
     ),
     row(

@@ -15,6 +15,7 @@ _MADE_BY = (
     "create_pretraining_data --output_file=train.tfrecord",
     "create_pretraining_data --output_file=valid.tfrecord "
     "--input_file=other_text.txt",
+    "create_pretraining_data --output_file=dynamic.tfrecord --masking=dynamic",
     "run_pretraining --output_dir=pretrained",
     "run_classifier --output_dir=classifier --export_dir=serving/classifier",
     "run_squad --output_dir=squad --export_dir=serving/squad",

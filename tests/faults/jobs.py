@@ -8,6 +8,8 @@ import dataclasses
 import json
 import random
 
+from albert_tf.commands.create_pretraining_data import DataFlags
+from albert_tf.programs import create_pretraining_data
 from tests import tiny
 from tests.programs import (
     classifier_runs,
@@ -146,6 +148,18 @@ JOBS = {
     "create_pretraining_data+workers": dataclasses.replace(
         _DATA, words=(*_DATA.words, "--num_workers=2")
     ),
+    "run_pretraining+dynamic": Job(
+        (
+            "run_pretraining.py",
+            *SHORT_TRAINING,
+            "--albert_config_file=../../inputs/model/albert_config.json",
+            "--input_file=../../inputs/dynamic.tfrecord",
+            "--output_dir=out",
+            "--ngram=2",
+            "--num_train_steps=9",
+            "--num_warmup_steps=2",
+        )
+    ),
     "run_race": Job(
         (
             "run_race.py",
@@ -194,6 +208,18 @@ def write_inputs(folder):
     )
     test_run_pretraining.write_examples(folder / "train.tfrecord", 20)
     test_run_pretraining.write_examples(folder / "valid.tfrecord", 7, seed=1)
+    create_pretraining_data.run(
+        DataFlags(
+            input_file=str(folder / "text.txt"),
+            output_file=str(folder / "dynamic.tfrecord"),
+            vocab_file=str(folder / "vocab.txt"),
+            masking="dynamic",
+            max_seq_length=16,
+            max_predictions_per_seq=3,
+            dupe_factor=1,
+            progress=False,
+        )
+    )
     _write_glue(folder / "glue")
     for name, num_paragraphs in (("train2", 40), ("dev2", 11)):
         content = test_run_squad.make_squad(

@@ -375,3 +375,58 @@ def test_the_command_line_fails_with_one_clear_message(args):
     assert "--max_seq_length=512, but the records in" in done.stderr
     assert "Traceback" not in done.stderr
     assert not pathlib.Path(args.output_dir).exists()
+
+
+def damage_records(path):
+    """Damages record 3 of a file, and cuts it within its last one."""
+    data = bytearray(path.read_bytes())
+    data[2 * (len(data) // 20) + 30] ^= 1
+    path.write_bytes(data[:-5])
+
+
+def test_damaged_records_are_skipped_on_request(args, tmp_path, caplog):
+    path = pathlib.Path(args.input_file)
+    size = path.stat().st_size // 20
+    rows = path.read_bytes()
+    (tmp_path / "rest.tfrecord").write_bytes(
+        rows[: 2 * size] + rows[3 * size : 19 * size]
+    )
+    damage_records(path)
+    args = dataclasses.replace(args, do_eval=False)
+    with pytest.raises(ValueError, match="truncated in record 20"):
+        run(args)
+    run(args, damaged_records="skip", num_train_steps=3)
+    assert "train.tfrecord is damaged: 18 records are used" in caplog.text
+    assert "record 3: the data do not match" in caplog.text
+    stored = json.loads((tmp_path / "out" / "run.json").read_text())
+    described = stored["made_of"]["data"]["train"]
+    assert described["records"] == 18
+    assert [x[:9] for x in described["skipped"]["train.tfrecord"]] == [
+        "record 3:",
+        "record 20",
+    ]
+    # Resumed, it trains as on the other records alone.
+    run(args, damaged_records="skip")
+    whole = str(tmp_path / "whole")
+    for steps in (3, 6):
+        run(
+            args,
+            input_file=str(tmp_path / "rest.tfrecord"),
+            output_dir=whole,
+            num_train_steps=steps,
+        )
+    found, wanted = map(checkpoints.read_checkpoint, (args.output_dir, whole))
+    for name, value in wanted.items():
+        np.testing.assert_array_equal(found[name], value, name)
+    # More damage is a change of the data.
+    data = bytearray(path.read_bytes())
+    data[5 * size + 30] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(ValueError, match="data.train.records: was 18, is 17"):
+        run(args, damaged_records="skip", num_train_steps=9)
+
+
+def test_a_damaged_file_is_not_held_out(args, tmp_path):
+    damage_records(pathlib.Path(args.input_file))
+    with pytest.raises(ValueError, match="for training and for evaluation"):
+        run(args, damaged_records="skip", eval_input_file=args.input_file)

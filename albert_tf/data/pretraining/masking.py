@@ -13,6 +13,8 @@ import dataclasses
 
 import numpy as np
 
+from albert_tf.data.pretraining import draws, limits
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MaskingRule:
@@ -34,10 +36,27 @@ class MaskingRule:
     do_whole_word_mask: bool = True
     do_permutation: bool = False
 
+    def __post_init__(self):
+        limits.check("max_predictions_per_seq", self.max_predictions, 1)
+        limits.check("masked_lm_prob", self.masked_lm_prob, 0, 1)
+        limits.check("ngram", self.ngram, 1, limits.MAX_NGRAM)
+        if not self.masked_lm_prob:
+            raise ValueError("masked_lm_prob is 0: nothing would be masked.")
+
+    @property
+    def num_rounds(self) -> int:
+        """How many times the budget is spent: with permutation, twice."""
+        return 2 if self.do_permutation else 1
+
     @property
     def num_predictions(self) -> int:
         """The length of the masked_lm_* lists."""
-        return self.max_predictions * (2 if self.do_permutation else 1)
+        return self.max_predictions * self.num_rounds
+
+    def budget(self, num_tokens: np.ndarray) -> np.ndarray:
+        """Returns how many tokens to mask in sequences of so many, [N]."""
+        wanted = np.rint(num_tokens * self.masked_lm_prob).astype(np.int64)
+        return np.clip(wanted, 1, self.max_predictions)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,7 +116,9 @@ def find_words(is_maskable: np.ndarray, is_start: np.ndarray) -> Words:
     return Words(np.maximum(index, 0), first, end, last, count)
 
 
-def choose_ngrams(words: Words, budget, is_taken, rule: MaskingRule, rng):
+def choose_ngrams(
+    words: Words, budget, is_taken, rule: MaskingRule, source: draws.Draws
+):
     """Chooses n-grams in each sequence until its token budget is spent.
 
     Words are visited in random order. At each word, the n-gram length n is
@@ -109,24 +130,25 @@ def choose_ngrams(words: Words, budget, is_taken, rule: MaskingRule, rng):
       budget: [N], maximum number of tokens to choose.
       is_taken: [N, W], words that must not be chosen.
       rule: the `MaskingRule`.
-      rng: a `numpy.random.Generator`.
+      source: the random numbers.
 
     Returns:
       [N, W], true for chosen words.
     """
+    for_order, for_lengths = source.split(2)
     num_rows, num_words = words.first.shape
+    rows, columns = np.arange(num_rows), np.arange(num_words)
     max_n = min(rule.ngram, num_words)
     # Extra columns after the last word avoid a bounds check.
     width = num_words + max_n
     taken = np.pad(is_taken, ((0, 0), (0, max_n))).reshape(-1)
-    order = rng.random((num_rows, num_words))
-    order[np.arange(num_words) >= words.count[:, None]] = 2
+    order = for_order.uniform(rows[:, None], columns)  # [N, W]
+    order[columns >= words.count[:, None]] = 2
     order = order.argsort(axis=1)
     cumulative = _cumulative_ngram_probs(rule)
     first, end, last = (
         values.reshape(-1) for values in (words.first, words.end, words.last)
     )
-    rows = np.arange(num_rows)
     remaining = np.array(budget)
     for step in range(num_words):
         rows = rows[(remaining[rows] > 0) & (words.count[rows] > step)]
@@ -135,7 +157,8 @@ def choose_ngrams(words: Words, budget, is_taken, rule: MaskingRule, rng):
         row_budget = remaining[rows]
         word = order[rows, step]
         at = rows * num_words + word
-        n = np.searchsorted(cumulative, rng.random(len(rows)), "right") + 1
+        draw = for_lengths.uniform(rows, step)
+        n = np.searchsorted(cumulative, draw, "right") + 1
         more = np.minimum(n - 1, last[at] - word)  # words after the first
         size = end[at + more] - first[at]
         # An n-gram cut at the end of its segment would be retried unchanged;
@@ -162,7 +185,12 @@ def _cumulative_ngram_probs(rule):
 
 
 def mask_batch(
-    input_ids, is_maskable, is_start, rule: MaskingRule, vocabulary, rng
+    input_ids,
+    is_maskable,
+    is_start,
+    rule: MaskingRule,
+    vocabulary,
+    source: draws.Draws,
 ):
     """Masks a batch.
 
@@ -173,7 +201,7 @@ def mask_batch(
         whole-word masking.
       rule: the `MaskingRule`.
       vocabulary: (id of [MASK], array of ids that may replace a token).
-      rng: a `numpy.random.Generator`.
+      source: the random numbers.
 
     Returns:
       A dict of `input_ids` [N, T] and of `masked_lm_positions`,
@@ -187,19 +215,19 @@ def mask_batch(
     """
     if not rule.do_whole_word_mask:
         is_start = np.ones_like(is_maskable)
+    for_ngrams, for_fates, for_others, for_shuffle = source.split(4)
     words = find_words(is_maskable, is_start)
-    length = is_maskable.sum(axis=1) + 3  # with [CLS] and two [SEP]
-    wanted = np.rint(length * rule.masked_lm_prob).astype(np.int64)
-    budget = np.clip(wanted, 1, rule.max_predictions)  # [N]
+    # [CLS] and two [SEP] count.
+    budget = rule.budget(is_maskable.sum(axis=1) + 3)  # [N]
     nothing = np.zeros(words.first.shape, bool)
-    chosen = choose_ngrams(words, budget, nothing, rule, rng)
+    chosen = choose_ngrams(words, budget, nothing, rule, for_ngrams)
     is_predicted = _tokens_of(chosen, words, is_maskable)
     output_ids = input_ids.copy()
-    _replace(output_ids, is_predicted, vocabulary, rng)
+    _replace(output_ids, is_predicted, vocabulary, for_fates)
     if rule.do_permutation:
-        others = choose_ngrams(words, budget, chosen, rule, rng)
+        others = choose_ngrams(words, budget, chosen, rule, for_others)
         is_permuted = _tokens_of(others, words, is_maskable)
-        _permute(output_ids, is_permuted, rng)
+        _permute(output_ids, is_permuted, for_shuffle)
         is_predicted |= is_permuted
     # Permuted tokens were not masked, so every label is the original token.
     return {"input_ids": output_ids} | _predictions(
@@ -212,23 +240,22 @@ def _tokens_of(is_chosen, words, is_maskable):
     return np.take_along_axis(is_chosen, words.index, axis=1) & is_maskable
 
 
-def _replace(ids, is_predicted, vocabulary, rng):
+def _replace(ids, is_predicted, vocabulary, source):
     mask_id, replacements = vocabulary
-    positions = np.flatnonzero(is_predicted)
-    draw = rng.random(len(positions))
-    ids = ids.reshape(-1)
-    ids[positions[draw < 0.8]] = mask_id
-    replaced = positions[draw >= 0.9]
-    ids[replaced] = rng.choice(replacements, len(replaced))
+    for_fates, for_replacements = source.split(2)
+    rows, columns = np.nonzero(is_predicted)
+    draw = for_fates.uniform(rows, columns)
+    is_masked = draw < 0.8
+    ids[rows[is_masked], columns[is_masked]] = mask_id
+    places = rows[draw >= 0.9], columns[draw >= 0.9]
+    ids[places] = for_replacements.choice(replacements, *places)
 
 
-def _permute(ids, is_permuted, rng):
+def _permute(ids, is_permuted, source):
     """Shuffles the permuted tokens of each sequence among themselves."""
-    positions = np.flatnonzero(is_permuted)
-    rows = positions // ids.shape[1]
-    shuffled = np.lexsort((rng.random(len(rows)), rows))
-    ids = ids.reshape(-1)
-    ids[positions] = ids[positions[shuffled]]
+    rows, columns = np.nonzero(is_permuted)
+    shuffled = np.lexsort((source.uniform(rows, columns), rows))
+    ids[rows, columns] = ids[rows, columns[shuffled]]
 
 
 def _predictions(input_ids, is_predicted, num_predictions):

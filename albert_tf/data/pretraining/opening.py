@@ -8,7 +8,14 @@ from collections.abc import Iterator
 import numpy as np
 
 from albert_tf import filesystem
-from albert_tf.data.pretraining import damage, reading, records, sidecars
+from albert_tf.data.pretraining import (
+    damage,
+    dynamic,
+    reading,
+    records,
+    salvage,
+    sidecars,
+)
 
 # Up to this size, every record is checked before work starts.
 MAX_CHECKED_BYTES = 64 << 20
@@ -22,11 +29,15 @@ class PretrainingRecords:
     """Record files and their contents.
 
     Args:
-      files: sorted file names.
-      features: the features of `records.pretraining_features` to read.
+      files: file names, in a fixed order.
+      features: the features to read, of `records.pretraining_features` or
+        `records.dynamic_features`.
       limits: dict of name -> (least, most) allowed values of a feature.
       num_records: total number of records in all files.
       sidecar: the description from `sidecars.read_sidecar`, or None.
+      masker: masks dynamic records; None for static ones.
+      salvaged: what was skipped, if damaged records are skipped. `files` then
+        has copies of the damaged files.
     """
 
     files: list[str]
@@ -34,20 +45,44 @@ class PretrainingRecords:
     limits: dict
     num_records: int
     sidecar: dict | None
+    masker: dynamic.Masker | None = None
+    salvaged: salvage.Salvaged | None = None
+
+    @property
+    def sources(self) -> list[str]:
+        """The names of the original files."""
+        return self.salvaged.sources if self.salvaged else self.files
 
     @property
     def sentence_objective(self) -> str:
         """The meaning of the sentence labels: "sop", "nsp" or "none"."""
         return self.sidecar["sentence_objective"] if self.sidecar else "sop"
 
+    def describe(self) -> dict:
+        """Returns how the records are masked and what was skipped.
+
+        A run's manifest has it; for static, undamaged records it is empty.
+        """
+        description = {}
+        if self.masker:
+            description["masking"] = dataclasses.asdict(self.masker.rule)
+        if self.salvaged and self.salvaged.faults:
+            description["skipped"] = self.salvaged.describe()
+        return description
+
     def read_pass(self, batch_size: int):
-        """Returns a dataset of one pass, built by `reading.build_dataset`."""
+        """Returns a dataset of one pass, built by `reading.build_dataset`.
+
+        Dynamic records have the same masks in every pass and every run, so
+        that results compare.
+        """
         return reading.build_dataset(
             self.files,
             self.features,
             batch_size,
             is_training=False,
             limits=self.limits,
+            masker=self.masker,
         )
 
 
@@ -57,6 +92,8 @@ def open_records(
     *,
     max_seq_length: int | None = None,
     max_predictions_per_seq: int | None = None,
+    masking_changes: dict | None = None,
+    salvage_folder: str | None = None,
 ) -> PretrainingRecords:
     """Finds record files and checks that a model can be trained on them.
 
@@ -64,27 +101,29 @@ def open_records(
       patterns: comma-separated files or globs.
       config: an AlbertConfig.
       max_seq_length: expected number of tokens per record; None accepts any.
-      max_predictions_per_seq: expected length of the masked_lm_* lists; None
-        accepts any. Records made with permutation have lists twice as long.
+      max_predictions_per_seq: of static records, the expected length of the
+        masked_lm_* lists, which permutation doubles; None accepts any. Of
+        dynamic records, the setting that replaces the recorded one.
+      masking_changes: other settings that replace those recorded for dynamic
+        records, by field of `masking.MaskingRule`.
+      salvage_folder: folder for copies of damaged files without their damaged
+        records. None refuses damaged files.
 
     Raises:
       ValueError: if no record is found, if the expected sizes, the config and
-        the records contradict each other, or if a record is damaged.
+        the records contradict each other, if a record is damaged, or if static
+        records are to be masked.
     """
     files = filesystem.expand_files(patterns)
-    sidecar = sidecars.read_sidecar(files)
-    first_file, num_tokens, num_predictions = peek_sizes(files)
+    sidecar = sidecars.read_sidecar(files, is_strict=not salvage_folder)
+    if sidecar and salvage_folder:  # The first record may be damaged.
+        first_file, sizes = files[0], _described_sizes(sidecar)
+    else:
+        first_file, sizes = peek_sizes(files)
+    num_tokens = sizes["input_ids"]
     if sidecar:
-        check_sidecar_sizes(first_file, sidecar, num_tokens, num_predictions)
+        check_sidecar_sizes(first_file, sidecar, sizes)
     check_size(files, "max_seq_length", max_seq_length, [num_tokens])
-    check_size(
-        files,
-        "max_predictions_per_seq",
-        max_predictions_per_seq,
-        [sidecar["max_predictions_per_seq"]]
-        if sidecar
-        else [num_predictions, num_predictions // 2],
-    )
     if num_tokens > config.max_position_embeddings:
         raise ValueError(
             f"The records in {files[0]} have {num_tokens} tokens; the config "
@@ -93,14 +132,100 @@ def open_records(
         )
     if sidecar:
         check_vocabulary(files, sidecar["tokenizer"], config)
-        num_records = sidecar["statistics"]["sequences"]
+    changes = dict(masking_changes or {})
+    if is_dynamic(sizes):
+        if max_predictions_per_seq:
+            changes["max_predictions"] = max_predictions_per_seq
+        masker = _open_masker(first_file, sidecar, changes, config, num_tokens)
+        features = records.dynamic_features(num_tokens)
     else:
-        num_records = sum(map(damage.count_records, files))
-    features = records.pretraining_features(num_tokens, num_predictions)
-    del features[_UNUSED_FEATURE]
+        _check_is_unmasked(files, changes)
+        masker = None
+        features = records.pretraining_features(
+            num_tokens, sizes["masked_lm_positions"]
+        )
+        del features[_UNUSED_FEATURE]
     limits = limits_of(config, num_tokens)
+    opened = PretrainingRecords(files, features, limits, 0, sidecar, masker)
+    check_predictions(opened, max_predictions_per_seq)
+    if salvage_folder:
+        return _salvage(opened, salvage_folder)
     damage.check_files(files, features, limits, MAX_CHECKED_BYTES)
-    return PretrainingRecords(files, features, limits, num_records, sidecar)
+    num_records = _count_records(files, sidecar)
+    return dataclasses.replace(opened, num_records=num_records)
+
+
+def _count_records(files, sidecar):
+    if sidecar:
+        return sidecar["statistics"]["sequences"]
+    return sum(map(damage.count_records, files))
+
+
+def _described_sizes(sidecar):
+    """Returns what `peek_sizes` would find according to the sidecar."""
+    if sidecars.masking_of(sidecar) == sidecars.DYNAMIC:
+        return {"input_ids": sidecar["max_seq_length"], "segment_ends": 2}
+    return {
+        "input_ids": sidecar["max_seq_length"],
+        "masked_lm_positions": sidecar["num_predictions"],
+    }
+
+
+def _salvage(opened, folder):
+    """Returns records without the damaged ones."""
+    salvaged = salvage.replace_damaged(
+        opened.files,
+        folder,
+        opened.features,
+        opened.limits,
+        opened.sidecar and opened.sidecar["num_records"],
+    )
+    return dataclasses.replace(
+        opened,
+        files=salvaged.files,
+        num_records=sum(salvaged.num_records),
+        salvaged=salvaged,
+    )
+
+
+def is_dynamic(sizes: dict) -> bool:
+    """Whether a record with features of these sizes has no masks."""
+    return "masked_lm_positions" not in sizes
+
+
+def _open_masker(file, sidecar, changes, config, num_tokens):
+    path = sidecars.sidecar_path(file)
+    if not sidecar:
+        raise ValueError(
+            f"The records in {file} have no masks, and their sidecar {path} "
+            "is missing, which says how to mask them. Copy it, too."
+        )
+    masker = dynamic.Masker.from_sidecar(path, sidecar, changes)
+    for name, found, wanted in (
+        ("word starts", len(masker.vocabulary.is_word_start), "vocab_size"),
+        ("segments", 2, "type_vocab_size"),
+    ):
+        if found != getattr(config, wanted):
+            raise ValueError(
+                f"{path} describes {found} {name}; the config has {wanted} "
+                f"{getattr(config, wanted)}. Does it belong to other records?"
+            )
+    if masker.rule.max_predictions > num_tokens:
+        raise ValueError(
+            f"max_predictions_per_seq is {masker.rule.max_predictions}, but "
+            f"the records in {file} have {num_tokens} tokens."
+        )
+    return masker
+
+
+def _check_is_unmasked(files, masking_changes):
+    if masking_changes:
+        names = ", ".join(f"--{name}" for name in sorted(masking_changes))
+        raise ValueError(
+            f"{names}: the records in {files[0]} were masked when they were "
+            "created. Omit the flags, or create records with "
+            "create_pretraining_data.py --masking=dynamic."
+        )
 
 
 def limits_of(config, num_tokens: int) -> dict[str, tuple[int, int]]:
@@ -110,6 +235,7 @@ def limits_of(config, num_tokens: int) -> dict[str, tuple[int, int]]:
         "input_ids": pieces,
         "input_mask": binary,
         "segment_ids": (0, config.type_vocab_size - 1),
+        "segment_ends": (0, num_tokens),
         "masked_lm_positions": (0, num_tokens - 1),
         "masked_lm_ids": pieces,
         "masked_lm_weights": binary,
@@ -137,19 +263,31 @@ def naming_damage(*opened: PretrainingRecords | None) -> Iterator[None]:
         raise
 
 
-def check_sidecar_sizes(
-    file, sidecar: dict, num_tokens: int, num_predictions: int
-):
-    """Raises ValueError if the sizes of a record differ from its sidecar."""
-    for key, wanted in (
-        ("max_seq_length", [num_tokens]),
-        ("num_predictions", [num_predictions]),
-        # Permutation doubles the length of the lists.
-        ("max_predictions_per_seq", [num_predictions, num_predictions // 2]),
-    ):
-        if sidecar[key] not in wanted:
+def check_sidecar_sizes(file, sidecar: dict, sizes: dict):
+    """Raises ValueError if the sizes of a record differ from its sidecar.
+
+    Args:
+      file: the record's file, for errors.
+      sidecar: as from `sidecars.read_sidecar`.
+      sizes: as from `peek_sizes`.
+    """
+    masking = sidecars.DYNAMIC if is_dynamic(sizes) else sidecars.STATIC
+    checks = [
+        ("max_seq_length", [sizes["input_ids"]]),
+        ("masking", [masking]),
+    ]
+    if not is_dynamic(sizes):
+        found = sizes["masked_lm_positions"]
+        checks += [
+            ("num_predictions", [found]),
+            # Permutation doubles the length of the lists.
+            ("max_predictions_per_seq", [found, found // 2]),
+        ]
+    said = {**sidecar, "masking": sidecars.masking_of(sidecar)}
+    for key, wanted in checks:
+        if said[key] not in wanted:
             raise ValueError(
-                f"{sidecars.sidecar_path(file)} says {key} = {sidecar[key]}; "
+                f"{sidecars.sidecar_path(file)} says {key} = {said[key]}; "
                 f"the records in {file} have {wanted[0]}. Was either file "
                 "edited or replaced? Create the records again with "
                 "create_pretraining_data.py."
@@ -165,6 +303,22 @@ def check_size(
             f"--{name}={wanted}, but the records in {files[0]} have "
             f"{found[0]}. Omit the flag, or create the records again."
         )
+
+
+def check_predictions(opened: PretrainingRecords, wanted: int | None):
+    """Raises ValueError if static records contradict a flag.
+
+    Args:
+      opened: the records.
+      wanted: value of --max_predictions_per_seq, or None.
+    """
+    if opened.masker:
+        return
+    num_predictions = opened.features["masked_lm_positions"][0][0]
+    found = [num_predictions, num_predictions // 2]
+    if opened.sidecar:
+        found = [opened.sidecar["max_predictions_per_seq"]]
+    check_size(opened.files, "max_predictions_per_seq", wanted, found)
 
 
 def check_vocabulary(files: list[str], tokenizer: dict, config):
@@ -191,8 +345,8 @@ def check_batch_size(opened: PretrainingRecords, batch_size: int):
 
 def check_held_out(train: PretrainingRecords, held_out: PretrainingRecords):
     """Raises ValueError if training and evaluation share a file."""
-    trained_on = set(map(filesystem.identity, train.files))
-    for file in held_out.files:
+    trained_on = set(map(filesystem.identity, train.sources))
+    for file in held_out.sources:
         if filesystem.identity(file) in trained_on:
             raise ValueError(
                 f"{file} is used for training and for evaluation. Create "
@@ -238,11 +392,11 @@ def count_pieces(opened: PretrainingRecords, max_records: int) -> np.ndarray:
     return counts
 
 
-def peek_sizes(files: list[str]) -> tuple[str, int, int]:
+def peek_sizes(files: list[str]) -> tuple[str, dict]:
     """Reads the sizes of the first record in some files.
 
     Returns:
-      Its file, and the lengths of its input_ids and masked_lm_positions.
+      Its file, and a dict of feature name -> number of integers.
 
     Raises:
       ValueError: if there is no record, or it is not a pretraining record.
@@ -252,10 +406,11 @@ def peek_sizes(files: list[str]) -> tuple[str, int, int]:
         if serialized is None:
             continue
         sizes = damage.feature_sizes(serialized)
-        if not sizes.get("input_ids") or "masked_lm_positions" not in sizes:
+        is_known = "masked_lm_positions" in sizes or "segment_ends" in sizes
+        if not sizes.get("input_ids") or not is_known:
             raise ValueError(
                 f"{file} does not contain pretraining records: it has the "
                 f"features {sorted(sizes)}. Was it created for fine-tuning?"
             )
-        return file, sizes["input_ids"], sizes["masked_lm_positions"]
+        return file, sizes
     raise ValueError(f"There is no record in {files[:3]}.")

@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from albert_tf import filesystem
 from albert_tf.data import batches
-from albert_tf.data.pretraining import damage
+from albert_tf.data.pretraining import damage, dynamic
 
 # Files read in parallel, and records taken from each in turn. Constants,
 # because the order of training examples depends on them.
@@ -35,6 +35,7 @@ def build_dataset(
     num_records: int | None = None,
     shuffle_buffer: int = 100_000,
     limits: dict | None = None,
+    masker: dynamic.Masker | None = None,
 ) -> tf.data.Dataset:
     """Builds a dataset of parsed records in batches of static shapes.
 
@@ -48,16 +49,19 @@ def build_dataset(
       features: dict of name -> (shape, dtype name).
       batch_size: examples per batch, B.
       is_training: whether to shuffle and repeat.
-      seed: seed of the order; training only.
+      seed: seed of the order, in training, and of dynamic masks.
       start: number of examples already consumed. The stream resumes after
         them, as if it had never been interrupted.
       num_records: total number of records; required if `start` > 0.
       shuffle_buffer: number of records in the shuffle buffer.
       limits: dict of name -> (least, most), for features with known limits;
         a value outside is an error while reading.
+      masker: masks dynamic records by `seed` and their index in the stream;
+        None for static records.
 
     Returns:
-      A `tf.data.Dataset` of dicts: the features with integers as int32,
+      A `tf.data.Dataset` of dicts: the features with integers as int32 (for
+      dynamic records, the static features that `masker` makes of them),
       `next_sentence_labels` [B, 1] as `sentence_order_labels` [B], and for
       evaluation `example_weight` [B], 1 for a real row and 0 for padding.
 
@@ -73,12 +77,15 @@ def build_dataset(
         )
     else:
         dataset = tf.data.TFRecordDataset(files)
+    # Each record keeps its index, however batches are made of them.
+    dataset = dataset.enumerate(start)
     dataset = dataset.batch(batch_size, drop_remainder=is_training)
     dataset = dataset.map(
         functools.partial(
             _parse_batch,
             features=features,
             limits=limits or {},
+            mask=masker and functools.partial(masker.mask, seed=seed),
             batch_size=batch_size,
             is_training=is_training,
         ),
@@ -122,9 +129,13 @@ def _repeat_forever(files, seed, start, num_records, shuffle_buffer):
     return epochs.flat_map(read_epoch)
 
 
-def _parse_batch(serialized, *, features, limits, batch_size, is_training):
-    """Parses, casts, renames and, for evaluation, pads one batch."""
+def _parse_batch(
+    indices, serialized, *, features, limits, mask, batch_size, is_training
+):
+    """Parses, casts, masks, renames and, for evaluation, pads one batch."""
     batch = damage.parse(serialized, features, limits)
+    if mask:
+        batch = mask(batch, indices)
     if "next_sentence_labels" in batch:
         labels = batch.pop("next_sentence_labels")  # [B, 1]
         batch["sentence_order_labels"] = labels[:, 0]  # [B]

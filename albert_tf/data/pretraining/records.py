@@ -42,6 +42,20 @@ def pretraining_features(max_seq_length: int, num_predictions: int) -> dict:
     }
 
 
+def dynamic_features(max_seq_length: int) -> dict:
+    """Returns the features of a record without masks, as in the above.
+
+    They are what the release's features follow from, with the vocabulary in
+    the sidecar: storing input_mask, segment_ids and token_boundary as well
+    would double the size. Padding costs little, as most sequences are full.
+    """
+    return {
+        "input_ids": ((max_seq_length,), "int64"),
+        "segment_ends": ((2,), "int64"),
+        "next_sentence_labels": ((1,), "int64"),
+    }
+
+
 # Serialization. An Example consists of nested length-prefixed messages. Its
 # only long parts are one packed list per feature, so all rows of a feature are
 # packed at once.

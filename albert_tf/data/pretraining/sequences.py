@@ -3,11 +3,13 @@
 Each of the two segments of a sequence is contiguous in the token store, even
 after truncation, which only removes tokens from the ends. A sequence is
 therefore planned as a few integers; its tokens are gathered, masked and
-serialized later, in batches of about a thousand sequences.
+serialized later, in batches of about a thousand sequences. Static records are
+masked before they are written, dynamic ones when they are read.
 
 Shapes: N sequences, T tokens, P predictions.
 """
 
+import base64
 import bisect
 import dataclasses
 import random
@@ -15,7 +17,7 @@ from typing import Literal
 
 import numpy as np
 
-from albert_tf.data.pretraining import corpus, masking
+from albert_tf.data.pretraining import corpus, draws, masking
 from albert_tf.text import tokenization
 
 NUM_SPECIAL_TOKENS = 3  # [CLS] A [SEP] B [SEP]
@@ -59,6 +61,43 @@ class Vocabulary:
                 np.arange(tokenizer.vocab_size), tokenizer.special_ids
             ),
         )
+
+    @classmethod
+    def from_json(cls, values: dict) -> "Vocabulary":
+        """Reads what `to_json` returned.
+
+        Raises:
+          ValueError: if a value is missing or out of range.
+        """
+        try:
+            size, special_ids = values["vocab_size"], values["special_ids"]
+            packed = base64.b64decode(values["word_starts"], validate=True)
+            bits = np.unpackbits(np.frombuffer(packed, np.uint8), count=size)
+            cls_id, sep_id, mask_id = ids = [
+                values[f"{name}_id"] for name in ("cls", "sep", "mask")
+            ]
+            is_known = np.isin([*ids, *special_ids], np.arange(size))
+        except (KeyError, TypeError, ValueError) as error:
+            raise ValueError(
+                f"the vocabulary lacks a value, or it is damaged: {error!r}"
+            ) from error
+        if not is_known.all() or len(packed) != -(-size // 8):
+            raise ValueError(f"the vocabulary does not have {size} pieces")
+        replacement_ids = np.setdiff1d(np.arange(size), special_ids)
+        return cls(cls_id, sep_id, mask_id, bits.astype(bool), replacement_ids)
+
+    def to_json(self) -> dict:
+        """Returns the properties as JSON values; the starts as packed bits."""
+        pieces = np.arange(len(self.is_word_start))
+        packed = np.packbits(self.is_word_start).tobytes()
+        return {
+            "vocab_size": len(pieces),
+            "cls_id": int(self.cls_id),
+            "sep_id": int(self.sep_id),
+            "mask_id": int(self.mask_id),
+            "special_ids": np.setdiff1d(pieces, self.replacement_ids).tolist(),
+            "word_starts": base64.b64encode(packed).decode(),
+        }
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -227,41 +266,62 @@ def build_features(
     store: corpus.Store,
     plan: np.ndarray,
     sequence_rule: SequenceRule,
-    masking_rule: masking.MaskingRule,
     vocabulary: Vocabulary,
-    rng: np.random.Generator,
 ) -> dict:
-    """Builds the features of planned sequences.
+    """Builds the features of planned sequences, without masks.
 
     Args:
       store: the `corpus.Store`.
       plan: [N] of type PLAN, rows of `plan_documents`.
       sequence_rule: the `SequenceRule` of the plan.
+      vocabulary: the `Vocabulary`.
+
+    Returns:
+      A dict of `input_ids` [N, T], `segment_ends` [N, 2], the position after
+      the [SEP] of each segment, and `next_sentence_labels` [N, 1].
+    """
+    lengths = np.stack([plan["a_length"], plan["b_length"]], axis=1)
+    starts = np.stack([plan["a_start"], plan["b_start"]], axis=1)
+    segment_ends = np.cumsum(lengths, axis=1, dtype=np.int64) + [2, 3]
+    is_text, is_real, _ = _layout(segment_ends, sequence_rule.max_seq_length)
+    input_ids = np.full(is_text.shape, vocabulary.sep_id, np.int32)
+    input_ids[is_text] = store.tokens.read(
+        starts.reshape(-1).tolist(), (starts + lengths).reshape(-1).tolist()
+    )
+    input_ids[:, 0] = vocabulary.cls_id
+    input_ids[~is_real] = 0
+    return {
+        "input_ids": input_ids,
+        "segment_ends": segment_ends,
+        "next_sentence_labels": plan["label"][:, None],
+    }
+
+
+def mask_features(
+    features: dict,
+    masking_rule: masking.MaskingRule,
+    vocabulary: Vocabulary,
+    source: draws.Draws,
+) -> dict:
+    """Masks sequences.
+
+    Args:
+      features: `input_ids` and `segment_ends` of `build_features`; others are
+        kept.
       masking_rule: the `masking.MaskingRule`.
       vocabulary: the `Vocabulary`.
-      rng: random number generator for masking.
+      source: the random numbers.
 
     Returns:
       A dict of the release's features, [N, T], [N, P] or [N, 1].
 
     Source: create_pretraining_data.py, `write_instance_to_example_files`.
     """
-    max_seq_length = sequence_rule.max_seq_length
-    position = np.arange(max_seq_length)
-    a_length = plan["a_length"].astype(np.int64)[:, None]
-    b_length = plan["b_length"].astype(np.int64)[:, None]
-    end = a_length + b_length + 2  # the last [SEP]
-    is_text = (0 < position) & (position < end)  # [N, T]
-    is_text &= position != a_length + 1
-    starts = np.stack([plan["a_start"], plan["b_start"]], axis=1)
-    ends = starts + np.stack([plan["a_length"], plan["b_length"]], axis=1)
-    input_ids = np.full(is_text.shape, vocabulary.sep_id, np.int32)
-    input_ids[is_text] = store.tokens.read(
-        starts.reshape(-1).tolist(), ends.reshape(-1).tolist()
+    others = dict(features)
+    input_ids = others.pop("input_ids")
+    is_text, is_real, is_second = _layout(
+        others.pop("segment_ends"), input_ids.shape[1]
     )
-    input_ids[:, 0] = vocabulary.cls_id
-    is_real = position <= end
-    input_ids[~is_real] = 0
     is_start = vocabulary.is_word_start[input_ids]
     masked = masking.mask_batch(
         input_ids,
@@ -269,13 +329,23 @@ def build_features(
         is_start,
         masking_rule,
         (vocabulary.mask_id, vocabulary.replacement_ids),
-        rng,
+        source,
     )
     return {
         "input_ids": masked.pop("input_ids"),
         "input_mask": is_real,
-        "segment_ids": (position > a_length + 1) & is_real,
+        "segment_ids": is_second,
         "token_boundary": (is_start | ~is_text) & is_real,
         **masked,
-        "next_sentence_labels": plan["label"][:, None],
+        **others,
     }
+
+
+def _layout(segment_ends, max_seq_length):
+    """Returns which tokens are text, real, and of the second segment."""
+    position = np.arange(max_seq_length)
+    first_end, end = segment_ends[:, :1], segment_ends[:, 1:]
+    is_text = (0 < position) & (position < end - 1)  # [N, T]
+    is_text &= position != first_end - 1
+    is_real = position < end
+    return is_text, is_real, (position >= first_end) & is_real

@@ -21,6 +21,7 @@ from albert_tf import filesystem, ownership, progress
 from albert_tf.data import workers
 from albert_tf.data.pretraining import (
     corpus,
+    draws,
     limits,
     masking,
     records,
@@ -45,7 +46,8 @@ class Settings:
       tokenizer: (name, value) pairs, arguments of
         `tokenization.build_tokenizer`.
       sequence: settings of sequences.
-      masking: settings of masking.
+      masking: settings of masking; of dynamic records, the defaults.
+      is_dynamic: whether the records are masked when they are read.
       dupe_factor: number of times each document is used.
       seed: random seed.
     """
@@ -53,28 +55,26 @@ class Settings:
     tokenizer: tuple
     sequence: sequences.SequenceRule
     masking: masking.MaskingRule
+    is_dynamic: bool = False
     dupe_factor: int = 40
     seed: int = 12345
 
     def __post_init__(self):
-        rule, masks = self.sequence, self.masking
+        rule = self.sequence
         length = rule.max_seq_length
         for name, value, least, most in (
             ("max_seq_length", length, 5, limits.MAX_SEQ_LENGTH),
             ("short_seq_prob", rule.short_seq_prob, 0, 1),
-            ("max_predictions_per_seq", masks.max_predictions, 1, length),
-            ("masked_lm_prob", masks.masked_lm_prob, 0, 1),
-            ("ngram", masks.ngram, 1, limits.MAX_NGRAM),
+            (
+                "max_predictions_per_seq",
+                self.masking.max_predictions,
+                1,
+                length,
+            ),
             ("dupe_factor", self.dupe_factor, 1, limits.MAX_DUPE_FACTOR),
             ("random_seed", self.seed, 0, math.inf),
         ):
-            if not least <= value <= most:  # True for NaN, too.
-                raise ValueError(
-                    f"{name} must be at least {least} and at most {most}; got "
-                    f"{value}."
-                )
-        if not masks.masked_lm_prob:
-            raise ValueError("masked_lm_prob is 0: nothing would be masked.")
+            limits.check(name, value, least, most)
         if rule.sentence_objective not in sidecars.OBJECTIVES:
             raise ValueError(
                 f"sentence_objective must be one of {sidecars.OBJECTIVES}; got "
@@ -122,18 +122,23 @@ class _Worker:
 
     def build(self, plan, seed):
         """Returns serialized examples, and counts for the statistics."""
+        rule = self.settings.masking
         features = sequences.build_features(
-            self.store,
-            plan,
-            self.settings.sequence,
-            self.settings.masking,
-            self.vocabulary,
-            np.random.default_rng(seed),
+            self.store, plan, self.settings.sequence, self.vocabulary
         )
+        num_tokens = features["segment_ends"][:, 1]  # [N]
+        if self.settings.is_dynamic:
+            num_masked = rule.budget(num_tokens) * rule.num_rounds
+        else:
+            source = draws.InOrder(np.random.default_rng(seed))
+            features = sequences.mask_features(
+                features, rule, self.vocabulary, source
+            )
+            num_masked = features["masked_lm_weights"]
         counts = {
             "sequences": len(plan),
-            "tokens": int(features["input_mask"].sum()),
-            "masked": int(features["masked_lm_weights"].sum()),
+            "tokens": int(num_tokens.sum()),
+            "masked": int(num_masked.sum()),
             "swapped": int(plan["label"].sum()),
             "short": int(plan["is_short"].sum()),
         }
@@ -233,12 +238,25 @@ def create_shards(
             "num_predictions": settings.masking.num_predictions,
             "sentence_objective": settings.sequence.sentence_objective,
             "tokenizer": tokenizer.settings,
+            **_describe_masking(settings, tokenizer),
             "flags": flags or {},
             "statistics": statistics,
         }
         _write_sidecars(outputs, state.shards, description)
         state.remove()
     return statistics
+
+
+def _describe_masking(settings, tokenizer):
+    """Returns what reading dynamic records requires; static ones, nothing."""
+    if not settings.is_dynamic:
+        return {"masking": sidecars.STATIC}
+    vocabulary = sequences.Vocabulary.from_tokenizer(tokenizer)
+    return {
+        "masking": sidecars.DYNAMIC,
+        "masking_rule": dataclasses.asdict(settings.masking),
+        "vocabulary": vocabulary.to_json(),
+    }
 
 
 def _write_outputs(inputs, outputs, settings, state, num_workers, has_progress):

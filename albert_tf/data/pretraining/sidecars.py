@@ -18,6 +18,8 @@ from albert_tf.data.pretraining import damage
 
 FORMAT = 1
 OBJECTIVES = ("sop", "nsp", "none")
+# Whether records are masked before they are written, or when they are read.
+STATIC, DYNAMIC = "static", "dynamic"
 _SUFFIX = ".dataset.json"
 # Keys that must be equal in the sidecars of files that are read together.
 _COMMON_KEYS = (
@@ -27,6 +29,9 @@ _COMMON_KEYS = (
     "num_predictions",
     "sentence_objective",
     "tokenizer",
+    # Static records have neither.
+    "masking_rule",
+    "vocabulary",
 )
 _TYPES = {
     "max_seq_length": int,
@@ -38,6 +43,8 @@ _TYPES = {
     "num_records": list,
     "statistics": dict,
 }
+# Further keys of dynamic records.
+_DYNAMIC_TYPES = {"masking_rule": dict, "vocabulary": dict}
 
 
 def sidecar_path(record_file: str) -> str:
@@ -51,6 +58,11 @@ def unfinished_folder(record_file: str) -> str:
     folder, name = os.path.split(sidecar_path(record_file))
     name = name.removesuffix(_SUFFIX)
     return os.path.join(folder, f".{name}.unfinished")
+
+
+def masking_of(description: dict) -> str:
+    """Returns STATIC or DYNAMIC; older sidecars describe static records."""
+    return description.get("masking", STATIC)
 
 
 def write_sidecar(path: str, description: dict) -> None:
@@ -67,20 +79,22 @@ def _digest(description):
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def read_sidecar(files: list[str]) -> dict | None:
+def read_sidecar(files: list[str], is_strict: bool = True) -> dict | None:
     """Reads and verifies the sidecars of some record files.
 
     Args:
       files: names of record files that will be read together.
+      is_strict: whether the files must have the sizes that are recorded.
 
     Returns:
       None if none of the files has a sidecar, else a dict with `format`,
       `max_seq_length`, `max_predictions_per_seq`, `num_predictions` (length
       of the masked_lm_* lists), `sentence_objective`, `tokenizer` and `flags`
-      (of the program that wrote them), `files`, `num_records` (of each file)
-      and `statistics`. `files`, `num_records` and `statistics["sequences"]`
-      cover the requested files only; the other statistics cover the whole run
-      that wrote the first file.
+      (of the program that wrote them), `masking`, `files`, `num_records` (of
+      each file) and `statistics`; of dynamic records also `masking_rule` (the
+      defaults) and `vocabulary`. `files`, `num_records` and
+      `statistics["sequences"]` cover the requested files only; the other
+      statistics cover the whole run that wrote the first file.
 
     Raises:
       ValueError: if the set is unfinished, or if the sidecars contradict the
@@ -108,14 +122,15 @@ def read_sidecar(files: list[str]) -> dict | None:
                 "records and assumes sentence-order labels."
             )
         for key in _COMMON_KEYS:
-            if descriptions[path][key] != first[key]:
+            own, common = descriptions[path].get(key), first.get(key)
+            if own != common:
                 raise ValueError(
-                    f"{path} says {key} = {descriptions[path][key]}, but "
-                    f"{first_path} says {first[key]}. Files with different "
-                    "settings cannot be read together."
+                    f"{path} says {key} = {own!s:.200}, but {first_path} says "
+                    f"{common!s:.200}. Files with different settings cannot be "
+                    "read together."
                 )
     num_records = [
-        _num_records(file, path, descriptions[path])
+        _num_records(file, path, descriptions[path], is_strict)
         for file, path in paths.items()
     ]
     known = {k: v for k, v in first.items() if k not in ("digest", "num_bytes")}
@@ -167,7 +182,15 @@ def _load(path):
 
 
 def _check_values(path, description):
-    for key, wanted in _TYPES.items():
+    masking = masking_of(description)
+    if masking not in (STATIC, DYNAMIC):
+        raise ValueError(
+            f"{path} says masking = {masking!r}; wanted {STATIC} or {DYNAMIC}. "
+            "Was it edited, or written by another version?"
+        )
+    is_dynamic = masking == DYNAMIC
+    types = _TYPES | _DYNAMIC_TYPES if is_dynamic else _TYPES
+    for key, wanted in types.items():
         if type(description.get(key)) is not wanted:
             raise ValueError(
                 f"{path} has no {key} of type {wanted.__name__}; found "
@@ -196,7 +219,7 @@ def _check_values(path, description):
         )
 
 
-def _num_records(file, path, description):
+def _num_records(file, path, description, is_strict):
     """Verifies a file against its sidecar; returns its number of records."""
     name = os.path.basename(file)
     if name not in description["files"]:
@@ -206,6 +229,8 @@ def _num_records(file, path, description):
         )
     index = description["files"].index(name)
     wanted = description["num_records"][index]
+    if not is_strict:
+        return wanted
     num_bytes = filesystem.size(file)
     is_unedited = description.get("digest") == _digest(description)
     if is_unedited and "num_bytes" in description:

@@ -9,11 +9,20 @@ import naive
 import numpy as np
 import pytest
 
-from albert_tf.data.pretraining import masking, sequences
+from albert_tf.data.pretraining import draws, masking, sequences
 from tests.conftest import CARRIED
 
 MASK, CLS, SEP = 4, 2, 3
 REPLACEMENTS = np.arange(5, 31)
+VOCABULARY = MASK, REPLACEMENTS
+# Random numbers for static and for dynamic records, of so many rows.
+SOURCES = {
+    "in order": lambda count: draws.InOrder(np.random.default_rng(3)),
+    "by position": lambda count: draws.ByPosition.of_records(
+        3, np.arange(count)
+    ),
+}
+of_sources = pytest.mark.parametrize("kind", SOURCES)
 # Two segments; + begins a word. The second begins inside a word.
 TOY_TEXT = " ++-+ -+--+ "
 
@@ -45,8 +54,9 @@ def random_batch(rng, num_rows=300, num_tokens=41):
 @pytest.mark.parametrize("do_permutation", [False, True])
 @pytest.mark.parametrize("favor_shorter_ngram", [False, True])
 @pytest.mark.parametrize("do_whole_word_mask", [False, True])
+@of_sources
 def test_outcomes_are_as_frequent_as_in_a_naive_loop(
-    do_permutation, favor_shorter_ngram, do_whole_word_mask
+    kind, do_permutation, favor_shorter_ngram, do_whole_word_mask
 ):
     rule = masking.MaskingRule(
         max_predictions=4,
@@ -57,9 +67,8 @@ def test_outcomes_are_as_frequent_as_in_a_naive_loop(
     )
     num_rows = 6000
     ids, is_maskable, is_start = toy_batch(num_rows)
-    vocabulary = MASK, REPLACEMENTS
     masked = masking.mask_batch(
-        ids, is_maskable, is_start, rule, vocabulary, np.random.default_rng(0)
+        ids, is_maskable, is_start, rule, VOCABULARY, SOURCES[kind](num_rows)
     )
     rng = random.Random(0)
     found, wanted = collections.Counter(), collections.Counter()
@@ -72,7 +81,7 @@ def test_outcomes_are_as_frequent_as_in_a_naive_loop(
             is_maskable[row],
             is_start[row],
             rule,
-            vocabulary,
+            VOCABULARY,
             rng,
             False,
         )
@@ -99,7 +108,8 @@ def test_words_end_with_their_segment():
 
 @pytest.mark.parametrize("ngram", [1, 3, 7])
 @pytest.mark.parametrize("do_permutation", [False, True])
-def test_predictions_recover_the_original(ngram, do_permutation):
+@of_sources
+def test_predictions_recover_the_original(kind, ngram, do_permutation):
     rng = np.random.default_rng(ngram)
     ids, is_maskable, is_start = random_batch(rng)
     rule = masking.MaskingRule(
@@ -109,7 +119,7 @@ def test_predictions_recover_the_original(ngram, do_permutation):
         do_permutation=do_permutation,
     )
     masked = masking.mask_batch(
-        ids, is_maskable, is_start, rule, (MASK, REPLACEMENTS), rng
+        ids, is_maskable, is_start, rule, VOCABULARY, SOURCES[kind](len(ids))
     )
     np.testing.assert_array_equal(naive.original_ids(masked), ids)
     weights = masked["masked_lm_weights"]
@@ -132,13 +142,14 @@ def test_predictions_recover_the_original(ngram, do_permutation):
     assert is_predicted[is_changed].all() and is_maskable[is_predicted].all()
 
 
-def test_whole_words_are_masked():
+@of_sources
+def test_whole_words_are_masked(kind):
     rng = np.random.default_rng(5)
     ids, is_maskable, is_start = random_batch(rng)
     rule = masking.MaskingRule(max_predictions=9, masked_lm_prob=0.3)
     words = masking.find_words(is_maskable, is_start)
     masked = masking.mask_batch(
-        ids, is_maskable, is_start, rule, (MASK, REPLACEMENTS), rng
+        ids, is_maskable, is_start, rule, VOCABULARY, SOURCES[kind](len(ids))
     )
     for row in range(len(ids)):
         count = int(masked["masked_lm_weights"][row].sum())
@@ -159,7 +170,7 @@ def test_special_tokens_do_not_replace_others():
         is_start,
         rule,
         (vocabulary.mask_id, vocabulary.replacement_ids),
-        np.random.default_rng(0),
+        SOURCES["in order"](3000),
     )
     found = set(np.unique(masked["input_ids"][:, 1:5]))
     assert found == {1, 3, 5, 7, 9, vocabulary.mask_id, 11, 12, 13, 14}
@@ -181,8 +192,8 @@ def test_a_word_beyond_the_budget_leaves_the_sequence_unmasked():
         is_maskable,
         is_start,
         rule,
-        (MASK, REPLACEMENTS),
-        np.random.default_rng(0),
+        VOCABULARY,
+        SOURCES["in order"](1),
     )
     np.testing.assert_array_equal(masked["input_ids"], ids)
     assert not masked["masked_lm_weights"].any()
@@ -205,8 +216,15 @@ GOLDEN = (
 )
 
 
-@pytest.mark.parametrize(("name", "changes"), GOLDEN, ids=lambda x: str(x)[:16])
-def test_statistics_match_the_release(golden, store_of, english, name, changes):
+@pytest.mark.parametrize(
+    ("kind", "name", "changes"),
+    [("in order", *row) for row in GOLDEN]
+    + [("by position", *row) for row in GOLDEN[:5]],
+    ids=lambda x: str(x)[:16],
+)
+def test_statistics_match_the_release(
+    golden, store_of, english, kind, name, changes
+):
     recorded = json.loads((golden / f"stats_{name}.json").read_text())
     rule = masking.MaskingRule(**changes)
     starts = naive.release_starts(english.pieces)
@@ -227,8 +245,11 @@ def test_statistics_match_the_release(golden, store_of, english, name, changes):
         starts,
         np.arange(5, 30000),
     )
-    features = sequences.build_features(
-        store, plan, sequence_rule, rule, vocabulary, np.random.default_rng(3)
+    features = sequences.mask_features(
+        sequences.build_features(store, plan, sequence_rule, vocabulary),
+        rule,
+        vocabulary,
+        SOURCES[kind](len(plan)),
     )
     counts = naive.count(features, plan, starts, english.mask_id, rule)
     # Only the words that the release joins across [SEP] (607 of 2.2 million).

@@ -8,7 +8,7 @@ import naive
 import numpy as np
 import pytest
 
-from albert_tf.data.pretraining import corpus, masking, sequences
+from albert_tf.data.pretraining import corpus, draws, masking, sequences
 
 IS_WORD_START = np.arange(100) % 3 > 0  # multiples of 3 continue a word
 
@@ -148,13 +148,11 @@ def test_features_are_the_planned_tokens(tmp_path):
     rule = rule_of()
     plan, _ = plan_all(store, rule)
     vocabulary = sequences.Vocabulary(2, 3, 4, IS_WORD_START, np.arange(5, 100))
-    features = sequences.build_features(
-        store,
-        plan,
-        rule,
+    features = sequences.mask_features(
+        sequences.build_features(store, plan, rule, vocabulary),
         masking.MaskingRule(max_predictions=3),
         vocabulary,
-        np.random.default_rng(0),
+        draws.InOrder(np.random.default_rng(0)),
     )
     originals = naive.original_ids(features)
     tokens = np.fromfile(tmp_path / "tokens.bin", np.uint16).tolist()
