@@ -32,8 +32,9 @@ ALLOWED = {
 }
 # Only those who talk to a command line know of flags.
 SPEAKERS = {"", "commands", "tools"}
-OPTIONAL = {"tensorflow_text", "tensorflow_hub", "matplotlib"}
+OPTIONAL = {"tensorflow_text", "tensorflow_hub", "matplotlib", "apache_beam"}
 OPTIONAL_IN = {"text.operations", "export.text_serving", "tools.plot_metrics"}
+OPTIONAL_IN |= {"data.pretraining.beam_pipeline"}
 
 
 def dotted(path):

@@ -66,17 +66,32 @@ class TokenFile:
         return np.frombuffer(b"".join(pieces), self._dtype)
 
 
+class TokenArray:
+    """Reads ranges of token ids from an array, like `TokenFile`."""
+
+    def __init__(self, ids: np.ndarray):
+        self._ids = ids
+
+    def read(self, starts: Iterable[int], ends: Iterable[int]) -> np.ndarray:
+        """Returns the tokens of the given ranges, concatenated."""
+        pieces = [
+            self._ids[start:end]
+            for start, end in zip(starts, ends, strict=True)
+        ]
+        return np.concatenate([self._ids[:0], *pieces])
+
+
 @dataclasses.dataclass(frozen=True)
 class Store:
-    """A token store on disk.
+    """A token store, on disk or in memory.
 
     Attributes:
-      tokens: the `TokenFile`.
+      tokens: the `TokenFile` or `TokenArray`.
       sentences: [sentences + 1], token offset at which each sentence starts.
       documents: [documents + 1], sentence index at which each document starts.
     """
 
-    tokens: TokenFile
+    tokens: TokenFile | TokenArray
     sentences: np.ndarray
     documents: np.ndarray
 
