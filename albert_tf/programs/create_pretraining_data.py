@@ -33,6 +33,7 @@ def create_locally(args, outputs, settings):
 
 def create_with_beam(args, outputs, settings):
     """Writes the records with an Apache Beam pipeline."""
+    logging.disable(logging.WARNING)  # Beam warns of services it lacks.
     try:
         from albert_tf.data.pretraining import beam_pipeline
     except ModuleNotFoundError as error:
@@ -42,6 +43,8 @@ def create_with_beam(args, outputs, settings):
             f"--runner={args.runner} requires Apache Beam, the extra `beam`: "
             "pip install 'apache-beam>=2.77,<3'."
         ) from None
+    finally:
+        logging.disable(logging.NOTSET)
     files = beam_pipeline.find_files(args.input_file)
     check_outputs(args, outputs, [file.path for file in files])
     return beam_pipeline.create_shards(

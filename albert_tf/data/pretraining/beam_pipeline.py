@@ -13,6 +13,7 @@ The tokenizer is sent to the workers as a part of the pipeline.
 """
 
 import dataclasses
+import logging
 import os
 import shlex
 import uuid
@@ -21,6 +22,9 @@ import apache_beam as beam
 from apache_beam.io import filesystem as beam_filesystem
 from apache_beam.io import filesystems
 from apache_beam.options import pipeline_options
+from apache_beam.portability.api import beam_provision_api_pb2
+from apache_beam.runners.portability import portable_runner
+from apache_beam.runners.portability.fn_api_runner import fn_runner
 
 from albert_tf import filesystem, ownership
 from albert_tf.data.pretraining import (
@@ -33,9 +37,6 @@ from albert_tf.data.pretraining import (
 )
 from albert_tf.text import tokenization
 
-# Beam's own DirectRunner downloads another runner, written in Go, which has no
-# use for the number of processes.
-_LOCAL_RUNNER = "FnApiRunner"
 _DIRECT_RUNNERS = {"directrunner", "direct"}
 # The driver checks the start of so many files; workers check the others.
 _MAX_PROBED = 100
@@ -171,16 +172,34 @@ def _make_pipeline(runner, options, num_workers):
             f"workers of {runner} are set in --beam_options, for example with "
             "--num_workers (Dataflow) or --parallelism (Flink)."
         )
-    if is_direct:
-        runner = _LOCAL_RUNNER
-        words += ["--default_sdk_harness_log_level=WARNING"]
     if num_workers > 1:
         words += [
             f"--direct_num_workers={num_workers}",
             "--direct_running_mode=multi_processing",
         ]
+    if is_direct:
+        # Each process reports all its steps, and warns of Beam's own options.
+        words += ["--default_sdk_harness_log_level=ERROR"]
+        logging.getLogger("apache_beam").setLevel(logging.ERROR)
     options = pipeline_options.PipelineOptions(words)
+    if is_direct:
+        runner = _call_beam(_local_runner, options)
     return _call_beam(beam.Pipeline, runner, options)
+
+
+def _local_runner(options):
+    """Returns the part of Beam's DirectRunner that is written in Python.
+
+    The DirectRunner itself prefers Prism, a program that it downloads, and
+    that ignores the number of processes.
+    """
+    values = portable_runner.JobServiceHandle.encode_pipeline_options(
+        options.get_all_options()
+    )
+    info = beam_provision_api_pb2.ProvisionInfo(pipeline_options=values)
+    return fn_runner.FnApiRunner(
+        provision_info=fn_runner.ExtendedProvisionInfo(info)
+    )
 
 
 def _call_beam(function, *args):

@@ -295,6 +295,10 @@ def write_bucket(keyed: Iterable[bytes], folder: str) -> tuple[str, int]:
     Returns:
       The name, and the number of records.
     """
+    # Before `records` imports it without its messages, for which it forks:
+    # that may hang in a process with threads.
+    import tensorflow  # noqa: F401
+
     path = os.path.join(folder, f"{uuid.uuid4().hex}.tfrecord")
     examples = (record[KEY_BYTES:] for record in sorted(keyed))
     return path, records.write_records(path, examples)
