@@ -32,9 +32,10 @@ ALLOWED = {
 }
 # Only those who talk to a command line know of flags.
 SPEAKERS = {"", "commands", "tools"}
-OPTIONAL = {"tensorflow_text", "tensorflow_hub", "matplotlib", "apache_beam"}
+OPTIONAL = {"tensorflow_text", "tensorflow_hub", "matplotlib"}
+OPTIONAL |= {"apache_beam", "google_crc32c"}
 OPTIONAL_IN = {"text.operations", "export.text_serving", "tools.plot_metrics"}
-OPTIONAL_IN |= {"data.pretraining.beam_pipeline"}
+OPTIONAL_IN |= {"data.pretraining.beam_pipeline", "data.pretraining.blocks"}
 
 
 def dotted(path):

@@ -37,11 +37,11 @@ def create_with_beam(args, outputs, settings):
     try:
         from albert_tf.data.pretraining import beam_pipeline
     except ModuleNotFoundError as error:
-        if not str(error.name).startswith("apache_beam"):
+        if not str(error.name).startswith(("apache_beam", "google_crc32c")):
             raise
         raise ImportError(
             f"--runner={args.runner} requires Apache Beam, the extra `beam`: "
-            "pip install 'apache-beam>=2.77,<3'."
+            "pip install 'apache-beam>=2.77,<3' google-crc32c."
         ) from None
     finally:
         logging.disable(logging.NOTSET)

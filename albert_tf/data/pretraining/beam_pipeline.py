@@ -19,6 +19,7 @@ import shlex
 import uuid
 
 import apache_beam as beam
+import google_crc32c  # noqa: F401 (`blocks` imports it, in the workers)
 from apache_beam.io import filesystem as beam_filesystem
 from apache_beam.io import filesystems
 from apache_beam.options import pipeline_options

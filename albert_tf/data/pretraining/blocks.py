@@ -21,6 +21,7 @@ import math
 import os
 import re
 import shutil
+import struct
 import tempfile
 import uuid
 from collections.abc import Callable, Iterable, Iterator
@@ -29,7 +30,7 @@ from typing import NamedTuple
 import numpy as np
 
 from albert_tf import filesystem
-from albert_tf.data.pretraining import corpus, records, sequences, shards
+from albert_tf.data.pretraining import corpus, sequences, shards
 from albert_tf.text import tokenization
 
 # These sizes affect the records, because each block has its own seed.
@@ -295,13 +296,33 @@ def write_bucket(keyed: Iterable[bytes], folder: str) -> tuple[str, int]:
     Returns:
       The name, and the number of records.
     """
-    # Before `records` imports it without its messages, for which it forks:
-    # that may hang in a process with threads.
-    import tensorflow  # noqa: F401
-
     path = os.path.join(folder, f"{uuid.uuid4().hex}.tfrecord")
-    examples = (record[KEY_BYTES:] for record in sorted(keyed))
-    return path, records.write_records(path, examples)
+    num_records = 0
+    with (
+        filesystem.replacing(path) as temporary,
+        filesystem.open_file(temporary, "wb") as file,
+    ):
+        for record in sorted(keyed):
+            file.write(frame_record(record[KEY_BYTES:]))
+            num_records += 1
+    return path, num_records
+
+
+def frame_record(data: bytes) -> bytes:
+    """Returns a record as it is in a TFRecord file.
+
+    TensorFlow's writer would add 600 MB to the memory of each worker.
+    """
+    length = struct.pack("<Q", len(data))
+    return length + _masked_checksum(length) + data + _masked_checksum(data)
+
+
+def _masked_checksum(data):
+    import google_crc32c
+
+    checksum = google_crc32c.value(data)
+    rotated = checksum >> 15 | checksum << 17
+    return struct.pack("<I", (rotated + 0xA282EAD8) & 0xFFFFFFFF)
 
 
 def join_buckets(paths: list[str], folder: str, output: str) -> int:

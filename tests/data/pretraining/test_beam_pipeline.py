@@ -22,8 +22,11 @@ from albert_tf.model.config import AlbertConfig
 from albert_tf.programs import create_pretraining_data as program
 
 needs_beam = pytest.mark.skipif(
-    importlib.util.find_spec("apache_beam") is None,
-    reason="needs Apache Beam: pip install 'apache-beam>=2.77,<3'",
+    any(
+        importlib.util.find_spec(name) is None
+        for name in ("apache_beam", "google_crc32c")
+    ),
+    reason="needs the extra `beam`: apache-beam and google-crc32c",
 )
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 WORDS = [f"w{i}" for i in range(2000)]
@@ -339,8 +342,9 @@ def test_bad_input_is_refused_before_a_file_is_written(folder, changes, words):
         assert found == before
 
 
-def test_without_beam_the_package_is_named(folder, monkeypatch):
-    monkeypatch.setitem(sys.modules, "apache_beam", None)
+@pytest.mark.parametrize("package", ["apache_beam", "google_crc32c"])
+def test_without_beam_the_package_is_named(folder, monkeypatch, package):
+    monkeypatch.setitem(sys.modules, package, None)
     name = "albert_tf.data.pretraining.beam_pipeline"
     monkeypatch.delitem(sys.modules, name, raising=False)
     monkeypatch.delattr(name, raising=False)

@@ -278,7 +278,19 @@ def test_the_number_of_buckets_follows_the_size(monkeypatch):
     assert blocks.buckets_per_shard([packed], 2, 1) > 5
 
 
+def test_records_are_framed_as_tensorflow_frames_them(tmp_path):
+    pytest.importorskip("google_crc32c", reason="needs the extra `beam`")
+    data = [b"", b"x", bytes(range(256)) * 300]
+    path = str(tmp_path / "a.tfrecord")
+    with tf.io.TFRecordWriter(path) as writer:
+        for record in data:
+            writer.write(record)
+    framed = b"".join(map(blocks.frame_record, data))
+    assert framed == (tmp_path / "a.tfrecord").read_bytes()
+
+
 def test_buckets_are_sorted_and_joined_in_order(tmp_path):
+    pytest.importorskip("google_crc32c", reason="needs the extra `beam`")
     rng = random.Random(8)
     keyed = [blocks.key_of(i) + b"%d" % i for i in range(200)]
     rng.shuffle(keyed)
