@@ -39,7 +39,8 @@ class DataFlags(flags.Flags):
     )
     num_workers: int = flags.flag(
         1,
-        "Number of processes; it does not change the records.",
+        "Number of processes; it does not change the records. With --runner, "
+        "only for the DirectRunner.",
         at_least=1,
         at_most=256,
     )

@@ -45,7 +45,7 @@ def create_with_beam(args, outputs, settings):
         ) from None
     finally:
         logging.disable(logging.NOTSET)
-    files = beam_pipeline.find_files(args.input_file)
+    files = beam_pipeline.find_files(args.input_file, args.beam_options)
     check_outputs(args, outputs, [file.path for file in files])
     return beam_pipeline.create_shards(
         files,

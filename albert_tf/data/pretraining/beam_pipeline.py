@@ -45,16 +45,19 @@ _SUMMARY = "summary.json"
 _SUMMARIES = "summaries"
 
 
-def find_files(patterns: str) -> list[blocks.TextFile]:
+def find_files(patterns: str, options: str = "") -> list[blocks.TextFile]:
     """Returns the sorted files that match comma-separated names or globs.
 
     Args:
       patterns: local names, or names on a file system that Beam knows.
+      options: options of Beam, as on a command line.
 
     Raises:
       ValueError: if a pattern matches nothing, if its file system is unknown,
         or if a match is a folder.
     """
+    words = pipeline_options.PipelineOptions(_split_options(options))
+    _call_beam(filesystems.FileSystems.set_options, words)
     files = set()
     for pattern in filter(None, map(str.strip, patterns.split(","))):
         if not filesystem.is_remote(pattern):
@@ -157,7 +160,7 @@ def _check_paths(runner, paths):
         )
 
 
-def _make_pipeline(runner, options, num_workers):
+def _split_options(options):
     words = shlex.split(options)
     if words and not words[0].startswith("--"):
         raise ValueError(
@@ -166,6 +169,11 @@ def _make_pipeline(runner, options, num_workers):
         )
     if any(word.split("=")[0] == "--runner" for word in words):
         raise ValueError("Set --runner itself, not in --beam_options.")
+    return words
+
+
+def _make_pipeline(runner, options, num_workers):
+    words = _split_options(options)
     is_direct = runner.lower() in _DIRECT_RUNNERS
     if num_workers > 1 and not is_direct:
         raise ValueError(
@@ -288,11 +296,17 @@ def _build(pipeline, tasks, job, tokenizer, num_buckets):
     buckets = (
         built.records
         | "GroupBuckets" >> beam.GroupByKey()
-        | "WriteBuckets" >> beam.Map(_write_bucket, job, num_buckets)
+        | "WriteBuckets"
+        >> beam.Map(_write_bucket, job, num_buckets).with_output_types(
+            tuple[int, tuple]
+        )
     )
+    no_buckets: list[tuple[int, tuple]] = [
+        (shard, ()) for shard in range(len(job.outputs))
+    ]
     every_shard = pipeline | "ListShards" >> beam.Create(
-        [(i, ()) for i in range(len(job.outputs))]
-    )
+        no_buckets
+    ).with_output_types(tuple[int, tuple])
     written = (
         (buckets, every_shard)
         | "AddEmptyShards" >> beam.Flatten()

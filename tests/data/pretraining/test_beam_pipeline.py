@@ -285,6 +285,24 @@ def test_a_failed_run_is_marked_and_starts_anew(folder, monkeypatch):
 
 
 @needs_beam
+def test_remote_output_leaves_nothing_behind(
+    folder, monkeypatch, tmp_path_factory
+):
+    program.run(flags_of(folder))
+    wanted = digests(folder)
+    cache = tmp_path_factory.mktemp("cache")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
+    output = f"file://{folder}/remote/a.tfrecord"
+    program.run(flags_of(folder, output_file=output))
+    files = [f"file://{path}" for path in files_of(folder / "remote")]
+    assert len(files) == 3 and digests(folder / "remote") == wanted
+    assert sidecars.read_sidecar(files)["num_records"][0] > 60
+    names = {path.name for path in (folder / "remote").iterdir()}
+    assert "a.dataset.json" in names and len(names) == 4
+    assert not list(cache.rglob("*.json")) and not list(cache.rglob("*.lock"))
+
+
+@needs_beam
 def test_an_older_run_is_replaced_by_either_path(folder, monkeypatch):
     (folder / "text2.txt.gz").unlink()
     program.run(flags_of(folder, runner=None))
