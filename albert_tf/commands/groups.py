@@ -25,11 +25,6 @@ class DeviceFlags(flags.Flags):
     num_tpu_cores: int = flag(
         8, "Ignored: the number of cores is detected.", at_least=0
     )
-    distribution: Literal["auto", "one_device", "mirrored", "tpu"] = flag(
-        "auto",
-        "Devices to train on; auto uses all GPUs, or the CPU if there are "
-        "none.",
-    )
     compute_dtype: Literal["auto", "float32", "bfloat16"] = flag(
         "auto",
         "Data type of matrix products; weights, norms, softmax and losses "
@@ -62,6 +57,18 @@ class TrainFlags(DeviceFlags):
         at_least=1,
         at_most=flags.MAX_BATCH_SIZE,
     )
+    gradient_accumulation_steps: int = flag(
+        1,
+        "Number of parts of each training batch, computed one after another "
+        "to save memory; without dropout, the update is the same.",
+        at_least=1,
+        at_most=flags.MAX_BATCH_SIZE,
+    )
+    remat: bool = flag(
+        False,
+        "Compute each layer again in the backward pass instead of keeping its "
+        "intermediate values, to save memory.",
+    )
     eval_batch_size: int = flag(
         32,
         "Global evaluation batch size, in examples.",
@@ -69,7 +76,6 @@ class TrainFlags(DeviceFlags):
         at_most=flags.MAX_BATCH_SIZE,
     )
     optimizer: Literal["adamw", "lamb"] = flag("adamw", "Optimizer.")
-    learning_rate: float = flag(5e-5, "Peak learning rate.", at_least=0)
     save_checkpoints_steps: int = flag(
         1000, "Number of steps between checkpoints.", at_least=1
     )
@@ -131,6 +137,12 @@ class FineTuningFlags(FilesFlags, TrainFlags):
         help="TF Hub module to start from, a local folder or tar; same as "
         "--init_checkpoint."
     )
+    distribution: Literal["auto", "one_device", "mirrored", "tpu"] = flag(
+        "auto",
+        "Devices to train on; auto uses all GPUs, or the CPU if there are "
+        "none.",
+    )
+    learning_rate: float = flag(5e-5, "Peak learning rate.", at_least=0)
     from_scratch: bool = flag(
         False,
         "Start from random weights; without it, a checkpoint is required.",

@@ -2,10 +2,11 @@
 
 import dataclasses
 import functools
+import logging
 import math
 import os
 
-from albert_tf import filesystem, ownership
+from albert_tf import filesystem
 from albert_tf.data.pretraining import opening, reading
 from albert_tf.model import heads
 from albert_tf.model.config import CONFIG_FILE, AlbertConfig
@@ -14,9 +15,11 @@ from albert_tf.text import tokenization
 from albert_tf.training import (
     evaluation,
     gauge,
+    guard,
     manifest,
     optimization,
     session,
+    workers,
 )
 from albert_tf.weights import checkpoints, pretrained
 
@@ -149,8 +152,32 @@ def read_weights(args):
         return None
 
 
+def choose_rate(args):
+    """Returns the flags with the rate and warmup for --learning_rate=auto."""
+    if args.learning_rate != "auto":
+        return args
+    rate, num_warmup_steps = optimization.scale_to_batch(
+        args.train_batch_size, args.num_train_steps
+    )
+    default = type(args).__dataclass_fields__["num_warmup_steps"].default
+    if args.num_warmup_steps != default:
+        num_warmup_steps = args.num_warmup_steps
+    logging.info(
+        "--learning_rate=auto: %.3g after %d warmup steps, for batches of %d.",
+        rate,
+        num_warmup_steps,
+        args.train_batch_size,
+    )
+    return dataclasses.replace(
+        args, learning_rate=rate, num_warmup_steps=num_warmup_steps
+    )
+
+
 def run(args):
     """Trains and evaluates as requested by the flags."""
+    # Several workers must connect before TensorFlow's first operation.
+    strategy = shared.build_strategy(args)
+    args = choose_rate(args)
     config = AlbertConfig.from_json_file(args.albert_config_file)
     train_records = held_out = None
     if args.do_train:
@@ -160,11 +187,11 @@ def run(args):
         held_out = open_records(args.eval_input_file, args, config)
     if train_records and held_out:
         opening.check_held_out(train_records, held_out)
-    strategy = shared.build_strategy(args)
     with (
-        ownership.owning_folder(args.output_dir),
+        workers.Workers(strategy).own_folder(args.output_dir) as folder,
         opening.naming_damage(train_records, held_out),
     ):
+        args = dataclasses.replace(args, output_dir=folder)
         pretrain(args, config, strategy, train_records, held_out)
 
 
@@ -225,7 +252,8 @@ def train(args, config, training, records, weights, evaluator):
         from_group0=args.init_from_group0,
         tokenizer_settings=sidecar and sidecar["tokenizer"],
     )
-    if evaluator and not step and not evaluator.known(checkpoints.STEP):
+    is_new = not step and evaluator and not evaluator.known(checkpoints.STEP)
+    if training.workers.share(bool(is_new)):
         report_majority_baseline(training.reporter, held_out)
         evaluator.evaluate(0)
     dataset = reading.build_dataset(
@@ -246,8 +274,11 @@ def train(args, config, training, records, weights, evaluator):
         iterations_per_loop=args.iterations_per_loop,
         log_every_steps=args.log_every_steps,
         xla=args.xla,
+        remat=args.remat,
+        num_parts=args.gradient_accumulation_steps,
         evaluator=evaluator,
         gauge=build_gauge(training, train_records, held_out),
+        guard=guard.Guard(args.stop_on_divergence),
     )
     training.reporter.say(f"Checkpoints and results are in {args.output_dir}.")
 

@@ -24,10 +24,15 @@ def build_strategy(args):
         tpu_name=args.tpu_name,
         tpu_zone=args.tpu_zone,
         gcp_project=args.gcp_project,
+        # Where the chief alone writes may be another folder elsewhere.
+        settings=dataclasses.asdict(args) | {"output_dir": None},
     )
     for name, value in dataclasses.asdict(args).items():
         if name.endswith("_batch_size") and value is not None:
-            distribution.check_batch_size(strategy, value, name)
+            num_parts = 1
+            if name == "train_batch_size":
+                num_parts = args.gradient_accumulation_steps
+            distribution.check_batch_size(strategy, value, name, num_parts)
     return strategy
 
 

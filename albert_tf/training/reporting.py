@@ -1,5 +1,6 @@
 """Reports progress and metrics: terminal, log, JSON lines, TensorBoard."""
 
+import io
 import json
 import os
 import time
@@ -95,12 +96,15 @@ class Reporter:
       folder: output folder; created if absent.
       stream: stream for progress and log lines; on a terminal the progress
         line is rewritten in place.
+      is_silent: whether to write nothing to the stream.
     """
 
-    def __init__(self, folder, stream=None):
+    def __init__(self, folder, stream=None, is_silent=False):
         filesystem.make_folder(folder)
         self.folder = str(folder)
         self.path = os.path.join(folder, "metrics.jsonl")
+        if is_silent:
+            stream = io.StringIO()
         self.line = progress.Line(stream)
         self.say = self.line.say
         self.clock = Clock(0, 0, 0)  # Replaced when training starts.
@@ -188,6 +192,14 @@ class Reporter:
         self.drop(lambda record: record["step"] <= step)
         for split in ("train", "eval"):
             drop_events(os.path.join(self.folder, split), step)
+
+    def read(self, split):
+        """Returns the records of "train" or "eval" so far, a list of dicts."""
+        if not filesystem.exists(self.path):
+            return []
+        lines = filesystem.read_file(self.path).decode("utf-8", "replace")
+        records = filter(None, map(_parse_record, lines.split("\n")))
+        return [record for record in records if record["split"] == split]
 
     def drop(self, is_kept):
         """Drops JSON lines that are truncated or rejected by a function.
