@@ -136,6 +136,15 @@ def test_records_are_read_and_described(folder):
 
 
 @needs_beam
+def test_compressed_files_are_known_by_their_names(folder):
+    from albert_tf.data.pretraining import beam_pipeline
+
+    files = beam_pipeline.find_files(f"{folder}/text0.txt,{folder}/text2*")
+    assert [file.is_compressed for file in files] == [False, True]
+    assert files[0].num_bytes == (folder / "text0.txt").stat().st_size
+
+
+@needs_beam
 def test_the_statistics_are_those_of_the_local_path(folder):
     (folder / "text2.txt.gz").unlink()
     flags = flags_of(folder, dupe_factor=20)
@@ -172,7 +181,7 @@ def test_pretraining_accepts_the_records(folder):
 
 @needs_beam
 def test_each_sentence_is_in_one_record(folder, monkeypatch):
-    # Small enough to divide all files, if they were not compressed.
+    # Divides even the shortest file.
     monkeypatch.setattr(blocks, "TASK_BYTES", 300)
     # With sentences of one word each, no segment is truncated.
     rng = random.Random(1)
