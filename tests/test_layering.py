@@ -33,7 +33,9 @@ ALLOWED = {
 # Only those who talk to a command line know of flags.
 SPEAKERS = {"", "commands", "tools"}
 OPTIONAL = {"tensorflow_text", "tensorflow_hub", "matplotlib"}
+OPTIONAL |= {"apache_beam", "google_crc32c"}
 OPTIONAL_IN = {"text.operations", "export.text_serving", "tools.plot_metrics"}
+OPTIONAL_IN |= {"data.pretraining.beam_pipeline", "data.pretraining.blocks"}
 
 
 def dotted(path):

@@ -5,6 +5,8 @@ The text is UTF-8, one sentence per line, with a blank line between documents.
     python create_pretraining_data.py --input_file='text/*.txt' \
         --output_file=records/train.tfrecord --num_shards=16 --num_workers=8 \
         --spm_model_file=30k-clean.model --max_seq_length=512
+
+With --runner, an Apache Beam pipeline does the work, on one or many machines.
 """
 
 import dataclasses
@@ -37,9 +39,18 @@ class DataFlags(flags.Flags):
     )
     num_workers: int = flags.flag(
         1,
-        "Number of processes; it does not change the records.",
+        "Number of processes; it does not change the records. With --runner, "
+        "only for the DirectRunner.",
         at_least=1,
         at_most=256,
+    )
+    runner: str | None = flags.flag(
+        help="Runner of Apache Beam (package apache-beam), such as "
+        "DirectRunner, DataflowRunner, FlinkRunner or SparkRunner; absent, "
+        "this machine does the work without Beam."
+    )
+    beam_options: str = flags.flag(
+        "", "Options of Beam and its runner, such as '--project=x --region=y'."
     )
     spm_model_file: str | None = flags.flag(
         help="SentencePiece model, as for the English models."
@@ -120,6 +131,13 @@ class DataFlags(flags.Flags):
     input_file_mode: str = flags.flag(
         "r", "Ignored: text is always read as UTF-8."
     )
+
+    def check(self):
+        if self.beam_options and not self.runner:
+            raise ValueError(
+                "--beam_options are for a pipeline; set --runner, too, such as "
+                "--runner=DirectRunner."
+            )
 
 
 def main():

@@ -14,8 +14,56 @@ MANY_PASSES = 10
 def run(args):
     """Writes records and their sidecars; returns the statistics."""
     settings = make_settings(args)
-    inputs = filesystem.expand_files(args.input_file)
     outputs = shards.output_names(args.output_file, args.num_shards)
+    create = create_with_beam if args.runner else create_locally
+    statistics = create(args, outputs, settings)
+    report(statistics, args)
+    return statistics
+
+
+def create_locally(args, outputs, settings):
+    """Writes the records with processes of this machine."""
+    inputs = filesystem.expand_files(args.input_file)
+    check_outputs(args, outputs, inputs)
+    return shards.create_shards(
+        inputs,
+        outputs,
+        settings,
+        num_workers=args.num_workers,
+        flags=dataclasses.asdict(args),
+        has_progress=args.progress,
+    )
+
+
+def create_with_beam(args, outputs, settings):
+    """Writes the records with an Apache Beam pipeline."""
+    logging.disable(logging.WARNING)  # Beam warns of services it lacks.
+    try:
+        from albert_tf.data.pretraining import beam_pipeline
+    except ModuleNotFoundError as error:
+        if not str(error.name).startswith(("apache_beam", "google_crc32c")):
+            raise
+        raise ImportError(
+            f"--runner={args.runner} requires Apache Beam, the extra `beam`: "
+            "pip install 'apache-beam>=2.77,<3' google-crc32c."
+        ) from None
+    finally:
+        logging.disable(logging.NOTSET)
+    files = beam_pipeline.find_files(args.input_file, args.beam_options)
+    check_outputs(args, outputs, [file.path for file in files])
+    return beam_pipeline.create_shards(
+        files,
+        outputs,
+        settings,
+        runner=args.runner,
+        options=args.beam_options,
+        num_workers=args.num_workers,
+        flags=dataclasses.asdict(args),
+    )
+
+
+def check_outputs(args, outputs, inputs):
+    """Checks that no output is an input."""
     filesystem.check_outputs(
         {"--output_file": shards.written_files(outputs)},
         {
@@ -24,16 +72,6 @@ def run(args):
             "--vocab_file": [args.vocab_file],
         },
     )
-    statistics = shards.create_shards(
-        inputs,
-        outputs,
-        settings,
-        num_workers=args.num_workers,
-        flags=dataclasses.asdict(args),
-        has_progress=args.progress,
-    )
-    report(statistics, args)
-    return statistics
 
 
 def make_settings(args):

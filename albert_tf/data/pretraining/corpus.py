@@ -41,7 +41,7 @@ _GZIP = b"\x1f\x8b"
 _BAD = "\N{REPLACEMENT CHARACTER}"
 # `check_text` decodes this many bytes at the start of a file, and refuses the
 # file if more than this share of the characters is invalid.
-_PROBE_BYTES = 1 << 16
+PROBE_BYTES = 1 << 16
 _MAX_BAD_SHARE = 0.1
 
 
@@ -66,17 +66,32 @@ class TokenFile:
         return np.frombuffer(b"".join(pieces), self._dtype)
 
 
+class TokenArray:
+    """Reads ranges of token ids from an array, like `TokenFile`."""
+
+    def __init__(self, ids: np.ndarray):
+        self._ids = ids
+
+    def read(self, starts: Iterable[int], ends: Iterable[int]) -> np.ndarray:
+        """Returns the tokens of the given ranges, concatenated."""
+        pieces = [
+            self._ids[start:end]
+            for start, end in zip(starts, ends, strict=True)
+        ]
+        return np.concatenate([self._ids[:0], *pieces])
+
+
 @dataclasses.dataclass(frozen=True)
 class Store:
-    """A token store on disk.
+    """A token store, on disk or in memory.
 
     Attributes:
-      tokens: the `TokenFile`.
+      tokens: the `TokenFile` or `TokenArray`.
       sentences: [sentences + 1], token offset at which each sentence starts.
       documents: [documents + 1], sentence index at which each document starts.
     """
 
-    tokens: TokenFile
+    tokens: TokenFile | TokenArray
     sentences: np.ndarray
     documents: np.ndarray
 
@@ -120,10 +135,18 @@ def check_text(path: filesystem.Path) -> None:
     """Refuses a file whose first bytes are not UTF-8 text.
 
     Raises:
-      ValueError: if the file is UTF-16, compressed, or not text.
+      ValueError: see `check_probe`.
     """
     with filesystem.open_file(path) as file:
-        probe = file.read(_PROBE_BYTES)
+        check_probe(path, file.read(PROBE_BYTES))
+
+
+def check_probe(path: filesystem.Path, probe: bytes) -> None:
+    """Refuses the first PROBE_BYTES of a file unless they are UTF-8 text.
+
+    Raises:
+      ValueError: if the file is UTF-16, compressed, or not text.
+    """
     if probe.startswith(_UTF16_BOMS):
         raise ValueError(
             f"{path} is UTF-16 text; wanted UTF-8. Convert it with "
@@ -142,19 +165,24 @@ def check_text(path: filesystem.Path) -> None:
 
 
 def read_blocks(files: Iterable[filesystem.Path]) -> Iterator[bytes]:
-    """Yields the bytes of text files in blocks of whole lines.
-
-    Each file is terminated by a blank line. Only a line longer than a block is
-    split, at whitespace where possible.
-    """
+    """Yields the bytes of text files in blocks; see `split_blocks`."""
     for path in files:
         with filesystem.open_file(path) as file:
-            rest = file.read(BLOCK_BYTES).removeprefix(_BOM)
-            while data := file.read(BLOCK_BYTES):
-                cut = _last_cut(rest)
-                yield rest[:cut]
-                rest = rest[cut:] + data
-            yield rest + b"\n\n"
+            yield from split_blocks(file)
+
+
+def split_blocks(file) -> Iterator[bytes]:
+    """Yields the bytes of an open text file in blocks of whole lines.
+
+    The file is terminated by a blank line. Only a line longer than a block is
+    split, at whitespace where possible.
+    """
+    rest = file.read(BLOCK_BYTES).removeprefix(_BOM)
+    while data := file.read(BLOCK_BYTES):
+        cut = _last_cut(rest)
+        yield rest[:cut]
+        rest = rest[cut:] + data
+    yield rest + b"\n\n"
 
 
 def _last_cut(data):

@@ -121,28 +121,45 @@ class _Worker:
         )
 
     def build(self, plan, seed):
-        """Returns serialized examples, and counts for the statistics."""
-        rule = self.settings.masking
-        features = sequences.build_features(
-            self.store, plan, self.settings.sequence, self.vocabulary
+        """Calls `build_examples`."""
+        return build_examples(
+            self.store, plan, self.settings, self.vocabulary, seed
         )
-        num_tokens = features["segment_ends"][:, 1]  # [N]
-        if self.settings.is_dynamic:
-            num_masked = rule.budget(num_tokens) * rule.num_rounds
-        else:
-            source = draws.InOrder(np.random.default_rng(seed))
-            features = sequences.mask_features(
-                features, rule, self.vocabulary, source
-            )
-            num_masked = features["masked_lm_weights"]
-        counts = {
-            "sequences": len(plan),
-            "tokens": int(num_tokens.sum()),
-            "masked": int(num_masked.sum()),
-            "swapped": int(plan["label"].sum()),
-            "short": int(plan["is_short"].sum()),
-        }
-        return records.encode_examples(features), counts
+
+
+def build_examples(store, plan, settings: Settings, vocabulary, seed) -> tuple:
+    """Builds, masks and serializes planned sequences.
+
+    Args:
+      store: the `corpus.Store`.
+      plan: [N] of type `sequences.PLAN`.
+      settings: the `Settings`.
+      vocabulary: the `sequences.Vocabulary`.
+      seed: nonnegative integers.
+
+    Returns:
+      examples: N serialized examples.
+      counts: dict, from which `summarize` computes the statistics.
+    """
+    rule = settings.masking
+    features = sequences.build_features(
+        store, plan, settings.sequence, vocabulary
+    )
+    num_tokens = features["segment_ends"][:, 1]  # [N]
+    if settings.is_dynamic:
+        num_masked = rule.budget(num_tokens) * rule.num_rounds
+    else:
+        source = draws.InOrder(np.random.default_rng(seed))
+        features = sequences.mask_features(features, rule, vocabulary, source)
+        num_masked = features["masked_lm_weights"]
+    counts = {
+        "sequences": len(plan),
+        "tokens": int(num_tokens.sum()),
+        "masked": int(num_masked.sum()),
+        "swapped": int(plan["label"].sum()),
+        "short": int(plan["is_short"].sum()),
+    }
+    return records.encode_examples(features), counts
 
 
 def output_names(output_file: str, num_shards: int) -> list[str]:
@@ -229,20 +246,10 @@ def create_shards(
         _write_outputs(
             inputs, outputs, settings, state, num_workers, has_progress
         )
-        statistics = _statistics(state.counts, state.shards.values())
-        _warn_of_empty_files(outputs, state)
-        description = {
-            "format": sidecars.FORMAT,
-            "max_seq_length": settings.sequence.max_seq_length,
-            "max_predictions_per_seq": settings.masking.max_predictions,
-            "num_predictions": settings.masking.num_predictions,
-            "sentence_objective": settings.sequence.sentence_objective,
-            "tokenizer": tokenizer.settings,
-            **_describe_masking(settings, tokenizer),
-            "flags": flags or {},
-            "statistics": statistics,
-        }
-        _write_sidecars(outputs, state.shards, description)
+        statistics = summarize(state.counts, state.shards.values())
+        write_sidecars(
+            outputs, state.shards, settings, tokenizer, flags, statistics
+        )
         state.remove()
     return statistics
 
@@ -267,11 +274,10 @@ def _write_outputs(inputs, outputs, settings, state, num_workers, has_progress):
         counts = state.counts
         if not counts or not corpus.is_store(state.folder, vocab_size, counts):
             counts = _tokenize(inputs, worker, run, has_progress)
-        _check_counts(counts, inputs, settings)
+        check_counts(counts, inputs, settings)
         state.keep_counts(counts)
         # Sidecars of an older run describe files about to be replaced.
-        for path in filter(filesystem.exists, _sidecar_paths(outputs)):
-            filesystem.remove(path)
+        remove_sidecars(outputs)
         num_tokens = counts["input_tokens"] * settings.dupe_factor
         tokens = progress.Progress(
             "writing", num_tokens, "tokens", has_progress
@@ -285,20 +291,35 @@ def _write_outputs(inputs, outputs, settings, state, num_workers, has_progress):
         tokens.finish()
 
 
-def _warn_of_empty_files(outputs, state):
-    empty = [path for path in outputs if not state.shards[path]["sequences"]]
-    if empty:
-        logging.warning(
-            "%d of %d files have no sequence, such as %s: %d documents are too "
-            "few for so many files.",
-            len(empty),
-            len(outputs),
-            empty[0],
-            state.counts["input_documents"],
-        )
+def remove_sidecars(outputs: list[str]) -> None:
+    """Removes the sidecars of record files, if there are any."""
+    for path in filter(filesystem.exists, _sidecar_paths(outputs)):
+        filesystem.remove(path)
 
 
-def _write_sidecars(outputs, shards, description):
+def write_sidecars(outputs, shards, settings, tokenizer, flags, statistics):
+    """Writes the sidecars of complete record files; warns of empty files.
+
+    Args:
+      outputs: names of the record files.
+      shards: dict from name to the number of `sequences` and `num_bytes`.
+      settings: the `Settings`.
+      tokenizer: the `tokenization.Tokenizer`.
+      flags: dict of the program's flags, or None.
+      statistics: result of `summarize`.
+    """
+    _warn_of_empty_files(outputs, shards, statistics["input_documents"])
+    description = {
+        "format": sidecars.FORMAT,
+        "max_seq_length": settings.sequence.max_seq_length,
+        "max_predictions_per_seq": settings.masking.max_predictions,
+        "num_predictions": settings.masking.num_predictions,
+        "sentence_objective": settings.sequence.sentence_objective,
+        "tokenizer": tokenizer.settings,
+        **_describe_masking(settings, tokenizer),
+        "flags": flags or {},
+        "statistics": statistics,
+    }
     for sidecar in _sidecar_paths(outputs):
         files = [f for f in outputs if sidecars.sidecar_path(f) == sidecar]
         own = {
@@ -311,6 +332,19 @@ def _write_sidecars(outputs, shards, description):
 
 def _sidecar_paths(outputs):
     return set(map(sidecars.sidecar_path, outputs))
+
+
+def _warn_of_empty_files(outputs, shards, num_documents):
+    empty = [path for path in outputs if not shards[path]["sequences"]]
+    if empty:
+        logging.warning(
+            "%d of %d files have no sequence, such as %s: %d documents are too "
+            "few for so many files.",
+            len(empty),
+            len(outputs),
+            empty[0],
+            num_documents,
+        )
 
 
 # The two phases.
@@ -404,8 +438,13 @@ def _assign_documents(index, num_shards, settings, store):
             yield part, f"{seed} {index} {dupe} {i}"
 
 
-def _statistics(counts, results):
-    """Returns the statistics of the whole run, for the sidecar."""
+def summarize(counts: dict, results) -> dict:
+    """Returns the statistics of the whole run, for the sidecar.
+
+    Args:
+      counts: the counts of `corpus.write_store`.
+      results: dicts of counts of `build_examples`, with `dropped_words`.
+    """
     total: collections.Counter = collections.Counter()
     for result in results:
         total.update(result)
@@ -438,7 +477,7 @@ def _check_inputs(inputs):
         corpus.check_text(path)
 
 
-def _check_counts(counts, inputs, settings):
+def check_counts(counts: dict, inputs: list[str], settings: Settings):
     """Warns about unusual text, and refuses text that cannot be used."""
     num_documents = counts["input_documents"]
     if not num_documents:

@@ -1,0 +1,403 @@
+"""Creates pretraining records as an Apache Beam pipeline, on many machines.
+
+The records have the same distribution as those of `shards`, but not the same
+order and masks. The pipeline is
+
+    list tasks | tokenize | build records | group and sort buckets | join shards
+
+with a reshuffle between the first three. What is grouped in one place is a
+bucket, never a shard or the corpus; see `blocks`. Text is read with Beam's
+file systems. Records are written with TensorFlow's, as pretraining reads them.
+
+The tokenizer is sent to the workers as a part of the pipeline.
+"""
+
+import dataclasses
+import logging
+import os
+import shlex
+import uuid
+
+import apache_beam as beam
+import google_crc32c  # noqa: F401 (`blocks` imports it, in the workers)
+from apache_beam.io import filesystem as beam_filesystem
+from apache_beam.io import filesystems
+from apache_beam.options import pipeline_options
+from apache_beam.portability.api import beam_provision_api_pb2
+from apache_beam.runners.portability import portable_runner
+from apache_beam.runners.portability.fn_api_runner import fn_runner
+
+from albert_tf import filesystem, ownership
+from albert_tf.data.pretraining import (
+    blocks,
+    corpus,
+    sequences,
+    shards,
+    sidecars,
+    unfinished,
+)
+from albert_tf.text import tokenization
+
+_DIRECT_RUNNERS = {"directrunner", "direct"}
+# The driver checks the start of so many files; workers check the others.
+_MAX_PROBED = 100
+_SUMMARY = "summary.json"
+_SUMMARIES = "summaries"
+
+
+def find_files(patterns: str, options: str = "") -> list[blocks.TextFile]:
+    """Returns the sorted files that match comma-separated names or globs.
+
+    Args:
+      patterns: local names, or names on a file system that Beam knows.
+      options: options of Beam, as on a command line.
+
+    Raises:
+      ValueError: if a pattern matches nothing, if its file system is unknown,
+        or if a match is a folder.
+    """
+    words = pipeline_options.PipelineOptions(_split_options(options))
+    _call_beam(filesystems.FileSystems.set_options, words)
+    files = set()
+    for pattern in filter(None, map(str.strip, patterns.split(","))):
+        if not filesystem.is_remote(pattern):
+            files |= {
+                (path, filesystem.size(path))
+                for path in filesystem.expand_files(pattern)
+            }
+            continue
+        matches = _call_beam(filesystems.FileSystems.match, [pattern])[0]
+        if not matches.metadata_list:
+            raise ValueError(f"No file matches {pattern!r}.")
+        files |= {(m.path, m.size_in_bytes) for m in matches.metadata_list}
+    if not files:
+        raise ValueError(f"Found no file name in {patterns!r}; wanted one.")
+    detect = beam_filesystem.CompressionTypes.detect_compression_type
+    plain = beam_filesystem.CompressionTypes.UNCOMPRESSED
+    return [
+        blocks.TextFile(path, size, detect(path) != plain)
+        for path, size in sorted(files)
+    ]
+
+
+def create_shards(
+    files: list[blocks.TextFile],
+    outputs: list[str],
+    settings: shards.Settings,
+    *,
+    runner: str,
+    options: str = "",
+    num_workers: int = 1,
+    flags: dict | None = None,
+) -> dict:
+    """Writes record files with a pipeline, and then their sidecars.
+
+    An interrupted run starts again from the beginning. Until a run is
+    complete, a folder next to the output marks it as unfinished.
+
+    Args:
+      files: from `find_files`; UTF-8, one sentence per line, a blank line
+        between documents.
+      outputs: names of the record files.
+      settings: the `shards.Settings`.
+      runner: name of a runner that Beam knows.
+      options: further options of Beam, as on a command line.
+      num_workers: number of processes of the DirectRunner.
+      flags: the program's flags, recorded in the sidecar.
+
+    Returns:
+      The statistics of the sidecar.
+
+    Raises:
+      ValueError: if there is no text, if Beam refuses the options, or if the
+        pipeline fails.
+      BlockingIOError: if another process is writing the same files.
+    """
+    names = [file.path for file in files]
+    _check_paths(runner, names + outputs)
+    pipeline = _make_pipeline(runner, options, num_workers)
+    _check_text(files)
+    tokenizer = tokenization.build_tokenizer(**dict(settings.tokenizer))
+    run_id = uuid.uuid4().hex
+    with (
+        ownership.owning(*unfinished.lock_names(outputs)),
+        # No other run has this fingerprint, so nothing is resumed.
+        unfinished.Unfinished(outputs, run_id) as state,
+    ):
+        # From here on, an error leaves the mark of an unfinished set.
+        state.keep_counts({})
+        shards.remove_sidecars(outputs)
+        job = _Job(settings, outputs, run_id)
+        num_buckets = blocks.buckets_per_shard(
+            files, len(outputs), settings.dupe_factor
+        )
+        _build(pipeline, blocks.list_tasks(files), job, tokenizer, num_buckets)
+        _run(pipeline, runner)
+        summary = filesystem.read_json(os.path.join(job.folder, _SUMMARY))
+        counts = summary["text"]
+        shards.check_counts(counts, names, settings)
+        statistics = shards.summarize(counts, [summary["records"]])
+        written = {
+            output: summary["shards"][str(i)]
+            for i, output in enumerate(outputs)
+        }
+        shards.write_sidecars(
+            outputs, written, settings, tokenizer, flags, statistics
+        )
+        state.remove()
+    return statistics
+
+
+# Checks, before the pipeline starts.
+
+
+def _check_paths(runner, paths):
+    local = [path for path in paths if not filesystem.is_remote(path)]
+    if local and "dataflow" in runner.lower():
+        raise ValueError(
+            f"--runner={runner} works on machines that cannot reach "
+            f"{local[0]}; wanted a path such as gs://bucket/name."
+        )
+
+
+def _split_options(options):
+    words = shlex.split(options)
+    if words and not words[0].startswith("--"):
+        raise ValueError(
+            f"--beam_options={options!r} does not start with an option; wanted "
+            "for example --beam_options='--project=x --region=y'."
+        )
+    if any(word.split("=")[0] == "--runner" for word in words):
+        raise ValueError("Set --runner itself, not in --beam_options.")
+    return words
+
+
+def _make_pipeline(runner, options, num_workers):
+    words = _split_options(options)
+    is_direct = runner.lower() in _DIRECT_RUNNERS
+    if num_workers > 1 and not is_direct:
+        raise ValueError(
+            f"--num_workers={num_workers} is for --runner=DirectRunner; the "
+            f"workers of {runner} are set in --beam_options, for example with "
+            "--num_workers (Dataflow) or --parallelism (Flink)."
+        )
+    if num_workers > 1:
+        words += [
+            f"--direct_num_workers={num_workers}",
+            "--direct_running_mode=multi_processing",
+        ]
+    if is_direct:
+        # Each process reports all its steps, and warns of Beam's own options.
+        words += ["--default_sdk_harness_log_level=ERROR"]
+        logging.getLogger("apache_beam").setLevel(logging.ERROR)
+    options = pipeline_options.PipelineOptions(words)
+    if is_direct:
+        runner = _call_beam(_local_runner, options)
+    return _call_beam(beam.Pipeline, runner, options)
+
+
+def _local_runner(options):
+    """Returns the part of Beam's DirectRunner that is written in Python.
+
+    The DirectRunner itself prefers Prism, a program that it downloads, and
+    that ignores the number of processes.
+    """
+    values = portable_runner.JobServiceHandle.encode_pipeline_options(
+        options.get_all_options()
+    )
+    info = beam_provision_api_pb2.ProvisionInfo(pipeline_options=values)
+    return fn_runner.FnApiRunner(
+        provision_info=fn_runner.ExtendedProvisionInfo(info)
+    )
+
+
+def _call_beam(function, *args):
+    """Calls a function of Beam whose errors are for the user."""
+    try:
+        return function(*args)
+    except (ImportError, OSError, RuntimeError, TypeError, ValueError) as error:
+        raise ValueError(f"Apache Beam: {error}") from error
+    except SystemExit:  # Beam's parser has printed why.
+        raise ValueError(
+            "Apache Beam does not accept --beam_options."
+        ) from None
+
+
+def _check_text(files):
+    """Refuses files that are not text, or that are all blank."""
+    if not any(file.num_bytes for file in files):
+        raise ValueError(
+            f"There is no text in {[f.path for f in files[:3]]}: the files are "
+            "empty."
+        )
+    for file in files[:: -(-len(files) // _MAX_PROBED)]:
+        with _open(file.path) as opened:
+            corpus.check_probe(file.path, opened.read(corpus.PROBE_BYTES))
+    text = blocks.read_task([blocks.Span(file.path) for file in files], _open)
+    if not any(block.strip() for block in text):
+        raise ValueError(
+            f"There is no text in {[f.path for f in files[:3]]}: all lines are "
+            "blank."
+        )
+
+
+def _open(path):
+    return filesystems.FileSystems.open(path)
+
+
+# The pipeline.
+
+
+@dataclasses.dataclass(frozen=True)
+class _Job:
+    """What the steps need to know.
+
+    Attributes:
+      settings: the `shards.Settings`.
+      outputs: names of the record files.
+      run_id: a name that no other run has.
+    """
+
+    settings: shards.Settings
+    outputs: list
+    run_id: str
+
+    @property
+    def folder(self):
+        """The folder of buckets and of the summary."""
+        return self.folder_of(self.outputs[0])
+
+    def folder_of(self, output):
+        """Returns a folder of this run, on the file system of an output."""
+        return os.path.join(sidecars.unfinished_folder(output), self.run_id)
+
+
+def _build(pipeline, tasks, job, tokenizer, num_buckets):
+    """Adds all steps to a pipeline; num_buckets is of each shard."""
+    vocabulary = sequences.Vocabulary.from_tokenizer(tokenizer)
+    tokenized = (
+        pipeline
+        | "ListTasks" >> beam.Create(list(enumerate(tasks)))
+        | "Tokenize"
+        >> beam.ParDo(_Tokenize(job.settings, tokenizer)).with_outputs(
+            _SUMMARIES, main="blocks"
+        )
+    )
+    built = (
+        tokenized.blocks
+        | "SpreadBlocks" >> beam.Reshuffle()
+        | "BuildRecords"
+        >> beam.ParDo(
+            _BuildRecords(
+                job.settings, vocabulary, num_buckets * len(job.outputs)
+            )
+        ).with_outputs(_SUMMARIES, main="records")
+    )
+    buckets = (
+        built.records
+        | "GroupBuckets" >> beam.GroupByKey()
+        | "WriteBuckets"
+        >> beam.Map(_write_bucket, job, num_buckets).with_output_types(
+            tuple[int, tuple]
+        )
+    )
+    no_buckets: list[tuple[int, tuple]] = [
+        (shard, ()) for shard in range(len(job.outputs))
+    ]
+    every_shard = pipeline | "ListShards" >> beam.Create(
+        no_buckets
+    ).with_output_types(tuple[int, tuple])
+    written = (
+        (buckets, every_shard)
+        | "AddEmptyShards" >> beam.Flatten()
+        | "GroupShards" >> beam.GroupByKey()
+        | "JoinShards" >> beam.Map(_join_shard, job)
+    )
+    (
+        (tokenized[_SUMMARIES], built[_SUMMARIES], written)
+        | "AllSummaries" >> beam.Flatten()
+        | "Merge" >> beam.CombineGlobally(blocks.merge_summaries)
+        | "WriteSummary" >> beam.Map(_write_summary, job)
+    )
+
+
+class _Tokenize(beam.DoFn):
+    """Converts a task to ((task, block), `corpus.Store`) of each block."""
+
+    def __init__(self, settings, tokenizer):
+        self._settings = settings
+        self._tokenizer = tokenizer
+
+    def process(self, element):
+        task, spans = element
+        counts, stores = blocks.encode_task(
+            blocks.read_task(spans, _open),
+            self._tokenizer,
+            self._settings.sequence.max_tokens,
+        )
+        yield beam.pvalue.TaggedOutput(_SUMMARIES, {"text": counts})
+        for block, store in enumerate(stores):
+            yield (task, block), store
+
+
+@beam.typehints.with_output_types(tuple[int, bytes])
+class _BuildRecords(beam.DoFn):
+    """Converts a block to (bucket, record after its key)."""
+
+    def __init__(self, settings, vocabulary, num_buckets):
+        self._settings = settings
+        self._vocabulary = vocabulary
+        self._num_buckets = num_buckets
+
+    def process(self, element):
+        place, store = element
+        for keyed, counts in blocks.build_records(
+            store, place, self._settings, self._vocabulary
+        ):
+            yield beam.pvalue.TaggedOutput(_SUMMARIES, {"records": counts})
+            for record in keyed:
+                yield blocks.bucket_of(record, self._num_buckets), record
+
+
+def _write_bucket(element, job, num_buckets):
+    """Returns the shard of a bucket, and (bucket, file, number of records)."""
+    bucket, keyed = element
+    path, num_records = blocks.write_bucket(keyed, job.folder)
+    return bucket // num_buckets, (bucket, path, num_records)
+
+
+def _join_shard(element, job):
+    """Writes a shard; returns its summary."""
+    shard, buckets = element
+    buckets = sorted(filter(None, buckets))
+    output = job.outputs[shard]
+    num_bytes = blocks.join_buckets(
+        [path for _, path, _ in buckets], job.folder_of(output), output
+    )
+    num_records = sum(number for _, _, number in buckets)
+    counts = {"sequences": num_records, "num_bytes": num_bytes}
+    return {"shards": {str(shard): counts}}
+
+
+def _write_summary(summary, job):
+    filesystem.write_json(os.path.join(job.folder, _SUMMARY), summary)
+
+
+def _run(pipeline, runner):
+    """Runs a pipeline and waits for its end."""
+    try:
+        state = pipeline.run().wait_until_finish()
+    except Exception as error:  # Runners raise errors of any type.
+        raise ValueError(
+            f"The pipeline failed on {runner}: {_cause(error)} The same "
+            "command starts again from the beginning."
+        ) from error
+    if state != beam.runners.runner.PipelineState.DONE:
+        raise ValueError(f"The pipeline ended on {runner} as {state}.")
+
+
+def _cause(error):
+    """Returns the line that names the cause; workers send a traceback."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    causes = [line for line in lines if " [while running " in line]
+    return [type(error).__name__, *lines, *causes][-1]
