@@ -9,7 +9,7 @@ import dataclasses
 import logging
 from typing import Literal
 
-from albert_tf import flags
+from albert_tf import filesystem, flags
 from albert_tf.commands import groups
 from albert_tf.data.pretraining import limits
 from albert_tf.flags import flag
@@ -168,6 +168,8 @@ class PretrainingFlags(groups.TrainFlags):
                 "--distribution=multi_worker needs --do_train; evaluate on "
                 "one host."
             )
+        for name in ("input_file", "eval_input_file"):
+            self.check_reach(name)
         if self.masked_lm_budget:
             raise ValueError(
                 "--masked_lm_budget is not implemented, as in the release. To "
@@ -175,6 +177,18 @@ class PretrainingFlags(groups.TrainFlags):
                 "create_pretraining_data.py --masking=dynamic, and give "
                 "--masked_lm_prob."
             )
+
+    def check_reach(self, name):
+        """Raises ValueError if a TPU elsewhere cannot read the records."""
+        if not self.tpu_name or self.tpu_name == "local":
+            return
+        for pattern in (getattr(self, name) or "").split(","):
+            if pattern.strip() and not filesystem.is_remote(pattern.strip()):
+                raise ValueError(
+                    f"--{name}={pattern} is a local path; wanted gs://..., as "
+                    f"the hosts of the TPU {self.tpu_name!r} read the records. "
+                    "(On a TPU VM with one host, give --tpu_name=local.)"
+                )
 
 
 def main():

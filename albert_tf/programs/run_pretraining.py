@@ -223,6 +223,7 @@ def run_on_records(args, config, strategy, salvage_folder):
         train_records = open_train_records(args, config, salvage_folder)
     if args.do_eval and args.eval_input_file:
         held_out = open_held_out(args, config, train_records, salvage_folder)
+    check_masking_host(args, train_records, held_out)
     with (
         workers.Workers(strategy).own_folder(args.output_dir) as folder,
         opening.naming_damage(train_records, held_out),
@@ -231,9 +232,23 @@ def run_on_records(args, config, strategy, salvage_folder):
         pretrain(args, config, strategy, train_records, held_out)
 
 
+def check_masking_host(args, *opened):
+    """Raises ValueError if a TPU elsewhere would have to mask records."""
+    if args.tpu_name in (None, "local"):
+        return
+    if any(records and records.masker for records in opened):
+        raise ValueError(
+            f"The hosts of the TPU {args.tpu_name!r} cannot mask dynamic "
+            "records, which is done in Python. Create static records, or use "
+            "a TPU VM with one host and --tpu_name=local."
+        )
+
+
 def pretrain(args, config, strategy, train_records, held_out):
     """Implements `run`; the caller owns the output folder."""
-    weights = read_weights(args) if train_records else None
+    weights = None
+    if train_records and workers.Workers(strategy).is_chief:
+        weights = read_weights(args)
     any_records = train_records or held_out
     training = session.Session(
         args.output_dir,
@@ -279,6 +294,10 @@ def train(args, config, training, records, weights, evaluator):
     """
     train_records, held_out = records
     sidecar = train_records.sidecar
+    for name in ("config", "data"):
+        training.workers.check_equal(
+            f"{name} files", training.manifest.made_of[name]
+        )
     step = training.begin(
         config,
         weights,

@@ -9,6 +9,7 @@ evaluate, and it alone writes checkpoints, results and logs.
 import contextlib
 import dataclasses
 import functools
+import hashlib
 import json
 import logging
 import os
@@ -236,7 +237,12 @@ class Workers:
         """Returns the sums of numbers or arrays over all workers."""
         if self.count == 1:
             return values
-        tensors = [tf.convert_to_tensor(value) for value in values]
+        tensors = [
+            tf.constant(value, tf.int64)
+            if isinstance(value, int)
+            else tf.convert_to_tensor(value)
+            for value in values
+        ]
         return [value.numpy() for value in self._add_tensors(*tensors)]
 
     @functools.cached_property
@@ -269,6 +275,26 @@ class Workers:
             return value
         (total,) = self.add([int(value) if self.is_chief else 0])
         return int(total)
+
+    def check_equal(self, what: str, value):
+        """Checks that all workers have the same JSON value as the chief.
+
+        Args:
+          what: name of the value, in the plural.
+          value: the JSON value.
+
+        Raises:
+          ValueError: in all workers, if one has another value.
+        """
+        text = json.dumps(value, sort_keys=True).encode()
+        digest = int.from_bytes(hashlib.sha256(text).digest()[:4], "big")
+        is_different = digest != self.share(digest)
+        (count,) = self.add([int(is_different)])
+        if count:
+            raise ValueError(
+                f"{count} of {self.count} workers have other {what} than the "
+                "chief. Are the files of all hosts copies of the same ones?"
+            )
 
     def share_variables(self, variables: dict):
         """Gives variables the chief's values."""

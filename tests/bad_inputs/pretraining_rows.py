@@ -170,6 +170,32 @@ ROWS = [
         replace("same.dataset.json", "train.tfrecord", "same.tfrecord"),
     ),
     row("masking while training", "--masked_lm_budget=0.1", "masked_lm_budget"),
+    row(
+        "workers without addresses",
+        "--distribution=multi_worker",
+        "needs the environment variable TF_CONFIG",
+    ),
+    row(
+        "workers that only evaluate",
+        "--distribution=multi_worker --nodo_train --do_eval",
+        "multi_worker needs --do_train",
+    ),
+    row(
+        "LAMB's rate for AdamW",
+        "--learning_rate=auto --optimizer=adamw",
+        "auto is a rule for --optimizer=lamb",
+    ),
+    row("a rate in words", "--learning_rate=fast", "learning_rate.*fast"),
+    row(
+        "a batch of unequal parts",
+        "--gradient_accumulation_steps=3",
+        "train_batch_size=4 .* times --gradient_accumulation_steps=3; use 3",
+    ),
+    row(
+        "local records for a TPU elsewhere",
+        "--use_tpu --tpu_name=grpc://10.0.0.2:8470",
+        "is a local path; wanted gs://",
+    ),
     *(
         row(
             f"--{flag} with static records",

@@ -145,6 +145,14 @@ JOBS = {
         words=(*_PRETRAINING.words, "--distribution=multi_worker"),
         num_workers=2,
     ),
+    "run_pretraining+parts": dataclasses.replace(
+        _PRETRAINING,
+        words=(
+            *_PRETRAINING.words,
+            "--gradient_accumulation_steps=2",
+            "--remat",
+        ),
+    ),
     "create_pretraining_data+workers": dataclasses.replace(
         _DATA, words=(*_DATA.words, "--num_workers=2")
     ),
