@@ -29,6 +29,7 @@ TOOLS = {
     "convert_to_litert": "convert a SavedModel to LiteRT",
     "inspect_checkpoint": "print the contents of a checkpoint",
     "plot_metrics": "plot training curves",
+    "tpu_check": "compile the pretraining step for a TPU, without one",
     "report": "write an HTML report of a training run",
 }
 

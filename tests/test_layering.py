@@ -33,7 +33,9 @@ ALLOWED = {
 # Only those who talk to a command line know of flags.
 SPEAKERS = {"", "commands", "tools"}
 OPTIONAL = {"tensorflow_text", "tensorflow_hub", "matplotlib"}
+OPTIONAL |= {"jax", "jaxlib"}
 OPTIONAL_IN = {"text.operations", "export.text_serving", "tools.plot_metrics"}
+OPTIONAL_IN |= {"tools.tpu_compiler"}
 
 
 def dotted(path):
