@@ -62,6 +62,18 @@ class TrainFlags(DeviceFlags):
         at_least=1,
         at_most=flags.MAX_BATCH_SIZE,
     )
+    gradient_accumulation_steps: int = flag(
+        1,
+        "Number of parts of each training batch, computed one after another "
+        "to save memory; without dropout, the update is the same.",
+        at_least=1,
+        at_most=flags.MAX_BATCH_SIZE,
+    )
+    remat: bool = flag(
+        False,
+        "Compute each layer again in the backward pass instead of keeping its "
+        "intermediate values, to save memory.",
+    )
     eval_batch_size: int = flag(
         32,
         "Global evaluation batch size, in examples.",

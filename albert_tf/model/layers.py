@@ -225,6 +225,16 @@ class Dropout:
         )
         return tf.nn.experimental.stateless_dropout(x, rate, seed)
 
+    def after(self, num_calls):
+        """Returns a Dropout that goes on after `num_calls` more calls.
+
+        Args:
+          num_calls: an integer, or an int32 scalar.
+        """
+        later = Dropout(self.seed)
+        later.num_calls = self.num_calls + num_calls
+        return later
+
 
 def build_dropout(training, seed):
     """Returns the Dropout for one call of a model.

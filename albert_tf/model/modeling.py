@@ -14,7 +14,7 @@ from typing import NamedTuple
 import keras
 import tensorflow as tf
 
-from albert_tf.model import layers
+from albert_tf.model import layers, recomputing
 
 # Added to the score of a masked key; the release's value. Finite, so that a
 # row with an all-zero mask attends uniformly instead of returning NaN.
@@ -250,8 +250,7 @@ class Transformer(layers.WeightOwner):
 
     def call(self, x, input_mask, *, dropout, with_attention=False):
         config = self.config
-        attention = [[a.pack() for a in group] for group in self.attention]
-        ffn = [[f.pack() for f in group] for group in self.ffn]
+        stacks = self.pack()
         mask_scores = (1.0 - tf.cast(input_mask, tf.float32)) * MASKED_SCORE
         mask_scores = mask_scores[:, tf.newaxis, tf.newaxis, :]
         num_tokens = input_mask.shape[1] or tf.shape(input_mask)[1]
@@ -260,42 +259,95 @@ class Transformer(layers.WeightOwner):
         if self.projection:
             x = layers.dense(x, *self.cast(self.projection))  # [R, H]
 
-        def run_layer(x, groups):
+        def run_layer(x, blocks, dropout):
             """Returns outputs [R, H] and attention [B, N, T, T] per block."""
             outputs, probs = [], []
-            for attention_weights, ffn_weights in zip(
-                attention[groups[0]], ffn[groups[1]], strict=True
-            ):
-                x, p = attend(
-                    x, attention_weights, mask_scores, dropout, config
-                )
-                x = feed_forward(x, ffn_weights, dropout, config)
+            for attention, ffn in blocks:
+                x, p = attend(x, attention, mask_scores, dropout, config)
+                x = feed_forward(x, ffn, dropout, config)
                 outputs.append(x)
                 probs += [p] * with_attention
             return outputs, probs
 
-        groups = [
-            (config.attention_group(layer), config.ffn_group(layer))
-            for layer in range(config.num_hidden_layers)
-        ]
-        outputs, probs = [], []
+        probs: list = []
         if layers.are_kernels_constant():
-            # In a loop, a kernel is a single constant for all its uses.
-            for group, count in collections.Counter(groups).items():
-                x = repeat(
-                    lambda x, group=group: run_layer(x, group)[0][-1], x, count
-                )
-            outputs.append(x)
+            outputs = run_in_loops(run_layer, x, stacks, dropout)
+        elif recomputing.is_recomputing() and dropout.is_training:
+            outputs = run_recomputed(run_layer, x, stacks, dropout, config)
         else:
-            for group in groups:
-                layer_outputs, layer_probs = run_layer(
-                    outputs[-1] if outputs else x, group
-                )
-                outputs += layer_outputs
-                probs += layer_probs
+            outputs, probs = run_unrolled(run_layer, x, stacks, dropout)
         shape = [-1, num_tokens, config.hidden_size]
         # [B, T, H] each
         return [tf.reshape(x, shape) for x in outputs], probs
+
+    def pack(self):
+        """Returns the packed weights of each stack of equal layers.
+
+        Returns:
+          A list of (blocks, number of layers that use them one after another),
+          where `blocks` is a list of (AttentionWeights, FeedForwardWeights).
+        """
+        config = self.config
+        attention = [[a.pack() for a in group] for group in self.attention]
+        ffn = [[f.pack() for f in group] for group in self.ffn]
+        counts = collections.Counter(
+            (config.attention_group(layer), config.ffn_group(layer))
+            for layer in range(config.num_hidden_layers)
+        )
+        return [
+            (list(zip(attention[a], ffn[f], strict=True)), count)
+            for (a, f), count in counts.items()
+        ]
+
+
+# Ways to run stacks of layers. `run_layer` is a function of x, blocks and
+# dropout; the result is a list of [R, H].
+
+
+def run_unrolled(run_layer, x, stacks, dropout):
+    """Returns the outputs and the attention of all blocks."""
+    outputs, probs = [], []
+    for blocks, count in stacks:
+        for _ in range(count):
+            layer_outputs, layer_probs = run_layer(x, blocks, dropout)
+            x = layer_outputs[-1]
+            outputs += layer_outputs
+            probs += layer_probs
+    return outputs, probs
+
+
+def run_in_loops(run_layer, x, stacks, dropout):
+    """Returns the last output; a kernel is one constant for all its uses."""
+    for blocks, count in stacks:
+        x = repeat(
+            lambda x, blocks=blocks: run_layer(x, blocks, dropout)[0][-1],
+            x,
+            count,
+        )
+    return [x]
+
+
+def run_recomputed(run_layer, x, stacks, dropout, config):
+    """Returns the last output; each layer is computed again for its gradient.
+
+    Dropout draws the same masks as in `run_unrolled`.
+    """
+    num_calls = config.inner_group_num * sum(
+        rate > 0
+        for rate in (
+            config.attention_probs_dropout_prob,
+            config.hidden_dropout_prob,  # after attention
+            config.hidden_dropout_prob,  # after the feed-forward layers
+        )
+    )
+    for blocks, count in stacks:
+
+        def step(i, x, blocks, dropout=dropout):
+            return run_layer(x, blocks, dropout.after(i * num_calls))[0][-1]
+
+        x = recomputing.repeat(step, x, blocks, count)
+        dropout = dropout.after(count * num_calls)
+    return [x]
 
 
 def repeat(step, x, count):

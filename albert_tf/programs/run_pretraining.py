@@ -246,6 +246,8 @@ def train(args, config, training, records, weights, evaluator):
         iterations_per_loop=args.iterations_per_loop,
         log_every_steps=args.log_every_steps,
         xla=args.xla,
+        remat=args.remat,
+        num_parts=args.gradient_accumulation_steps,
         evaluator=evaluator,
         gauge=build_gauge(training, train_records, held_out),
     )

@@ -27,7 +27,10 @@ def build_strategy(args):
     )
     for name, value in dataclasses.asdict(args).items():
         if name.endswith("_batch_size") and value is not None:
-            distribution.check_batch_size(strategy, value, name)
+            num_parts = 1
+            if name == "train_batch_size":
+                num_parts = args.gradient_accumulation_steps
+            distribution.check_batch_size(strategy, value, name, num_parts)
     return strategy
 
 

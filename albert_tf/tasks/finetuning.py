@@ -105,6 +105,8 @@ class Recipe:
     random_seed: int = 12345
     compute_dtype: str = "auto"
     xla: bool = False
+    remat: bool = False
+    gradient_accumulation_steps: int = 1
     save_checkpoints_steps: int = 1000
     keep_checkpoint_max: int = 5
     iterations_per_loop: int = 1000
@@ -335,6 +337,8 @@ class FineTuning:
             iterations_per_loop=recipe.iterations_per_loop,
             log_every_steps=recipe.log_every_steps,
             xla=recipe.xla,
+            remat=recipe.remat,
+            num_parts=recipe.gradient_accumulation_steps,
             evaluator=self.evaluator,
         )
 

@@ -164,21 +164,28 @@ def read_cpu_flags():
     return set(next(flags, "").partition(":")[2].split())
 
 
-def check_batch_size(strategy, batch_size, flag):
+def check_batch_size(strategy, batch_size, flag, num_parts=1):
     """Checks that a global batch can be divided evenly among the replicas.
 
     Args:
       strategy: a tf.distribute.Strategy.
       batch_size: global batch size, in examples.
       flag: name of its flag, for the message.
+      num_parts: number of equal parts of each replica's batch.
 
     Raises:
-      ValueError: if it is not a multiple of the number of replicas.
+      ValueError: if it is not a multiple of the number of replicas, times the
+        number of parts.
     """
     replicas = strategy.num_replicas_in_sync
-    if batch_size < 1 or batch_size % replicas:
-        nearest = max(batch_size // replicas, 1) * replicas
-        raise ValueError(
-            f"--{flag}={batch_size} is a global batch size, but not a multiple "
-            f"of the {replicas} replicas; use {nearest}, for example."
-        )
+    divisor = replicas * num_parts
+    if batch_size > 0 and batch_size % divisor == 0:
+        return
+    wanted = f"the {replicas} replicas"
+    if num_parts > 1:
+        wanted += f" times --gradient_accumulation_steps={num_parts}"
+    nearest = max(batch_size // divisor, 1) * divisor
+    raise ValueError(
+        f"--{flag}={batch_size} is a global batch size, but not a multiple "
+        f"of {wanted}; use {nearest}, for example."
+    )

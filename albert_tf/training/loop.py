@@ -7,11 +7,13 @@ a loss is normalized over the global batch however the batch is split.
 """
 
 import contextlib
+import functools
 import time
 
 import numpy as np
 import tensorflow as tf
 
+from albert_tf.model import recomputing
 from albert_tf.training import distribution, optimization
 from albert_tf.weights import checkpoints
 
@@ -66,7 +68,9 @@ def replica_seed(seed, step):
     )
 
 
-def build_replica_step(model, optimizer, seed=0, clip_norm=1.0):
+def build_replica_step(
+    model, optimizer, seed=0, clip_norm=1.0, num_parts=1, remat=False
+):
     """Returns the training step of one replica.
 
     Gradients of the global loss are summed over replicas, then clipped, so
@@ -76,8 +80,12 @@ def build_replica_step(model, optimizer, seed=0, clip_norm=1.0):
     Args:
       model: see the module.
       optimizer: an `optimization.Optimizer` over the model's weights.
-      seed: seed of dropout, combined with the step and the replica.
+      seed: seed of dropout, combined with the step, the replica and the part.
       clip_norm: maximum global norm of the gradients.
+      num_parts: number of equal parts of the batch, computed one after
+        another. Without dropout, the update is that of the whole batch.
+      remat: whether to compute the layers again in the backward pass, which
+        saves memory, see `model.recomputing`.
 
     Returns:
       A function from features to (sums [ratios, 2] of this replica, gradient
@@ -86,28 +94,14 @@ def build_replica_step(model, optimizer, seed=0, clip_norm=1.0):
 
     def replica_step(features):
         context = tf.distribute.get_replica_context()
-        step = optimizer.step.value()
-        with tf.GradientTape() as tape:
-            ratios = model.ratios(
-                features, training=True, seed=replica_seed(seed, step)
+        own_seed = replica_seed(seed, optimizer.step.value())
+        compute = differentiate
+        if num_parts > 1:
+            compute = functools.partial(accumulate, num_parts=num_parts)
+        with recomputing.recomputing(remat):
+            sums, gradients = compute(
+                model, optimizer.weights, features, own_seed
             )
-            losses = [ratios[name] for name in model.loss_scales]
-            weights = context.all_reduce(
-                tf.distribute.ReduceOp.SUM, [r.weight for r in losses]
-            )
-            loss = sum(
-                scale * r.total / (weight + r.epsilon)
-                for scale, r, weight in zip(
-                    model.loss_scales.values(), losses, weights, strict=True
-                )
-            )
-        gradients = tape.gradient(loss, optimizer.weights)
-        # Dense, so that a repeated row counts once in the norm.
-        gradients = {
-            name: tf.convert_to_tensor(g)
-            for name, g in gradients.items()
-            if g is not None
-        }
         summed = context.all_reduce(
             tf.distribute.ReduceOp.SUM, list(gradients.values())
         )
@@ -115,27 +109,115 @@ def build_replica_step(model, optimizer, seed=0, clip_norm=1.0):
         learning_rate = optimizer.apply(
             dict(zip(gradients, clipped, strict=True))
         )
-        return stack_ratios(model, ratios), norm, learning_rate
+        return sums, norm, learning_rate
 
     return replica_step
 
 
-def build_train_function(strategy, model, optimizer, *, seed=0, xla=False):
+def sum_loss_weights(model, ratios):
+    """Returns the weight of each loss, summed over the replicas."""
+    return tf.distribute.get_replica_context().all_reduce(
+        tf.distribute.ReduceOp.SUM,
+        [ratios[name].weight for name in model.loss_scales],
+    )
+
+
+def differentiate(model, weights, features, seed, loss_weights=None):
+    """Computes the gradients of this replica's part of the loss.
+
+    Args:
+      model: see the module.
+      weights: dict from canonical name to tf.Variable.
+      features: dict of name -> [B, ...].
+      seed: [2] int32, seed of dropout.
+      loss_weights: divisor of each loss; default: from `sum_loss_weights`.
+
+    Returns:
+      Sums [ratios, 2]; and a dict from canonical name to gradient, without
+      the weights that do not affect the loss.
+    """
+    with tf.GradientTape() as tape:
+        ratios = model.ratios(features, training=True, seed=seed)
+        if loss_weights is None:
+            loss_weights = sum_loss_weights(model, ratios)
+        losses = [ratios[name] for name in model.loss_scales]
+        loss = sum(
+            scale * r.total / (weight + r.epsilon)
+            for scale, r, weight in zip(
+                model.loss_scales.values(), losses, loss_weights, strict=True
+            )
+        )
+    gradients = tape.gradient(loss, weights)
+    return stack_ratios(model, ratios), {
+        # Dense, so that a repeated row counts once in the norm.
+        name: tf.convert_to_tensor(gradient)
+        for name, gradient in gradients.items()
+        if gradient is not None
+    }
+
+
+def accumulate(model, weights, features, seed, num_parts):
+    """Does what `differentiate` does, one part of the batch at a time.
+
+    Arguments and results are those of `differentiate`, with `num_parts`, which
+    divides B.
+    """
+    # Of this, only the weights are used: they depend on the features alone, so
+    # that the encoder is removed from the graph.
+    loss_weights = sum_loss_weights(
+        model, model.ratios(features, training=True, seed=seed)
+    )
+    parts = {
+        name: tf.reshape(values, [num_parts, -1, *values.shape[1:]])
+        for name, values in features.items()
+    }  # [parts, B / parts, ...]
+    with_gradient = set()
+
+    def body(i, sums, totals):
+        part_sums, gradients = differentiate(
+            model,
+            weights,
+            {name: values[i] for name, values in parts.items()},
+            tf.random.experimental.stateless_fold_in(seed, i),
+            loss_weights,
+        )
+        with_gradient.update(gradients)
+        totals = {
+            name: total + gradients[name] if name in gradients else total
+            for name, total in totals.items()
+        }
+        return i + 1, sums + part_sums, totals
+
+    zeros = {name: tf.zeros(weight.shape) for name, weight in weights.items()}
+    sums = tf.zeros([len(ratio_names(model)), 2])
+    _, sums, totals = tf.while_loop(
+        lambda i, *_: i < num_parts,
+        body,
+        (tf.constant(0), sums, zeros),
+        parallel_iterations=1,
+        maximum_iterations=num_parts,
+    )
+    return sums, {
+        name: totals[name] for name in totals if name in with_gradient
+    }
+
+
+def build_train_function(strategy, model, optimizer, *, xla=False, **kwargs):
     """Returns a compiled function that runs several training steps.
 
     Args:
       strategy: the tf.distribute.Strategy of model and optimizer.
       model: see the module.
       optimizer: an `optimization.Optimizer` over the model's weights.
-      seed: seed of dropout.
       xla: whether to compile the step with XLA (one GPU; a TPU always does).
+      **kwargs: further arguments of `build_replica_step`.
 
     Returns:
       A function from (iterator, number of steps as int32 tensor) to (sums
       [ratios, 2] over all steps and replicas, last gradient norm, last
       learning rate).
     """
-    replica_step = build_replica_step(model, optimizer, seed)
+    replica_step = build_replica_step(model, optimizer, **kwargs)
     if xla:
         replica_step = tf.function(replica_step, jit_compile=True)
     mean = tf.distribute.ReduceOp.MEAN
@@ -271,13 +353,22 @@ class Steps:
     """Runs training steps, several per compiled call.
 
     Args:
-      train_steps: from `build_train_function`, as Traces.
+      strategy, model, optimizer: as for `train`.
       turns: Turns, which choose the dataset.
-      pace: Pace, which chooses the number of steps per call.
+      iterations_per_loop: maximum number of steps per compiled call.
+      **kwargs: arguments of `build_train_function`.
     """
 
-    def __init__(self, train_steps, turns, pace):
-        self.train_steps, self.turns, self.pace = train_steps, turns, pace
+    def __init__(
+        self, strategy, model, optimizer, turns, iterations_per_loop, **kwargs
+    ):
+        self.train_steps = Traces(
+            build_train_function(strategy, model, optimizer, **kwargs)
+        )
+        self.turns = turns
+        self.pace = Pace(
+            iterations_per_loop, is_timed=not distribution.is_tpu(strategy)
+        )
         self.done = 0
 
     def run(self, limit):
@@ -316,10 +407,9 @@ def train(
     save_checkpoints_steps=1000,
     iterations_per_loop=1000,
     log_every_steps=100,
-    seed=0,
-    xla=False,
     on_checkpoint=None,
     gauge=None,
+    **kwargs,
 ):
     """Trains from the optimizer's step to num_train_steps.
 
@@ -342,20 +432,25 @@ def train(
         step also gets one.
       iterations_per_loop: maximum number of steps per compiled call.
       log_every_steps: number of steps between log lines and summaries.
-      seed: seed of dropout.
-      xla: see `build_train_function`.
       on_checkpoint: called with (step, prefix) after each checkpoint.
       gauge: a `gauge.Gauge` to measure with at log lines, or None.
+      **kwargs: arguments of `build_train_function`, such as seed and
+        num_parts.
 
     Raises:
       FloatingPointError: if a loss is not finite.
+      ValueError: if the batch cannot be divided among replicas and parts.
     """
+    distribution.check_batch_size(
+        strategy, batch_size, "train_batch_size", kwargs.get("num_parts", 1)
+    )
     steps = Steps(
-        Traces(
-            build_train_function(strategy, model, optimizer, seed=seed, xla=xla)
-        ),
+        strategy,
+        model,
+        optimizer,
         Turns(strategy, datasets, order),
-        Pace(iterations_per_loop, is_timed=not distribution.is_tpu(strategy)),
+        iterations_per_loop,
+        **kwargs,
     )
     step = int(optimizer.step.numpy())
     reporter.start(step, num_train_steps, batch_size)

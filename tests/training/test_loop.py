@@ -32,8 +32,15 @@ CONFIG = AlbertConfig(
     intermediate_size=17,
     max_position_embeddings=11,
 )
-BATCH_SIZE = 6
+BATCH_SIZE = 8
 NUM_STEPS = 10
+# Ways to compute a step: replicas, and arguments of `loop.train`.
+SPLITS = [
+    (2, {}),
+    (1, {"num_parts": 4}),
+    (1, {"remat": True}),
+    (2, {"num_parts": 2, "remat": True}),
+]
 
 
 def batches(num_steps=NUM_STEPS, batch_size=BATCH_SIZE):
@@ -90,14 +97,24 @@ class Run:
         }
 
 
-def build(folder, *, replicas=1, config=CONFIG, rate=0.1, optimizer="lamb"):
+def build(
+    folder,
+    *,
+    replicas=1,
+    config=CONFIG,
+    rate=0.1,
+    optimizer="lamb",
+    sentence_weight=1.0,
+):
     strategy = tf.distribute.get_strategy()
     if replicas > 1:
         devices = tuple(f"/device:CPU:{i}" for i in range(replicas))
         strategy = distribution.build_mirrored(devices)
     keras.utils.set_random_seed(7)
     with strategy.scope():
-        model = heads.AlbertForPreTraining(config)
+        model = heads.AlbertForPreTraining(
+            config, sentence_weight=sentence_weight
+        )
         weights = {n: w.value for n, w in modeling.named_weights(model).items()}
         optimizer = optimization.build_optimizer(
             optimizer,
@@ -113,18 +130,41 @@ def build(folder, *, replicas=1, config=CONFIG, rate=0.1, optimizer="lamb"):
     return Run(strategy, model, optimizer, manager)
 
 
-def test_two_replicas_reach_the_weights_of_one(tmp_path):
-    runs = [build(tmp_path / str(r), replicas=r) for r in (1, 2)]
-    before = runs[0].values()
-    for run in runs:
-        run.train(NUM_STEPS)
-    one, two = (run.values() for run in runs)
-    for name, value in one.items():
-        np.testing.assert_allclose(two[name], value, atol=1e-5, err_msg=name)
-    moved = {n for n in one if np.abs(one[n] - before[n]).max() > 1e-3}
-    still = set(runs[0].optimizer.weights) - moved
+def test_a_split_batch_leads_to_the_weights_of_a_whole_one(tmp_path):
+    whole = build(tmp_path / "whole")
+    before = whole.values()
+    whole.train(NUM_STEPS)
+    after = whole.values()
+    moved = {n for n in after if np.abs(after[n] - before[n]).max() > 1e-3}
+    still = set(whole.optimizer.weights) - moved
     # A bias of all keys shifts all scores of a query alike: no gradient.
     assert {name.split("/")[-2] for name in still} == {"key"}
+    for number, (replicas, kwargs) in enumerate(SPLITS):
+        run = build(tmp_path / str(number), replicas=replicas)
+        run.train(NUM_STEPS, **kwargs)
+        found = run.values()
+        for name, value in after.items():
+            np.testing.assert_allclose(
+                found[name], value, atol=1e-5, err_msg=f"{kwargs} {name}"
+            )
+
+
+def test_a_batch_that_cannot_be_split_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="--train_batch_size=8 .* use 6"):
+        build(tmp_path).train(1, num_parts=3)
+
+
+def test_weights_without_gradient_stay_in_parts(tmp_path):
+    run = build(tmp_path, sentence_weight=0.0)
+    before = run.values()
+    run.train(2, num_parts=2)
+    after = run.values()
+    unused = {"bert/pooler/dense/kernel", "cls/seq_relationship/output_weights"}
+    for name in run.optimizer.weights:
+        is_same = np.array_equal(after[name], before[name])
+        assert is_same or name not in unused
+        # Weight decay and moments would change them.
+        assert not is_same or "kernel" not in name or name in unused
 
 
 def test_a_resumed_run_equals_one_that_was_not_stopped(tmp_path):
@@ -165,7 +205,7 @@ def test_replicas_drop_other_values(tmp_path):
 def test_the_step_compiles_with_xla(tmp_path):
     plain, compiled = (build(tmp_path / name) for name in "ab")
     plain.train(3)
-    compiled.train(3, xla=True)
+    compiled.train(3, xla=True, num_parts=2, remat=True)
     for name, value in plain.values().items():
         np.testing.assert_allclose(
             compiled.values()[name], value, atol=2e-5, err_msg=name
@@ -183,7 +223,8 @@ def test_dropout_compiles_with_xla():
     assert abs(dropped.mean() - 1) < 0.02
 
 
-def test_the_loop_traces_under_the_real_tpu_strategy(tmp_path):
+@pytest.mark.parametrize("kwargs", [{}, {"num_parts": 2, "remat": True}])
+def test_the_loop_traces_under_the_real_tpu_strategy(kwargs):
     strategy = tpu_strategy_on_cpus(num_replicas=2)
     config = dataclasses.replace(CONFIG, hidden_dropout_prob=0.3)
     with strategy.scope():
@@ -192,9 +233,11 @@ def test_the_loop_traces_under_the_real_tpu_strategy(tmp_path):
         optimizer = optimization.build_optimizer(
             "lamb", weights, optimization.build_schedule(0.1, 20, 3)
         )
-    train_steps = loop.build_train_function(strategy, model, optimizer)
+    train_steps = loop.build_train_function(
+        strategy, model, optimizer, **kwargs
+    )
     iterator = iter(
-        tf.data.Dataset.from_tensor_slices(batches(batch_size=3)).repeat()
+        tf.data.Dataset.from_tensor_slices(batches(batch_size=4)).repeat()
     )
     graph = train_steps.get_concrete_function(
         iterator, tf.TensorSpec([], tf.int32)
