@@ -28,8 +28,8 @@ TOOLS = {
     "convert_checkpoint": "convert a checkpoint to another format",
     "convert_to_litert": "convert a SavedModel to LiteRT",
     "inspect_checkpoint": "print the contents of a checkpoint",
-    "plot_metrics": "plot training curves",
     "tpu_check": "compile the pretraining step for a TPU, without one",
+    "plot_metrics": "plot training curves",
     "report": "write an HTML report of a training run",
 }
 

@@ -2,14 +2,14 @@
 
   python -m benchmarks.tpu_table --output_file=tpu_table.jsonl
 
-Compiles the training step of run_pretraining, as `albert tpu_check` does:
-first the batches of FIXED, then the largest batch of each size on each chip.
-A compilation takes minutes on two cores. Its figures are appended to
---output_file at once, and what is there is not compiled again, so the script
-can be stopped and rerun. At the end it prints the tables; --only_print prints
-them without compiling.
+Compiles the training step of run_pretraining, as `albert tpu_check` does: the
+same batch on each TPU, then the largest that fits. A compilation takes minutes
+on two cores. Its figures are appended to --output_file at once, and what is
+there is not compiled again, so the script can be stopped and rerun. At the end
+it prints the tables; --only_print prints them without compiling.
 """
 
+import functools
 import itertools
 import json
 import os
@@ -31,17 +31,15 @@ flags.DEFINE_string(
 flags.DEFINE_bool("only_print", False, "Print the tables without compiling.")
 flags.DEFINE_list("only", [], "Words that the name of a cell must contain.")
 
-# Model, topology, whether layers are recomputed, batch of a core.
-FIXED = [
-    ("base", "v3:2x2", False, 32),
-    ("xxlarge", "v3:16x16", False, 8),
-]
-# Sizes -> multiple of which the largest batch is sought.
-SIZES = {"base": 8, "xxlarge": 2, "large": 8, "xlarge": 4}
-CHIPS = ("v3:2x2", "v5e:2x4", "v4:2x2x1", "v6e:2x4")
-SEARCHED = [
-    (size, chip, remat)
-    for chip, size, remat in itertools.product(CHIPS, SIZES, (False,))
+# Size -> batch of a core to compare TPUs at, and the multiple of which the
+# largest batch is sought.
+SIZES = {"base": (32, 8), "xxlarge": (8, 2), "large": (16, 8), "xlarge": (8, 4)}
+TPUS = ("v3:2x2", "v5e:2x4", "v4:2x2x1", "v6e:2x4")
+# The paper's batch of 4096 on 512 cores.
+PAPER = [("xxlarge", "v3:16x16", remat) for remat in (True, False)]
+CELLS = [
+    (size, tpu, remat)
+    for remat, tpu, size in itertools.product((True, False), TPUS, SIZES)
 ]
 
 
@@ -62,90 +60,83 @@ def read_figures(path):
     return figures
 
 
-class Cell:
-    """Compiles one size for one topology; builds the model on first use.
+@functools.cache
+def build_compiler(topology):
+    """Returns the `tpu_environment.Compiler` of a topology."""
+    python = tpu_environment.prepare(FLAGS.environment)
+    return tpu_environment.Compiler(python, topology)
 
-    Args:
-      cell: (size, topology, remat).
-      known: figures by batch; grows.
-    """
 
-    def __init__(self, cell, known):
-        self.cell, self.known, self.step = cell, known, None
-        python = tpu_environment.prepare(FLAGS.environment)
-        self.compiler = tpu_environment.Compiler(python, cell[1])
+# One, because that of xxlarge takes 3 GB.
+@functools.lru_cache(maxsize=1)
+def build_step(size, num_replicas, remat):
+    """Returns the `lowering.PretrainingStep` of a size in configs/model/v2."""
+    path = os.path.join(ROOT, "configs", "model", "v2", f"{size}.json")
+    return lowering.PretrainingStep(
+        AlbertConfig.from_json_file(path), num_replicas, remat=remat
+    )
 
-    def compile_at(self, batch):
-        """Returns the figures of a batch, from the file or the compiler."""
-        if batch in self.known:
-            return self.known[batch]
-        size, topology, remat = self.cell
-        self.step = self.step or build_step(
-            size, self.compiler.num_cores, remat
-        )
-        row = {
+
+def compile_at(figures, cell, batch):
+    """Returns the figures of a batch, from `figures` or from the compiler."""
+    known = figures.setdefault(cell, {})
+    if batch not in known:
+        size, topology, remat = cell
+        compiler = build_compiler(topology)
+        step = build_step(size, compiler.num_cores, remat)
+        known[batch] = {
             "size": size,
             "topology": topology,
             "remat": remat,
             "batch": batch,
-            "available_bytes": self.compiler.available_bytes,
-            **tpu_check.compile_step(self.step, self.compiler, batch),
+            "available_bytes": compiler.available_bytes,
+            **tpu_check.compile_step(step, compiler, batch),
         }
         with open(FLAGS.output_file, "a", encoding="utf-8") as file:
-            file.write(json.dumps(row) + "\n")
-        print(name_of(self.cell), row, flush=True)
-        self.known[batch] = row
-        return row
+            file.write(json.dumps(known[batch]) + "\n")
+        print(name_of(cell), known[batch], flush=True)
+    return known[batch]
 
 
-def build_step(size, num_replicas, remat):
-    """Returns the `lowering.PretrainingStep` of a size in configs/model/v2."""
-    del remat
-    path = os.path.join(ROOT, "configs", "model", "v2", f"{size}.json")
-    return lowering.PretrainingStep(
-        AlbertConfig.from_json_file(path), num_replicas
-    )
+def is_wanted(cell):
+    """Returns whether --only admits a cell."""
+    return all(word in name_of(cell) for word in FLAGS.only)
 
 
 def measure(figures):
-    """Compiles what the figures lack, most valuable first."""
-
-    def wanted(cell):
-        return all(word in name_of(cell) for word in FLAGS.only)
-
-    for *cell, batch in FIXED:
-        if wanted(cell) and batch not in figures.get(tuple(cell), {}):
-            known = figures.setdefault(tuple(cell), {})
-            Cell(tuple(cell), known).compile_at(batch)
-    for cell in filter(wanted, SEARCHED):
-        found = Cell(cell, figures.setdefault(cell, {}))
+    """Compiles what the figures lack: a batch of each cell, then searches."""
+    for cell in filter(is_wanted, PAPER + CELLS):
+        compile_at(figures, cell, SIZES[cell[0]][0])
+    for cell in filter(is_wanted, CELLS):
         tpu_check.find_largest(
-            found.compile_at,
-            SIZES[cell[0]],
-            found.compiler.available_bytes,
-            found.known,
+            functools.partial(compile_at, figures, cell),
+            SIZES[cell[0]][1],
+            build_compiler(cell[1]).available_bytes,
+            figures[cell],
         )
 
 
 def print_tables(figures):
     """Prints the tables of docs/tpu.md, in Markdown."""
     print(
-        "| size | TPU | recomputed | batch of a core | memory, GiB | "
-        "FLOPs | by hand | all-reduces | compiled in, s |\n"
-        "|---|---|---|---|---|---|---|---|---|"
+        "| size | TPU | recomputed | batch of a core | memory, GiB "
+        "| FLOPs by hand | loops once | compiler | all-reduces "
+        "| compiled in, s |\n"
+        "|---|---|---|---|---|---|---|---|---|---|"
     )
     for (size, topology, remat), known in figures.items():
         for batch, row in sorted(known.items()):
             start = f"| {size} | {topology} | {'yes' if remat else 'no'} "
             start += f"| {batch} |"
             if "error" in row:
-                print(f"{start} does not fit | | | | {row['seconds']:.0f} |")
+                print(f"{start} does not fit | | | | | {row['seconds']:.0f} |")
                 continue
             reduces = len(row["all_reduces"]) if "all_reduces" in row else "?"
             print(
-                f"{start} {row['peak_bytes'] / 2**30:.2f} | {row['flops']:.3g} "
-                f"| {row['flops_by_hand']:.3g} | {reduces} "
-                f"| {row['seconds']:.0f} |"
+                f"{start} {row['peak_bytes'] / 2**30:.2f} "
+                f"| {row['flops_by_hand']:.3g} "
+                f"| {row['flops_loops_once']:.3g} | {row['flops']:.3g} "
+                f"| {reduces} | {row['seconds']:.0f} |"
             )
     print(
         "\n| size | TPU | recomputed | largest batch of a core |\n"

@@ -70,6 +70,13 @@ class TpuCheckFlags(flags.Flags):
     compute_dtype: Literal["float32", "bfloat16"] = flag(
         "bfloat16", "Data type of matrix products."
     )
+    gradient_accumulation_steps: int = flag(
+        1,
+        "Number of parts of each training batch, computed one after another.",
+        at_least=1,
+        at_most=flags.MAX_BATCH_SIZE,
+    )
+    remat: bool = flag(False, "Compute each layer again in the backward pass.")
     environment: str | None = flag(
         help="Folder for the environment of the TPU compiler. Default: "
         "albert_tf in $XDG_CACHE_HOME, or in ~/.cache."

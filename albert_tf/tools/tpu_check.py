@@ -13,6 +13,8 @@ def run(args):
     """Checks one batch size, or finds the largest that fits."""
     config = AlbertConfig.from_json_file(args.albert_config_file)
     check_lengths(config, args)
+    if args.num_replicas:
+        check_batch_size(args, args.num_replicas)
     compiler = tpu_environment.Compiler(
         tpu_environment.prepare(
             args.environment or tpu_environment.default_folder()
@@ -25,18 +27,13 @@ def run(args):
             f"--num_replicas={num_replicas}: {args.topology} has only "
             f"{compiler.num_cores} cores."
         )
+    check_batch_size(args, num_replicas)
     print(
         f"{args.topology}: {compiler.num_cores} cores ({compiler.device}), "
         f"{compiler.available_bytes / GIB:.2f} GiB each; {num_replicas} "
         "replicas.",
         flush=True,
     )
-    if args.train_batch_size:
-        distribution.check_batch_size(
-            lowering.CompileOnlyStrategy(num_replicas),
-            args.train_batch_size,
-            "train_batch_size",
-        )
     step = build_step(config, num_replicas, args)
     if args.find_batch:
         report_largest(step, compiler, args.batch_multiple)
@@ -55,13 +52,33 @@ def check_lengths(config, args):
         )
 
 
+def check_batch_size(args, num_replicas):
+    """Raises ValueError if the batch cannot be divided evenly."""
+    num_parts = args.gradient_accumulation_steps
+    if args.train_batch_size:
+        distribution.check_batch_size(
+            lowering.CompileOnlyStrategy(num_replicas),
+            args.train_batch_size,
+            "train_batch_size",
+            num_parts,
+        )
+    elif args.batch_multiple % num_parts:
+        raise ValueError(
+            f"--batch_multiple={args.batch_multiple} must be a multiple of "
+            f"--gradient_accumulation_steps={num_parts}."
+        )
+
+
 def build_step(config, num_replicas, args):
     """Returns the `lowering.PretrainingStep` of some flags."""
     names = (
-        "max_seq_length max_predictions_per_seq optimizer compute_dtype"
+        "max_seq_length max_predictions_per_seq optimizer compute_dtype remat"
     ).split()
     return lowering.PretrainingStep(
-        config, num_replicas, **{name: getattr(args, name) for name in names}
+        config,
+        num_replicas,
+        num_parts=args.gradient_accumulation_steps,
+        **{name: getattr(args, name) for name in names},
     )
 
 
@@ -74,11 +91,13 @@ def compile_step(step, compiler, batch_size):
       batch_size: sequences of each replica.
 
     Returns:
-      Figures as `Compiler.compile`, and the FLOPs counted by hand.
+      Figures as `Compiler.compile`, and the FLOPs counted by hand: all, and
+      those that the compiler counts, which is each loop once.
     """
     return {
         **compiler.compile(step.lower(batch_size), step.num_replicas),
         "flops_by_hand": step.count_flops(batch_size),
+        "flops_loops_once": step.count_flops(batch_size, loops_once=True),
     }
 
 
@@ -111,14 +130,16 @@ def describe_shortage(error):
 def describe(figures, available_bytes):
     """Returns the figures of a step as lines of text."""
     peak, by_hand = figures["peak_bytes"], figures["flops_by_hand"]
-    difference = figures["flops"] / by_hand - 1
+    once = figures["flops_loops_once"]
+    difference = figures["flops"] / once - 1
     lines = [
         f"memory       {peak / GIB:.2f} GiB a core at the peak, "
         f"{peak / available_bytes:.0%} of {available_bytes / GIB:.2f} GiB; "
         f"{figures['argument_bytes'] / GIB:.2f} GiB of it are weights, "
         "optimizer and batch",
-        f"FLOPs        {figures['flops']:.3g} a core and step; counted by hand "
-        f"{by_hand:.3g} ({difference:+.1%})",
+        f"FLOPs        {by_hand:.3g} a core and step, counted by hand. With "
+        f"each loop counted once: {once:.3g}, by the compiler "
+        f"{figures['flops']:.3g} ({difference:+.1%})",
         f"compilation  {figures['seconds']:.0f} s on this machine",
     ]
     if "all_reduces" in figures:

@@ -7,7 +7,8 @@ def count_flops(
     max_seq_length,
     max_predictions_per_seq,
     *,
-    is_recomputed=False,
+    num_layers=None,
+    remat=False,
 ):
     """Returns the operations of a step's matrix products, both passes.
 
@@ -29,15 +30,18 @@ def count_flops(
       batch_size: sequences, B.
       max_seq_length: tokens per sequence, T.
       max_predictions_per_seq: masked tokens per sequence.
-      is_recomputed: whether layers are computed again in the backward pass.
+      num_layers: number of layers to count; default: all.
+      remat: whether layers are computed again in the backward pass.
     """
     h, f = config.hidden_size, config.intermediate_size
     e, v = config.embedding_size, config.vocab_size
-    num_blocks = config.num_hidden_layers * config.inner_group_num
+    if num_layers is None:
+        num_layers = config.num_hidden_layers
+    num_blocks = num_layers * config.inner_group_num
     per_layer = 2 * (4 * h * h + 2 * h * f + 2 * max_seq_length * h)
     layers = max_seq_length * num_blocks * per_layer
     projection = max_seq_length * 2 * e * h * (e != h)
     masked_lm = max_predictions_per_seq * 2 * (h * e + e * v)
     sentence = 2 * (h * h + 2 * h)
     others = projection + masked_lm + sentence
-    return batch_size * ((4 if is_recomputed else 3) * layers + 3 * others)
+    return batch_size * ((4 if remat else 3) * layers + 3 * others)

@@ -103,6 +103,8 @@ class PretrainingStep:
       max_predictions_per_seq: masked tokens of a sequence.
       optimizer: "adamw" or "lamb".
       compute_dtype: "float32" or "bfloat16".
+      num_parts: as for `loop.build_replica_step`.
+      remat: as for `loop.build_replica_step`.
     """
 
     def __init__(
@@ -114,9 +116,12 @@ class PretrainingStep:
         max_predictions_per_seq=20,
         optimizer="lamb",
         compute_dtype="bfloat16",
+        num_parts=1,
+        remat=False,
     ):
         self.config, self.num_replicas = config, num_replicas
         self.lengths = max_seq_length, max_predictions_per_seq
+        self.num_parts, self.remat = num_parts, remat
         self.strategy = CompileOnlyStrategy(num_replicas)
         with self.strategy.scope():
             model = heads.AlbertForPreTraining(
@@ -131,6 +136,8 @@ class PretrainingStep:
                     # Its values make no difference to the compiler.
                     optimization.build_schedule(0.00176, 125_000, 3_125),
                 ),
+                num_parts=num_parts,
+                remat=remat,
             )
 
     def lower(self, batch_size, stage="hlo_serialized"):
@@ -151,6 +158,34 @@ class PretrainingStep:
 
         return step.experimental_get_compiler_ir(*specs.values())(stage=stage)
 
-    def count_flops(self, batch_size):
-        """Returns the FLOPs of a replica's step, counted by hand."""
-        return flops.count_flops(self.config, batch_size, *self.lengths)
+    def count_flops(self, batch_size, loops_once=False):
+        """Returns the FLOPs of a replica's step, counted by hand.
+
+        Args:
+          batch_size: sequences of each replica.
+          loops_once: whether to count the body of a loop once, as XLA does.
+            Recomputed layers are a loop for each group, and so are the parts
+            of a batch.
+        """
+        num_layers = None
+        if loops_once:
+            batch_size //= self.num_parts
+            if self.remat:
+                num_layers = count_stacks(self.config)
+        return flops.count_flops(
+            self.config,
+            batch_size,
+            *self.lengths,
+            num_layers=num_layers,
+            remat=self.remat,
+        )
+
+
+def count_stacks(config):
+    """Returns the number of stacks of layers that share all their weights."""
+    return len(
+        {
+            (config.attention_group(layer), config.ffn_group(layer))
+            for layer in range(config.num_hidden_layers)
+        }
+    )
