@@ -119,6 +119,12 @@ def _explain_tensorflow_error(error):
         return f"The disk is full ({text}). {AGAIN}"
     if "Read-only file system" in str(error):
         return f"The file system is read-only ({text}). Choose another path."
+    if "Collective ops is aborted" in str(error):
+        return (
+            "Another worker stopped, see its own message. Start the same "
+            "command on every host again: it resumes from the newest "
+            "checkpoint."
+        )
     if type(error).__name__ == "ResourceExhaustedError":
         return _out_of_memory(error)
     start = _TENSORFLOW_ERRORS.get(type(error).__name__, "TensorFlow failed")

@@ -41,7 +41,7 @@ def owning(*paths):
 
 @contextlib.contextmanager
 def owning_folder(folder):
-    """Context manager: owns a folder in which files are written.
+    """Context manager: owns a folder in which files are written; yields it.
 
     The lock is a hidden file in the folder; it is removed at the end. If the
     folder was created for the lock and is still empty, it is removed, too.
@@ -51,7 +51,7 @@ def owning_folder(folder):
       OSError: if the folder cannot be created or written.
     """
     with _locked(os.path.join(str(folder), LOCK_FILE)):
-        yield
+        yield str(folder)
 
 
 def _lock_file(path):

@@ -25,11 +25,6 @@ class DeviceFlags(flags.Flags):
     num_tpu_cores: int = flag(
         8, "Ignored: the number of cores is detected.", at_least=0
     )
-    distribution: Literal["auto", "one_device", "mirrored", "tpu"] = flag(
-        "auto",
-        "Devices to train on; auto uses all GPUs, or the CPU if there are "
-        "none.",
-    )
     compute_dtype: Literal["auto", "float32", "bfloat16"] = flag(
         "auto",
         "Data type of matrix products; weights, norms, softmax and losses "
@@ -142,6 +137,11 @@ class FineTuningFlags(FilesFlags, TrainFlags):
     albert_hub_module_handle: str | None = flag(
         help="TF Hub module to start from, a local folder or tar; same as "
         "--init_checkpoint."
+    )
+    distribution: Literal["auto", "one_device", "mirrored", "tpu"] = flag(
+        "auto",
+        "Devices to train on; auto uses all GPUs, or the CPU if there are "
+        "none.",
     )
     from_scratch: bool = flag(
         False,

@@ -20,6 +20,13 @@ PROGRAM = "albert_tf.programs.run_pretraining"
 class PretrainingFlags(groups.TrainFlags):
     """The release's flags, followed by those added here."""
 
+    distribution: Literal[
+        "auto", "one_device", "mirrored", "multi_worker", "tpu"
+    ] = flag(
+        "auto",
+        "Devices to train on; auto uses all GPUs, or the CPU if there are "
+        "none; multi_worker uses several hosts, listed in TF_CONFIG.",
+    )
     albert_config_file: str = flag(
         required=True, help="JSON file with the architecture."
     )
@@ -110,6 +117,11 @@ class PretrainingFlags(groups.TrainFlags):
                 "--do_eval without --eval_input_file: nothing will be "
                 "evaluated, as there are no held-out records. (The release "
                 "evaluated on the training file.)"
+            )
+        if self.distribution == "multi_worker" and not self.do_train:
+            raise ValueError(
+                "--distribution=multi_worker needs --do_train; evaluate on "
+                "one host."
             )
         if self.masked_lm_budget:
             raise ValueError(

@@ -5,7 +5,7 @@ import functools
 import math
 import os
 
-from albert_tf import filesystem, ownership
+from albert_tf import filesystem
 from albert_tf.data.pretraining import opening, reading
 from albert_tf.model import heads
 from albert_tf.model.config import CONFIG_FILE, AlbertConfig
@@ -17,6 +17,7 @@ from albert_tf.training import (
     manifest,
     optimization,
     session,
+    workers,
 )
 from albert_tf.weights import checkpoints, pretrained
 
@@ -151,6 +152,8 @@ def read_weights(args):
 
 def run(args):
     """Trains and evaluates as requested by the flags."""
+    # Several workers must connect before TensorFlow's first operation.
+    strategy = shared.build_strategy(args)
     config = AlbertConfig.from_json_file(args.albert_config_file)
     train_records = held_out = None
     if args.do_train:
@@ -160,11 +163,11 @@ def run(args):
         held_out = open_records(args.eval_input_file, args, config)
     if train_records and held_out:
         opening.check_held_out(train_records, held_out)
-    strategy = shared.build_strategy(args)
     with (
-        ownership.owning_folder(args.output_dir),
+        workers.Workers(strategy).own_folder(args.output_dir) as folder,
         opening.naming_damage(train_records, held_out),
     ):
+        args = dataclasses.replace(args, output_dir=folder)
         pretrain(args, config, strategy, train_records, held_out)
 
 
@@ -225,7 +228,8 @@ def train(args, config, training, records, weights, evaluator):
         from_group0=args.init_from_group0,
         tokenizer_settings=sidecar and sidecar["tokenizer"],
     )
-    if evaluator and not step and not evaluator.known(checkpoints.STEP):
+    is_new = not step and evaluator and not evaluator.known(checkpoints.STEP)
+    if training.workers.share(bool(is_new)):
         report_majority_baseline(training.reporter, held_out)
         evaluator.evaluate(0)
     dataset = reading.build_dataset(

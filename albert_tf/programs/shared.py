@@ -24,6 +24,8 @@ def build_strategy(args):
         tpu_name=args.tpu_name,
         tpu_zone=args.tpu_zone,
         gcp_project=args.gcp_project,
+        # Where the chief alone writes may be another folder elsewhere.
+        settings=dataclasses.asdict(args) | {"output_dir": None},
     )
     for name, value in dataclasses.asdict(args).items():
         if name.endswith("_batch_size") and value is not None:

@@ -7,33 +7,44 @@ import urllib.parse
 
 import tensorflow as tf
 
+from albert_tf.training import workers
+
 CONNECT_SECONDS = 10
 CPU_INFO = "/proc/cpuinfo"
 # Linux's names of the x86 instruction sets for bfloat16 products.
 BFLOAT16_FLAGS = {"avx512_bf16", "amx_bf16"}
 # The first NVIDIA GPUs with bfloat16 instructions: A100, RTX 30.
 BFLOAT16_CAPABILITY = (8, 0)
-DISTRIBUTIONS = ("auto", "one_device", "mirrored", "tpu")
+DISTRIBUTIONS = ("auto", "one_device", "mirrored", "multi_worker", "tpu")
 
 
 def build_strategy(
-    distribution="auto", *, tpu_name=None, tpu_zone=None, gcp_project=None
+    distribution="auto",
+    *,
+    tpu_name=None,
+    tpu_zone=None,
+    gcp_project=None,
+    settings=None,
 ):
     """Returns the strategy in whose scope models are to be created.
 
     Args:
       distribution: "one_device"; "mirrored", one replica per GPU or, without
-        GPUs, per logical CPU; "tpu"; or "auto", which is "mirrored" for
-        several GPUs and "one_device" otherwise.
+        GPUs, per logical CPU; "multi_worker", all GPUs of several hosts, see
+        `workers`; "tpu"; or "auto", which is "mirrored" for several GPUs and
+        "one_device" otherwise.
       tpu_name: name or address of the TPU, "local" on a TPU VM.
       tpu_zone: Google Cloud zone of a TPU given by name.
       gcp_project: its Google Cloud project.
+      settings: dict of JSON values that must be equal in all workers.
 
     Returns:
       A tf.distribute.Strategy: the default strategy for one device.
 
     Raises:
-      ValueError: if the distribution is unknown or its devices are missing.
+      ValueError: if the distribution is unknown, its devices are missing, or
+        the workers' settings differ.
+      TimeoutError: if a worker is missing.
     """
     if distribution not in DISTRIBUTIONS:
         raise ValueError(
@@ -46,6 +57,8 @@ def build_strategy(
             f"--tpu_name={tpu_name} without --use_tpu. Add --use_tpu or remove "
             "--tpu_name."
         )
+    if distribution == "multi_worker":
+        return workers.connect(settings or {})
     num_gpus = len(tf.config.list_logical_devices("GPU"))
     if distribution == "auto":
         distribution = "mirrored" if num_gpus > 1 else "one_device"

@@ -246,21 +246,15 @@ class Evaluator:
         _write_blocks(folder, [*before, text])
         return values
 
-    def catch_up(self, step):
-        """Makes the results equal to those of an uninterrupted run.
-
-        Drops results of later steps, and evaluates the current model if the
-        checkpoint of this step was due and has no result yet.
+    def is_missing(self, step):
+        """Returns whether the checkpoint of a step was due and has no result.
 
         Args:
-          step: step of the newest checkpoint, from which the model was
-            restored; 0 for none.
+          step: step of the newest checkpoint; 0 for none.
         """
-        self.forget_after(step)
-        prefix = self.manager.prefix(step)
-        is_due = step and not self.manager.is_interrupted(prefix)
-        if is_due and step not in self.known(checkpoints.STEP):
-            self.evaluate(step, prefix)
+        if not step or self.manager.is_interrupted(self.manager.prefix(step)):
+            return False
+        return step not in self.known(checkpoints.STEP)
 
     def forget_after(self, step):
         """Drops results of later steps, whose checkpoints were lost."""

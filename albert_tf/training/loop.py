@@ -14,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf.model import recomputing
-from albert_tf.training import distribution, optimization
+from albert_tf.training import distribution, optimization, workers
 from albert_tf.weights import checkpoints
 
 # Target duration of one compiled call on CPUs and GPUs: short enough for a
@@ -366,6 +366,7 @@ class Steps:
             build_train_function(strategy, model, optimizer, **kwargs)
         )
         self.turns = turns
+        self.workers = workers.Workers(strategy)
         self.pace = Pace(
             iterations_per_loop, is_timed=not distribution.is_tpu(strategy)
         )
@@ -381,6 +382,7 @@ class Steps:
         key, iterator, num_alike, is_new = self.turns.at(self.done)
         limit = limit if num_alike is None else min(limit, num_alike)
         num_steps = 1 if is_new else self.pace.choose(limit)
+        num_steps = self.workers.share(num_steps)
         start = time.monotonic()
         sums, norm, rate = self.train_steps(
             key, iterator, tf.constant(num_steps)
@@ -439,11 +441,7 @@ def train(
 
     Raises:
       FloatingPointError: if a loss is not finite.
-      ValueError: if the batch cannot be divided among replicas and parts.
     """
-    distribution.check_batch_size(
-        strategy, batch_size, "train_batch_size", kwargs.get("num_parts", 1)
-    )
     steps = Steps(
         strategy,
         model,
@@ -455,10 +453,18 @@ def train(
     step = int(optimizer.step.numpy())
     reporter.start(step, num_train_steps, batch_size)
     window = np.zeros([len(ratio_names(model)), 2])
-    with keeping_interrupted(
-        manager, reporter, optimizer, save_checkpoints_steps, num_train_steps
+    with (
+        steps.workers.acting_together(),
+        keeping_interrupted(
+            manager,
+            reporter,
+            optimizer,
+            save_checkpoints_steps,
+            num_train_steps,
+        ),
     ):
         while step < num_train_steps:
+            steps.workers.check_signals()
             log_at = next_multiple(step, log_every_steps)
             save_at = next_multiple(step, save_checkpoints_steps)
             stop = min(log_at, save_at, num_train_steps)

@@ -1,5 +1,6 @@
 """Reports progress and metrics: terminal, log, JSON lines, TensorBoard."""
 
+import io
 import json
 import os
 import time
@@ -95,12 +96,15 @@ class Reporter:
       folder: output folder; created if absent.
       stream: stream for progress and log lines; on a terminal the progress
         line is rewritten in place.
+      is_silent: whether to write nothing to the stream.
     """
 
-    def __init__(self, folder, stream=None):
+    def __init__(self, folder, stream=None, is_silent=False):
         filesystem.make_folder(folder)
         self.folder = str(folder)
         self.path = os.path.join(folder, "metrics.jsonl")
+        if is_silent:
+            stream = io.StringIO()
         self.line = progress.Line(stream)
         self.say = self.line.say
         self.clock = Clock(0, 0, 0)  # Replaced when training starts.

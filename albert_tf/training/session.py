@@ -18,6 +18,7 @@ from albert_tf.training import (
     manifest,
     optimization,
     reporting,
+    workers,
 )
 from albert_tf.weights import checkpoints, pretrained
 
@@ -50,6 +51,7 @@ class Session:
       manager: a `checkpoints.CheckpointManager` of both.
       reporter: a `reporting.Reporter`.
       manifest: a `manifest.Manifest`.
+      workers: the `workers.Workers` of the strategy.
 
     Raises:
       ValueError: if the run in the folder has other settings or data.
@@ -73,6 +75,7 @@ class Session:
     ):
         self.folder = str(folder)
         self.strategy, self.seed = strategy, seed
+        self.workers = workers.Workers(strategy)
         self.num_train_steps = num_train_steps
         chosen = distribution.choose_compute_dtype(compute_dtype, strategy)
         self.compute_dtype = chosen
@@ -93,8 +96,11 @@ class Session:
                 checkpoints.STEP: self.optimizer.step,
             },
             keep_checkpoint_max,
+            is_writing=self.workers.is_chief,
         )
-        self.reporter = reporting.Reporter(self.folder)
+        self.reporter = reporting.Reporter(
+            self.folder, is_silent=not self.workers.is_chief
+        )
         if chosen != compute_dtype:
             remarks += [distribution.describe_compute_dtype(chosen)]
         for remark in remarks:
@@ -160,13 +166,17 @@ class Session:
                 self.manager, self.optimizer.weights, config, start, **kwargs
             )
         )
+        self.workers.share_variables(self.manager.variables)
         step = self.step
         checkpoints.check_end(self.folder, step, self.num_train_steps)
         # Only now: invalid settings must not replace valid ones.
         self.manifest.write(step, batch_size)
         self.write_files(files)
         if evaluator:
-            evaluator.catch_up(step)
+            # As in an uninterrupted run.
+            evaluator.forget_after(step)
+            if self.workers.share(evaluator.is_missing(step)):
+                evaluator.evaluate(step, self.manager.prefix(step))
         return step
 
     def write_files(self, files: dict):
@@ -178,15 +188,33 @@ class Session:
             else:
                 filesystem.write_json(path, content)
 
-    def train(self, datasets: dict, order=None, *, evaluator=None, **kwargs):
+    def train(
+        self,
+        datasets: dict,
+        order=None,
+        *,
+        batch_size,
+        num_parts=1,
+        evaluator=None,
+        **kwargs,
+    ):
         """Trains from the step that `begin` returned to `num_train_steps`.
 
         Args:
           datasets: as for `loop.train`.
           order: as for `loop.train`.
+          batch_size: global batch size, in examples.
+          num_parts: number of parts of each replica's batch, see
+            `loop.build_replica_step`.
           evaluator: an `evaluation.Evaluator` for each checkpoint, or None.
-          **kwargs: arguments of `loop.train`, such as batch_size.
+          **kwargs: further arguments of `loop.train`.
+
+        Raises:
+          ValueError: if the batch cannot be divided by replicas and parts.
         """
+        distribution.check_batch_size(
+            self.strategy, batch_size, "train_batch_size", num_parts
+        )
         loop.train(
             self.strategy,
             self.model,
@@ -194,6 +222,8 @@ class Session:
             datasets,
             order,
             num_train_steps=self.num_train_steps,
+            batch_size=batch_size,
+            num_parts=num_parts,
             manager=self.manager,
             reporter=self.reporter,
             seed=self.seed,

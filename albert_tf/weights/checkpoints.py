@@ -267,14 +267,21 @@ class CheckpointManager:
       folder: folder of the checkpoints; created if missing.
       variables: dict from name to variable, including `global_step`.
       max_to_keep: number of numbered checkpoints to keep; 0 keeps all.
+      is_writing: whether to write checkpoints; False where another process
+        writes them.
     """
 
     def __init__(
-        self, folder: filesystem.Path, variables: dict, max_to_keep: int = 5
+        self,
+        folder: filesystem.Path,
+        variables: dict,
+        max_to_keep: int = 5,
+        is_writing: bool = True,
     ):
         self.folder = str(folder)
         self.variables = variables
         self.max_to_keep = max_to_keep
+        self.is_writing = is_writing
         filesystem.make_folder(self.folder)
 
     def prefix(self, label: int | str) -> str:
@@ -292,6 +299,8 @@ class CheckpointManager:
           Its prefix.
         """
         prefix = self.prefix(int(self.variables[STEP].numpy()))
+        if not self.is_writing:
+            return prefix
         if is_interrupted:
             filesystem.write_file(prefix + MARK, "")
         write_checkpoint(prefix, self.variables)
@@ -368,4 +377,5 @@ class CheckpointManager:
 
     def keep_best(self, prefix: str) -> None:
         """Copies a checkpoint to `model.ckpt-best`."""
-        copy_checkpoint(prefix, self.prefix("best"))
+        if self.is_writing:
+            copy_checkpoint(prefix, self.prefix("best"))

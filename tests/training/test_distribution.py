@@ -53,6 +53,16 @@ def test_a_global_batch_is_a_multiple_of_the_replicas(size, nearest):
         distribution.check_batch_size(strategy, size, "eval_batch_size")
 
 
+def test_a_batch_is_a_multiple_of_replicas_times_parts():
+    strategy = distribution.build_strategy("mirrored")
+    distribution.check_batch_size(strategy, 8, "train_batch_size", 4)
+    with pytest.raises(
+        ValueError,
+        match="2 replicas times --gradient_accumulation_steps=3; use 6",
+    ):
+        distribution.check_batch_size(strategy, 8, "train_batch_size", 3)
+
+
 @pytest.mark.parametrize(
     "name", ["grpc://127.0.0.1:1", "grpc://", "grpc://127.0.0.1:x"]
 )

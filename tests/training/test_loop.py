@@ -149,11 +149,6 @@ def test_a_split_batch_leads_to_the_weights_of_a_whole_one(tmp_path):
             )
 
 
-def test_a_batch_that_cannot_be_split_is_refused(tmp_path):
-    with pytest.raises(ValueError, match="--train_batch_size=8 .* use 6"):
-        build(tmp_path).train(1, num_parts=3)
-
-
 def test_weights_without_gradient_stay_in_parts(tmp_path):
     run = build(tmp_path, sentence_weight=0.0)
     before = run.values()

@@ -1,0 +1,331 @@
+"""Workers: processes on several hosts that train one model together.
+
+The environment variable TF_CONFIG lists their addresses, as for
+tf.distribute.MultiWorkerMirroredStrategy. All workers compute the same steps,
+each on its part of the batch. The first one, the chief, decides when to
+evaluate, and it alone writes checkpoints, results and logs.
+"""
+
+import contextlib
+import dataclasses
+import functools
+import json
+import logging
+import os
+import signal
+import socket
+import tempfile
+import time
+
+import tensorflow as tf
+
+from albert_tf import ownership
+
+# How long workers wait for each other at the start, in seconds.
+WAIT_SECONDS = 300
+_REPORT_SECONDS = 30
+_ANSWER_SECONDS = 5
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+EXAMPLE = (
+    'TF_CONFIG=\'{"cluster": {"worker": ["10.0.0.1:2222", "10.0.0.2:2222"]}, '
+    '"task": {"type": "worker", "index": 0}}\''
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Cluster:
+    """The addresses of all workers, and which of them this process is.
+
+    Attributes:
+      addresses: HOST:PORT of each worker; the first is the chief.
+      index: index of this process.
+    """
+
+    addresses: tuple[str, ...]
+    index: int
+
+
+def read_cluster(text: str | None) -> Cluster:
+    """Returns the Cluster that a value of TF_CONFIG describes.
+
+    Raises:
+      ValueError: if it is missing or invalid.
+    """
+    if not text:
+        raise ValueError(
+            "--distribution=multi_worker needs the environment variable "
+            f"TF_CONFIG in each worker, such as {EXAMPLE}."
+        )
+    try:
+        values = json.loads(text)
+        jobs, task = values["cluster"], values["task"]
+        names = [name for name in ("chief", "worker") if name in jobs]
+        kind, index = task["type"], int(task["index"])
+        addresses = tuple(a for name in names for a in jobs[name])
+        before = sum(len(jobs[name]) for name in names[: names.index(kind)])
+        if not 0 <= index < len(jobs[kind]):
+            raise ValueError(f"there is no {kind} {index}")
+        for address in addresses:
+            _split(address)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(
+            f"TF_CONFIG={text:.300} is invalid: {error!r}. Wanted the "
+            f"addresses of all workers, and which of them this is: {EXAMPLE}."
+        ) from error
+    return Cluster(addresses, before + index)
+
+
+def _split(address):
+    """Returns host and port of HOST:PORT."""
+    host, _, port = address.rpartition(":")
+    if not host:
+        raise ValueError(f"{address!r} is not HOST:PORT")
+    return host.strip("[]"), int(port)
+
+
+# The meeting at the start. TensorFlow would wait for a missing worker without
+# a message and without an end, and would hang if workers ran other programs.
+
+
+def meet(cluster: Cluster, settings: dict, seconds: float = WAIT_SECONDS):
+    """Waits until all workers have started, and compares their settings.
+
+    Args:
+      cluster: the Cluster.
+      settings: dict of JSON values that must be equal in all workers.
+      seconds: how long to wait.
+
+    Raises:
+      TimeoutError: if a worker is missing.
+      ValueError: if the settings differ.
+      OSError: if the chief cannot listen at its address.
+    """
+    deadline = time.monotonic() + seconds
+    if cluster.index == 0:
+        _receive_workers(cluster, settings, deadline, seconds)
+    else:
+        _report_to_chief(cluster, settings, deadline, seconds)
+
+
+def _receive_workers(cluster, settings, deadline, seconds):
+    """Does the chief's part of `meet`."""
+    missing = set(range(1, len(cluster.addresses)))
+    _, port = _split(cluster.addresses[0])
+    complaints = []
+    with contextlib.ExitStack() as stack:
+        server = stack.enter_context(socket.create_server(("", port)))
+        streams = []
+        report_at = time.monotonic() + _REPORT_SECONDS
+        while missing:
+            names = [cluster.addresses[i] for i in sorted(missing)]
+            if time.monotonic() > deadline:
+                raise TimeoutError(
+                    f"No answer within {seconds:g} s from {names}. Was the "
+                    "same command started on every host of TF_CONFIG, and "
+                    "can they reach this one?"
+                )
+            if time.monotonic() > report_at:
+                logging.warning("Waiting for the workers %s.", names)
+                report_at += _REPORT_SECONDS
+            server.settimeout(1)
+            with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+                connection, _ = server.accept()
+                stack.enter_context(connection)
+                connection.settimeout(_ANSWER_SECONDS)
+                stream = stack.enter_context(connection.makefile("rw"))
+                hello = json.loads(stream.readline())
+                missing.discard(hello["index"])
+                streams.append(stream)
+                complaints += _compare(hello, settings)
+        for stream in streams:
+            print(json.dumps(complaints), file=stream, flush=True)
+    if complaints:
+        raise ValueError("\n".join(complaints))
+
+
+def _report_to_chief(cluster, settings, deadline, seconds):
+    """Does the part of another worker in `meet`."""
+    hello = json.dumps({"index": cluster.index, "settings": settings})
+    address = cluster.addresses[0]
+    report_at = time.monotonic() + _REPORT_SECONDS
+    while (remaining := deadline - time.monotonic()) > 0:
+        try:
+            with (
+                socket.create_connection(
+                    _split(address), _ANSWER_SECONDS
+                ) as connection,
+                connection.makefile("rw") as stream,
+            ):
+                print(hello, file=stream, flush=True)
+                connection.settimeout(remaining)
+                complaints = json.loads(stream.readline())
+        except (OSError, ValueError):
+            if time.monotonic() > report_at:
+                logging.warning("Waiting for the chief at %s.", address)
+                report_at += _REPORT_SECONDS
+            time.sleep(0.2)
+            continue
+        if complaints:
+            raise ValueError("\n".join(complaints))
+        return
+    raise TimeoutError(
+        f"No answer within {seconds:g} s from the chief at {address}. Was it "
+        "started with the same TF_CONFIG, and can this host reach it?"
+    )
+
+
+def _compare(hello, settings):
+    """Returns a sentence for each setting that differs from the chief's."""
+    theirs = hello["settings"]
+    return [
+        f"Worker {hello['index']} was started with {name}="
+        f"{theirs.get(name)!r}, the chief with {settings.get(name)!r}. Start "
+        "the same command on every host."
+        for name in sorted(theirs.keys() | settings.keys())
+        if theirs.get(name) != settings.get(name)
+    ]
+
+
+def connect(settings: dict, seconds: float = WAIT_SECONDS):
+    """Returns the MultiWorkerMirroredStrategy of the workers in TF_CONFIG.
+
+    It must precede TensorFlow's first operation.
+
+    Args:
+      settings: as for `meet`.
+      seconds: as for `meet`.
+
+    Raises:
+      ValueError: if TF_CONFIG is invalid, or the workers' settings differ.
+      TimeoutError: if a worker is missing.
+    """
+    cluster = read_cluster(os.environ.get("TF_CONFIG"))
+    if len(cluster.addresses) > 1:
+        meet(cluster, settings, seconds)
+    # It describes every reduction that it builds.
+    tf.get_logger().setLevel(logging.WARNING)
+    return tf.distribute.MultiWorkerMirroredStrategy()
+
+
+class Workers:
+    """The workers of a strategy, and how they agree. One process is a chief.
+
+    Args:
+      strategy: a tf.distribute.Strategy.
+
+    Attributes:
+      count: number of workers.
+      is_chief: whether this process is the chief.
+    """
+
+    def __init__(self, strategy):
+        self.strategy = strategy
+        self.count, self.is_chief = 1, True
+        if isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
+            cluster = read_cluster(os.environ.get("TF_CONFIG"))
+            self.count = len(cluster.addresses)
+            self.is_chief = cluster.index == 0
+        self._received = dict.fromkeys(_SIGNALS, 0)
+        self._handlers: dict = {}
+
+    def add(self, values: list) -> list:
+        """Returns the sums of numbers or arrays over all workers."""
+        if self.count == 1:
+            return values
+        tensors = [tf.convert_to_tensor(value) for value in values]
+        return [value.numpy() for value in self._add_tensors(*tensors)]
+
+    @functools.cached_property
+    def _add_tensors(self):
+        num_local = self.strategy.num_replicas_in_sync // self.count
+
+        def add_replicas(*tensors):
+            context = tf.distribute.get_replica_context()
+            is_first = context.replica_id_in_sync_group % num_local == 0
+            own = [tf.where(is_first, x, tf.zeros_like(x)) for x in tensors]
+            # One by one, as tensors of a list would have to be of one type.
+            return [
+                context.all_reduce(tf.distribute.ReduceOp.SUM, [x])[0]
+                for x in own
+            ]
+
+        @tf.function
+        def add_workers(*tensors):
+            sums = self.strategy.run(add_replicas, args=tensors)
+            return [
+                self.strategy.experimental_local_results(total)[0]
+                for total in sums
+            ]
+
+        return add_workers
+
+    def share(self, value: int) -> int:
+        """Returns the chief's value."""
+        if self.count == 1:
+            return value
+        (total,) = self.add([int(value) if self.is_chief else 0])
+        return int(total)
+
+    def share_variables(self, variables: dict):
+        """Gives variables the chief's values."""
+        if self.count == 1:
+            return
+        values = [variable.numpy() for variable in variables.values()]
+        if not self.is_chief:
+            values = [value * 0 for value in values]
+        sums = self.add(values)
+        for variable, value in zip(variables.values(), sums, strict=True):
+            variable.assign(value)
+
+    @contextlib.contextmanager
+    def acting_together(self):
+        """Context manager: signals stop all workers after the same step.
+
+        Within, ctrl-C and SIGTERM only take effect in `check_signals`.
+        """
+        if self.count == 1:
+            yield
+            return
+        for number in _SIGNALS:
+            self._handlers[number] = signal.signal(number, self._note)
+        try:
+            yield
+        finally:
+            self._restore_handlers()
+            for number, is_received in self._received.items():
+                if is_received:
+                    signal.raise_signal(number)
+
+    def _note(self, number, frame):
+        del frame
+        self._received[number] = 1
+
+    def _restore_handlers(self):
+        while self._handlers:
+            signal.signal(*self._handlers.popitem())
+
+    def check_signals(self):
+        """Acts on a signal that any worker has received since the last call."""
+        if self.count == 1:
+            return
+        sums = self.add(list(self._received.values()))
+        self._received = dict.fromkeys(_SIGNALS, 0)
+        for number, total in zip(_SIGNALS, sums, strict=True):
+            if total:
+                self._restore_handlers()
+                signal.raise_signal(number)
+
+    @contextlib.contextmanager
+    def own_folder(self, folder):
+        """Context manager: owns an output folder; yields where to write.
+
+        Only the chief writes there; other workers get a temporary folder.
+        """
+        owned: contextlib.AbstractContextManager[str]
+        owned = tempfile.TemporaryDirectory()
+        if self.is_chief:
+            owned = ownership.owning_folder(folder)
+        with owned as own:
+            yield own
+            # Else the chief would take those that end before it for crashed.
+            self.add([1])
