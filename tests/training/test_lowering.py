@@ -2,7 +2,10 @@
 
 import dataclasses
 import math
+import os
+import pathlib
 import re
+import subprocess
 
 import keras
 import numpy as np
@@ -11,6 +14,7 @@ import tensorflow as tf
 
 from albert_tf.model import heads, modeling
 from albert_tf.model.config import AlbertConfig
+from albert_tf.tools import tpu_environment
 from albert_tf.training import flops, loop, lowering, optimization
 
 CONFIG = AlbertConfig(
@@ -52,6 +56,8 @@ def random_batch():
         for name, spec in lowering.feature_specs(B, T, P).items()
     }
     features["input_mask"][:] = 1
+    # Rows with very different numbers of predictions.
+    features["masked_lm_weights"] = np.arange(P) < np.arange(B)[:, np.newaxis]
     features["sentence_order_labels"] %= 2
     specs = lowering.feature_specs(B, T, P)
     return {n: tf.cast(x, specs[n].dtype) for n, x in features.items()}
@@ -97,37 +103,97 @@ def test_all_shapes_are_static(text):
         assert f" {operation}(" not in text
 
 
-def step_once(strategy, *, jit_compile, **kwargs):
-    """Does one step of a new model; returns all results by name."""
-    with strategy.scope():
-        keras.utils.set_random_seed(3)
-        model = heads.AlbertForPreTraining(CONFIG)
-        weights = modeling.named_weights(model)
-        optimizer = optimization.build_optimizer(
-            "lamb",
-            {name: weight.value for name, weight in weights.items()},
-            optimization.build_schedule(0.01, 100),
-        )
-    step = loop.build_replica_step(model, optimizer, **kwargs)
+class OneStep:
+    """A new model, its optimizer, and their training step.
 
-    @tf.function(jit_compile=jit_compile, autograph=False)
-    def run():
-        return strategy.run(step, args=(random_batch(),))
+    Always of the same initial weights.
+    """
 
-    sums, norm, _ = run()
-    found = {name: w.numpy() for name, w in weights.items()}
-    return {"sums": sums.numpy(), "norm": norm.numpy(), **found}
-
-
-def test_one_replica_does_what_the_training_loop_does():
-    wanted = step_once(tf.distribute.get_strategy(), jit_compile=False)
-    strategy = lowering.CompileOnlyStrategy(1)
-    for kwargs in ({}, {"remat": True, "num_parts": 3}):
-        found = step_once(strategy, jit_compile=True, **kwargs)
-        for name, value in wanted.items():
-            np.testing.assert_allclose(
-                found[name], value, atol=2e-5, err_msg=name
+    def __init__(self, strategy, **kwargs):
+        self.strategy = strategy
+        with strategy.scope():
+            keras.utils.set_random_seed(3)
+            model = heads.AlbertForPreTraining(CONFIG)
+            weights = modeling.named_weights(model)
+            self.optimizer = optimization.build_optimizer(
+                "lamb",
+                {name: weight.value for name, weight in weights.items()},
+                optimization.build_schedule(0.01, 100),
             )
+        self.step = loop.build_replica_step(model, self.optimizer, **kwargs)
+
+    def named_variables(self):
+        return {**self.optimizer.weights, **self.optimizer.slots}
+
+    def run(self, jit_compile=False):
+        """Does the step; returns the variables afterwards, by name."""
+
+        @tf.function(jit_compile=jit_compile, autograph=False)
+        def run():
+            self.strategy.run(self.step, args=(random_batch(),))
+
+        run()
+        return {n: v.numpy() for n, v in self.named_variables().items()}
+
+
+@pytest.fixture(scope="module")
+def wanted():
+    """The variables after one step, as the training loop does it."""
+    return OneStep(tf.distribute.get_strategy()).run()
+
+
+def assert_close(found, wanted):
+    assert found.keys() == wanted.keys()
+    for name, value in wanted.items():
+        np.testing.assert_allclose(found[name], value, atol=2e-5, err_msg=name)
+
+
+@pytest.mark.parametrize("kwargs", [{}, {"remat": True, "num_parts": 3}])
+def test_one_replica_does_what_the_training_loop_does(wanted, kwargs):
+    step = OneStep(lowering.CompileOnlyStrategy(1), **kwargs)
+    assert_close(step.run(jit_compile=True), wanted)
+
+
+PYTHON = tpu_environment.find_python(tpu_environment.default_folder())
+
+
+@pytest.mark.skipif(
+    not os.path.exists(PYTHON),
+    reason="needs the TPU compiler: run `albert tpu_check` once",
+)
+def test_two_replicas_do_what_the_training_loop_does(tmp_path, wanted):
+    """The lowered step, run on two CPUs by jax, each with half of the batch."""
+    step = OneStep(lowering.CompileOnlyStrategy(2))
+    batch = random_batch()
+
+    @tf.function(jit_compile=True, autograph=False)
+    def run(*features):
+        features = dict(zip(batch, features, strict=True))
+        return step.strategy.run(step.step, args=(features,))
+
+    specs = [
+        tf.TensorSpec((B // 2, *x.shape[1:]), x.dtype) for x in batch.values()
+    ]
+    lower = run.experimental_get_compiler_ir(*specs)
+    (tmp_path / "step.hlo").write_bytes(lower(stage="hlo_serialized"))
+    trace = run.get_concrete_function(*specs)
+    by_handle = {id(v.handle): v for v in trace.variables}
+    variables = [by_handle[id(handle)] for handle in trace.captured_inputs]
+    for name, values in (("split", batch.values()), ("equal", variables)):
+        arrays = {str(i): x.numpy() for i, x in enumerate(values)}
+        np.savez(tmp_path / f"{name}.npz", **arrays)
+    names = "step.hlo split.npz equal.npz outputs.npz".split()
+    script = pathlib.Path(__file__).with_name("run_on_cpus.py")
+    subprocess.run([PYTHON, str(script), *names], cwd=tmp_path, check=True)
+    outputs = np.load(tmp_path / "outputs.npz")
+    # After sums, norm and rate come the variables that the step updates.
+    after = {id(v): outputs[str(3 + i)] for i, v in enumerate(variables)}
+    for replica in range(2):
+        found = {
+            name: after[id(variable)][replica]
+            for name, variable in step.named_variables().items()
+        }
+        assert_close(found, wanted)
 
 
 def test_other_sums_than_those_of_the_loop_are_refused():
