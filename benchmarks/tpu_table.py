@@ -33,7 +33,12 @@ flags.DEFINE_list("only", [], "Words that the name of a cell must contain.")
 
 # Size -> batch of a core to compare TPUs at, and the multiple of which the
 # largest batch is sought.
-SIZES = {"base": (32, 8), "xxlarge": (8, 2), "large": (16, 8), "xlarge": (8, 4)}
+SIZES = {
+    "base": (32, 32),
+    "xxlarge": (8, 4),
+    "large": (16, 16),
+    "xlarge": (8, 8),
+}
 TPUS = ("v3:2x2", "v5e:2x4", "v4:2x2x1", "v6e:2x4")
 # The paper's batch of 4096 on 512 cores.
 PAPER = [("xxlarge", "v3:16x16", remat) for remat in (True, False)]
