@@ -22,7 +22,7 @@ import threading
 import types
 import typing
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from absl import app, logging
 from absl import flags as absl_flags
@@ -43,6 +43,22 @@ _DEFINE: dict[type, Callable] = {
     float: absl_flags.DEFINE_float,
     bool: absl_flags.DEFINE_bool,
 }
+
+
+# A number, or the word "auto".
+NumberOrAuto = float | Literal["auto"]
+
+
+class _NumberOrAuto(absl_flags.ArgumentParser):
+    """Parses a NumberOrAuto."""
+
+    syntactic_help = 'a number, or "auto"'
+
+    def parse(self, argument):
+        return "auto" if argument == "auto" else float(argument)
+
+    def flag_type(self):
+        return "float or auto"
 
 
 class Range(NamedTuple):
@@ -230,7 +246,11 @@ def _define(flags_class, values):
         text = _inherited_help(flags_class, field.name)
         if limits := _inherited(flags_class, field.name, "range"):
             text += f" Range: {limits}."
-        if typing.get_origin(kind) is typing.Literal:
+        if kind == NumberOrAuto:
+            absl_flags.DEFINE(
+                _NumberOrAuto(), name, default, text, flag_values=values
+            )
+        elif typing.get_origin(kind) is typing.Literal:
             choices = typing.get_args(kind)
             absl_flags.DEFINE_enum(
                 name, default, choices, text, flag_values=values
@@ -246,6 +266,8 @@ def _flag_name(field):
 
 def _without_none(hint):
     """Returns T for an annotation `T | None`, else the annotation."""
+    if hint == NumberOrAuto:
+        return hint
     if typing.get_origin(hint) in (typing.Union, types.UnionType):
         (hint,) = set(typing.get_args(hint)) - {types.NoneType}
     return hint

@@ -76,7 +76,6 @@ class TrainFlags(DeviceFlags):
         at_most=flags.MAX_BATCH_SIZE,
     )
     optimizer: Literal["adamw", "lamb"] = flag("adamw", "Optimizer.")
-    learning_rate: float = flag(5e-5, "Peak learning rate.", at_least=0)
     save_checkpoints_steps: int = flag(
         1000, "Number of steps between checkpoints.", at_least=1
     )
@@ -143,6 +142,7 @@ class FineTuningFlags(FilesFlags, TrainFlags):
         "Devices to train on; auto uses all GPUs, or the CPU if there are "
         "none.",
     )
+    learning_rate: float = flag(5e-5, "Peak learning rate.", at_least=0)
     from_scratch: bool = flag(
         False,
         "Start from random weights; without it, a checkpoint is required.",

@@ -51,7 +51,12 @@ class PretrainingFlags(groups.TrainFlags):
     train_batch_size: int = flag(4096)
     eval_batch_size: int = flag(64)
     optimizer: Literal["adamw", "lamb"] = flag("lamb")
-    learning_rate: float = flag(0.00176)
+    learning_rate: float | Literal["auto"] = flag(
+        0.00176,
+        "Peak learning rate. auto: LAMB's rate and warmup for "
+        "--train_batch_size, scaled from the paper's 0.00176 at 4096.",
+        at_least=0,
+    )
     poly_power: float = flag(
         1.0, "Exponent of the polynomial learning rate decay.", at_least=0
     )
@@ -95,6 +100,11 @@ class PretrainingFlags(groups.TrainFlags):
         at_least=0,
         below=1,
     )
+    stop_on_divergence: bool = flag(
+        True,
+        "Whether to stop when much of what was learned is lost or gradients "
+        "explode.",
+    )
     shuffle_buffer: int = flag(
         100_000,
         "Size of the shuffle buffer, in records.",
@@ -117,6 +127,11 @@ class PretrainingFlags(groups.TrainFlags):
                 "--do_eval without --eval_input_file: nothing will be "
                 "evaluated, as there are no held-out records. (The release "
                 "evaluated on the training file.)"
+            )
+        if self.learning_rate == "auto" and self.optimizer != "lamb":
+            raise ValueError(
+                "--learning_rate=auto is a rule for --optimizer=lamb; give "
+                "a number."
             )
         if self.distribution == "multi_worker" and not self.do_train:
             raise ValueError(

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import logging
 import math
 import os
 
@@ -14,6 +15,7 @@ from albert_tf.text import tokenization
 from albert_tf.training import (
     evaluation,
     gauge,
+    guard,
     manifest,
     optimization,
     session,
@@ -150,10 +152,32 @@ def read_weights(args):
         return None
 
 
+def choose_rate(args):
+    """Returns the flags with the rate and warmup for --learning_rate=auto."""
+    if args.learning_rate != "auto":
+        return args
+    rate, num_warmup_steps = optimization.scale_to_batch(
+        args.train_batch_size, args.num_train_steps
+    )
+    default = type(args).__dataclass_fields__["num_warmup_steps"].default
+    if args.num_warmup_steps != default:
+        num_warmup_steps = args.num_warmup_steps
+    logging.info(
+        "--learning_rate=auto: %.3g after %d warmup steps, for batches of %d.",
+        rate,
+        num_warmup_steps,
+        args.train_batch_size,
+    )
+    return dataclasses.replace(
+        args, learning_rate=rate, num_warmup_steps=num_warmup_steps
+    )
+
+
 def run(args):
     """Trains and evaluates as requested by the flags."""
     # Several workers must connect before TensorFlow's first operation.
     strategy = shared.build_strategy(args)
+    args = choose_rate(args)
     config = AlbertConfig.from_json_file(args.albert_config_file)
     train_records = held_out = None
     if args.do_train:
@@ -254,6 +278,7 @@ def train(args, config, training, records, weights, evaluator):
         num_parts=args.gradient_accumulation_steps,
         evaluator=evaluator,
         gauge=build_gauge(training, train_records, held_out),
+        guard=guard.Guard(args.stop_on_divergence),
     )
     training.reporter.say(f"Checkpoints and results are in {args.output_dir}.")
 

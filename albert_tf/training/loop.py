@@ -9,12 +9,14 @@ a loss is normalized over the global batch however the batch is split.
 import contextlib
 import functools
 import time
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
 from albert_tf.model import recomputing
 from albert_tf.training import distribution, optimization, workers
+from albert_tf.training import guard as guards
 from albert_tf.weights import checkpoints
 
 # Target duration of one compiled call on CPUs and GPUs: short enough for a
@@ -317,9 +319,31 @@ class Turns:
         return key, self.iterators[key], num_steps, is_new
 
 
-def next_multiple(step, interval):
-    """Returns the first multiple of interval after step."""
-    return (step // interval + 1) * interval
+class Stops(NamedTuple):
+    """The steps at which training logs values and saves checkpoints.
+
+    Attributes:
+      last: last step of the training.
+      log_every: number of steps between log lines.
+      save_every: number of steps between checkpoints.
+    """
+
+    last: int
+    log_every: int
+    save_every: int
+
+    def after(self, step):
+        """Returns the first stop after a step."""
+        intervals = self.log_every, self.save_every
+        return min(self.last, *((step // n + 1) * n for n in intervals))
+
+    def is_logged(self, step):
+        """Returns whether values are logged at a step."""
+        return step % self.log_every == 0 or step == self.last
+
+    def is_saved(self, step):
+        """Returns whether a checkpoint is saved at a step."""
+        return step % self.save_every == 0 or step == self.last
 
 
 class Pace:
@@ -379,6 +403,7 @@ class Steps:
           Sums [ratios, 2] over the steps; a dict of the last gradient norm
           and learning rate; the number of steps; whether they compiled.
         """
+        self.workers.check_signals()
         key, iterator, num_alike, is_new = self.turns.at(self.done)
         limit = limit if num_alike is None else min(limit, num_alike)
         num_steps = 1 if is_new else self.pace.choose(limit)
@@ -411,13 +436,14 @@ def train(
     log_every_steps=100,
     on_checkpoint=None,
     gauge=None,
+    guard=None,
     **kwargs,
 ):
     """Trains from the optimizer's step to num_train_steps.
 
     Ctrl-C saves a checkpoint before the program exits. The next regular
     checkpoint replaces it, so results equal those of an uninterrupted run. A
-    loss that is not finite stops training without a checkpoint.
+    run that diverges stops without a checkpoint.
 
     Args:
       strategy: a tf.distribute.Strategy.
@@ -436,48 +462,39 @@ def train(
       log_every_steps: number of steps between log lines and summaries.
       on_checkpoint: called with (step, prefix) after each checkpoint.
       gauge: a `gauge.Gauge` to measure with at log lines, or None.
+      guard: a `guard.Guard`; None only checks that the loss is finite.
       **kwargs: arguments of `build_train_function`, such as seed and
         num_parts.
 
     Raises:
-      FloatingPointError: if a loss is not finite.
+      FloatingPointError: if the guard detects that the run diverges.
     """
+    guard = guard or guards.Guard(is_active=False)
+    turns = Turns(strategy, datasets, order)
     steps = Steps(
-        strategy,
-        model,
-        optimizer,
-        Turns(strategy, datasets, order),
-        iterations_per_loop,
-        **kwargs,
+        strategy, model, optimizer, turns, iterations_per_loop, **kwargs
     )
     step = int(optimizer.step.numpy())
+    stops = Stops(num_train_steps, log_every_steps, save_checkpoints_steps)
     reporter.start(step, num_train_steps, batch_size)
+    guard.resume(reporter.read("train"))
     window = np.zeros([len(ratio_names(model)), 2])
     with (
         steps.workers.acting_together(),
-        keeping_interrupted(
-            manager,
-            reporter,
-            optimizer,
-            save_checkpoints_steps,
-            num_train_steps,
-        ),
+        keeping_interrupted(manager, reporter, optimizer, stops),
     ):
         while step < num_train_steps:
-            steps.workers.check_signals()
-            log_at = next_multiple(step, log_every_steps)
-            save_at = next_multiple(step, save_checkpoints_steps)
-            stop = min(log_at, save_at, num_train_steps)
+            stop = stops.after(step)
             sums, state, num_steps, is_new = steps.run(stop - step)
             window += sums
             step += num_steps
             values = results(model, window) | state
-            check_finite(values, step)
+            guard.check(step, values, step == stop)
             reporter.progress(step, values, is_new)
-            if step in (log_at, num_train_steps):
+            if stops.is_logged(step):
                 log_values(reporter, gauge, step, num_train_steps, values)
                 window[:] = 0
-            if step in (save_at, num_train_steps):
+            if stops.is_saved(step):
                 prefix = manager.save()
                 if on_checkpoint:
                     on_checkpoint(step, prefix)
@@ -497,15 +514,14 @@ def log_values(reporter, gauge, step, num_train_steps, values):
 
 
 @contextlib.contextmanager
-def keeping_interrupted(manager, reporter, optimizer, interval, last_step):
+def keeping_interrupted(manager, reporter, optimizer, stops):
     """Saves a checkpoint when training is interrupted.
 
     Args:
       manager: a `checkpoints.CheckpointManager`.
       reporter: a `reporting.Reporter`.
       optimizer: an `optimization.Optimizer`, which has the current step.
-      interval: number of steps between regular checkpoints.
-      last_step: step of the final checkpoint.
+      stops: the Stops of the training.
     """
     first_step = int(optimizer.step.numpy())
     try:
@@ -516,21 +532,8 @@ def keeping_interrupted(manager, reporter, optimizer, interval, last_step):
             manager.folder
         )
         if step > first_step and not is_there:
-            is_due = step % interval == 0 or step == last_step
-            manager.save(is_interrupted=not is_due)
+            manager.save(is_interrupted=not stops.is_saved(step))
         reporter.say(
             f"Interrupted at step {step}. Rerun the same command to resume."
         )
         raise
-
-
-def check_finite(values, step):
-    """Raises FloatingPointError if the loss or gradient is NaN or infinite."""
-    if not np.isfinite([values["loss"], values["gradient_norm"]]).all():
-        raise FloatingPointError(
-            f"At step {step} the loss is {values['loss']} and the gradient "
-            f"norm {values['gradient_norm']}, at learning rate "
-            f"{values['learning_rate']:.3g}. Lower the learning rate or "
-            "lengthen the warmup; the newest checkpoint predates the "
-            "divergence."
-        )

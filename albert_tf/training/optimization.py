@@ -76,6 +76,26 @@ def build_schedule(
     return schedule
 
 
+def scale_to_batch(batch_size, num_train_steps):
+    """Returns LAMB's learning rate and number of warmup steps for a batch size.
+
+    The rate is proportional to the square root of the batch size: 0.00176 at
+    4096, as in the ALBERT paper. The share of warmup steps is proportional to
+    the batch size: 1/40 at 4096, as in the ALBERT paper, with 3125 of 125,000.
+
+    Args:
+      batch_size: global batch size, in sequences.
+      num_train_steps: number of training steps.
+
+    Source: You et al., "Large Batch Optimization for Deep Learning" (ICLR
+    2020), Table 4: 5 / (2^1.5 * 10^3) and 1/40 at 4096. Its shares range from
+    1/320 at 512 to 1/5 at 32k; beyond, these are used.
+    """
+    ratio = batch_size / 4096
+    share = min(max(ratio / 40, 1 / 320), 1 / 5)
+    return 0.00176 * math.sqrt(ratio), round(share * num_train_steps)
+
+
 def clip_by_global_norm(gradients, clip_norm=1.0):
     """Clips gradients to a maximum global norm.
 

@@ -193,6 +193,14 @@ class Reporter:
         for split in ("train", "eval"):
             drop_events(os.path.join(self.folder, split), step)
 
+    def read(self, split):
+        """Returns the records of "train" or "eval" so far, a list of dicts."""
+        if not filesystem.exists(self.path):
+            return []
+        lines = filesystem.read_file(self.path).decode("utf-8", "replace")
+        records = filter(None, map(_parse_record, lines.split("\n")))
+        return [record for record in records if record["split"] == split]
+
     def drop(self, is_kept):
         """Drops JSON lines that are truncated or rejected by a function.
 

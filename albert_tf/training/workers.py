@@ -111,7 +111,7 @@ def _receive_workers(cluster, settings, deadline, seconds):
     """Does the chief's part of `meet`."""
     missing = set(range(1, len(cluster.addresses)))
     _, port = _split(cluster.addresses[0])
-    complaints = []
+    complaints: list[str] = []
     with contextlib.ExitStack() as stack:
         server = stack.enter_context(socket.create_server(("", port)))
         streams = []
@@ -134,7 +134,11 @@ def _receive_workers(cluster, settings, deadline, seconds):
                 connection.settimeout(_ANSWER_SECONDS)
                 stream = stack.enter_context(connection.makefile("rw"))
                 hello = json.loads(stream.readline())
-                missing.discard(hello["index"])
+                if hello["index"] not in missing:
+                    answer = [f"There is another worker {hello['index']}."]
+                    print(json.dumps(answer), file=stream, flush=True)
+                    continue
+                missing.remove(hello["index"])
                 streams.append(stream)
                 complaints += _compare(hello, settings)
         for stream in streams:

@@ -18,11 +18,16 @@ GOLDEN_RATIO = (5**0.5 - 1) / 2
 
 def run_reference(program, folder):
     """Runs a job to which nothing happens; returns its Reference."""
-    process = processes.start(jobs.JOBS[program].words, folder, "reference")
+    job = jobs.JOBS[program]
+    process = processes.start_workers(
+        job.num_workers, job.words, folder, "reference"
+    )
     process.wait(process.has_started)
     began = time.monotonic()
     status = process.wait()
     seconds = time.monotonic() - began
+    for other in process.others:
+        status = status or other.wait()
     if status:
         raise RuntimeError(f"{program} fails by itself:\n{process.output()}")
     home = folder / "home"

@@ -54,11 +54,14 @@ class Job:
       refused_when_done: what the program says, with exit status 1, where all
         is done already; None for one that then ends well.
       is_slow: whether it starts processes that import TensorFlow.
+      num_workers: number of processes that train together; the first is the
+        chief.
     """
 
     words: tuple
     refused_when_done: str | None = None
     is_slow: bool = False
+    num_workers: int = 1
 
 
 _DATA = Job(
@@ -71,6 +74,20 @@ _DATA = Job(
         "--max_seq_length=32",
         "--max_predictions_per_seq=5",
         "--dupe_factor=30",
+    )
+)
+
+_PRETRAINING = Job(
+    (
+        "run_pretraining.py",
+        *SHORT_TRAINING,
+        "--albert_config_file=../../inputs/albert_config.json",
+        "--input_file=../../inputs/train.tfrecord",
+        "--eval_input_file=../../inputs/valid.tfrecord",
+        "--output_dir=out",
+        "--do_eval",
+        "--num_train_steps=9",
+        "--num_warmup_steps=2",
     )
 )
 
@@ -88,19 +105,7 @@ JOBS = {
             "--export_dir=export",
         )
     ),
-    "run_pretraining": Job(
-        (
-            "run_pretraining.py",
-            *SHORT_TRAINING,
-            "--albert_config_file=../../inputs/albert_config.json",
-            "--input_file=../../inputs/train.tfrecord",
-            "--eval_input_file=../../inputs/valid.tfrecord",
-            "--output_dir=out",
-            "--do_eval",
-            "--num_train_steps=9",
-            "--num_warmup_steps=2",
-        )
-    ),
+    "run_pretraining": _PRETRAINING,
     "export_to_tfhub": Job(
         (
             "export_to_tfhub.py",
@@ -132,6 +137,11 @@ JOBS = {
             "--format=hf",
         ),
         refused_when_done="is not empty",
+    ),
+    "run_pretraining+workers": dataclasses.replace(
+        _PRETRAINING,
+        words=(*_PRETRAINING.words, "--distribution=multi_worker"),
+        num_workers=2,
     ),
     "create_pretraining_data+workers": dataclasses.replace(
         _DATA, words=(*_DATA.words, "--num_workers=2")

@@ -6,11 +6,14 @@ starts at once, and works as long as that process has run no operation.
 
 import atexit
 import contextlib
+import functools
+import json
 import multiprocessing
 import os
 import pathlib
 import runpy
 import signal
+import socket
 import sys
 import tempfile
 import threading
@@ -43,6 +46,7 @@ class Process:
         self.changes_path = folder / f"{name}.changes"
         self.status = None
         self.is_stopped = False
+        self.others = []  # Workers that train together with this one.
 
     def output(self):
         """What it wrote to stdout and stderr."""
@@ -158,6 +162,55 @@ def start(words, folder, name, *, at=0, when="before", act=None, prepare=None):
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(status)
+
+
+def start_workers(count, words, folder, name, prepare=None, **kwargs):
+    """Starts processes that train together.
+
+    Args:
+      count: how many.
+      words: see `start`.
+      folder: likewise.
+      name: likewise; those after the first are NAME.1 and so on.
+      prepare: as for `start`, called in the first one.
+      **kwargs: arguments of `start` for the first one.
+
+    Returns:
+      The first Process, with the others in `others`.
+    """
+    addresses = [f"127.0.0.1:{port}" for port in _free_ports(count)]
+
+    def prepare_worker(index):
+        os.environ["TF_CONFIG"] = json.dumps(
+            {
+                "cluster": {"worker": addresses},
+                "task": {"type": "worker", "index": index},
+            }
+        )
+        if prepare and not index:
+            prepare()
+
+    first, *others = (
+        start(
+            words,
+            folder,
+            f"{name}.{i}" if i else name,
+            prepare=functools.partial(prepare_worker, i),
+            **({} if i else kwargs),
+        )
+        for i in range(count)
+    )
+    first.others = others
+    return first
+
+
+def _free_ports(count):
+    with contextlib.ExitStack() as stack:
+        servers = [
+            stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+            for _ in range(count)
+        ]
+        return [server.getsockname()[1] for server in servers]
 
 
 def _fork():

@@ -16,6 +16,9 @@ DISK_IS_FULL = "disk is full"
 READ_ONLY = ("read-only", "permission denied")
 # How long a program that was told to stop may take.
 SECONDS_TO_STOP = 30
+# What a worker says of one that stopped, and how one may end then.
+LOST_WORKER = "another worker stopped"
+ORDERLY = (0, 1, 128 + signal.SIGINT, 128 + signal.SIGTERM)
 KILLED = -signal.SIGKILL
 
 
@@ -64,8 +67,10 @@ class Trial:
     def start(self, **kwargs):
         """Starts the job's command, with `processes.start`."""
         name = f"start{len(self.processes)}"
-        process = processes.start(self.job.words, self.folder, name, **kwargs)
-        self.processes.append(process)
+        process = processes.start_workers(
+            self.job.num_workers, self.job.words, self.folder, name, **kwargs
+        )
+        self.processes += [process, *process.others]
         return process
 
     def start_and_wait(self, place):
@@ -137,6 +142,9 @@ class Trial:
     def finish(self):
         """Runs the command until it has ended well; compares the results."""
         for process in self.processes:
+            for other in process.others:
+                words = (LOST_WORKER,) if other.wait() == 1 else ()
+                self.expect_orderly_end(other, ORDERLY, words)
             left = process.left_over()
             self.expect(not left, f"processes go on: {left}")
         process = self.start()
@@ -192,8 +200,23 @@ def tell_to_stop(number, trial):
     trial.expect(not left, f"temporary files are left: {left}")
 
 
+def harm_another_worker(number, statuses, trial):
+    """SIGKILL or SIGTERM to a worker that is not the chief."""
+    process = trial.start_and_wait(trial.place)
+    if not process.others:
+        raise Skipped("it is one process")
+    process.others[0].signal(number)
+    began = time.monotonic()
+    trial.expect_orderly_end(process, statuses, (LOST_WORKER,))
+    seconds = time.monotonic() - began
+    trial.expect(seconds < SECONDS_TO_STOP, f"took {seconds:.0f} s to stop")
+    process.others.clear()
+
+
 def stop_and_continue(trial):
     """SIGSTOP; a second copy is refused; SIGCONT."""
+    if trial.job.num_workers > 1:
+        raise Skipped("workers that wait for each other")
     locks = [
         number
         for number, line in enumerate(trial.reference.changes, 1)
@@ -216,6 +239,8 @@ def stop_and_continue(trial):
 
 def start_two(trial):
     """Two copies at once, or the second while the first is at work."""
+    if trial.job.num_workers > 1:
+        raise Skipped("workers that wait for each other")
     late = max(0, trial.place - 0.5)
     processes = [trial.start_and_wait(late) if late else trial.start()]
     processes.append(trial.start())
@@ -280,6 +305,12 @@ KINDS = {
     "stop": stop_and_continue,
     "readonly": mount_read_only,
     "again": run_again,
+    "other-kill": functools.partial(
+        harm_another_worker, signal.SIGKILL, (0, 1)
+    ),
+    "other-term": functools.partial(
+        harm_another_worker, signal.SIGTERM, (0, 128 + signal.SIGTERM)
+    ),
 }
 # Of these any number is worth while.
 ENDLESS = ("before", "after", "within", "kill", "full", "int", "term", "denied")

@@ -291,3 +291,28 @@ def check_weights(stem, optimizer, noise):
         recorded_models.check(
             weight, wanted[name], factor * worst + TIGHT, name=name
         )
+
+
+@pytest.mark.parametrize(
+    "batch_size, rate, share",
+    [
+        # Table 4 of the LAMB paper: 5 / (2^k * 10^3), and the share.
+        (512, 5 / (2**3.0 * 1e3), 1 / 320),
+        (1024, 5 / (2**2.5 * 1e3), 1 / 160),
+        (4096, 5 / (2**1.5 * 1e3), 1 / 40),
+        (32768, 5 / 1e3, 1 / 5),
+        # Beyond, the share stays.
+        (32, 5 / (2**5.0 * 1e3), 1 / 320),
+        (1 << 17, 5 * 2 / 1e3, 1 / 5),
+    ],
+)
+def test_lambs_rate_for_a_batch_size_is_that_of_its_paper(
+    batch_size, rate, share
+):
+    found, num_warmup_steps = optimization.scale_to_batch(batch_size, 125_000)
+    assert found == pytest.approx(rate, rel=0.005)
+    assert num_warmup_steps == round(share * 125_000)
+
+
+def test_the_rate_at_the_papers_batch_is_the_papers():
+    assert optimization.scale_to_batch(4096, 125_000) == (0.00176, 3125)
