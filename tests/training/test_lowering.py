@@ -28,7 +28,11 @@ CONFIG = AlbertConfig(
 )
 # Large enough that the products outweigh all else.
 WIDE = dataclasses.replace(
-    CONFIG, vocab_size=310, embedding_size=50, hidden_size=120
+    CONFIG,
+    vocab_size=310,
+    embedding_size=50,
+    hidden_size=120,
+    intermediate_size=170,
 )
 B, T, P = 6, 7, 4
 
