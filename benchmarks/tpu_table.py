@@ -121,36 +121,48 @@ def measure(figures):
         )
 
 
+def describe_memory(row):
+    """Returns the memory of a row in GiB, as text; empty without a row."""
+    if not row:
+        return ""
+    if "error" in row:
+        return "does not fit"
+    return f"{row['peak_bytes'] / 2**30:.2f}"
+
+
+def describe_largest(known, multiple):
+    """Returns the largest batch that fits, as text; empty if not yet found."""
+    largest = tpu_check.largest_fitting(known)
+    return str(largest) if largest + multiple in known else ""
+
+
 def print_tables(figures):
-    """Prints the tables of docs/tpu.md, in Markdown."""
+    """Prints a table of cells and one of all figures, in Markdown."""
     print(
-        "| size | TPU | recomputed | batch of a core | memory, GiB "
-        "| FLOPs by hand | loops once | compiler | all-reduces "
-        "| compiled in, s |\n"
-        "|---|---|---|---|---|---|---|---|---|---|"
+        "| model | TPU | batch of a core | GiB | GiB, remat | largest batch | "
+        "largest, remat |\n|---|---|---|---|---|---|---|"
     )
-    for (size, topology, remat), known in figures.items():
+    for size, tpu in itertools.product(SIZES, TPUS):
+        batch, multiple = SIZES[size]
+        plain, remat = (figures.get((size, tpu, r), {}) for r in (False, True))
+        words = [describe_memory(k.get(batch)) for k in (plain, remat)]
+        words += [describe_largest(k, multiple) for k in (plain, remat)]
+        print(f"| {size} | {tpu} | {batch} | {' | '.join(words)} |")
+    print(
+        "\n| cell | batch of a core | GiB | FLOPs by hand | loops once | "
+        "compiler | all-reduces | compiled in, s |\n"
+        "|---|---|---|---|---|---|---|---|"
+    )
+    for cell, known in figures.items():
         for batch, row in sorted(known.items()):
-            start = f"| {size} | {topology} | {'yes' if remat else 'no'} "
-            start += f"| {batch} |"
-            if "error" in row:
-                print(f"{start} does not fit | | | | | {row['seconds']:.0f} |")
-                continue
-            reduces = len(row["all_reduces"]) if "all_reduces" in row else "?"
-            print(
-                f"{start} {row['peak_bytes'] / 2**30:.2f} "
-                f"| {row['flops_by_hand']:.3g} "
-                f"| {row['flops_loops_once']:.3g} | {row['flops']:.3g} "
-                f"| {reduces} | {row['seconds']:.0f} |"
-            )
-    print(
-        "\n| size | TPU | recomputed | largest batch of a core |\n"
-        "|---|---|---|---|"
-    )
-    for (size, topology, remat), known in figures.items():
-        largest = tpu_check.largest_fitting(known)
-        if any("error" in row for row in known.values()):
-            print(f"| {size} | {topology} | {remat} | {largest} |")
+            words = [name_of(cell), str(batch), describe_memory(row)]
+            if "error" not in row:
+                names = ("flops_by_hand", "flops_loops_once", "flops")
+                words += [f"{row[name]:.3g}" for name in names]
+                words += [str(len(row.get("all_reduces", "")) or "")]
+            else:
+                words += [""] * 4
+            print(f"| {' | '.join(words)} | {row['seconds']:.0f} |")
 
 
 def main(argv):

@@ -7,7 +7,7 @@ r"""Compiles the training step of run_pretraining for a TPU, without a TPU.
         --topology=v3:2x2 --find_batch
 
 Reports memory, operations and all-reduces, or why the step does not compile.
-The first use downloads the TPU compiler (libtpu and jax, 300 MB) into an
+The first use installs the TPU compiler (jax and libtpu, 1.2 GB) into an
 environment of its own. Nothing runs on a TPU.
 """
 

@@ -1,11 +1,12 @@
 """Lowers a training step of many replicas to HLO, on a machine without them.
 
 `CompileOnlyStrategy` takes the place of TPUStrategy while a step is traced.
-The result is what XLA gets to compile; nothing of it can run.
+The result is what XLA gets to compile; TensorFlow cannot run it on several
+replicas.
 
-TensorFlow lowers the step by the kernels of XLA for CPUs. Those for TPUs need
-a TPU; as far as the step goes they differ in the random number generator (see
-`albert_tf.tools.tpu_compiler`).
+TensorFlow lowers the step by its XLA kernels for CPUs, because those for TPUs
+need one. For this step they differ in the random number generator, which
+`albert_tf.tools.tpu_compiler` replaces.
 """
 
 import tensorflow as tf
