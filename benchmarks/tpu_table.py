@@ -2,11 +2,12 @@
 
   python -m benchmarks.tpu_table --output_file=tpu_table.jsonl
 
-Compiles the training step of run_pretraining, as `albert tpu_check` does: the
-same batch on each TPU, then the largest that fits. A compilation takes minutes
-on two cores. Its figures are appended to --output_file at once, and what is
-there is not compiled again, so the script can be stopped and rerun. At the end
-it prints the tables; --only_print prints them without compiling.
+Compiles the training step of run_pretraining, as `albert tpu_check` does, for
+the batches of FIXED, then searches the largest that fits in each other cell. A
+compilation takes minutes on two cores. Its figures are appended to
+--output_file at once, and what is there is not compiled again, so the script
+can be stopped and rerun. At the end it prints the tables; --only_print prints
+them without compiling.
 """
 
 import functools
@@ -31,18 +32,20 @@ flags.DEFINE_string(
 flags.DEFINE_bool("only_print", False, "Print the tables without compiling.")
 flags.DEFINE_list("only", [], "Words that the name of a cell must contain.")
 
-# Size -> batch of a core to compare TPUs at, and the multiple of which the
-# largest batch is sought.
-SIZES = {
-    "base": (32, 32),
-    "xxlarge": (8, 4),
-    "large": (16, 16),
-    "xlarge": (8, 8),
-}
+# Size -> multiple of which the largest batch of a core is sought.
+SIZES = {"xxlarge": 4, "xlarge": 8, "large": 16, "base": 32}
 TPUS = ("v3:2x2", "v5e:2x4", "v4:2x2x1", "v6e:2x4")
-# The paper's batch of 4096 on 512 cores.
-PAPER = [("xxlarge", "v3:16x16", remat) for remat in (True, False)]
-CELLS = [
+# Size, topology, remat -> batch of a core. The second is the paper's batch of
+# 4096 on 512 cores.
+FIXED = {
+    (size, topology, remat): batch
+    for size, topology, batch in (
+        ("base", "v3:2x2", 32),
+        ("xxlarge", "v3:16x16", 8),
+    )
+    for remat in (True, False)
+}
+SEARCHED = [
     (size, tpu, remat)
     for remat, tpu, size in itertools.product((True, False), TPUS, SIZES)
 ]
@@ -109,15 +112,16 @@ def is_wanted(cell):
 
 
 def measure(figures):
-    """Compiles what the figures lack: a batch of each cell, then searches."""
-    for cell in filter(is_wanted, PAPER + CELLS):
-        compile_at(figures, cell, SIZES[cell[0]][0])
-    for cell in filter(is_wanted, CELLS):
+    """Compiles what the figures lack."""
+    for cell, batch in FIXED.items():
+        if is_wanted(cell):
+            compile_at(figures, cell, batch)
+    for cell in filter(is_wanted, SEARCHED):
         tpu_check.find_largest(
             functools.partial(compile_at, figures, cell),
-            SIZES[cell[0]][1],
+            SIZES[cell[0]],
             build_compiler(cell[1]).available_bytes,
-            figures[cell],
+            figures.get(cell),
         )
 
 
@@ -131,23 +135,25 @@ def describe_memory(row):
 
 
 def describe_largest(known, multiple):
-    """Returns the largest batch that fits, as text; empty if not yet found."""
+    """Returns the largest batch that fits and its memory, as text.
+
+    Empty if not yet found.
+    """
     largest = tpu_check.largest_fitting(known)
-    return str(largest) if largest + multiple in known else ""
+    if not largest or largest + multiple not in known:
+        return ""
+    return f"{largest} ({describe_memory(known[largest])} GiB)"
 
 
 def print_tables(figures):
-    """Prints a table of cells and one of all figures, in Markdown."""
-    print(
-        "| model | TPU | batch of a core | GiB | GiB, remat | largest batch | "
-        "largest, remat |\n|---|---|---|---|---|---|---|"
-    )
+    """Prints a table of the largest batches and one of all figures."""
+    print("| model | TPU | plain | remat |\n|---|---|---|---|")
     for size, tpu in itertools.product(SIZES, TPUS):
-        batch, multiple = SIZES[size]
-        plain, remat = (figures.get((size, tpu, r), {}) for r in (False, True))
-        words = [describe_memory(k.get(batch)) for k in (plain, remat)]
-        words += [describe_largest(k, multiple) for k in (plain, remat)]
-        print(f"| {size} | {tpu} | {batch} | {' | '.join(words)} |")
+        words = [
+            describe_largest(figures.get((size, tpu, remat), {}), SIZES[size])
+            for remat in (False, True)
+        ]
+        print(f"| {size} | {tpu} | {' | '.join(words)} |")
     print(
         "\n| cell | batch of a core | GiB | FLOPs by hand | loops once | "
         "compiler | all-reduces | compiled in, s |\n"

@@ -1,5 +1,7 @@
 """Compiles the training step of run_pretraining for a TPU, without a TPU."""
 
+import math
+
 from albert_tf.model.config import AlbertConfig
 from albert_tf.tools import tpu_environment
 from albert_tf.training import distribution, lowering
@@ -7,6 +9,8 @@ from albert_tf.training import distribution, lowering
 GIB = 2**30
 # A larger batch of a core fits nowhere; a search beyond it has gone wrong.
 LARGEST_BATCH = 1 << 14
+# The first size of a search, in multiples.
+FIRST_MULTIPLE = 64
 
 
 def run(args):
@@ -191,13 +195,13 @@ def largest_fitting(tried):
 def find_largest(compile_at, multiple, available_bytes, tried=None):
     """Finds the largest batch size that fits, by bisection.
 
-    The memory of a step is nearly linear in the batch, so the next size is
-    guessed from those that fit; if that does not lie between the bounds, it is
-    their middle.
+    The next size is guessed from the memory of those that were tried; if that
+    does not lie between the bounds, it is their middle. The first is too large
+    on purpose: the compiler detects that in a fraction of its usual time.
 
     Args:
-      compile_at: function from batch size to figures, with "error" if the
-        step does not fit and else "peak_bytes".
+      compile_at: function from batch size to figures: "peak_bytes", or "error"
+        and perhaps "needed_bytes" if the step does not fit.
       multiple: all sizes are multiples of it.
       available_bytes: memory of a core.
       tried: figures by batch size that are known already.
@@ -213,26 +217,32 @@ def find_largest(compile_at, multiple, available_bytes, tried=None):
         high = min(failed, default=LARGEST_BATCH // multiple * multiple)
         if high - low <= multiple:
             return tried
-        size = multiple
-        if tried:
-            size = guess(tried, available_bytes) // multiple * multiple
-            if size == low:
-                size += multiple
-            elif not low < size < high:
-                size = (low + high) // 2 // multiple * multiple
+        size = guess(tried, available_bytes) // multiple * multiple
+        if not failed and not low:
+            size = min(FIRST_MULTIPLE * multiple, high)
+        elif size == low:
+            size += multiple
+        elif not low < size < high:
+            size = (low + high) // 2 // multiple * multiple
         tried[size] = compile_at(size)
 
 
 def guess(tried, available_bytes):
     """Returns the batch size at which memory is expected to be full."""
-    peaks = sorted(
-        (size, found["peak_bytes"])
+    needed = {
+        size: found.get("peak_bytes", found.get("needed_bytes"))
         for size, found in tried.items()
-        if "error" not in found
-    )[-2:]
-    if not peaks:
+    }
+    points = sorted(
+        (abs(math.log(needed[size] / available_bytes)), size, needed[size])
+        for size in needed
+        if needed[size]
+    )[:2]
+    if not points:
         return 0
-    # Through the origin if there is only one, an underestimate.
-    (x0, y0), (x1, y1) = [(0, 0), *peaks][-2:]
-    guessed = x1 + (available_bytes - y1) * (x1 - x0) / max(y1 - y0, 1)
-    return int(min(guessed, 16 * x1))
+    # The line through the two nearest; through the origin if there is one.
+    (_, x0, y0), (_, x1, y1) = [*points, (0, 0, 0)][:2]
+    if y0 == y1:
+        return 0
+    guessed = x0 + (available_bytes - y0) * (x1 - x0) / (y1 - y0)
+    return int(min(max(guessed, 0), LARGEST_BATCH))

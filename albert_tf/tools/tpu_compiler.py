@@ -207,10 +207,14 @@ def compile_file(path, topology, num_replicas):
     try:
         found = measure(compile_module(topology, module, num_replicas))
     except Exception as error:
+        text = str(error)
         found = {
-            "error": str(error),
-            "is_out_of_memory": "RESOURCE_EXHAUSTED" in str(error),
+            "error": text,
+            "is_out_of_memory": "RESOURCE_EXHAUSTED" in text,
         }
+        if needed := re.search(r"\(([\d.]+)([MGT])\) exceeds available", text):
+            unit = {"M": 2**20, "G": 2**30, "T": 2**40}[needed[2]]
+            found["needed_bytes"] = float(needed[1]) * unit
     return found | {"seconds": time.monotonic() - start}
 
 

@@ -132,7 +132,7 @@ class Compiler:
 
         Returns:
           The figures of `tpu_compiler.measure` and "seconds"; if the step does
-          not fit, only "seconds" and "error".
+          not fit, only "seconds", "error" and, if known, "needed_bytes".
 
         Raises:
           ValueError: if the compiler fails for another reason than memory.

@@ -157,23 +157,28 @@ def test_an_old_python_is_refused(tmp_path, monkeypatch):
 @pytest.mark.parametrize("multiple", [1, 8])
 @pytest.mark.parametrize("limit", [0, 1, 7, 16, 45, 1000])
 @pytest.mark.parametrize("bend", [0, 0.3])
-def test_the_largest_batch_is_found(multiple, limit, bend):
+@pytest.mark.parametrize("is_needed_known", [True, False])
+def test_the_largest_batch_is_found(multiple, limit, bend, is_needed_known):
     """`limit` multiples fit; memory bends below the line between two sizes."""
     available = 1000.0 * GIB
     compiled = []
 
     def compile_at(size):
         compiled.append(size)
-        number = size / multiple
-        if number > limit:
-            return {"error": "too large"}
-        part = number / (limit + 0.5)
-        return {"peak_bytes": available * (part - bend * part * (1 - part))}
+        part = 0.01 + 0.99 * size / multiple / (limit + 0.5)
+        needed = available * (part - bend * part * (1 - part))
+        if needed <= available:
+            return {"peak_bytes": needed}
+        known = {"needed_bytes": needed} if is_needed_known else {}
+        return {"error": "too large", **known}
 
     tried = tpu_check.find_largest(compile_at, multiple, available)
     assert tpu_check.largest_fitting(tried) == limit * multiple
     assert (limit + 1) * multiple in tried
-    assert len(compiled) == len({*compiled}) <= (12 if bend else 5)
+    assert len(compiled) == len({*compiled})
+    if is_needed_known:
+        assert len(compiled) <= (7 if bend else 5)
+    assert len(compiled) <= 16
     assert all(size > 0 and size % multiple == 0 for size in compiled)
     # What is known is not compiled again.
     compiled.clear()
@@ -185,7 +190,9 @@ def test_a_search_says_what_it_tried(tmp_path, environment, capsys):
     folder = environment(compiled=TOO_LARGE)
     with pytest.raises(ValueError, match="Not even 8 sequences a core fit"):
         tpu_check.run(flags(tmp_path, find_batch=True, environment=folder))
-    assert "8 a core (4 s): Ran out of memory" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "512 a core (4 s): Ran out of memory" in said
+    assert "\n8 a core (4 s): Ran out of memory" in said
 
 
 def test_the_compiler_is_a_script_of_its_own():
