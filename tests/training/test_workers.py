@@ -1,0 +1,201 @@
+"""Workers: TF_CONFIG, how they meet, and what one process does alone."""
+
+import concurrent.futures
+import json
+import os
+import pathlib
+import socket
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from albert_tf.training import workers
+from albert_tf.weights import checkpoints
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+def describe(kind="worker", index=0, **jobs):
+    jobs = jobs or {"worker": ["10.0.0.1:2222", "10.0.0.2:2222"]}
+    return json.dumps({"cluster": jobs, "task": {"type": kind, "index": index}})
+
+
+def test_a_cluster_is_read_with_its_chief_first():
+    found = workers.read_cluster(describe(index=1))
+    assert found.addresses == ("10.0.0.1:2222", "10.0.0.2:2222")
+    assert found.index == 1
+    jobs = {"worker": ["w:1", "[::1]:2"], "chief": ["c:3"]}
+    assert workers.read_cluster(
+        describe("worker", 1, **jobs)
+    ) == workers.Cluster(("c:3", "w:1", "[::1]:2"), 2)
+    assert workers.read_cluster(describe("chief", 0, **jobs)).index == 0
+
+
+@pytest.mark.parametrize(
+    "text, problem",
+    [
+        (None, "needs the environment variable TF_CONFIG"),
+        ("{", "is invalid: JSONDecodeError"),
+        ("[]", "is invalid: TypeError"),
+        ("{}", "is invalid: KeyError"),
+        (describe(index=2), "there is no worker 2"),
+        (describe("evaluator"), "is invalid"),
+        (describe(worker=["10.0.0.1"]), "is not HOST:PORT"),
+    ],
+)
+def test_another_tf_config_is_refused_with_an_example(text, problem):
+    with pytest.raises(ValueError, match=problem) as caught:
+        workers.read_cluster(text)
+    assert workers.EXAMPLE in str(caught.value)
+
+
+def free_ports(count):
+    servers = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [server.getsockname()[1] for server in servers]
+    for server in servers:
+        server.close()
+    return ports
+
+
+def meet(settings, *, indexes=None, seconds=20):
+    """Lets workers meet in threads; returns what each one raised, or None."""
+    addresses = tuple(f"127.0.0.1:{p}" for p in free_ports(len(settings)))
+    indexes = indexes or range(len(settings))
+
+    def meet_one(index, own):
+        try:
+            workers.meet(workers.Cluster(addresses, index), own, seconds)
+        except (ValueError, OSError) as error:
+            return error
+
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        return list(pool.map(meet_one, indexes, settings))
+
+
+def test_workers_with_equal_settings_meet():
+    assert meet([{"a": 1}] * 3) == [None] * 3
+
+
+def test_workers_with_other_settings_are_named():
+    errors = meet([{"a": 1, "b": 2}, {"a": 1, "b": 2}, {"a": 1, "b": 3}])
+    for error in errors:
+        assert str(error).startswith(
+            "Worker 2 was started with b=3, the chief with 2."
+        )
+
+
+def test_two_workers_of_one_index_are_refused():
+    errors = meet([{}, {}, {}], indexes=[0, 1, 1], seconds=4)
+    assert isinstance(errors[0], TimeoutError)
+    assert sum("There is another worker 1" in str(e) for e in errors[1:]) == 1
+
+
+@pytest.mark.parametrize("index", [0, 1])
+def test_who_waits_in_vain_says_for_whom(index):
+    addresses = tuple(f"127.0.0.1:{port}" for port in free_ports(2))
+    cluster = workers.Cluster(addresses, index)
+    with pytest.raises(TimeoutError, match="No answer within 1 s") as caught:
+        workers.meet(cluster, {}, seconds=1)
+    assert addresses[1 - index] in str(caught.value)
+
+
+def test_a_stranger_who_connects_does_no_harm():
+    addresses = tuple(f"127.0.0.1:{port}" for port in free_ports(2))
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        chief = pool.submit(
+            workers.meet, workers.Cluster(addresses, 0), {}, seconds=20
+        )
+        for _ in range(100):
+            try:
+                host, port = addresses[0].split(":")
+                with socket.create_connection((host, int(port))) as stranger:
+                    stranger.sendall(b"GET / HTTP/1.1\r\n\r\n")
+                break
+            except ConnectionRefusedError:
+                pass
+        workers.meet(workers.Cluster(addresses, 1), {}, seconds=20)
+        assert chief.result() is None
+
+
+def test_one_process_is_a_chief_and_needs_no_agreement():
+    alone = workers.Workers(tf.distribute.get_strategy())
+    assert alone.count == 1 and alone.is_chief
+    assert alone.add([1, 2.5]) == [1, 2.5]
+    assert alone.share(7) == 7
+    with alone.acting_together():
+        alone.check_signals()
+
+
+# Whole programs.
+
+COMMAND = (
+    "run_pretraining.py",
+    "--input_file=train.tfrecord",
+    "--eval_input_file=valid.tfrecord",
+    "--do_eval",
+    "--albert_config_file=config.json",
+    "--train_batch_size=8",
+    "--eval_batch_size=8",
+    "--learning_rate=0.01",
+    "--num_train_steps=10",
+    "--num_warmup_steps=2",
+    "--save_checkpoints_steps=5",
+    "--log_every_steps=5",
+    "--compute_dtype=float32",
+)
+
+
+def run_workers(folder, output_dir, count, *flags):
+    """Runs the program in several processes; returns their statuses."""
+    addresses = [f"127.0.0.1:{port}" for port in free_ports(count)]
+    command = [sys.executable, str(ROOT / COMMAND[0]), *COMMAND[1:], *flags]
+    command.append(f"--output_dir={output_dir}")
+    if count > 1:
+        command.append("--distribution=multi_worker")
+    started = []
+    for index in range(count):
+        with open(folder / f"{output_dir}.{index}.log", "w") as log:
+            started.append(
+                subprocess.Popen(
+                    command,
+                    cwd=folder,
+                    env={
+                        **os.environ,
+                        "TF_CONFIG": describe(index=index, worker=addresses),
+                    },
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                )
+            )
+    return [process.wait(timeout=300) for process in started]
+
+
+def test_two_workers_reach_the_weights_of_one(tmp_path):
+    from tests.programs import test_run_pretraining
+
+    test_run_pretraining.write_examples(tmp_path / "train.tfrecord", 20)
+    test_run_pretraining.write_examples(tmp_path / "valid.tfrecord", 7, seed=1)
+    (tmp_path / "config.json").write_text(
+        json.dumps(test_run_pretraining.CONFIG)
+    )
+    assert run_workers(tmp_path, "one", 1) == [0]
+    assert run_workers(
+        tmp_path, "two", 2, "--gradient_accumulation_steps=2", "--remat"
+    ) == [0, 0]
+    one, two = (
+        checkpoints.read_checkpoint(tmp_path / name / "model.ckpt-10")
+        for name in ("one", "two")
+    )
+    for name, value in one.items():
+        np.testing.assert_allclose(two[name], value, atol=1e-5, err_msg=name)
+    names = [
+        {path.name for path in (tmp_path / name).iterdir() if path.is_file()}
+        for name in ("one", "two")
+    ]
+    assert names[0] == names[1]
+    # Only the chief reports.
+    log = (tmp_path / "two.1.log").read_text()
+    assert "step 10/10" not in log and "Traceback" not in log
