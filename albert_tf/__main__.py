@@ -28,6 +28,7 @@ TOOLS = {
     "convert_checkpoint": "convert a checkpoint to another format",
     "convert_to_litert": "convert a SavedModel to LiteRT",
     "inspect_checkpoint": "print the contents of a checkpoint",
+    "tpu_check": "compile the pretraining step for a TPU, without one",
     "plot_metrics": "plot training curves",
     "report": "write an HTML report of a training run",
 }

@@ -32,18 +32,6 @@ flags.DEFINE_string("serve", None, "Internal: candidate of a child process.")
 ROWS = [("small", 32, 128, 20), ("tiny", 32, 64, 10)]
 
 
-def num_flops(config, batch_size, num_tokens, num_predictions):
-    """Returns the operations of a step's matrix products, both passes."""
-    h, f = config.hidden_size, config.intermediate_size
-    e, v = config.embedding_size, config.vocab_size
-    per_token = 2 * (4 * h * h + 2 * h * f + 2 * num_tokens * h)
-    per_token = config.num_hidden_layers * per_token + 2 * e * h
-    per_prediction = 2 * (h * e + e * v)
-    rows = batch_size * num_tokens
-    predictions = batch_size * num_predictions
-    return 3 * (rows * per_token + predictions * per_prediction)
-
-
 def read_config(name):
     """Returns an AlbertConfig from configs/model."""
     from albert_tf.model.config import AlbertConfig
@@ -95,12 +83,14 @@ def build_products(name, batch_size, num_tokens, num_predictions, dtype):
     """Returns a function that computes as many matrix products as a step."""
     import tensorflow as tf
 
+    from albert_tf.training import flops
+
     config = read_config(name)
     dtype = tf.bfloat16 if "bfloat16" in dtype else tf.float32
     rows = batch_size * num_tokens
     sizes = config.hidden_size, config.intermediate_size
-    flops = num_flops(config, batch_size, num_tokens, num_predictions)
-    count = round(flops / (4 * rows * sizes[0] * sizes[1]))
+    total = flops.count_flops(config, batch_size, num_tokens, num_predictions)
+    count = round(total / (4 * rows * sizes[0] * sizes[1]))
     up, down = (
         tf.cast(tf.random.normal(s, stddev=0.02), dtype)
         for s in (sizes, sizes[::-1])
@@ -170,6 +160,8 @@ def measure(row, dtype):
 
 def main(_):
     """Prints a table with a row per model and dtype."""
+    from albert_tf.training import flops
+
     if FLAGS.serve:
         serve()
         return
@@ -178,7 +170,7 @@ def main(_):
     print("| step | ms | GFLOP/s | products / step | other, ms | speedup |")
     print("|---|---|---|---|---|---|")
     for row in ROWS:
-        flops = num_flops(read_config(row[0]), *row[1:])
+        total = flops.count_flops(read_config(row[0]), *row[1:])
         for dtype in ("float32", "mixed_bfloat16"):
             name = "{} B{} T{} P{} ".format(*row) + dtype
             if not all(word in name for word in FLAGS.only):
@@ -187,7 +179,7 @@ def main(_):
             step = seconds["step"]
             other = seconds.get("other", float("nan"))
             print(
-                f"| {name} | {1000 * step:.1f} | {flops / step / 1e9:.0f} | "
+                f"| {name} | {1000 * step:.1f} | {total / step / 1e9:.0f} | "
                 f"{seconds['products'] / step:.0%} | {1000 * other:.1f} | "
                 f"{other / step:.2f} |",
                 flush=True,

@@ -33,9 +33,10 @@ ALLOWED = {
 # Only those who talk to a command line know of flags.
 SPEAKERS = {"", "commands", "tools"}
 OPTIONAL = {"tensorflow_text", "tensorflow_hub", "matplotlib"}
-OPTIONAL |= {"apache_beam", "google_crc32c"}
+OPTIONAL |= {"apache_beam", "google_crc32c", "jax", "jaxlib"}
 OPTIONAL_IN = {"text.operations", "export.text_serving", "tools.plot_metrics"}
 OPTIONAL_IN |= {"data.pretraining.beam_pipeline", "data.pretraining.blocks"}
+OPTIONAL_IN |= {"tools.tpu_compiler"}
 
 
 def dotted(path):

@@ -65,6 +65,12 @@ COMMANDS = {
     "plot_metrics": (
         "--metrics_file=pretrained/metrics.jsonl --output_file=new.svg"
     ),
+    # Each row ends before the environment is made, which takes a network.
+    "tpu_check": (
+        "--albert_config_file=model/albert_config.json --num_replicas=4 "
+        "--train_batch_size=8 --max_seq_length=16 "
+        "--max_predictions_per_seq=3 --environment=a_file"
+    ),
     "report": "--output_dir=pretrained --output_file=new.html",
 }
 

@@ -430,4 +430,52 @@ ROWS = [
         "run.json is not JSON.*truncated",
         put("pretrained/run.json", '{"format": 1'),
     ),
+    # tpu_check.
+    row(
+        "tpu_check",
+        "no such config",
+        "--albert_config_file=no.json",
+        "no.json: there is no such file",
+    ),
+    row(
+        "tpu_check",
+        "more tokens than positions",
+        "--max_seq_length=512",
+        "--max_seq_length=512 must be.*at most max_position_embeddings",
+    ),
+    row(
+        "tpu_check",
+        "more predictions than tokens",
+        "--max_predictions_per_seq=17",
+        "must be at least --max_predictions_per_seq=17",
+    ),
+    row(
+        "tpu_check",
+        "a batch that cannot be divided",
+        "--train_batch_size=6",
+        "not a multiple of the 4 replicas; use 4",
+    ),
+    row(
+        "tpu_check",
+        "parts that cannot be divided",
+        "--gradient_accumulation_steps=4",
+        "4 replicas times --gradient_accumulation_steps=4; use 16",
+    ),
+    row(
+        "tpu_check",
+        "two kinds of work",
+        "--find_batch",
+        "either --train_batch_size or --find_batch",
+    ),
+    Row(
+        "no work",
+        "bare tpu_check --albert_config_file=model/albert_config.json",
+        "either --train_batch_size or --find_batch",
+    ),
+    row(
+        "tpu_check",
+        "the environment is in a file",
+        "--environment=a_file",
+        "a_file/.* cannot be a folder",
+    ),
 ]

@@ -1,0 +1,93 @@
+r"""Compiles the training step of run_pretraining for a TPU, without a TPU.
+
+    albert tpu_check --albert_config_file=configs/model/v2/base.json \
+        --topology=v3:2x2 --train_batch_size=256
+
+    albert tpu_check --albert_config_file=configs/model/v2/base.json \
+        --topology=v3:2x2 --find_batch
+
+Reports memory, operations and all-reduces, or why the step does not compile.
+The first use installs the TPU compiler (jax and libtpu, 1.2 GB) into an
+environment of its own. Nothing runs on a TPU.
+"""
+
+import dataclasses
+from typing import Literal
+
+from albert_tf import flags
+from albert_tf.flags import flag
+
+PROGRAM = "albert_tf.tools.tpu_check"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TpuCheckFlags(flags.Flags):
+    """The TPU, and the flags of run_pretraining that shape its step."""
+
+    albert_config_file: str = flag(
+        required=True, help="JSON file with the architecture."
+    )
+    topology: str = flag(
+        "v3:2x2",
+        "TPU generation and number of chips in each direction: v2:2x2 and "
+        "v3:2x2 (8 cores), v3:16x16 (512), v4:2x2x1 (8), v5e:2x4 (8), "
+        "v5p:2x2x1 (4), v6e:2x4 (8).",
+    )
+    num_replicas: int | None = flag(
+        help="Number of replicas. Default: the cores of the topology.",
+        at_least=1,
+        at_most=1 << 16,
+    )
+    train_batch_size: int | None = flag(
+        help="Global training batch size, in examples.",
+        at_least=1,
+        at_most=flags.MAX_BATCH_SIZE,
+    )
+    find_batch: bool = flag(
+        False,
+        "Find the largest batch that fits, by compiling several, instead of "
+        "checking --train_batch_size.",
+    )
+    batch_multiple: int = flag(
+        8,
+        "With --find_batch: the batch of a core is a multiple of this.",
+        at_least=1,
+        at_most=1 << 12,
+    )
+    max_seq_length: int = flag(
+        512,
+        "Length of a sequence, in tokens.",
+        at_least=1,
+        at_most=1 << 16,
+    )
+    max_predictions_per_seq: int = flag(
+        20,
+        "Maximum number of masked tokens per sequence.",
+        at_least=1,
+        at_most=1 << 16,
+    )
+    optimizer: Literal["adamw", "lamb"] = flag("lamb", "Optimizer.")
+    compute_dtype: Literal["float32", "bfloat16"] = flag(
+        "bfloat16", "Data type of matrix products."
+    )
+    gradient_accumulation_steps: int = flag(
+        1,
+        "Number of parts of each training batch, computed one after another.",
+        at_least=1,
+        at_most=flags.MAX_BATCH_SIZE,
+    )
+    remat: bool = flag(False, "Compute each layer again in the backward pass.")
+    environment: str | None = flag(
+        help="Folder for the environment of the TPU compiler. Default: "
+        "albert_tf in $XDG_CACHE_HOME, or in ~/.cache."
+    )
+
+    def check(self):
+        """Checks that there is exactly one kind of work."""
+        if self.find_batch == (self.train_batch_size is not None):
+            raise ValueError("Give either --train_batch_size or --find_batch.")
+
+
+def main():
+    """Runs the command."""
+    flags.launch(PROGRAM, TpuCheckFlags)
