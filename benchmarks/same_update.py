@@ -144,20 +144,23 @@ def train(folder, number, num_processes, num_devices, words):
         cluster = {"worker": [f"127.0.0.1:{port}" for port in ports]}
         task = {"type": "worker", "index": index}
         command = [sys.executable, "-m", "benchmarks.same_update", "--serve"]
-        processes.append(
-            subprocess.Popen(
-                [*command, str(num_devices), *words],
-                cwd=ROOT,
-                env={
-                    "TF_CPP_MIN_LOG_LEVEL": "3",
-                    **os.environ,
-                    "TF_CONFIG": json.dumps({"cluster": cluster, "task": task}),
-                },
-                stderr=subprocess.DEVNULL,
+        with open(f"{output}.{index}.log", "w", encoding="utf-8") as log:
+            processes.append(
+                subprocess.Popen(
+                    [*command, str(num_devices), *words],
+                    cwd=ROOT,
+                    env={
+                        "TF_CPP_MIN_LOG_LEVEL": "3",
+                        **os.environ,
+                        "TF_CONFIG": json.dumps(
+                            {"cluster": cluster, "task": task}
+                        ),
+                    },
+                    stderr=log,
+                )
             )
-        )
-    if any(process.wait() for process in processes):
-        raise RuntimeError(f"It failed: {' '.join(words)}")
+    if any([process.wait() for process in processes]):
+        raise RuntimeError(f"It failed, see {output}.*.log.")
     return checkpoints.read_checkpoint(output / "model.ckpt-10")
 
 

@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import logging
 import math
 import os
 import tempfile
@@ -193,12 +192,6 @@ def choose_rate(args):
     default = type(args).__dataclass_fields__["num_warmup_steps"].default
     if args.num_warmup_steps != default:
         num_warmup_steps = args.num_warmup_steps
-    logging.info(
-        "--learning_rate=auto: %.3g after %d warmup steps, for batches of %d.",
-        rate,
-        num_warmup_steps,
-        args.train_batch_size,
-    )
     return dataclasses.replace(
         args, learning_rate=rate, num_warmup_steps=num_warmup_steps
     )
@@ -208,7 +201,6 @@ def run(args):
     """Trains and evaluates as requested by the flags."""
     # Several workers must connect before TensorFlow's first operation.
     strategy = shared.build_strategy(args)
-    args = choose_rate(args)
     config = AlbertConfig.from_json_file(args.albert_config_file)
     if args.damaged_records == "stop":
         return run_on_records(args, config, strategy, None)
@@ -246,6 +238,8 @@ def check_masking_host(args, *opened):
 
 def pretrain(args, config, strategy, train_records, held_out):
     """Implements `run`; the caller owns the output folder."""
+    is_auto = args.learning_rate == "auto"
+    args = choose_rate(args)
     weights = None
     if train_records and workers.Workers(strategy).is_chief:
         weights = read_weights(args)
@@ -272,6 +266,12 @@ def pretrain(args, config, strategy, train_records, held_out):
         accept_changes=args.accept_changes,
         beta_2=args.beta_2,
     )
+    if is_auto:
+        training.reporter.say(
+            f"Learning rate {args.learning_rate:.3g} after "
+            f"{args.num_warmup_steps} warmup steps, scaled to batches of "
+            f"{args.train_batch_size} (--learning_rate=auto)."
+        )
     evaluator = held_out and build_evaluator(args, training, held_out)
     if train_records:
         records = train_records, held_out

@@ -28,11 +28,14 @@ def build_strategy(args):
         settings=dataclasses.asdict(args) | {"output_dir": None},
     )
     for name, value in dataclasses.asdict(args).items():
-        if name.endswith("_batch_size") and value is not None:
-            num_parts = 1
-            if name == "train_batch_size":
-                num_parts = args.gradient_accumulation_steps
-            distribution.check_batch_size(strategy, value, name, num_parts)
+        if not name.endswith("_batch_size") or value is None:
+            continue
+        work, num_parts = name.removesuffix("_batch_size"), 1
+        if work in ("train", "eval") and not getattr(args, f"do_{work}", True):
+            continue
+        if work == "train":
+            num_parts = args.gradient_accumulation_steps
+        distribution.check_batch_size(strategy, value, name, num_parts)
     return strategy
 
 

@@ -17,6 +17,7 @@ import tensorflow as tf
 from albert_tf.commands.create_pretraining_data import DataFlags
 from albert_tf.commands.run_pretraining import PretrainingFlags
 from albert_tf.data.pretraining import opening, records
+from albert_tf.model.config import AlbertConfig
 from albert_tf.programs import create_pretraining_data, run_pretraining
 from albert_tf.weights import checkpoints
 from tests import tiny
@@ -251,3 +252,18 @@ def test_static_records_cannot_be_masked_otherwise(
 def test_more_predictions_than_tokens_are_refused(args):
     with pytest.raises(ValueError, match="is 17, but .* have 16 tokens"):
         run(args, max_predictions_per_seq=17)
+
+
+def test_a_tpu_elsewhere_cannot_mask(args):
+    config = AlbertConfig.from_json_file(args.albert_config_file)
+    opened = run_pretraining.open_train_records(args, config, None)
+    run_pretraining.check_masking_host(args, opened, None)
+    remote = dataclasses.replace(
+        args,
+        input_file="gs://bucket/train.tfrecord",
+        eval_input_file=None,
+        do_eval=False,
+        tpu_name="grpc://10.0.0.2:8470",
+    )
+    with pytest.raises(ValueError, match="cannot mask dynamic records"):
+        run_pretraining.check_masking_host(remote, opened, None)
