@@ -18,9 +18,10 @@ import socket
 import tempfile
 import time
 
+import numpy as np
 import tensorflow as tf
 
-from albert_tf import ownership
+from albert_tf import __version__, ownership
 
 # How long workers wait for each other at the start, in seconds.
 WAIT_SECONDS = 300
@@ -206,7 +207,8 @@ def connect(settings: dict, seconds: float = WAIT_SECONDS):
     """
     cluster = read_cluster(os.environ.get("TF_CONFIG"))
     if len(cluster.addresses) > 1:
-        meet(cluster, settings, seconds)
+        versions = {"albert_tf": __version__, "tensorflow": tf.__version__}
+        meet(cluster, settings | versions, seconds)
     # It describes every reduction that it builds.
     tf.get_logger().setLevel(logging.WARNING)
     return tf.distribute.MultiWorkerMirroredStrategy()
@@ -302,7 +304,7 @@ class Workers:
             return
         values = [variable.numpy() for variable in variables.values()]
         if not self.is_chief:
-            values = [value * 0 for value in values]
+            values = [np.zeros_like(value) for value in values]
         sums = self.add(values)
         for variable, value in zip(variables.values(), sums, strict=True):
             variable.assign(value)
