@@ -211,7 +211,10 @@ def connect(settings: dict, seconds: float = WAIT_SECONDS):
         meet(cluster, settings | versions, seconds)
     # It describes every reduction that it builds.
     tf.get_logger().setLevel(logging.WARNING)
-    return tf.distribute.MultiWorkerMirroredStrategy()
+    strategy = tf.distribute.MultiWorkerMirroredStrategy()
+    # TensorFlow has set a handler of its own, which ignores the signal.
+    signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGTERM))
+    return strategy
 
 
 class Workers:

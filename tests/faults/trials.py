@@ -196,6 +196,8 @@ def tell_to_stop(number, trial):
     trial.expect_orderly_end(process, (128 + number, 0))
     seconds = time.monotonic() - began
     trial.expect(seconds < SECONDS_TO_STOP, f"took {seconds:.0f} s to stop")
+    for other in process.others:
+        other.wait()
     left = [path.name for path in (trial.folder / "tmp").iterdir()]
     trial.expect(not left, f"temporary files are left: {left}")
 

@@ -173,6 +173,29 @@ def run_workers(folder, output_dir, count, *flags):
     return [process.wait(timeout=300) for process in started]
 
 
+def test_sigterm_ends_a_worker_before_its_first_step(tmp_path):
+    code = """
+import os, signal, sys
+from albert_tf.training import workers
+
+def stop(number, frame):
+    sys.exit(128 + number)
+
+signal.signal(signal.SIGTERM, stop)
+workers.connect({})
+os.kill(os.getpid(), signal.SIGTERM)
+"""
+    (port,) = free_ports(1)
+    found = describe(worker=[f"127.0.0.1:{port}"])
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        env={**os.environ, "TF_CONFIG": found},
+        timeout=120,
+    )
+    assert done.returncode == 143
+
+
 def test_two_workers_reach_the_weights_of_one(tmp_path):
     from tests.programs import test_run_pretraining
 
