@@ -252,7 +252,8 @@ ROWS = [
     ),
     row(
         "a TPU that does not answer",
-        "--use_tpu --tpu_name=grpc://127.0.0.1:1",
+        "--use_tpu --tpu_name=grpc://127.0.0.1:1 --input_file=gs://bucket/a "
+        "--eval_input_file=gs://bucket/b",
         "No TPU at 'grpc://127.0.0.1:1'",
     ),
     row(
