@@ -35,6 +35,11 @@ class DeviceFlags(flags.Flags):
         False, "Compile the training step with XLA; for a single GPU."
     )
 
+    @property
+    def has_remote_tpu(self):
+        """Whether the flags name a TPU other than that of this machine."""
+        return self.tpu_name not in (None, "", "local")
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TrainFlags(DeviceFlags):

@@ -180,7 +180,7 @@ class PretrainingFlags(groups.TrainFlags):
 
     def check_reach(self, name):
         """Raises ValueError if a TPU elsewhere cannot read the records."""
-        if not self.tpu_name or self.tpu_name == "local":
+        if not self.has_remote_tpu:
             return
         for pattern in (getattr(self, name) or "").split(","):
             if pattern.strip() and not filesystem.is_remote(pattern.strip()):

@@ -189,8 +189,8 @@ def choose_rate(args):
     rate, num_warmup_steps = optimization.scale_to_batch(
         args.train_batch_size, args.num_train_steps
     )
-    default = type(args).__dataclass_fields__["num_warmup_steps"].default
-    if args.num_warmup_steps != default:
+    # A given number is kept; the class has the default.
+    if args.num_warmup_steps != type(args).num_warmup_steps:
         num_warmup_steps = args.num_warmup_steps
     return dataclasses.replace(
         args, learning_rate=rate, num_warmup_steps=num_warmup_steps
@@ -217,7 +217,7 @@ def run_on_records(args, config, strategy, salvage_folder):
         held_out = open_held_out(args, config, train_records, salvage_folder)
     check_masking_host(args, train_records, held_out)
     with (
-        workers.Workers(strategy).own_folder(args.output_dir) as folder,
+        workers.find_workers(strategy).own_folder(args.output_dir) as folder,
         opening.naming_damage(train_records, held_out),
     ):
         args = dataclasses.replace(args, output_dir=folder)
@@ -226,7 +226,7 @@ def run_on_records(args, config, strategy, salvage_folder):
 
 def check_masking_host(args, *opened):
     """Raises ValueError if a TPU elsewhere would have to mask records."""
-    if args.tpu_name in (None, "local"):
+    if not args.has_remote_tpu:
         return
     if any(records and records.masker for records in opened):
         raise ValueError(
@@ -241,7 +241,7 @@ def pretrain(args, config, strategy, train_records, held_out):
     is_auto = args.learning_rate == "auto"
     args = choose_rate(args)
     weights = None
-    if train_records and workers.Workers(strategy).is_chief:
+    if train_records and workers.find_workers(strategy).is_chief:
         weights = read_weights(args)
     any_records = train_records or held_out
     training = session.Session(

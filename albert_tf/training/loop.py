@@ -390,7 +390,7 @@ class Steps:
             build_train_function(strategy, model, optimizer, **kwargs)
         )
         self.turns = turns
-        self.workers = workers.Workers(strategy)
+        self.workers = workers.find_workers(strategy)
         self.pace = Pace(
             iterations_per_loop, is_timed=not distribution.is_tpu(strategy)
         )

@@ -195,11 +195,15 @@ class Reporter:
 
     def read(self, split):
         """Returns the records of "train" or "eval" so far, a list of dicts."""
+        records = filter(None, map(_parse_record, self._read_lines()))
+        return [record for record in records if record["split"] == split]
+
+    def _read_lines(self):
+        """Returns the JSON lines, and what follows the last line end."""
         if not filesystem.exists(self.path):
             return []
-        lines = filesystem.read_file(self.path).decode("utf-8", "replace")
-        records = filter(None, map(_parse_record, lines.split("\n")))
-        return [record for record in records if record["split"] == split]
+        content = filesystem.read_file(self.path)
+        return content.decode("utf-8", "replace").split("\n")
 
     def drop(self, is_kept):
         """Drops JSON lines that are truncated or rejected by a function.
@@ -208,10 +212,7 @@ class Reporter:
           is_kept: function from a record to whether to keep it.
         """
         self.is_checked = True
-        lines = []
-        if filesystem.exists(self.path):
-            content = filesystem.read_file(self.path)
-            lines = content.decode("utf-8", "replace").split("\n")
+        lines = self._read_lines()
         records = [(line, _parse_record(line)) for line in lines]
         kept = [line for line, record in records if record and is_kept(record)]
         if kept != lines[:-1] or lines[-1:] not in ([], [""]):

@@ -75,7 +75,7 @@ class Session:
     ):
         self.folder = str(folder)
         self.strategy, self.seed = strategy, seed
-        self.workers = workers.Workers(strategy)
+        self.workers = workers.find_workers(strategy)
         self.num_train_steps = num_train_steps
         chosen = distribution.choose_compute_dtype(compute_dtype, strategy)
         self.compute_dtype = chosen

@@ -102,14 +102,42 @@ def meet(cluster: Cluster, settings: dict, seconds: float = WAIT_SECONDS):
       ValueError: if the settings differ.
       OSError: if the chief cannot listen at its address.
     """
-    deadline = time.monotonic() + seconds
     if cluster.index == 0:
-        _receive_workers(cluster, settings, deadline, seconds)
+        _receive_workers(cluster, settings, _Patience(seconds))
     else:
-        _report_to_chief(cluster, settings, deadline, seconds)
+        _report_to_chief(cluster, settings, _Patience(seconds))
 
 
-def _receive_workers(cluster, settings, deadline, seconds):
+class _Patience:
+    """Says for whom a process waits, and ends its waiting.
+
+    Args:
+      seconds: how long to wait.
+    """
+
+    def __init__(self, seconds):
+        self.seconds = seconds
+        self.deadline = time.monotonic() + seconds
+        self.report_at = time.monotonic() + _REPORT_SECONDS
+
+    @property
+    def remaining(self):
+        """The remaining time, in seconds."""
+        return self.deadline - time.monotonic()
+
+    def check(self, awaited, question):
+        """Raises TimeoutError with a question if it takes too long."""
+        if self.remaining <= 0:
+            raise TimeoutError(
+                f"No answer within {self.seconds:g} s from {awaited}. "
+                f"{question}"
+            )
+        if time.monotonic() > self.report_at:
+            logging.warning("Waiting for %s.", awaited)
+            self.report_at += _REPORT_SECONDS
+
+
+def _receive_workers(cluster, settings, patience):
     """Does the chief's part of `meet`."""
     missing = set(range(1, len(cluster.addresses)))
     _, port = _split(cluster.addresses[0])
@@ -117,18 +145,13 @@ def _receive_workers(cluster, settings, deadline, seconds):
     with contextlib.ExitStack() as stack:
         server = stack.enter_context(socket.create_server(("", port)))
         streams = []
-        report_at = time.monotonic() + _REPORT_SECONDS
         while missing:
             names = [cluster.addresses[i] for i in sorted(missing)]
-            if time.monotonic() > deadline:
-                raise TimeoutError(
-                    f"No answer within {seconds:g} s from {names}. Was the "
-                    "same command started on every host of TF_CONFIG, and "
-                    "can they reach this one?"
-                )
-            if time.monotonic() > report_at:
-                logging.warning("Waiting for the workers %s.", names)
-                report_at += _REPORT_SECONDS
+            patience.check(
+                f"the workers {names}",
+                "Was the same command started on every host of TF_CONFIG, and "
+                "can they reach this one?",
+            )
             server.settimeout(1)
             with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
                 connection, _ = server.accept()
@@ -149,12 +172,16 @@ def _receive_workers(cluster, settings, deadline, seconds):
         raise ValueError("\n".join(complaints))
 
 
-def _report_to_chief(cluster, settings, deadline, seconds):
+def _report_to_chief(cluster, settings, patience):
     """Does the part of another worker in `meet`."""
     hello = json.dumps({"index": cluster.index, "settings": settings})
     address = cluster.addresses[0]
-    report_at = time.monotonic() + _REPORT_SECONDS
-    while (remaining := deadline - time.monotonic()) > 0:
+    while True:
+        patience.check(
+            f"the chief at {address}",
+            "Was it started with the same TF_CONFIG, and can this host reach "
+            "it?",
+        )
         try:
             with (
                 socket.create_connection(
@@ -163,21 +190,14 @@ def _report_to_chief(cluster, settings, deadline, seconds):
                 connection.makefile("rw") as stream,
             ):
                 print(hello, file=stream, flush=True)
-                connection.settimeout(remaining)
+                connection.settimeout(max(patience.remaining, 0.1))
                 complaints = json.loads(stream.readline())
         except (OSError, ValueError):
-            if time.monotonic() > report_at:
-                logging.warning("Waiting for the chief at %s.", address)
-                report_at += _REPORT_SECONDS
             time.sleep(0.2)
             continue
         if complaints:
             raise ValueError("\n".join(complaints))
         return
-    raise TimeoutError(
-        f"No answer within {seconds:g} s from the chief at {address}. Was it "
-        "started with the same TF_CONFIG, and can this host reach it?"
-    )
 
 
 def _compare(hello, settings):
@@ -217,8 +237,16 @@ def connect(settings: dict, seconds: float = WAIT_SECONDS):
     return strategy
 
 
+@functools.cache
+def find_workers(strategy) -> "Workers":
+    """Returns the Workers of a strategy, one object for each."""
+    return Workers(strategy)
+
+
 class Workers:
     """The workers of a strategy, and how they agree. One process is a chief.
+
+    `find_workers` returns the object of a strategy.
 
     Args:
       strategy: a tf.distribute.Strategy.
@@ -357,9 +385,10 @@ class Workers:
         Only the chief writes there; other workers get a temporary folder.
         """
         owned: contextlib.AbstractContextManager[str]
-        owned = tempfile.TemporaryDirectory()
         if self.is_chief:
             owned = ownership.owning_folder(folder)
+        else:
+            owned = tempfile.TemporaryDirectory()
         with owned as own:
             yield own
             # Else the chief would take those that end before it for crashed.
