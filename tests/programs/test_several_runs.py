@@ -3,18 +3,9 @@
 import json
 import types
 
-from albert_tf.commands.groups import FineTuningFlags
+from albert_tf.commands.run_classifier import ClassifierFlags
 from albert_tf.programs import finetuning, shared
 from tests.tasks.test_summary import make_evaluator
-
-
-def make_args(folder, **kwargs):
-    return FineTuningFlags(
-        output_dir=str(folder / "out"),
-        init_checkpoint="somewhere",
-        num_runs=3,
-        **kwargs,
-    )
 
 
 def test_all_runs_predict_and_the_first_is_exported(
@@ -52,18 +43,23 @@ def test_all_runs_predict_and_the_first_is_exported(
         is_predicted=True,
         baseline={},
         write_predictions=lambda tuning: {"number": tuning.number},
-        export=lambda tuning, folder: exported.append((tuning.number, folder)),
+        export=lambda tuning, folder, is_compact: exported.append(
+            (tuning.number, folder, is_compact)
+        ),
         export_text=None,
     )
-    flags = make_args(tmp_path)
-    args = types.SimpleNamespace(
-        **vars(flags), source=flags.source, export_dir="served"
-    )
-    monkeypatch.setattr(
-        finetuning.dataclasses, "asdict", lambda args: vars(args)
+    args = ClassifierFlags(
+        data_dir=str(tmp_path),
+        task_name="mrpc",
+        output_dir=str(tmp_path / "out"),
+        init_checkpoint="somewhere",
+        num_runs=3,
+        do_predict=True,
+        export_dir="served",
+        export_compact=True,
     )
     finetuning.run(args, lambda args, tokenizer: task)
-    assert exported == [(0, "served")]
+    assert exported == [(0, "served", True)]
     assert seeds == [12345, 12346, 12347]
     assert [text for text in said if "Predicting" in text] == [
         f"Predicting with best {i}." for i in range(3)
