@@ -30,7 +30,7 @@ from typing import NamedTuple
 import numpy as np
 
 from albert_tf import filesystem
-from albert_tf.data.pretraining import corpus, sequences, shards
+from albert_tf.data.pretraining import corpus, records, sequences, shards
 from albert_tf.text import tokenization
 
 # These sizes affect the records, because each block has its own seed.
@@ -321,8 +321,7 @@ def _masked_checksum(data):
     import google_crc32c
 
     checksum = google_crc32c.value(data)
-    rotated = checksum >> 15 | checksum << 17
-    return struct.pack("<I", (rotated + 0xA282EAD8) & 0xFFFFFFFF)
+    return struct.pack("<I", records.mask_checksum(checksum))
 
 
 def join_buckets(paths: list[str], folder: str, output: str) -> int:

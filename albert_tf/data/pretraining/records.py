@@ -149,6 +149,17 @@ def _length_prefixed(tag, size):
     return bytes(prefix)
 
 
+def mask_checksum(crc):
+    """Returns a CRC-32C as TFRecord files store it, rotated and shifted.
+
+    Data that contain checksums then differ from their own.
+
+    Args:
+      crc: an integer, or an array of uint32.
+    """
+    return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
+
+
 def write_records(path: filesystem.Path, serialized: Iterable[bytes]) -> int:
     """Writes a TFRecord file atomically.
 

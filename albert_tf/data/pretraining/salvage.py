@@ -182,8 +182,7 @@ def _read_frames(file, last_fault):
 def checksums(rows) -> np.ndarray:
     """Returns the checksums of byte strings as TFRecord files store them, [N].
 
-    They are CRC-32C, rotated and shifted so that data with checksums differ
-    from their own. A column of bytes is computed at a time.
+    They are CRC-32C, computed a column of bytes at a time.
     """
     lengths = np.array([len(row) for row in rows])
     data = np.zeros((len(rows), lengths.max(initial=0)), np.uint8)  # [N, L]
@@ -194,9 +193,7 @@ def checksums(rows) -> np.ndarray:
     for i, column in enumerate(np.ascontiguousarray(data.T)):
         after = _CRC_OF_BYTE[(crc ^ column) & 0xFF] ^ (crc >> np.uint32(8))
         crc = np.where(i < lengths, after, crc)
-    crc = ~crc
-    rotated = (crc >> np.uint32(15)) | (crc << np.uint32(17))
-    return rotated + np.uint32(0xA282EAD8)
+    return records.mask_checksum(~crc)
 
 
 def _crc_of_bytes():

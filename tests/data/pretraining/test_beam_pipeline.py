@@ -204,13 +204,20 @@ def test_each_sentence_is_in_one_record(folder, monkeypatch):
     assert dropped < 500
 
 
-@needs_beam
-def test_files_are_ordered_at_random_over_the_corpus(folder):
+def write_word_documents(folder, count, *, lengths):
+    """Writes documents of one word each, the n-th of the n-th word."""
     for path in folder.glob("text*"):
         path.unlink()
-    # The n-th document consists of the n-th word.
-    documents = [f"{w} {w} {w}\n{w} {w}\n" for w in WORDS[:1000]]
+    documents = [
+        "".join(" ".join([word] * length) + "\n" for length in lengths)
+        for word in WORDS[:count]
+    ]
     (folder / "text.txt").write_text("\n".join(documents))
+
+
+@needs_beam
+def test_files_are_ordered_at_random_over_the_corpus(folder):
+    write_word_documents(folder, 1000, lengths=(3, 2))
     program.run(flags_of(folder, dupe_factor=1, num_shards=2))
     order = [
         max(restore(example)[0]) for example in read_examples(files_of(folder))
@@ -254,10 +261,7 @@ def test_the_seed_decides_the_bytes(folder):
 
 @needs_beam
 def test_nsp_takes_segments_of_other_documents(folder):
-    for path in folder.glob("text*"):
-        path.unlink()
-    documents = [f"{w} {w} {w}\n{w} {w}\n{w} {w}\n" for w in WORDS[:300]]
-    (folder / "text.txt").write_text("\n".join(documents))
+    write_word_documents(folder, 300, lengths=(3, 2, 2))
     statistics = program.run(flags_of(folder, sentence_objective="nsp"))
     assert statistics["swapped_share"] == pytest.approx(0.5, abs=0.07)
     for example in read_examples(files_of(folder)):
