@@ -104,11 +104,15 @@ def _backward(run_step, inputs, d_y, tensors, count):
         return i - 1, d_x, sums
 
     zeros = [tf.zeros(tensor.shape, tf.float32) for tensor in tensors]
+    # Otherwise the last step is computed again while what follows it still
+    # takes memory.
+    with tf.control_dependencies([d_y]):
+        last = tf.constant(count - 1)
     # One step at a time: a step that is recomputed early takes memory.
     _, d_x, sums = tf.while_loop(
         lambda i, *_: i >= 0,
         body,
-        (tf.constant(count - 1), d_y, zeros),
+        (last, d_y, zeros),
         parallel_iterations=1,
         maximum_iterations=count,
     )

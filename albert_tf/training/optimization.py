@@ -189,18 +189,16 @@ class Optimizer:
 
     def update_all(self, strategy, gradients, learning_rate):
         for name, gradient in gradients.items():
-            update = self.update_decayed
-            if EXCLUDED.search(name):
-                update = self.update_excluded
             strategy.extended.update(
                 self.weights[name],
-                update,
+                self.update_one,
                 args=(
                     gradient,
                     self.slots[f"{name}/adam_m"],
                     self.slots[f"{name}/adam_v"],
                     learning_rate,
                 ),
+                kwargs={"is_decayed": not EXCLUDED.search(name)},
                 group=False,
             )
         self.step.assign_add(1)
@@ -213,14 +211,16 @@ class Optimizer:
         )
         return m_next / (tf.sqrt(v_next) + self.epsilon)
 
-    def update_excluded(self, weight, gradient, m, v, learning_rate):
-        weight.assign_sub(learning_rate * self.direction(gradient, m, v))
-
-    def update_decayed(self, weight, gradient, m, v, learning_rate):
-        update = self.direction(gradient, m, v) + self.weight_decay * weight
-        if self.scale_to_weights:
-            update *= trust_ratio(tf.norm(weight), tf.norm(update))
-        weight.assign_sub(learning_rate * update)
+    def update_one(self, weight, gradient, m, v, learning_rate, *, is_decayed):
+        # Otherwise all products with weights and slots are computed at the
+        # start of the step, and three times the weights' size is kept.
+        with tf.control_dependencies([gradient]):
+            update = self.direction(gradient, m, v)
+            if is_decayed:
+                update += self.weight_decay * weight
+                if self.scale_to_weights:
+                    update *= trust_ratio(tf.norm(weight), tf.norm(update))
+            weight.assign_sub(learning_rate * update)
 
 
 def trust_ratio(weight_norm, update_norm):
