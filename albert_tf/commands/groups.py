@@ -247,6 +247,21 @@ class FineTuningFlags(FilesFlags, TrainFlags):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class ServingFlags(flags.Flags):
+    """SavedModels for serving."""
+
+    export_dir: str | None = flag(
+        help="Output folder for a SavedModel of the best checkpoint."
+    )
+    export_compact: bool = flag(
+        False,
+        "Store large weights of SavedModels only once, in the data type of "
+        "products (--compute_dtype): half the size or less, but they cannot "
+        "be named in --init_checkpoint.",
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class CheckpointFlags(flags.Flags):
     """Checkpoint to read."""
 
@@ -260,6 +275,21 @@ class CheckpointFlags(flags.Flags):
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ModelFlags(FilesFlags, CheckpointFlags):
     """Checkpoint to read, and files that replace or complete its own."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PageFlags(flags.Flags):
+    """Output files of a tool that shows figures."""
+
+    output_file: str | None = flag(help="Output .html file: tables and plots.")
+    json_file: str | None = flag(help="Output .json file: all figures.")
+
+    def check(self):
+        """Raises ValueError if an output file has another ending."""
+        for name, ending in (("output_file", ".html"), ("json_file", ".json")):
+            path = getattr(self, name)
+            if path and not path.endswith(ending):
+                raise ValueError(f"--{name}={path} must end in {ending}.")
 
 
 def check_has_work(args, *names):

@@ -29,7 +29,7 @@ GLUE = (
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ClassifierFlags(groups.FineTuningFlags):
+class ClassifierFlags(groups.ServingFlags, groups.FineTuningFlags):
     """The release's flags, followed by those added here."""
 
     data_dir: str = flag(
@@ -40,9 +40,6 @@ class ClassifierFlags(groups.FineTuningFlags):
         False,
         "Whether to evaluate on the dev data: at each checkpoint while "
         "training, or all existing checkpoints without --do_train.",
-    )
-    export_dir: str | None = flag(
-        help="Output folder for a SavedModel of the best checkpoint."
     )
     export_text_dir: str | None = flag(
         help="Output folder for a SavedModel that takes text; it requires "

@@ -17,7 +17,7 @@ PROGRAM = "albert_tf.programs.run_squad"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class SquadFlags(groups.FineTuningFlags):
+class SquadFlags(groups.ServingFlags, groups.FineTuningFlags):
     """The release's flags for both versions, followed by those added here."""
 
     train_file: str | None = flag(help="JSON file with training data.")
@@ -84,9 +84,6 @@ class SquadFlags(groups.FineTuningFlags):
         "the no-answer logit.",
         at_least=0,
         below=1,
-    )
-    export_dir: str | None = flag(
-        help="Output folder for a SavedModel of the best checkpoint."
     )
     export_text_dir: str | None = flag(
         help="Output folder for a SavedModel that takes questions and "

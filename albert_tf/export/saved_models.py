@@ -31,7 +31,13 @@ _NEXT_VERSION = "next.version"
 
 
 def write_version(
-    folder, model, signatures, assets=(), labels=None, resources=()
+    folder,
+    model,
+    signatures,
+    assets=(),
+    labels=None,
+    resources=(),
+    is_compact=False,
 ):
     """Writes a SavedModel as a new version in a folder.
 
@@ -44,14 +50,19 @@ def write_version(
         or None.
       resources: other objects that the signatures use, such as a tokenizer's
         model.
+      is_compact: whether to leave out all weights that are constants of the
+        graph, kernels and word embeddings, which then have the model's
+        compute dtype.
 
     Returns:
       The folder of the new version.
 
     Raises:
       BlockingIOError: if another process is adding a version to the folder.
+      ValueError: if a compact model's constants would be too large.
     """
-    root = build_root(model)
+    choosing_kernels = _choose_kernels(model, is_compact)
+    root = build_root(model, is_compact)
     root.resources = list(resources)
     with (
         tempfile.TemporaryDirectory() as temporary,
@@ -65,12 +76,12 @@ def write_version(
             pathlib.Path(assets[-1]).write_text(lines, encoding="utf-8")
         remove_unfinished_versions(folder)
         path = next_version(folder)
-        with _choosing_kernels(model):
+        with choosing_kernels:
             write_saved_model(path, root, signatures, assets)
     return path
 
 
-def _choosing_kernels(model):
+def _choose_kernels(model, is_compact):
     """Stores kernels as constants, for speed, if they are small enough.
 
     A SavedModel contains constants in addition to its weights, and TensorFlow,
@@ -81,8 +92,20 @@ def _choosing_kernels(model):
         for weight in model.weights
         if weight.canonical_name.endswith("kernel")
     )
-    is_small = size <= MAX_CONSTANT_BYTES
-    return layers.constant_kernels() if is_small else contextlib.nullcontext()
+    if size <= MAX_CONSTANT_BYTES:
+        return layers.constant_kernels(with_embeddings=is_compact)
+    if is_compact:
+        raise ValueError(
+            f"The model has kernels of {size >> 20} MiB; a compact SavedModel "
+            f"stores them as constants, which may have at most "
+            f"{MAX_CONSTANT_BYTES >> 20} MiB. Export it without that option."
+        )
+    return contextlib.nullcontext()
+
+
+def is_constant(name):
+    """Whether a compact SavedModel has this weight as a constant only."""
+    return name.endswith(("kernel", "/word_embeddings"))
 
 
 def check_labels(labels, num_labels):
@@ -109,7 +132,7 @@ class Root(tf.Module):
     trainable_variables: list | None = None
 
 
-def build_root(model):
+def build_root(model, is_compact=False):
     """Returns the Root of a SavedModel, with the model's weights.
 
     It has the attributes of TF Hub's reusable SavedModels; callers may set
@@ -117,6 +140,7 @@ def build_root(model):
 
     Args:
       model: a layer or model whose weights have canonical names.
+      is_compact: whether to leave out the weights of `is_constant`.
 
     Raises:
       ValueError: if a weight is NaN or infinite.
@@ -128,6 +152,8 @@ def build_root(model):
                 f"The weight {name} has NaN or infinite values, so nothing is "
                 "exported. Did training diverge? Use an earlier checkpoint."
             )
+    if is_compact:
+        weights = {n: w for n, w in weights.items() if not is_constant(n)}
     root = Root()
     # `saved_weights` looks them up by these names.
     root.weights = {name: w.value for name, w in weights.items()}

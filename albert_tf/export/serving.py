@@ -9,7 +9,14 @@ from albert_tf.export import requests, saved_models
 
 
 def export_classifier(
-    folder, model, *, max_seq_length, labels=None, threshold=None, assets=()
+    folder,
+    model,
+    *,
+    max_seq_length,
+    labels=None,
+    threshold=None,
+    assets=(),
+    is_compact=False,
 ):
     """Exports a classifier as a SavedModel.
 
@@ -38,6 +45,9 @@ def export_classifier(
       threshold: constant output for the client; it does not affect
         predictions.
       assets: files to store as assets under their own names.
+      is_compact: whether to store kernels and word embeddings only as
+        constants, in the model's compute dtype: half the size or less, but
+        nothing can be trained from it.
 
     Returns:
       The folder of the new version.
@@ -54,10 +64,20 @@ def export_classifier(
         model, classify(model), max_seq_length, threshold
     )
     signatures = {"serving_default": examples, "ids": ids}
-    return saved_models.write_version(folder, model, signatures, assets, labels)
+    return saved_models.write_version(
+        folder, model, signatures, assets, labels, is_compact=is_compact
+    )
 
 
-def export_spans(folder, model, *, max_seq_length, threshold=None, assets=()):
+def export_spans(
+    folder,
+    model,
+    *,
+    max_seq_length,
+    threshold=None,
+    assets=(),
+    is_compact=False,
+):
     """Exports a SQuAD model as a SavedModel.
 
     The signatures have the inputs of `export_classifier`, but `serving_default`
@@ -73,6 +93,7 @@ def export_spans(folder, model, *, max_seq_length, threshold=None, assets=()):
       threshold: constant output `threshold` for the client: a question has an
         answer if cls_logits is below it.
       assets: as for `export_classifier`.
+      is_compact: as for `export_classifier`.
 
     Returns:
       The folder of the new version.
@@ -85,7 +106,9 @@ def export_spans(folder, model, *, max_seq_length, threshold=None, assets=()):
     """
     examples, ids = build_signatures(model, model, max_seq_length, threshold)
     signatures = {"serving_default": ids, "examples": examples}
-    return saved_models.write_version(folder, model, signatures, assets)
+    return saved_models.write_version(
+        folder, model, signatures, assets, is_compact=is_compact
+    )
 
 
 def classify(model):

@@ -100,6 +100,7 @@ def export_text_classifier(
     labels=None,
     threshold=None,
     assets=(),
+    is_compact=False,
 ):
     """Exports a classifier as a SavedModel that takes text.
 
@@ -116,6 +117,7 @@ def export_text_classifier(
       labels: as for `serving.export_classifier`.
       threshold: as for `serving.export_classifier`.
       assets: as for `serving.export_classifier`.
+      is_compact: as for `serving.export_classifier`.
 
     Returns:
       The folder of the new version.
@@ -150,7 +152,12 @@ def export_text_classifier(
         return answer(features_of(*requests.check_texts(**given)))
 
     return saved_models.write_version(
-        folder, model, {"serving_default": serve}, assets, labels
+        folder,
+        model,
+        {"serving_default": serve},
+        assets,
+        labels,
+        is_compact=is_compact,
     )
 
 
@@ -164,6 +171,7 @@ def export_text_spans(
     max_answer_length=30,
     threshold=None,
     assets=(),
+    is_compact=False,
 ):
     """Exports a SQuAD model as a SavedModel that takes text.
 
@@ -183,6 +191,7 @@ def export_text_spans(
       max_answer_length: maximum length of an answer, in tokens.
       threshold: `is_answered` is true if null_odds is below it; or None.
       assets: as for `serving.export_classifier`.
+      is_compact: as for `serving.export_classifier`.
 
     Returns:
       The folder of the new version.
@@ -193,13 +202,7 @@ def export_text_spans(
     serving.check_max_seq_length(model, max_seq_length)
     serving.check_threshold(threshold)
     check_tokenizer(tokenizer, model.config)
-    if max_seq_length < max_query_length + 4 or max_query_length < 1:
-        raise ValueError(
-            f"max_seq_length={max_seq_length} is too small for "
-            f"max_query_length={max_query_length}, [CLS], 2 [SEP] and a token "
-            "of the context; wanted at least max_query_length + 4, and "
-            "max_query_length at least 1."
-        )
+    check_lengths(max_seq_length, max_query_length)
     graph = operations.GraphTokenizer(tokenizer)
 
     @tf.function(input_signature=[TEXTS] * 2)
@@ -226,8 +229,24 @@ def export_text_spans(
 
     signatures = {"serving_default": serve}
     return saved_models.write_version(
-        folder, model, signatures, assets, resources=graph.resources
+        folder,
+        model,
+        signatures,
+        assets,
+        resources=graph.resources,
+        is_compact=is_compact,
     )
+
+
+def check_lengths(max_seq_length, max_query_length):
+    """Raises ValueError unless a sequence has room for question and context."""
+    if max_seq_length < max_query_length + 4 or max_query_length < 1:
+        raise ValueError(
+            f"max_seq_length={max_seq_length} is too small for "
+            f"max_query_length={max_query_length}, [CLS], 2 [SEP] and a token "
+            "of the context; wanted at least max_query_length + 4, and "
+            "max_query_length at least 1."
+        )
 
 
 def _judge(outputs, threshold):

@@ -29,13 +29,14 @@ ACTIVATIONS = {
 }
 
 
-_are_kernels_constant = contextvars.ContextVar(
-    "constant_kernels", default=False
+# Kinds of weights that are constants: "kernels", "embeddings".
+_constants: contextvars.ContextVar[frozenset[str]] = contextvars.ContextVar(
+    "constants", default=frozenset()
 )
 
 
 @contextlib.contextmanager
-def constant_kernels():
+def constant_kernels(*, with_embeddings=False):
     """Context manager: functions traced inside contain kernels as constants.
 
     oneDNN then reorders each kernel once instead of at every call, which is a
@@ -43,27 +44,41 @@ def constant_kernels():
     only: such a function keeps the values of the weights at tracing time and
     has no gradient for them. The encoder's `all_encoder_layers` contain only
     the last layer.
+
+    Args:
+      with_embeddings: whether the word embeddings are a constant, too, in the
+        compute dtype. That is no faster, but the function then reads none of
+        the large weights.
     """
-    token = _are_kernels_constant.set(True)
+    kinds = {"kernels", "embeddings"} if with_embeddings else {"kernels"}
+    token = _constants.set(frozenset(kinds))
     try:
         yield
     finally:
-        _are_kernels_constant.reset(token)
+        _constants.reset(token)
 
 
 def are_kernels_constant():
     """Returns whether the caller is inside `constant_kernels`."""
-    return _are_kernels_constant.get()
+    return "kernels" in _constants.get()
+
+
+def are_embeddings_constant():
+    """Returns whether word embeddings are to be a constant, too."""
+    return "embeddings" in _constants.get()
 
 
 def hold_kernel(compute):
-    """Returns the kernel compute(); inside `constant_kernels`, as an array.
+    """Returns the kernel compute(); inside `constant_kernels`, as an array."""
+    return hold(compute) if are_kernels_constant() else compute()
+
+
+def hold(compute):
+    """Returns compute() as an array.
 
     An array becomes a constant of the graph that uses it; a tensor created
     outside a loop would be an argument of the loop's body.
     """
-    if not are_kernels_constant():
-        return compute()
     with tf.init_scope():
         return compute().numpy()
 

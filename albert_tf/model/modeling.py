@@ -70,12 +70,19 @@ class Embeddings(layers.WeightOwner):
             tf.one_hot(segment_ids, self.config.type_vocab_size),
             self.token_type.value,
         )  # [B, T, E]
-        x = tf.gather(self.word.value, input_ids) + segments  # [B, T, E]
+        words = tf.gather(self.word_table(), input_ids)  # [B, T, E]
+        x = tf.cast(words, tf.float32) + segments
         x += self.position.value[:num_tokens]
         gamma, beta = (w.value for w in self.norm)
         x = layers.layer_norm(x, gamma, beta, training=dropout.is_training)
         x = tf.cast(x, self.compute_dtype)
         return dropout(x, self.config.hidden_dropout_prob)
+
+    def word_table(self):
+        """Returns the word embeddings [V, E], maybe as a constant."""
+        if not layers.are_embeddings_constant():
+            return self.word.value
+        return layers.hold(lambda: tf.cast(self.word.value, self.compute_dtype))
 
 
 class AttentionWeights(NamedTuple):
@@ -255,9 +262,7 @@ class Transformer(layers.WeightOwner):
         mask_scores = mask_scores[:, tf.newaxis, tf.newaxis, :]
         num_tokens = input_mask.shape[1] or tf.shape(input_mask)[1]
         # Flattened, as MatMul is faster on [R, H] than on [B, T, H].
-        x = tf.reshape(x, [-1, config.embedding_size])  # [R, E]
-        if self.projection:
-            x = layers.dense(x, *self.cast(self.projection))  # [R, H]
+        x = self.project(tf.reshape(x, [-1, config.embedding_size]))  # [R, H]
 
         def run_layer(x, blocks, dropout):
             """Returns outputs [R, H] and attention [B, N, T, T] per block."""
@@ -279,6 +284,12 @@ class Transformer(layers.WeightOwner):
         shape = [-1, num_tokens, config.hidden_size]
         # [B, T, H] each
         return [tf.reshape(x, shape) for x in outputs], probs
+
+    def project(self, x):
+        """Returns the first layer's input [R, H] for embeddings x [R, E]."""
+        if not self.projection:
+            return x
+        return layers.dense(x, *self.cast(self.projection))
 
     def pack(self):
         """Returns the packed weights of each stack of equal layers.

@@ -154,9 +154,8 @@ def run_once(args, number, task, start, strategy):
         scores = task.write_predictions(tuning)
     if number == 0:
         for export, folder in exports.items():
-            tuning.reporter.say(
-                f"Exported SavedModel: {export(tuning, folder)}"
-            )
+            path = export(tuning, folder, is_compact=args.export_compact)
+            tuning.reporter.say(f"Exported SavedModel: {path}")
     return tuning.evaluator, scores
 
 

@@ -251,10 +251,10 @@ class Classification(Task):
             task.bounds,
         )
 
-    def export(self, tuning, folder):
-        return self._export(serving.export_classifier, tuning, folder)
+    def export(self, tuning, folder, **kwargs):
+        return self._export(serving.export_classifier, tuning, folder, **kwargs)
 
-    def export_text(self, tuning, folder):
+    def export_text(self, tuning, folder, **kwargs):
         from albert_tf.export import text_serving
 
         return self._export(
@@ -263,6 +263,7 @@ class Classification(Task):
             folder,
             tokenizer=tuning.start.tokenizer,
             has_pairs=self.has_pairs,
+            **kwargs,
         )
 
     def _export(self, write, tuning, folder, **kwargs):

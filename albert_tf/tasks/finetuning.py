@@ -76,11 +76,14 @@ class Task:
         """Writes predictions; returns scores if the labels are known."""
         raise NotImplementedError
 
-    def export(self, tuning, folder) -> str:
-        """Exports the current model as a SavedModel; returns its folder."""
+    def export(self, tuning, folder, **kwargs) -> str:
+        """Exports the current model as a SavedModel; returns its folder.
+
+        The other arguments are those of the functions of `export.serving`.
+        """
         raise NotImplementedError
 
-    def export_text(self, tuning, folder) -> str:
+    def export_text(self, tuning, folder, **kwargs) -> str:
         """Exports a SavedModel that takes text; requires tensorflow-text."""
         raise NotImplementedError
 

@@ -237,10 +237,10 @@ class Answering(Task):
         )
         return threshold
 
-    def export(self, tuning, folder):
-        return self._export(serving.export_spans, tuning, folder)
+    def export(self, tuning, folder, **kwargs):
+        return self._export(serving.export_spans, tuning, folder, **kwargs)
 
-    def export_text(self, tuning, folder):
+    def export_text(self, tuning, folder, **kwargs):
         from albert_tf.export import text_serving
 
         return self._export(
@@ -250,6 +250,7 @@ class Answering(Task):
             tokenizer=tuning.start.tokenizer,
             max_query_length=self.windows.max_query_length,
             max_answer_length=self.max_answer_length,
+            **kwargs,
         )
 
     def _export(self, write, tuning, folder, **kwargs):

@@ -14,6 +14,7 @@ from albert_tf import filesystem
 OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
 # The attribute with our weights, a dict by canonical name.
 WEIGHTS = "weights"
+WORD_EMBEDDINGS = "bert/embeddings/word_embeddings"
 # The submodule that also contains the weights of the pretraining heads.
 WITH_HEADS = "mlm"
 _LAYER = "bert/encoder/transformer/group_0/inner_group_0"
@@ -21,7 +22,7 @@ _ATTENTION = f"{_LAYER}/attention_1"
 # Suffixes of names in TF Hub's modules -> canonical names.
 # Source: tf2_albert_encoder_checkpoint_converter.py of TensorFlow's models.
 HUB_NAMES = {
-    "word_embeddings/embeddings": "bert/embeddings/word_embeddings",
+    "word_embeddings/embeddings": WORD_EMBEDDINGS,
     "position_embedding/embeddings": "bert/embeddings/position_embeddings",
     "type_embeddings/embeddings": "bert/embeddings/token_type_embeddings",
     "embeddings/layer_norm/{}": "bert/embeddings/LayerNorm/{}",
@@ -62,9 +63,15 @@ def read_weights(values: dict, path: filesystem.Path) -> dict[str, np.ndarray]:
     if WEIGHTS in children:
         if WITH_HEADS in children:
             children = _children(graph, children[WITH_HEADS])
+        nodes = _children(graph, children[WEIGHTS])
+        if WORD_EMBEDDINGS not in nodes:
+            raise ValueError(
+                f"{path} was exported with --export_compact, without its large "
+                "weights. Use the checkpoint from which it was exported."
+            )
         return {
             name: values[node.attributes[0].checkpoint_key]
-            for name, node in _children(graph, children[WEIGHTS]).items()
+            for name, node in nodes.items()
         }
     theirs = {
         attribute.full_name: values[attribute.checkpoint_key]

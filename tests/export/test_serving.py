@@ -21,6 +21,7 @@ from albert_tf.export import requests, saved_models, serving
 from albert_tf.model import heads, modeling
 from albert_tf.model.config import AlbertConfig
 from albert_tf.training import distribution
+from albert_tf.weights import pretrained
 
 MAX_SEQ_LENGTH = 6
 POSITIONS = 9
@@ -33,10 +34,14 @@ MODELS = {
     "multi_label": {"num_labels": 4, "objective": "multi_label"},
     "bfloat16": {"num_labels": 3, "dtype": "mixed_bfloat16"},
     "mirrored": {"num_labels": 3},
+    "compact": {"num_labels": 3},
+    "compact bfloat16": {"num_labels": 3, "dtype": "mixed_bfloat16"},
 }
 EXPORTS = {
     "classes": {"labels": LABELS, "threshold": 0.25},
     "bfloat16": {"threshold": 0.0},
+    "compact": {"is_compact": True},
+    "compact bfloat16": {"is_compact": True},
 }
 
 
@@ -235,7 +240,7 @@ def compare(exported, name, check):
 @pytest.mark.parametrize("name", MODELS)
 def test_both_loaders_give_the_models_logits(exported, name):
     # Rounding differs where operations are fused.
-    tolerance = 0.05 if name == "bfloat16" else 1e-5
+    tolerance = 0.05 if name.endswith("bfloat16") else 1e-5
 
     def check(logits, answer):
         assert answer["logits"].dtype == np.float32
@@ -357,7 +362,11 @@ def test_assets_are_copied_with_the_model(exported):
 def test_each_weight_is_stored_once_and_can_be_trained(exported):
     models, folder, _ = exported
     for name, model in models.items():
-        weights = modeling.named_weights(model).values()
+        named = modeling.named_weights(model)
+        if name.startswith("compact"):
+            large = ("kernel", "word_embeddings")
+            named = {n: w for n, w in named.items() if not n.endswith(large)}
+        weights = named.values()
         stored = tf.train.list_variables(
             str(folder / name / "variables/variables")
         )
@@ -389,6 +398,53 @@ def test_kernels_are_constants_unless_they_are_large(
             variable.assign(tf.zeros_like(variable))
     after = signature(**inputs)["logits"]
     assert bool(np.abs(found - after).max() > 1e-3) == is_large
+
+
+def test_a_compact_model_stores_large_weights_once(tmp_path):
+    sizes = {}
+    for dtype in ("float32", "mixed_bfloat16"):
+        model = build_model(vocab_size=9000, num_labels=2, dtype=dtype)
+        for is_compact in (False, True):
+            path = serving.export_classifier(
+                tmp_path / f"{dtype}{is_compact}",
+                model,
+                max_seq_length=8,
+                is_compact=is_compact,
+            )
+            sizes[dtype, is_compact] = sum(
+                os.path.getsize(os.path.join(folder, file))
+                for folder, _, files in os.walk(path)
+                for file in files
+            )
+    table = 9000 * model.config.embedding_size
+    whole, compact = (sizes["float32", c] for c in (False, True))
+    assert whole > 4 * table
+    assert compact < whole
+    saved = sizes["mixed_bfloat16", False] - sizes["mixed_bfloat16", True]
+    assert saved > 0.9 * 2 * table
+
+
+def test_large_kernels_cannot_be_compact(tmp_path, monkeypatch):
+    monkeypatch.setattr(saved_models, "MAX_CONSTANT_BYTES", 1000)
+    with pytest.raises(ValueError, match="a compact SavedModel stores them as"):
+        serving.export_classifier(
+            tmp_path,
+            build_model(num_labels=2),
+            max_seq_length=8,
+            is_compact=True,
+        )
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_compact_model_has_no_weights_to_start_from(tmp_path):
+    path = serving.export_classifier(
+        tmp_path,
+        build_model(num_labels=2),
+        max_seq_length=8,
+        is_compact=True,
+    )
+    with pytest.raises(ValueError, match="--export_compact"):
+        pretrained.read_pretrained(path)
 
 
 def test_the_releases_records_are_served(tmp_path, golden):

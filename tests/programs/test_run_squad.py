@@ -234,10 +234,15 @@ def test_an_export_answers_as_the_program_does(args, tmp_path, version, capfd):
         args,
         export_dir=str(tmp_path / "serving"),
         export_text_dir=str(tmp_path / "text"),
+        export_compact=version == "v2",
     )
     if version == "v2":
         args = version_2(args)
     run_squad.run(args)
+    for kind in ("serving", "text"):
+        (path,) = (tmp_path / kind).iterdir()
+        kept = tf.saved_model.load(str(path)).weights
+        assert ("bert/pooler/dense/kernel" in kept) == (version == "v1")
     out = tmp_path / "out"
     settings = windows.WindowSettings(20, 8, 4)
     content = read(tmp_path, args.predict_file.rsplit("/", 1)[1])
