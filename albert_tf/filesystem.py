@@ -194,6 +194,11 @@ def list_folder(folder: Path) -> list[str]:
     return sorted(name.rstrip("/") for name in listdir(folder))
 
 
+def split_list(text: str | None) -> list[str]:
+    """Returns the words of a comma-separated list, without empty ones."""
+    return [word.strip() for word in (text or "").split(",") if word.strip()]
+
+
 def expand_files(patterns: str | None) -> list[str]:
     """Returns the sorted files that match comma-separated names or globs.
 
@@ -202,7 +207,7 @@ def expand_files(patterns: str | None) -> list[str]:
         is a folder.
     """
     files = set()
-    for pattern in filter(None, map(str.strip, (patterns or "").split(","))):
+    for pattern in split_list(patterns):
         # Names of existing files and folders may contain "[" or "*".
         folder, name = os.path.split(pattern)
         if exists(pattern):
@@ -263,6 +268,23 @@ def named_plainly(path: Path) -> Iterator[str]:
         real, name = (path, "") if is_folder(path) else os.path.split(path)
         os.symlink(os.path.abspath(real), link)
         yield os.path.join(link, name) if name else link
+
+
+def name_briefly(parts: list[list[str]]) -> list[str]:
+    """Names paths as briefly as is unique.
+
+    Args:
+      parts: N different lists of names: of folders, and perhaps of a file.
+
+    Returns:
+      N names: the last of each list, with as many before it as needed.
+    """
+    names: list[str] = []
+    for length in range(1, max(map(len, parts)) + 1):
+        names = ["/".join(some[-length:]) for some in parts]
+        if len(set(names)) == len(names):
+            break
+    return names
 
 
 def make_folder(folder: Path) -> None:

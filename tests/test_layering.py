@@ -13,7 +13,7 @@ PACKAGE = ROOT / "albert_tf"
 SYSTEM = {"errors", "filesystem", "flags", "noise", "ownership", "progress"}
 SYSTEM |= {"__version__"}
 STATE = {"model", "text", "weights"}
-WORK = STATE | {"data", "metrics", "training", "export"}
+WORK = STATE | {"data", "metrics", "training", "export", "analysis"}
 # What the modules of a room may import of ours, beside each other.
 ALLOWED = {
     "": set(),
@@ -25,6 +25,7 @@ ALLOWED = {
     "data": {"text", "metrics"},
     "data.pretraining": {"text", "data"},
     "training": {"model", "weights", "data"},
+    "analysis": {"model", "training"},
     "export": STATE,
     "tasks": WORK,
     "programs": WORK | {"tasks", "data.pretraining"},

@@ -108,6 +108,23 @@ def cell(value):
     return element("td", value, class_=long, dir="auto")
 
 
+def number_table(rows):
+    """Returns a table of formatted numbers, aligned to the right, as Markup.
+
+    Args:
+      rows: lists of texts; the first list has the heads of the columns, and
+        each list's first text is the row's.
+    """
+    head, *body = rows
+    return table(
+        [
+            [name, *(element("td", text, class_="number") for text in texts)]
+            for name, *texts in body
+        ],
+        head=head,
+    )
+
+
 def table(rows, head=(), caption=None):
     """Returns a table as Markup, which scrolls if it is too wide.
 

@@ -111,11 +111,7 @@ def name_runs(paths):
     # Files in the same folder are distinguished by their own names.
     folders = [some[:-1] for some in parts]
     parts = folders if len({*map(tuple, folders)}) == len(paths) else parts
-    for length in range(1, max(map(len, parts)) + 1):
-        names = ["/".join(some[-length:]) for some in parts]
-        if len(set(names)) == len(names):
-            break
-    return names
+    return filesystem.name_briefly(parts)
 
 
 def find_lines(series, names):

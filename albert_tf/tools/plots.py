@@ -11,6 +11,18 @@ SIZE = (4.2, 3.0)
 MANY_POINTS = 2000
 
 
+def arrange(figures):
+    """Returns figures side by side, or why there are none, as Markup.
+
+    Args:
+      figures: iterable of figures that draws them, such as a generator.
+    """
+    try:
+        return page.element("div", *figures, class_="plots")
+    except ImportError as error:
+        return page.element("p", error, class_="soft")
+
+
 def draw_curves(series):
     """Returns a figure for each panel of a run, as Markup.
 
@@ -24,10 +36,10 @@ def draw_curves(series):
     runs = {"": series}
     plots = []
     for title, names in plot_metrics.choose_panels(runs):
-        picture, axes = _begin()
+        picture, axes = begin()
         plot_metrics.draw_panel(axes, runs, title, names)
         axes.set_title("")
-        plots.append(_finish(picture, title))
+        plots.append(finish(picture, title))
     return page.element("div", *plots, class_="plots")
 
 
@@ -41,24 +53,25 @@ def draw_scatter(labels, predictions):
     Raises:
       ImportError: if matplotlib is not installed.
     """
-    picture, axes = _begin()
+    picture, axes = begin()
     is_many = len(labels) > MANY_POINTS
     axes.scatter(labels, predictions, s=8, alpha=0.4, rasterized=is_many)
     ends = [min(labels), max(labels)]
     axes.plot(ends, ends, color="tab:gray", linestyle=":")
     axes.set(xlabel="label", ylabel="prediction")
     return page.element(
-        "div", _finish(picture, "Prediction against label"), class_="plots"
+        "div", finish(picture, "Prediction against label"), class_="plots"
     )
 
 
-def _begin():
+def begin():
+    """Returns a matplotlib Figure, and its Axes."""
     figure = plot_metrics.import_matplotlib().figure
     picture = figure.Figure(figsize=SIZE, layout="constrained")
     return picture, picture.add_subplot()
 
 
-def _finish(picture, title):
+def finish(picture, title):
     """Returns the figure with its caption, as Markup."""
     matplotlib = plot_metrics.import_matplotlib()
     buffer = io.StringIO()

@@ -3,14 +3,13 @@
 import os
 import pathlib
 import shlex
-import sys
 
 from albert_tf import filesystem, ownership
 from albert_tf.data import table_tasks
 from albert_tf.tools import subprograms
 
 # Command line of run_classifier, without flags.
-CLASSIFIER = (sys.executable, "-m", "albert_tf", "run_classifier")
+CLASSIFIER = (*subprograms.ALBERT, "run_classifier")
 # The release's mismnli is part of mnli here, and ax has no training data.
 TASKS = [name for name in table_tasks.GLUE if name not in ("mismnli", "ax")]
 

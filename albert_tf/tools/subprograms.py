@@ -7,6 +7,8 @@ import sys
 
 from albert_tf import flags
 
+# Command line of `albert`, without the command.
+ALBERT = (sys.executable, "-m", "albert_tf")
 _SET_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of Linux's prctl.
 
 

@@ -2,6 +2,7 @@
 
 import math
 
+from albert_tf.analysis import flops
 from albert_tf.model.config import AlbertConfig
 from albert_tf.tools import tpu_environment
 from albert_tf.training import distribution, lowering
@@ -100,9 +101,33 @@ def compile_step(step, compiler, batch_size):
     """
     return {
         **compiler.compile(step.lower(batch_size), step.num_replicas),
-        "flops_by_hand": step.count_flops(batch_size),
-        "flops_loops_once": step.count_flops(batch_size, loops_once=True),
+        "flops_by_hand": count_flops(step, batch_size),
+        "flops_loops_once": count_flops(step, batch_size, loops_once=True),
     }
+
+
+def count_flops(step, batch_size, loops_once=False):
+    """Returns the FLOPs of a replica's step, counted by hand.
+
+    Args:
+      step: a `lowering.PretrainingStep`.
+      batch_size: sequences of each replica.
+      loops_once: whether to count the body of a loop once, as XLA does.
+        Recomputed layers are a loop for each group, and so are the parts of a
+        batch.
+    """
+    num_layers = None
+    if loops_once:
+        batch_size //= step.num_parts
+        if step.remat:
+            num_layers = lowering.count_stacks(step.config)
+    return flops.count_flops(
+        step.config,
+        batch_size,
+        *step.lengths,
+        num_layers=num_layers,
+        remat=step.remat,
+    )
 
 
 def report(step, compiler, batch_size):

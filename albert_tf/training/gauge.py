@@ -172,15 +172,25 @@ def cosine_ratio(sequence_output, features):
 def entropy_ratio(all_attention_probs, features):
     """Returns the mean relative entropy of attention [B, N, T, T], a Ratio."""
     mask = tf.cast(features["input_mask"], tf.float32)  # [B, T]
-    num_tokens = tf.reduce_sum(mask, axis=1)  # [B]
-    uniform = tf.math.log(tf.maximum(num_tokens, 2.0))
     weights = mask[:, tf.newaxis, :]  # [B, 1, T]
     total = weight = 0.0
     for probs in all_attention_probs:
-        terms = tf.math.multiply_no_nan(
-            tf.math.log(tf.maximum(probs, 1e-30)), probs
-        )
-        shares = -tf.reduce_sum(terms, axis=-1) / uniform[:, None, None]
-        total += tf.reduce_sum(shares * weights)  # of [B, N, T]
+        shares = relative_entropy(probs, mask)  # [B, N, T]
+        total += tf.reduce_sum(shares * weights)
         weight += tf.reduce_sum(tf.ones_like(shares) * weights)
     return heads.Ratio(total, weight)
+
+
+def relative_entropy(probs, mask):
+    """Returns entropy as a share of that of uniform attention, [B, N, T].
+
+    Args:
+      probs: attention probabilities, [B, N, T, T].
+      mask: [B, T] float32, 1 for tokens and 0 for padding.
+    """
+    num_tokens = tf.reduce_sum(mask, axis=1)  # [B]
+    uniform = tf.math.log(tf.maximum(num_tokens, 2.0))
+    terms = tf.math.multiply_no_nan(
+        tf.math.log(tf.maximum(probs, 1e-30)), probs
+    )
+    return -tf.reduce_sum(terms, axis=-1) / uniform[:, None, None]

@@ -14,7 +14,7 @@ from tensorflow.compiler.tf2xla.ops import gen_xla_ops
 from tensorflow.python.distribute import one_device_strategy
 
 from albert_tf.model import heads, layers, modeling
-from albert_tf.training import flops, loop, optimization
+from albert_tf.training import loop, optimization
 
 
 class CompileOnlyStrategy(tf.distribute.Strategy):
@@ -158,28 +158,6 @@ class PretrainingStep:
             return self.strategy.run(self.replica_step, args=(named,))
 
         return step.experimental_get_compiler_ir(*specs.values())(stage=stage)
-
-    def count_flops(self, batch_size, loops_once=False):
-        """Returns the FLOPs of a replica's step, counted by hand.
-
-        Args:
-          batch_size: sequences of each replica.
-          loops_once: whether to count the body of a loop once, as XLA does.
-            Recomputed layers are a loop for each group, and so are the parts
-            of a batch.
-        """
-        num_layers = None
-        if loops_once:
-            batch_size //= self.num_parts
-            if self.remat:
-                num_layers = count_stacks(self.config)
-        return flops.count_flops(
-            self.config,
-            batch_size,
-            *self.lengths,
-            num_layers=num_layers,
-            remat=self.remat,
-        )
 
 
 def count_stacks(config):

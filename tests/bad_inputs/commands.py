@@ -65,6 +65,18 @@ COMMANDS = {
     "plot_metrics": (
         "--metrics_file=pretrained/metrics.jsonl --output_file=new.svg"
     ),
+    "analyze": (
+        "--albert_config_file=model/albert_config.json --output_file=new.html "
+        "--seq_lengths=16 --max_predictions_per_seq=3"
+    ),
+    "layers": (
+        "--init_checkpoint=model --input_file=text.txt --max_seq_length=16 "
+        "--num_sequences=4 --output_file=new.html"
+    ),
+    "ablate": (
+        "--grid=grid.json --train_text=text.txt --heldout_text=other_text.txt "
+        "--vocab_file=vocab.txt --output_dir=new --report_only"
+    ),
     # Each row ends before the environment is made, which takes a network.
     "tpu_check": (
         "--albert_config_file=model/albert_config.json --num_replicas=4 "
@@ -87,6 +99,9 @@ WRITING = (
     "embed --output_file=disk/v.jsonl",
     "plot_metrics --output_file=disk/x.svg",
     "report --output_file=disk/x.html",
+    "analyze --output_file=disk/x.html",
+    "layers --output_file=disk/x.html",
+    "ablate --output_dir=disk/x",
 )
 
 

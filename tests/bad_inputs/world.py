@@ -83,6 +83,21 @@ def _write_race(rng):
                 _write(path, json.dumps(passage))
 
 
+def _make_grid():
+    """Returns the grid of one small training."""
+    records = {"max_seq_length": 16, "max_predictions_per_seq": 3}
+    flags = {"num_train_steps": 2, "train_batch_size": 4}
+    return {
+        "title": "t",
+        "config": tiny.CONFIG.to_dict(),
+        "phases": [{"records": records, "flags": flags}],
+        "held_out": records,
+        "seeds": [1],
+        "tasks": {"SST-2": {"task_name": "sst-2"}},
+        "rows": [{"name": "one"}],
+    }
+
+
 def make(folder):
     """Fills a folder; it becomes the current one."""
     os.chdir(folder)
@@ -99,6 +114,7 @@ def make(folder):
     _write("v2.json", json.dumps(_make_squad(rng, True)))
     _write_race(rng)
     _write("a_file", "not a folder\n")
+    _write("grid.json", json.dumps(_make_grid()))
     for command in _MADE_BY:
         status = commands.call(command)
         if status:

@@ -7,13 +7,11 @@ starts at once, and works as long as that process has run no operation.
 import atexit
 import contextlib
 import functools
-import json
 import multiprocessing
 import os
 import pathlib
 import runpy
 import signal
-import socket
 import sys
 import tempfile
 import threading
@@ -23,6 +21,7 @@ import traceback
 import psutil
 
 from albert_tf import flags
+from tests import cluster
 from tests.faults import changes
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
@@ -178,14 +177,11 @@ def start_workers(count, words, folder, name, prepare=None, **kwargs):
     Returns:
       The first Process, with the others in `others`.
     """
-    addresses = [f"127.0.0.1:{port}" for port in _free_ports(count)]
+    addresses = cluster.free_addresses(count)
 
     def prepare_worker(index):
-        os.environ["TF_CONFIG"] = json.dumps(
-            {
-                "cluster": {"worker": addresses},
-                "task": {"type": "worker", "index": index},
-            }
+        os.environ["TF_CONFIG"] = cluster.describe(
+            index=index, worker=addresses
         )
         if prepare and not index:
             prepare()
@@ -202,15 +198,6 @@ def start_workers(count, words, folder, name, prepare=None, **kwargs):
     )
     first.others = others
     return first
-
-
-def _free_ports(count):
-    with contextlib.ExitStack() as stack:
-        servers = [
-            stack.enter_context(socket.create_server(("127.0.0.1", 0)))
-            for _ in range(count)
-        ]
-        return [server.getsockname()[1] for server in servers]
 
 
 def _fork():

@@ -1,25 +1,22 @@
 """The page about a training: whole, true to the files, and safe to open."""
 
-import collections
 import dataclasses
-import html.parser
 import json
 import os
 import re
 import shutil
-import subprocess
 
 import pytest
 
 from albert_tf.commands.report import ReportFlags
 from albert_tf.programs import run_classifier
 from albert_tf.tools import mistakes, report
+from tests import pages
 from tests.programs import classifier_runs as runs
 
 EVIL = (
     "<script>document.title = 'run'</script><img src=x onerror=alert(1)> & w1"
 )
-VOID = {"meta"}
 RED = (214, 39, 40)  # matplotlib's tab:red, in which evaluations are drawn.
 
 
@@ -40,69 +37,12 @@ def folder(trained, tmp_path):
     return shutil.copytree(trained, tmp_path / "out")
 
 
-class Page(html.parser.HTMLParser):
-    """What is on a page; its elements must be closed as they were opened.
-
-    Attributes:
-      tags: how often each is there.
-      ids: of all elements.
-      links: values of attributes that name something to load or to go to.
-      tables: by the section's id, lists of rows, which are lists of texts.
-      text: of all sections.
-    """
-
-    def __init__(self, content):
-        super().__init__()
-        self.tags, self.ids, self.links = collections.Counter(), [], []
-        self.tables, self.text, self.open = {}, "", []
-        self.section = self.cell = None
-        self.feed(content)
-        self.close()
-        assert not self.open
-
-    def handle_starttag(self, tag, attrs):
-        attrs = dict(attrs)
-        self.tags[tag] += 1
-        if tag not in VOID:
-            self.open.append(tag)
-        self.ids += [attrs["id"]] if "id" in attrs else []
-        self.links += [
-            value
-            for name, value in attrs.items()
-            if name.removeprefix("xlink:") in ("href", "src")
-        ]
-        if tag == "section":
-            self.section = attrs["id"]
-        elif tag == "table":
-            self.tables.setdefault(self.section, []).append([])
-        elif tag == "tr":
-            self.tables[self.section][-1].append([])
-        elif tag in ("td", "th"):
-            self.cell = ""
-        assert not [name for name in attrs if name.startswith("on")]
-
-    def handle_startendtag(self, tag, attrs):
-        self.handle_starttag(tag, attrs)
-        self.handle_endtag(tag)
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-        if tag in ("td", "th"):
-            self.tables[self.section][-1][-1].append(self.cell)
-            self.cell = None
-
-    def handle_data(self, data):
-        self.text += data
-        if self.cell is not None:
-            self.cell += data
-
-
 def read_page(folder, **kwargs):
     """Writes the page about a folder, and parses it."""
     report.run(ReportFlags(output_dir=str(folder), **kwargs))
     path = kwargs.get("output_file") or folder / "report.html"
     with open(path, encoding="utf-8") as file:
-        return Page(file.read())
+        return pages.Page(file.read())
 
 
 def write_rows(folder, rows):
@@ -348,7 +288,8 @@ def test_more_labels_than_a_matrix_shows_are_pairs():
         {"label": a, "prediction": b}
         for a, b in [("l1", "l1")] * 9 + [("l2", "l3")] * 4 + [("l4", "l5")] * 7
     ]
-    (table,) = Page(mistakes.tabulate_confusion(rows, labels)).tables[None]
+    page = pages.Page(mistakes.tabulate_confusion(rows, labels))
+    (table,) = page.tables[None]
     assert table[1:] == [["l4", "l5", "7"], ["l2", "l3", "4"]]
 
 
@@ -360,43 +301,11 @@ def test_long_texts_are_cut():
 # In a real browser.
 
 
-def find_browser():
-    """Returns the path of a Chromium; skips the test where there is none."""
-    for name in ("chromium", "chromium-browser", "google-chrome", "chrome"):
-        if path := shutil.which(name):
-            return path
-    reason = "needs a browser: apt-get install chromium, or playwright's"
-    playwright = pytest.importorskip("playwright.sync_api", reason=reason)
-    with playwright.sync_playwright() as started:
-        path = started.chromium.executable_path
-    return path if os.path.exists(path) else pytest.skip(reason)
-
-
-def browse(path, *words):
-    """Opens a page without a window; returns what the browser prints."""
-    return subprocess.run(
-        [
-            find_browser(),
-            "--headless",
-            "--no-sandbox",
-            "--disable-gpu",
-            "--hide-scrollbars",
-            f"--user-data-dir={path.parent / 'browser'}",
-            *words,
-            path.as_uri(),
-        ],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=120,
-    ).stdout
-
-
 def test_a_browser_shows_the_plots(folder):
     image = pytest.importorskip("matplotlib.image")
     read_page(folder)
     path = folder / "report.html"
-    seen = browse(path, "--dump-dom")
+    seen = pages.browse(path, "--dump-dom")
     assert "<title>sst-2: out</title>" in seen  # No script has changed it.
     for title in ("Loss", "Accuracy", "Learning rate"):
         (figure,) = re.findall(
@@ -404,6 +313,6 @@ def test_a_browser_shows_the_plots(folder):
         )
         assert figure.count("<path") > 5
     picture = folder / "seen.png"
-    browse(path, f"--screenshot={picture}", "--window-size=900,1200")
+    pages.browse(path, f"--screenshot={picture}", "--window-size=900,1200")
     pixels = 255 * image.imread(picture)[..., :3]
     assert (abs(pixels - RED).max(axis=-1) < 8).sum() > 100

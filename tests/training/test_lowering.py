@@ -13,19 +13,10 @@ import pytest
 import tensorflow as tf
 
 from albert_tf.model import heads, modeling
-from albert_tf.model.config import AlbertConfig
-from albert_tf.tools import tpu_environment
-from albert_tf.training import flops, loop, lowering, optimization
+from albert_tf.tools import tpu_check, tpu_environment
+from albert_tf.training import loop, lowering, optimization
+from tests.training.test_loop import CONFIG
 
-CONFIG = AlbertConfig(
-    vocab_size=31,
-    embedding_size=5,
-    hidden_size=12,
-    num_hidden_layers=2,
-    num_attention_heads=3,
-    intermediate_size=17,
-    max_position_embeddings=11,
-)
 # Large enough that the products outweigh all else.
 WIDE = dataclasses.replace(
     CONFIG,
@@ -262,16 +253,5 @@ def count_products(text):
 def test_the_count_by_hand_is_that_of_the_products(config, kwargs):
     step = build(config, **kwargs)
     found = count_products(step.lower(B, stage="hlo"))
-    wanted = step.count_flops(B, loops_once=True)
+    wanted = tpu_check.count_flops(step, B, loops_once=True)
     assert found == pytest.approx(wanted, rel=0.03)
-
-
-def test_flops_of_all_layers_add_up():
-    shape = B, T, P
-    none, one, two = (
-        flops.count_flops(CONFIG, *shape, num_layers=n) for n in range(3)
-    )
-    assert two - one == one - none > 0
-    assert two == flops.count_flops(CONFIG, *shape)
-    again = flops.count_flops(CONFIG, *shape, remat=True)
-    assert again - two == pytest.approx((two - none) / 3)

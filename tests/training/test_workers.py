@@ -14,24 +14,23 @@ import tensorflow as tf
 
 from albert_tf.training import workers
 from albert_tf.weights import checkpoints
+from tests import cluster
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
-def describe(kind="worker", index=0, **jobs):
-    jobs = jobs or {"worker": ["10.0.0.1:2222", "10.0.0.2:2222"]}
-    return json.dumps({"cluster": jobs, "task": {"type": kind, "index": index}})
+HOSTS = ["10.0.0.1:2222", "10.0.0.2:2222"]
 
 
 def test_a_cluster_is_read_with_its_chief_first():
-    found = workers.read_cluster(describe(index=1))
+    found = workers.read_cluster(cluster.describe(index=1, worker=HOSTS))
     assert found.addresses == ("10.0.0.1:2222", "10.0.0.2:2222")
     assert found.index == 1
     jobs = {"worker": ["w:1", "[::1]:2"], "chief": ["c:3"]}
     assert workers.read_cluster(
-        describe("worker", 1, **jobs)
+        cluster.describe("worker", 1, **jobs)
     ) == workers.Cluster(("c:3", "w:1", "[::1]:2"), 2)
-    assert workers.read_cluster(describe("chief", 0, **jobs)).index == 0
+    assert workers.read_cluster(cluster.describe("chief", 0, **jobs)).index == 0
 
 
 @pytest.mark.parametrize(
@@ -41,9 +40,9 @@ def test_a_cluster_is_read_with_its_chief_first():
         ("{", "is invalid: JSONDecodeError"),
         ("[]", "is invalid: TypeError"),
         ("{}", "is invalid: KeyError"),
-        (describe(index=2), "there is no worker 2"),
-        (describe("evaluator"), "is invalid"),
-        (describe(worker=["10.0.0.1"]), "is not HOST:PORT"),
+        (cluster.describe(index=2, worker=HOSTS), "there is no worker 2"),
+        (cluster.describe("evaluator", worker=HOSTS), "is invalid"),
+        (cluster.describe(worker=["10.0.0.1"]), "is not HOST:PORT"),
     ],
 )
 def test_another_tf_config_is_refused_with_an_example(text, problem):
@@ -52,17 +51,9 @@ def test_another_tf_config_is_refused_with_an_example(text, problem):
     assert workers.EXAMPLE in str(caught.value)
 
 
-def free_ports(count):
-    servers = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [server.getsockname()[1] for server in servers]
-    for server in servers:
-        server.close()
-    return ports
-
-
 def meet(settings, *, indexes=None, seconds=20):
     """Lets workers meet in threads; returns what each one raised, or None."""
-    addresses = tuple(f"127.0.0.1:{p}" for p in free_ports(len(settings)))
+    addresses = tuple(cluster.free_addresses(len(settings)))
     indexes = indexes or range(len(settings))
 
     def meet_one(index, own):
@@ -95,15 +86,15 @@ def test_two_workers_of_one_index_are_refused():
 
 @pytest.mark.parametrize("index", [0, 1])
 def test_who_waits_in_vain_says_for_whom(index):
-    addresses = tuple(f"127.0.0.1:{port}" for port in free_ports(2))
-    cluster = workers.Cluster(addresses, index)
+    addresses = tuple(cluster.free_addresses(2))
+    found = workers.Cluster(addresses, index)
     with pytest.raises(TimeoutError, match="No answer within 1 s") as caught:
-        workers.meet(cluster, {}, seconds=1)
+        workers.meet(found, {}, seconds=1)
     assert addresses[1 - index] in str(caught.value)
 
 
 def test_a_stranger_who_connects_does_no_harm():
-    addresses = tuple(f"127.0.0.1:{port}" for port in free_ports(2))
+    addresses = tuple(cluster.free_addresses(2))
     with concurrent.futures.ThreadPoolExecutor() as pool:
         chief = pool.submit(
             workers.meet, workers.Cluster(addresses, 0), {}, seconds=20
@@ -150,7 +141,7 @@ COMMAND = (
 
 def run_workers(folder, output_dir, count, *flags):
     """Runs the program in several processes; returns their statuses."""
-    addresses = [f"127.0.0.1:{port}" for port in free_ports(count)]
+    addresses = cluster.free_addresses(count)
     command = [sys.executable, str(ROOT / COMMAND[0]), *COMMAND[1:], *flags]
     command.append(f"--output_dir={output_dir}")
     if count > 1:
@@ -164,7 +155,9 @@ def run_workers(folder, output_dir, count, *flags):
                     cwd=folder,
                     env={
                         **os.environ,
-                        "TF_CONFIG": describe(index=index, worker=addresses),
+                        "TF_CONFIG": cluster.describe(
+                            index=index, worker=addresses
+                        ),
                     },
                     stdout=log,
                     stderr=subprocess.STDOUT,
@@ -185,8 +178,7 @@ signal.signal(signal.SIGTERM, stop)
 workers.connect({})
 os.kill(os.getpid(), signal.SIGTERM)
 """
-    (port,) = free_ports(1)
-    found = describe(worker=[f"127.0.0.1:{port}"])
+    found = cluster.describe(worker=cluster.free_addresses(1))
     done = subprocess.run(
         [sys.executable, "-c", code],
         cwd=ROOT,

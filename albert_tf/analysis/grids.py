@@ -1,0 +1,186 @@
+"""Grids of trainings that change one thing each: tables of a paper, small.
+
+A grid is a JSON file:
+
+  title: what it is about.
+  config: fields of an AlbertConfig.
+  phases: trainings one after another, each from the weights of the last; a
+    phase has `records` (flags of create_pretraining_data) and `flags` (of
+    run_pretraining).
+  held_out: flags of create_pretraining_data for the records to score on.
+  seeds: random seeds of the repetitions.
+  tasks: name -> flags of run_classifier.
+  rows: each with a `name`, and what it changes: `config`, and `phases`, a list
+    as long as the grid's. `paper` has the paper's results by column.
+  base: name of another file in the same folder, which has what is missing.
+"""
+
+import dataclasses
+import hashlib
+import json
+import os
+import statistics
+from typing import NamedTuple
+
+from albert_tf import filesystem
+from albert_tf.model.config import AlbertConfig
+
+KEYS = "title", "config", "phases", "held_out", "seeds", "tasks", "rows"
+PARTS = "records", "flags"
+
+
+class Phase(NamedTuple):
+    """One training.
+
+    Attributes:
+      records: dict from flag of create_pretraining_data to value.
+      flags: dict from flag of run_pretraining to value.
+    """
+
+    records: dict
+    flags: dict
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """A model to be trained.
+
+    Attributes:
+      name: name in tables.
+      config: its AlbertConfig.
+      phases: its trainings, in this order.
+      paper: dict from column to the paper's result.
+    """
+
+    name: str
+    config: AlbertConfig
+    phases: tuple[Phase, ...]
+    paper: dict
+
+    def identify(self, num_phases: int, *others) -> str:
+        """Returns a name for the first phases of the row.
+
+        Rows and grids that begin alike share it, so that nothing is trained
+        twice.
+
+        Args:
+          num_phases: number of phases.
+          *others: what else the result depends on, such as the seed.
+        """
+        described = [
+            self.config.to_dict(),
+            [phase._asdict() for phase in self.phases[:num_phases]],
+            others,
+        ]
+        text = json.dumps(described, sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+    def count_tokens(self) -> int:
+        """Returns the number of tokens of all phases, padding included."""
+        return sum(
+            phase.flags["num_train_steps"]
+            * phase.flags["train_batch_size"]
+            * phase.records["max_seq_length"]
+            for phase in self.phases
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class Grid:
+    """See the module.
+
+    Attributes:
+      title: what it is about.
+      rows: models to be trained.
+      held_out: dict from flag of create_pretraining_data to value.
+      seeds: random seeds of the repetitions.
+      tasks: dict from name to a dict of flags of run_classifier.
+    """
+
+    title: str
+    rows: tuple[Row, ...]
+    held_out: dict
+    seeds: tuple[int, ...]
+    tasks: dict[str, dict]
+
+
+def read_grid(path: filesystem.Path) -> Grid:
+    """Reads a grid.
+
+    Raises:
+      ValueError: if a key is missing or unknown, or a config is invalid.
+    """
+    values = filesystem.read_json(path)
+    if name := values.pop("base", None):
+        folder = os.path.dirname(path)
+        values = filesystem.read_json(os.path.join(folder, name)) | values
+    try:
+        return _parse(values)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise ValueError(
+            f"{path} is not a grid: {type(error).__name__}: {error}"
+        ) from error
+
+
+def _parse(values):
+    check_keys(values, KEYS, "the grid")
+    seeds = values["seeds"]
+    if not seeds or not all(isinstance(seed, int) for seed in seeds):
+        raise ValueError(f"seeds is {seeds!r}; wanted a list of numbers")
+    rows = tuple(_parse_row(row, values) for row in values["rows"])
+    names = [row.name for row in rows]
+    if not rows or len(set(names)) < len(names):
+        raise ValueError(f"the names of rows, {names}, must differ")
+    return Grid(
+        values["title"],
+        rows,
+        dict(values["held_out"]),
+        tuple(seeds),
+        {name: dict(flags) for name, flags in values["tasks"].items()},
+    )
+
+
+def _parse_row(row, values):
+    known = "name", "config", "phases", "paper"
+    check_keys(row, known, "a row", optional=known[1:])
+    changes = row.get("phases", [{}] * len(values["phases"]))
+    where = f"row {row['name']!r}"
+    if len(changes) != len(values["phases"]):
+        raise ValueError(
+            f"{where} changes {len(changes)} phases of {len(values['phases'])}"
+        )
+    phases = []
+    for phase, change in zip(values["phases"], changes, strict=True):
+        check_keys(phase, PARTS, "a phase")
+        check_keys(change, PARTS, where, optional=PARTS)
+        phases.append(
+            Phase(*(phase[part] | change.get(part, {}) for part in PARTS))
+        )
+    config = AlbertConfig.from_dict(values["config"] | row.get("config", {}))
+    found = Row(row["name"], config, tuple(phases), row.get("paper", {}))
+    found.count_tokens()  # Raises KeyError if a size is missing.
+    return found
+
+
+def check_keys(values, known, where, optional=()):
+    """Raises ValueError if a dict has other keys than wanted."""
+    if not isinstance(values, dict):
+        raise ValueError(f"{where} is {values!r:.80}; wanted an object")
+    wrong = values.keys() ^ set(known)
+    if wrong := wrong - set(optional):
+        raise ValueError(
+            f"{where} has keys {sorted(values)}; wanted {list(known)}. Missing "
+            f"or unknown: {sorted(wrong)}"
+        )
+
+
+def summarize(values: list[float]) -> dict:
+    """Returns mean, standard deviation and number of repeated results.
+
+    The deviation of a single result is None.
+    """
+    return {
+        "mean": statistics.fmean(values),
+        "deviation": statistics.stdev(values) if len(values) > 1 else None,
+        "count": len(values),
+    }

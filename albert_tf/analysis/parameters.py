@@ -1,0 +1,82 @@
+"""Counts the weights of a model from its config, without building it.
+
+Letters are those of `albert_tf.model.modeling`.
+"""
+
+import dataclasses
+
+from albert_tf.model.config import AlbertConfig
+
+# Parts of `count_parameters`, by where they are in the model.
+EMBEDDINGS = (
+    "word embeddings",
+    "position embeddings",
+    "segment embeddings",
+    "embedding norm",
+)
+LAYERS = "attention", "feed-forward", "layer norms"
+ENCODER = (*EMBEDDINGS, "projection", *LAYERS, "pooler")
+HEADS = "masked LM", "sentence order"
+SHARING = "all", "attention", "ffn", "none"
+
+
+def count_parameters(config: AlbertConfig) -> dict[str, int]:
+    """Counts the weights of the encoder and its pretraining heads by part.
+
+    Returns:
+      Dict from each of ENCODER and HEADS to a number of weights. The kernel
+      of the masked LM's output is the word embeddings, counted there.
+    """
+    v, e = config.vocab_size, config.embedding_size
+    h, f = config.hidden_size, config.intermediate_size
+    num_attention, num_ffn = count_blocks(config)
+    return {
+        "word embeddings": v * e,
+        "position embeddings": config.max_position_embeddings * e,
+        "segment embeddings": config.type_vocab_size * e,
+        "embedding norm": 2 * e,
+        "projection": (e * h + h) * (e != h),
+        "attention": num_attention * 4 * (h * h + h),
+        "feed-forward": num_ffn * (h * f + f + f * h + h),
+        "layer norms": (num_attention + num_ffn) * 2 * h,
+        "pooler": h * h + h,
+        "masked LM": h * e + e + 2 * e + v,
+        "sentence order": 2 * h + 2,
+    }
+
+
+def count_blocks(config: AlbertConfig) -> tuple[int, int]:
+    """Returns how many attention and feed-forward blocks have own weights."""
+    last = config.num_hidden_layers - 1
+    num_attention = (config.attention_group(last) + 1) * config.inner_group_num
+    num_ffn = (config.ffn_group(last) + 1) * config.inner_group_num
+    return num_attention, num_ffn
+
+
+def count_encoder(config: AlbertConfig) -> int:
+    """Returns the number of weights without the pretraining heads."""
+    counts = count_parameters(config)
+    return sum(counts[part] for part in ENCODER)
+
+
+def factorize(
+    vocab_size: int, hidden_size: int, embedding_size: int
+) -> tuple[int, int]:
+    """Compares a word embedding with its factorization into two matrices.
+
+    Returns:
+      V * H, the weights of embeddings as wide as the layers; and
+      V * E + E * H, without the projection's bias.
+
+    Source: the paper, Section 3.1.
+    """
+    direct = vocab_size * hidden_size
+    return direct, embedding_size * (vocab_size + hidden_size)
+
+
+def share(config: AlbertConfig, sharing: str) -> AlbertConfig:
+    """Returns the config with another of SHARING."""
+    num_groups = config.num_hidden_groups if sharing == "all" else 1
+    return dataclasses.replace(
+        config, parameter_sharing=sharing, num_hidden_groups=num_groups
+    )

@@ -1,0 +1,236 @@
+"""Measures what each pass through the layers does to real text.
+
+A pass is one use of a layer's weights; ALBERT's layers share them. "State 0"
+is the input of the first layer, state l the output of pass l.
+
+Shapes: B batch, T tokens, H hidden_size, N heads, L passes, S = L + 1 states.
+"""
+
+import dataclasses
+
+import numpy as np
+import tensorflow as tf
+
+from albert_tf.model import heads
+from albert_tf.training import gauge
+
+
+@dataclasses.dataclass(frozen=True)
+class Measurements:
+    """Means over tokens, predictions or sequences.
+
+    Attributes:
+      norm: [S], length of the vectors of each state.
+      change: [L], distance between the input and output of each pass.
+      cosines: [S, S], cosine similarity of a token's vectors in two states.
+      token_cosine: [S], cosine similarity of different tokens' vectors.
+      attention_entropy: [L, N], as a share of that of uniform attention.
+      attention_distance: [L, N], from a token to what it attends to, in
+        tokens.
+      masked_lm_loss: [S], of the masked-LM head after each state, in nats.
+      masked_lm_accuracy: [S].
+      sentence_order_accuracy: [S].
+      num_tokens: number of tokens.
+      num_predictions: number of masked tokens.
+    """
+
+    norm: np.ndarray
+    change: np.ndarray
+    cosines: np.ndarray
+    token_cosine: np.ndarray
+    attention_entropy: np.ndarray
+    attention_distance: np.ndarray
+    masked_lm_loss: np.ndarray
+    masked_lm_accuracy: np.ndarray
+    sentence_order_accuracy: np.ndarray
+    num_tokens: int
+    num_predictions: int
+
+    def to_dict(self):
+        """Returns a dict of numbers and lists, to write as JSON."""
+        return {
+            name: value.tolist() if isinstance(value, np.ndarray) else value
+            for name, value in vars(self).items()
+        }
+
+
+def measure(model, dataset) -> Measurements:
+    """Runs a model on batches of pretraining records, and measures all passes.
+
+    The pretraining heads are applied after each state, as if the model ended
+    there. In a model whose layers share all weights, that is the model with so
+    many layers.
+
+    Args:
+      model: a `heads.AlbertForPreTraining`; all its layers are run.
+      dataset: batches as of `reading.build_dataset`, of one shape.
+
+    Raises:
+      ValueError: if there is no batch.
+    """
+
+    @tf.function
+    def sum_batch(features):
+        return sum_measures(model, features)
+
+    sums = None
+    for features in dataset:
+        found = sum_batch(features)
+        found = {
+            name: [np.asarray(part, np.float64) for part in ratio]
+            for name, ratio in found.items()
+        }
+        if sums is None:
+            sums = found
+            continue
+        for name, ratio in found.items():
+            sums[name] = [a + b for a, b in zip(sums[name], ratio, strict=True)]
+    if sums is None:
+        raise ValueError("There is no text to measure passes with.")
+    means = {name: a / np.maximum(b, 1e-12) for name, (a, b) in sums.items()}
+    return Measurements(
+        **means,
+        num_tokens=round(float(sums["norm"][1])),
+        num_predictions=round(float(sums["masked_lm_loss"][1])),
+    )
+
+
+def sum_measures(model, features):
+    """Returns a dict from name to a total and its weight, for one batch."""
+    encoder = model.encoder
+    outputs = encoder(
+        features["input_ids"],
+        features["input_mask"],
+        features["segment_ids"],
+        with_attention=True,
+    )
+    embedded = outputs["embedding_output"]  # [B, T, E]
+    first = encoder.transformer.project(
+        tf.reshape(embedded, [-1, embedded.shape[-1]])
+    )  # [B * T, H]
+    states = outputs["all_encoder_layers"]  # L of [B, T, H]
+    states = [tf.reshape(first, tf.shape(states[0])), *states]
+    mask = tf.cast(features["input_mask"], tf.float32)  # [B, T]
+    return {
+        **sum_states([tf.cast(x, tf.float32) for x in states], mask, features),
+        **sum_attention(outputs["all_attention_probs"], mask),
+        **sum_heads(model, states, features),
+    }
+
+
+def sum_states(states, mask, features):
+    """Sums lengths, distances and cosines of S states [B, T, H]."""
+    num_tokens = tf.reduce_sum(mask)
+
+    def total(values):  # [B, T]
+        return tf.reduce_sum(values * mask)
+
+    unit = [tf.math.l2_normalize(x, axis=-1) for x in states]
+    pairs = list(zip(states[:-1], states[1:], strict=True))
+    alike = [gauge.cosine_ratio(x, features) for x in states]
+    return {
+        "norm": (
+            tf.stack([total(tf.norm(x, axis=-1)) for x in states]),
+            num_tokens,
+        ),
+        "change": (
+            tf.stack([total(tf.norm(y - x, axis=-1)) for x, y in pairs]),
+            num_tokens,
+        ),
+        "cosines": (
+            tf.stack(
+                [
+                    tf.stack(
+                        [total(tf.reduce_sum(x * y, axis=-1)) for y in unit]
+                    )
+                    for x in unit
+                ]
+            ),  # [S, S]
+            num_tokens,
+        ),
+        "token_cosine": (
+            tf.stack([ratio.total for ratio in alike]),
+            alike[0].weight,
+        ),
+    }
+
+
+def sum_attention(all_attention_probs, mask):
+    """Sums entropy and distance of L attentions [B, N, T, T], by head."""
+    num_tokens = mask.shape[1]
+    position = tf.range(num_tokens, dtype=tf.float32)
+    distance = tf.abs(position[:, tf.newaxis] - position)  # [T, T]
+    weights = mask[:, tf.newaxis]  # [B, 1, T]
+    entropies, distances = [], []
+    for probs in all_attention_probs:
+        shares = gauge.relative_entropy(probs, mask)  # [B, N, T]
+        entropies.append(tf.reduce_sum(shares * weights, axis=[0, 2]))
+        far = tf.reduce_sum(probs * distance, axis=-1)  # [B, N, T]
+        distances.append(tf.reduce_sum(far * weights, axis=[0, 2]))
+    total = tf.reduce_sum(mask)
+    return {
+        "attention_entropy": (tf.stack(entropies), total),  # [L, N]
+        "attention_distance": (tf.stack(distances), total),
+    }
+
+
+def sum_heads(model, states, features):
+    """Sums losses and hits of both heads, applied after each state."""
+    table = tf.convert_to_tensor(model.encoder.embeddings.word.value)
+    rows = heads.row_weights(features)  # [B]
+    weights = features["masked_lm_weights"] * rows[:, tf.newaxis]
+    losses, hits, orders = [], [], []
+    for state in states:
+        loss, accuracy = model.masked_lm.ratios(state, features, weights, table)
+        pooled = model.encoder.pooler(state)
+        _, order = heads.classification_ratios(
+            model.sentence_order(pooled),
+            features["sentence_order_labels"],
+            rows,
+        )
+        losses.append(loss)
+        hits.append(accuracy)
+        orders.append(order)
+    return {
+        name: (tf.stack([r.total for r in ratios]), ratios[0].weight)
+        for name, ratios in (
+            ("masked_lm_loss", losses),
+            ("masked_lm_accuracy", hits),
+            ("sentence_order_accuracy", orders),
+        )
+    }
+
+
+def project_words(model, ids, num_components=2):
+    """Projects word embeddings on their principal components.
+
+    Args:
+      model: a `heads.AlbertForPreTraining`.
+      ids: K pieces.
+      num_components: number of components, C.
+
+    Returns:
+      Dict with "embeddings", of E dimensions, and "projected", of H, as the
+      first layer's input has them; each a dict of "coordinates" [K, C] and
+      "explained", the share of the variance of every component.
+    """
+    words = tf.gather(model.encoder.embeddings.word.value, ids)  # [K, E]
+    words = tf.cast(words, model.compute_dtype)
+    projected = model.encoder.transformer.project(words)  # [K, H]
+    return {
+        name: principal_components(
+            tf.cast(x, tf.float32).numpy(), num_components
+        )
+        for name, x in (("embeddings", words), ("projected", projected))
+    }
+
+
+def principal_components(x, num_components):
+    """Returns coordinates and explained variance of x [K, D], as a dict."""
+    centered = np.asarray(x, np.float64) - np.mean(x, axis=0)
+    left, scales, _ = np.linalg.svd(centered, full_matrices=False)
+    variances = scales**2
+    return {
+        "coordinates": left[:, :num_components] * scales[:num_components],
+        "explained": variances / max(variances.sum(), 1e-30),
+    }

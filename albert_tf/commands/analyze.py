@@ -1,0 +1,74 @@
+r"""Counts what a model is made of: parameters, operations and memory.
+
+    albert analyze --albert_config_file=configs/model/v2/base.json \
+        --compare=configs/model/bert/base.json --output_file=analysis.html
+
+No model is built: all figures follow from the configs. Prints tables; the page
+also has plots, which require matplotlib: pip install matplotlib.
+"""
+
+import dataclasses
+
+from albert_tf import flags
+from albert_tf.commands import groups
+from albert_tf.flags import flag
+
+PROGRAM = "albert_tf.tools.analyze"
+# Of batches and sequences.
+MAX_SIZE = 1 << 16
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class AnalyzeFlags(groups.PageFlags):
+    """Configs, and sizes of batches."""
+
+    albert_config_file: str = flag(
+        required=True, help="JSON file with the architecture."
+    )
+    compare: str | None = flag(
+        help="Other configs to show beside it: comma-separated globs."
+    )
+    batch_sizes: str = flag(
+        "8", "Comma-separated batch sizes to estimate memory for."
+    )
+    seq_lengths: str = flag(
+        "128,512",
+        "Comma-separated sequence lengths to estimate memory for, in tokens.",
+    )
+    max_predictions_per_seq: int = flag(
+        20,
+        "Maximum number of masked tokens per sequence.",
+        at_least=1,
+        at_most=1 << 16,
+    )
+
+    def check(self):
+        """Raises ValueError if a list or an output file is malformed."""
+        super().check()
+        for name in ("batch_sizes", "seq_lengths"):
+            parse_sizes(name, getattr(self, name))
+        if parse_sizes("", self.seq_lengths)[0] < self.max_predictions_per_seq:
+            raise ValueError(
+                f"--seq_lengths={self.seq_lengths} must be at least "
+                f"--max_predictions_per_seq={self.max_predictions_per_seq}."
+            )
+
+
+def parse_sizes(name, text):
+    """Returns the numbers of a comma-separated flag, ascending.
+
+    Raises:
+      ValueError: if one is not a whole number from 1 to MAX_SIZE.
+    """
+    words = text.split(",")
+    if not all(w.strip().isdecimal() and 0 < int(w) <= MAX_SIZE for w in words):
+        raise ValueError(
+            f"--{name}={text}; wanted whole numbers from 1 to {MAX_SIZE}, "
+            "separated by commas."
+        )
+    return sorted({int(word) for word in words})
+
+
+def main():
+    """Runs the command."""
+    flags.launch(PROGRAM, AnalyzeFlags)

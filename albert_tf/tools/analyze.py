@@ -1,0 +1,233 @@
+"""Shows what models are made of, from their configs."""
+
+import os
+
+from albert_tf import filesystem
+from albert_tf.analysis import parameters, summary
+from albert_tf.commands import analyze as command
+from albert_tf.model.config import CONFIG_FILE, AlbertConfig
+from albert_tf.tools import analysis_plots, page, page_files, text_tables
+
+GIB = 2**30
+
+
+def run(args):
+    """Prints tables of all configs; writes the page and the JSON file."""
+    paths = find_configs(args.albert_config_file, args.compare)
+    page_files.check(
+        args, {"--albert_config_file": paths[:1], "--compare": paths[1:]}
+    )
+    lengths = command.parse_sizes("seq_lengths", args.seq_lengths)
+    configs = [read_config(path, lengths) for path in paths]
+    models = {
+        name: summary.summarize(
+            config,
+            command.parse_sizes("batch_sizes", args.batch_sizes),
+            lengths,
+            args.max_predictions_per_seq,
+        )
+        for name, config in zip(name_configs(paths), configs, strict=True)
+    }
+    for title, rows in tabulate(models).items():
+        print(f"{title}\n\n{text_tables.align(rows)}\n")
+    page_files.write(args, {"models": models}, lambda: build_page(models))
+
+
+def read_config(path, lengths):
+    """Reads a config that has positions for sequences of all lengths."""
+    config = AlbertConfig.from_json_file(path)
+    if max(lengths) > config.max_position_embeddings:
+        raise ValueError(
+            f"--seq_lengths has {max(lengths)} tokens, but {path} has "
+            f"max_position_embeddings {config.max_position_embeddings}."
+        )
+    return config
+
+
+def find_configs(path, patterns):
+    """Returns a path and those of comma-separated globs, each once."""
+    paths = [path]
+    for pattern in filesystem.split_list(patterns):
+        paths += filesystem.expand_files(pattern)
+    return list(dict.fromkeys(paths))
+
+
+def name_configs(paths):
+    """Names configs as briefly as is unique: "base", or "v2/base"."""
+    parts = []
+    for path in paths:
+        folder, name = os.path.split(os.path.abspath(path))
+        name = "" if name == CONFIG_FILE else name.removesuffix(".json")
+        parts.append([*folder.split(os.sep), *[name][: bool(name)]])
+    return filesystem.name_briefly(parts)
+
+
+def tabulate(models):
+    """Returns the tables of all models.
+
+    Args:
+      models: dict from name to a summary, as of `summary.summarize`.
+
+    Returns:
+      Dict from a title to rows; the first row is the head.
+    """
+    return {
+        "Parameters": tabulate_parameters(models),
+        "Word embeddings": tabulate_embeddings(models),
+        "Sharing: encoder parameters": tabulate_sharing(models),
+        "FLOPs": tabulate_flops(models),
+        "Memory of a training step, GiB": tabulate_training(models),
+        "Memory of inference, GiB": tabulate_inference(models),
+    }
+
+
+def tabulate_parameters(models):
+    """Returns rows of weights by part, with shares of the encoder's."""
+    rows = [["", *models]]
+    for part in parameters.ENCODER:
+        row = [part]
+        for model in models.values():
+            count = model["parameters"][part]
+            row.append(f"{count:,} ({count / model['encoder']:.1%})")
+        rows.append(row)
+    rows.append(["encoder", *(f"{m['encoder']:,}" for m in models.values())])
+    for part in parameters.HEADS:
+        counts = (m["parameters"][part] for m in models.values())
+        rows.append([f"{part} head", *(f"{n:,}" for n in counts)])
+    totals = (sum(m["parameters"].values()) for m in models.values())
+    rows.append(["with heads", *(f"{n:,}" for n in totals)])
+    if any(m["paper"] for m in models.values()):
+        rows.append(["in the paper", *(of_paper(m) for m in models.values())])
+    return rows
+
+
+def of_paper(model, key="millions", unit="M"):
+    """Returns a figure of the paper as text, empty if there is none."""
+    return f"{model['paper'][key]}{unit}" if model["paper"] else ""
+
+
+def tabulate_embeddings(models):
+    """Returns rows of weights of word embeddings with and without E."""
+    rows = [["", "V * H", "E", "V * E + E * H", "reduction"]]
+    for name, model in models.items():
+        found = model["embeddings"]
+        direct, factorized = found["direct"], found["factorized"]
+        width = model["config"]["embedding_size"]
+        if width == model["config"]["hidden_size"]:
+            rows.append([name, f"{direct:,}", f"{width}", "not factorized", ""])
+            continue
+        rows.append(
+            [
+                name,
+                f"{direct:,}",
+                f"{width}",
+                f"{factorized:,}",
+                f"{1 - factorized / direct:.1%}",
+            ]
+        )
+    return rows
+
+
+def tabulate_sharing(models):
+    """Returns rows of the encoder's weights by what layers share."""
+    rows = [["", *(f"shared: {s}" for s in parameters.SHARING)]]
+    for name, model in models.items():
+        counts = (model["sharing"][s] for s in parameters.SHARING)
+        rows.append([name, *(f"{count:,}" for count in counts)])
+    return rows
+
+
+def tabulate_flops(models):
+    """Returns rows of operations, and speed as far as it follows from them."""
+    rows = [
+        [
+            "",
+            "tokens",
+            "forward, MFLOPs a token",
+            "training, MFLOPs a token",
+            "BERT-large / this",
+            "speedup in the paper",
+        ]
+    ]
+    for name, model in models.items():
+        for row in model["flops"]:
+            rows.append(
+                [
+                    name,
+                    f"{row['max_seq_length']}",
+                    f"{sum(row['forward'].values()) / 1e6:,.1f}",
+                    f"{row['training'] / 1e6:,.1f}",
+                    f"{row['speedup']:.2f}",
+                    of_paper(model, "speedup", ""),
+                ]
+            )
+    return rows
+
+
+def tabulate_training(models):
+    """Returns rows of the memory of a step by part."""
+    parts = "weights", "slots", "casts", "activations", "working", "gradients"
+    rows = [["", "batch", "tokens", "products", "layers", *parts, "peak"]]
+    for name, model in models.items():
+        for row in model["training"]:
+            sizes = (row[part] for part in (*parts, "peak"))
+            rows.append(
+                [
+                    name,
+                    f"{row['batch_size']}",
+                    f"{row['max_seq_length']}",
+                    row["compute_dtype"],
+                    "recomputed" if row["remat"] else "kept",
+                    *(f"{size / GIB:.2f}" for size in sizes),
+                ]
+            )
+    return rows
+
+
+def tabulate_inference(models):
+    """Returns rows of the memory of a forward pass."""
+    rows = [["", "batch", "tokens", "products", "peak"]]
+    for name, model in models.items():
+        for row in model["inference"]:
+            rows.append(
+                [
+                    name,
+                    f"{row['batch_size']}",
+                    f"{row['max_seq_length']}",
+                    row["compute_dtype"],
+                    f"{row['peak'] / GIB:.2f}",
+                ]
+            )
+    return rows
+
+
+REMARKS = {
+    "Parameters": "The masked LM's output uses the word embeddings.",
+    "FLOPs": "Matrix products only. A training step has three times the "
+    "forward pass. Layers that share weights compute as much as others.",
+    "Memory of a training step, GiB": "Estimates of the tensors on a CPU or "
+    "GPU: the peak is the sum of weights, slots, casts, and the larger of "
+    "gradients, and activations with working memory. The process, its "
+    "libraries and the allocator's waste are left out.",
+}
+
+
+def build_page(models):
+    """Returns the HTML page of all models."""
+    sections = []
+    for title, rows in tabulate(models).items():
+        name = title.split(",")[0].split(":")[0].lower().replace(" ", "-")
+        remark = REMARKS.get(title)
+        sections.append(
+            page.section(
+                title,
+                *([page.element("p", remark, class_="soft")] if remark else []),
+                analysis_plots.draw(title, models),
+                page.number_table(rows),
+                name=name,
+            )
+        )
+    title = f"What {', '.join(models)} is made of"
+    if len(models) > 1:
+        title = f"What {len(models)} models are made of"
+    return page.page(title, page.element("h1", title), *sections)

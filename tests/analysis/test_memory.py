@@ -1,0 +1,67 @@
+"""Estimates of memory: against steps that ran, and by themselves."""
+
+import dataclasses
+
+import pytest
+
+from albert_tf.analysis import memory
+from benchmarks import children, step_memory
+from tests import tiny
+
+SHAPE = 8, 128, 20
+
+
+def estimate(config=tiny.CONFIG, shape=SHAPE, **kwargs):
+    return memory.estimate_training(config, *shape, **kwargs)
+
+
+@pytest.mark.parametrize(
+    ("row", "dtype"),
+    [(0, "float32"), (2, "bfloat16")],
+    ids=["kept", "recomputed"],
+)
+def test_the_estimate_is_that_of_a_real_step(row, dtype):
+    """The parts of this one are of like size: none may be wrong."""
+    words = ["--config=tiny", "--batch_size=16", "--num_tokens=64"]
+    found = children.call(
+        "benchmarks.step_memory",
+        [*words, f"--compute_dtype={dtype}", f"--serve={row}"],
+        **step_memory.COUNTING,
+    )
+    assert found["estimate"] == pytest.approx(found["tensors"], rel=0.15)
+
+
+def test_layers_are_kept_or_only_their_inputs():
+    deep = dataclasses.replace(tiny.CONFIG, num_hidden_layers=5)
+    kept, deeper = estimate(), estimate(deep)
+    assert deeper.activations / kept.activations == 5 / 2
+    assert deeper.weights == kept.weights
+    again = estimate(deep, remat=True)
+    assert again.activations == 5 * 8 * 128 * 12 * 4
+    assert again.peak < deeper.peak
+
+
+def test_memory_grows_with_the_batch_and_the_square_of_the_length():
+    one, two = estimate(shape=(1, 16, 2)), estimate(shape=(2, 16, 2))
+    assert two.activations == 2 * one.activations
+    long = estimate(shape=(1, 32, 2))
+    scores = 2 * 3 * 16 * 16 * 4
+    assert long.activations - 2 * one.activations == 2 * scores
+
+
+def test_bfloat16_halves_what_is_not_a_probability():
+    config = dataclasses.replace(tiny.CONFIG, hidden_dropout_prob=0.0)
+    single, half = estimate(config), estimate(config, compute_dtype="bfloat16")
+    scores = 2 * 8 * 3 * 128 * 128
+    assert single.activations - 4 * scores == 2 * (
+        half.activations - 6 * scores
+    )
+    assert half.casts > single.casts
+
+
+def test_inference_keeps_no_layer():
+    deep = dataclasses.replace(tiny.CONFIG, num_hidden_layers=9)
+    one, other = (
+        memory.estimate_inference(c, 2, 16) for c in (tiny.CONFIG, deep)
+    )
+    assert one == other

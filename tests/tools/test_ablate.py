@@ -1,0 +1,240 @@
+"""Ablations: with pretended programs, and once with the real ones."""
+
+import json
+import pathlib
+import re
+
+import pytest
+
+from albert_tf import ownership
+from albert_tf.analysis import grids
+from albert_tf.commands.ablate import AblateFlags
+from albert_tf.tools import ablate
+from tests import pages, tiny
+from tests.analysis.test_grids import GRID
+
+
+def pretend(folder, command):
+    """Notes a program's command, and writes what its caller reads."""
+    program, *words = command[len(ablate.subprograms.ALBERT) :]
+    flags = dict(word[2:].partition("=")[::2] for word in words)
+    with open(folder / "calls", "a") as file:
+        print(json.dumps([program, flags]), file=file)
+    failing = folder / "fail"
+    if failing.exists() and failing.read_text() == program:
+        return 1
+    if program != "create_pretraining_data":
+        output = pathlib.Path(flags["output_dir"])
+        output.mkdir(parents=True)
+        line = {"split": "train", "step": 1, "sequences_per_second": 50.0}
+        (output / "metrics.jsonl").write_text(json.dumps(line) + "\n")
+        score = {"accuracy": 0.5 + 0.1 * int(flags["random_seed"])}
+        summary = {"metric": "accuracy", "best": score}
+        (output / "summary.json").write_text(json.dumps(summary))
+    return 0
+
+
+@pytest.fixture
+def work(tmp_path, monkeypatch):
+    """A function that runs a grid with pretended programs.
+
+    It returns the calls of programs, and the results.
+    """
+    (tmp_path / "grid.json").write_text(json.dumps(GRID))
+    (tmp_path / "vocab.txt").write_text("\n".join(tiny.SPECIAL + tiny.WORDS))
+    (tmp_path / "glue").mkdir()
+    for name in ("train", "heldout"):
+        (tmp_path / f"{name}.txt").write_text("w1 w2\nw3\n")
+
+    def evaluate(self, row, seed, objective, folder):
+        score = row.config.num_hidden_layers / 10 + seed / 100
+        return {objective.upper(): score}
+
+    monkeypatch.setattr(ablate.GridRunner, "evaluate", evaluate)
+    monkeypatch.setattr(
+        ablate.subprograms,
+        "run_program",
+        lambda command: pretend(tmp_path, command),
+    )
+
+    def run(**kwargs):
+        (tmp_path / "calls").unlink(missing_ok=True)
+        (tmp_path / "calls").touch()
+        ablate.run(make_flags(tmp_path, **kwargs))
+        return read_calls(tmp_path), json.loads(
+            (tmp_path / "out/grid.json").read_text()
+        )
+
+    return run
+
+
+def make_flags(tmp_path, **kwargs):
+    return AblateFlags(
+        **{
+            "grid": str(tmp_path / "grid.json"),
+            "train_text": str(tmp_path / "train.txt"),
+            "heldout_text": str(tmp_path / "heldout.txt"),
+            "vocab_file": str(tmp_path / "vocab.txt"),
+            "output_dir": str(tmp_path / "out"),
+            "task_data": f"CoLA={tmp_path / 'glue'}",
+            **kwargs,
+        }
+    )
+
+
+def read_calls(tmp_path):
+    lines = (tmp_path / "calls").read_text().splitlines()
+    return [json.loads(line) for line in lines]
+
+
+def count(calls):
+    names = [name for name, _ in calls]
+    return {name: names.count(name) for name in set(names)}
+
+
+def test_what_rows_share_is_done_once(work, tmp_path):
+    calls, results = work()
+    # A first phase for two rows of one config, and one for the third.
+    assert count(calls) == {
+        "create_pretraining_data": 1,
+        "run_pretraining": 2 * (2 + 3),
+        "run_classifier": 2 * 3,
+    }
+    starts = [flags for name, flags in calls if name == "run_pretraining"]
+    for flags in starts:
+        if "init_checkpoint" in flags:
+            assert flags["init_checkpoint"] in [s["output_dir"] for s in starts]
+    two = results["two"]["columns"]
+    assert two["CoLA"] == {"1": 0.6, "2": 0.7}
+    assert two["phase 2, tokens/s"] == {"1": 800.0, "2": 800.0}
+    assert two["phase 1, seconds"]["1"] == 10 * 4 / 50
+    again, same = work()
+    assert not again and same == results
+    (tmp_path / "train.txt").write_text("other text")
+    calls, _ = work()
+    assert count(calls)["run_pretraining"] == 10
+
+
+def test_the_table_has_means_deviations_and_the_paper(work, tmp_path, capsys):
+    _, results = work()
+    table = (tmp_path / "out/grid.md").read_text()
+    assert table in capsys.readouterr().out
+    head, _, *rows = [
+        [cell.strip() for cell in line.split("|")[1:-1]]
+        for line in table.splitlines()
+    ]
+    cells = {row[0]: dict(zip(head, row, strict=True)) for row in rows}
+    assert cells["three"]["SOP"] == "31.5 ± 0.7 (2)"
+    assert cells["two"]["CoLA"] == "65.0 ± 7.1 (2)"
+    assert cells["two"]["phase 1, tokens/s"] == "800"
+    assert cells["three"]["paper: average"] == "80.1"
+    assert cells["two"]["paper: average"] == ""
+    assert cells["two"]["parameters"] == f"{results['two']['parameters']:,}"
+    assert "phase 1, seconds" not in head and "commit" not in head
+
+
+def test_some_rows_and_seeds(work):
+    calls, results = work(only="three", seeds="2", task_data="")
+    assert list(results) == ["three"]
+    assert {f["random_seed"] for n, f in calls if n == "run_pretraining"} == {
+        "2"
+    }
+    assert "CoLA" not in results["three"]["columns"]
+    assert results["three"]["summary"]["SOP"]["deviation"] is None
+
+
+def test_a_failure_stops_and_the_rest_is_done_later(work, tmp_path):
+    (tmp_path / "fail").write_text("run_classifier")
+    with pytest.raises(ValueError, match="run_classifier failed"):
+        work()
+    before = count(read_calls(tmp_path))
+    assert before["run_pretraining"] == 2 and before["run_classifier"] == 1
+    (tmp_path / "fail").unlink()
+    calls, _ = work()
+    assert count(calls)["run_pretraining"] == 10 - 2
+
+
+def test_what_another_process_does_is_left_to_it(work, tmp_path, capsys):
+    args = make_flags(tmp_path)
+    grid = grids.read_grid(args.grid)
+    folder = ablate.GridRunner(grid, args).folder(grid.rows[0], 1, 0)
+    with ownership.owning_folder(folder):
+        _, results = work(seeds="1")
+    said = capsys.readouterr().out
+    assert "Incomplete: another process is working on" in said
+    assert "longer, seed 1, two, seed 1" in said
+    assert "SOP" in results["three"]["columns"]
+    assert "SOP" not in results["longer"]["columns"]
+
+
+def test_a_report_trains_nothing(work, tmp_path):
+    work(seeds="1")
+    calls, results = work(report_only=True)
+    assert not calls
+    assert results["two"]["summary"]["CoLA"]["count"] == 1
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "message"),
+    [
+        ({"only": "two;four"}, "has the rows two; three; longer"),
+        ({"seeds": "1,x"}, "wanted numbers"),
+        ({"task_data": "CoLA=no"}, "an existing folder"),
+        ({"task_data": "RTE=/"}, "one of the grid's tasks, .'CoLA'."),
+        ({"train_text": "no"}, "No file matches"),
+    ],
+)
+def test_what_the_grid_lacks_is_refused(work, kwargs, message):
+    with pytest.raises(ValueError, match=message):
+        work(**kwargs)
+
+
+def test_flags_that_a_program_lacks_are_refused(work, tmp_path):
+    values = json.loads(json.dumps(GRID))
+    values["phases"][0]["flags"]["learning_rat"] = 1
+    (tmp_path / "grid.json").write_text(json.dumps(values))
+    with pytest.raises(ValueError, match="run_pretraining does not.*rat"):
+        work()
+
+
+def test_the_page_has_each_number_and_plots(work, tmp_path):
+    pytest.importorskip("matplotlib")
+    _, results = work()
+    path = tmp_path / "out/grid.html"
+    page = pages.Page(path.read_text())
+    (runs,) = page.tables["runs"]
+    assert ["two", "CoLA", "2", "0.7"] in runs
+    seen = pages.browse(path, "--dump-dom")
+    titles = re.findall(r'<div role="img" aria-label="(.*?)">', seen)
+    assert "SOP" in titles and "Paper: average" in titles
+
+
+def test_real_programs_train_and_score(tmp_path):
+    sentences = [f"w{i % 20} w{i * 7 % 20} w{i * 3 % 20}" for i in range(30)]
+    (tmp_path / "train.txt").write_text("\n\n".join(["\n".join(sentences)] * 5))
+    (tmp_path / "vocab.txt").write_text("\n".join(tiny.SPECIAL + tiny.WORDS))
+    # The records of training serve to score on, too, which saves time.
+    records = {"max_predictions_per_seq": 3, "dupe_factor": 1}
+    records |= {"sentence_objective": "sop"}
+    phase = {
+        "records": GRID["phases"][0]["records"] | records,
+        "flags": GRID["phases"][0]["flags"]
+        | {"num_train_steps": 2, "num_warmup_steps": 1},
+    }
+    values = GRID | {
+        "phases": [phase],
+        "rows": [{"name": "two"}],
+        "seeds": [1],
+        "held_out": phase["records"],
+    }
+    (tmp_path / "grid.json").write_text(json.dumps(values))
+    ablate.run(
+        make_flags(
+            tmp_path, task_data="", heldout_text=str(tmp_path / "train.txt")
+        )
+    )
+    results = json.loads((tmp_path / "out/grid.json").read_text())
+    columns = results["two"]["columns"]
+    assert set(columns) >= {"masked LM", "SOP", "NSP", "phase 1, tokens/s"}
+    for name in ("masked LM", "SOP", "NSP"):
+        assert 0 <= columns[name]["1"] <= 1

@@ -1,0 +1,107 @@
+"""Tables, JSON and page of what models are made of."""
+
+import json
+import pathlib
+import re
+
+import pytest
+
+from albert_tf.commands.analyze import AnalyzeFlags
+from albert_tf.tools import analyze, plot_metrics
+from tests import pages, tiny
+
+CONFIGS = pathlib.Path(__file__).parents[2] / "configs" / "model"
+BASE, BERT = str(CONFIGS / "v2/base.json"), str(CONFIGS / "bert/base.json")
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A function that analyzes base beside BERT, and returns the folder."""
+
+    def run(**kwargs):
+        analyze.run(
+            AnalyzeFlags(
+                albert_config_file=BASE,
+                compare=BERT,
+                output_file=str(tmp_path / "x.html"),
+                json_file=str(tmp_path / "x.json"),
+                **kwargs,
+            )
+        )
+        return tmp_path
+
+    return run
+
+
+def test_tables_and_files_say_the_same(folder, capsys):
+    path = folder(batch_sizes="4", seq_lengths="64,32")
+    printed = capsys.readouterr().out
+    found = json.loads((path / "x.json").read_text())["models"]
+    assert list(found) == ["v2/base", "bert/base"]
+    page = pages.Page((path / "x.html").read_text())
+    for name, model in found.items():
+        (line,) = re.findall(r"^encoder  .*$", printed, re.M)
+        assert f" {model['encoder']:,}" in line
+        (parts,) = page.tables["parameters"]
+        column = parts[0].index(name)
+        rows = {row[0]: row[column] for row in parts}
+        assert rows["encoder"] == f"{model['encoder']:,}"
+        assert rows["pooler"].startswith(f"{model['parameters']['pooler']:,} ")
+    assert rows["in the paper"] == "108M"
+    (speeds,) = page.tables["flops"]
+    assert [row[1] for row in speeds[1:]] == ["32", "64"] * 2
+    assert {row[5] for row in speeds[1:]} == {"5.6", "4.7"}
+    (steps,) = page.tables["memory-of-a-training-step"]
+    assert len(steps) == 1 + 2 * 2 * 2 * 2
+    first = found["v2/base"]["training"][0]
+    assert steps[1][-1] == f"{first['peak'] / 2**30:.2f}"
+    (words,) = page.tables["word-embeddings"]
+    assert words[1][-1] == "82.9%" and words[2][-2] == "not factorized"
+    assert all(link.startswith("#") for link in page.links)
+
+
+def test_models_are_named_by_what_differs():
+    name = analyze.name_configs
+    assert name(["/x/v2/base.json"]) == ["base"]
+    assert name([BASE, BERT]) == ["v2/base", "bert/base"]
+    assert name(["a/albert_config.json", "b/large.json"]) == ["a", "large"]
+
+
+def test_each_config_is_shown_once(tmp_path, capsys):
+    args = AnalyzeFlags(albert_config_file=BASE, compare=f"{BERT},{BASE}")
+    analyze.run(args)
+    assert "v2/base" in capsys.readouterr().out.splitlines()[2]
+
+
+def test_without_matplotlib_all_but_plots_is_there(folder, monkeypatch):
+    def refuse():
+        raise ImportError("Plots require matplotlib: pip install it.")
+
+    monkeypatch.setattr(plot_metrics, "import_matplotlib", refuse)
+    page = pages.Page((folder() / "x.html").read_text())
+    assert "Plots require matplotlib" in page.text
+    assert page.tables["parameters"] and not page.tags["svg"]
+
+
+def test_a_tiny_model_has_a_page(tmp_path):
+    (tmp_path / "albert_config.json").write_text(tiny.CONFIG.to_json_string())
+    path = tmp_path / "x.html"
+    analyze.run(
+        AnalyzeFlags(
+            albert_config_file=str(tmp_path / "albert_config.json"),
+            output_file=str(path),
+            seq_lengths="16",
+            max_predictions_per_seq=3,
+        )
+    )
+    assert f"What {tmp_path.name} is made of" in path.read_text()
+
+
+def test_a_browser_shows_the_plots(folder):
+    pytest.importorskip("matplotlib")
+    seen = pages.browse(folder() / "x.html", "--dump-dom")
+    titles = re.findall(r'<div role="img" aria-label="(.*?)">', seen)
+    assert len(titles) == len(set(titles)) == 2 + 1 + 2 + 1 + 1 + 1 + 4
+    figures = re.findall(r'<div role="img".*?</svg>', seen, re.S)
+    assert len(figures) == len(titles)
+    assert all(figure.count("<path") > 5 for figure in figures)

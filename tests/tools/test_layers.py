@@ -1,0 +1,107 @@
+"""The page and the figures about passes through the layers."""
+
+import dataclasses
+import json
+import re
+
+import numpy as np
+import pytest
+
+from albert_tf.commands.layers import LayersFlags
+from albert_tf.tools import layers
+from tests import pages, tiny
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Folder with a model in "model", another in "other", and text."""
+    folder = tmp_path_factory.mktemp("layers")
+    for name in ("model", "other"):
+        (folder / name).mkdir()
+        tiny.write_model(folder / name)
+    rng = np.random.default_rng(1)
+    sentences = [
+        " ".join(rng.choice(tiny.WORDS, rng.integers(4, 9))) for _ in range(300)
+    ]
+    (folder / "text.txt").write_text("\n".join(sentences))
+    return folder
+
+
+def run(folder, **kwargs):
+    layers.run(
+        LayersFlags(
+            **{
+                "init_checkpoint": str(folder / "model"),
+                "input_file": str(folder / "text.txt"),
+                "max_seq_length": 24,
+                "num_sequences": 16,
+                **kwargs,
+            }
+        )
+    )
+
+
+def test_table_page_and_figures_agree(folder, tmp_path, capsys):
+    run(
+        folder,
+        compare=str(folder / "other"),
+        output_file=str(tmp_path / "x.html"),
+        json_file=str(tmp_path / "x.json"),
+    )
+    printed = capsys.readouterr().out
+    found = json.loads((tmp_path / "x.json").read_text())["models"]
+    assert list(found) == ["model", "other"]
+    page = pages.Page((tmp_path / "x.html").read_text())
+    for number, (name, model) in enumerate(found.items()):
+        (table,) = page.tables[f"model-{number}"]
+        # Twice the two passes of training, and state 0.
+        assert [row[0] for row in table[1:]] == "0,1,2 (trained),3,4".split(",")
+        for row, norm in zip(table[1:], model["passes"]["norm"], strict=True):
+            assert row[1] == f"{norm:.2f}"
+        assert name in printed
+        assert model["trained_passes"] == 2
+        assert sorted(model["pieces"]) == sorted(tiny.WORDS)
+        assert 300 < model["passes"]["num_tokens"] <= 16 * 24
+    assert "2 (trained)" in printed
+    first, other = (m["passes"]["masked_lm_loss"] for m in found.values())
+    assert first != other
+
+
+def test_other_numbers_of_passes(folder, tmp_path):
+    path = tmp_path / "x.json"
+    run(folder, num_passes=1, json_file=str(path))
+    (model,) = json.loads(path.read_text())["models"].values()
+    assert len(model["passes"]["change"]) == 1
+
+
+def test_only_shared_layers_run_more_often_than_in_training():
+    apart = dataclasses.replace(tiny.CONFIG, parameter_sharing="none")
+    assert layers.deepen(apart, None) == apart
+    assert layers.deepen(apart, 2) == apart
+    with pytest.raises(ValueError, match="only a model whose layers share"):
+        layers.deepen(apart, 1)
+    inner = dataclasses.replace(tiny.CONFIG, inner_group_num=2)
+    assert layers.deepen(inner, 6).num_hidden_layers == 3
+    with pytest.raises(ValueError, match="not a multiple of inner_group_num"):
+        layers.deepen(inner, 5)
+
+
+def test_the_same_text_is_masked_alike_for_every_model(folder, tmp_path):
+    found = []
+    for name in ("a", "b"):
+        path = tmp_path / f"{name}.json"
+        run(folder, json_file=str(path))
+        (model,) = json.loads(path.read_text())["models"].values()
+        found.append(model["passes"])
+    assert found[0] == found[1]
+
+
+def test_a_browser_shows_the_plots(folder, tmp_path):
+    pytest.importorskip("matplotlib")
+    path = tmp_path / "x.html"
+    run(folder, output_file=str(path), compare=str(folder / "other"))
+    seen = pages.browse(path, "--dump-dom")
+    titles = re.findall(r'<div role="img" aria-label="(.*?)">', seen)
+    assert len(titles) == len(set(titles)) == 7 + 2 * 5
+    figures = re.findall(r'<div role="img".*?</svg>', seen, re.S)
+    assert all(figure.count("<path") > 5 for figure in figures)
