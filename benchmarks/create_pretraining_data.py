@@ -31,23 +31,30 @@ RELEASE_RATE = 63_476
 PROGRAM = """
 import json, sys, time
 import tensorflow
+from albert_tf.commands.create_pretraining_data import DataFlags
 from albert_tf.programs import create_pretraining_data as program
 start = time.perf_counter()
-result = program.run(program.DataFlags(**json.loads(sys.argv[1])))
+result = program.run(DataFlags(**json.loads(sys.argv[1])))
 result["seconds"] = time.perf_counter() - start
 print(json.dumps(result))
 """
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class BenchmarkFlags:
-    """Input text and settings to measure."""
+class TextFlags:
+    """Text to make records of."""
 
     text: str = flags.flag(required=True, help="Text file of any size.")
     spm_model_file: str = flags.flag(required=True, help="SentencePiece model.")
     megabytes: int = flags.flag(
         20, "Size to which the text is repeated, in MB."
     )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class BenchmarkFlags(TextFlags):
+    """Input text and settings to measure."""
+
     dupe_factors: str = flags.flag("1,10", "Comma-separated dupe_factors.")
     workers: str = flags.flag("1,2", "Comma-separated numbers of processes.")
     max_seq_length: int = flags.flag(

@@ -11,7 +11,6 @@ large has twice the layers of base.
 
 import json
 import os
-import subprocess
 import sys
 import time
 
@@ -63,19 +62,12 @@ def time_parts(name, *sizes):
 
 def main():
     """Prints a table with a row per model."""
+    from benchmarks import children
+
     print(f"Load average before: {os.getloadavg()[0]:.2f}.\n")
     header = None
     for row in ROWS:
-        command = [sys.executable, "-m", "benchmarks.first_step"]
-        printed = subprocess.run(
-            [*command, *map(str, row)],
-            cwd=ROOT,
-            env={"TF_CPP_MIN_LOG_LEVEL": "3", **os.environ},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            check=True,
-        ).stdout
-        seconds = json.loads(printed)
+        seconds = children.call("benchmarks.first_step", map(str, row))
         if not header:
             header = ["seconds", *seconds]
             print(f"| {' | '.join(header)} |")

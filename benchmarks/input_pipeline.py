@@ -22,7 +22,7 @@ import tempfile
 import time
 
 from albert_tf import flags
-from benchmarks.create_pretraining_data import repeat_text
+from benchmarks.create_pretraining_data import TextFlags, repeat_text
 
 # Tokens per sequence, the predictions that are 15% of them, and the model.
 SIZES = (128, 20, "tiny"), (512, 77, "small")
@@ -30,14 +30,9 @@ KINDS = "static", "dynamic"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class BenchmarkFlags:
+class BenchmarkFlags(TextFlags):
     """Text to make records of, and how long to measure."""
 
-    text: str = flags.flag(required=True, help="Text file of any size.")
-    spm_model_file: str = flags.flag(required=True, help="SentencePiece model.")
-    megabytes: int = flags.flag(
-        20, "Size to which the text is repeated, in MB."
-    )
     dupe_factor: int = flags.flag(10, "dupe_factor of the static records.")
     batch_sizes: str = flags.flag("32,256", "Comma-separated batch sizes.")
     rounds: int = flags.flag(5, "Number of turns; the median is reported.")

@@ -3,20 +3,27 @@
   python -m benchmarks.step_memory
   python -m benchmarks.step_memory --config=v2/base --batch_size=4
 
-Each row is a separate process, which builds model and optimizer (LAMB), traces
-the step, and runs it twice on random ids. `step` is the peak of the resident
-memory during both, without what the process used before the first.
+Each row is two processes, which build model and optimizer (LAMB), trace the
+step, and run it twice on random ids. In the first, `step` is the peak of the
+resident memory during both, without what the process used before the first.
+The second uses an allocator that reports what it does: `tensors` is the peak of
+all tensors, with weights and slots, beside the estimate of `analysis.memory`.
 """
 
 import argparse
 import json
 import os
+import pathlib
 import resource
-import subprocess
 import sys
+import tempfile
 import time
 
-ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+from benchmarks import children
+
+GIB = 2**30
+# With it, TensorFlow's profiles have what is allocated on a CPU.
+COUNTING = {"TF_CPU_ALLOCATOR_USE_BFC": "true"}
 # Arguments of `loop.build_replica_step`.
 ROWS = [
     {},
@@ -38,10 +45,52 @@ def count_operations(graph):
     return len(found.node) + sum(len(f.node_def) for f in functions)
 
 
+def count_tensors(run):
+    """Returns the peak of all tensors that exist because of run(), in bytes.
+
+    Only with COUNTING does TensorFlow report allocations.
+    """
+    import tensorflow as tf
+    from tensorflow.tsl.profiler.protobuf import xplane_pb2
+
+    with tempfile.TemporaryDirectory() as folder:
+        options = tf.profiler.experimental.ProfilerOptions(host_tracer_level=3)
+        with tf.profiler.experimental.Profile(folder, options):
+            run()
+        (path,) = pathlib.Path(folder).rglob("*.xplane.pb")
+        space = xplane_pb2.XSpace.FromString(path.read_bytes())
+    sizes, total, peak = {}, 0, 0
+    for _, name, values in sorted(list_events(space), key=lambda e: e[0]):
+        if name == "MemoryAllocation":
+            sizes[values["addr"]] = values["requested_bytes"]
+            total += values["requested_bytes"]
+        elif name == "MemoryDeallocation":
+            # Those that existed before are not counted.
+            total -= sizes.pop(values["addr"], 0)
+        peak = max(peak, total)
+    return peak
+
+
+def list_events(space):
+    """Yields time, name and values of each event of a profile."""
+    for plane in space.planes:
+        for line in plane.lines:
+            for event in line.events:
+                name = plane.event_metadata[event.metadata_id].name
+                values = {
+                    plane.stat_metadata[stat.metadata_id].name: getattr(
+                        stat, stat.WhichOneof("value")
+                    )
+                    for stat in event.stats
+                }
+                yield line.timestamp_ns * 1000 + event.offset_ps, name, values
+
+
 def measure(args, kwargs):
     """Prints the measurements of one row as JSON."""
     import tensorflow as tf
 
+    from albert_tf.analysis import memory
     from albert_tf.model import heads, layers, modeling
     from albert_tf.training import loop, optimization
     from benchmarks import training_step
@@ -73,10 +122,22 @@ def measure(args, kwargs):
     row = {
         "before": before,
         "step": peak_bytes() - before,
+        "estimate": memory.estimate_training(
+            config,
+            args.batch_size // kwargs.get("num_parts", 1),
+            args.num_tokens,
+            args.num_predictions,
+            compute_dtype=args.compute_dtype,
+            remat=kwargs.get("remat", False),
+        ).peak,
         "operations": count_operations(traced.graph),
         "trace": seconds[0],
         "second_step": seconds[-1],
     }
+    if os.environ.keys() >= COUNTING.keys():
+        kept = [*optimizer.weights.values(), *optimizer.slots.values()]
+        row["tensors"] = 4 * sum(int(tf.size(x)) for x in kept)
+        row["tensors"] += count_tensors(lambda: traced(features)[0].numpy())
     print(json.dumps(row))
 
 
@@ -103,26 +164,22 @@ def main():
         f"{args.config}, B{args.batch_size} T{args.num_tokens} "
         f"P{args.num_predictions}, {args.compute_dtype}; load average "
         f"before: {os.getloadavg()[0]:.2f}.\n\n"
-        "| step | before, GiB | step, GiB | operations | trace, s | step, s |\n"
-        "|---|---|---|---|---|---|"
+        "| step | before, GiB | step, GiB | tensors, GiB | estimate | "
+        "operations | trace, s | step, s |\n|---|---|---|---|---|---|---|---|"
     )
     for index in range(len(ROWS)):
         if args.only and str(index) not in args.only.split(","):
             continue
-        printed = subprocess.run(
-            [sys.executable, "-m", "benchmarks.step_memory", *sys.argv[1:]]
-            + [f"--serve={index}"],
-            cwd=ROOT,
-            env={"TF_CPP_MIN_LOG_LEVEL": "3", **os.environ},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            check=True,
-        ).stdout
-        row = json.loads(printed.splitlines()[-1])
+        words = [*sys.argv[1:], f"--serve={index}"]
+        row = children.call("benchmarks.step_memory", words)
+        counted = children.call("benchmarks.step_memory", words, **COUNTING)
+        tensors, estimate = counted["tensors"], counted["estimate"]
         print(
-            f"| {ROWS[index] or 'whole'} | {row['before'] / 2**30:.2f} | "
-            f"{row['step'] / 2**30:.2f} | {row['operations']} | "
-            f"{row['trace']:.1f} | {row['second_step']:.1f} |",
+            f"| {ROWS[index] or 'whole'} | {row['before'] / GIB:.2f} | "
+            f"{row['step'] / GIB:.2f} | {tensors / GIB:.2f} | "
+            f"{estimate / GIB:.2f} ({estimate / tensors - 1:+.0%}) | "
+            f"{row['operations']} | {row['trace']:.1f} | "
+            f"{row['second_step']:.1f} |",
             flush=True,
         )
 

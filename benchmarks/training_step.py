@@ -83,7 +83,7 @@ def build_products(name, batch_size, num_tokens, num_predictions, dtype):
     """Returns a function that computes as many matrix products as a step."""
     import tensorflow as tf
 
-    from albert_tf.training import flops
+    from albert_tf.analysis import flops
 
     config = read_config(name)
     dtype = tf.bfloat16 if "bfloat16" in dtype else tf.float32
@@ -122,12 +122,12 @@ def serve():
         print(elapsed / count, flush=True)
 
 
-def start(kind, row, dtype, checkout):
+def start(kind, row, dtype, checkout, seconds):
     """Starts a child process for a candidate; returns it when it is ready."""
     serve = ",".join(map(str, (kind, *row, dtype)))
     command = [sys.executable, os.path.abspath(__file__), f"--serve={serve}"]
     process = subprocess.Popen(
-        [*command, f"--seconds={FLAGS.seconds}"],
+        [*command, f"--seconds={seconds}"],
         env={**os.environ, "PYTHONPATH": checkout, "TF_CPP_MIN_LOG_LEVEL": "3"},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -142,13 +142,20 @@ def start(kind, row, dtype, checkout):
 def measure(row, dtype):
     """Returns the median seconds of each candidate."""
     processes = {
-        "step": start("step", row, dtype, ROOT),
-        "products": start("products", row, dtype, ROOT),
+        "step": start("step", row, dtype, ROOT, FLAGS.seconds),
+        "products": start("products", row, dtype, ROOT, FLAGS.seconds),
     }
     if FLAGS.other:
-        processes["other"] = start("step", row, dtype, FLAGS.other)
+        processes["other"] = start(
+            "step", row, dtype, FLAGS.other, FLAGS.seconds
+        )
+    return take_turns(processes, FLAGS.rounds)
+
+
+def take_turns(processes, num_rounds):
+    """Returns the median seconds of each process's turns, and ends them."""
     times = {name: [] for name in processes}
-    for _ in range(FLAGS.rounds):
+    for _ in range(num_rounds):
         for name, process in processes.items():
             print(file=process.stdin, flush=True)
             times[name].append(float(process.stdout.readline()))
@@ -160,7 +167,7 @@ def measure(row, dtype):
 
 def main(_):
     """Prints a table with a row per model and dtype."""
-    from albert_tf.training import flops
+    from albert_tf.analysis import flops
 
     if FLAGS.serve:
         serve()
