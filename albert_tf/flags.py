@@ -27,7 +27,7 @@ from typing import Literal, NamedTuple
 from absl import app, logging
 from absl import flags as absl_flags
 
-from albert_tf import errors, noise
+from albert_tf import errors, filesystem, noise
 
 # Lets --help list the flags under the script that calls `launch`.
 absl_flags.disclaim_key_flags()
@@ -99,6 +99,30 @@ def flag(default=None, help=None, *, required=False, **limits):
     if required:
         return dataclasses.field(metadata=metadata)
     return dataclasses.field(default=default, metadata=metadata)
+
+
+def parse_numbers(
+    name: str, text: str, *, at_least: int, at_most: int
+) -> list[int]:
+    """Returns the numbers of a comma-separated flag, each once, ascending.
+
+    Args:
+      name: name of the flag, for messages.
+      text: its value.
+      at_least: the smallest number allowed, 0 or more.
+      at_most: the largest.
+
+    Raises:
+      ValueError: if there are none, or others than such whole numbers.
+    """
+    words = filesystem.split_list(text)
+    limits = range(at_least, at_most + 1)
+    if not words or not all(w.isdecimal() and int(w) in limits for w in words):
+        raise ValueError(
+            f"--{name}={text}; wanted whole numbers from {at_least} to "
+            f"{at_most}, separated by commas."
+        )
+    return sorted({int(word) for word in words})
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -45,28 +45,23 @@ class AnalyzeFlags(groups.PageFlags):
     def check(self):
         """Raises ValueError if a list or an output file is malformed."""
         super().check()
-        for name in ("batch_sizes", "seq_lengths"):
-            parse_sizes(name, getattr(self, name))
-        if parse_sizes("", self.seq_lengths)[0] < self.max_predictions_per_seq:
+        lengths = self.parse_sizes("seq_lengths")
+        self.parse_sizes("batch_sizes")
+        if lengths[0] < self.max_predictions_per_seq:
             raise ValueError(
                 f"--seq_lengths={self.seq_lengths} must be at least "
                 f"--max_predictions_per_seq={self.max_predictions_per_seq}."
             )
 
+    def parse_sizes(self, name):
+        """Returns the numbers of batch_sizes or seq_lengths, ascending.
 
-def parse_sizes(name, text):
-    """Returns the numbers of a comma-separated flag, ascending.
-
-    Raises:
-      ValueError: if one is not a whole number from 1 to MAX_SIZE.
-    """
-    words = text.split(",")
-    if not all(w.strip().isdecimal() and 0 < int(w) <= MAX_SIZE for w in words):
-        raise ValueError(
-            f"--{name}={text}; wanted whole numbers from 1 to {MAX_SIZE}, "
-            "separated by commas."
+        Raises:
+          ValueError: if one is not a whole number from 1 to MAX_SIZE.
+        """
+        return flags.parse_numbers(
+            name, getattr(self, name), at_least=1, at_most=MAX_SIZE
         )
-    return sorted({int(word) for word in words})
 
 
 def main():

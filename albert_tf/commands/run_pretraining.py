@@ -182,8 +182,8 @@ class PretrainingFlags(groups.TrainFlags):
         """Raises ValueError if a TPU elsewhere cannot read the records."""
         if not self.has_remote_tpu:
             return
-        for pattern in (getattr(self, name) or "").split(","):
-            if pattern.strip() and not filesystem.is_remote(pattern.strip()):
+        for pattern in filesystem.split_list(getattr(self, name)):
+            if not filesystem.is_remote(pattern):
                 raise ValueError(
                     f"--{name}={pattern} is a local path; wanted gs://..., as "
                     f"the hosts of the TPU {self.tpu_name!r} read the records. "

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from albert_tf import filesystem
 from albert_tf.data.examples import Examples
 
 # A plan is kept in memory: 4 bytes per example.
@@ -69,7 +70,7 @@ def parse_bucket_lengths(text: str, max_seq_length: int) -> list[int]:
     Raises:
       ValueError: if `text` contains anything but positive numbers.
     """
-    words = [word.strip() for word in text.split(",") if word.strip()]
+    words = filesystem.split_list(text)
     if not all(word.isdecimal() and int(word) > 0 for word in words):
         raise ValueError(
             f"--bucket_lengths={text!r}: wanted numbers of tokens, such as "

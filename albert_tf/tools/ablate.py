@@ -15,7 +15,7 @@ import statistics
 import subprocess
 import time
 
-from albert_tf import filesystem, ownership
+from albert_tf import filesystem, flags, ownership
 from albert_tf.analysis import grids, parameters
 from albert_tf.commands import (
     create_pretraining_data,
@@ -29,7 +29,7 @@ from albert_tf.training import distribution, evaluation
 from albert_tf.weights import pretrained
 
 RESULT_FILE = "result.json"
-OBJECTIVES = "sop", "nsp"
+HELD_OUT = "held out"  # The job that scores a model on both objectives.
 EVAL_BATCH_SIZE = 64
 
 
@@ -90,10 +90,11 @@ def choose(grid, args):
             )
     seeds = grid.seeds
     if args.seeds:
-        words = args.seeds.split(",")
-        if not all(word.strip().isdecimal() for word in words):
-            raise ValueError(f"--seeds={args.seeds}; wanted numbers.")
-        seeds = tuple(map(int, words))
+        seeds = tuple(
+            flags.parse_numbers(
+                "seeds", args.seeds, at_least=0, at_most=flags.MAX_SEED
+            )
+        )
     tasks = {
         name: find_shipped(grid.tasks[name]) | {"data_dir": folder}
         for name, folder in parse_task_data(args.task_data, grid.tasks).items()
@@ -114,7 +115,7 @@ def find_shipped(settings):
 def parse_task_data(text, tasks):
     """Returns a dict from task to folder, of NAME=FOLDER,NAME=FOLDER."""
     found = {}
-    for item in filter(None, map(str.strip, text.split(","))):
+    for item in filesystem.split_list(text):
         name, _, folder = item.partition("=")
         if name not in tasks or not os.path.isdir(folder):
             raise ValueError(
@@ -212,11 +213,11 @@ class GridRunner:
     def list_jobs(self, row):
         """Returns a row's jobs, each with the method that does it.
 
-        A job is the index of a phase, an objective, or the name of a task.
+        A job is the index of a phase, HELD_OUT, or the name of a task.
         """
         return [
             *((index, self.train) for index in range(len(row.phases))),
-            *((objective, self.evaluate) for objective in OBJECTIVES),
+            (HELD_OUT, self.evaluate),
             *((task, self.fine_tune) for task in self.grid.tasks),
         ]
 
@@ -227,7 +228,7 @@ class GridRunner:
             return os.path.join(self.args.output_dir, "trainings", name)
         settings = self.grid.tasks.get(job, self.grid.held_out)
         name = row.identify(len(row.phases), seed, self.digests, job, settings)
-        kind = "evaluations" if job in OBJECTIVES else "tasks"
+        kind = "evaluations" if job == HELD_OUT else "tasks"
         return os.path.join(self.args.output_dir, kind, name)
 
     def model_folder(self, row, seed):
@@ -268,11 +269,11 @@ class GridRunner:
         path = os.path.join(folder, RESULT_FILE)
         with waiting_for_folder(folder):
             if not filesystem.exists(path):
-                flags = {"input_file": patterns, "output_file": file}
-                flags |= {"num_workers": self.args.num_workers}
+                files = {"input_file": patterns, "output_file": file}
+                files |= {"num_workers": self.args.num_workers}
                 self.call(
                     "create_pretraining_data",
-                    self.vocabulary | flags | settings,
+                    self.vocabulary | files | settings,
                 )
                 filesystem.write_json(path, settings)
         return file
@@ -318,23 +319,29 @@ class GridRunner:
             "commit": find_commit(),
         }
 
-    def evaluate(self, row, seed, objective, folder):
-        """Scores the trained model on held-out records of an objective."""
-        settings = self.grid.held_out | {"sentence_objective": objective}
-        records = self.make_records(self.args.heldout_text, settings)
+    def evaluate(self, row, seed, job, folder):
+        """Scores the trained model on held-out records of both objectives.
+
+        Masked LM is scored on those of sentence order.
+        """
         model = self.read_model(row, seed)
-        opened = opening.open_records(records, row.config)
         strategy = distribution.build_strategy("one_device")
-        found = evaluation.evaluate(
-            strategy,
-            model,
-            evaluation.build_eval_function(strategy, model),
-            opened.read_pass(EVAL_BATCH_SIZE),
-        )
-        scores = {objective.upper(): found["sentence_order_accuracy"]}
-        if objective == "sop":
-            scores = {"masked LM": found["masked_lm_accuracy"], **scores}
-        return scores
+        function = evaluation.build_eval_function(strategy, model)
+        found = {}
+        for objective in ("nsp", "sop"):
+            settings = self.grid.held_out | {"sentence_objective": objective}
+            records = self.make_records(self.args.heldout_text, settings)
+            batches = opening.open_records(records, row.config).read_pass(
+                EVAL_BATCH_SIZE
+            )
+            found[objective] = evaluation.evaluate(
+                strategy, model, function, batches
+            )
+        return {
+            "masked LM": found["sop"]["masked_lm_accuracy"],
+            "SOP": found["sop"]["sentence_order_accuracy"],
+            "NSP": found["nsp"]["sentence_order_accuracy"],
+        }
 
     def read_model(self, row, seed):
         """Returns the model of a row after its last phase."""

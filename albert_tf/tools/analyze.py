@@ -4,7 +4,6 @@ import os
 
 from albert_tf import filesystem
 from albert_tf.analysis import parameters, summary
-from albert_tf.commands import analyze as command
 from albert_tf.model.config import CONFIG_FILE, AlbertConfig
 from albert_tf.tools import analysis_plots, page, page_files, text_tables
 
@@ -17,12 +16,12 @@ def run(args):
     page_files.check(
         args, {"--albert_config_file": paths[:1], "--compare": paths[1:]}
     )
-    lengths = command.parse_sizes("seq_lengths", args.seq_lengths)
+    lengths = args.parse_sizes("seq_lengths")
     configs = [read_config(path, lengths) for path in paths]
     models = {
         name: summary.summarize(
             config,
-            command.parse_sizes("batch_sizes", args.batch_sizes),
+            args.parse_sizes("batch_sizes"),
             lengths,
             args.max_predictions_per_seq,
         )

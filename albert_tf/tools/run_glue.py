@@ -30,7 +30,7 @@ def find_tasks(data_dir, names=""):
         if (table := table_tasks.GLUE[name].train)
         and os.path.exists(os.path.join(data_dir, table.file))
     ]
-    wanted = [name.strip().lower() for name in names.split(",") if name.strip()]
+    wanted = [name.lower() for name in filesystem.split_list(names)]
     missing = [name for name in wanted if name not in present]
     if missing or not present:
         raise ValueError(

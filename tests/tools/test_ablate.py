@@ -46,9 +46,9 @@ def work(tmp_path, monkeypatch):
     for name in ("train", "heldout"):
         (tmp_path / f"{name}.txt").write_text("w1 w2\nw3\n")
 
-    def evaluate(self, row, seed, objective, folder):
+    def evaluate(self, row, seed, job, folder):
         score = row.config.num_hidden_layers / 10 + seed / 100
-        return {objective.upper(): score}
+        return dict.fromkeys(("SOP", "NSP"), score)
 
     monkeypatch.setattr(ablate.GridRunner, "evaluate", evaluate)
     monkeypatch.setattr(
@@ -178,7 +178,7 @@ def test_a_report_trains_nothing(work, tmp_path):
     ("kwargs", "message"),
     [
         ({"only": "two;four"}, "has the rows two; three; longer"),
-        ({"seeds": "1,x"}, "wanted numbers"),
+        ({"seeds": "1,x"}, "wanted whole numbers from 0"),
         ({"task_data": "CoLA=no"}, "an existing folder"),
         ({"task_data": "RTE=/"}, "one of the grid's tasks, .'CoLA'."),
         ({"train_text": "no"}, "No file matches"),

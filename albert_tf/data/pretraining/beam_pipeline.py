@@ -59,7 +59,7 @@ def find_files(patterns: str, options: str = "") -> list[blocks.TextFile]:
     words = pipeline_options.PipelineOptions(_split_options(options))
     _call_beam(filesystems.FileSystems.set_options, words)
     files = set()
-    for pattern in filter(None, map(str.strip, patterns.split(","))):
+    for pattern in filesystem.split_list(patterns):
         if not filesystem.is_remote(pattern):
             files |= {
                 (path, filesystem.size(path))
