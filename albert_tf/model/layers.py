@@ -166,24 +166,56 @@ class ConfiguredLayer(keras.layers.Layer):
         return cls(AlbertConfig.from_dict(values.pop("config")), **values)
 
 
-def activate(x, name, *, training=False):
-    """Applies one of ACTIVATIONS to x."""
-    if training and name == "gelu":
-        return _compiled_gelu(x)
-    return ACTIVATIONS[name](x)
-
-
-@compiled.compiled
-def _compiled_gelu(x):
-    """Computes gelu in float32 for every dtype of x, which is twice as fast."""
-    y = tf.cast(x, tf.float32)
-    return tf.cast(ACTIVATIONS["gelu"](y), x.dtype)
-
-
 def dense(x, kernel, bias):
     """Returns x @ kernel + bias; x is [R, inputs], the result [R, outputs]."""
     # MatMul followed by BiasAdd, which oneDNN and XLA fuse.
     return tf.nn.bias_add(tf.matmul(x, kernel), bias)
+
+
+def dense_activation(x, kernel, bias, name, *, training=False):
+    """Returns one of ACTIVATIONS of `dense`, [R, outputs].
+
+    Args:
+      x: [R, inputs].
+      kernel: [inputs, outputs].
+      bias: [outputs].
+      name: key of ACTIVATIONS.
+      training: whether to compile what follows the product. oneDNN is then
+        given no bias: with one, its product takes twice as long on a CPU with
+        AMX unless the kernel is a constant.
+    """
+    if training and name == "gelu":
+        return _bias_gelu(tf.matmul(x, kernel), bias)
+    return ACTIVATIONS[name](dense(x, kernel, bias))
+
+
+@compiled.compiled
+def _bias_gelu(x, bias):
+    """Computes gelu in float32 for every dtype of x, which is twice as fast."""
+    y = tf.cast(x, tf.float32) + tf.cast(bias, tf.float32)
+    return tf.cast(ACTIVATIONS["gelu"](y), x.dtype)
+
+
+def dense_sum_norm(x, kernel, bias, residual, gamma, beta):
+    """Returns layer_norm(residual + x @ kernel + bias), for training.
+
+    Sum and norm are compiled, see `dense_activation`.
+
+    Args:
+      x: [R, inputs].
+      kernel: [inputs, H].
+      bias: [H].
+      residual: [R, H], like the result.
+      gamma: [H] float32.
+      beta: [H] float32.
+    """
+    return _sum_norm(tf.matmul(x, kernel), bias, residual, gamma, beta)
+
+
+@compiled.compiled
+def _sum_norm(x, bias, residual, gamma, beta):
+    y, b, r = (tf.cast(t, tf.float32) for t in (x, bias, residual))
+    return tf.cast(layer_norm(r + (y + b), gamma, beta), x.dtype)
 
 
 def layer_norm(x, gamma, beta, *, training=False):
@@ -208,6 +240,65 @@ def layer_norm(x, gamma, beta, *, training=False):
 
 
 _compiled_layer_norm = compiled.compiled(layer_norm)
+
+
+def masked_softmax(scores, mask_scores, *, training=False):
+    """Returns softmax of scores + mask_scores, computed in float32.
+
+    Args:
+      scores: [B, N, T, T]; the result has the same shape and dtype.
+      mask_scores: [B, 1, 1, T] float32.
+      training: whether to compile the gradient, for which no float32 tensor
+        is then kept. There is none for mask_scores.
+    """
+    if training:
+        return _trained_softmax(scores, mask_scores)
+    x = tf.cast(scores, tf.float32) + mask_scores
+    return tf.cast(tf.nn.softmax(x), scores.dtype)
+
+
+# Without this, AutoGraph would convert the decorated function.
+@tf.autograph.experimental.do_not_convert
+@tf.custom_gradient
+def _trained_softmax(scores, mask_scores):
+    probs = masked_softmax(scores, mask_scores)
+    return probs, lambda d_probs: (_softmax_gradient(probs, d_probs), None)
+
+
+@compiled.trace_once
+def _softmax_gradient(probs, d_probs):
+    p, d_p = tf.cast(probs, tf.float32), tf.cast(d_probs, tf.float32)
+    mean = tf.reduce_sum(p * d_p, axis=-1, keepdims=True)
+    return tf.cast(p * (d_p - mean), probs.dtype)
+
+
+def copies(tensors, count):
+    """Returns a list of copies, for uses whose gradients are to be summed.
+
+    Their gradients are summed in float32 and in one pass. TensorFlow would add
+    those of a single tensor in its dtype, slowly if that is bfloat16.
+
+    Args:
+      tensors: nested tuples and lists of tensors.
+      count: number of copies, each of which must be used.
+    """
+
+    @tf.autograph.experimental.do_not_convert
+    @tf.custom_gradient
+    def copy(tensor):
+        return [tf.identity(tensor) for _ in range(count)], _sum_gradients
+
+    columns = [copy(tensor) for tensor in tf.nest.flatten(tensors)]
+    return [
+        tf.nest.pack_sequence_as(tensors, row)
+        for row in zip(*columns, strict=True)
+    ]
+
+
+@compiled.trace_once
+def _sum_gradients(*gradients):
+    total = tf.add_n([tf.cast(g, tf.float32) for g in gradients])
+    return tf.cast(total, gradients[0].dtype)
 
 
 class Dropout:

@@ -174,7 +174,7 @@ def attend(x, weights, mask_scores, dropout, config):
       config: an AlbertConfig, for the number of heads and the dropout rates.
 
     Returns:
-      The output [R, H], and the attention probabilities [B, N, T, T] float32.
+      The output [R, H], and the attention probabilities [B, N, T, T].
     """
     batch_size, num_tokens = split_rows(mask_scores)
     num_heads = config.num_attention_heads
@@ -183,29 +183,44 @@ def attend(x, weights, mask_scores, dropout, config):
     qkv = tf.reshape(qkv, [batch_size, num_tokens, 3, num_heads, head_size])
     q, k, v = tf.unstack(tf.transpose(qkv, [2, 0, 3, 1, 4]))  # [B, N, T, D]
     scores = tf.matmul(q, k, transpose_b=True)  # [B, N, T, T]
-    scores = tf.cast(scores, tf.float32) + mask_scores
-    probs = tf.nn.softmax(scores)  # [B, N, T, T]
-    kept = dropout(tf.cast(probs, x.dtype), config.attention_probs_dropout_prob)
+    probs = layers.masked_softmax(
+        scores, mask_scores, training=dropout.is_training
+    )  # [B, N, T, T]
+    kept = dropout(probs, config.attention_probs_dropout_prob)
     context = tf.transpose(tf.matmul(kept, v), [0, 2, 1, 3])  # [B, T, N, D]
     context = tf.reshape(context, [-1, config.hidden_size])  # [R, H]
-    y = layers.dense(context, weights.kernel, weights.bias)
-    y = dropout(y, config.hidden_dropout_prob)
-    y = layers.layer_norm(
-        x + y, weights.gamma, weights.beta, training=dropout.is_training
-    )
+    y = add_and_norm(x, context, weights, dropout, config.hidden_dropout_prob)
     return y, probs
 
 
 def feed_forward(x, weights, dropout, config):
     """Applies one feed-forward sub-layer to x [R, H]; returns [R, H]."""
-    training = dropout.is_training
-    y = layers.dense(x, weights.inner_kernel, weights.inner_bias)  # [R, F]
-    y = layers.activate(y, config.hidden_act, training=training)
-    y = layers.dense(y, weights.kernel, weights.bias)  # [R, H]
-    y = dropout(y, config.hidden_dropout_prob)
-    return layers.layer_norm(
-        x + y, weights.gamma, weights.beta, training=training
-    )
+    y = layers.dense_activation(
+        x,
+        weights.inner_kernel,
+        weights.inner_bias,
+        config.hidden_act,
+        training=dropout.is_training,
+    )  # [R, F]
+    return add_and_norm(x, y, weights, dropout, config.hidden_dropout_prob)
+
+
+def add_and_norm(x, y, weights, dropout, rate):
+    """Returns layer_norm(x + dropout(y @ kernel + bias)), [R, H].
+
+    Args:
+      x: input of the sub-layer, [R, H].
+      y: [R, inputs of the kernel].
+      weights: AttentionWeights or FeedForwardWeights.
+      dropout: a `Dropout`.
+      rate: its rate.
+    """
+    dense = weights.kernel, weights.bias
+    norm = weights.gamma, weights.beta
+    if dropout.is_training and not rate:
+        return layers.dense_sum_norm(y, *dense, x, *norm)
+    y = dropout(layers.dense(y, *dense), rate)  # [R, H]
+    return layers.layer_norm(x + y, *norm, training=dropout.is_training)
 
 
 def split_rows(x):
@@ -271,7 +286,7 @@ class Transformer(layers.WeightOwner):
                 x, p = attend(x, attention, mask_scores, dropout, config)
                 x = feed_forward(x, ffn, dropout, config)
                 outputs.append(x)
-                probs += [p] * with_attention
+                probs += [tf.cast(p, tf.float32)] * with_attention
             return outputs, probs
 
         probs: list = []
@@ -319,8 +334,11 @@ def run_unrolled(run_layer, x, stacks, dropout):
     """Returns the outputs and the attention of all blocks."""
     outputs, probs = [], []
     for blocks, count in stacks:
-        for _ in range(count):
-            layer_outputs, layer_probs = run_layer(x, blocks, dropout)
+        uses = [blocks] * count
+        if dropout.is_training and count > 1:
+            uses = layers.copies(blocks, count)
+        for own_blocks in uses:
+            layer_outputs, layer_probs = run_layer(x, own_blocks, dropout)
             x = layer_outputs[-1]
             outputs += layer_outputs
             probs += layer_probs
