@@ -113,7 +113,7 @@ def build_tuning(task, start, dtype):
 
 def forget_traces(tuning):
     """Makes the next prediction trace again, like the first of a program."""
-    tuning._predict = evaluation.build_predict_function(
+    tuning._predict = evaluation.Predictor(
         tuning.session.strategy, tuning.model
     )
 

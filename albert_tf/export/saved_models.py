@@ -23,8 +23,6 @@ LABELS_FILE = "labels.txt"
 UNFINISHED = "temp-"
 # Names of the files in a SavedModel, up to the first dot.
 _PARTS = {"assets", "fingerprint", "saved_model", "variables"}
-# Larger kernels are not stored as constants: in the release, only xxlarge's.
-MAX_CONSTANT_BYTES = 256 << 20
 # Locked while a version is added to a folder. The folder itself cannot be
 # locked, as a training may hold its lock.
 _NEXT_VERSION = "next.version"
@@ -87,18 +85,15 @@ def _choose_kernels(model, is_compact):
     A SavedModel contains constants in addition to its weights, and TensorFlow,
     which copies graphs often, needs several times their size to load them.
     """
-    size = sum(
-        weight.value.dtype.size * weight.shape.num_elements()
-        for weight in model.weights
-        if weight.canonical_name.endswith("kernel")
-    )
-    if size <= MAX_CONSTANT_BYTES:
+    size = modeling.count_kernel_bytes(model)
+    if size <= modeling.MAX_CONSTANT_BYTES:
         return layers.constant_kernels(with_embeddings=is_compact)
     if is_compact:
         raise ValueError(
             f"The model has kernels of {size >> 20} MiB; a compact SavedModel "
-            f"stores them as constants, which may have at most "
-            f"{MAX_CONSTANT_BYTES >> 20} MiB. Export it without that option."
+            "stores them as constants, which may have at most "
+            f"{modeling.MAX_CONSTANT_BYTES >> 20} MiB. Export it without that "
+            "option."
         )
     return contextlib.nullcontext()
 

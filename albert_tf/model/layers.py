@@ -29,14 +29,14 @@ ACTIVATIONS = {
 }
 
 
-# Kinds of weights that are constants: "kernels", "embeddings".
+# What `constant_kernels` turned on: "kernels", "embeddings", "softmax".
 _constants: contextvars.ContextVar[frozenset[str]] = contextvars.ContextVar(
     "constants", default=frozenset()
 )
 
 
 @contextlib.contextmanager
-def constant_kernels(*, with_embeddings=False):
+def constant_kernels(*, with_embeddings=False, with_bfloat16_softmax=False):
     """Context manager: functions traced inside contain kernels as constants.
 
     oneDNN then reorders each kernel once instead of at every call, which is a
@@ -49,8 +49,13 @@ def constant_kernels(*, with_embeddings=False):
       with_embeddings: whether the word embeddings are a constant, too, in the
         compute dtype. That is no faster, but the function then reads none of
         the large weights.
+      with_bfloat16_softmax: whether a model in bfloat16 gives its scores to
+        softmax as they are. oneDNN computes in float32 all the same, on a CPU
+        with bfloat16 instructions; elsewhere this is less exact.
     """
-    kinds = {"kernels", "embeddings"} if with_embeddings else {"kernels"}
+    kinds = {"kernels"}
+    kinds |= {"embeddings"} if with_embeddings else set()
+    kinds |= {"softmax"} if with_bfloat16_softmax else set()
     token = _constants.set(frozenset(kinds))
     try:
         yield
@@ -253,6 +258,8 @@ def masked_softmax(scores, mask_scores, *, training=False):
     """
     if training:
         return _trained_softmax(scores, mask_scores)
+    if "softmax" in _constants.get():
+        return tf.nn.softmax(scores + tf.cast(mask_scores, scores.dtype))
     x = tf.cast(scores, tf.float32) + mask_scores
     return tf.cast(tf.nn.softmax(x), scores.dtype)
 

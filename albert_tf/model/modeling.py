@@ -21,6 +21,20 @@ from albert_tf.model import layers, recomputing
 MASKED_SCORE = -10000.0
 
 
+# Larger kernels, in the release only xxlarge's, are not to be constants:
+# TensorFlow, which copies graphs often, needs several times their size.
+MAX_CONSTANT_BYTES = 256 << 20
+
+
+def count_kernel_bytes(model):
+    """Returns the size of all kernels of a model, in bytes."""
+    return sum(
+        weight.value.dtype.size * weight.shape.num_elements()
+        for weight in model.weights
+        if weight.canonical_name.endswith("kernel")
+    )
+
+
 def named_weights(layer):
     """Returns every weight of a model by its canonical name.
 

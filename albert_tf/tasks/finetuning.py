@@ -206,7 +206,7 @@ class FineTuning:
         self.bucket_lengths = batches.parse_bucket_lengths(
             recipe.bucket_lengths, task.max_seq_length
         )
-        self._predict = evaluation.build_predict_function(
+        self._predict = evaluation.Predictor(
             self.session.strategy, self.session.model
         )
 
@@ -424,12 +424,7 @@ class FineTuning:
             num_replicas=strategy.num_replicas_in_sync,
             is_static=distribution.is_tpu(strategy),
         )
-        return evaluation.predict(
-            strategy,
-            self._predict,
-            batches.build_pass(examples, plan),
-            len(examples),
-        )
+        return self._predict(batches.build_pass(examples, plan), len(examples))
 
     def restore_best(self) -> str:
         """Restores the best checkpoint, or the newest if none is marked best.

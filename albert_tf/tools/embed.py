@@ -14,6 +14,7 @@ from albert_tf import filesystem, ownership, progress
 from albert_tf.data import batches, examples, tables
 from albert_tf.model import modeling
 from albert_tf.tools import models
+from albert_tf.training import evaluation
 
 # Lines are sorted by length within a chunk: larger chunks need more memory,
 # smaller ones more padding.
@@ -133,21 +134,30 @@ def build_function(model, pooling="mean", layer=-1):
     """Returns a compiled function from ids and mask [B, T] to vectors.
 
     Args:
-      model: an AlbertEncoder.
+      model: an AlbertEncoder, whose weights must not change any more.
       pooling: "pooled" or "mean" for [B, H]; "tokens" for [B, T - 1, H], which
         omits [CLS].
       layer: index of the layer to read; unused for "pooled".
     """
     ints = tf.TensorSpec([None, None], tf.int32)
+    config = model.config
+    last = config.num_hidden_layers * config.inner_group_num - 1
+    is_last = pooling == "pooled" or layer in (-1, last)
 
     @tf.function(input_signature=[ints, ints])
     def embed(ids, mask):
         outputs = model(ids, mask)
         if pooling == "pooled":
             return outputs["pooled_output"]
-        tokens = outputs["all_encoder_layers"][layer]  # [B, T, H]
+        tokens = outputs["sequence_output"]  # [B, T, H]
+        if not is_last:
+            tokens = outputs["all_encoder_layers"][layer]
         return average(tokens, mask) if pooling == "mean" else tokens[:, 1:]
 
+    strategy = tf.distribute.get_strategy()
+    if is_last:  # The only layer that is returned inside.
+        with evaluation.holding_weights(strategy, model):
+            embed.get_concrete_function()
     return embed
 
 

@@ -132,6 +132,15 @@ def is_tpu(strategy):
     return isinstance(strategy, tf.distribute.TPUStrategy)
 
 
+def is_single_cpu(strategy):
+    """Whether a strategy computes on one CPU alone."""
+    return (
+        strategy.num_replicas_in_sync == 1
+        and not is_tpu(strategy)
+        and not tf.config.list_logical_devices("GPU")
+    )
+
+
 def choose_compute_dtype(name, strategy):
     """Returns the data type of matrix products, "float32" or "bfloat16".
 

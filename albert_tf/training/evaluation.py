@@ -3,13 +3,15 @@
 Shapes: N examples, B batch.
 """
 
+import contextlib
 import os
 
 import numpy as np
 import tensorflow as tf
 
 from albert_tf import filesystem, progress
-from albert_tf.training import loop
+from albert_tf.model import layers, modeling
+from albert_tf.training import distribution, loop
 from albert_tf.weights import checkpoints
 
 RESULTS_FILE = "eval_results.txt"
@@ -89,6 +91,52 @@ def build_predict_function(strategy, model):
         )
 
     return loop.Traces(predict_step)
+
+
+@contextlib.contextmanager
+def holding_weights(strategy, model):
+    """Context manager: functions traced inside may hold the model's weights.
+
+    On a single CPU they do, see `layers.constant_kernels`, unless the weights
+    are large.
+
+    Args:
+      strategy: the tf.distribute.Strategy that is to run the functions.
+      model: a model as defined in `loop`, or an encoder.
+
+    Yields:
+      Whether they do: such a function must be traced again for other weights.
+    """
+    size = modeling.count_kernel_bytes(model)
+    if (
+        not distribution.is_single_cpu(strategy)
+        or size > modeling.MAX_CONSTANT_BYTES
+    ):
+        yield False
+        return
+    is_native = distribution.multiplies_bfloat16(strategy)
+    with layers.constant_kernels(with_bfloat16_softmax=is_native):
+        yield True
+
+
+class Predictor:
+    """Predicts with a model, whose weights may change between two calls.
+
+    Args:
+      strategy: a tf.distribute.Strategy.
+      model: a model as defined in `loop`.
+    """
+
+    def __init__(self, strategy, model):
+        self.strategy, self.model = strategy, model
+        self.traces = None
+
+    def __call__(self, datasets, num_examples):
+        """See `predict`."""
+        with holding_weights(self.strategy, self.model) as are_held:
+            if are_held or self.traces is None:
+                self.traces = build_predict_function(self.strategy, self.model)
+            return predict(self.strategy, self.traces, datasets, num_examples)
 
 
 def predict(strategy, predict_function, datasets, num_examples):

@@ -10,8 +10,9 @@ import tensorflow as tf
 
 from albert_tf import Classification, FineTuning, Recipe, named_weights
 from albert_tf.commands.run_classifier import ClassifierFlags
+from albert_tf.model import layers, modeling
 from albert_tf.programs import run_classifier
-from albert_tf.training import distribution
+from albert_tf.training import distribution, evaluation
 from albert_tf.weights import checkpoints, pretrained
 from tests.conftest import ROOT
 from tests.programs.classifier_runs import make_rows
@@ -103,6 +104,42 @@ def test_a_regression_has_no_labels(model, tmp_path):
     assert tuning.task.best_metric == "pearson"
     (low, *_) = tuning.task.predict(tuning, ["w1"])
     assert np.isfinite(float(low))
+
+
+def test_predictions_are_those_of_the_weights_at_the_time(model, tmp_path):
+    tuning = build(model, tmp_path, TEXTS, LABELS)
+    examples = tuning.task.train
+    weights = named_weights(tuning.model)
+    bias = weights["output_bias"]
+    kernels = [w for name, w in weights.items() if name.endswith("kernel")]
+    before = tuning.predict(examples)["logits"]
+    bias.assign(bias + 1.0)
+    after = tuning.predict(examples)["logits"]
+    np.testing.assert_allclose(after, before + 1, rtol=1e-2)
+    for kernel in kernels:
+        kernel.assign(kernel * 2.0)
+    other = tuning.predict(examples)["logits"]
+    assert np.abs(other - after).max() > 1e-3
+    np.testing.assert_array_equal(tuning.predict(examples)["logits"], other)
+
+
+CPUS = ["CPU:0", "CPU:1"]
+
+
+def test_only_a_single_cpu_holds_weights(model, tmp_path, monkeypatch):
+    tuning = build(model, tmp_path, TEXTS, LABELS)
+    one, two = (
+        tf.distribute.get_strategy(),
+        tf.distribute.MirroredStrategy(CPUS),
+    )
+    for strategy, limit, wanted in (
+        (one, 1 << 20, True),
+        (one, 10, False),
+        (two, 1 << 20, False),
+    ):
+        monkeypatch.setattr(modeling, "MAX_CONSTANT_BYTES", limit)
+        with evaluation.holding_weights(strategy, tuning.model) as are_held:
+            assert are_held == layers.are_kernels_constant() == wanted
 
 
 def test_mismatched_arguments_are_refused(model, tmp_path):
