@@ -80,7 +80,7 @@ def estimate_training(
     uses = size_of_uses(config, size, remat)
     # Gradients of the scores before and after softmax, and of the inner layer.
     backward = num_rows * (
-        max_seq_length * config.num_attention_heads * (FLOAT32 + size)
+        max_seq_length * config.num_attention_heads * 2 * size
         + 2 * config.intermediate_size * size
     )
     activations = num_layers * one_layer
@@ -111,9 +111,8 @@ def size_of_layer(config, batch_size, num_tokens, size):
 
     Of [R, H]: its input, queries, keys, values, the context, the sum before
     each norm, and the first norm's output. Of [R, F]: the inner layer before
-    and after its activation. Of [B, N, T, T]: the probabilities in float32
-    and, if that is another, in the data type of products. Dropout keeps a mask
-    of one byte for each value, and probabilities before and after.
+    and after its activation. Of [B, N, T, T]: the probabilities, before and
+    after dropout. Dropout also keeps a mask of one byte for each value.
     """
     h, f = config.hidden_size, config.intermediate_size
     num_rows = batch_size * num_tokens
@@ -121,9 +120,9 @@ def size_of_layer(config, batch_size, num_tokens, size):
     row = size * (8 * h + 2 * f)
     if config.hidden_dropout_prob:
         row += 2 * h
-    score = FLOAT32 + size_of_cast(size)
+    score = size
     if config.attention_probs_dropout_prob:
-        score += 1 + size - size_of_cast(size)
+        score += 1 + size
     return num_rows * row + num_scores * score
 
 

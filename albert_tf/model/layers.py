@@ -214,13 +214,43 @@ def dense_sum_norm(x, kernel, bias, residual, gamma, beta):
       gamma: [H] float32.
       beta: [H] float32.
     """
-    return _sum_norm(tf.matmul(x, kernel), bias, residual, gamma, beta)
+    product = tf.matmul(x, kernel)
+    norm = map(tf.convert_to_tensor, (gamma, beta))
+    return _sum_norm(product, bias, residual, *norm)
 
 
-@compiled.compiled
+# Without this, AutoGraph would convert the decorated function.
+@tf.autograph.experimental.do_not_convert
+@tf.custom_gradient
 def _sum_norm(x, bias, residual, gamma, beta):
+    # Of all tensors, only the sum is kept for the gradient.
+    total, y = _sum_and_norm(x, bias, residual, gamma, beta)
+
+    def gradient(d_y):
+        d_total, d_bias, d_gamma, d_beta = _sum_norm_gradients(
+            total, gamma, beta, d_y
+        )
+        return d_total, d_bias, d_total, d_gamma, d_beta
+
+    return y, gradient
+
+
+@compiled.trace_once
+def _sum_and_norm(x, bias, residual, gamma, beta):
     y, b, r = (tf.cast(t, tf.float32) for t in (x, bias, residual))
-    return tf.cast(layer_norm(r + (y + b), gamma, beta), x.dtype)
+    total = tf.cast(r + (y + b), x.dtype)
+    return total, layer_norm(total, gamma, beta)
+
+
+@compiled.trace_once
+def _sum_norm_gradients(total, gamma, beta, d_y):
+    arguments = total, gamma, beta
+    with tf.GradientTape() as tape:
+        tape.watch(arguments)
+        y = layer_norm(*arguments)
+    d_total, d_gamma, d_beta = tape.gradient(y, arguments, d_y)
+    d_bias = tf.reduce_sum(tf.cast(d_total, tf.float32), axis=0)
+    return d_total, tf.cast(d_bias, total.dtype), d_gamma, d_beta
 
 
 def layer_norm(x, gamma, beta, *, training=False):
