@@ -27,7 +27,7 @@ from typing import Literal, NamedTuple
 from absl import app, logging
 from absl import flags as absl_flags
 
-from albert_tf import errors, filesystem, noise
+from albert_tf import errors, noise
 
 # Lets --help list the flags under the script that calls `launch`.
 absl_flags.disclaim_key_flags()
@@ -113,11 +113,11 @@ def parse_numbers(
       at_most: the largest.
 
     Raises:
-      ValueError: if there are none, or others than such whole numbers.
+      ValueError: if anything else stands between the commas.
     """
-    words = filesystem.split_list(text)
+    words = [word.strip() for word in text.split(",")]
     limits = range(at_least, at_most + 1)
-    if not words or not all(w.isdecimal() and int(w) in limits for w in words):
+    if not all(word.isdecimal() and int(word) in limits for word in words):
         raise ValueError(
             f"--{name}={text}; wanted whole numbers from {at_least} to "
             f"{at_most}, separated by commas."
