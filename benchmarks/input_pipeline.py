@@ -8,8 +8,9 @@ one worker, and sequences per second from the files to batches, with every
 thread on one core; these are seconds of that core's time, so other programs
 disturb little. Dynamic records are masked while they are read. `needed` is what
 a training step of 32 sequences consumes with all cores: tiny.json, or
-small.json for 512 tokens. The candidates take turns; medians are reported.
-Requires Linux, to choose the core.
+small.json for 512 tokens. With several hosts,
+each parses and masks its own part of the global batches. The candidates take
+turns; medians are reported. Requires Linux, to choose the core.
 """
 
 import contextlib
@@ -27,6 +28,8 @@ from benchmarks.create_pretraining_data import TextFlags, repeat_text
 # Tokens per sequence, the predictions that are 15% of them, and the model.
 SIZES = (128, 20, "tiny"), (512, 77, "small")
 KINDS = "static", "dynamic"
+# Hosts whose part of a global batch is also measured.
+HOSTS = 8
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -50,16 +53,19 @@ def run(args):
         for num_tokens, num_predictions, _ in SIZES:
             for kind in KINDS:
                 create(args, folder, kind, num_tokens, num_predictions)
-        print("\n| T | batch | static/s | dynamic/s | needed/s |")
-        print("|---|---|---|---|---|")
+        print(
+            "\n| T | batch a host | static/s | dynamic/s "
+            f"| {HOSTS} hosts: static/s | dynamic/s | needed/s |"
+        )
+        print("|---|---|---|---|---|---|---|")
         for num_tokens, num_predictions, model in SIZES:
             step = model, 32, num_tokens, num_predictions
             needed = call(step_rate, step, args.seconds)
             for batch_size in map(int, args.batch_sizes.split(",")):
                 rates = measure(args, folder, num_tokens, batch_size)
+                cells = [f"{found:,.0f}" for found in (*rates.values(), needed)]
                 print(
-                    f"| {num_tokens} | {batch_size} | {rates['static']:,.0f} "
-                    f"| {rates['dynamic']:,.0f} | {needed:,.0f} |",
+                    f"| {num_tokens} | {batch_size} | {' | '.join(cells)} |",
                     flush=True,
                 )
 
@@ -104,18 +110,23 @@ def create_records(settings):
 
 
 def measure(args, folder, num_tokens, batch_size):
-    """Returns sequences per second of each kind; they take turns."""
-    rates = {kind: [] for kind in KINDS}
+    """Returns sequences per second by (hosts, kind); they take turns."""
+    rates = {(hosts, kind): [] for hosts in (1, HOSTS) for kind in KINDS}
     for _ in range(args.rounds):
-        for kind, found in rates.items():
+        for (hosts, kind), found in rates.items():
             path = path_of(folder, kind, num_tokens)
-            found.append(call(read_rate, path, batch_size, args.seconds))
-    return {kind: statistics.median(found) for kind, found in rates.items()}
+            found.append(call(read_rate, path, batch_size, args.seconds, hosts))
+    return {key: statistics.median(found) for key, found in rates.items()}
 
 
-def read_rate(path, batch_size, seconds):
-    """Returns the sequences per second of training batches, on one core."""
+def read_rate(path, batch_size, seconds, num_hosts):
+    """Returns the sequences per second of training batches, on one core.
+
+    `batch_size` is that of a host; sequences are those of the global batch.
+    """
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    import tensorflow as tf
+
     from albert_tf.data.pretraining import opening, reading
     from albert_tf.model.config import AlbertConfig
 
@@ -123,17 +134,18 @@ def read_rate(path, batch_size, seconds):
     batches = reading.build_dataset(
         opened.files,
         opened.features,
-        batch_size,
+        batch_size * num_hosts,
         is_training=True,
         shuffle_buffer=10_000,
         limits=opened.limits,
         masker=opened.masker,
+        context=tf.distribute.InputContext(num_hosts, 0, num_hosts),
     ).as_numpy_iterator()
     # The first batch waits for the shuffle buffer, others were prefetched.
     for _ in range(2 * reading.NUM_PARSED):
         next(batches)
     function = functools.partial(next, batches)
-    return rate(function, batch_size, seconds, time.process_time)
+    return rate(function, batch_size * num_hosts, seconds, time.process_time)
 
 
 def step_rate(sizes, seconds):

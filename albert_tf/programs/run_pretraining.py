@@ -311,20 +311,14 @@ def train(args, config, training, records, weights, evaluator):
     if training.workers.share(bool(is_new)):
         report_majority_baseline(training.reporter, held_out)
         evaluator.evaluate(0)
-    dataset = reading.build_dataset(
-        train_records.files,
-        train_records.features,
-        args.train_batch_size,
-        is_training=True,
-        seed=args.random_seed,
+    read_part = functools.partial(
+        _read_part,
+        args,
+        train_records,
         start=training.manifest.count_examples(step),
-        num_records=train_records.num_records,
-        shuffle_buffer=args.shuffle_buffer,
-        limits=train_records.limits,
-        masker=train_records.masker,
     )
     training.train(
-        {"records": dataset},
+        {"records": read_part},
         batch_size=args.train_batch_size,
         save_checkpoints_steps=args.save_checkpoints_steps,
         iterations_per_loop=args.iterations_per_loop,
@@ -337,6 +331,26 @@ def train(args, config, training, records, weights, evaluator):
         guard=guard.Guard(args.stop_on_divergence),
     )
     training.reporter.say(f"Checkpoints and results are in {args.output_dir}.")
+
+
+def _read_part(args, records, context, *, start):
+    """Returns one host's part of the training batches, after `start` examples.
+
+    The context is a tf.distribute.InputContext.
+    """
+    return reading.build_dataset(
+        records.files,
+        records.features,
+        args.train_batch_size,
+        is_training=True,
+        seed=args.random_seed,
+        start=start,
+        num_records=records.num_records,
+        shuffle_buffer=args.shuffle_buffer,
+        limits=records.limits,
+        masker=records.masker,
+        context=context,
+    )
 
 
 def report_majority_baseline(reporter, held_out):

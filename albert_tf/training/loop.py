@@ -265,7 +265,15 @@ class Traces:
 
 
 def distribute(strategy, dataset):
-    """Returns a dataset whose global batches are split among the replicas."""
+    """Returns a dataset whose global batches are split among the replicas.
+
+    Args:
+      strategy: a tf.distribute.Strategy.
+      dataset: tf.data.Dataset of global batches; or a function of a
+        tf.distribute.InputContext that returns one of each replica's batches.
+    """
+    if callable(dataset):
+        return strategy.distribute_datasets_from_function(dataset)
     options = tf.data.Options()
     # Each host reads all data and keeps its part, so that the global batch is
     # the same for any number of hosts.
@@ -282,7 +290,7 @@ class Turns:
 
     Args:
       strategy: a tf.distribute.Strategy.
-      datasets: dict of key -> dataset of global batches of static shapes.
+      datasets: dict of key -> dataset of static shapes, as for `distribute`.
       order: [steps] the key of each step's dataset; None for a single dataset.
     """
 
@@ -449,7 +457,7 @@ def train(
       strategy: a tf.distribute.Strategy.
       model: see the module.
       optimizer: an `optimization.Optimizer`; training starts at its step.
-      datasets: dict of key -> dataset of global batches of static shapes.
+      datasets: dict of key -> dataset of static shapes, as for `distribute`.
       order: the key of each step's dataset, from the first step on; None for a
         single dataset.
       num_train_steps: step at which training ends.

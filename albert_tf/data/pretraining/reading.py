@@ -36,6 +36,7 @@ def build_dataset(
     shuffle_buffer: int = 100_000,
     limits: dict | None = None,
     masker: dynamic.Masker | None = None,
+    context: tf.distribute.InputContext | None = None,
 ) -> tf.data.Dataset:
     """Builds a dataset of parsed records in batches of static shapes.
 
@@ -47,7 +48,7 @@ def build_dataset(
     Args:
       files: names of TFRecord files.
       features: dict of name -> (shape, dtype name).
-      batch_size: examples per batch, B.
+      batch_size: examples per global batch.
       is_training: whether to shuffle and repeat.
       seed: seed of the order, in training, and of dynamic masks.
       start: number of examples already consumed. The stream resumes after
@@ -58,12 +59,15 @@ def build_dataset(
         a value outside is an error while reading.
       masker: masks dynamic records by `seed` and their index in the stream;
         None for static records.
+      context: the part of each global batch to parse, in training: that of one
+        host, in batches for its replicas in turn. None for whole batches.
 
     Returns:
       A `tf.data.Dataset` of dicts: the features with integers as int32 (for
       dynamic records, the static features that `masker` makes of them),
       `next_sentence_labels` [B, 1] as `sentence_order_labels` [B], and for
-      evaluation `example_weight` [B], 1 for a real row and 0 for padding.
+      evaluation `example_weight` [B], 1 for a real row and 0 for padding. B is
+      `batch_size`, or the batch size of a replica if there is a context.
 
     Raises:
       ValueError: if there is nothing to read, or `start` is given without
@@ -79,19 +83,28 @@ def build_dataset(
         dataset = tf.data.TFRecordDataset(files)
     # Each record keeps its index, however batches are made of them.
     dataset = dataset.enumerate(start)
-    dataset = dataset.batch(batch_size, drop_remainder=is_training)
+    # Every host reads all records in one order, so that the global batch is
+    # the same for any number of hosts; each parses its own part alone.
+    context = context or tf.distribute.InputContext()
+    num_hosts = context.num_input_pipelines
+    host_batch_size = batch_size // num_hosts
+    dataset = dataset.batch(host_batch_size, drop_remainder=is_training)
+    dataset = dataset.shard(num_hosts, context.input_pipeline_id)
     dataset = dataset.map(
         functools.partial(
             _parse_batch,
             features=features,
             limits=limits or {},
             mask=masker and functools.partial(masker.mask, seed=seed),
-            batch_size=batch_size,
+            batch_size=host_batch_size,
             is_training=is_training,
         ),
         num_parallel_calls=NUM_PARSED,
     )
-    return dataset.with_options(batches.build_options()).prefetch(NUM_PARSED)
+    dataset = dataset.with_options(batches.build_options()).prefetch(NUM_PARSED)
+    if (num_replicas := context.num_replicas_in_sync) == num_hosts:
+        return dataset
+    return dataset.rebatch(batch_size // num_replicas, drop_remainder=True)
 
 
 def _repeat_forever(files, seed, start, num_records, shuffle_buffer):

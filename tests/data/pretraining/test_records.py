@@ -175,6 +175,48 @@ def test_a_resumed_stream_equals_an_uninterrupted_one(tmp_path, start):
     assert batches(start, 6) == batches(0, start // 4 + 6)[start // 4 :]
 
 
+@pytest.mark.parametrize("num_hosts, num_replicas", [(1, 4), (2, 2), (2, 4)])
+def test_each_host_parses_its_own_part_alone(tmp_path, num_hosts, num_replicas):
+    files = numbered_records(tmp_path, [5, 11, 6])
+    parsed = []
+
+    class Recorder:
+        def mask(self, batch, indices, seed):
+            tf.py_function(lambda x: parsed.append(x.numpy()), [indices], [])
+            return batch
+
+    def read(context=None):
+        return reading.build_dataset(
+            files,
+            FEATURES,
+            8,
+            is_training=True,
+            start=8,
+            num_records=22,
+            shuffle_buffer=7,
+            masker=Recorder(),
+            context=context,
+        )
+
+    whole = np.array(first_numbers(read(), 5))  # [steps, B]
+    num_local = num_replicas // num_hosts
+    parts = []
+    for host in range(num_hosts):
+        parsed.clear()
+        dataset = read(
+            tf.distribute.InputContext(num_hosts, host, num_replicas)
+        )
+        assert dataset.element_spec["input_ids"].shape == (8 // num_replicas, 3)
+        numbers = first_numbers(dataset, 5 * num_local)
+        parts.append(np.reshape(numbers, [5, -1]))
+        stream = np.arange(8, 48).reshape(5, num_hosts, -1)
+        wanted = stream[:, host].flatten()  # [5 * B / num_hosts]
+        # More may have been prefetched.
+        found = np.sort(np.concatenate(parsed))[: len(wanted)]
+        np.testing.assert_array_equal(found, wanted)
+    np.testing.assert_array_equal(np.concatenate(parts, axis=1), whole)
+
+
 def test_a_later_start_needs_the_number_of_records(tmp_path):
     files = numbered_records(tmp_path, [5])
     with pytest.raises(ValueError, match="number of records"):
