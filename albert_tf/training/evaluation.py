@@ -115,7 +115,9 @@ def holding_weights(strategy, model):
         yield False
         return
     is_native = distribution.multiplies_bfloat16(strategy)
-    with layers.constant_kernels(with_bfloat16_softmax=is_native):
+    with layers.constant_kernels(
+        with_bfloat16_softmax=is_native, with_onednn_norm=True
+    ):
         yield True
 
 

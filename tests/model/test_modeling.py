@@ -472,16 +472,18 @@ def test_without_a_sentence_loss_its_weights_get_no_gradient():
     ],
     ids=str,
 )
-@pytest.mark.parametrize("with_bfloat16_softmax", [False, True])
-def test_constant_kernels_give_the_same_outputs(
-    settings, policy, with_bfloat16_softmax
-):
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"with_bfloat16_softmax": True}, {"with_onednn_norm": True}],
+    ids=str,
+)
+def test_constant_kernels_give_the_same_outputs(settings, policy, options):
     config = dataclasses.replace(TINY, **settings)
     encoder = modeling.AlbertEncoder(config, dtype=policy)
     batch = features()
     batch["input_mask"][1, 3:] = 0
     call = tf.function(lambda: encode(encoder, batch))
-    with layers.constant_kernels(with_bfloat16_softmax=with_bfloat16_softmax):
+    with layers.constant_kernels(**options):
         found = call()
     wanted = encode(encoder, batch)
     for name in ("sequence_output", "pooled_output", "embedding_output"):

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from albert_tf import Classification, FineTuning, Recipe, named_weights
 from albert_tf.commands.run_classifier import ClassifierFlags
-from albert_tf.model import layers, modeling
+from albert_tf.model import layers, modeling, onednn
 from albert_tf.programs import run_classifier
 from albert_tf.training import distribution, evaluation
 from albert_tf.weights import checkpoints, pretrained
@@ -140,6 +140,12 @@ def test_only_a_single_cpu_holds_weights(model, tmp_path, monkeypatch):
         monkeypatch.setattr(modeling, "MAX_CONSTANT_BYTES", limit)
         with evaluation.holding_weights(strategy, tuning.model) as are_held:
             assert are_held == layers.are_kernels_constant() == wanted
+            x, ones = tf.ones([2, 8]), tf.ones([8])
+            norm = tf.function(layers.layer_norm).get_concrete_function
+            graph = norm(x, ones, ones).graph
+        operations = {operation.type for operation in graph.get_operations()}
+        is_onednn = wanted and onednn.has_layer_norm(tf.float32)
+        assert ("_MklLayerNorm" in operations) == is_onednn
 
 
 def test_mismatched_arguments_are_refused(model, tmp_path):

@@ -1,0 +1,54 @@
+"""oneDNN's operations against TensorFlow's own."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from albert_tf.model import layers, onednn
+
+DTYPES = [tf.float32, tf.bfloat16]
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=lambda dtype: dtype.name)
+@pytest.mark.parametrize("shape", [(3, 8), (2, 3, 8), (2, 1, 3, 8)], ids=str)
+def test_norms_agree_for_every_rank(dtype, shape):
+    if not onednn.has_layer_norm(dtype):
+        pytest.skip(f"This TensorFlow has no norm of oneDNN for {dtype.name}.")
+    rng = np.random.default_rng(0)
+    x = tf.cast(rng.normal(1, 3, shape), dtype)
+    gamma, beta = rng.normal(size=(2, 8)).astype(np.float32)
+    wanted = layers.layer_norm(tf.cast(x, tf.float32), gamma, beta)
+    norm = tf.function(
+        lambda x: onednn.layer_norm(x, gamma, beta, layers.LAYER_NORM_EPSILON),
+        input_signature=[tf.TensorSpec([None] * (len(shape) - 1) + [8], dtype)],
+    )
+    found = norm(x)
+    assert found.dtype == dtype
+    assert norm.get_concrete_function().output_shapes.as_list()[-1] == 8
+    np.testing.assert_allclose(
+        tf.cast(found, tf.float32),
+        wanted,
+        atol=1e-5 if dtype == tf.float32 else 0.03,
+    )
+
+
+@pytest.mark.parametrize("problem", ["missing", "wrong"])
+def test_norms_that_do_not_work_are_not_used(monkeypatch, problem):
+    def broken(x, gamma, beta, epsilon):
+        del gamma, beta, epsilon
+        if problem == "wrong":
+            return x
+        graph = tf.compat.v1.get_default_graph()
+        return graph.create_op("_NoSuchNorm", [x], [x.dtype], name="N")
+
+    onednn.has_layer_norm.cache_clear()
+    monkeypatch.setattr(onednn, "layer_norm", broken)
+    x, ones = tf.random.normal([4, 8]), tf.ones([8])
+    try:
+        assert not onednn.has_layer_norm(tf.float32)
+        with layers.constant_kernels(with_onednn_norm=True):
+            found = tf.function(layers.layer_norm)(x, ones, ones)
+    finally:
+        onednn.has_layer_norm.cache_clear()
+    wanted = layers.layer_norm(x, ones, ones)
+    np.testing.assert_allclose(found, wanted, atol=1e-6)
