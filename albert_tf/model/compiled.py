@@ -10,6 +10,8 @@ import functools
 
 import tensorflow as tf
 
+from albert_tf.model import custom_gradients
+
 
 def compiled(function):
     """Returns a compiled version of a function, with the same gradient.
@@ -40,7 +42,7 @@ def compiled(function):
 
     compute, differentiate = map(trace_once, (function, gradients))
 
-    @tf.custom_gradient
+    @custom_gradients.custom_gradient
     def compute_with_gradient(*arguments):
         def differentiate_at(d_value):
             return differentiate(*arguments, d_value)

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import keras
 import tensorflow as tf
 
-from albert_tf.model import compiled, layers, modeling
+from albert_tf.model import compiled, custom_gradients, layers, modeling
 
 
 class Ratio(NamedTuple):
@@ -108,9 +108,7 @@ def vocabulary_logits(x, table, bias):
     return tf.cast(logits, tf.float32) + bias
 
 
-# Without this, AutoGraph would convert the decorated function.
-@tf.autograph.experimental.do_not_convert
-@tf.custom_gradient
+@custom_gradients.custom_gradient
 def vocabulary_losses(x, table, bias, labels):
     """Computes cross entropy of `vocabulary_logits` in few passes over [R, V].
 

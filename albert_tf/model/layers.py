@@ -12,7 +12,7 @@ import contextvars
 import keras
 import tensorflow as tf
 
-from albert_tf.model import compiled, onednn
+from albert_tf.model import compiled, custom_gradients, onednn
 from albert_tf.model.config import AlbertConfig
 
 # The epsilon of tf.contrib.layers.layer_norm; Keras defaults to 1e-3.
@@ -228,9 +228,7 @@ def dense_sum_norm(x, kernel, bias, residual, gamma, beta):
     return _sum_norm(product, bias, residual, *norm)
 
 
-# Without this, AutoGraph would convert the decorated function.
-@tf.autograph.experimental.do_not_convert
-@tf.custom_gradient
+@custom_gradients.custom_gradient
 def _sum_norm(x, bias, residual, gamma, beta):
     # Of all tensors, only the sum is kept for the gradient.
     total, y = _sum_and_norm(x, bias, residual, gamma, beta)
@@ -305,9 +303,7 @@ def masked_softmax(scores, mask_scores, *, training=False):
     return tf.cast(tf.nn.softmax(x), scores.dtype)
 
 
-# Without this, AutoGraph would convert the decorated function.
-@tf.autograph.experimental.do_not_convert
-@tf.custom_gradient
+@custom_gradients.custom_gradient
 def _trained_softmax(scores, mask_scores):
     probs = masked_softmax(scores, mask_scores)
     return probs, lambda d_probs: (_softmax_gradient(probs, d_probs), None)
@@ -331,8 +327,7 @@ def copies(tensors, count):
       count: number of copies, each of which must be used.
     """
 
-    @tf.autograph.experimental.do_not_convert
-    @tf.custom_gradient
+    @custom_gradients.custom_gradient
     def copy(tensor):
         return [tf.identity(tensor) for _ in range(count)], _sum_gradients
 

@@ -11,6 +11,8 @@ import contextvars
 
 import tensorflow as tf
 
+from albert_tf.model import custom_gradients
+
 _is_recomputing = contextvars.ContextVar("recomputing", default=False)
 
 
@@ -53,9 +55,7 @@ def repeat(step, x, weights, count):
     """
     flat = [x, *tf.nest.flatten(weights)]
 
-    # Without this, AutoGraph would convert the decorated function.
-    @tf.autograph.experimental.do_not_convert
-    @tf.custom_gradient
+    @custom_gradients.custom_gradient
     def run(x, *tensors):
         def run_step(i, x):
             y = step(i, x, tf.nest.pack_sequence_as(weights, tensors))

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.model import recomputing
+from albert_tf.model import custom_gradients, recomputing
 from albert_tf.training import distribution, optimization, workers
 from albert_tf.training import guard as guards
 from albert_tf.weights import checkpoints
@@ -95,7 +95,6 @@ def build_replica_step(
     """
 
     def replica_step(features):
-        context = tf.distribute.get_replica_context()
         own_seed = replica_seed(seed, optimizer.step.value())
         compute = differentiate
         if num_parts > 1:
@@ -104,9 +103,7 @@ def build_replica_step(
             sums, gradients = compute(
                 model, optimizer.weights, features, own_seed
             )
-        summed = context.all_reduce(
-            tf.distribute.ReduceOp.SUM, list(gradients.values())
-        )
+        summed = sum_replicas(list(gradients.values()))
         clipped, norm = optimization.clip_by_global_norm(summed, clip_norm)
         learning_rate = optimizer.apply(
             dict(zip(gradients, clipped, strict=True))
@@ -118,9 +115,15 @@ def build_replica_step(
 
 def sum_loss_weights(model, ratios):
     """Returns the weight of each loss, summed over the replicas."""
-    return tf.distribute.get_replica_context().all_reduce(
-        tf.distribute.ReduceOp.SUM,
-        [ratios[name].weight for name in model.loss_scales],
+    return sum_replicas([ratios[name].weight for name in model.loss_scales])
+
+
+def sum_replicas(values):
+    """Returns the sums of a list of tensors over the replicas."""
+    context = tf.distribute.get_replica_context()
+    # TensorFlow gives the sums a custom gradient.
+    return custom_gradients.let_graph_own(
+        context.all_reduce(tf.distribute.ReduceOp.SUM, values)
     )
 
 

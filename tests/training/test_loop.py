@@ -2,14 +2,17 @@
 
 import dataclasses
 import functools
+import gc
 import io
 import json
 import types
+import weakref
 
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from tensorflow.python.framework.func_graph import FuncGraph
 
 from albert_tf import progress
 from albert_tf.model import heads, layers, modeling
@@ -147,6 +150,29 @@ def test_a_split_batch_leads_to_the_weights_of_a_whole_one(tmp_path):
             np.testing.assert_allclose(
                 found[name], value, atol=1e-5, err_msg=f"{kwargs} {name}"
             )
+
+
+@pytest.mark.parametrize("replicas, kwargs", [(1, {}), SPLITS[-1]], ids=str)
+def test_a_training_that_has_ended_leaves_nothing_in_memory(
+    tmp_path, replicas, kwargs
+):
+    def train():
+        run = build(tmp_path / str(len(left)), replicas=replicas)
+        run.train(1, **kwargs)
+        left.append(
+            weakref.ref(run.optimizer.weights["bert/pooler/dense/bias"])
+        )
+
+    def count_graphs():
+        gc.collect()
+        return sum(isinstance(x, FuncGraph) for x in gc.get_objects())
+
+    left: list = []
+    train()  # Traces functions that are kept for all trainings.
+    before = count_graphs()
+    train()
+    assert count_graphs() <= before
+    assert left[-1]() is None
 
 
 def test_weights_without_gradient_stay_in_parts(tmp_path):

@@ -1,0 +1,61 @@
+"""Functions with gradients of their own."""
+
+import functools
+import weakref
+
+import tensorflow as tf
+from tensorflow.python.framework import ops
+
+
+def custom_gradient(function):
+    """Like tf.custom_gradient, but frees the graph that calls it.
+
+    See `let_graph_own`.
+
+    Args:
+      function: maps tensors to (outputs, gradient function), as for
+        tf.custom_gradient. AutoGraph does not convert it.
+    """
+    decorated = tf.custom_gradient(function)
+
+    @tf.autograph.experimental.do_not_convert
+    @functools.wraps(function)
+    def call(*tensors):
+        return let_graph_own(decorated(*tensors))
+
+    return call
+
+
+def let_graph_own(outputs):
+    """Moves the gradient of a tf.custom_gradient from TensorFlow to its graph.
+
+    TensorFlow registers the gradient of each call in a graph under a new name,
+    for as long as the process lives. The gradient refers to the graph, and so
+    stays in memory what the graph captured: of every training in a process,
+    its graph, weights and slots.
+
+    Args:
+      outputs: nested tuples and lists of tensors, the outputs of a call.
+
+    Returns:
+      The outputs.
+    """
+    if tf.executing_eagerly():
+        return outputs
+    first = tf.nest.flatten(outputs)[0]
+    graph = first.graph
+    try:
+        name = first.op.get_attr("_gradient_op_type").decode()
+    except ValueError:  # There is none.
+        return outputs
+    # The registry is private; tf.RegisterGradient only adds to it.
+    entries = ops.gradient_registry._registry
+    if not hasattr(graph, "owned_gradients"):
+        graph.owned_gradients = {}
+    graph.owned_gradients[name] = entries[name]["type"]
+    find_graph = weakref.ref(graph)
+    entries[name]["type"] = lambda *arguments: find_graph().owned_gradients[
+        name
+    ](*arguments)
+    weakref.finalize(graph, entries.pop, name, None)
+    return outputs
