@@ -2,6 +2,7 @@
 
 import functools
 import weakref
+from typing import Any
 
 import tensorflow as tf
 from tensorflow.python.framework import ops
@@ -54,8 +55,11 @@ def let_graph_own(outputs):
         graph.owned_gradients = {}
     graph.owned_gradients[name] = entries[name]["type"]
     find_graph = weakref.ref(graph)
-    entries[name]["type"] = lambda *arguments: find_graph().owned_gradients[
-        name
-    ](*arguments)
+
+    def differentiate(*arguments):
+        owner: Any = find_graph()
+        return owner.owned_gradients[name](*arguments)
+
+    entries[name]["type"] = differentiate
     weakref.finalize(graph, entries.pop, name, None)
     return outputs
