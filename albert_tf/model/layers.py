@@ -29,7 +29,8 @@ ACTIVATIONS = {
 }
 
 
-# What `constant_kernels` turned on: "kernels", "embeddings", "softmax", "norm".
+# What `constant_kernels` turned on: of "kernels", "embeddings", "softmax" and
+# "onednn".
 _constants: contextvars.ContextVar[frozenset[str]] = contextvars.ContextVar(
     "constants", default=frozenset()
 )
@@ -40,7 +41,7 @@ def constant_kernels(
     *,
     with_embeddings=False,
     with_bfloat16_softmax=False,
-    with_onednn_norm=False,
+    with_onednn=False,
 ):
     """Context manager: functions traced inside contain kernels as constants.
 
@@ -57,14 +58,15 @@ def constant_kernels(
       with_bfloat16_softmax: whether a model in bfloat16 gives its scores to
         softmax as they are. oneDNN computes in float32 all the same, on a CPU
         with bfloat16 instructions; elsewhere this is less exact.
-      with_onednn_norm: whether norms are to be oneDNN's where TensorFlow has
-        them. They take a sixth of the time, but longer for less than about a
-        hundred rows. The function then works in this process only, on a CPU.
+      with_onednn: whether to use operations of oneDNN, see `onednn`, where
+        TensorFlow has them. Norms take a sixth of the time, but longer if
+        there are less than about a hundred rows. The function then works in
+        this process only, on a CPU.
     """
     kinds = {"kernels"}
     kinds |= {"embeddings"} if with_embeddings else set()
     kinds |= {"softmax"} if with_bfloat16_softmax else set()
-    kinds |= {"norm"} if with_onednn_norm else set()
+    kinds |= {"onednn"} if with_onednn else set()
     token = _constants.set(frozenset(kinds))
     try:
         yield
@@ -80,6 +82,11 @@ def are_kernels_constant():
 def are_embeddings_constant():
     """Returns whether word embeddings are to be a constant, too."""
     return "embeddings" in _constants.get()
+
+
+def uses_onednn(dtype):
+    """Returns whether to use operations of oneDNN for tensors of a dtype."""
+    return "onednn" in _constants.get() and onednn.is_available(dtype)
 
 
 def hold_kernel(compute):
@@ -273,7 +280,7 @@ def layer_norm(x, gamma, beta, *, training=False):
     """
     if training:
         return _compiled_layer_norm(x, gamma, beta)
-    if "norm" in _constants.get() and onednn.has_layer_norm(x.dtype):
+    if uses_onednn(x.dtype):
         return onednn.layer_norm(x, gamma, beta, LAYER_NORM_EPSILON)
     y = tf.cast(x, tf.float32)
     mean = tf.reduce_mean(y, axis=-1, keepdims=True)
@@ -284,6 +291,22 @@ def layer_norm(x, gamma, beta, *, training=False):
 
 
 _compiled_layer_norm = compiled.compiled(layer_norm)
+
+
+def attention_probs(q, k, mask_scores, *, training=False):
+    """Returns `masked_softmax` of q @ k^T, [B, N, T, T].
+
+    Args:
+      q: [B, N, T, D].
+      k: [B, N, T, D].
+      mask_scores: [B, 1, 1, T] float32.
+      training: as for `masked_softmax`.
+    """
+    if uses_onednn(q.dtype):
+        mask_scores = tf.cast(mask_scores, q.dtype)
+        return _softmax(onednn.masked_scores(q, k, mask_scores))
+    scores = tf.matmul(q, k, transpose_b=True)  # [B, N, T, T]
+    return masked_softmax(scores, mask_scores, training=training)
 
 
 def masked_softmax(scores, mask_scores, *, training=False):
@@ -301,6 +324,13 @@ def masked_softmax(scores, mask_scores, *, training=False):
         return tf.nn.softmax(scores + tf.cast(mask_scores, scores.dtype))
     x = tf.cast(scores, tf.float32) + mask_scores
     return tf.cast(tf.nn.softmax(x), scores.dtype)
+
+
+def _softmax(scores):
+    """Returns softmax, by default computed in float32, in scores' dtype."""
+    if "softmax" in _constants.get():
+        return tf.nn.softmax(scores)
+    return tf.cast(tf.nn.softmax(tf.cast(scores, tf.float32)), scores.dtype)
 
 
 @custom_gradients.custom_gradient

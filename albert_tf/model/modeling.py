@@ -196,9 +196,8 @@ def attend(x, weights, mask_scores, dropout, config):
     qkv = layers.dense(x, weights.qkv_kernel, weights.qkv_bias)  # [R, 3H]
     qkv = tf.reshape(qkv, [batch_size, num_tokens, 3, num_heads, head_size])
     q, k, v = tf.unstack(tf.transpose(qkv, [2, 0, 3, 1, 4]))  # [B, N, T, D]
-    scores = tf.matmul(q, k, transpose_b=True)  # [B, N, T, T]
-    probs = layers.masked_softmax(
-        scores, mask_scores, training=dropout.is_training
+    probs = layers.attention_probs(
+        q, k, mask_scores, training=dropout.is_training
     )  # [B, N, T, T]
     kept = dropout(probs, config.attention_probs_dropout_prob)
     context = tf.transpose(tf.matmul(kept, v), [0, 2, 1, 3])  # [B, T, N, D]

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 
 def layer_norm(x, gamma, beta, epsilon):
-    """Normalizes over the last axis in one pass, in float32 inside.
+    """Normalizes over the last axis in one pass, computed in float32.
 
     Args:
       x: [..., H] float32 or bfloat16; the result has the same shape and dtype.
@@ -37,21 +37,57 @@ def layer_norm(x, gamma, beta, epsilon):
     return tf.ensure_shape(y, x.shape)
 
 
-@functools.cache
-def has_layer_norm(dtype):
-    """Returns whether `layer_norm` works here, by trying it.
+def masked_scores(q, k, mask_scores):
+    """Returns q @ k^T + mask_scores, [B, N, T, T], as one operation.
 
     Args:
-      dtype: dtype of x, a tf.DType.
+      q: [B, N, T, D] float32 or bfloat16.
+      k: [B, N, T, D], like q.
+      mask_scores: [B, 1, 1, T], like q.
+    """
+    attribute = tf.compat.v1.AttrValue
+    fused_ops = attribute.ListValue(s=[b"Mul", b"Add"])
+    operation = tf.compat.v1.get_default_graph().create_op(
+        "_MklFusedBatchMatMulV2",
+        [q, k, tf.ones([], q.dtype), mask_scores],
+        [q.dtype],
+        attrs={
+            "T": attribute(type=q.dtype.as_datatype_enum),
+            "num_args": attribute(i=2),
+            "fused_ops": attribute(list=fused_ops),
+            "adj_x": attribute(b=False),
+            "adj_y": attribute(b=True),
+        },
+        name="FusedBatchMatMul",
+    )
+    return operation.outputs[0]
+
+
+@functools.cache
+def is_available(dtype):
+    """Returns whether the operations work here, by trying them.
+
+    Args:
+      dtype: dtype of x and q, a tf.DType.
     """
     x = np.arange(16).reshape(2, 8) ** 2.0
-    wanted = 2 * (x - x.mean(1, keepdims=True)) / x.std(1, keepdims=True) + 1
+    norm = 2 * (x - x.mean(1, keepdims=True)) / x.std(1, keepdims=True) + 1
+    q, mask = np.eye(2, 4), np.array([0.0, -8.0])
+
+    @tf.function(autograph=False)
+    def try_both(x, q, mask):
+        y = layer_norm(x, tf.fill([8], 2.0), tf.ones([8]), 0.0)
+        return y, masked_scores(q, q, mask)
+
     try:
         with tf.init_scope():
-            found = tf.function(layer_norm)(
-                tf.cast(x, dtype), tf.fill([8], 2.0), tf.ones([8]), 0.0
+            results = try_both(
+                tf.cast(x, dtype),
+                tf.cast(q[None, None], dtype),
+                tf.cast(mask[None, None, None], dtype),
             )
-            found = tf.cast(found, tf.float32).numpy()
+            y, scores = (tf.cast(r, tf.float32).numpy() for r in results)
     except (RuntimeError, ValueError, tf.errors.OpError):
         return False
-    return bool(np.abs(found - wanted).max() < 0.02)
+    errors = y - norm, scores[0, 0] - (q @ q.T + mask)
+    return all(np.abs(error).max() < 0.02 for error in errors)

@@ -116,7 +116,7 @@ def holding_weights(strategy, model):
         return
     is_native = distribution.multiplies_bfloat16(strategy)
     with layers.constant_kernels(
-        with_bfloat16_softmax=is_native, with_onednn_norm=True
+        with_bfloat16_softmax=is_native, with_onednn=True
     ):
         yield True
 

@@ -474,7 +474,7 @@ def test_without_a_sentence_loss_its_weights_get_no_gradient():
 )
 @pytest.mark.parametrize(
     "options",
-    [{}, {"with_bfloat16_softmax": True}, {"with_onednn_norm": True}],
+    [{}, {"with_bfloat16_softmax": True}, {"with_onednn": True}],
     ids=str,
 )
 def test_constant_kernels_give_the_same_outputs(settings, policy, options):

@@ -1,5 +1,8 @@
 """oneDNN's operations against TensorFlow's own."""
 
+import platform
+import sys
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -9,11 +12,19 @@ from albert_tf.model import layers, onednn
 DTYPES = [tf.float32, tf.bfloat16]
 
 
+@pytest.mark.skipif(
+    platform.machine() != "x86_64" or sys.platform != "linux",
+    reason="TensorFlow has oneDNN on x86 processors with Linux",
+)
+def test_the_operations_are_in_tensorflow():
+    assert onednn.is_available(tf.float32)
+
+
 @pytest.mark.parametrize("dtype", DTYPES, ids=lambda dtype: dtype.name)
 @pytest.mark.parametrize("shape", [(3, 8), (2, 3, 8), (2, 1, 3, 8)], ids=str)
 def test_norms_agree_for_every_rank(dtype, shape):
-    if not onednn.has_layer_norm(dtype):
-        pytest.skip(f"This TensorFlow has no norm of oneDNN for {dtype.name}.")
+    if not onednn.is_available(dtype):
+        pytest.skip(f"This TensorFlow has no oneDNN for {dtype.name}.")
     rng = np.random.default_rng(0)
     x = tf.cast(rng.normal(1, 3, shape), dtype)
     gamma, beta = rng.normal(size=(2, 8)).astype(np.float32)
@@ -32,6 +43,27 @@ def test_norms_agree_for_every_rank(dtype, shape):
     )
 
 
+@pytest.mark.parametrize("dtype", DTYPES, ids=lambda dtype: dtype.name)
+def test_masked_scores_agree_for_every_mask(dtype):
+    if not onednn.is_available(dtype):
+        pytest.skip(f"This TensorFlow has no oneDNN for {dtype.name}.")
+    rng = np.random.default_rng(0)
+    q, k = (tf.cast(rng.normal(size=(3, 2, 5, 4)), dtype) for _ in range(2))
+    mask = tf.cast(np.where(rng.random((3, 1, 1, 5)) < 0.4, -9.0, 0.0), dtype)
+    spec = tf.TensorSpec([None, 2, None, 4], dtype)
+    scores = tf.function(
+        onednn.masked_scores,
+        input_signature=[spec, spec, tf.TensorSpec([None, 1, 1, None], dtype)],
+    )
+    assert scores.get_concrete_function().output_shapes.rank == 4
+    np.testing.assert_allclose(
+        tf.cast(scores(q, k, mask), tf.float32),
+        np.einsum("bntd,bnsd->bnts", *(tf.cast(x, tf.float32) for x in (q, k)))
+        + tf.cast(mask, tf.float32),
+        atol=1e-5 if dtype == tf.float32 else 0.06,
+    )
+
+
 @pytest.mark.parametrize("problem", ["missing", "wrong"])
 def test_norms_that_do_not_work_are_not_used(monkeypatch, problem):
     def broken(x, gamma, beta, epsilon):
@@ -41,14 +73,14 @@ def test_norms_that_do_not_work_are_not_used(monkeypatch, problem):
         graph = tf.compat.v1.get_default_graph()
         return graph.create_op("_NoSuchNorm", [x], [x.dtype], name="N")
 
-    onednn.has_layer_norm.cache_clear()
+    onednn.is_available.cache_clear()
     monkeypatch.setattr(onednn, "layer_norm", broken)
     x, ones = tf.random.normal([4, 8]), tf.ones([8])
     try:
-        assert not onednn.has_layer_norm(tf.float32)
-        with layers.constant_kernels(with_onednn_norm=True):
+        assert not onednn.is_available(tf.float32)
+        with layers.constant_kernels(with_onednn=True):
             found = tf.function(layers.layer_norm)(x, ones, ones)
     finally:
-        onednn.has_layer_norm.cache_clear()
+        onednn.is_available.cache_clear()
     wanted = layers.layer_norm(x, ones, ones)
     np.testing.assert_allclose(found, wanted, atol=1e-6)
