@@ -19,12 +19,13 @@ def custom_gradient(function):
     """
     decorated = tf.custom_gradient(function)
 
-    @tf.autograph.experimental.do_not_convert
-    @functools.wraps(function)
     def call(*tensors):
         return let_graph_own(decorated(*tensors))
 
-    return call
+    functools.update_wrapper(call, function)
+    # AutoGraph would follow it, and convert the function.
+    del call.__wrapped__  # type: ignore[attr-defined]
+    return tf.autograph.experimental.do_not_convert(call)
 
 
 def let_graph_own(outputs):
