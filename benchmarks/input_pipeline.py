@@ -8,9 +8,9 @@ one worker, and sequences per second from the files to batches, with every
 thread on one core; these are seconds of that core's time, so other programs
 disturb little. Dynamic records are masked while they are read. `needed` is what
 a training step of 32 sequences consumes with all cores: tiny.json, or
-small.json for 512 tokens. With several hosts,
-each parses and masks its own part of the global batches. The candidates take
-turns; medians are reported. Requires Linux, to choose the core.
+small.json for 512 tokens. With several hosts, each parses and masks its own
+part of the global batches. The candidates take turns; medians are reported.
+Requires Linux, to choose the core.
 """
 
 import contextlib
@@ -131,15 +131,10 @@ def read_rate(path, batch_size, seconds, num_hosts):
     from albert_tf.model.config import AlbertConfig
 
     opened = opening.open_records(path, AlbertConfig(vocab_size=30_000))
-    batches = reading.build_dataset(
-        opened.files,
-        opened.features,
-        batch_size * num_hosts,
-        is_training=True,
+    batches = opened.read_part(
+        tf.distribute.InputContext(num_hosts, 0, num_hosts),
+        batch_size=batch_size * num_hosts,
         shuffle_buffer=10_000,
-        limits=opened.limits,
-        masker=opened.masker,
-        context=tf.distribute.InputContext(num_hosts, 0, num_hosts),
     ).as_numpy_iterator()
     # The first batch waits for the shuffle buffer, others were prefetched.
     for _ in range(2 * reading.NUM_PARSED):

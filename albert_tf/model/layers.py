@@ -304,33 +304,27 @@ def attention_probs(q, k, mask_scores, *, training=False):
     """
     if uses_onednn(q.dtype):
         mask_scores = tf.cast(mask_scores, q.dtype)
-        return _softmax(onednn.masked_scores(q, k, mask_scores))
+        return masked_softmax(onednn.masked_scores(q, k, mask_scores))
     scores = tf.matmul(q, k, transpose_b=True)  # [B, N, T, T]
     return masked_softmax(scores, mask_scores, training=training)
 
 
-def masked_softmax(scores, mask_scores, *, training=False):
+def masked_softmax(scores, mask_scores=None, *, training=False):
     """Returns softmax of scores + mask_scores, computed in float32.
 
     Args:
       scores: [B, N, T, T]; the result has the same shape and dtype.
-      mask_scores: [B, 1, 1, T] float32.
+      mask_scores: [B, 1, 1, T] float32; None if the scores have it in them.
       training: whether to compile the gradient, for which no float32 tensor
         is then kept. There is none for mask_scores.
     """
     if training:
         return _trained_softmax(scores, mask_scores)
-    if "softmax" in _constants.get():
-        return tf.nn.softmax(scores + tf.cast(mask_scores, scores.dtype))
-    x = tf.cast(scores, tf.float32) + mask_scores
+    dtype = scores.dtype if "softmax" in _constants.get() else tf.float32
+    x = tf.cast(scores, dtype)
+    if mask_scores is not None:
+        x += tf.cast(mask_scores, dtype)
     return tf.cast(tf.nn.softmax(x), scores.dtype)
-
-
-def _softmax(scores):
-    """Returns softmax, by default computed in float32, in scores' dtype."""
-    if "softmax" in _constants.get():
-        return tf.nn.softmax(scores)
-    return tf.cast(tf.nn.softmax(tf.cast(scores, tf.float32)), scores.dtype)
 
 
 @custom_gradients.custom_gradient

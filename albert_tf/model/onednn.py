@@ -10,6 +10,8 @@ import functools
 import numpy as np
 import tensorflow as tf
 
+_Attribute = tf.compat.v1.AttrValue
+
 
 def layer_norm(x, gamma, beta, epsilon):
     """Normalizes over the last axis in one pass, computed in float32.
@@ -22,19 +24,10 @@ def layer_norm(x, gamma, beta, epsilon):
     """
     rows = tf.reshape(x, [-1, x.shape[-1]])  # [R, H]
     weights = [tf.cast(tf.convert_to_tensor(w), x.dtype) for w in (gamma, beta)]
-    attribute = tf.compat.v1.AttrValue
-    operation = tf.compat.v1.get_default_graph().create_op(
-        "_MklLayerNorm",
-        [rows, *weights],
-        [x.dtype],
-        attrs={
-            "T": attribute(type=x.dtype.as_datatype_enum),
-            "epsilon": attribute(f=epsilon),
-        },
-        name="LayerNorm",
+    y = _create(
+        "_MklLayerNorm", [rows, *weights], epsilon=_Attribute(f=epsilon)
     )
-    y = tf.reshape(operation.outputs[0], tf.shape(x))
-    return tf.ensure_shape(y, x.shape)
+    return tf.ensure_shape(tf.reshape(y, tf.shape(x)), x.shape)
 
 
 def masked_scores(q, k, mask_scores):
@@ -45,20 +38,34 @@ def masked_scores(q, k, mask_scores):
       k: [B, N, T, D], like q.
       mask_scores: [B, 1, 1, T], like q.
     """
-    attribute = tf.compat.v1.AttrValue
-    fused_ops = attribute.ListValue(s=[b"Mul", b"Add"])
-    operation = tf.compat.v1.get_default_graph().create_op(
+    fused_ops = _Attribute.ListValue(s=[b"Mul", b"Add"])
+    return _create(
         "_MklFusedBatchMatMulV2",
         [q, k, tf.ones([], q.dtype), mask_scores],
-        [q.dtype],
-        attrs={
-            "T": attribute(type=q.dtype.as_datatype_enum),
-            "num_args": attribute(i=2),
-            "fused_ops": attribute(list=fused_ops),
-            "adj_x": attribute(b=False),
-            "adj_y": attribute(b=True),
-        },
-        name="FusedBatchMatMul",
+        num_args=_Attribute(i=2),
+        fused_ops=_Attribute(list=fused_ops),
+        adj_x=_Attribute(b=False),
+        adj_y=_Attribute(b=True),
+    )
+
+
+def _create(kind, inputs, **attributes):
+    """Adds an operation to the graph; returns its output.
+
+    Args:
+      kind: type of the operation.
+      inputs: its inputs, of one dtype, which the output has, too.
+      **attributes: its attributes besides "T", the dtype.
+    """
+    dtype = inputs[0].dtype
+    attributes["T"] = _Attribute(type=dtype.as_datatype_enum)
+    operation = tf.compat.v1.get_default_graph().create_op(
+        kind,
+        inputs,
+        [dtype],
+        attrs=attributes,
+        # The default, the type, is no valid name.
+        name=kind.lstrip("_"),
     )
     return operation.outputs[0]
 

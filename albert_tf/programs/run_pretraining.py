@@ -7,7 +7,7 @@ import os
 import tempfile
 
 from albert_tf import filesystem
-from albert_tf.data.pretraining import opening, reading
+from albert_tf.data.pretraining import opening
 from albert_tf.model import heads
 from albert_tf.model.config import CONFIG_FILE, AlbertConfig
 from albert_tf.programs import shared
@@ -312,10 +312,11 @@ def train(args, config, training, records, weights, evaluator):
         report_majority_baseline(training.reporter, held_out)
         evaluator.evaluate(0)
     read_part = functools.partial(
-        _read_part,
-        args,
-        train_records,
+        train_records.read_part,
+        batch_size=args.train_batch_size,
+        seed=args.random_seed,
         start=training.manifest.count_examples(step),
+        shuffle_buffer=args.shuffle_buffer,
     )
     training.train(
         {"records": read_part},
@@ -331,26 +332,6 @@ def train(args, config, training, records, weights, evaluator):
         guard=guard.Guard(args.stop_on_divergence),
     )
     training.reporter.say(f"Checkpoints and results are in {args.output_dir}.")
-
-
-def _read_part(args, records, context, *, start):
-    """Returns one host's part of the training batches, after `start` examples.
-
-    The context is a tf.distribute.InputContext.
-    """
-    return reading.build_dataset(
-        records.files,
-        records.features,
-        args.train_batch_size,
-        is_training=True,
-        seed=args.random_seed,
-        start=start,
-        num_records=records.num_records,
-        shuffle_buffer=args.shuffle_buffer,
-        limits=records.limits,
-        masker=records.masker,
-        context=context,
-    )
 
 
 def report_majority_baseline(reporter, held_out):

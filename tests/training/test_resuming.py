@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from albert_tf.commands.run_classifier import ClassifierFlags
 from albert_tf.commands.run_pretraining import PretrainingFlags
+from albert_tf.data.pretraining import opening
 from albert_tf.programs import run_classifier, run_pretraining
 from albert_tf.training import evaluation, manifest, reporting
 from albert_tf.weights import checkpoints
@@ -274,14 +275,14 @@ def test_a_larger_batch_resumes_at_the_same_example(tmp_path, monkeypatch):
     )
     run_pretraining.run(args)
     starts = []
-    build_dataset = run_pretraining.reading.build_dataset
+    build_dataset = opening.reading.build_dataset
 
     def build(*args, start=0, **kwargs):
         if kwargs["is_training"]:
             starts.append(start)
         return build_dataset(*args, start=start, **kwargs)
 
-    monkeypatch.setattr(run_pretraining.reading, "build_dataset", build)
+    monkeypatch.setattr(opening.reading, "build_dataset", build)
     for num_steps, batch_size in ((7, 6), (9, 4)):
         args = dataclasses.replace(
             args,

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Iterator
 
 import numpy as np
+import tensorflow as tf
 
 from albert_tf import filesystem
 from albert_tf.data.pretraining import (
@@ -83,6 +84,27 @@ class PretrainingRecords:
             is_training=False,
             limits=self.limits,
             masker=self.masker,
+        )
+
+    def read_part(
+        self, context: tf.distribute.InputContext | None = None, **kwargs
+    ):
+        """Returns a dataset for training, by `reading.build_dataset`.
+
+        Args:
+          context: the part of each global batch to read; None for all of it.
+          **kwargs: batch_size, and how to order the records and where to
+            start, as for `reading.build_dataset`.
+        """
+        return reading.build_dataset(
+            self.files,
+            self.features,
+            is_training=True,
+            num_records=self.num_records,
+            limits=self.limits,
+            masker=self.masker,
+            context=context,
+            **kwargs,
         )
 
 
