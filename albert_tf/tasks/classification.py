@@ -78,7 +78,7 @@ class Classification(Task):
         labels: Sequence,
         *,
         dev: tuple[Sequence, Sequence] | None = None,
-        max_seq_length: int = 128,
+        max_seq_length: int = 512,
         objective: str = "classes",
         **kwargs,
     ) -> "Classification":

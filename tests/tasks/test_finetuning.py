@@ -1,6 +1,7 @@
 """Fine-tuning with the library alone, as in docs/library.md."""
 
 import dataclasses
+import inspect
 import json
 import re
 
@@ -72,6 +73,21 @@ def test_the_readme_gives_the_weights_of_the_program(
         )
         assert ours == theirs
     assert (tmp_path / served / "saved_model.pb").exists()
+
+
+def test_defaults_are_those_of_the_program():
+    program = {
+        field.name: field.default
+        for field in dataclasses.fields(ClassifierFlags)
+    }
+    for field in dataclasses.fields(Recipe):
+        assert field.default == program[field.name], field.name
+    texts, task = (
+        inspect.signature(function).parameters
+        for function in (Classification.from_texts, Classification)
+    )
+    assert texts["max_seq_length"].default == program["max_seq_length"]
+    assert task["dropout"].default == program["classifier_dropout"]
 
 
 def build(model, folder, texts, labels, *, start=None, **kwargs):
