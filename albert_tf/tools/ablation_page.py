@@ -2,7 +2,7 @@
 
 from albert_tf.tools import page, plots
 
-# Ends of columns that are no results.
+# Ends of columns that are no results of a seed to compare.
 LEFT_OUT = "seconds", "commit"
 
 
@@ -25,7 +25,10 @@ def list_columns(results):
 
 
 def tabulate(results):
-    """Returns rows of texts: means, deviations of seeds, and the paper's."""
+    """Returns rows of texts: means, deviations of seeds, and the paper's.
+
+    `seconds` are those of all phases, `commit` is that of the last.
+    """
     own, paper = list_columns(results)
     rows = [
         [
@@ -33,15 +36,34 @@ def tabulate(results):
             "parameters",
             "M tokens",
             *own,
+            "seconds",
+            "commit",
             *(f"paper: {name}" for name in paper),
         ]
     ]
     for name, row in results.items():
         cells = [name, f"{row['parameters']:,}", f"{row['tokens'] / 1e6:.1f}"]
         cells += [format_summary(c, row["summary"].get(c)) for c in own]
+        cells += [sum_seconds(row["summary"]), name_commits(row["columns"])]
         cells += [str(row["paper"].get(column, "")) for column in paper]
         rows.append(cells)
     return rows
+
+
+def sum_seconds(summary):
+    """Returns the mean time of all phases, as text."""
+    seconds = [
+        phase["mean"]
+        for name, phase in summary.items()
+        if name.endswith("seconds")
+    ]
+    return f"{sum(seconds):,.0f}" if seconds else ""
+
+
+def name_commits(columns):
+    """Returns the commits of all seeds, shortened."""
+    commits = filter(None, columns.get("commit", {}).values())
+    return " ".join(sorted({commit[:7] for commit in commits}))
 
 
 def format_summary(column, summary):

@@ -130,7 +130,11 @@ def test_the_table_has_means_deviations_and_the_paper(work, tmp_path, capsys):
     assert cells["three"]["paper: average"] == "80.1"
     assert cells["two"]["paper: average"] == ""
     assert cells["two"]["parameters"] == f"{results['two']['parameters']:,}"
-    assert "phase 1, seconds" not in head and "commit" not in head
+    # Two phases of 10 steps of 4, 50 sequences per second.
+    assert cells["two"]["seconds"] == "2"
+    commits = results["two"]["columns"]["commit"]
+    assert cells["two"]["commit"] == (commits["1"] or "")[:7]
+    assert "phase 1, seconds" not in head
 
 
 def test_some_rows_and_seeds(work):
