@@ -15,6 +15,7 @@ from albert_tf.analysis import parameters
 from albert_tf.model.config import AlbertConfig
 
 FLOAT32 = 4
+GIB = 2**30
 SIZES = {"float32": 4, "bfloat16": 2}
 # Results of the operations that update a weight, which exist at one time.
 VALUES_PER_UPDATE = 5
@@ -103,6 +104,52 @@ def estimate_training(
             FLOAT32
             * (num_weights + VALUES_PER_UPDATE * size_of_largest(config)),
         ),
+    )
+
+
+def warn_of_training(
+    config: AlbertConfig,
+    batch_size: int,
+    num_tokens: int,
+    num_predictions: int,
+    *,
+    available: int,
+    num_parts: int = 1,
+    **kwargs,
+) -> str | None:
+    """Returns a warning if a pretraining step needs more memory than there is.
+
+    Args:
+      config: an AlbertConfig.
+      batch_size: sequences of the whole batch.
+      num_tokens: tokens per sequence.
+      num_predictions: masked tokens per sequence.
+      available: bytes.
+      num_parts: number of parts that are computed one after another.
+      **kwargs: compute_dtype and remat, as for `estimate_training`.
+    """
+
+    def peak(num_parts, **changes):
+        part = batch_size // num_parts, num_tokens, num_predictions
+        return estimate_training(config, *part, **{**kwargs, **changes}).peak
+
+    needed = peak(num_parts)
+    if needed <= available:
+        return None
+    fitting = (
+        number
+        for number in range(num_parts + 1, batch_size + 1)
+        if batch_size % number == 0 and peak(number) <= available
+    )
+    if number := next(fitting, None):
+        advice = f"--gradient_accumulation_steps={number} needs "
+        advice += f"{peak(number) / GIB:.1f} GiB"
+    else:
+        advice = f"--remat needs {peak(num_parts, remat=True) / GIB:.1f} GiB"
+    return (
+        f"A training step needs about {needed / GIB:.1f} GiB of memory, "
+        f"but {available / GIB:.1f} GiB are available: the system may end this "
+        f"program without a message. {advice}."
     )
 
 

@@ -7,12 +7,14 @@ import os
 import tempfile
 
 from albert_tf import filesystem
+from albert_tf.analysis import memory
 from albert_tf.data.pretraining import opening
 from albert_tf.model import heads
 from albert_tf.model.config import CONFIG_FILE, AlbertConfig
 from albert_tf.programs import shared
 from albert_tf.text import tokenization
 from albert_tf.training import (
+    distribution,
     evaluation,
     gauge,
     guard,
@@ -102,7 +104,7 @@ def build_evaluator(args, training, held_out):
 def build_gauge(training, train_records, held_out):
     """Returns a `gauge.Gauge`, on held-out records if there are any."""
     measured = held_out or train_records
-    num_tokens = measured.features["input_ids"][0][0]
+    num_tokens = measured.num_tokens
     batch_size = max(1, gauge.TOKENS // num_tokens)
     batch_size *= training.strategy.num_replicas_in_sync
     return gauge.Gauge(
@@ -298,6 +300,7 @@ def train(args, config, training, records, weights, evaluator):
         training.workers.check_equal(
             f"{name} files", training.manifest.made_of[name]
         )
+    warn_of_memory(args, config, training, train_records)
     step = training.begin(
         config,
         weights,
@@ -332,6 +335,25 @@ def train(args, config, training, records, weights, evaluator):
         guard=guard.Guard(args.stop_on_divergence),
     )
     training.reporter.say(f"Checkpoints and results are in {args.output_dir}.")
+
+
+def warn_of_memory(args, config, training, records):
+    """Says so if the machine's memory seems too small for a step on its CPU."""
+    available = distribution.read_available_memory()
+    if available is None or not distribution.is_single_cpu(training.strategy):
+        return
+    warning = memory.warn_of_training(
+        config,
+        args.train_batch_size,
+        records.num_tokens,
+        records.num_predictions,
+        available=available,
+        num_parts=args.gradient_accumulation_steps,
+        compute_dtype=training.compute_dtype,
+        remat=args.remat,
+    )
+    if warning:
+        training.reporter.say(f"WARNING: {warning}")
 
 
 def report_majority_baseline(reporter, held_out):

@@ -3,10 +3,10 @@
 import dataclasses
 
 from albert_tf.analysis import parameters
+from albert_tf.analysis.memory import GIB
 from albert_tf.model.config import AlbertConfig
 from albert_tf.tools import plots
 
-GIB = 2**30
 # Parts of a pie or a bar, and the parts of a summary that they add.
 PARAMETERS = {
     "word embeddings": ("word embeddings",),

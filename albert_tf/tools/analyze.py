@@ -4,10 +4,9 @@ import os
 
 from albert_tf import filesystem
 from albert_tf.analysis import parameters, summary
+from albert_tf.analysis.memory import GIB
 from albert_tf.model.config import CONFIG_FILE, AlbertConfig
 from albert_tf.tools import analysis_plots, page, page_files, text_tables
-
-GIB = 2**30
 
 
 def run(args):

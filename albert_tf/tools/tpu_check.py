@@ -3,11 +3,11 @@
 import math
 
 from albert_tf.analysis import flops
+from albert_tf.analysis.memory import GIB
 from albert_tf.model.config import AlbertConfig
 from albert_tf.tools import tpu_environment
 from albert_tf.training import distribution, lowering
 
-GIB = 2**30
 # A larger batch of a core fits nowhere; a search beyond it has gone wrong.
 LARGEST_BATCH = 1 << 14
 # The first size of a search, in multiples.

@@ -1,7 +1,9 @@
 """Builds the tf.distribute strategy and chooses the compute dtype."""
 
+import contextlib
 import functools
 import pathlib
+import re
 import socket
 import urllib.parse
 
@@ -11,6 +13,9 @@ from albert_tf.training import workers
 
 CONNECT_SECONDS = 10
 CPU_INFO = "/proc/cpuinfo"
+MEMORY_INFO = "/proc/meminfo"
+# The most that the processes of a container may use; a number, or "max".
+CONTAINER_LIMIT = "/sys/fs/cgroup/memory.max"
 # Linux's names of the x86 instruction sets for bfloat16 products.
 BFLOAT16_FLAGS = {"avx512_bf16", "amx_bf16"}
 # The first NVIDIA GPUs with bfloat16 instructions: A100, RTX 30.
@@ -184,6 +189,21 @@ def read_cpu_flags():
         return set()
     flags = (line for line in lines if line.startswith("flags"))
     return set(next(flags, "").partition(":")[2].split())
+
+
+def read_available_memory():
+    """Returns how many bytes are free for a program; None if unknown.
+
+    Linux says it, and the limit of a container, which is for all its programs.
+    """
+    sizes = []
+    with contextlib.suppress(OSError):
+        text = pathlib.Path(MEMORY_INFO).read_text("utf-8")
+        kilobytes = re.findall(r"^MemAvailable:\s*(\d+) kB$", text, re.M)
+        sizes += [1024 * int(number) for number in kilobytes]
+    with contextlib.suppress(OSError, ValueError):  # "max" is no number.
+        sizes.append(int(pathlib.Path(CONTAINER_LIMIT).read_text("utf-8")))
+    return min(sizes, default=None)
 
 
 def check_batch_size(strategy, batch_size, flag, num_parts=1):

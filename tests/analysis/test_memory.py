@@ -5,8 +5,10 @@ import dataclasses
 import pytest
 
 from albert_tf.analysis import memory
+from albert_tf.model.config import AlbertConfig
 from benchmarks import children, step_memory
 from tests import tiny
+from tests.conftest import ROOT
 
 SHAPE = 8, 128, 20
 
@@ -62,3 +64,33 @@ def test_inference_keeps_no_layer():
         memory.estimate_inference(c, 2, 16) for c in (tiny.CONFIG, deep)
     )
     assert one == other
+
+
+def test_a_step_without_enough_memory_is_said_with_a_remedy():
+    def warn(available, batch_size=12, **kwargs):
+        return memory.warn_of_training(
+            tiny.CONFIG, batch_size, 128, 20, available=available, **kwargs
+        )
+
+    def peak(batch_size, **kwargs):
+        return estimate(shape=(batch_size, 128, 20), **kwargs).peak
+
+    assert warn(peak(12)) is None
+    assert "--gradient_accumulation_steps=2 needs" in warn(peak(12) - 1)
+    # 5 does not divide the batch.
+    assert "--gradient_accumulation_steps=6 needs" in warn(peak(3) - 1)
+    assert "--gradient_accumulation_steps=6" in warn(peak(2), num_parts=3)
+    assert warn(peak(4), num_parts=3) is None
+    assert "--remat needs" in warn(peak(1) - 1)
+    assert warn(peak(12, remat=True), remat=True) is None
+    assert warn(peak(12, remat=True) - 1, remat=True)
+
+
+def test_memory_is_said_in_gibibytes():
+    config = AlbertConfig.from_json_file(ROOT / "configs/model/v2/base.json")
+    warning = memory.warn_of_training(
+        config, 4096, 512, 20, available=16 * memory.GIB
+    )
+    needed = memory.estimate_training(config, 4096, 512, 20).peak
+    assert f"about {needed / memory.GIB:.1f} GiB" in warning
+    assert "16.0 GiB are available" in warning

@@ -277,6 +277,19 @@ def test_without_a_sentence_objective_its_head_is_not_trained(args, tmp_path):
     assert "sentence_order_loss" not in read_jsonl(args.output_dir)[-1]
 
 
+def test_too_little_memory_is_said_first(args, monkeypatch, capsys):
+    monkeypatch.setattr(distribution, "read_available_memory", lambda: 9000)
+    args = dataclasses.replace(args, do_eval=False, num_train_steps=3)
+    run_pretraining.run(args)
+    said = capsys.readouterr().err
+    said, _, rest = said.partition("WARNING: A training step needs about")
+    assert "First step" in rest and "First step" not in said
+    assert "--gradient_accumulation_steps" in rest or "--remat" in rest
+    monkeypatch.setattr(distribution, "read_available_memory", lambda: None)
+    run_pretraining.run(dataclasses.replace(args, num_train_steps=4))
+    assert "needs about" not in capsys.readouterr().err
+
+
 def test_bfloat16_and_adamw_run(args, monkeypatch, capsys):
     # As --compute_dtype=auto chooses on such a device.
     monkeypatch.setattr(

@@ -1,5 +1,7 @@
 """From flags to a strategy."""
 
+import sys
+
 import pytest
 import tensorflow as tf
 
@@ -118,3 +120,29 @@ def test_auto_chooses_a_dtype_that_all_gpus_support(
         tf.config.experimental, "get_device_details", details.get
     )
     assert distribution.choose_compute_dtype("auto", strategy) == wanted
+
+
+@pytest.mark.parametrize(
+    "memory, limit, wanted",
+    [
+        ("MemTotal: 9 kB\nMemAvailable:   4 kB\n", None, 4096),
+        ("MemTotal: 9 kB\nMemAvailable:   4 kB\n", "max\n", 4096),
+        ("MemAvailable: 4 kB\n", "4095\n", 4095),
+        (None, "5000\n", 5000),
+        (None, None, None),
+    ],
+)
+def test_memory_is_that_of_the_machine_or_its_container(
+    monkeypatch, tmp_path, memory, limit, wanted
+):
+    for name, text in (("MEMORY_INFO", memory), ("CONTAINER_LIMIT", limit)):
+        path = tmp_path / name
+        if text:
+            path.write_text(text)
+        monkeypatch.setattr(distribution, name, str(path))
+    assert distribution.read_available_memory() == wanted
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux says it")
+def test_this_machine_has_memory():
+    assert distribution.read_available_memory() > 1 << 26

@@ -59,6 +59,18 @@ class PretrainingRecords:
         """The meaning of the sentence labels: "sop", "nsp" or "none"."""
         return self.sidecar["sentence_objective"] if self.sidecar else "sop"
 
+    @property
+    def num_tokens(self) -> int:
+        """The length of a sequence."""
+        return self.features["input_ids"][0][0]
+
+    @property
+    def num_predictions(self) -> int:
+        """The maximum number of masked tokens of a sequence."""
+        if self.masker:
+            return self.masker.rule.num_predictions
+        return self.features["masked_lm_ids"][0][0]
+
     def describe(self) -> dict:
         """Returns how the records are masked and what was skipped.
 
