@@ -496,15 +496,16 @@ def train(
     ):
         while step < num_train_steps:
             stop = stops.after(step)
-            sums, state, num_steps, is_new = steps.run(stop - step)
-            window += sums
-            step += num_steps
-            values = results(model, window) | state
-            guard.check(step, values, step == stop)
-            reporter.progress(step, values, is_new)
-            if stops.is_logged(step):
-                log_values(reporter, gauge, step, num_train_steps, values)
-                window[:] = 0
+            with steps.workers.finishing_first():
+                sums, state, num_steps, is_new = steps.run(stop - step)
+                window += sums
+                step += num_steps
+                values = results(model, window) | state
+                guard.check(step, values, step == stop)
+                reporter.progress(step, values, is_new)
+                if stops.is_logged(step):
+                    log_values(reporter, gauge, step, num_train_steps, values)
+                    window[:] = 0
             if stops.is_saved(step):
                 prefix = manager.save()
                 if on_checkpoint:

@@ -16,6 +16,7 @@ import os
 import signal
 import socket
 import tempfile
+import threading
 import time
 
 import numpy as np
@@ -28,6 +29,7 @@ WAIT_SECONDS = 300
 _REPORT_SECONDS = 30
 _ANSWER_SECONDS = 5
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_NOTHING: contextlib.AbstractContextManager = contextlib.nullcontext()
 EXAMPLE = (
     'TF_CONFIG=\'{"cluster": {"worker": ["10.0.0.1:2222", "10.0.0.2:2222"]}, '
     '"task": {"type": "worker", "index": 0}}\''
@@ -346,9 +348,25 @@ class Workers:
 
         Within, ctrl-C and SIGTERM only take effect in `check_signals`.
         """
-        if self.count == 1:
+        with self._noting_signals() if self.count > 1 else _NOTHING:
             yield
-            return
+
+    @contextlib.contextmanager
+    def finishing_first(self):
+        """Context manager: a single process acts on signals at its end.
+
+        So what a compiled call has computed is not lost. Several processes
+        act on them in `check_signals`.
+        """
+        is_main = threading.current_thread() is threading.main_thread()
+        is_noting = self.count == 1 and is_main
+        with self._noting_signals() if is_noting else _NOTHING:
+            yield
+
+    @contextlib.contextmanager
+    def _noting_signals(self):
+        """Context manager: signals are noted, and raised at its end."""
+        self._received = dict.fromkeys(_SIGNALS, 0)
         for number in _SIGNALS:
             self._handlers[number] = signal.signal(number, self._note)
         try:

@@ -5,6 +5,7 @@ import functools
 import gc
 import io
 import json
+import signal
 import types
 import weakref
 
@@ -337,6 +338,34 @@ def test_an_interrupt_loses_nothing(tmp_path):
     (prefix,) = checkpoints.list_checkpoints(tmp_path)
     assert checkpoints.step_of(prefix) >= 4
     assert "Rerun the same command to resume" in reporter.line.stream.getvalue()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_what_a_call_computed_is_logged_before_it_stops(
+    tmp_path, monkeypatch, number
+):
+    run_steps = loop.Steps.run
+
+    def interrupt(self, limit):
+        computed = run_steps(self, limit)
+        signal.raise_signal(number)
+        return computed
+
+    def stop(number, frame):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(loop.Steps, "run", interrupt)
+    before = [signal.signal(n, stop) for n in (signal.SIGINT, signal.SIGTERM)]
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            build(tmp_path).train(NUM_STEPS, log_every_steps=1)
+        assert signal.getsignal(number) is stop
+    finally:
+        signal.signal(signal.SIGINT, before[0])
+        signal.signal(signal.SIGTERM, before[1])
+    rows = (tmp_path / "metrics.jsonl").read_text().splitlines()
+    assert [json.loads(row)["step"] for row in rows] == [1]
+    assert len(checkpoints.list_checkpoints(tmp_path)) == 1
 
 
 def test_compiled_calls_end_at_logs_and_checkpoints(tmp_path):
