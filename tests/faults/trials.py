@@ -152,7 +152,8 @@ class Trial:
         refusal = self.job.refused_when_done
         is_refused = status == 1 and refusal and refusal in process.output()
         if not is_refused:
-            self.expect_orderly_end(process, (0,))
+            for one in (process, *process.others):
+                self.expect_orderly_end(one, (0,))
         found = processes.call(artifacts.describe, self.home)
         self.complaints += artifacts.differences(
             found, self.reference.artifacts
