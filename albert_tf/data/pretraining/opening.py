@@ -89,14 +89,7 @@ class PretrainingRecords:
         Dynamic records have the same masks in every pass and every run, so
         that results compare.
         """
-        return reading.build_dataset(
-            self.files,
-            self.features,
-            batch_size,
-            is_training=False,
-            limits=self.limits,
-            masker=self.masker,
-        )
+        return self._build(batch_size=batch_size, is_training=False)
 
     def read_part(
         self, context: tf.distribute.InputContext | None = None, **kwargs
@@ -108,14 +101,19 @@ class PretrainingRecords:
           **kwargs: batch_size, and how to order the records and where to
             start, as for `reading.build_dataset`.
         """
+        return self._build(
+            is_training=True,
+            num_records=self.num_records,
+            context=context,
+            **kwargs,
+        )
+
+    def _build(self, **kwargs):
         return reading.build_dataset(
             self.files,
             self.features,
-            is_training=True,
-            num_records=self.num_records,
             limits=self.limits,
             masker=self.masker,
-            context=context,
             **kwargs,
         )
 
