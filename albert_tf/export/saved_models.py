@@ -87,7 +87,13 @@ def _choose_kernels(model, is_compact):
     """
     size = modeling.count_kernel_bytes(model)
     if size <= modeling.MAX_CONSTANT_BYTES:
-        return layers.constant_kernels(with_embeddings=is_compact)
+        return layers.constant_kernels(
+            # Products of bfloat16 have one order of kernels.
+            twice=model.compute_dtype == "float32"
+            and not is_compact
+            and 2 * size <= modeling.MAX_CONSTANT_BYTES,
+            with_embeddings=is_compact,
+        )
     if is_compact:
         raise ValueError(
             f"The model has kernels of {size >> 20} MiB; a compact SavedModel "

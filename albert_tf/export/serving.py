@@ -6,6 +6,7 @@ Shapes: B batch, T tokens, C labels.
 import tensorflow as tf
 
 from albert_tf.export import requests, saved_models
+from albert_tf.model import layers
 
 
 def export_classifier(
@@ -127,12 +128,8 @@ def build_answer(model, serve, max_seq_length, threshold):
     """
     check_max_seq_length(model, max_seq_length)
     check_threshold(threshold)
-    ids = tf.TensorSpec([None, None], tf.int32)
     # Shared by all signatures, so that its constants are saved once.
-    serve_once = tf.function(
-        lambda features: dict(serve(features)),
-        input_signature=[dict.fromkeys(requests.FEATURES, ids)],
-    )
+    serve_once = serve_by_rows(serve)
 
     def answer(inputs):
         features = requests.check_features(
@@ -147,6 +144,35 @@ def build_answer(model, serve, max_seq_length, threshold):
         return outputs
 
     return answer
+
+
+def serve_by_rows(serve):
+    """Returns `serve`, with kernels for few and for many rows where needed.
+
+    Args:
+      serve: as for `build_answer`.
+
+    Source: `layers.are_kernels_held_twice`.
+    """
+    ids = tf.TensorSpec([None, None], tf.int32)
+    serve_few, serve_many = (
+        tf.function(
+            lambda features: dict(serve(features)),
+            input_signature=[dict.fromkeys(requests.FEATURES, ids)],
+        )
+        for _ in range(2)
+    )
+
+    def serve_features(features):
+        if not layers.are_kernels_held_twice():
+            return serve_many(features)
+        return tf.cond(
+            tf.size(features["input_ids"]) <= layers.FEW_ROWS,
+            lambda: serve_few(features),
+            lambda: serve_many(features),
+        )
+
+    return serve_features
 
 
 def build_signatures(model, serve, max_seq_length, threshold):

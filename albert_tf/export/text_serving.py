@@ -204,6 +204,7 @@ def export_text_spans(
     check_tokenizer(tokenizer, model.config)
     check_lengths(max_seq_length, max_query_length)
     graph = operations.GraphTokenizer(tokenizer)
+    serve_features = serving.serve_by_rows(model)
 
     @tf.function(input_signature=[TEXTS] * 2)
     def serve(question, context):
@@ -220,7 +221,7 @@ def export_text_spans(
         features = requests.check_features(
             features, requests.OWN_NAMES, model.config, max_seq_length
         )
-        outputs = model(features)
+        outputs = serve_features(features)
         span = choose_span(outputs, features, before, max_answer_length)
         return {
             **_quote(context, offsets, *span),

@@ -29,8 +29,11 @@ ACTIVATIONS = {
 }
 
 
-# What `constant_kernels` turned on: of "kernels", "embeddings", "softmax" and
-# "onednn".
+# oneDNN orders a float32 kernel in one way for 2 to this many rows and in
+# another for more, on CPUs with AVX-512.
+FEW_ROWS = 80
+# What `constant_kernels` turned on: of "kernels", "twice", "embeddings",
+# "softmax" and "onednn".
 _constants: contextvars.ContextVar[frozenset[str]] = contextvars.ContextVar(
     "constants", default=frozenset()
 )
@@ -39,6 +42,7 @@ _constants: contextvars.ContextVar[frozenset[str]] = contextvars.ContextVar(
 @contextlib.contextmanager
 def constant_kernels(
     *,
+    twice=False,
     with_embeddings=False,
     with_bfloat16_softmax=False,
     with_onednn=False,
@@ -52,6 +56,8 @@ def constant_kernels(
     the last layer.
 
     Args:
+      twice: whether few rows and many shall have constants of their own, see
+        `are_kernels_held_twice`.
       with_embeddings: whether the word embeddings are a constant, too, in the
         compute dtype. That is no faster, but the function then reads none of
         the large weights.
@@ -64,6 +70,7 @@ def constant_kernels(
         this process only, on a CPU.
     """
     kinds = {"kernels"}
+    kinds |= {"twice"} if twice else set()
     kinds |= {"embeddings"} if with_embeddings else set()
     kinds |= {"softmax"} if with_bfloat16_softmax else set()
     kinds |= {"onednn"} if with_onednn else set()
@@ -77,6 +84,16 @@ def constant_kernels(
 def are_kernels_constant():
     """Returns whether the caller is inside `constant_kernels`."""
     return "kernels" in _constants.get()
+
+
+def are_kernels_held_twice():
+    """Returns whether inputs of up to FEW_ROWS need a function of their own.
+
+    oneDNN keeps a reordered constant in one order only, that of its first
+    input; inputs that want the other order reorder it at every call. After a
+    long request, a short one would take up to four times its time.
+    """
+    return "twice" in _constants.get()
 
 
 def are_embeddings_constant():

@@ -6,7 +6,9 @@ TensorFlow 2 and the loader of TensorFlow 1 answer the same requests.
 
 import inspect
 import os
+import pathlib
 import pickle
+import re
 import shutil
 import subprocess
 import sys
@@ -43,6 +45,9 @@ EXPORTS = {
     "compact": {"is_compact": True},
     "compact bfloat16": {"is_compact": True},
 }
+
+CPU_INFO = pathlib.Path("/proc/cpuinfo")
+CPU_FLAGS = CPU_INFO.read_text("utf-8").split() if CPU_INFO.exists() else ()
 
 
 # The other process. It has the source of these functions, no more.
@@ -398,6 +403,82 @@ def test_kernels_are_constants_unless_they_are_large(
             variable.assign(tf.zeros_like(variable))
     after = signature(**inputs)["logits"]
     assert bool(np.abs(found - after).max() > 1e-3) == is_large
+
+
+@pytest.fixture(scope="module")
+def exported_longer(tmp_path_factory):
+    """A model with positions for 96 tokens, and the folder of its export."""
+    config = AlbertConfig(
+        vocab_size=31,
+        embedding_size=16,
+        hidden_size=128,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=256,
+        max_position_embeddings=96,
+    )
+    model = heads.AlbertClassifier(config, num_labels=2)
+    folder = tmp_path_factory.mktemp("longer")
+    path = serving.export_classifier(folder, model, max_seq_length=96)
+    return model, path
+
+
+def list_reorders(path, lengths):
+    """Returns the kernels that oneDNN reorders for requests, once warm.
+
+    Args:
+      path: folder of a SavedModel.
+      lengths: numbers of tokens; each is requested twice, and only what is
+        reordered in the second round counts.
+    """
+    program = f"""
+import tensorflow as tf
+loaded = tf.saved_model.load({str(path)!r})
+for _ in range(2):
+    print("round", flush=True)
+    for length in {lengths}:
+        ids = tf.ones([1, length], tf.int32)
+        features = dict(input_ids=ids, input_mask=ids, segment_ids=ids * 0)
+        loaded.signatures["ids"](**features)
+"""
+    output = subprocess.run(
+        [sys.executable, "-c", program],
+        env=os.environ | {"ONEDNN_VERBOSE": "1"},
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    ).stdout
+    if "inner_product" not in output:
+        pytest.skip("This TensorFlow multiplies without oneDNN.")
+    last_round = output.split("round\n")[-1].splitlines()
+    # The layouts of kernels have capitals, such as AB16b64a.
+    return [
+        line
+        for line in last_round
+        if re.search(r",reorder,.* dst:\S*:blocked:[A-Z]", line)
+    ]
+
+
+@pytest.mark.skipif(
+    "avx512f" not in CPU_FLAGS, reason="the order differs on other CPUs"
+)
+@pytest.mark.parametrize("lengths", [(96, 8), (8, 96), (81, 80)], ids=str)
+def test_no_kernel_is_reordered_again(exported_longer, lengths):
+    assert not list_reorders(exported_longer[1], lengths)
+
+
+def test_few_and_many_rows_give_the_models_logits(exported_longer):
+    model, path = exported_longer
+    signature = tf.saved_model.load(path).signatures["ids"]
+    for shape in ((1, 80), (1, 81), (4, 20), (3, 40)):
+        features = make_features(*shape)
+        np.testing.assert_allclose(
+            signature(**{n: tf.constant(x) for n, x in features.items()})[
+                "logits"
+            ],
+            model(features)["logits"],
+            atol=1e-5,
+        )
 
 
 def test_a_compact_model_stores_large_weights_once(tmp_path):
