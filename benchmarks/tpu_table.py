@@ -5,9 +5,9 @@
 Compiles the training step of run_pretraining, as `albert tpu_check` does, for
 the batches of FIXED, then searches the largest that fits in each other cell. A
 compilation takes minutes on two cores. Its figures are appended to
---output_file at once, and what is there is not compiled again, so the script
-can be stopped and rerun. At the end it prints the tables; --only_print prints
-them without compiling.
+--output_file at once, and what is there is not compiled again unless the step
+has changed since, so the script can be stopped and rerun. At the end it prints
+the tables; --only_print prints them without compiling.
 """
 
 import functools
@@ -85,6 +85,26 @@ def build_step(size, num_replicas, remat):
     )
 
 
+@functools.cache
+def identify_step(size, num_replicas, remat):
+    """Returns a digest by which a row's step is known again."""
+    step = build_step(size, num_replicas, remat)
+    return step.fingerprint(SIZES[size])
+
+
+def drop_old_steps(figures):
+    """Leaves out the figures of wanted cells whose step has changed."""
+    for cell in filter(is_wanted, figures):
+        size, topology, remat = cell
+        num_cores = build_compiler(topology).num_cores
+        step = identify_step(size, num_cores, remat)
+        figures[cell] = {
+            batch: row
+            for batch, row in figures[cell].items()
+            if row.get("step") == step
+        }
+
+
 def compile_at(figures, cell, batch):
     """Returns the figures of a batch, from `figures` or from the compiler."""
     known = figures.setdefault(cell, {})
@@ -93,6 +113,7 @@ def compile_at(figures, cell, batch):
         compiler = build_compiler(topology)
         step = build_step(size, compiler.num_cores, remat)
         known[batch] = {
+            "step": identify_step(size, compiler.num_cores, remat),
             "size": size,
             "topology": topology,
             "remat": remat,
@@ -113,6 +134,7 @@ def is_wanted(cell):
 
 def measure(figures):
     """Compiles what the figures lack."""
+    drop_old_steps(figures)
     for cell, batch in FIXED.items():
         if is_wanted(cell):
             compile_at(figures, cell, batch)

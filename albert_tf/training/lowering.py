@@ -9,6 +9,9 @@ need one. For this step they differ in the random number generator, which
 `albert_tf.tools.tpu_compiler` replaces.
 """
 
+import hashlib
+import re
+
 import tensorflow as tf
 from tensorflow.compiler.tf2xla.ops import gen_xla_ops
 from tensorflow.python.distribute import one_device_strategy
@@ -158,6 +161,27 @@ class PretrainingStep:
             return self.strategy.run(self.replica_step, args=(named,))
 
         return step.experimental_get_compiler_ir(*specs.values())(stage=stage)
+
+    def fingerprint(self, batch_size):
+        """Returns a digest of the lowered step: equal steps have equal ones.
+
+        Names and lines of code do not count.
+
+        Args:
+          batch_size: as for `lower`.
+        """
+        text = self.lower(batch_size, stage="hlo")
+        # Below the first line, which names the function, instructions contain
+        # " = "; the rest are tables of files and lines.
+        lines = [line for line in text.splitlines()[1:] if " = " in line]
+        code = re.sub(r", metadata=\{[^}]*\}", "", "\n".join(lines))
+        numbers: dict = {}
+        code = re.sub(
+            r"(?<![\w.])[A-Za-z_][\w-]*\.\d+",
+            lambda name: f"x{numbers.setdefault(name[0], len(numbers))}",
+            code,
+        )
+        return hashlib.sha256(code.encode()).hexdigest()[:16]
 
 
 def count_stacks(config):

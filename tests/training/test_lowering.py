@@ -216,6 +216,20 @@ def test_recomputed_layers_with_shared_weights_take_no_more_code():
     assert size(2) == size(6) > 1000
 
 
+def test_equal_steps_alone_have_equal_fingerprints():
+    wanted = build().fingerprint(B)
+    assert build().fingerprint(B) == wanted
+    deeper = dataclasses.replace(CONFIG, num_hidden_layers=3)
+    others = [
+        build().fingerprint(B + 1),
+        build(deeper).fingerprint(B),
+        build(num_replicas=2).fingerprint(B),
+        build(optimizer="adamw").fingerprint(B),
+        build(remat=True).fingerprint(B),
+    ]
+    assert wanted not in others
+
+
 def count_products(text):
     """Sums 2 M K N over all products of HLO text; loops count once."""
     total = 0
