@@ -26,12 +26,20 @@ MASKED_SCORE = -10000.0
 MAX_CONSTANT_BYTES = 256 << 20
 
 
+def list_kernels(model):
+    """Returns the variables of all kernels of a model."""
+    return [
+        weight.value
+        for weight in model.weights
+        if weight.canonical_name.endswith("kernel")
+    ]
+
+
 def count_kernel_bytes(model):
     """Returns the size of all kernels of a model, in bytes."""
     return sum(
-        weight.value.dtype.size * weight.shape.num_elements()
-        for weight in model.weights
-        if weight.canonical_name.endswith("kernel")
+        kernel.dtype.size * kernel.shape.num_elements()
+        for kernel in list_kernels(model)
     )
 
 

@@ -124,6 +124,8 @@ def holding_weights(strategy, model):
 class Predictor:
     """Predicts with a model, whose weights may change between two calls.
 
+    It traces once, and again where traces hold kernels that have changed.
+
     Args:
       strategy: a tf.distribute.Strategy.
       model: a model as defined in `loop`.
@@ -132,13 +134,25 @@ class Predictor:
     def __init__(self, strategy, model):
         self.strategy, self.model = strategy, model
         self.traces = None
+        # Copies of the kernels that the traces hold.
+        self.held = []
 
     def __call__(self, datasets, num_examples):
         """See `predict`."""
         with holding_weights(self.strategy, self.model) as are_held:
-            if are_held or self.traces is None:
+            if self.traces is None or not self._holds_current():
                 self.traces = build_predict_function(self.strategy, self.model)
+                kernels = modeling.list_kernels(self.model) if are_held else ()
+                self.held = [tf.constant(kernel.numpy()) for kernel in kernels]
             return predict(self.strategy, self.traces, datasets, num_examples)
+
+    def _holds_current(self):
+        """Returns whether the kernels that the traces hold are the model's."""
+        kernels = modeling.list_kernels(self.model)
+        return all(
+            tf.reduce_all(tf.equal(kernel, held))
+            for kernel, held in zip(kernels, self.held, strict=False)
+        )
 
 
 def predict(strategy, predict_function, datasets, num_examples):

@@ -122,7 +122,16 @@ def test_a_regression_has_no_labels(model, tmp_path):
     assert np.isfinite(float(low))
 
 
-def test_predictions_are_those_of_the_weights_at_the_time(model, tmp_path):
+def test_predictions_are_those_of_the_weights_at_the_time(
+    model, tmp_path, monkeypatch
+):
+    built = []
+    build_function = evaluation.build_predict_function
+    monkeypatch.setattr(
+        evaluation,
+        "build_predict_function",
+        lambda *args: built.append(1) or build_function(*args),
+    )
     tuning = build(model, tmp_path, TEXTS, LABELS)
     examples = tuning.task.train
     weights = named_weights(tuning.model)
@@ -132,11 +141,14 @@ def test_predictions_are_those_of_the_weights_at_the_time(model, tmp_path):
     bias.assign(bias + 1.0)
     after = tuning.predict(examples)["logits"]
     np.testing.assert_allclose(after, before + 1, rtol=1e-2)
+    assert len(built) == 1
     for kernel in kernels:
         kernel.assign(kernel * 2.0)
-    other = tuning.predict(examples)["logits"]
-    assert np.abs(other - after).max() > 1e-3
-    np.testing.assert_array_equal(tuning.predict(examples)["logits"], other)
+        wanted = tuning.predict(examples)["logits"]
+    assert np.abs(wanted - after).max() > 1e-3
+    assert len(built) == 1 + len(kernels)
+    np.testing.assert_array_equal(tuning.predict(examples)["logits"], wanted)
+    assert len(built) == 1 + len(kernels)
 
 
 CPUS = ["CPU:0", "CPU:1"]
