@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from albert_tf import filesystem, progress
 from albert_tf.model import layers, modeling
-from albert_tf.training import distribution, loop
+from albert_tf.training import distribution, loop, workers
 from albert_tf.weights import checkpoints
 
 RESULTS_FILE = "eval_results.txt"
@@ -61,10 +61,12 @@ def evaluate(
     num_steps = 0
     total = min(num_batches or 0, max_steps or num_batches or 0)
     done = progress.Progress("evaluating", total, "batches", bool(total))
+    together = workers.find_workers(strategy)
     for features in loop.distribute(strategy, dataset):
         sums += eval_function(features).numpy()
         num_steps += 1
         done.add(1)
+        together.check_signals()
         if num_steps == max_steps:
             break
     done.clear()

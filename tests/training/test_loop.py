@@ -24,6 +24,7 @@ from albert_tf.training import (
     loop,
     optimization,
     reporting,
+    workers,
 )
 from albert_tf.weights import checkpoints
 
@@ -455,6 +456,29 @@ def test_an_evaluation_shows_how_far_it_is(tmp_path, monkeypatch, capsys):
         assert shown == wanted
     evaluation.evaluate(run.strategy, run.model, function, dataset)
     assert "evaluating" not in capsys.readouterr().err
+
+
+def test_workers_can_stop_after_every_batch_of_an_evaluation(
+    tmp_path, monkeypatch
+):
+    run = build(tmp_path)
+    function = evaluation.build_eval_function(run.strategy, run.model)
+    done = []
+
+    def stop_at_second():
+        if len(done) == 2:
+            raise KeyboardInterrupt
+
+    together = workers.find_workers(run.strategy)
+    monkeypatch.setattr(together, "check_signals", stop_at_second)
+    with pytest.raises(KeyboardInterrupt):
+        evaluation.evaluate(
+            run.strategy,
+            run.model,
+            lambda features: done.append(1) or function(features),
+            tf.data.Dataset.from_tensor_slices(batches(3)),
+        )
+    assert len(done) == 2
 
 
 def test_an_empty_evaluation_is_an_error(tmp_path):
