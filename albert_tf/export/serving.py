@@ -149,10 +149,10 @@ def build_answer(model, serve, max_seq_length, threshold):
 def serve_by_rows(serve):
     """Returns `serve`, with kernels for few and for many rows where needed.
 
+    They are where `layers.are_kernels_held_twice` says so.
+
     Args:
       serve: as for `build_answer`.
-
-    Source: `layers.are_kernels_held_twice`.
     """
     ids = tf.TensorSpec([None, None], tf.int32)
     serve_few, serve_many = (

@@ -142,19 +142,16 @@ class Predictor:
     def __call__(self, datasets, num_examples):
         """See `predict`."""
         with holding_weights(self.strategy, self.model) as are_held:
-            if self.traces is None or not self._holds_current():
-                self.traces = build_predict_function(self.strategy, self.model)
-                kernels = modeling.list_kernels(self.model) if are_held else ()
+            kernels = modeling.list_kernels(self.model) if are_held else []
+            if self.traces is None or not all(
+                tf.reduce_all(tf.equal(kernel, held))
+                for kernel, held in zip(kernels, self.held, strict=True)
+            ):
+                # An interruption in between leaves no traces of other kernels.
+                self.traces = None
                 self.held = [tf.constant(kernel.numpy()) for kernel in kernels]
+                self.traces = build_predict_function(self.strategy, self.model)
             return predict(self.strategy, self.traces, datasets, num_examples)
-
-    def _holds_current(self):
-        """Returns whether the kernels that the traces hold are the model's."""
-        kernels = modeling.list_kernels(self.model)
-        return all(
-            tf.reduce_all(tf.equal(kernel, held))
-            for kernel, held in zip(kernels, self.held, strict=False)
-        )
 
 
 def predict(strategy, predict_function, datasets, num_examples):
