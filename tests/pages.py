@@ -81,14 +81,18 @@ def find_browser():
 
 
 def browse(path, *words):
-    """Opens a page without a window; returns what the browser prints."""
-    return subprocess.run(
+    """Opens a page without a window; returns what the browser prints.
+
+    The page must write nothing to the browser's console, where errors are.
+    """
+    done = subprocess.run(
         [
             find_browser(),
             "--headless",
             "--no-sandbox",
             "--disable-gpu",
             "--hide-scrollbars",
+            "--enable-logging=stderr",
             f"--user-data-dir={path.parent / 'browser'}",
             *words,
             path.as_uri(),
@@ -97,4 +101,7 @@ def browse(path, *words):
         text=True,
         check=True,
         timeout=120,
-    ).stdout
+    )
+    console = [line for line in done.stderr.splitlines() if "CONSOLE" in line]
+    assert not console
+    return done.stdout

@@ -11,7 +11,8 @@ A grid is a JSON file:
   seeds: random seeds of the repetitions.
   tasks: name -> flags of run_classifier.
   rows: each with a `name`, and what it changes: `config`, and `phases`, a list
-    as long as the grid's. `paper` has the paper's results by column.
+    as long as the grid's, or empty for random weights, which are only
+    fine-tuned. `paper` has the paper's results by column.
   base: name of another file in the same folder, which has what is missing.
 """
 
@@ -27,6 +28,8 @@ from albert_tf.model.config import AlbertConfig
 
 KEYS = "title", "config", "phases", "held_out", "seeds", "tasks", "rows"
 PARTS = "records", "flags"
+# Flags of run_pretraining that do not change the final weights.
+WITHOUT_EFFECT = "save_checkpoints_steps", "keep_checkpoint_max"
 
 
 class Phase(NamedTuple):
@@ -39,6 +42,14 @@ class Phase(NamedTuple):
 
     records: dict
     flags: dict
+
+    def count_tokens(self) -> int:
+        """Returns the number of tokens of all steps, padding included."""
+        return (
+            self.flags["num_train_steps"]
+            * self.flags["train_batch_size"]
+            * self.records["max_seq_length"]
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,22 +78,16 @@ class Row:
           num_phases: number of phases.
           *others: what else the result depends on, such as the seed.
         """
-        described = [
-            self.config.to_dict(),
-            [phase._asdict() for phase in self.phases[:num_phases]],
-            others,
-        ]
-        text = json.dumps(described, sort_keys=True)
-        return hashlib.sha256(text.encode()).hexdigest()[:12]
+        phases = []
+        for phase in self.phases[:num_phases]:
+            flags = phase.flags.items()
+            used = {n: v for n, v in flags if n not in WITHOUT_EFFECT}
+            phases.append([phase.records, used])
+        return identify(self.config.to_dict(), phases, others)
 
     def count_tokens(self) -> int:
         """Returns the number of tokens of all phases, padding included."""
-        return sum(
-            phase.flags["num_train_steps"]
-            * phase.flags["train_batch_size"]
-            * phase.records["max_seq_length"]
-            for phase in self.phases
-        )
+        return sum(phase.count_tokens() for phase in self.phases)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -111,9 +116,9 @@ def read_grid(path: filesystem.Path) -> Grid:
       ValueError: if a key is missing or unknown, or a config is invalid.
     """
     values = filesystem.read_json(path)
-    if name := values.pop("base", None):
-        folder = os.path.dirname(path)
-        values = filesystem.read_json(os.path.join(folder, name)) | values
+    if (name := values.pop("base", None)) is not None:
+        base = os.path.join(os.path.dirname(path), str(name))
+        values = filesystem.read_json(base) | values
     try:
         return _parse(values)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
@@ -124,19 +129,24 @@ def read_grid(path: filesystem.Path) -> Grid:
 
 def _parse(values):
     check_keys(values, KEYS, "the grid")
-    seeds = values["seeds"]
-    if not seeds or not all(isinstance(seed, int) for seed in seeds):
+    title, seeds = values["title"], values["seeds"]
+    if not isinstance(title, str):
+        raise ValueError(f"title is {title!r}; wanted text")
+    if not seeds or not all(type(s) is int and s >= 0 for s in seeds):
         raise ValueError(f"seeds is {seeds!r}; wanted a list of numbers")
+    if not values["phases"]:
+        raise ValueError("phases is empty; wanted one or more trainings")
     rows = tuple(_parse_row(row, values) for row in values["rows"])
     names = [row.name for row in rows]
     if not rows or len(set(names)) < len(names):
         raise ValueError(f"the names of rows, {names}, must differ")
+    tasks = values["tasks"].items()
     return Grid(
-        values["title"],
+        title,
         rows,
-        dict(values["held_out"]),
-        tuple(seeds),
-        {name: dict(flags) for name, flags in values["tasks"].items()},
+        _parse_flags(values["held_out"], "held_out"),
+        tuple(dict.fromkeys(seeds)),
+        {name: _parse_flags(flags, f"task {name!r}") for name, flags in tasks},
     )
 
 
@@ -144,22 +154,36 @@ def _parse_row(row, values):
     known = "name", "config", "phases", "paper"
     check_keys(row, known, "a row", optional=known[1:])
     changes = row.get("phases", [{}] * len(values["phases"]))
-    where = f"row {row['name']!r}"
-    if len(changes) != len(values["phases"]):
+    where, paper = f"row {row['name']!r}", row.get("paper", {})
+    if not isinstance(row["name"], str):
+        raise ValueError(f"{where}: wanted text as its name")
+    if changes and len(changes) != len(values["phases"]):
         raise ValueError(
             f"{where} changes {len(changes)} phases of {len(values['phases'])}"
         )
+    if not all(isinstance(value, int | float) for value in paper.values()):
+        raise ValueError(f"{where}: paper is {paper}; wanted numbers")
     phases = []
-    for phase, change in zip(values["phases"], changes, strict=True):
+    for phase, change in zip(values["phases"], changes, strict=bool(changes)):
         check_keys(phase, PARTS, "a phase")
         check_keys(change, PARTS, where, optional=PARTS)
-        phases.append(
-            Phase(*(phase[part] | change.get(part, {}) for part in PARTS))
-        )
+        parts = [phase[part] | change.get(part, {}) for part in PARTS]
+        phases.append(Phase(*(_parse_flags(part, where) for part in parts)))
     config = AlbertConfig.from_dict(values["config"] | row.get("config", {}))
-    found = Row(row["name"], config, tuple(phases), row.get("paper", {}))
+    found = Row(row["name"], config, tuple(phases), paper)
     found.count_tokens()  # Raises KeyError if a size is missing.
     return found
+
+
+def _parse_flags(flags, where):
+    """Returns flags, or raises ValueError if a value is no flag's."""
+    for name, value in flags.items():
+        if not isinstance(value, str | int | float):
+            raise ValueError(
+                f"{where}: {name} is {value!r}; wanted text, a number, true "
+                "or false"
+            )
+    return dict(flags)
 
 
 def check_keys(values, known, where, optional=()):
@@ -172,6 +196,12 @@ def check_keys(values, known, where, optional=()):
             f"{where} has keys {sorted(values)}; wanted {list(known)}. Missing "
             f"or unknown: {sorted(wrong)}"
         )
+
+
+def identify(*described) -> str:
+    """Returns a name for values that JSON can describe: a digest of them."""
+    text = json.dumps(described, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 def summarize(values: list[float]) -> dict:

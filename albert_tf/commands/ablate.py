@@ -7,7 +7,8 @@ r"""Trains a grid of models that differ in one thing each, and compares them.
 
 Rerun the same command to resume. What several rows, seeds or grids have in
 common is trained once per output folder. The same command in several terminals
-divides the work. Writes a table, plots and all figures to the output folder.
+divides the work. Writes a table, plots and all figures to the output folder
+after each model.
 """
 
 import dataclasses
@@ -41,8 +42,12 @@ class AblateFlags(flags.Flags):
         "Folders with the data of the grid's tasks: NAME=FOLDER, "
         "comma-separated. Other tasks are left out.",
     )
-    seeds: str = flag("", "Comma-separated seeds. Default: the grid's.")
-    only: str = flag("", "Names of rows, separated by semicolons; empty: all.")
+    seeds: str = flag(
+        "", "Comma-separated seeds to train. Default: the grid's."
+    )
+    only: str = flag(
+        "", "Names of rows to train, separated by semicolons; empty: all."
+    )
     num_workers: int = flag(
         1, "Processes that create records.", at_least=1, at_most=256
     )

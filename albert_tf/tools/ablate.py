@@ -1,105 +1,97 @@
-"""Trains a grid of models that differ in one thing each, and compares them.
+"""Trains a grid of models that differ in one thing each, and compares them."""
 
-Work is divided into jobs: records, trainings, evaluations and tasks. A job has
-a folder named by a digest of all that its result depends on; `result.json` in
-it says that it is done. Jobs that another process has begun are left to it.
-"""
-
-import contextlib
 import dataclasses
-import hashlib
-import json
 import os
-import shlex
-import statistics
-import subprocess
 import time
 
-from albert_tf import filesystem, flags, ownership
-from albert_tf.analysis import grids, parameters
+from albert_tf import filesystem, flags
+from albert_tf.analysis import grids
 from albert_tf.commands import (
     create_pretraining_data,
     run_classifier,
     run_pretraining,
 )
-from albert_tf.data.pretraining import opening
-from albert_tf.model import heads
-from albert_tf.tools import ablation_page, plot_metrics, subprograms
-from albert_tf.training import distribution, evaluation
-from albert_tf.weights import pretrained
+from albert_tf.tools import ablation_page, grid_jobs
 
-RESULT_FILE = "result.json"
-HELD_OUT = "held out"  # The job that scores a model on both objectives.
-EVAL_BATCH_SIZE = 64
-
-
-class BusyError(Exception):
-    """Another process is working on a job."""
+# Seconds between two looks at what other processes are working on.
+WAIT = 10
+PROGRAMS = {
+    "create_pretraining_data": create_pretraining_data.DataFlags,
+    "run_pretraining": run_pretraining.PretrainingFlags,
+    "run_classifier": run_classifier.ClassifierFlags,
+}
 
 
 def run(args):
-    """Does the jobs of all rows and seeds; writes table, page and figures.
+    """Does the jobs of the chosen rows and seeds; writes all results.
 
     Raises:
-      ValueError: if the grid or its flags are invalid, or a program failed.
+      ValueError: if the grid or its flags are invalid, or programs failed.
     """
-    grid = choose(grids.read_grid(args.grid), args)
+    grid = grids.read_grid(args.grid)
     check_flags(grid)
-    runner = GridRunner(grid, args)
-    waiting = set()
-    for seed in grid.seeds:
-        for row in grid.rows:
-            try:
-                if not args.report_only:
-                    runner.do_row(row, seed)
-            except BusyError as error:
-                waiting.add(str(error))
-    results = {row.name: runner.collect(row) for row in grid.rows}
-    stem = os.path.splitext(os.path.basename(args.grid))[0]
-    table = ablation_page.format_markdown(ablation_page.tabulate(results))
-    print(table)
-    for ending, content in (
-        (".json", json.dumps(results, indent=1) + "\n"),
-        (".md", table + "\n"),
-        (".html", ablation_page.build_page(grid.title, results)),
-    ):
-        path = os.path.join(args.output_dir, stem + ending)
-        filesystem.write_file(path, content)
-        print(f"Wrote {path}.")
-    if waiting:
-        print(
-            "Incomplete: another process is working on "
-            f"{', '.join(sorted(waiting))}. Rerun the command later."
+    grid = dataclasses.replace(
+        grid,
+        tasks={
+            name: find_shipped(grid.tasks[name]) | {"data_dir": folder}
+            for name, folder in parse_tasks(args.task_data, grid).items()
+        },
+    )
+    rows, seeds = choose_rows(grid, args.only), choose_seeds(grid, args.seeds)
+    runner = grid_jobs.GridRunner(grid, args)
+    path = os.path.join(args.output_dir, os.path.basename(args.grid))
+    failures: list[str] = []
+    if not args.report_only:
+        todo = [(row, seed) for seed in seeds for row in rows]
+        for failure in do_all(runner, todo):
+            failures += filter(None, [failure])
+            report(runner, seeds, path)
+    print(report(runner, seeds, path))
+    if failures:
+        raise ValueError(
+            f"{len(failures)} of {len(todo)} models failed; rerun the same "
+            f"command to resume. {' '.join(failures)}"
         )
 
 
-def choose(grid, args):
-    """Returns the part of a grid that --only, --seeds and --task_data name.
+def choose_rows(grid, names):
+    """Returns the rows that --only names, by default all.
 
     Raises:
-      ValueError: if there is no such row, seed or task.
+      ValueError: if there is no such row.
     """
-    rows = grid.rows
-    if args.only:
-        names = [name.strip() for name in args.only.split(";")]
-        rows = tuple(row for row in grid.rows if row.name in names)
-        if len(rows) < len(names):
-            raise ValueError(
-                f"--only={args.only}; the grid has the rows "
-                f"{'; '.join(row.name for row in grid.rows)}."
-            )
-    seeds = grid.seeds
-    if args.seeds:
-        seeds = tuple(
-            flags.parse_numbers(
-                "seeds", args.seeds, at_least=0, at_most=flags.MAX_SEED
-            )
+    wanted = [name.strip() for name in names.split(";")] if names else []
+    known = [row.name for row in grid.rows]
+    if unknown := set(wanted) - set(known):
+        raise ValueError(
+            f"--only={names} names {sorted(unknown)}; the grid has the rows "
+            f"{'; '.join(known)}."
         )
-    tasks = {
-        name: find_shipped(grid.tasks[name]) | {"data_dir": folder}
-        for name, folder in parse_task_data(args.task_data, grid.tasks).items()
-    }
-    return dataclasses.replace(grid, rows=rows, seeds=seeds, tasks=tasks)
+    return [row for row in grid.rows if not wanted or row.name in wanted]
+
+
+def choose_seeds(grid, text):
+    """Returns the seeds of --seeds, by default the grid's."""
+    if not text:
+        return grid.seeds
+    return flags.parse_numbers(
+        "seeds", text, at_least=0, at_most=flags.MAX_SEED
+    )
+
+
+def parse_tasks(text, grid):
+    """Returns a dict from task to folder, of NAME=FOLDER,NAME=FOLDER."""
+    found = {}
+    for item in filesystem.split_list(text):
+        name, _, folder = item.partition("=")
+        if name not in grid.tasks or not filesystem.is_folder(folder):
+            raise ValueError(
+                f"--task_data has {item!r}; wanted NAME=FOLDER with an "
+                "existing folder and one of the grid's tasks, "
+                f"{list(grid.tasks)}."
+            )
+        found[name] = folder
+    return found
 
 
 def find_shipped(settings):
@@ -112,291 +104,85 @@ def find_shipped(settings):
     }
 
 
-def parse_task_data(text, tasks):
-    """Returns a dict from task to folder, of NAME=FOLDER,NAME=FOLDER."""
-    found = {}
-    for item in filesystem.split_list(text):
-        name, _, folder = item.partition("=")
-        if name not in tasks or not os.path.isdir(folder):
-            raise ValueError(
-                f"--task_data has {item!r}; wanted NAME=FOLDER with an "
-                f"existing folder and one of the grid's tasks, {list(tasks)}."
-            )
-        found[name] = folder
-    return found
-
-
 def check_flags(grid):
     """Raises ValueError if a program has no flag of the grid's."""
     phases = [phase for row in grid.rows for phase in row.phases]
-    for program, flags_class, settings in (
-        (
-            "create_pretraining_data",
-            create_pretraining_data.DataFlags,
-            [grid.held_out, *(phase.records for phase in phases)],
-        ),
-        (
-            "run_pretraining",
-            run_pretraining.PretrainingFlags,
-            [phase.flags for phase in phases],
-        ),
-        (
-            "run_classifier",
-            run_classifier.ClassifierFlags,
-            grid.tasks.values(),
-        ),
-    ):
+    used = {
+        "create_pretraining_data": [
+            grid.held_out,
+            *(phase.records for phase in phases),
+        ],
+        "run_pretraining": [phase.flags for phase in phases],
+        "run_classifier": grid.tasks.values(),
+    }
+    for program, flags_class in PROGRAMS.items():
+        names = {name for values in used[program] for name in values}
         known = {field.name for field in dataclasses.fields(flags_class)}
-        used = {name for values in settings for name in values}
-        if unknown := sorted(used - known):
+        if unknown := sorted(names - known):
             raise ValueError(
                 f"The grid has flags that {program} does not: {unknown}."
             )
+        if reserved := sorted(names & grid_jobs.RESERVED):
+            raise ValueError(
+                f"The grid has flags of {program} that `albert ablate` sets "
+                f"itself: {reserved}."
+            )
 
 
-class GridRunner:
-    """Does the jobs of a grid in a folder.
+def do_all(runner, todo):
+    """Does all jobs; yields after each model how it failed, or None.
+
+    Models that another process is working on are done by it, or later.
 
     Args:
-      grid: a `grids.Grid`.
-      args: AblateFlags.
+      runner: a `grid_jobs.GridRunner`.
+      todo: list of (row, seed).
     """
-
-    def __init__(self, grid, args):
-        self.grid, self.args = grid, args
-        self.vocabulary = {
-            name: path
-            for name in ("spm_model_file", "vocab_file")
-            if (path := getattr(args, name))
-        }
-        # Every result depends on them.
-        self.digests = [
-            [digest(path) for path in filesystem.expand_files(patterns)]
-            for patterns in (
-                args.train_text,
-                args.heldout_text,
-                *self.vocabulary.values(),
-            )
-        ]
-
-    def do_row(self, row, seed):
-        """Does all jobs of a row with a seed.
-
-        Raises:
-          BusyError: if another process is working on one of them.
-        """
-        print(f"\n{row.name}, seed {seed}", flush=True)
-        for job, function in self.list_jobs(row):
-            self.do(row, seed, job, function)
-
-    def collect(self, row):
-        """Returns the results of a row, of all seeds that are done."""
-        columns: dict[str, dict] = {}
-        for seed in self.grid.seeds:
-            for job, _ in self.list_jobs(row):
-                path = os.path.join(self.folder(row, seed, job), RESULT_FILE)
-                if filesystem.exists(path):
-                    for name, value in filesystem.read_json(path).items():
-                        columns.setdefault(name, {})[str(seed)] = value
-        return {
-            "parameters": parameters.count_encoder(row.config),
-            "tokens": row.count_tokens(),
-            "columns": columns,
-            "summary": {
-                name: grids.summarize(list(values.values()))
-                for name, values in columns.items()
-                if name != "commit"
-            },
-            "paper": row.paper,
-        }
-
-    def list_jobs(self, row):
-        """Returns a row's jobs, each with the method that does it.
-
-        A job is the index of a phase, HELD_OUT, or the name of a task.
-        """
-        return [
-            *((index, self.train) for index in range(len(row.phases))),
-            (HELD_OUT, self.evaluate),
-            *((task, self.fine_tune) for task in self.grid.tasks),
-        ]
-
-    def folder(self, row, seed, job):
-        """Returns the folder of a job."""
-        if isinstance(job, int):
-            name = row.identify(job + 1, seed, self.digests)
-            return os.path.join(self.args.output_dir, "trainings", name)
-        settings = self.grid.tasks.get(job, self.grid.held_out)
-        name = row.identify(len(row.phases), seed, self.digests, job, settings)
-        kind = "evaluations" if job == HELD_OUT else "tasks"
-        return os.path.join(self.args.output_dir, kind, name)
-
-    def model_folder(self, row, seed):
-        """Returns the folder of the checkpoint after the last phase."""
-        trained = self.folder(row, seed, len(row.phases) - 1)
-        return os.path.join(trained, "model")
-
-    def do(self, row, seed, job, function):
-        """Does a job unless it is done."""
-        folder = self.folder(row, seed, job)
-        path = os.path.join(folder, RESULT_FILE)
-        if filesystem.exists(path):
-            return
-        try:
-            with ownership.owning_folder(folder):
-                if not filesystem.exists(path):
-                    result = function(row, seed, job, folder)
-                    filesystem.write_json(path, result)
-        except BlockingIOError as error:
-            raise BusyError(f"{row.name}, seed {seed}") from error
-
-    def call(self, name, settings):
-        """Runs a program to its end."""
-        words = [f"--{flag}={value}" for flag, value in settings.items()]
-        print(shlex.join(["albert", name, *words]), flush=True)
-        if subprograms.run_program([*subprograms.ALBERT, name, *words]):
-            raise ValueError(
-                f"albert {name} failed; see above. Rerun the same command to "
-                "resume."
-            )
-
-    def make_records(self, patterns, settings):
-        """Creates records of a text unless they exist; returns their file."""
-        described = json.dumps([self.digests, patterns, settings])
-        name = hashlib.sha256(described.encode()).hexdigest()[:12]
-        folder = os.path.join(self.args.output_dir, "records", name)
-        file = os.path.join(folder, "records.tfrecord")
-        path = os.path.join(folder, RESULT_FILE)
-        with waiting_for_folder(folder):
-            if not filesystem.exists(path):
-                files = {"input_file": patterns, "output_file": file}
-                files |= {"num_workers": self.args.num_workers}
-                self.call(
-                    "create_pretraining_data",
-                    self.vocabulary | files | settings,
-                )
-                filesystem.write_json(path, settings)
-        return file
-
-    def train(self, row, seed, index, folder):
-        """Trains a phase; returns its speed, time, and commit."""
-        phase = row.phases[index]
-        records = self.make_records(self.args.train_text, phase.records)
-        config = os.path.join(folder, "config.json")
-        filesystem.write_file(config, row.config.to_json_string())
-        start = {}
-        if index:
-            before = self.folder(row, seed, index - 1)
-            start = {"init_checkpoint": os.path.join(before, "model")}
-        output = os.path.join(folder, "model")
-        self.call(
-            "run_pretraining",
-            {
-                "albert_config_file": config,
-                "input_file": records,
-                "output_dir": output,
-                "random_seed": seed,
-                "keep_checkpoint_max": 1,
-                **start,
-                **phase.flags,
-            },
-        )
-        rates = [
-            record["sequences_per_second"]
-            for record in plot_metrics.read_records(
-                os.path.join(output, "metrics.jsonl")
-            )
-            if "sequences_per_second" in record
-        ]
-        rate = statistics.median(rates)
-        num_sequences = (
-            phase.flags["num_train_steps"] * phase.flags["train_batch_size"]
-        )
-        return {
-            f"phase {index + 1}, tokens/s": rate
-            * phase.records["max_seq_length"],
-            f"phase {index + 1}, seconds": num_sequences / rate,
-            "commit": find_commit(),
-        }
-
-    def evaluate(self, row, seed, job, folder):
-        """Scores the trained model on held-out records of both objectives.
-
-        Masked LM is scored on those of sentence order.
-        """
-        model = self.read_model(row, seed)
-        strategy = distribution.build_strategy("one_device")
-        function = evaluation.build_eval_function(strategy, model)
-        found = {}
-        for objective in ("nsp", "sop"):
-            settings = self.grid.held_out | {"sentence_objective": objective}
-            records = self.make_records(self.args.heldout_text, settings)
-            batches = opening.open_records(records, row.config).read_pass(
-                EVAL_BATCH_SIZE
-            )
-            found[objective] = evaluation.evaluate(
-                strategy, model, function, batches
-            )
-        return {
-            "masked LM": found["sop"]["masked_lm_accuracy"],
-            "SOP": found["sop"]["sentence_order_accuracy"],
-            "NSP": found["nsp"]["sentence_order_accuracy"],
-        }
-
-    def read_model(self, row, seed):
-        """Returns the model of a row after its last phase."""
-        start = pretrained.read_pretrained(self.model_folder(row, seed))
-        return pretrained.build_model(
-            heads.AlbertForPreTraining,
-            dataclasses.replace(start, config=row.config),
-        )
-
-    def fine_tune(self, row, seed, task, folder):
-        """Fine-tunes the trained model on a task; returns its best score."""
-        output = os.path.join(folder, "model")
-        self.call(
-            "run_classifier",
-            {
-                **self.vocabulary,
-                "init_checkpoint": self.model_folder(row, seed),
-                "output_dir": output,
-                "do_train": True,
-                "do_eval": True,
-                "random_seed": seed,
-                "keep_checkpoint_max": 1,
-                **self.grid.tasks[task],
-            },
-        )
-        summary = filesystem.read_json(os.path.join(output, "summary.json"))
-        return {task: summary["best"][summary["metric"]]}
-
-
-@contextlib.contextmanager
-def waiting_for_folder(folder):
-    """Context manager: owns a folder, after the process that owns it now."""
-    with contextlib.ExitStack() as stack:
-        while True:
+    said = None
+    while todo:
+        busy = []
+        for row, seed in todo:
             try:
-                stack.enter_context(ownership.owning_folder(folder))
-                break
-            except BlockingIOError:
-                time.sleep(1)
-        yield
+                runner.do_row(row, seed)
+            except grid_jobs.BusyError:
+                busy.append((row, seed))
+                continue
+            except grid_jobs.ProgramError as error:
+                print(error, flush=True)
+                yield f"{row.name}, seed {seed}: {error}"
+                continue
+            yield None
+        if busy == todo:
+            names = ", ".join(f"{row.name}, seed {seed}" for row, seed in busy)
+            if names != said:
+                print(f"\nWaiting for another process: {names}.", flush=True)
+            said = names
+            time.sleep(WAIT)
+        todo = busy
 
 
-def digest(path):
-    """Returns the SHA-256 of a file's content, in hexadecimal."""
-    return hashlib.sha256(filesystem.read_file(path)).hexdigest()
+def report(runner, seeds, path):
+    """Writes all results that there are; returns the table.
 
-
-def find_commit():
-    """Returns the commit of this package's checkout, or None."""
-    try:
-        return subprocess.run(
-            ["git", "-C", os.path.dirname(__file__), "rev-parse", "HEAD"],
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout.strip()
-    except (OSError, subprocess.CalledProcessError):
-        return None
+    Args:
+      runner: a `grid_jobs.GridRunner`.
+      seeds: seeds beside the grid's, and those of an earlier report.
+      path: path of the results, with the ending .json; the table and the page
+        get other endings.
+    """
+    grid = runner.grid
+    seeds = {*grid.seeds, *seeds}
+    if filesystem.exists(path):
+        for row in filesystem.read_json(path).values():
+            seeds |= {int(s) for c in row["columns"].values() for s in c}
+    results = {
+        row.name: runner.collect(row, sorted(seeds)) for row in grid.rows
+    }
+    table = ablation_page.format_markdown(grid.title, results)
+    stem = os.path.splitext(path)[0]
+    filesystem.write_json(path, results)
+    filesystem.write_file(f"{stem}.md", table)
+    filesystem.write_file(
+        f"{stem}.html", ablation_page.build_page(grid.title, results)
+    )
+    return f"\n{table}\nWrote {path}, .md and .html."

@@ -2,102 +2,104 @@
 
 from albert_tf.tools import page, plots
 
-# Ends of columns that are no results of a seed to compare.
-LEFT_OUT = "seconds", "commit"
+FIRST, LAST = ("parameters", "M tokens"), ("seconds", "commit")
+NOTE = (
+    "Mean ± standard deviation over seeds, and the number of seeds in "
+    "parentheses; scores in percent. A seed decides on the initialization and "
+    "the order of the data; all models see the same records. Parameters are "
+    "those of the encoder, tokens include padding. Speeds are those that the "
+    "machine had at the time, seconds are all tokens at the median speed."
+)
 
 
 def list_columns(results):
-    """Returns the names of all columns with results, and of the paper's.
+    """Returns the names of all columns with scores and speeds.
 
     Args:
       results: dict from a row's name to results, as of `GridRunner.collect`.
     """
-    own = dict.fromkeys(
-        name
-        for row in results.values()
-        for name in row["summary"]
-        if not name.endswith(LEFT_OUT)
+    return list(
+        dict.fromkeys(
+            name
+            for row in results.values()
+            for name in row["summary"]
+            if not name.endswith("seconds")
+        )
     )
-    paper = dict.fromkeys(
-        name for row in results.values() for name in row["paper"]
+
+
+def list_paper_columns(results):
+    """Returns the names of the paper's columns."""
+    return list(
+        dict.fromkeys(name for row in results.values() for name in row["paper"])
     )
-    return list(own), list(paper)
 
 
 def tabulate(results):
-    """Returns rows of texts: means, deviations of seeds, and the paper's.
-
-    `seconds` are those of all phases, `commit` is that of the last.
-    """
-    own, paper = list_columns(results)
-    rows = [
-        [
-            "",
-            "parameters",
-            "M tokens",
-            *own,
-            "seconds",
-            "commit",
-            *(f"paper: {name}" for name in paper),
-        ]
-    ]
-    for name, row in results.items():
-        cells = [name, f"{row['parameters']:,}", f"{row['tokens'] / 1e6:.1f}"]
-        cells += [format_summary(c, row["summary"].get(c)) for c in own]
-        cells += [sum_seconds(row["summary"]), name_commits(row["columns"])]
-        cells += [str(row["paper"].get(column, "")) for column in paper]
-        rows.append(cells)
-    return rows
+    """Returns rows of texts: each column's means, next to the paper's."""
+    own = [*FIRST, *list_columns(results), *LAST]
+    paper = list_paper_columns(results)
+    columns = [["", *results]]
+    for name in [*own, *(name for name in paper if name not in own)]:
+        if name in own:
+            cells = [format_own(name, row) for row in results.values()]
+            columns.append([name, *cells])
+        if name in paper:
+            cells = [format_paper(name, row) for row in results.values()]
+            columns.append([f"paper: {name}", *cells])
+    return list(zip(*columns, strict=True))
 
 
-def sum_seconds(summary):
-    """Returns the mean time of all phases, as text."""
-    seconds = [
-        phase["mean"]
-        for name, phase in summary.items()
-        if name.endswith("seconds")
-    ]
-    return f"{sum(seconds):,.0f}" if seconds else ""
-
-
-def name_commits(columns):
-    """Returns the commits of all seeds, shortened."""
-    commits = filter(None, columns.get("commit", {}).values())
-    return " ".join(sorted({commit[:7] for commit in commits}))
-
-
-def format_summary(column, summary):
-    """Returns "mean ± deviation (number of seeds)", or "" without results."""
-    if not summary:
+def format_own(name, row):
+    """Returns a cell: "mean ± deviation (number of seeds)", or a number."""
+    match name:
+        case "parameters":
+            return f"{row['parameters']:,}"
+        case "M tokens":
+            return f"{row['tokens'] / 1e6:.1f}"
+        case "seconds":
+            return f"{sum_seconds(row['summary']):,.0f}"
+        case "commit":
+            return " ".join(row["commits"])
+    if name not in row["summary"]:
         return ""
-    mean, deviation = summary["mean"], summary["deviation"]
-    if column.endswith("tokens/s"):
-        return f"{mean:,.0f}"
-    text = f"{100 * mean:.1f}"
-    if deviation is not None:
-        text += f" ± {100 * deviation:.1f}"
+    summary = row["summary"][name]
+    scale, digits = (1, ",.0f") if name.endswith("tokens/s") else (100, ".1f")
+    text = format(scale * summary["mean"], digits)
+    if summary["deviation"] is not None:
+        text += f" ± {format(scale * summary['deviation'], digits)}"
     return f"{text} ({summary['count']})"
 
 
-def format_markdown(rows):
-    """Returns rows of texts as a table in Markdown."""
-    head, *body = rows
+def sum_seconds(summary):
+    """Returns the mean time of all phases."""
+    return sum(s["mean"] for n, s in summary.items() if n.endswith("seconds"))
+
+
+def format_paper(name, row):
+    """Returns the paper's number as text, or ""."""
+    if name not in row["paper"]:
+        return ""
+    value = row["paper"][name]
+    return f"{value / 1e6:.0f}M" if name == "parameters" else f"{value}"
+
+
+def format_markdown(title, results):
+    """Returns the table in Markdown, with its title and a note."""
+    head, *body = tabulate(results)
     lines = [head, ["---"] * len(head), *body]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    return f"# {title}\n\n{table}\n\n{NOTE}\n"
 
 
 def build_page(title, results):
     """Returns the HTML page of an ablation."""
-    remark = (
-        "Means and standard deviations over seeds, in percent; the number of "
-        "seeds in parentheses."
-    )
     return page.page(
         title,
         page.element("h1", title),
         page.section(
             "Results",
-            page.element("p", remark, class_="soft"),
+            page.element("p", NOTE, class_="soft"),
             plots.arrange(draw(results)),
             page.number_table(tabulate(results)),
             name="results",
@@ -118,45 +120,40 @@ def tabulate_runs(results):
 
 
 def draw(results):
-    """Yields a plot for each column, then for each of the paper's."""
-    own, paper = list_columns(results)
-    for column in own:
-        yield draw_own(results, column)
-    for column in paper:
-        yield draw_paper(results, column)
+    """Yields a plot for each column, followed by the paper's of that name."""
+    own, paper = list_columns(results), list_paper_columns(results)
+    for name in [*own, *(name for name in paper if name not in own)]:
+        if name in own:
+            yield draw_own(results, name)
+        if name in paper:
+            values = [row["paper"].get(name) for row in results.values()]
+            yield draw_points(f"Paper: {name}", results, values)
 
 
-def draw_own(results, column):
-    """Returns bars of a column's means with their deviations."""
-    there = {
-        n: r["summary"][column]
-        for n, r in results.items()
-        if column in r["summary"]
-    }
-    scale = 1 if column.endswith("tokens/s") else 100
-    means = [scale * summary["mean"] for summary in there.values()]
-    errors = [scale * (s["deviation"] or 0) for s in there.values()]
-    return draw_bars(column, list(there), means, "tab:blue", xerr=errors)
+def draw_own(results, name):
+    """Returns a plot of a column's means with their deviations."""
+    scale = 1 if name.endswith("tokens/s") else 100
+    means, deviations = [], []
+    for row in results.values():
+        summary = row["summary"].get(name, {"mean": None, "deviation": None})
+        means.append(summary["mean"] and scale * summary["mean"])
+        deviations.append(scale * (summary["deviation"] or 0))
+    return draw_points(name, results, means, deviations)
 
 
-def draw_paper(results, column):
-    """Returns bars of the paper's results that are numbers."""
-    there = {
-        name: row["paper"][column]
-        for name, row in results.items()
-        if isinstance(row["paper"].get(column), int | float)
-    }
-    return draw_bars(
-        f"Paper: {column}", list(there), list(there.values()), "tab:gray"
-    )
-
-
-def draw_bars(title, names, values, color, **kwargs):
-    """Returns horizontal bars, on an axis that shows their differences."""
+def draw_points(title, names, values, deviations=None):
+    """Returns a plot of a value per row; None is left empty."""
     picture, axes = plots.begin()
-    axes.barh(names, values, color=color, **kwargs)
-    axes.invert_yaxis()
-    if values and min(values) > 0:
-        spread = max(values) - min(values)
-        axes.set_xlim(max(0, min(values) - spread - 0.02 * max(values)))
+    numbers = [float("nan") if value is None else value for value in values]
+    axes.errorbar(
+        numbers,
+        range(len(numbers)),
+        xerr=deviations,
+        fmt="o",
+        color="tab:blue" if deviations else "tab:gray",
+        capsize=3,
+    )
+    axes.set_yticks(range(len(numbers)), names)
+    axes.set_ylim(len(numbers) - 0.5, -0.5)
+    axes.grid(axis="x", alpha=0.3)
     return plots.finish(picture, title)

@@ -28,7 +28,7 @@ GRID = {
         {
             "name": "three",
             "config": {"num_hidden_layers": 3},
-            "paper": {"average": 80.1},
+            "paper": {"parameters": 12e6, "average": 80.1},
         },
         {
             "name": "longer",
@@ -49,7 +49,7 @@ def test_rows_change_the_grid(tmp_path):
     two, three, longer = grid.rows
     assert two.config == tiny.CONFIG and two.paper == {}
     assert three.config.num_hidden_layers == 3
-    assert three.paper == {"average": 80.1}
+    assert three.paper == {"parameters": 12e6, "average": 80.1}
     assert two.phases == three.phases != longer.phases
     assert longer.phases[0] == two.phases[0]
     assert longer.phases[1].flags == {
@@ -83,6 +83,15 @@ def test_equal_beginnings_have_one_name(tmp_path):
         (lambda g: g["rows"][0].update(phases=[{}]), "changes 1 phases of 2"),
         (lambda g: g["rows"][2]["phases"][1].update(x=1), "unknown: .'x'."),
         (lambda g: g["rows"].append("x"), "wanted an object"),
+        (lambda g: g.update(title=3), "title is 3"),
+        (lambda g: g.update(seeds=[True]), "seeds is"),
+        (lambda g: g.update(seeds=[-1]), "seeds is"),
+        (lambda g: g.update(phases=[]), "phases is empty"),
+        (lambda g: g["rows"][0].update(name=3), "wanted text as its name"),
+        (lambda g: g["rows"][0].update(paper={"x": "80"}), "wanted numbers"),
+        (lambda g: g["rows"][0].update(paper="80"), "no attribute 'values'"),
+        (lambda g: g["held_out"].update(ngram=None), "held_out: ngram is None"),
+        (lambda g: g["tasks"].update(x={"y": [1]}), "task 'x': y is .1."),
         (lambda g: g["config"].update(hidden_size=13), "not a multiple"),
         (
             lambda g: g["phases"][0]["flags"].pop("num_train_steps"),
@@ -108,6 +117,8 @@ def test_a_base_has_what_is_missing(tmp_path):
     assert found == read(tmp_path, GRID)
     with pytest.raises(FileNotFoundError, match="other.json"):
         read(tmp_path, {"base": "other.json"})
+    with pytest.raises(FileNotFoundError, match="3"):
+        read(tmp_path, {"base": 3})
 
 
 def test_means_and_deviations():
@@ -130,7 +141,7 @@ def test_the_shipped_grids_can_run(path):
             assert (
                 not str(value).endswith(".json") or pathlib.Path(value).exists()
             )
-    tokens = {row.count_tokens() for row in grid.rows}
+    tokens = {row.count_tokens() for row in grid.rows if row.phases}
     assert len(tokens) == 1  # One budget.
 
 

@@ -1,5 +1,6 @@
 """Ablations: with pretended programs, and once with the real ones."""
 
+import contextlib
 import json
 import pathlib
 import re
@@ -9,23 +10,25 @@ import pytest
 from albert_tf import ownership
 from albert_tf.analysis import grids
 from albert_tf.commands.ablate import AblateFlags
-from albert_tf.tools import ablate
+from albert_tf.tools import ablate, grid_jobs
 from tests import pages, tiny
 from tests.analysis.test_grids import GRID
+
+PROGRAMS = "run_pretraining", "run_classifier"
 
 
 def pretend(folder, command):
     """Notes a program's command, and writes what its caller reads."""
-    program, *words = command[len(ablate.subprograms.ALBERT) :]
+    program, *words = command[len(grid_jobs.subprograms.ALBERT) :]
     flags = dict(word[2:].partition("=")[::2] for word in words)
     with open(folder / "calls", "a") as file:
         print(json.dumps([program, flags]), file=file)
     failing = folder / "fail"
-    if failing.exists() and failing.read_text() == program:
+    if failing.exists() and failing.read_text() in (program, *words):
         return 1
     if program != "create_pretraining_data":
         output = pathlib.Path(flags["output_dir"])
-        output.mkdir(parents=True)
+        output.mkdir(parents=True, exist_ok=True)
         line = {"split": "train", "step": 1, "sequences_per_second": 50.0}
         (output / "metrics.jsonl").write_text(json.dumps(line) + "\n")
         score = {"accuracy": 0.5 + 0.1 * int(flags["random_seed"])}
@@ -43,6 +46,7 @@ def work(tmp_path, monkeypatch):
     (tmp_path / "grid.json").write_text(json.dumps(GRID))
     (tmp_path / "vocab.txt").write_text("\n".join(tiny.SPECIAL + tiny.WORDS))
     (tmp_path / "glue").mkdir()
+    (tmp_path / "glue" / "train.tsv").write_text("a sentence")
     for name in ("train", "heldout"):
         (tmp_path / f"{name}.txt").write_text("w1 w2\nw3\n")
 
@@ -50,9 +54,10 @@ def work(tmp_path, monkeypatch):
         score = row.config.num_hidden_layers / 10 + seed / 100
         return dict.fromkeys(("SOP", "NSP"), score)
 
-    monkeypatch.setattr(ablate.GridRunner, "evaluate", evaluate)
+    monkeypatch.setattr(grid_jobs.GridRunner, "evaluate", evaluate)
+    monkeypatch.setattr(ablate, "WAIT", 0.01)
     monkeypatch.setattr(
-        ablate.subprograms,
+        grid_jobs.subprograms,
         "run_program",
         lambda command: pretend(tmp_path, command),
     )
@@ -110,9 +115,54 @@ def test_what_rows_share_is_done_once(work, tmp_path):
     assert two["phase 1, seconds"]["1"] == 10 * 4 / 50
     again, same = work()
     assert not again and same == results
-    (tmp_path / "train.txt").write_text("other text")
+
+
+@pytest.mark.parametrize(
+    ("name", "redone"),
+    [
+        ("train.txt", ["create_pretraining_data", *PROGRAMS]),
+        ("vocab.txt", ["create_pretraining_data", *PROGRAMS]),
+        ("glue/train.tsv", ["run_classifier"]),
+        ("heldout.txt", []),  # Only the evaluation, which is no program here.
+    ],
+)
+def test_what_depends_on_a_changed_file_is_redone(
+    work, tmp_path, monkeypatch, name, redone
+):
+    work()
+    # Not what depends on its path.
+    (tmp_path / "moved").mkdir()
+    for path in ("train.txt", "heldout.txt", "vocab.txt", "glue"):
+        (tmp_path / path).rename(tmp_path / "moved" / path)
+    moved = {
+        "train_text": str(tmp_path / "moved/*n.txt"),
+        "heldout_text": str(tmp_path / "moved/heldout.txt"),
+        "vocab_file": str(tmp_path / "moved/vocab.txt"),
+        "task_data": f"CoLA={tmp_path / 'moved/glue'}",
+    }
+    calls, results = work(**moved)
+    assert not calls
+    evaluated = []
+    monkeypatch.setattr(
+        grid_jobs.GridRunner,
+        "evaluate",
+        lambda self, row, *_: evaluated.append(row) or {},
+    )
+    with open(tmp_path / "moved" / name, "a") as file:
+        file.write("w19\n")
+    grid_jobs.digest.cache_clear()
+    calls, _ = work(**moved)
+    assert sorted(count(calls)) == sorted(redone)
+    assert len(evaluated) == (0 if name.startswith("glue") else 6)
+
+
+def test_checkpoints_do_not_change_the_weights(work, tmp_path):
+    work()
+    values = json.loads(json.dumps(GRID))
+    values["phases"][1]["flags"]["save_checkpoints_steps"] = 5
+    (tmp_path / "grid.json").write_text(json.dumps(values))
     calls, _ = work()
-    assert count(calls)["run_pretraining"] == 10
+    assert not calls
 
 
 def test_the_table_has_means_deviations_and_the_paper(work, tmp_path, capsys):
@@ -122,53 +172,87 @@ def test_the_table_has_means_deviations_and_the_paper(work, tmp_path, capsys):
     head, _, *rows = [
         [cell.strip() for cell in line.split("|")[1:-1]]
         for line in table.splitlines()
+        if line.startswith("|")
     ]
     cells = {row[0]: dict(zip(head, row, strict=True)) for row in rows}
     assert cells["three"]["SOP"] == "31.5 ± 0.7 (2)"
     assert cells["two"]["CoLA"] == "65.0 ± 7.1 (2)"
-    assert cells["two"]["phase 1, tokens/s"] == "800"
+    assert cells["two"]["phase 1, tokens/s"] == "800 ± 0 (2)"
     assert cells["three"]["paper: average"] == "80.1"
     assert cells["two"]["paper: average"] == ""
     assert cells["two"]["parameters"] == f"{results['two']['parameters']:,}"
     # Two phases of 10 steps of 4, 50 sequences per second.
     assert cells["two"]["seconds"] == "2"
-    commits = results["two"]["columns"]["commit"]
-    assert cells["two"]["commit"] == (commits["1"] or "")[:7]
+    assert cells["two"]["commit"] == grid_jobs.find_commit()
+    assert cells["three"]["paper: parameters"] == "12M"
+    assert head.index("paper: parameters") == head.index("parameters") + 1
     assert "phase 1, seconds" not in head
 
 
 def test_some_rows_and_seeds(work):
     calls, results = work(only="three", seeds="2", task_data="")
-    assert list(results) == ["three"]
+    assert not results["two"]["columns"]
     assert {f["random_seed"] for n, f in calls if n == "run_pretraining"} == {
         "2"
     }
     assert "CoLA" not in results["three"]["columns"]
     assert results["three"]["summary"]["SOP"]["deviation"] is None
+    # A part that is done later does not replace what there is.
+    _, results = work(only="two", seeds="7", task_data="")
+    assert set(results["two"]["columns"]["SOP"]) == {"7"}
+    _, results = work(report_only=True)
+    assert set(results["two"]["columns"]["SOP"]) == {"7"}
+    assert set(results["three"]["columns"]["SOP"]) == {"2"}
 
 
-def test_a_failure_stops_and_the_rest_is_done_later(work, tmp_path):
-    (tmp_path / "fail").write_text("run_classifier")
-    with pytest.raises(ValueError, match="run_classifier failed"):
+def test_a_failure_leaves_out_one_model(work, tmp_path):
+    (tmp_path / "fail").write_text("--num_train_steps=20")
+    with pytest.raises(ValueError, match="2 of 6 models failed.*longer, seed"):
         work()
-    before = count(read_calls(tmp_path))
-    assert before["run_pretraining"] == 2 and before["run_classifier"] == 1
+    results = json.loads((tmp_path / "out/grid.json").read_text())
+    assert set(results["three"]["columns"]["SOP"]) == {"1", "2"}
+    assert "SOP" not in results["longer"]["columns"]
     (tmp_path / "fail").unlink()
     calls, _ = work()
-    assert count(calls)["run_pretraining"] == 10 - 2
+    assert count(calls) == {"run_pretraining": 2, "run_classifier": 2}
 
 
-def test_what_another_process_does_is_left_to_it(work, tmp_path, capsys):
+def test_random_weights_are_only_fine_tuned(work, tmp_path):
+    values = GRID | {"rows": [{"name": "random", "phases": []}]}
+    (tmp_path / "grid.json").write_text(json.dumps(values))
+    calls, results = work()
+    assert count(calls) == {"run_classifier": 2}
+    flags = calls[0][1]
+    assert flags["from_scratch"] == "True" and "init_checkpoint" not in flags
+    assert pathlib.Path(flags["albert_config_file"]).exists()
+    assert results["random"]["tokens"] == 0
+    assert set(results["random"]["columns"]) == {"CoLA"}
+
+
+def test_what_another_process_does_is_left_to_it(
+    work, tmp_path, capsys, monkeypatch
+):
     args = make_flags(tmp_path)
     grid = grids.read_grid(args.grid)
-    folder = ablate.GridRunner(grid, args).folder(grid.rows[0], 1, 0)
-    with ownership.owning_folder(folder):
-        _, results = work(seeds="1")
+    folder = grid_jobs.GridRunner(grid, args).folder(grid.rows[0], 1, 0)
+    done = []
+
+    def end(seconds):
+        """The other process ends after the second look."""
+        calls = read_calls(tmp_path)
+        done.append(count(calls)["run_pretraining"])
+        if len(done) == 2:
+            other.close()
+
+    monkeypatch.setattr(ablate.time, "sleep", end)
+    with contextlib.ExitStack() as other:
+        other.enter_context(ownership.owning_folder(folder))
+        calls, results = work(seeds="1")
     said = capsys.readouterr().out
-    assert "Incomplete: another process is working on" in said
-    assert "longer, seed 1, two, seed 1" in said
-    assert "SOP" in results["three"]["columns"]
-    assert "SOP" not in results["longer"]["columns"]
+    waiting = "Waiting for another process: two, seed 1, longer, seed 1."
+    assert said.count(waiting) == 1
+    assert done == [2, 2] and count(calls)["run_pretraining"] == 5
+    assert "SOP" in results["longer"]["columns"]
 
 
 def test_a_report_trains_nothing(work, tmp_path):
@@ -181,7 +265,7 @@ def test_a_report_trains_nothing(work, tmp_path):
 @pytest.mark.parametrize(
     ("kwargs", "message"),
     [
-        ({"only": "two;four"}, "has the rows two; three; longer"),
+        ({"only": "two;four"}, "names .'four'.; the grid has the rows two;"),
         ({"seeds": "1,x"}, "wanted whole numbers from 0"),
         ({"task_data": "CoLA=no"}, "an existing folder"),
         ({"task_data": "RTE=/"}, "one of the grid's tasks, .'CoLA'."),
@@ -193,12 +277,31 @@ def test_what_the_grid_lacks_is_refused(work, kwargs, message):
         work(**kwargs)
 
 
-def test_flags_that_a_program_lacks_are_refused(work, tmp_path):
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("learning_rat", "run_pretraining does not: .'learning_rat'."),
+        ("random_seed", "sets itself: .'random_seed'."),
+    ],
+)
+def test_flags_that_a_grid_cannot_have(work, tmp_path, name, message):
     values = json.loads(json.dumps(GRID))
-    values["phases"][0]["flags"]["learning_rat"] = 1
+    values["phases"][0]["flags"][name] = 1
     (tmp_path / "grid.json").write_text(json.dumps(values))
-    with pytest.raises(ValueError, match="run_pretraining does not.*rat"):
+    with pytest.raises(ValueError, match=message):
         work()
+
+
+def test_the_commit_is_that_of_this_checkout():
+    found = grid_jobs.find_commit()
+    assert re.fullmatch(r"[0-9a-f]{7,}(-dirty)?|\d+\.\d+.*", found)
+
+
+def test_a_resumed_job_has_both_commits(tmp_path, monkeypatch):
+    monkeypatch.setattr(grid_jobs, "find_commit", lambda: "b")
+    assert grid_jobs.note_commit(tmp_path) == ["b"]
+    monkeypatch.setattr(grid_jobs, "find_commit", lambda: "a")
+    assert grid_jobs.note_commit(tmp_path) == ["a", "b"]
 
 
 def test_the_page_has_each_number_and_plots(work, tmp_path):
@@ -211,6 +314,12 @@ def test_the_page_has_each_number_and_plots(work, tmp_path):
     seen = pages.browse(path, "--dump-dom")
     titles = re.findall(r'<div role="img" aria-label="(.*?)">', seen)
     assert "SOP" in titles and "Paper: average" in titles
+    # All rows are on the axis of each plot, also those without a number.
+    for title in ("SOP", "Paper: average"):
+        plot = seen[seen.index(f'aria-label="{title}"') :]
+        plot = plot[: plot.index("</svg>")]
+        for row in GRID["rows"]:
+            assert f">{row['name']}</text>" in plot
 
 
 def test_real_programs_train_and_score(tmp_path):
@@ -239,6 +348,6 @@ def test_real_programs_train_and_score(tmp_path):
     )
     results = json.loads((tmp_path / "out/grid.json").read_text())
     columns = results["two"]["columns"]
-    assert set(columns) >= {"masked LM", "SOP", "NSP", "phase 1, tokens/s"}
-    for name in ("masked LM", "SOP", "NSP"):
+    assert set(columns) >= {*grid_jobs.SCORES, "phase 1, tokens/s"}
+    for name in grid_jobs.SCORES:
         assert 0 <= columns[name]["1"] <= 1
