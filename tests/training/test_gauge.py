@@ -122,8 +122,9 @@ def test_it_is_due_once_per_interval():
     [
         (-1, 0.9, "frequencies"),
         (0.5, 0.7, "frequencies"),
-        (0.7, 0.9, "frequencies"),
-        (0.7, 0.8, "leaving"),
+        (1.0, 0.9, "frequencies"),
+        (0.83, 0.8, "frequencies"),
+        (1.0, 0.8, "leaving"),
         (1.3, 0.8, "learning"),
         (9, 0.1, "learning"),
     ],
@@ -133,16 +134,23 @@ def test_it_has_a_word_for_each_state(gain, entropy, word):
     assert gauge.Gauge.describe(values) == word
 
 
-def test_it_advises_once_if_half_of_the_steps_taught_nothing():
+@pytest.mark.parametrize(
+    ("num_train_steps", "due"),
+    [(8_000, 4_000), (3_000, 2_000), (125_000, 10_000)],
+)
+def test_it_advises_once_if_the_steps_taught_nothing(num_train_steps, due):
     stuck = {
         "frequency_loss": 6.6,
         "frequency_gain": 0.4,
         "attention_entropy": 0.6,
     }
     _, measured = build(tf.distribute.get_strategy(), np.ones(150))
-    assert measured.advise(49, 100, stuck) is None
-    advice = measured.advise(50, 100, stuck)
-    assert "loss 6.20, loss of frequencies alone 6.60" in advice
-    assert measured.advise(51, 100, stuck) is None
+    assert measured.advise(due - 1, num_train_steps, stuck) is None
+    advice = measured.advise(due, num_train_steps, stuck)
+    assert f"After {due:,} steps" in advice
+    assert "loss is 6.20, that of frequencies alone 6.60" in advice
+    assert "0.60 of uniform" in advice
+    assert measured.advise(due + 1, num_train_steps, stuck) is None
     _, measured = build(tf.distribute.get_strategy(), np.ones(150))
-    assert measured.advise(50, 100, stuck | {"frequency_gain": 2.0}) is None
+    learned = stuck | {"frequency_gain": 2.0}
+    assert measured.advise(due, num_train_steps, learned) is None
