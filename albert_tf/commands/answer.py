@@ -10,12 +10,13 @@ vocabulary, and the client converts between text and ids.
 import dataclasses
 
 from albert_tf import flags
+from albert_tf.commands import groups
 
 PROGRAM = "albert_tf.tools.answer"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class AnswerFlags(flags.Flags):
+class AnswerFlags(groups.WindowFlags):
     """A SavedModel, a question and a paragraph."""
 
     saved_model: str = flags.flag(
@@ -32,22 +33,11 @@ class AnswerFlags(flags.Flags):
     n_best_size: int = flags.flag(
         3, "Number of answers to print per question.", at_least=1
     )
-    max_answer_length: int = flags.flag(
-        30, "Maximum length of an answer, in tokens.", at_least=1
-    )
     max_seq_length: int = flags.flag(
         384,
         "Maximum length of question and window together, in tokens; at most "
         "the exported model's length.",
         at_least=5,
-    )
-    doc_stride: int = flags.flag(
-        128,
-        "Distance between the starts of consecutive windows, in tokens.",
-        at_least=1,
-    )
-    max_query_length: int = flags.flag(
-        64, "Maximum length of a question, in tokens.", at_least=1
     )
 
 

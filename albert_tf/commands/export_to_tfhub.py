@@ -7,13 +7,14 @@ python export_to_tfhub.py --albert_directory=albert_base \
 import dataclasses
 
 from albert_tf import flags
+from albert_tf.commands import groups
 from albert_tf.flags import flag
 
 PROGRAM = "albert_tf.programs.export_to_tfhub"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ExportFlags(flags.Flags):
+class ExportFlags(groups.ReplacementFlags):
     """The release's flags, followed by those added here."""
 
     albert_directory: str = flag(
@@ -34,18 +35,6 @@ class ExportFlags(flags.Flags):
         required=True,
         help="Output folder of the encoder, which must not exist; the "
         "preprocessor's folder has the suffix _preprocess.",
-    )
-    albert_config_file: str | None = flag(
-        help="JSON file with the architecture. Default: the one next to the "
-        "checkpoint."
-    )
-    spm_model_file: str | None = flag(
-        help="SentencePiece model. Default: the vocabulary next to the "
-        "checkpoint."
-    )
-    vocab_file: str | None = flag(
-        help="WordPiece vocabulary. Default: the vocabulary next to the "
-        "checkpoint."
     )
     with_preprocessor: bool = flag(
         True, "Whether to export the preprocessor; requires tensorflow-text."

@@ -112,7 +112,26 @@ class TrainFlags(DeviceFlags):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class FilesFlags(flags.Flags):
+class WindowFlags(flags.Flags):
+    """Windows of a paragraph, and the answers to find in them."""
+
+    doc_stride: int = flag(
+        128,
+        "Distance between the starts of consecutive windows, in tokens.",
+        at_least=1,
+    )
+    max_query_length: int = flag(
+        64,
+        "Maximum length of a question, in tokens; longer ones are truncated.",
+        at_least=1,
+    )
+    max_answer_length: int = flag(
+        30, "Maximum length of an answer, in tokens.", at_least=1
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ReplacementFlags(flags.Flags):
     """Files that replace or complete those next to a checkpoint."""
 
     albert_config_file: str | None = flag(
@@ -127,10 +146,16 @@ class FilesFlags(flags.Flags):
         help="WordPiece vocabulary. Default: the vocabulary next to the "
         "checkpoint."
     )
-    do_lower_case: bool = flag(
-        True,
-        "Whether to lowercase the text; used only with --spm_model_file or "
-        "--vocab_file.",
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FilesFlags(ReplacementFlags):
+    """The same, and the casing of a vocabulary among them."""
+
+    do_lower_case: bool | None = flag(
+        help="Whether to lowercase the text; used only with --spm_model_file "
+        "or --vocab_file. Default: as recorded next to the checkpoint or the "
+        "vocabulary, else true."
     )
 
 

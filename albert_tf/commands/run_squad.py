@@ -17,7 +17,9 @@ PROGRAM = "albert_tf.programs.run_squad"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class SquadFlags(groups.ServingFlags, groups.FineTuningFlags):
+class SquadFlags(
+    groups.WindowFlags, groups.ServingFlags, groups.FineTuningFlags
+):
     """The release's flags for both versions, followed by those added here."""
 
     train_file: str | None = flag(help="JSON file with training data.")
@@ -33,16 +35,6 @@ class SquadFlags(groups.ServingFlags, groups.FineTuningFlags):
     max_seq_length: int = flag(
         384,
         "Maximum length of question and window together, in tokens.",
-    )
-    doc_stride: int = flag(
-        128,
-        "Distance between the starts of consecutive windows, in tokens.",
-        at_least=1,
-    )
-    max_query_length: int = flag(
-        64,
-        "Maximum length of a question, in tokens; longer ones are truncated.",
-        at_least=1,
     )
     do_predict: bool = flag(
         False,
@@ -65,9 +57,6 @@ class SquadFlags(groups.ServingFlags, groups.FineTuningFlags):
         "Number of answers per question in nbest_predictions.json.",
         at_least=1,
         at_most=10_000,
-    )
-    max_answer_length: int = flag(
-        30, "Maximum length of an answer, in tokens.", at_least=1
     )
     use_einsum: bool = flag(True, "Ignored: it does not affect results.")
     start_n_top: int = flag(

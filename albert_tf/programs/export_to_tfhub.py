@@ -40,19 +40,14 @@ def read_model(args):
     path = os.path.join(args.albert_directory, args.checkpoint_name)
     if not filesystem.exists(f"{path}.index"):
         path = args.albert_directory
-    start = pretrained.replace_files(
-        pretrained.read_pretrained(path),
-        albert_config_file=args.albert_config_file,
-        spm_model_file=args.spm_model_file,
-        vocab_file=args.vocab_file,
+    start = pretrained.complete(
+        pretrained.replace_files(
+            pretrained.read_pretrained(path),
+            albert_config_file=args.albert_config_file,
+            spm_model_file=args.spm_model_file,
+            vocab_file=args.vocab_file,
+        )
     )
-    for flag_names, value in (
-        ("--albert_config_file", start.config),
-        ("--spm_model_file or --vocab_file", start.tokenizer),
-    ):
-        if value is None:
-            raise ValueError(f"Give {flag_names}: {start.source} has none.")
-    start = pretrained.complete(start)
     positions = start.config.max_position_embeddings
     if args.with_preprocessor and args.seq_length > positions:
         raise ValueError(

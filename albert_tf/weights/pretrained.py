@@ -10,6 +10,7 @@ the vocabulary.
 import contextlib
 import dataclasses
 import fnmatch
+import hashlib
 import io
 import lzma
 import os
@@ -41,6 +42,8 @@ WEIGHTS = (".safetensors", safetensor_files.INDEX_FILE, ".weights.h5")
 # Prefix of the encoder's names.
 BODY = "bert/"
 SENTENCEPIECE_FILE = "spiece.model"
+# Settings of a tokenizer that its vocabulary does not contain.
+CASING = {"do_lower_case", "keep_accents"}
 # An archive that exceeds both limits is no checkpoint: weights compress little.
 MAX_UNPACKED = 200_000_000  # Bytes.
 MAX_COMPRESSION = 20
@@ -64,6 +67,8 @@ class Pretrained:
       remarks: notes on converted or omitted weights.
       head: head of a fine-tuned model; None if there is none or its kind is
         ambiguous.
+      tokenizer_settings: settings of the tokenizer in pretraining, as recorded
+        next to the weights, or None.
     """
 
     source: str
@@ -73,6 +78,7 @@ class Pretrained:
     vocabulary_file: tuple[str, bytes] | None
     remarks: Sequence[str] = ()
     head: task_heads.TaskHead | None = None
+    tokenizer_settings: dict | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -172,7 +178,11 @@ def read_description(folder: filesystem.Path) -> Pretrained:
     config = None
     if filesystem.exists(config_file):
         config = AlbertConfig.from_json_file(config_file)
-    return Pretrained(str(folder), {}, config, *_vocabulary(folder))
+    tokenizer, file = _vocabulary(folder)
+    settings = tokenization.read_settings(folder)
+    return Pretrained(
+        str(folder), {}, config, tokenizer, file, tokenizer_settings=settings
+    )
 
 
 @contextlib.contextmanager
@@ -258,7 +268,7 @@ def _vocabulary(folder):
     if settings is None:
         name = "tokenizer_config.json"
         settings = tokenization.read_settings(folder, name) or {}
-    names = {"do_lower_case", "keep_accents"} & settings.keys()
+    names = CASING & settings.keys()
     arguments: dict = {kind: paths[0], **{n: settings[n] for n in names}}
     tokenizer = tokenization.build_tokenizer(**arguments)
     digest = tokenizer.settings["sha256"]
@@ -334,16 +344,19 @@ def replace_files(
     albert_config_file: filesystem.Path | None = None,
     spm_model_file: filesystem.Path | None = None,
     vocab_file: filesystem.Path | None = None,
-    do_lower_case: bool = True,
+    do_lower_case: bool | None = None,
 ) -> Pretrained:
     """Replaces the config or vocabulary of a model.
+
+    Accents are kept if the model or the vocabulary was made with them.
 
     Args:
       pretrained: a `Pretrained`.
       albert_config_file: JSON file, or None to keep the config.
       spm_model_file: SentencePiece model, or None.
       vocab_file: WordPiece vocabulary, or None.
-      do_lower_case: whether the given vocabulary is for lowercased text.
+      do_lower_case: whether the given vocabulary is for lowercased text; None
+        for what is recorded next to the model or the vocabulary, or else True.
 
     Raises:
       ValueError: if vocabulary and config contradict each other.
@@ -352,10 +365,11 @@ def replace_files(
         config = AlbertConfig.from_json_file(albert_config_file)
         pretrained = dataclasses.replace(pretrained, config=config)
     if path := spm_model_file or vocab_file:
+        casing = read_casing(path, pretrained.tokenizer_settings)
+        if do_lower_case is not None:
+            casing["do_lower_case"] = do_lower_case
         tokenizer = tokenization.build_tokenizer(
-            spm_model_file=spm_model_file,
-            vocab_file=vocab_file,
-            do_lower_case=do_lower_case,
+            spm_model_file=spm_model_file, vocab_file=vocab_file, **casing
         )
         pretrained = dataclasses.replace(
             pretrained,
@@ -365,6 +379,21 @@ def replace_files(
     if pretrained.config and pretrained.tokenizer:
         check_vocabulary(pretrained.tokenizer, pretrained.config)
     return pretrained
+
+
+def read_casing(path: filesystem.Path, settings: dict | None) -> dict:
+    """Returns do_lower_case and keep_accents as recorded for a vocabulary.
+
+    Args:
+      path: file of the vocabulary; settings may be next to it.
+      settings: settings that are recorded elsewhere, or None.
+    """
+    digest = hashlib.sha256(filesystem.read_file(path)).hexdigest()
+    beside = tokenization.read_settings(os.path.dirname(path))
+    for known in (settings, beside):
+        if known and known.get("sha256") == digest:
+            return {name: known[name] for name in CASING & known.keys()}
+    return {}
 
 
 def initialize(

@@ -16,6 +16,7 @@ from albert_tf.commands.convert_checkpoint import ConvertFlags
 from albert_tf.commands.inspect_checkpoint import InspectFlags
 from albert_tf.model import heads, modeling
 from albert_tf.model.config import AlbertConfig
+from albert_tf.text import tokenization
 from albert_tf.tools import convert_checkpoint, inspect_checkpoint
 from albert_tf.weights import checkpoints, pretrained, regrouping
 from tests import tiny
@@ -459,6 +460,42 @@ def test_data_of_another_vocabulary_is_refused(tmp_path):
         pretrained.initialize(
             manager, weights, TINY, found, tokenizer_settings=other
         )
+
+
+@pytest.mark.parametrize("beside", ["model", "vocabulary"])
+def test_a_given_vocabulary_is_used_as_in_pretraining(tmp_path, beside):
+    """A model of German keeps capitals and accents in fine-tuning."""
+    folders = {name: tmp_path / name for name in ("model", "vocabulary")}
+    random_model(folders["model"])
+    folders["vocabulary"].mkdir()
+    path = folders["vocabulary"] / "vocab.txt"
+    path.write_text("\n".join([*tiny.SPECIAL, "Ärzte", "arzte", *"abcd"]))
+    config = tmp_path / "config.json"
+    size = len(path.read_text().split())
+    config.write_text(
+        dataclasses.replace(TINY, vocab_size=size).to_json_string()
+    )
+
+    def tokenize(**kwargs):
+        found = pretrained.replace_files(
+            pretrained.read_pretrained(folders["model"]),
+            albert_config_file=config,
+            vocab_file=path,
+            **kwargs,
+        )
+        return found.tokenizer.tokenize("Ärzte")
+
+    assert tokenize() == ["arzte"]
+    tokenization.build_tokenizer(
+        vocab_file=path, do_lower_case=False, keep_accents=True
+    ).write_settings(folders[beside])
+    assert tokenize() == ["Ärzte"]
+    assert tokenize(do_lower_case=True) == ["[UNK]"]  # ärzte
+    path.write_text(path.read_text() + "\ne")  # Not what was recorded.
+    config.write_text(
+        dataclasses.replace(TINY, vocab_size=size + 1).to_json_string()
+    )
+    assert tokenize() == ["arzte"]
 
 
 def test_shared_weights_begin_a_model_that_shares_less(tmp_path):
