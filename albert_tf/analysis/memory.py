@@ -137,19 +137,17 @@ def warn_of_training(
     if needed <= available:
         return None
     fitting = (
-        number
-        for number in range(num_parts + 1, batch_size + 1)
-        if batch_size % number == 0 and peak(number) <= available
+        f"--gradient_accumulation_steps={number}{' --remat' * remat} needs "
+        f"{peak(number, remat=remat) / GIB:.1f} GiB."
+        for remat in (kwargs.get("remat", False), True)
+        for number in range(num_parts, batch_size + 1)
+        if batch_size % number == 0 and peak(number, remat=remat) <= available
     )
-    if number := next(fitting, None):
-        advice = f"--gradient_accumulation_steps={number} needs "
-        advice += f"{peak(number) / GIB:.1f} GiB"
-    else:
-        advice = f"--remat needs {peak(num_parts, remat=True) / GIB:.1f} GiB"
+    advice = next(fitting, "Train a smaller model, or on shorter sequences.")
     return (
         f"A training step needs about {needed / GIB:.1f} GiB of memory, "
         f"but {available / GIB:.1f} GiB are available: the system may end this "
-        f"program without a message. {advice}."
+        f"program without a message. {advice}"
     )
 
 

@@ -59,14 +59,21 @@ def build_config(model: Model, **kwargs) -> AlbertConfig:
 
 
 def find_model(config: AlbertConfig) -> Model | None:
-    """Returns the paper's model of a config's shape, or None."""
+    """Returns the paper's model of a config's shape, or None.
+
+    The vocabulary may be another.
+    """
+    is_other = (
+        config.num_hidden_groups > 1
+        or config.inner_group_num > 1
+        or config.intermediate_size != 4 * config.hidden_size
+    )
+    if is_other:
+        return None
     shape = (
         config.hidden_size,
         config.num_hidden_layers,
         config.embedding_size,
         config.parameter_sharing,
     )
-    for model in MODELS:
-        if model[1:5] == shape and config.num_hidden_groups == 1:
-            return model
-    return None
+    return next((model for model in MODELS if model[1:5] == shape), None)

@@ -18,6 +18,7 @@ LAYERS = "attention", "feed-forward", "layer norms"
 ENCODER = (*EMBEDDINGS, "projection", *LAYERS, "pooler")
 HEADS = "masked LM", "sentence order"
 SHARING = "all", "attention", "ffn", "none"
+PAPER_WIDTH = 128  # E of all models of the paper.
 
 
 def count_parameters(config: AlbertConfig) -> dict[str, int]:
@@ -75,8 +76,14 @@ def factorize(
 
 
 def share(config: AlbertConfig, sharing: str) -> AlbertConfig:
-    """Returns the config with another of SHARING."""
-    num_groups = config.num_hidden_groups if sharing == "all" else 1
+    """Returns the config with another of SHARING, and without groups."""
     return dataclasses.replace(
-        config, parameter_sharing=sharing, num_hidden_groups=num_groups
+        config, parameter_sharing=sharing, num_hidden_groups=1
     )
+
+
+def count_layer(config: AlbertConfig) -> int:
+    """Returns the number of weights of one layer."""
+    one = dataclasses.replace(share(config, "all"), num_hidden_layers=1)
+    counts = count_parameters(one)
+    return sum(counts[part] for part in LAYERS)

@@ -73,19 +73,13 @@ def measure(model, dataset) -> Measurements:
     def sum_batch(features):
         return sum_measures(model, features)
 
-    sums = None
+    sums: dict = {}
     for features in dataset:
-        found = sum_batch(features)
-        found = {
-            name: [np.asarray(part, np.float64) for part in ratio]
-            for name, ratio in found.items()
-        }
-        if sums is None:
-            sums = found
-            continue
-        for name, ratio in found.items():
-            sums[name] = [a + b for a, b in zip(sums[name], ratio, strict=True)]
-    if sums is None:
+        for name, ratio in sum_batch(features).items():
+            known = sums.get(name, [0.0, 0.0])
+            parts = [np.asarray(part, np.float64) for part in ratio]
+            sums[name] = [a + b for a, b in zip(known, parts, strict=True)]
+    if not sums:
         raise ValueError("There is no text to measure passes with.")
     means = {name: a / np.maximum(b, 1e-12) for name, (a, b) in sums.items()}
     return Measurements(
@@ -97,15 +91,9 @@ def measure(model, dataset) -> Measurements:
 
 def sum_measures(model, features):
     """Returns a dict from name to a total and its weight, for one batch."""
-    encoder = model.encoder
-    outputs = encoder(
-        features["input_ids"],
-        features["input_mask"],
-        features["segment_ids"],
-        with_attention=True,
-    )
+    outputs = model.encode(features, with_attention=True)
     embedded = outputs["embedding_output"]  # [B, T, E]
-    first = encoder.transformer.project(
+    first = model.encoder.transformer.project(
         tf.reshape(embedded, [-1, embedded.shape[-1]])
     )  # [B * T, H]
     states = outputs["all_encoder_layers"]  # L of [B, T, H]
@@ -125,7 +113,9 @@ def sum_states(states, mask, features):
     def total(values):  # [B, T]
         return tf.reduce_sum(values * mask)
 
-    unit = [tf.math.l2_normalize(x, axis=-1) for x in states]
+    unit = tf.math.l2_normalize(tf.stack(states), axis=-1)  # [S, B, T, H]
+    unit *= mask[:, :, tf.newaxis]  # Which is 0 or 1.
+    unit = tf.reshape(unit, [len(states), -1])  # [S, B * T * H]
     pairs = list(zip(states[:-1], states[1:], strict=True))
     alike = [gauge.cosine_ratio(x, features) for x in states]
     return {
@@ -138,14 +128,7 @@ def sum_states(states, mask, features):
             num_tokens,
         ),
         "cosines": (
-            tf.stack(
-                [
-                    tf.stack(
-                        [total(tf.reduce_sum(x * y, axis=-1)) for y in unit]
-                    )
-                    for x in unit
-                ]
-            ),  # [S, S]
+            tf.matmul(unit, unit, transpose_b=True),  # [S, S]
             num_tokens,
         ),
         "token_cosine": (
@@ -176,7 +159,7 @@ def sum_attention(all_attention_probs, mask):
 
 def sum_heads(model, states, features):
     """Sums losses and hits of both heads, applied after each state."""
-    table = tf.convert_to_tensor(model.encoder.embeddings.word.value)
+    table = model.word_embeddings
     rows = heads.row_weights(features)  # [B]
     weights = features["masked_lm_weights"] * rows[:, tf.newaxis]
     losses, hits, orders = [], [], []
@@ -214,7 +197,7 @@ def project_words(model, ids, num_components=2):
       first layer's input has them; each a dict of "coordinates" [K, C] and
       "explained", the share of the variance of every component.
     """
-    words = tf.gather(model.encoder.embeddings.word.value, ids)  # [K, E]
+    words = tf.gather(model.word_embeddings, ids)  # [K, E]
     words = tf.cast(words, model.compute_dtype)
     projected = model.encoder.transformer.project(words)  # [K, H]
     return {

@@ -29,6 +29,7 @@ def summarize(
         config: fields of the config.
         parameters: number of weights by part, as of `count_parameters`.
         encoder: number of weights without the pretraining heads.
+        layer: number of weights of one layer.
         sharing: the same for each way of sharing.
         embeddings: weights of V * H, of V * E + E * H, and by E.
         flops: for each length, operations per token.
@@ -39,6 +40,7 @@ def summarize(
         "config": config.to_dict(),
         "parameters": parameters.count_parameters(config),
         "encoder": parameters.count_encoder(config),
+        "layer": parameters.count_layer(config),
         "sharing": {
             sharing: parameters.count_encoder(parameters.share(config, sharing))
             for sharing in parameters.SHARING
@@ -49,10 +51,13 @@ def summarize(
             for length in seq_lengths
         ],
         "training": [
-            estimate_training(config, size, length, max_predictions_per_seq, *k)
+            estimate_training(
+                config, size, length, max_predictions_per_seq, dtype, remat
+            )
             for size in batch_sizes
             for length in seq_lengths
-            for k in ((d, r) for d in memory.SIZES for r in (False, True))
+            for dtype in memory.SIZES
+            for remat in (False, True)
         ],
         "inference": [
             {

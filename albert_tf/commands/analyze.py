@@ -32,8 +32,9 @@ class AnalyzeFlags(groups.PageFlags):
         "8", "Comma-separated batch sizes to estimate memory for."
     )
     seq_lengths: str = flag(
-        "128,512",
-        "Comma-separated sequence lengths to estimate memory for, in tokens.",
+        "",
+        "Comma-separated sequence lengths to estimate memory for, in tokens. "
+        "Default: 128 and 512, if all models have so many positions.",
     )
     max_predictions_per_seq: int = flag(
         20,
@@ -45,8 +46,10 @@ class AnalyzeFlags(groups.PageFlags):
     def check(self):
         """Raises ValueError if a list or an output file is malformed."""
         super().check()
-        lengths = self.parse_sizes("seq_lengths")
         self.parse_sizes("batch_sizes")
+        if not self.seq_lengths:
+            return
+        lengths = self.parse_sizes("seq_lengths")
         if lengths[0] < self.max_predictions_per_seq:
             raise ValueError(
                 f"--seq_lengths={self.seq_lengths} must be at least "

@@ -4,7 +4,7 @@ import dataclasses
 
 from albert_tf.analysis import parameters
 from albert_tf.analysis.memory import GIB
-from albert_tf.model.config import AlbertConfig
+from albert_tf.model.config import MAX_LAYERS, AlbertConfig
 from albert_tf.tools import plots
 
 # Parts of a pie or a bar, and the parts of a summary that they add.
@@ -26,7 +26,7 @@ FLOPS = {
     "feed-forward": ("feed-forward",),
     "other": ("projection", "pooler", "masked LM", "sentence order"),
 }
-MEMORY = "weights", "slots", "casts", "activations", "working"
+MEMORY = "weights", "slots", "casts", "activations", "working", "gradients"
 WIDTHS = 256, 512, 768, 1024, 1536, 2048, 3072, 4096
 DEPTHS = 1, 2, 4, 6, 8, 12, 16, 20, 24, 32, 40, 48
 # Below the plot, where it covers nothing.
@@ -84,16 +84,19 @@ def draw_growth(models):
     """Yields curves of the first model's size over its width and depth."""
     name, model = next(iter(models.items()))
     config = AlbertConfig.from_dict(model["config"])
+    width = config.embedding_size
+    if width == config.hidden_size:  # Not factorized.
+        width = parameters.PAPER_WIDTH
     picture, axes = plots.begin()
-    for label, sharing, is_factorized in (
-        ("factorized, shared", "all", True),
-        ("factorized", "none", True),
-        ("shared", "all", False),
-        ("neither (BERT)", "none", False),
+    for label, sharing, embedding_size in (
+        (f"E = {width}, shared", "all", width),
+        (f"E = {width}", "none", width),
+        ("shared", "all", None),
+        ("neither (BERT)", "none", None),
     ):
         shared = parameters.share(config, sharing)
         sizes = [
-            parameters.count_encoder(widen(shared, size, is_factorized)) / 1e6
+            parameters.count_encoder(widen(shared, size, embedding_size)) / 1e6
             for size in WIDTHS
         ]
         axes.plot(WIDTHS, sizes, marker=".", label=label)
@@ -103,37 +106,34 @@ def draw_growth(models):
     picture, axes = plots.begin()
     for sharing in parameters.SHARING:
         shared = parameters.share(config, sharing)
+        depths = [d for d in DEPTHS if d * config.inner_group_num <= MAX_LAYERS]
         sizes = [
             parameters.count_encoder(
-                dataclasses.replace(
-                    shared, num_hidden_layers=depth, num_hidden_groups=1
-                )
+                dataclasses.replace(shared, num_hidden_layers=depth)
             )
             / 1e6
-            for depth in DEPTHS
+            for depth in depths
         ]
-        axes.plot(DEPTHS, sizes, marker=".", label=f"shared: {sharing}")
+        axes.plot(depths, sizes, marker=".", label=f"shared: {sharing}")
     axes.set(xlabel="layers", ylabel="millions")
     axes.legend(frameon=False, fontsize="small")
     yield plots.finish(picture, f"Depth: encoder parameters, from {name}")
 
 
-def widen(config, size, is_factorized):
-    """Returns a config of another width, with one head and one group.
+def widen(config, size, embedding_size):
+    """Returns a config of another width, with one head.
 
     Args:
       config: an AlbertConfig.
       size: its hidden size; the inner layer is four times as wide.
-      is_factorized: whether it keeps its embedding size; otherwise embeddings
-        are as wide as the layers.
+      embedding_size: width of the embeddings; None for that of the layers.
     """
     return dataclasses.replace(
         config,
         hidden_size=size,
         intermediate_size=4 * size,
-        embedding_size=config.embedding_size if is_factorized else size,
+        embedding_size=embedding_size or size,
         num_attention_heads=1,
-        num_hidden_groups=1,
     )
 
 
@@ -142,7 +142,7 @@ def draw_embeddings(models):
     picture, axes = plots.begin()
     for number, (name, model) in enumerate(models.items()):
         found = model["embeddings"]
-        widths = list(map(int, found["by_embedding_size"]))
+        widths = list(found["by_embedding_size"])
         sizes = [n / 1e6 for n in found["by_embedding_size"].values()]
         axes.plot(widths, sizes, marker=".", color=f"C{number}", label=name)
         axes.axhline(found["direct"] / 1e6, color=f"C{number}", linestyle=":")
@@ -187,11 +187,12 @@ def draw_memory(models):
 
 
 def stack_memory(row):
-    """Returns the parts of the peak, in GiB."""
-    if row["activations"] + row["working"] >= row["gradients"]:
-        return {part: row[part] / GIB for part in MEMORY}
-    kept = {part: row[part] / GIB for part in MEMORY[:3]}
-    return {**kept, "gradients": row["gradients"] / GIB}
+    """Returns the parts of the peak, in GiB; 0 for those that are not in it."""
+    either = ("activations", "working"), ("gradients",)
+    larger = max(either, key=lambda parts: sum(row[part] for part in parts))
+    parts = {"weights", "slots", "casts", *larger}
+    # All are there, so that each has the same color in all plots.
+    return {part: (part in parts) * row[part] / GIB for part in MEMORY}
 
 
 def add_parts(counts, groups, unit=1):

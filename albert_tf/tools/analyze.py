@@ -8,6 +8,18 @@ from albert_tf.analysis.memory import GIB
 from albert_tf.model.config import CONFIG_FILE, AlbertConfig
 from albert_tf.tools import analysis_plots, page, page_files, text_tables
 
+# Sequence lengths by default, in tokens.
+LENGTHS = 128, 512
+# Rows of the table of parameters, each sum after its parts.
+ORDER = (
+    *parameters.EMBEDDINGS,
+    "all embeddings",
+    "projection",
+    *parameters.LAYERS,
+    "all layers",
+    "pooler",
+)
+
 
 def run(args):
     """Prints tables of all configs; writes the page and the JSON file."""
@@ -15,8 +27,8 @@ def run(args):
     page_files.check(
         args, {"--albert_config_file": paths[:1], "--compare": paths[1:]}
     )
-    lengths = args.parse_sizes("seq_lengths")
-    configs = [read_config(path, lengths) for path in paths]
+    configs = [AlbertConfig.from_json_file(path) for path in paths]
+    lengths = choose_lengths(args, dict(zip(paths, configs, strict=True)))
     models = {
         name: summary.summarize(
             config,
@@ -31,15 +43,27 @@ def run(args):
     page_files.write(args, {"models": models}, lambda: build_page(models))
 
 
-def read_config(path, lengths):
-    """Reads a config that has positions for sequences of all lengths."""
-    config = AlbertConfig.from_json_file(path)
-    if max(lengths) > config.max_position_embeddings:
+def choose_lengths(args, configs):
+    """Returns --seq_lengths, by default those of LENGTHS that all models have.
+
+    Args:
+      args: AnalyzeFlags.
+      configs: dict from path to AlbertConfig.
+
+    Raises:
+      ValueError: if a model has fewer positions than were asked for.
+    """
+    path = min(configs, key=lambda p: configs[p].max_position_embeddings)
+    most = configs[path].max_position_embeddings
+    if not args.seq_lengths:
+        return [length for length in LENGTHS if length <= most] or [most]
+    lengths = args.parse_sizes("seq_lengths")
+    if lengths[-1] > most:
         raise ValueError(
-            f"--seq_lengths has {max(lengths)} tokens, but {path} has "
-            f"max_position_embeddings {config.max_position_embeddings}."
+            f"--seq_lengths has {lengths[-1]} tokens, but {path} has "
+            f"max_position_embeddings {most}."
         )
-    return config
+    return lengths
 
 
 def find_configs(path, patterns):
@@ -52,11 +76,14 @@ def find_configs(path, patterns):
 
 def name_configs(paths):
     """Names configs as briefly as is unique: "base", or "v2/base"."""
-    parts = []
-    for path in paths:
-        folder, name = os.path.split(os.path.abspath(path))
-        name = "" if name == CONFIG_FILE else name.removesuffix(".json")
-        parts.append([*folder.split(os.sep), *[name][: bool(name)]])
+    parts, whole = [], [os.path.abspath(path) for path in paths]
+    for path in whole:
+        folder, name = os.path.split(path)
+        parts.append(folder.split(os.sep))
+        if name != CONFIG_FILE:
+            parts[-1].append(name.removesuffix(".json"))
+    if len(set(map(tuple, parts))) < len(parts):  # a.json, a/albert_config.json
+        parts = [path.split(os.sep) for path in whole]
     return filesystem.name_briefly(parts)
 
 
@@ -82,12 +109,16 @@ def tabulate(models):
 def tabulate_parameters(models):
     """Returns rows of weights by part, with shares of the encoder's."""
     rows = [["", *models]]
-    for part in parameters.ENCODER:
-        row = [part]
+    sums: dict[str, tuple] = {part: (part,) for part in parameters.ENCODER}
+    sums["all embeddings"] = parameters.EMBEDDINGS
+    sums["all layers"] = parameters.LAYERS
+    for name in ORDER:
+        row = [name]
         for model in models.values():
-            count = model["parameters"][part]
+            count = sum(model["parameters"][part] for part in sums[name])
             row.append(f"{count:,} ({count / model['encoder']:.1%})")
         rows.append(row)
+    rows.append(["one layer", *(f"{m['layer']:,}" for m in models.values())])
     rows.append(["encoder", *(f"{m['encoder']:,}" for m in models.values())])
     for part in parameters.HEADS:
         counts = (m["parameters"][part] for m in models.values())
@@ -113,7 +144,12 @@ def tabulate_embeddings(models):
         width = model["config"]["embedding_size"]
         if width == model["config"]["hidden_size"]:
             rows.append([name, f"{direct:,}", f"{width}", "not factorized", ""])
-            continue
+            # What the paper's size would save.
+            width = parameters.PAPER_WIDTH
+            if width not in found["by_embedding_size"]:
+                continue
+            factorized = found["by_embedding_size"][width]
+            name = f"{name}, factorized"
         rows.append(
             [
                 name,

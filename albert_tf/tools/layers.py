@@ -30,17 +30,18 @@ def run(args):
     """Prints a table for each model; writes the page and the JSON file."""
     inputs = filesystem.expand_files(args.input_file)
     paths = [args.init_checkpoint, *filesystem.split_list(args.compare)]
-    page_files.check(args, {"--input_file": inputs, **models.input_files(args)})
+    files = models.input_files(args, paths[1:])
+    page_files.check(args, {"--input_file": inputs, **files})
     starts = read_models(paths, args)
     with tempfile.TemporaryDirectory() as folder:
         records = write_records(folder, inputs, starts[0], args)
-        found = {
+        described = {
             name: describe(start, records, args)
             for name, start in zip(name_models(paths), starts, strict=True)
         }
-    for name, model in found.items():
+    for name, model in described.items():
         print(f"{name}\n\n{text_tables.align(tabulate(model))}\n")
-    page_files.write(args, {"models": found}, lambda: build_page(found))
+    page_files.write(args, {"models": described}, lambda: build_page(described))
 
 
 def name_models(paths):
@@ -58,8 +59,8 @@ def read_models(paths, args):
     """
     first = models.read_pretrained(paths[0], args)
     others = dataclasses.replace(args, albert_config_file=None)
-    found = [first, *(models.read_pretrained(p, others) for p in paths[1:])]
-    starts = [pretrained.complete(start) for start in found]
+    rest = [models.read_pretrained(path, others) for path in paths[1:]]
+    starts = [pretrained.complete(start) for start in (first, *rest)]
     for path, start in zip(paths, starts, strict=True):
         if not heads.AlbertForPreTraining.is_complete_in(start.values):
             raise ValueError(
@@ -121,17 +122,19 @@ def describe(start, records, args):
     model = pretrained.build_model(
         heads.AlbertForPreTraining, dataclasses.replace(start, config=config)
     )
-    opened = opening.open_records(records, config)
-    num_batches = -(-args.num_sequences // args.predict_batch_size)
-    dataset = opened.read_pass(args.predict_batch_size).take(num_batches)
-    found = passes.measure(model, dataset)
+    read = opening.open_records(records, config).read_pass(
+        args.predict_batch_size
+    )
+    dataset = read.unbatch().take(args.num_sequences)
+    dataset = dataset.batch(args.predict_batch_size)
+    measured = passes.measure(model, dataset)
     ids = most_frequent(dataset, start.tokenizer)
     words = passes.project_words(model, ids)
     return {
         "source": start.source,
         "config": start.config.to_dict(),
         "trained_passes": num_trained,
-        "passes": found.to_dict(),
+        "passes": measured.to_dict(),
         "pieces": [start.tokenizer.pieces[i] for i in ids],
         "words": {
             name: {key: value.tolist() for key, value in part.items()}
@@ -192,7 +195,7 @@ def most_frequent(dataset, tokenizer):
 
 def tabulate(model):
     """Returns rows of a model's passes; the first row is the head."""
-    found = model["passes"]
+    measured = model["passes"]
     rows = [
         [
             "pass",
@@ -206,14 +209,14 @@ def tabulate(model):
             "sentence order",
         ]
     ]
-    for number, norm in enumerate(found["norm"]):
+    for number, norm in enumerate(measured["norm"]):
         moved = [""] * 4
         if number:
-            entropy = np.mean(found["attention_entropy"][number - 1])
-            distance = np.mean(found["attention_distance"][number - 1])
+            entropy = np.mean(measured["attention_entropy"][number - 1])
+            distance = np.mean(measured["attention_distance"][number - 1])
             moved = [
-                f"{found['change'][number - 1]:.2f}",
-                f"{found['cosines'][number - 1][number]:.3f}",
+                f"{measured['change'][number - 1]:.2f}",
+                f"{measured['cosines'][number - 1][number]:.3f}",
                 f"{entropy:.3f}",
                 f"{distance:.1f}",
             ]
@@ -223,10 +226,10 @@ def tabulate(model):
                 f"{number}{mark}",
                 f"{norm:.2f}",
                 *moved[:2],
-                f"{found['token_cosine'][number]:.3f}",
+                f"{measured['token_cosine'][number]:.3f}",
                 *moved[2:],
-                f"{found['masked_lm_accuracy'][number]:.1%}",
-                f"{found['sentence_order_accuracy'][number]:.1%}",
+                f"{measured['masked_lm_accuracy'][number]:.1%}",
+                f"{measured['sentence_order_accuracy'][number]:.1%}",
             ]
         )
     return rows
@@ -242,16 +245,16 @@ EXPLANATION = (
 )
 
 
-def build_page(found):
+def build_page(described):
     """Returns the HTML page of all models."""
     sections = [
         page.section(
             "Passes compared",
-            plots.arrange(layer_plots.draw_comparison(found)),
+            plots.arrange(layer_plots.draw_comparison(described)),
             name="compared",
         )
     ]
-    for number, (name, model) in enumerate(found.items()):
+    for number, (name, model) in enumerate(described.items()):
         measured = model["passes"]
         remark = (
             f"{measured['num_tokens']:,} tokens, "

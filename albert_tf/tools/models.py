@@ -17,16 +17,26 @@ def read_pretrained(path, args, **kwargs):
     )
 
 
-def input_files(args):
-    """Returns a dict of flag -> files, as for `filesystem.check_outputs`."""
-    model = args.init_checkpoint
-    folder = model if os.path.isdir(model) else os.path.dirname(model)
+def input_files(args, others=()):
+    """Returns a dict of flag -> files, as for `filesystem.check_outputs`.
+
+    Args:
+      args: flags of a tool.
+      others: other models, of --compare.
+    """
     return {
-        "--init_checkpoint": [model, *filesystem.find_files(folder, "*")],
+        "--init_checkpoint": files_beside(args.init_checkpoint),
+        "--compare": [file for path in others for file in files_beside(path)],
         "--albert_config_file": [args.albert_config_file],
         "--spm_model_file": [args.spm_model_file],
         "--vocab_file": [args.vocab_file],
     }
+
+
+def files_beside(model):
+    """Returns a model's path and the files in its folder."""
+    folder = model if os.path.isdir(model) else os.path.dirname(model)
+    return [model, *filesystem.find_files(folder, "*")]
 
 
 def build(args, model_class):

@@ -81,9 +81,13 @@ def test_a_step_without_enough_memory_is_said_with_a_remedy():
     assert "--gradient_accumulation_steps=6 needs" in warn(peak(3) - 1)
     assert "--gradient_accumulation_steps=6" in warn(peak(2), num_parts=3)
     assert warn(peak(4), num_parts=3) is None
-    assert "--remat needs" in warn(peak(1) - 1)
+    both = "--gradient_accumulation_steps=12 --remat needs"
+    assert both in warn(peak(1, remat=True))
+    # What is on already is no remedy.
+    assert "smaller model" in warn(peak(1, remat=True) - 1)
+    assert "smaller model" in warn(peak(1, remat=True) - 1, remat=True)
     assert warn(peak(12, remat=True), remat=True) is None
-    assert warn(peak(12, remat=True) - 1, remat=True)
+    assert "_steps=2 --remat" in warn(peak(12, remat=True) - 1, remat=True)
 
 
 def test_memory_is_said_in_gibibytes():

@@ -132,5 +132,15 @@ def test_groups_are_given_up_where_layers_stop_sharing():
     config = dataclasses.replace(
         tiny.CONFIG, num_hidden_layers=4, num_hidden_groups=2
     )
-    assert parameters.share(config, "all") == config
+    assert parameters.count_blocks(config) == (2, 2)
+    assert parameters.count_blocks(parameters.share(config, "all")) == (1, 1)
     assert parameters.count_blocks(parameters.share(config, "ffn")) == (4, 1)
+
+
+def test_all_layers_are_as_large_as_one_each():
+    config = dataclasses.replace(
+        tiny.CONFIG, num_hidden_layers=4, inner_group_num=3
+    )
+    counts = parameters.count_parameters(parameters.share(config, "none"))
+    layers = sum(counts[part] for part in parameters.LAYERS)
+    assert layers == 4 * parameters.count_layer(config)

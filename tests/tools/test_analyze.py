@@ -57,6 +57,12 @@ def test_tables_and_files_say_the_same(folder, capsys):
     assert steps[1][-1] == f"{first['peak'] / 2**30:.2f}"
     (words,) = page.tables["word-embeddings"]
     assert words[1][-1] == "82.9%" and words[2][-2] == "not factorized"
+    assert words[2][1] == words[3][1] == "23,440,896"
+    assert words[3][2:] == ["128", "4,005,120", "82.9%"]
+    assert rows["all embeddings"] == "23,837,184 (21.8%)"
+    assert rows["one layer"] == "7,087,872"
+    assert rows["all layers"].startswith("85,054,464 ")
+    assert rows["encoder"] == "109,482,240"
     assert all(link.startswith("#") for link in page.links)
 
 
@@ -65,6 +71,10 @@ def test_models_are_named_by_what_differs():
     assert name(["/x/v2/base.json"]) == ["base"]
     assert name([BASE, BERT]) == ["v2/base", "bert/base"]
     assert name(["a/albert_config.json", "b/large.json"]) == ["a", "large"]
+    assert name(["/a/x.json", "/a/x/albert_config.json"]) == [
+        "x.json",
+        "albert_config.json",
+    ]
 
 
 def test_each_config_is_shown_once(tmp_path, capsys):
@@ -95,6 +105,31 @@ def test_a_tiny_model_has_a_page(tmp_path):
         )
     )
     assert f"What {tmp_path.name} is made of" in path.read_text()
+
+
+def test_lengths_are_those_that_all_models_have(tmp_path, capsys):
+    config = str(CONFIGS / "tiny.json")
+    analyze.run(AnalyzeFlags(albert_config_file=config, compare=BASE))
+    lines = capsys.readouterr().out.splitlines()
+    flops = lines[lines.index("FLOPs") :]
+    assert [line.split()[1] for line in flops[3:5]] == ["128", "128"]
+
+
+def test_deep_blocks_have_a_page(tmp_path):
+    """Plots leave out depths that no config may have."""
+    pytest.importorskip("matplotlib")
+    values = tiny.CONFIG.to_dict() | {"inner_group_num": 30}
+    (tmp_path / "deep.json").write_text(json.dumps(values))
+    path = tmp_path / "x.html"
+    analyze.run(
+        AnalyzeFlags(
+            albert_config_file=str(tmp_path / "deep.json"),
+            output_file=str(path),
+            seq_lengths="16",
+            max_predictions_per_seq=3,
+        )
+    )
+    assert "Depth: encoder parameters" in path.read_text()
 
 
 def test_a_browser_shows_the_plots(folder):

@@ -67,6 +67,30 @@ def test_table_page_and_figures_agree(folder, tmp_path, capsys):
     assert first != other
 
 
+def test_as_many_sequences_as_asked_for(folder, tmp_path):
+    """Batches are no reason to measure more."""
+    counts = []
+    for number in (3, 4):
+        path = tmp_path / f"{number}.json"
+        run(
+            folder,
+            json_file=str(path),
+            num_sequences=number,
+            predict_batch_size=4,
+        )
+        (model,) = json.loads(path.read_text())["models"].values()
+        counts.append(model["passes"]["num_tokens"])
+    assert counts[0] < counts[1]
+
+
+def test_files_of_a_compared_model_are_not_overwritten(folder):
+    config = folder / "other" / "albert_config.json"
+    with pytest.raises(ValueError, match="--json_file.*--compare"):
+        run(folder, compare=str(folder / "other"), json_file=str(config))
+    run_config = json.loads(config.read_text())
+    assert run_config["hidden_size"] == tiny.CONFIG.hidden_size
+
+
 def test_other_numbers_of_passes(folder, tmp_path):
     path = tmp_path / "x.json"
     run(folder, num_passes=1, json_file=str(path))
