@@ -12,18 +12,9 @@ import sys
 import tempfile
 import traceback
 
-# Modules whose errors are written for users: the package, and the programs,
-# whose name is not __main__ in `flags.run_command`.
-OURS = (
-    "albert_tf",
-    "__main__",
-    "create_pretraining_data",
-    "export_to_tfhub",
-    "run_classifier",
-    "run_pretraining",
-    "run_race",
-    "run_squad",
-)
+# Modules whose errors are written for users: the package, and a script that
+# calls `flags.launch`.
+OURS = ("albert_tf", "__main__")
 AGAIN = "Free some space and rerun the same command to resume."
 _OS_ERRORS = {
     errno.ENOSPC: f"the disk is full. {AGAIN}",

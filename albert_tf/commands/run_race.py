@@ -62,7 +62,7 @@ class RaceFlags(groups.FineTuningFlags):
             raise ValueError(
                 "--high_only and --middle_only leave no questions."
             )
-        if not 1 <= self.max_qa_length <= self.max_seq_length - 3:
+        if self.max_qa_length > self.max_seq_length - 3:
             raise ValueError(
                 f"--max_qa_length={self.max_qa_length} does not fit into "
                 f"--max_seq_length={self.max_seq_length} with [CLS] and 2 "

@@ -74,33 +74,28 @@ def read_data(
         only the first is required.
       ValueError: if a row or a label does not match the task.
     """
-    train, dev, test = {}, {}, {}
+    train, dev, test = None, {}, {}
     has_labels = task.labels is not None or task.objective == "regression"
     if with_train or not has_labels or (with_dev and task.dev_share):
-        train = _read_tables(data_dir, {"": task.train})
-        path, table, rows = train[""]
+        path, table, rows = _read_tables(data_dir, {"": task.train})[""]
         if not has_labels:
             task = table_tasks.with_labels(task, rows)
         if task.dev_share:
             rows, held_out = table_tasks.split_rows(rows, task.dev_share)
-            train = {"": (path, table, rows)}
             dev = {"": (path, table, held_out)}
+        train = path, table, rows
     if with_dev and not task.dev_share:
         dev = _read_tables(data_dir, task.dev)
     if with_test:
         test = _read_tables(data_dir, task.test)
-
-    def encode(loaded):
-        return {
-            name: _encode(task, tokenizer, max_seq_length, cached_dir, *table)
-            for name, table in loaded.items()
-        }
-
+    encode = functools.partial(
+        _encode, task, tokenizer, max_seq_length, cached_dir
+    )
     return task, Data(
         # Texts would be held for as long as the training takes.
-        encode(train)[""]._replace(texts=()) if with_train else None,
-        encode(dev) if with_dev else {},
-        encode(test),
+        encode(*train)._replace(texts=()) if train and with_train else None,
+        {n: encode(*table) for n, table in dev.items()} if with_dev else {},
+        {n: encode(*table) for n, table in test.items()},
     )
 
 

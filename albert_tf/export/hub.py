@@ -103,11 +103,7 @@ def _build_call(model, names, compute):
 
     @tf.function
     def call(inputs, training=False):
-        seed = None
-        if training:
-            seed = tf.random.uniform([2], 0, tf.int32.max, tf.int32)
-        features = _features(model, names, inputs)
-        return compute(model, features, training, seed)
+        return compute(model, _features(model, names, inputs), training)
 
     for training in (True, False):
         call.get_concrete_function(_specs(names), training=training)
@@ -119,15 +115,15 @@ def _build_signature(model, names, compute):
 
     @tf.function
     def call(**inputs):
-        outputs = compute(model, _features(model, names, inputs), False, None)
+        outputs = compute(model, _features(model, names, inputs), False)
         # A signature can return only tensors.
         return {n: x for n, x in outputs.items() if not isinstance(x, list)}
 
     return call.get_concrete_function(**_specs(names))
 
 
-def _encode(encoder, features, training, seed):
-    outputs = encoder(**features, training=training, seed=seed)
+def _encode(encoder, features, training):
+    outputs = encoder(**features, training=training)
     return {
         "pooled_output": outputs["pooled_output"],
         "default": outputs["pooled_output"],
@@ -136,26 +132,24 @@ def _encode(encoder, features, training, seed):
     }
 
 
-def _tokens(encoder, features, training, seed):
-    outputs = _encode(encoder, features, training, seed)
+def _tokens(encoder, features, training):
+    outputs = _encode(encoder, features, training)
     names = ("sequence_output", "pooled_output")
     return {name: outputs[name] for name in names}
 
 
-def _order(model, features, training, seed):
-    outputs = _tokens(model.encoder, features, training, seed)
+def _order(model, features, training):
+    outputs = _tokens(model.encoder, features, training)
     logits = model.sentence_order(outputs["pooled_output"])
     return {**outputs, "sop_log_probs": tf.nn.log_softmax(logits)}
 
 
-def _fill(model, features, training, seed):
+def _fill(model, features, training):
     positions = features[requests.POSITIONS]
     features = {n: x for n, x in features.items() if n in INPUTS.values()}
-    outputs = _encode(model.encoder, features, training, seed)
+    outputs = _encode(model.encoder, features, training)
     logits = model.masked_lm(
-        outputs["sequence_output"],
-        positions,
-        tf.convert_to_tensor(model.encoder.embeddings.word.value),
+        outputs["sequence_output"], positions, model.word_embeddings
     )
     return {**outputs, "mlm_logits": logits}
 

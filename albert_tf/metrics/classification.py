@@ -47,11 +47,10 @@ def _mean_squared_error(labels, predictions):
     return np.square(labels - predictions).mean()
 
 
-# Functions of labels and predictions; f1 also needs the number of classes.
+# Functions of labels and predictions; F1 also needs the number of classes.
 # For multi_label, eval_accuracy requires all labels of a row to be correct.
 METRICS = {
     "eval_accuracy": sklearn_metrics.accuracy_score,
-    "f1": _f1,
     "matthew_corr": sklearn_metrics.matthews_corrcoef,
     "pearson": _correlation(stats.pearsonr),
     "spearman": _correlation(stats.spearmanr),

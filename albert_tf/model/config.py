@@ -5,6 +5,7 @@ Field names are the JSON's keys. Each key of a file must be a field or one of
 silently train another model.
 """
 
+import collections
 import dataclasses
 import difflib
 import json
@@ -205,6 +206,13 @@ class AlbertConfig:
     def ffn_group(self, layer: int) -> int:
         """Returns the group index of a layer's feed-forward weights."""
         return self._group(layer, "ffn")
+
+    def count_uses(self) -> dict[tuple[int, int], int]:
+        """Returns how many layers use each pair of attention and ffn group."""
+        return collections.Counter(
+            (self.attention_group(layer), self.ffn_group(layer))
+            for layer in range(self.num_hidden_layers)
+        )
 
     def _group(self, layer, sub_layer):
         if self.parameter_sharing in ("all", sub_layer):

@@ -19,7 +19,10 @@ from albert_tf.model import compiled, custom_gradients, layers, modeling
 
 
 class Ratio(NamedTuple):
-    """A loss or a metric: total / (weight + epsilon), float32 scalars."""
+    """A loss or a metric, total / weight, float32 scalars.
+
+    The loss that is differentiated is total / (weight + epsilon).
+    """
 
     total: tf.Tensor
     weight: tf.Tensor
@@ -68,7 +71,7 @@ class MaskedLM(layers.WeightOwner):
         x = self.transform(sequence_output, positions)  # [B * P, E]
         table = tf.cast(word_embeddings, x.dtype)  # [V, E]
         logits = vocabulary_logits(x, table, self.bias.value)  # [B * P, V]
-        rows = modeling.split_rows(positions)
+        rows = [layers.size_of(positions, axis) for axis in (0, 1)]
         return tf.reshape(logits, [*rows, self.config.vocab_size])
 
     def transform(self, sequence_output, positions):
@@ -245,7 +248,12 @@ class AlbertModel(layers.ConfiguredLayer):
         super().__init__(config, dtype=dtype, **kwargs)
         self.encoder = modeling.AlbertEncoder(config, dtype=self.dtype_policy)
 
-    def encode(self, features, training, seed):
+    @property
+    def word_embeddings(self):
+        """The word embeddings as a tensor, [V, E] float32."""
+        return tf.convert_to_tensor(self.encoder.embeddings.word.value)
+
+    def encode(self, features, training=False, seed=None, **kwargs):
         """Returns the encoder's outputs for a dict of features."""
         return self.encoder(
             features["input_ids"],
@@ -253,6 +261,7 @@ class AlbertModel(layers.ConfiguredLayer):
             features["segment_ids"],
             training=training,
             seed=seed,
+            **kwargs,
         )
 
     def build_head_dropout(self, training, seed):
@@ -307,7 +316,7 @@ class AlbertForPreTraining(AlbertModel):
             "masked_lm_logits": self.masked_lm(
                 outputs["sequence_output"],
                 features["masked_lm_positions"],
-                tf.convert_to_tensor(self.encoder.embeddings.word.value),
+                self.word_embeddings,
             ),
             "sentence_order_logits": self.sentence_order(
                 outputs["pooled_output"]
@@ -328,7 +337,7 @@ class AlbertForPreTraining(AlbertModel):
             outputs["sequence_output"],
             features,
             features["masked_lm_weights"] * rows[:, tf.newaxis],
-            tf.convert_to_tensor(self.encoder.embeddings.word.value),
+            self.word_embeddings,
         )
         ratios = {"masked_lm_loss": loss, "masked_lm_accuracy": accuracy}
         if self.sentence_weight:
@@ -440,7 +449,7 @@ class AlbertMultipleChoice(AlbertModel):
         names = ("input_ids", "input_mask", "segment_ids")
         ids = features["input_ids"]
         num_choices = ids.shape[1]
-        num_tokens = ids.shape[2] or tf.shape(ids)[2]
+        num_tokens = layers.size_of(ids, 2)
         flat = {n: tf.reshape(features[n], [-1, num_tokens]) for n in names}
         pooled = self.encode(flat, training, seed)["pooled_output"]  # [B*C, H]
         dropout = self.build_head_dropout(training, seed)

@@ -204,6 +204,11 @@ class ConfiguredLayer(keras.layers.Layer):
         return cls(AlbertConfig.from_dict(values.pop("config")), **values)
 
 
+def size_of(x, axis):
+    """Returns the size of an axis of x, static if known."""
+    return x.shape[axis] or tf.shape(x)[axis]
+
+
 def dense(x, kernel, bias):
     """Returns x @ kernel + bias; x is [R, inputs], the result [R, outputs]."""
     # MatMul followed by BiasAdd, which oneDNN and XLA fuse.

@@ -8,7 +8,6 @@ Shapes: B batch, T tokens, E embedding_size, H hidden_size, N heads,
 D = H / N, F intermediate_size, L layers, V vocab_size, R = B * T rows.
 """
 
-import collections
 from typing import NamedTuple
 
 import keras
@@ -85,7 +84,7 @@ class Embeddings(layers.WeightOwner):
         self.norm = self.add_norm("LayerNorm", size)
 
     def call(self, input_ids, segment_ids, *, dropout):
-        num_tokens = input_ids.shape[1] or tf.shape(input_ids)[1]
+        num_tokens = layers.size_of(input_ids, 1)
         # A product instead of a gather, as in the release: with two segments,
         # the gradient of a gather would add B * T rows into two.
         segments = tf.matmul(
@@ -198,7 +197,7 @@ def attend(x, weights, mask_scores, dropout, config):
     Returns:
       The output [R, H], and the attention probabilities [B, N, T, T].
     """
-    batch_size, num_tokens = split_rows(mask_scores)
+    batch_size, num_tokens = (layers.size_of(mask_scores, i) for i in (0, -1))
     num_heads = config.num_attention_heads
     head_size = config.hidden_size // num_heads
     qkv = layers.dense(x, weights.qkv_kernel, weights.qkv_bias)  # [R, 3H]
@@ -242,12 +241,6 @@ def add_and_norm(x, y, weights, dropout, rate):
         return layers.dense_sum_norm(y, *dense, x, *norm)
     y = dropout(layers.dense(y, *dense), rate)  # [R, H]
     return layers.layer_norm(x + y, *norm, training=dropout.is_training)
-
-
-def split_rows(x):
-    """Returns the sizes of x's first and last axis, static if known."""
-    dynamic = tf.shape(x)
-    return x.shape[0] or dynamic[0], x.shape[-1] or dynamic[-1]
 
 
 class Transformer(layers.WeightOwner):
@@ -296,7 +289,7 @@ class Transformer(layers.WeightOwner):
         stacks = self.pack()
         mask_scores = (1.0 - tf.cast(input_mask, tf.float32)) * MASKED_SCORE
         mask_scores = mask_scores[:, tf.newaxis, tf.newaxis, :]
-        num_tokens = input_mask.shape[1] or tf.shape(input_mask)[1]
+        num_tokens = layers.size_of(input_mask, 1)
         # Flattened, as MatMul is faster on [R, H] than on [B, T, H].
         x = self.project(tf.reshape(x, [-1, config.embedding_size]))  # [R, H]
 
@@ -334,16 +327,11 @@ class Transformer(layers.WeightOwner):
           A list of (blocks, number of layers that use them one after another),
           where `blocks` is a list of (AttentionWeights, FeedForwardWeights).
         """
-        config = self.config
         attention = [[a.pack() for a in group] for group in self.attention]
         ffn = [[f.pack() for f in group] for group in self.ffn]
-        counts = collections.Counter(
-            (config.attention_group(layer), config.ffn_group(layer))
-            for layer in range(config.num_hidden_layers)
-        )
         return [
             (list(zip(attention[a], ffn[f], strict=True)), count)
-            for (a, f), count in counts.items()
+            for (a, f), count in self.config.count_uses().items()
         ]
 
 

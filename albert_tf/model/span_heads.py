@@ -215,7 +215,7 @@ class AlbertConditionalSpans(heads.AlbertModel):
         p_mask, x, start_logits, cls_logits = self._encode_starts(
             features, training, seed
         )
-        num_tokens = start_logits.shape[1] or tf.shape(start_logits)[1]
+        num_tokens = layers.size_of(start_logits, 1)
         smaller = min if isinstance(num_tokens, int) else tf.minimum
         num_starts = smaller(self.start_n_top, num_tokens)
         num_ends = smaller(self.end_n_top, num_tokens)

@@ -13,9 +13,9 @@ from albert_tf.model.config import AlbertConfig
 from albert_tf.programs import shared
 from albert_tf.tasks import summary
 from albert_tf.tasks.finetuning import FineTuning, Recipe
+from albert_tf.training import manifest
 from albert_tf.weights import checkpoints, pretrained
 
-SUMMARY_FILE = "summary.json"
 # Flags that override dropout rates of the config.
 DROPOUTS = ("hidden_dropout_prob", "attention_probs_dropout_prob")
 
@@ -169,4 +169,4 @@ def write_summary(folder, task, outcomes, seconds):
         "test": [scores for _, scores in outcomes],
         "seconds": round(seconds, 1),
     }
-    filesystem.write_json(os.path.join(folder, SUMMARY_FILE), values)
+    filesystem.write_json(os.path.join(folder, manifest.SUMMARY_FILE), values)

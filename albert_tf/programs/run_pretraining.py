@@ -276,25 +276,26 @@ def pretrain(args, config, strategy, train_records, held_out):
         )
     evaluator = held_out and build_evaluator(args, training, held_out)
     if train_records:
-        records = train_records, held_out
-        train(args, config, training, records, weights, evaluator)
+        train(
+            args, config, training, train_records, held_out, weights, evaluator
+        )
     else:
         evaluator.evaluate_folder()
         training.manifest.write()
 
 
-def train(args, config, training, records, weights, evaluator):
+def train(args, config, training, train_records, held_out, weights, evaluator):
     """Trains, resuming from the newest checkpoint if there is one.
 
     Args:
       args: PretrainingFlags.
       config: the AlbertConfig.
       training: the `session.Session`.
-      records: training and held-out `opening.PretrainingRecords`.
+      train_records: `opening.PretrainingRecords`.
+      held_out: `opening.PretrainingRecords`, or None.
       weights: as for `describe`.
       evaluator: an `evaluation.Evaluator` of the session, or None.
     """
-    train_records, held_out = records
     sidecar = train_records.sidecar
     for name in ("config", "data"):
         training.workers.check_equal(

@@ -18,28 +18,6 @@ from albert_tf.training import manifest
 from albert_tf.weights.task_heads import TaskHead
 
 
-def warn_of_collapse(tuning, logits, label_ids, objective, scores, baseline):
-    """Logs a warning if a model seems to have learned nothing.
-
-    Args:
-      tuning: a `FineTuning`.
-      logits: [N, C].
-      label_ids: labels, as in `metrics.classification`.
-      objective: one of the objectives of `heads.AlbertClassifier`.
-      scores: dict with the `eval_loss` of these logits.
-      baseline: dict with the `eval_loss` of the constant baseline.
-    """
-    warning = classification.find_collapse(
-        logits,
-        label_ids,
-        objective,
-        prior_loss=baseline["eval_loss"],
-        loss=scores["eval_loss"],
-    )
-    if warning:
-        tuning.reporter.say(f"WARNING: {warning}")
-
-
 class Classification(Task):
     """A `TableTask` with its data.
 
@@ -150,8 +128,8 @@ class Classification(Task):
             scores = classification.score(
                 logits, label_ids, task.objective, task.metrics
             )
-            warn_of_collapse(
-                tuning, logits, label_ids, task.objective, scores, self.baseline
+            self.warn_of_collapse(
+                tuning, logits, label_ids, task.objective, scores
             )
             values |= _prefixed(part, scores)
             tuning.dev_rows += self._describe_rows(part, split, logits)

@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from albert_tf.data import batches, submissions
 from albert_tf.data.examples import Examples
+from albert_tf.metrics import classification
 from albert_tf.model import modeling
 from albert_tf.model.config import CONFIG_FILE, AlbertConfig
 from albert_tf.text import tokenization
@@ -71,6 +72,26 @@ class Task:
         Stores a row for each example in `tuning.dev_rows`.
         """
         raise NotImplementedError
+
+    def warn_of_collapse(self, tuning, logits, label_ids, objective, scores):
+        """Logs a warning if a classifier seems to have learned nothing.
+
+        Args:
+          tuning: the task's `FineTuning`.
+          logits: [N, C].
+          label_ids: labels, as in `metrics.classification`.
+          objective: one of the objectives of `heads.AlbertClassifier`.
+          scores: dict with the `eval_loss` of these logits.
+        """
+        warning = classification.find_collapse(
+            logits,
+            label_ids,
+            objective,
+            prior_loss=self.baseline["eval_loss"],
+            loss=scores["eval_loss"],
+        )
+        if warning:
+            tuning.reporter.say(f"WARNING: {warning}")
 
     def write_predictions(self, tuning) -> dict:
         """Writes predictions; returns scores if the labels are known."""

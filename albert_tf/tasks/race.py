@@ -11,7 +11,6 @@ from albert_tf.data import race, submissions
 from albert_tf.data.examples import Examples
 from albert_tf.metrics import classification
 from albert_tf.model import heads
-from albert_tf.tasks.classification import warn_of_collapse
 from albert_tf.tasks.finetuning import Task
 from albert_tf.training import manifest
 from albert_tf.weights.task_heads import TaskHead
@@ -106,9 +105,7 @@ class MultipleChoice(Task):
                 questions, label_ids, probabilities, strict=True
             )
         ]
-        warn_of_collapse(
-            tuning, logits, label_ids, "classes", scores, self.baseline
-        )
+        self.warn_of_collapse(tuning, logits, label_ids, "classes", scores)
         return scores
 
     def write_predictions(self, tuning):

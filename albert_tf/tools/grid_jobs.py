@@ -21,7 +21,7 @@ from albert_tf.analysis import grids, parameters
 from albert_tf.data.pretraining import opening
 from albert_tf.model import heads
 from albert_tf.tools import plot_metrics, subprograms
-from albert_tf.training import distribution, evaluation
+from albert_tf.training import distribution, evaluation, manifest
 from albert_tf.weights import pretrained
 
 RESULT_FILE = "result.json"
@@ -217,7 +217,9 @@ class GridRunner:
                 **phase.flags,
             },
         )
-        log = plot_metrics.read_records(os.path.join(output, "metrics.jsonl"))
+        log = plot_metrics.read_records(
+            os.path.join(output, manifest.METRICS_FILE)
+        )
         name = "sequences_per_second"
         rate = statistics.median(line[name] for line in log if name in line)
         rate *= phase.records["max_seq_length"]
@@ -271,7 +273,9 @@ class GridRunner:
                 **self.grid.tasks[task],
             },
         )
-        summary = filesystem.read_json(os.path.join(output, "summary.json"))
+        summary = filesystem.read_json(
+            os.path.join(output, manifest.SUMMARY_FILE)
+        )
         return {task: summary["best"][summary["metric"]]}
 
 

@@ -219,11 +219,8 @@ def tabulate_answers(rows):
 
 def describe_regression(rows):
     """Yields a scatter plot and a table of the largest errors."""
-    try:
-        columns = ([row[k] for row in rows] for k in ("label", "prediction"))
-        yield plots.draw_scatter(*columns)
-    except ImportError as error:
-        yield page.element("p", error, class_="soft")
+    columns = ([row[k] for row in rows] for k in ("label", "prediction"))
+    yield plots.arrange(plots.draw_scatter(*columns))
     worst = sorted(rows, key=_error, reverse=True)[:NUM_SHOWN]
     yield page.table(
         [

@@ -24,7 +24,7 @@ def arrange(figures):
 
 
 def draw_curves(series):
-    """Returns a figure for each panel of a run, as Markup.
+    """Yields a figure for each panel of a run, as Markup.
 
     Args:
       series: from `plot_metrics.read_series`.
@@ -34,17 +34,15 @@ def draw_curves(series):
       ValueError: if there is nothing to draw.
     """
     runs = {"": series}
-    plots = []
     for title, names in plot_metrics.choose_panels(runs):
         picture, axes = begin()
         plot_metrics.draw_panel(axes, runs, title, names)
         axes.set_title("")
-        plots.append(finish(picture, title))
-    return page.element("div", *plots, class_="plots")
+        yield finish(picture, title)
 
 
 def draw_scatter(labels, predictions):
-    """Returns a scatter plot of predictions over labels, as Markup.
+    """Yields a scatter plot of predictions over labels, as Markup.
 
     Args:
       labels: N numbers.
@@ -59,9 +57,7 @@ def draw_scatter(labels, predictions):
     ends = [min(labels), max(labels)]
     axes.plot(ends, ends, color="tab:gray", linestyle=":")
     axes.set(xlabel="label", ylabel="prediction")
-    return page.element(
-        "div", finish(picture, "Prediction against label"), class_="plots"
-    )
+    yield finish(picture, "Prediction against label")
 
 
 def begin():

@@ -21,13 +21,11 @@ from albert_tf.tools import mistakes, page, plot_metrics, plots
 from albert_tf.training import manifest
 
 REPORT_FILE = "report.html"
-METRICS_FILE = "metrics.jsonl"
-SUMMARY_FILE = "summary.json"
 FILES = (
     manifest.MANIFEST_FILE,
     manifest.FLAGS_FILE,
-    METRICS_FILE,
-    SUMMARY_FILE,
+    manifest.METRICS_FILE,
+    manifest.SUMMARY_FILE,
     submissions.DEV_PREDICTIONS_FILE,
 )
 
@@ -118,15 +116,17 @@ def read_training(folder) -> Training:
     """
     paths = {name: os.path.join(folder, name) for name in FILES}
     there = {n: p for n, p in paths.items() if filesystem.exists(p)}
-    if not there.keys() & {manifest.MANIFEST_FILE, METRICS_FILE}:
+    if not there.keys() & {manifest.MANIFEST_FILE, manifest.METRICS_FILE}:
         runs = [
             name
             for name in filesystem.list_folder(folder)
-            if filesystem.exists(os.path.join(folder, name, METRICS_FILE))
+            if filesystem.exists(
+                os.path.join(folder, name, manifest.METRICS_FILE)
+            )
         ]
         raise FileNotFoundError(
             f"{folder or '.'} contains no training: neither "
-            f"{manifest.MANIFEST_FILE} nor {METRICS_FILE}. "
+            f"{manifest.MANIFEST_FILE} nor {manifest.METRICS_FILE}. "
             + (
                 f"Its subfolders {', '.join(runs)} do; give one of them."
                 if runs
@@ -147,17 +147,17 @@ def read_training(folder) -> Training:
             "JSON object. Was it written by another program?"
         )
     records, series, rows = [], {}, []
-    if METRICS_FILE in there:
-        records = list(plot_metrics.read_records(there[METRICS_FILE]))
+    if manifest.METRICS_FILE in there:
+        records = list(plot_metrics.read_records(there[manifest.METRICS_FILE]))
         if records:
-            series = plot_metrics.read_series(there[METRICS_FILE])
+            series = plot_metrics.read_series(there[manifest.METRICS_FILE])
     if submissions.DEV_PREDICTIONS_FILE in there:
         rows = mistakes.read_rows(there[submissions.DEV_PREDICTIONS_FILE])
     return Training(
         folder=str(folder),
         manifest=objects.get(manifest.MANIFEST_FILE, {}),
         flags=objects.get(manifest.FLAGS_FILE, {}),
-        summary=objects.get(SUMMARY_FILE, {}),
+        summary=objects.get(manifest.SUMMARY_FILE, {}),
         records=records,
         series=series,
         rows=rows,
@@ -267,10 +267,10 @@ def tabulate_results(training):
 def describe_curves(training):
     """Returns the training curves."""
     if not training.series:
-        return missing(METRICS_FILE, "there are no curves")
+        return missing(manifest.METRICS_FILE, "there are no curves")
     try:
-        return plots.draw_curves(training.series)
-    except (ImportError, ValueError) as error:
+        return plots.arrange(plots.draw_curves(training.series))
+    except ValueError as error:
         return page.element("p", error, class_="soft")
 
 

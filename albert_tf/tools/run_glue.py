@@ -7,6 +7,7 @@ import shlex
 from albert_tf import filesystem, ownership
 from albert_tf.data import table_tasks
 from albert_tf.tools import subprograms
+from albert_tf.training import manifest
 
 # Command line of run_classifier, without flags.
 CLASSIFIER = (*subprograms.ALBERT, "run_classifier")
@@ -80,7 +81,7 @@ def run_task(args, name, classifier, place):
     command = build_command(args, name, classifier)
     print(f"\nTask {place}, {name}: {shlex.join(command)}", flush=True)
     status = subprograms.run_program(command)
-    path = pathlib.Path(args.output_dir, name, "summary.json")
+    path = pathlib.Path(args.output_dir, name, manifest.SUMMARY_FILE)
     # There is none if the extra flags switch --do_eval off.
     if status or not path.exists():
         return None

@@ -120,7 +120,7 @@ def count_flops(step, batch_size, loops_once=False):
     if loops_once:
         batch_size //= step.num_parts
         if step.remat:
-            num_layers = lowering.count_stacks(step.config)
+            num_layers = len(step.config.count_uses())
     return flops.count_flops(
         step.config,
         batch_size,

@@ -350,7 +350,7 @@ class Evaluator:
                 f"{folder} contains no checkpoint to evaluate. Train first, or "
                 "check --output_dir."
             )
-        done = set(self.known(checkpoints.STEP))
+        evaluated = set(self.known(checkpoints.STEP))
         for prefix in prefixes:
             step = checkpoints.step_of(prefix)
             if self.manager.is_interrupted(prefix) and len(prefixes) > 1:
@@ -358,7 +358,7 @@ class Evaluator:
                     f"{prefix}: skipped, it was written on an interruption."
                 )
                 continue
-            if step in done:
+            if step in evaluated:
                 self.reporter.say(
                     f"{prefix}: skipped, its result is in {self.path}."
                 )

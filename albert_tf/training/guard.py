@@ -24,7 +24,7 @@ ADVICE = (
     "Lower --learning_rate, for example to half, or lengthen the warmup, and "
     "rerun with --accept_changes. The loss was lowest at step {step}: a "
     "checkpoint that is much newer may be damaged, remove it. "
-    "(--stop_on_divergence=false goes on regardless.)"
+    "(--stop_on_divergence=false continues regardless.)"
 )
 
 

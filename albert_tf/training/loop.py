@@ -8,6 +8,7 @@ a loss is normalized over the global batch however the batch is split.
 
 import contextlib
 import functools
+import math
 import time
 from typing import NamedTuple
 
@@ -70,9 +71,7 @@ def replica_seed(seed, step):
     )
 
 
-def build_replica_step(
-    model, optimizer, seed=0, clip_norm=1.0, num_parts=1, remat=False
-):
+def build_replica_step(model, optimizer, seed=0, num_parts=1, remat=False):
     """Returns the training step of one replica.
 
     Gradients of the global loss are summed over replicas, then clipped, so
@@ -83,7 +82,6 @@ def build_replica_step(
       model: see the module.
       optimizer: an `optimization.Optimizer` over the model's weights.
       seed: seed of dropout, combined with the step, the replica and the part.
-      clip_norm: maximum global norm of the gradients.
       num_parts: number of equal parts of the batch, computed one after
         another. Without dropout, the update is that of the whole batch.
       remat: whether to compute the layers again in the backward pass, which
@@ -104,7 +102,7 @@ def build_replica_step(
                 model, optimizer.weights, features, own_seed
             )
         summed = sum_replicas(list(gradients.values()))
-        clipped, norm = optimization.clip_by_global_norm(summed, clip_norm)
+        clipped, norm = optimization.clip_by_global_norm(summed)
         learning_rate = optimizer.apply(
             dict(zip(gradients, clipped, strict=True))
         )
@@ -315,16 +313,16 @@ class Turns:
           key: key of the dataset.
           iterator: iterator over it.
           num_steps: number of consecutive steps from this one on that use it;
-            None for all.
+            infinity for a single dataset.
           is_new: whether this is its first use, so that the step compiles.
         """
         if self.order is None:
-            (key,), num_steps = self.iterators, None
+            (key,), num_steps = self.iterators, math.inf
         else:
             key = self.order[step]
             others = np.flatnonzero(self.order[step:] != key)
-            num_steps = len(self.order) - step
-            num_steps = int(others[0]) if len(others) else num_steps
+            end = others[0] if len(others) else len(self.order) - step
+            num_steps = int(end)
         is_new = key not in self.used
         self.used.add(key)
         return key, self.iterators[key], num_steps, is_new
@@ -416,7 +414,7 @@ class Steps:
         """
         self.workers.check_signals()
         key, iterator, num_alike, is_new = self.turns.at(self.done)
-        limit = limit if num_alike is None else min(limit, num_alike)
+        limit = min(limit, num_alike)
         num_steps = 1 if is_new else self.pace.choose(limit)
         num_steps = self.workers.share(num_steps)
         start = time.monotonic()
@@ -518,6 +516,7 @@ def log_values(reporter, gauge, step, num_train_steps, values):
     measured, advice = {}, None
     if gauge and gauge.is_due(step):
         measured = gauge.measure()
+        reporter.clock.resume()  # Measuring is no training time.
         reporter.word = gauge.describe(measured)
         advice = gauge.advise(step, num_train_steps, measured)
     reporter.log("train", step, values, measured)

@@ -182,13 +182,3 @@ class PretrainingStep:
             code,
         )
         return hashlib.sha256(code.encode()).hexdigest()[:16]
-
-
-def count_stacks(config):
-    """Returns the number of stacks of layers that share all their weights."""
-    return len(
-        {
-            (config.attention_group(layer), config.ffn_group(layer))
-            for layer in range(config.num_hidden_layers)
-        }
-    )

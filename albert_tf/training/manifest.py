@@ -17,10 +17,13 @@ import os
 import numpy as np
 
 from albert_tf import __version__, filesystem
+from albert_tf.model.config import CONFIG_FILE
 
 MANIFEST_FILE = "run.json"
-# What the flags of a run were, beside its checkpoints.
+# Other files of a run, next to its checkpoints.
 FLAGS_FILE = "flags.json"
+METRICS_FILE = "metrics.jsonl"
+SUMMARY_FILE = "summary.json"
 FORMAT = 1
 ALLOWED = "allowed"
 NEEDS_FLAG = "needs --accept_changes"
@@ -100,7 +103,7 @@ class Manifest:
 
     def _read_config(self):
         """Returns the config of a folder from before run.json."""
-        path = os.path.join(self.folder, "albert_config.json")
+        path = os.path.join(self.folder, CONFIG_FILE)
         if not filesystem.exists(path):
             return {}
         config = filesystem.read_json(path)

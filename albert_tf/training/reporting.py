@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from albert_tf import filesystem, progress
 from albert_tf.progress import format_seconds
+from albert_tf.training import manifest
 
 # Abbreviations in the progress line.
 _SHORT = (
@@ -102,7 +103,7 @@ class Reporter:
     def __init__(self, folder, stream=None, is_silent=False):
         filesystem.make_folder(folder)
         self.folder = str(folder)
-        self.path = os.path.join(folder, "metrics.jsonl")
+        self.path = os.path.join(folder, manifest.METRICS_FILE)
         if is_silent:
             stream = io.StringIO()
         self.line = progress.Line(stream)
@@ -138,21 +139,19 @@ class Reporter:
         is_first = not self.clock.num_calls
         seconds = self.clock.note(step, is_compiling)
         if not is_compiling:
-            end = self.clock.describe()
-            text = self.describe(step, values).removesuffix(end)
-            self.line.show(text, end)
+            self.line.show(self.describe(step, values), self.clock.describe())
         elif is_first:
             # Compilation was silent and may have taken minutes.
             self.say(f"First step done in {format_seconds(seconds)}.")
 
     def describe(self, step, values):
-        """Returns step, values, rate and remaining time as text."""
+        """Returns step, state and values as text."""
         words = [
             f"step {step}/{self.clock.num_train_steps}",
             *([self.word] if self.word else []),
             format_values(values),
         ]
-        return " ".join(words) + self.clock.describe()
+        return " ".join(words)
 
     def log(self, split, step, values, more=None):
         """Writes values as a log line, a JSON line and summaries.
@@ -183,7 +182,7 @@ class Reporter:
                 tf.summary.scalar(name, value)
         self.writers[split].flush()
         if split == "train":
-            self.say(self.describe(step, values))
+            self.say(self.describe(step, values) + self.clock.describe())
         else:
             self.say(f"{split} at step {step}: {format_values(values)}")
 

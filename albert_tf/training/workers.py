@@ -214,14 +214,13 @@ def _compare(hello, settings):
     ]
 
 
-def connect(settings: dict, seconds: float = WAIT_SECONDS):
+def connect(settings: dict):
     """Returns the MultiWorkerMirroredStrategy of the workers in TF_CONFIG.
 
     It must precede TensorFlow's first operation.
 
     Args:
       settings: as for `meet`.
-      seconds: as for `meet`.
 
     Raises:
       ValueError: if TF_CONFIG is invalid, or the workers' settings differ.
@@ -230,7 +229,7 @@ def connect(settings: dict, seconds: float = WAIT_SECONDS):
     cluster = read_cluster(os.environ.get("TF_CONFIG"))
     if len(cluster.addresses) > 1:
         versions = {"albert_tf": __version__, "tensorflow": tf.__version__}
-        meet(cluster, settings | versions, seconds)
+        meet(cluster, settings | versions)
     # It describes every reduction that it builds.
     tf.get_logger().setLevel(logging.WARNING)
     strategy = tf.distribute.MultiWorkerMirroredStrategy()

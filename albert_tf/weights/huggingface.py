@@ -56,7 +56,7 @@ BLOCK = (
     ("ffn_1/intermediate/output/dense", "ffn_output", "dense"),
     ("LayerNorm_1", "full_layer_layer_norm", "norm"),
 )
-PROJECTION = regrouping.PROJECTION
+PROJECTION = "albert.encoder.embedding_hidden_mapping_in"
 HEADS = (
     ("bert/pooler/dense", "albert.pooler", "dense"),
     ("cls/predictions/transform/dense", "predictions.dense", "dense"),
@@ -91,7 +91,7 @@ def weight_names(
         (f"bert/embeddings/{name}", f"albert.embeddings.{name}", kind)
         for name, kind in EMBEDDINGS.items()
     ]
-    rows.append((PROJECTION, f"albert.encoder.{PROJECTION[13:]}", "dense"))
+    rows.append((regrouping.PROJECTION, PROJECTION, "dense"))
     for group in range(config.num_hidden_groups):
         for inner in range(config.inner_group_num):
             ours = f"bert/encoder/transformer/group_{group}/inner_group_{inner}"

@@ -293,7 +293,9 @@ def select(
         )
     head = preset_layout.head_places(config).keys()
     names = head if head <= values.keys() else set()
-    kept = {n: v for n, v in values.items() if n[:5] == "bert/" or n in names}
+    kept = {
+        n: v for n, v in values.items() if n.startswith("bert/") or n in names
+    }
     remarks = []
     if rest := sorted(values.keys() - kept.keys()):
         remarks.append(

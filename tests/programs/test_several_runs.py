@@ -5,6 +5,7 @@ import types
 
 from albert_tf.commands.run_classifier import ClassifierFlags
 from albert_tf.programs import finetuning, shared
+from albert_tf.training import manifest
 from tests.tasks.test_summary import make_evaluator
 
 
@@ -64,7 +65,7 @@ def test_all_runs_predict_and_the_first_is_exported(
     assert [text for text in said if "Predicting" in text] == [
         f"Predicting with best {i}." for i in range(3)
     ]
-    path = tmp_path / "out" / finetuning.SUMMARY_FILE
+    path = tmp_path / "out" / manifest.SUMMARY_FILE
     summary = json.loads(path.read_text())
     assert summary["test"] == [{"number": i} for i in range(3)]
     assert summary["task"] == "x"
