@@ -27,9 +27,6 @@ COMMON = {
     "warmup_proportion": 0.1,
     "keep_checkpoint_max": 1,
 }
-# Tokens of the longest sequences. A model does not understand positions that
-# its pretraining has not seen (docs/pretraining.md).
-LENGTH = 128
 # Fraction of the articles in SQuAD's dev set to train on; the rest is scored.
 TRAIN_FRACTION = 0.75
 
@@ -62,7 +59,7 @@ TASKS = {
         {
             "task_config": programs.ROOT / "configs/tasks/film_reviews.json",
             "num_train_epochs": 3,
-            "max_seq_length": LENGTH,
+            "max_seq_length": 256,
             "do_eval": True,
         },
     ),
@@ -76,8 +73,8 @@ TASKS = {
         {
             "squad_version": "v1",
             "num_train_epochs": 3,
-            "max_seq_length": LENGTH,
-            "doc_stride": LENGTH // 2,
+            "max_seq_length": 256,
+            "doc_stride": 128,
             "do_predict": True,
         },
     ),
@@ -86,8 +83,8 @@ TASKS = {
         "race_dir",
         {
             "num_train_epochs": 2,
-            "max_seq_length": LENGTH,
-            "max_qa_length": LENGTH // 2,
+            "max_seq_length": 256,
+            "max_qa_length": 64,
             "do_eval": True,
         },
     ),
