@@ -15,7 +15,7 @@ export TF_CPP_MIN_LOG_LEVEL ?= 2
 
 setup: .venv/.installed  # The command `albert`, and what the scripts need.
 
-quickstart: .venv/.installed  # Pretrains a tiny ALBERT on this machine's own English.
+quickstart: .venv/.installed  # Pretrains a tiny ALBERT on English prose.
 	$(VENV_PYTHON) examples/quickstart.py $(QUICKSTART_ARGS)
 
 test: .venv/.installed .venv/.docs  # The whole test suite.

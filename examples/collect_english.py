@@ -15,7 +15,8 @@ Only sentences are kept, without code, tables, lists of names or duplicates.
     python examples/collect_english.py --output_dir=text
 
 writes train.txt and heldout.txt: one sentence per line, a blank line between
-documents.
+documents. With --text=FILES, which have that format in any language, they are
+divided into the two.
 """
 
 import ast
@@ -90,13 +91,17 @@ class EnglishFlags(flags.Flags):
         required=True, help="Folder for train.txt and heldout.txt."
     )
     fetch: bool = flags.flag(True, "Whether to download prose.")
+    text: str | None = flags.flag(
+        help="Your own text instead: comma-separated paths or globs of files "
+        "with one sentence per line and a blank line between documents."
+    )
 
 
 def run(args):
     """Writes the two files and prints their sizes.
 
     Raises:
-      ValueError: if one of them already exists.
+      ValueError: if one of them already exists, or --text is too short.
     """
     folder = pathlib.Path(args.output_dir)
     with ownership.owning_folder(folder):
@@ -106,17 +111,44 @@ def run(args):
                     f"{folder / name} already exists. Give another "
                     "--output_dir, or remove it first."
                 )
-        write_texts(folder, args.fetch and fetch_prose() or installed_texts())
+        if args.text:
+            documents = read_own(filesystem.expand_files(args.text))
+        else:
+            texts = args.fetch and fetch_prose() or installed_texts()
+            documents = list(read_documents(texts))
+        write_texts(folder, documents)
 
 
-def write_texts(folder, texts):
+def read_own(paths):
+    """Returns the documents of a user's files, each a list of sentences.
+
+    Raises:
+      ValueError: if there are not enough to hold one out.
+    """
+    documents = []
+    for path in paths:
+        content = filesystem.decode(
+            filesystem.read_file(path),
+            path,
+            "{path} is not UTF-8 ({error}). Convert it, such as with iconv.",
+        )
+        for block in re.split(r"\n\s*\n", content.strip()):
+            documents.append([line for line in block.splitlines() if line])
+    if len(documents) < HELD_OUT_EVERY:
+        raise ValueError(
+            f"--text has {len(documents)} documents; wanted {HELD_OUT_EVERY} "
+            "or more, of which one is held out. Blank lines separate them."
+        )
+    return documents
+
+
+def write_texts(folder, documents):
     """Writes both files, and moves them into a folder only when complete.
 
     Args:
       folder: output folder.
-      texts: iterable of lists of texts, one list per document.
+      documents: list of lists of sentences.
     """
-    documents = list(read_documents(texts))
     held_out = documents[::HELD_OUT_EVERY]
     del documents[::HELD_OUT_EVERY]
     paths = {name: folder / f"{name}.txt" for name in ("train", "heldout")}

@@ -42,15 +42,20 @@ Next steps:
   try your own text     {python} -m albert_tf fill_mask --init_checkpoint={folder}/model --spm_model_file={folder}/vocab.model --text="It is [MASK]."
   plot the curves       {python} -m tensorboard.main --logdir={folder}/model
   train longer          {python} {script} --output_dir=longer --num_train_steps=20000
-  use your own corpus   run the commands above with your text instead of text/train.txt
+  use your own text     {python} {script} --output_dir=own --text=FILES
 """  # noqa: E501
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class QuickstartFlags(flags.Flags):
-    """Output folder and length of training."""
+    """Output folder, text, and length of training."""
 
     output_dir: str = flags.flag("quickstart_output", "Output folder.")
+    text: str | None = flags.flag(
+        help="Your own text instead of English prose: comma-separated paths or "
+        "globs of files with one sentence per line and a blank line between "
+        "documents."
+    )
     num_train_steps: int = flags.flag(
         6000, "Number of training steps.", at_least=1, at_most=1_000_000_000
     )
@@ -109,10 +114,11 @@ def build_steps(folder, args):
     vocab_size = AlbertConfig.from_json_file(config_file).vocab_size
     return [
         Step(
-            "Collect English",
+            "Divide your text" if args.text else "Collect English",
             [
                 as_typed(EXAMPLES / "collect_english.py"),
                 f"--output_dir={folder}/text",
+                *([f"--text={args.text}"] if args.text else []),
             ],
             f"{folder}/text/heldout.txt",
         ),

@@ -10,6 +10,7 @@ import sys
 
 import pytest
 
+import collect_english
 import quickstart
 from albert_tf import __main__ as commands
 from albert_tf import filesystem
@@ -49,6 +50,24 @@ def test_every_program_and_config_that_it_names_exists(monkeypatch, tmp_path):
     assert named <= commands.PROGRAMS.keys() | commands.TOOLS.keys()
     config = filesystem.shipped_configs() / quickstart.CONFIG
     assert config.is_file()
+
+
+def test_own_text_is_divided_and_not_filtered(tmp_path):
+    documents = [[f"Ärzte {i} <b>", "kurz"] for i in range(41)]
+    text = "\n\n".join("\n".join(lines) for lines in documents)
+    (tmp_path / "own.txt").write_text(text)
+    args = quickstart.QuickstartFlags(text=str(tmp_path / "own.txt"))
+    step = quickstart.build_steps(str(tmp_path / "out"), args)[0]
+    subprocess.run([sys.executable, *step.arguments], check=True)
+    parts = {
+        name: (tmp_path / f"out/text/{name}.txt").read_text().split("\n\n")
+        for name in ("train", "heldout")
+    }
+    assert len(parts["train"]) == 38 and len(parts["heldout"]) == 3
+    assert parts["heldout"][0] == "Ärzte 0 <b>\nkurz"
+    (tmp_path / "short.txt").write_text("one\n\ntwo\n")
+    with pytest.raises(ValueError, match="has 2 documents; wanted 20"):
+        collect_english.read_own([tmp_path / "short.txt"])
 
 
 def test_a_step_whose_product_exists_is_skipped(ran, tmp_path):
