@@ -32,6 +32,7 @@ class Measurements:
       sentence_order_accuracy: [S].
       num_tokens: number of tokens.
       num_predictions: number of masked tokens.
+      num_sequences: number of sequences.
     """
 
     norm: np.ndarray
@@ -45,6 +46,7 @@ class Measurements:
     sentence_order_accuracy: np.ndarray
     num_tokens: int
     num_predictions: int
+    num_sequences: int
 
     def to_dict(self):
         """Returns a dict of numbers and lists, to write as JSON."""
@@ -86,6 +88,7 @@ def measure(model, dataset) -> Measurements:
         **means,
         num_tokens=round(float(sums["norm"][1])),
         num_predictions=round(float(sums["masked_lm_loss"][1])),
+        num_sequences=round(float(sums["sentence_order_accuracy"][1])),
     )
 
 

@@ -2,8 +2,10 @@
 
 import collections
 import dataclasses
+import math
 import os
 import tempfile
+import textwrap
 
 import numpy as np
 
@@ -40,7 +42,9 @@ def run(args):
             for name, start in zip(name_models(paths), starts, strict=True)
         }
     for name, model in described.items():
-        print(f"{name}\n\n{text_tables.align(tabulate(model))}\n")
+        print(f"{name}: {describe_size(model)}\n")
+        print(f"{text_tables.align(tabulate(model))}\n")
+    print(textwrap.fill(EXPLANATION, 80))
     page_files.write(args, {"models": described}, lambda: build_page(described))
 
 
@@ -238,11 +242,28 @@ def tabulate(model):
 EXPLANATION = (
     "Pass 0 is the first layer's input. Norm: length of the vectors. Change "
     "and cosine: between a pass's input and its output. Between tokens: cosine "
-    "of the vectors of different tokens of a sequence. Entropy of attention, "
+    "of the vectors of different pieces of a sequence. Entropy of attention, "
     "as a share of that of uniform attention. Distance to the tokens attended "
     "to. Masked LM and sentence order: accuracy of the heads applied after the "
     "pass."
 )
+
+
+def describe_size(model):
+    """Returns how much text was measured, and how accurately, as text."""
+    measured = model["passes"]
+    errors = (
+        math.sqrt(share * (1 - share) / measured[number])
+        for share, number in (
+            (max(measured["masked_lm_accuracy"]), "num_predictions"),
+            (0.5, "num_sequences"),
+        )
+    )
+    return (
+        "{num_sequences:,} sequences, {num_tokens:,} tokens, "
+        "{num_predictions:,} masked. Standard errors: masked LM {:.1%}, "
+        "sentence order {:.1%}."
+    ).format(*errors, **measured)
 
 
 def build_page(described):
@@ -255,15 +276,10 @@ def build_page(described):
         )
     ]
     for number, (name, model) in enumerate(described.items()):
-        measured = model["passes"]
-        remark = (
-            f"{measured['num_tokens']:,} tokens, "
-            f"{measured['num_predictions']:,} masked."
-        )
         sections.append(
             page.section(
                 name,
-                page.element("p", model["source"], " — ", remark),
+                page.element("p", model["source"], " — ", describe_size(model)),
                 plots.arrange(layer_plots.draw_model(name, model)),
                 page.number_table(tabulate(model)),
                 name=f"model-{number}",

@@ -61,6 +61,7 @@ def test_a_pass_ends_like_a_model_of_that_depth(model):
             got = getattr(found, name)[depth]
             assert got == pytest.approx(wanted, rel=1e-5), (name, depth)
     assert found.num_tokens == LENGTHS.sum() and found.num_predictions == 18
+    assert found.num_sequences == len(LENGTHS)
 
 
 def test_vectors_are_measured_as_numpy_does(model):

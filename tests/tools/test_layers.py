@@ -67,7 +67,7 @@ def test_table_page_and_figures_agree(folder, tmp_path, capsys):
     assert first != other
 
 
-def test_as_many_sequences_as_asked_for(folder, tmp_path):
+def test_as_many_sequences_as_asked_for(folder, tmp_path, capsys):
     """Batches are no reason to measure more."""
     counts = []
     for number in (3, 4):
@@ -79,8 +79,10 @@ def test_as_many_sequences_as_asked_for(folder, tmp_path):
             predict_batch_size=4,
         )
         (model,) = json.loads(path.read_text())["models"].values()
-        counts.append(model["passes"]["num_tokens"])
-    assert counts[0] < counts[1]
+        counts.append(model["passes"]["num_sequences"])
+    assert counts == [3, 4]
+    said = capsys.readouterr().out
+    assert "model: 4 sequences, " in said and "sentence order 25.0%." in said
 
 
 def test_files_of_a_compared_model_are_not_overwritten(folder):
