@@ -534,7 +534,7 @@ ROWS = [
         ),
     ),
     row("ablate", "no such text", "--train_text=no", "No file matches 'no'"),
-    row("ablate", "no such vocabulary", "--vocab_file=no", "No file matches"),
+    row("ablate", "no such vocabulary", "--vocab_file=no", "no: there is no"),
     row(
         "ablate",
         "two vocabularies",
