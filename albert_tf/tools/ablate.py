@@ -44,7 +44,8 @@ def run(args):
     if not args.report_only:
         todo = [(row, seed) for seed in seeds for row in rows]
         for failure in do_all(runner, todo):
-            failures += filter(None, [failure])
+            if failure:
+                failures.append(failure)
             report(runner, seeds, path)
     print(report(runner, seeds, path))
     if failures:

@@ -35,6 +35,8 @@ SCORES = {
     "SOP": (SOP, "sentence_order_accuracy"),
     "NSP": ({"sentence_objective": "nsp"}, "sentence_order_accuracy"),
 }
+# Flags of run_classifier whose files' contents count, not their paths.
+FILES = "data_dir", "task_config"
 # Flags that a grid cannot have, as jobs set them.
 RESERVED = {
     "albert_config_file",
@@ -140,9 +142,7 @@ class GridRunner:
             kind = "evaluations"
         else:
             others = [
-                digest_data(value)
-                if name in ("data_dir", "task_config")
-                else [name, value]
+                [name, digest_data(value) if name in FILES else value]
                 for name, value in sorted(self.grid.tasks[job].items())
             ]
             kind = "tasks"
