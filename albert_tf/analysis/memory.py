@@ -138,10 +138,11 @@ def warn_of_training(
         return None
     fitting = (
         f"--gradient_accumulation_steps={number}{' --remat' * remat} needs "
-        f"{peak(number, remat=remat) / GIB:.1f} GiB."
+        f"{size / GIB:.1f} GiB."
         for remat in (kwargs.get("remat", False), True)
         for number in range(num_parts, batch_size + 1)
-        if batch_size % number == 0 and peak(number, remat=remat) <= available
+        if batch_size % number == 0
+        and (size := peak(number, remat=remat)) <= available
     )
     advice = next(fitting, "Train a smaller model, or on shorter sequences.")
     return (

@@ -41,13 +41,14 @@ def run(args):
     runner = grid_jobs.GridRunner(grid, args)
     path = os.path.join(args.output_dir, os.path.basename(args.grid))
     failures: list[str] = []
+    table = report(runner, seeds, path)
     if not args.report_only:
         todo = [(row, seed) for seed in seeds for row in rows]
         for failure in do_all(runner, todo):
             if failure:
                 failures.append(failure)
-            report(runner, seeds, path)
-    print(report(runner, seeds, path))
+            table = report(runner, seeds, path)
+    print(table)
     if failures:
         raise ValueError(
             f"{len(failures)} of {len(todo)} models failed; rerun the same "

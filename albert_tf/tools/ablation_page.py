@@ -40,7 +40,7 @@ def tabulate(results):
     own = [*FIRST, *list_columns(results), *LAST]
     paper = list_paper_columns(results)
     columns = [["", *results]]
-    for name in [*own, *(name for name in paper if name not in own)]:
+    for name in dict.fromkeys([*own, *paper]):
         if name in own:
             cells = [format_own(name, row) for row in results.values()]
             columns.append([name, *cells])
@@ -122,7 +122,7 @@ def tabulate_runs(results):
 def draw(results):
     """Yields a plot for each column, followed by the paper's of that name."""
     own, paper = list_columns(results), list_paper_columns(results)
-    for name in [*own, *(name for name in paper if name not in own)]:
+    for name in dict.fromkeys([*own, *paper]):
         if name in own:
             yield draw_own(results, name)
         if name in paper:

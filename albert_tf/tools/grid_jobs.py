@@ -315,7 +315,7 @@ def digest_data(path):
         return digest(path)
     return {
         name: digest_data(os.path.join(path, name))
-        for name in sorted(filesystem.list_folder(path))
+        for name in filesystem.list_folder(path)
     }
 
 

@@ -93,8 +93,10 @@ def test_without_matplotlib_all_but_plots_is_there(folder, monkeypatch):
     assert page.tables["parameters"] and not page.tags["svg"]
 
 
-def test_a_tiny_model_has_a_page(tmp_path):
-    (tmp_path / "albert_config.json").write_text(tiny.CONFIG.to_json_string())
+def write_page(tmp_path, **changes):
+    """Analyzes a tiny model with other fields; returns its page."""
+    values = tiny.CONFIG.to_dict() | changes
+    (tmp_path / "albert_config.json").write_text(json.dumps(values))
     path = tmp_path / "x.html"
     analyze.run(
         AnalyzeFlags(
@@ -104,7 +106,11 @@ def test_a_tiny_model_has_a_page(tmp_path):
             max_predictions_per_seq=3,
         )
     )
-    assert f"What {tmp_path.name} is made of" in path.read_text()
+    return path.read_text()
+
+
+def test_a_tiny_model_has_a_page(tmp_path):
+    assert f"What {tmp_path.name} is made of" in write_page(tmp_path)
 
 
 def test_lengths_are_those_that_all_models_have(tmp_path, capsys):
@@ -118,18 +124,8 @@ def test_lengths_are_those_that_all_models_have(tmp_path, capsys):
 def test_deep_blocks_have_a_page(tmp_path):
     """Plots leave out depths that no config may have."""
     pytest.importorskip("matplotlib")
-    values = tiny.CONFIG.to_dict() | {"inner_group_num": 30}
-    (tmp_path / "deep.json").write_text(json.dumps(values))
-    path = tmp_path / "x.html"
-    analyze.run(
-        AnalyzeFlags(
-            albert_config_file=str(tmp_path / "deep.json"),
-            output_file=str(path),
-            seq_lengths="16",
-            max_predictions_per_seq=3,
-        )
-    )
-    assert "Depth: encoder parameters" in path.read_text()
+    page = write_page(tmp_path, inner_group_num=30)
+    assert "Depth: encoder parameters" in page
 
 
 def test_a_browser_shows_the_plots(folder):
