@@ -188,3 +188,9 @@ def report(runner, seeds, path):
         f"{stem}.html", ablation_page.build_page(grid.title, results)
     )
     return f"\n{table}\nWrote {path}, .md and .html."
+
+
+if __name__ == "__main__":
+    from albert_tf.commands import ablate
+
+    ablate.main()

@@ -265,3 +265,9 @@ def build_page(models):
     if len(models) > 1:
         title = f"What {len(models)} models are made of"
     return page.page(title, page.element("h1", title), *sections)
+
+
+if __name__ == "__main__":
+    from albert_tf.commands import analyze
+
+    analyze.main()

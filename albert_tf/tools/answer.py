@@ -149,3 +149,9 @@ def answer_windows(serve, encoded):
         name: np.concatenate([part[name] for part in parts])
         for name in parts[0]
     }
+
+
+if __name__ == "__main__":
+    from albert_tf.commands import answer
+
+    answer.main()

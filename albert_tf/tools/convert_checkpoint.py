@@ -185,3 +185,9 @@ def compute_logits(model, ids):
         "segment_ids": tf.zeros_like(ids),
     }
     return [value.numpy() for value in built(features).values()]
+
+
+if __name__ == "__main__":
+    from albert_tf.commands import convert_checkpoint
+
+    convert_checkpoint.main()

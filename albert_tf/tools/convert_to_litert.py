@@ -151,3 +151,9 @@ def run_interpreter(content, features):
         warnings.simplefilter("ignore")
         interpreter = tf.lite.Interpreter(model_content=content)
     return interpreter.get_signature_runner()(**features)
+
+
+if __name__ == "__main__":
+    from albert_tf.commands import convert_to_litert
+
+    convert_to_litert.main()

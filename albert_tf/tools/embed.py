@@ -323,3 +323,9 @@ def join(rows, vectors, is_by_token):
             [pair for _, offsets in rows for pair in offsets], np.int32
         ).reshape(-1, 2),
     }
+
+
+if __name__ == "__main__":
+    from albert_tf.commands import embed
+
+    embed.main()

@@ -122,3 +122,9 @@ def encode_masked(tokenizer, text):
             del encoded[0]
         ids += encoded
     return [*ids, tokenizer.sep_id]
+
+
+if __name__ == "__main__":
+    from albert_tf.commands import fill_mask
+
+    fill_mask.main()

@@ -48,3 +48,9 @@ def count_parts(weights):
         parts = (p for b, p in PARTS.items() if name.startswith(b))
         counts[next(parts, "other")] += value.size
     return counts
+
+
+if __name__ == "__main__":
+    from albert_tf.commands import inspect_checkpoint
+
+    inspect_checkpoint.main()

@@ -288,3 +288,9 @@ def build_page(described):
     title = "What the layers do"
     explanation = page.element("p", EXPLANATION, class_="soft")
     return page.page(title, page.element("h1", title), explanation, *sections)
+
+
+if __name__ == "__main__":
+    from albert_tf.commands import layers
+
+    layers.main()

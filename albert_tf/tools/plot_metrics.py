@@ -234,3 +234,9 @@ def run(args):
     with filesystem.replacing(args.output_file) as temporary:
         picture.savefig(temporary, format=args.output_file.rpartition(".")[2])
     print(f"Wrote {args.output_file}.")
+
+
+if __name__ == "__main__":
+    from albert_tf.commands import plot_metrics
+
+    plot_metrics.main()

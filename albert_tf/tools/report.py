@@ -339,3 +339,9 @@ def run(args):
     training = read_training(folder)
     filesystem.write_file(path, build_report(training))
     print(f"Wrote {path}.")
+
+
+if __name__ == "__main__":
+    from albert_tf.commands import report
+
+    report.main()

@@ -149,3 +149,9 @@ def run(args, classifier=CLASSIFIER):
         raise ValueError(
             f"{len(failed)} of {len(names)} tasks failed: {failed}"
         )
+
+
+if __name__ == "__main__":
+    from albert_tf.commands import run_glue
+
+    run_glue.main()

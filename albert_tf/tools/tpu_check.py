@@ -271,3 +271,9 @@ def guess(tried, available_bytes):
         return 0
     guessed = x0 + (available_bytes - y0) * (x1 - x0) / (y1 - y0)
     return int(min(max(guessed, 0), LARGEST_BATCH))
+
+
+if __name__ == "__main__":
+    from albert_tf.commands import tpu_check
+
+    tpu_check.main()

@@ -192,3 +192,9 @@ def _write(model, path, args):
     filesystem.write_file(f"{path.removesuffix('.model')}.vocab", listing)
     filesystem.write_file(path, model)
     return tokenizer
+
+
+if __name__ == "__main__":
+    from albert_tf.commands import train_vocab
+
+    train_vocab.main()
