@@ -79,7 +79,7 @@ def test_programs_md_names_every_command():
 @pytest.mark.parametrize(
     ("pattern", "program", "number"),
     [
-        ("pretrain/*.flags", "run_pretraining", 6),
+        ("pretrain/*.flags", "run_pretraining", 7),
         ("glue/**/*.flags", "run_classifier", 12),
         ("squad/*.flags", "run_squad", 2),
         ("race.flags", "run_race", 1),
