@@ -5,6 +5,7 @@ from typing import NamedTuple
 from albert_tf.model.config import AlbertConfig
 
 VOCAB_SIZE = 30000
+EMBEDDING_SIZE = 128  # Of every ALBERT.
 
 
 class Model(NamedTuple):

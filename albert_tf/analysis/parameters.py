@@ -18,7 +18,6 @@ LAYERS = "attention", "feed-forward", "layer norms"
 ENCODER = (*EMBEDDINGS, "projection", *LAYERS, "pooler")
 HEADS = "masked LM", "sentence order"
 SHARING = "all", "attention", "ffn", "none"
-PAPER_WIDTH = 128  # E of all models of the paper.
 
 
 def count_parameters(config: AlbertConfig) -> dict[str, int]:

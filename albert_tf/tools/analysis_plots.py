@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from albert_tf.analysis import parameters
+from albert_tf.analysis import paper, parameters
 from albert_tf.analysis.memory import GIB
 from albert_tf.model.config import MAX_LAYERS, AlbertConfig
 from albert_tf.tools import plots
@@ -86,7 +86,7 @@ def draw_growth(models):
     config = AlbertConfig.from_dict(model["config"])
     width = config.embedding_size
     if width == config.hidden_size:  # Not factorized.
-        width = parameters.PAPER_WIDTH
+        width = paper.EMBEDDING_SIZE
     picture, axes = plots.begin()
     for label, sharing, embedding_size in (
         (f"E = {width}, shared", "all", width),

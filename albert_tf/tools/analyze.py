@@ -3,7 +3,7 @@
 import os
 
 from albert_tf import filesystem
-from albert_tf.analysis import parameters, summary
+from albert_tf.analysis import paper, parameters, summary
 from albert_tf.analysis.memory import GIB
 from albert_tf.model.config import CONFIG_FILE, AlbertConfig
 from albert_tf.tools import analysis_plots, page, page_files, text_tables
@@ -145,7 +145,7 @@ def tabulate_embeddings(models):
         if width == model["config"]["hidden_size"]:
             rows.append([name, f"{direct:,}", f"{width}", "not factorized", ""])
             # What the paper's size would save.
-            width = parameters.PAPER_WIDTH
+            width = paper.EMBEDDING_SIZE
             if width not in found["by_embedding_size"]:
                 continue
             factorized = found["by_embedding_size"][width]

@@ -1,5 +1,6 @@
 """Output files of tools that show figures: a page, and the figures as JSON."""
 
+import dataclasses
 import json
 
 from albert_tf import filesystem
@@ -24,12 +25,13 @@ def write(args, figures, build_page):
     """Writes the files that the flags name, and says so.
 
     Args:
-      args: a `groups.PageFlags`.
+      args: a `groups.PageFlags`. The JSON file has them as `flags`.
       figures: a dict that can be written as JSON.
       build_page: function that returns the page.
     """
     if args.json_file:
-        text = json.dumps(figures, indent=1) + "\n"
+        values = {"flags": dataclasses.asdict(args), **figures}
+        text = json.dumps(values, indent=1) + "\n"
         filesystem.write_file(args.json_file, text)
         print(f"Wrote {args.json_file}.")
     if args.output_file:

@@ -36,7 +36,9 @@ def folder(tmp_path):
 def test_tables_and_files_say_the_same(folder, capsys):
     path = folder(batch_sizes="4", seq_lengths="64,32")
     printed = capsys.readouterr().out
-    found = json.loads((path / "x.json").read_text())["models"]
+    values = json.loads((path / "x.json").read_text())
+    assert values["flags"]["seq_lengths"] == "64,32"
+    found = values["models"]
     assert list(found) == ["v2/base", "bert/base"]
     page = pages.Page((path / "x.html").read_text())
     for name, model in found.items():
