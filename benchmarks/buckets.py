@@ -18,7 +18,7 @@ from albert_tf.flags import flag
 from albert_tf.model import heads, layers, modeling
 from albert_tf.model.config import AlbertConfig
 from albert_tf.text import tokenization
-from albert_tf.training import loop, optimization
+from albert_tf.training import loop, optimization, replicas
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -97,8 +97,8 @@ def run(args):
     )
     strategy = tf.distribute.get_strategy()
     variants = build_variants(args, data.train.examples)
-    train_steps = loop.Traces(
-        loop.build_train_function(strategy, model, optimizer)
+    train_steps = replicas.Traces(
+        replicas.build_train_function(strategy, model, optimizer)
     )
     seconds = {name: [] for name in variants}
     for repeat in range(args.num_repeats + 1):

@@ -3,10 +3,10 @@
   python -m benchmarks.first_step
 
 Each row is a separate process, which imports the program's modules, builds
-model and optimizer, traces the training step of `loop.build_train_function`,
-and runs it twice on random ids. The first step includes TensorFlow's graph
-optimization. As layers share weights, `trace` should grow little with depth:
-large has twice the layers of base.
+model and optimizer, traces `replicas.build_train_function`, and runs it twice
+on random ids. The first step includes TensorFlow's graph optimization. As
+layers share weights, `trace` should grow little with depth: large has twice the
+layers of base.
 """
 
 import json
@@ -32,7 +32,7 @@ def time_parts(name, *sizes):
     from albert_tf.model import heads, modeling
     from albert_tf.model.config import AlbertConfig
     from albert_tf.programs import run_pretraining  # noqa: F401
-    from albert_tf.training import distribution, loop, optimization
+    from albert_tf.training import distribution, optimization, replicas
     from benchmarks import training_step
 
     marks = [START, time.perf_counter()]
@@ -46,9 +46,9 @@ def time_parts(name, *sizes):
     )
     features = training_step.random_features(config, *sizes)
     dataset = tf.data.Dataset.from_tensors(features).repeat()
-    batches = iter(loop.distribute(strategy, dataset))
+    batches = iter(replicas.distribute(strategy, dataset))
     marks.append(time.perf_counter())
-    function = loop.build_train_function(strategy, model, optimizer)
+    function = replicas.build_train_function(strategy, model, optimizer)
     traced = function.get_concrete_function(batches, tf.constant(1))
     marks.append(time.perf_counter())
     for _ in range(2):

@@ -24,7 +24,7 @@ from benchmarks import children
 GIB = 2**30
 # With it, TensorFlow's profiles have what is allocated on a CPU.
 COUNTING = {"TF_CPU_ALLOCATOR_USE_BFC": "true"}
-# Arguments of `loop.build_replica_step`.
+# Arguments of `replicas.build_replica_step`.
 ROWS = [
     {},
     {"num_parts": 4},
@@ -92,7 +92,7 @@ def measure(args, kwargs):
 
     from albert_tf.analysis import memory
     from albert_tf.model import heads, layers, modeling
-    from albert_tf.training import loop, optimization
+    from albert_tf.training import optimization, replicas
     from benchmarks import training_step
 
     config = training_step.read_config(args.config)
@@ -108,7 +108,7 @@ def measure(args, kwargs):
         config, args.batch_size, args.num_tokens, args.num_predictions
     )
     strategy = tf.distribute.get_strategy()
-    replica_step = loop.build_replica_step(model, optimizer, **kwargs)
+    replica_step = replicas.build_replica_step(model, optimizer, **kwargs)
     step = tf.function(lambda f: strategy.run(replica_step, args=(f,)))
     start = time.perf_counter()
     features = {name: tf.constant(x) for name, x in features.items()}

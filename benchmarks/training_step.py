@@ -61,7 +61,7 @@ def build_step(name, batch_size, num_tokens, num_predictions, dtype):
     import tensorflow as tf
 
     from albert_tf.model import heads, modeling
-    from albert_tf.training import loop, optimization
+    from albert_tf.training import optimization, replicas
 
     config = read_config(name)
     model = heads.AlbertForPreTraining(config, dtype=dtype)
@@ -71,7 +71,7 @@ def build_step(name, batch_size, num_tokens, num_predictions, dtype):
         {name: weight.value for name, weight in weights.items()},
         optimization.build_schedule(1e-3, 100_000, 100),
     )
-    replica_step = loop.build_replica_step(model, optimizer)
+    replica_step = replicas.build_replica_step(model, optimizer)
     features = random_features(config, batch_size, num_tokens, num_predictions)
     features = {name: tf.constant(x) for name, x in features.items()}
     strategy = tf.distribute.get_strategy()

@@ -1,9 +1,10 @@
 """Estimates the memory of a step from a config, without running it.
 
-Counted are the tensors of `training.loop`'s step on a CPU or GPU: weights, the
-optimizer's slots, gradients, and the values that the backward pass needs. Left
-out are the process itself, its libraries and graph, and what the allocator
-wastes. On a TPU, the compiler arranges memory; `albert tpu_check` asks it.
+Counted are the tensors of the step of `training.replicas` on a CPU or GPU:
+weights, the optimizer's slots, gradients, and the values that the backward pass
+needs. Left out are the process itself, its libraries and graph, and what the
+allocator wastes. On a TPU, the compiler arranges memory; `albert tpu_check`
+asks it.
 
 Letters are those of `albert_tf.model.modeling`; all sizes are in bytes.
 """

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from albert_tf import filesystem, progress
 from albert_tf.model import layers, modeling
-from albert_tf.training import distribution, loop, workers
+from albert_tf.training import distribution, replicas, workers
 from albert_tf.weights import checkpoints
 
 RESULTS_FILE = "eval_results.txt"
@@ -23,13 +23,15 @@ def build_eval_function(strategy, model):
 
     Args:
       strategy: a tf.distribute.Strategy.
-      model: a model as defined in `loop`.
+      model: a model as defined in `replicas`.
     """
 
     @tf.function
     def eval_step(features):
         sums = strategy.run(
-            lambda f: loop.stack_ratios(model, model.ratios(f, training=False)),
+            lambda f: replicas.stack_ratios(
+                model, model.ratios(f, training=False)
+            ),
             args=(features,),
         )
         return strategy.reduce(tf.distribute.ReduceOp.SUM, sums, axis=None)
@@ -44,7 +46,7 @@ def evaluate(
 
     Args:
       strategy: a tf.distribute.Strategy.
-      model: a model as defined in `loop`.
+      model: a model as defined in `replicas`.
       eval_function: from `build_eval_function`.
       dataset: global batches, the last one padded with rows of weight 0.
       max_steps: maximum number of batches; 0 reads all.
@@ -57,12 +59,12 @@ def evaluate(
     Raises:
       ValueError: if the dataset is empty.
     """
-    sums = np.zeros([len(loop.ratio_names(model)), 2])
+    sums = np.zeros([len(replicas.ratio_names(model)), 2])
     num_steps = 0
     total = min(num_batches or 0, max_steps or num_batches or 0)
     done = progress.Progress("evaluating", total, "batches", bool(total))
     together = workers.find_workers(strategy)
-    for features in loop.distribute(strategy, dataset):
+    for features in replicas.distribute(strategy, dataset):
         sums += eval_function(features).numpy()
         num_steps += 1
         done.add(1)
@@ -72,11 +74,11 @@ def evaluate(
     done.clear()
     if not num_steps:
         raise ValueError("The evaluation data has no examples.")
-    return loop.results(model, sums)
+    return replicas.results(model, sums)
 
 
 def build_predict_function(strategy, model):
-    """Returns a compiled function, a `loop.Traces`, from a batch to outputs.
+    """Returns a `replicas.Traces` of a function from a batch to outputs.
 
     The outputs are a dict of name -> [B, ...] values, one per replica. They
     include the batch's `example_index`, which identifies the rows.
@@ -92,7 +94,7 @@ def build_predict_function(strategy, model):
             args=(features,),
         )
 
-    return loop.Traces(predict_step)
+    return replicas.Traces(predict_step)
 
 
 @contextlib.contextmanager
@@ -104,7 +106,7 @@ def holding_weights(strategy, model):
 
     Args:
       strategy: the tf.distribute.Strategy that is to run the functions.
-      model: a model as defined in `loop`, or an encoder.
+      model: a model as defined in `replicas`, or an encoder.
 
     Yields:
       Whether they do: such a function must be traced again for other weights.
@@ -130,7 +132,7 @@ class Predictor:
 
     Args:
       strategy: a tf.distribute.Strategy.
-      model: a model as defined in `loop`.
+      model: a model as defined in `replicas`.
     """
 
     def __init__(self, strategy, model):
@@ -176,7 +178,7 @@ def predict(strategy, predict_function, datasets, num_examples):
     done = progress.Progress("predicting", num_examples, "examples")
     for dataset in datasets:
         key = tuple(dataset.element_spec.items())
-        distributed = loop.distribute(strategy, dataset)
+        distributed = replicas.distribute(strategy, dataset)
         function = predict_function.trace(key, distributed.element_spec)
         for features in distributed:
             outputs = function(features)

@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf.model import heads
-from albert_tf.training import evaluation, loop
+from albert_tf.training import evaluation, replicas
 
 # Number of pieces that count as common: frequencies alone often predict them.
 NUM_COMMON = 100
@@ -51,7 +51,7 @@ class Gauge:
 
     def __init__(self, strategy, model, dataset, piece_counts):
         counts = np.asarray(piece_counts, np.float64)
-        self.features = next(iter(loop.distribute(strategy, dataset)))
+        self.features = next(iter(replicas.distribute(strategy, dataset)))
         # Add-one smoothing.
         log_probs = np.log((counts + 1) / (counts + 1).sum())
         rank = np.argsort(np.argsort(-counts, kind="stable"))
@@ -81,7 +81,7 @@ class Gauge:
         attention_entropy: mean entropy of attention, as a fraction of that of
           uniform attention.
         """
-        values = loop.results(self.measured, self._sums(self.features))
+        values = replicas.results(self.measured, self._sums(self.features))
         del values["loss"]  # Always 0: `loss_scales` is empty.
         loss = values.pop("masked_lm_loss")
         gain = values["frequency_loss"] - loss
@@ -108,7 +108,7 @@ class Gauge:
 
 
 class Measured:
-    """A model as defined in `loop`, whose metrics are the gauge's values.
+    """A model as defined in `replicas`, whose metrics are the gauge's values.
 
     Args:
       model: a `heads.AlbertForPreTraining`.

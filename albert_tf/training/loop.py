@@ -1,13 +1,6 @@
-"""The training loop of all tasks: train, evaluate, save, resume, report.
-
-A model in this module is any object with `ratios(features, training, seed)`,
-which returns a `heads.Ratio` for each loss in `loss_scales` and each metric in
-`metric_names`. Totals and weights are summed over replicas before division, so
-a loss is normalized over the global batch however the batch is split.
-"""
+"""The training loop of all tasks: train, save, resume, report."""
 
 import contextlib
-import functools
 import math
 import time
 from typing import NamedTuple
@@ -15,8 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.model import custom_gradients, recomputing
-from albert_tf.training import distribution, optimization, workers
+from albert_tf.training import distribution, replicas, workers
 from albert_tf.training import guard as guards
 from albert_tf.weights import checkpoints
 
@@ -25,279 +17,19 @@ from albert_tf.weights import checkpoints
 SECONDS_PER_CALL = 5.0
 
 
-def ratio_names(model):
-    """Returns the names of the losses, then those of the metrics."""
-    return [*model.loss_scales, *model.metric_names]
-
-
-def stack_ratios(model, ratios):
-    """Returns totals and weights as one tensor, [ratios, 2] float32."""
-    return tf.stack(
-        [
-            tf.stack([ratios[name].total, ratios[name].weight])
-            for name in ratio_names(model)
-        ]
-    )
-
-
-def results(model, sums):
-    """Divides summed ratios.
-
-    Args:
-      model: the model that computed them.
-      sums: [ratios, 2], as from `stack_ratios`.
-
-    Returns:
-      Dict from name to float, with the weighted sum of losses as "loss".
-    """
-    sums = np.asarray(sums, np.float64)
-    values = dict(
-        zip(
-            ratio_names(model),
-            (sums[:, 0] / np.maximum(sums[:, 1], 1e-12)).tolist(),
-            strict=True,
-        )
-    )
-    loss = sum(s * values[name] for name, s in model.loss_scales.items())
-    return {"loss": loss, **values}
-
-
-def replica_seed(seed, step):
-    """Returns the [2] int32 seed of the current replica at a step."""
-    replica = tf.distribute.get_replica_context().replica_id_in_sync_group
-    pair = tf.stack([tf.constant(seed, tf.int32), tf.cast(step, tf.int32)])
-    return tf.random.experimental.stateless_fold_in(
-        pair, tf.cast(replica, tf.int32)
-    )
-
-
-def build_replica_step(model, optimizer, seed=0, num_parts=1, remat=False):
-    """Returns the training step of one replica.
-
-    Gradients of the global loss are summed over replicas, then clipped, so
-    the update does not depend on the number of replicas; the release clips
-    before the sum.
-
-    Args:
-      model: see the module.
-      optimizer: an `optimization.Optimizer` over the model's weights.
-      seed: seed of dropout, combined with the step, the replica and the part.
-      num_parts: number of equal parts of the batch, computed one after
-        another. Without dropout, the update is that of the whole batch.
-      remat: whether to compute the layers again in the backward pass, which
-        saves memory, see `model.recomputing`.
-
-    Returns:
-      A function from features to (sums [ratios, 2] of this replica, gradient
-      norm before clipping, learning rate).
-    """
-
-    def replica_step(features):
-        own_seed = replica_seed(seed, optimizer.step.value())
-        compute = differentiate
-        if num_parts > 1:
-            compute = functools.partial(accumulate, num_parts=num_parts)
-        with recomputing.recomputing(remat):
-            sums, gradients = compute(
-                model, optimizer.weights, features, own_seed
-            )
-        summed = sum_replicas(list(gradients.values()))
-        clipped, norm = optimization.clip_by_global_norm(summed)
-        learning_rate = optimizer.apply(
-            dict(zip(gradients, clipped, strict=True))
-        )
-        return sums, norm, learning_rate
-
-    return replica_step
-
-
-def sum_loss_weights(model, ratios):
-    """Returns the weight of each loss, summed over the replicas."""
-    return sum_replicas([ratios[name].weight for name in model.loss_scales])
-
-
-def sum_replicas(values):
-    """Returns the sums of a list of tensors over the replicas."""
-    context = tf.distribute.get_replica_context()
-    # TensorFlow gives the sums a custom gradient.
-    return custom_gradients.let_graph_own(
-        context.all_reduce(tf.distribute.ReduceOp.SUM, values)
-    )
-
-
-def differentiate(model, weights, features, seed, loss_weights=None):
-    """Computes the gradients of this replica's part of the loss.
-
-    Args:
-      model: see the module.
-      weights: dict from canonical name to tf.Variable.
-      features: dict of name -> [B, ...].
-      seed: [2] int32, seed of dropout.
-      loss_weights: divisor of each loss; default: from `sum_loss_weights`.
-
-    Returns:
-      Sums [ratios, 2]; and a dict from canonical name to gradient, without
-      the weights that do not affect the loss.
-    """
-    with tf.GradientTape() as tape:
-        ratios = model.ratios(features, training=True, seed=seed)
-        if loss_weights is None:
-            loss_weights = sum_loss_weights(model, ratios)
-        losses = [ratios[name] for name in model.loss_scales]
-        loss = sum(
-            scale * r.total / (weight + r.epsilon)
-            for scale, r, weight in zip(
-                model.loss_scales.values(), losses, loss_weights, strict=True
-            )
-        )
-    gradients = tape.gradient(loss, weights)
-    return stack_ratios(model, ratios), {
-        # Dense, so that a repeated row counts once in the norm.
-        name: tf.convert_to_tensor(gradient)
-        for name, gradient in gradients.items()
-        if gradient is not None
-    }
-
-
-def accumulate(model, weights, features, seed, num_parts):
-    """Does what `differentiate` does, one part of the batch at a time.
-
-    Arguments and results are those of `differentiate`, with `num_parts`, which
-    divides B.
-    """
-    # Of this, only the weights are used: they depend on the features alone, so
-    # that the encoder is removed from the graph.
-    loss_weights = sum_loss_weights(
-        model, model.ratios(features, training=True, seed=seed)
-    )
-    parts = {
-        name: tf.reshape(values, [num_parts, -1, *values.shape[1:]])
-        for name, values in features.items()
-    }  # [parts, B / parts, ...]
-    with_gradient = set()
-
-    def body(i, sums, totals):
-        part_sums, gradients = differentiate(
-            model,
-            weights,
-            {name: values[i] for name, values in parts.items()},
-            tf.random.experimental.stateless_fold_in(seed, i),
-            loss_weights,
-        )
-        with_gradient.update(gradients)
-        totals = {
-            name: total + gradients[name] if name in gradients else total
-            for name, total in totals.items()
-        }
-        return i + 1, sums + part_sums, totals
-
-    zeros = {name: tf.zeros(weight.shape) for name, weight in weights.items()}
-    sums = tf.zeros([len(ratio_names(model)), 2])
-    _, sums, totals = tf.while_loop(
-        lambda i, *_: i < num_parts,
-        body,
-        (tf.constant(0), sums, zeros),
-        parallel_iterations=1,
-        maximum_iterations=num_parts,
-    )
-    return sums, {
-        name: totals[name] for name in totals if name in with_gradient
-    }
-
-
-def build_train_function(strategy, model, optimizer, *, xla=False, **kwargs):
-    """Returns a compiled function that runs several training steps.
-
-    Args:
-      strategy: the tf.distribute.Strategy of model and optimizer.
-      model: see the module.
-      optimizer: an `optimization.Optimizer` over the model's weights.
-      xla: whether to compile the step with XLA (one GPU; a TPU always does).
-      **kwargs: further arguments of `build_replica_step`.
-
-    Returns:
-      A function from (iterator, number of steps as int32 tensor) to (sums
-      [ratios, 2] over all steps and replicas, last gradient norm, last
-      learning rate).
-    """
-    replica_step = build_replica_step(model, optimizer, **kwargs)
-    if xla:
-        replica_step = tf.function(replica_step, jit_compile=True)
-    mean = tf.distribute.ReduceOp.MEAN
-
-    @tf.function
-    def train_steps(iterator, num_steps):
-        sums = tf.zeros([len(ratio_names(model)), 2])
-        norm = learning_rate = tf.zeros([])
-        for _ in tf.range(num_steps):
-            step_sums, norms, rates = strategy.run(
-                replica_step, args=(next(iterator),)
-            )
-            sums += strategy.reduce(
-                tf.distribute.ReduceOp.SUM, step_sums, axis=None
-            )
-            # Norm and rate are equal on all replicas.
-            norm = strategy.reduce(mean, norms, axis=None)
-            learning_rate = strategy.reduce(mean, rates, axis=None)
-        return sums, norm, learning_rate
-
-    return train_steps
-
-
-class Traces:
-    """Calls a tf.function with one explicit trace per known shape.
-
-    Direct calls would make TensorFlow warn about repeated retracing.
-    """
-
-    def __init__(self, function):
-        self.function = function
-        self.traces = {}
-
-    def trace(self, key, *args):
-        """Returns the trace of a key, which identifies the shapes of args."""
-        if key not in self.traces:
-            self.traces[key] = self.function.get_concrete_function(*args)
-        return self.traces[key]
-
-    def __call__(self, key, *args):
-        """Calls the trace of a key, which identifies the shapes of args."""
-        return self.trace(key, *args)(*args)
-
-
-def distribute(strategy, dataset):
-    """Returns a dataset whose global batches are split among the replicas.
-
-    Args:
-      strategy: a tf.distribute.Strategy.
-      dataset: tf.data.Dataset of global batches; or a function of a
-        tf.distribute.InputContext that returns one of each replica's batches.
-    """
-    if callable(dataset):
-        return strategy.distribute_datasets_from_function(dataset)
-    options = tf.data.Options()
-    # Each host reads all data and keeps its part, so that the global batch is
-    # the same for any number of hosts.
-    options.experimental_distribute.auto_shard_policy = (
-        tf.data.experimental.AutoShardPolicy.DATA
-    )
-    return strategy.experimental_distribute_dataset(
-        dataset.with_options(options)
-    )
-
-
 class Turns:
     """Alternates between several datasets in a given order.
 
     Args:
       strategy: a tf.distribute.Strategy.
-      datasets: dict of key -> dataset of static shapes, as for `distribute`.
+      datasets: dict of key -> dataset of static shapes, as for
+        `replicas.distribute`.
       order: [steps] the key of each step's dataset; None for a single dataset.
     """
 
     def __init__(self, strategy, datasets, order):
         self.iterators = {
-            key: iter(distribute(strategy, dataset))
+            key: iter(replicas.distribute(strategy, dataset))
             for key, dataset in datasets.items()
         }
         self.order = None if order is None else np.asarray(order)
@@ -389,14 +121,14 @@ class Steps:
       strategy, model, optimizer: as for `train`.
       turns: Turns, which choose the dataset.
       iterations_per_loop: maximum number of steps per compiled call.
-      **kwargs: arguments of `build_train_function`.
+      **kwargs: arguments of `replicas.build_train_function`.
     """
 
     def __init__(
         self, strategy, model, optimizer, turns, iterations_per_loop, **kwargs
     ):
-        self.train_steps = Traces(
-            build_train_function(strategy, model, optimizer, **kwargs)
+        self.train_steps = replicas.Traces(
+            replicas.build_train_function(strategy, model, optimizer, **kwargs)
         )
         self.turns = turns
         self.workers = workers.find_workers(strategy)
@@ -456,9 +188,10 @@ def train(
 
     Args:
       strategy: a tf.distribute.Strategy.
-      model: see the module.
+      model: as for `replicas`.
       optimizer: an `optimization.Optimizer`; training starts at its step.
-      datasets: dict of key -> dataset of static shapes, as for `distribute`.
+      datasets: dict of key -> dataset of static shapes, as for
+        `replicas.distribute`.
       order: the key of each step's dataset, from the first step on; None for a
         single dataset.
       num_train_steps: step at which training ends.
@@ -472,7 +205,7 @@ def train(
       on_checkpoint: called with (step, prefix) after each checkpoint.
       gauge: a `gauge.Gauge` to measure with at log lines, or None.
       guard: a `guard.Guard`; None only checks that the loss is finite.
-      **kwargs: arguments of `build_train_function`, such as seed and
+      **kwargs: arguments of `replicas.build_train_function`, such as seed and
         num_parts.
 
     Raises:
@@ -487,7 +220,7 @@ def train(
     stops = Stops(num_train_steps, log_every_steps, save_checkpoints_steps)
     reporter.start(step, num_train_steps, batch_size)
     guard.resume(reporter.read("train"))
-    window = np.zeros([len(ratio_names(model)), 2])
+    window = np.zeros([len(replicas.ratio_names(model)), 2])
     with (
         steps.workers.acting_together(),
         keeping_interrupted(manager, reporter, optimizer, stops),
@@ -498,7 +231,7 @@ def train(
                 sums, state, num_steps, is_new = steps.run(stop - step)
                 window += sums
                 step += num_steps
-                values = results(model, window) | state
+                values = replicas.results(model, window) | state
                 guard.check(step, values, step == stop)
                 reporter.progress(step, values, is_new)
                 if stops.is_logged(step):

@@ -17,7 +17,7 @@ from tensorflow.compiler.tf2xla.ops import gen_xla_ops
 from tensorflow.python.distribute import one_device_strategy
 
 from albert_tf.model import heads, layers, modeling
-from albert_tf.training import loop, optimization
+from albert_tf.training import optimization, replicas
 
 
 class CompileOnlyStrategy(tf.distribute.Strategy):
@@ -107,8 +107,8 @@ class PretrainingStep:
       max_predictions_per_seq: masked tokens of a sequence.
       optimizer: "adamw" or "lamb".
       compute_dtype: "float32" or "bfloat16".
-      num_parts: as for `loop.build_replica_step`.
-      remat: as for `loop.build_replica_step`.
+      num_parts: as for `replicas.build_replica_step`.
+      remat: as for `replicas.build_replica_step`.
     """
 
     def __init__(
@@ -132,7 +132,7 @@ class PretrainingStep:
                 config, dtype=layers.POLICIES[compute_dtype]
             )
             weights = modeling.named_weights(model)
-            self.replica_step = loop.build_replica_step(
+            self.replica_step = replicas.build_replica_step(
                 model,
                 optimization.build_optimizer(
                     optimizer,

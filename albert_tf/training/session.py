@@ -205,7 +205,7 @@ class Session:
           order: as for `loop.train`.
           batch_size: global batch size, in examples.
           num_parts: number of parts of each replica's batch, see
-            `loop.build_replica_step`.
+            `replicas.build_replica_step`.
           evaluator: an `evaluation.Evaluator` for each checkpoint, or None.
           **kwargs: further arguments of `loop.train`.
 

@@ -23,6 +23,7 @@ from albert_tf.training import (
     evaluation,
     loop,
     optimization,
+    replicas,
     reporting,
     workers,
 )
@@ -105,15 +106,15 @@ class Run:
 def build(
     folder,
     *,
-    replicas=1,
+    num_replicas=1,
     config=CONFIG,
     rate=0.1,
     optimizer="lamb",
     sentence_weight=1.0,
 ):
     strategy = tf.distribute.get_strategy()
-    if replicas > 1:
-        devices = tuple(f"/device:CPU:{i}" for i in range(replicas))
+    if num_replicas > 1:
+        devices = tuple(f"/device:CPU:{i}" for i in range(num_replicas))
         strategy = distribution.build_mirrored(devices)
     keras.utils.set_random_seed(7)
     with strategy.scope():
@@ -144,8 +145,8 @@ def test_a_split_batch_leads_to_the_weights_of_a_whole_one(tmp_path):
     still = set(whole.optimizer.weights) - moved
     # A bias of all keys shifts all scores of a query alike: no gradient.
     assert {name.split("/")[-2] for name in still} == {"key"}
-    for number, (replicas, kwargs) in enumerate(SPLITS):
-        run = build(tmp_path / str(number), replicas=replicas)
+    for number, (num_replicas, kwargs) in enumerate(SPLITS):
+        run = build(tmp_path / str(number), num_replicas=num_replicas)
         run.train(NUM_STEPS, **kwargs)
         found = run.values()
         for name, value in after.items():
@@ -154,12 +155,12 @@ def test_a_split_batch_leads_to_the_weights_of_a_whole_one(tmp_path):
             )
 
 
-@pytest.mark.parametrize("replicas, kwargs", [(1, {}), SPLITS[-1]], ids=str)
+@pytest.mark.parametrize("num_replicas, kwargs", [(1, {}), SPLITS[-1]], ids=str)
 def test_a_training_that_has_ended_leaves_nothing_in_memory(
-    tmp_path, replicas, kwargs
+    tmp_path, num_replicas, kwargs
 ):
     def train():
-        run = build(tmp_path / str(len(left)), replicas=replicas)
+        run = build(tmp_path / str(len(left)), num_replicas=num_replicas)
         run.train(1, **kwargs)
         left.append(
             weakref.ref(run.optimizer.weights["bert/pooler/dense/bias"])
@@ -209,12 +210,12 @@ def test_a_resumed_run_equals_one_that_was_not_stopped(tmp_path):
 
 
 def test_replicas_drop_other_values(tmp_path):
-    strategy = build(tmp_path, replicas=2).strategy
+    strategy = build(tmp_path, num_replicas=2).strategy
 
     @tf.function
     def masks(step):
         return strategy.run(
-            lambda: layers.Dropout(loop.replica_seed(3, step))(
+            lambda: layers.Dropout(replicas.replica_seed(3, step))(
                 tf.ones([32]), 0.5
             )
         )
@@ -256,7 +257,7 @@ def test_the_loop_traces_under_the_real_tpu_strategy(kwargs):
         optimizer = optimization.build_optimizer(
             "lamb", weights, optimization.build_schedule(0.1, 20, 3)
         )
-    train_steps = loop.build_train_function(
+    train_steps = replicas.build_train_function(
         strategy, model, optimizer, **kwargs
     )
     iterator = iter(
@@ -386,8 +387,8 @@ def test_compiled_calls_end_at_logs_and_checkpoints(tmp_path):
 def test_evaluation_counts_every_row_once(tmp_path):
     rows = {k: v.reshape(-1, *v.shape[2:]) for k, v in batches(2, 7).items()}
     results = []
-    for replicas, batch_size in ((1, 4), (2, 4), (1, 14), (2, 16)):
-        run = build(tmp_path, replicas=replicas)
+    for num_replicas, batch_size in ((1, 4), (2, 4), (1, 14), (2, 16)):
+        run = build(tmp_path, num_replicas=num_replicas)
         padding = -14 % batch_size
         padded = {
             k: np.concatenate([v, np.zeros_like(v[:padding])])
@@ -497,7 +498,7 @@ def test_many_shapes_cause_no_retracing_warning(caplog):
     def double(x):
         return 2 * x
 
-    doubled = loop.Traces(double)
+    doubled = replicas.Traces(double)
     tf.get_logger().propagate = True
     for size in range(1, 9):
         for _ in range(2):

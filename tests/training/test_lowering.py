@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from albert_tf.model import heads, modeling
 from albert_tf.tools import tpu_check, tpu_environment
-from albert_tf.training import loop, lowering, optimization
+from albert_tf.training import lowering, optimization, replicas
 from tests.training.test_loop import CONFIG
 
 # Large enough that the products outweigh all else.
@@ -115,7 +115,7 @@ class OneStep:
                 {name: weight.value for name, weight in weights.items()},
                 optimization.build_schedule(0.01, 100),
             )
-        self.step = loop.build_replica_step(model, self.optimizer, **kwargs)
+        self.step = replicas.build_replica_step(model, self.optimizer, **kwargs)
 
     def named_variables(self):
         return {**self.optimizer.weights, **self.optimizer.slots}
