@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from albert_tf import progress
-from albert_tf.data import workers
+from albert_tf.data import processes
 from albert_tf.data.examples import Examples
 from albert_tf.data.squad import Answer, Squad
 from albert_tf.text import tokenization
@@ -82,7 +82,7 @@ def encode_squad(
     characters by a longest common subsequence.
     """
     tasks = list(_tasks(squad))
-    with workers.ordered_map(
+    with processes.ordered_map(
         min(num_workers, len(tasks)), tokenizer, settings, is_training
     ) as run:
         done = progress.Progress(

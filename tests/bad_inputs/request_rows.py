@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf import errors
-from albert_tf.data import workers
+from albert_tf.data import processes
 from albert_tf.data.pretraining import shards
 from albert_tf.export import saved_models
 from tests.bad_inputs.table import Call, Request
@@ -244,7 +244,7 @@ EMPTY = [
 def _break_a_worker():
     """What is told of a worker that was killed."""
     try:
-        with workers.ordered_map(2) as run:
+        with processes.ordered_map(2) as run:
             list(run(os._exit, [(1,), (2,)]))
     except Exception as error:
         raise ValueError(errors.explain(error)) from error

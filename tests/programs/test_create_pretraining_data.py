@@ -17,7 +17,7 @@ import tensorflow as tf
 
 from albert_tf import filesystem, ownership
 from albert_tf.commands.create_pretraining_data import DataFlags
-from albert_tf.data import workers
+from albert_tf.data import processes
 from albert_tf.data.pretraining import (
     masking,
     reading,
@@ -543,7 +543,7 @@ def test_settings_of_the_library_have_ranges_too(value):
 
 
 def test_a_dead_worker_raises_an_error_instead_of_hanging():
-    with workers.ordered_map(2) as run:
+    with processes.ordered_map(2) as run:
         assert list(run(abs, [(-i,) for i in range(20)])) == list(range(20))
         with pytest.raises(RuntimeError, match="terminated"):
             list(run(os._exit, [(1,)]))
@@ -551,9 +551,9 @@ def test_a_dead_worker_raises_an_error_instead_of_hanging():
 
 WORK = """
 import os, sys, time
-from albert_tf.data import workers
+from albert_tf.data import processes
 try:
-    with workers.ordered_map(2) as run:
+    with processes.ordered_map(2) as run:
         for pid in run(os.getpid, [()] * 9):
             print(pid, flush=True)
         for _ in run(time.sleep, [(0.1,)] * 10_000):

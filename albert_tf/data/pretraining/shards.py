@@ -18,7 +18,7 @@ import re
 import numpy as np
 
 from albert_tf import filesystem, ownership, progress
-from albert_tf.data import workers
+from albert_tf.data import processes
 from albert_tf.data.pretraining import (
     corpus,
     draws,
@@ -270,7 +270,7 @@ def _write_outputs(inputs, outputs, settings, state, num_workers, has_progress):
     """Writes all record files that are not finished yet."""
     worker = _Worker(settings, state.folder)
     vocab_size = worker.tokenizer.vocab_size
-    with workers.ordered_map(num_workers, worker) as run:
+    with processes.ordered_map(num_workers, worker) as run:
         counts = state.counts
         if not counts or not corpus.is_store(state.folder, vocab_size, counts):
             counts = _tokenize(inputs, worker, run, has_progress)
