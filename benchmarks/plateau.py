@@ -14,12 +14,14 @@ import dataclasses
 import json
 import pathlib
 
-from albert_tf import flags
+from albert_tf import filesystem, flags
 from albert_tf.flags import flag
+from albert_tf.model.config import AlbertConfig
 from benchmarks import programs
 
 RECIPE = "first_phase"
-# Name -> changed settings.
+CONFIG = programs.ROOT / "configs/model/small.json"
+# Name -> changed settings of records, model or training.
 ROWS: dict[str, dict] = {
     "base": {},
     "sentence": {"sentence_weight": 1},
@@ -36,6 +38,9 @@ ROWS: dict[str, dict] = {
     },
     "lamb": {"optimizer": "lamb", "learning_rate": 5e-3},
     "seed": {"random_seed": 54321},
+    "initializer": {"initializer_range": 0.02},
+    "depth": {"num_hidden_layers": 6},
+    "sharing": {"parameter_sharing": "none"},
 }
 
 
@@ -49,16 +54,29 @@ class BenchmarkFlags(programs.TextFlags):
 
 def train(args, name, changes):
     """Trains one row, or resumes it."""
-    record_settings = changes.keys() & programs.SHORT.keys()
+    values = AlbertConfig.from_json_file(CONFIG).to_dict()
+    config, records, settings = split(changes, values, programs.SHORT)
+    path = pathlib.Path(args.output_dir, "configs", f"{name}.json")
+    filesystem.write_file(str(path), json.dumps(values | config))
     programs.pretrain(
         args,
         name,
         RECIPE,
-        programs.SHORT | {key: changes[key] for key in record_settings},
+        programs.SHORT | records,
         programs.SHORT_HELD_OUT,
-        {"num_train_steps": args.num_train_steps}
-        | {k: v for k, v in changes.items() if k not in record_settings},
+        {
+            "num_train_steps": args.num_train_steps,
+            "albert_config_file": path,
+            **settings,
+        },
     )
+
+
+def split(changes, *known):
+    """Divides a dict into one for each of `known`, by key, and the rest."""
+    parts = [{k: v for k, v in changes.items() if k in keys} for keys in known]
+    rest = {k: v for k, v in changes.items() if not any(k in p for p in parts)}
+    return *parts, rest
 
 
 def print_table(folder):
