@@ -29,6 +29,11 @@ tf.config.set_logical_device_configuration(
 
 # What the repository may not carry: what it would prove, and its origin.
 ABSENT = {
+    "curve": (
+        "300 steps of the release's pretraining, with its initial weights: "
+        "that the training loop follows them",
+        "google-research/albert, run on novels",
+    ),
     "data/glue": (
         "GLUE's own files: that every row of them is read, with its index",
         "https://gluebenchmark.com; some allow research only",
