@@ -21,6 +21,8 @@ from albert_tf.data.pretraining import (
 # Up to this size, every record is checked before work starts.
 MAX_CHECKED_BYTES = 64 << 20
 _READ_AT_ONCE = 1024
+# Settings of a tokenizer on which the ids of a text depend.
+_TOKENIZER_KEYS = {"kind", "sha256", "do_lower_case", "keep_accents"}
 # A feature of our records and the release's that training never reads.
 _UNUSED_FEATURE = "token_boundary"
 
@@ -376,13 +378,24 @@ def check_batch_size(opened: PretrainingRecords, batch_size: int):
 
 
 def check_held_out(train: PretrainingRecords, held_out: PretrainingRecords):
-    """Raises ValueError if training and evaluation share a file."""
+    """Raises ValueError if they share a file or differ in vocabulary."""
     trained_on = set(map(filesystem.identity, train.sources))
     for file in held_out.sources:
         if filesystem.identity(file) in trained_on:
             raise ValueError(
                 f"{file} is used for training and for evaluation. Create "
                 "held-out records from other documents."
+            )
+    if not (train.sidecar and held_out.sidecar):
+        return
+    wanted, found = train.sidecar["tokenizer"], held_out.sidecar["tokenizer"]
+    for key in sorted(wanted.keys() & found.keys() & _TOKENIZER_KEYS):
+        if found[key] != wanted[key]:
+            raise ValueError(
+                f"{held_out.sources[0]} was created with {key} {found[key]}, "
+                f"{train.sources[0]} with {wanted[key]}. Create the held-out "
+                "records with the vocabulary and casing of the others "
+                f"({wanted})."
             )
 
 

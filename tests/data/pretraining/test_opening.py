@@ -45,6 +45,24 @@ def write(path, features):
     return str(path)
 
 
+def write_described(path, tokenizer):
+    """Writes two records and their sidecar."""
+    file = write(path, features_of(2))
+    said = {
+        "format": 1,
+        "max_seq_length": T,
+        "num_predictions": P,
+        "max_predictions_per_seq": P,
+        "sentence_objective": "sop",
+        "tokenizer": tokenizer,
+        "files": [path.name],
+        "num_records": [2],
+        "statistics": {},
+    }
+    sidecars.write_sidecar(sidecars.sidecar_path(file), said)
+    return file
+
+
 @pytest.fixture
 def path(tmp_path):
     return tmp_path / "a.tfrecord"
@@ -100,19 +118,8 @@ def test_files_of_other_lengths_are_not_read_together(path, tmp_path):
     ids=str,
 )
 def test_sizes_in_a_sidecar_are_compared_with_a_record(path, changes, words):
-    file = write(path, features_of(2))
-    said = {
-        "format": 1,
-        "max_seq_length": T,
-        "num_predictions": P,
-        "max_predictions_per_seq": P,
-        "sentence_objective": "sop",
-        "tokenizer": {"vocab_size": 31},
-        "files": [path.name],
-        "num_records": [2],
-        "statistics": {},
-    }
-    sidecars.write_sidecar(sidecars.sidecar_path(file), said)
+    file = write_described(path, {"vocab_size": 31})
+    said = json.loads(path.with_name("a.dataset.json").read_text())
     assert opening.open_records(file, CONFIG).num_records == 2
     sidecars.write_sidecar(sidecars.sidecar_path(file), said | changes)
     with pytest.raises(ValueError, match=words):
@@ -151,6 +158,24 @@ def test_a_link_does_not_make_records_held_out(path, tmp_path):
     held_out = opening.open_records(str(tmp_path / "b.tfrecord"), CONFIG)
     with pytest.raises(ValueError, match="for training and for evaluation"):
         opening.check_held_out(train, held_out)
+
+
+@pytest.mark.parametrize("change", [{"sha256": "b"}, {"keep_accents": True}])
+def test_held_out_records_have_the_vocabulary_of_the_others(
+    path, tmp_path, change
+):
+    tokenizer = {"vocab_size": 31, "sha256": "a", "keep_accents": False}
+    others = [{"vocabulary": "other.model"}, change]
+    train, alike, unlike = (
+        opening.open_records(
+            write_described(tmp_path / f"{number}.tfrecord", tokenizer | other),
+            CONFIG,
+        )
+        for number, other in enumerate([{}, *others])
+    )
+    opening.check_held_out(train, alike)
+    with pytest.raises(ValueError, match=f"2.tfrecord.*with {[*change][0]} "):
+        opening.check_held_out(train, unlike)
 
 
 def test_an_error_while_reading_names_the_damaged_record(path, monkeypatch):
