@@ -74,12 +74,6 @@ class TrainFlags(DeviceFlags):
         "Compute each layer again in the backward pass instead of keeping its "
         "intermediate values, to save memory.",
     )
-    eval_batch_size: int = flag(
-        32,
-        "Global evaluation batch size, in examples.",
-        at_least=1,
-        at_most=flags.MAX_BATCH_SIZE,
-    )
     optimizer: Literal["adamw", "lamb"] = flag("adamw", "Optimizer.")
     save_checkpoints_steps: int = flag(
         1000, "Number of steps between checkpoints.", at_least=1
@@ -191,15 +185,21 @@ class FineTuningFlags(FilesFlags, TrainFlags):
     do_predict: bool = flag(
         False, "Whether to write predictions of the best checkpoint."
     )
+    eval_batch_size: int | None = flag(
+        help="Ignored: evaluation has the batches of prediction.",
+        at_least=1,
+        at_most=flags.MAX_BATCH_SIZE,
+    )
     predict_batch_size: int | None = flag(
-        help="Global prediction batch size, in examples. Default: as many as "
-        "--tokens_per_batch allows.",
+        help="Global batch size of evaluation and prediction, in examples. "
+        "Default: as many as --tokens_per_batch allows.",
         at_least=1,
         at_most=flags.MAX_BATCH_SIZE,
     )
     tokens_per_batch: int = flag(
         4096,
-        "Number of tokens per prediction batch and replica, padding included.",
+        "Number of tokens per batch and replica in evaluation and prediction, "
+        "padding included.",
         at_least=1,
         at_most=flags.MAX_TOKENS,
     )

@@ -50,7 +50,12 @@ class PretrainingFlags(groups.TrainFlags):
         "each checkpoint, or all existing checkpoints without --do_train.",
     )
     train_batch_size: int = flag(4096)
-    eval_batch_size: int = flag(64)
+    eval_batch_size: int = flag(
+        64,
+        "Global evaluation batch size, in examples.",
+        at_least=1,
+        at_most=flags.MAX_BATCH_SIZE,
+    )
     optimizer: Literal["adamw", "lamb"] = flag("lamb")
     learning_rate: float | Literal["auto"] = flag(
         0.00176,
