@@ -1,7 +1,7 @@
 """The `albert` command, which runs each program or tool by name.
 
 albert run_classifier --help
-albert inspect_checkpoint --init_checkpoint=albert_base.tar.gz
+albert inspect_checkpoint --init_checkpoint=albert_base_v2.tar.gz
 
 `python -m albert_tf` is equivalent.
 """

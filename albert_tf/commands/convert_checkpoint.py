@@ -1,7 +1,7 @@
 r"""Converts a pretrained checkpoint to another format and verifies the result.
 
     albert convert_checkpoint \
-        --from=albert_base.tar.gz --to=hf --format=hf
+        --from=albert_base_v2.tar.gz --to=hf --format=hf
 
 The output folder contains weights, config and vocabulary. It appears only
 after it has been read back and its weights and outputs match the original.
@@ -23,7 +23,7 @@ class ConvertFlags(groups.FilesFlags):
     from_: str = flags.flag(
         required=True,
         help="Checkpoint to convert: TF1 prefix, .index file, folder or tar, "
-        "TF1 Hub module, Hugging Face folder, or KerasHub preset.",
+        "TF Hub module, Hugging Face folder, or KerasHub preset.",
     )
     to: str = flags.flag(
         required=True, help="Output folder; it must be new or empty."

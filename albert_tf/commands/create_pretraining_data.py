@@ -87,7 +87,7 @@ class DataFlags(flags.Flags):
         "static",
         "Whether to mask the records now (static) or in training, anew in "
         "each epoch (dynamic). For dynamic records, --dupe_factor=1 suffices, "
-        "and the flags that follow are defaults.",
+        "and run_pretraining can replace what the flags of masking say.",
     )
     masked_lm_prob: float = flags.flag(
         0.15, "Fraction of a sequence's tokens to mask.", above=0, at_most=1

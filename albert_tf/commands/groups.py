@@ -52,8 +52,8 @@ class TrainFlags(DeviceFlags):
     )
     init_checkpoint: str | None = flag(
         help="Checkpoint to start from: TF1 prefix, .index file, folder or "
-        "tar, Hugging Face folder, or KerasHub preset. Its weights are read "
-        "only if --output_dir has no checkpoint."
+        "tar, TF Hub module, Hugging Face folder, or KerasHub preset. Its "
+        "weights are read only if --output_dir has no checkpoint."
     )
     do_train: bool = flag(False, "Whether to train.")
     train_batch_size: int = flag(
@@ -292,8 +292,8 @@ class CheckpointFlags(flags.Flags):
 
     init_checkpoint: str = flag(
         required=True,
-        help="Checkpoint: TF1 prefix, .index file, folder or tar, Hugging Face "
-        "folder, or KerasHub preset.",
+        help="Checkpoint: TF1 prefix, .index file, folder or tar, TF Hub "
+        "module, Hugging Face folder, or KerasHub preset.",
     )
 
 

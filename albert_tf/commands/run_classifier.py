@@ -1,7 +1,7 @@
 r"""Fine-tunes and evaluates ALBERT on GLUE, or on any table of text.
 
 python run_classifier.py --flagfile=configs/glue/mrpc.flags \
-    --data_dir=glue --init_checkpoint=albert_base.tar.gz --output_dir=out \
+    --data_dir=glue --init_checkpoint=albert_base_v2.tar.gz --output_dir=out \
     --do_train --do_eval --do_predict
 """
 
@@ -33,7 +33,9 @@ class ClassifierFlags(groups.ServingFlags, groups.FineTuningFlags):
     """The release's flags, followed by those added here."""
 
     data_dir: str = flag(
-        required=True, help="Folder that contains one subfolder per task."
+        required=True,
+        help="Folder with one subfolder per GLUE task, or with the files that "
+        "--task_config names.",
     )
     task_name: str | None = flag(help=f"One of {', '.join(GLUE)}.")
     do_eval: bool = flag(

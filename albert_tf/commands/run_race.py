@@ -1,7 +1,7 @@
 r"""Fine-tunes and evaluates ALBERT on RACE.
 
 python run_race.py --flagfile=configs/race.flags --data_dir=RACE \
-    --init_checkpoint=albert_base.tar.gz --output_dir=out --do_predict
+    --init_checkpoint=albert_base_v2.tar.gz --output_dir=out --do_predict
 """
 
 import dataclasses
