@@ -31,6 +31,12 @@ ROWS: dict[str, dict] = {
     "masked": {"masked_lm_prob": 0.15, "max_predictions_per_seq": 10},
     "rate": {"learning_rate": 5e-4},
     "batch": {"train_batch_size": 32},
+    "batch 64": {"train_batch_size": 64, "num_train_steps": 2000},
+    "batch 64,sentence": {
+        "train_batch_size": 64,
+        "num_train_steps": 2000,
+        "sentence_weight": 1,
+    },
     "length": {
         "max_seq_length": 128,
         "max_predictions_per_seq": 52,
