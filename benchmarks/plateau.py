@@ -37,6 +37,12 @@ ROWS: dict[str, dict] = {
         "num_train_steps": 2000,
         "sentence_weight": 1,
     },
+    "batch 64,sentence,rate": {
+        "train_batch_size": 64,
+        "num_train_steps": 2000,
+        "sentence_weight": 1,
+        "learning_rate": 2e-3,
+    },
     "length": {
         "max_seq_length": 128,
         "max_predictions_per_seq": 52,
