@@ -91,25 +91,35 @@ def split(changes, *known):
     return *parts, rest
 
 
+def count_tokens(changes):
+    """Returns how many tokens a row sees per step, padding included."""
+    values = {"train_batch_size": 16, **programs.SHORT, **changes}
+    return values["train_batch_size"] * values["max_seq_length"]
+
+
 def print_table(folder):
-    """Prints the held-out accuracy by step, a line per row."""
-    scores = {}
-    for name in ROWS:
+    """Prints the held-out accuracy by tokens seen, a line per row."""
+    scores, orders = {}, {}
+    for name, changes in ROWS.items():
         path = pathlib.Path(folder, name, "metrics.jsonl")
         lines = path.read_text().splitlines() if path.exists() else []
         records = [json.loads(line) for line in lines]
+        found = [r for r in records if r["split"] == "eval" and r["step"]]
         scores[name] = {
-            record["step"]: record["masked_lm_accuracy"]
-            for record in records
-            if record["split"] == "eval" and record["step"]
+            count_tokens(changes) * r["step"]: r["masked_lm_accuracy"]
+            for r in found
         }
-    steps = sorted({step for row in scores.values() for step in row})
-    print("| changes | " + " | ".join(f"{step:,}" for step in steps) + " |")
-    print("|---" * (len(steps) + 1) + "|")
+        if found and "sentence_order_accuracy" in found[-1]:
+            orders[name] = f"{found[-1]['sentence_order_accuracy']:.1%}"
+    columns = sorted({tokens for row in scores.values() for tokens in row})
+    heads = [f"{tokens / 1e6:.1f}M" for tokens in columns]
+    print(f"| changes | {' | '.join(heads)} | sentence order |")
+    print("|---" * (len(columns) + 2) + "|")
     for name, row in scores.items():
         if row:
-            cells = [f"{row[s]:.1%}" if s in row else "" for s in steps]
-            print(f"| {ROWS[name] or 'none'} | " + " | ".join(cells) + " |")
+            cells = [f"{row[t]:.1%}" if t in row else "" for t in columns]
+            cells.append(orders.get(name, ""))
+            print(f"| {ROWS[name] or 'none'} | {' | '.join(cells)} |")
 
 
 def run(args):
