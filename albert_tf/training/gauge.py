@@ -31,10 +31,10 @@ ADVICE = (
     "WARNING: After {step:,} steps the model has learned little more than "
     "piece frequencies: its masked-LM loss is {loss:.2f}, that of frequencies "
     "alone {frequency_loss:.2f}, the entropy of its attention "
-    "{attention_entropy:.2f} of uniform. What helped small models, together: "
-    "records of single pieces with 40% masked and short sequences (--ngram=1 "
-    "--masked_lm_prob=0.4 --max_seq_length=64), --sentence_weight=0, "
-    "--beta_2=0.98, and more and smaller batches. See docs/pretraining.md."
+    "{attention_entropy:.2f} of uniform. What helped small models, most "
+    "first: records with 40% of the pieces masked (--masked_lm_prob=0.4), of "
+    "short sequences (--max_seq_length=64), --sentence_weight=0, records of "
+    "single pieces (--ngram=1), --beta_2=0.98. See docs/pretraining.md."
 )
 
 
