@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from albert_tf.model import heads, layers, modeling
 from albert_tf.model.config import AlbertConfig
-from albert_tf.training import optimization
+from albert_tf.training import optimization, replicas
 from tests import recorded as recorded_models
 
 # Schedule
@@ -171,8 +171,8 @@ class Spans(layers.WeightOwner):
         return {"loss": heads.Ratio(mean, tf.constant(1.0))}
 
 
-def trained(folder, name):
-    """Follows a recorded run; yields step, loss, norm, weights, slots."""
+def build(folder, name):
+    """Returns model, optimizer and recorded values of a recorded run."""
     info = json.loads((folder / "README.json").read_text())
     run = info["runs"][name]
     config = AlbertConfig.from_dict(info["config"])
@@ -196,11 +196,34 @@ def trained(folder, name):
         run["optimizer"], weights, schedule
     )
     recorded = recorded_models.read(folder / f"{name}.trajectory.npz")
+    return model, optimizer, recorded
+
+
+def read_batches(folder, name):
+    """Yields the batch of each step of a recorded run."""
+    run = json.loads((folder / "README.json").read_text())["runs"][name]
+    is_spans = run["kind"] == "squad1"
+    batches = recorded_models.read(folder / "batches.npz")
+    for step in range(run["steps_run"]):
+        prefix = f"{'squad_batch' if is_spans else 'batch'}{step:02}/"
+        batch = {
+            k.removeprefix(prefix): tf.constant(v)
+            for k, v in batches.items()
+            if k.startswith(prefix)
+        }
+        if not is_spans:
+            labels = batch.pop("next_sentence_labels")
+            batch["sentence_order_labels"] = tf.reshape(labels, [-1])
+        yield batch
+
+
+def trained(folder, name):
+    """Follows a recorded run; yields step, loss, norm, weights, slots."""
+    model, optimizer, recorded = build(folder, name)
+    weights, schedule = optimizer.weights, optimizer.schedule
     # As recorded, also where the release's rate is negative.
     rates = tf.constant(recorded["learning_rate"], tf.float32)
     optimizer.schedule = lambda step: rates[step]
-    batches = recorded_models.read(folder / "batches.npz")
-    kind = "squad_batch" if is_spans else "batch"
 
     @tf.function
     def step_once(batch, norm):
@@ -225,16 +248,7 @@ def trained(folder, name):
         optimizer.apply(dict(zip(gradients, clipped, strict=True)))
         return loss, dense_norm
 
-    for step in range(run["steps_run"]):
-        prefix = f"{kind}{step:02}/"
-        batch = {
-            k.removeprefix(prefix): tf.constant(v)
-            for k, v in batches.items()
-            if k.startswith(prefix)
-        }
-        if not is_spans:
-            labels = batch.pop("next_sentence_labels")
-            batch["sentence_order_labels"] = tf.reshape(labels, [-1])
+    for step, batch in enumerate(read_batches(folder, name)):
         rate = recorded["learning_rate"][step]
         assert float(schedule(step)) == pytest.approx(max(rate, 0), abs=1e-8)
         loss, norm = step_once(batch, tf.constant(recorded["grad_norm"][step]))
@@ -274,6 +288,28 @@ def test_a_run_of_the_release_is_followed(golden, name):
         after = {0: "after_step_1", 4: "after_step_5"}.get(step)
         if after:
             check_weights(folder / f"{name}.weights_{after}", optimizer, noise)
+    check_weights(folder / f"{name}.final_weights", optimizer, noise)
+
+
+@pytest.mark.parametrize("name", ["adamw_p1_onehot", "lamb_p1_onehot"])
+def test_the_loops_step_follows_a_run_of_the_release(golden, name):
+    # With one-hot embeddings, the release clips by the same norm as the loop.
+    folder = golden(f"optim/{name}.trajectory.npz").parent
+    noise = json.loads((folder / "noise_floor.json").read_text())[name]
+    floor = np.array(noise["loss_abs_diff_per_step"])
+    model, optimizer, recorded = build(folder, name)
+    norms = recorded["grad_norm"]
+    np.testing.assert_allclose(norms, recorded["grad_norm_dense"], rtol=1e-6)
+    assert (norms > 1).any()  # Some steps are clipped.
+    step_once = tf.function(replicas.build_replica_step(model, optimizer))
+    for step, batch in enumerate(read_batches(folder, name)):
+        sums, norm, _ = step_once(batch)
+        allowed = 4 * floor[: step + 1].max() + 3e-6
+        loss = replicas.results(model, sums)["loss"]
+        assert loss == pytest.approx(recorded["loss"][step], abs=allowed)
+        assert float(norm) == pytest.approx(
+            norms[step], rel=1e-5 + 30 * allowed
+        )
     check_weights(folder / f"{name}.final_weights", optimizer, noise)
 
 
