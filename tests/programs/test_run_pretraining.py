@@ -1,6 +1,7 @@
 """run_pretraining: trains, resumes, refuses."""
 
 import dataclasses
+import inspect
 import json
 import pathlib
 import subprocess
@@ -13,7 +14,13 @@ from albert_tf.commands.run_pretraining import PretrainingFlags
 from albert_tf.data.pretraining import opening, reading, records, sidecars
 from albert_tf.model.config import AlbertConfig
 from albert_tf.programs import run_pretraining
-from albert_tf.training import distribution, gauge
+from albert_tf.training import (
+    distribution,
+    evaluation,
+    gauge,
+    loop,
+    optimization,
+)
 from albert_tf.weights import checkpoints
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -120,6 +127,67 @@ def test_a_run_writes_the_releases_files(args, tmp_path):
     values = checkpoints.read_checkpoint(out)
     assert values["global_step"] == 6
     assert "bert/pooler/dense/kernel/adam_v" in values
+
+
+def test_the_flags_reach_what_trains(args, monkeypatch):
+    calls = {}
+
+    def record(module, name, is_replaced=False):
+        original = getattr(module, name)
+
+        def call(*args, **kwargs):
+            calls[name] = inspect.signature(original).bind(*args, **kwargs)
+            calls[name] = calls[name].arguments
+            return None if is_replaced else original(*args, **kwargs)
+
+        monkeypatch.setattr(module, name, call)
+
+    record(optimization, "build_schedule")
+    record(optimization, "build_optimizer")
+    record(evaluation, "evaluate")
+    record(loop, "train", is_replaced=True)
+    schedule = {
+        "learning_rate": 0.02,
+        "num_train_steps": 19,
+        "num_warmup_steps": 5,
+        "start_warmup_step": 2,
+        "poly_power": 1.5,
+    }
+    training = {
+        "iterations_per_loop": 3,
+        "log_every_steps": 7,
+        "save_checkpoints_steps": 11,
+    }
+    run(
+        args,
+        **schedule,
+        **training,
+        beta_2=0.9,
+        eval_batch_size=2,
+        gradient_accumulation_steps=2,
+        keep_checkpoint_max=13,
+        max_eval_steps=3,
+        random_seed=17,
+        remat=True,
+        sentence_weight=0.5,
+        stop_on_divergence=False,
+        xla=True,
+    )
+    assert calls["build_schedule"] == schedule
+    assert calls["build_optimizer"]["kwargs"] == {"beta_2": 0.9}
+    assert calls["evaluate"]["max_steps"] == 3
+    found = calls["train"]
+    for name in ("num_train_steps", *training):
+        assert found[name] == {**schedule, **training}[name]
+    assert found["kwargs"] == {
+        "num_parts": 2,
+        "remat": True,
+        "seed": 17,
+        "xla": True,
+    }
+    assert not found["guard"].is_active
+    assert found["manager"].max_to_keep == 13
+    assert found["model"].loss_scales["sentence_order_loss"] == 0.5
 
 
 def test_a_run_logs_the_gauge(args, tmp_path, capsys, monkeypatch):

@@ -13,7 +13,7 @@ from albert_tf import Classification, FineTuning, Recipe, named_weights
 from albert_tf.commands.run_classifier import ClassifierFlags
 from albert_tf.model import layers, modeling, onednn
 from albert_tf.programs import run_classifier
-from albert_tf.training import distribution, evaluation
+from albert_tf.training import distribution, evaluation, loop
 from albert_tf.weights import checkpoints, pretrained
 from tests.conftest import ROOT
 from tests.programs.classifier_runs import make_rows
@@ -88,6 +88,69 @@ def test_defaults_are_those_of_the_program():
     )
     assert texts["max_seq_length"].default == program["max_seq_length"]
     assert task["dropout"].default == program["classifier_dropout"]
+
+
+@pytest.mark.parametrize(
+    "kwargs, num_examples, wanted",
+    [
+        ({"train_step": 70, "warmup_step": 9}, 100, (70, 9)),
+        ({"train_step": 70, "warmup_proportion": 0.1}, 100, (70, 7)),
+        # 100 / 32 * 2.2 is 6.875, and 0.45 of 6 is 2.7.
+        ({"num_train_epochs": 2.2}, 100, (6, 0)),
+        ({"num_train_epochs": 2.2, "warmup_proportion": 0.45}, 100, (6, 2)),
+        ({"num_train_epochs": 0.99, "train_batch_size": 1}, 3, (2, 0)),
+        # Partial batches of several epochs add up.
+        ({"num_train_epochs": 3, "train_batch_size": 8}, 15, (5, 0)),
+    ],
+)
+def test_steps_are_counted_as_the_release_does(kwargs, num_examples, wanted):
+    assert Recipe(**kwargs).count_steps(num_examples) == wanted
+
+
+@pytest.mark.parametrize(
+    "kwargs, message",
+    [
+        ({"num_train_epochs": 1}, "0, including 0 warmup steps, for 31 exam"),
+        ({"train_step": 0}, "0, including 0 warmup steps"),
+        ({"train_step": 5, "warmup_step": 5}, "5, including 5 warmup steps"),
+        ({"train_step": 5, "warmup_proportion": 1.0}, "5, including 5 warmup"),
+    ],
+)
+def test_too_few_steps_are_refused(kwargs, message):
+    with pytest.raises(ValueError, match=f"Too few training steps: {message}"):
+        Recipe(**kwargs).count_steps(31)
+
+
+def test_the_recipe_reaches_the_loop(model, tmp_path, monkeypatch):
+    calls = []
+    monkeypatch.setattr(
+        loop, "train", lambda *args, **kwargs: calls.append(kwargs)
+    )
+    start = pretrained.read_pretrained(model)
+    task = Classification.from_texts(
+        start.tokenizer, TEXTS, LABELS, max_seq_length=16
+    )
+    settings = {
+        "iterations_per_loop": 3,
+        "log_every_steps": 7,
+        "remat": True,
+        "save_checkpoints_steps": 11,
+        "train_batch_size": 2,
+        "xla": True,
+    }
+    recipe = Recipe(
+        **settings,
+        gradient_accumulation_steps=2,
+        keep_checkpoint_max=13,
+        random_seed=17,
+        train_step=19,
+    )
+    FineTuning(tmp_path / "out", task, start, recipe).train()
+    (found,) = calls
+    settings["batch_size"] = settings.pop("train_batch_size")
+    wanted = settings | {"num_parts": 2, "num_train_steps": 19, "seed": 17}
+    assert {name: found[name] for name in wanted} == wanted
+    assert found["manager"].max_to_keep == 13
 
 
 def build(model, folder, texts, labels, *, start=None, **kwargs):
