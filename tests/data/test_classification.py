@@ -1,12 +1,9 @@
 """Features of GLUE tasks, against those that the release makes."""
 
-import gzip
-import json
-
 import numpy as np
 import pytest
 
-from albert_tf.data import classification, examples, table_tasks
+from albert_tf.data import classification, examples, table_tasks, tables
 from albert_tf.text import tokenization
 
 SPLITS = ("train", "dev", "test")
@@ -85,26 +82,49 @@ def test_wordpiece_features_are_the_releases(recorded_in, shared):
         np.testing.assert_array_equal(batch[name], recorded[name])
 
 
-@pytest.mark.parametrize("name", ["cola", "mnli", "qqp", "sts-b", "ax"])
-def test_texts_and_labels_are_the_releases(recorded_in, tokenizers, name):
-    path = recorded_in / f"{name}_examples.json.gz"
-    recorded = json.loads(gzip.decompress(path.read_bytes()))
-    _, data = classification.read_data(
-        recorded_in / "data",
-        table_tasks.GLUE[name],
-        tokenizers["lower"],
-        64,
-        with_train=name != "ax",
-        with_dev=name != "ax",
-        with_test=True,
-    )
-    for split, part in (("train", data.train), ("dev", data.dev.get(""))):
-        rows = recorded.get(f"{split}/lower", [])
-        if not rows:
-            continue
-        labels = part.examples.arrays["label_ids"].tolist()
-        if table_tasks.GLUE[name].labels:
-            labels = [table_tasks.GLUE[name].labels[i] for i in labels]
-        assert labels == pytest.approx([row["label"] for row in rows]) or (
-            labels == [row["label"] for row in rows]
+def test_a_cache_never_gives_examples_of_other_settings_or_rows(
+    model, tmp_path
+):
+    def read_train(cached_dir, content, max_seq_length, do_lower_case, labels):
+        (tmp_path / "train.tsv").write_text(f"text\tlabel\n{content}\n")
+        task = table_tasks.TableTask(
+            "own",
+            train=tables.Table("train.tsv", ("text",), "label"),
+            dev={},
+            test={},
+            labels=labels,
         )
+        tokenizer = tokenization.build_tokenizer(
+            vocab_file=str(model / "vocab.txt"), do_lower_case=do_lower_case
+        )
+        _, data = classification.read_data(
+            tmp_path,
+            task,
+            tokenizer,
+            max_seq_length,
+            with_train=True,
+            with_dev=False,
+            with_test=False,
+            cached_dir=cached_dir,
+        )
+        found = data.train.examples
+        return [
+            x.tolist()
+            for x in (found.ids, found.lengths, *found.arrays.values())
+        ]
+
+    labels = ("a", "b")
+    seen = []
+    for settings in (
+        ("W1 w2 w3\ta\nw4\tb", 9, True, labels),
+        ("W1 w2 w3\ta\nw4\tb", 4, True, labels),
+        ("W1 w2 w3\ta\nw4\tb", 9, False, labels),
+        ("W1 w2 w3\tb\nw4\tb", 9, True, labels),
+        ("W1 w2 w3\ta\nw4\tb", 9, True, labels[::-1]),
+        ("W1 w2 w5\ta\nw4\tb", 9, True, labels),
+    ):
+        wanted = read_train(None, *settings)
+        assert wanted not in seen
+        seen.append(wanted)
+        for _ in range(2):
+            assert read_train(tmp_path / "cache", *settings) == wanted

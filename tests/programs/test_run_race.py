@@ -9,6 +9,7 @@ import pytest
 from albert_tf.commands.run_race import RaceFlags
 from albert_tf.model import heads
 from albert_tf.programs import finetuning, run_race
+from albert_tf.text import tokenization
 from albert_tf.training import evaluation
 from albert_tf.weights import checkpoints
 from tests import tiny
@@ -102,6 +103,50 @@ def test_a_run_scores_each_level_and_answers_each_question(
     said = capfd.readouterr()
     assert "only 12 questions" in said.out
     assert "best on dev" in said.out and "high_eval_accuracy" in said.out
+
+
+def test_a_cache_never_gives_examples_of_other_settings_or_files(
+    args, tmp_path, model
+):
+    path = tmp_path / "data/RACE/dev/high/0.txt"
+    content = json.loads(path.read_text())
+    content["article"] = "W1 w2 w3 w4 w5 w6 w7 w8"
+    content["answers"][0] = "A"
+    changed = content | {"answers": ["B", content["answers"][1]]}
+    seen = []
+    for flags, do_lower_case, passage in (
+        ({}, True, content),
+        ({"max_seq_length": 16}, True, content),
+        ({"max_qa_length": 3}, True, content),
+        ({"high_only": True}, True, content),
+        ({}, False, content),
+        ({}, True, changed),
+    ):
+        path.write_text(json.dumps(passage))
+        tokenizer = tokenization.build_tokenizer(
+            vocab_file=str(model / "vocab.txt"), do_lower_case=do_lower_case
+        )
+        wanted, *cached = (
+            run_race.read_part(
+                dataclasses.replace(args, cached_dir=folder, **flags),
+                "dev",
+                tokenizer,
+            ).examples
+            for folder in (
+                None,
+                str(tmp_path / "cache"),
+                str(tmp_path / "cache"),
+            )
+        )
+        wanted = list_values(wanted)
+        assert wanted not in seen
+        seen.append(wanted)
+        assert [list_values(found) for found in cached] == [wanted, wanted]
+
+
+def list_values(encoded):
+    arrays = encoded.ids, encoded.lengths, *encoded.arrays.values()
+    return [values.tolist() for values in arrays]
 
 
 def test_one_level_can_stand_alone(args, tmp_path):
