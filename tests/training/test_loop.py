@@ -21,6 +21,7 @@ from albert_tf.model.config import AlbertConfig
 from albert_tf.training import (
     distribution,
     evaluation,
+    guard,
     loop,
     optimization,
     replicas,
@@ -317,6 +318,25 @@ def test_a_loss_that_is_not_finite_ends_the_run(tmp_path):
     assert not checkpoints.list_checkpoints(tmp_path)
 
 
+def test_a_resumed_run_that_diverges_is_stopped(tmp_path):
+    build(tmp_path).train(4)
+    # As if the loss had fallen: to far below that of the coming steps.
+    losses = {2: 6.0, 4: 0.5}
+    lines = (
+        json.dumps({"split": "train", "step": step, "loss": loss})
+        for step, loss in losses.items()
+    )
+    (tmp_path / "metrics.jsonl").write_text("".join(f"{x}\n" for x in lines))
+    run = build(tmp_path)
+    run.manager.restore_latest()
+    before = checkpoints.list_checkpoints(tmp_path)
+    with pytest.raises(
+        FloatingPointError, match="fallen from 6.000 to 0.500 at step 4"
+    ):
+        run.train(NUM_STEPS, guard=guard.Guard())
+    assert checkpoints.list_checkpoints(tmp_path) == before
+
+
 def test_an_interrupt_loses_nothing(tmp_path):
     run = build(tmp_path)
     reporter = reporting.Reporter(tmp_path, io.StringIO())
@@ -491,6 +511,24 @@ def test_an_empty_evaluation_is_an_error(tmp_path):
             evaluation.build_eval_function(run.strategy, run.model),
             tf.data.Dataset.from_tensor_slices(batches()).take(0),
         )
+
+
+@pytest.mark.parametrize(
+    "indexes, message",
+    [
+        ([0, 1, 3, 3], "1 have no prediction and 0 have several"),
+        ([0, 1, 1, 2], "0 have no prediction and 1 have several"),
+    ],
+)
+def test_each_example_needs_one_prediction(indexes, message):
+    # Index 3 marks padding.
+    data = tf.data.Dataset.from_tensors({"example_index": indexes})
+    strategy = tf.distribute.get_strategy()
+    function = evaluation.build_predict_function(
+        strategy, lambda features, training: {}
+    )
+    with pytest.raises(ValueError, match=f"Of 3 examples, {message}"):
+        evaluation.predict(strategy, function, [data], 3)
 
 
 def test_many_shapes_cause_no_retracing_warning(caplog):

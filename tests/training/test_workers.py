@@ -7,6 +7,7 @@ import pathlib
 import socket
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -99,14 +100,16 @@ def test_a_stranger_who_connects_does_no_harm():
         chief = pool.submit(
             workers.meet, workers.Cluster(addresses, 0), {}, seconds=20
         )
-        for _ in range(100):
+        host, port = addresses[0].split(":")
+        for _ in range(1000):
             try:
-                host, port = addresses[0].split(":")
                 with socket.create_connection((host, int(port))) as stranger:
                     stranger.sendall(b"GET / HTTP/1.1\r\n\r\n")
                 break
             except ConnectionRefusedError:
-                pass
+                time.sleep(0.01)
+        else:
+            pytest.fail("The chief does not listen.")
         workers.meet(workers.Cluster(addresses, 1), {}, seconds=20)
         assert chief.result() is None
 
@@ -118,6 +121,19 @@ def test_one_process_is_a_chief_and_needs_no_agreement():
     assert alone.share(7) == 7
     with alone.acting_together():
         alone.check_signals()
+
+
+def test_other_files_than_the_chiefs_are_refused():
+    one = workers.Workers(tf.distribute.get_strategy())
+    one.count = 2
+    one.add = lambda counts: counts
+    one.share = lambda value: value
+    one.check_equal("data files", 6)
+    one.share = lambda value: value + 1
+    with pytest.raises(
+        ValueError, match="1 of 2 workers have other data files than the chief"
+    ):
+        one.check_equal("data files", 6)
 
 
 # Whole programs.
