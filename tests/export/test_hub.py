@@ -613,14 +613,6 @@ def test_nothing_is_overwritten(model, exported):
         export_to_tfhub.run(args)
 
 
-@pytest.mark.parametrize("name", ["export_to_tfhub", "export_checkpoints"])
-def test_all_flags_of_the_release_are_there(shared, name):
-    path = shared / "spec" / "original_flags.json"
-    theirs = json.loads(path.read_text())[name]
-    ours = ExportFlags.__dataclass_fields__
-    assert set(theirs) <= set(ours)
-
-
 def write_quickly(path, *_, assets, seq_length=0, **__):
     """Writes a SavedModel of nothing but assets and the length."""
     root = saved_models.Root()

@@ -302,10 +302,3 @@ def test_random_weights_need_from_scratch(args, model, tmp_path, capfd):
     )
     run_classifier.run(args)
     assert "Starting from random weights" in capfd.readouterr().err
-
-
-def test_all_flags_of_the_release_are_there(shared):
-    path = shared / "spec" / "original_flags.json"
-    theirs = json.loads(path.read_text())["run_classifier"]
-    ours = ClassifierFlags.__dataclass_fields__
-    assert set(theirs) <= set(ours)

@@ -224,11 +224,3 @@ def test_training_data_without_answers_is_refused(args, tmp_path):
         ValueError, match="train has 16 questions without an answer"
     ):
         run_race.run(args)
-
-
-@pytest.mark.parametrize("name", ["run_race"])
-def test_all_flags_of_the_release_are_there(shared, name):
-    path = shared / "spec" / "original_flags.json"
-    theirs = json.loads(path.read_text())[name]
-    ours = RaceFlags.__dataclass_fields__
-    assert set(theirs) <= set(ours)

@@ -417,11 +417,3 @@ def test_wrong_data_is_refused_before_any_work(args, tmp_path):
         with pytest.raises(ValueError, match=r"broken\.json is not JSON"):
             run_squad.run(dataclasses.replace(args, **broken))
     assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.parametrize("name", ["run_squad_v1", "run_squad_v2"])
-def test_all_flags_of_the_release_are_there(shared, name):
-    path = shared / "spec" / "original_flags.json"
-    theirs = json.loads(path.read_text())[name]
-    ours = SquadFlags.__dataclass_fields__
-    assert set(theirs) <= set(ours)
