@@ -109,6 +109,7 @@ def test_any_table_is_learned(args, tmp_path, objective):
         ),
         train_step=4,
         export_dir=str(tmp_path / "export"),
+        threshold_to_export=0.25,
     )
     run_classifier.run(args)
     rows = runs.read_lines(tmp_path / "out" / "mine.tsv")
@@ -130,6 +131,13 @@ def test_any_table_is_learned(args, tmp_path, objective):
         assert labels == sorted(labels) and len(labels) == 2
     assert (folder / "assets" / "albert_config.json").exists()
     assert (folder / "assets" / "vocab.txt").exists()
+    outputs = tf.saved_model.load(folder).signatures["ids"](
+        **{
+            name: tf.constant([[1]])
+            for name in ("input_ids", "input_mask", "segment_ids")
+        }
+    )
+    assert outputs["threshold"] == 0.25
 
 
 _MNLI_LABELS = ["neutral", "entailment"]
