@@ -149,7 +149,7 @@ ROWS = [
     hub(
         "a config of more layers than weights",
         "",
-        "model.ckpt-best lacks|group_1",
+        "model.ckpt-best lacks .*group_1",
         set_json(
             "model/albert_config.json",
             num_hidden_layers=3,
@@ -256,7 +256,7 @@ ROWS = [
     convert(
         "integers as weights",
         "--from=hf --format=own",
-        "model.safetensors.*word_embeddings.*int32|int32",
+        "model.safetensors has .*word_embeddings.weight of int32",
         edit_safetensors(as_integers),
     ),
     convert(

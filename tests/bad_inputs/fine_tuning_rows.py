@@ -523,7 +523,7 @@ ROWS = [
     ),
     own_task(
         "a table outside data_dir",
-        "mine.csv|no such|There is no",
+        "There is no .*mine.csv",
         train="../mine.csv",
     ),
     own_task(
