@@ -156,9 +156,9 @@ def test_a_fine_tuned_model_of_the_release_goes_there_and_back(
     wanted = pretrained.read_pretrained(source)
     copy = pretrained.read_pretrained(tmp_path / "c")
     assert wanted.values.keys() == copy.values.keys()
-    if wanted.config == copy.config:
-        for name, value in wanted.values.items():
-            np.testing.assert_array_equal(copy.values[name], value)
+    assert wanted.config == copy.config
+    for name, value in wanted.values.items():
+        np.testing.assert_array_equal(copy.values[name], value)
 
 
 def test_a_head_that_could_be_two_is_asked_for(tmp_path):
