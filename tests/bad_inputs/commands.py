@@ -131,5 +131,9 @@ def split_command(command):
 
 def call(command):
     """Does a command in this process; returns its exit status."""
-    program, words = split_command(command)
+    return call_program(*split_command(command))
+
+
+def call_program(program, words):
+    """Does what `call` does, of a program's name and all its words."""
     return flags.run_command(*find_program(program), words)
