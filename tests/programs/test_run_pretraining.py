@@ -4,6 +4,7 @@ import dataclasses
 import inspect
 import json
 import pathlib
+import shutil
 import subprocess
 import sys
 
@@ -241,16 +242,27 @@ def test_a_finished_run_is_not_trained_again(args):
 
 
 def test_every_held_out_row_is_evaluated(args):
-    # 7 rows in batches of 4, of 7, and on two replicas in batches of 2.
+    run(args, do_eval=False, num_train_steps=1, num_warmup_steps=0)
     found = []
-    run(args, output_dir=args.output_dir + "a")
-    found.append(read_jsonl(args.output_dir + "a")[-1]["loss"])
-    for i, changes in enumerate(
-        ({"eval_batch_size": 7}, {"eval_batch_size": 2})
+    # 7 rows in batches of 4, of 7, and on two replicas in batches of 2.
+    for number, changes in enumerate(
+        (
+            {},
+            {"eval_batch_size": 7},
+            {"eval_batch_size": 2, "distribution": "mirrored"},
+        )
     ):
-        folder = args.output_dir + str(i)
-        distribution = "mirrored" if i else "auto"
-        run(args, output_dir=folder, distribution=distribution, **changes)
+        folder = f"{args.output_dir}{number}"
+        shutil.copytree(args.output_dir, folder)
+        run(
+            args,
+            output_dir=folder,
+            do_train=False,
+            input_file=None,
+            num_train_steps=1,
+            num_warmup_steps=0,
+            **changes,
+        )
         found.append(read_jsonl(folder)[-1]["loss"])
     np.testing.assert_allclose(found, found[0], rtol=1e-5)
 
