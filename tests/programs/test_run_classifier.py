@@ -13,7 +13,6 @@ from albert_tf.model import heads
 from albert_tf.programs import finetuning, run_classifier, shared
 from albert_tf.tasks.finetuning import FineTuning
 from albert_tf.tools import convert_checkpoint
-from albert_tf.training import evaluation
 from albert_tf.weights import checkpoints, pretrained
 from tests.programs import classifier_runs as runs
 
@@ -122,35 +121,6 @@ def test_a_fine_tuned_model_predicts_the_same_from_hugging_faces_form(
         run_classifier.run(again)
         chances.append(runs.read_lines(out / "test_results.tsv"))
     assert chances[0] == chances[1]
-
-
-def test_a_resumed_run_equals_an_uninterrupted_one(
-    args, whole, tmp_path, monkeypatch, capfd
-):
-    args = dataclasses.replace(args, do_predict=False, bucket_lengths="8")
-    original = evaluation.Evaluator.evaluate
-
-    def stop(evaluator, step, prefix=None):
-        if step == 8:
-            raise KeyboardInterrupt
-        return original(evaluator, step, prefix)
-
-    monkeypatch.setattr(evaluation.Evaluator, "evaluate", stop)
-    with pytest.raises(KeyboardInterrupt):
-        run_classifier.run(args)
-    assert [r["global_step"] for r in runs.results_of(tmp_path / "out")] == [
-        "4"
-    ]
-    monkeypatch.undo()
-    run_classifier.run(args)
-    assert runs.results_of(tmp_path / "out") == runs.results_of(whole)
-    wanted = runs.weights_of(whole)
-    for name, value in runs.weights_of(tmp_path / "out").items():
-        np.testing.assert_array_equal(value, wanted[name], err_msg=name)
-    capfd.readouterr()
-    run_classifier.run(args)
-    assert "trained for 12 steps: nothing to do" in capfd.readouterr().err
-    assert len(runs.results_of(tmp_path / "out")) == 3
 
 
 def test_a_folder_is_evaluated_afterwards(args, whole, tmp_path):

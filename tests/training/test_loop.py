@@ -45,7 +45,6 @@ NUM_STEPS = 10
 SPLITS = [
     (2, {}),
     (1, {"num_parts": 4}),
-    (1, {"remat": True}),
     (2, {"num_parts": 2, "remat": True}),
 ]
 
@@ -190,24 +189,6 @@ def test_weights_without_gradient_stay_in_parts(tmp_path):
         assert is_same or name not in unused
         # Weight decay and moments would change them.
         assert not is_same or "kernel" not in name or name in unused
-
-
-def test_a_resumed_run_equals_one_that_was_not_stopped(tmp_path):
-    # With dropout, whose masks must resume as well.
-    config = dataclasses.replace(
-        CONFIG, hidden_dropout_prob=0.3, attention_probs_dropout_prob=0.2
-    )
-    whole = build(tmp_path / "whole", config=config)
-    whole.train(NUM_STEPS)
-    first = build(tmp_path / "parts", config=config)
-    first.train(4)
-    second = build(tmp_path / "parts", config=config)
-    assert second.manager.restore_latest().endswith("model.ckpt-4")
-    second.train(NUM_STEPS)
-    for name, value in whole.values().items():
-        np.testing.assert_array_equal(second.values()[name], value, name)
-    lines = (tmp_path / "parts" / "metrics.jsonl").read_text().splitlines()
-    assert [json.loads(line)["step"] for line in lines] == [4, NUM_STEPS]
 
 
 def test_replicas_drop_other_values(tmp_path):

@@ -110,6 +110,14 @@ def test_an_interruption_changes_no_result(whole, tmp_path, monkeypatch, step):
     check_equal(tmp_path / "out", whole)
 
 
+def test_a_finished_run_is_not_trained_again(copy, whole, capfd):
+    folder, args = copy
+    run_classifier.run(args)
+    said = capfd.readouterr().err
+    assert f"is already trained for {LAST} steps: nothing to do" in said
+    check_equal(folder, whole)
+
+
 def test_a_checkpoint_that_was_not_due_is_not_evaluated_afterwards(copy):
     folder, args = copy
     (folder / f"model.ckpt-8{checkpoints.MARK}").touch()
