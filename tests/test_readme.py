@@ -143,7 +143,14 @@ def test_the_python_examples_give_what_they_say(shared, archive):
 def test_the_readme_can_be_typed_from_top_to_bottom(capsys):
     if not typed.is_installed():
         pytest.skip("needs the .venv of `make setup`, up to date")
-    rows = typed.main(has_shared_venv=True)
+    try:
+        rows = typed.main(has_shared_venv=True)
+    except RuntimeError:
+        said = capsys.readouterr().out
+        if "Is a package index reachable" in said:
+            pytest.skip("needs a package index, for the texts it trains on")
+        print(said)
+        raise
     said = capsys.readouterr().out
     commands = [block.split()[:2] for _, block in rows]
     assert ["make", "quickstart"] in commands
