@@ -4,6 +4,7 @@ import contextlib
 import json
 import pathlib
 import re
+import shutil
 
 import pytest
 
@@ -11,9 +12,11 @@ from albert_tf import ownership
 from albert_tf.analysis import grids
 from albert_tf.commands.ablate import AblateFlags
 from albert_tf.tools import ablate, grid_jobs, plot_metrics
+from albert_tf.training import evaluation
 from tests import pages, tiny
 from tests.analysis.test_grids import GRID
 from tests.bad_inputs import commands
+from tests.programs import classifier_runs
 
 PROGRAMS = "run_pretraining", "run_classifier"
 
@@ -33,9 +36,14 @@ def pretend(folder, command):
         line = {"split": "train", "step": 1, "sequences_per_second": 50.0}
         (output / "metrics.jsonl").write_text(json.dumps(line) + "\n")
         score = {"accuracy": 0.5 + 0.1 * int(flags["random_seed"])}
-        summary = {"metric": "accuracy", "best": score}
+        summary = {"metric": "accuracy", "best": score | {"loss": 3.0}}
+        summary["last"] = {"accuracy": 0.1, "loss": 2.0}
         (output / "summary.json").write_text(json.dumps(summary))
     return 0
+
+
+def refuse_plots():
+    raise ImportError("This test needs no plots.")
 
 
 @pytest.fixture
@@ -64,15 +72,12 @@ def work(tmp_path, monkeypatch):
         lambda command: pretend(tmp_path, command),
     )
 
-    def refuse():
-        raise ImportError("This test needs no plots.")
-
     def run(with_plots=False, **kwargs):
         (tmp_path / "calls").unlink(missing_ok=True)
         (tmp_path / "calls").touch()
         with monkeypatch.context() as patch:
             if not with_plots:
-                patch.setattr(plot_metrics, "import_matplotlib", refuse)
+                patch.setattr(plot_metrics, "import_matplotlib", refuse_plots)
             ablate.run(make_flags(tmp_path, **kwargs))
         return read_calls(tmp_path), json.loads(
             (tmp_path / "out/grid.json").read_text()
@@ -336,33 +341,90 @@ def call_here(command):
     return commands.call_program(program, words)
 
 
-def test_real_programs_train_and_score(tmp_path, monkeypatch):
-    monkeypatch.setattr(grid_jobs.subprograms, "run_program", call_here)
+# Column -> flags that its records were made with, and what it is a score of.
+COLUMNS = {
+    "masked LM": ("sop", 3, "masked_lm_accuracy"),
+    "single pieces": ("sop", 1, "masked_lm_accuracy"),
+    "SOP": ("sop", 3, "sentence_order_accuracy"),
+    "NSP": ("nsp", 3, "sentence_order_accuracy"),
+}
+
+
+@pytest.fixture(scope="module")
+def real(tmp_path_factory):
+    """Folder of a row that the real programs pretrained and fine-tuned."""
+    folder = tmp_path_factory.mktemp("real")
     sentences = [f"w{i % 20} w{i * 7 % 20} w{i * 3 % 20}" for i in range(30)]
-    (tmp_path / "train.txt").write_text("\n\n".join(["\n".join(sentences)] * 5))
-    (tmp_path / "vocab.txt").write_text("\n".join(tiny.SPECIAL + tiny.WORDS))
+    (folder / "train.txt").write_text("\n\n".join(["\n".join(sentences)] * 5))
+    (folder / "vocab.txt").write_text("\n".join(tiny.SPECIAL + tiny.WORDS))
+    for name, seed in (("train", 1), ("dev", 2)):
+        rows = classifier_runs.make_rows(20, seed)
+        classifier_runs.write_table(folder / "sst/SST-2" / f"{name}.tsv", rows)
     # The records of training serve to score on, too, which saves time.
     records = {"max_predictions_per_seq": 3, "dupe_factor": 1}
     records |= {"sentence_objective": "sop"}
     phase = {
         "records": GRID["phases"][0]["records"] | records,
         "flags": GRID["phases"][0]["flags"]
-        | {"num_train_steps": 2, "num_warmup_steps": 1},
+        | {"num_train_steps": 8, "num_warmup_steps": 1, "learning_rate": 0.1},
     }
+    task = {"task_name": "sst-2", "max_seq_length": 16, "train_step": 4}
+    task |= {"save_checkpoints_steps": 2, "train_batch_size": 8}
+    task |= {"warmup_step": 1}
     values = GRID | {
         "phases": [phase],
         "rows": [{"name": "two"}],
         "seeds": [1],
         "held_out": phase["records"],
+        "tasks": {"SST-2": task},
     }
-    (tmp_path / "grid.json").write_text(json.dumps(values))
-    ablate.run(
-        make_flags(
-            tmp_path, task_data="", heldout_text=str(tmp_path / "train.txt")
+    (folder / "grid.json").write_text(json.dumps(values))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(grid_jobs.subprograms, "run_program", call_here)
+        patch.setattr(plot_metrics, "import_matplotlib", refuse_plots)
+        ablate.run(
+            make_flags(
+                folder,
+                task_data=f"SST-2={folder / 'sst'}",
+                heldout_text=str(folder / "train.txt"),
+            )
         )
-    )
-    results = json.loads((tmp_path / "out/grid.json").read_text())
-    columns = results["two"]["columns"]
-    assert set(columns) >= {*grid_jobs.SCORES, "phase 1, tokens/s"}
-    for name in grid_jobs.SCORES:
-        assert 0 <= columns[name]["1"] <= 1
+    return folder
+
+
+def read_columns(folder):
+    """Returns the results of the only row and seed, by column."""
+    columns = json.loads((folder / "out/grid.json").read_text())["two"]
+    return {name: value["1"] for name, value in columns["columns"].items()}
+
+
+def test_columns_are_what_the_program_finds_on_their_records(real, tmp_path):
+    (trained,) = (real / "out/trainings").iterdir()
+    scores = {}
+    for path in (real / "out/records").glob("*/*.dataset.json"):
+        made_with = json.loads(path.read_text())["flags"]
+        key = made_with["sentence_objective"], made_with["ngram"]
+        output = tmp_path / path.parent.name
+        # Without its manifest, which would refuse other held-out records.
+        ignored = shutil.ignore_patterns("run.json")
+        shutil.copytree(trained / "model", output, ignore=ignored)
+        words = ["--do_train=false", "--do_eval", f"--output_dir={output}"]
+        words += [f"--albert_config_file={trained / 'config.json'}"]
+        words += [f"--eval_input_file={path.parent / 'records.tfrecord'}"]
+        assert not commands.call_program("run_pretraining", words)
+        (scores[key],) = evaluation.read_results(output)
+    columns = read_columns(real)
+    for name, (objective, ngram, metric) in COLUMNS.items():
+        wanted = scores[objective, ngram][metric]
+        assert columns[name] == pytest.approx(wanted), name
+    # Otherwise one column could have the place of another.
+    assert len({columns[name] for name in grid_jobs.SCORES}) == len(COLUMNS)
+    assert columns["phase 1, tokens/s"] > 0
+
+
+def test_a_task_has_the_accuracy_that_the_program_wrote(real):
+    (tuned,) = (real / "out/tasks").iterdir()
+    found = evaluation.read_results(tuned / "model")
+    assert [row["global_step"] for row in found] == [2, 4]
+    best = max(row["eval_accuracy"] for row in found)
+    assert read_columns(real)["SST-2"] == best
