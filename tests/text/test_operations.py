@@ -14,7 +14,7 @@ from albert_tf.export import text_serving
 from albert_tf.model import heads, span_heads
 from albert_tf.model.config import AlbertConfig
 from albert_tf.text import normalization, operations, tokenization
-from tests import tiny
+from tests import conftest, tiny
 
 CASES = [
     (kind, do_lower_case)
@@ -161,16 +161,26 @@ def test_sources_are_indices_of_original_characters(graphs):
     assert [text[i] for i in sources[0].numpy()] == list("½½½ÉÉaﬁﬁﬁ")
 
 
-@pytest.mark.parametrize("kind", ["sentencepiece", "wordpiece"])
-def test_offsets_are_the_same_as_in_python(shared, graphs, kind):
-    tokenizer, graph, _ = graphs(kind, True)
-    path = str(shared / "data/squad/dev-v1.1.json")
+@pytest.fixture(params=["ours", "all"])
+def contexts(request):
+    """Paragraphs: the repository's, odd ones too; and SQuAD's dev set."""
+    if request.param == "all":
+        if not conftest.SHARED.is_dir():
+            pytest.skip(conftest.reason("data/squad"))
+        path = conftest.SHARED / "data/squad/dev-v1.1.json"
+        return squad.read_squad(str(path)).contexts[::40]
+    path = conftest.CARRIED / "squad/v1_data.json"
     odd = [" ".join(ODD[:40]), "", "  ½ Éa\u0301 ﬁ x", " 北京 é 2013, ok"]
-    texts = [*squad.read_squad(path).contexts[::40], *odd]
-    ids, starts, ends = graph.tokenize_with_offsets(tf.constant(texts))
+    return [*squad.read_squad(str(path)).contexts, *odd]
+
+
+@pytest.mark.parametrize("kind", ["sentencepiece", "wordpiece"])
+def test_offsets_are_the_same_as_in_python(contexts, graphs, kind):
+    tokenizer, graph, _ = graphs(kind, True)
+    ids, starts, ends = graph.tokenize_with_offsets(tf.constant(contexts))
     num_tokens = num_others = 0
     for text, *found in zip(
-        texts, ids.to_list(), starts.to_list(), ends.to_list(), strict=True
+        contexts, ids.to_list(), starts.to_list(), ends.to_list(), strict=True
     ):
         wanted_ids, wanted = tokenizer.encode_with_offsets(text)
         assert found[0] == wanted_ids
