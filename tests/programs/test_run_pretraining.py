@@ -1,7 +1,9 @@
 """run_pretraining: trains, resumes, refuses."""
 
+import contextlib
 import dataclasses
 import inspect
+import io
 import json
 import pathlib
 import shutil
@@ -69,18 +71,17 @@ def write_examples(path, num_rows, *, seed=0, vocab_size=31, **sidecar):
     )
 
 
-@pytest.fixture
-def args(tmp_path):
-    """Flags of a run of six steps on small records."""
-    config = tmp_path / "albert_config.json"
+def build_args(folder):
+    """Returns the flags of six steps on small records, which it writes."""
+    config = folder / "albert_config.json"
     config.write_text(json.dumps(CONFIG))
-    write_examples(tmp_path / "train.tfrecord", 20)
-    write_examples(tmp_path / "valid.tfrecord", 7, seed=1)
+    write_examples(folder / "train.tfrecord", 20)
+    write_examples(folder / "valid.tfrecord", 7, seed=1)
     return PretrainingFlags(
         albert_config_file=str(config),
-        input_file=str(tmp_path / "train.tfrecord"),
-        eval_input_file=str(tmp_path / "valid.tfrecord"),
-        output_dir=str(tmp_path / "out"),
+        input_file=str(folder / "train.tfrecord"),
+        eval_input_file=str(folder / "valid.tfrecord"),
+        output_dir=str(folder / "out"),
         do_eval=True,
         train_batch_size=8,
         eval_batch_size=4,
@@ -89,6 +90,31 @@ def args(tmp_path):
         num_warmup_steps=2,
         save_checkpoints_steps=3,
     )
+
+
+@pytest.fixture
+def args(tmp_path):
+    return build_args(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """Flags of a finished run, only to be read, and what the run said."""
+    args = build_args(tmp_path_factory.mktemp("whole"))
+    said = io.StringIO()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(gauge, "FIRST_ADVICE", 3)  # Of six steps.
+        with contextlib.redirect_stderr(said):
+            run(args)
+    return args, said.getvalue()
+
+
+@pytest.fixture
+def finished(whole, tmp_path):
+    """Flags of a copy of the finished run, to be changed."""
+    args = build_args(tmp_path)
+    shutil.copytree(whole[0].output_dir, args.output_dir)
+    return args
 
 
 def read_jsonl(folder):
@@ -100,9 +126,8 @@ def run(args, **changes):
     run_pretraining.run(dataclasses.replace(args, **changes))
 
 
-def test_a_run_writes_the_releases_files(args, tmp_path):
-    run(args)
-    out = tmp_path / "out"
+def test_a_run_writes_the_releases_files(whole):
+    out = pathlib.Path(whole[0].output_dir)
     names = {path.name for path in out.iterdir()}
     assert names >= {
         "albert_config.json",
@@ -111,7 +136,6 @@ def test_a_run_writes_the_releases_files(args, tmp_path):
         "metrics.jsonl",
         "model.ckpt-3.index",
         "model.ckpt-6.index",
-        "model.ckpt-best.index",
         "tokenizer_settings.json",
     }
     blocks = (out / "eval_results.txt").read_text().split("***** ")[1:]
@@ -191,21 +215,19 @@ def test_the_flags_reach_what_trains(args, monkeypatch):
     assert found["model"].loss_scales["sentence_order_loss"] == 0.5
 
 
-def test_a_run_logs_the_gauge(args, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(gauge, "FIRST_ADVICE", 3)
-    run(args)
-    records = [r for r in read_jsonl(tmp_path / "out") if r["split"] == "train"]
+def test_a_run_logs_the_gauge(whole):
+    args, said = whole
+    found = read_jsonl(args.output_dir)
+    records = [r for r in found if r["split"] == "train"]
     for name in ("frequency_gain", "rare_masked_lm_loss", "token_cosine"):
         assert np.isfinite(records[-1][name])
     assert 0 < records[-1]["attention_entropy"] <= 1
-    said = capsys.readouterr().err
     assert "step 6/6 frequencies loss" in said
     assert said.count("has learned little more than piece frequencies") == 1
 
 
-def test_a_resumed_run_equals_an_uninterrupted_one(args, tmp_path):
+def test_a_resumed_run_equals_an_uninterrupted_one(whole, args, tmp_path):
     # Batches of 8 cross the epochs of 20 records.
-    run(args, output_dir=str(tmp_path / "whole"))
     # A run that is cut short has the schedule of the whole run.
     manager = checkpoints.CheckpointManager
     saved = manager.save
@@ -226,19 +248,18 @@ def test_a_resumed_run_equals_an_uninterrupted_one(args, tmp_path):
     results = (tmp_path / "out" / "eval_results.txt").read_text()
     steps = [s for s in range(9) if f"global_step = {s}\n" in results]
     assert steps == [0, 3, 6]
-    whole, parts = (
+    wanted, parts = (
         checkpoints.read_checkpoint(folder)
-        for folder in (tmp_path / "whole", args.output_dir)
+        for folder in (whole[0].output_dir, args.output_dir)
     )
-    for name, value in whole.items():
+    for name, value in wanted.items():
         np.testing.assert_array_equal(parts[name], value, name)
 
 
-def test_a_finished_run_is_not_trained_again(args):
-    run(args)
-    before = read_jsonl(args.output_dir)
-    run(args)
-    assert read_jsonl(args.output_dir) == before
+def test_a_finished_run_is_not_trained_again(finished):
+    before = read_jsonl(finished.output_dir)
+    run(finished)
+    assert read_jsonl(finished.output_dir) == before
 
 
 def test_every_held_out_row_is_evaluated(args):
@@ -272,16 +293,32 @@ def test_checkpoints_are_evaluated_afterwards(args):
     run(args, do_train=False, input_file=None)
     found = [r["step"] for r in read_jsonl(args.output_dir)]
     assert found == [6, 3, 6]
-    assert (pathlib.Path(args.output_dir) / "model.ckpt-best.index").exists()
+    # Of the higher accuracy, or the first of equal ones.
+    results = evaluation.read_results(args.output_dir)
+    best = max(results, key=lambda row: row["masked_lm_accuracy"])
+    kept = f"{args.output_dir}/model.ckpt-best"
+    step = checkpoints.read_checkpoint(kept)["global_step"]
+    assert step == best["global_step"]
 
 
-def test_a_run_starts_from_another_checkpoint(args, tmp_path):
+def test_the_checkpoint_of_the_highest_accuracy_is_kept(args, monkeypatch):
+    scores = iter((0.2, 0.4, 0.3))  # Before training, and at steps 3 and 6.
+    monkeypatch.setattr(
+        evaluation,
+        "evaluate",
+        lambda *_: {"masked_lm_accuracy": next(scores)},
+    )
     run(args)
-    second = str(tmp_path / "second")
-    run(args, output_dir=second, init_checkpoint=args.output_dir)
+    kept = checkpoints.read_checkpoint(f"{args.output_dir}/model.ckpt-best")
+    assert kept["global_step"] == 3
+
+
+def test_a_run_starts_from_another_checkpoint(whole, args):
+    first = whole[0].output_dir
+    run(args, init_checkpoint=first)
     first_eval, last_eval = (
-        read_jsonl(second)[0],
-        [r for r in read_jsonl(args.output_dir) if r["split"] == "eval"][-1],
+        read_jsonl(args.output_dir)[0],
+        [r for r in read_jsonl(first) if r["split"] == "eval"][-1],
     )
     assert first_eval["step"] == 0
     assert first_eval["loss"] == pytest.approx(last_eval["loss"], rel=1e-6)
@@ -309,23 +346,22 @@ def test_the_config_in_the_output_folder_is_read_and_kept(args, tmp_path):
     assert checkpoints.read_checkpoint(args.output_dir)["global_step"] == 6
 
 
-def test_every_group_starts_from_group_0(args, tmp_path):
-    run(args)
+def test_every_group_starts_from_group_0(finished, tmp_path):
     config = tmp_path / "groups.json"
     config.write_text(json.dumps({**CONFIG, "num_hidden_groups": 2}))
     changes = {
         "output_dir": str(tmp_path / "second"),
-        "init_checkpoint": args.output_dir,
+        "init_checkpoint": finished.output_dir,
         "albert_config_file": str(config),
         "num_train_steps": 1,
         "num_warmup_steps": 0,
         "learning_rate": 0.0,
     }
     # Without the config, the sharing of layers is unknown.
-    (pathlib.Path(args.output_dir) / "albert_config.json").unlink()
+    (pathlib.Path(finished.output_dir) / "albert_config.json").unlink()
     with pytest.raises(ValueError, match="group_1"):
-        run(args, **changes)
-    run(args, init_from_group0=True, **changes)
+        run(finished, **changes)
+    run(finished, init_from_group0=True, **changes)
     values = checkpoints.read_checkpoint(tmp_path / "second")
     prefix = "bert/encoder/transformer/group_{}/inner_group_0/LayerNorm/beta"
     np.testing.assert_array_equal(
