@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import pathlib
 
 import numpy as np
 import pytest
@@ -42,9 +43,11 @@ def make_squad(num_paragraphs, *, with_answers=True, with_impossible=False):
     return {"data": [{"paragraphs": paragraphs}]}
 
 
-@pytest.fixture
-def args(tmp_path, model):
-    """Flags of a short run, whose windows are shorter than the paragraphs."""
+def build_args(folder, model):
+    """Returns the flags of a short run, and writes its data.
+
+    Its windows are shorter than the paragraphs.
+    """
     for name, content in (
         ("train", make_squad(40)),
         ("dev", make_squad(11)),
@@ -52,11 +55,11 @@ def args(tmp_path, model):
         ("dev2", make_squad(11, with_impossible=True)),
         ("asked", make_squad(11, with_answers=False)),
     ):
-        (tmp_path / f"{name}.json").write_text(json.dumps(content))
+        (folder / f"{name}.json").write_text(json.dumps(content))
     return SquadFlags(
-        train_file=str(tmp_path / "train.json"),
-        predict_file=str(tmp_path / "dev.json"),
-        output_dir=str(tmp_path / "out"),
+        train_file=str(folder / "train.json"),
+        predict_file=str(folder / "dev.json"),
+        output_dir=str(folder / "out"),
         init_checkpoint=str(model),
         do_train=True,
         do_predict=True,
@@ -70,8 +73,21 @@ def args(tmp_path, model):
         doc_stride=8,
         max_query_length=4,
         bucket_lengths="12",
-        cached_dir=str(tmp_path / "cache"),
+        cached_dir=str(folder / "cache"),
     )
+
+
+@pytest.fixture
+def args(tmp_path, model):
+    return build_args(tmp_path, model)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory, model):
+    """Folder of a finished run of version 1, only to be read."""
+    args = build_args(tmp_path_factory.mktemp("whole"), model)
+    run_squad.run(args)
+    return pathlib.Path(args.output_dir)
 
 
 def version_2(args, **changes):
@@ -176,8 +192,7 @@ def test_version_2_finds_its_threshold(args, tmp_path, capfd):
     assert predictions == {i: rows[0]["text"] for i, rows in nbest.items()}
 
 
-def test_answers_do_not_depend_on_buckets_or_batches(args, tmp_path):
-    run_squad.run(args)
+def test_answers_do_not_depend_on_buckets_or_batches(whole, args, tmp_path):
     found = []
     for i, (lengths, size) in enumerate([("12", 4), ("", 3), ("9,16", 64)]):
         again = dataclasses.replace(
@@ -185,7 +200,7 @@ def test_answers_do_not_depend_on_buckets_or_batches(args, tmp_path):
             do_train=False,
             train_file=None,
             train_step=None,
-            init_checkpoint=str(tmp_path / "out" / "model.ckpt-best"),
+            init_checkpoint=str(whole / "model.ckpt-best"),
             output_dir=str(tmp_path / f"again{i}"),
             bucket_lengths=lengths,
             predict_batch_size=size,
@@ -300,9 +315,7 @@ def test_an_export_answers_as_the_program_does(args, tmp_path, version, capfd):
         answer.run(long)
 
 
-def test_a_stopped_run_resumes(args, tmp_path, monkeypatch):
-    whole = dataclasses.replace(args, output_dir=str(tmp_path / "whole"))
-    run_squad.run(whole)
+def test_a_stopped_run_resumes(whole, args, tmp_path, monkeypatch):
     original = evaluation.Evaluator.evaluate
 
     def stop(evaluator, step, prefix=None):
@@ -316,9 +329,8 @@ def test_a_stopped_run_resumes(args, tmp_path, monkeypatch):
     monkeypatch.undo()
     run_squad.run(args)
     for name in ("eval_results.txt", "nbest_predictions.json"):
-        assert (tmp_path / "out" / name).read_text() == (
-            tmp_path / "whole" / name
-        ).read_text()
+        found = (tmp_path / "out" / name).read_text()
+        assert found == (whole / name).read_text()
 
 
 def test_epochs_count_questions_as_in_the_release(args, tmp_path, capfd):
