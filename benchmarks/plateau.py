@@ -32,6 +32,11 @@ ROWS: dict[str, dict] = {
     "rate": {"learning_rate": 5e-4},
     "batch": {"train_batch_size": 32},
     "batch 64": {"train_batch_size": 64, "num_train_steps": 2000},
+    "batch 64,rate": {
+        "train_batch_size": 64,
+        "num_train_steps": 2000,
+        "learning_rate": 2e-3,
+    },
     "batch 64,sentence": {
         "train_batch_size": 64,
         "num_train_steps": 2000,
