@@ -131,7 +131,7 @@ COMMON = [
         (
             "as many steps of warmup as steps",
             "--warmup_step=2",
-            "training steps: 2, including 2 warmup steps|--warmup_step=2",
+            "training steps: 2, including 2 warmup steps",
         ),
         (
             "buckets that are words",
@@ -152,7 +152,7 @@ COMMON = [
         (
             "output_dir is the model's folder",
             "--output_dir=model",
-            "model.*(--init_checkpoint|overwrite|in use|checkpoint)",
+            "model contains the model .*would overwrite.*--init_checkpoint",
         ),
         (
             "no TPU",
@@ -286,7 +286,7 @@ ROWS = [
         )
         for name, content, says in (
             ("empty", b"", "empty"),
-            ("zeros", bytes(99), "empty|not JSON"),
+            ("zeros", bytes(99), "not JSON: it is empty"),
             ("cut", '{"do_lower_case": tr', "not JSON"),
             ("a list", "[]", "list"),
             ("null", "null", "NoneType"),
@@ -385,7 +385,7 @@ ROWS = [
     classifier(
         "an archive that unpacks to a thousand times its size",
         "--init_checkpoint=model.tar.gz",
-        "model.tar.gz.*(1,?073|1,?024|GB|bytes|times)",
+        "model.tar.gz .*unpacks to at least 1,073,741,824",
         pack_zeros,
     ),
     # Tables.
@@ -407,7 +407,7 @@ ROWS = [
     classifier(
         "cached_dir is a file",
         "--cached_dir=a_file",
-        "a_file (cannot be a folder|is a file)",
+        "--cached_dir=a_file is a file",
     ),
     classifier("no training table", "", "train.tsv", remove(TRAIN)),
     classifier("no dev table", "", "dev.tsv", remove(DEV)),
@@ -459,13 +459,13 @@ ROWS = [
     classifier(
         "the index column is no number",
         "",
-        "test.tsv.*(index|id|line)",
+        "test.tsv, line 5: id is ''; wanted a value",
         replace(TEST, "3\tw", "\tw"),
     ),
     classifier(
         "an index twice",
         "",
-        "test.tsv.*(twice|line 7)",
+        "test.tsv has the id '3' on line 5 and again on line 7",
         append(TEST, b"3\tw1 w2\n"),
     ),
     classifier(
@@ -604,7 +604,7 @@ ROWS = [
         )
         for name, content, says in (
             ("empty", b"", "empty"),
-            ("zeros", bytes(200), "empty|not JSON"),
+            ("zeros", bytes(200), "not JSON: it is empty"),
             ("a list", "[]", "list"),
             ("null", "null", "NoneType"),
             ("an empty object", "{}", "lacks 'data'"),
@@ -733,7 +733,7 @@ ROWS = [
             ("empty", b"", "no questions"),
             ("a list", "[]", "list"),
             ("null", "null", "NoneType"),
-            ("not UTF-8", b'{"article": "\xff"}', "UTF-8|utf-8"),
+            ("not UTF-8", b'{"article": "\xff"}', "is not UTF-8"),
             ("nested too deeply", DEEP, "nested too deeply"),
         )
     ),
