@@ -30,11 +30,12 @@ def run(args):
     """
     grid = grids.read_grid(args.grid)
     check_flags(grid)
+    folders = parse_tasks(args.task_data, grid, args.output_dir)
     grid = dataclasses.replace(
         grid,
         tasks={
             name: find_shipped(grid.tasks[name]) | {"data_dir": folder}
-            for name, folder in parse_tasks(args.task_data, grid).items()
+            for name, folder in folders.items()
         },
     )
     rows, seeds = choose_rows(grid, args.only), choose_seeds(grid, args.seeds)
@@ -81,7 +82,7 @@ def choose_seeds(grid, text):
     )
 
 
-def parse_tasks(text, grid):
+def parse_tasks(text, grid, output_dir):
     """Returns a dict from task to folder, of NAME=FOLDER,NAME=FOLDER."""
     found = {}
     for item in filesystem.split_list(text):
@@ -92,6 +93,10 @@ def parse_tasks(text, grid):
                 "existing folder and one of the grid's tasks, "
                 f"{list(grid.tasks)}."
             )
+        # What is written there must not change the digest of the data.
+        filesystem.check_folders_apart(
+            {"--output_dir": output_dir}, {"--task_data": folder}
+        )
         found[name] = folder
     return found
 

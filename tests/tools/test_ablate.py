@@ -282,6 +282,7 @@ def test_a_report_trains_nothing(work, tmp_path):
         ({"seeds": "1,x"}, "wanted whole numbers from 0"),
         ({"task_data": "CoLA=no"}, "an existing folder"),
         ({"task_data": "RTE=/"}, "one of the grid's tasks, .'CoLA'."),
+        ({"task_data": "CoLA=/"}, "--task_data=/ are the same folder, or one"),
         ({"train_text": "no"}, "No file matches"),
     ],
 )
