@@ -37,6 +37,17 @@ ROWS: dict[str, dict] = {
         "num_train_steps": 2000,
         "learning_rate": 2e-3,
     },
+    "batch 64,rate 4e-3": {
+        "train_batch_size": 64,
+        "num_train_steps": 2000,
+        "learning_rate": 4e-3,
+    },
+    "batch 128,rate 4e-3": {
+        "train_batch_size": 128,
+        "num_train_steps": 1000,
+        "num_warmup_steps": 250,
+        "learning_rate": 4e-3,
+    },
     "batch 64,sentence": {
         "train_batch_size": 64,
         "num_train_steps": 2000,
