@@ -67,6 +67,15 @@ ROWS: dict[str, dict] = {
     "lamb": {"optimizer": "lamb", "learning_rate": 5e-3},
     "seed": {"random_seed": 54321},
     "initializer": {"initializer_range": 0.02},
+    "width": {
+        "hidden_size": 512,
+        "intermediate_size": 2048,
+        "num_attention_heads": 8,
+        "initializer_range": 0.035,
+        "train_batch_size": 64,
+        "num_train_steps": 2000,
+        "learning_rate": 1.4e-3,
+    },
     "depth": {"num_hidden_layers": 6},
     "sharing": {"parameter_sharing": "none"},
 }
