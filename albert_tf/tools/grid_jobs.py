@@ -132,7 +132,9 @@ class GridRunner:
 
     def folder(self, row, seed, job):
         """Returns the folder of a job."""
-        texts = [*self.begin, *self.texts[self.args.train_text]]
+        texts = list(self.begin)
+        if row.phases:  # Random weights do not depend on it.
+            texts += self.texts[self.args.train_text]
         if isinstance(job, int):
             name = row.identify(job + 1, seed, texts)
             return os.path.join(self.args.output_dir, "trainings", name)

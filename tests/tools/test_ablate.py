@@ -240,6 +240,9 @@ def test_random_weights_are_only_fine_tuned(work, tmp_path):
     assert pathlib.Path(flags["albert_config_file"]).exists()
     assert results["random"]["tokens"] == 0
     assert set(results["random"]["columns"]) == {"CoLA"}
+    (tmp_path / "train.txt").write_text("Text that it never sees.\n")
+    grid_jobs.digest.cache_clear()
+    assert not work()[0]
 
 
 def test_what_another_process_does_is_left_to_it(
