@@ -4,7 +4,7 @@ r"""Measures which recipes leave the plateau of piece frequencies, and when.
     --heldout_text=novels_valid.txt --spm_model_file=30k-clean.model \
     --output_dir=out [--only='base;beta_2']
 
-Each row of ROWS changes some settings of the first one. Rerun the same command
+Each row of ROWS changes some settings of BASE. Rerun the same command
 to resume: finished work is skipped. All rows are scored on the same held-out
 records, with single masked pieces (15%) in sequences of 64 tokens; the table at
 the end is for docs/pretraining.md. A row takes a quarter of an hour of a core.
@@ -21,6 +21,8 @@ from benchmarks import programs
 
 RECIPE = "first_phase"
 CONFIG = programs.ROOT / "configs/model/small.json"
+# What the rows are compared with; otherwise RECIPE.
+BASE = {"train_batch_size": 16, "learning_rate": 1e-3}
 # Name -> changed settings of records, model or training.
 ROWS: dict[str, dict] = {
     "base": {},
@@ -102,6 +104,7 @@ def train(args, name, changes):
         programs.SHORT | records,
         programs.SHORT_HELD_OUT,
         {
+            **BASE,
             "num_train_steps": args.num_train_steps,
             "albert_config_file": path,
             **settings,
@@ -118,7 +121,7 @@ def split(changes, *known):
 
 def count_tokens(changes):
     """Returns how many tokens a row sees per step, padding included."""
-    values = {"train_batch_size": 16, **programs.SHORT, **changes}
+    values = BASE | programs.SHORT | changes
     return values["train_batch_size"] * values["max_seq_length"]
 
 
