@@ -11,7 +11,7 @@ VENV_PYTHON := .venv/bin/python
 # Of TensorFlow's log only errors.
 export TF_CPP_MIN_LOG_LEVEL ?= 2
 
-.PHONY: setup quickstart test docs check fix
+.PHONY: setup quickstart test test-beam docs check fix
 
 setup: .venv/.installed  # The command `albert`, and what the scripts need.
 
@@ -21,6 +21,9 @@ quickstart: .venv/.installed  # Pretrains a tiny ALBERT on English prose.
 test: .venv/.installed .venv/.docs  # The whole test suite.
 	$(VENV_PYTHON) -m pytest -q -n 2 --dist loadfile $(PYTEST_ARGS)
 
+test-beam: .venv/.installed .venv/.beam  # Those with Apache Beam.
+	PYTHONPATH=.venv/beam $(VENV_PYTHON) -m pytest -q tests/data/pretraining/test_beam_pipeline.py
+
 docs: .venv/.docs  # The documentation as a site, in site/. A broken link is an error.
 	NO_MKDOCS_2_WARNING=1 $(VENV_PYTHON) -m mkdocs build
 
@@ -28,7 +31,7 @@ check: .venv/.installed docs  # What CI runs.
 	$(VENV_PYTHON) -m ruff format --check .
 	$(VENV_PYTHON) -m ruff check .
 	$(VENV_PYTHON) -m mypy
-	$(MAKE) --no-print-directory test
+	$(MAKE) --no-print-directory test test-beam
 
 fix: .venv/.installed  # Formats, and mends what can be mended.
 	$(VENV_PYTHON) -m ruff format .
@@ -44,18 +47,23 @@ $(VENV_PYTHON):
 		"On Debian and Ubuntu: apt-get install python3-venv" >&2; exit 1; }
 
 # A .venv without a pip of its own is filled by the pip beside $(PYTHON).
-.venv/.installed: requirements.lock pyproject.toml | $(VENV_PYTHON)
-	@if $(VENV_PYTHON) -m pip --version >/dev/null 2>&1; \
+INSTALL = @if $(VENV_PYTHON) -m pip --version >/dev/null 2>&1; \
 		then pip="$(VENV_PYTHON) -m pip"; \
 		else pip="$(PYTHON) -m pip --python $(VENV_PYTHON)"; fi; \
-	set -x; $$pip install --disable-pip-version-check --requirement requirements.lock; \
-	$$pip install --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	set -x; $$pip install --disable-pip-version-check
+
+.venv/.installed: requirements.lock pyproject.toml | $(VENV_PYTHON)
+	$(INSTALL) --requirement requirements.lock
+	$(INSTALL) --no-deps --no-build-isolation --editable .
 	@touch $@
 
 # What builds the site and runs the notebooks.
 .venv/.docs: requirements-docs.lock | .venv/.installed
-	@if $(VENV_PYTHON) -m pip --version >/dev/null 2>&1; \
-		then pip="$(VENV_PYTHON) -m pip"; \
-		else pip="$(PYTHON) -m pip --python $(VENV_PYTHON)"; fi; \
-	set -x; $$pip install --disable-pip-version-check --requirement requirements-docs.lock
+	$(INSTALL) --requirement requirements-docs.lock
+	@touch $@
+
+# Apache Beam needs an older protobuf than the rest: only its tests see it.
+.venv/.beam: requirements-beam.lock | .venv/.installed
+	@rm -rf .venv/beam
+	$(INSTALL) --no-deps --target .venv/beam --requirement requirements-beam.lock
 	@touch $@

@@ -1,7 +1,7 @@
 """Tests of create_pretraining_data.py --runner, with Apache Beam on small text.
 
-They run where Apache Beam is installed (the extra `beam`), which the locked
-packages leave out: it needs an older protobuf.
+They run where Apache Beam is installed, as by `make test-beam`. The locked
+packages leave it out: it needs an older protobuf.
 """
 
 import collections
