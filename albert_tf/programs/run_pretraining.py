@@ -142,12 +142,12 @@ def describe(args, config, train_records, held_out, weights):
         )
     if held_out:
         made_of["data"]["dev"]["max_eval_steps"] = args.max_eval_steps
-    if not train_records:
-        return made_of
     if weights:
         made_of["begins_from"] = manifest.describe_weights(
             weights.source, weights.values
         )
+    if not train_records:
+        return made_of
     made_of["optimizer"] = {"name": args.optimizer, **_values(args, SCHEDULE)}
     return {**made_of, **_values(args, SETTINGS)}
 
@@ -243,7 +243,8 @@ def pretrain(args, config, strategy, train_records, held_out):
     is_auto = args.learning_rate == "auto"
     args = choose_rate(args)
     weights = None
-    if train_records and workers.find_workers(strategy).is_chief:
+    begins = train_records or not checkpoints.list_checkpoints(args.output_dir)
+    if begins and workers.find_workers(strategy).is_chief:
         weights = read_weights(args)
     any_records = train_records or held_out
     training = session.Session(
@@ -280,8 +281,32 @@ def pretrain(args, config, strategy, train_records, held_out):
             args, config, training, train_records, held_out, weights, evaluator
         )
     else:
-        evaluator.evaluate_folder()
+        if training.workers.share(bool(weights)):
+            score(args, config, training, held_out, weights, evaluator)
+        else:
+            evaluator.evaluate_folder()
         training.manifest.write()
+
+
+def score(args, config, training, held_out, weights, evaluator):
+    """Scores `weights`, of another folder, as step 0; see `train`."""
+    sidecar = held_out.sidecar
+    training.reporter.say(
+        pretrained.initialize(
+            training.manager,
+            training.optimizer.weights,
+            config,
+            weights,
+            from_group0=args.init_from_group0,
+            tokenizer_settings=sidecar and sidecar["tokenizer"],
+        )
+    )
+    training.workers.share_variables(training.manager.variables)
+    if training.workers.share(bool(evaluator.known(checkpoints.STEP))):
+        training.reporter.say(f"Skipped: the result is in {evaluator.path}.")
+    else:
+        report_majority_baseline(training.reporter, held_out)
+        evaluator.evaluate(0)
 
 
 def train(args, config, training, train_records, held_out, weights, evaluator):

@@ -301,6 +301,21 @@ def test_checkpoints_are_evaluated_afterwards(args):
     assert step == best["global_step"]
 
 
+def test_another_checkpoint_is_scored_without_training(whole, args):
+    first = whole[0].output_dir
+    settings = {"do_train": False, "input_file": None}
+    with pytest.raises(FileNotFoundError, match="no checkpoint to evaluate"):
+        run(args, **settings)
+    run(args, init_checkpoint=first, **settings)
+    (found,) = read_jsonl(args.output_dir)
+    wanted = [r for r in read_jsonl(first) if r["split"] == "eval"][-1]
+    assert found["step"] == 0
+    assert found["loss"] == pytest.approx(wanted["loss"], rel=1e-6)
+    run(args, init_checkpoint=first, **settings)
+    assert len(evaluation.read_results(args.output_dir)) == 1
+    assert not checkpoints.list_checkpoints(args.output_dir)
+
+
 def test_the_checkpoint_of_the_highest_accuracy_is_kept(args, monkeypatch):
     scores = iter((0.2, 0.4, 0.3))  # Before training, and at steps 3 and 6.
     monkeypatch.setattr(
