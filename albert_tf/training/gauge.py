@@ -26,7 +26,7 @@ TOKENS = 2048
 LEAVING, LEARNING = 0.9, 1.2
 UNIFORM = 0.85
 # Steps after which a model is judged: half of all, but within these limits.
-FIRST_ADVICE, LAST_ADVICE = 2_000, 10_000
+FIRST_ADVICE, LAST_ADVICE = 1_500, 10_000
 ADVICE = (
     "WARNING: After {step:,} steps the model has learned little more than "
     "piece frequencies: its masked-LM loss is {loss:.2f}, that of frequencies "

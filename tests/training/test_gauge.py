@@ -136,7 +136,7 @@ def test_it_has_a_word_for_each_state(gain, entropy, word):
 
 @pytest.mark.parametrize(
     ("num_train_steps", "due"),
-    [(8_000, 4_000), (3_000, 2_000), (125_000, 10_000)],
+    [(8_000, 4_000), (2_000, 1_500), (125_000, 10_000)],
 )
 def test_it_advises_once_if_the_steps_taught_nothing(num_train_steps, due):
     stuck = {
