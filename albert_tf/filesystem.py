@@ -202,12 +202,17 @@ def split_list(text: str | None) -> list[str]:
 def expand_files(patterns: str | None) -> list[str]:
     """Returns the sorted files that match comma-separated names or globs.
 
+    The text may also be the name of one existing file, which has commas.
+
     Raises:
       ValueError: if there is no pattern, a pattern matches nothing, or a match
         is a folder.
     """
     files = set()
-    for pattern in split_list(patterns):
+    words = split_list(patterns)
+    if patterns and len(words) > 1 and exists(patterns):
+        words = [patterns]
+    for pattern in words:
         # Names of existing files and folders may contain "[" or "*".
         folder, name = os.path.split(pattern)
         if exists(pattern):

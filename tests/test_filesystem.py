@@ -17,6 +17,14 @@ def test_globs_are_expanded_and_sorted(tmp_path):
         filesystem.expand_files("")
 
 
+def test_the_name_of_one_file_may_have_commas(tmp_path):
+    for name in "a", "b, c", "b":
+        (tmp_path / name).touch()
+    for name, wanted in ("b, c", ["b, c"]), ("a,{}/b", ["a", "b"]):
+        found = filesystem.expand_files(f"{tmp_path}/{name.format(tmp_path)}")
+        assert [path[len(f"{tmp_path}/") :] for path in found] == wanted
+
+
 @pytest.mark.parametrize("content", ["Zoë\n", b"\x00\xff"])
 def test_a_file_is_written_to_a_new_folder(tmp_path, content):
     path = tmp_path / "new" / "file"
