@@ -47,7 +47,8 @@ class PretrainingFlags(groups.TrainFlags):
     do_eval: bool = flag(
         False,
         "Whether to evaluate on --eval_input_file: before training and at "
-        "each checkpoint, or all existing checkpoints without --do_train.",
+        "each checkpoint. Without --do_train: all existing checkpoints, or "
+        "--init_checkpoint if there are none.",
     )
     train_batch_size: int = flag(4096)
     eval_batch_size: int = flag(
