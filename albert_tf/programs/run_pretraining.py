@@ -72,17 +72,30 @@ def open_held_out(args, config, train_records, salvage_folder):
     if not (train_records and train_records.masker):
         opening.check_predictions(opened, args.max_predictions_per_seq)
     if train_records:
-        opening.check_held_out(train_records, opened)
+        opening.check_held_out(
+            train_records,
+            opened,
+            is_sentence_scored=choose_sentence_weight(
+                args, train_records.sentence_objective
+            )
+            > 0,
+        )
     return opened
+
+
+def choose_sentence_weight(args, sentence_objective):
+    """Returns --sentence_weight, or its default."""
+    if args.sentence_weight is not None:
+        return args.sentence_weight
+    return 0.0 if sentence_objective == "none" else 1.0
 
 
 def build_model(args, config, sentence_objective, dtype):
     """Returns the model with its pretraining heads."""
-    sentence_weight = args.sentence_weight
-    if sentence_weight is None:
-        sentence_weight = 0.0 if sentence_objective == "none" else 1.0
     return heads.AlbertForPreTraining(
-        config, sentence_weight=sentence_weight, dtype=dtype
+        config,
+        sentence_weight=choose_sentence_weight(args, sentence_objective),
+        dtype=dtype,
     )
 
 
@@ -141,15 +154,22 @@ def describe(args, config, train_records, held_out, weights):
             any_records.sidecar["tokenizer"]
         )
     if held_out:
-        made_of["data"]["dev"]["max_eval_steps"] = args.max_eval_steps
+        made_of["data"]["dev"]["scored"] = count_scored(args, held_out)
     if weights:
-        made_of["begins_from"] = manifest.describe_weights(
+        section = "begins_from" if train_records else "scored"
+        made_of[section] = manifest.describe_weights(
             weights.source, weights.values
         )
     if not train_records:
         return made_of
     made_of["optimizer"] = {"name": args.optimizer, **_values(args, SCHEDULE)}
     return {**made_of, **_values(args, SETTINGS)}
+
+
+def count_scored(args, held_out):
+    """Returns the number of held-out records that an evaluation reads."""
+    wanted = args.max_eval_steps * args.eval_batch_size
+    return min(wanted or held_out.num_records, held_out.num_records)
 
 
 def _values(args, names):
@@ -336,15 +356,14 @@ def train(args, config, training, train_records, held_out, weights, evaluator):
         from_group0=args.init_from_group0,
         tokenizer_settings=sidecar and sidecar["tokenizer"],
     )
-    is_new = not step and evaluator and not evaluator.known(checkpoints.STEP)
-    if training.workers.share(bool(is_new)):
+    if evaluator and not step:
         report_majority_baseline(training.reporter, held_out)
         evaluator.evaluate(0)
     read_part = functools.partial(
         train_records.read_part,
         batch_size=args.train_batch_size,
         seed=args.random_seed,
-        start=training.manifest.count_examples(step),
+        start=training.workers.share(training.manifest.count_examples(step)),
         shuffle_buffer=args.shuffle_buffer,
     )
     training.train(
@@ -358,7 +377,7 @@ def train(args, config, training, train_records, held_out, weights, evaluator):
         num_parts=args.gradient_accumulation_steps,
         evaluator=evaluator,
         gauge=build_gauge(training, train_records, held_out),
-        guard=guard.Guard(args.stop_on_divergence),
+        guard=guard.Guard(args.stop_on_divergence, loss="masked_lm_loss"),
     )
     training.reporter.say(f"Checkpoints and results are in {args.output_dir}.")
 

@@ -290,6 +290,11 @@ class FineTuning:
             "max_seq_length": self.task.max_seq_length,
         }
         if not self.task.num_train:
+            is_other = self.task.is_scored and start.values
+            if is_other and not checkpoints.list_checkpoints(self.folder):
+                parts["scored"] = manifest.describe_weights(
+                    start.source, start.values
+                )
             return parts
         # A resumed run need not be given its initial weights.
         if start.values or recipe.from_scratch:
@@ -451,15 +456,25 @@ class FineTuning:
         """Restores the best checkpoint, or the newest if none is marked best.
 
         If the folder has no checkpoint, all weights of `start` are restored,
-        including those of the head.
+        including those of the head, with its outputs in the task's order.
 
         Returns:
           The source of the weights.
+
+        Raises:
+          ValueError: if a weight is missing, or the head is of another kind.
         """
-        values, source = self.start.values, self.start.source
+        start = self.start
+        values, source = start.values, start.source
         if prefixes := checkpoints.find_trained(self.folder):
             source = prefixes[-1]
             values = checkpoints.read_checkpoint(source)
+        elif start.head and self.task.head:
+            values, remark = task_heads.reorder_outputs(
+                values, start.head, self.task.head, source
+            )
+            if remark:
+                self.reporter.say(remark)
         checkpoints.restore(self.session.optimizer.weights, values, source)
         self.source = source
         return source

@@ -16,7 +16,7 @@ from albert_tf.metrics import squad as metrics
 from albert_tf.model import span_heads
 from albert_tf.tasks.finetuning import Task
 from albert_tf.training import evaluation, manifest
-from albert_tf.weights.checkpoints import STEP
+from albert_tf.weights.checkpoints import STEP, step_of
 from albert_tf.weights.task_heads import TaskHead
 
 PREDICTIONS_FILE = "predictions.json"
@@ -219,17 +219,18 @@ class Answering(Task):
     def choose_threshold(self, tuning, folder) -> float:
         """Returns the threshold of v2 for questions without known answers.
 
-        It is the task's threshold, else that of the best evaluation in
-        `folder`, else 0, at which answer and no answer are equally probable.
-        If a step, such as 0 for other models, has several evaluations, the
-        last one counts.
+        It is the task's threshold, else that of the evaluation of the current
+        weights in `folder`, else of its best, else 0, at which answer and no
+        answer are equally probable.
         """
         threshold = self.threshold
         if threshold is None:
             rows = evaluation.read_results(folder)
-            rows = {row[STEP]: row for row in rows if THRESHOLD in row}.values()
+            rows = [row for row in rows if THRESHOLD in row]
+            step = step_of(tuning.source)
+            own = [row for row in rows if row[STEP] == step]
             best = max(
-                rows, key=lambda row: row["f1"], default={THRESHOLD: 0.0}
+                own or rows, key=lambda row: row["f1"], default={THRESHOLD: 0.0}
             )
             threshold = best[THRESHOLD]
         tuning.reporter.say(

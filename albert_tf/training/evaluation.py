@@ -4,6 +4,7 @@ Shapes: N examples, B batch.
 """
 
 import contextlib
+import math
 import os
 
 import numpy as np
@@ -239,11 +240,7 @@ def _read_blocks(folder):
     text = filesystem.read_file(path).decode("utf-8", errors="replace")
     _, *texts = text.split(HEADER)
     blocks = [(_parse_block(text), text) for text in texts]
-    blocks = [(row, text) for row, text in blocks if row]
-    # All of a run's evaluations have the same names.
-    if blocks and not blocks[-1][0].keys() >= blocks[0][0].keys():
-        blocks.pop()
-    return blocks
+    return [(row, text) for row, text in blocks if row]
 
 
 def _parse_block(text):
@@ -288,6 +285,8 @@ class Evaluator:
     def evaluate(self, step, prefix=None):
         """Evaluates the current model and appends the result.
 
+        It replaces earlier results of the same step.
+
         Args:
           step: its training step.
           prefix: its checkpoint, a candidate for the best one; or None.
@@ -296,8 +295,14 @@ class Evaluator:
           Dict from name to float.
         """
         values = self.score()
-        best = max(self.known(self.best_metric), default=-float("inf"))
-        if values[self.best_metric] > best:
+        folder, metric = self.manager.folder, self.best_metric
+        before = [
+            (row, text)
+            for row, text in _read_blocks(folder)
+            if row[checkpoints.STEP] != step
+        ]
+        others = [row[metric] for row, _ in before if metric in row]
+        if values[metric] > max(others, default=-math.inf):
             # Before the result: a run killed in between evaluates again.
             if prefix:
                 self.manager.keep_best(prefix)
@@ -306,9 +311,7 @@ class Evaluator:
         self.reporter.log("eval", step, values)
         row = {**values, checkpoints.STEP: step}
         text = "".join(f"{name} = {row[name]}\n" for name in sorted(row))
-        folder = self.manager.folder
-        before = [text for _, text in _read_blocks(folder)]
-        _write_blocks(folder, [*before, text])
+        _write_blocks(folder, [*(text for _, text in before), text])
         return values
 
     def is_missing(self, step):

@@ -46,10 +46,12 @@ class Guard:
     Args:
       is_active: whether to stop such a run; otherwise, only one whose loss is
         not finite.
+      loss: name of the loss to judge; "masked_lm_loss" does not depend on
+        the weight of the sentence loss.
     """
 
-    def __init__(self, is_active=True):
-        self.is_active = is_active
+    def __init__(self, is_active=True, *, loss="loss"):
+        self.is_active, self.loss = is_active, loss
         self.first = self.best = math.nan
         self.best_step = 0
         self.norms: collections.deque = collections.deque(maxlen=NUM_RECENT)
@@ -63,9 +65,9 @@ class Guard:
             self.best, self.best_step = loss, step
 
     def resume(self, records):
-        """Adds the losses of earlier training, dicts with "step" and "loss"."""
+        """Adds the losses of earlier training, dicts with "step" and losses."""
         for record in records:
-            self.note_loss(record["step"], record["loss"])
+            self.note_loss(record["step"], record[self.loss])
 
     def check(self, step, values, is_window):
         """Checks the values of a call of several steps.
@@ -84,8 +86,8 @@ class Guard:
             return
         self._check_norm(step, values["gradient_norm"])
         if is_window:
-            self._check_loss(step, values["loss"])
-            self.note_loss(step, values["loss"])
+            self._check_loss(step, values[self.loss])
+            self.note_loss(step, values[self.loss])
 
     def _check_norm(self, step, norm):
         is_explosion = False
@@ -110,8 +112,8 @@ class Guard:
         )
         if loss > limit:
             raise FloatingPointError(
-                f"At step {step} the loss is {loss:.3f}; it had fallen from "
-                f"{self.first:.3f} to {self.best:.3f} at step "
+                f"At step {step} the {self.loss} is {loss:.3f}; it had fallen "
+                f"from {self.first:.3f} to {self.best:.3f} at step "
                 f"{self.best_step}. The run diverges. "
                 + ADVICE.format(step=self.best_step)
             )

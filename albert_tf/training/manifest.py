@@ -40,6 +40,7 @@ RULES = (
     ("vocabulary.*", REFUSED, "ids would stand for other pieces"),
     ("task.*", REFUSED, "outputs and scores belong to another task"),
     ("data.dev.*", REFUSED, "existing scores are on other data"),
+    ("scored.*", REFUSED, "existing scores are of other weights"),
     ("data.train.*", NEEDS_FLAG, "the training data changes"),
     ("data.test.*", ALLOWED, "predictions are replaced"),
     (

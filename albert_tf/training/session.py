@@ -169,12 +169,15 @@ class Session:
         self.workers.share_variables(self.manager.variables)
         step = self.step
         checkpoints.check_end(self.folder, step, self.num_train_steps)
+        if step == self.num_train_steps:
+            self.manager.confirm_latest()
         # Only now: invalid settings must not replace valid ones.
         self.manifest.write(step, batch_size)
         self.write_files(files)
         if evaluator:
-            # As in an uninterrupted run.
-            evaluator.forget_after(step)
+            # As in an uninterrupted run. A result at step 0 may be of weights
+            # that were scored without training.
+            evaluator.forget_after(step or -1)
             if self.workers.share(evaluator.is_missing(step)):
                 evaluator.evaluate(step, self.manager.prefix(step))
         return step

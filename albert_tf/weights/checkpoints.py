@@ -298,7 +298,8 @@ class CheckpointManager:
         Returns:
           Its prefix.
         """
-        prefix = self.prefix(int(self.variables[STEP].numpy()))
+        step = int(self.variables[STEP].numpy())
+        prefix = self.prefix(step)
         if not self.is_writing:
             return prefix
         if is_interrupted:
@@ -306,8 +307,19 @@ class CheckpointManager:
         write_checkpoint(prefix, self.variables)
         if not is_interrupted:
             self._remove_interrupted(prefix)
-        self._drop_old(list_checkpoints(self.folder))
+        # Newer ones, if any, are damaged: training resumed from an older one.
+        prefixes = list_checkpoints(self.folder)
+        self._drop_old([p for p in prefixes if step_of(p) <= step])
         return prefix
+
+    def confirm_latest(self) -> None:
+        """Makes the checkpoint of the current step a regular one.
+
+        For a run that ends at the step where it was interrupted.
+        """
+        step = int(self.variables[STEP].numpy())
+        if self.is_writing and step:
+            self._remove_interrupted(self.prefix(step))
 
     def _drop_old(self, prefixes):
         """Deletes old checkpoints and updates TensorFlow's state file."""

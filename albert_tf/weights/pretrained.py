@@ -255,13 +255,16 @@ def _find_problem(archive, size):
 
 
 def _vocabulary(folder):
-    """Returns the tokenizer and file of a folder's only vocabulary."""
+    """Returns the tokenizer and file of a folder's only vocabulary.
+
+    A run that was resumed with a copy of it may have it under two names.
+    """
     paths = [
         os.path.join(folder, name)
         for name in filesystem.list_folder(folder)
         if any(fnmatch.fnmatch(name, pattern) for pattern in VOCABULARIES)
     ]
-    if len(paths) != 1:
+    if len(set(map(filesystem.read_file, paths))) != 1:
         return None, None
     kind = "spm_model_file" if paths[0].endswith(".model") else "vocab_file"
     settings = tokenization.read_settings(folder)

@@ -130,6 +130,55 @@ def find_head(
     return given
 
 
+def reorder_outputs(
+    values: dict, head: TaskHead, wanted: TaskHead, source: filesystem.Path
+) -> tuple[dict, str | None]:
+    """Reorders the outputs of a head for a task with the same labels.
+
+    Labels may differ in case.
+
+    Args:
+      values: dict from canonical name to array.
+      head: the head of `values`, as of `find_head`.
+      wanted: the head of the task.
+      source: source of the weights, for error messages.
+
+    Returns:
+      `values` with the outputs in the order of the task's labels, and a remark
+      on what was done or could not be compared, or None.
+
+    Raises:
+      ValueError: if the kinds differ.
+    """
+    # Without labels, "classes" is a guess: see `find_head`.
+    is_guess = head == TaskHead("classes") and wanted.kind == "multi_label"
+    if head.kind != wanted.kind and not is_guess:
+        raise ValueError(
+            f"{source} has the head {head.kind!r}; the task wants "
+            f"{wanted.kind!r}. Was the model fine-tuned for another task?"
+        )
+    if not (head.labels and wanted.labels) or head.labels == wanted.labels:
+        return values, None
+    found = [label.casefold() for label in head.labels]
+    names = [label.casefold() for label in wanted.labels]
+    described = f"labels {list(head.labels)}, the task {list(wanted.labels)}"
+    if sorted(found) != sorted(names) or len(set(names)) < len(names):
+        return values, (
+            f"WARNING: {source} has the {described}. They are taken to mean "
+            "the same, in this order. If that is wrong, correct the labels "
+            "next to the model."
+        )
+    order = [found.index(name) for name in names]
+    if order == sorted(order):
+        return values, None
+    outputs = {
+        name: values[name][order] for name in ("output_weights", "output_bias")
+    }
+    return values | outputs, (
+        f"{source} has the {described}: its outputs are reordered."
+    )
+
+
 def build_model(head: TaskHead, config: AlbertConfig, num_outputs: int):
     """Builds a model with the head and random weights.
 

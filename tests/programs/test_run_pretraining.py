@@ -313,6 +313,13 @@ def test_another_checkpoint_is_scored_without_training(whole, args):
     assert found["loss"] == pytest.approx(wanted["loss"], rel=1e-6)
     run(args, init_checkpoint=first, **settings)
     assert len(evaluation.read_results(args.output_dir)) == 1
+    for changes, message in (
+        ({"init_checkpoint": f"{first}/model.ckpt-3"}, "of other weights"),
+        ({"max_eval_steps": 1}, "scored: was 7, is 4: .* on other data"),
+    ):
+        changes = {"init_checkpoint": first, **settings, **changes}
+        with pytest.raises(ValueError, match=message):
+            run(args, **changes)
     assert not checkpoints.list_checkpoints(args.output_dir)
 
 

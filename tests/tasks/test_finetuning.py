@@ -14,7 +14,7 @@ from albert_tf.commands.run_classifier import ClassifierFlags
 from albert_tf.model import layers, modeling, onednn
 from albert_tf.programs import run_classifier
 from albert_tf.training import distribution, evaluation, loop
-from albert_tf.weights import checkpoints, pretrained
+from albert_tf.weights import checkpoints, pretrained, task_heads
 from tests.conftest import ROOT
 from tests.programs.classifier_runs import make_rows
 
@@ -173,6 +173,44 @@ def test_labels_are_those_of_the_texts(model, tmp_path):
     task = build(model, tmp_path / "pairs", pairs, LABELS).task
     assert task.has_pairs and not tuning.task.has_pairs
     assert list(task.train.lengths - task.train.first_lengths) == [2, 2, 2]
+
+
+def test_outputs_take_the_order_of_the_tasks_labels(model, tmp_path, capfd):
+    """As for a model of Hugging Face with labels in another order."""
+    start = pretrained.read_pretrained(model)
+    values = {
+        **start.values,
+        "output_weights": np.zeros([2, start.config.hidden_size], np.float32),
+        "output_bias": np.float32([3, -3]),
+    }
+    found, said = [], []
+    for number, labels in enumerate(
+        [("a", "b"), ("B", "A"), None, ("yes", "no")]
+    ):
+        tuning = build(
+            model,
+            tmp_path / str(number),
+            TEXTS,
+            LABELS,
+            start=dataclasses.replace(
+                start,
+                values=values,
+                head=task_heads.TaskHead("classes", labels),
+            ),
+        )
+        tuning.restore_best()
+        found += tuning.task.predict(tuning, ["w1"])
+        said.append(capfd.readouterr().err)
+    assert found == ["a", "b", "a", "a"]
+    assert "['B', 'A'], the task ['a', 'b']: its outputs are" in said[1]
+    assert "WARNING" in said[3] and "['yes', 'no']" in said[3]
+    assert "labels" not in said[0] + said[2]
+    other = dataclasses.replace(
+        start, values=values, head=task_heads.TaskHead("multi_label")
+    )
+    tuning = build(model, tmp_path / "other", TEXTS, LABELS, start=other)
+    with pytest.raises(ValueError, match="'multi_label'; the task wants 'cl"):
+        tuning.restore_best()
 
 
 def test_a_regression_has_no_labels(model, tmp_path):

@@ -65,7 +65,6 @@ def write_results(folder, *rows):
 def test_an_export_has_the_threshold_of_the_best_score(tmp_path):
     write_results(
         tmp_path / "here",
-        {"f1": 90, "global_step": 0, THRESHOLD: 9},  # Of another model.
         {"f1": 50, "global_step": 0, THRESHOLD: 2},
     )
     write_results(
@@ -87,6 +86,8 @@ def test_an_export_has_the_threshold_of_the_best_score(tmp_path):
     scored, asking = make_task("v2", {"a": ["w1"]}), make_task("v2")
     assert exported(scored) == 2
     assert exported(asking) == 1
+    tuning.source = str(tmp_path / "there" / "model.ckpt-3")
+    assert exported(asking) == -1
     tuning.source = "/nowhere/model.ckpt-6"
     assert exported(asking) == 0
     for value in (0.0, -3.0):

@@ -57,6 +57,17 @@ def test_a_resumed_run_remembers_what_was_learned():
         check_all(tested, [7], start=300)
 
 
+def test_a_new_weight_of_the_sentence_loss_does_not_stop():
+    tested = guard.Guard(loss="masked_lm_loss")
+    losses = [(10, 10.7), (3, 3.7), (3, 3 + 5 * 0.7), (2.9, 9)]
+    records = [{"masked_lm_loss": a, "loss": b} for a, b in losses]
+    tested.resume(r | {"step": i} for i, r in enumerate(records[:2]))
+    for step, record in enumerate(records[2:], 2):
+        tested.check(step, values() | record, is_window=True)
+    with pytest.raises(FloatingPointError, match="the masked_lm_loss is 8.0"):
+        tested.check(4, values() | {"masked_lm_loss": 8}, is_window=True)
+
+
 def test_norms_that_explode_stop_if_they_stay():
     tested = guard.Guard()
     for step in range(guard.NUM_RECENT):

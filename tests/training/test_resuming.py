@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import shutil
+import types
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from albert_tf.commands.run_classifier import ClassifierFlags
 from albert_tf.commands.run_pretraining import PretrainingFlags
 from albert_tf.data.pretraining import opening
 from albert_tf.programs import run_classifier, run_pretraining
-from albert_tf.training import evaluation, manifest, reporting
+from albert_tf.training import evaluation, manifest, reporting, workers
 from albert_tf.weights import checkpoints
 from tests import tiny
 from tests.programs.classifier_runs import make_rows, write_table
@@ -291,6 +292,12 @@ def test_a_larger_batch_resumes_at_the_same_example(tmp_path, monkeypatch):
         return build_dataset(*args, start=start, **kwargs)
 
     monkeypatch.setattr(opening.reading, "build_dataset", build)
+    shared, share = [], workers.Workers.share
+    monkeypatch.setattr(
+        workers.Workers,
+        "share",
+        lambda self, value: shared.append(value) or share(self, value),
+    )
     for num_steps, batch_size in ((7, 6), (9, 4)):
         args = dataclasses.replace(
             args,
@@ -300,22 +307,73 @@ def test_a_larger_batch_resumes_at_the_same_example(tmp_path, monkeypatch):
         )
         run_pretraining.run(args)
     assert starts == [20, 20 + 12]
+    # Only the chief of several workers has the manifest.
+    assert {*starts} <= {*shared}
     stored = json.loads((tmp_path / "out" / "run.json").read_text())
     assert stored["batches"] == [[0, 4], [5, 6], [7, 4]]
     assert manifest.FORMAT == stored["format"]
 
 
-def test_a_block_that_ends_early_counts_as_truncated(tmp_path):
-    blocks = [
-        f"{evaluation.HEADER}global_step = {step}\nloss = 1.5\nmlm = 2\n"
-        for step in (3, 6)
-    ]
-    path = tmp_path / evaluation.RESULTS_FILE
-    path.write_text("".join(blocks))
-    assert len(evaluation.read_results(tmp_path)) == 2
-    path.write_text("".join(blocks).removesuffix("mlm = 2\n"))
-    (row,) = evaluation.read_results(tmp_path)
-    assert row == {"global_step": 3, "loss": 1.5, "mlm": 2}
+def test_scores_may_become_fewer(tmp_path):
+    """As those without a sentence loss, if its weight becomes 0."""
+    scores = iter([{"a": 0.1, "s": 9.0}, {"a": 0.5}, {"a": 0.4}])
+    kept = []
+    evaluator = evaluation.Evaluator(
+        lambda: next(scores),
+        manager=types.SimpleNamespace(
+            folder=str(tmp_path),
+            keep_best=kept.append,
+            prefix=str,
+            is_interrupted=lambda prefix: False,
+        ),
+        reporter=types.SimpleNamespace(log=lambda *_: None),
+        best_metric="a",
+    )
+    for step in (100, 200, 300):
+        evaluator.evaluate(step, f"ckpt-{step}")
+    assert kept == ["ckpt-100", "ckpt-200"]
+    assert evaluator.known("a") == [0.1, 0.5, 0.4]
+    assert not evaluator.is_missing(300)
+
+
+def test_a_second_evaluation_of_a_step_replaces_the_first(copy):
+    folder, args = copy
+    wanted = evaluation.read_results(folder)[-1] | {"global_step": 0}
+    args = dataclasses.replace(
+        args,
+        do_train=False,
+        do_predict=False,
+        init_checkpoint=str(folder),
+        output_dir=f"{folder}-scores",
+    )
+    for _ in range(2):
+        run_classifier.run(args)
+        (found,) = evaluation.read_results(args.output_dir)
+        assert found == pytest.approx(wanted, rel=1e-5)
+    other = dataclasses.replace(args, init_checkpoint=f"{folder}/model.ckpt-4")
+    with pytest.raises(ValueError, match="scores are of other weights"):
+        run_classifier.run(other)
+
+
+def test_a_run_may_end_where_it_was_interrupted(whole, tmp_path):
+    args = dataclasses.replace(
+        whole,
+        output_dir=str(tmp_path / "out"),
+        train_step=3,
+        do_predict=False,
+    )
+    run_classifier.run(args)
+    results = evaluation.read_results(args.output_dir)
+    # As after an interruption.
+    mark = tmp_path / "out" / f"model.ckpt-3{checkpoints.MARK}"
+    mark.touch()
+    for path in (tmp_path / "out").glob("model.ckpt-best*"):
+        path.unlink()
+    (tmp_path / "out" / evaluation.RESULTS_FILE).unlink()
+    run_classifier.run(args)
+    assert evaluation.read_results(args.output_dir) == results
+    assert not mark.exists()
+    assert checkpoints.find_trained(args.output_dir)[-1].endswith("-best")
 
 
 def test_other_initial_weights_are_detected_by_prefix_too(tmp_path):

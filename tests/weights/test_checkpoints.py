@@ -140,6 +140,19 @@ def test_restoring_completes_deletions_that_a_kill_interrupted(
     assert tf.train.latest_checkpoint(tmp_path).endswith("model.ckpt-9")
 
 
+def test_a_damaged_newer_checkpoint_is_not_counted(tmp_path):
+    held = variables(500)
+    manager = checkpoints.CheckpointManager(tmp_path, held, max_to_keep=1)
+    damaged = manager.save()
+    held["global_step"].assign(450)  # After a resume from an older one.
+    assert manager.save() in checkpoints.list_checkpoints(tmp_path)
+    assert damaged in checkpoints.list_checkpoints(tmp_path)
+    assert tf.train.latest_checkpoint(tmp_path).endswith("model.ckpt-450")
+    held["global_step"].assign(900)
+    newest = manager.save()
+    assert checkpoints.list_checkpoints(tmp_path) == [newest]
+
+
 def raise_interrupt(*_):
     raise KeyboardInterrupt
 

@@ -464,6 +464,15 @@ def test_data_of_another_vocabulary_is_refused(tmp_path):
         )
 
 
+def test_a_vocabulary_may_have_a_copy(tmp_path):
+    random_model(tmp_path / "a")
+    pieces = "\n".join([*tiny.SPECIAL, *map(str, range(26))])
+    for name, text in (("vocab", pieces), ("vocab_2", pieces), ("vocab_3", "")):
+        (tmp_path / "a" / f"{name}.txt").write_text(text)
+        tokenizer = pretrained.read_pretrained(tmp_path / "a").tokenizer
+        assert bool(tokenizer) == bool(text)
+
+
 @pytest.mark.parametrize("beside", ["model", "vocabulary"])
 def test_a_given_vocabulary_is_used_as_in_pretraining(tmp_path, beside):
     """A model of German keeps capitals and accents in fine-tuning."""

@@ -377,8 +377,23 @@ def check_batch_size(opened: PretrainingRecords, batch_size: int):
         )
 
 
-def check_held_out(train: PretrainingRecords, held_out: PretrainingRecords):
-    """Raises ValueError if they share a file or differ in vocabulary."""
+def check_held_out(
+    train: PretrainingRecords,
+    held_out: PretrainingRecords,
+    *,
+    is_sentence_scored: bool = True,
+):
+    """Checks that held-out records can be scored by what is trained.
+
+    Args:
+      train: the records to train on.
+      held_out: the records to score on.
+      is_sentence_scored: whether the sentence objective is scored.
+
+    Raises:
+      ValueError: if they share a file, or differ in vocabulary or in a
+        sentence objective that is scored.
+    """
     trained_on = set(map(filesystem.identity, train.sources))
     for file in held_out.sources:
         if filesystem.identity(file) in trained_on:
@@ -397,6 +412,14 @@ def check_held_out(train: PretrainingRecords, held_out: PretrainingRecords):
                 "records with the vocabulary and casing of the others "
                 f"({wanted})."
             )
+    objectives = held_out.sentence_objective, train.sentence_objective
+    if is_sentence_scored and objectives[0] != objectives[1]:
+        raise ValueError(
+            f"{held_out.sources[0]} has the sentence objective "
+            f"{objectives[0]!r}, {train.sources[0]} has {objectives[1]!r}. "
+            "Create the held-out records with that of the others, or give "
+            "--sentence_weight=0."
+        )
 
 
 def score_best_guess(opened: PretrainingRecords) -> tuple[float, ...]:

@@ -145,6 +145,8 @@ def _valid_records(file, features, limits, faults) -> Iterator[bytes]:
 
 def _are_valid(rows, features, limits):
     """Returns whether all records of a list are valid."""
+    if not rows:
+        return True
     try:
         damage.parse(rows, features, limits)
     except damage.reading_errors():

@@ -45,7 +45,7 @@ def write(path, features):
     return str(path)
 
 
-def write_described(path, tokenizer):
+def write_described(path, tokenizer, sentence_objective="sop"):
     """Writes two records and their sidecar."""
     file = write(path, features_of(2))
     said = {
@@ -53,7 +53,7 @@ def write_described(path, tokenizer):
         "max_seq_length": T,
         "num_predictions": P,
         "max_predictions_per_seq": P,
-        "sentence_objective": "sop",
+        "sentence_objective": sentence_objective,
         "tokenizer": tokenizer,
         "files": [path.name],
         "num_records": [2],
@@ -176,6 +176,21 @@ def test_held_out_records_have_the_vocabulary_of_the_others(
     opening.check_held_out(train, alike)
     with pytest.raises(ValueError, match=f"2.tfrecord.*with {[*change][0]} "):
         opening.check_held_out(train, unlike)
+
+
+def test_held_out_records_have_the_sentence_objective_of_the_others(tmp_path):
+    train, held_out = (
+        opening.open_records(
+            write_described(
+                tmp_path / objective, {"vocab_size": 31}, objective
+            ),
+            CONFIG,
+        )
+        for objective in ("sop", "nsp")
+    )
+    with pytest.raises(ValueError, match="nsp has the .* 'nsp', .* 'sop'"):
+        opening.check_held_out(train, held_out)
+    opening.check_held_out(train, held_out, is_sentence_scored=False)
 
 
 def test_an_error_while_reading_names_the_damaged_record(path, monkeypatch):

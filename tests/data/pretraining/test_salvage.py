@@ -126,6 +126,14 @@ def test_every_valid_record_is_kept_in_order(path, tmp_path):
     assert not salvaged.faults
 
 
+def test_a_group_without_a_valid_record_is_skipped(path, tmp_path):
+    for place in offsets(path)[2048:]:
+        edit(path, place + 20)
+    found = run(path, tmp_path)
+    assert numbers(found.files[0]) == list(range(1, 2049))
+    assert len(found.faults[str(path)]) == COUNT - 2048
+
+
 @pytest.mark.parametrize("cut", [1, 5, 30])
 def test_a_truncated_file_is_read_to_its_last_whole_record(path, tmp_path, cut):
     os.truncate(path, offsets(path)[2000] + 70 - cut)
