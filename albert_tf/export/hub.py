@@ -234,14 +234,17 @@ class HubEncoder(keras.layers.Layer):
 
     def compute_output_spec(self, inputs, training=False):
         del training
-        specs = {
-            name: tf.TensorSpec([None, *x.shape[1:]], tf.int32)
-            for name, x in inputs.items()
-        }
+        specs = keras.tree.map_structure(
+            lambda x: tf.TensorSpec(
+                [None, *x.shape[1:]],
+                tf.string if x.dtype == "string" else tf.int32,
+            ),
+            inputs,
+        )
         traced = tf.function(
             lambda x: self._pick(self.loaded(x, training=False))
         ).get_concrete_function(specs)
-        batch = next(iter(inputs.values())).shape[0]
+        batch = keras.tree.flatten(inputs)[0].shape[0]
         return keras.tree.map_structure(
             lambda x: keras.KerasTensor((batch, *x.shape[1:]), x.dtype.name),
             traced.structured_outputs,

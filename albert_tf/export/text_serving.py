@@ -11,6 +11,9 @@ from albert_tf.text import operations
 TEXTS = tf.TensorSpec([None], tf.string)
 # Score of a text in which no answer is possible.
 NO_SPAN = -1e30
+# What str.strip removes from both ends of a text.
+_SPACE = r"[\s\v\x1c-\x1f\x{85}\p{Z}]+"
+SPACES = f"^{_SPACE}|{_SPACE}$"
 
 
 def export_preprocessor(path, tokenizer, *, seq_length=128, assets=()):
@@ -272,7 +275,7 @@ def _quote(context, offsets, first, last, score):
     )
     answer = tf.strings.substr(context, start, end - start, "UTF8_CHAR")
     return {
-        "answer": tf.strings.strip(answer),
+        "answer": tf.strings.regex_replace(answer, SPACES, ""),
         "start": start,
         "end": end,
         "score": score,

@@ -21,6 +21,8 @@ def check_tokenizer(tokenizer: tokenization.Tokenizer) -> None:
             "A tokenizer with keep_accents cannot be put into a graph: "
             "the order of several accents on a letter would differ."
         )
+    if isinstance(tokenizer, tokenization.SentencePieceTokenizer):
+        tokenizer.check_unigram()
 
 
 # Cached, since querying 1.1 million code points takes seconds.

@@ -251,6 +251,34 @@ class SentencePieceTokenizer(Tokenizer):
         """Returns the SentencePiece model as bytes."""
         return self._model.serialized_model_proto()
 
+    def read_model(self):
+        """Returns the SentencePiece model as a ModelProto."""
+        from sentencepiece import sentencepiece_model_pb2 as messages
+
+        model = messages.ModelProto()  # type: ignore[attr-defined]
+        model.ParseFromString(self.serialized_model())
+        return model
+
+    def check_unigram(self) -> None:
+        """Checks that other implementations of unigram models compute alike.
+
+        Raises:
+          ValueError: if the model is of another type, or splits differently.
+        """
+        spec = self.read_model().trainer_spec
+        names = spec.DESCRIPTOR.enum_types_by_name["ModelType"].values_by_number
+        kind = names[spec.model_type].name.lower()
+        # Models of characters have one way to split a text.
+        found = [kind] if kind not in ("unigram", "char") else []
+        for option in ("byte_fallback", "treat_whitespace_as_suffix"):
+            found += [option] if getattr(spec, option) else []
+        if found:
+            raise ValueError(
+                f"{self.settings['vocabulary']} is a SentencePiece model with "
+                f"{', '.join(found)}; only plain unigram models can be "
+                "represented exactly outside Python."
+            )
+
     def _without_comma(self, piece):
         """Splits the number in a piece that ends in a digit and a comma."""
         number = piece[:-1].replace(_WORD_PREFIX, "")

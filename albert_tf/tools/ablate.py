@@ -41,6 +41,7 @@ def run(args):
     rows, seeds = choose_rows(grid, args.only), choose_seeds(grid, args.seeds)
     runner = grid_jobs.GridRunner(grid, args)
     path = os.path.join(args.output_dir, os.path.basename(args.grid))
+    filesystem.check_outputs({"--output_dir": [path]}, {"--grid": [args.grid]})
     failures: list[str] = []
     table = report(runner, seeds, path)
     if not args.report_only:

@@ -1,5 +1,6 @@
 """Converts an exported SavedModel to LiteRT (TensorFlow Lite)."""
 
+import os
 import tempfile
 import warnings
 
@@ -9,6 +10,7 @@ import tensorflow as tf
 from albert_tf import filesystem
 from albert_tf.export import saved_models
 from albert_tf.model import span_heads
+from albert_tf.model.config import CONFIG_FILE
 from albert_tf.weights import saved_weights
 
 # Largest allowed difference of outputs; trained models stay below it.
@@ -26,7 +28,7 @@ def run(args):
     loaded = saved_models.load_saved_model(path)
     signature = choose_signature(loaded.signatures, args.signature, path)
     shape = args.batch_size, args.seq_length
-    features = make_features(signature, shape, *count_ids(loaded))
+    features = make_features(signature, shape, *count_ids(path, loaded))
     # First, because it explains which limit a long sequence exceeds.
     wanted = signature(**{n: tf.constant(x) for n, x in features.items()})
     content = convert(loaded, signature, shape, args.weights)
@@ -97,13 +99,24 @@ def convert(loaded, signature, shape, weights):
         return converter.convert()
 
 
-def count_ids(loaded):
-    """Returns the numbers of ids, at most 1000, and segments to request."""
+def count_ids(path, loaded):
+    """Returns the numbers of ids, at most 1000, and segments to request.
+
+    Args:
+      path: folder of the SavedModel.
+      loaded: the SavedModel. A compact one has no embeddings among its weights.
+    """
     weights = getattr(loaded, saved_weights.WEIGHTS, {})
+    file = os.path.join(path, "assets", CONFIG_FILE)
+    config = filesystem.read_json(file) if filesystem.exists(file) else {}
     sizes = []
-    for name, usual in (("word", 1000), ("token_type", 2)):
+    for name, key, usual in (
+        ("word", "vocab_size", 1000),
+        ("token_type", "type_vocab_size", 2),
+    ):
         table = weights.get(f"bert/embeddings/{name}_embeddings")
-        sizes.append(usual if table is None else min(usual, table.shape[0]))
+        size = config.get(key, usual) if table is None else table.shape[0]
+        sizes.append(min(usual, size))
     return sizes
 
 

@@ -38,7 +38,8 @@ def run(args):
 
 def embed_files(files, args):
     """Writes the vectors of all lines of files."""
-    model, tokenizer = models.build(args, modeling.AlbertEncoder)
+    unused = [] if args.pooling == "pooled" else ["bert/pooler"]
+    model, tokenizer = models.build(args, modeling.AlbertEncoder, unused)
     config = model.config
     if args.max_seq_length > config.max_position_embeddings:
         raise ValueError(

@@ -24,7 +24,9 @@ def run(args):
         )
     if not texts:
         raise ValueError(f"--text={args.text!r:.80} contains no text.")
-    model, tokenizer = models.build(args, heads.AlbertForPreTraining)
+    # Other packages' masked language models do not have these weights.
+    unused = [] if next_texts else ["cls/seq_relationship", "bert/pooler"]
+    model, tokenizer = models.build(args, heads.AlbertForPreTraining, unused)
     if args.top_k > tokenizer.vocab_size:
         raise ValueError(
             f"--top_k={args.top_k}, but the vocabulary has "

@@ -39,15 +39,20 @@ def files_beside(model):
     return [model, *filesystem.find_files(folder, "*")]
 
 
-def build(args, model_class):
+def build(args, model_class, unused=()):
     """Returns the model and tokenizer given by the flags.
+
+    Args:
+      args: flags of a tool.
+      model_class: function from an AlbertConfig to a model.
+      unused: see `pretrained.build_model`.
 
     Raises:
       ValueError: if the config, the vocabulary, or weights of `model_class`
         are missing.
     """
     start = read_pretrained(args.init_checkpoint, args)
-    model = pretrained.build_model(model_class, start)
+    model = pretrained.build_model(model_class, start, unused)
     if start.tokenizer is None:
         raise ValueError(
             "There is no vocabulary, or more than one, next to "

@@ -26,7 +26,7 @@ PANELS = (
     ("Learning rate", ("learning_rate",)),
 )
 # Prefixes of scores of a part of the dev data.
-PARTS = ("mm", "middle", "high", "HasAns", "NoAns")
+PARTS = ("mismatched", "middle", "high", "HasAns", "NoAns")
 COLORS = {"train": "tab:gray", "eval": "tab:red"}
 # With several runs, the color identifies the run and the style the line.
 STYLES = {"train": ":", "eval": "-"}

@@ -326,11 +326,12 @@ def describe_unigram(tokenizer: tokenization.SentencePieceTokenizer) -> dict:
 
     Given only the .model, transformers 5 splits at "-" and quotation marks as
     if they were spaces.
-    """
-    from sentencepiece import sentencepiece_model_pb2
 
-    model = sentencepiece_model_pb2.ModelProto()  # type: ignore[attr-defined]
-    model.ParseFromString(tokenizer.serialized_model())
+    Raises:
+      ValueError: if it is not a unigram model.
+    """
+    tokenizer.check_unigram()
+    model = tokenizer.read_model()
     special = zip(tokenizer.special_ids, tokenizer.special_pieces, strict=True)
     metaspace = {
         "type": "Metaspace",

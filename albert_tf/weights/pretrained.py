@@ -42,6 +42,8 @@ WEIGHTS = (".safetensors", safetensor_files.INDEX_FILE, ".weights.h5")
 # Prefix of the encoder's names.
 BODY = "bert/"
 SENTENCEPIECE_FILE = "spiece.model"
+# Settings of a tokenizer as transformers records them.
+HF_SETTINGS = "tokenizer_config.json"
 # Settings of a tokenizer that its vocabulary does not contain.
 CASING = {"do_lower_case", "keep_accents"}
 # An archive that exceeds both limits is no checkpoint: weights compress little.
@@ -160,16 +162,33 @@ def read_pretrained(
 def _read_described(path):
     """Reads a folder with a config.json of transformers or KerasHub."""
     tokenizer, file = _vocabulary(path)
-    if not keras_hub.is_preset(path):
+    head = None
+    if keras_hub.is_preset(path):
+        config = keras_hub.read_config(path)
+        values, remarks = keras_hub.read_weights(path, config)
+        if not tokenizer:
+            tokenizer, content = keras_hub.read_tokenizer(path)
+            file = tokenizer and (SENTENCEPIECE_FILE, content)
+    else:
         config = huggingface.read_config(path)
         values, remarks, head = huggingface.read_weights(path, config)
-        return Pretrained(path, values, config, tokenizer, file, remarks, head)
-    config = keras_hub.read_config(path)
-    values, remarks = keras_hub.read_weights(path, config)
-    if not tokenizer:
-        tokenizer, content = keras_hub.read_tokenizer(path)
-        file = tokenizer and (SENTENCEPIECE_FILE, content)
-    return Pretrained(path, values, config, tokenizer, file, remarks)
+    settings = tokenization.read_settings(path)
+    if settings is None and tokenizer:
+        settings = _recorded_settings(path, tokenizer)
+    return Pretrained(
+        path, values, config, tokenizer, file, remarks, head, settings
+    )
+
+
+def _recorded_settings(folder, tokenizer):
+    """Returns the tokenizer's settings that other packages record."""
+    names = {"vocabulary", "sha256"}
+    names |= (
+        CASING & (tokenization.read_settings(folder, HF_SETTINGS) or {}).keys()
+    )
+    if keras_hub.is_preset(folder):
+        names |= CASING
+    return {name: tokenizer.settings[name] for name in names}
 
 
 def read_description(folder: filesystem.Path) -> Pretrained:
@@ -269,8 +288,7 @@ def _vocabulary(folder):
     kind = "spm_model_file" if paths[0].endswith(".model") else "vocab_file"
     settings = tokenization.read_settings(folder)
     if settings is None:
-        name = "tokenizer_config.json"
-        settings = tokenization.read_settings(folder, name) or {}
+        settings = tokenization.read_settings(folder, HF_SETTINGS) or {}
     names = CASING & settings.keys()
     arguments: dict = {kind: paths[0], **{n: settings[n] for n in names}}
     tokenizer = tokenization.build_tokenizer(**arguments)
@@ -284,9 +302,20 @@ def _vocabulary(folder):
     return tokenizer, read_vocabulary_file(paths[0])
 
 
-def read_vocabulary_file(path: filesystem.Path) -> tuple[str, bytes]:
-    """Returns the name and content of a file."""
-    return os.path.basename(path), filesystem.read_file(path)
+def read_vocabulary_file(
+    path: filesystem.Path, usual: str = "vocab.txt"
+) -> tuple[str, bytes]:
+    """Returns the name and content of a vocabulary.
+
+    Args:
+      path: its file.
+      usual: the name to return if the file has none of `VOCABULARIES`, by which
+        a folder's vocabulary is found.
+    """
+    name = os.path.basename(path)
+    if not any(fnmatch.fnmatch(name, pattern) for pattern in VOCABULARIES):
+        name = usual
+    return name, filesystem.read_file(path)
 
 
 def check_vocabulary(tokenizer: tokenization.Tokenizer, config: AlbertConfig):
@@ -299,31 +328,56 @@ def check_vocabulary(tokenizer: tokenization.Tokenizer, config: AlbertConfig):
         )
 
 
-def check_same_vocabulary(pretrained: Pretrained, settings: dict | None):
-    """Raises ValueError if data was made with another vocabulary.
+def check_same_vocabulary(
+    pretrained: Pretrained,
+    settings: dict | None,
+    keys: Sequence[str] = ("sha256", "do_lower_case", "keep_accents"),
+):
+    """Checks that data or a vocabulary belong to a model.
 
     Args:
-      pretrained: the model; without a tokenizer, nothing is checked.
-      settings: settings of the data's tokenizer, or None if unknown.
+      pretrained: the model; what is not recorded next to it is not checked.
+      settings: settings of the tokenizer of the data, or of the vocabulary;
+        None if unknown.
+      keys: the settings to compare.
+
+    Raises:
+      ValueError: if it was trained with another vocabulary or casing.
     """
-    if not pretrained.tokenizer or not settings:
-        return
-    theirs = pretrained.tokenizer.settings
-    if theirs["sha256"] != settings["sha256"]:
-        raise ValueError(
-            f"The vocabulary {theirs['vocabulary']} next to "
-            f"{pretrained.source} differs from {settings['vocabulary']}, with "
-            "which the data was made. Make the data again with the model's "
-            "vocabulary."
-        )
+    settings = settings or {}
+    recorded = pretrained.tokenizer_settings or {}
+    if pretrained.tokenizer:
+        known = pretrained.tokenizer.settings
+        recorded = recorded | {n: known[n] for n in ("sha256", "vocabulary")}
+    for key in keys:
+        values = [x.get(key) for x in (recorded, settings)]
+        if None not in values and values[0] != values[1]:
+            what = f"{key} {values[0]}, not {values[1]}"
+            if key == "sha256":
+                what = (
+                    f"the vocabulary {recorded.get('vocabulary')}, which "
+                    f"differs from {settings.get('vocabulary')}"
+                )
+            raise ValueError(
+                f"{pretrained.source} was trained with {what}. Use the model's "
+                "vocabulary and casing, also for its data. (If what is "
+                f"recorded next to the model in {tokenization.SETTINGS_FILE} "
+                "is wrong, remove it.)"
+            )
 
 
-def build_model(model_class: Callable, pretrained: Pretrained):
+def build_model(
+    model_class: Callable,
+    pretrained: Pretrained,
+    unused: Sequence[str] = (),
+):
     """Builds a float32 model with pretrained weights.
 
     Args:
       model_class: function from an AlbertConfig to a model.
       pretrained: a `Pretrained` with all weights of the model.
+      unused: prefixes of the names of weights that may be missing, as the
+        caller does not use them; they are then random.
 
     Raises:
       ValueError: if there is no config, a weight is missing or its shape
@@ -336,7 +390,10 @@ def build_model(model_class: Callable, pretrained: Pretrained):
         )
     model = model_class(pretrained.config)
     checkpoints.restore(
-        modeling.named_weights(model), pretrained.values, pretrained.source
+        modeling.named_weights(model),
+        pretrained.values,
+        pretrained.source,
+        unused,
     )
     return model
 
@@ -374,10 +431,17 @@ def replace_files(
         tokenizer = tokenization.build_tokenizer(
             spm_model_file=spm_model_file, vocab_file=vocab_file, **casing
         )
+        check_same_vocabulary(
+            dataclasses.replace(pretrained, tokenizer=None),
+            tokenizer.settings,
+            keys=["sha256"],
+        )
         pretrained = dataclasses.replace(
             pretrained,
             tokenizer=tokenizer,
-            vocabulary_file=read_vocabulary_file(path),
+            vocabulary_file=read_vocabulary_file(
+                path, SENTENCEPIECE_FILE if spm_model_file else "vocab.txt"
+            ),
         )
     if pretrained.config and pretrained.tokenizer:
         check_vocabulary(pretrained.tokenizer, pretrained.config)

@@ -323,6 +323,32 @@ def test_each_output_has_the_shape_that_keras_infers(frozen, monkeypatch):
         frozen(make_inputs(2, 7))
 
 
+def test_a_single_text_may_be_the_input(tmp_path):
+    """Of a SavedModel of another kind, in a functional model."""
+    factor = tf.Variable(2.0)
+    root = saved_models.Root()
+    root.variables = root.trainable_variables = [factor]
+
+    @tf.function(
+        input_signature=[
+            tf.TensorSpec([None], tf.string),
+            tf.TensorSpec([], tf.bool),
+        ]
+    )
+    def measure(texts, training):
+        lengths = tf.cast(tf.strings.length(texts), tf.float32)
+        return {"default": factor * lengths[:, tf.newaxis]}
+
+    root.__call__ = measure
+    tf.saved_model.save(root, tmp_path / "lengths")
+    layer = hub.HubEncoder(str(tmp_path / "lengths"), output_key="default")
+    given = keras.Input(shape=(), dtype="string")
+    found = layer(given)
+    assert found.shape == (None, 1)
+    outputs = keras.Model(given, found)(tf.constant(["abc", ""]))
+    np.testing.assert_array_equal(outputs, [[6], [0]])
+
+
 def test_a_keras_model_is_saved_with_the_layer(exported, tmp_path):
     given = {n: keras.Input((None,), dtype="int32", name=n) for n in INPUTS}
     model = keras.Model(given, hub.HubEncoder(exported[0])(given))
@@ -398,7 +424,9 @@ def test_flags_choose_checkpoint_vocabulary_and_length(
     values = found.values | {name: found.values[name] + 1}
     checkpoints.write_checkpoint(str(tmp_path / "model/model.ckpt-7"), values)
     pieces = [f"v{i}" for i in range(20)]
-    vocabulary = tmp_path / "other.txt"
+    vocabulary = tmp_path / "vocab_other.txt"
+    # It would be an error if the model's own were recorded.
+    (tmp_path / "model" / tokenization.SETTINGS_FILE).unlink()
     vocabulary.write_text("\n".join([*tiny.SPECIAL, *pieces]))
     # What `exported` is made by needs not be done twice more.
     exports = []
@@ -427,12 +455,12 @@ def test_flags_choose_checkpoint_vocabulary_and_length(
     for export, wanted in zip(exports, (found.values, values), strict=True):
         np.testing.assert_array_equal(export[0], wanted[name])
         assert export[1] == [5, 24, 1]
-        assert "other.txt" in export[2]
+        assert "vocab_other.txt" in export[2]
     preprocess = tf.saved_model.load(str(tmp_path / "best_preprocess"))
     ids = preprocess(tf.constant(["v0 v19 w1"]))["input_word_ids"]
     assert ids.numpy().tolist() == [[2, 5, 24, 1, 3, 0, 0, 0, 0]]
     assets = {x.name for x in (tmp_path / "best_preprocess/assets").iterdir()}
-    assert assets == {"other.txt", "tokenizer_settings.json"}
+    assert assets == {"vocab_other.txt", "tokenizer_settings.json"}
 
 
 def test_refused_accents_leave_no_files(model, tmp_path, monkeypatch):

@@ -14,7 +14,9 @@ from albert_tf.export import text_serving
 from albert_tf.model import heads, span_heads
 from albert_tf.model.config import AlbertConfig
 from albert_tf.text import normalization, operations, tokenization
+from albert_tf.weights import huggingface
 from tests import conftest, tiny
+from tests.text.test_tokenization import train_model
 
 CASES = [
     (kind, do_lower_case)
@@ -218,6 +220,27 @@ def test_kept_accents_are_refused(shared):
         operations.GraphTokenizer(tokenizer)
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"model_type": "bpe"},
+        {"model_type": "word", "vocab_size": 18},
+        {"byte_fallback": True, "vocab_size": 281},
+        {"treat_whitespace_as_suffix": True},
+    ],
+)
+def test_other_models_than_unigram_are_refused(tmp_path, options):
+    """The operations and package tokenizers would find other pieces."""
+    lines = ["the cat sat on the mat in a hat", "cafe and tea for two"] * 9
+    path = tmp_path / "other.model"
+    path.write_bytes(train_model(lines, **{"vocab_size": 27, **options}))
+    tokenizer = tokenization.build_tokenizer(spm_model_file=str(path))
+    name = options.get("model_type", next(iter(options)))
+    for refuse in operations.GraphTokenizer, huggingface.describe_unigram:
+        with pytest.raises(ValueError, match=f"other.model is .* {name}; only"):
+            refuse(tokenizer)
+
+
 @pytest.fixture(scope="module")
 def preprocessor(graphs, tmp_path_factory):
     tokenizer, _, _ = graphs("sentencepiece", True)
@@ -416,6 +439,13 @@ def test_answers_are_substrings_of_any_context(answering, text):
         piece = context.decode(errors="replace")[start:end]
         assert found["answer"][i].numpy().decode() == piece.strip()
     assert np.isfinite(found["null_odds"]).all()
+
+
+@pytest.mark.parametrize("space", "\t\v\x1c\x85\xa0\u2003\u2028\u3000")
+def test_the_answers_ends_are_stripped_as_in_python(space):
+    text = f"{space} a{space}b\u200b{space}{space}"
+    found = tf.strings.regex_replace([text], text_serving.SPACES, "")
+    assert found[0].numpy().decode() == text.strip()
 
 
 def test_empty_batches_work_and_other_sizes_are_refused(answering):

@@ -309,6 +309,22 @@ def test_flags_that_a_grid_cannot_have(work, tmp_path, name, message):
         work()
 
 
+def test_a_grid_among_its_results_is_refused(tmp_path):
+    path = tmp_path / "grid.json"
+    path.write_text(json.dumps(GRID))
+    for name in "train", "heldout", "vocab":
+        (tmp_path / f"{name}.txt").write_text("w1\n")
+    flags = AblateFlags(
+        grid=str(path),
+        train_text=str(tmp_path / "train.txt"),
+        heldout_text=str(tmp_path / "heldout.txt"),
+        vocab_file=str(tmp_path / "vocab.txt"),
+        output_dir=str(tmp_path),
+    )
+    with pytest.raises(ValueError, match="output_dir would overwrite .*grid"):
+        ablate.run(flags)
+
+
 def test_the_commit_is_that_of_this_checkout():
     found = grid_jobs.find_commit()
     assert re.fullmatch(r"[0-9a-f]{7,}(-dirty)?|\d+\.\d+.*", found)

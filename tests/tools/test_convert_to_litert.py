@@ -47,6 +47,22 @@ def test_weights_are_stored_once_and_small(exported, capsys):
     assert "differs by at most" in capsys.readouterr().out
 
 
+def test_a_compact_model_of_few_pieces_is_converted(tmp_path):
+    """Its embeddings are constants; assets say how many there are."""
+    model = heads.AlbertClassifier(tiny.CONFIG, num_labels=3)
+    config = tmp_path / "albert_config.json"
+    config.write_text(tiny.CONFIG.to_json_string())
+    serving.export_classifier(
+        tmp_path / "serving",
+        model,
+        max_seq_length=12,
+        is_compact=True,
+        assets=[str(config)],
+    )
+    convert_to_litert.run(flags(tmp_path, "float32"))
+    assert (tmp_path / "float32.tflite").exists()
+
+
 def test_a_file_answers_as_the_model_does(exported):
     folder, model = exported
     convert_to_litert.run(flags(folder, "float32", batch_size=2))

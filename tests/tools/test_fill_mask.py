@@ -1,11 +1,14 @@
 """Filling masks: positions, special pieces, order of the predictions."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from albert_tf.commands.fill_mask import FillMaskFlags
 from albert_tf.tools import fill_mask
+from albert_tf.weights import checkpoints
 from tests import tiny
 
 
@@ -100,6 +103,25 @@ def test_what_cannot_work_is_refused(tmp_path, flags, message):
     tiny.write_model(tmp_path)
     with pytest.raises(ValueError, match=message):
         fill_mask.run(FillMaskFlags(init_checkpoint=str(tmp_path), **flags))
+
+
+def test_only_a_second_text_needs_the_sentence_head(tmp_path, capsys):
+    """Other packages' masked language models have none, and no pooler."""
+    tiny.write_model(tmp_path)
+    (prefix,) = checkpoints.find_trained(tmp_path)
+    weights = {
+        name: tf.constant(value)
+        for name, value in checkpoints.read_checkpoint(prefix).items()
+        if not name.startswith(("cls/seq_relationship", "bert/pooler"))
+    }
+    flags = FillMaskFlags(init_checkpoint=str(tmp_path), text="w1 [MASK]")
+    fill_mask.run(flags)
+    wanted = capsys.readouterr().out
+    checkpoints.write_checkpoint(prefix, weights)
+    fill_mask.run(flags)
+    assert capsys.readouterr().out == wanted
+    with pytest.raises(ValueError, match="lacks 4 of"):
+        fill_mask.run(dataclasses.replace(flags, next_text="w2"))
 
 
 def test_a_second_text_is_the_second_segment():

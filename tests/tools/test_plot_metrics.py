@@ -65,6 +65,7 @@ def draw(metrics_files, picture):
             ["F1", "Exact match"],
         ),
         ("middle_eval_accuracy", ["Accuracy"]),
+        ("mismatched_eval_accuracy", ["Accuracy"]),
     ],
 )
 def test_what_was_measured_has_a_panel(metrics_file, tmp_path, names, titles):

@@ -1,5 +1,6 @@
 """Presets of KerasHub are read and written, and what is wrong is said."""
 
+import dataclasses
 import json
 import shutil
 import tarfile
@@ -458,3 +459,8 @@ def test_a_cased_vocabulary_is_used_as_keras_hub_does(folder, tmp_path):
     tokenizer = pretrained.read_pretrained(folder).tokenizer
     alone = sentencepiece.SentencePieceProcessor(model_file=str(vocabulary))
     assert tokenizer.encode(text) == alone.EncodeAsIds(text)
+    # Also if it is named, then with a name by which it is found again.
+    bare = dataclasses.replace(pretrained.read_pretrained(folder), config=None)
+    found = pretrained.replace_files(bare, spm_model_file=str(vocabulary))
+    assert found.tokenizer.encode(text) == alone.EncodeAsIds(text)
+    assert found.vocabulary_file[0] == "spiece.model"
