@@ -23,8 +23,8 @@ class ExportFlags(groups.ReplacementFlags):
     )
     checkpoint_name: str = flag(
         "model.ckpt-best",
-        "Checkpoint in --albert_directory; if it does not exist, the newest "
-        "one is exported.",
+        "Checkpoint in --albert_directory. If the default does not exist, the "
+        "newest one is exported.",
     )
     do_lower_case: bool | None = flag(
         help="Whether to lowercase the text. Default: the setting stored with "

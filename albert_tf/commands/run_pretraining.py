@@ -6,7 +6,6 @@ python run_pretraining.py --input_file='data/train*.tfrecord' \
 """
 
 import dataclasses
-import logging
 from typing import Literal
 
 from albert_tf import filesystem, flags
@@ -149,21 +148,17 @@ class PretrainingFlags(groups.TrainFlags):
     )
 
     def check(self):
-        """Refuses what cannot work; warns of what does nothing."""
+        """Raises ValueError if the flags cannot work."""
         groups.check_has_work(self, "do_train", "do_eval")
         if self.do_train and not self.input_file:
             raise ValueError("--do_train needs --input_file.")
         if self.do_eval and not self.eval_input_file:
+            # With --do_train, the program warns.
             if not self.do_train:
                 raise ValueError(
                     "--do_eval needs --eval_input_file, held-out records. (The "
                     "release evaluated on the training file.)"
                 )
-            logging.warning(
-                "--do_eval without --eval_input_file: nothing will be "
-                "evaluated, as there are no held-out records. (The release "
-                "evaluated on the training file.)"
-            )
         if self.learning_rate == "auto" and self.optimizer != "lamb":
             raise ValueError(
                 "--learning_rate=auto is a rule for --optimizer=lamb; give "

@@ -177,11 +177,12 @@ def _check_passage(where, texts, options, answers):
 def join_choice(question: str, option: str) -> str:
     """Inserts an option into the question's blank, or appends it.
 
-    Source: race_utils.py, which replaces each "_" of "___".
+    Source: race_utils.py, which replaces each "_" of "___". It normalizes both
+    before, so that a full-width "＿" is a blank, too.
     """
-    if "_" in question:
-        return re.sub("_+", lambda _: option, question)
-    return f"{question} {option}"
+    question, option = question.strip(), option.strip()
+    joined, num_blanks = re.subn("[_\uff3f]+", lambda _: option, question)
+    return joined if num_blanks else f"{question} {option}"
 
 
 def encode_race(

@@ -68,8 +68,8 @@ def read_squad(path: filesystem.Path) -> Squad:
       ValueError: if it is not JSON, lacks a field, repeats an id, has no
         question, or has an answer that does not occur in its paragraph.
 
-    Source: squad_utils.py, `read_squad_examples`, which skipped questions
-    whose answer is elsewhere or not the only one.
+    Source: squad_utils.py, `read_squad_examples`, which refuses several answers
+    in training, and believes `answer_start`.
     """
     document = filesystem.read_json(path)
     contexts: list[str] = []

@@ -36,9 +36,15 @@ def check_absent(path):
 
 
 def read_model(args):
-    """Returns the `pretrained.Complete` given by the flags."""
+    """Returns the `pretrained.Complete` given by the flags.
+
+    Raises:
+      FileNotFoundError: if there is no such checkpoint.
+      ValueError: if the model is damaged, or lacks a config or vocabulary.
+    """
     path = os.path.join(args.albert_directory, args.checkpoint_name)
-    if not filesystem.exists(f"{path}.index"):
+    is_default = args.checkpoint_name == type(args).checkpoint_name
+    if is_default and not filesystem.exists(f"{path}.index"):
         path = args.albert_directory
     start = pretrained.complete(
         pretrained.replace_files(

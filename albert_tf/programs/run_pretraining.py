@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import logging
 import math
 import os
 import tempfile
@@ -221,6 +222,12 @@ def choose_rate(args):
 
 def run(args):
     """Trains and evaluates as requested by the flags."""
+    if args.do_eval and not args.eval_input_file:
+        logging.warning(
+            "--do_eval without --eval_input_file: nothing will be evaluated, "
+            "as there are no held-out records. (The release evaluated on the "
+            "training file.)"
+        )
     # Several workers must connect before TensorFlow's first operation.
     strategy = shared.build_strategy(args)
     config = AlbertConfig.from_json_file(args.albert_config_file)

@@ -5,6 +5,7 @@ hyperparameters. `FineTuning` runs both, in a notebook as in the programs.
 """
 
 import dataclasses
+import math
 import os
 
 import numpy as np
@@ -348,6 +349,15 @@ class FineTuning:
             )
             return
         self.reporter.say(self._describe_training(examples))
+        num_kept = recipe.keep_checkpoint_max
+        num_written = math.ceil(num_steps / recipe.save_checkpoints_steps)
+        if self.evaluator is None and 0 < num_kept < num_written:
+            self.reporter.say(
+                f"WARNING: Of {num_written} checkpoints, the last {num_kept} "
+                "will be kept, and none is scored. To find the best one later, "
+                "keep all (keep_checkpoint_max=0), or score them while "
+                "training (dev data with --do_eval)."
+            )
         # The position in the data, in steps of the current batch size.
         num_done = self.session.manifest.count_examples(step) // batch_size
         plan = batches.plan_training(

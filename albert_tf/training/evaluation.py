@@ -263,7 +263,7 @@ def _write_blocks(folder, texts):
 
 
 class Evaluator:
-    """Appends each result to `eval_results.txt`, in the release's format.
+    """Appends each result to `eval_results.txt`, as blocks of "name = value".
 
     Args:
       score: function that evaluates the current model and returns a dict from
@@ -301,7 +301,12 @@ class Evaluator:
             for row, text in _read_blocks(folder)
             if row[checkpoints.STEP] != step
         ]
-        others = [row[metric] for row, _ in before if metric in row]
+        others = [
+            row[metric]
+            for row, _ in before
+            # Step 0 is of initial weights: they have no checkpoint here.
+            if metric in row and (row[checkpoints.STEP] or not prefix)
+        ]
         if values[metric] > max(others, default=-math.inf):
             # Before the result: a run killed in between evaluates again.
             if prefix:

@@ -71,10 +71,11 @@ def test_the_distributed_data_set_is_read(shared):
         ("_ ran.", "the cat ran."),
         ("The ___ was   _  .", "The the cat was   the cat  ."),
         ("What is \\1?", "What is \\1? the cat"),
+        (" Who is \uff3f\uff3f? ", "Who is the cat?"),
     ],
 )
 def test_an_option_replaces_each_blank(question, choice):
-    assert race.join_choice(question, "the cat") == choice
+    assert race.join_choice(question, "the cat ") == choice
     assert race.join_choice("_!", r"\1 \g<0>") == r"\1 \g<0>!"
 
 

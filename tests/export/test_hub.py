@@ -446,11 +446,14 @@ def test_flags_choose_checkpoint_vocabulary_and_length(
     )
     export_to_tfhub.run(args)
     newest = dataclasses.replace(
-        args,
-        checkpoint_name="absent",
-        export_path=str(tmp_path / "newest"),
-        with_preprocessor=False,
+        args, export_path=str(tmp_path / "newest"), with_preprocessor=False
     )
+    with pytest.raises(FileNotFoundError, match="absent"):
+        export_to_tfhub.run(
+            dataclasses.replace(newest, checkpoint_name="absent")
+        )
+    for path in (tmp_path / "model").glob("model.ckpt-best*"):
+        path.unlink()
     export_to_tfhub.run(newest)
     for export, wanted in zip(exports, (found.values, values), strict=True):
         np.testing.assert_array_equal(export[0], wanted[name])

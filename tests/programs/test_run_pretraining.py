@@ -489,6 +489,14 @@ def test_another_vocabulary_is_refused(args, tmp_path):
         run(args)
 
 
+def test_an_evaluation_without_records_is_warned_of_once(args, caplog):
+    """The command of the release's README."""
+    run(args, eval_input_file=None, num_train_steps=3)
+    said = [r for r in caplog.records if "nothing will be" in r.message]
+    assert len(said) == 1
+    assert not evaluation.read_results(args.output_dir)
+
+
 def test_too_long_records_are_refused(args, tmp_path):
     config = {**CONFIG, "max_position_embeddings": 8}
     (tmp_path / "albert_config.json").write_text(json.dumps(config))

@@ -213,6 +213,22 @@ def test_outputs_take_the_order_of_the_tasks_labels(model, tmp_path, capfd):
         tuning.restore_best()
 
 
+def test_lost_checkpoints_are_said_first(model, tmp_path, capfd):
+    recipe = Recipe(train_step=4, save_checkpoints_steps=1)
+    for number, (num_kept, dev) in enumerate(
+        [(2, None), (0, None), (4, None), (2, (TEXTS, LABELS))]
+    ):
+        built = build(model, tmp_path / "task", TEXTS, LABELS, dev=dev)
+        FineTuning(
+            tmp_path / str(number),
+            built.task,
+            built.start,
+            dataclasses.replace(recipe, keep_checkpoint_max=num_kept),
+        ).train()
+        said = capfd.readouterr().err
+        assert ("Of 4 checkpoints, the last 2" in said) == (number == 0)
+
+
 def test_a_regression_has_no_labels(model, tmp_path):
     tuning = build(
         model, tmp_path, TEXTS, [1.5, 2, "3"], objective="regression"

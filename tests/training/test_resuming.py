@@ -316,7 +316,9 @@ def test_a_larger_batch_resumes_at_the_same_example(tmp_path, monkeypatch):
 
 def test_scores_may_become_fewer(tmp_path):
     """As those without a sentence loss, if its weight becomes 0."""
-    scores = iter([{"a": 0.1, "s": 9.0}, {"a": 0.5}, {"a": 0.4}])
+    scores = iter(
+        [{"a": 0.9, "s": 9.0}, {"a": 0.1, "s": 9.0}, {"a": 0.5}, {"a": 0.4}]
+    )
     kept = []
     evaluator = evaluation.Evaluator(
         lambda: next(scores),
@@ -329,10 +331,11 @@ def test_scores_may_become_fewer(tmp_path):
         reporter=types.SimpleNamespace(log=lambda *_: None),
         best_metric="a",
     )
+    evaluator.evaluate(0)  # Initial weights: better, but no checkpoint.
     for step in (100, 200, 300):
         evaluator.evaluate(step, f"ckpt-{step}")
     assert kept == ["ckpt-100", "ckpt-200"]
-    assert evaluator.known("a") == [0.1, 0.5, 0.4]
+    assert evaluator.known("a") == [0.9, 0.1, 0.5, 0.4]
     assert not evaluator.is_missing(300)
 
 

@@ -1,6 +1,7 @@
 """Tests of opening.py: records that do not fit the model are refused."""
 
 import json
+import types
 
 import numpy as np
 import pytest
@@ -176,6 +177,20 @@ def test_held_out_records_have_the_vocabulary_of_the_others(
     opening.check_held_out(train, alike)
     with pytest.raises(ValueError, match=f"2.tfrecord.*with {[*change][0]} "):
         opening.check_held_out(train, unlike)
+
+
+def test_permuted_records_have_twice_the_predictions():
+    """Their number may be given as ours or, as the release wants it, twice."""
+    opened = types.SimpleNamespace(
+        masker=None,
+        files=["a"],
+        features={"masked_lm_positions": ((40,), int)},
+        sidecar={"max_predictions_per_seq": 20},
+    )
+    for wanted in (None, 20, 40):
+        opening.check_predictions(opened, wanted)
+    with pytest.raises(ValueError, match="=30, but the records in a have 20"):
+        opening.check_predictions(opened, 30)
 
 
 def test_held_out_records_have_the_sentence_objective_of_the_others(tmp_path):
