@@ -276,7 +276,8 @@ class ServingFlags(flags.Flags):
     """SavedModels for serving."""
 
     export_dir: str | None = flag(
-        help="Output folder for a SavedModel of the best checkpoint."
+        help="Output folder for a SavedModel of the best checkpoint, of the "
+        "run with the best score if there are several."
     )
     export_compact: bool = flag(
         False,

@@ -14,7 +14,7 @@ from albert_tf.programs import shared
 from albert_tf.tasks import summary
 from albert_tf.tasks.finetuning import FineTuning, Recipe
 from albert_tf.training import manifest
-from albert_tf.weights import checkpoints, pretrained
+from albert_tf.weights import checkpoints, pretrained, task_heads
 
 # Flags that override dropout rates of the config.
 DROPOUTS = ("hidden_dropout_prob", "attention_probs_dropout_prob")
@@ -46,7 +46,11 @@ def read_start(args):
     if source:
         model = pretrained.read_pretrained(source)
     else:
-        model = pretrained.read_description(run_folder(args, 0))
+        folder = run_folder(args, 0)
+        model = dataclasses.replace(
+            pretrained.read_description(folder),
+            head=task_heads.read_head(folder),
+        )
     original = model.config
     model = pretrained.complete(
         pretrained.replace_files(
@@ -90,11 +94,17 @@ def run(args, read_task):
 
     Args:
       args: the flags.
-      read_task: function of args and the tokenizer that returns a
+      read_task: function of args and the `pretrained.Complete` that returns a
         `tasks.finetuning.Task` with its data.
     """
     has_model = args.source or args.from_scratch
     if not has_model and not checkpoints.find_trained(run_folder(args, 0)):
+        first = os.path.join(args.output_dir, "run_1")
+        if checkpoints.find_trained(first):
+            raise ValueError(
+                f"{args.output_dir} has several runs. Give --num_runs as in "
+                f"training, or one of them, such as --output_dir={first}."
+            )
         raise ValueError(
             "No checkpoint to start from: give --init_checkpoint. (To start "
             "from random weights, give --from_scratch.)"
@@ -106,25 +116,24 @@ def run(args, read_task):
         start = read_start(args)
         if is_text:
             text_serving.operations.check_tokenizer(start.model.tokenizer)
-        task = read_task(args, start.model.tokenizer)
+        task = read_task(args, start.model)
         began = time.monotonic()
         strategy = shared.build_strategy(args)
         outcomes = [
             run_once(args, number, task, start, strategy)
             for number in range(args.num_runs)
         ]
+        if args.num_runs > 1 and find_exports(args, task):
+            best = find_best(task, outcomes)
+            export(args, task, build_tuning(args, best, task, start, strategy))
         if task.is_scored:
             seconds = time.monotonic() - began
             write_summary(args.output_dir, task, outcomes, seconds)
 
 
-def run_once(args, number, task, start, strategy):
-    """Performs the run of one seed.
-
-    Returns:
-      Its Evaluator, or None without dev data; and the scores on the test data.
-    """
-    tuning = FineTuning(
+def build_tuning(args, number, task, start, strategy):
+    """Returns the `FineTuning` of the run of one seed."""
+    return FineTuning(
         run_folder(args, number),
         task,
         start.model,
@@ -133,30 +142,57 @@ def run_once(args, number, task, start, strategy):
         strategy=strategy,
         flags=dataclasses.asdict(args),
     )
+
+
+def run_once(args, number, task, start, strategy):
+    """Performs the run of one seed.
+
+    Returns:
+      Its Evaluator, or None without dev data; and the scores on the test data.
+    """
+    tuning = build_tuning(args, number, task, start, strategy)
     if args.do_train:
         tuning.train()
     else:
         if task.is_scored:
             tuning.evaluate()
         tuning.session.manifest.write()
-    exports = {
-        export: folder
-        for name, export in (
+    scores = {}
+    if task.is_predicted:
+        tuning.reporter.say(f"Predicting with {tuning.restore_best()}.")
+        scores = task.write_predictions(tuning)
+    if args.num_runs == 1 and find_exports(args, task):
+        export(args, task, tuning)
+    return tuning.evaluator, scores
+
+
+def find_best(task, outcomes):
+    """Returns the number of the run that scored best; 0 without scores."""
+    if not task.is_scored:
+        return 0
+    runs = summary.summarize_runs([evaluator for evaluator, _ in outcomes])
+    scores = [run["best"][task.best_metric] for run in runs]
+    return scores.index(max(scores))
+
+
+def find_exports(args, task):
+    """Returns a dict from the task's export method to the folder."""
+    return {
+        write: folder
+        for name, write in (
             ("export_dir", task.export),
             ("export_text_dir", task.export_text),
         )
         if (folder := getattr(args, name, None))
     }
-    scores = {}
-    if task.is_predicted or exports:
-        tuning.reporter.say(f"Predicting with {tuning.restore_best()}.")
-    if task.is_predicted:
-        scores = task.write_predictions(tuning)
-    if number == 0:
-        for export, folder in exports.items():
-            path = export(tuning, folder, is_compact=args.export_compact)
-            tuning.reporter.say(f"Exported SavedModel: {path}")
-    return tuning.evaluator, scores
+
+
+def export(args, task, tuning):
+    """Exports a run's best checkpoint as the flags ask."""
+    tuning.reporter.say(f"Exporting {tuning.restore_best()}.")
+    for write, folder in find_exports(args, task).items():
+        path = write(tuning, folder, is_compact=args.export_compact)
+        tuning.reporter.say(f"Exported SavedModel: {path}")
 
 
 def write_summary(folder, task, outcomes, seconds):

@@ -1,5 +1,7 @@
 """Fine-tunes and evaluates ALBERT on GLUE, or on any table of text."""
 
+import dataclasses
+
 from albert_tf.data import classification as text_data
 from albert_tf.data import table_tasks
 from albert_tf.programs import finetuning
@@ -26,12 +28,17 @@ def find_task(args):
     return task
 
 
-def read_task(args, tokenizer):
+def read_task(args, model):
     """Returns the `Classification` with the data that the flags require."""
+    task = find_task(args)
+    head = model.head
+    if not args.do_train and head and head.kind == task.objective:
+        # A table's labels are those of its training data, which may be absent.
+        task = dataclasses.replace(task, labels=task.labels or head.labels)
     task, data = text_data.read_data(
         args.data_dir,
-        find_task(args),
-        tokenizer,
+        task,
+        model.tokenizer,
         args.max_seq_length,
         with_train=args.do_train,
         with_dev=args.do_eval,

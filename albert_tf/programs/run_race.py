@@ -39,10 +39,10 @@ def read_part(args, part, tokenizer):
     return Part(questions, encoded)
 
 
-def read_task(args, tokenizer):
+def read_task(args, model):
     """Returns the `MultipleChoice` with the data that the flags require."""
     parts = {
-        part: read_part(args, part, tokenizer)
+        part: read_part(args, part, model.tokenizer)
         for part, is_wanted in (
             ("train", args.do_train),
             ("dev", args.do_eval),

@@ -43,8 +43,9 @@ def encode(args, path, questions, tokenizer, *, is_training):
     )
 
 
-def read_task(args, tokenizer):
+def read_task(args, model):
     """Returns the `Answering` with the data that the flags require."""
+    tokenizer = model.tokenizer
     trained_on = asked = train = encoded = None
     if args.do_train:
         trained_on = squad.read_squad(args.train_file)

@@ -27,6 +27,12 @@ def build_strategy(args):
         # Where the chief alone writes may be another folder elsewhere.
         settings=dataclasses.asdict(args) | {"output_dir": None},
     )
+    num_replicas = strategy.num_replicas_in_sync
+    if args.xla and num_replicas > 1 and not distribution.is_tpu(strategy):
+        raise ValueError(
+            f"--xla compiles a step for one device, but {num_replicas} are "
+            "used. Omit it, or give --distribution=one_device."
+        )
     for name, value in dataclasses.asdict(args).items():
         if not name.endswith("_batch_size") or value is None:
             continue

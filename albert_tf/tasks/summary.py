@@ -19,16 +19,7 @@ def summarize(evaluators: list) -> dict:
         median, spread: median and standard deviation of the best scores.
     """
     metric = evaluators[0].best_metric
-    runs = []
-    for evaluator in evaluators:
-        results = evaluator.results()
-        runs.append(
-            {
-                "folder": evaluator.manager.folder,
-                "last": max(results, key=lambda r: r[STEP]),
-                "best": max(results, key=lambda r: r[metric]),
-            }
-        )
+    runs = summarize_runs(evaluators)
     scores = [run["best"][metric] for run in runs]
     middle = statistics.median_low(scores)
     return {
@@ -38,6 +29,21 @@ def summarize(evaluators: list) -> dict:
         "spread": statistics.stdev(scores) if len(scores) > 1 else 0.0,
         "runs": runs,
     }
+
+
+def summarize_runs(evaluators: list) -> list[dict]:
+    """Returns the `runs` of `summarize`."""
+    metric, runs = evaluators[0].best_metric, []
+    for evaluator in evaluators:
+        results = evaluator.results()
+        runs.append(
+            {
+                "folder": evaluator.manager.folder,
+                "last": max(results, key=lambda r: r[STEP]),
+                "best": max(results, key=lambda r: r[metric]),
+            }
+        )
+    return runs
 
 
 def format_summary(summary: dict, baseline: dict) -> str:

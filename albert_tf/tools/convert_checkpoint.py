@@ -81,7 +81,7 @@ def convert(output_dir, args):
     for remark in (*model.remarks, *copy.remarks):
         print(f"Note: {remark}.")
     print(
-        f"Wrote {len(copy.values)} variables, "
+        f"Wrote {len(copy.values)} variables of {model.source}, "
         f"{count_parameters(copy.values):,} parameters, to {output_dir}. Read "
         "back, the weights are equal and outputs differ by at most "
         f"{difference:.1g}."

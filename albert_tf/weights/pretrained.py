@@ -119,7 +119,8 @@ def read_pretrained(
     Args:
       path: a TF1 prefix, .index file, folder or tar archive; a TF Hub module
         as a folder or tar archive; a Hugging Face folder or KerasHub preset,
-        or its weights file.
+        or its weights file. Of a folder of fine-tuning, the best checkpoint is
+        read, of one of pretraining the newest.
       keep_slots: whether to read the optimizer's slots and the step.
 
     Raises:
@@ -127,6 +128,11 @@ def read_pretrained(
       ValueError: if the model is damaged or of another kind.
     """
     path = str(path)
+    if path.startswith(("http://", "https://")):
+        raise ValueError(
+            f"{path} is not on this machine. Download it, and give the file or "
+            "the folder."
+        )
     if path.endswith(ARCHIVES):
         with unpacked(path) as folder:
             return read_pretrained(folder, keep_slots=keep_slots)
@@ -147,6 +153,8 @@ def read_pretrained(
     else:
         prefix = checkpoints.find_checkpoint(path)
         folder = os.path.dirname(prefix) or "."
+        if filesystem.exists(os.path.join(path, task_heads.HEAD_FILE)):
+            prefix = checkpoints.find_trained(path)[-1]
     values = checkpoints.read_checkpoint(prefix)
     if is_module and saved_weights.OBJECT_GRAPH in values:
         values = saved_weights.read_weights(values, path)

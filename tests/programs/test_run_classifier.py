@@ -175,7 +175,7 @@ def build_tuning(args, fine_tuned, **kwargs):
     start = finetuning.read_start(args)
     tuning = FineTuning(
         args.output_dir,
-        run_classifier.read_task(args, start.model.tokenizer),
+        run_classifier.read_task(args, start.model),
         start.model,
         finetuning.build_recipe(args, 0),
         config=start.config,

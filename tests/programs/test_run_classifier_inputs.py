@@ -66,6 +66,11 @@ def test_several_runs_have_seeds_of_their_own(args, tmp_path, capfd):
     assert summary["median"] == np.median(scores)
     assert summary["spread"] == pytest.approx(np.std(scores, ddof=1))
     assert "3 runs: best eval_accuracy has median" in capfd.readouterr().out
+    alone = dataclasses.replace(
+        args, num_runs=1, do_train=False, init_checkpoint=None
+    )
+    with pytest.raises(ValueError, match="several runs.*output_dir=.*run_1"):
+        run_classifier.run(alone)
 
 
 def check_dev_predictions(folder, objective, best):
@@ -125,6 +130,28 @@ def test_any_table_is_learned(args, tmp_path, objective):
     summary = json.loads((tmp_path / "out" / "summary.json").read_text())
     assert summary["test"][0]["mine"].keys() == summary["baseline"].keys()
     check_dev_predictions(tmp_path / "out", objective, summary["best"])
+    # What was fine-tuned needs no training data.
+    (tmp_path / "data" / "train.csv").unlink()
+    again = dataclasses.replace(
+        args,
+        do_train=False,
+        do_eval=False,
+        init_checkpoint=None,
+        export_dir=None,
+    )
+    run_classifier.run(again)
+    assert runs.read_lines(tmp_path / "out" / "mine.tsv") == rows
+    shutil.rmtree(tmp_path / "export")
+    run_classifier.run(
+        dataclasses.replace(
+            args,
+            do_train=False,
+            do_eval=False,
+            do_predict=False,
+            init_checkpoint=str(tmp_path / "out"),
+            output_dir=str(tmp_path / "again"),
+        )
+    )
     (folder,) = (tmp_path / "export").iterdir()
     if objective != "regression":
         labels = runs.read_lines(folder / "assets" / "labels.txt")
@@ -210,6 +237,16 @@ def damage(args, tmp_path, what):
             {"distribution": "mirrored", "train_batch_size": 7},
             ValueError,
             "train_batch_size=7 is a global batch size",
+        ),
+        (
+            {"distribution": "mirrored", "xla": True},
+            ValueError,
+            "one device, but 2 are",
+        ),
+        (
+            {"init_checkpoint": "https://there/albert_base_v2.tar.gz"},
+            ValueError,
+            "is not on this machine. Download it",
         ),
     ],
 )

@@ -9,7 +9,7 @@ from albert_tf.training import manifest
 from tests.tasks.test_summary import make_evaluator
 
 
-def test_all_runs_predict_and_the_first_is_exported(
+def test_all_runs_predict_and_the_best_is_exported(
     tmp_path, monkeypatch, capsys
 ):
     said, exported, seeds = [], [], []
@@ -18,10 +18,10 @@ def test_all_runs_predict_and_the_first_is_exported(
         assert (model.tokenizer, config, strategy) == ("t", "config", "one")
         assert flags["num_runs"] == 3
         seeds.append(recipe.random_seed)
-        number = len(seeds) - 1
+        number = recipe.random_seed - 12345
         return types.SimpleNamespace(
             number=number,
-            evaluator=make_evaluator(folder, 1.0),
+            evaluator=make_evaluator(folder, [0.7, 0.6, 0.9][number]),
             reporter=types.SimpleNamespace(say=said.append),
             restore_best=lambda: f"best {number}",
             evaluate=lambda: None,
@@ -40,6 +40,7 @@ def test_all_runs_predict_and_the_first_is_exported(
     monkeypatch.setattr(shared, "build_strategy", lambda _: "one")
     task = types.SimpleNamespace(
         name="x",
+        best_metric="f1",
         is_scored=True,
         is_predicted=True,
         baseline={},
@@ -59,9 +60,10 @@ def test_all_runs_predict_and_the_first_is_exported(
         export_dir="served",
         export_compact=True,
     )
-    finetuning.run(args, lambda args, tokenizer: task)
-    assert exported == [(0, "served", True)]
-    assert seeds == [12345, 12346, 12347]
+    finetuning.run(args, lambda args, model: task)
+    assert exported == [(2, "served", True)]
+    # The last is built again, to be exported.
+    assert seeds == [12345, 12346, 12347, 12347]
     assert [text for text in said if "Predicting" in text] == [
         f"Predicting with best {i}." for i in range(3)
     ]

@@ -18,7 +18,12 @@ from albert_tf.model import heads, modeling
 from albert_tf.model.config import AlbertConfig
 from albert_tf.text import tokenization
 from albert_tf.tools import convert_checkpoint, inspect_checkpoint
-from albert_tf.weights import checkpoints, pretrained, regrouping
+from albert_tf.weights import (
+    checkpoints,
+    pretrained,
+    regrouping,
+    task_heads,
+)
 from tests import tiny
 
 TINY = AlbertConfig(
@@ -497,6 +502,23 @@ def test_data_and_vocabulary_are_those_of_the_record(tmp_path, has_vocabulary):
     (tmp_path / "a" / tokenization.SETTINGS_FILE).unlink()
     found = pretrained.read_pretrained(tmp_path / "a")
     pretrained.check_same_vocabulary(found, cased)
+
+
+def test_the_best_checkpoint_of_a_fine_tuning_is_read(tmp_path):
+    values = random_model(tmp_path / "a")
+    for step in (4, 8):
+        checkpoints.write_checkpoint(
+            tmp_path / "a" / f"model.ckpt-{step}", values
+        )
+    found = pretrained.read_pretrained(tmp_path / "a")
+    assert found.source.endswith("model.ckpt-8")
+    (tmp_path / "a" / task_heads.HEAD_FILE).write_text('{"kind": "spans"}')
+    found = pretrained.read_pretrained(tmp_path / "a")
+    assert found.source.endswith("model.ckpt-best")
+    for path in (tmp_path / "a").glob("model.ckpt-best*"):
+        path.unlink()
+    found = pretrained.read_pretrained(tmp_path / "a")
+    assert found.source.endswith("model.ckpt-8")
 
 
 def test_a_vocabulary_may_have_a_copy(tmp_path):
