@@ -223,8 +223,10 @@ def _column(path, column, header, format):
         return column
     if header is None or column not in header:
         raise ValueError(
-            f"{path} has no column {column!r}; its header is {header}. Does it "
-            "use another delimiter, or is the header missing?"
+            f"{path} has no column {column!r}; its header is {header}. Is the "
+            "header missing, or are columns separated by other than tabs "
+            '("tsv") or commas ("csv")? (A test table without labels needs '
+            '"test_label": null.)'
         )
     if header.count(column) > 1:
         raise ValueError(

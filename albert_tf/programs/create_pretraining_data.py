@@ -5,6 +5,7 @@ import logging
 
 from albert_tf import filesystem
 from albert_tf.data.pretraining import masking, sequences, shards
+from albert_tf.text import coverage, tokenization
 
 # From more passes than this, dynamic records gain nothing: their masks differ
 # in each epoch, and a few passes suffice to vary the segments.
@@ -25,6 +26,7 @@ def create_locally(args, outputs, settings):
     """Writes the records with processes of this machine."""
     inputs = filesystem.expand_files(args.input_file)
     check_outputs(args, outputs, inputs)
+    warn_of_losses(inputs, settings)
     return shards.create_shards(
         inputs,
         outputs,
@@ -33,6 +35,18 @@ def create_locally(args, outputs, settings):
         flags=dataclasses.asdict(args),
         has_progress=args.progress,
     )
+
+
+def warn_of_losses(inputs, settings):
+    """Warns if the tokenizer seems to be of another language."""
+    tokenizer = tokenization.build_tokenizer(**dict(settings.tokenizer))
+    lines = list(coverage.read_sample(inputs))
+    for warning in (
+        coverage.find_lost_marks(lines, tokenizer.normalize),
+        coverage.find_unknown(lines, tokenizer),
+    ):
+        if warning:
+            logging.warning("In the first lines, %s", warning)
 
 
 def create_with_beam(args, outputs, settings):

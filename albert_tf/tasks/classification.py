@@ -7,6 +7,8 @@ import functools
 import os
 from collections.abc import Sequence
 
+import numpy as np
+
 from albert_tf.data import classification as text_data
 from albert_tf.data import examples, submissions
 from albert_tf.data.table_tasks import TableTask
@@ -16,6 +18,9 @@ from albert_tf.model import heads
 from albert_tf.tasks.finetuning import FineTuning, Task
 from albert_tf.training import manifest
 from albert_tf.weights.task_heads import TaskHead
+
+# Number of labels to list.
+MAX_LISTED = 20
 
 
 class Classification(Task):
@@ -108,6 +113,16 @@ class Classification(Task):
                 if some
             },
         }
+
+    def describe_data(self):
+        if self.train is None or self.task.labels is None:
+            return []
+        label_ids = self.train.arrays["label_ids"]
+        if self.task.objective == "classes":
+            counts = np.bincount(label_ids, minlength=len(self.task.labels))
+        else:
+            counts = label_ids.sum(axis=0).astype(int)
+        return describe_labels(self.task.labels, counts.tolist())
 
     def build_model(self, config, dtype="float32"):
         return heads.AlbertClassifier(
@@ -260,6 +275,36 @@ class Classification(Task):
         tables = [task.train, *task.dev.values(), *task.test.values()]
         table = next(table for table in tables if table)
         return len(table.text) == 2
+
+
+def describe_labels(labels: Sequence[str], counts: Sequence[int]) -> list[str]:
+    """Returns sentences about a task's labels: their counts, and doubts.
+
+    Args:
+      labels: C names.
+      counts: their numbers of examples.
+    """
+    listed = ", ".join(
+        f"{name!r} {count:,}"
+        for name, count in list(zip(labels, counts, strict=True))[:MAX_LISTED]
+    )
+    more = ", ..." if len(labels) > MAX_LISTED else "."
+    said = [f"{len(labels)} labels: {listed}{more}"]
+    alike: dict[str, list[str]] = {}
+    for name in labels:
+        alike.setdefault(name.strip().casefold(), []).append(name)
+    said += [
+        f"WARNING: The labels {names} differ only in spaces or case."
+        for names in alike.values()
+        if len(names) > 1
+    ]
+    num_rare = sum(count < 2 for count in counts)
+    if len(labels) > MAX_LISTED and num_rare > len(labels) / 2:
+        said.append(
+            f"WARNING: {num_rare} of {len(labels)} labels occur at most once. "
+            'Numbers to be predicted need "objective": "regression".'
+        )
+    return said
 
 
 def _prefixed(part: str, scores: dict) -> dict:

@@ -67,6 +67,10 @@ class Task:
         """Returns the task's model."""
         raise NotImplementedError
 
+    def describe_data(self) -> list[str]:
+        """Returns sentences about the training data, for the log."""
+        return []
+
     def score(self, tuning) -> dict:
         """Returns the current model's scores on the dev data.
 
@@ -348,7 +352,11 @@ class FineTuning:
                 "to do."
             )
             return
-        self.reporter.say(self._describe_training(examples))
+        for text in (
+            *self.task.describe_data(),
+            self._describe_training(examples),
+        ):
+            self.reporter.say(text)
         num_kept = recipe.keep_checkpoint_max
         num_written = math.ceil(num_steps / recipe.save_checkpoints_steps)
         if self.evaluator is None and 0 < num_kept < num_written:

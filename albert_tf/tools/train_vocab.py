@@ -1,6 +1,8 @@
 """Trains a SentencePiece vocabulary like the released English one."""
 
 import io
+import itertools
+import logging
 import os
 import random
 import re
@@ -10,7 +12,7 @@ import textwrap
 import sentencepiece
 
 from albert_tf import filesystem, ownership
-from albert_tf.text import normalization, tokenization
+from albert_tf.text import coverage, normalization, tokenization
 
 # The options of the released vocabulary, from the release's README.
 _RELEASED_OPTIONS: dict = {
@@ -76,6 +78,12 @@ def _train_files(files, path, args):
     num_lines = sum(1 for _ in _read_lines(files))
     if not num_lines:
         raise ValueError(f"There is no text in {', '.join(files)}.")
+    warning = coverage.find_lost_marks(
+        itertools.islice(_read_lines(files), coverage.NUM_LINES),
+        _build_normalizer(args).normalize,
+    )
+    if warning:
+        logging.warning("In the first lines, %s", warning)
     num_sampled = min(num_lines, args.input_sentence_size)
     print(f"Training on {num_sampled:,} of {num_lines:,} lines.", flush=True)
     model = _train(_training_text(files, num_lines, args), args)
@@ -109,11 +117,15 @@ def _read_lines(files):
                     yield text
 
 
-def _training_text(files, num_lines, args):
-    """Yields a random sample of lines, normalized; splits long ones."""
-    normalizer = normalization.SentenceNormalizer(
+def _build_normalizer(args):
+    return normalization.SentenceNormalizer(
         args.do_lower_case, args.keep_accents
     )
+
+
+def _training_text(files, num_lines, args):
+    """Yields a random sample of lines, normalized; splits long ones."""
+    normalizer = _build_normalizer(args)
     draw = random.Random(args.random_seed).random
     wanted = args.input_sentence_size
     for position, line in enumerate(_read_lines(files)):

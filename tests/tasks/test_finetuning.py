@@ -13,6 +13,7 @@ from albert_tf import Classification, FineTuning, Recipe, named_weights
 from albert_tf.commands.run_classifier import ClassifierFlags
 from albert_tf.model import layers, modeling, onednn
 from albert_tf.programs import run_classifier
+from albert_tf.tasks import classification
 from albert_tf.training import distribution, evaluation, loop
 from albert_tf.weights import checkpoints, pretrained, task_heads
 from tests.conftest import ROOT
@@ -227,6 +228,20 @@ def test_lost_checkpoints_are_said_first(model, tmp_path, capfd):
         ).train()
         said = capfd.readouterr().err
         assert ("Of 4 checkpoints, the last 2" in said) == (number == 0)
+
+
+def test_labels_are_listed_and_doubted():
+    describe = classification.describe_labels
+    assert describe(["no", "yes"], [12, 3000]) == [
+        "2 labels: 'no' 12, 'yes' 3,000."
+    ]
+    _, said = describe([" pos", "neg", "pos"], [1, 2, 3])
+    assert "[' pos', 'pos'] differ only" in said
+    numbers = [str(i / 7) for i in range(60)]
+    listed, said = describe(numbers, [1] * 60)
+    assert listed.endswith(" 1, ...")
+    assert "60 of 60 labels" in said and "regression" in said
+    assert len(describe(numbers, [9] * 60)) == 1
 
 
 def test_a_regression_has_no_labels(model, tmp_path):

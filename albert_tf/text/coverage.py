@@ -1,0 +1,80 @@
+"""What a tokenizer loses of a text: combining characters, unknown pieces."""
+
+import itertools
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator
+
+from albert_tf import filesystem
+from albert_tf.text import tokenization
+
+# Number of lines to look at, and of bytes to read of each file.
+NUM_LINES, NUM_BYTES = 1000, 1 << 20
+# Shares from which on a loss is worth a warning: of letters that lose a
+# combining character (English: below 0.1%, French: 3%, Vietnamese: 25%), and
+# of pieces that are unknown.
+MANY_MARKS, MANY_UNKNOWN = 0.01, 0.05
+
+
+def read_sample(files: list[str]) -> Iterator[str]:
+    """Yields lines that are not blank, as many of each file.
+
+    Args:
+      files: names of text files. Errors in their encoding are ignored.
+    """
+    for path in files:
+        with filesystem.open_file(path) as file:
+            text = file.read(NUM_BYTES).decode(errors="replace")
+        wanted = -(-NUM_LINES // len(files))
+        lines = map(str.strip, text.splitlines())
+        yield from itertools.islice(filter(None, lines), wanted)
+
+
+def find_lost_marks(
+    texts: Iterable[str], normalize: Callable[[str], str]
+) -> str | None:
+    """Returns a warning if many letters lose an accent or another mark.
+
+    Args:
+      texts: some lines of a text.
+      normalize: the normalization of a tokenizer.
+    """
+    if normalize("é") != normalize("e"):
+        return None
+    num_marks, num_letters, example = 0, 0, None
+    for text in texts:
+        for word in text.split():
+            decomposed = unicodedata.normalize("NFD", word)
+            marks = sum(map(bool, map(unicodedata.combining, decomposed)))
+            num_marks += marks
+            num_letters += sum(map(str.isalpha, decomposed))
+            if marks and not example:
+                example = f"{word!r} becomes {normalize(word)!r}"
+    if not num_marks or num_marks < MANY_MARKS * num_letters:
+        return None
+    share = num_marks / max(num_letters, 1)
+    return (
+        f"{share:.0%} of the letters lose an accent or another combining "
+        f"character: {example}. Where these distinguish words, give "
+        "--keep_accents to train_vocab and to create_pretraining_data, and "
+        "--do_lower_case=false where capitals do."
+    )
+
+
+def find_unknown(
+    texts: Iterable[str], tokenizer: tokenization.Tokenizer
+) -> str | None:
+    """Returns a warning if many pieces of a text are unknown.
+
+    Args:
+      texts: some lines of the text.
+      tokenizer: the tokenizer.
+    """
+    ids = [i for row in tokenizer.encode_batch(list(texts)) for i in row]
+    num_unknown = ids.count(tokenizer.unk_id)
+    if num_unknown <= MANY_UNKNOWN * len(ids):
+        return None
+    return (
+        f"{num_unknown / len(ids):.0%} of the pieces are unknown to the "
+        f"vocabulary {tokenizer.settings['vocabulary']}. Is it of another "
+        "language? Train one with train_vocab."
+    )

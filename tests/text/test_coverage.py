@@ -1,0 +1,64 @@
+"""What is said of text that a tokenizer does not suit."""
+
+import logging
+
+import pytest
+
+from albert_tf.commands.create_pretraining_data import DataFlags
+from albert_tf.programs import create_pretraining_data
+from albert_tf.text import coverage, normalization
+from tests import tiny
+
+
+@pytest.mark.parametrize(
+    ("text", "example"),
+    [
+        ("がぎぐ パパ", "'がぎぐ' becomes 'かきく'"),
+        ("क्या हिन्दी", "'क्या' becomes"),
+        ("má mà mả", "'má' becomes 'ma'"),
+        ("Die Ärzte müssen", "'Ärzte' becomes 'arzte'"),
+        ("A café" + " in the town of many words" * 20, None),
+        ("東京 Москва", None),
+        ("", None),
+    ],
+)
+@pytest.mark.parametrize("kind", ["SentenceNormalizer", "WordNormalizer"])
+def test_lost_marks_are_said_with_an_example(kind, text, example):
+    build = getattr(normalization, kind)
+    said = coverage.find_lost_marks([text, text], build(True, False).normalize)
+    assert (example in said) if example else (said is None)
+    keeping = build(False, True).normalize
+    assert coverage.find_lost_marks([text], keeping) is None
+
+
+def test_records_of_another_language_are_warned_of(tmp_path, caplog):
+    tiny.write_model(tmp_path)
+    paths = {}
+    for name, line in (("own", "w1 w2 w3 w4"), ("other", "un déjà vu été")):
+        paths[name] = tmp_path / f"{name}.txt"
+        paths[name].write_text(f"{line}\n{line}\n\n" * 9, encoding="utf-8")
+        args = DataFlags(
+            input_file=str(paths[name]),
+            output_file=str(tmp_path / f"{name}.tfrecord"),
+            vocab_file=str(tmp_path / "vocab.txt"),
+            max_seq_length=16,
+            max_predictions_per_seq=3,
+        )
+        with caplog.at_level(logging.WARNING):
+            create_pretraining_data.run(args)
+        is_said = [
+            words in caplog.text
+            for words in ("'déjà' becomes 'deja'", "100% of the pieces are unk")
+        ]
+        assert is_said == [name == "other"] * 2
+
+
+def test_a_sample_has_lines_of_each_file(tmp_path, monkeypatch):
+    monkeypatch.setattr(coverage, "NUM_LINES", 3)
+    for name in "ab":
+        lines = "".join(f"\n{name}{i}\n" for i in range(5))
+        (tmp_path / name).write_text(lines)
+    (tmp_path / "c").write_bytes(b"\xff\n")
+    files = [str(tmp_path / name) for name in "abc"]
+    assert [*coverage.read_sample(files)] == ["a0", "b0", "\ufffd"]
+    assert [*coverage.read_sample(files[:2])] == ["a0", "a1", "b0", "b1"]
