@@ -116,23 +116,31 @@ def warn_of_training(
     *,
     available: int,
     num_parts: int = 1,
+    num_choices: int = 1,
     **kwargs,
 ) -> str | None:
-    """Returns a warning if a pretraining step needs more memory than there is.
+    """Returns a warning if a training step needs more memory than there is.
 
     Args:
       config: an AlbertConfig.
-      batch_size: sequences of the whole batch.
+      batch_size: examples of the whole batch.
       num_tokens: tokens per sequence.
       num_predictions: masked tokens per sequence.
       available: bytes.
       num_parts: number of parts that are computed one after another.
+      num_choices: sequences per example.
       **kwargs: compute_dtype and remat, as for `estimate_training`.
     """
 
     def peak(num_parts, **changes):
-        part = batch_size // num_parts, num_tokens, num_predictions
-        return estimate_training(config, *part, **{**kwargs, **changes}).peak
+        num_sequences = batch_size // num_parts * num_choices
+        return estimate_training(
+            config,
+            num_sequences,
+            num_tokens,
+            num_predictions,
+            **{**kwargs, **changes},
+        ).peak
 
     needed = peak(num_parts)
     if needed <= available:

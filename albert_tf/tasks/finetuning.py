@@ -11,6 +11,7 @@ import os
 import numpy as np
 import tensorflow as tf
 
+from albert_tf.analysis import memory
 from albert_tf.data import batches, submissions
 from albert_tf.data.examples import Examples
 from albert_tf.metrics import classification
@@ -41,6 +42,7 @@ class Task:
       head: the `task_heads.TaskHead` to write next to checkpoints, or None.
       train: training data, or None if there is none.
       num_train: number of examples per epoch.
+      num_choices: sequences per example.
       is_scored: whether there is dev data to score a model on.
       is_predicted: whether there is data to write predictions for.
       baseline: dict from metric to the score of a constant prediction.
@@ -55,6 +57,7 @@ class Task:
     head: task_heads.TaskHead | None = None
     train: Examples | None = None
     num_train: int = 0
+    num_choices: int = 1
     is_scored: bool = False
     is_predicted: bool = False
     baseline: dict = {}
@@ -352,20 +355,6 @@ class FineTuning:
                 "to do."
             )
             return
-        for text in (
-            *self.task.describe_data(),
-            self._describe_training(examples),
-        ):
-            self.reporter.say(text)
-        num_kept = recipe.keep_checkpoint_max
-        num_written = math.ceil(num_steps / recipe.save_checkpoints_steps)
-        if self.evaluator is None and 0 < num_kept < num_written:
-            self.reporter.say(
-                f"WARNING: Of {num_written} checkpoints, the last {num_kept} "
-                "will be kept, and none is scored. To find the best one later, "
-                "keep all (keep_checkpoint_max=0), or score them while "
-                "training (dev data with --do_eval)."
-            )
         # The position in the data, in steps of the current batch size.
         num_done = self.session.manifest.count_examples(step) // batch_size
         plan = batches.plan_training(
@@ -376,6 +365,7 @@ class FineTuning:
             recipe.random_seed,
         )
         plan = batches.Plan(*(part[num_done:] for part in plan))
+        self._introduce(examples, plan)
         self.session.train(
             batches.build_datasets(examples, plan),
             plan.lengths,
@@ -387,6 +377,49 @@ class FineTuning:
             remat=recipe.remat,
             num_parts=recipe.gradient_accumulation_steps,
             evaluator=self.evaluator,
+        )
+
+    def _introduce(self, examples, plan):
+        """Says what is about to be trained, and what may go wrong."""
+        recipe = self.recipe
+        said = [*self.task.describe_data(), self._describe_training(examples)]
+        num_kept = recipe.keep_checkpoint_max
+        num_written = math.ceil(
+            self.session.num_train_steps / recipe.save_checkpoints_steps
+        )
+        if self.evaluator is None and 0 < num_kept < num_written:
+            said.append(
+                f"WARNING: Of {num_written} checkpoints, the last {num_kept} "
+                "will be kept, and none is scored. To find the best one later, "
+                "keep all (keep_checkpoint_max=0), or score them while "
+                "training (dev data with --do_eval)."
+            )
+        if warning := self._find_memory_problem(int(plan.lengths.max())):
+            said.append(f"WARNING: {warning}")
+        for text in said:
+            self.reporter.say(text)
+
+    def _find_memory_problem(self, num_tokens):
+        """Returns a warning if the memory seems too small for a step on a CPU.
+
+        Args:
+          num_tokens: tokens per sequence of the longest batch.
+        """
+        available = distribution.read_available_memory()
+        is_known = distribution.is_single_cpu(self.session.strategy)
+        if available is None or not is_known:
+            return None
+        recipe = self.recipe
+        return memory.warn_of_training(
+            self.config,
+            recipe.train_batch_size,
+            num_tokens,
+            0,
+            available=available,
+            num_parts=recipe.gradient_accumulation_steps,
+            num_choices=self.task.num_choices,
+            compute_dtype=self.session.compute_dtype,
+            remat=recipe.remat,
         )
 
     def _describe_training(self, examples):

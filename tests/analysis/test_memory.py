@@ -87,6 +87,8 @@ def test_a_step_without_enough_memory_is_said_with_a_remedy():
     assert "smaller model" in warn(peak(1, remat=True) - 1)
     assert "smaller model" in warn(peak(1, remat=True) - 1, remat=True)
     assert warn(peak(12, remat=True), remat=True) is None
+    assert warn(peak(12), batch_size=3, num_choices=4) is None
+    assert "=3 needs" in warn(peak(12) - 1, batch_size=3, num_choices=4)
     assert "_steps=2 --remat" in warn(peak(12, remat=True) - 1, remat=True)
 
 

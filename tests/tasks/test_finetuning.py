@@ -230,6 +230,15 @@ def test_lost_checkpoints_are_said_first(model, tmp_path, capfd):
         assert ("Of 4 checkpoints, the last 2" in said) == (number == 0)
 
 
+def test_too_little_memory_is_said_first(model, tmp_path, monkeypatch, capfd):
+    monkeypatch.setattr(distribution, "read_available_memory", lambda: 400_000)
+    tuning = build(model, tmp_path, TEXTS * 9, LABELS * 9)
+    tuning.train()
+    warning, rest = capfd.readouterr().err.split("Training from step")
+    assert "WARNING: A training step needs about" in warning
+    assert "needs about" not in rest
+
+
 def test_labels_are_listed_and_doubted():
     describe = classification.describe_labels
     assert describe(["no", "yes"], [12, 3000]) == [
