@@ -6,6 +6,8 @@ import time
 
 TERMINAL_SECONDS = 0.5
 LOG_SECONDS = 30
+# Longest silence of work in a log, such as a notebook's output.
+QUIET_SECONDS = 60
 # Columns of a terminal that does not tell its width.
 WIDE = 1000
 
@@ -20,9 +22,12 @@ class Line:
     def __init__(self, stream=None):
         self.stream = stream or sys.stderr
         self.is_terminal = self.stream.isatty()
+        self.last = time.monotonic()
 
     def show(self, text: str, end: str = ""):
-        """Updates the status line of a terminal; writes nothing to a log.
+        """Updates the status line of a terminal.
+
+        A log gets a permanent line, if nothing was written for a minute.
 
         Args:
           text: cut if the terminal is too narrow, because a line that wraps
@@ -34,6 +39,8 @@ class Line:
             if len(text) > room:
                 text = f"{text[: max(0, room - 1)]}…"
             self._write(f"\r\x1b[K{text}{end}")
+        elif text and time.monotonic() - self.last >= QUIET_SECONDS:
+            self.say(text + end)
 
     def _num_columns(self):
         try:
@@ -43,6 +50,7 @@ class Line:
 
     def say(self, text: str):
         """Writes a permanent line."""
+        self.last = time.monotonic()
         start = "\r\x1b[K" if self.is_terminal else ""
         self._write(f"{start}{text}\n")
 

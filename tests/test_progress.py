@@ -90,3 +90,17 @@ def test_a_terminal_that_hides_its_width_gets_all():
     stream = Terminal()
     progress.Line(stream).show("a" * 200, "b")
     assert stream.getvalue().endswith("a" * 200 + "b")
+
+
+def test_a_log_is_never_silent_for_long(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    stream = io.StringIO()
+    line = progress.Line(stream)
+    for step in range(13):  # One in ten seconds, a line of its own after 9.
+        now[0] = 10.0 * step
+        line.show(f"step {step}", ", ETA")
+        if step == 9:
+            line.say("a line")
+    said = stream.getvalue().splitlines()
+    assert said == ["step 6, ETA", "a line"]
