@@ -513,22 +513,36 @@ class FineTuning:
           The source of the weights.
 
         Raises:
-          ValueError: if a weight is missing, or the head is of another kind.
+          ValueError: if a weight is missing, or the head is absent or of
+            another kind.
         """
-        start = self.start
-        values, source = start.values, start.source
         if prefixes := checkpoints.find_trained(self.folder):
             source = prefixes[-1]
             values = checkpoints.read_checkpoint(source)
-        elif start.head and self.task.head:
-            values, remark = task_heads.reorder_outputs(
-                values, start.head, self.task.head, source
-            )
-            if remark:
-                self.reporter.say(remark)
+        else:
+            source, values = self.start.source, self._read_start()
         checkpoints.restore(self.session.optimizer.weights, values, source)
         self.source = source
         return source
+
+    def _read_start(self):
+        """Returns all values of `start`, with the head as the task has it."""
+        start, values = self.start, self.start.values
+        names = self.session.optimizer.weights.keys()
+        names = [n for n in names if not n.startswith(pretrained.BODY)]
+        if names and not any(name in values for name in names):
+            raise ValueError(
+                f"{start.source} has no head for the task {self.task.name} (no "
+                f"{names[0]}): it was not fine-tuned. Train first "
+                "(--do_train), or give the folder of a fine-tuned model."
+            )
+        if start.head and self.task.head:
+            values, remark = task_heads.reorder_outputs(
+                values, start.head, self.task.head, start.source
+            )
+            if remark:
+                self.reporter.say(remark)
+        return values
 
     def evaluate(self) -> list[dict]:
         """Evaluates every checkpoint of the folder, or `start` without any.

@@ -134,7 +134,8 @@ def find_checkpoint(path: filesystem.Path) -> str:
         names = [os.path.basename(f) for f in indexes]
         raise FileNotFoundError(
             f"{path}.index does not exist; {folder} has {names or 'no index'}. "
-            "Wanted a checkpoint's prefix, such as model.ckpt-best."
+            "Wanted a checkpoint's prefix, such as model.ckpt-best. (Models "
+            "are not downloaded by name.)"
         )
     if numbered := list_checkpoints(path):
         return numbered[-1]

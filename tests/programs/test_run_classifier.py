@@ -109,7 +109,7 @@ def test_a_fine_tuned_model_predicts_the_same_from_hugging_faces_form(
     assert described["architectures"] == ["AlbertForSequenceClassification"]
     assert described["id2label"] == {"0": "0", "1": "1"}
     chances = []
-    for number, source in enumerate((whole / "model.ckpt-12", folder)):
+    for number, source in enumerate((whole / "model.ckpt-best", folder)):
         out = tmp_path / f"out_{number}"
         again = dataclasses.replace(
             args,
