@@ -125,9 +125,10 @@ def _explain_tensorflow_error(error):
 def _out_of_memory(error):
     return (
         f"There is not enough memory: {first_line(error)}. In training, "
-        "--gradient_accumulation_steps=2 or more, and --remat, need less and "
-        "give the same result. Otherwise lower the batch size or the sequence "
-        "length, or use a smaller model."
+        "--remat needs less and gives the same result, as does "
+        "--gradient_accumulation_steps=2 or more, but for the masks of "
+        "dropout. Otherwise lower the batch size or the sequence length, or "
+        "use a smaller model."
     )
 
 

@@ -276,8 +276,8 @@ class ServingFlags(flags.Flags):
     """SavedModels for serving."""
 
     export_dir: str | None = flag(
-        help="Output folder for a SavedModel of the best checkpoint, of the "
-        "run with the best score if there are several."
+        help="Output folder for a SavedModel of the best checkpoint, of "
+        "several runs that with the best score; without scores, the first."
     )
     export_compact: bool = flag(
         False,

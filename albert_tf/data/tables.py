@@ -224,8 +224,8 @@ def _column(path, column, header, format):
     if header is None or column not in header:
         raise ValueError(
             f"{path} has no column {column!r}; its header is {header}. Is the "
-            "header missing, or are columns separated by other than tabs "
-            '("tsv") or commas ("csv")? (A test table without labels needs '
+            "header missing, or is the separator neither a tab "
+            '("tsv") nor a comma ("csv")? (A test table without labels needs '
             '"test_label": null.)'
         )
     if header.count(column) > 1:

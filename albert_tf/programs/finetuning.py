@@ -123,17 +123,20 @@ def run(args, read_task):
             run_once(args, number, task, start, strategy)
             for number in range(args.num_runs)
         ]
-        if args.num_runs > 1 and find_exports(args, task):
-            best = find_best(task, outcomes)
-            export(args, task, build_tuning(args, best, task, start, strategy))
         if task.is_scored:
             seconds = time.monotonic() - began
             write_summary(args.output_dir, task, outcomes, seconds)
+        tuning, _ = find_best(task, outcomes)
+        export(args, task, tuning)
 
 
-def build_tuning(args, number, task, start, strategy):
-    """Returns the `FineTuning` of the run of one seed."""
-    return FineTuning(
+def run_once(args, number, task, start, strategy):
+    """Performs the run of one seed.
+
+    Returns:
+      Its FineTuning, and the scores on the test data.
+    """
+    tuning = FineTuning(
         run_folder(args, number),
         task,
         start.model,
@@ -142,15 +145,6 @@ def build_tuning(args, number, task, start, strategy):
         strategy=strategy,
         flags=dataclasses.asdict(args),
     )
-
-
-def run_once(args, number, task, start, strategy):
-    """Performs the run of one seed.
-
-    Returns:
-      Its Evaluator, or None without dev data; and the scores on the test data.
-    """
-    tuning = build_tuning(args, number, task, start, strategy)
     if args.do_train:
         tuning.train()
     else:
@@ -161,23 +155,21 @@ def run_once(args, number, task, start, strategy):
     if task.is_predicted:
         tuning.reporter.say(f"Predicting with {tuning.restore_best()}.")
         scores = task.write_predictions(tuning)
-    if args.num_runs == 1 and find_exports(args, task):
-        export(args, task, tuning)
-    return tuning.evaluator, scores
+    return tuning, scores
 
 
 def find_best(task, outcomes):
-    """Returns the number of the run that scored best; 0 without scores."""
+    """Returns the outcome of the best run; without scores, of the first."""
     if not task.is_scored:
-        return 0
-    runs = summary.summarize_runs([evaluator for evaluator, _ in outcomes])
+        return outcomes[0]
+    runs = summary.summarize_runs([tuning.evaluator for tuning, _ in outcomes])
     scores = [run["best"][task.best_metric] for run in runs]
-    return scores.index(max(scores))
+    return outcomes[scores.index(max(scores))]
 
 
-def find_exports(args, task):
-    """Returns a dict from the task's export method to the folder."""
-    return {
+def export(args, task, tuning):
+    """Exports a run's best checkpoint as the flags ask."""
+    exports = {
         write: folder
         for name, write in (
             ("export_dir", task.export),
@@ -185,19 +177,16 @@ def find_exports(args, task):
         )
         if (folder := getattr(args, name, None))
     }
-
-
-def export(args, task, tuning):
-    """Exports a run's best checkpoint as the flags ask."""
-    tuning.reporter.say(f"Exporting {tuning.restore_best()}.")
-    for write, folder in find_exports(args, task).items():
+    if exports:
+        tuning.reporter.say(f"Exporting {tuning.restore_best()}.")
+    for write, folder in exports.items():
         path = write(tuning, folder, is_compact=args.export_compact)
         tuning.reporter.say(f"Exported SavedModel: {path}")
 
 
 def write_summary(folder, task, outcomes, seconds):
     """Prints and writes the summary of all runs."""
-    values = summary.summarize([evaluator for evaluator, _ in outcomes])
+    values = summary.summarize([tuning.evaluator for tuning, _ in outcomes])
     print(summary.format_summary(values, task.baseline))
     values |= {
         "task": task.name,

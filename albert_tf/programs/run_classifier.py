@@ -1,7 +1,9 @@
 """Fine-tunes and evaluates ALBERT on GLUE, or on any table of text."""
 
 import dataclasses
+import os
 
+from albert_tf import filesystem
 from albert_tf.data import classification as text_data
 from albert_tf.data import table_tasks
 from albert_tf.programs import finetuning
@@ -31,9 +33,12 @@ def find_task(args):
 def read_task(args, model):
     """Returns the `Classification` with the data that the flags require."""
     task = find_task(args)
-    head = model.head
-    if not args.do_train and head and head.kind == task.objective:
-        # A table's labels are those of its training data, which may be absent.
+    head, table = model.head, task.train and task.train.file
+    # A table's labels are those of its training data, which may be absent.
+    is_absent = not table or not filesystem.exists(
+        os.path.join(args.data_dir, table)
+    )
+    if is_absent and head and head.kind == task.objective:
         task = dataclasses.replace(task, labels=task.labels or head.labels)
     task, data = text_data.read_data(
         args.data_dir,

@@ -155,7 +155,7 @@ def describe(args, config, train_records, held_out, weights):
             any_records.sidecar["tokenizer"]
         )
     if held_out:
-        made_of["data"]["dev"]["scored"] = count_scored(args, held_out)
+        made_of["evaluation"] = {"records": count_scored(args, held_out)}
     if weights:
         section = "begins_from" if train_records else "scored"
         made_of[section] = manifest.describe_weights(

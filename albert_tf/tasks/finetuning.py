@@ -42,7 +42,6 @@ class Task:
       head: the `task_heads.TaskHead` to write next to checkpoints, or None.
       train: training data, or None if there is none.
       num_train: number of examples per epoch.
-      num_choices: sequences per example.
       is_scored: whether there is dev data to score a model on.
       is_predicted: whether there is data to write predictions for.
       baseline: dict from metric to the score of a constant prediction.
@@ -57,7 +56,6 @@ class Task:
     head: task_heads.TaskHead | None = None
     train: Examples | None = None
     num_train: int = 0
-    num_choices: int = 1
     is_scored: bool = False
     is_predicted: bool = False
     baseline: dict = {}
@@ -299,7 +297,7 @@ class FineTuning:
         }
         if not self.task.num_train:
             is_other = self.task.is_scored and start.values
-            if is_other and not checkpoints.list_checkpoints(self.folder):
+            if is_other and not checkpoints.find_trained(self.folder):
                 parts["scored"] = manifest.describe_weights(
                     start.source, start.values
                 )
@@ -391,19 +389,23 @@ class FineTuning:
             said.append(
                 f"WARNING: Of {num_written} checkpoints, the last {num_kept} "
                 "will be kept, and none is scored. To find the best one later, "
-                "keep all (keep_checkpoint_max=0), or score them while "
-                "training (dev data with --do_eval)."
+                "keep all (keep_checkpoint_max=0), or give dev data, which "
+                "scores them while training."
             )
-        if warning := self._find_memory_problem(int(plan.lengths.max())):
+        warning = self._find_memory_problem(
+            int(plan.lengths.max()), examples.num_choices
+        )
+        if warning:
             said.append(f"WARNING: {warning}")
         for text in said:
             self.reporter.say(text)
 
-    def _find_memory_problem(self, num_tokens):
+    def _find_memory_problem(self, num_tokens, num_choices):
         """Returns a warning if the memory seems too small for a step on a CPU.
 
         Args:
           num_tokens: tokens per sequence of the longest batch.
+          num_choices: sequences per example.
         """
         available = distribution.read_available_memory()
         is_known = distribution.is_single_cpu(self.session.strategy)
@@ -417,7 +419,7 @@ class FineTuning:
             0,
             available=available,
             num_parts=recipe.gradient_accumulation_steps,
-            num_choices=self.task.num_choices,
+            num_choices=num_choices,
             compute_dtype=self.session.compute_dtype,
             remat=recipe.remat,
         )

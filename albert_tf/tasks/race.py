@@ -43,7 +43,6 @@ class MultipleChoice(Task):
 
     name, best_metric = "race", METRICS[0]
     head = TaskHead("choices")
-    num_choices = len(race.LETTERS)
 
     def __init__(
         self,

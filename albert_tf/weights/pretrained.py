@@ -153,8 +153,10 @@ def read_pretrained(
     else:
         prefix = checkpoints.find_checkpoint(path)
         folder = os.path.dirname(prefix) or "."
-        if filesystem.exists(os.path.join(path, task_heads.HEAD_FILE)):
-            prefix = checkpoints.find_trained(path)[-1]
+        trained = checkpoints.find_trained(path)
+        head_file = os.path.join(path, task_heads.HEAD_FILE)
+        if trained and filesystem.exists(head_file):
+            prefix = trained[-1]
     values = checkpoints.read_checkpoint(prefix)
     if is_module and saved_weights.OBJECT_GRAPH in values:
         values = saved_weights.read_weights(values, path)
@@ -190,12 +192,10 @@ def _read_described(path):
 
 def _recorded_settings(folder, tokenizer):
     """Returns the tokenizer's settings that other packages record."""
-    names = {"vocabulary", "sha256"}
-    names |= (
-        CASING & (tokenization.read_settings(folder, HF_SETTINGS) or {}).keys()
-    )
-    if keras_hub.is_preset(folder):
-        names |= CASING
+    recorded = tokenization.read_settings(folder, HF_SETTINGS) or {}
+    names = CASING
+    if not keras_hub.is_preset(folder):
+        names = CASING & recorded.keys()
     return {name: tokenizer.settings[name] for name in names}
 
 
@@ -427,13 +427,17 @@ def replace_files(
         for what is recorded next to the model or the vocabulary, or else True.
 
     Raises:
-      ValueError: if vocabulary and config contradict each other.
+      ValueError: if the vocabulary is not the recorded one, or contradicts the
+        config.
     """
     if albert_config_file:
         config = AlbertConfig.from_json_file(albert_config_file)
         pretrained = dataclasses.replace(pretrained, config=config)
     if path := spm_model_file or vocab_file:
-        casing = read_casing(path, pretrained.tokenizer_settings)
+        known = pretrained.tokenizer_settings or {}
+        if pretrained.tokenizer:
+            known = known | {"sha256": pretrained.tokenizer.settings["sha256"]}
+        casing = read_casing(path, known)
         if do_lower_case is not None:
             casing["do_lower_case"] = do_lower_case
         tokenizer = tokenization.build_tokenizer(

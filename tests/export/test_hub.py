@@ -428,7 +428,7 @@ def test_flags_choose_checkpoint_vocabulary_and_length(
     # It would be an error if the model's own were recorded.
     (tmp_path / "model" / tokenization.SETTINGS_FILE).unlink()
     vocabulary.write_text("\n".join([*tiny.SPECIAL, *pieces]))
-    # What `exported` is made by needs not be done twice more.
+    # What makes `exported` need not be repeated.
     exports = []
 
     def keep(path, model, *, tokenizer, assets):

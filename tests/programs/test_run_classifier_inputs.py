@@ -130,6 +130,21 @@ def test_any_table_is_learned(args, tmp_path, objective):
     summary = json.loads((tmp_path / "out" / "summary.json").read_text())
     assert summary["test"][0]["mine"].keys() == summary["baseline"].keys()
     check_dev_predictions(tmp_path / "out", objective, summary["best"])
+    # Its labels are the table's, not those of a model with other names.
+    if objective == "classes":
+        head = {"kind": "classes", "labels": ["NO", "YES"]}
+        shutil.copytree(tmp_path / "out", tmp_path / "renamed")
+        (tmp_path / "renamed" / "head.json").write_text(json.dumps(head))
+        run_classifier.run(
+            dataclasses.replace(
+                args,
+                do_train=False,
+                init_checkpoint=str(tmp_path / "renamed"),
+                output_dir=str(tmp_path / "scores"),
+                export_dir=None,
+            )
+        )
+        assert runs.read_lines(tmp_path / "scores" / "mine.tsv") == rows
     # What was fine-tuned needs no training data.
     (tmp_path / "data" / "train.csv").unlink()
     again = dataclasses.replace(

@@ -315,7 +315,7 @@ def test_another_checkpoint_is_scored_without_training(whole, args):
     assert len(evaluation.read_results(args.output_dir)) == 1
     for changes, message in (
         ({"init_checkpoint": f"{first}/model.ckpt-3"}, "of other weights"),
-        ({"max_eval_steps": 1}, "scored: was 7, is 4: .* on other data"),
+        ({"max_eval_steps": 1}, "records: was 7, is 4: .* on other data"),
     ):
         changes = {"init_checkpoint": first, **settings, **changes}
         with pytest.raises(ValueError, match=message):
@@ -487,6 +487,16 @@ def test_another_vocabulary_is_refused(args, tmp_path):
     write_examples(tmp_path / "train.tfrecord", 20, vocab_size=30)
     with pytest.raises(ValueError, match="30 pieces.*vocab_size 31"):
         run(args)
+
+
+def test_another_sentence_objective_is_not_scored(args, tmp_path):
+    write_examples(tmp_path / "nsp.tfrecord", 7, sentence_objective="nsp")
+    changes = {"eval_input_file": str(tmp_path / "nsp.tfrecord")}
+    with pytest.raises(ValueError, match="'nsp', .* has 'sop'"):
+        run(args, **changes)
+    run(args, **changes, sentence_weight=0.0, num_train_steps=3)
+    (row, *_) = evaluation.read_results(args.output_dir)
+    assert "masked_lm_accuracy" in row and "sentence_order_accuracy" not in row
 
 
 def test_an_evaluation_without_records_is_warned_of_once(args, caplog):

@@ -6,6 +6,7 @@ import json
 import numpy as np
 import pytest
 
+from albert_tf.analysis import memory
 from albert_tf.commands.run_race import RaceFlags
 from albert_tf.model import heads
 from albert_tf.programs import finetuning, run_race
@@ -71,9 +72,18 @@ def read_answers(folder):
 
 
 def test_a_run_scores_each_level_and_answers_each_question(
-    args, tmp_path, capfd
+    args, tmp_path, capfd, monkeypatch
 ):
+    warned, warn = [], memory.warn_of_training
+    monkeypatch.setattr(
+        memory,
+        "warn_of_training",
+        lambda *sizes, **kwargs: (
+            warned.append(kwargs) or warn(*sizes, **kwargs)
+        ),
+    )
     run_race.run(args)
+    assert [kwargs["num_choices"] for kwargs in warned] == [4]
     out = tmp_path / "out"
     results = evaluation.read_results(out)
     assert [row["global_step"] for row in results] == [3, 6]

@@ -62,3 +62,11 @@ def test_a_sample_has_lines_of_each_file(tmp_path, monkeypatch):
     files = [str(tmp_path / name) for name in "abc"]
     assert [*coverage.read_sample(files)] == ["a0", "b0", "\ufffd"]
     assert [*coverage.read_sample(files[:2])] == ["a0", "a1", "b0", "b1"]
+    monkeypatch.setattr(coverage, "NUM_FILES", 2)
+    assert [*coverage.read_sample(files)] == ["a0", "a1", "\ufffd"]
+
+
+def test_a_share_is_of_letters():
+    normalize = normalization.SentenceNormalizer(True, False).normalize
+    said = coverage.find_lost_marks(["\u1ebf \u1ec1 ab"], normalize)
+    assert said.startswith("50% of the letters")

@@ -516,9 +516,12 @@ def test_the_best_checkpoint_of_a_fine_tuning_is_read(tmp_path):
     found = pretrained.read_pretrained(tmp_path / "a")
     assert found.source.endswith("model.ckpt-best")
     for path in (tmp_path / "a").glob("model.ckpt-best*"):
-        path.unlink()
+        path.rename(str(path).replace("model.ckpt-best", "mine"))
     found = pretrained.read_pretrained(tmp_path / "a")
     assert found.source.endswith("model.ckpt-8")
+    for path in (tmp_path / "a").glob("model.ckpt-*"):
+        path.unlink()
+    assert pretrained.read_pretrained(tmp_path / "a").source.endswith("mine")
 
 
 def test_a_vocabulary_may_have_a_copy(tmp_path):
