@@ -443,11 +443,6 @@ def replace_files(
         tokenizer = tokenization.build_tokenizer(
             spm_model_file=spm_model_file, vocab_file=vocab_file, **casing
         )
-        check_same_vocabulary(
-            dataclasses.replace(pretrained, tokenizer=None),
-            tokenizer.settings,
-            keys=["sha256"],
-        )
         pretrained = dataclasses.replace(
             pretrained,
             tokenizer=tokenizer,
@@ -457,6 +452,9 @@ def replace_files(
         )
     if pretrained.config and pretrained.tokenizer:
         check_vocabulary(pretrained.tokenizer, pretrained.config)
+    if path:
+        recorded = dataclasses.replace(pretrained, tokenizer=None)
+        check_same_vocabulary(recorded, tokenizer.settings, keys=["sha256"])
     return pretrained
 
 

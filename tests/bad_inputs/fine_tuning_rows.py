@@ -264,6 +264,7 @@ ROWS = [
         "",
         "Give --spm_model_file or --vocab_file",
         copy("model/vocab.txt", "model/vocab_chinese.txt"),
+        replace("model/vocab_chinese.txt", "w7", "w77"),
     ),
     classifier(
         "a vocabulary of another size",

@@ -716,7 +716,7 @@ ROWS = [
     row(
         "another vocabulary than the model's",
         "--init_checkpoint=model",
-        "vocabulary vocab.txt next to model.*differs from",
+        "with the vocabulary vocab.txt, which differs from",
         _change_vocabulary,
     ),
     # The model to begin with.

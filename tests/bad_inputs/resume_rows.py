@@ -187,7 +187,7 @@ ROWS = [
     classifier(
         "another vocabulary of equal size",
         "--vocab_file=other.txt",
-        rf"vocabulary.sha256: was .*, is .*{REFUSED}",
+        "with the vocabulary vocab.txt, which differs from other.txt",
         copy("vocab.txt", "other.txt"),
         replace("other.txt", "w7\n", "w77\n"),
     ),
