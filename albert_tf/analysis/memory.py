@@ -114,7 +114,7 @@ def warn_of_training(
     num_tokens: int,
     num_predictions: int,
     *,
-    available: int,
+    available: int | None,
     num_parts: int = 1,
     num_choices: int = 1,
     **kwargs,
@@ -126,11 +126,13 @@ def warn_of_training(
       batch_size: examples of the whole batch.
       num_tokens: tokens per sequence.
       num_predictions: masked tokens per sequence.
-      available: bytes.
+      available: bytes; None if unknown.
       num_parts: number of parts that are computed one after another.
       num_choices: sequences per example.
       **kwargs: compute_dtype and remat, as for `estimate_training`.
     """
+    if available is None:
+        return None
 
     def peak(num_parts, **changes):
         num_sequences = batch_size // num_parts * num_choices

@@ -100,8 +100,9 @@ class SquadFlags(
 
     def check(self):
         """Raises ValueError if flags contradict each other."""
-        if not (self.export_dir or self.export_text_dir):
-            groups.check_has_work(self, "do_train", "do_predict", "export_dir")
+        groups.check_has_work(
+            self, "do_train", "do_predict", "export_dir", "export_text_dir"
+        )
         for name, is_wanted in (
             ("train_file", self.do_train),
             ("predict_file", self.do_predict),

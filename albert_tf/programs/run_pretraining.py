@@ -318,17 +318,12 @@ def pretrain(args, config, strategy, train_records, held_out):
 def score(args, config, training, held_out, weights, evaluator):
     """Scores `weights`, of another folder, as step 0; see `train`."""
     sidecar = held_out.sidecar
-    training.reporter.say(
-        pretrained.initialize(
-            training.manager,
-            training.optimizer.weights,
-            config,
-            weights,
-            from_group0=args.init_from_group0,
-            tokenizer_settings=sidecar and sidecar["tokenizer"],
-        )
+    training.initialize(
+        config,
+        weights,
+        from_group0=args.init_from_group0,
+        tokenizer_settings=sidecar and sidecar["tokenizer"],
     )
-    training.workers.share_variables(training.manager.variables)
     if training.workers.share(bool(evaluator.known(checkpoints.STEP))):
         training.reporter.say(f"Skipped: the result is in {evaluator.path}.")
     else:
@@ -391,15 +386,12 @@ def train(args, config, training, train_records, held_out, weights, evaluator):
 
 def warn_of_memory(args, config, training, records):
     """Says so if the machine's memory seems too small for a step on its CPU."""
-    available = distribution.read_available_memory()
-    if available is None or not distribution.is_single_cpu(training.strategy):
-        return
     warning = memory.warn_of_training(
         config,
         args.train_batch_size,
         records.num_tokens,
         records.num_predictions,
-        available=available,
+        available=distribution.find_cpu_memory(training.strategy),
         num_parts=args.gradient_accumulation_steps,
         compute_dtype=training.compute_dtype,
         remat=args.remat,

@@ -392,37 +392,21 @@ class FineTuning:
                 "keep all (keep_checkpoint_max=0), or give dev data, which "
                 "scores them while training."
             )
-        warning = self._find_memory_problem(
-            int(plan.lengths.max()), examples.num_choices
+        warning = memory.warn_of_training(
+            self.config,
+            recipe.train_batch_size,
+            int(plan.lengths.max()),
+            0,
+            available=distribution.find_cpu_memory(self.session.strategy),
+            num_parts=recipe.gradient_accumulation_steps,
+            num_choices=examples.num_choices,
+            compute_dtype=self.session.compute_dtype,
+            remat=recipe.remat,
         )
         if warning:
             said.append(f"WARNING: {warning}")
         for text in said:
             self.reporter.say(text)
-
-    def _find_memory_problem(self, num_tokens, num_choices):
-        """Returns a warning if the memory seems too small for a step on a CPU.
-
-        Args:
-          num_tokens: tokens per sequence of the longest batch.
-          num_choices: sequences per example.
-        """
-        available = distribution.read_available_memory()
-        is_known = distribution.is_single_cpu(self.session.strategy)
-        if available is None or not is_known:
-            return None
-        recipe = self.recipe
-        return memory.warn_of_training(
-            self.config,
-            recipe.train_batch_size,
-            num_tokens,
-            0,
-            available=available,
-            num_parts=recipe.gradient_accumulation_steps,
-            num_choices=num_choices,
-            compute_dtype=self.session.compute_dtype,
-            remat=recipe.remat,
-        )
 
     def _describe_training(self, examples):
         config = self.config

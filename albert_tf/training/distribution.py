@@ -191,6 +191,11 @@ def read_cpu_flags():
     return set(next(flags, "").partition(":")[2].split())
 
 
+def find_cpu_memory(strategy) -> int | None:
+    """Returns the bytes that a step may use; None if not on a single CPU."""
+    return read_available_memory() if is_single_cpu(strategy) else None
+
+
 def read_available_memory():
     """Returns how many bytes are free for a program; None if unknown.
 

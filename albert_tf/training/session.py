@@ -142,6 +142,21 @@ class Session:
             on_best=on_best,
         )
 
+    def initialize(self, config, start=None, **kwargs) -> None:
+        """Restores the newest checkpoint, or another model, on all workers.
+
+        Args:
+          config: the model's AlbertConfig.
+          start: as for `begin`.
+          **kwargs: arguments of `pretrained.initialize`.
+        """
+        self.reporter.say(
+            pretrained.initialize(
+                self.manager, self.optimizer.weights, config, start, **kwargs
+            )
+        )
+        self.workers.share_variables(self.manager.variables)
+
     def begin(
         self, config, start=None, *, batch_size, files, evaluator=None, **kwargs
     ) -> int:
@@ -161,12 +176,7 @@ class Session:
           The step at which training starts.
         """
         checkpoints.check_free(self.folder)
-        self.reporter.say(
-            pretrained.initialize(
-                self.manager, self.optimizer.weights, config, start, **kwargs
-            )
-        )
-        self.workers.share_variables(self.manager.variables)
+        self.initialize(config, start, **kwargs)
         step = self.step
         checkpoints.check_end(self.folder, step, self.num_train_steps)
         if step == self.num_train_steps:

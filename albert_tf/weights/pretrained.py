@@ -291,7 +291,8 @@ def _vocabulary(folder):
         for name in filesystem.list_folder(folder)
         if any(fnmatch.fnmatch(name, pattern) for pattern in VOCABULARIES)
     ]
-    if len(set(map(filesystem.read_file, paths))) != 1:
+    contents = set(map(filesystem.read_file, paths))
+    if len(contents) != 1:
         return None, None
     kind = "spm_model_file" if paths[0].endswith(".model") else "vocab_file"
     settings = tokenization.read_settings(folder)
@@ -307,7 +308,7 @@ def _vocabulary(folder):
             "next to it records. Was the vocabulary replaced? Restore it, or "
             "remove the settings if it is the right one."
         )
-    return tokenizer, read_vocabulary_file(paths[0])
+    return tokenizer, (os.path.basename(paths[0]), contents.pop())
 
 
 def read_vocabulary_file(
