@@ -172,6 +172,8 @@ def do_all(runner, todo):
 def report(runner, seeds, path):
     """Writes all results that there are; returns the table.
 
+    Waits while another process writes to the same folder.
+
     Args:
       runner: a `grid_jobs.GridRunner`.
       seeds: seeds beside the grid's, and those of an earlier report.
@@ -180,19 +182,20 @@ def report(runner, seeds, path):
     """
     grid = runner.grid
     seeds = {*grid.seeds, *seeds}
-    if filesystem.exists(path):
-        for row in filesystem.read_json(path).values():
-            seeds |= {int(s) for c in row["columns"].values() for s in c}
-    results = {
-        row.name: runner.collect(row, sorted(seeds)) for row in grid.rows
-    }
-    table = ablation_page.format_markdown(grid.title, results)
     stem = os.path.splitext(path)[0]
-    filesystem.write_json(path, results)
-    filesystem.write_file(f"{stem}.md", table)
-    filesystem.write_file(
-        f"{stem}.html", ablation_page.build_page(grid.title, results)
-    )
+    with grid_jobs.waiting_for_folder(os.path.dirname(path)):
+        if filesystem.exists(path):
+            for row in filesystem.read_json(path).values():
+                seeds |= {int(s) for c in row["columns"].values() for s in c}
+        results = {
+            row.name: runner.collect(row, sorted(seeds)) for row in grid.rows
+        }
+        table = ablation_page.format_markdown(grid.title, results)
+        filesystem.write_json(path, results)
+        filesystem.write_file(f"{stem}.md", table)
+        filesystem.write_file(
+            f"{stem}.html", ablation_page.build_page(grid.title, results)
+        )
     return f"\n{table}\nWrote {path}, .md and .html."
 
 

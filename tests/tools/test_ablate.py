@@ -271,6 +271,22 @@ def test_what_another_process_does_is_left_to_it(
     assert "SOP" in results["longer"]["columns"]
 
 
+def test_a_report_waits_for_that_of_another_process(
+    work, tmp_path, monkeypatch
+):
+    existed = []
+
+    def end(seconds):
+        existed.append((tmp_path / "out/grid.json").exists())
+        other.close()
+
+    monkeypatch.setattr(grid_jobs.time, "sleep", end)
+    with contextlib.ExitStack() as other:
+        other.enter_context(ownership.owning_folder(tmp_path / "out"))
+        assert work(report_only=True)[1]
+    assert existed == [False]
+
+
 def test_a_report_trains_nothing(work, tmp_path):
     work(seeds="1")
     calls, results = work(report_only=True)
