@@ -285,7 +285,7 @@ def name_briefly(parts: list[list[str]]) -> list[str]:
       N names: the last of each list, with as many before it as needed.
     """
     names: list[str] = []
-    for length in range(1, max(map(len, parts)) + 1):
+    for length in range(1, max(map(len, parts), default=0) + 1):
         names = ["/".join(some[-length:]) for some in parts]
         if len(set(names)) == len(names):
             break

@@ -152,6 +152,8 @@ def open_records(
     sidecar = sidecars.read_sidecar(files, is_strict=not salvage_folder)
     if sidecar and salvage_folder:  # The first record may be damaged.
         first_file, sizes = files[0], _described_sizes(sidecar)
+    elif salvage_folder:
+        first_file, sizes = _peek_intact_sizes(files)
     else:
         first_file, sizes = peek_sizes(files)
     num_tokens = sizes["input_ids"]
@@ -472,14 +474,26 @@ def peek_sizes(files: list[str]) -> tuple[str, dict]:
     """
     for file in files:
         serialized = damage.read_first_record(file)
-        if serialized is None:
-            continue
-        sizes = damage.feature_sizes(serialized)
-        is_known = "masked_lm_positions" in sizes or "segment_ends" in sizes
-        if not sizes.get("input_ids") or not is_known:
-            raise ValueError(
-                f"{file} does not contain pretraining records: it has the "
-                f"features {sorted(sizes)}. Was it created for fine-tuning?"
-            )
-        return file, sizes
+        if serialized is not None:
+            return file, _sizes_of(file, serialized)
     raise ValueError(f"There is no record in {files[:3]}.")
+
+
+def _peek_intact_sizes(files):
+    """Like `peek_sizes`, of the first record that is not damaged."""
+    for file in files:
+        serialized = salvage.read_first_intact(file)
+        if serialized is not None:
+            return file, _sizes_of(file, serialized)
+    return peek_sizes(files)  # Explains what the files are instead.
+
+
+def _sizes_of(file, serialized):
+    sizes = damage.feature_sizes(serialized)
+    is_known = "masked_lm_positions" in sizes or "segment_ends" in sizes
+    if not sizes.get("input_ids") or not is_known:
+        raise ValueError(
+            f"{file} does not contain pretraining records: it has the "
+            f"features {sorted(sizes)}. Was it created for fine-tuning?"
+        )
+    return sizes

@@ -25,6 +25,7 @@ _RECORDS_AT_ONCE = 1024
 _POLYNOMIAL = 0x82F63B78
 # Faults listed in the log and in a run's manifest; others are only counted.
 _MAX_LISTED = 20
+_UNREADABLE = "what follows cannot be read"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,10 +46,8 @@ class Salvaged:
 
     def describe(self) -> dict:
         """Returns the first faults of each file, for a run's manifest."""
-        return {
-            os.path.basename(file): listed(faults)
-            for file, faults in self.faults.items()
-        }
+        names = filesystem.name_briefly([f.split("/") for f in self.faults])
+        return dict(zip(names, map(listed, self.faults.values()), strict=True))
 
 
 def listed(faults: list[str]) -> list[str]:
@@ -74,26 +73,34 @@ def replace_damaged(
       num_written: number of records that each file should have, if known.
 
     Raises:
-      ValueError: if at least half of the records that a file seems to have are
-        damaged, or if it has more than were written. It is probably no record
-        file, or another one.
+      ValueError: if less than half of a file is valid: of its records, or of
+        its bytes if their number is not known; or if it has more records than
+        were written. It is probably no record file, or another one.
     """
     found = Salvaged(files, [], [], {})
     for index, file in enumerate(files):
         faults: list[str] = []
         name = file
+        error: ValueError | None = None
         try:
             damage.check_files([file], features, limits)
             count = damage.count_records(file)
-        except ValueError as error:
+        except ValueError as raised:
+            error = raised
             name = os.path.join(folder, str(index), os.path.basename(file))
             os.makedirs(os.path.dirname(name), exist_ok=True)
             valid = _valid_records(file, features, limits, faults)
             count = records.write_records(name, valid)
-            if count <= len(faults):
-                raise error
         if num_written:
-            _check_number(file, count, num_written[index], faults)
+            total = num_written[index]
+            _check_number(file, count, total, faults)
+            is_lost = 2 * count < total
+        else:
+            is_lost = 2 * filesystem.size(name) < filesystem.size(file)
+        if is_lost:
+            raise error or ValueError(
+                f"{file} has only {count} of {total} records. Copy it again."
+            )
         if faults:
             found.faults[file] = faults
             logging.warning(
@@ -108,7 +115,10 @@ def replace_damaged(
 
 
 def _check_number(file, count, num_written, faults):
+    """Counts missing records, and refuses a file that has too many."""
     missing = num_written - count - len(faults)
+    if missing == -1 and faults and faults[-1].endswith(_UNREADABLE):
+        return  # What follows the last record is none.
     if missing < 0:
         raise ValueError(
             f"{file} has {count + len(faults)} records; its sidecar says "
@@ -116,6 +126,14 @@ def _check_number(file, count, num_written, faults):
         )
     if missing:
         faults.append(f"{missing} records at the end are missing")
+
+
+def read_first_intact(file: str) -> bytes | None:
+    """Returns the data of the first record with its checksum, or None."""
+    for row, checksum in _read_frames(file, []):
+        if checksums([row])[0] == checksum:
+            return row
+    return None
 
 
 def _valid_records(file, features, limits, faults) -> Iterator[bytes]:
@@ -174,7 +192,7 @@ def _read_frames(file, last_fault):
             if not is_whole or left < 0:
                 last_fault.append(
                     f"record {number}: it extends beyond the end of the file, "
-                    "or its length is damaged; what follows cannot be read"
+                    f"or its length is damaged; {_UNREADABLE}"
                 )
                 return
             data = opened.read(length)

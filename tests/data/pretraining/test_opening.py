@@ -222,6 +222,16 @@ def test_an_error_while_reading_names_the_damaged_record(path, monkeypatch):
             opening.score_best_guess(opened)
 
 
+def test_a_damaged_first_record_is_skipped(path, tmp_path):
+    file = write(path, features_of(7))
+    data = bytearray(path.read_bytes())
+    data[20] ^= 1
+    path.write_bytes(data)
+    folder = str(tmp_path / "copies")
+    opened = opening.open_records(file, CONFIG, salvage_folder=folder)
+    assert (opened.num_records, opened.num_tokens) == (6, T)
+
+
 def test_an_error_without_damage_is_raised_unchanged(path):
     opened = opening.open_records(write(path, features_of(7)), CONFIG)
     other = damage.reading_errors()[1](None, None, "other")

@@ -150,6 +150,48 @@ def test_records_missing_at_the_end_are_counted(path, tmp_path):
     assert not run(path, tmp_path).faults
 
 
+def test_less_than_half_of_a_file_is_refused(path, tmp_path):
+    places = offsets(path)
+    data = path.read_bytes()
+    os.truncate(path, places[COUNT // 2])
+    found = run(path, tmp_path, [COUNT])
+    assert found.num_records == [COUNT // 2]
+    os.truncate(path, places[COUNT // 2 - 1])
+    words = "has only 1299 of 2600 records. Copy it again."
+    with pytest.raises(ValueError, match=words):
+        run(path, tmp_path, [COUNT])
+    os.truncate(path, 0)
+    with pytest.raises(ValueError, match="only 0 of 2600"):
+        run(path, tmp_path, [COUNT])
+    path.write_bytes(data)
+    edit(path, places[2])  # The length of record 3.
+    for num_written in [COUNT], None:
+        with pytest.raises(ValueError, match="truncated in record"):
+            run(path, tmp_path, num_written)
+
+
+@pytest.mark.parametrize("trailing", [bytes(4096), b"x" * 7])
+@pytest.mark.parametrize("is_damaged", [False, True])
+def test_what_follows_the_last_record_is_skipped(
+    path, tmp_path, trailing, is_damaged
+):
+    path.write_bytes(path.read_bytes() + trailing)
+    if is_damaged:
+        edit(path, 20)
+    for num_written in [COUNT], None:
+        found = run(path, tmp_path, num_written)
+        assert found.num_records == [COUNT - is_damaged]
+        assert "cannot be read" in found.faults[str(path)][-1]
+        assert len(found.faults[str(path)]) == 1 + is_damaged
+
+
+def test_the_first_intact_record(path):
+    edit(path, 20)
+    assert salvage.read_first_intact(str(path)) == encode(2)[0]
+    edit(path, 0)  # The length of record 1.
+    assert salvage.read_first_intact(str(path)) is None
+
+
 def test_other_files_are_refused(path, tmp_path):
     with pytest.raises(
         ValueError, match="has 2600 records; its sidecar says 9"
@@ -190,3 +232,7 @@ def test_copies_of_files_with_one_name_differ(path, tmp_path):
     first, second = map(numbers, found.files)
     assert 4 not in first and 6 in first
     assert 4 in second and 6 not in second
+    assert list(found.describe()) == [
+        f"{tmp_path.name}/a.tfrecord",
+        "b/a.tfrecord",
+    ]
