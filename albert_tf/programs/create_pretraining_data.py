@@ -10,6 +10,7 @@ from albert_tf.text import coverage, tokenization
 # From more passes than this, dynamic records gain nothing: their masks differ
 # in each epoch, and a few passes suffice to vary the segments.
 MANY_PASSES = 10
+BEAM_PACKAGES = "apache_beam", "backports", "google_crc32c"
 
 
 def run(args):
@@ -55,11 +56,11 @@ def create_with_beam(args, outputs, settings):
     try:
         from albert_tf.data.pretraining import beam_pipeline
     except ModuleNotFoundError as error:
-        if not str(error.name).startswith(("apache_beam", "google_crc32c")):
+        if not str(error.name).startswith(BEAM_PACKAGES):
             raise
         raise ImportError(
             f"--runner={args.runner} requires Apache Beam, the extra `beam`: "
-            "pip install 'apache-beam>=2.77,<3' google-crc32c."
+            "pip install 'apache-beam>=2.77,<3' backports-zstd google-crc32c."
         ) from None
     finally:
         logging.disable(logging.NOTSET)
@@ -156,8 +157,11 @@ def report(statistics, args):
         f"{s['swapped_share']:.1%} and shortened {s['short_share']:.1%} of "
         f"the sequences. Dropped {s['dropped_words']:,} single words."
     )
-    if s["masked_share"] < 0.1:
-        wanted = round(args.max_seq_length * args.masked_lm_prob)
+    wanted = round(args.max_seq_length * args.masked_lm_prob)
+    if (
+        s["masked_share"] < args.masked_lm_prob * 2 / 3
+        and args.max_predictions_per_seq < wanted
+    ):
         logging.warning(
             "Only %.1f%% of the tokens are masked. To mask %g%% of %d tokens, "
             "set --max_predictions_per_seq to %d.",

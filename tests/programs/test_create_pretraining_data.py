@@ -469,6 +469,18 @@ def test_unusual_text_draws_a_warning(folder, caplog):
     assert "set --max_predictions_per_seq to 5" in caplog.text
 
 
+def test_a_low_share_that_is_wanted_draws_no_warning(folder, caplog):
+    changes = {"masked_lm_prob": 0.06, "max_predictions_per_seq": 2}
+    assert program.run(flags_of(folder, **changes))["masked_share"] < 0.07
+    assert "of the tokens are masked" not in caplog.text
+
+
+def test_text_without_sequences_is_refused(folder):
+    (folder / "text.txt").write_text("w1\n\nw2\n")
+    with pytest.raises(ValueError, match="each of its 2 documents has only"):
+        program.run(flags_of(folder))
+
+
 def test_more_files_than_documents_draw_a_warning(folder, caplog):
     statistics = program.run(flags_of(folder, num_shards=40, dupe_factor=1))
     assert "10 of 40 files have no sequence" in caplog.text

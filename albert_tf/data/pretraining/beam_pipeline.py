@@ -30,6 +30,7 @@ from apache_beam.runners.portability.fn_api_runner import fn_runner
 from albert_tf import filesystem, ownership
 from albert_tf.data.pretraining import (
     blocks,
+    compressed,
     corpus,
     sequences,
     shards,
@@ -72,10 +73,8 @@ def find_files(patterns: str, options: str = "") -> list[blocks.TextFile]:
         files |= {(m.path, m.size_in_bytes) for m in matches.metadata_list}
     if not files:
         raise ValueError(f"Found no file name in {patterns!r}; wanted one.")
-    detect = beam_filesystem.CompressionTypes.detect_compression_type
-    plain = beam_filesystem.CompressionTypes.UNCOMPRESSED
     return [
-        blocks.TextFile(path, size, detect(path) != plain)
+        blocks.TextFile(path, size, compressed.is_compressed(path))
         for path, size in sorted(files)
     ]
 
@@ -116,7 +115,7 @@ def create_shards(
     names = [file.path for file in files]
     _check_paths(runner, names + outputs)
     pipeline = _make_pipeline(runner, options, num_workers)
-    _check_text(files)
+    starts = _check_text(files)
     tokenizer = tokenization.build_tokenizer(**dict(settings.tokenizer))
     run_id = uuid.uuid4().hex
     with (
@@ -129,13 +128,14 @@ def create_shards(
         shards.remove_sidecars(outputs)
         job = _Job(settings, outputs, run_id)
         num_buckets = blocks.buckets_per_shard(
-            files, len(outputs), settings.dupe_factor
+            files, len(outputs), settings, blocks.documents_per_byte(starts)
         )
-        _build(pipeline, blocks.list_tasks(files), job, tokenizer, num_buckets)
+        tasks = blocks.list_tasks(files)
+        _build(pipeline, tasks, job, tokenizer, num_buckets)
         _run(pipeline, runner)
         summary = filesystem.read_json(os.path.join(job.folder, _SUMMARY))
         counts = summary["text"]
-        shards.check_counts(counts, names, settings)
+        shards.check_counts(counts, names, settings, sum(map(len, tasks)))
         statistics = shards.summarize(counts, [summary["records"]])
         written = {
             output: summary["shards"][str(i)]
@@ -224,25 +224,38 @@ def _call_beam(function, *args):
 
 
 def _check_text(files):
-    """Refuses files that are not text, or that are all blank."""
+    """Refuses files that are not text, or that are all blank.
+
+    Returns:
+      The first bytes of at most _MAX_PROBED files.
+    """
     if not any(file.num_bytes for file in files):
         raise ValueError(
             f"There is no text in {[f.path for f in files[:3]]}: the files are "
             "empty."
         )
+    starts = []
     for file in files[:: -(-len(files) // _MAX_PROBED)]:
         with _open(file.path) as opened:
-            corpus.check_probe(file.path, opened.read(corpus.PROBE_BYTES))
+            starts.append(opened.read(corpus.PROBE_BYTES))
+        corpus.check_probe(file.path, starts[-1])
     text = blocks.read_task([blocks.Span(file.path) for file in files], _open)
     if not any(block.strip() for block in text):
         raise ValueError(
             f"There is no text in {[f.path for f in files[:3]]}: all lines are "
             "blank."
         )
+    return starts
 
 
 def _open(path):
-    return filesystems.FileSystems.open(path)
+    """Returns a context manager that yields the text of a file, as a file."""
+    return compressed.opening(path, _open_bytes)
+
+
+def _open_bytes(path):
+    stored = beam_filesystem.CompressionTypes.UNCOMPRESSED
+    return filesystems.FileSystems.open(path, compression_type=stored)
 
 
 # The pipeline.

@@ -42,6 +42,7 @@ MAX_DOCUMENT_BYTES = 1 << 22
 # These affect only memory and the number of files.
 BUCKET_BYTES = 1 << 26
 _RECORD_BYTES_PER_TEXT_BYTE = 2
+_RECORD_BYTES_PER_TOKEN = 6  # Of max_seq_length; records are padded to it.
 _TEXT_BYTES_PER_COMPRESSED_BYTE = 4
 
 KEY_BYTES = 16
@@ -132,7 +133,8 @@ def read_task(spans: Iterable[Span], open_file: Callable) -> Iterator[bytes]:
       open_file: function that opens a path for reading bytes; decompresses.
 
     Raises:
-      ValueError: if the first bytes of a file are not UTF-8 text.
+      ValueError: if the first bytes of a file are not UTF-8 text, or if
+        `open_file` cannot decompress a file.
     """
     for path, start, end in spans:
         with open_file(path) as file:
@@ -271,16 +273,38 @@ def bucket_of(key: bytes, num_buckets: int) -> int:
     return int.from_bytes(key[:8], "big") * num_buckets >> 64
 
 
+def documents_per_byte(samples: Iterable[bytes]) -> float:
+    """Returns how many documents end in a byte of text, estimated."""
+    num_ends = num_bytes = 0
+    for sample in samples:
+        num_ends += len(_DOCUMENT_END.findall(sample))
+        num_bytes += len(sample)
+    return num_ends / max(num_bytes, 1)
+
+
 def buckets_per_shard(
-    files: Iterable[TextFile], num_shards: int, dupe_factor: int
+    files: Iterable[TextFile],
+    num_shards: int,
+    settings: shards.Settings,
+    density: float,
 ) -> int:
-    """Returns how many buckets of about BUCKET_BYTES a shard has."""
+    """Returns how many buckets of about BUCKET_BYTES a shard has.
+
+    Args:
+      files: the `TextFile`s.
+      num_shards: the number of output files.
+      settings: the `shards.Settings`.
+      density: documents per byte of text. Where they are short, their number
+        decides on that of the records.
+    """
     text_bytes = sum(
         file.num_bytes
         * (_TEXT_BYTES_PER_COMPRESSED_BYTE if file.is_compressed else 1)
         for file in files
     )
-    num_bytes = text_bytes * _RECORD_BYTES_PER_TEXT_BYTE * dupe_factor
+    record_bytes = _RECORD_BYTES_PER_TOKEN * settings.sequence.max_seq_length
+    ratio = max(_RECORD_BYTES_PER_TEXT_BYTE, density * record_bytes)
+    num_bytes = text_bytes * ratio * settings.dupe_factor
     return max(1, math.ceil(num_bytes / num_shards / BUCKET_BYTES))
 
 

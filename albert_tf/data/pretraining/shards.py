@@ -274,7 +274,7 @@ def _write_outputs(inputs, outputs, settings, state, num_workers, has_progress):
         counts = state.counts
         if not counts or not corpus.is_store(state.folder, vocab_size, counts):
             counts = _tokenize(inputs, worker, run, has_progress)
-        check_counts(counts, inputs, settings)
+        check_counts(counts, inputs, settings, num_parts=len(inputs))
         state.keep_counts(counts)
         # Sidecars of an older run describe files about to be replaced.
         remove_sidecars(outputs)
@@ -444,10 +444,20 @@ def summarize(counts: dict, results) -> dict:
     Args:
       counts: the counts of `corpus.write_store`.
       results: dicts of counts of `build_examples`, with `dropped_words`.
+
+    Raises:
+      ValueError: if there is no sequence.
     """
     total: collections.Counter = collections.Counter()
     for result in results:
         total.update(result)
+
+    if not total["sequences"]:
+        raise ValueError(
+            f"The text has no sequence: each of its {counts['input_documents']}"
+            " documents has only one word. Are blank lines between documents "
+            "alone, not between sentences?"
+        )
 
     def share(name, whole):
         return round(total[name] / max(total[whole], 1), 6)
@@ -477,8 +487,17 @@ def _check_inputs(inputs):
         corpus.check_text(path)
 
 
-def check_counts(counts: dict, inputs: list[str], settings: Settings):
-    """Warns about unusual text, and refuses text that cannot be used."""
+def check_counts(
+    counts: dict, inputs: list[str], settings: Settings, num_parts: int
+):
+    """Warns about unusual text, and refuses text that cannot be used.
+
+    Args:
+      counts: the counts of `corpus.write_store`.
+      inputs: names of the text files.
+      settings: the `Settings`.
+      num_parts: number of parts of the text at whose ends documents end, too.
+    """
     num_documents = counts["input_documents"]
     if not num_documents:
         raise ValueError(
@@ -496,7 +515,7 @@ def check_counts(counts: dict, inputs: list[str], settings: Settings):
             "encoding, or damaged?",
             counts["bad_characters"],
         )
-    if num_documents - counts["cut_documents"] <= len(inputs):
+    if num_documents - counts["cut_documents"] <= num_parts:
         logging.warning(
             "No blank line was found between documents: each file is treated "
             "as one document. If it is chosen for short sequences, all of its "

@@ -4,11 +4,15 @@ They run where Apache Beam is installed, as by `make test-beam`. The locked
 packages leave it out: it needs an older protobuf.
 """
 
+import bz2
 import collections
 import gzip
 import hashlib
+import importlib
 import importlib.util
+import io
 import json
+import lzma
 import random
 import sys
 
@@ -24,9 +28,9 @@ from albert_tf.programs import create_pretraining_data as program
 needs_beam = pytest.mark.skipif(
     any(
         importlib.util.find_spec(name) is None
-        for name in ("apache_beam", "google_crc32c")
+        for name in ("apache_beam", "backports", "google_crc32c")
     ),
-    reason="needs the extra `beam`: apache-beam and google-crc32c",
+    reason="needs the extra `beam`",
 )
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 WORDS = [f"w{i}" for i in range(2000)]
@@ -260,6 +264,16 @@ def test_the_seed_decides_the_bytes(folder):
 
 
 @needs_beam
+def test_a_divided_file_without_blank_lines_draws_a_warning(folder, caplog):
+    for path in folder.glob("text*"):
+        path.unlink()
+    (folder / "text.txt").write_text("w1 w2 w3\nw4 w5\n" * 600)
+    statistics = program.run(flags_of(folder, dupe_factor=1))
+    assert statistics["input_documents"] > 2
+    assert "No blank line" in caplog.text
+
+
+@needs_beam
 def test_nsp_takes_segments_of_other_documents(folder):
     write_word_documents(folder, 300, lengths=(3, 2, 2))
     statistics = program.run(flags_of(folder, sentence_objective="nsp"))
@@ -375,12 +389,90 @@ def test_bad_input_is_refused_before_a_file_is_written(folder, changes, words):
         assert found == before
 
 
-@pytest.mark.parametrize("package", ["apache_beam", "google_crc32c"])
+def compress_zstd(text):
+    """Compresses as the program `zstd` does, with a checksum."""
+    zstd = importlib.import_module("backports.zstd")
+    options = {zstd.CompressionParameter.checksum_flag: 1}
+    return zstd.compress(text, options=options)
+
+
+COMPRESS = {
+    "gz": gzip.compress,
+    "bz2": bz2.compress,
+    "xz": lzma.compress,
+    "zst": compress_zstd,
+}
+
+
+@needs_beam
+@pytest.mark.parametrize("ending", COMPRESS)
+def test_compressed_text_is_read_to_its_end(tmp_path, ending):
+    from albert_tf.data.pretraining import compressed
+
+    compress = COMPRESS[ending]
+    text = random.Random(0).randbytes(300_000)
+    path = tmp_path / f"a.txt.{ending.upper()}"
+    path.write_bytes(compress(text[:70_000]) + compress(text[70_000:]))
+    assert compressed.is_compressed(str(path))
+    with compressed.opening(str(path), lambda path: open(path, "rb")) as file:
+        assert file.read(10) == text[:10]
+        file.seek(0)
+        assert file.read() == text
+
+
+@needs_beam
+@pytest.mark.parametrize("ending", COMPRESS)
+@pytest.mark.parametrize("how", ["truncated", "damaged", "not compressed"])
+def test_damaged_compressed_text_is_refused(tmp_path, ending, how):
+    from albert_tf.data.pretraining import compressed
+
+    data = bytearray(COMPRESS[ending](b"w1 w2 w3\n" * 10_000))
+    if how == "truncated":
+        data = data[:-9]
+    elif how == "damaged":
+        data[len(data) // 2] ^= 0xFF
+    else:
+        data = b"w1 w2\n" * 99
+    path = tmp_path / f"a.{ending}"
+    path.write_bytes(data)
+    with pytest.raises(ValueError, match=f"a.{ending} cannot be decompressed"):
+        with compressed.opening(str(path), lambda p: open(p, "rb")) as file:
+            file.read()
+
+
+@needs_beam
+def test_errors_of_the_system_are_not_damage(tmp_path):
+    from albert_tf.data.pretraining import compressed
+
+    class Stored(io.BytesIO):
+        def read(self, size=-1):
+            raise OSError(5, "Input/output error")
+
+    with pytest.raises(OSError, match="Input/output"):
+        with compressed.opening("a.gz", lambda path: Stored()) as file:
+            file.read()
+
+
+@needs_beam
+def test_a_truncated_file_is_named(folder):
+    path = folder / "text2.txt.gz"
+    text = gzip.decompress(path.read_bytes())
+    path.write_bytes(gzip.compress(text * 50)[:-200])
+    words = "text2.txt.gz cannot be decompressed: Compressed file ended before"
+    with pytest.raises(ValueError, match=words):
+        program.run(flags_of(folder))
+    assert not files_of(folder)
+
+
+@pytest.mark.parametrize(
+    "package", ["apache_beam", "backports.zstd", "google_crc32c"]
+)
 def test_without_beam_the_package_is_named(folder, monkeypatch, package):
     monkeypatch.setitem(sys.modules, package, None)
-    name = "albert_tf.data.pretraining.beam_pipeline"
-    monkeypatch.delitem(sys.modules, name, raising=False)
-    monkeypatch.delattr(name, raising=False)
+    for module in "beam_pipeline", "compressed":
+        name = f"albert_tf.data.pretraining.{module}"
+        monkeypatch.delitem(sys.modules, name, raising=False)
+        monkeypatch.delattr(name, raising=False)
     with pytest.raises(ImportError, match="extra `beam`: pip install"):
         program.run(flags_of(folder))
     assert not files_of(folder)

@@ -1,5 +1,6 @@
 """Tests of how a corpus is divided; Apache Beam is not needed."""
 
+import dataclasses
 import gzip
 import io
 import random
@@ -271,11 +272,31 @@ def test_buckets_are_ranges_of_keys_of_equal_width():
 def test_the_number_of_buckets_follows_the_size(monkeypatch):
     monkeypatch.setattr(blocks, "BUCKET_BYTES", 1000)
     plain = blocks.TextFile("a", 5000)
-    assert blocks.buckets_per_shard([plain], 100, 1) == 1
-    assert blocks.buckets_per_shard([plain], 2, 1) == 5
-    assert blocks.buckets_per_shard([plain], 2, 3) == 15
+    once, thrice = settings_of("v"), settings_of("v", dupe_factor=3)
+    assert blocks.buckets_per_shard([plain], 100, once, 0) == 1
+    assert blocks.buckets_per_shard([plain], 2, once, 0) == 5
+    assert blocks.buckets_per_shard([plain], 2, thrice, 0) == 15
     packed = blocks.TextFile("a", 5000, is_compressed=True)
-    assert blocks.buckets_per_shard([packed], 2, 1) > 5
+    assert blocks.buckets_per_shard([packed], 2, once, 0) > 5
+
+
+def test_the_number_of_buckets_follows_that_of_short_documents(
+    vocabulary_file, tokenizer, monkeypatch
+):
+    assert blocks.documents_per_byte([b"w1 w2\n\n" * 9, b""]) == 1 / 7
+    monkeypatch.setattr(blocks, "BUCKET_BYTES", 100_000)
+    text = "w1 w2\n\n" * 500
+    density = blocks.documents_per_byte([text.encode()])
+    settings = settings_of(vocabulary_file, dupe_factor=2)
+    settings = dataclasses.replace(
+        settings,
+        sequence=dataclasses.replace(settings.sequence, max_seq_length=512),
+        masking=dataclasses.replace(settings.masking, max_predictions=77),
+    )
+    found, _ = built(block_of(text, tokenizer), settings)
+    file = blocks.TextFile("a", len(text))
+    count = blocks.buckets_per_shard([file], 2, settings, density)
+    assert 0.7e5 < sum(map(len, found)) / 2 / count < 1.1e5
 
 
 def test_records_are_framed_as_tensorflow_frames_them(tmp_path):
