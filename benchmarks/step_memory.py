@@ -1,10 +1,11 @@
-"""Measures the peak memory of a training step, and the size of its graph.
+"""Measures the peak memory of a step, and the size of its graph.
 
   python -m benchmarks.step_memory
   python -m benchmarks.step_memory --config=v2/base --batch_size=4
 
-Each row is two processes, which build model and optimizer (LAMB), trace the
-step, and run it twice on random ids. In the first, `step` is the peak of the
+Each row is two processes, which build model and optimizer (LAMB), trace a
+training step, and run it twice on random ids; the last row is a forward pass of
+the encoder. In the first, `step` is the peak of the
 resident memory during both, without what the process used before the first.
 The second uses an allocator that reports what it does: `tensors` is the peak of
 all tensors, with weights and slots, beside the estimate of `analysis.memory`.
@@ -25,12 +26,13 @@ GIB = 2**30
 # With it, TensorFlow's profiles have what is allocated on a CPU.
 COUNTING = {"TF_CPU_ALLOCATOR_USE_BFC": "true"}
 # Arguments of `replicas.build_replica_step`.
-ROWS = [
-    {},
-    {"num_parts": 4},
-    {"remat": True},
-    {"num_parts": 4, "remat": True},
-]
+ROWS = {
+    "whole": {},
+    "4 parts": {"num_parts": 4},
+    "recomputed layers": {"remat": True},
+    "4 parts, recomputed layers": {"num_parts": 4, "remat": True},
+}
+INFERENCE = "inference"
 
 
 def peak_bytes():
@@ -86,16 +88,20 @@ def list_events(space):
                 yield line.timestamp_ns * 1000 + event.offset_ps, name, values
 
 
-def measure(args, kwargs):
-    """Prints the measurements of one row as JSON."""
+def build_step(args, config, kwargs):
+    """Returns a traced training step of features, what it keeps, an estimate.
+
+    Args:
+      args: the arguments of the command line.
+      config: an AlbertConfig.
+      kwargs: arguments of `replicas.build_replica_step`.
+    """
     import tensorflow as tf
 
     from albert_tf.analysis import memory
     from albert_tf.model import heads, layers, modeling
     from albert_tf.training import optimization, replicas
-    from benchmarks import training_step
 
-    config = training_step.read_config(args.config)
     model = heads.AlbertForPreTraining(
         config, dtype=layers.POLICIES[args.compute_dtype]
     )
@@ -104,12 +110,61 @@ def measure(args, kwargs):
         {n: w.value for n, w in modeling.named_weights(model).items()},
         optimization.build_schedule(1e-3, 1000, 10),
     )
+    strategy = tf.distribute.get_strategy()
+    replica_step = replicas.build_replica_step(model, optimizer, **kwargs)
+    step = tf.function(lambda f: strategy.run(replica_step, args=(f,))[0])
+    estimate = memory.estimate_training(
+        config,
+        args.batch_size // kwargs.get("num_parts", 1),
+        args.num_tokens,
+        args.num_predictions,
+        compute_dtype=args.compute_dtype,
+        remat=kwargs.get("remat", False),
+    ).peak
+    kept = [*optimizer.weights.values(), *optimizer.slots.values()]
+    return step, kept, estimate
+
+
+def build_forward_pass(args, config):
+    """Like `build_step`, of the encoder's forward pass."""
+    import tensorflow as tf
+
+    from albert_tf.analysis import memory
+    from albert_tf.model import layers, modeling
+
+    encoder = modeling.AlbertEncoder(
+        config, dtype=layers.POLICIES[args.compute_dtype]
+    )
+
+    @tf.function
+    def run(features):
+        names = "input_ids", "input_mask", "segment_ids"
+        outputs = encoder(*(features[name] for name in names))
+        return outputs["pooled_output"]
+
+    estimate = memory.estimate_inference(
+        config,
+        args.batch_size,
+        args.num_tokens,
+        compute_dtype=args.compute_dtype,
+    )
+    return run, [w.value for w in encoder.weights], estimate
+
+
+def measure(args, name):
+    """Prints the measurements of one row as JSON."""
+    import tensorflow as tf
+
+    from benchmarks import training_step
+
+    config = training_step.read_config(args.config)
+    if name == INFERENCE:
+        step, kept, estimate = build_forward_pass(args, config)
+    else:
+        step, kept, estimate = build_step(args, config, ROWS[name])
     features = training_step.random_features(
         config, args.batch_size, args.num_tokens, args.num_predictions
     )
-    strategy = tf.distribute.get_strategy()
-    replica_step = replicas.build_replica_step(model, optimizer, **kwargs)
-    step = tf.function(lambda f: strategy.run(replica_step, args=(f,)))
     start = time.perf_counter()
     features = {name: tf.constant(x) for name, x in features.items()}
     traced = step.get_concrete_function(features)
@@ -117,27 +172,19 @@ def measure(args, kwargs):
     before = peak_bytes()
     for _ in range(2):
         start = time.perf_counter()
-        traced(features)[0].numpy()
+        traced(features).numpy()
         seconds.append(time.perf_counter() - start)
     row = {
         "before": before,
         "step": peak_bytes() - before,
-        "estimate": memory.estimate_training(
-            config,
-            args.batch_size // kwargs.get("num_parts", 1),
-            args.num_tokens,
-            args.num_predictions,
-            compute_dtype=args.compute_dtype,
-            remat=kwargs.get("remat", False),
-        ).peak,
+        "estimate": estimate,
         "operations": count_operations(traced.graph),
         "trace": seconds[0],
         "second_step": seconds[-1],
     }
     if os.environ.keys() >= COUNTING.keys():
-        kept = [*optimizer.weights.values(), *optimizer.slots.values()]
         row["tensors"] = 4 * sum(int(tf.size(x)) for x in kept)
-        row["tensors"] += count_tensors(lambda: traced(features)[0].numpy())
+        row["tensors"] += count_tensors(lambda: traced(features).numpy())
     print(json.dumps(row))
 
 
@@ -149,16 +196,16 @@ def parse_arguments():
     parser.add_argument("--num_tokens", type=int, default=512)
     parser.add_argument("--num_predictions", type=int, default=20)
     parser.add_argument("--compute_dtype", default="bfloat16")
-    parser.add_argument("--only", help="Numbers of the rows, from 0.")
-    parser.add_argument("--serve", type=int, default=-1, help="Internal.")
+    parser.add_argument("--only", help="Names of rows; semicolons separate.")
+    parser.add_argument("--serve", help="Internal.")
     return parser.parse_args()
 
 
 def main():
-    """Prints a table with a row per way to compute the step."""
+    """Prints a table with a row per way to compute a step."""
     args = parse_arguments()
-    if args.serve >= 0:
-        measure(args, ROWS[args.serve])
+    if args.serve:
+        measure(args, args.serve)
         return
     print(
         f"{args.config}, B{args.batch_size} T{args.num_tokens} "
@@ -167,15 +214,13 @@ def main():
         "| step | before, GiB | step, GiB | tensors, GiB | estimate | "
         "operations | trace, s | step, s |\n|---|---|---|---|---|---|---|---|"
     )
-    for index in range(len(ROWS)):
-        if args.only and str(index) not in args.only.split(","):
-            continue
-        words = [*sys.argv[1:], f"--serve={index}"]
+    for name in args.only.split(";") if args.only else [*ROWS, INFERENCE]:
+        words = [*sys.argv[1:], f"--serve={name}"]
         row = children.call("benchmarks.step_memory", words)
         counted = children.call("benchmarks.step_memory", words, **COUNTING)
         tensors, estimate = counted["tensors"], counted["estimate"]
         print(
-            f"| {ROWS[index] or 'whole'} | {row['before'] / GIB:.2f} | "
+            f"| {name} | {row['before'] / GIB:.2f} | "
             f"{row['step'] / GIB:.2f} | {tensors / GIB:.2f} | "
             f"{estimate / GIB:.2f} ({estimate / tensors - 1:+.0%}) | "
             f"{row['operations']} | {row['trace']:.1f} | "

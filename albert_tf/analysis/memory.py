@@ -90,8 +90,8 @@ def estimate_training(
         activations = num_layers * num_rows * config.hidden_size * size
         backward += one_layer + uses
     predictions = batch_size * max_predictions_per_seq * config.vocab_size
-    # Logits, probabilities, and the gradient of the logits.
-    head = predictions * (2 * FLOAT32 + size)
+    # Logits and probabilities, or probabilities and the logits' gradient.
+    head = predictions * 2 * FLOAT32
     counts = parameters.count_parameters(config)
     num_weights = sum(counts.values())
     return Training(
@@ -188,10 +188,11 @@ def size_of_cast(size):
     return size if size != FLOAT32 else 0
 
 
-def size_of_casts(config, size):
+def size_of_casts(config, size, with_heads=True):
     """Returns the size of the packed kernels and, in bfloat16, of all others.
 
-    Weights that are used in float32 as they are need no copy.
+    Weights that are used in float32 as they are need no copy. Of the word
+    embeddings, only the masked-LM head needs one.
     """
     h, f = config.hidden_size, config.intermediate_size
     num_attention, num_ffn = parameters.count_blocks(config)
@@ -199,7 +200,9 @@ def size_of_casts(config, size):
         return size * num_attention * 3 * h * h
     kernels = num_attention * 4 * h * h + num_ffn * 2 * h * f + h * h
     e = config.embedding_size
-    kernels += e * config.vocab_size + e * h * (1 + (e != h))
+    kernels += e * h * (e != h)
+    if with_heads:
+        kernels += e * (config.vocab_size + h)
     return size * kernels
 
 
@@ -255,6 +258,6 @@ def estimate_inference(
     ffn = 2 * (h + f) * size
     return (
         FLOAT32 * parameters.count_encoder(config)
-        + size_of_casts(config, size)
+        + size_of_casts(config, size, with_heads=False)
         + batch_size * max_seq_length * max(attention, ffn)
     )

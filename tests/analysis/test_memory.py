@@ -18,16 +18,27 @@ def estimate(config=tiny.CONFIG, shape=SHAPE, **kwargs):
 
 
 @pytest.mark.parametrize(
-    ("row", "dtype"),
-    [(0, "float32"), (2, "bfloat16")],
-    ids=["kept", "recomputed"],
+    ("row", "words"),
+    [
+        ("whole", "tiny --batch_size=16 --num_tokens=64"),
+        (
+            "recomputed layers",
+            "tiny --batch_size=16 --num_tokens=64 --compute_dtype=bfloat16",
+        ),
+        # The masked-LM head outweighs the rest.
+        ("whole", "small --batch_size=16 --num_tokens=64 --num_predictions=60"),
+        (
+            "inference",
+            "small --batch_size=1 --num_tokens=16 --compute_dtype=bfloat16",
+        ),
+    ],
 )
-def test_the_estimate_is_that_of_a_real_step(row, dtype):
-    """The parts of this one are of like size: none may be wrong."""
-    words = ["--config=tiny", "--batch_size=16", "--num_tokens=64"]
+def test_the_estimate_is_that_of_a_real_step(row, words):
+    """The parts of the first two are of like size: none may be wrong."""
+    words = f"--compute_dtype=float32 --config={words}".split()
     found = children.call(
         "benchmarks.step_memory",
-        [*words, f"--compute_dtype={dtype}", f"--serve={row}"],
+        [*words, f"--serve={row}"],
         **step_memory.COUNTING,
     )
     assert found["estimate"] == pytest.approx(found["tensors"], rel=0.15)
