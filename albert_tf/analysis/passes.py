@@ -196,18 +196,22 @@ def project_words(model, ids, num_components=2):
       num_components: number of components, C.
 
     Returns:
-      Dict with "embeddings", of E dimensions, and "projected", of H, as the
-      first layer's input has them; each a dict of "coordinates" [K, C] and
+      Dict with "embeddings", of E dimensions, and, if the model has a
+      projection, "projected", of H: without positions, segments and norm, which
+      the first layer's input has. Each is a dict of "coordinates" [K, C] and
       "explained", the share of the variance of every component.
     """
+    transformer = model.encoder.transformer
     words = tf.gather(model.word_embeddings, ids)  # [K, E]
     words = tf.cast(words, model.compute_dtype)
-    projected = model.encoder.transformer.project(words)  # [K, H]
+    found = {"embeddings": words}
+    if transformer.projection:
+        found["projected"] = transformer.project(words)  # [K, H]
     return {
         name: principal_components(
             tf.cast(x, tf.float32).numpy(), num_components
         )
-        for name, x in (("embeddings", words), ("projected", projected))
+        for name, x in found.items()
     }
 
 

@@ -155,7 +155,7 @@ def do_all(runner, todo):
             except grid_jobs.BusyError:
                 busy.append((row, seed))
                 continue
-            except grid_jobs.ProgramError as error:
+            except (grid_jobs.ProgramError, OSError, ValueError) as error:
                 print(error, flush=True)
                 yield f"{row.name}, seed {seed}: {error}"
                 continue

@@ -58,7 +58,7 @@ def format_own(name, row):
         case "M tokens":
             return f"{row['tokens'] / 1e6:.1f}"
         case "seconds":
-            return f"{sum_seconds(row['summary']):,.0f}"
+            return format_seconds(row)
         case "commit":
             return " ".join(row["commits"])
     if name not in row["summary"]:
@@ -71,9 +71,14 @@ def format_own(name, row):
     return f"{text} ({summary['count']})"
 
 
-def sum_seconds(summary):
-    """Returns the mean time of all phases."""
-    return sum(s["mean"] for n, s in summary.items() if n.endswith("seconds"))
+def format_seconds(row):
+    """Returns the mean time of all phases, or "" if not all are known."""
+    means = [
+        summary["mean"]
+        for name, summary in row["summary"].items()
+        if name.endswith("seconds")
+    ]
+    return f"{sum(means):,.0f}" if len(means) == row["phases"] else ""
 
 
 def format_paper(name, row):

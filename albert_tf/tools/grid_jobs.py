@@ -109,6 +109,7 @@ class GridRunner:
                         columns.setdefault(name, {})[str(seed)] = value
         return {
             "parameters": parameters.count_encoder(row.config),
+            "phases": len(row.phases),
             "tokens": row.count_tokens(),
             "columns": columns,
             "summary": {
@@ -223,8 +224,10 @@ class GridRunner:
             os.path.join(output, manifest.METRICS_FILE)
         )
         name = "sequences_per_second"
-        rate = statistics.median(line[name] for line in log if name in line)
-        rate *= phase.records["max_seq_length"]
+        rates = [line[name] for line in log if name in line]
+        if not rates:  # All steps were in the call that compiled them.
+            return {}
+        rate = statistics.median(rates) * phase.records["max_seq_length"]
         return {
             f"phase {index + 1}, tokens/s": rate,
             f"phase {index + 1}, seconds": phase.count_tokens() / rate,

@@ -77,11 +77,12 @@ def draw_model(name, model):
             ylabel="head",
             extent=(0.5, num_passes + 0.5, num_heads - 0.5, -0.5),
         )
-    for key, title in (
-        ("embeddings", "before the projection"),
-        ("projected", "after the projection"),
-    ):
-        yield draw_words(f"{name}: words {title}", model["words"][key], model)
+    titles = {
+        "embeddings": "before the projection",
+        "projected": "after the projection",
+    }
+    for key, words in model["words"].items():
+        yield draw_words(f"{name}: words {titles[key]}", words, model)
 
 
 def draw_map(title, values, *, xlabel, ylabel, **kwargs):

@@ -131,7 +131,13 @@ def test_components_are_those_of_the_covariance():
     )
 
 
-def test_words_are_projected_as_the_first_layer_sees_them(model):
+def test_without_a_projection_words_are_not_projected():
+    config = dataclasses.replace(CONFIG, embedding_size=CONFIG.hidden_size)
+    found = passes.project_words(build(config), [7, 5, 9])
+    assert list(found) == ["embeddings"]
+
+
+def test_words_are_projected_as_for_the_first_layer(model):
     found = passes.project_words(model, [7, 5, 9, 20, 11])
     assert found["embeddings"]["coordinates"].shape == (5, 2)
     kernel, bias = model.encoder.transformer.projection

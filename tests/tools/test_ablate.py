@@ -178,16 +178,22 @@ def test_checkpoints_do_not_change_the_weights(work, tmp_path):
     assert not calls
 
 
-def test_the_table_has_means_deviations_and_the_paper(work, tmp_path, capsys):
-    _, results = work()
-    table = (tmp_path / "out/grid.md").read_text()
-    assert table in capsys.readouterr().out
+def cells_of(table):
+    """The cells of a table in Markdown, by names of row and column."""
     head, _, *rows = [
         [cell.strip() for cell in line.split("|")[1:-1]]
         for line in table.splitlines()
         if line.startswith("|")
     ]
-    cells = {row[0]: dict(zip(head, row, strict=True)) for row in rows}
+    return {row[0]: dict(zip(head, row, strict=True)) for row in rows}
+
+
+def test_the_table_has_means_deviations_and_the_paper(work, tmp_path, capsys):
+    _, results = work()
+    table = (tmp_path / "out/grid.md").read_text()
+    assert table in capsys.readouterr().out
+    cells = cells_of(table)
+    head = list(cells["two"])
     assert cells["three"]["SOP"] == "31.5 ± 0.7 (2)"
     assert cells["two"]["CoLA"] == "65.0 ± 7.1 (2)"
     assert cells["two"]["phase 1, tokens/s"] == "800 ± 0 (2)"
@@ -225,9 +231,35 @@ def test_a_failure_leaves_out_one_model(work, tmp_path):
     results = json.loads((tmp_path / "out/grid.json").read_text())
     assert set(results["three"]["columns"]["SOP"]) == {"1", "2"}
     assert "SOP" not in results["longer"]["columns"]
+    table = (tmp_path / "out/grid.md").read_text()
+    assert cells_of(table)["longer"]["seconds"] == ""
     (tmp_path / "fail").unlink()
     calls, _ = work()
     assert count(calls) == {"run_pretraining": 2, "run_classifier": 2}
+
+
+def test_a_failed_evaluation_leaves_out_one_model(work, monkeypatch):
+    evaluate = grid_jobs.GridRunner.evaluate
+
+    def fail(self, row, seed, job, folder):
+        if row.name == "two" and seed == 1:
+            raise OSError("The checkpoint is gone.")
+        return evaluate(self, row, seed, job, folder)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(grid_jobs.GridRunner, "evaluate", fail)
+        with pytest.raises(ValueError, match="1 of 6 .*two, seed 1: The check"):
+            work()
+    calls, results = work()
+    assert count(calls) == {"run_classifier": 1}
+    assert set(results["two"]["columns"]["SOP"]) == {"1", "2"}
+
+
+def test_a_phase_of_one_call_has_no_speed(work, tmp_path, monkeypatch):
+    line = {"split": "train", "step": 1}
+    monkeypatch.setattr(plot_metrics, "read_records", lambda path: [line])
+    _, results = work(seeds="1")
+    assert set(results["two"]["columns"]) == {"SOP", "NSP", "CoLA"}
 
 
 def test_random_weights_are_only_fine_tuned(work, tmp_path):
