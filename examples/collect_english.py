@@ -133,7 +133,8 @@ def read_own(paths):
             "{path} is not UTF-8 ({error}). Convert it, such as with iconv.",
         )
         for block in re.split(r"\n\s*\n", content.strip()):
-            documents.append([line for line in block.splitlines() if line])
+            if lines := [line for line in block.splitlines() if line.strip()]:
+                documents.append(lines)
     if len(documents) < HELD_OUT_EVERY:
         raise ValueError(
             f"--text has {len(documents)} documents; wanted {HELD_OUT_EVERY} "

@@ -85,6 +85,7 @@ class Step(NamedTuple):
 def run(args):
     """Runs all steps, then prints scores and next steps."""
     folder = as_typed(args.output_dir)
+    check_source(folder, args.text)
     try:
         for step in build_steps(folder, args):
             run_step(step)
@@ -99,6 +100,41 @@ def run(args):
             script=as_typed(__file__),
         )
     )
+
+
+def check_source(folder, text):
+    """Notes which text is used; other text than before is divided again.
+
+    Args:
+      folder: output folder.
+      text: the flag --text.
+
+    Raises:
+      ValueError: if the folder has a vocabulary of other text.
+    """
+    note = f"{folder}/text/source.json"
+    files = filesystem.expand_files(text) if text else []
+    stats = [os.stat(file) for file in files]
+    source = {
+        "text": text or "English",
+        "files": {
+            file: [stat.st_size, stat.st_mtime_ns]
+            for file, stat in zip(files, stats, strict=True)
+        },
+    }
+    if os.path.exists(note):
+        before = filesystem.read_json(note)
+        if before == source:
+            return
+        if os.path.exists(f"{folder}/vocab.model"):
+            raise ValueError(
+                f"{folder} was made from other text: {before['text']}, or "
+                "files that have changed since. Give another --output_dir, or "
+                f"remove {folder} first."
+            )
+        for name in "train", "heldout":
+            pathlib.Path(folder, "text", f"{name}.txt").unlink(missing_ok=True)
+    filesystem.write_json(note, source)
 
 
 def build_steps(folder, args):

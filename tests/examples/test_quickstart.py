@@ -70,6 +70,35 @@ def test_own_text_is_divided_and_not_filtered(tmp_path):
         collect_english.read_own([tmp_path / "short.txt"])
 
 
+def test_blank_files_and_lines_are_no_documents(tmp_path):
+    (tmp_path / "blank.txt").write_text(" \n\n")
+    (tmp_path / "own.txt").write_text("a\n \nb\n\n\n" * 20)
+    found = collect_english.read_own(sorted(tmp_path.glob("*.txt")))
+    assert found == [["a"], ["b"]] * 20
+
+
+def test_changed_text_is_divided_again_until_it_has_a_vocabulary(tmp_path):
+    own, out = tmp_path / "own.txt", tmp_path / "out"
+    held_out = out / "text" / "heldout.txt"
+    own.write_text("a\n\n" * 20)
+    quickstart.check_source(str(out), str(own))
+    held_out.write_text("a")
+    quickstart.check_source(str(out), str(own))
+    assert held_out.exists()
+    own.write_text("a\n\n" * 30)
+    quickstart.check_source(str(out), str(own))
+    assert not held_out.exists()
+    held_out.write_text("a")
+    (out / "vocab.model").touch()
+    quickstart.check_source(str(out), str(own))
+    with pytest.raises(ValueError, match="was made from other text: /.*own"):
+        quickstart.check_source(str(out), None)
+    own.write_text("a\n\n" * 40)
+    with pytest.raises(ValueError, match="or files that have changed since"):
+        quickstart.check_source(str(out), str(own))
+    assert held_out.exists()
+
+
 def test_a_step_whose_product_exists_is_skipped(ran, tmp_path):
     step = quickstart.Step("Make it", ["make.py"], "out/made.txt")
     quickstart.run_step(step)
