@@ -90,7 +90,8 @@ def estimate_training(
         activations = num_layers * num_rows * config.hidden_size * size
         backward += one_layer + uses
     predictions = batch_size * max_predictions_per_seq * config.vocab_size
-    # Logits and probabilities, or probabilities and the logits' gradient.
+    # Logits and probabilities, or probabilities and the logits' gradient; all
+    # three only if other programs delay what reads the logits.
     head = predictions * 2 * FLOAT32
     counts = parameters.count_parameters(config)
     num_weights = sum(counts.values())

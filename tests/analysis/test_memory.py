@@ -17,6 +17,15 @@ def estimate(config=tiny.CONFIG, shape=SHAPE, **kwargs):
     return memory.estimate_training(config, *shape, **kwargs)
 
 
+def measure(row, words):
+    words = f"--compute_dtype=float32 --config={words}".split()
+    return children.call(
+        "benchmarks.step_memory",
+        [*words, f"--serve={row}"],
+        **step_memory.COUNTING,
+    )
+
+
 @pytest.mark.parametrize(
     ("row", "words"),
     [
@@ -25,8 +34,6 @@ def estimate(config=tiny.CONFIG, shape=SHAPE, **kwargs):
             "recomputed layers",
             "tiny --batch_size=16 --num_tokens=64 --compute_dtype=bfloat16",
         ),
-        # The masked-LM head outweighs the rest.
-        ("whole", "small --batch_size=16 --num_tokens=64 --num_predictions=60"),
         (
             "inference",
             "small --batch_size=1 --num_tokens=16 --compute_dtype=bfloat16",
@@ -35,13 +42,20 @@ def estimate(config=tiny.CONFIG, shape=SHAPE, **kwargs):
 )
 def test_the_estimate_is_that_of_a_real_step(row, words):
     """The parts of the first two are of like size: none may be wrong."""
-    words = f"--compute_dtype=float32 --config={words}".split()
-    found = children.call(
-        "benchmarks.step_memory",
-        [*words, f"--serve={row}"],
-        **step_memory.COUNTING,
-    )
+    found = measure(row, words)
     assert found["estimate"] == pytest.approx(found["tensors"], rel=0.15)
+
+
+def test_logits_and_probabilities_are_counted():
+    """The masked-LM head outweighs the rest.
+
+    If other programs delay the operations that read the logits, these exist
+    beside their gradient, too: a third more.
+    """
+    found = measure(
+        "whole", "small --batch_size=16 --num_tokens=64 --num_predictions=60"
+    )
+    assert 0.65 < found["estimate"] / found["tensors"] < 1.15
 
 
 def test_layers_are_kept_or_only_their_inputs():
