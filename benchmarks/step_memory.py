@@ -5,10 +5,10 @@
 
 Each row is two processes, which build model and optimizer (LAMB), trace a
 training step, and run it twice on random ids; the last row is a forward pass of
-the encoder. In the first, `step` is the peak of the
-resident memory during both, without what the process used before the first.
-The second uses an allocator that reports what it does: `tensors` is the peak of
-all tensors, with weights and slots, beside the estimate of `analysis.memory`.
+the encoder. In the first, `step` is the peak of the resident memory during
+both, without what the process used before the first. The second uses an
+allocator that reports what it does: `tensors` is the peak of all tensors, with
+weights and slots, beside the estimate of `analysis.memory`.
 """
 
 import argparse
@@ -89,7 +89,7 @@ def list_events(space):
 
 
 def build_step(args, config, kwargs):
-    """Returns a traced training step of features, what it keeps, an estimate.
+    """Returns a training step of features, what it keeps, and its estimate.
 
     Args:
       args: the arguments of the command line.

@@ -16,6 +16,7 @@ import sys
 from typing import NamedTuple
 
 from albert_tf import filesystem, flags
+from albert_tf.data.pretraining import unfinished
 from albert_tf.model.config import AlbertConfig
 from albert_tf.tools import plot_metrics, subprograms
 
@@ -114,13 +115,9 @@ def check_source(folder, text):
     """
     note = f"{folder}/text/source.json"
     files = filesystem.expand_files(text) if text else []
-    stats = [os.stat(file) for file in files]
     source = {
         "text": text or "English",
-        "files": {
-            file: [stat.st_size, stat.st_mtime_ns]
-            for file, stat in zip(files, stats, strict=True)
-        },
+        "fingerprint": unfinished.fingerprint(files),
     }
     if os.path.exists(note):
         before = filesystem.read_json(note)
