@@ -25,7 +25,6 @@ _RECORDS_AT_ONCE = 1024
 _POLYNOMIAL = 0x82F63B78
 # Faults listed in the log and in a run's manifest; others are only counted.
 _MAX_LISTED = 20
-_UNREADABLE = "what follows cannot be read"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,28 +78,9 @@ def replace_damaged(
     """
     found = Salvaged(files, [], [], {})
     for index, file in enumerate(files):
-        faults: list[str] = []
-        name = file
-        error: ValueError | None = None
-        try:
-            damage.check_files([file], features, limits)
-            count = damage.count_records(file)
-        except ValueError as raised:
-            error = raised
-            name = os.path.join(folder, str(index), os.path.basename(file))
-            os.makedirs(os.path.dirname(name), exist_ok=True)
-            valid = _valid_records(file, features, limits, faults)
-            count = records.write_records(name, valid)
-        if num_written:
-            total = num_written[index]
-            _check_number(file, count, total, faults)
-            is_lost = 2 * count < total
-        else:
-            is_lost = 2 * filesystem.size(name) < filesystem.size(file)
-        if is_lost:
-            raise error or ValueError(
-                f"{file} has only {count} of {total} records. Copy it again."
-            )
+        copy = os.path.join(folder, str(index), os.path.basename(file))
+        total = num_written[index] if num_written else None
+        name, count, faults = _replace(file, copy, features, limits, total)
         if faults:
             found.faults[file] = faults
             logging.warning(
@@ -114,18 +94,40 @@ def replace_damaged(
     return found
 
 
-def _check_number(file, count, num_written, faults):
-    """Counts missing records, and refuses a file that has too many."""
-    missing = num_written - count - len(faults)
-    if missing == -1 and faults and faults[-1].endswith(_UNREADABLE):
-        return  # What follows the last record is none.
-    if missing < 0:
+def _replace(file, copy, features, limits, num_written):
+    """Returns name, number of records and faults of a file or its copy."""
+    faults: list[str] = []
+    unreadable: list[str] = []
+    name = file
+    error: ValueError | None = None
+    try:
+        damage.check_files([file], features, limits)
+        count = damage.count_records(file)
+    except ValueError as raised:
+        error = raised
+        name = copy
+        os.makedirs(os.path.dirname(name), exist_ok=True)
+        valid = _valid_records(file, features, limits, faults, unreadable)
+        count = records.write_records(name, valid)
+    num_found = count + len(faults)
+    faults += unreadable
+    if num_written is None:
+        is_lost = 2 * filesystem.size(name) < filesystem.size(file)
+    elif num_found > num_written:
         raise ValueError(
-            f"{file} has {count + len(faults)} records; its sidecar says "
+            f"{file} has {num_found} records; its sidecar says "
             f"{num_written}. Was it replaced?"
         )
-    if missing:
-        faults.append(f"{missing} records at the end are missing")
+    else:
+        missing = num_written - num_found - len(unreadable)
+        if missing > 0:
+            faults.append(f"{missing} records at the end are missing")
+        is_lost = 2 * count < num_written
+    if is_lost:
+        raise error or ValueError(
+            f"{file} has only {count} of {num_written} records. Copy it again."
+        )
+    return name, count, faults
 
 
 def read_first_intact(file: str) -> bytes | None:
@@ -136,14 +138,18 @@ def read_first_intact(file: str) -> bytes | None:
     return None
 
 
-def _valid_records(file, features, limits, faults) -> Iterator[bytes]:
-    """Yields the data of valid records; appends to `faults` what others are."""
-    last_fault: list[str] = []
-    frames = _read_frames(file, last_fault)
+def _valid_records(
+    file, features, limits, faults, unreadable
+) -> Iterator[bytes]:
+    """Yields the data of valid records.
+
+    It appends to `faults` what is wrong with each other record, and to
+    `unreadable` where it cannot read on.
+    """
+    frames = _read_frames(file, unreadable)
     for first in itertools.count(1, _RECORDS_AT_ONCE):
         group = list(itertools.islice(frames, _RECORDS_AT_ONCE))
         if not group:
-            faults += last_fault
             return
         rows, wanted = zip(*group, strict=True)
         is_intact = (checksums(rows) == wanted).tolist()
@@ -172,10 +178,10 @@ def _are_valid(rows, features, limits):
     return True
 
 
-def _read_frames(file, last_fault):
+def _read_frames(file, unreadable):
     """Yields data and checksum of each record.
 
-    It stops at a damaged length, and appends that fault to a list.
+    It stops at a damaged length, and appends that fault to `unreadable`.
     """
     left = filesystem.size(file)
     with filesystem.open_file(file) as opened:
@@ -190,9 +196,9 @@ def _read_frames(file, last_fault):
                 is_whole = checksums([header[:8]])[0] == checksum
                 left -= length + _FOOTER.size
             if not is_whole or left < 0:
-                last_fault.append(
+                unreadable.append(
                     f"record {number}: it extends beyond the end of the file, "
-                    f"or its length is damaged; {_UNREADABLE}"
+                    "or its length is damaged; what follows cannot be read"
                 )
                 return
             data = opened.read(length)
