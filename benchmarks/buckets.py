@@ -84,6 +84,8 @@ def run(args):
         with_dev=False,
         with_test=False,
     )
+    assert task.labels and data.train
+    examples = data.train.examples
     model = heads.AlbertClassifier(
         AlbertConfig.from_json_file(args.albert_config_file),
         num_labels=len(task.labels),
@@ -96,18 +98,18 @@ def run(args):
         optimization.build_schedule(1e-5, 1_000_000),
     )
     strategy = tf.distribute.get_strategy()
-    variants = build_variants(args, data.train.examples)
+    variants = build_variants(args, examples)
     train_steps = replicas.Traces(
         replicas.build_train_function(strategy, model, optimizer)
     )
-    seconds = {name: [] for name in variants}
+    seconds: dict = {name: [] for name in variants}
     for repeat in range(args.num_repeats + 1):
         for name, (plan, datasets) in variants.items():
             elapsed = time_epoch(strategy, train_steps, plan, datasets)
             if repeat:  # The first compiles.
                 seconds[name].append(elapsed)
     medians = {name: statistics.median(s) for name, s in seconds.items()}
-    tokens = batches.longest_sequences(data.train.examples)
+    tokens = batches.longest_sequences(examples)
     print(
         f"{args.task_name}: {len(tokens)} examples, mean length "
         f"{tokens.mean():.0f} tokens, maximum {tokens.max()}"

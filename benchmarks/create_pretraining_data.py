@@ -108,7 +108,7 @@ def measure(settings):
     while process.poll() is None:
         peak = max(peak, resident_bytes(process.pid))
         time.sleep(0.1)
-    lines = process.stdout.read().splitlines()
+    lines = process.communicate()[0].splitlines()
     return {**json.loads(lines[-1]), "bytes": peak}
 
 

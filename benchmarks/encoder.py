@@ -185,8 +185,8 @@ def candidates(kind, dtype):
         builders["transformers"] = build_transformers
         builders["KerasHub"] = build_keras_hub
         if kind == "training" and dtype == "bfloat16":
-            builders["transformers, bf16 weights"] = lambda *args: (
-                build_transformers(*args, bf16_weights=True)
+            builders["transformers, bf16 weights"] = functools.partial(
+                build_transformers, bf16_weights=True
             )
     return builders
 
@@ -202,7 +202,7 @@ def time_once(run):
 
 def take_turns(runs):
     """Returns the median seconds per call of each function, by name."""
-    times = {name: [] for name in runs}
+    times: dict = {name: [] for name in runs}
     for run in runs.values():
         run()
         run()

@@ -59,7 +59,7 @@ def run(args):
         )
         print("|---|---|---|---|---|---|---|")
         for num_tokens, num_predictions, model in SIZES:
-            step = model, 32, num_tokens, num_predictions
+            step = model, 32, num_tokens, num_predictions, "mixed_bfloat16"
             needed = call(step_rate, step, args.seconds)
             for batch_size in map(int, args.batch_sizes.split(",")):
                 rates = measure(args, folder, num_tokens, batch_size)
@@ -111,7 +111,7 @@ def create_records(settings):
 
 def measure(args, folder, num_tokens, batch_size):
     """Returns sequences per second by (hosts, kind); they take turns."""
-    rates = {(hosts, kind): [] for hosts in (1, HOSTS) for kind in KINDS}
+    rates: dict = {(hosts, kind): [] for hosts in (1, HOSTS) for kind in KINDS}
     for _ in range(args.rounds):
         for (hosts, kind), found in rates.items():
             path = path_of(folder, kind, num_tokens)
@@ -143,17 +143,17 @@ def read_rate(path, batch_size, seconds, num_hosts):
     return rate(function, batch_size * num_hosts, seconds, time.process_time)
 
 
-def step_rate(sizes, seconds):
+def step_rate(settings, seconds):
     """Returns the sequences per second of a training step.
 
-    `sizes` is (model, batch size, tokens, predictions).
+    `settings` is (model, batch size, tokens, predictions, data type).
     """
     from benchmarks import training_step
 
-    step = training_step.build_step(*sizes, "mixed_bfloat16")
+    step = training_step.build_step(*settings)
     for _ in range(3):
         step()
-    return rate(step, sizes[1], seconds)
+    return rate(step, settings[1], seconds)
 
 
 def rate(function, num_rows, seconds, clock=time.perf_counter):

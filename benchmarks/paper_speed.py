@@ -52,6 +52,7 @@ def main():
     }
     for name in NAMES:
         model = paper.find_model(training_step.read_config(name))
+        assert model, name
         step = seconds[name]
         print(
             f"| {name} | {step:.2f} | {shape[0] / step:.2f} | "

@@ -181,7 +181,7 @@ class Transformers:
 
     def pipeline(self, task, model_class, texts, is_sorted):
         """Returns a function that runs a pipeline over texts."""
-        kwargs = {"truncation": True}
+        kwargs: dict = {"truncation": True}
         if task == "feature-extraction":
             kwargs = {"tokenize_kwargs": kwargs, "return_tensors": True}
         run = self.transformers.pipeline(
@@ -228,7 +228,7 @@ class Transformers:
                 padding=False if is_sorted else "max_length",
             )
             names = ["input_ids", "attention_mask", "token_type_ids"]
-            order = range(len(encoded["input_ids"]))
+            order = list(range(len(encoded["input_ids"])))
             if is_sorted:
                 order = sorted(
                     order, key=lambda i: len(encoded["input_ids"][i])
@@ -294,7 +294,7 @@ def build_candidates(args, start, work, texts, dtype):
 
 def measure(args, runs):
     """Returns the median texts per second, by candidate."""
-    rates = {name: [] for name in runs}
+    rates: dict = {name: [] for name in runs}
     for _ in range(args.num_turns):
         for name, (run, count) in runs.items():
             began = time.perf_counter()

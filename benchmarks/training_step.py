@@ -108,9 +108,12 @@ def build_products(name, batch_size, num_tokens, num_predictions, dtype):
 
 def serve():
     """Times the candidate in --serve, one turn per line of stdin."""
-    kind, name, *sizes, dtype = FLAGS.serve.split(",")
+    kind, *row, dtype = FLAGS.serve.split(",")
+    name, batch_size, num_tokens, num_predictions = row
     build = {"step": build_step, "products": build_products}[kind]
-    run = build(name, *map(int, sizes), dtype)
+    run = build(
+        name, int(batch_size), int(num_tokens), int(num_predictions), dtype
+    )
     for _ in range(3):
         run()
     print("ready", flush=True)
@@ -134,7 +137,7 @@ def start(kind, row, dtype, checkout, seconds):
         stderr=subprocess.DEVNULL,
         text=True,
     )
-    if process.stdout.readline() != "ready\n":
+    if not process.stdout or process.stdout.readline() != "ready\n":
         raise SystemExit(f"{serve} cannot run with {checkout}.")
     return process
 
@@ -154,7 +157,7 @@ def measure(row, dtype):
 
 def take_turns(processes, num_rounds):
     """Returns the median seconds of each process's turns, and ends them."""
-    times = {name: [] for name in processes}
+    times: dict = {name: [] for name in processes}
     for _ in range(num_rounds):
         for name, process in processes.items():
             print(file=process.stdin, flush=True)

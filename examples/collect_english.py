@@ -288,9 +288,9 @@ def read_documents(files):
     Args:
       files: iterable of lists of texts, one list per file.
     """
-    seen = set()
+    seen: set[str] = set()
     for texts in files:
-        document = []
+        document: list[str] = []
         for text in texts:
             sentences = [
                 s for s in split_sentences(text) if s.lower() not in seen
@@ -316,7 +316,7 @@ def split_sentences(text):
 
 def _paragraphs(text):
     """Yields paragraphs of prose; each list item is a separate paragraph."""
-    lines = []
+    lines: list[str] = []
     in_fence = in_doctest = False
     for line in [*text.splitlines(), ""]:
         start = line.lstrip()

@@ -104,7 +104,7 @@ def split(addresses, seed):
       dict from part to rows of (era, sentence), in random order.
     """
     rng = random.Random(seed)
-    tables = {part: [] for part in PARTS}
+    tables: dict = {part: [] for part in PARTS}
     for era, of_era in addresses.items():
         order = rng.sample(of_era, len(of_era))
         start = 0

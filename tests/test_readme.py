@@ -69,7 +69,7 @@ def test_programs_md_names_every_command():
     )
     for folder in ("benchmarks", "examples"):
         for path in (ROOT / folder).glob("*.py"):
-            if "def main" in path.read_text():
+            if "__main__" in path.read_text():
                 assert (
                     f"{folder}.{path.stem}`" in text
                     or str(path.relative_to(ROOT)) in text
