@@ -21,6 +21,7 @@ PROGRAMS = {
 }
 TOOLS = {
     "train_vocab": "train a vocabulary on text",
+    "extend_vocab": "add words to a model's vocabulary",
     "run_glue": "fine-tune on all GLUE tasks",
     "fill_mask": "predict the [MASK] tokens of a text",
     "embed": "compute vectors of texts",

@@ -25,7 +25,7 @@ from albert_tf.text import normalization
 
 SETTINGS_FILE = "tokenizer_settings.json"
 
-_WORD_PREFIX = "▁"  # U+2581, SentencePiece's visible space
+WORD_PREFIX = "▁"  # U+2581, SentencePiece's visible space
 MAX_CHARS_PER_WORD = 200
 _MAX_CACHED_WORDS = 1_000_000
 
@@ -276,14 +276,14 @@ class SentencePieceTokenizer(Tokenizer):
             raise ValueError(
                 f"{self.settings['vocabulary']} is a SentencePiece model with "
                 f"{', '.join(found)}; only plain unigram models can be "
-                "represented exactly outside Python."
+                "extended, or represented exactly outside Python."
             )
 
     def _without_comma(self, piece):
         """Splits the number in a piece that ends in a digit and a comma."""
-        number = piece[:-1].replace(_WORD_PREFIX, "")
+        number = piece[:-1].replace(WORD_PREFIX, "")
         parts = self._model.EncodeAsPieces(number)
-        if piece[0] == _WORD_PREFIX or parts[0][0] != _WORD_PREFIX:
+        if piece[0] == WORD_PREFIX or parts[0][0] != WORD_PREFIX:
             return parts
         inner = [parts[0][1:], *parts[1:]] if parts[0][1:] else parts[1:]
         if not self._model.IsUnknown(self._model.PieceToId(inner[0])):
@@ -291,12 +291,12 @@ class SentencePieceTokenizer(Tokenizer):
         # "▁17" may be a piece while "17" is not. The best split that separates
         # the prefix from the number avoids an unknown piece.
         for parts in self._model.NBestEncodeAsPieces(number, nbest_size=64):
-            if parts[0] == _WORD_PREFIX:
+            if parts[0] == WORD_PREFIX:
                 return parts[1:]
         return inner
 
     def _starts_word(self, piece):
-        if piece.startswith(_WORD_PREFIX):
+        if piece.startswith(WORD_PREFIX):
             return True
         if self._model.IsByte(self._model.PieceToId(piece)):
             return False
@@ -484,7 +484,7 @@ def _split_span(parts, start, end):
     model removed belong to the first part; if it added characters, all parts
     share the whole span.
     """
-    lengths = [len(part.removeprefix(_WORD_PREFIX)) for part in parts[1:]]
+    lengths = [len(part.removeprefix(WORD_PREFIX)) for part in parts[1:]]
     first_end = end - sum(lengths)
     if first_end < start:
         return [(start, end)] * len(parts)

@@ -1,13 +1,10 @@
 """Converts a pretrained model to another format and verifies the result."""
 
 import dataclasses
-import os
-import shutil
 
 import numpy as np
 import tensorflow as tf
 
-from albert_tf import ownership
 from albert_tf.model import heads, modeling
 from albert_tf.tools import models
 from albert_tf.weights import (
@@ -28,33 +25,27 @@ def run(args):
             f"--keep_slots: --format={args.format} cannot store optimizer "
             "slots."
         )
-    output_dir = args.to.rstrip("/")
-    check_output(output_dir, args.from_)
-    with ownership.owning(output_dir):
-        check_output(output_dir, args.from_)
-        convert(output_dir, args)
+    with models.creating_folder(args.to, args.from_) as folder:
+        model, copy, difference = convert(folder, args)
+    for remark in (*model.remarks, *copy.remarks):
+        print(f"Note: {remark}.")
+    print(
+        f"Wrote {len(copy.values)} variables of {model.source}, "
+        f"{count_parameters(copy.values):,} parameters, to "
+        f"{args.to.rstrip('/')}. Read "
+        "back, the weights are equal and outputs differ by at most "
+        f"{difference:.1g}."
+        + ("" if model.tokenizer else " The source has no vocabulary.")
+    )
 
 
-def check_output(output_dir, source):
-    """Raises ValueError if the output folder is in use or in the source."""
-    if os.path.isfile(output_dir):
-        raise ValueError(f"--to={output_dir} is a file; wanted a new folder.")
-    if not output_dir or (os.path.isdir(output_dir) and os.listdir(output_dir)):
-        raise ValueError(
-            f"--to={output_dir or '/'} is not empty; wanted a new folder."
-        )
-    if os.path.isdir(source):
-        source = os.path.realpath(source)
-        target = os.path.realpath(output_dir)
-        if os.path.commonpath([source, target]) == source:
-            raise ValueError(
-                f"--to={output_dir} is inside --from={source}. Give a folder "
-                "outside it."
-            )
+def convert(folder, args):
+    """Writes the converted model to a folder.
 
-
-def convert(output_dir, args):
-    """Writes the output folder; the caller owns it."""
+    Returns:
+      The model, the same as it was read back, and the largest difference of
+      their outputs.
+    """
     model = models.read_pretrained(args.from_, args, keep_slots=args.keep_slots)
     if model.config is None:
         raise ValueError(
@@ -64,29 +55,10 @@ def convert(output_dir, args):
     model = pretrained.select(set_head(model, args.head), args.format)
     # First, because it fails if weights are missing.
     outputs = compute_outputs(model)
-    temporary = f"{output_dir}.incomplete"
-    shutil.rmtree(temporary, ignore_errors=True)
-    os.makedirs(temporary)
-    try:
-        pretrained.write_pretrained(temporary, model, args.format)
-        copy = pretrained.read_pretrained(temporary, keep_slots=args.keep_slots)
-        check_values(model, copy)
-        difference = largest_difference(outputs, compute_outputs(copy))
-    except BaseException:
-        shutil.rmtree(temporary)
-        raise
-    if os.path.exists(output_dir):
-        os.rmdir(output_dir)
-    os.rename(temporary, output_dir)
-    for remark in (*model.remarks, *copy.remarks):
-        print(f"Note: {remark}.")
-    print(
-        f"Wrote {len(copy.values)} variables of {model.source}, "
-        f"{count_parameters(copy.values):,} parameters, to {output_dir}. Read "
-        "back, the weights are equal and outputs differ by at most "
-        f"{difference:.1g}."
-        + ("" if model.tokenizer else " The source has no vocabulary.")
-    )
+    pretrained.write_pretrained(folder, model, args.format)
+    copy = pretrained.read_pretrained(folder, keep_slots=args.keep_slots)
+    check_values(model, copy)
+    return model, copy, largest_difference(outputs, compute_outputs(copy))
 
 
 def set_head(model, kind):

@@ -5,10 +5,10 @@ import tensorflow as tf
 
 from albert_tf.data import examples
 from albert_tf.model import heads
+from albert_tf.text import tokenization
 from albert_tf.tools import models
 
 MASK = "[MASK]"
-WORD_PREFIX = "▁"
 
 
 def run(args):
@@ -40,7 +40,8 @@ def run(args):
         print(" | ".join([text, *next_texts[row : row + 1]]))
         for candidates in predictions[row]:
             words = (
-                f"{w.replace(WORD_PREFIX, '')} {p:.0%}" for w, p in candidates
+                f"{w.replace(tokenization.WORD_PREFIX, '')} {p:.0%}"
+                for w, p in candidates
             )
             print("   ", ", ".join(words))
         if next_texts:
@@ -120,7 +121,8 @@ def encode_masked(tokenizer, text):
         # SentencePiece prepends a space, which "[MASK]." does not contain.
         is_glued = number and part[:1].strip()
         # `encoded` may be empty: some characters have no token.
-        if is_glued and encoded and tokenizer.pieces[encoded[0]] == WORD_PREFIX:
+        first = tokenizer.pieces[encoded[0]] if encoded else None
+        if is_glued and first == tokenization.WORD_PREFIX:
             del encoded[0]
         ids += encoded
     return [*ids, tokenizer.sep_id]

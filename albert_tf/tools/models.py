@@ -1,9 +1,11 @@
-"""Loads the pretrained model given by a tool's flags."""
+"""Reads the pretrained model given by a tool's flags, or writes a new one."""
 
+import contextlib
 import dataclasses
 import os
+import shutil
 
-from albert_tf import filesystem
+from albert_tf import filesystem, ownership
 from albert_tf.commands import groups
 from albert_tf.weights import pretrained
 
@@ -59,3 +61,50 @@ def build(args, model_class, unused=()):
             f"{start.source}. Give --spm_model_file or --vocab_file."
         )
     return model, start.tokenizer
+
+
+@contextlib.contextmanager
+def creating_folder(path, source):
+    """Context manager: yields a folder that becomes --to if nothing fails.
+
+    Args:
+      path: the value of --to.
+      source: the value of --from.
+
+    Raises:
+      ValueError: if --to is in use, or in the source.
+      BlockingIOError: if another process is writing it.
+    """
+    output_dir = path.rstrip("/")
+    check_output(output_dir, source)
+    with ownership.owning(output_dir):
+        check_output(output_dir, source)
+        temporary = f"{output_dir}.incomplete"
+        shutil.rmtree(temporary, ignore_errors=True)
+        os.makedirs(temporary)
+        try:
+            yield temporary
+        except BaseException:
+            shutil.rmtree(temporary)
+            raise
+        if os.path.exists(output_dir):
+            os.rmdir(output_dir)
+        os.rename(temporary, output_dir)
+
+
+def check_output(output_dir, source):
+    """Raises ValueError if the output folder is in use or in the source."""
+    if os.path.isfile(output_dir):
+        raise ValueError(f"--to={output_dir} is a file; wanted a new folder.")
+    if not output_dir or (os.path.isdir(output_dir) and os.listdir(output_dir)):
+        raise ValueError(
+            f"--to={output_dir or '/'} is not empty; wanted a new folder."
+        )
+    if os.path.isdir(source):
+        source = os.path.realpath(source)
+        target = os.path.realpath(output_dir)
+        if os.path.commonpath([source, target]) == source:
+            raise ValueError(
+                f"--to={output_dir} is inside --from={source}. Give a folder "
+                "outside it."
+            )

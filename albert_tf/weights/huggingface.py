@@ -335,7 +335,7 @@ def describe_unigram(tokenizer: tokenization.SentencePieceTokenizer) -> dict:
     special = zip(tokenizer.special_ids, tokenizer.special_pieces, strict=True)
     metaspace = {
         "type": "Metaspace",
-        "replacement": "▁",
+        "replacement": tokenization.WORD_PREFIX,
         "prepend_scheme": "always",
         "split": True,
     }

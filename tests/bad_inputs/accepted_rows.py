@@ -112,6 +112,12 @@ ROWS = [
     ),
     Accepted(
         "a folder named like a pattern",
+        f"extend_vocab --from='{ODD}/model' --to='{ODD}/new'",
+        changes=(copy("model", f"{ODD}/model"),),
+        writes=(f"{ODD}/new/vocab_extended.txt",),
+    ),
+    Accepted(
+        "a folder named like a pattern",
         f"embed --input_file='{ODD}/text.txt' --output_file='{ODD}/v.jsonl'",
         changes=(copy("text.txt", f"{ODD}/text.txt"),),
         writes=(f"{ODD}/v.jsonl",),

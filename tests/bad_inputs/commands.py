@@ -45,6 +45,7 @@ COMMANDS = {
         "--input_file=text.txt --model_prefix=new/pieces --vocab_size=34 "
         "--num_threads=1"
     ),
+    "extend_vocab": "--from=model --to=new --words_file=new_words.txt",
     "convert_checkpoint": "--from=model --to=new --format=hf",
     "inspect_checkpoint": "--init_checkpoint=model",
     "embed": (
@@ -95,6 +96,7 @@ WRITING = (
     "run_race --output_dir=disk/out",
     "export_to_tfhub --export_path=disk/hub --nowith_preprocessor",
     "train_vocab --model_prefix=disk/w",
+    "extend_vocab --to=disk/x",
     "convert_checkpoint --to=disk/hf",
     "embed --output_file=disk/v.jsonl",
     "plot_metrics --output_file=disk/x.svg",

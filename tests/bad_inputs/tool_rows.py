@@ -91,6 +91,57 @@ ROWS = [
         random_seed -1
         """,
     ),
+    # extend_vocab.
+    row("extend_vocab", "no model", "--from=none", "none.index does not exist"),
+    row(
+        "extend_vocab",
+        "no vocabulary",
+        "",
+        "lacks a config or vocabulary. Give --spm_model_file or --vocab_file",
+        remove("model/vocab.txt"),
+    ),
+    row(
+        "extend_vocab",
+        "a vocabulary of another size",
+        "--spm_model_file=pieces/pieces.model",
+        "has 34 pieces, the model 25",
+    ),
+    row(
+        "extend_vocab",
+        "neither text nor words",
+        "--words_file=",
+        "either --input_file, a text, or --words_file",
+    ),
+    row(
+        "extend_vocab",
+        "text and words",
+        "--input_file=text.txt",
+        "either --input_file, a text, or --words_file",
+    ),
+    row("extend_vocab", "no such words", "--words_file=no*", "No file matches"),
+    row(
+        "extend_vocab",
+        "the words are not UTF-8",
+        "--words_file=latin.txt",
+        "latin.txt, line 2 is not UTF-8",
+        put("latin.txt", b"w1\n\xe4\n"),
+    ),
+    row(
+        "extend_vocab",
+        "only words that are there",
+        "--words_file=old.txt",
+        "splits none of them",
+        put("old.txt", "w1\n\nw2 w3\n"),
+    ),
+    row("extend_vocab", "a place in use", "--to=glue", "glue is not empty"),
+    row("extend_vocab", "a place in the model", "--to=model/x", "is inside"),
+    *rows_of_flags(
+        "extend_vocab",
+        """
+        num_words 0 -1
+        min_count 0 -1
+        """,
+    ),
     # inspect_checkpoint.
     row(
         "inspect_checkpoint",

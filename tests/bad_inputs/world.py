@@ -114,6 +114,7 @@ def make(folder):
     _write("v2.json", json.dumps(_make_squad(rng, True)))
     _write_race(rng)
     _write("a_file", "not a folder\n")
+    _write("new_words.txt", "new\nwords\n")
     _write("grid.json", json.dumps(_make_grid()))
     for command in _MADE_BY:
         status = commands.call(command)

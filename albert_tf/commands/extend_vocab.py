@@ -1,0 +1,53 @@
+r"""Adds whole words to a model's vocabulary, such as the terms of a domain.
+
+    albert extend_vocab --from=albert_base_v2.tar.gz \
+        --input_file=domain.txt --to=domain_start
+
+adds the words of the text that the vocabulary splits into most pieces. Each
+begins with the mean of the weights of these pieces. The output folder has the
+model, the vocabulary and the config, to be pretrained further.
+"""
+
+import dataclasses
+
+from albert_tf import flags
+from albert_tf.commands import groups
+
+PROGRAM = "albert_tf.tools.extend_vocab"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ExtendVocabFlags(groups.FilesFlags):
+    """Model, and the words to add."""
+
+    from_: str = flags.flag(
+        required=True,
+        help="Checkpoint to extend: TF1 prefix, .index file, folder or tar, "
+        "TF Hub module, Hugging Face folder, or KerasHub preset.",
+    )
+    to: str = flags.flag(
+        required=True, help="Output folder; it must be new or empty."
+    )
+    input_file: str | None = flags.flag(
+        help="UTF-8 text files of the domain: comma-separated paths or globs."
+    )
+    words_file: str | None = flags.flag(
+        help="UTF-8 text file with the words to add, one per line, instead of "
+        "--input_file."
+    )
+    num_words: int = flags.flag(
+        1000,
+        "Maximum number of words of --input_file to add.",
+        at_least=1,
+        at_most=1_000_000,
+    )
+    min_count: int = flags.flag(
+        10,
+        "How often --input_file must have a word for it to be added.",
+        at_least=1,
+    )
+
+
+def main():
+    """Runs the command."""
+    flags.launch(PROGRAM, ExtendVocabFlags)

@@ -1,0 +1,198 @@
+"""Adds whole words to a vocabulary, such as the terms of a domain.
+
+Only words that the vocabulary splits are added. What does not begin with one
+of them is split as before: a new SentencePiece piece scores just more than the
+pieces that it replaces.
+"""
+
+import collections
+import dataclasses
+import itertools
+import os
+import tempfile
+import unicodedata
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from albert_tf import filesystem
+from albert_tf.text import normalization, tokenization
+
+# What a new piece scores more than the pieces that it replaces together.
+_MARGIN = 0.1
+# What an unknown character scores less than the lowest piece: kUnkPenalty in
+# SentencePiece's unigram_model.cc.
+_UNKNOWN_PENALTY = 10
+
+
+@dataclasses.dataclass(frozen=True)
+class Word:
+    """A word that a vocabulary splits.
+
+    Attributes:
+      text: the normalized word.
+      count: how often the text has it.
+      parts: ids of the pieces of which it consists.
+    """
+
+    text: str
+    count: int
+    parts: list[int]
+
+    @property
+    def gain(self) -> int:
+        """How many pieces, or unknown ones, the text has less with it."""
+        return self.count * max(1, len(self.parts) - 1)
+
+
+class Extended(NamedTuple):
+    """A vocabulary with additional words.
+
+    Attributes:
+      words: the words that were added; their ids follow the others in this
+        order.
+      tokenizer: the tokenizer of the new vocabulary.
+      content: the bytes of its file.
+    """
+
+    words: list[Word]
+    tokenizer: tokenization.Tokenizer
+    content: bytes
+
+
+def count_units(
+    texts: Iterable[str], tokenizer: tokenization.Tokenizer
+) -> collections.Counter[str]:
+    """Counts what stands between the spaces of normalized texts."""
+    return collections.Counter(
+        unit for text in texts for unit in tokenizer.normalize(text).split()
+    )
+
+
+def count_pieces(
+    units: dict[str, int], tokenizer: tokenization.Tokenizer
+) -> int:
+    """Returns the number of pieces of counted units."""
+    rows = tokenizer.encode_batch(list(units))
+    return sum(
+        count * len(row)
+        for count, row in zip(units.values(), rows, strict=True)
+    )
+
+
+def find_words(units: dict[str, int]) -> collections.Counter[str]:
+    """Counts the words with which units begin: letters and digits.
+
+    A word begins with a letter, and has more than one character. Text of
+    scripts without spaces between words has none.
+    """
+    words: collections.Counter[str] = collections.Counter()
+    for unit, count in units.items():
+        word = "".join(itertools.takewhile(_is_of_word, unit))
+        if len(word) > 1 and word[0].isalpha():
+            words[word] += count
+    return words
+
+
+def _is_of_word(char):
+    is_spaced = not normalization.is_unspaced(char)
+    return unicodedata.category(char)[0] in "LMN" and is_spaced
+
+
+def find_split(
+    words: dict[str, int], tokenizer: tokenization.Tokenizer
+) -> list[Word]:
+    """Returns the words of several pieces, or of none that is known.
+
+    A piece that the vocabulary has, but prefers to split, cannot be added.
+
+    Args:
+      words: dict from a normalized word to its count.
+      tokenizer: the tokenizer of the vocabulary.
+
+    Returns:
+      The words, those that would save most pieces first.
+    """
+    rows = tokenizer.encode_batch(list(words))
+    is_sentencepiece = tokenizer.kind == "sentencepiece"
+    start = tokenization.WORD_PREFIX if is_sentencepiece else ""
+    known = {
+        piece.removeprefix(start)
+        for piece in tokenizer.pieces
+        if piece.startswith(start)
+    }
+    found = [
+        Word(text, count, row)
+        for (text, count), row in zip(words.items(), rows, strict=True)
+        if text not in known and (len(row) > 1 or row == [tokenizer.unk_id])
+    ]
+    return sorted(found, key=lambda word: (-word.gain, word.text))
+
+
+def extend(
+    tokenizer: tokenization.Tokenizer,
+    file: tuple[str, bytes],
+    words: Sequence[Word],
+) -> Extended:
+    """Adds words to a vocabulary.
+
+    Words that would still be split are left out: those that SentencePiece
+    normalizes further, or that are a shorter new word and its ending.
+
+    Args:
+      tokenizer: the tokenizer of the vocabulary.
+      file: name for the new vocabulary, and content of the old one.
+      words: words that differ, as `find_split` returns them.
+
+    Raises:
+      ValueError: if it is a SentencePiece model of another type than unigram.
+    """
+    found = _extend_by(tokenizer, file, words)
+    rows = found.tokenizer.encode_batch([word.text for word in words])
+    first_id = tokenizer.vocab_size
+    whole = [
+        word
+        for i, (word, row) in enumerate(zip(words, rows, strict=True), first_id)
+        if row == [i]
+    ]
+    if len(whole) < len(words):
+        found = _extend_by(tokenizer, file, whole)
+    return found
+
+
+def _extend_by(tokenizer, file, words):
+    """Returns the Extended with all words."""
+    name, content = file
+    if isinstance(tokenizer, tokenization.SentencePieceTokenizer):
+        kind, content = "spm_model_file", _add_pieces(tokenizer, words)
+    else:
+        kind, content = "vocab_file", _add_lines(content, words)
+    settings = {
+        key: tokenizer.settings[key]
+        for key in ("do_lower_case", "keep_accents")
+    }
+    with tempfile.TemporaryDirectory(prefix="albert_tf-") as folder:
+        settings[kind] = os.path.join(folder, name)
+        filesystem.write_file(settings[kind], content)
+        extended = tokenization.build_tokenizer(**settings)
+    return Extended(list(words), extended, content)
+
+
+def _add_pieces(tokenizer, words):
+    """Returns a SentencePiece model with words, as bytes."""
+    tokenizer.check_unigram()
+    model = tokenizer.read_model()
+    scores = [piece.score for piece in model.pieces]
+    scores[tokenizer.unk_id] = min(scores) - _UNKNOWN_PENALTY
+    for word in words:
+        score = sum(scores[i] for i in word.parts) + _MARGIN
+        model.pieces.add(
+            piece=tokenization.WORD_PREFIX + word.text, score=score
+        )
+    model.trainer_spec.vocab_size = len(model.pieces)
+    return model.SerializeToString()
+
+
+def _add_lines(content, words):
+    """Returns a WordPiece vocabulary with words, as bytes."""
+    end = b"" if content.endswith(b"\n") else b"\n"
+    return content + end + "".join(f"{word.text}\n" for word in words).encode()

@@ -1,0 +1,74 @@
+"""Adds words to the vocabulary of a model, and rows to its weights."""
+
+import dataclasses
+import os
+from collections.abc import Sequence
+
+import numpy as np
+
+from albert_tf.text import extension
+from albert_tf.weights import pretrained
+
+# Weights that have a row for each piece.
+ROWS_OF_PIECES = (
+    "bert/embeddings/word_embeddings",
+    "cls/predictions/output_bias",
+)
+# End of the name of the new vocabulary.
+SUFFIX = "_extended"
+
+
+def add_words(
+    model: pretrained.Complete, words: Sequence[extension.Word]
+) -> tuple[pretrained.Complete, list[extension.Word]]:
+    """Adds words to a model and its vocabulary.
+
+    Args:
+      model: the model.
+      words: words that differ, as `extension.find_split` returns them.
+
+    Returns:
+      The extended model, and those of the words that could be added.
+
+    Raises:
+      ValueError: if the vocabulary is a SentencePiece model of another type
+        than unigram.
+    """
+    name, content = model.vocabulary_file
+    stem, ending = os.path.splitext(name)
+    name = f"{stem.removesuffix(SUFFIX)}{SUFFIX}{ending}"
+    found = extension.extend(model.tokenizer, (name, content), words)
+    extended = dataclasses.replace(
+        model,
+        values=add_rows(model.values, [word.parts for word in found.words]),
+        config=dataclasses.replace(
+            model.config, vocab_size=found.tokenizer.vocab_size
+        ),
+        tokenizer=found.tokenizer,
+        vocabulary_file=(name, found.content),
+        tokenizer_settings=found.tokenizer.settings,
+    )
+    return extended, found.words
+
+
+def add_rows(
+    values: dict[str, np.ndarray], parts: Sequence[Sequence[int]]
+) -> dict[str, np.ndarray]:
+    """Adds pieces to the weights of a model of V pieces.
+
+    A new piece begins with the mean of the pieces that it replaces.
+
+    Args:
+      values: dict from canonical name to array, with rows of V pieces.
+      parts: for each of N new pieces, the ids of the pieces that it replaces.
+
+    Returns:
+      The same, with rows of V + N pieces.
+    """
+    changed = {}
+    for name in ROWS_OF_PIECES:
+        if parts and name in values:
+            old = values[name]  # [V, E] or [V]
+            new = np.stack([old[ids].mean(axis=0) for ids in parts])  # [N, ...]
+            changed[name] = np.concatenate([old, new])  # [V + N, ...]
+    return values | changed

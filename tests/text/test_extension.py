@@ -1,0 +1,142 @@
+"""Words that are added to a vocabulary."""
+
+import collections
+
+import pytest
+
+from albert_tf.text import extension, tokenization
+from tests.conftest import ROOT
+
+TEXTS = [
+    'Myocardial "infarction", myocardial; an edgy infarction',
+    "The cat’s MYOCARDIAL x 12 2nd p53 ひらがな myocardially fund",
+]
+
+
+@pytest.fixture(scope="module")
+def english(shared):
+    """The released vocabulary, and its file."""
+    path = shared / "data/albert_en/30k-clean.model"
+    tokenizer = tokenization.build_tokenizer(spm_model_file=path)
+    return tokenizer, ("new.model", path.read_bytes())
+
+
+@pytest.fixture(scope="module")
+def chinese(tmp_path_factory):
+    """A WordPiece vocabulary without an end of line, and its file."""
+    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "cat", "##s", "a"]
+    path = tmp_path_factory.mktemp("vocabulary") / "vocab.txt"
+    path.write_text("\n".join(pieces))
+    tokenizer = tokenization.build_tokenizer(vocab_file=path)
+    return tokenizer, ("vocab.txt", path.read_bytes())
+
+
+def word(tokenizer, text, count=1):
+    return extension.Word(text, count, tokenizer.encode(text))
+
+
+def test_words_begin_what_spaces_separate(english):
+    units = extension.count_units(TEXTS, english[0])
+    assert extension.find_words(units) == {
+        "myocardial": 3,
+        "myocardially": 1,
+        "infarction": 1,  # The other follows a quotation mark.
+        "edgy": 1,
+        "an": 1,
+        "the": 1,
+        "cat": 1,
+        "fund": 1,
+        "p53": 1,
+    }
+
+
+def test_words_that_save_most_pieces_come_first(english):
+    tokenizer, _ = english
+    counts = {"myocardial": 2, "edgy": 3, "cat": 9, "infarction": 1}
+    found = extension.find_split(counts, tokenizer)
+    lengths = {w.text: len(tokenizer.encode(w.text)) for w in found}
+    assert lengths["edgy"] > 1 and lengths["myocardial"] > 1
+    assert "cat" not in lengths
+    gains = [counts[w.text] * (lengths[w.text] - 1) for w in found]
+    assert gains == sorted(gains, reverse=True) == [w.gain for w in found]
+
+
+def test_a_piece_that_is_there_is_not_added(english):
+    """The released vocabulary has "▁ford", and splits "ford"."""
+    tokenizer, _ = english
+    assert "▁ford" in tokenizer.pieces
+    assert len(tokenizer.encode("ford")) > 1
+    assert not extension.find_split({"ford": 1}, tokenizer)
+
+
+def test_new_words_are_single_pieces(english):
+    tokenizer, file = english
+    units = extension.count_units(TEXTS, tokenizer)
+    split = extension.find_split(extension.find_words(units), tokenizer)
+    found = extension.extend(tokenizer, file, split)
+    first_id = tokenizer.vocab_size
+    assert found.tokenizer.vocab_size == first_id + len(found.words)
+    assert found.tokenizer.pieces[:first_id] == tokenizer.pieces
+    for i, new in enumerate(found.words, first_id):
+        assert found.tokenizer.encode(new.text) == [i]
+        assert found.tokenizer.pieces[i] == f"▁{new.text}"
+        assert found.tokenizer.is_word_start[i]
+    before = sum(len(tokenizer.encode(text)) for text in TEXTS)
+    assert extension.count_pieces(units, tokenizer) == before
+    after = sum(len(found.tokenizer.encode(text)) for text in TEXTS)
+    assert extension.count_pieces(units, found.tokenizer) == after
+    assert before - after >= sum(new.gain for new in found.words)
+
+
+def test_other_text_is_split_as_before(english):
+    tokenizer, file = english
+    words = [word(tokenizer, t) for t in ("myocardial", "edgy", "believable")]
+    found = extension.extend(tokenizer, file, words)
+    assert found.words == words
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    for other in (text, "myocardially", "unbelievable"):
+        assert found.tokenizer.encode(other) == tokenizer.encode(other)
+    assert found.tokenizer.tokenize("edgy.") == ["▁edgy", "."]
+
+
+def test_words_that_would_still_be_split_are_left_out(english):
+    """SentencePiece replaces "½", and prefers "▁ed" with what follows."""
+    tokenizer, file = english
+    words = [word(tokenizer, text) for text in ("½", "edgy", "ed")]
+    found = extension.extend(tokenizer, file, words)
+    assert [w.text for w in found.words] == ["ed"]
+    assert found.tokenizer.encode("ed") == [tokenizer.vocab_size]
+    assert found.tokenizer.vocab_size == tokenizer.vocab_size + 1
+
+
+def test_only_unigram_models_can_be_extended(english, monkeypatch):
+    tokenizer, file = english
+    model = tokenizer.read_model()
+    model.trainer_spec.model_type = 2  # BPE
+    monkeypatch.setattr(type(tokenizer), "read_model", lambda self: model)
+    with pytest.raises(ValueError, match="model with bpe; only plain unigram"):
+        extension.extend(tokenizer, file, [word(tokenizer, "edgy")])
+
+
+def test_lines_are_added_to_a_wordpiece_vocabulary(chinese):
+    tokenizer, file = chinese
+    counts = collections.Counter({"cats": 3, "dog": 2, "cat": 5})
+    split = extension.find_split(counts, tokenizer)
+    assert [(w.text, w.parts) for w in split] == [
+        ("cats", [5, 6]),
+        ("dog", [1]),
+    ]
+    found = extension.extend(tokenizer, file, split)
+    assert found.tokenizer.encode("a dog, cats") == [7, 9, 1, 8]
+    assert found.content == file[1] + b"\ncats\ndog\n"
+
+
+def test_casing_stays_that_of_the_vocabulary(shared):
+    path = shared / "data/albert_en/30k-clean.model"
+    tokenizer = tokenization.build_tokenizer(
+        spm_model_file=path, do_lower_case=False, keep_accents=True
+    )
+    words = [word(tokenizer, "myocardial")]
+    found = extension.extend(tokenizer, ("x.model", path.read_bytes()), words)
+    settings = found.tokenizer.settings
+    assert not settings["do_lower_case"] and settings["keep_accents"]
