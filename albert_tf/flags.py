@@ -200,7 +200,17 @@ def launch(run, flags_class):
             )
         )
 
-    app.run(main)
+    app.run(main, flags_parser=_parse)
+
+
+def _parse(argv):
+    """Parses a command line as absl does, but --help is no error."""
+    try:
+        return absl_flags.FLAGS(argv)
+    except SystemExit:  # Only flags such as --help raise it, with status 1.
+        sys.exit(0)
+    except absl_flags.Error:
+        return app.parse_flags_with_usage(argv)  # Prints it, exits with 1.
 
 
 def run_command(run, flags_class, words):

@@ -94,7 +94,9 @@ def test_the_return_value_of_run_is_not_the_exit_code(script):
 
 
 def test_help_lists_the_flags_with_inherited_help(script):
-    text = script("--help").stdout
+    done = script("--help")
+    assert done.returncode == 0
+    text = done.stdout
     assert "Trains nothing." in text
     assert "--learning_rate: Peak learning rate. Range: at least 0." in text
     assert "<adamw|lamb>" in text
