@@ -2,6 +2,9 @@
 
 import dataclasses
 
+import tensorflow as tf
+
+from albert_tf import errors
 from albert_tf.training import distribution
 
 
@@ -52,7 +55,8 @@ def import_text_serving(wanted_by):
       wanted_by: the flag that requires it, for the message.
 
     Raises:
-      ImportError: if tensorflow-text is not installed.
+      ImportError: if tensorflow-text is not installed, or is made for another
+        version of TensorFlow.
     """
     try:
         from albert_tf.export import text_serving
@@ -60,5 +64,11 @@ def import_text_serving(wanted_by):
         raise ImportError(
             f"{wanted_by} needs tensorflow-text ({error}): "
             "pip install tensorflow-text."
+        ) from error
+    except tf.errors.NotFoundError as error:  # A symbol, in its library.
+        raise ImportError(
+            f"{wanted_by} needs a tensorflow-text that fits TensorFlow "
+            f"{tf.__version__} ({errors.first_line(error)}): pip install "
+            f"'tensorflow-text=={tf.__version__.rpartition('.')[0]}.*'."
         ) from error
     return text_serving

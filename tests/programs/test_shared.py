@@ -1,0 +1,43 @@
+import builtins
+import sys
+
+import pytest
+import tensorflow as tf
+
+from albert_tf import export
+from albert_tf.programs import shared
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (
+            ModuleNotFoundError("No module named 'tensorflow_text'"),
+            r"--x needs tensorflow-text \(No module.*: pip install",
+        ),
+        (
+            tf.errors.NotFoundError(
+                None, None, "_sentencepiece.so: undefined symbol: _ZN4absl"
+            ),
+            r"fits TensorFlow 2.* \(_sentencepiece.so: undefined symbol: "
+            r"_ZN4absl\): pip install 'tensorflow-text==2.\d+\.\*'",
+        ),
+    ],
+)
+def test_a_missing_or_wrong_tensorflow_text_is_explained(
+    error, message, monkeypatch
+):
+    name = "albert_tf.export.text_serving"
+    original = builtins.__import__
+
+    def failing(module, *args):
+        if module == "tensorflow_text":
+            raise error
+        return original(module, *args)
+
+    for loaded in (name, "albert_tf.text.operations", "tensorflow_text"):
+        monkeypatch.delitem(sys.modules, loaded, raising=False)
+    monkeypatch.delattr(export, "text_serving", raising=False)
+    monkeypatch.setattr(builtins, "__import__", failing)
+    with pytest.raises(ImportError, match=message):
+        shared.import_text_serving("--x")
