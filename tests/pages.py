@@ -91,6 +91,11 @@ def browse(path, *words):
             "--headless",
             "--no-sandbox",
             "--disable-gpu",
+            # No connections but those of the page.
+            "--disable-background-networking",
+            "--disable-component-update",
+            "--disable-sync",
+            "--no-first-run",
             "--hide-scrollbars",
             "--enable-logging=stderr",
             f"--user-data-dir={path.parent / 'browser'}",
