@@ -140,13 +140,19 @@ def widen(config, size, embedding_size):
 def draw_embeddings(models):
     """Yields curves of word embeddings over the embedding size."""
     picture, axes = plots.begin()
+    all_widths: set[int] = set()
     for number, (name, model) in enumerate(models.items()):
         found = model["embeddings"]
         widths = list(found["by_embedding_size"])
+        all_widths.update(widths)
         sizes = [n / 1e6 for n in found["by_embedding_size"].values()]
         axes.plot(widths, sizes, marker=".", color=f"C{number}", label=name)
         axes.axhline(found["direct"] / 1e6, color=f"C{number}", linestyle=":")
     axes.set(xlabel="embedding size E", ylabel="millions", xscale="log")
+    # On a narrow plot, the labels of matplotlib's own ticks overlap.
+    ticks = [width for width in all_widths if width.bit_count() == 1]
+    axes.set_xticks(ticks, labels=map(str, ticks))
+    axes.set_xticks([], minor=True)
     axes.legend(frameon=False, fontsize="small")
     yield plots.finish(picture, "V * E + E * H; dotted: V * H")
 
