@@ -1,7 +1,6 @@
 """Estimates of memory: against steps that ran, and by themselves."""
 
 import dataclasses
-import os
 
 import pytest
 
@@ -27,10 +26,6 @@ def measure(row, words):
     )
 
 
-@pytest.mark.skipif(
-    len(os.sched_getaffinity(0)) < 2,
-    reason="on one core, operations run in an order that keeps more values",
-)
 @pytest.mark.parametrize(
     ("row", "words"),
     [
