@@ -208,7 +208,15 @@ def expand_files(patterns: str | None) -> list[str]:
       ValueError: if there is no pattern, a pattern matches nothing, or a match
         is a folder.
     """
-    files = set()
+    return sorted(set(expand_in_order(patterns)))
+
+
+def expand_in_order(patterns: str | None) -> list[str]:
+    """Returns files as `expand_files`, in the order of the names.
+
+    Only the matches of one glob are sorted; a file named twice is there twice.
+    """
+    files: list[str] = []
     words = split_list(patterns)
     if patterns and len(words) > 1 and exists(patterns):
         words = [patterns]
@@ -226,7 +234,7 @@ def expand_files(patterns: str | None) -> list[str]:
                 f"No file matches {pattern!r}. Is the path correct, relative "
                 f"to {os.getcwd()}?"
             )
-        files.update(matches)
+        files += sorted(matches)
     if not files:
         raise ValueError(f"Found no file name in {patterns!r}; wanted one.")
     if wrong := next(filter(is_folder, files), None):
@@ -234,7 +242,7 @@ def expand_files(patterns: str | None) -> list[str]:
             f"{wrong} is a folder; wanted files, such as "
             f"'{os.path.join(wrong, '*')}'."
         )
-    return sorted(files)
+    return files
 
 
 def find_files(folder: Path, pattern: str) -> list[str]:

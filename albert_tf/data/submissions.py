@@ -14,7 +14,7 @@ DEV_PREDICTIONS_FILE = "dev_predictions.jsonl"
 
 
 def format_predictions(
-    predictions, labels, objective: str, bounds=None
+    predictions, labels, objective: str, bounds=None, separator: str = ","
 ) -> list[str]:
     """Formats predictions as strings.
 
@@ -23,15 +23,16 @@ def format_predictions(
       labels: names of the classes; None for regression.
       objective: an objective of `heads.AlbertClassifier`.
       bounds: (minimum, maximum) of a regression, or None.
+      separator: text between several labels.
 
     Returns:
-      N strings; several labels are comma-separated.
+      N strings.
     """
     if objective == "classes":
         return [labels[i] for i in predictions]
     if objective == "multi_label":
         return [
-            ",".join(labels[i] for i in np.flatnonzero(row))
+            separator.join(labels[i] for i in np.flatnonzero(row))
             for row in predictions
         ]
     if bounds:

@@ -251,12 +251,19 @@ def _explain_short_row(fields, columns, width):
     if isinstance(fields, dict):
         if missing := [c for c in columns.values() if c not in fields]:
             return f"{missing} are missing from the keys {sorted(fields)}."
-    elif len(fields) < width:
+    elif len(fields) < width or _has_equal_columns(fields, columns):
         return (
-            f"found {len(fields)} columns, wanted at least {width}. Is the row "
+            f"found {len(fields)} columns, wanted at least "
+            f"{max(width, len(fields) + 1)}. Is the row "
             "truncated, or is the delimiter another one?"
         )
     return None
+
+
+def _has_equal_columns(fields, columns):
+    """Returns whether two columns are one, as -1 and 0 in a row of one."""
+    wanted = {c for c in columns.values() if isinstance(c, int)}
+    return len({c % len(fields) for c in wanted}) < len(wanted)
 
 
 def _check_values(path, line, values):

@@ -19,6 +19,8 @@ from albert_tf.tasks.finetuning import FineTuning, Task
 from albert_tf.training import manifest
 from albert_tf.weights.task_heads import TaskHead
 
+TEST_RESULTS_FILE = "test_results.tsv"
+SUBMISSION_FILE = "submit_results.tsv"
 # Number of labels to list.
 MAX_LISTED = 20
 
@@ -205,10 +207,10 @@ class Classification(Task):
             paths = [os.path.join(tuning.folder, f"{name}.tsv")]
             if number == 0:
                 submissions.write_test_results(
-                    os.path.join(tuning.folder, "test_results.tsv"),
+                    os.path.join(tuning.folder, TEST_RESULTS_FILE),
                     classification.probabilities(logits, task.objective),
                 )
-                paths.append(os.path.join(tuning.folder, "submit_results.tsv"))
+                paths.append(os.path.join(tuning.folder, SUBMISSION_FILE))
             for path in paths:
                 submissions.write_submission(path, split.ids, predictions)
             tuning.reporter.say(f"{len(predictions)} predictions: {paths[0]}")
@@ -242,6 +244,7 @@ class Classification(Task):
             task.labels,
             task.objective,
             task.bounds,
+            task.label_separator,
         )
 
     def export(self, tuning, folder, **kwargs):

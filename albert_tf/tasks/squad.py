@@ -95,7 +95,7 @@ class Answering(Task):
             data["dev" if self.is_scored else "test"] = (
                 manifest.describe_examples(self.encoded, self.asked.questions)
             )
-        return {
+        made_of = {
             "task": {"name": self.name},
             "windows": self.windows._asdict(),
             "answers": {
@@ -104,6 +104,14 @@ class Answering(Task):
             },
             "data": data,
         }
+        if self.version == "v2" and self.is_scored and self.train is not None:
+            # The best checkpoint is chosen by these scores.
+            made_of["scored_answers"] = {
+                "start_n_top": self.start_n_top,
+                "end_n_top": self.end_n_top,
+                THRESHOLD: self.threshold,
+            }
+        return made_of
 
     def build_model(self, config, dtype="float32"):
         if self.version == "v1":
@@ -197,6 +205,7 @@ class Answering(Task):
         predictions, scores = given.best, dict[str, float]()
         if self.is_scored:
             predictions, scores = self.score_answers(given)
+            tuning.reporter.say(f"{PREDICTIONS_FILE}: {scores}")
             if THRESHOLD in scores and self.threshold is None:
                 tuning.reporter.say(
                     f"The threshold {scores[THRESHOLD]:.4f} was chosen on "
@@ -233,6 +242,12 @@ class Answering(Task):
                 own or rows, key=lambda row: row["f1"], default={THRESHOLD: 0.0}
             )
             threshold = best[THRESHOLD]
+            if not rows:
+                tuning.reporter.say(
+                    f"WARNING: {tuning.source} has no {evaluation.RESULTS_FILE}"
+                    " next to it, so the threshold that was best for it is "
+                    f"unknown. Give --{THRESHOLD} if you know it."
+                )
         tuning.reporter.say(
             f"Answering questions with a no-answer score below {threshold}."
         )

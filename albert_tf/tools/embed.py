@@ -27,7 +27,7 @@ def run(args):
         raise ValueError(
             f"--output_file={args.output_file} must end in .npz or .jsonl."
         )
-    files = filesystem.expand_files(args.input_file)
+    files = filesystem.expand_in_order(args.input_file)
     filesystem.check_outputs(
         {"--output_file": [args.output_file]},
         {"--input_file": files, **models.input_files(args)},

@@ -49,9 +49,10 @@ def describe(rows, task):
         yield tabulate_answers(rows)
     elif "probabilities" not in rows[0]:
         yield from describe_regression(rows)
-    elif task.get("objective") == "multi_label":
-        labels = task["labels"]
-        yield tabulate_labels(rows, labels)
+    elif isinstance(rows[0]["label"], list):
+        labels = task.get("labels")
+        if labels:
+            yield tabulate_labels(rows, labels)
         yield tabulate_wrong(rows, lambda row: _misjudged(row, labels))
     elif "max_qa_length" in task:
         yield tabulate_choices(rows)
@@ -128,7 +129,12 @@ def tabulate_labels(rows, labels):
 
 
 def _misjudged(row, labels):
-    """Returns the largest error of the labels' probabilities."""
+    """Returns the largest error of the labels' probabilities.
+
+    Without names of the labels, it is the largest probability.
+    """
+    if not labels:
+        return max(row["probabilities"])
     return max(
         abs(p - (label in row["label"]))
         for p, label in zip(row["probabilities"], labels, strict=True)

@@ -348,7 +348,9 @@ class Evaluator:
         """Evaluates every checkpoint of the folder that has no result yet.
 
         Checkpoints written on an interruption are skipped, as an
-        uninterrupted run does not have them.
+        uninterrupted run does not have them. If there are no others, the newest
+        is evaluated, but is no candidate for the best one: the result is
+        dropped if training resumes.
 
         Raises:
           FileNotFoundError: if there is no checkpoint.
@@ -361,9 +363,11 @@ class Evaluator:
                 "check --output_dir."
             )
         evaluated = set(self.known(checkpoints.STEP))
+        regular = [p for p in prefixes if not self.manager.is_interrupted(p)]
+        chosen = regular or prefixes[-1:]
         for prefix in prefixes:
             step = checkpoints.step_of(prefix)
-            if self.manager.is_interrupted(prefix) and len(prefixes) > 1:
+            if prefix not in chosen:
                 self.reporter.say(
                     f"{prefix}: skipped, it was written on an interruption."
                 )
@@ -374,4 +378,4 @@ class Evaluator:
                 )
                 continue
             self.manager.restore(prefix)
-            self.evaluate(step, prefix)
+            self.evaluate(step, prefix if regular else None)

@@ -178,6 +178,7 @@ class Session:
         checkpoints.check_free(self.folder)
         self.initialize(config, start, **kwargs)
         step = self.step
+        is_interrupted = self.manager.is_interrupted(self.manager.prefix(step))
         checkpoints.check_end(self.folder, step, self.num_train_steps)
         if step == self.num_train_steps:
             self.manager.confirm_latest()
@@ -185,9 +186,10 @@ class Session:
         self.manifest.write(step, batch_size)
         self.write_files(files)
         if evaluator:
-            # As in an uninterrupted run. A result at step 0 may be of weights
-            # that were scored without training.
-            evaluator.forget_after(step or -1)
+            # As in an uninterrupted run, which has no result of this step if
+            # it is one of an interruption, or of weights without training.
+            is_kept = step and not is_interrupted
+            evaluator.forget_after(step if is_kept else step - 1)
             if self.workers.share(evaluator.is_missing(step)):
                 evaluator.evaluate(step, self.manager.prefix(step))
         return step

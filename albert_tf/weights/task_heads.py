@@ -157,8 +157,14 @@ def reorder_outputs(
             f"{source} has the head {head.kind!r}; the task wants "
             f"{wanted.kind!r}. Was the model fine-tuned for another task?"
         )
-    if not (head.labels and wanted.labels) or head.labels == wanted.labels:
+    if not wanted.labels or head.labels == wanted.labels:
         return values, None
+    if not head.labels:
+        return values, (
+            f"WARNING: The labels of {source} are unknown: its outputs are "
+            f"taken to be {list(wanted.labels)}, in this order. If that is "
+            'wrong, give the task "labels" in their order.'
+        )
     found = [label.casefold() for label in head.labels]
     names = [label.casefold() for label in wanted.labels]
     described = f"labels {list(head.labels)}, the task {list(wanted.labels)}"

@@ -51,6 +51,10 @@ def test_a_row_can_have_several_labels_or_none():
         np.array([[1, 0, 1], [0, 0, 0]]), ("joy", "fear", "awe"), "multi_label"
     )
     assert found == ["joy,awe", ""]
+    found = submissions.format_predictions(
+        np.array([[1, 1]]), ("a, b", "c"), "multi_label", separator=";"
+    )
+    assert found == ["a, b;c"]
 
 
 def test_ids_and_their_order_are_kept(tmp_path):

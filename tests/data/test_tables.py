@@ -204,8 +204,13 @@ FAULTS = {
         "line 3: found 2 columns, wanted at least 3",
     ),
     "a row shorter than a column from the end": (
-        "a\tb\nc\n",
+        "a\tb\tc\nd\n",
         Table("t", (0,), -2, has_header=False),
+        "line 2: found 1 columns, wanted at least 2",
+    ),
+    "one column that is the first and the last": (
+        "a\tb\nc\n",
+        Table("t", (0,), -1, has_header=False),
         "line 2: found 1 columns, wanted at least 2",
     ),
     "short rows only": (

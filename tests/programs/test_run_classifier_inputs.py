@@ -120,7 +120,7 @@ def test_any_table_is_learned(args, tmp_path, objective):
     rows = runs.read_lines(tmp_path / "out" / "mine.tsv")
     known = {
         "classes": {"no, never", "yes"},
-        "multi_label": {"", "odd", "new", "new,odd"},
+        "multi_label": {"", "odd", "new", "new;odd"},
     }
     predictions = {row.split("\t")[1] for row in rows[1:]}
     if objective == "regression":
@@ -289,6 +289,55 @@ def test_another_vocabulary_is_refused(args, tmp_path):
     path.write_text("\n".join([*tiny.SPECIAL, *tiny.WORDS, "more"]) + "\n")
     with pytest.raises(ValueError, match="has 26 pieces, the model 25"):
         run_classifier.run(dataclasses.replace(args, vocab_file=str(path)))
+
+
+def test_predictions_never_replace_the_data(args, tmp_path):
+    path = tmp_path / "mine.tsv"
+    path.write_text("label\tfirst\n" + "0\tw1\n1\tw2\n" * 9)
+    before = path.read_text()
+    args = dataclasses.replace(
+        args,
+        task_name=None,
+        task_config=runs.write_config(
+            tmp_path,
+            train="mine.tsv",
+            test="mine.tsv",
+            format="tsv",
+            text="first",
+        ),
+        data_dir=str(tmp_path),
+        output_dir=str(tmp_path),
+    )
+    with pytest.raises(ValueError, match="overwrite .*mine.tsv.*--data_dir"):
+        run_classifier.run(args)
+    assert path.read_text() == before
+
+
+def test_the_fine_tuned_labels_serve_without_the_training_data(args, tmp_path):
+    """Also if the flags still name the model that training began with."""
+    labels = "no", "yes"
+    rows = [(text, labels[y]) for text, y in runs.make_rows(30, seed=4)]
+    for name in ("train", "test"):
+        runs.write_table(tmp_path / "data" / f"{name}.tsv", rows)
+    args = dataclasses.replace(
+        args,
+        task_name=None,
+        task_config=runs.write_config(
+            tmp_path,
+            train="train.tsv",
+            test="test.tsv",
+            format="tsv",
+            text="sentence",
+        ),
+        train_step=2,
+        warmup_step=0,
+    )
+    run_classifier.run(args)
+    wanted = runs.read_lines(tmp_path / "out" / "mine.tsv")
+    (tmp_path / "data" / "train.tsv").unlink()
+    (tmp_path / "out" / "mine.tsv").unlink()
+    run_classifier.run(dataclasses.replace(args, do_train=False, do_eval=False))
+    assert runs.read_lines(tmp_path / "out" / "mine.tsv") == wanted
 
 
 @pytest.mark.parametrize("has_pairs", [True, False])

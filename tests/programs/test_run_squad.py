@@ -167,7 +167,13 @@ def test_version_2_finds_its_threshold(args, tmp_path, capfd):
         wanted = nbest[question_id][0]["text"] if is_answered else ""
         assert text == wanted
     assert {"HasAns_f1", "NoAns_f1", "best_exact"} <= best.keys()
-    assert "expect lower scores on others" in capfd.readouterr().err
+    said = capfd.readouterr().err
+    assert "expect lower scores on others" in said
+    assert f"predictions.json: {{'exact': {best['exact']:.8}" in said
+    with pytest.raises(ValueError, match=r"scored_answers.end_n_top.*\n.*null"):
+        run_squad.run(
+            version_2(args, end_n_top=4, null_score_diff_threshold=0.0)
+        )
     # Without known answers, the model's own threshold is used.
     asked = version_2(
         args,

@@ -62,7 +62,7 @@ def write_results(folder, *rows):
     )
 
 
-def test_an_export_has_the_threshold_of_the_best_score(tmp_path):
+def test_an_export_has_the_threshold_of_the_best_score(tmp_path, capsys):
     write_results(
         tmp_path / "here",
         {"f1": 50, "global_step": 0, THRESHOLD: 2},
@@ -88,8 +88,12 @@ def test_an_export_has_the_threshold_of_the_best_score(tmp_path):
     assert exported(asking) == 1
     tuning.source = str(tmp_path / "there" / "model.ckpt-3")
     assert exported(asking) == -1
+    assert "WARNING" not in capsys.readouterr().out
     tuning.source = "/nowhere/model.ckpt-6"
     assert exported(asking) == 0
+    assert (
+        "ckpt-6 has no eval_results.txt next to it" in capsys.readouterr().out
+    )
     for value in (0.0, -3.0):
         fixed = make_task("v2", {"a": ["w1"]}, threshold=value)
         assert exported(fixed) == value

@@ -245,6 +245,18 @@ def through_pipe(folder, content, name):
         pipe.unlink()
 
 
+def test_files_keep_the_order_in_which_they_are_named(model, tmp_path):
+    for name, text in (("b", "The cat sat."), ("a", "dog")):
+        (tmp_path / f"{name}.txt").write_text(f"{text}\n")
+    names = [str(tmp_path / f"{name}.txt") for name in "bab"]
+    rows = run(tmp_path, "v.jsonl", input_file=",".join(names))
+    assert [row["text"] for row in rows] == [
+        "The cat sat.",
+        "dog",
+        "The cat sat.",
+    ]
+
+
 def test_lines_may_come_through_a_pipe(model, tmp_path):
     content = (tmp_path / "lines.txt").read_bytes()
     found = through_pipe(tmp_path, content, "a.npz")

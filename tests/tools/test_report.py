@@ -238,6 +238,8 @@ def test_each_of_several_labels_is_counted(folder):
         ["b", "0", "1", "0"],
         ["c", "0", "0", "1"],
     ]
+    (folder / "run.json").unlink()
+    assert read_page(folder).tables["examples"][0][1][1:3] == ["a, b", "a"]
     # The second label of the first was thought least of.
     assert [row[0] for row in wrong[1:]] == ["0", "1"]
     assert wrong[1][1:4] == ["a, b", "a", "0.8000"]

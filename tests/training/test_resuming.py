@@ -89,10 +89,8 @@ def evaluations(folder):
     ]
 
 
-@pytest.mark.parametrize("step", [2, 8])
-def test_an_interruption_changes_no_result(whole, tmp_path, monkeypatch, step):
-    """Even at a step without a regular checkpoint."""
-    args = dataclasses.replace(whole, output_dir=str(tmp_path / "out"))
+def run_until(step, args, monkeypatch):
+    """Interrupts a run when it shows its progress at a step."""
     progress = reporting.Reporter.progress
 
     def interrupt(reporter, now, *rest):
@@ -104,6 +102,35 @@ def test_an_interruption_changes_no_result(whole, tmp_path, monkeypatch, step):
         patch.setattr(reporting.Reporter, "progress", interrupt)
         with pytest.raises(KeyboardInterrupt):
             run_classifier.run(args)
+
+
+def test_scores_of_interrupted_training_are_forgotten(
+    whole, tmp_path, monkeypatch
+):
+    folder = tmp_path / "out"
+    args = dataclasses.replace(whole, output_dir=str(folder), log_every_steps=1)
+    for step in (2, 3):
+        run_until(step, args, monkeypatch)
+        run_classifier.run(dataclasses.replace(args, do_train=False))
+        (row,) = evaluation.read_results(folder)
+        assert row["global_step"] == step
+        assert (folder / "summary.json").exists()
+        assert not checkpoints.find_trained(folder)[-1].endswith("best")
+    run_classifier.run(args)
+    results = [evaluation.read_results(f) for f in (folder, whole.output_dir)]
+    assert results[0] == results[1]
+    found, wanted = (
+        checkpoints.read_checkpoint(f"{f}/model.ckpt-best")
+        for f in (folder, whole.output_dir)
+    )
+    assert found["global_step"] == wanted["global_step"]
+
+
+@pytest.mark.parametrize("step", [2, 8])
+def test_an_interruption_changes_no_result(whole, tmp_path, monkeypatch, step):
+    """Even at a step without a regular checkpoint."""
+    args = dataclasses.replace(whole, output_dir=str(tmp_path / "out"))
+    run_until(step, args, monkeypatch)
     newest = checkpoints.list_checkpoints(args.output_dir)[-1]
     manager = checkpoints.CheckpointManager(args.output_dir, {})
     assert manager.is_interrupted(newest) == (step % 4 != 0)
@@ -377,6 +404,7 @@ def test_a_run_may_end_where_it_was_interrupted(whole, tmp_path):
     for path in (tmp_path / "out").glob("model.ckpt-best*"):
         path.unlink()
     (tmp_path / "out" / evaluation.RESULTS_FILE).unlink()
+    run_classifier.run(dataclasses.replace(args, do_train=False))
     run_classifier.run(args)
     assert evaluation.read_results(args.output_dir) == results
     assert not mark.exists()
