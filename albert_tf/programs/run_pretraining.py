@@ -91,6 +91,16 @@ def choose_sentence_weight(args, sentence_objective):
     return 0.0 if sentence_objective == "none" else 1.0
 
 
+def keep_sentence_weight(args):
+    """Returns the flags with the sentence weight of the run to be scored."""
+    if args.do_train or args.sentence_weight is not None:
+        return args
+    known = manifest.Manifest(args.output_dir, {}).stored["made_of"]
+    return dataclasses.replace(
+        args, sentence_weight=known.get("sentence_weight")
+    )
+
+
 def build_model(args, config, sentence_objective, dtype):
     """Returns the model with its pretraining heads."""
     return heads.AlbertForPreTraining(
@@ -161,6 +171,8 @@ def describe(args, config, train_records, held_out, weights):
         made_of[section] = manifest.describe_weights(
             weights.source, weights.values
         )
+    elif train_records and not checkpoints.list_checkpoints(args.output_dir):
+        made_of["begins_from"] = manifest.describe_weights(None, {})
     if not train_records:
         return made_of
     made_of["optimizer"] = {"name": args.optimizer, **_values(args, SCHEDULE)}
@@ -230,6 +242,7 @@ def run(args):
         )
     # Several workers must connect before TensorFlow's first operation.
     strategy = shared.build_strategy(args)
+    args = keep_sentence_weight(args)
     config = AlbertConfig.from_json_file(args.albert_config_file)
     if args.damaged_records == "stop":
         return run_on_records(args, config, strategy, None)

@@ -179,6 +179,9 @@ class Manifest:
                 batches.append((step if batches else 0, batch_size))
         before = self.stored["made_of"]
         made_of = {**before, **self.made_of}
+        if step and "begins_from" in before:
+            # What is given to a resumed run is not read.
+            made_of["begins_from"] = before["begins_from"]
         if "data" in made_of:
             parts = before.get("data", {}), self.made_of.get("data", {})
             made_of["data"] = {**parts[0], **parts[1]}

@@ -41,6 +41,9 @@ ARCHIVES = (".tar", ".tar.gz", ".tgz")
 WEIGHTS = (".safetensors", safetensor_files.INDEX_FILE, ".weights.h5")
 # Prefix of the encoder's names.
 BODY = "bert/"
+POOLER = "bert/pooler/"
+# Settings of a config that no weight's shape depends on.
+FUNCTION = ("num_attention_heads", "hidden_act", "inner_group_num")
 SENTENCEPIECE_FILE = "spiece.model"
 # Settings of a tokenizer as transformers records them.
 HF_SETTINGS = "tokenizer_config.json"
@@ -511,11 +514,17 @@ def initialize(
     if not pretrained:
         return "Starting from random weights."
     check_same_vocabulary(pretrained, tokenizer_settings)
+    check_same_function(pretrained, config)
     values, remarks = pretrained.values, list(pretrained.remarks)
     new_prefixes = ["cls/"]
     if body_only:
         values = {n: v for n, v in values.items() if n.startswith(BODY)}
         new_prefixes = [n for n in weights if not n.startswith(BODY)]
+    # Some of Hugging Face's models have no pooler, or ours of zeros.
+    pooler = [n for n in values if n.startswith(POOLER)]
+    if not any(values[n].any() for n in pooler):
+        values = {n: v for n, v in values.items() if n not in pooler}
+        new_prefixes.append(POOLER)
     if from_group0:
         values = regrouping.spread_group0(values, weights)
     elif pretrained.config and pretrained.config != config:
@@ -523,12 +532,42 @@ def initialize(
         values = regrouping.regroup(values, pretrained.config, config)
         if regrouping.names_of_groups(values) != groups:
             remarks.append("shared weights were copied to each layer")
+    if not from_group0:
+        check_all_layers(values, weights, pretrained.source)
     new = checkpoints.restore(weights, values, pretrained.source, new_prefixes)
     parts = [f"new: {', '.join(new) or 'none'}", *remarks]
     return (
         f"Restored {len(weights) - len(new)} of {len(weights)} variables from "
         f"{pretrained.source}; {'; '.join(parts)}."
     )
+
+
+def check_same_function(pretrained: Pretrained, config: AlbertConfig) -> None:
+    """Raises ValueError if equal weights would compute something else.
+
+    The shapes of the weights do not depend on these settings.
+    """
+    if pretrained.config is None:
+        return
+    for name in FUNCTION:
+        found, wanted = (getattr(c, name) for c in (pretrained.config, config))
+        if found != wanted:
+            raise ValueError(
+                f"{pretrained.source} was trained with {name} {found!r}, the "
+                f"config has {wanted!r}: with it, the weights compute "
+                "something else. Use the model's own config."
+            )
+
+
+def check_all_layers(values: dict, weights: dict, source) -> None:
+    """Raises ValueError if the model has no place for some layers' weights."""
+    names = regrouping.names_of_groups(values) - weights.keys()
+    if surplus := sorted(n for n in names if not checkpoints.is_slot(n)):
+        raise ValueError(
+            f"{source} has weights of layers that the config has not, such as "
+            f"{surplus[0]}. Is it a checkpoint of another architecture (groups,"
+            " inner groups, parameter_sharing)?"
+        )
 
 
 def select(pretrained: Pretrained, form: str) -> Pretrained:

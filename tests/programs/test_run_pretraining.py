@@ -416,6 +416,14 @@ def test_without_a_sentence_objective_its_head_is_not_trained(args, tmp_path):
     assert "sentence_order_loss" not in read_jsonl(args.output_dir)[-1]
 
 
+def test_scores_afterwards_leave_out_what_was_not_trained(args):
+    run(args, sentence_weight=0.0, do_eval=False)
+    run(args, do_train=False, input_file=None)
+    for row in evaluation.read_results(args.output_dir):
+        assert "sentence_order_accuracy" not in row
+        assert row["loss"] == row["masked_lm_loss"]
+
+
 def test_too_little_memory_is_said_first(args, monkeypatch, capsys):
     monkeypatch.setattr(distribution, "read_available_memory", lambda: 9000)
     args = dataclasses.replace(args, do_eval=False, num_train_steps=3)

@@ -411,6 +411,11 @@ def test_a_run_may_end_where_it_was_interrupted(whole, tmp_path):
     assert checkpoints.find_trained(args.output_dir)[-1].endswith("-best")
 
 
+def begins_from(folder):
+    values = json.loads((folder / manifest.MANIFEST_FILE).read_text())
+    return values["made_of"]["begins_from"]
+
+
 def test_other_initial_weights_are_detected_by_prefix_too(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(CONFIG))
     write_examples(tmp_path / "train.tfrecord", 40)
@@ -432,6 +437,16 @@ def test_other_initial_weights_are_detected_by_prefix_too(tmp_path):
     run_pretraining.run(args)
     with pytest.raises(ValueError, match=r"begins_from\.sha256"):
         run_pretraining.run(dataclasses.replace(args, init_checkpoint=other))
+    # What is accepted is not read, so the run still begins where it did.
+    stored = begins_from(tmp_path / "second")
+    run_pretraining.run(
+        dataclasses.replace(args, init_checkpoint=other, accept_changes=True)
+    )
+    assert begins_from(tmp_path / "second") == stored
+    assert begins_from(tmp_path / "first") == {"source": "random weights"}
+    late = dataclasses.replace(args, output_dir=str(tmp_path / "first"))
+    with pytest.raises(ValueError, match=r"begins_from\.s.*it is ignored"):
+        run_pretraining.run(late)
     # A missing checkpoint cannot be compared, and is not needed.
     gone = dataclasses.replace(args, init_checkpoint=str(tmp_path / "gone"))
     run_pretraining.run(gone)

@@ -286,6 +286,25 @@ def test_a_missing_head_is_an_error_and_an_unknown_one_is_left_out(folder):
     assert found.remarks == ["omitted classifier.bias, classifier.weight"]
 
 
+@pytest.mark.parametrize("body_only", [True, False])
+@pytest.mark.parametrize("is_zero", [True, False])
+def test_training_begins_without_a_pooler(folder, tmp_path, body_only, is_zero):
+    """As from AlbertForMaskedLM; zeros are those of `add_pooler`."""
+    found = pretrained.read_pretrained(folder)
+    for name in [n for n in found.values if "pooler" in n]:
+        value = found.values.pop(name)
+        if is_zero:
+            found.values[name] = np.zeros_like(value)
+    weights = modeling.named_weights(modeling.AlbertEncoder(TINY))
+    held = {**weights, "global_step": tf.Variable(0, dtype=tf.int64)}
+    manager = checkpoints.CheckpointManager(tmp_path / "out", held)
+    said = pretrained.initialize(
+        manager, weights, TINY, found, body_only=body_only
+    )
+    assert "new: bert/pooler/dense/bias, bert/pooler/dense/kernel" in said
+    assert weights["bert/pooler/dense/kernel"].numpy().any()
+
+
 def test_spans_without_a_pooler_get_one_of_zeros(tmp_path, golden):
     source = golden("huggingface/spans")
     before = safetensors.numpy.load_file(source / WEIGHTS_FILE)

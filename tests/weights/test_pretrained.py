@@ -443,6 +443,55 @@ def test_initializing_goes_on_begins_anew_or_from_another(tmp_path):
     assert initialize(tmp_path / "a").startswith("Resuming from")
 
 
+def start_from(folder, config, **kwargs):
+    """Starts a model of a config from a folder; returns what is said."""
+    weights = modeling.named_weights(heads.AlbertForPreTraining(config))
+    held = {**weights, "global_step": tf.Variable(0, dtype=tf.int64)}
+    return pretrained.initialize(
+        checkpoints.CheckpointManager(f"{folder}-out", held),
+        weights,
+        config,
+        pretrained.read_pretrained(folder),
+        **kwargs,
+    )
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "has_config", "message"),
+    [
+        (
+            {},
+            {"num_attention_heads": 4},
+            True,
+            "trained with num_attention_heads 3, the config has 4",
+        ),
+        ({}, {"hidden_act": "relu"}, True, "hidden_act 'gelu'.* has 'relu'"),
+        ({"inner_group_num": 2}, {}, True, "inner_group_num 2"),
+        ({"inner_group_num": 2}, {}, False, "layers .*inner_group_1"),
+        ({"num_hidden_groups": 4}, {}, False, "layers .*group_1"),
+        ({"parameter_sharing": "none"}, {}, False, "layers .*group_1"),
+    ],
+)
+def test_weights_that_fit_by_shape_only_are_refused(
+    tmp_path, before, after, has_config, message
+):
+    random_model(tmp_path / "a", **before)
+    if not has_config:
+        (tmp_path / "a" / "albert_config.json").unlink()
+    config = dataclasses.replace(TINY, **after)
+    with pytest.raises(ValueError, match=message):
+        start_from(tmp_path / "a", config)
+
+
+def test_dropout_and_surplus_groups_may_differ(tmp_path):
+    random_model(tmp_path / "a", num_hidden_groups=2)
+    (tmp_path / "a" / "albert_config.json").unlink()
+    config = dataclasses.replace(
+        TINY, hidden_dropout_prob=0.3, initializer_range=0.5
+    )
+    assert "new: none" in start_from(tmp_path / "a", config, from_group0=True)
+
+
 def test_data_of_another_vocabulary_is_refused(tmp_path):
     random_model(tmp_path / "a")
     pieces = [
