@@ -2,9 +2,10 @@
 
 Counted are the tensors of the step of `training.replicas` on a CPU or GPU:
 weights, the optimizer's slots, gradients, and the values that the backward pass
-needs. Left out are the process itself, its libraries and graph, and what the
-allocator wastes. On a TPU, the compiler arranges memory; `albert tpu_check`
-asks it.
+needs. Left out are the process itself, its libraries and graph, what the
+allocator wastes, and the measurements of `training.gauge` between steps, a
+forward pass over 512 tokens at a time. On a TPU, the compiler arranges memory;
+`albert tpu_check` asks it.
 
 Letters are those of `albert_tf.model.modeling`; all sizes are in bytes.
 """

@@ -118,13 +118,15 @@ def build_evaluator(args, training, held_out):
 def build_gauge(training, train_records, held_out):
     """Returns a `gauge.Gauge`, on held-out records if there are any."""
     measured = held_out or train_records
-    num_tokens = measured.num_tokens
-    batch_size = max(1, gauge.TOKENS // num_tokens)
-    batch_size *= training.strategy.num_replicas_in_sync
+    # Of a replica.
+    num_sequences = max(1, gauge.TOKENS_AT_A_TIME // measured.num_tokens)
+    num_tokens = num_sequences * measured.num_tokens
+    num_replicas = training.strategy.num_replicas_in_sync
+    batches = measured.read_pass(num_sequences * num_replicas)
     return gauge.Gauge(
         training.strategy,
         training.model,
-        measured.read_pass(batch_size),
+        batches.take(max(1, gauge.TOKENS // num_tokens)),
         opening.count_pieces(train_records, MAX_COUNTED),
     )
 
