@@ -33,8 +33,8 @@ ADVICE = (
     "piece frequencies: its masked-LM loss is {loss:.2f}, that of frequencies "
     "alone {frequency_loss:.2f}, the entropy of its attention "
     "{attention_entropy:.2f} of uniform. What helped small models, most "
-    "first: records with 40% of the pieces masked (--masked_lm_prob=0.4), of "
-    "short sequences (--max_seq_length=64), --sentence_weight=0, records of "
+    "first: records of short sequences (--max_seq_length=64), with 40% of the "
+    "pieces masked (--masked_lm_prob=0.4), --sentence_weight=0, records of "
     "single pieces (--ngram=1), --beta_2=0.98. See docs/pretraining.md."
 )
 
