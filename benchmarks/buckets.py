@@ -13,7 +13,7 @@ import time
 import tensorflow as tf
 
 from albert_tf import flags
-from albert_tf.data import batches, classification, table_tasks
+from albert_tf.data import batches, table_tasks, text_data
 from albert_tf.flags import flag
 from albert_tf.model import heads, layers, modeling
 from albert_tf.model.config import AlbertConfig
@@ -75,7 +75,7 @@ def time_epoch(strategy, train_steps, plan, datasets):
 def run(args):
     """Times all variants and prints a line for each."""
     tokenizer = tokenization.build_tokenizer(spm_model_file=args.spm_model_file)
-    task, data = classification.read_data(
+    task, data = text_data.read_data(
         args.data_dir,
         table_tasks.GLUE[args.task_name],
         tokenizer,

@@ -2,9 +2,10 @@
 
 Counted are the tensors of the step of `training.replicas` on a CPU or GPU:
 weights, the optimizer's slots, gradients, and the values that the backward pass
-needs. Left out are the process itself, its libraries and graph, and what the
-allocator wastes. On a TPU, the compiler arranges memory; `albert tpu_check`
-asks it.
+needs. Left out are the process itself, its libraries and graph, what the
+allocator wastes, and the measurements of `training.gauge` between steps, a
+forward pass over 512 tokens at a time. On a TPU, the compiler arranges memory;
+`albert tpu_check` asks it.
 
 Letters are those of `albert_tf.model.modeling`; all sizes are in bytes.
 """
@@ -73,10 +74,11 @@ def estimate_training(
       max_seq_length: tokens per sequence.
       max_predictions_per_seq: masked tokens per sequence.
       compute_dtype: "float32" or "bfloat16".
-      remat: whether layers are computed again in the backward pass.
+      remat: whether layers, each with all its blocks, are computed again in
+        the backward pass.
     """
     size = SIZES[compute_dtype]
-    num_layers = config.num_hidden_layers * config.inner_group_num
+    num_layers, num_inner = config.num_hidden_layers, config.inner_group_num
     num_rows = batch_size * max_seq_length
     one_layer = size_of_layer(config, batch_size, max_seq_length, size)
     uses = size_of_uses(config, size, remat)
@@ -85,10 +87,11 @@ def estimate_training(
         max_seq_length * config.num_attention_heads * 2 * size
         + 2 * config.intermediate_size * size
     )
-    activations = num_layers * one_layer
+    activations = num_layers * num_inner * one_layer
     if remat:
+        # All blocks of a layer are computed again at once.
         activations = num_layers * num_rows * config.hidden_size * size
-        backward += one_layer + uses
+        backward += num_inner * one_layer + uses
     predictions = batch_size * max_predictions_per_seq * config.vocab_size
     # Logits and probabilities, or probabilities and the logits' gradient; all
     # three only if other programs delay what reads the logits.

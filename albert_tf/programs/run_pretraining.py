@@ -128,13 +128,15 @@ def build_evaluator(args, training, held_out):
 def build_gauge(training, train_records, held_out):
     """Returns a `gauge.Gauge`, on held-out records if there are any."""
     measured = held_out or train_records
-    num_tokens = measured.num_tokens
-    batch_size = max(1, gauge.TOKENS // num_tokens)
-    batch_size *= training.strategy.num_replicas_in_sync
+    # Of a replica.
+    num_sequences = max(1, gauge.TOKENS_AT_A_TIME // measured.num_tokens)
+    num_tokens = num_sequences * measured.num_tokens
+    num_replicas = training.strategy.num_replicas_in_sync
+    batches = measured.read_pass(num_sequences * num_replicas)
     return gauge.Gauge(
         training.strategy,
         training.model,
-        measured.read_pass(batch_size),
+        batches.take(max(1, gauge.TOKENS // num_tokens)),
         opening.count_pieces(train_records, MAX_COUNTED),
     )
 
@@ -257,7 +259,7 @@ def run_on_records(args, config, strategy, salvage_folder):
         train_records = open_train_records(args, config, salvage_folder)
     if args.do_eval and args.eval_input_file:
         held_out = open_held_out(args, config, train_records, salvage_folder)
-    check_masking_host(args, train_records, held_out)
+    check_remote_hosts(args, train_records, held_out)
     with (
         workers.find_workers(strategy).own_folder(args.output_dir) as folder,
         opening.naming_damage(train_records, held_out),
@@ -266,15 +268,35 @@ def run_on_records(args, config, strategy, salvage_folder):
         pretrain(args, config, strategy, train_records, held_out)
 
 
-def check_masking_host(args, *opened):
-    """Raises ValueError if a TPU elsewhere would have to mask records."""
+def check_remote_hosts(args, *opened):
+    """Raises ValueError if a TPU elsewhere cannot use the opened records.
+
+    Its hosts run no Python, and cannot read files of this machine.
+    """
     if not args.has_remote_tpu:
         return
-    if any(records and records.masker for records in opened):
+    parts = [records for records in opened if records]
+    if any(records.masker for records in parts):
         raise ValueError(
             f"The hosts of the TPU {args.tpu_name!r} cannot mask dynamic "
             "records, which is done in Python. Create static records, or use "
             "a TPU VM with one host and --tpu_name=local."
+        )
+    copied = [
+        source
+        for records in parts
+        if records.salvaged
+        for source, file in zip(
+            records.salvaged.sources, records.salvaged.files, strict=True
+        )
+        if source != file
+    ]
+    if copied:
+        raise ValueError(
+            f"The hosts of the TPU {args.tpu_name!r} cannot read this "
+            f"machine's copies, without the damaged records, of "
+            f"{', '.join(copied)}. Create these files again, or use a TPU VM "
+            "with one host and --tpu_name=local."
         )
 
 

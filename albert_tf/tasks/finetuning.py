@@ -11,6 +11,7 @@ import os
 import numpy as np
 import tensorflow as tf
 
+from albert_tf import filesystem
 from albert_tf.analysis import memory
 from albert_tf.data import batches, submissions
 from albert_tf.data.examples import Examples
@@ -238,9 +239,15 @@ class FineTuning:
         )
 
     def _write_dev_predictions(self, step):
-        """Writes the last evaluation's predictions for the dev data."""
+        """Writes the last evaluation's predictions for the dev data.
+
+        If `step` is None, those in the folder are of a dropped checkpoint.
+        """
         path = os.path.join(self.folder, submissions.DEV_PREDICTIONS_FILE)
-        submissions.write_dev_predictions(path, step, self.dev_rows)
+        if step is not None:
+            submissions.write_dev_predictions(path, step, self.dev_rows)
+        elif filesystem.exists(path):
+            filesystem.remove(path)
 
     def _build_session(self, strategy):
         """Returns the session for the recipe."""

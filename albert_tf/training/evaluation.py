@@ -272,8 +272,8 @@ class Evaluator:
       reporter: a `reporting.Reporter`.
       best_metric: name of the metric whose maximum selects
         `model.ckpt-best`.
-      on_best: called with the step where a result is the best so far, or
-        None.
+      on_best: called with the step where a result is the best so far, and
+        with None if the best one was dropped; or None.
     """
 
     def __init__(self, score, *, manager, reporter, best_metric, on_best=None):
@@ -330,11 +330,37 @@ class Evaluator:
         return step not in self.known(checkpoints.STEP)
 
     def forget_after(self, step):
-        """Drops results of later steps, whose checkpoints were lost."""
+        """Drops results of later steps, whose checkpoints were lost.
+
+        If the best checkpoint is one of them, the best of the others replaces
+        it. If that one was removed, there is none.
+        """
         blocks = _read_blocks(self.manager.folder)
-        kept = [t for row, t in blocks if row[checkpoints.STEP] <= step]
-        if len(kept) < len(blocks):
-            _write_blocks(self.manager.folder, kept)
+        kept = [b for b in blocks if b[0][checkpoints.STEP] <= step]
+        if len(kept) == len(blocks):
+            return
+        # Before the results: a run killed in between does this again.
+        if self._best_step(blocks) > step:
+            self._replace_best(self._best_step(kept))
+        _write_blocks(self.manager.folder, [text for _, text in kept])
+
+    def _best_step(self, blocks):
+        """Returns the step of the best result of a checkpoint; 0 for none."""
+        rows = [row for row, _ in blocks if self.best_metric in row]
+        rows = [row for row in rows if row[checkpoints.STEP]]
+        # The first of equally good ones, as in `evaluate`.
+        best = max(rows, key=lambda row: row[self.best_metric], default=None)
+        return int(best[checkpoints.STEP]) if best else 0
+
+    def _replace_best(self, step):
+        """Makes the checkpoint of a step the best, if it still exists."""
+        prefix = self.manager.prefix(step)
+        if filesystem.exists(f"{prefix}.index"):
+            self.manager.keep_best(prefix)
+        else:
+            checkpoints.remove_checkpoint(self.manager.prefix("best"))
+        if self.on_best:
+            self.on_best(None)
 
     def results(self):
         """Returns all results so far, see `read_results`."""

@@ -16,9 +16,10 @@ from albert_tf.training import evaluation, replicas
 # Number of pieces that count as common: frequencies alone often predict them.
 NUM_COMMON = 100
 # Steps between two measurements, and tokens per measurement: together they
-# cost less than 1% of the training time.
+# cost less than 1% of the training time. A replica computes fewer tokens at a
+# time, so that this needs little memory.
 INTERVAL = 100
-TOKENS = 2048
+TOKENS, TOKENS_AT_A_TIME = 2048, 512
 # Gain of the masked-LM loss over the unigram loss, in nats, from which on a
 # model counts as leaving the plateau, and as learning, provided that the
 # relative entropy of its attention is at most UNIFORM. (Neighboring pieces
@@ -32,26 +33,25 @@ ADVICE = (
     "piece frequencies: its masked-LM loss is {loss:.2f}, that of frequencies "
     "alone {frequency_loss:.2f}, the entropy of its attention "
     "{attention_entropy:.2f} of uniform. What helped small models, most "
-    "first: records with 40% of the pieces masked (--masked_lm_prob=0.4), of "
-    "short sequences (--max_seq_length=64), --sentence_weight=0, records of "
+    "first: records of short sequences (--max_seq_length=64), with 40% of the "
+    "pieces masked (--masked_lm_prob=0.4), --sentence_weight=0, records of "
     "single pieces (--ngram=1), --beta_2=0.98. See docs/pretraining.md."
 )
 
 
 class Gauge:
-    """Measures a model on one fixed batch.
+    """Measures a model on a few fixed batches.
 
     Args:
       strategy: the tf.distribute.Strategy of the model.
       model: a `heads.AlbertForPreTraining`.
-      dataset: global batches as from `reading.build_dataset`; only the first
-        is used.
+      dataset: global batches as from `reading.build_dataset`.
       piece_counts: [V], counts of the pieces to predict in training.
     """
 
     def __init__(self, strategy, model, dataset, piece_counts):
         counts = np.asarray(piece_counts, np.float64)
-        self.features = next(iter(replicas.distribute(strategy, dataset)))
+        self.batches = list(replicas.distribute(strategy, dataset))
         # Add-one smoothing.
         log_probs = np.log((counts + 1) / (counts + 1).sum())
         rank = np.argsort(np.argsort(-counts, kind="stable"))
@@ -81,7 +81,8 @@ class Gauge:
         attention_entropy: mean entropy of attention, as a fraction of that of
           uniform attention.
         """
-        values = replicas.results(self.measured, self._sums(self.features))
+        sums = sum(self._sums(features).numpy() for features in self.batches)
+        values = replicas.results(self.measured, sums)
         del values["loss"]  # Always 0: `loss_scales` is empty.
         loss = values.pop("masked_lm_loss")
         gain = values["frequency_loss"] - loss

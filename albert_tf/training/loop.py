@@ -12,9 +12,11 @@ from albert_tf.training import distribution, replicas, workers
 from albert_tf.training import guard as guards
 from albert_tf.weights import checkpoints
 
-# Target duration of one compiled call on CPUs and GPUs: short enough for a
-# progress line, long enough to make the return to Python free.
+# Target duration of one compiled call: short enough for a progress line and to
+# notice signals, long enough to make the return to Python free, which takes
+# longer on TPUs.
 SECONDS_PER_CALL = 5.0
+TPU_SECONDS_PER_CALL = 20.0
 
 
 class Turns:
@@ -92,13 +94,12 @@ class Pace:
 
     Args:
       iterations_per_loop: maximum number of steps per call.
-      is_timed: whether to keep calls near SECONDS_PER_CALL; False for TPUs,
-        where returning to Python is expensive.
+      seconds_per_call: target duration of a call.
     """
 
-    def __init__(self, iterations_per_loop, is_timed):
+    def __init__(self, iterations_per_loop, seconds_per_call):
         self.limit = iterations_per_loop
-        self.is_timed = is_timed
+        self.seconds_per_call = seconds_per_call
         self.num_steps = 1
 
     def choose(self, remaining):
@@ -107,10 +108,8 @@ class Pace:
 
     def note(self, num_steps, seconds):
         """Adapts to the duration of a completed call."""
-        if not self.is_timed:
-            self.num_steps = self.limit
-        elif seconds > 0:
-            fitting = int(SECONDS_PER_CALL * num_steps / seconds)
+        if seconds > 0:
+            fitting = int(self.seconds_per_call * num_steps / seconds)
             self.num_steps = max(1, min(fitting, 2 * self.num_steps + 1))
 
 
@@ -133,7 +132,10 @@ class Steps:
         self.turns = turns
         self.workers = workers.find_workers(strategy)
         self.pace = Pace(
-            iterations_per_loop, is_timed=not distribution.is_tpu(strategy)
+            iterations_per_loop,
+            TPU_SECONDS_PER_CALL
+            if distribution.is_tpu(strategy)
+            else SECONDS_PER_CALL,
         )
         self.done = 0
 

@@ -388,8 +388,9 @@ class Workers:
         """Acts on a signal that any worker has received since the last call."""
         if self.count == 1:
             return
-        sums = self.add(list(self._received.values()))
-        self._received = dict.fromkeys(_SIGNALS, 0)
+        # A signal that arrives while the workers add is for the next call.
+        sent, self._received = self._received, dict.fromkeys(_SIGNALS, 0)
+        sums = self.add(list(sent.values()))
         for number, total in zip(_SIGNALS, sums, strict=True):
             if total:
                 self._restore_handlers()

@@ -1,6 +1,8 @@
 """Estimates of memory: against steps that ran, and by themselves."""
 
 import dataclasses
+import json
+import os
 
 import pytest
 
@@ -43,6 +45,23 @@ def measure(row, words):
 def test_the_estimate_is_that_of_a_real_step(row, words):
     """The parts of the first two are of like size: none may be wrong."""
     found = measure(row, words)
+    assert found["estimate"] == pytest.approx(found["tensors"], rel=0.15)
+
+
+def test_all_blocks_of_a_layer_are_recomputed_at_once(tmp_path):
+    config = dataclasses.replace(
+        tiny.CONFIG,
+        hidden_size=48,
+        intermediate_size=160,
+        max_position_embeddings=64,
+        inner_group_num=5,
+    )
+    path = tmp_path / "inner.json"
+    path.write_text(json.dumps(config.to_dict()))
+    name = os.path.relpath(path.with_suffix(""), ROOT / "configs/model")
+    found = measure(
+        "recomputed layers", f"{name} --batch_size=16 --num_tokens=64"
+    )
     assert found["estimate"] == pytest.approx(found["tensors"], rel=0.15)
 
 

@@ -257,7 +257,7 @@ def test_more_predictions_than_tokens_are_refused(args):
 def test_a_tpu_elsewhere_cannot_mask(args):
     config = AlbertConfig.from_json_file(args.albert_config_file)
     opened = run_pretraining.open_train_records(args, config, None)
-    run_pretraining.check_masking_host(args, opened, None)
+    run_pretraining.check_remote_hosts(args, opened, None)
     remote = dataclasses.replace(
         args,
         input_file="gs://bucket/train.tfrecord",
@@ -266,4 +266,4 @@ def test_a_tpu_elsewhere_cannot_mask(args):
         tpu_name="grpc://10.0.0.2:8470",
     )
     with pytest.raises(ValueError, match="cannot mask dynamic records"):
-        run_pretraining.check_masking_host(remote, opened, None)
+        run_pretraining.check_remote_hosts(remote, opened, None)

@@ -604,6 +604,28 @@ def test_damaged_records_are_skipped_on_request(args, tmp_path, caplog):
         run(args, damaged_records="skip", num_train_steps=9)
 
 
+def test_a_tpu_elsewhere_cannot_read_copies_without_damage(args, tmp_path):
+    config = AlbertConfig.from_json_file(args.albert_config_file)
+    remote = dataclasses.replace(
+        args,
+        input_file="gs://bucket/train.tfrecord",
+        eval_input_file="gs://bucket/valid.tfrecord",
+        tpu_name="grpc://10.0.0.2:8470",
+    )
+
+    def check():
+        folder = str(tmp_path / "copies")
+        opened = run_pretraining.open_held_out(args, config, None, folder)
+        run_pretraining.check_remote_hosts(args, None, opened)
+        run_pretraining.check_remote_hosts(remote, None, opened)
+
+    check()
+    path = pathlib.Path(args.eval_input_file)
+    path.write_bytes(path.read_bytes()[:-5])
+    with pytest.raises(ValueError, match="cannot read .* of .*valid.tfrecord"):
+        check()
+
+
 def test_a_damaged_file_is_not_held_out(args, tmp_path):
     damage_records(pathlib.Path(args.input_file))
     with pytest.raises(ValueError, match="for training and for evaluation"):

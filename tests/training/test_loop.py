@@ -318,6 +318,19 @@ def test_a_resumed_run_that_diverges_is_stopped(tmp_path):
     assert checkpoints.list_checkpoints(tmp_path) == before
 
 
+@pytest.mark.parametrize(
+    ("step_seconds", "wanted"), [(0.001, 1000), (0.125, 160), (6, 3), (30, 1)]
+)
+def test_calls_of_a_tpu_are_long_but_end_soon_enough(step_seconds, wanted):
+    """So that a signal is noticed, and returning to Python costs little."""
+    steps = loop.Steps(tpu_strategy_on_cpus(2), None, None, None, 1000)
+    for _ in range(12):
+        num_steps = steps.pace.choose(10**6)
+        steps.pace.note(num_steps, num_steps * step_seconds)
+    assert steps.pace.choose(10**6) == wanted
+    assert steps.pace.choose(2) == min(2, wanted)
+
+
 def test_an_interrupt_loses_nothing(tmp_path):
     run = build(tmp_path)
     reporter = reporting.Reporter(tmp_path, io.StringIO())

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 import shutil
 import types
 
@@ -364,6 +365,60 @@ def test_scores_may_become_fewer(tmp_path):
     assert kept == ["ckpt-100", "ckpt-200"]
     assert evaluator.known("a") == [0.9, 0.1, 0.5, 0.4]
     assert not evaluator.is_missing(300)
+
+
+@pytest.mark.parametrize(
+    ("scores", "removed", "wanted"),
+    [
+        ((0.2, 0.5, 0.3, 0.9), (4,), 2),
+        ((0.2, 0.5, 0.3, 0.9), (3, 4), 2),
+        ((0.2, 0.5, 0.3, 0.9), (2, 4), None),
+        ((0.2, 0.9, 0.3, 0.5), (3, 4), 2),
+        ((0.2, 0.9, 0.3, 0.5), (1, 2, 3, 4), None),
+    ],
+)
+def test_the_best_checkpoint_is_of_a_result_that_is_kept(
+    tmp_path, scores, removed, wanted
+):
+    step = tf.Variable(0, dtype=tf.int64)
+    manager = checkpoints.CheckpointManager(tmp_path, {checkpoints.STEP: step})
+    best_steps, values = [], iter(scores)
+    evaluator = evaluation.Evaluator(
+        lambda: {"a": next(values)},
+        manager=manager,
+        reporter=types.SimpleNamespace(log=lambda *_: None),
+        best_metric="a",
+        on_best=best_steps.append,
+    )
+    for number in range(1, 5):
+        step.assign(number)
+        evaluator.evaluate(number, manager.save())
+    before = best_steps[-1]
+    for number in removed:
+        checkpoints.remove_checkpoint(manager.prefix(number))
+    left = checkpoints.list_checkpoints(tmp_path)
+    evaluator.forget_after(checkpoints.step_of(left[-1]) if left else 0)
+    path = manager.prefix("best")
+    best = checkpoints.find_trained(tmp_path)[len(left) :]
+    assert best == ([path] if wanted else [])
+    if wanted:
+        assert checkpoints.read_checkpoint(path)[checkpoints.STEP] == wanted
+    assert best_steps[-1] == (before if before == wanted else None)
+
+
+def test_predictions_of_a_discarded_checkpoint_are_removed(copy):
+    folder, args = copy
+    path = folder / evaluation.RESULTS_FILE
+    *blocks, last = path.read_text().split(evaluation.HEADER)
+    last = re.sub("eval_accuracy = .*", "eval_accuracy = 1.5", last)
+    path.write_text(evaluation.HEADER.join([*blocks, last]))
+    checkpoints.remove_checkpoint(str(folder / f"model.ckpt-{LAST}"))
+    run_classifier.run(dataclasses.replace(args, train_step=8))
+    rows = evaluation.read_results(folder)
+    wanted = max(rows, key=lambda row: row["eval_accuracy"])
+    found = checkpoints.read_checkpoint(folder / "model.ckpt-best")
+    assert found[checkpoints.STEP] == wanted[checkpoints.STEP]
+    assert not (folder / "dev_predictions.jsonl").exists()
 
 
 def test_a_second_evaluation_of_a_step_replaces_the_first(copy):

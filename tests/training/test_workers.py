@@ -4,6 +4,7 @@ import concurrent.futures
 import json
 import os
 import pathlib
+import signal
 import socket
 import subprocess
 import sys
@@ -121,6 +122,24 @@ def test_one_process_is_a_chief_and_needs_no_agreement():
     assert alone.share(7) == 7
     with alone.acting_together():
         alone.check_signals()
+
+
+def test_a_signal_during_the_exchange_of_signals_is_kept():
+    pair = workers.Workers(tf.distribute.get_strategy())
+    pair.count = 2
+
+    def add(counts):
+        # Others have read this worker's counts already.
+        counts = list(counts)
+        if not any(counts):
+            signal.raise_signal(signal.SIGINT)
+        return counts
+
+    pair.add = add
+    with pair.acting_together():
+        pair.check_signals()
+        with pytest.raises(KeyboardInterrupt):
+            pair.check_signals()
 
 
 def test_other_files_than_the_chiefs_are_refused():
