@@ -11,7 +11,7 @@ from albert_tf.commands import (
     run_classifier,
     run_pretraining,
 )
-from albert_tf.tools import ablation_page, grid_jobs
+from albert_tf.tools import ablation_page, grid_jobs, grid_reports
 
 # Seconds between two looks at what other processes are working on.
 WAIT = 10
@@ -41,15 +41,20 @@ def run(args):
     rows, seeds = choose_rows(grid, args.only), choose_seeds(grid, args.seeds)
     runner = grid_jobs.GridRunner(grid, args)
     path = os.path.join(args.output_dir, os.path.basename(args.grid))
-    filesystem.check_outputs({"--output_dir": [path]}, {"--grid": [args.grid]})
+    others = filesystem.split_list(args.other_results)
+    filesystem.check_outputs(
+        {"--output_dir": [path]},
+        {"--grid": [args.grid], "--other_results": others},
+    )
+    reports = [grid_reports.read_report(other, grid) for other in others]
     failures: list[str] = []
-    table = report(runner, seeds, path)
+    table = report(runner, seeds, path, reports)
     if not args.report_only:
         todo = [(row, seed) for seed in seeds for row in rows]
         for failure in do_all(runner, todo):
             if failure:
                 failures.append(failure)
-            table = report(runner, seeds, path)
+            table = report(runner, seeds, path, reports)
     print(table)
     if failures:
         raise ValueError(
@@ -169,7 +174,7 @@ def do_all(runner, todo):
         todo = busy
 
 
-def report(runner, seeds, path):
+def report(runner, seeds, path, others=()):
     """Writes all results that there are; returns the table.
 
     Waits while another process writes to the same folder.
@@ -179,6 +184,8 @@ def report(runner, seeds, path):
       seeds: seeds beside the grid's, and those of an earlier report.
       path: path of the results, with the ending .json; the table and the page
         get other endings.
+      others: reports, as of `grid_reports.read_report`, with results that the
+        folder may lack; the first that has one counts.
     """
     grid = runner.grid
     seeds = {*grid.seeds, *seeds}
@@ -190,6 +197,11 @@ def report(runner, seeds, path):
         results = {
             row.name: runner.collect(row, sorted(seeds)) for row in grid.rows
         }
+        for other in others:
+            for name in other:
+                results[name] = grid_reports.add_results(
+                    results[name], other[name]
+                )
         table = ablation_page.format_markdown(grid.title, results)
         filesystem.write_json(path, results)
         filesystem.write_file(f"{stem}.md", table)

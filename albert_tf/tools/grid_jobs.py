@@ -20,7 +20,7 @@ from albert_tf import __version__, filesystem, ownership
 from albert_tf.analysis import grids, parameters
 from albert_tf.data.pretraining import opening
 from albert_tf.model import heads
-from albert_tf.tools import plot_metrics, subprograms
+from albert_tf.tools import grid_reports, plot_metrics, subprograms
 from albert_tf.training import distribution, evaluation, manifest
 from albert_tf.weights import pretrained
 
@@ -112,10 +112,7 @@ class GridRunner:
             "phases": len(row.phases),
             "tokens": row.count_tokens(),
             "columns": columns,
-            "summary": {
-                name: grids.summarize(list(values.values()))
-                for name, values in columns.items()
-            },
+            "summary": grid_reports.summarize(columns),
             "commits": sorted(commits),
             "paper": row.paper,
         }

@@ -11,13 +11,14 @@ import pytest
 from albert_tf import ownership
 from albert_tf.analysis import grids
 from albert_tf.commands.ablate import AblateFlags
-from albert_tf.tools import ablate, grid_jobs, plot_metrics
+from albert_tf.tools import ablate, grid_jobs, grid_reports, plot_metrics
 from albert_tf.training import evaluation
 from tests import pages, tiny
 from tests.analysis.test_grids import GRID
 from tests.bad_inputs import commands
 from tests.programs import classifier_runs
 
+ROOT = pathlib.Path(__file__).parents[2]
 PROGRAMS = "run_pretraining", "run_classifier"
 
 
@@ -324,6 +325,92 @@ def test_a_report_trains_nothing(work, tmp_path):
     calls, results = work(report_only=True)
     assert not calls
     assert results["two"]["summary"]["CoLA"]["count"] == 1
+
+
+def test_a_report_has_what_other_folders_have_done(work, tmp_path):
+    _, other = work(seeds="1", only="two;three")
+    shutil.move(tmp_path / "out", tmp_path / "other")
+    path = tmp_path / "other/grid.json"
+    other["two"]["commits"] = ["a"]
+    other["two"]["columns"]["SOP"]["1"] = 0.9
+    other["three"]["columns"]["SOP"]["10"] = 0.5
+    del other["three"]["phases"]  # As in reports of an earlier version.
+    path.write_text(json.dumps(other))
+    _, own = work(seeds="2", only="two", task_data="")
+    flags = {"report_only": True, "other_results": str(path)}
+    _, both = work(**flags)
+    two, three = both["two"], both["three"]
+    assert two["columns"]["SOP"] == {"1": 0.9, "2": 0.22}
+    assert two["columns"]["CoLA"] == {"1": 0.6}
+    assert two["summary"]["SOP"] == grids.summarize([0.9, 0.22])
+    assert two["commits"] == sorted(["a", *own["two"]["commits"]])
+    assert three["columns"] == other["three"]["columns"]
+    assert three["phases"] == 2
+    assert "SOP" not in both["longer"]["columns"]
+    cells = cells_of((tmp_path / "out/grid.md").read_text())
+    assert cells["three"]["SOP"] == "40.5 ± 13.4 (2)"
+    # Own results count, and those of other folders are not kept as own.
+    _, both = work(**flags, seeds="1", only="two")
+    assert both["two"]["columns"]["SOP"]["1"] == 0.9
+    _, own = work(seeds="1", only="two")
+    assert own["two"]["columns"]["SOP"] == pytest.approx({"1": 0.21, "2": 0.22})
+    assert not own["three"]["columns"]
+    _, both = work(**flags)
+    assert both["two"]["columns"]["SOP"] == pytest.approx(
+        {"1": 0.21, "2": 0.22}
+    )
+    assert both["two"]["commits"] == own["two"]["commits"]
+
+
+def change(*keys, value):
+    """Returns a function that changes a value in nested dicts."""
+
+    def edit(report):
+        for key in keys[:-1]:
+            report = report[key]
+        report[keys[-1]] = value
+
+    return edit
+
+
+@pytest.mark.parametrize(
+    ("edit", "message"),
+    [
+        (dict.clear, r"has the keys \[\]; wanted rows of the grid, .'two'"),
+        (change("four", value={}), "has the keys .*'four'.; wanted rows"),
+        (change("two", value=1), "row 'two', is 1; wanted .'parameters', "),
+        (change("two", value={}), "row 'two', is {}; wanted .'parameters', "),
+        (change("two", "tokens", value=5), "has .*'tokens': 5}; the grid has"),
+        (change("two", "columns", value=[]), "columns .*; wanted a number"),
+        (change("two", "columns", "SOP", value={"1": "x"}), "wanted a number"),
+        (change("two", "columns", "SOP", value={"x": 1}), "wanted a number"),
+        (change("two", "commits", value="a"), "commits 'a'; wanted texts"),
+    ],
+)
+def test_what_is_no_report_of_the_grid_is_refused(
+    work, tmp_path, edit, message
+):
+    _, report = work(report_only=True)
+    edit(report)
+    path = tmp_path / "other.json"
+    path.write_text(json.dumps(report))
+    with pytest.raises(ValueError, match=f"other.json.*{message}"):
+        work(report_only=True, other_results=str(path))
+
+
+@pytest.mark.parametrize("name", ["table3", "table4", "table5", "initializer"])
+def test_documented_results_are_reports_of_their_grids(name):
+    grid = grids.read_grid(ROOT / f"configs/ablations/{name}.json")
+    path = ROOT / f"docs/ablations/{name}.json"
+    for results in grid_reports.read_report(path, grid).values():
+        summary = grid_reports.summarize(results["columns"])
+        assert results["summary"] == summary
+
+
+def test_a_report_among_its_results_is_refused(work, tmp_path):
+    work(report_only=True)
+    with pytest.raises(ValueError, match="overwrite .*--other_results"):
+        work(report_only=True, other_results=str(tmp_path / "out/grid.json"))
 
 
 @pytest.mark.parametrize(
