@@ -114,8 +114,22 @@ class GridRunner:
             "columns": columns,
             "summary": grid_reports.summarize(columns),
             "commits": sorted(commits),
+            "folders": self.list_folders(row, seeds),
             "paper": row.paper,
         }
+
+    def list_folders(self, row, seeds):
+        """Returns a dict from seed to the checkpoint's folder in ours."""
+        if not row.phases:
+            return {}
+        folders = {}
+        for seed in seeds:
+            trained = self.folder(row, seed, len(row.phases) - 1)
+            if filesystem.exists(os.path.join(trained, RESULT_FILE)):
+                folders[str(seed)] = os.path.relpath(
+                    self.model_folder(row, seed), self.args.output_dir
+                )
+        return folders
 
     def list_jobs(self, row):
         """Returns a row's jobs, each with the method that does it.

@@ -127,6 +127,15 @@ def test_what_rows_share_is_done_once(work, tmp_path):
     assert two["CoLA"] == {"1": 0.6, "2": 0.7}
     assert two["phase 2, tokens/s"] == {"1": 800.0, "2": 800.0}
     assert two["phase 1, seconds"]["1"] == 10 * 4 / 50
+    # The last phase's, of each row and seed.
+    folders = [row["folders"][s] for row in results.values() for s in "12"]
+    ended = [
+        flags["init_checkpoint"]
+        for name, flags in calls
+        if name == "run_classifier"
+    ]
+    assert len(set(folders)) == 6
+    assert {str(tmp_path / "out" / folder) for folder in folders} == set(ended)
     again, same = work()
     assert not again and same == results
 
@@ -273,6 +282,7 @@ def test_random_weights_are_only_fine_tuned(work, tmp_path):
     assert pathlib.Path(flags["albert_config_file"]).exists()
     assert results["random"]["tokens"] == 0
     assert set(results["random"]["columns"]) == {"CoLA"}
+    assert not results["random"]["folders"]
     (tmp_path / "train.txt").write_text("Text that it never sees.\n")
     grid_jobs.digest.cache_clear()
     assert not work()[0]
@@ -345,6 +355,7 @@ def test_a_report_has_what_other_folders_have_done(work, tmp_path):
     assert two["summary"]["SOP"] == grids.summarize([0.9, 0.22])
     assert two["commits"] == sorted(["a", *own["two"]["commits"]])
     assert three["columns"] == other["three"]["columns"]
+    assert set(two["folders"]) == {"2"} and not three["folders"]
     assert three["phases"] == 2
     assert "SOP" not in both["longer"]["columns"]
     cells = cells_of((tmp_path / "out/grid.md").read_text())
@@ -474,11 +485,13 @@ def test_a_resumed_job_has_both_commits(tmp_path, monkeypatch):
 
 def test_the_page_has_each_number_and_plots(work, tmp_path):
     pytest.importorskip("matplotlib")
-    work(with_plots=True)
+    _, results = work(with_plots=True)
     path = tmp_path / "out/grid.html"
     page = pages.Page(path.read_text())
     (runs,) = page.tables["runs"]
     assert ["two", "CoLA", "2", "0.7"] in runs
+    (folders,) = page.tables["checkpoints"]
+    assert ["two", "2", results["two"]["folders"]["2"]] in folders
     seen = pages.browse(path, "--dump-dom")
     titles = re.findall(r'<div role="img" aria-label="(.*?)">', seen)
     assert "SOP" in titles and "Paper: average" in titles
