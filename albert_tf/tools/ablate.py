@@ -15,6 +15,8 @@ from albert_tf.tools import ablation_page, grid_jobs, grid_reports
 
 # Seconds between two looks at what other processes are working on.
 WAIT = 10
+# Flags of create_pretraining_data on which the ids of a text depend.
+CASING = "do_lower_case", "keep_accents"
 PROGRAMS = {
     "create_pretraining_data": create_pretraining_data.DataFlags,
     "run_pretraining": run_pretraining.PretrainingFlags,
@@ -30,6 +32,8 @@ def run(args):
     """
     grid = grids.read_grid(args.grid)
     check_flags(grid)
+    check_casing(grid)
+    check_texts(args.train_text, args.heldout_text)
     folders = parse_tasks(args.task_data, grid, args.output_dir)
     grid = dataclasses.replace(
         grid,
@@ -139,6 +143,32 @@ def check_flags(grid):
             raise ValueError(
                 f"The grid has flags of {program} that `albert ablate` sets "
                 f"itself: {reserved}."
+            )
+
+
+def check_casing(grid):
+    """Raises ValueError if training and held-out text get other pieces."""
+    for name in CASING:
+        default = getattr(create_pretraining_data.DataFlags, name)
+        wanted = grid.held_out.get(name, default)
+        for row in grid.rows:
+            for phase in row.phases:
+                found = phase.records.get(name, default)
+                if str(found).lower() != str(wanted).lower():
+                    raise ValueError(
+                        f"Row {row.name!r} is trained on records with {name} "
+                        f"{found}; held_out has {wanted}. Give both the same."
+                    )
+
+
+def check_texts(train, held_out):
+    """Raises ValueError if a file is to be trained and scored on."""
+    trained_on = set(map(filesystem.identity, filesystem.expand_files(train)))
+    for path in filesystem.expand_files(held_out):
+        if filesystem.identity(path) in trained_on:
+            raise ValueError(
+                f"{path} is in --train_text and in --heldout_text. Score on "
+                "other documents."
             )
 
 

@@ -613,6 +613,12 @@ ROWS = [
     row("ablate", "seeds in words", "--seeds=one", "--seeds=one; wanted"),
     row(
         "ablate",
+        "text to train and to score on",
+        "--heldout_text=text.txt",
+        "text.txt is in --train_text and in --heldout_text",
+    ),
+    row(
+        "ablate",
         "no such report",
         "--other_results=no.json",
         "no.json: there is no such file",

@@ -455,6 +455,32 @@ def test_flags_that_a_grid_cannot_have(work, tmp_path, name, message):
         work()
 
 
+def test_text_to_train_and_to_score_on_is_refused(work, tmp_path):
+    (tmp_path / "link.txt").symlink_to("train.txt")
+    both = f"{tmp_path}/heldout.txt,{tmp_path}/l*.txt"
+    with pytest.raises(ValueError, match="link.txt is in --train_text and in"):
+        work(heldout_text=both)
+
+
+@pytest.mark.parametrize("name", ["do_lower_case", "keep_accents"])
+def test_held_out_text_has_the_casing_of_training(work, tmp_path, name):
+    default = name == "do_lower_case"
+    values = json.loads(json.dumps(GRID))
+    change = {name: not default}
+    values["rows"][2]["phases"][1]["records"] = change
+    (tmp_path / "grid.json").write_text(json.dumps(values))
+    message = f"'longer' .* {name} {not default}; held_out has {default}."
+    with pytest.raises(ValueError, match=message):
+        work()
+    assert not read_calls(tmp_path)
+    values = json.loads(json.dumps(GRID))
+    for phase in values["phases"]:
+        phase["records"] |= change
+    values["held_out"] |= {name: str(not default).lower()}
+    (tmp_path / "grid.json").write_text(json.dumps(values))
+    assert work(seeds="1")[0]
+
+
 def test_a_grid_among_its_results_is_refused(tmp_path):
     path = tmp_path / "grid.json"
     path.write_text(json.dumps(GRID))
@@ -529,6 +555,7 @@ def real(tmp_path_factory):
         rows = classifier_runs.make_rows(20, seed)
         classifier_runs.write_table(folder / "sst/SST-2" / f"{name}.tsv", rows)
     # The records of training serve to score on, too, which saves time.
+    shutil.copy(folder / "train.txt", folder / "copy.txt")
     records = {"max_predictions_per_seq": 3, "dupe_factor": 1}
     records |= {"sentence_objective": "sop"}
     phase = {
@@ -554,7 +581,7 @@ def real(tmp_path_factory):
             make_flags(
                 folder,
                 task_data=f"SST-2={folder / 'sst'}",
-                heldout_text=str(folder / "train.txt"),
+                heldout_text=str(folder / "copy.txt"),
             )
         )
     return folder
