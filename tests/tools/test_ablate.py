@@ -11,7 +11,13 @@ import pytest
 from albert_tf import ownership
 from albert_tf.analysis import grids
 from albert_tf.commands.ablate import AblateFlags
-from albert_tf.tools import ablate, grid_jobs, grid_reports, plot_metrics
+from albert_tf.tools import (
+    ablate,
+    digests,
+    grid_jobs,
+    grid_reports,
+    plot_metrics,
+)
 from albert_tf.training import evaluation
 from tests import pages, tiny
 from tests.analysis.test_grids import GRID
@@ -56,8 +62,8 @@ def work(tmp_path, monkeypatch):
     """
     (tmp_path / "grid.json").write_text(json.dumps(GRID))
     (tmp_path / "vocab.txt").write_text("\n".join(tiny.SPECIAL + tiny.WORDS))
-    (tmp_path / "glue").mkdir()
-    (tmp_path / "glue" / "train.tsv").write_text("a sentence")
+    (tmp_path / "glue/CoLA").mkdir(parents=True)
+    (tmp_path / "glue/CoLA/train.tsv").write_text("a sentence")
     for name in ("train", "heldout"):
         (tmp_path / f"{name}.txt").write_text("w1 w2\nw3\n")
 
@@ -145,7 +151,9 @@ def test_what_rows_share_is_done_once(work, tmp_path):
     [
         ("train.txt", ["create_pretraining_data", *PROGRAMS]),
         ("vocab.txt", ["create_pretraining_data", *PROGRAMS]),
-        ("glue/train.tsv", ["run_classifier"]),
+        ("glue/CoLA/train.tsv", ["run_classifier"]),
+        ("glue/CoLA/dev.tsv", ["run_classifier"]),
+        ("glue/RTE.tsv", []),  # Of another task.
         ("heldout.txt", []),  # Only the evaluation, which is no program here.
     ],
 )
@@ -173,7 +181,7 @@ def test_what_depends_on_a_changed_file_is_redone(
     )
     with open(tmp_path / "moved" / name, "a") as file:
         file.write("w19\n")
-    grid_jobs.digest.cache_clear()
+    digests.digest_file.cache_clear()
     calls, _ = work(**moved)
     assert sorted(count(calls)) == sorted(redone)
     assert len(evaluated) == (0 if name.startswith("glue") else 6)
@@ -186,6 +194,13 @@ def test_checkpoints_do_not_change_the_weights(work, tmp_path):
     (tmp_path / "grid.json").write_text(json.dumps(values))
     calls, _ = work()
     assert not calls
+
+
+def test_a_task_that_the_programs_lack_is_refused(work, tmp_path):
+    values = GRID | {"tasks": {"CoLA": {"task_name": "colla"}}}
+    (tmp_path / "grid.json").write_text(json.dumps(values))
+    with pytest.raises(ValueError, match="task_name 'colla'; known: cola, "):
+        work()
 
 
 def cells_of(table):
@@ -284,7 +299,7 @@ def test_random_weights_are_only_fine_tuned(work, tmp_path):
     assert set(results["random"]["columns"]) == {"CoLA"}
     assert not results["random"]["folders"]
     (tmp_path / "train.txt").write_text("Text that it never sees.\n")
-    grid_jobs.digest.cache_clear()
+    digests.digest_file.cache_clear()
     assert not work()[0]
 
 
