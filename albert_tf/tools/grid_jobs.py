@@ -93,7 +93,6 @@ class GridRunner:
           BusyError: if another process is working on one of them.
           ProgramError: if a program failed.
         """
-        print(f"\n{row.name}, seed {seed}", flush=True)
         for job, function in self.list_jobs(row):
             self.do(row, seed, job, function)
 
@@ -177,6 +176,8 @@ class GridRunner:
         try:
             with ownership.owning_folder(folder):
                 if not filesystem.exists(path):
+                    name = f"phase {job + 1}" if isinstance(job, int) else job
+                    print(f"\n{row.name}, seed {seed}: {name}", flush=True)
                     commits = note_commit(folder)
                     results = function(row, seed, job, folder)
                     content = {"results": results, "commits": commits}

@@ -325,6 +325,10 @@ def test_what_another_process_does_is_left_to_it(
     said = capsys.readouterr().out
     waiting = "Waiting for another process: two, seed 1, longer, seed 1."
     assert said.count(waiting) == 1
+    # A heading for each job that is begun, and none for looks in vain.
+    for job in ("phase 1", "phase 2", "held out", "CoLA"):
+        assert said.count(f"\ntwo, seed 1: {job}\n") == 1
+    assert said.count("\ntwo, seed 1") == 4
     assert done == [2, 2] and count(calls)["run_pretraining"] == 5
     assert "SOP" in results["longer"]["columns"]
 
