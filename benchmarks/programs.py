@@ -7,7 +7,7 @@ import shlex
 import sys
 
 from albert_tf.flags import flag
-from albert_tf.tools import subprograms
+from albert_tf.tools import digests, subprograms
 
 ROOT = pathlib.Path(__file__).parent.parent
 # Records of configs/pretrain/first_phase.flags.
@@ -54,6 +54,9 @@ def run(*arguments):
 def make_records(args, text, settings):
     """Creates the records of a text unless they exist; returns their file.
 
+    Their name says what they depend on: the contents of text and vocabulary,
+    and the settings.
+
     Args:
       args: `TextFlags`.
       text: path of the training or held-out text.
@@ -61,6 +64,8 @@ def make_records(args, text, settings):
     """
     words = [f"{name}{value}" for name, value in settings.items()]
     stem = pathlib.Path(text).stem
+    contents = map(digests.digest_file, (text, args.spm_model_file))
+    words += [content[:8] for content in contents]
     name = f"{args.output_dir}/records/{stem}-{'-'.join(words)}"
     if not pathlib.Path(f"{name}.dataset.json").exists():
         run(

@@ -8,7 +8,8 @@ r"""Compares the scores of fine-tuning from pretrained and random weights.
 Every task is trained from both, at each learning rate in RATES, with three
 seeds. Each gets the rate with the highest median of the best scores on dev.
 Tasks without data are skipped. Rerun the same command to resume: finished runs
-are skipped. The table at the end is the one in docs/results.md.
+are not trained again, and another checkpoint than theirs is refused. The table
+at the end is the one in docs/results.md.
 """
 
 import dataclasses
@@ -151,14 +152,14 @@ def fine_tune(args, name, is_pretrained, rate):
     kind = "pretrained" if is_pretrained else "random"
     folder = f"{args.output_dir}/{name.replace(' ', '_')}/{kind}_{rate}"
     summary = pathlib.Path(folder, "summary.json")
-    if not summary.exists():
-        settings = COMMON | task.settings | describe_data(args, task) | start
-        settings |= {"spm_model_file": args.spm_model_file, "do_train": True}
-        settings |= {"learning_rate": rate, "output_dir": folder}
-        programs.run(
-            str(programs.ROOT / f"{task.program}.py"),
-            *(f"--{flag}={value}" for flag, value in settings.items()),
-        )
+    settings = COMMON | task.settings | describe_data(args, task) | start
+    settings |= {"spm_model_file": args.spm_model_file, "do_train": True}
+    settings |= {"learning_rate": rate, "output_dir": folder}
+    # Of finished runs, too: it checks that they began with this checkpoint.
+    programs.run(
+        str(programs.ROOT / f"{task.program}.py"),
+        *(f"--{flag}={value}" for flag, value in settings.items()),
+    )
     return json.loads(summary.read_text("utf-8"))
 
 

@@ -51,6 +51,11 @@ class AblateFlags(flags.Flags):
     num_workers: int = flag(
         1, "Processes that create records.", at_least=1, at_most=256
     )
+    other_results: str = flag(
+        "",
+        "Comma-separated JSON files of reports of the same grid, with results "
+        "to show that this output folder lacks.",
+    )
     report_only: bool = flag(
         False, "Train nothing; compare what there is already."
     )

@@ -11,10 +11,12 @@ from albert_tf.commands import (
     run_classifier,
     run_pretraining,
 )
-from albert_tf.tools import ablation_page, grid_jobs
+from albert_tf.tools import ablation_page, grid_jobs, grid_reports
 
 # Seconds between two looks at what other processes are working on.
 WAIT = 10
+# Flags of create_pretraining_data on which the ids of a text depend.
+CASING = "do_lower_case", "keep_accents"
 PROGRAMS = {
     "create_pretraining_data": create_pretraining_data.DataFlags,
     "run_pretraining": run_pretraining.PretrainingFlags,
@@ -30,6 +32,8 @@ def run(args):
     """
     grid = grids.read_grid(args.grid)
     check_flags(grid)
+    check_casing(grid)
+    check_texts(args.train_text, args.heldout_text)
     folders = parse_tasks(args.task_data, grid, args.output_dir)
     grid = dataclasses.replace(
         grid,
@@ -41,15 +45,20 @@ def run(args):
     rows, seeds = choose_rows(grid, args.only), choose_seeds(grid, args.seeds)
     runner = grid_jobs.GridRunner(grid, args)
     path = os.path.join(args.output_dir, os.path.basename(args.grid))
-    filesystem.check_outputs({"--output_dir": [path]}, {"--grid": [args.grid]})
+    others = filesystem.split_list(args.other_results)
+    filesystem.check_outputs(
+        {"--output_dir": [path]},
+        {"--grid": [args.grid], "--other_results": others},
+    )
+    reports = [grid_reports.read_report(other, grid) for other in others]
     failures: list[str] = []
-    table = report(runner, seeds, path)
+    table = report(runner, seeds, path, reports)
     if not args.report_only:
         todo = [(row, seed) for seed in seeds for row in rows]
         for failure in do_all(runner, todo):
             if failure:
                 failures.append(failure)
-            table = report(runner, seeds, path)
+            table = report(runner, seeds, path, reports)
     print(table)
     if failures:
         raise ValueError(
@@ -137,6 +146,32 @@ def check_flags(grid):
             )
 
 
+def check_casing(grid):
+    """Raises ValueError if training and held-out text get other pieces."""
+    for name in CASING:
+        default = getattr(create_pretraining_data.DataFlags, name)
+        wanted = grid.held_out.get(name, default)
+        for row in grid.rows:
+            for phase in row.phases:
+                found = phase.records.get(name, default)
+                if str(found).lower() != str(wanted).lower():
+                    raise ValueError(
+                        f"Row {row.name!r} is trained on records with {name} "
+                        f"{found}; held_out has {wanted}. Give both the same."
+                    )
+
+
+def check_texts(train, held_out):
+    """Raises ValueError if a file is to be trained and scored on."""
+    trained_on = set(map(filesystem.identity, filesystem.expand_files(train)))
+    for path in filesystem.expand_files(held_out):
+        if filesystem.identity(path) in trained_on:
+            raise ValueError(
+                f"{path} is in --train_text and in --heldout_text. Score on "
+                "other documents."
+            )
+
+
 def do_all(runner, todo):
     """Does all jobs; yields after each model how it failed, or None.
 
@@ -169,7 +204,7 @@ def do_all(runner, todo):
         todo = busy
 
 
-def report(runner, seeds, path):
+def report(runner, seeds, path, others=()):
     """Writes all results that there are; returns the table.
 
     Waits while another process writes to the same folder.
@@ -179,6 +214,8 @@ def report(runner, seeds, path):
       seeds: seeds beside the grid's, and those of an earlier report.
       path: path of the results, with the ending .json; the table and the page
         get other endings.
+      others: reports, as of `grid_reports.read_report`, with results that the
+        folder may lack; the first that has one counts.
     """
     grid = runner.grid
     seeds = {*grid.seeds, *seeds}
@@ -190,6 +227,11 @@ def report(runner, seeds, path):
         results = {
             row.name: runner.collect(row, sorted(seeds)) for row in grid.rows
         }
+        for other in others:
+            for name in other:
+                results[name] = grid_reports.add_results(
+                    results[name], other[name]
+                )
         table = ablation_page.format_markdown(grid.title, results)
         filesystem.write_json(path, results)
         filesystem.write_file(f"{stem}.md", table)

@@ -110,6 +110,9 @@ def build_page(title, results):
             name="results",
         ),
         page.section("Runs", tabulate_runs(results), name="runs"),
+        page.section(
+            "Checkpoints", tabulate_folders(results), name="checkpoints"
+        ),
     )
 
 
@@ -122,6 +125,16 @@ def tabulate_runs(results):
         for seed, value in values.items()
     ]
     return page.table(rows, head=["", "column", "seed", "value"])
+
+
+def tabulate_folders(results):
+    """Returns a table with the folder of every model trained here."""
+    rows = [
+        [name, seed, folder]
+        for name, row in results.items()
+        for seed, folder in row["folders"].items()
+    ]
+    return page.table(rows, head=["", "seed", "in the output folder"])
 
 
 def draw(results):

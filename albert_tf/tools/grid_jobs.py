@@ -8,7 +8,6 @@ says that it is done. Jobs that another process has begun are left to it.
 import contextlib
 import dataclasses
 import functools
-import hashlib
 import os
 import pathlib
 import shlex
@@ -20,7 +19,7 @@ from albert_tf import __version__, filesystem, ownership
 from albert_tf.analysis import grids, parameters
 from albert_tf.data.pretraining import opening
 from albert_tf.model import heads
-from albert_tf.tools import plot_metrics, subprograms
+from albert_tf.tools import digests, grid_reports, plot_metrics, subprograms
 from albert_tf.training import distribution, evaluation, manifest
 from albert_tf.weights import pretrained
 
@@ -35,8 +34,6 @@ SCORES = {
     "SOP": (SOP, "sentence_order_accuracy"),
     "NSP": ({"sentence_objective": "nsp"}, "sentence_order_accuracy"),
 }
-# Flags of run_classifier whose files' contents count, not their paths.
-FILES = "data_dir", "task_config"
 # Flags that a grid cannot have, as jobs set them.
 RESERVED = {
     "albert_config_file",
@@ -79,10 +76,15 @@ class GridRunner:
             if (path := getattr(args, name))
         }
         self.texts = {
-            text: [digest(path) for path in filesystem.expand_files(text)]
+            text: [
+                digests.digest_file(path)
+                for path in filesystem.expand_files(text)
+            ]
             for text in (args.train_text, args.heldout_text)
         }
-        self.begin = [digest(path) for path in self.vocabulary.values()]
+        self.begin = [
+            digests.digest_file(path) for path in self.vocabulary.values()
+        ]
 
     def do_row(self, row, seed):
         """Does all jobs of a row with a seed.
@@ -91,7 +93,6 @@ class GridRunner:
           BusyError: if another process is working on one of them.
           ProgramError: if a program failed.
         """
-        print(f"\n{row.name}, seed {seed}", flush=True)
         for job, function in self.list_jobs(row):
             self.do(row, seed, job, function)
 
@@ -112,13 +113,24 @@ class GridRunner:
             "phases": len(row.phases),
             "tokens": row.count_tokens(),
             "columns": columns,
-            "summary": {
-                name: grids.summarize(list(values.values()))
-                for name, values in columns.items()
-            },
+            "summary": grid_reports.summarize(columns),
             "commits": sorted(commits),
+            "folders": self.list_folders(row, seeds),
             "paper": row.paper,
         }
+
+    def list_folders(self, row, seeds):
+        """Returns a dict from seed to the checkpoint's folder in ours."""
+        if not row.phases:
+            return {}
+        folders = {}
+        for seed in seeds:
+            trained = self.folder(row, seed, len(row.phases) - 1)
+            if filesystem.exists(os.path.join(trained, RESULT_FILE)):
+                folders[str(seed)] = os.path.relpath(
+                    self.model_folder(row, seed), self.args.output_dir
+                )
+        return folders
 
     def list_jobs(self, row):
         """Returns a row's jobs, each with the method that does it.
@@ -144,10 +156,8 @@ class GridRunner:
             others = [self.grid.held_out, held_out, sorted(SCORES)]
             kind = "evaluations"
         else:
-            others = [
-                [name, digest_data(value) if name in FILES else value]
-                for name, value in sorted(self.grid.tasks[job].items())
-            ]
+            settings = self.grid.tasks[job]
+            others = sorted((settings | digests.digest_task(settings)).items())
             kind = "tasks"
         name = row.identify(len(row.phases), seed, texts, job, others)
         return os.path.join(self.args.output_dir, kind, name)
@@ -166,6 +176,8 @@ class GridRunner:
         try:
             with ownership.owning_folder(folder):
                 if not filesystem.exists(path):
+                    name = f"phase {job + 1}" if isinstance(job, int) else job
+                    print(f"\n{row.name}, seed {seed}: {name}", flush=True)
                     commits = note_commit(folder)
                     results = function(row, seed, job, folder)
                     content = {"results": results, "commits": commits}
@@ -302,26 +314,6 @@ def waiting_for_folder(folder):
             except BlockingIOError:
                 time.sleep(1)
         yield
-
-
-@functools.cache
-def digest(path):
-    """Returns the SHA-256 of a file's content, in hexadecimal."""
-    found = hashlib.sha256()
-    with filesystem.open_file(path) as file:
-        while block := file.read(2**20):
-            found.update(block)
-    return found.hexdigest()
-
-
-def digest_data(path):
-    """Returns digests of a file, or by name of all files in a folder."""
-    if not filesystem.is_folder(path):
-        return digest(path)
-    return {
-        name: digest_data(os.path.join(path, name))
-        for name in filesystem.list_folder(path)
-    }
 
 
 def note_commit(folder):

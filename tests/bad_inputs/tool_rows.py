@@ -611,6 +611,24 @@ ROWS = [
     row("ablate", "no such task", "--task_data=RTE=glue", "'RTE=glue'; wanted"),
     row("ablate", "no data", "--task_data=SST-2=no", "'SST-2=no'; wanted"),
     row("ablate", "seeds in words", "--seeds=one", "--seeds=one; wanted"),
+    row(
+        "ablate",
+        "text to train and to score on",
+        "--heldout_text=text.txt",
+        "text.txt is in --train_text and in --heldout_text",
+    ),
+    row(
+        "ablate",
+        "no such report",
+        "--other_results=no.json",
+        "no.json: there is no such file",
+    ),
+    row(
+        "ablate",
+        "another JSON file as report",
+        "--other_results=model/albert_config.json",
+        "albert_config.json has the keys .*; wanted rows of the grid, .'one'",
+    ),
     row("ablate", "a file as folder", "--output_dir=a_file", "a_file"),
     # tpu_check.
     row(

@@ -11,13 +11,20 @@ import pytest
 from albert_tf import ownership
 from albert_tf.analysis import grids
 from albert_tf.commands.ablate import AblateFlags
-from albert_tf.tools import ablate, grid_jobs, plot_metrics
+from albert_tf.tools import (
+    ablate,
+    digests,
+    grid_jobs,
+    grid_reports,
+    plot_metrics,
+)
 from albert_tf.training import evaluation
 from tests import pages, tiny
 from tests.analysis.test_grids import GRID
 from tests.bad_inputs import commands
 from tests.programs import classifier_runs
 
+ROOT = pathlib.Path(__file__).parents[2]
 PROGRAMS = "run_pretraining", "run_classifier"
 
 
@@ -55,8 +62,8 @@ def work(tmp_path, monkeypatch):
     """
     (tmp_path / "grid.json").write_text(json.dumps(GRID))
     (tmp_path / "vocab.txt").write_text("\n".join(tiny.SPECIAL + tiny.WORDS))
-    (tmp_path / "glue").mkdir()
-    (tmp_path / "glue" / "train.tsv").write_text("a sentence")
+    (tmp_path / "glue/CoLA").mkdir(parents=True)
+    (tmp_path / "glue/CoLA/train.tsv").write_text("a sentence")
     for name in ("train", "heldout"):
         (tmp_path / f"{name}.txt").write_text("w1 w2\nw3\n")
 
@@ -126,6 +133,15 @@ def test_what_rows_share_is_done_once(work, tmp_path):
     assert two["CoLA"] == {"1": 0.6, "2": 0.7}
     assert two["phase 2, tokens/s"] == {"1": 800.0, "2": 800.0}
     assert two["phase 1, seconds"]["1"] == 10 * 4 / 50
+    # The last phase's, of each row and seed.
+    folders = [row["folders"][s] for row in results.values() for s in "12"]
+    ended = [
+        flags["init_checkpoint"]
+        for name, flags in calls
+        if name == "run_classifier"
+    ]
+    assert len(set(folders)) == 6
+    assert {str(tmp_path / "out" / folder) for folder in folders} == set(ended)
     again, same = work()
     assert not again and same == results
 
@@ -135,7 +151,9 @@ def test_what_rows_share_is_done_once(work, tmp_path):
     [
         ("train.txt", ["create_pretraining_data", *PROGRAMS]),
         ("vocab.txt", ["create_pretraining_data", *PROGRAMS]),
-        ("glue/train.tsv", ["run_classifier"]),
+        ("glue/CoLA/train.tsv", ["run_classifier"]),
+        ("glue/CoLA/dev.tsv", ["run_classifier"]),
+        ("glue/RTE.tsv", []),  # Of another task.
         ("heldout.txt", []),  # Only the evaluation, which is no program here.
     ],
 )
@@ -163,7 +181,7 @@ def test_what_depends_on_a_changed_file_is_redone(
     )
     with open(tmp_path / "moved" / name, "a") as file:
         file.write("w19\n")
-    grid_jobs.digest.cache_clear()
+    digests.digest_file.cache_clear()
     calls, _ = work(**moved)
     assert sorted(count(calls)) == sorted(redone)
     assert len(evaluated) == (0 if name.startswith("glue") else 6)
@@ -176,6 +194,13 @@ def test_checkpoints_do_not_change_the_weights(work, tmp_path):
     (tmp_path / "grid.json").write_text(json.dumps(values))
     calls, _ = work()
     assert not calls
+
+
+def test_a_task_that_the_programs_lack_is_refused(work, tmp_path):
+    values = GRID | {"tasks": {"CoLA": {"task_name": "colla"}}}
+    (tmp_path / "grid.json").write_text(json.dumps(values))
+    with pytest.raises(ValueError, match="task_name 'colla'; known: cola, "):
+        work()
 
 
 def cells_of(table):
@@ -272,8 +297,9 @@ def test_random_weights_are_only_fine_tuned(work, tmp_path):
     assert pathlib.Path(flags["albert_config_file"]).exists()
     assert results["random"]["tokens"] == 0
     assert set(results["random"]["columns"]) == {"CoLA"}
+    assert not results["random"]["folders"]
     (tmp_path / "train.txt").write_text("Text that it never sees.\n")
-    grid_jobs.digest.cache_clear()
+    digests.digest_file.cache_clear()
     assert not work()[0]
 
 
@@ -299,6 +325,10 @@ def test_what_another_process_does_is_left_to_it(
     said = capsys.readouterr().out
     waiting = "Waiting for another process: two, seed 1, longer, seed 1."
     assert said.count(waiting) == 1
+    # A heading for each job that is begun, and none for looks in vain.
+    for job in ("phase 1", "phase 2", "held out", "CoLA"):
+        assert said.count(f"\ntwo, seed 1: {job}\n") == 1
+    assert said.count("\ntwo, seed 1") == 4
     assert done == [2, 2] and count(calls)["run_pretraining"] == 5
     assert "SOP" in results["longer"]["columns"]
 
@@ -324,6 +354,93 @@ def test_a_report_trains_nothing(work, tmp_path):
     calls, results = work(report_only=True)
     assert not calls
     assert results["two"]["summary"]["CoLA"]["count"] == 1
+
+
+def test_a_report_has_what_other_folders_have_done(work, tmp_path):
+    _, other = work(seeds="1", only="two;three")
+    shutil.move(tmp_path / "out", tmp_path / "other")
+    path = tmp_path / "other/grid.json"
+    other["two"]["commits"] = ["a"]
+    other["two"]["columns"]["SOP"]["1"] = 0.9
+    other["three"]["columns"]["SOP"]["10"] = 0.5
+    del other["three"]["phases"]  # As in reports of an earlier version.
+    path.write_text(json.dumps(other))
+    _, own = work(seeds="2", only="two", task_data="")
+    flags = {"report_only": True, "other_results": str(path)}
+    _, both = work(**flags)
+    two, three = both["two"], both["three"]
+    assert two["columns"]["SOP"] == {"1": 0.9, "2": 0.22}
+    assert two["columns"]["CoLA"] == {"1": 0.6}
+    assert two["summary"]["SOP"] == grids.summarize([0.9, 0.22])
+    assert two["commits"] == sorted(["a", *own["two"]["commits"]])
+    assert three["columns"] == other["three"]["columns"]
+    assert set(two["folders"]) == {"2"} and not three["folders"]
+    assert three["phases"] == 2
+    assert "SOP" not in both["longer"]["columns"]
+    cells = cells_of((tmp_path / "out/grid.md").read_text())
+    assert cells["three"]["SOP"] == "40.5 ± 13.4 (2)"
+    # Own results count, and those of other folders are not kept as own.
+    _, both = work(**flags, seeds="1", only="two")
+    assert both["two"]["columns"]["SOP"]["1"] == 0.9
+    _, own = work(seeds="1", only="two")
+    assert own["two"]["columns"]["SOP"] == pytest.approx({"1": 0.21, "2": 0.22})
+    assert not own["three"]["columns"]
+    _, both = work(**flags)
+    assert both["two"]["columns"]["SOP"] == pytest.approx(
+        {"1": 0.21, "2": 0.22}
+    )
+    assert both["two"]["commits"] == own["two"]["commits"]
+
+
+def change(*keys, value):
+    """Returns a function that changes a value in nested dicts."""
+
+    def edit(report):
+        for key in keys[:-1]:
+            report = report[key]
+        report[keys[-1]] = value
+
+    return edit
+
+
+@pytest.mark.parametrize(
+    ("edit", "message"),
+    [
+        (dict.clear, r"has the keys \[\]; wanted rows of the grid, .'two'"),
+        (change("four", value={}), "has the keys .*'four'.; wanted rows"),
+        (change("two", value=1), "row 'two', is 1; wanted .'parameters', "),
+        (change("two", value={}), "row 'two', is {}; wanted .'parameters', "),
+        (change("two", "tokens", value=5), "has .*'tokens': 5}; the grid has"),
+        (change("two", "columns", value=[]), "columns .*; wanted a number"),
+        (change("two", "columns", "SOP", value={"1": "x"}), "wanted a number"),
+        (change("two", "columns", "SOP", value={"x": 1}), "wanted a number"),
+        (change("two", "commits", value="a"), "commits 'a'; wanted texts"),
+    ],
+)
+def test_what_is_no_report_of_the_grid_is_refused(
+    work, tmp_path, edit, message
+):
+    _, report = work(report_only=True)
+    edit(report)
+    path = tmp_path / "other.json"
+    path.write_text(json.dumps(report))
+    with pytest.raises(ValueError, match=f"other.json.*{message}"):
+        work(report_only=True, other_results=str(path))
+
+
+@pytest.mark.parametrize("name", ["table3", "table4", "table5", "initializer"])
+def test_documented_results_are_reports_of_their_grids(name):
+    grid = grids.read_grid(ROOT / f"configs/ablations/{name}.json")
+    path = ROOT / f"docs/ablations/{name}.json"
+    for results in grid_reports.read_report(path, grid).values():
+        summary = grid_reports.summarize(results["columns"])
+        assert results["summary"] == summary
+
+
+def test_a_report_among_its_results_is_refused(work, tmp_path):
+    work(report_only=True)
+    with pytest.raises(ValueError, match="overwrite .*--other_results"):
+        work(report_only=True, other_results=str(tmp_path / "out/grid.json"))
 
 
 @pytest.mark.parametrize(
@@ -357,6 +474,32 @@ def test_flags_that_a_grid_cannot_have(work, tmp_path, name, message):
         work()
 
 
+def test_text_to_train_and_to_score_on_is_refused(work, tmp_path):
+    (tmp_path / "link.txt").symlink_to("train.txt")
+    both = f"{tmp_path}/heldout.txt,{tmp_path}/l*.txt"
+    with pytest.raises(ValueError, match="link.txt is in --train_text and in"):
+        work(heldout_text=both)
+
+
+@pytest.mark.parametrize("name", ["do_lower_case", "keep_accents"])
+def test_held_out_text_has_the_casing_of_training(work, tmp_path, name):
+    default = name == "do_lower_case"
+    values = json.loads(json.dumps(GRID))
+    change = {name: not default}
+    values["rows"][2]["phases"][1]["records"] = change
+    (tmp_path / "grid.json").write_text(json.dumps(values))
+    message = f"'longer' .* {name} {not default}; held_out has {default}."
+    with pytest.raises(ValueError, match=message):
+        work()
+    assert not read_calls(tmp_path)
+    values = json.loads(json.dumps(GRID))
+    for phase in values["phases"]:
+        phase["records"] |= change
+    values["held_out"] |= {name: str(not default).lower()}
+    (tmp_path / "grid.json").write_text(json.dumps(values))
+    assert work(seeds="1")[0]
+
+
 def test_a_grid_among_its_results_is_refused(tmp_path):
     path = tmp_path / "grid.json"
     path.write_text(json.dumps(GRID))
@@ -387,11 +530,13 @@ def test_a_resumed_job_has_both_commits(tmp_path, monkeypatch):
 
 def test_the_page_has_each_number_and_plots(work, tmp_path):
     pytest.importorskip("matplotlib")
-    work(with_plots=True)
+    _, results = work(with_plots=True)
     path = tmp_path / "out/grid.html"
     page = pages.Page(path.read_text())
     (runs,) = page.tables["runs"]
     assert ["two", "CoLA", "2", "0.7"] in runs
+    (folders,) = page.tables["checkpoints"]
+    assert ["two", "2", results["two"]["folders"]["2"]] in folders
     seen = pages.browse(path, "--dump-dom")
     titles = re.findall(r'<div role="img" aria-label="(.*?)">', seen)
     assert "SOP" in titles and "Paper: average" in titles
@@ -429,6 +574,7 @@ def real(tmp_path_factory):
         rows = classifier_runs.make_rows(20, seed)
         classifier_runs.write_table(folder / "sst/SST-2" / f"{name}.tsv", rows)
     # The records of training serve to score on, too, which saves time.
+    shutil.copy(folder / "train.txt", folder / "copy.txt")
     records = {"max_predictions_per_seq": 3, "dupe_factor": 1}
     records |= {"sentence_objective": "sop"}
     phase = {
@@ -454,7 +600,7 @@ def real(tmp_path_factory):
             make_flags(
                 folder,
                 task_data=f"SST-2={folder / 'sst'}",
-                heldout_text=str(folder / "train.txt"),
+                heldout_text=str(folder / "copy.txt"),
             )
         )
     return folder

@@ -1,0 +1,62 @@
+"""Digests of files and data, which tell whether a result is still valid."""
+
+import functools
+import hashlib
+import os
+
+from albert_tf import filesystem
+from albert_tf.data import table_tasks
+
+
+@functools.cache
+def digest_file(path):
+    """Returns the SHA-256 of a file's content, in hexadecimal."""
+    found = hashlib.sha256()
+    with filesystem.open_file(path) as file:
+        while block := file.read(2**20):
+            found.update(block)
+    return found.hexdigest()
+
+
+def digest_data(path):
+    """Returns digests of a file, or by name of all files in a folder."""
+    if not filesystem.is_folder(path):
+        return digest_file(path)
+    return {
+        name: digest_data(os.path.join(path, name))
+        for name in filesystem.list_folder(path)
+    }
+
+
+def digest_task(settings):
+    """Returns digests in place of the paths among a task's flags.
+
+    Only what the task has in --data_dir counts: GLUE's other tasks may come
+    and go.
+
+    Raises:
+      ValueError: if there is no such task.
+    """
+    replaced = {}
+    if path := settings.get("task_config"):
+        replaced["task_config"] = digest_file(path)
+        task = table_tasks.read_task_config(path)
+    else:
+        name = str(settings.get("task_name"))
+        if name.lower() not in table_tasks.GLUE:
+            raise ValueError(
+                f"The grid has a task with task_name {name!r}; known: "
+                f"{', '.join(table_tasks.GLUE)}."
+            )
+        task = table_tasks.GLUE[name.lower()]
+    tables = [task.train, *task.dev.values(), *task.test.values()]
+    paths = {
+        name: os.path.join(settings["data_dir"], name)
+        for name in {table.file.split("/")[0] for table in tables if table}
+    }
+    replaced["data_dir"] = {
+        name: digest_data(path)
+        for name, path in paths.items()
+        if filesystem.exists(path)
+    }
+    return replaced

@@ -1,0 +1,60 @@
+"""What the benchmarks do again, and what they do not."""
+
+import json
+import pathlib
+
+import pytest
+
+from albert_tf.tools import digests
+from benchmarks import programs, transfer
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """The commands that were run, which write what is expected of them."""
+    found = []
+
+    def run(*arguments):
+        found.append(arguments)
+        flags = dict(word[2:].partition("=")[::2] for word in arguments[1:])
+        if file := flags.get("output_file"):
+            path = file.replace(".tfrecord", ".dataset.json")
+        else:
+            path = f"{flags['output_dir']}/summary.json"
+        pathlib.Path(path).parent.mkdir(parents=True, exist_ok=True)
+        pathlib.Path(path).write_text(json.dumps({}))
+
+    monkeypatch.setattr(programs, "run", run)
+    return found
+
+
+@pytest.mark.parametrize("name", ["train_text", "spm_model_file"])
+def test_records_of_changed_text_are_made_anew(tmp_path, calls, name):
+    paths = {
+        name: str(tmp_path / name)
+        for name in ("train_text", "heldout_text", "spm_model_file")
+    }
+    for path in paths.values():
+        pathlib.Path(path).write_text("A sentence.\n")
+    args = programs.TextFlags(output_dir=str(tmp_path / "out"), **paths)
+
+    def make():
+        digests.digest_file.cache_clear()
+        return programs.make_records(args, args.train_text, programs.SHORT)
+
+    assert make() == make() and len(calls) == 1
+    pathlib.Path(paths[name]).write_text("Another.\n")
+    assert make() != calls[0][2].partition("=")[2] and len(calls) == 2
+
+
+def test_a_fine_tuning_from_another_checkpoint_is_checked(tmp_path, calls):
+    """The program refuses it, as what it notes in run.json differs."""
+    for start in ("first", "second"):
+        args = transfer.BenchmarkFlags(
+            init_checkpoint=start,
+            spm_model_file="a.model",
+            output_dir=str(tmp_path),
+            glue_dir="glue",
+        )
+        assert transfer.fine_tune(args, "CoLA", True, 1e-4) == {}
+        assert f"--init_checkpoint={start}" in calls[-1]
