@@ -119,11 +119,11 @@ def test_all_files_are_read(tmp_path):
         (b"ba\n", {"input_sentence_size": 0}, "size=0; wanted at least 1"),
         (b"ba\n", {"character_coverage": 0.5}, "wanted at least 0.98"),
         (b"ba\n", {"vocab_size": 13}, "size=13; wanted at least 14"),
-        (b"ba\nko\0\n", {}, "text.txt, line 2 contains a null character"),
+        (b"ba\nko\0\n", {}, "text.txt, line 2 contains a NUL character"),
         (
             "ba".encode("utf-16-le"),
             {},
-            "line 1 contains a null character. Is it",
+            "line 1 contains a NUL character. Is it",
         ),
     ],
 )
