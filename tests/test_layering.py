@@ -10,8 +10,8 @@ ROOT = pathlib.Path(__file__).parent.parent
 PACKAGE = ROOT / "albert_tf"
 
 # What stands at the top of the package, and knows no room of it.
-SYSTEM = {"errors", "filesystem", "flags", "noise", "ownership", "progress"}
-SYSTEM |= {"__version__"}
+SYSTEM = {"errors", "filesystem", "flags", "ownership", "progress"}
+SYSTEM |= {"__version__", "quiet_import"}
 STATE = {"model", "text", "weights"}
 WORK = STATE | {"data", "metrics", "training", "export", "analysis"}
 # What the modules of a room may import of ours, beside each other.
