@@ -113,7 +113,7 @@ def parse_numbers(
       at_most: the largest.
 
     Raises:
-      ValueError: if anything else stands between the commas.
+      ValueError: if an item is not such a number.
     """
     words = [word.strip() for word in text.split(",")]
     limits = range(at_least, at_most + 1)
