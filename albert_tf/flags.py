@@ -27,7 +27,7 @@ from typing import Literal, NamedTuple
 from absl import app, logging
 from absl import flags as absl_flags
 
-from albert_tf import errors, noise
+from albert_tf import errors, quiet_import
 
 # Lets --help list the flags under the script that calls `launch`.
 absl_flags.disclaim_key_flags()
@@ -113,7 +113,7 @@ def parse_numbers(
       at_most: the largest.
 
     Raises:
-      ValueError: if anything else stands between the commas.
+      ValueError: if an item is not such a number.
     """
     words = [word.strip() for word in text.split(",")]
     limits = range(at_least, at_most + 1)
@@ -237,7 +237,7 @@ def run_command(run, flags_class, words):
 def call(run, args):
     """Calls a function, or the function `run` of a module given by name."""
     if isinstance(run, str):
-        run = noise.import_quietly(run).run
+        run = quiet_import.import_quietly(run).run
     run(args)
 
 

@@ -180,6 +180,23 @@ def model(tmp_path_factory):
     return tiny.write_model(tmp_path_factory.mktemp("model"))
 
 
+@contextlib.contextmanager
+def started(code, *arguments, cwd=ROOT, **kwargs):
+    """Yields a process that runs some code and has printed "started"."""
+    with subprocess.Popen(
+        [sys.executable, "-c", code, *arguments],
+        cwd=cwd,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        **kwargs,
+    ) as process:
+        for line in process.stdout:
+            if line == "started\n":
+                break
+        yield process
+
+
 @pytest.fixture
 def own_elsewhere():
     """Lets another process own a path; returns the process."""

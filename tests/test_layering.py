@@ -9,12 +9,12 @@ import pytest
 ROOT = pathlib.Path(__file__).parent.parent
 PACKAGE = ROOT / "albert_tf"
 
-# What stands at the top of the package, and knows no room of it.
-SYSTEM = {"errors", "filesystem", "flags", "noise", "ownership", "progress"}
-SYSTEM |= {"__version__"}
+# Modules at the top of the package, which import none of its folders.
+SYSTEM = {"errors", "filesystem", "flags", "ownership", "progress"}
+SYSTEM |= {"__version__", "quiet_import"}
 STATE = {"model", "text", "weights"}
 WORK = STATE | {"data", "metrics", "training", "export", "analysis"}
-# What the modules of a room may import of ours, beside each other.
+# Our folders that the modules of a folder may import, besides their own.
 ALLOWED = {
     "": set(),
     "commands": {"model", "data.pretraining"},
@@ -31,8 +31,8 @@ ALLOWED = {
     "programs": WORK | {"tasks", "data.pretraining"},
     "tools": WORK | {"commands", "data.pretraining"},
 }
-# Only those who talk to a command line know of flags.
-SPEAKERS = {"", "commands", "tools"}
+# Only folders with command lines import flags.
+WITH_FLAGS = {"", "commands", "tools"}
 OPTIONAL = {"tensorflow_text", "tensorflow_hub", "matplotlib"}
 OPTIONAL |= {"apache_beam", "google_crc32c", "jax", "jaxlib"}
 OPTIONAL_IN = {"text.operations", "export.text_serving", "tools.plot_metrics"}
@@ -45,10 +45,10 @@ def dotted(path):
     return ".".join(path.relative_to(PACKAGE).with_suffix("").parts)
 
 
-def room(name):
-    """The room of a module: "data" for `data.squad`, "" at the top."""
-    rooms = [r for r in ALLOWED if f".{name}.".startswith(f".{r}.")]
-    return max(rooms, key=len, default="")
+def folder(name):
+    """The folder of a module: "data" for `data.squad`, "" at the top."""
+    folders = [f for f in ALLOWED if f".{name}.".startswith(f".{f}.")]
+    return max(folders, key=len, default="")
 
 
 def imported(path):
@@ -64,26 +64,26 @@ def imported(path):
 FILES = [p for p in sorted(PACKAGE.rglob("*.py")) if p.name != "__init__.py"]
 
 
-def test_each_folder_is_a_room():
+def test_each_folder_has_a_row():
     folders = {dotted(path.parent / "x")[:-2] for path in FILES}
     assert folders == set(ALLOWED)
 
 
-def test_each_room_is_installed():
+def test_each_folder_is_installed():
     text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     listed = re.search(r"setuptools\]\npackages = \[(.*?)\]", text, re.S)[1]
-    rooms = {f"albert_tf.{own}".rstrip(".") for own in ALLOWED}
-    assert {*re.findall(r'"(.*?)"', listed)} == rooms | {"albert_tf.configs"}
+    own = {f"albert_tf.{name}".rstrip(".") for name in ALLOWED}
+    assert {*re.findall(r'"(.*?)"', listed)} == own | {"albert_tf.configs"}
 
 
 @pytest.mark.parametrize("path", FILES, ids=dotted)
-def test_modules_import_only_what_their_room_may(path):
-    own = room(dotted(path))
-    system = SYSTEM if own in SPEAKERS else SYSTEM - {"flags"}
+def test_modules_import_only_what_their_folder_may(path):
+    own = folder(dotted(path))
+    system = SYSTEM if own in WITH_FLAGS else SYSTEM - {"flags"}
     for name in imported(path):
         top, _, name = name.partition(".")
         if top == "albert_tf" and name.split(".")[0] not in system:
-            assert room(name) in ALLOWED[own] | {own} - {""}, name
+            assert folder(name) in ALLOWED[own] | {own} - {""}, name
 
 
 @pytest.mark.parametrize(

@@ -7,14 +7,18 @@ from albert_tf.weights import pretrained
 
 WORDS = [f"w{i}" for i in range(20)]
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+# All sizes differ, so that a transposed axis is detected.
+SIZES = {
+    "vocab_size": 31,
+    "embedding_size": 5,
+    "hidden_size": 12,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 3,
+    "intermediate_size": 17,
+    "max_position_embeddings": 11,
+}
 CONFIG = AlbertConfig(
-    vocab_size=25,
-    embedding_size=5,
-    hidden_size=12,
-    num_hidden_layers=2,
-    num_attention_heads=3,
-    intermediate_size=17,
-    max_position_embeddings=32,
+    **{**SIZES, "vocab_size": 25, "max_position_embeddings": 32},
     hidden_dropout_prob=0.1,
     attention_probs_dropout_prob=0.0,
 )

@@ -11,6 +11,7 @@ import dataclasses
 
 from albert_tf import flags
 from albert_tf.commands import groups
+from albert_tf.flags import flag
 
 PROGRAM = "albert_tf.tools.answer"
 
@@ -19,21 +20,21 @@ PROGRAM = "albert_tf.tools.answer"
 class AnswerFlags(groups.WindowFlags):
     """A SavedModel, a question and a paragraph."""
 
-    saved_model: str = flags.flag(
+    saved_model: str = flag(
         required=True,
         help="SavedModel that run_squad.py wrote to its --export_dir.",
     )
-    question: str = flags.flag(
+    question: str = flag(
         required=True, help="Questions about the paragraph, one per line."
     )
-    paragraph: str | None = flags.flag(help="Paragraph with the answers.")
-    paragraph_file: str | None = flags.flag(
+    paragraph: str | None = flag(help="Paragraph with the answers.")
+    paragraph_file: str | None = flag(
         help="Text file with the paragraph, instead of --paragraph."
     )
-    n_best_size: int = flags.flag(
+    n_best_size: int = flag(
         3, "Number of answers to print per question.", at_least=1
     )
-    max_seq_length: int = flags.flag(
+    max_seq_length: int = flag(
         384,
         "Maximum length of question and window together, in tokens; at most "
         "the exported model's length.",

@@ -12,35 +12,28 @@ from typing import Literal
 
 from albert_tf import flags
 from albert_tf.commands import groups
+from albert_tf.flags import flag
 
 PROGRAM = "albert_tf.tools.convert_checkpoint"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ConvertFlags(groups.FilesFlags):
-    """Source, destination and format."""
+class ConvertFlags(groups.CopyFlags):
+    """Source, destination and format of a conversion."""
 
-    from_: str = flags.flag(
-        required=True,
-        help="Checkpoint to convert: TF1 prefix, .index file, folder or tar, "
-        "TF Hub module, Hugging Face folder, or KerasHub preset.",
-    )
-    to: str = flags.flag(
-        required=True, help="Output folder; it must be new or empty."
-    )
-    format: Literal["tf1", "own", "hf", "keras_hub"] = flags.flag(
+    format: Literal["tf1", "own", "hf", "keras_hub"] = flag(
         "hf",
         "Output format: tf1 for the release's scripts, own for this package, "
         "hf for Hugging Face, keras_hub for a KerasHub preset.",
     )
     head: Literal["auto", "classes", "regression", "multi_label", "choices"] = (
-        flags.flag(
+        flag(
             "auto",
             "Kind of a fine-tuned model's output_weights if there is no "
             "head.json next to it; choices: RACE.",
         )
     )
-    keep_slots: bool = flags.flag(
+    keep_slots: bool = flag(
         False, "Whether to keep the optimizer slots and the step."
     )
 

@@ -12,6 +12,7 @@ import dataclasses
 from typing import Literal
 
 from albert_tf import flags
+from albert_tf.flags import flag
 
 PROGRAM = "albert_tf.tools.convert_to_litert"
 
@@ -20,27 +21,27 @@ PROGRAM = "albert_tf.tools.convert_to_litert"
 class ConvertFlags(flags.Flags):
     """SavedModel, output file and conversion options."""
 
-    saved_model: str = flags.flag(
+    saved_model: str = flag(
         required=True,
         help="SavedModel, or the folder that contains its versions.",
     )
-    output: str = flags.flag(required=True, help="Output .tflite file.")
-    weights: Literal["float32", "float16", "int8"] = flags.flag(
+    output: str = flag(required=True, help="Output .tflite file.")
+    weights: Literal["float32", "float16", "int8"] = flag(
         "float32",
         "Storage type of the weights; int8 is dynamic-range quantization of "
         "matrices and activations.",
     )
-    signature: str | None = flags.flag(
+    signature: str | None = flag(
         help="Signature that takes ids. Default: ids if it exists, otherwise "
         "serving_default."
     )
-    seq_length: int = flags.flag(
+    seq_length: int = flag(
         128,
         "Length of each sequence, in tokens; pad shorter ones with mask 0.",
         at_least=1,
         at_most=1 << 16,
     )
-    batch_size: int = flags.flag(
+    batch_size: int = flag(
         1, "Number of sequences per call.", at_least=1, at_most=1 << 16
     )
 

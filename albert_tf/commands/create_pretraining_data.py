@@ -13,124 +13,120 @@ import dataclasses
 from typing import Literal
 
 from albert_tf import flags
+from albert_tf.commands import groups
 from albert_tf.data.pretraining import limits
+from albert_tf.flags import flag
 
 PROGRAM = "albert_tf.programs.create_pretraining_data"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class DataFlags(flags.Flags):
+class DataFlags(groups.CasingFlags):
     """Input, output, and how sequences are built and masked."""
 
-    input_file: str = flags.flag(
+    input_file: str = flag(
         required=True, help="Text files: comma-separated paths or globs."
     )
-    output_file: str = flags.flag(
+    output_file: str = flag(
         required=True,
         help="Record files to write, comma-separated; or one name, which "
         "--num_shards expands.",
     )
-    num_shards: int = flags.flag(
+    num_shards: int = flag(
         1,
         "Number of files to write; if above 1, they are named "
         "NAME-00000-of-NNNNN.tfrecord.",
         at_least=1,
         at_most=limits.MAX_NUM_SHARDS,
     )
-    num_workers: int = flags.flag(
+    num_workers: int = flag(
         1,
         "Number of processes; it does not change the records. With --runner, "
         "only for the DirectRunner.",
         at_least=1,
         at_most=256,
     )
-    runner: str | None = flags.flag(
+    runner: str | None = flag(
         help="Runner of Apache Beam (package apache-beam), such as "
         "DirectRunner, DataflowRunner, FlinkRunner or SparkRunner; absent, "
         "this machine does the work without Beam."
     )
-    beam_options: str = flags.flag(
+    beam_options: str = flag(
         "", "Options of Beam and its runner, such as '--project=x --region=y'."
     )
-    spm_model_file: str | None = flags.flag(
+    spm_model_file: str | None = flag(
         help="SentencePiece model, as for the English models."
     )
-    vocab_file: str | None = flags.flag(
+    vocab_file: str | None = flag(
         help="WordPiece vocabulary, as for the Chinese models; ignored if "
         "--spm_model_file is given."
     )
-    do_lower_case: bool = flags.flag(True, "Whether to lowercase the text.")
-    keep_accents: bool = flags.flag(
-        False, "Whether to keep accents and other combining characters."
-    )
-    max_seq_length: int = flags.flag(
+    max_seq_length: int = flag(
         512,
         "Maximum length of a sequence, in tokens.",
         at_least=5,
         at_most=limits.MAX_SEQ_LENGTH,
     )
-    sentence_objective: Literal["sop", "nsp", "none"] = flags.flag(
+    sentence_objective: Literal["sop", "nsp", "none"] = flag(
         "sop",
         "Meaning of sentence label 1: segments swapped (sop), second segment "
         "from another document (nsp), or unused (none).",
     )
-    random_next_sentence: bool = flags.flag(
+    random_next_sentence: bool = flag(
         False, "The release's name for --sentence_objective=nsp."
     )
-    short_seq_prob: float = flags.flag(
+    short_seq_prob: float = flag(
         0.1,
         "Fraction of documents whose sequences are shortened.",
         at_least=0,
         at_most=1,
     )
-    masking: Literal["static", "dynamic"] = flags.flag(
+    masking: Literal["static", "dynamic"] = flag(
         "static",
         "Whether to mask the records now (static) or in training, anew in "
         "each epoch (dynamic). For dynamic records, --dupe_factor=1 suffices, "
         "and run_pretraining can replace what the flags of masking say.",
     )
-    masked_lm_prob: float = flags.flag(
+    masked_lm_prob: float = flag(
         0.15, "Fraction of a sequence's tokens to mask.", above=0, at_most=1
     )
-    max_predictions_per_seq: int = flags.flag(
+    max_predictions_per_seq: int = flag(
         20, "Maximum number of masked tokens per sequence.", at_least=1
     )
-    ngram: int = flags.flag(
+    ngram: int = flag(
         3,
         "Maximum length of a masked n-gram, in words.",
         at_least=1,
         at_most=limits.MAX_NGRAM,
     )
-    favor_shorter_ngram: bool = flags.flag(
+    favor_shorter_ngram: bool = flag(
         True,
         "Whether to draw n-grams with a probability proportional to 1/n; "
         "otherwise longer n-grams are more probable.",
     )
-    do_whole_word_mask: bool = flags.flag(
+    do_whole_word_mask: bool = flag(
         True, "Whether to mask whole words instead of single tokens."
     )
-    do_permutation: bool = flags.flag(
+    do_permutation: bool = flag(
         False,
         "Whether to also shuffle the same number of other n-grams and predict "
         "them.",
     )
-    dupe_factor: int = flags.flag(
+    dupe_factor: int = flag(
         40,
         "Number of passes over each document, each with different masks and "
         "splits.",
         at_least=1,
         at_most=limits.MAX_DUPE_FACTOR,
     )
-    random_seed: int = flags.flag(
+    random_seed: int = flag(
         12345,
         "Random seed.",
         at_least=0,
         at_most=flags.MAX_SEED,
     )
-    progress: bool = flags.flag(True, "Whether to show progress on stderr.")
-    input_file_mode: str = flags.flag(
-        "r", "Ignored: text is always read as UTF-8."
-    )
+    progress: bool = flag(True, "Whether to show progress on stderr.")
+    input_file_mode: str = flag("r", "Ignored: text is always read as UTF-8.")
 
     def check(self):
         if self.beam_options and not self.runner:

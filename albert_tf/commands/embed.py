@@ -19,6 +19,7 @@ from typing import Literal
 
 from albert_tf import flags
 from albert_tf.commands import groups
+from albert_tf.flags import flag
 from albert_tf.model.config import MAX_LAYERS
 
 PROGRAM = "albert_tf.tools.embed"
@@ -28,32 +29,30 @@ PROGRAM = "albert_tf.tools.embed"
 class EmbedFlags(groups.ModelFlags):
     """Model, input lines and pooling."""
 
-    input_file: str = flags.flag(
+    input_file: str = flag(
         required=True,
         help="Text files, one text per line: comma-separated paths or globs.",
     )
-    output_file: str = flags.flag(
-        required=True, help="Output file: .npz or .jsonl."
-    )
-    pooling: Literal["pooled", "mean", "tokens"] = flags.flag(
+    output_file: str = flag(required=True, help="Output file: .npz or .jsonl.")
+    pooling: Literal["pooled", "mean", "tokens"] = flag(
         "mean",
         "pooled: the model's pooled output; mean: mean of all tokens except "
         "[CLS] and [SEP]; tokens: one vector per such token.",
     )
-    layer: int = flags.flag(
+    layer: int = flag(
         -1,
         "Layer to read the tokens from, counted from 0; -1 is the last. "
         "Unused with --pooling=pooled.",
         at_least=-MAX_LAYERS,
         below=MAX_LAYERS,
     )
-    max_seq_length: int = flags.flag(
+    max_seq_length: int = flag(
         512,
         "Maximum length of a line, in tokens with [CLS] and [SEP]; longer "
         "lines are truncated.",
         at_least=3,
     )
-    tokens_per_batch: int = flags.flag(
+    tokens_per_batch: int = flag(
         4096,
         "Number of tokens per batch, padding included.",
         at_least=1,

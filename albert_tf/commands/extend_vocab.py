@@ -12,36 +12,29 @@ import dataclasses
 
 from albert_tf import flags
 from albert_tf.commands import groups
+from albert_tf.flags import flag
 
 PROGRAM = "albert_tf.tools.extend_vocab"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ExtendVocabFlags(groups.FilesFlags):
+class ExtendVocabFlags(groups.CopyFlags):
     """Model, and the words to add."""
 
-    from_: str = flags.flag(
-        required=True,
-        help="Checkpoint to extend: TF1 prefix, .index file, folder or tar, "
-        "TF Hub module, Hugging Face folder, or KerasHub preset.",
-    )
-    to: str = flags.flag(
-        required=True, help="Output folder; it must be new or empty."
-    )
-    input_file: str | None = flags.flag(
+    input_file: str | None = flag(
         help="UTF-8 text files of the domain: comma-separated paths or globs."
     )
-    words_file: str | None = flags.flag(
+    words_file: str | None = flag(
         help="UTF-8 text file with the words to add, one per line, instead of "
         "--input_file."
     )
-    num_words: int = flags.flag(
+    num_words: int = flag(
         1000,
         "Maximum number of words of --input_file to add.",
         at_least=1,
         at_most=1_000_000,
     )
-    min_count: int = flags.flag(
+    min_count: int = flag(
         10,
         "How often --input_file must have a word for it to be added.",
         at_least=1,

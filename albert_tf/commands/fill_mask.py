@@ -11,6 +11,7 @@ import dataclasses
 
 from albert_tf import flags
 from albert_tf.commands import groups
+from albert_tf.flags import flag
 
 PROGRAM = "albert_tf.tools.fill_mask"
 
@@ -19,14 +20,14 @@ PROGRAM = "albert_tf.tools.fill_mask"
 class FillMaskFlags(groups.ModelFlags):
     """Model and masked text."""
 
-    text: str = flags.flag(
+    text: str = flag(
         required=True, help="Texts that contain [MASK], one per line."
     )
-    next_text: str | None = flags.flag(
+    next_text: str | None = flag(
         help="Continuation of each text, one per line: prints the probability "
         "that the two are in order. [MASK] is then optional."
     )
-    top_k: int = flags.flag(
+    top_k: int = flag(
         5, "Number of predictions per [MASK].", at_least=1, at_most=100_000
     )
 

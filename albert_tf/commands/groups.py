@@ -7,6 +7,10 @@ from typing import Literal
 from albert_tf import flags
 from albert_tf.flags import flag
 
+_CHECKPOINT_FORMATS = (
+    "TF1 prefix, .index file, folder or tar, TF Hub module, Hugging Face "
+    "folder, or KerasHub preset."
+)
 # Fine-tuning flags that name output folders.
 FOLDERS = ("cached_dir", "export_dir", "export_text_dir")
 
@@ -51,9 +55,8 @@ class TrainFlags(DeviceFlags):
         "resume from its newest checkpoint.",
     )
     init_checkpoint: str | None = flag(
-        help="Checkpoint to start from: TF1 prefix, .index file, folder or "
-        "tar, TF Hub module, Hugging Face folder, or KerasHub preset. Its "
-        "weights are read only if --output_dir has no checkpoint."
+        help=f"Checkpoint to start from: {_CHECKPOINT_FORMATS} Its weights "
+        "are read only if --output_dir has no checkpoint."
     )
     do_train: bool = flag(False, "Whether to train.")
     train_batch_size: int = flag(
@@ -150,6 +153,28 @@ class FilesFlags(ReplacementFlags):
         help="Whether to lowercase the text; used only with --spm_model_file "
         "or --vocab_file. Default: as recorded next to the checkpoint or the "
         "vocabulary, else true."
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CopyFlags(FilesFlags):
+    """Checkpoint to read, and folder of the model that is made of it."""
+
+    from_: str = flag(
+        required=True, help=f"Checkpoint to read: {_CHECKPOINT_FORMATS}"
+    )
+    to: str = flag(
+        required=True, help="Output folder; it must be new or empty."
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CasingFlags(flags.Flags):
+    """Normalization of a text, for a vocabulary or for records."""
+
+    do_lower_case: bool = flag(True, "Whether to lowercase the text.")
+    keep_accents: bool = flag(
+        False, "Whether to keep accents and other combining characters."
     )
 
 
@@ -279,6 +304,10 @@ class ServingFlags(flags.Flags):
         help="Output folder for a SavedModel of the best checkpoint, of "
         "several runs that with the best score; without scores, the first."
     )
+    export_text_dir: str | None = flag(
+        help="Output folder for a SavedModel that takes text instead of token "
+        "ids; it requires tensorflow-text both here and when it is loaded."
+    )
     export_compact: bool = flag(
         False,
         "Store large weights of SavedModels only once, in the data type of "
@@ -292,9 +321,7 @@ class CheckpointFlags(flags.Flags):
     """Checkpoint to read."""
 
     init_checkpoint: str = flag(
-        required=True,
-        help="Checkpoint: TF1 prefix, .index file, folder or tar, TF Hub "
-        "module, Hugging Face folder, or KerasHub preset.",
+        required=True, help=f"Checkpoint: {_CHECKPOINT_FORMATS}"
     )
 
 

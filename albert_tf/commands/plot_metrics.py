@@ -14,6 +14,7 @@ Requires matplotlib: pip install matplotlib.
 import dataclasses
 
 from albert_tf import flags
+from albert_tf.flags import flag
 
 PROGRAM = "albert_tf.tools.plot_metrics"
 
@@ -22,15 +23,15 @@ PROGRAM = "albert_tf.tools.plot_metrics"
 class PlotFlags(flags.Flags):
     """Metrics file, output file and title."""
 
-    metrics_file: str = flags.flag(
+    metrics_file: str = flag(
         required=True,
         help="metrics.jsonl of one or several training runs: comma-separated "
         "globs.",
     )
-    output_file: str = flags.flag(
+    output_file: str = flag(
         required=True, help="Output image: .svg, .png or .pdf."
     )
-    title: str = flags.flag("", "Title of the plot.")
+    title: str = flag("", "Title of the plot.")
 
 
 def main():

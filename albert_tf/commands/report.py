@@ -11,6 +11,7 @@ pip install matplotlib.
 import dataclasses
 
 from albert_tf import flags
+from albert_tf.flags import flag
 
 PROGRAM = "albert_tf.tools.report"
 
@@ -19,10 +20,8 @@ PROGRAM = "albert_tf.tools.report"
 class ReportFlags(flags.Flags):
     """Folder of the training and output file."""
 
-    output_dir: str = flags.flag(
-        required=True, help="The training's --output_dir."
-    )
-    output_file: str | None = flags.flag(
+    output_dir: str = flag(required=True, help="The training's --output_dir.")
+    output_file: str | None = flag(
         help="Output .html file. Default: report.html in --output_dir."
     )
 

@@ -43,10 +43,6 @@ class ClassifierFlags(groups.ServingFlags, groups.FineTuningFlags):
         "Whether to evaluate on the dev data: at each checkpoint while "
         "training, or all existing checkpoints without --do_train.",
     )
-    export_text_dir: str | None = flag(
-        help="Output folder for a SavedModel that takes text; it requires "
-        "tensorflow-text both here and when it is loaded."
-    )
     threshold_to_export: float | None = flag(
         help="Constant that the SavedModel returns as the output `threshold`.",
         at_least=-1e9,

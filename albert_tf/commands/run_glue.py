@@ -9,6 +9,7 @@ Rerun the same command to resume.
 import dataclasses
 
 from albert_tf import filesystem, flags
+from albert_tf.flags import flag
 
 PROGRAM = "albert_tf.tools.run_glue"
 
@@ -17,23 +18,21 @@ PROGRAM = "albert_tf.tools.run_glue"
 class GlueFlags(flags.Flags):
     """Tasks to run, and the flags that all of them share."""
 
-    data_dir: str = flags.flag(
+    data_dir: str = flag(
         required=True, help="Folder that contains one subfolder per task."
     )
-    output_dir: str = flags.flag(
+    output_dir: str = flag(
         required=True, help="Output folder; each task gets a subfolder."
     )
-    init_checkpoint: str | None = flags.flag(
+    init_checkpoint: str | None = flag(
         help="Checkpoint to start from, as for run_classifier.py."
     )
-    tasks: str = flags.flag(
-        "", "Comma-separated tasks. Default: all that have data."
-    )
-    recipes: str = flags.flag(
+    tasks: str = flag("", "Comma-separated tasks. Default: all that have data.")
+    recipes: str = flag(
         str(filesystem.shipped_configs() / "glue"),
         "Folder that contains the recipes, TASK.flags.",
     )
-    extra_flags: str = flags.flag(
+    extra_flags: str = flag(
         "", "Additional run_classifier.py flags, which override the recipes."
     )
 

@@ -74,11 +74,6 @@ class SquadFlags(
         at_least=0,
         below=1,
     )
-    export_text_dir: str | None = flag(
-        help="Output folder for a SavedModel that takes questions and "
-        "paragraphs as text; it requires tensorflow-text both here and when it "
-        "is loaded."
-    )
     squad_version: Literal["v1", "v2"] = flag(
         "v1",
         "v1: every question has an answer; v2: some have none, which needs a "

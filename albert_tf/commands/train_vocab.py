@@ -14,51 +14,49 @@ import dataclasses
 import os
 
 from albert_tf import flags
+from albert_tf.commands import groups
+from albert_tf.flags import flag
 
 PROGRAM = "albert_tf.tools.train_vocab"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TrainVocabFlags(flags.Flags):
+class TrainVocabFlags(groups.CasingFlags):
     """Training text and properties of the vocabulary."""
 
-    input_file: str = flags.flag(
+    input_file: str = flag(
         required=True,
         help="UTF-8 text files: comma-separated paths or globs.",
     )
-    model_prefix: str = flags.flag(
+    model_prefix: str = flag(
         required=True,
         help="Prefix of the output files PREFIX.model and PREFIX.vocab.",
     )
-    vocab_size: int = flags.flag(
+    vocab_size: int = flag(
         30000,
         "Number of pieces, including the 13 predefined ones.",
         at_least=14,
         at_most=10_000_000,
     )
-    do_lower_case: bool = flags.flag(True, "Whether to lowercase the text.")
-    keep_accents: bool = flags.flag(
-        False, "Whether to keep accents and other combining characters."
-    )
-    input_sentence_size: int = flags.flag(
+    input_sentence_size: int = flag(
         10_000_000,
         "Maximum number of lines to train on, sampled at random.",
         at_least=1,
         at_most=1_000_000_000,
     )
-    character_coverage: float = flags.flag(
+    character_coverage: float = flag(
         0.99995,
         "Fraction of the text's characters covered by the pieces.",
         at_least=0.98,
         at_most=1,
     )
-    random_seed: int = flags.flag(
+    random_seed: int = flag(
         12345,
         "Seed of the line sampling.",
         at_least=0,
         at_most=flags.MAX_SEED,
     )
-    num_threads: int = flags.flag(
+    num_threads: int = flag(
         os.cpu_count() or 1,
         "Number of threads; it slightly affects the scores.",
         at_least=1,

@@ -126,7 +126,7 @@ def pack_pairs(
 
 
 def encode_texts(tokenizer, texts: Sequence[str]) -> list[list[int]]:
-    """Returns the ids of each text, and shows how far it is."""
+    """Returns the ids of each text, and shows progress."""
     done = progress.Progress("tokenizing", len(texts), "texts")
     rows: list[list[int]] = []
     for start in range(0, len(texts), TEXTS_PER_CALL):

@@ -28,7 +28,7 @@ _HAS_ZERO = (
 )
 _NOT_UTF8 = (
     "{path} is not UTF-8 ({error}). Was it saved by a spreadsheet? Save it as "
-    "UTF-8."
+    "UTF-8; if it is Latin-1, iconv -f latin1 -t utf-8 converts it."
 )
 
 

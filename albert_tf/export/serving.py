@@ -147,9 +147,9 @@ def build_answer(model, serve, max_seq_length, threshold):
 
 
 def serve_by_rows(serve):
-    """Returns `serve`, with kernels for few and for many rows where needed.
+    """Returns `serve`, with separate kernels for few and for many rows.
 
-    They are where `layers.are_kernels_held_twice` says so.
+    Where `layers.are_kernels_held_twice` is false, both share one set.
 
     Args:
       serve: as for `build_answer`.

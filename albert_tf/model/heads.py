@@ -140,13 +140,13 @@ def vocabulary_losses(x, table, bias, labels):
     hits = tf.cast(best == tf.cast(labels, best.dtype), tf.float32)
 
     def gradient(d_losses, _):
-        d_bias = tf.linalg.matvec(probs, d_losses, transpose_a=True)
+        d_bias = tf.linalg.matvec(probs, d_losses, transpose_a=True)  # [V]
         d_bias -= tf.math.unsorted_segment_sum(
             d_losses, labels, tf.size(bias)
         )  # [V]
         d_logits = _logit_gradient(x.dtype)(probs, labels, d_losses)  # [R, V]
-        d_x = tf.matmul(d_logits, table)
-        d_table = tf.matmul(d_logits, x, transpose_a=True)
+        d_x = tf.matmul(d_logits, table)  # [R, E]
+        d_table = tf.matmul(d_logits, x, transpose_a=True)  # [V, E]
         return d_x, d_table, d_bias, None
 
     return (losses, hits), gradient
@@ -178,7 +178,7 @@ def first_argmax(x):
     )  # [R]
     within = tf.argmax(
         tf.gather(blocks, first, batch_dims=1), axis=1, output_type=tf.int32
-    )
+    )  # [R]
     return first * (size // block) + within
 
 

@@ -56,7 +56,7 @@ def constant_kernels(
     the last layer.
 
     Args:
-      twice: whether few rows and many shall have constants of their own, see
+      twice: whether small and large inputs get separate constants, see
         `are_kernels_held_twice`.
       with_embeddings: whether the word embeddings are a constant, too, in the
         compute dtype. That is no faster, but the function then reads none of
@@ -66,7 +66,7 @@ def constant_kernels(
         with bfloat16 instructions; elsewhere this is less exact.
       with_onednn: whether to use operations of oneDNN, see `onednn`, where
         TensorFlow has them. Norms take a sixth of the time, but longer if
-        there are less than about a hundred rows. The function then works in
+        there are fewer than about a hundred rows. The function then works in
         this process only, on a CPU.
     """
     kinds = {"kernels"}
@@ -421,7 +421,7 @@ class Dropout:
         return tf.nn.experimental.stateless_dropout(x, rate, seed)
 
     def after(self, num_calls):
-        """Returns a Dropout that goes on after `num_calls` more calls.
+        """Returns a Dropout that continues after `num_calls` more calls.
 
         Args:
           num_calls: an integer, or an int32 scalar.

@@ -11,7 +11,7 @@ from albert_tf.model import heads, modeling
 from albert_tf.model.config import CONFIG_FILE
 from albert_tf.programs import shared
 from albert_tf.text import tokenization
-from albert_tf.weights import checkpoints, pretrained
+from albert_tf.weights import pretrained
 
 PREPROCESS = "_preprocess"
 
@@ -94,16 +94,9 @@ def write_assets(args, start, folder):
 
 def build_model(start):
     """Returns the model, with the pretraining heads if it has their weights."""
-    if heads.AlbertForPreTraining.is_complete_in(start.values):
-        return pretrained.build_model(heads.AlbertForPreTraining, start)
-    body = {
-        name: value
-        for name, value in start.values.items()
-        if name.startswith(pretrained.BODY)
-    }
-    model = modeling.AlbertEncoder(start.config)
-    checkpoints.restore(modeling.named_weights(model), body, start.source)
-    return model
+    has_heads = heads.AlbertForPreTraining.is_complete_in(start.values)
+    kind = heads.AlbertForPreTraining if has_heads else modeling.AlbertEncoder
+    return pretrained.build_model(kind, start)
 
 
 def is_left_over(preprocessor, assets):

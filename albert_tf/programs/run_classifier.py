@@ -4,8 +4,7 @@ import dataclasses
 import os
 
 from albert_tf import filesystem
-from albert_tf.data import classification as text_data
-from albert_tf.data import table_tasks
+from albert_tf.data import table_tasks, text_data
 from albert_tf.programs import finetuning
 from albert_tf.tasks.classification import (
     SUBMISSION_FILE,

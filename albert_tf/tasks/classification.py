@@ -9,8 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from albert_tf.data import classification as text_data
-from albert_tf.data import examples, submissions
+from albert_tf.data import examples, submissions, text_data
 from albert_tf.data.table_tasks import TableTask
 from albert_tf.export import serving
 from albert_tf.metrics import classification

@@ -40,7 +40,7 @@ class Word:
 
     @property
     def gain(self) -> int:
-        """How many pieces, or unknown ones, the text has less with it."""
+        """Number of pieces, or of unknown pieces, that the word saves."""
         return self.count * max(1, len(self.parts) - 1)
 
 
@@ -62,7 +62,7 @@ class Extended(NamedTuple):
 def count_units(
     texts: Iterable[str], tokenizer: tokenization.Tokenizer
 ) -> collections.Counter[str]:
-    """Counts what stands between the spaces of normalized texts."""
+    """Counts the space-separated units of normalized texts."""
     return collections.Counter(
         unit for text in texts for unit in tokenizer.normalize(text).split()
     )

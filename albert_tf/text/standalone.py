@@ -32,12 +32,9 @@ def serialize(tokenizer: tokenization.SentencePieceTokenizer) -> bytes:
     Returns:
       The bytes of the file.
     """
-    from sentencepiece import sentencepiece_model_pb2
-
     # Suppresses a message on stderr for each set of rules.
     sentencepiece.SetMinLogLevel(1)
-    model = sentencepiece_model_pb2.ModelProto()  # type: ignore[attr-defined]
-    model.ParseFromString(tokenizer.serialized_model())
+    model = tokenizer.read_model()
     has_rules = bool(model.normalizer_spec.precompiled_charsmap)
     rules = sentencepiece.SentencePieceNormalizer(
         norm_map=_build_rules(tokenizer, has_rules)

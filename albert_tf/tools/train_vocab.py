@@ -12,6 +12,7 @@ import textwrap
 import sentencepiece
 
 from albert_tf import filesystem, ownership
+from albert_tf.data import tables
 from albert_tf.text import coverage, normalization, tokenization
 
 # The options of the released vocabulary, from the release's README.
@@ -97,24 +98,8 @@ def _train_files(files, path, args):
 
 def _read_lines(files):
     """Yields the lines of files that are not blank."""
-    for path in files:
-        with filesystem.open_file(path) as lines:
-            for number, line in enumerate(lines, 1):
-                where = f"{path}, line {number}"
-                text = filesystem.decode(
-                    line,
-                    where,
-                    "{path} is not UTF-8: {error}. If it is Latin-1, convert "
-                    "it with iconv -f latin1 -t utf-8.",
-                    "utf-8-sig" if number == 1 else "utf-8",
-                )
-                if "\0" in text:
-                    raise ValueError(
-                        f"{where} contains a null character. Is it UTF-16 or "
-                        "binary?"
-                    )
-                if text and not text.isspace():
-                    yield text
+    lines = (line for path in files for line in tables.read_lines(path))
+    return (line for line in lines if line.strip())
 
 
 def _build_normalizer(args):

@@ -1,1 +1,1 @@
-"""The loop and all around it; knows no task and no flag."""
+"""The training loop, independent of tasks and flags."""

@@ -199,7 +199,8 @@ def find_cpu_memory(strategy) -> int | None:
 def read_available_memory():
     """Returns how many bytes are free for a program; None if unknown.
 
-    Linux says it, and the limit of a container, which is for all its programs.
+    Read from /proc/meminfo and the cgroup limit, which all programs of a
+    container share.
     """
     sizes = []
     with contextlib.suppress(OSError):

@@ -187,7 +187,5 @@ def relative_entropy(probs, mask):
     """
     num_tokens = tf.reduce_sum(mask, axis=1)  # [B]
     uniform = tf.math.log(tf.maximum(num_tokens, 2.0))
-    terms = tf.math.multiply_no_nan(
-        tf.math.log(tf.maximum(probs, 1e-30)), probs
-    )
-    return -tf.reduce_sum(terms, axis=-1) / uniform[:, None, None]
+    entropy = -tf.reduce_sum(tf.math.xlogy(probs, probs), axis=-1)
+    return entropy / uniform[:, None, None]

@@ -96,22 +96,6 @@ def scale_to_batch(batch_size, num_train_steps):
     return 0.00176 * math.sqrt(ratio), round(share * num_train_steps)
 
 
-def clip_by_global_norm(gradients, clip_norm=1.0):
-    """Clips gradients to a maximum global norm.
-
-    Args:
-      gradients: dense tensors. tf.IndexedSlices would count a repeated row
-        several times, as the release's fine-tuning does.
-      clip_norm: maximum global norm.
-
-    Returns:
-      The clipped gradients and the norm before clipping, a float32 scalar.
-    """
-    norm = tf.linalg.global_norm(gradients)
-    scale = clip_norm / tf.maximum(norm, clip_norm)
-    return [g * scale for g in gradients], norm
-
-
 class Optimizer:
     """AdamW or, with `scale_to_weights`, LAMB.
 
@@ -226,11 +210,8 @@ class Optimizer:
 def trust_ratio(weight_norm, update_norm):
     """Returns weight_norm / update_norm, or 1 where either is 0."""
     is_defined = (weight_norm > 0) & (update_norm > 0)
-    return tf.where(
-        is_defined,
-        weight_norm / tf.where(is_defined, update_norm, 1.0),
-        1.0,
-    )
+    ratio = tf.math.divide_no_nan(weight_norm, update_norm)
+    return tf.where(is_defined, ratio, 1.0)
 
 
 def build_optimizer(name, weights, schedule, **kwargs):

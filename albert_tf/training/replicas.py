@@ -12,7 +12,6 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf.model import custom_gradients, recomputing
-from albert_tf.training import optimization
 
 
 def ratio_names(model):
@@ -92,7 +91,7 @@ def build_replica_step(model, optimizer, seed=0, num_parts=1, remat=False):
                 model, optimizer.weights, features, own_seed
             )
         summed = sum_replicas(list(gradients.values()))
-        clipped, norm = optimization.clip_by_global_norm(summed)
+        clipped, norm = tf.clip_by_global_norm(summed, 1.0)
         learning_rate = optimizer.apply(
             dict(zip(gradients, clipped, strict=True))
         )

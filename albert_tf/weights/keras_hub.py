@@ -19,9 +19,9 @@ import tensorflow as tf
 from albert_tf import filesystem
 from albert_tf.model.config import AlbertConfig
 from albert_tf.text import standalone, tokenization
-from albert_tf.weights import preset_layout, regrouping
+from albert_tf.weights import keras_hub_layout, regrouping
 
-CONFIG_FILE = preset_layout.CONFIG_FILE
+CONFIG_FILE = keras_hub_layout.CONFIG_FILE
 WEIGHTS_FILE = "model.weights.h5"
 SHARDS_FILE = "model.weights.json"
 TASK_WEIGHTS_FILE = "task.weights.h5"
@@ -56,30 +56,29 @@ def read_config(folder: filesystem.Path) -> AlbertConfig:
     path = os.path.join(folder, CONFIG_FILE)
     described = filesystem.read_json(path)
     kind, values = described.get("class_name"), described.get("config")
-    if kind != preset_layout.BACKBONE:
+    if kind != keras_hub_layout.BACKBONE:
         raise ValueError(
             f"{path} has class_name {kind!r}; wanted KerasHub's "
-            f"{preset_layout.BACKBONE!r}."
+            f"{keras_hub_layout.BACKBONE!r}."
         )
     if not isinstance(values, dict):
         raise ValueError(f"{path} lacks the object 'config' with the sizes.")
-    lost = preset_layout.SIZES.keys() - values.keys()
-    unknown = (
-        values.keys() - preset_layout.SIZES.keys() - preset_layout.LAYER_KEYS
-    )
+    lost = keras_hub_layout.SIZES.keys() - values.keys()
+    known = keras_hub_layout.SIZES.keys() | keras_hub_layout.LAYER_KEYS
+    unknown = values.keys() - known
     if lost or unknown:
         raise ValueError(
             f"{path} lacks {sorted(lost)} and has the unknown keys "
             f"{sorted(unknown)}; wanted those of KerasHub "
-            f"{preset_layout.VERSION}. Was it written by another version? Load "
-            "it with that one and save_to_preset again."
+            f"{keras_hub_layout.VERSION}. Was it written by another version? "
+            "Load it with that one and save_to_preset again."
         )
     try:
         config = AlbertConfig.from_dict(
             {
                 **{
                     ours: values[theirs]
-                    for theirs, ours in preset_layout.SIZES.items()
+                    for theirs, ours in keras_hub_layout.SIZES.items()
                 },
                 "attention_probs_dropout_prob": values["dropout"],
             }
@@ -121,17 +120,17 @@ def read_weights(
                 else "Was the preset copied completely?"
             )
         )
-    values, remarks = _read_file(path, preset_layout.encoder_places(config))
+    values, remarks = _read_file(path, keras_hub_layout.encoder_places(config))
     if config.embedding_size == config.hidden_size:
         regrouping.drop_identity(values, path)
-    task_path = os.path.join(folder, preset_layout.TASK_FILE)
+    task_path = os.path.join(folder, keras_hub_layout.TASK_FILE)
     if not filesystem.exists(task_path):
         return values, remarks
     task = filesystem.read_json(task_path).get("class_name")
     path = os.path.join(folder, TASK_WEIGHTS_FILE)
-    if task != preset_layout.MASKED_LM or not filesystem.exists(path):
+    if task != keras_hub_layout.MASKED_LM or not filesystem.exists(path):
         return values, [*remarks, f"omitted the head of {task}"]
-    head, more = _read_file(path, preset_layout.head_places(config))
+    head, more = _read_file(path, keras_hub_layout.head_places(config))
     return {**values, **head}, list(dict.fromkeys([*remarks, *more]))
 
 
@@ -244,20 +243,20 @@ def read_tokenizer(folder: filesystem.Path):
       FileNotFoundError: if the vocabulary is missing.
       ValueError: if the tokenizer is of another kind.
     """
-    path = os.path.join(folder, preset_layout.TOKENIZER_FILE)
+    path = os.path.join(folder, keras_hub_layout.TOKENIZER_FILE)
     if not filesystem.exists(path):
         return None, None
     kind = filesystem.read_json(path).get("class_name")
-    if kind != preset_layout.TOKENIZER:
+    if kind != keras_hub_layout.TOKENIZER:
         raise ValueError(
             f"{path} has class_name {kind!r}; wanted "
-            f"{preset_layout.TOKENIZER!r}."
+            f"{keras_hub_layout.TOKENIZER!r}."
         )
     path = os.path.join(folder, VOCABULARY_FILE)
     if not filesystem.exists(path):
         raise FileNotFoundError(
-            f"{path} does not exist, but {preset_layout.TOKENIZER_FILE} does. "
-            "Was the preset copied completely?"
+            f"{path} does not exist, but {keras_hub_layout.TOKENIZER_FILE} "
+            "does. Was the preset copied completely?"
         )
     tokenizer = tokenization.SentencePieceTokenizer(path)
     pieces = set(tokenizer.pieces) - set(tokenizer.special_pieces)
@@ -291,7 +290,7 @@ def select(
             "KerasHub's ALBERT supports only SentencePiece. Choose another "
             "format."
         )
-    head = preset_layout.head_places(config).keys()
+    head = keras_hub_layout.head_places(config).keys()
     names = head if head <= values.keys() else set()
     kept = {
         n: v for n, v in values.items() if n.startswith("bert/") or n in names
@@ -341,20 +340,20 @@ def write_folder(
     values = regrouping.regroup(values, config, target)
     if config.embedding_size == config.hidden_size:
         regrouping.add_identity(values, config)
-    places = preset_layout.encoder_places(target)
+    places = keras_hub_layout.encoder_places(target)
     _write_file(os.path.join(folder, WEIGHTS_FILE), values, places)
-    head = preset_layout.head_places(target)
+    head = keras_hub_layout.head_places(target)
     has_head = head.keys() <= values.keys()
     if has_head:
         path = os.path.join(folder, TASK_WEIGHTS_FILE)
-        _write_file(path, values, head, preset_layout.OPTIMIZER)
+        _write_file(path, values, head, keras_hub_layout.OPTIMIZER)
     if isinstance(tokenizer, tokenization.SentencePieceTokenizer):
         path = os.path.join(folder, VOCABULARY_FILE)
         filesystem.write_file(path, standalone.serialize(tokenizer))
-    described = preset_layout.describe_preset(
+    described = keras_hub_layout.describe_preset(
         {
             theirs: getattr(target, ours)
-            for theirs, ours in preset_layout.SIZES.items()
+            for theirs, ours in keras_hub_layout.SIZES.items()
         },
         sum(values[name].size for name in places),
         has_tokenizer=tokenizer is not None,

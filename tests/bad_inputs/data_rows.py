@@ -112,13 +112,13 @@ ROWS = [
     row(
         "the text is empty",
         "--input_file=empty.txt",
-        "no text in.*empty.txt",
+        "no text in.*empty.txt.*files are empty",
         put("empty.txt", b""),
     ),
     row(
         "the text is blank",
         "--input_file=blank.txt",
-        "no text in.*blank.txt.*blank",
+        "no text in.*blank.txt.*all lines are blank",
         put("blank.txt", b"\n \n\t\n"),
     ),
     row(
@@ -128,8 +128,14 @@ ROWS = [
         put("wide.txt", "w1 w2\n".encode("utf-16")),
     ),
     row(
+        "the text is binary",
+        "--input_file=zeros.txt",
+        "zeros.txt is not UTF-8 text",
+        put("zeros.txt", b"w1\0w2\0" * 99),
+    ),
+    row(
         "one document for NSP",
-        "--input_file=one.txt --sentence_objective=nsp",
+        "--input_file=one.txt --random_next_sentence",
         "NSP.*only one.*blank lines",
         put("one.txt", "w1 w2\nw3 w4\n"),
     ),
@@ -217,12 +223,17 @@ ROWS = [
     row(
         "the output is a folder",
         "--output_file=glue",
-        "glue.*folder",
+        "glue is a folder",
+    ),
+    row(
+        "the output is a folder that is not there",
+        "--output_file=new/",
+        "new/ is a folder",
     ),
     row(
         "a list of outputs, and shards",
         "--output_file=a.tfrecord,b.tfrecord --num_shards=3",
-        "either one output_file and num_shards",
+        "either one output_file and num_shards.*got 2 files and num_shards 3",
     ),
     row(
         "two objectives",
@@ -247,12 +258,12 @@ ROWS = [
         masking no
         masked_lm_prob 1.5 nan 0 -0.1 inf
         short_seq_prob nan 2 -1
-        max_seq_length 0 -5 4 10000000000
+        max_seq_length 0 -5 4 70000 10000000000
         max_predictions_per_seq 0 -1
         dupe_factor 0 -3 1.5
-        ngram 0 -1
+        ngram 0 -1 1000000000
         num_shards 0 -1 100000
-        num_workers 0 -2
+        num_workers 0 -2 100000
         random_seed -1 1000000000000 x
         """,
     ),

@@ -568,7 +568,11 @@ ROWS = [
     squad("no file to answer", "--predict_file=", "give --predict_file"),
     squad("no such file", "--train_file=no.json", "no.json"),
     squad("a folder as data", "--train_file=glue", "glue.*folder"),
-    squad("no room for a window", "--max_seq_length=7", "--max_seq_length=7"),
+    squad(
+        "no room for a window",
+        "--max_seq_length=7",
+        "--max_seq_length=7 must exceed --max_query_length=4",
+    ),
     squad(
         "version 2 for version 1",
         "--train_file=v2.json",
@@ -701,7 +705,7 @@ ROWS = [
         edit_question(lambda qa: qa.update(id="q0")),
     ),
     # RACE.
-    race("no data", "--data_dir=nowhere", "nowhere"),
+    race("no data", "--data_dir=nowhere", "nowhere/train/middle"),
     race(
         "no questions left", "--high_only --middle_only", "leave no questions"
     ),

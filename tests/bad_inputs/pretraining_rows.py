@@ -154,7 +154,7 @@ ROWS = [
     row(
         "evaluation alone without records",
         "--nodo_train --eval_input_file=",
-        "--do_eval needs --eval_input_file",
+        "--do_eval needs --eval_input_file, held-out records",
     ),
     row(
         "the same records for training and evaluation",
@@ -169,7 +169,11 @@ ROWS = [
         copy("train.dataset.json", "same.dataset.json"),
         replace("same.dataset.json", "train.tfrecord", "same.tfrecord"),
     ),
-    row("masking while training", "--masked_lm_budget=0.1", "masked_lm_budget"),
+    row(
+        "masking while training",
+        "--masked_lm_budget=0.1",
+        "masked_lm_budget is not implemented",
+    ),
     row(
         "workers without addresses",
         "--distribution=multi_worker",
@@ -250,6 +254,7 @@ ROWS = [
         "--distribution=mirrored --train_batch_size=5",
         "--train_batch_size=5.*multiple.*2 replicas",
     ),
+    row("a TPU here", "--use_tpu", "No TPU at 'local'"),
     row(
         "a TPU that does not answer",
         "--use_tpu --tpu_name=grpc://127.0.0.1:1 --input_file=gs://bucket/a "
@@ -405,11 +410,11 @@ ROWS = [
         set_json(CONFIG, max_position_embeddings=8),
     ),
     # Records.
-    row("other lengths", "--max_seq_length=17", "max_seq_length=17.* 16"),
+    row("other lengths", "--max_seq_length=17", "max_seq_length=17.*have 16"),
     row(
         "other numbers of predictions",
         "--max_predictions_per_seq=4",
-        "max_predictions_per_seq=4.* 3",
+        "max_predictions_per_seq=4.*have 3",
     ),
     row("empty records", "", "train.tfrecord", put(RECORDS, b"")),
     row("records are text", "", "train.tfrecord", copy("text.txt", RECORDS)),

@@ -43,6 +43,20 @@ ROWS = [
         "latin.txt, line 2 is not UTF-8.*iconv",
         put("latin.txt", b"w1\n\xe4\n"),
     ),
+    row(
+        "train_vocab",
+        "the text is blank",
+        "--input_file=blank.txt",
+        "no text in blank.txt",
+        put("blank.txt", b"\n \n\n"),
+    ),
+    row(
+        "train_vocab",
+        "the text is binary",
+        "--input_file=zeros.txt",
+        "zeros.txt, line 2 contains a NUL character. Is it UTF-16",
+        put("zeros.txt", b"w1\nw2\0\n"),
+    ),
     row("train_vocab", "the text is a folder", "--input_file=glue", "folder"),
     row(
         "train_vocab", "no place", "--model_prefix=", "--model_prefix is empty"
@@ -79,14 +93,24 @@ ROWS = [
         "--model_prefix=model/w",
         "model/tokenizer_settings.json",
     ),
-    row("train_vocab", "too many pieces", "--vocab_size=99999", "too large"),
-    row("train_vocab", "too few pieces", "--vocab_size=14", "too small"),
+    row(
+        "train_vocab",
+        "too many pieces",
+        "--vocab_size=99999",
+        "too large.*at most 34 is possible",
+    ),
+    row(
+        "train_vocab",
+        "too few pieces",
+        "--vocab_size=14",
+        "too small.*alone need 25",
+    ),
     *rows_of_flags(
         "train_vocab",
         """
-        vocab_size 0 -1
+        vocab_size 0 -1 13
         input_sentence_size 0 -1
-        character_coverage 0 1.5 nan -1
+        character_coverage 0 0.97 1.5 nan -1
         num_threads 0 -1
         random_seed -1
         """,

@@ -14,7 +14,7 @@ import collect_english
 import quickstart
 from albert_tf import __main__ as commands
 from albert_tf import filesystem
-from tests.conftest import ROOT
+from tests.conftest import ROOT, started
 
 
 @pytest.fixture
@@ -141,17 +141,7 @@ def test_ctrl_c_leaves_the_program_time_to_save(tmp_path):
         "import quickstart\n"
         f"quickstart.run_step(quickstart.Step('Run', {arguments!r}))"
     )
-    with subprocess.Popen(
-        [sys.executable, "-c", code],
-        cwd=ROOT / "examples",
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-        text=True,
-    ) as chain:
-        for line in chain.stdout:
-            if line == "started\n":
-                break
+    with started(code, cwd=ROOT / "examples", start_new_session=True) as chain:
         os.killpg(chain.pid, signal.SIGINT)
         chain.communicate(timeout=30)
     assert saved.read_text() == "saved"

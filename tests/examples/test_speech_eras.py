@@ -11,7 +11,7 @@ import pytest
 
 import collect_english
 import speech_eras
-from albert_tf.data import classification, table_tasks
+from albert_tf.data import table_tasks, text_data
 from albert_tf.filesystem import shipped_configs
 from albert_tf.text import tokenization
 from tests.conftest import CARRIED
@@ -76,7 +76,7 @@ def test_the_task_config_describes_the_tables(index, tmp_path):
     config = shipped_configs() / "tasks/speech_eras.json"
     task = table_tasks.read_task_config(config)
     vocabulary = str(CARRIED / "token/spm2k.model")
-    task, data = classification.read_data(
+    task, data = text_data.read_data(
         str(tmp_path / "out"),
         task,
         tokenization.build_tokenizer(spm_model_file=vocabulary),

@@ -23,6 +23,7 @@ from albert_tf.model import heads, modeling
 from albert_tf.model.config import AlbertConfig
 from albert_tf.training import distribution
 from albert_tf.weights import pretrained
+from tests import tiny
 
 MAX_SEQ_LENGTH = 6
 POSITIONS = 9
@@ -123,13 +124,11 @@ OTHER_PROCESS = (answer_with_v2, answer_with_v1, main)
 
 def build_model(*, vocab_size=31, positions=POSITIONS, **kwargs):
     config = AlbertConfig(
-        vocab_size=vocab_size,
-        embedding_size=5,
-        hidden_size=12,
-        num_hidden_layers=2,
-        num_attention_heads=3,
-        intermediate_size=17,
-        max_position_embeddings=positions,
+        **{
+            **tiny.SIZES,
+            "vocab_size": vocab_size,
+            "max_position_embeddings": positions,
+        }
     )
     model = heads.AlbertClassifier(config, **kwargs)
     rng = np.random.default_rng(7)

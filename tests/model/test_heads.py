@@ -9,6 +9,7 @@ import tensorflow as tf
 from albert_tf.model import heads
 from albert_tf.model.config import AlbertConfig
 from tests import recorded as recorded_models
+from tests import tiny
 
 CLASSIFIERS = [f"{t}_{m}" for t in ("cola", "mnli", "sts-b") for m in "AC"]
 MODELS = ("A", "C")
@@ -77,13 +78,7 @@ def test_multiple_choice_gives_the_recorded_outputs(golden, name):
 
 def small_classifier(**kwargs):
     config = AlbertConfig(
-        vocab_size=31,
-        embedding_size=5,
-        hidden_size=12,
-        num_hidden_layers=2,
-        num_attention_heads=3,
-        intermediate_size=17,
-        max_position_embeddings=7,
+        **{**tiny.SIZES, "max_position_embeddings": 7},
         hidden_dropout_prob=0,
         attention_probs_dropout_prob=0,
     )

@@ -12,18 +12,9 @@ import tensorflow as tf
 from albert_tf.model import heads, layers, modeling
 from albert_tf.model.config import AlbertConfig
 from albert_tf.weights import checkpoints
-from tests import recorded
+from tests import recorded, tiny
 
-# All sizes differ, so that a transposed axis is detected.
-TINY = AlbertConfig(
-    vocab_size=31,
-    embedding_size=5,
-    hidden_size=12,
-    num_hidden_layers=4,
-    num_attention_heads=3,
-    intermediate_size=17,
-    max_position_embeddings=11,
-)
+TINY = AlbertConfig(**{**tiny.SIZES, "num_hidden_layers": 4})
 BASE = {
     "vocab_size": 30000,
     "hidden_size": 768,

@@ -9,6 +9,7 @@ import tensorflow as tf
 from albert_tf.model import heads, span_heads
 from albert_tf.model.config import AlbertConfig
 from tests import recorded as recorded_models
+from tests import tiny
 
 TOLERANCE = recorded_models.TOLERANCE
 MODELS = ("A", "C")
@@ -59,15 +60,7 @@ def test_conditional_spans_give_the_recorded_outputs(golden, name, is_compiled):
 
 def build(model_class=span_heads.AlbertConditionalSpans, **kwargs):
     config = AlbertConfig(
-        vocab_size=31,
-        embedding_size=5,
-        hidden_size=12,
-        num_hidden_layers=2,
-        num_attention_heads=3,
-        intermediate_size=17,
-        max_position_embeddings=11,
-        hidden_dropout_prob=0,
-        attention_probs_dropout_prob=0,
+        **tiny.SIZES, hidden_dropout_prob=0, attention_probs_dropout_prob=0
     )
     return model_class(config, **kwargs)
 

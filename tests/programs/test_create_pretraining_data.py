@@ -385,67 +385,6 @@ def test_remote_output_is_noted_in_a_folder_of_the_user(
     assert sidecars.read_sidecar([output])["num_records"][0] > 100
 
 
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"vocab_file": None}, "--spm_model_file"),
-        ({"input_file": "no_such*"}, "no_such"),
-        ({"input_file": "{folder}/empty.txt"}, "files are empty"),
-        ({"input_file": "{folder}/blank.txt"}, "all lines are blank"),
-        (
-            {"input_file": "{folder}/one.txt", "random_next_sentence": True},
-            "only one",
-        ),
-        ({"output_file": "a,b", "num_shards": 2}, "2 files and num_shards 2"),
-        ({"output_file": "a,a"}, "different files"),
-        ({"output_file": "a,./a"}, "different files"),
-        ({"output_file": "{folder}"}, "is a folder"),
-        ({"output_file": "{folder}/new/"}, "is a folder"),
-        ({"output_file": "{folder}/text.txt/a"}, "is a file"),
-        ({"input_file": "{folder}"}, "is a folder"),
-        ({"input_file": "{folder}/utf16.txt"}, "is UTF-16 text"),
-        ({"input_file": "{folder}/nul.txt"}, "not UTF-8 text"),
-        ({"num_shards": 0}, "--num_shards=0"),
-        ({"num_shards": 100_000}, "--num_shards=100000"),
-        ({"num_workers": 100_000}, "--num_workers=100000"),
-        ({"max_seq_length": 70_000}, "--max_seq_length=70000"),
-        ({"short_seq_prob": 2.0}, "--short_seq_prob=2"),
-        ({"short_seq_prob": float("nan")}, "--short_seq_prob=nan"),
-        ({"masked_lm_prob": 1.5}, "--masked_lm_prob=1.5"),
-        ({"masked_lm_prob": 0.0}, "--masked_lm_prob=0"),
-        ({"masked_lm_prob": float("nan")}, "--masked_lm_prob=nan"),
-        ({"max_predictions_per_seq": 0}, "--max_predictions_per_seq=0"),
-        ({"max_predictions_per_seq": 33}, "max_predictions_per_seq"),
-        ({"ngram": 0}, "--ngram=0"),
-        ({"ngram": 10**9}, "--ngram=1000000000"),
-        ({"random_seed": -1}, "--random_seed=-1"),
-        ({"random_seed": 10**12}, "--random_seed=1000000000000"),
-        (
-            {"sentence_objective": "none", "random_next_sentence": True},
-            "contradicts",
-        ),
-        ({"num_workers": 0}, "num_workers"),
-        ({"max_seq_length": 4}, "max_seq_length"),
-        ({"dupe_factor": 0}, "dupe_factor"),
-    ],
-    ids=lambda value: str(value)[:24],
-)
-def test_what_cannot_work_is_refused_in_clear_words(folder, changes, words):
-    (folder / "empty.txt").touch()
-    (folder / "blank.txt").write_text(" \n\n\t\n")
-    (folder / "one.txt").write_text("w1 w2\nw3 w4\n")
-    (folder / "utf16.txt").write_bytes("w1 w2\n".encode("utf-16"))
-    (folder / "nul.txt").write_bytes(b"w1\0w2\0" * 99)
-    before = set(folder.iterdir())
-    changes = {
-        name: value.format(folder=folder) if isinstance(value, str) else value
-        for name, value in changes.items()
-    }
-    with pytest.raises((ValueError, NotADirectoryError), match=words):
-        program.run(flags_of(folder, **changes))
-    assert set(folder.iterdir()) == before
-
-
 def test_empty_input_ends_the_program_with_an_error(folder):
     (folder / "text.txt").write_text("")
     command = [

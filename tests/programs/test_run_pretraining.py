@@ -451,31 +451,6 @@ def test_bfloat16_and_adamw_run(args, monkeypatch, capsys):
     assert values["bert/pooler/dense/kernel"].dtype == np.float32
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"do_train": False, "do_eval": False}, "nothing to do"),
-        ({"input_file": None}, "--do_train needs --input_file"),
-        ({"eval_input_file": None, "do_train": False}, "held-out records"),
-        ({"masked_lm_budget": 0.1}, "not implemented"),
-        ({"train_batch_size": 0}, "--train_batch_size=0"),
-        ({"train_batch_size": 21}, "larger than the training data: 20 records"),
-        ({"max_seq_length": 512}, "have 9"),
-        ({"max_predictions_per_seq": 20}, "have 3"),
-        ({"input_file": "nowhere/*.tfrecord"}, "No file matches 'nowhere"),
-        ({"use_tpu": True, "distribution": "mirrored"}, "contradicts"),
-        ({"use_tpu": True}, "No TPU at 'local'"),
-        ({"num_train_steps": 0}, "--num_train_steps=0"),
-        ({"num_warmup_steps": 6}, "num_warmup_steps 6"),
-        ({"start_warmup_step": 4}, "start_warmup_step 4"),
-        ({"init_checkpoint": "nowhere/model.ckpt"}, "has no index"),
-    ],
-)
-def test_what_cannot_work_is_refused(args, changes, message):
-    with pytest.raises((ValueError, FileNotFoundError), match=message):
-        run(args, **changes)
-
-
 def test_damaged_records_are_named_in_training(args, monkeypatch):
     monkeypatch.setattr(opening, "MAX_CHECKED_BYTES", 10)
     path = pathlib.Path(args.input_file)

@@ -203,28 +203,6 @@ def test_the_rate_has_two_names(args, monkeypatch):
     assert rates == [0.1, 0.3, 0.0]
 
 
-WRONG = {
-    "nothing": (
-        {"do_train": False, "do_eval": False, "do_predict": False},
-        "nothing to do",
-    ),
-    "no level": ({"high_only": True, "middle_only": True}, "no questions"),
-    "no room": ({"max_qa_length": 22}, "--max_qa_length=22"),
-    "no choice": ({"max_qa_length": 0}, "--max_qa_length=0"),
-    "no data": ({"data_dir": "/nowhere"}, "/nowhere/train/middle"),
-    "no model": ({"init_checkpoint": None}, "--init_checkpoint"),
-}
-
-
-@pytest.mark.parametrize(("changes", "message"), WRONG.values(), ids=WRONG)
-def test_what_cannot_work_is_refused_before_any_work(
-    args, tmp_path, changes, message
-):
-    with pytest.raises((ValueError, OSError), match=message):
-        run_race.run(dataclasses.replace(args, **changes))
-    assert not (tmp_path / "out").exists()
-
-
 def test_training_data_without_answers_is_refused(args, tmp_path):
     test = tmp_path / "data" / "RACE" / "test"
     test.rename(test.with_name("unanswered"))

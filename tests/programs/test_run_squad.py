@@ -401,30 +401,6 @@ def test_steps_are_given_or_come_from_epochs_of_questions(
     assert [task.num_train for task, _ in ran] == [6, 6]
 
 
-WRONG = {
-    "nothing to do": ({"do_train": False, "do_predict": False}, "nothing to"),
-    "no train_file": ({"train_file": None}, "--train_file"),
-    "no predict_file": ({"predict_file": None}, "--predict_file"),
-    "no such file": ({"train_file": "/nowhere.json"}, r"nowhere\.json"),
-    "no room": ({"max_query_length": 17}, "--max_query_length=17"),
-    "no answers": ({"n_best_size": 0}, "--n_best_size"),
-    "no starts": ({"start_n_top": 0}, "--start_n_top"),
-    "no ends": ({"end_n_top": 0}, "--end_n_top"),
-    "no workers": ({"num_workers": 0}, "--num_workers"),
-    "too long": ({"max_seq_length": 99}, "has 32 positions"),
-    "no model": ({"init_checkpoint": None}, "--init_checkpoint"),
-}
-
-
-@pytest.mark.parametrize(("changes", "message"), WRONG.values(), ids=WRONG)
-def test_what_cannot_work_is_refused_before_any_work(
-    args, tmp_path, changes, message
-):
-    with pytest.raises((ValueError, OSError), match=message):
-        run_squad.run(dataclasses.replace(args, **changes))
-    assert not (tmp_path / "out").exists()
-
-
 def test_wrong_data_is_refused_before_any_work(args, tmp_path):
     mixed = dataclasses.replace(args, train_file=str(tmp_path / "train2.json"))
     with pytest.raises(ValueError, match="--squad_version=v2"):

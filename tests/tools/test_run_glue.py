@@ -4,7 +4,6 @@ import json
 import os
 import re
 import signal
-import subprocess
 import sys
 
 import pytest
@@ -14,7 +13,7 @@ from albert_tf import ownership
 from albert_tf.commands.groups import FineTuningFlags
 from albert_tf.commands.run_glue import GlueFlags
 from albert_tf.tools import run_glue
-from tests.conftest import ROOT
+from tests.conftest import ROOT, started
 
 # run_glue.sh of the release: warmup, rate, steps, between checkpoints, batch.
 # WNLI, which it leaves out, is the paper's Table 14.
@@ -126,6 +125,17 @@ def test_without_test_data_nothing_is_predicted(tmp_path, script):
         assert has_it == (name != "mnli")
 
 
+def run_code(tmp_path, script):
+    """Returns code that does what `run` does."""
+    return (
+        "from albert_tf.commands.run_glue import GlueFlags\n"
+        "from albert_tf.tools import run_glue\n"
+        f"args = GlueFlags(data_dir={str(tmp_path / 'glue')!r}, "
+        f"output_dir={str(tmp_path / 'out')!r})\n"
+        f"run_glue.run(args, {[sys.executable, str(script)]!r})"
+    )
+
+
 SAVES_AT_CTRL_C = """
 import pathlib, time
 try:
@@ -140,24 +150,7 @@ except KeyboardInterrupt:
 
 def test_ctrl_c_leaves_the_classifier_time_to_save(tmp_path, script):
     script.write_text(SAVES_AT_CTRL_C)
-    code = (
-        "from albert_tf.commands.run_glue import GlueFlags\n"
-        "from albert_tf.tools import run_glue\n"
-        f"args = GlueFlags(data_dir={str(tmp_path / 'glue')!r}, "
-        f"output_dir={str(tmp_path / 'out')!r})\n"
-        f"run_glue.run(args, {[sys.executable, str(script)]!r})"
-    )
-    with subprocess.Popen(
-        [sys.executable, "-c", code],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-        text=True,
-    ) as tool:
-        for line in tool.stdout:
-            if line == "started\n":
-                break
+    with started(run_code(tmp_path, script), start_new_session=True) as tool:
         os.killpg(tool.pid, signal.SIGINT)
         rest, _ = tool.communicate(timeout=30)
     assert script.with_name("saved").exists()
@@ -186,22 +179,11 @@ def test_sigterm_reaches_the_classifier(tmp_path, script):
         "flags.launch(lambda args: run_glue.run(args, classifier), "
         "GlueFlags)"
     )
-    with subprocess.Popen(
-        [
-            sys.executable,
-            "-c",
-            code,
-            f"--data_dir={tmp_path / 'glue'}",
-            f"--output_dir={tmp_path / 'out'}",
-        ],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    ) as tool:
-        for line in tool.stdout:
-            if line == "started\n":
-                break
+    folders = [
+        f"--data_dir={tmp_path / 'glue'}",
+        f"--output_dir={tmp_path / 'out'}",
+    ]
+    with started(code, *folders) as tool:
         tool.terminate()
         rest, _ = tool.communicate(timeout=30)
     assert tool.returncode == 143
@@ -212,23 +194,7 @@ def test_sigterm_reaches_the_classifier(tmp_path, script):
 @pytest.mark.skipif(sys.platform != "linux", reason="a feature of Linux")
 def test_the_classifier_exits_if_the_tool_is_killed(tmp_path, script):
     script.write_text(SAVES_AT_SIGTERM)
-    code = (
-        "from albert_tf.commands.run_glue import GlueFlags\n"
-        "from albert_tf.tools import run_glue\n"
-        f"args = GlueFlags(data_dir={str(tmp_path / 'glue')!r}, "
-        f"output_dir={str(tmp_path / 'out')!r})\n"
-        f"run_glue.run(args, {[sys.executable, str(script)]!r})"
-    )
-    with subprocess.Popen(
-        [sys.executable, "-c", code],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    ) as tool:
-        for line in tool.stdout:
-            if line == "started\n":
-                break
+    with started(run_code(tmp_path, script)) as tool:
         tool.kill()
         # The pipe is at its end once the classifier has ended, too.
         tool.communicate(timeout=30)

@@ -108,32 +108,6 @@ def test_all_files_are_read(tmp_path):
     assert "q" in set("".join(pieces_of(train(tmp_path))))
 
 
-@pytest.mark.parametrize(
-    ("content", "settings", "message"),
-    [
-        (b"ba ko mu\n", {"vocab_size": 500}, "at most 20 is possible"),
-        (b"ba ko mu\n" * 9, {"vocab_size": 14}, "alone need 20"),
-        (b"\n \n\n", {}, "There is no text in .*text.txt"),
-        (b"ba ko\ncaf\xe9\n", {}, "text.txt, line 2 is not UTF-8.*iconv"),
-        (b"ba ko\n", {"input_file": "no/such"}, "No file matches 'no/such'"),
-        (b"ba\n", {"input_sentence_size": 0}, "size=0; wanted at least 1"),
-        (b"ba\n", {"character_coverage": 0.5}, "wanted at least 0.98"),
-        (b"ba\n", {"vocab_size": 13}, "size=13; wanted at least 14"),
-        (b"ba\nko\0\n", {}, "text.txt, line 2 contains a null character"),
-        (
-            "ba".encode("utf-16-le"),
-            {},
-            "line 1 contains a null character. Is it",
-        ),
-    ],
-)
-def test_errors_say_what_to_do(tmp_path, content, settings, message):
-    (tmp_path / "text.txt").write_bytes(content)
-    with pytest.raises(ValueError, match=message):
-        train(tmp_path, **settings)
-    assert not (tmp_path / "out").exists()
-
-
 def read_all(folder):
     return {p.name: p.read_bytes() for p in folder.rglob("*") if p.is_file()}
 

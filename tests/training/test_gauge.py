@@ -8,15 +8,10 @@ import tensorflow as tf
 from albert_tf.model import heads
 from albert_tf.model.config import AlbertConfig
 from albert_tf.training import distribution, gauge
+from tests import tiny
 
 CONFIG = AlbertConfig(
-    vocab_size=150,
-    embedding_size=5,
-    hidden_size=12,
-    num_hidden_layers=2,
-    num_attention_heads=3,
-    intermediate_size=17,
-    max_position_embeddings=9,
+    **{**tiny.SIZES, "vocab_size": 150, "max_position_embeddings": 9},
     initializer_range=0.5,
 )
 LENGTHS = [9, 4, 6, 1]

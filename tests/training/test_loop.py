@@ -29,16 +29,9 @@ from albert_tf.training import (
     workers,
 )
 from albert_tf.weights import checkpoints
+from tests import tiny
 
-CONFIG = AlbertConfig(
-    vocab_size=31,
-    embedding_size=5,
-    hidden_size=12,
-    num_hidden_layers=2,
-    num_attention_heads=3,
-    intermediate_size=17,
-    max_position_embeddings=11,
-)
+CONFIG = AlbertConfig(**tiny.SIZES)
 BATCH_SIZE = 8
 NUM_STEPS = 10
 # Ways to compute a step: replicas, and arguments of `loop.train`.

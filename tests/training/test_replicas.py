@@ -8,16 +8,9 @@ import tensorflow as tf
 from albert_tf.model import heads, modeling
 from albert_tf.model.config import AlbertConfig
 from albert_tf.training import replicas
+from tests import tiny
 
-CONFIG = AlbertConfig(
-    vocab_size=31,
-    embedding_size=5,
-    hidden_size=12,
-    num_hidden_layers=2,
-    num_attention_heads=3,
-    intermediate_size=17,
-    max_position_embeddings=11,
-)
+CONFIG = AlbertConfig(**tiny.SIZES)
 B, T, P = 2, 7, 4
 
 

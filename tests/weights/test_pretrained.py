@@ -26,15 +26,7 @@ from albert_tf.weights import (
 )
 from tests import tiny
 
-TINY = AlbertConfig(
-    vocab_size=31,
-    embedding_size=5,
-    hidden_size=12,
-    num_hidden_layers=4,
-    num_attention_heads=3,
-    intermediate_size=17,
-    max_position_embeddings=11,
-)
+TINY = AlbertConfig(**{**tiny.SIZES, "num_hidden_layers": 4})
 CONFIGS = {
     "base": {},
     "groups": {"num_hidden_groups": 2},

@@ -31,7 +31,7 @@ _UNUSED_FEATURE = "token_boundary"
 class PretrainingRecords:
     """Record files and their contents.
 
-    Args:
+    Attributes:
       files: file names, in a fixed order.
       features: the features to read, of `records.pretraining_features` or
         `records.dynamic_features`.

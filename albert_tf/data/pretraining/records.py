@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from albert_tf import filesystem, noise
+from albert_tf import filesystem, quiet_import
 
 
 def pretraining_features(max_seq_length: int, num_predictions: int) -> dict:
@@ -166,7 +166,7 @@ def write_records(path: filesystem.Path, serialized: Iterable[bytes]) -> int:
     Returns:
       The number of records.
     """
-    tf = noise.import_quietly("tensorflow")
+    tf = quiet_import.import_quietly("tensorflow")
 
     num_records = 0
     with filesystem.replacing(path) as temporary:

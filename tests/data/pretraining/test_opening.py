@@ -14,17 +14,10 @@ from albert_tf.data.pretraining import (
     sidecars,
 )
 from albert_tf.model.config import AlbertConfig
+from tests import tiny
 
 T, P = 9, 3
-CONFIG = AlbertConfig(
-    vocab_size=31,
-    embedding_size=5,
-    hidden_size=12,
-    num_hidden_layers=1,
-    num_attention_heads=3,
-    intermediate_size=17,
-    max_position_embeddings=11,
-)
+CONFIG = AlbertConfig(**{**tiny.SIZES, "num_hidden_layers": 1})
 
 
 def features_of(count, num_tokens=T):

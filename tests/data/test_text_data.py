@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from albert_tf.data import classification, examples, table_tasks, tables
+from albert_tf.data import examples, table_tasks, tables, text_data
 from albert_tf.text import tokenization
 
 SPLITS = ("train", "dev", "test")
@@ -27,7 +27,7 @@ def tokenizers(shared):
 
 
 def read(folder, task, tokenizer, length):
-    _, data = classification.read_data(
+    _, data = text_data.read_data(
         str(folder),
         task,
         tokenizer,
@@ -97,7 +97,7 @@ def test_a_cache_never_gives_examples_of_other_settings_or_rows(
         tokenizer = tokenization.build_tokenizer(
             vocab_file=str(model / "vocab.txt"), do_lower_case=do_lower_case
         )
-        _, data = classification.read_data(
+        _, data = text_data.read_data(
             tmp_path,
             task,
             tokenizer,

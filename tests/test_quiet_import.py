@@ -8,7 +8,7 @@ import sys
 import pytest
 import tensorflow as tf
 
-from albert_tf import noise
+from albert_tf import quiet_import
 from albert_tf.__main__ import PROGRAMS, TOOLS
 from albert_tf.commands import run_classifier
 from albert_tf.data import table_tasks
@@ -18,9 +18,9 @@ ROOT = pathlib.Path(__file__).parent.parent
 SLOW = {"numpy", "scipy", "sklearn", "sentencepiece", "keras", "tensorflow"}
 CHILD = """
 import os, sys
-from albert_tf import noise
+from albert_tf import quiet_import
 sys.path.insert(0, sys.argv[1])
-noise.import_quietly("noisy")
+quiet_import.import_quietly("noisy")
 os.write(2, b"after\\n")
 """
 NOISY = """
@@ -80,8 +80,10 @@ def test_other_output_is_forwarded_even_in_a_crash(
 ):
     (tmp_path / "noisy.py").write_text(NOISY + rest)
     driver = ROOT if has_driver else tmp_path / "none"
-    set_driver = f"\nnoise.NVIDIA_DRIVER = {str(driver)!r}"
-    code = CHILD.replace("import noise", f"import noise{set_driver}")
+    set_driver = f"\nquiet_import.NVIDIA_DRIVER = {str(driver)!r}"
+    code = CHILD.replace(
+        "import quiet_import", f"import quiet_import{set_driver}"
+    )
     done = run_child("-c", code, str(tmp_path))
     assert done.stderr.splitlines() == says
     assert bool(done.returncode) == bool(rest)
@@ -111,4 +113,4 @@ def test_there_is_no_fork_after_tensorflow_is_imported(monkeypatch):
     assert tf.__name__ in sys.modules
     monkeypatch.delattr(os, "fork")
     monkeypatch.setattr(os, "pipe", None)
-    assert noise.import_quietly("albert_tf.noise") is noise
+    assert quiet_import.import_quietly("albert_tf.quiet_import") is quiet_import
