@@ -11,6 +11,9 @@ import numpy as np
 from albert_tf import filesystem
 
 DEV_PREDICTIONS_FILE = "dev_predictions.jsonl"
+# The release's names: of probabilities, and of predictions.
+TEST_RESULTS_FILE = "test_results.tsv"
+SUBMISSION_FILE = "submit_results.tsv"
 
 
 def format_predictions(

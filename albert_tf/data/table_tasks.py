@@ -7,13 +7,14 @@ import hashlib
 import numpy as np
 
 from albert_tf import filesystem
+from albert_tf.data import submissions
 from albert_tf.data.tables import Row, Table
 from albert_tf.metrics import classification
 
 OBJECTIVES = tuple(classification.METRICS_OF)
 DEFAULT_METRICS = classification.METRICS_OF | {"classes": ("eval_accuracy",)}
 # File names that run_classifier.py uses for every task.
-_RESERVED_NAMES = ("test_results", "submit_results")
+_RESERVED_FILES = (submissions.TEST_RESULTS_FILE, submissions.SUBMISSION_FILE)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,6 +55,12 @@ class TableTask:
                     f"{getattr(self, field)!r}; wanted {wanted}."
                 )
 
+    @property
+    def tables(self) -> list[Table]:
+        """All tables of the task."""
+        tables = [self.train, *self.dev.values(), *self.test.values()]
+        return [table for table in tables if table]
+
     def _rules(self):
         """Returns rows of (field, whether it is valid, what is wanted)."""
         name, labels = self.name, self.labels
@@ -66,7 +73,7 @@ class TableTask:
             ),
             (
                 "name",
-                name not in _RESERVED_NAMES,
+                f"{name}.tsv" not in _RESERVED_FILES,
                 "another name; result files use this one",
             ),
             ("objective", known, f"one of {OBJECTIVES}"),

@@ -42,15 +42,15 @@ def run_folder(args, number):
 
 def read_start(args):
     """Returns the Start, with matching config and vocabulary."""
-    source = args.source
-    if source:
-        model = pretrained.read_pretrained(source)
+    folder = run_folder(args, 0)
+    if args.source:
+        model = pretrained.read_pretrained(args.source)
     else:
-        folder = run_folder(args, 0)
-        model = dataclasses.replace(
-            pretrained.read_description(folder),
-            head=task_heads.read_head(folder),
-        )
+        model = pretrained.read_description(folder)
+    if checkpoints.find_trained(folder):
+        # The run has its own weights: `model` is only where it began.
+        head = task_heads.read_head(folder)
+        model = dataclasses.replace(model, head=head)
     original = model.config
     model = pretrained.complete(
         pretrained.replace_files(

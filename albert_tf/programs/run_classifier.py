@@ -4,14 +4,9 @@ import dataclasses
 import os
 
 from albert_tf import filesystem
-from albert_tf.data import table_tasks, text_data
+from albert_tf.data import submissions, table_tasks, text_data
 from albert_tf.programs import finetuning
-from albert_tf.tasks.classification import (
-    SUBMISSION_FILE,
-    TEST_RESULTS_FILE,
-    Classification,
-)
-from albert_tf.weights import checkpoints, task_heads
+from albert_tf.tasks.classification import Classification
 
 
 def find_task(args):
@@ -36,9 +31,8 @@ def find_task(args):
 
 def check_outputs(args, task):
     """Raises ValueError if predictions would overwrite the task's data."""
-    tables = [task.train, *task.dev.values(), *task.test.values()]
-    names = [*(f"{name}.tsv" for name in task.test)]
-    names += [TEST_RESULTS_FILE, SUBMISSION_FILE]
+    names = [f"{name}.tsv" for name in task.test]
+    names += [submissions.TEST_RESULTS_FILE, submissions.SUBMISSION_FILE]
     filesystem.check_outputs(
         {
             "--output_dir": [
@@ -49,26 +43,17 @@ def check_outputs(args, task):
         },
         {
             "--data_dir": [
-                os.path.join(args.data_dir, table.file)
-                for table in tables
-                if table
+                os.path.join(args.data_dir, table.file) for table in task.tables
             ]
         },
     )
 
 
-def read_head(args, model):
-    """Returns the head that predicts: that of the run, or the model's."""
-    folder = finetuning.run_folder(args, 0)
-    if checkpoints.find_trained(folder):
-        return task_heads.read_head(folder)
-    return model.head
-
-
 def read_task(args, model):
     """Returns the `Classification` with the data that the flags require."""
     task = find_task(args)
-    head, table = read_head(args, model), task.train and task.train.file
+    check_outputs(args, task)
+    head, table = model.head, task.train and task.train.file
     # A table's labels are those of its training data, which may be absent.
     is_absent = not table or not filesystem.exists(
         os.path.join(args.data_dir, table)
@@ -96,5 +81,4 @@ def read_task(args, model):
 
 def run(args):
     """Trains, evaluates, predicts and exports as requested by the flags."""
-    check_outputs(args, find_task(args))
     finetuning.run(args, read_task)

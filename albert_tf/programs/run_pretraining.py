@@ -170,11 +170,9 @@ def describe(args, config, train_records, held_out, weights):
         made_of["evaluation"] = {"records": count_scored(args, held_out)}
     if weights:
         section = "begins_from" if train_records else "scored"
-        made_of[section] = manifest.describe_weights(
-            weights.source, weights.values
-        )
+        made_of[section] = manifest.describe_weights(weights.values)
     elif train_records and not checkpoints.list_checkpoints(args.output_dir):
-        made_of["begins_from"] = manifest.describe_weights(None, {})
+        made_of["begins_from"] = manifest.describe_weights({})
     if not train_records:
         return made_of
     made_of["optimizer"] = {"name": args.optimizer, **_values(args, SCHEDULE)}

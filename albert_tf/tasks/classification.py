@@ -18,8 +18,6 @@ from albert_tf.tasks.finetuning import FineTuning, Task
 from albert_tf.training import manifest
 from albert_tf.weights.task_heads import TaskHead
 
-TEST_RESULTS_FILE = "test_results.tsv"
-SUBMISSION_FILE = "submit_results.tsv"
 # Number of labels to list.
 MAX_LISTED = 20
 
@@ -206,10 +204,12 @@ class Classification(Task):
             paths = [os.path.join(tuning.folder, f"{name}.tsv")]
             if number == 0:
                 submissions.write_test_results(
-                    os.path.join(tuning.folder, TEST_RESULTS_FILE),
+                    os.path.join(tuning.folder, submissions.TEST_RESULTS_FILE),
                     classification.probabilities(logits, task.objective),
                 )
-                paths.append(os.path.join(tuning.folder, SUBMISSION_FILE))
+                paths.append(
+                    os.path.join(tuning.folder, submissions.SUBMISSION_FILE)
+                )
             for path in paths:
                 submissions.write_submission(path, split.ids, predictions)
             tuning.reporter.say(f"{len(predictions)} predictions: {paths[0]}")
@@ -273,10 +273,7 @@ class Classification(Task):
     @property
     def has_pairs(self) -> bool:
         """Whether an example is a pair of texts."""
-        task = self.task
-        tables = [task.train, *task.dev.values(), *task.test.values()]
-        table = next(table for table in tables if table)
-        return len(table.text) == 2
+        return len(self.task.tables[0].text) == 2
 
 
 def describe_labels(labels: Sequence[str], counts: Sequence[int]) -> list[str]:

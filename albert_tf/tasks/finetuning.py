@@ -305,15 +305,11 @@ class FineTuning:
         if not self.task.num_train:
             is_other = self.task.is_scored and start.values
             if is_other and not checkpoints.find_trained(self.folder):
-                parts["scored"] = manifest.describe_weights(
-                    start.source, start.values
-                )
+                parts["scored"] = manifest.describe_weights(start.values)
             return parts
         # A resumed run need not be given its initial weights.
         if start.values or recipe.from_scratch:
-            parts["begins_from"] = manifest.describe_weights(
-                start.source if start.values else None, start.values
-            )
+            parts["begins_from"] = manifest.describe_weights(start.values)
         return {
             **parts,
             "optimizer": {

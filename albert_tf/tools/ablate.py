@@ -12,11 +12,10 @@ from albert_tf.commands import (
     run_pretraining,
 )
 from albert_tf.tools import ablation_page, grid_jobs, grid_reports
+from albert_tf.weights import pretrained
 
 # Seconds between two looks at what other processes are working on.
 WAIT = 10
-# Flags of create_pretraining_data on which the ids of a text depend.
-CASING = "do_lower_case", "keep_accents"
 PROGRAMS = {
     "create_pretraining_data": create_pretraining_data.DataFlags,
     "run_pretraining": run_pretraining.PretrainingFlags,
@@ -148,7 +147,7 @@ def check_flags(grid):
 
 def check_casing(grid):
     """Raises ValueError if training and held-out text get other pieces."""
-    for name in CASING:
+    for name in sorted(pretrained.CASING):
         default = getattr(create_pretraining_data.DataFlags, name)
         wanted = grid.held_out.get(name, default)
         for row in grid.rows:

@@ -49,10 +49,9 @@ def digest_task(settings):
                 f"{', '.join(table_tasks.GLUE)}."
             )
         task = table_tasks.GLUE[name.lower()]
-    tables = [task.train, *task.dev.values(), *task.test.values()]
     paths = {
         name: os.path.join(settings["data_dir"], name)
-        for name in {table.file.split("/")[0] for table in tables if table}
+        for name in {table.file.split("/")[0] for table in task.tables}
     }
     replaced["data_dir"] = {
         name: digest_data(path)

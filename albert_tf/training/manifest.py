@@ -289,16 +289,15 @@ def describe_files(files, num_records):
     }
 
 
-def describe_weights(source, values):
-    """Returns a hash of weights, or their source if they are random.
+def describe_weights(values):
+    """Returns a hash of weights, or that they are random if there are none.
 
     Args:
-      source: path, or None for random weights.
-      values: dict from name to array.
+      values: dict from name to array; may be empty.
     """
-    if source is None:
-        return {"source": "random weights"}
-    return {"sha256": digest(values)}
+    return (
+        {"sha256": digest(values)} if values else {"source": "random weights"}
+    )
 
 
 def digest(arrays, *more):

@@ -1,5 +1,6 @@
 """Shared by tests: runs of run_classifier on data in SST-2's format."""
 
+import dataclasses
 import json
 
 import numpy as np
@@ -74,7 +75,8 @@ def weights_of(folder):
     return {n: v for n, v in values.items() if not checkpoints.is_slot(n)}
 
 
-def write_config(tmp_path, **kwargs):
+def with_config(args, tmp_path, **kwargs):
+    """Returns the flags of a task of one's own, and writes its file."""
     path = tmp_path / "task.json"
     path.write_text(
         json.dumps(
@@ -89,4 +91,4 @@ def write_config(tmp_path, **kwargs):
             }
         )
     )
-    return str(path)
+    return dataclasses.replace(args, task_name=None, task_config=str(path))

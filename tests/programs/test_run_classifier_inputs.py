@@ -107,10 +107,12 @@ def test_any_table_is_learned(args, tmp_path, objective):
     (tmp_path / "data" / "train.csv").write_text("\n".join(lines) + "\n")
     (tmp_path / "data" / "test.csv").write_text("\n".join(lines[:9]) + "\n")
     args = dataclasses.replace(
-        args,
-        task_name=None,
-        task_config=runs.write_config(
-            tmp_path, objective=objective, label_separator=";", dev_share=0.2
+        runs.with_config(
+            args,
+            tmp_path,
+            objective=objective,
+            label_separator=";",
+            dev_share=0.2,
         ),
         train_step=4,
         export_dir=str(tmp_path / "export"),
@@ -296,9 +298,8 @@ def test_predictions_never_replace_the_data(args, tmp_path):
     path.write_text("label\tfirst\n" + "0\tw1\n1\tw2\n" * 9)
     before = path.read_text()
     args = dataclasses.replace(
-        args,
-        task_name=None,
-        task_config=runs.write_config(
+        runs.with_config(
+            args,
             tmp_path,
             train="mine.tsv",
             test="mine.tsv",
@@ -320,9 +321,8 @@ def test_the_fine_tuned_labels_serve_without_the_training_data(args, tmp_path):
     for name in ("train", "test"):
         runs.write_table(tmp_path / "data" / f"{name}.tsv", rows)
     args = dataclasses.replace(
-        args,
-        task_name=None,
-        task_config=runs.write_config(
+        runs.with_config(
+            args,
             tmp_path,
             train="train.tsv",
             test="test.tsv",
@@ -351,9 +351,7 @@ def test_a_text_classifier_predicts_like_the_run(args, tmp_path, has_pairs):
         path.write_text("\n".join(lines) + "\n")
     text = ["first", "second"][: 1 + has_pairs]
     args = dataclasses.replace(
-        args,
-        task_name=None,
-        task_config=runs.write_config(tmp_path, text=text),
+        runs.with_config(args, tmp_path, text=text),
         do_eval=False,
         learning_rate=0.01,
         export_text_dir=str(tmp_path / "text"),

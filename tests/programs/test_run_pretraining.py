@@ -25,17 +25,10 @@ from albert_tf.training import (
     optimization,
 )
 from albert_tf.weights import checkpoints
+from tests import tiny
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-CONFIG = {
-    "vocab_size": 31,
-    "embedding_size": 5,
-    "hidden_size": 12,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 3,
-    "intermediate_size": 17,
-    "max_position_embeddings": 11,
-}
+CONFIG = tiny.SIZES
 SIZES = {"max_seq_length": 9, "num_predictions": 3}
 
 
