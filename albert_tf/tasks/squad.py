@@ -15,14 +15,13 @@ from albert_tf.metrics import classification
 from albert_tf.metrics import squad as metrics
 from albert_tf.model import span_heads
 from albert_tf.tasks.finetuning import Task
-from albert_tf.training import evaluation, manifest
-from albert_tf.weights.checkpoints import STEP, step_of
-from albert_tf.weights.task_heads import TaskHead
+from albert_tf.training import manifest
+from albert_tf.weights import results_file, task_heads
+from albert_tf.weights.task_heads import THRESHOLD, TaskHead
 
 PREDICTIONS_FILE = "predictions.json"
 NBEST_FILE = "nbest_predictions.json"
 NULL_ODDS_FILE = "null_odds.json"
-THRESHOLD = "null_score_diff_threshold"
 
 
 class Answering(Task):
@@ -213,8 +212,7 @@ class Answering(Task):
                 )
         elif self.version == "v2":
             predictions = answers.apply_threshold(
-                given,
-                self.choose_threshold(tuning, os.path.dirname(tuning.source)),
+                given, self.choose_threshold(tuning)
             )
         files = {PREDICTIONS_FILE: predictions, NBEST_FILE: given.nbest}
         if self.version == "v2":
@@ -225,29 +223,28 @@ class Answering(Task):
         tuning.reporter.say(f"{len(predictions)} answers: {path}")
         return scores
 
-    def choose_threshold(self, tuning, folder) -> float:
+    def choose_threshold(self, tuning) -> float:
         """Returns the threshold of v2 for questions without known answers.
 
-        It is the task's threshold, else that of the evaluation of the current
-        weights in `folder`, else of its best, else 0, at which answer and no
-        answer are equally probable.
+        It is the task's threshold, else that with which the current weights
+        were scored, here or where they come from, else 0, at which answer and
+        no answer are equally probable.
         """
-        threshold = self.threshold
+        threshold, start = self.threshold, tuning.start
         if threshold is None:
-            rows = evaluation.read_results(folder)
-            rows = [row for row in rows if THRESHOLD in row]
-            step = step_of(tuning.source)
-            own = [row for row in rows if row[STEP] == step]
-            best = max(
-                own or rows, key=lambda row: row["f1"], default={THRESHOLD: 0.0}
-            )
-            threshold = best[THRESHOLD]
-            if not rows:
-                tuning.reporter.say(
-                    f"WARNING: {tuning.source} has no {evaluation.RESULTS_FILE}"
-                    " next to it, so the threshold that was best for it is "
-                    f"unknown. Give --{THRESHOLD} if you know it."
+            if self.is_scored or tuning.source != start.source:
+                threshold = task_heads.find_threshold(
+                    tuning.folder, tuning.source
                 )
+            elif start.head:
+                threshold = start.head.threshold
+        if threshold is None:
+            threshold = 0.0
+            tuning.reporter.say(
+                f"WARNING: {tuning.source} was not scored, or without "
+                f"{results_file.RESULTS_FILE} next to it, so its best "
+                f"threshold is unknown. Give --{THRESHOLD} if you know it."
+            )
         tuning.reporter.say(
             f"Answering questions with a no-answer score below {threshold}."
         )
@@ -271,12 +268,6 @@ class Answering(Task):
 
     def _export(self, write, tuning, folder, **kwargs):
         """Exports a SavedModel with the threshold that scored the model."""
-        threshold = None
-        if self.version == "v2":
-            results_folder = (
-                tuning.folder
-                if self.is_scored
-                else os.path.dirname(tuning.source)
-            )
-            threshold = self.choose_threshold(tuning, results_folder)
+        is_v2 = self.version == "v2"
+        threshold = self.choose_threshold(tuning) if is_v2 else None
         return tuning.export(write, folder, threshold=threshold, **kwargs)

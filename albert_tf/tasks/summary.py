@@ -2,6 +2,7 @@
 
 import statistics
 
+from albert_tf.weights import results_file
 from albert_tf.weights.checkpoints import STEP
 
 
@@ -40,7 +41,7 @@ def summarize_runs(evaluators: list) -> list[dict]:
             {
                 "folder": evaluator.manager.folder,
                 "last": max(results, key=lambda r: r[STEP]),
-                "best": max(results, key=lambda r: r[metric]),
+                "best": results_file.best_row(results, metric),
             }
         )
     return runs

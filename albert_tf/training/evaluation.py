@@ -13,10 +13,7 @@ import tensorflow as tf
 from albert_tf import filesystem, progress
 from albert_tf.model import layers, modeling
 from albert_tf.training import distribution, replicas, workers
-from albert_tf.weights import checkpoints
-
-RESULTS_FILE = "eval_results.txt"
-HEADER = "***** Eval results *****\n"
+from albert_tf.weights import checkpoints, results_file
 
 
 def build_eval_function(strategy, model):
@@ -224,44 +221,6 @@ def _in_order(batches, name, num_examples):
     return rows[:num_examples]
 
 
-def read_results(folder):
-    """Returns a dict from name to float for each evaluation in a folder.
-
-    Blocks truncated by a full disk or a kill are skipped.
-    """
-    return [row for row, _ in _read_blocks(folder)]
-
-
-def _read_blocks(folder):
-    """Returns (values, text) of each complete block of a folder's results."""
-    path = os.path.join(folder, RESULTS_FILE)
-    if not filesystem.exists(path):
-        return []
-    text = filesystem.read_file(path).decode("utf-8", errors="replace")
-    _, *texts = text.split(HEADER)
-    blocks = [(_parse_block(text), text) for text in texts]
-    return [(row, text) for row, text in blocks if row]
-
-
-def _parse_block(text):
-    """Returns the values of a block, or None if it is truncated."""
-    row = {}
-    for line in text.removesuffix("\n").split("\n"):
-        name, _, value = line.partition(" = ")
-        try:
-            row[name] = float(value)
-        except ValueError:
-            return None
-    is_whole = text.endswith("\n") and checkpoints.STEP in row
-    return row if is_whole else None
-
-
-def _write_blocks(folder, texts):
-    """Writes blocks of results atomically."""
-    path = os.path.join(folder, RESULTS_FILE)
-    filesystem.write_file(path, "".join(HEADER + text for text in texts))
-
-
 class Evaluator:
     """Appends each result to `eval_results.txt`, as blocks of "name = value".
 
@@ -280,7 +239,7 @@ class Evaluator:
         self.score, self.on_best = score, on_best
         self.manager, self.reporter = manager, reporter
         self.best_metric = best_metric
-        self.path = os.path.join(manager.folder, RESULTS_FILE)
+        self.path = os.path.join(manager.folder, results_file.RESULTS_FILE)
 
     def evaluate(self, step, prefix=None):
         """Evaluates the current model and appends the result.
@@ -298,7 +257,7 @@ class Evaluator:
         folder, metric = self.manager.folder, self.best_metric
         before = [
             (row, text)
-            for row, text in _read_blocks(folder)
+            for row, text in results_file.read_blocks(folder)
             if row[checkpoints.STEP] != step
         ]
         others = [
@@ -316,7 +275,7 @@ class Evaluator:
         self.reporter.log("eval", step, values)
         row = {**values, checkpoints.STEP: step}
         text = "".join(f"{name} = {row[name]}\n" for name in sorted(row))
-        _write_blocks(folder, [*(text for _, text in before), text])
+        results_file.write_blocks(folder, [*(text for _, text in before), text])
         return values
 
     def is_missing(self, step):
@@ -335,21 +294,21 @@ class Evaluator:
         If the best checkpoint is one of them, the best of the others replaces
         it. If that one was removed, there is none.
         """
-        blocks = _read_blocks(self.manager.folder)
+        blocks = results_file.read_blocks(self.manager.folder)
         kept = [b for b in blocks if b[0][checkpoints.STEP] <= step]
         if len(kept) == len(blocks):
             return
         # Before the results: a run killed in between does this again.
         if self._best_step(blocks) > step:
             self._replace_best(self._best_step(kept))
-        _write_blocks(self.manager.folder, [text for _, text in kept])
+        results_file.write_blocks(
+            self.manager.folder, [text for _, text in kept]
+        )
 
     def _best_step(self, blocks):
         """Returns the step of the best result of a checkpoint; 0 for none."""
-        rows = [row for row, _ in blocks if self.best_metric in row]
-        rows = [row for row in rows if row[checkpoints.STEP]]
-        # The first of equally good ones, as in `evaluate`.
-        best = max(rows, key=lambda row: row[self.best_metric], default=None)
+        rows = [row for row, _ in blocks if row[checkpoints.STEP]]
+        best = results_file.best_row(rows, self.best_metric)
         return int(best[checkpoints.STEP]) if best else 0
 
     def _replace_best(self, step):
@@ -363,8 +322,8 @@ class Evaluator:
             self.on_best(None)
 
     def results(self):
-        """Returns all results so far, see `read_results`."""
-        return read_results(self.manager.folder)
+        """Returns all results so far, see `results_file.read_results`."""
+        return results_file.read_results(self.manager.folder)
 
     def known(self, name):
         """Returns all values of one metric in the results file."""

@@ -20,7 +20,7 @@ from albert_tf.training import (
     reporting,
     workers,
 )
-from albert_tf.weights import checkpoints, pretrained
+from albert_tf.weights import checkpoints, pretrained, results_file
 
 
 class Session:
@@ -84,7 +84,7 @@ class Session:
         self.manifest = manifest.Manifest(self.folder, made_of)
         remarks = self.manifest.check(
             checkpoints.find_trained(self.folder)
-            or evaluation.read_results(self.folder),
+            or results_file.read_results(self.folder),
             accept_changes,
         )
         self._build(build_model, optimizer, schedule, **kwargs)

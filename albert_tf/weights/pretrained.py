@@ -165,11 +165,22 @@ def read_pretrained(
         values = saved_weights.read_weights(values, path)
     if not keep_slots:
         values = {n: v for n, v in values.items() if not checkpoints.is_slot(n)}
-    head = task_heads.find_head(values, task_heads.read_head(folder), prefix)
     described = read_description(folder)
     return dataclasses.replace(
-        described, source=prefix, values=values, head=head
+        described,
+        source=prefix,
+        values=values,
+        head=_find_head(values, folder, prefix),
     )
+
+
+def _find_head(values, folder, prefix):
+    """Returns the head of weights, as the files of their folder describe it."""
+    head = task_heads.find_head(values, task_heads.read_head(folder), prefix)
+    if head and head.kind == "conditional_spans" and head.threshold is None:
+        threshold = task_heads.find_threshold(folder, prefix)
+        head = dataclasses.replace(head, threshold=threshold)
+    return head
 
 
 def _read_described(path):

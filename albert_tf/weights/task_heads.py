@@ -10,8 +10,11 @@ import os
 from albert_tf import filesystem
 from albert_tf.model import heads, span_heads
 from albert_tf.model.config import AlbertConfig
+from albert_tf.weights import results_file
+from albert_tf.weights.checkpoints import STEP, step_of
 
 HEAD_FILE = "head.json"
+THRESHOLD = "null_score_diff_threshold"
 # Kinds of heads -> prefixes of the names of their weights.
 KINDS = {
     **dict.fromkeys(heads.OBJECTIVES, "output_"),
@@ -32,13 +35,17 @@ class TaskHead:
         "conditional_spans" of `span_heads`.
       labels: names of a classifier's outputs, or None if unknown;
         `default_labels` are converted to None.
+      threshold: of "conditional_spans": a question is answered if its
+        no-answer score is below this; None if unknown.
 
     Raises:
-      ValueError: if the kind is unknown, or labels are not strings.
+      ValueError: if the kind is unknown, labels are not strings, or the
+        threshold is no number.
     """
 
     kind: str
     labels: tuple[str, ...] | None = None
+    threshold: float | None = None
 
     def __post_init__(self):
         if self.kind not in list(KINDS):
@@ -56,6 +63,11 @@ class TaskHead:
             is_default = tuple(labels) == default_labels(len(labels))
             known = None if is_default else tuple(labels)
             object.__setattr__(self, "labels", known)
+        if not isinstance(self.threshold, float | int | None):
+            raise ValueError(
+                f"the head's {THRESHOLD} is {self.threshold!r:.80}; wanted a "
+                "number"
+            )
 
 
 def default_labels(num_outputs: int) -> tuple[str, ...]:
@@ -65,7 +77,10 @@ def default_labels(num_outputs: int) -> tuple[str, ...]:
 
 def describe_head(head: TaskHead) -> dict:
     """Returns the content of `head.json`."""
-    return {"kind": head.kind, "labels": head.labels}
+    described: dict = {"kind": head.kind, "labels": head.labels}
+    if head.threshold is not None:
+        described[THRESHOLD] = head.threshold
+    return described
 
 
 def read_head(folder: filesystem.Path) -> TaskHead | None:
@@ -79,9 +94,31 @@ def read_head(folder: filesystem.Path) -> TaskHead | None:
         return None
     values = filesystem.read_json(path)
     try:
-        return TaskHead(values.get("kind", ""), values.get("labels"))
+        return TaskHead(
+            values.get("kind", ""),
+            values.get("labels"),
+            values.get(THRESHOLD),
+        )
     except ValueError as error:
         raise ValueError(f"{path} is invalid: {error}.") from None
+
+
+def find_threshold(
+    folder: filesystem.Path, source: filesystem.Path
+) -> float | None:
+    """Returns the threshold of a folder's evaluations for some weights.
+
+    Args:
+      folder: folder of the evaluations.
+      source: the weights' checkpoint. The threshold is that of the evaluation
+        of its step, or of the best one if the step is unknown or was not
+        evaluated.
+    """
+    rows = results_file.read_results(folder)
+    rows = [row for row in rows if THRESHOLD in row]
+    own = [row for row in rows if row[STEP] == step_of(source)]
+    best = results_file.best_row(own or rows, "f1")
+    return best[THRESHOLD] if best else None
 
 
 def find_head(

@@ -5,7 +5,7 @@ import json
 import os
 import pathlib
 
-from albert_tf.training import evaluation
+from albert_tf.weights import results_file
 from tests.bad_inputs.pretraining_rows import drop_feature
 from tests.bad_inputs.table import (
     Accepted,
@@ -32,7 +32,7 @@ def _every_line_is_whole():
     text = pathlib.Path("pretrained/metrics.jsonl").read_text()
     steps = [json.loads(line)["step"] for line in text.splitlines()]
     assert steps == sorted(steps) and steps[-1] == 3
-    results = evaluation.read_results("pretrained")
+    results = results_file.read_results("pretrained")
     assert [result["global_step"] for result in results] == [0, 2, 3]
 
 

@@ -6,8 +6,7 @@ import json
 import numpy as np
 
 from albert_tf.commands.run_classifier import ClassifierFlags
-from albert_tf.training import evaluation
-from albert_tf.weights import checkpoints
+from albert_tf.weights import checkpoints, results_file
 from tests import tiny
 
 DEV_FILE = "dev_predictions.jsonl"
@@ -66,7 +65,9 @@ def read_lines(path):
 
 
 def results_of(folder):
-    blocks = (folder / "eval_results.txt").read_text().split(evaluation.HEADER)
+    blocks = (
+        (folder / "eval_results.txt").read_text().split(results_file.HEADER)
+    )
     return [dict(x.split(" = ") for x in b.splitlines()) for b in blocks[1:]]
 
 

@@ -24,7 +24,7 @@ from albert_tf.training import (
     loop,
     optimization,
 )
-from albert_tf.weights import checkpoints
+from albert_tf.weights import checkpoints, results_file
 from tests import tiny
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -287,7 +287,7 @@ def test_checkpoints_are_evaluated_afterwards(args):
     found = [r["step"] for r in read_jsonl(args.output_dir)]
     assert found == [6, 3, 6]
     # Of the higher accuracy, or the first of equal ones.
-    results = evaluation.read_results(args.output_dir)
+    results = results_file.read_results(args.output_dir)
     best = max(results, key=lambda row: row["masked_lm_accuracy"])
     kept = f"{args.output_dir}/model.ckpt-best"
     step = checkpoints.read_checkpoint(kept)["global_step"]
@@ -305,7 +305,7 @@ def test_another_checkpoint_is_scored_without_training(whole, args):
     assert found["step"] == 0
     assert found["loss"] == pytest.approx(wanted["loss"], rel=1e-6)
     run(args, init_checkpoint=first, **settings)
-    assert len(evaluation.read_results(args.output_dir)) == 1
+    assert len(results_file.read_results(args.output_dir)) == 1
     for changes, message in (
         ({"init_checkpoint": f"{first}/model.ckpt-3"}, "of other weights"),
         ({"max_eval_steps": 1}, "records: was 7, is 4: .* on other data"),
@@ -412,7 +412,7 @@ def test_without_a_sentence_objective_its_head_is_not_trained(args, tmp_path):
 def test_scores_afterwards_leave_out_what_was_not_trained(args):
     run(args, sentence_weight=0.0, do_eval=False)
     run(args, do_train=False, input_file=None)
-    for row in evaluation.read_results(args.output_dir):
+    for row in results_file.read_results(args.output_dir):
         assert "sentence_order_accuracy" not in row
         assert row["loss"] == row["masked_lm_loss"]
 
@@ -471,7 +471,7 @@ def test_another_sentence_objective_is_not_scored(args, tmp_path):
     with pytest.raises(ValueError, match="'nsp', .* has 'sop'"):
         run(args, **changes)
     run(args, **changes, sentence_weight=0.0, num_train_steps=3)
-    (row, *_) = evaluation.read_results(args.output_dir)
+    (row, *_) = results_file.read_results(args.output_dir)
     assert "masked_lm_accuracy" in row and "sentence_order_accuracy" not in row
 
 
@@ -480,7 +480,7 @@ def test_an_evaluation_without_records_is_warned_of_once(args, caplog):
     run(args, eval_input_file=None, num_train_steps=3)
     said = [r for r in caplog.records if "nothing will be" in r.message]
     assert len(said) == 1
-    assert not evaluation.read_results(args.output_dir)
+    assert not results_file.read_results(args.output_dir)
 
 
 def test_too_long_records_are_refused(args, tmp_path):

@@ -11,8 +11,7 @@ from albert_tf.commands.run_race import RaceFlags
 from albert_tf.model import heads
 from albert_tf.programs import finetuning, run_race
 from albert_tf.text import tokenization
-from albert_tf.training import evaluation
-from albert_tf.weights import checkpoints
+from albert_tf.weights import checkpoints, results_file
 from tests import tiny
 
 
@@ -85,7 +84,7 @@ def test_a_run_scores_each_level_and_answers_each_question(
     run_race.run(args)
     assert [kwargs["num_choices"] for kwargs in warned] == [4]
     out = tmp_path / "out"
-    results = evaluation.read_results(out)
+    results = results_file.read_results(out)
     assert [row["global_step"] for row in results] == [3, 6]
     for row in results:
         levels = row["middle_eval_accuracy"], row["high_eval_accuracy"]
@@ -176,7 +175,7 @@ def test_one_level_can_stand_alone(args, tmp_path):
     assert set(read_answers(tmp_path / "out")) == {
         f"middle/middle{i}.txt/{j}" for i in range(4) for j in range(2)
     }
-    (row,) = evaluation.read_results(tmp_path / "out")
+    (row,) = results_file.read_results(tmp_path / "out")
     assert "middle_eval_accuracy" not in row
 
 

@@ -3,19 +3,21 @@
 import dataclasses
 import json
 import pathlib
+import tarfile
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from albert_tf.commands.answer import AnswerFlags
+from albert_tf.commands.convert_checkpoint import ConvertFlags
 from albert_tf.commands.run_squad import SquadFlags
 from albert_tf.data import squad, windows
 from albert_tf.programs import run_squad
 from albert_tf.text import tokenization
-from albert_tf.tools import answer
+from albert_tf.tools import answer, convert_checkpoint
 from albert_tf.training import evaluation
-from albert_tf.weights import checkpoints
+from albert_tf.weights import checkpoints, results_file
 from tests import tiny
 
 
@@ -120,7 +122,7 @@ def check_dev_predictions(folder, best):
 def test_version_1_writes_what_the_release_writes(args, tmp_path, capfd):
     run_squad.run(args)
     out = tmp_path / "out"
-    results = evaluation.read_results(out)
+    results = results_file.read_results(out)
     assert [row["global_step"] for row in results] == [3, 6]
     assert all({"exact_match", "f1"} <= row.keys() for row in results)
     predictions = read(out, "predictions.json")
@@ -149,14 +151,25 @@ def test_version_1_writes_what_the_release_writes(args, tmp_path, capfd):
     assert set(cached) < {path.name for path in (tmp_path / "cache").iterdir()}
 
 
+def archive_converted(folder, parent):
+    """Returns the archive of a model's copy, which has only its weights."""
+    convert_checkpoint.run(
+        ConvertFlags(from_=str(folder), to=str(parent / "copy"), format="tf1")
+    )
+    archive = parent / "copy.tar.gz"
+    with tarfile.open(archive, "w:gz") as file:
+        file.add(parent / "copy", "copy")
+    return str(archive)
+
+
 def test_version_2_finds_its_threshold(args, tmp_path, capfd):
     run_squad.run(version_2(args))
     out = tmp_path / "out"
     odds = read(out, "null_odds.json")
     predictions = read(out, "predictions.json")
     nbest = read(out, "nbest_predictions.json")
-    results = evaluation.read_results(out)
-    best = max(results, key=lambda row: row["f1"])
+    results = results_file.read_results(out)
+    best = results_file.best_row(results, "f1")
     check_dev_predictions(out, best)
     threshold = best["null_score_diff_threshold"]
     if threshold != best["best_f1_thresh"]:  # Nothing is better than any.
@@ -191,6 +204,9 @@ def test_version_2_finds_its_threshold(args, tmp_path, capfd):
     assert f"below {threshold}" in capfd.readouterr().err
     assert len(read(tmp_path / "asked", "predictions.json")) == 11
     assert not (tmp_path / "asked" / "eval_results.txt").exists()
+    archive = archive_converted(out, tmp_path)
+    run_squad.run(dataclasses.replace(asked, init_checkpoint=archive))
+    assert f"below {threshold}" in capfd.readouterr().err
     always = dataclasses.replace(asked, null_score_diff_threshold=1e9)
     run_squad.run(always)
     predictions = read(tmp_path / "asked", "predictions.json")
@@ -289,7 +305,9 @@ def test_an_export_answers_as_the_program_does(args, tmp_path, version, capfd):
         if version == "v2":
             odds = read(out, "null_odds.json")[qa["id"]]
             np.testing.assert_allclose(found.null_odds["0"], odds, atol=1e-5)
-            best = max(evaluation.read_results(out), key=lambda row: row["f1"])
+            best = max(
+                results_file.read_results(out), key=lambda row: row["f1"]
+            )
             np.testing.assert_allclose(
                 thresholds, best["null_score_diff_threshold"], rtol=1e-6
             )

@@ -8,7 +8,7 @@ import pytest
 from albert_tf.data import answers, squad, windows
 from albert_tf.model import span_heads
 from albert_tf.tasks.squad import THRESHOLD, Answering
-from albert_tf.training import evaluation
+from albert_tf.weights import results_file, task_heads
 from tests import tiny
 
 WINDOWS = windows.WindowSettings(16, 4, 4)
@@ -53,9 +53,9 @@ def test_each_version_has_its_head():
 
 def write_results(folder, *rows):
     folder.mkdir()
-    (folder / evaluation.RESULTS_FILE).write_text(
+    (folder / results_file.RESULTS_FILE).write_text(
         "".join(
-            evaluation.HEADER
+            results_file.HEADER
             + "".join(f"{name} = {value}\n" for name, value in row.items())
             for row in rows
         )
@@ -73,27 +73,35 @@ def test_an_export_has_the_threshold_of_the_best_score(tmp_path, capsys):
         {"f1": 60, "exact": 40, "global_step": 6, THRESHOLD: 1},
         {"f1": 99, "exact": 99, "global_step": 9},
     )
-    tuning = types.SimpleNamespace(
-        folder=str(tmp_path / "here"),
-        source=str(tmp_path / "there" / "model.ckpt-best"),
-        reporter=types.SimpleNamespace(say=print),
-        export=lambda write, folder, threshold: threshold,
-    )
 
-    def exported(task):
+    def exported(task, folder="here", source=None, head=None):
+        tuning = types.SimpleNamespace(
+            folder=str(tmp_path / folder),
+            source=source or "/start/model.ckpt-best",
+            start=types.SimpleNamespace(
+                source="/start/model.ckpt-best", head=head
+            ),
+            reporter=types.SimpleNamespace(say=print),
+            export=lambda write, folder, threshold: threshold,
+        )
         return task.export(tuning, "somewhere")
 
     scored, asking = make_task("v2", {"a": ["w1"]}), make_task("v2")
-    assert exported(scored) == 2
-    assert exported(asking) == 1
-    tuning.source = str(tmp_path / "there" / "model.ckpt-3")
-    assert exported(asking) == -1
+    head = task_heads.TaskHead("conditional_spans", threshold=-2.5)
+    # Scored here; a model that was scored elsewhere; trained here.
+    assert exported(scored, head=head) == 2
+    assert exported(asking, head=head) == -2.5
+    for step, threshold in (("best", 1), (3, -1)):
+        source = str(tmp_path / f"there/model.ckpt-{step}")
+        assert exported(asking, "there", source, head) == threshold
     assert "WARNING" not in capsys.readouterr().out
-    tuning.source = "/nowhere/model.ckpt-6"
-    assert exported(asking) == 0
-    assert (
-        "ckpt-6 has no eval_results.txt next to it" in capsys.readouterr().out
-    )
+    unknown = task_heads.TaskHead("conditional_spans")
+    assert exported(asking, head=unknown) == 0
+    assert "ckpt-best was not scored" in capsys.readouterr().out
+    # The threshold of the initial weights is not that of the trained ones.
+    source = str(tmp_path / "nothing/model.ckpt-6")
+    assert exported(asking, "nothing", source, head) == 0
+    assert "ckpt-6 was not scored" in capsys.readouterr().out
     for value in (0.0, -3.0):
         fixed = make_task("v2", {"a": ["w1"]}, threshold=value)
         assert exported(fixed) == value

@@ -18,7 +18,7 @@ from albert_tf.tools import (
     grid_reports,
     plot_metrics,
 )
-from albert_tf.training import evaluation
+from albert_tf.weights import results_file
 from tests import pages, tiny
 from tests.analysis.test_grids import GRID
 from tests.bad_inputs import commands
@@ -626,7 +626,7 @@ def test_columns_are_what_the_program_finds_on_their_records(real, tmp_path):
         words += [f"--albert_config_file={trained / 'config.json'}"]
         words += [f"--eval_input_file={path.parent / 'records.tfrecord'}"]
         assert not commands.call_program("run_pretraining", words)
-        (scores[key],) = evaluation.read_results(output)
+        (scores[key],) = results_file.read_results(output)
     columns = read_columns(real)
     for name, (objective, ngram, metric) in COLUMNS.items():
         wanted = scores[objective, ngram][metric]
@@ -638,7 +638,7 @@ def test_columns_are_what_the_program_finds_on_their_records(real, tmp_path):
 
 def test_a_task_has_the_accuracy_that_the_program_wrote(real):
     (tuned,) = (real / "out/tasks").iterdir()
-    found = evaluation.read_results(tuned / "model")
+    found = results_file.read_results(tuned / "model")
     assert [row["global_step"] for row in found] == [2, 4]
     best = max(row["eval_accuracy"] for row in found)
     assert read_columns(real)["SST-2"] == best

@@ -15,7 +15,7 @@ from albert_tf.commands.run_pretraining import PretrainingFlags
 from albert_tf.data.pretraining import opening
 from albert_tf.programs import run_classifier, run_pretraining
 from albert_tf.training import evaluation, manifest, reporting, workers
-from albert_tf.weights import checkpoints
+from albert_tf.weights import checkpoints, results_file
 from tests import tiny
 from tests.programs.classifier_runs import make_rows, write_table
 from tests.programs.test_run_pretraining import CONFIG, write_examples
@@ -113,12 +113,12 @@ def test_scores_of_interrupted_training_are_forgotten(
     for step in (2, 3):
         run_until(step, args, monkeypatch)
         run_classifier.run(dataclasses.replace(args, do_train=False))
-        (row,) = evaluation.read_results(folder)
+        (row,) = results_file.read_results(folder)
         assert row["global_step"] == step
         assert (folder / "summary.json").exists()
         assert not checkpoints.find_trained(folder)[-1].endswith("best")
     run_classifier.run(args)
-    results = [evaluation.read_results(f) for f in (folder, whole.output_dir)]
+    results = [results_file.read_results(f) for f in (folder, whole.output_dir)]
     assert results[0] == results[1]
     found, wanted = (
         checkpoints.read_checkpoint(f"{f}/model.ckpt-best")
@@ -150,9 +150,9 @@ def test_a_finished_run_is_not_trained_again(copy, whole, capfd):
 def test_a_checkpoint_that_was_not_due_is_not_evaluated_afterwards(copy):
     folder, args = copy
     (folder / f"model.ckpt-8{checkpoints.MARK}").touch()
-    (folder / evaluation.RESULTS_FILE).unlink()
+    (folder / results_file.RESULTS_FILE).unlink()
     run_classifier.run(dataclasses.replace(args, do_train=False))
-    steps = [r["global_step"] for r in evaluation.read_results(folder)]
+    steps = [r["global_step"] for r in results_file.read_results(folder)]
     assert steps == [4, 12]
 
 
@@ -187,7 +187,7 @@ def test_lines_truncated_by_a_full_disk_are_dropped(copy, whole, cut, ending):
         path = folder / name
         path.write_bytes(path.read_bytes()[:-cut] + ending)
     # The last evaluation is truncated, so it is repeated.
-    assert len(evaluation.read_results(folder)) == 2
+    assert len(results_file.read_results(folder)) == 2
     run_classifier.run(args)
     assert (folder / "eval_results.txt").read_bytes() == (
         folder.__class__(whole.output_dir) / "eval_results.txt"
@@ -201,8 +201,8 @@ def test_an_evaluation_is_written_once(copy, whole):
     """If the run is killed between writing its two files, it is repeated."""
     folder, args = copy
     path = folder / "eval_results.txt"
-    blocks = path.read_text().split(evaluation.HEADER)
-    path.write_text(evaluation.HEADER.join(blocks[:-1]))
+    blocks = path.read_text().split(results_file.HEADER)
+    path.write_text(results_file.HEADER.join(blocks[:-1]))
     run_classifier.run(args)
     check_equal(folder, whole)
 
@@ -408,13 +408,13 @@ def test_the_best_checkpoint_is_of_a_result_that_is_kept(
 
 def test_predictions_of_a_discarded_checkpoint_are_removed(copy):
     folder, args = copy
-    path = folder / evaluation.RESULTS_FILE
-    *blocks, last = path.read_text().split(evaluation.HEADER)
+    path = folder / results_file.RESULTS_FILE
+    *blocks, last = path.read_text().split(results_file.HEADER)
     last = re.sub("eval_accuracy = .*", "eval_accuracy = 1.5", last)
-    path.write_text(evaluation.HEADER.join([*blocks, last]))
+    path.write_text(results_file.HEADER.join([*blocks, last]))
     checkpoints.remove_checkpoint(str(folder / f"model.ckpt-{LAST}"))
     run_classifier.run(dataclasses.replace(args, train_step=8))
-    rows = evaluation.read_results(folder)
+    rows = results_file.read_results(folder)
     wanted = max(rows, key=lambda row: row["eval_accuracy"])
     found = checkpoints.read_checkpoint(folder / "model.ckpt-best")
     assert found[checkpoints.STEP] == wanted[checkpoints.STEP]
@@ -424,7 +424,7 @@ def test_predictions_of_a_discarded_checkpoint_are_removed(copy):
 def test_a_second_evaluation_of_a_step_replaces_the_first(copy):
     folder, args = copy
     wanted = max(
-        evaluation.read_results(folder), key=lambda row: row["eval_accuracy"]
+        results_file.read_results(folder), key=lambda row: row["eval_accuracy"]
     )
     other = 12 if wanted["global_step"] == 4 else 4
     wanted["global_step"] = 0
@@ -437,7 +437,7 @@ def test_a_second_evaluation_of_a_step_replaces_the_first(copy):
     )
     for _ in range(2):
         run_classifier.run(args)
-        (found,) = evaluation.read_results(args.output_dir)
+        (found,) = results_file.read_results(args.output_dir)
         assert found == pytest.approx(wanted, rel=1e-5)
     path = f"{folder}/model.ckpt-{other}"
     with pytest.raises(ValueError, match="scores are of other weights"):
@@ -452,16 +452,16 @@ def test_a_run_may_end_where_it_was_interrupted(whole, tmp_path):
         do_predict=False,
     )
     run_classifier.run(args)
-    results = evaluation.read_results(args.output_dir)
+    results = results_file.read_results(args.output_dir)
     # As after an interruption.
     mark = tmp_path / "out" / f"model.ckpt-3{checkpoints.MARK}"
     mark.touch()
     for path in (tmp_path / "out").glob("model.ckpt-best*"):
         path.unlink()
-    (tmp_path / "out" / evaluation.RESULTS_FILE).unlink()
+    (tmp_path / "out" / results_file.RESULTS_FILE).unlink()
     run_classifier.run(dataclasses.replace(args, do_train=False))
     run_classifier.run(args)
-    assert evaluation.read_results(args.output_dir) == results
+    assert results_file.read_results(args.output_dir) == results
     assert not mark.exists()
     assert checkpoints.find_trained(args.output_dir)[-1].endswith("-best")
 
