@@ -3,7 +3,7 @@
 from albert_tf.model import heads, modeling
 from albert_tf.model.config import AlbertConfig
 from albert_tf.text import tokenization
-from albert_tf.weights import pretrained
+from albert_tf.weights import pretrained, vocabulary_files
 
 WORDS = [f"w{i}" for i in range(20)]
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -37,7 +37,7 @@ def write_model(folder):
         },
         CONFIG,
         tokenization.build_tokenizer(vocab_file=str(folder / "vocab.txt")),
-        pretrained.read_vocabulary_file(folder / "vocab.txt"),
+        vocabulary_files.read_vocabulary_file(folder / "vocab.txt"),
     )
     pretrained.write_pretrained(folder, found, "own")
     return folder

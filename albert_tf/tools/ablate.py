@@ -12,7 +12,7 @@ from albert_tf.commands import (
     run_pretraining,
 )
 from albert_tf.tools import ablation_page, grid_jobs, grid_reports
-from albert_tf.weights import pretrained
+from albert_tf.weights import vocabulary_files
 
 # Seconds between two looks at what other processes are working on.
 WAIT = 10
@@ -147,7 +147,7 @@ def check_flags(grid):
 
 def check_casing(grid):
     """Raises ValueError if training and held-out text get other pieces."""
-    for name in sorted(pretrained.CASING):
+    for name in sorted(vocabulary_files.CASING):
         default = getattr(create_pretraining_data.DataFlags, name)
         wanted = grid.held_out.get(name, default)
         for row in grid.rows:

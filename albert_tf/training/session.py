@@ -20,7 +20,7 @@ from albert_tf.training import (
     reporting,
     workers,
 )
-from albert_tf.weights import checkpoints, pretrained, results_file
+from albert_tf.weights import checkpoints, initialization, results_file
 
 
 class Session:
@@ -148,10 +148,10 @@ class Session:
         Args:
           config: the model's AlbertConfig.
           start: as for `begin`.
-          **kwargs: arguments of `pretrained.initialize`.
+          **kwargs: arguments of `initialization.initialize`.
         """
         self.reporter.say(
-            pretrained.initialize(
+            initialization.initialize(
                 self.manager, self.optimizer.weights, config, start, **kwargs
             )
         )
@@ -170,7 +170,7 @@ class Session:
           files: dict of files that a reader of the checkpoints needs: name ->
             JSON value, or bytes.
           evaluator: an `evaluation.Evaluator` to bring up to date, or None.
-          **kwargs: arguments of `pretrained.initialize`.
+          **kwargs: arguments of `initialization.initialize`.
 
         Returns:
           The step at which training starts.

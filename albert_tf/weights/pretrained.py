@@ -7,18 +7,9 @@ KerasHub presets. The result has the weights by canonical name, the config and
 the vocabulary.
 """
 
-import contextlib
 import dataclasses
-import fnmatch
-import hashlib
-import io
-import lzma
 import os
-import pathlib
-import tarfile
-import tempfile
-import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -27,6 +18,7 @@ from albert_tf.model import modeling
 from albert_tf.model.config import CONFIG_FILE, AlbertConfig
 from albert_tf.text import tokenization
 from albert_tf.weights import (
+    archives,
     checkpoints,
     huggingface,
     keras_hub,
@@ -34,29 +26,14 @@ from albert_tf.weights import (
     safetensor_files,
     saved_weights,
     task_heads,
+    vocabulary_files,
 )
 
-ARCHIVES = (".tar", ".tar.gz", ".tgz")
 # Endings of weight files; given one, its folder is read.
 WEIGHTS = (".safetensors", safetensor_files.INDEX_FILE, ".weights.h5")
 # Prefix of the encoder's names.
 BODY = "bert/"
-POOLER = "bert/pooler/"
-# Settings of a config that no weight's shape depends on.
-FUNCTION = ("num_attention_heads", "hidden_act", "inner_group_num")
 SENTENCEPIECE_FILE = "spiece.model"
-# Settings of a tokenizer as transformers records them.
-HF_SETTINGS = "tokenizer_config.json"
-# Settings of a tokenizer that its vocabulary does not contain.
-CASING = {"do_lower_case", "keep_accents"}
-# An archive that exceeds both limits is no checkpoint: weights compress little.
-MAX_UNPACKED = 200_000_000  # Bytes.
-MAX_COMPRESSION = 20
-MAX_MEMBERS = 10_000
-# Errors of damaged archives, in addition to those of tarfile.
-_DAMAGE = (zlib.error, lzma.LZMAError, ValueError)
-# WordPiece vocabularies are called vocab.txt or, say, vocab_chinese.txt.
-VOCABULARIES = ("*.model", "vocab*.txt")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -136,8 +113,8 @@ def read_pretrained(
             f"{path} is not on this machine. Download it, and give the file or "
             "the folder."
         )
-    if path.endswith(ARCHIVES):
-        with unpacked(path) as folder:
+    if path.endswith(archives.ARCHIVES):
+        with archives.unpacked(path) as folder:
             return read_pretrained(folder, keep_slots=keep_slots)
     if path.endswith(WEIGHTS):
         path, name = os.path.split(path)
@@ -185,7 +162,7 @@ def _find_head(values, folder, prefix):
 
 def _read_described(path):
     """Reads a folder with a config.json of transformers or KerasHub."""
-    tokenizer, file = _vocabulary(path)
+    tokenizer, file = vocabulary_files.find_vocabulary(path)
     head = None
     if keras_hub.is_preset(path):
         config = keras_hub.read_config(path)
@@ -206,10 +183,12 @@ def _read_described(path):
 
 def _recorded_settings(folder, tokenizer):
     """Returns the tokenizer's settings that other packages record."""
-    recorded = tokenization.read_settings(folder, HF_SETTINGS) or {}
-    names = CASING
+    recorded = (
+        tokenization.read_settings(folder, vocabulary_files.HF_SETTINGS) or {}
+    )
+    names = vocabulary_files.CASING
     if not keras_hub.is_preset(folder):
-        names = CASING & recorded.keys()
+        names = vocabulary_files.CASING & recorded.keys()
     return {name: tokenizer.settings[name] for name in names}
 
 
@@ -219,126 +198,11 @@ def read_description(folder: filesystem.Path) -> Pretrained:
     config = None
     if filesystem.exists(config_file):
         config = AlbertConfig.from_json_file(config_file)
-    tokenizer, file = _vocabulary(folder)
+    tokenizer, file = vocabulary_files.find_vocabulary(folder)
     settings = tokenization.read_settings(folder)
     return Pretrained(
         str(folder), {}, config, tokenizer, file, tokenizer_settings=settings
     )
-
-
-@contextlib.contextmanager
-def unpacked(path: filesystem.Path) -> Iterator[str]:
-    """Unpacks an archive temporarily; yields its folder with a model.
-
-    Raises:
-      ValueError: if the archive is damaged, is too large, contains links or
-        paths outside its folder, or does not contain exactly one checkpoint.
-    """
-    content = filesystem.read_file(path)
-    with tempfile.TemporaryDirectory(prefix="albert_tf-") as folder:
-        try:
-            with tarfile.open(fileobj=io.BytesIO(content)) as archive:
-                problem = _find_problem(archive, len(content))
-                if problem is None:
-                    # Python before 3.12 may lack it; `_find_problem` alone
-                    # protects there.
-                    is_known = hasattr(tarfile, "data_filter")
-                    safe: dict = {"filter": "data"} if is_known else {}
-                    archive.extractall(folder, **safe)
-        except (tarfile.TarError, EOFError, OSError, *_DAMAGE) as error:
-            if getattr(error, "errno", None):  # A disk error.
-                raise
-            raise ValueError(
-                f"{path} cannot be unpacked: {error}. Was the download cut off?"
-            ) from error
-        if problem:
-            raise ValueError(f"{path} {problem} Nothing was unpacked.")
-        root = pathlib.Path(folder)
-        folders = {p.parent for p in root.rglob("*.index")}
-        folders = {p.parent if p.name == "variables" else p for p in folders}
-        for name in ("*.safetensors", keras_hub.WEIGHTS_FILE):
-            folders |= {p.parent for p in root.rglob(name)}
-        if len(folders) != 1:
-            raise ValueError(
-                f"{path} has {len(folders)} folders with a checkpoint; wanted "
-                "one. Unpack it and give the folder to read."
-            )
-        yield str(folders.pop())
-
-
-def _find_problem(archive, size):
-    """Returns why an archive of `size` bytes must not be unpacked, or None.
-
-    Only headers are read, up to the first problem.
-    """
-    limit = max(MAX_UNPACKED, MAX_COMPRESSION * size)
-    unpacked_size = 0
-    for number, member in enumerate(archive, 1):
-        parts = pathlib.PurePosixPath(member.name).parts
-        is_inside = ".." not in parts and not member.name.startswith("/")
-        if not is_inside or not (member.isfile() or member.isdir()):
-            return (
-                f"contains {member.name!r}, which is not a regular file or "
-                "leads outside the archive's folder."
-            )
-        unpacked_size += member.size
-        if unpacked_size > limit or number > MAX_MEMBERS:
-            return (
-                f"has {size:,} bytes but unpacks to at least "
-                f"{unpacked_size:,} in {number:,} files; wanted at most "
-                f"{limit:,} in {MAX_MEMBERS:,}. If you trust it, unpack it and "
-                "give the folder."
-            )
-    # The checksum of gzip is at the end of its data, after the last member.
-    while archive.fileobj.read(1 << 20):
-        pass
-    return None
-
-
-def _vocabulary(folder):
-    """Returns the tokenizer and file of a folder's only vocabulary.
-
-    A run that was resumed with a copy of it may have it under two names.
-    """
-    paths = [
-        os.path.join(folder, name)
-        for name in filesystem.list_folder(folder)
-        if any(fnmatch.fnmatch(name, pattern) for pattern in VOCABULARIES)
-    ]
-    contents = set(map(filesystem.read_file, paths))
-    if len(contents) != 1:
-        return None, None
-    kind = "spm_model_file" if paths[0].endswith(".model") else "vocab_file"
-    settings = tokenization.read_settings(folder)
-    if settings is None:
-        settings = tokenization.read_settings(folder, HF_SETTINGS) or {}
-    names = CASING & settings.keys()
-    arguments: dict = {kind: paths[0], **{n: settings[n] for n in names}}
-    tokenizer = tokenization.build_tokenizer(**arguments)
-    digest = tokenizer.settings["sha256"]
-    if settings.get("sha256", digest) != digest:
-        raise ValueError(
-            f"{paths[0]} has another hash than {tokenization.SETTINGS_FILE} "
-            "next to it records. Was the vocabulary replaced? Restore it, or "
-            "remove the settings if it is the right one."
-        )
-    return tokenizer, (os.path.basename(paths[0]), contents.pop())
-
-
-def read_vocabulary_file(
-    path: filesystem.Path, usual: str = "vocab.txt"
-) -> tuple[str, bytes]:
-    """Returns the name and content of a vocabulary.
-
-    Args:
-      path: its file.
-      usual: the name to return if the file has none of `VOCABULARIES`, by which
-        a folder's vocabulary is found.
-    """
-    name = os.path.basename(path)
-    if not any(fnmatch.fnmatch(name, pattern) for pattern in VOCABULARIES):
-        name = usual
-    return name, filesystem.read_file(path)
 
 
 def check_vocabulary(tokenizer: tokenization.Tokenizer, config: AlbertConfig):
@@ -452,7 +316,7 @@ def replace_files(
         known = pretrained.tokenizer_settings or {}
         if pretrained.tokenizer:
             known = known | {"sha256": pretrained.tokenizer.settings["sha256"]}
-        casing = read_casing(path, known)
+        casing = vocabulary_files.read_casing(path, known)
         if do_lower_case is not None:
             casing["do_lower_case"] = do_lower_case
         tokenizer = tokenization.build_tokenizer(
@@ -461,7 +325,7 @@ def replace_files(
         pretrained = dataclasses.replace(
             pretrained,
             tokenizer=tokenizer,
-            vocabulary_file=read_vocabulary_file(
+            vocabulary_file=vocabulary_files.read_vocabulary_file(
                 path, SENTENCEPIECE_FILE if spm_model_file else "vocab.txt"
             ),
         )
@@ -471,114 +335,6 @@ def replace_files(
         recorded = dataclasses.replace(pretrained, tokenizer=None)
         check_same_vocabulary(recorded, tokenizer.settings, keys=["sha256"])
     return pretrained
-
-
-def read_casing(path: filesystem.Path, settings: dict | None) -> dict:
-    """Returns do_lower_case and keep_accents as recorded for a vocabulary.
-
-    Args:
-      path: file of the vocabulary; settings may be next to it.
-      settings: settings that are recorded elsewhere, or None.
-    """
-    digest = hashlib.sha256(filesystem.read_file(path)).hexdigest()
-    beside = tokenization.read_settings(os.path.dirname(path))
-    for known in (settings, beside):
-        if known and known.get("sha256") == digest:
-            return {name: known[name] for name in CASING & known.keys()}
-    return {}
-
-
-def initialize(
-    manager: checkpoints.CheckpointManager,
-    weights: dict,
-    config: AlbertConfig,
-    pretrained: Pretrained | None = None,
-    *,
-    from_group0: bool = False,
-    tokenizer_settings: dict | None = None,
-    body_only: bool = False,
-) -> str:
-    """Restores the newest checkpoint, or starts from another model.
-
-    Args:
-      manager: a CheckpointManager of the whole training.
-      weights: dict from name to variable, without the optimizer.
-      config: the model's AlbertConfig. If it shares fewer weights than
-        `pretrained`, shared weights are copied.
-      pretrained: a `Pretrained` to start from if the manager's folder has no
-        checkpoint; None for random weights. Its optimizer slots are not used.
-      from_group0: see `regrouping.spread_group0`.
-      tokenizer_settings: settings of the tokenizer that made the training
-        data, to compare with the model's vocabulary; None if unknown.
-      body_only: whether heads start from random weights, even if the
-        pretrained model has heads of the same name.
-
-    Returns:
-      A sentence that describes the source of the weights.
-
-    Raises:
-      ValueError: if the weights do not fit the model, or the vocabularies
-        differ.
-    """
-    if prefix := manager.restore_latest():
-        return f"Resuming from {prefix}."
-    if not pretrained:
-        return "Starting from random weights."
-    check_same_vocabulary(pretrained, tokenizer_settings)
-    check_same_function(pretrained, config)
-    values, remarks = pretrained.values, list(pretrained.remarks)
-    new_prefixes = ["cls/"]
-    if body_only:
-        values = {n: v for n, v in values.items() if n.startswith(BODY)}
-        new_prefixes = [n for n in weights if not n.startswith(BODY)]
-    # Some of Hugging Face's models have no pooler, or ours of zeros.
-    pooler = [n for n in values if n.startswith(POOLER)]
-    if not any(values[n].any() for n in pooler):
-        values = {n: v for n, v in values.items() if n not in pooler}
-        new_prefixes.append(POOLER)
-    if from_group0:
-        values = regrouping.spread_group0(values, weights)
-    elif pretrained.config and pretrained.config != config:
-        groups = regrouping.names_of_groups(values)
-        values = regrouping.regroup(values, pretrained.config, config)
-        if regrouping.names_of_groups(values) != groups:
-            remarks.append("shared weights were copied to each layer")
-    if not from_group0:
-        check_all_layers(values, weights, pretrained.source)
-    new = checkpoints.restore(weights, values, pretrained.source, new_prefixes)
-    parts = [f"new: {', '.join(new) or 'none'}", *remarks]
-    return (
-        f"Restored {len(weights) - len(new)} of {len(weights)} variables from "
-        f"{pretrained.source}; {'; '.join(parts)}."
-    )
-
-
-def check_same_function(pretrained: Pretrained, config: AlbertConfig) -> None:
-    """Raises ValueError if equal weights would compute something else.
-
-    The shapes of the weights do not depend on these settings.
-    """
-    if pretrained.config is None:
-        return
-    for name in FUNCTION:
-        found, wanted = (getattr(c, name) for c in (pretrained.config, config))
-        if found != wanted:
-            raise ValueError(
-                f"{pretrained.source} was trained with {name} {found!r}, the "
-                f"config has {wanted!r}: with it, the weights compute "
-                "something else. Use the model's own config."
-            )
-
-
-def check_all_layers(values: dict, weights: dict, source) -> None:
-    """Raises ValueError if the model has no place for some layers' weights."""
-    names = regrouping.names_of_groups(values) - weights.keys()
-    if surplus := sorted(n for n in names if not checkpoints.is_slot(n)):
-        raise ValueError(
-            f"{source} has weights of layers that the config has not, such as "
-            f"{surplus[0]}. Is it a checkpoint of another architecture (groups,"
-            " inner groups, parameter_sharing)?"
-        )
 
 
 def select(pretrained: Pretrained, form: str) -> Pretrained:

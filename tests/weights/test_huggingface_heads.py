@@ -9,7 +9,12 @@ import safetensors.numpy
 import tensorflow as tf
 
 from albert_tf.model import heads, modeling, span_heads
-from albert_tf.weights import checkpoints, pretrained, task_heads
+from albert_tf.weights import (
+    checkpoints,
+    initialization,
+    pretrained,
+    task_heads,
+)
 from albert_tf.weights.safetensor_files import WEIGHTS_FILE
 from albert_tf.weights.task_heads import TaskHead
 from tests.weights.test_huggingface import inputs, rewrite
@@ -298,7 +303,7 @@ def test_training_begins_without_a_pooler(folder, tmp_path, body_only, is_zero):
     weights = modeling.named_weights(modeling.AlbertEncoder(TINY))
     held = {**weights, "global_step": tf.Variable(0, dtype=tf.int64)}
     manager = checkpoints.CheckpointManager(tmp_path / "out", held)
-    said = pretrained.initialize(
+    said = initialization.initialize(
         manager, weights, TINY, found, body_only=body_only
     )
     assert "new: bert/pooler/dense/bias, bert/pooler/dense/kernel" in said
@@ -330,7 +335,9 @@ def test_another_task_begins_its_head_anew_and_says_so(folder, tmp_path):
     manager = checkpoints.CheckpointManager(tmp_path / "out", held)
     mine = weights["output_weights"].numpy()
     found = pretrained.read_pretrained(folder)
-    said = pretrained.initialize(manager, weights, TINY, found, body_only=True)
+    said = initialization.initialize(
+        manager, weights, TINY, found, body_only=True
+    )
     assert "new: output_bias, output_weights" in said
     np.testing.assert_array_equal(weights["output_weights"], mine)
     name = "bert/pooler/dense/kernel"

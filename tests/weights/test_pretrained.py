@@ -19,7 +19,9 @@ from albert_tf.model.config import AlbertConfig
 from albert_tf.text import tokenization
 from albert_tf.tools import convert_checkpoint, inspect_checkpoint
 from albert_tf.weights import (
+    archives,
     checkpoints,
+    initialization,
     pretrained,
     regrouping,
     task_heads,
@@ -212,7 +214,7 @@ def test_a_damaged_archive_is_not_unpacked(tmp_path, mode):
         damaged[place] ^= 5
         path.write_bytes(damaged)
         try:
-            with pretrained.unpacked(path) as folder:
+            with archives.unpacked(path) as folder:
                 # Some bits have no meaning, such as padding before a block.
                 found = pathlib.Path(folder, "a.index").read_bytes()
                 assert found == content
@@ -417,7 +419,7 @@ def test_initializing_goes_on_begins_anew_or_from_another(tmp_path):
 
     def initialize(source=None):
         found = source and pretrained.read_pretrained(source)
-        return pretrained.initialize(manager, weights, TINY, found)
+        return initialization.initialize(manager, weights, TINY, found)
 
     assert initialize() == "Starting from random weights."
     values = random_model(tmp_path / "a")
@@ -439,7 +441,7 @@ def start_from(folder, config, **kwargs):
     """Starts a model of a config from a folder; returns what is said."""
     weights = modeling.named_weights(heads.AlbertForPreTraining(config))
     held = {**weights, "global_step": tf.Variable(0, dtype=tf.int64)}
-    return pretrained.initialize(
+    return initialization.initialize(
         checkpoints.CheckpointManager(f"{folder}-out", held),
         weights,
         config,
@@ -505,7 +507,7 @@ def test_data_of_another_vocabulary_is_refused(tmp_path):
     with pytest.raises(
         ValueError, match="vocab.txt, which differs from other.txt"
     ):
-        pretrained.initialize(
+        initialization.initialize(
             manager, weights, TINY, found, tokenizer_settings=other
         )
 
@@ -619,7 +621,7 @@ def test_shared_weights_begin_a_model_that_shares_less(tmp_path):
     held = {**weights, "global_step": tf.Variable(0, dtype=tf.int64)}
     manager = checkpoints.CheckpointManager(tmp_path / "out", held)
     found = pretrained.read_pretrained(tmp_path / "a")
-    said = pretrained.initialize(manager, weights, config, found)
+    said = initialization.initialize(manager, weights, config, found)
     assert "shared weights were copied to each layer" in said
     kernel = "bert/encoder/transformer/group_%d/inner_group_0/ffn_1/"
     kernel += "intermediate/dense/kernel"
@@ -645,7 +647,7 @@ def test_a_task_takes_the_body_and_begins_its_head_anew(tmp_path):
     held = {**weights, "global_step": tf.Variable(0, dtype=tf.int64)}
     manager = checkpoints.CheckpointManager(tmp_path / "out", held)
     mine = weights["output_weights"].numpy()
-    said = pretrained.initialize(
+    said = initialization.initialize(
         manager,
         weights,
         TINY,

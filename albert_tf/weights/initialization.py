@@ -1,0 +1,106 @@
+"""Starts a training from a checkpoint of its own, or from another model."""
+
+from albert_tf.model.config import AlbertConfig
+from albert_tf.weights import checkpoints, regrouping
+from albert_tf.weights.pretrained import (
+    BODY,
+    Pretrained,
+    check_same_vocabulary,
+)
+
+POOLER = "bert/pooler/"
+# Settings of a config that no weight's shape depends on.
+FUNCTION = ("num_attention_heads", "hidden_act", "inner_group_num")
+
+
+def initialize(
+    manager: checkpoints.CheckpointManager,
+    weights: dict,
+    config: AlbertConfig,
+    pretrained: Pretrained | None = None,
+    *,
+    from_group0: bool = False,
+    tokenizer_settings: dict | None = None,
+    body_only: bool = False,
+) -> str:
+    """Restores the newest checkpoint, or starts from another model.
+
+    Args:
+      manager: a CheckpointManager of the whole training.
+      weights: dict from name to variable, without the optimizer.
+      config: the model's AlbertConfig. If it shares fewer weights than
+        `pretrained`, shared weights are copied.
+      pretrained: a `Pretrained` to start from if the manager's folder has no
+        checkpoint; None for random weights. Its optimizer slots are not used.
+      from_group0: see `regrouping.spread_group0`.
+      tokenizer_settings: settings of the tokenizer that made the training
+        data, to compare with the model's vocabulary; None if unknown.
+      body_only: whether heads start from random weights, even if the
+        pretrained model has heads of the same name.
+
+    Returns:
+      A sentence that describes the source of the weights.
+
+    Raises:
+      ValueError: if the weights do not fit the model, or the vocabularies
+        differ.
+    """
+    if prefix := manager.restore_latest():
+        return f"Resuming from {prefix}."
+    if not pretrained:
+        return "Starting from random weights."
+    check_same_vocabulary(pretrained, tokenizer_settings)
+    check_same_function(pretrained, config)
+    values, remarks = pretrained.values, list(pretrained.remarks)
+    new_prefixes = ["cls/"]
+    if body_only:
+        values = {n: v for n, v in values.items() if n.startswith(BODY)}
+        new_prefixes = [n for n in weights if not n.startswith(BODY)]
+    # Some of Hugging Face's models have no pooler, or ours of zeros.
+    pooler = [n for n in values if n.startswith(POOLER)]
+    if not any(values[n].any() for n in pooler):
+        values = {n: v for n, v in values.items() if n not in pooler}
+        new_prefixes.append(POOLER)
+    if from_group0:
+        values = regrouping.spread_group0(values, weights)
+    elif pretrained.config and pretrained.config != config:
+        groups = regrouping.names_of_groups(values)
+        values = regrouping.regroup(values, pretrained.config, config)
+        if regrouping.names_of_groups(values) != groups:
+            remarks.append("shared weights were copied to each layer")
+    if not from_group0:
+        check_all_layers(values, weights, pretrained.source)
+    new = checkpoints.restore(weights, values, pretrained.source, new_prefixes)
+    parts = [f"new: {', '.join(new) or 'none'}", *remarks]
+    return (
+        f"Restored {len(weights) - len(new)} of {len(weights)} variables from "
+        f"{pretrained.source}; {'; '.join(parts)}."
+    )
+
+
+def check_same_function(pretrained: Pretrained, config: AlbertConfig) -> None:
+    """Raises ValueError if equal weights would compute something else.
+
+    The shapes of the weights do not depend on these settings.
+    """
+    if pretrained.config is None:
+        return
+    for name in FUNCTION:
+        found, wanted = (getattr(c, name) for c in (pretrained.config, config))
+        if found != wanted:
+            raise ValueError(
+                f"{pretrained.source} was trained with {name} {found!r}, the "
+                f"config has {wanted!r}: with it, the weights compute "
+                "something else. Use the model's own config."
+            )
+
+
+def check_all_layers(values: dict, weights: dict, source) -> None:
+    """Raises ValueError if the model has no place for some layers' weights."""
+    names = regrouping.names_of_groups(values) - weights.keys()
+    if surplus := sorted(n for n in names if not checkpoints.is_slot(n)):
+        raise ValueError(
+            f"{source} has weights of layers that the config has not, such as "
+            f"{surplus[0]}. Is it a checkpoint of another architecture (groups,"
+            " inner groups, parameter_sharing)?"
+        )
