@@ -3,25 +3,24 @@ r"""Compares the scores of fine-tuning from pretrained and random weights.
   python -m benchmarks.transfer --init_checkpoint=out/night \
     --spm_model_file=30k-clean.model --output_dir=out/transfer \
     --glue_dir=glue --reviews_dir=reviews --squad_file=dev-v1.1.json \
-    --race_dir=race [--only='CoLA;MRPC']
+    --race_dir=race [--only='CoLA;MRPC'] [--rates=1e-4] [--start=pretrained]
 
-Every task is trained from both, at each learning rate in RATES, with three
-seeds. Each gets the rate with the highest median of the best scores on dev.
-Tasks without data are skipped. Rerun the same command to resume: finished runs
-are not trained again, and another checkpoint than theirs is refused. The table
-at the end is the one in docs/results.md.
+Every task is trained from both, at each learning rate, with three seeds. Each
+gets the rate with the highest median of the best scores on dev. Tasks without
+data are skipped. Rerun the same command to resume: finished runs are not
+trained again, and another checkpoint than theirs is refused. The table at the
+end is the one in docs/results.md.
 """
 
 import dataclasses
 import json
 import pathlib
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from albert_tf import flags
 from albert_tf.flags import flag
 from benchmarks import programs
 
-RATES = (1e-4, 3e-4)
 COMMON = {
     "num_runs": 3,
     "train_batch_size": 32,
@@ -112,6 +111,10 @@ class BenchmarkFlags:
         help="RACE folder that contains train, dev and test."
     )
     only: str = flag("", "Names of tasks, separated by semicolons; empty: all.")
+    rates: str = flag("1e-4,3e-4", "Learning rates.")
+    start: Literal["both", "pretrained", "random"] = flag(
+        "both", "Weights to start from."
+    )
 
 
 def split_squad(path, folder):
@@ -140,16 +143,15 @@ def describe_data(args, task):
     return {"train_file": train, "predict_file": dev}
 
 
-def fine_tune(args, name, is_pretrained, rate):
+def fine_tune(args, name, kind, rate):
     """Trains one task three times; returns the contents of its summary.json."""
     task = TASKS[name]
     start = {"init_checkpoint": args.init_checkpoint}
-    if not is_pretrained:
+    if kind == "random":
         start = {
             "from_scratch": True,
             "albert_config_file": f"{args.init_checkpoint}/albert_config.json",
         }
-    kind = "pretrained" if is_pretrained else "random"
     folder = f"{args.output_dir}/{name.replace(' ', '_')}/{kind}_{rate}"
     summary = pathlib.Path(folder, "summary.json")
     settings = COMMON | task.settings | describe_data(args, task) | start
@@ -177,10 +179,13 @@ def run(args):
         if not getattr(args, TASKS[name].data):
             continue
         cells = []
-        for is_pretrained in (True, False):
+        for kind in ("pretrained", "random"):
+            if args.start not in ("both", kind):
+                cells.append(" | ")
+                continue
             summaries = {
-                rate: fine_tune(args, name, is_pretrained, rate)
-                for rate in RATES
+                rate: fine_tune(args, name, kind, rate)
+                for rate in map(float, args.rates.split(","))
             }
             best = max(summaries, key=lambda rate: summaries[rate]["median"])
             cells.append(format_cell(best, summaries[best]))

@@ -9,6 +9,9 @@ from albert_tf.tools import digests
 from benchmarks import programs, transfer
 
 
+SUMMARY = {"metric": "f1", "runs": [{"best": {"f1": 0.5}}], "median": 0.5}
+
+
 @pytest.fixture
 def calls(monkeypatch):
     """The commands that were run, which write what is expected of them."""
@@ -22,7 +25,7 @@ def calls(monkeypatch):
         else:
             path = f"{flags['output_dir']}/summary.json"
         pathlib.Path(path).parent.mkdir(parents=True, exist_ok=True)
-        pathlib.Path(path).write_text(json.dumps({}))
+        pathlib.Path(path).write_text(json.dumps(SUMMARY))
 
     monkeypatch.setattr(programs, "run", run)
     return found
@@ -56,5 +59,23 @@ def test_a_fine_tuning_from_another_checkpoint_is_checked(tmp_path, calls):
             output_dir=str(tmp_path),
             glue_dir="glue",
         )
-        assert transfer.fine_tune(args, "CoLA", True, 1e-4) == {}
+        assert transfer.fine_tune(args, "CoLA", "pretrained", 1e-4) == SUMMARY
         assert f"--init_checkpoint={start}" in calls[-1]
+
+
+def test_a_part_of_the_fine_tunings_can_be_run(tmp_path, calls, capsys):
+    args = transfer.BenchmarkFlags(
+        init_checkpoint="model",
+        spm_model_file="a.model",
+        output_dir=str(tmp_path),
+        glue_dir="glue",
+        only="CoLA;STS-B",
+        rates="3e-4",
+        start="random",
+    )
+    transfer.run(args)
+    assert len(calls) == 2
+    for call in calls:
+        assert {"--learning_rate=0.0003", "--from_scratch=True"} <= set(call)
+    row = "| STS-B, f1 |  |  | 0.500 | 0.500 (0.0003) |"
+    assert capsys.readouterr().out.endswith(f"{row}\n")
