@@ -8,7 +8,6 @@ import pytest
 from albert_tf.tools import digests
 from benchmarks import programs, transfer
 
-
 SUMMARY = {"metric": "f1", "runs": [{"best": {"f1": 0.5}}], "median": 0.5}
 
 
