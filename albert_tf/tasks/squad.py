@@ -16,7 +16,7 @@ from albert_tf.metrics import squad as metrics
 from albert_tf.model import span_heads
 from albert_tf.tasks.finetuning import Task
 from albert_tf.training import manifest
-from albert_tf.weights import results_file, task_heads
+from albert_tf.weights import checkpoints, results_file, task_heads
 from albert_tf.weights.task_heads import THRESHOLD, TaskHead
 
 PREDICTIONS_FILE = "predictions.json"
@@ -230,14 +230,16 @@ class Answering(Task):
         were scored, here or where they come from, else 0, at which answer and
         no answer are equally probable.
         """
-        threshold, start = self.threshold, tuning.start
+        threshold, head = self.threshold, tuning.start.head
         if threshold is None:
-            if self.is_scored or tuning.source != start.source:
+            # As in `restore_best`: the folder's own weights come first.
+            is_own = checkpoints.find_trained(tuning.folder)
+            if is_own or self.is_scored:
                 threshold = task_heads.find_threshold(
                     tuning.folder, tuning.source
                 )
-            elif start.head:
-                threshold = start.head.threshold
+            elif head:
+                threshold = head.threshold
         if threshold is None:
             threshold = 0.0
             tuning.reporter.say(
@@ -268,6 +270,9 @@ class Answering(Task):
 
     def _export(self, write, tuning, folder, **kwargs):
         """Exports a SavedModel with the threshold that scored the model."""
-        is_v2 = self.version == "v2"
-        threshold = self.choose_threshold(tuning) if is_v2 else None
+        threshold = None
+        if self.version == "v2":
+            threshold = self.choose_threshold(tuning)
+            # The assets contain the head.
+            self.head = TaskHead("conditional_spans", threshold=threshold)
         return tuning.export(write, folder, threshold=threshold, **kwargs)

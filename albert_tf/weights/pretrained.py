@@ -154,7 +154,7 @@ def read_pretrained(
 def _find_head(values, folder, prefix):
     """Returns the head of weights, as the files of their folder describe it."""
     head = task_heads.find_head(values, task_heads.read_head(folder), prefix)
-    if head and head.kind == "conditional_spans" and head.threshold is None:
+    if head and head.kind == "conditional_spans":
         threshold = task_heads.find_threshold(folder, prefix)
         head = dataclasses.replace(head, threshold=threshold)
     return head

@@ -1,16 +1,17 @@
-"""Heads of fine-tuned models: their kinds and labels.
+"""Heads of fine-tuned models: their kinds, labels and thresholds.
 
 The weights of a regression and of RACE have the same names and shapes, so
 `head.json` next to a checkpoint specifies the kind.
 """
 
 import dataclasses
+import math
 import os
 
 from albert_tf import filesystem
 from albert_tf.model import heads, span_heads
 from albert_tf.model.config import AlbertConfig
-from albert_tf.weights import results_file
+from albert_tf.weights import checkpoints, results_file
 from albert_tf.weights.checkpoints import STEP, step_of
 
 HEAD_FILE = "head.json"
@@ -63,11 +64,17 @@ class TaskHead:
             is_default = tuple(labels) == default_labels(len(labels))
             known = None if is_default else tuple(labels)
             object.__setattr__(self, "labels", known)
-        if not isinstance(self.threshold, float | int | None):
+        if self.threshold is not None and not is_number(self.threshold):
             raise ValueError(
                 f"the head's {THRESHOLD} is {self.threshold!r:.80}; wanted a "
                 "number"
             )
+
+
+def is_number(value) -> bool:
+    """Returns whether a value of a JSON file is a finite number."""
+    is_real = isinstance(value, float | int) and not isinstance(value, bool)
+    return is_real and math.isfinite(value)
 
 
 def default_labels(num_outputs: int) -> tuple[str, ...]:
@@ -106,19 +113,26 @@ def read_head(folder: filesystem.Path) -> TaskHead | None:
 def find_threshold(
     folder: filesystem.Path, source: filesystem.Path
 ) -> float | None:
-    """Returns the threshold of a folder's evaluations for some weights.
+    """Returns the threshold with which some weights were scored, or None.
+
+    It is in the folder's `eval_results.txt`, or in its `head.json`.
 
     Args:
-      folder: folder of the evaluations.
-      source: the weights' checkpoint. The threshold is that of the evaluation
-        of its step, or of the best one if the step is unknown or was not
-        evaluated.
+      folder: folder with these files.
+      source: checkpoint of the weights, in the folder or elsewhere. If its
+        name has no step, it is the best of those that were scored.
     """
     rows = results_file.read_results(folder)
     rows = [row for row in rows if THRESHOLD in row]
-    own = [row for row in rows if row[STEP] == step_of(source)]
-    best = results_file.best_row(own or rows, "f1")
-    return best[THRESHOLD] if best else None
+    if checkpoints.find_trained(folder):
+        # Step 0 is of a model that was scored here before.
+        rows = [row for row in rows if row[STEP]]
+        if (step := step_of(source)) >= 0:
+            rows = [row for row in rows if row[STEP] == step]
+    if best := results_file.best_row(rows, "f1"):
+        return best[THRESHOLD]
+    head = read_head(folder)
+    return head.threshold if head else None
 
 
 def find_head(

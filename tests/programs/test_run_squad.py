@@ -17,7 +17,7 @@ from albert_tf.programs import run_squad
 from albert_tf.text import tokenization
 from albert_tf.tools import answer, convert_checkpoint
 from albert_tf.training import evaluation
-from albert_tf.weights import checkpoints, results_file
+from albert_tf.weights import checkpoints, results_file, task_heads
 from tests import tiny
 
 
@@ -204,6 +204,11 @@ def test_version_2_finds_its_threshold(args, tmp_path, capfd):
     assert f"below {threshold}" in capfd.readouterr().err
     assert len(read(tmp_path / "asked", "predictions.json")) == 11
     assert not (tmp_path / "asked" / "eval_results.txt").exists()
+    own = dataclasses.replace(
+        asked, init_checkpoint=str(out), output_dir=str(out)
+    )
+    run_squad.run(own)
+    assert f"below {threshold}" in capfd.readouterr().err
     archive = archive_converted(out, tmp_path)
     run_squad.run(dataclasses.replace(asked, init_checkpoint=archive))
     assert f"below {threshold}" in capfd.readouterr().err
@@ -305,12 +310,14 @@ def test_an_export_answers_as_the_program_does(args, tmp_path, version, capfd):
         if version == "v2":
             odds = read(out, "null_odds.json")[qa["id"]]
             np.testing.assert_allclose(found.null_odds["0"], odds, atol=1e-5)
-            best = max(
-                results_file.read_results(out), key=lambda row: row["f1"]
-            )
+            rows = results_file.read_results(out)
+            best = results_file.best_row(rows, "f1")
             np.testing.assert_allclose(
                 thresholds, best["null_score_diff_threshold"], rtol=1e-6
             )
+            (path,) = (tmp_path / "serving").iterdir()
+            head = task_heads.read_head(path / "assets")
+            assert head.threshold == best["null_score_diff_threshold"]
     compare_with_text(tmp_path, content["data"][0]["paragraphs"])
     (path,) = (tmp_path / "serving").iterdir()
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:

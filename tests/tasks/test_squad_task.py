@@ -1,5 +1,6 @@
 """The SQuAD task: thresholds, heads, warnings."""
 
+import json
 import types
 
 import numpy as np
@@ -69,6 +70,7 @@ def test_an_export_has_the_threshold_of_the_best_score(tmp_path, capsys):
     )
     write_results(
         tmp_path / "there",
+        {"f1": 90, "exact": 90, "global_step": 0, THRESHOLD: 7},
         {"f1": 40, "exact": 60, "global_step": 3, THRESHOLD: -1},
         {"f1": 60, "exact": 40, "global_step": 6, THRESHOLD: 1},
         {"f1": 99, "exact": 99, "global_step": 9},
@@ -88,6 +90,9 @@ def test_an_export_has_the_threshold_of_the_best_score(tmp_path, capsys):
 
     scored, asking = make_task("v2", {"a": ["w1"]}), make_task("v2")
     head = task_heads.TaskHead("conditional_spans", threshold=-2.5)
+    for folder, step in (("there", 3), ("there", 8), ("nothing", 6)):
+        (tmp_path / folder).mkdir(exist_ok=True)
+        (tmp_path / folder / f"model.ckpt-{step}.index").touch()
     # Scored here; a model that was scored elsewhere; trained here.
     assert exported(scored, head=head) == 2
     assert exported(asking, head=head) == -2.5
@@ -102,6 +107,15 @@ def test_an_export_has_the_threshold_of_the_best_score(tmp_path, capsys):
     source = str(tmp_path / "nothing/model.ckpt-6")
     assert exported(asking, "nothing", source, head) == 0
     assert "ckpt-6 was not scored" in capsys.readouterr().out
+    # Nor is that of another step, or of a model that was scored before.
+    source = str(tmp_path / "there/model.ckpt-8")
+    assert exported(asking, "there", source, head) == 0
+    assert "ckpt-8 was not scored" in capsys.readouterr().out
+    (tmp_path / "nothing/head.json").write_text(
+        json.dumps(task_heads.describe_head(head))
+    )
+    source = str(tmp_path / "nothing/model.ckpt-6")
+    assert exported(asking, "nothing", source) == -2.5
     for value in (0.0, -3.0):
         fixed = make_task("v2", {"a": ["w1"]}, threshold=value)
         assert exported(fixed) == value

@@ -220,6 +220,14 @@ def test_a_wrong_head_is_refused(tmp_path, name, told, message):
         ('{"kind": "classes", "labels": "ab"}', "labels are 'ab'; wanted a"),
         ('{"kind": "classes", "labels": ["a"]}', r"\('a',\) has 1\. Was"),
         ("[]", r"head\.json: found JSON of type list"),
+        (
+            '{"kind": "spans", "null_score_diff_threshold": "1"}',
+            "threshold is '1'; wanted a number",
+        ),
+        (
+            '{"kind": "spans", "null_score_diff_threshold": NaN}',
+            "threshold is nan; wanted a number",
+        ),
     ],
 )
 def test_a_damaged_head_json_is_refused(tmp_path, content, message):
