@@ -92,13 +92,20 @@ def choose_sentence_weight(args, sentence_objective):
 
 
 def keep_sentence_weight(args):
-    """Returns the flags with the sentence weight of the run to be scored."""
+    """Returns the flags with the sentence weight of the model to be scored."""
     if args.do_train or args.sentence_weight is not None:
         return args
-    known = manifest.Manifest(args.output_dir, {}).stored["made_of"]
-    return dataclasses.replace(
-        args, sentence_weight=known.get("sentence_weight")
-    )
+    folders, start = [args.output_dir], args.init_checkpoint
+    if start:
+        is_folder = filesystem.is_folder(start)
+        folders.append(start if is_folder else os.path.dirname(start))
+    for folder in folders:
+        known = manifest.Manifest(folder, {}).stored["made_of"]
+        if "sentence_weight" in known:
+            return dataclasses.replace(
+                args, sentence_weight=known["sentence_weight"]
+            )
+    return args
 
 
 def build_model(args, config, sentence_objective, dtype):
@@ -125,7 +132,32 @@ def build_evaluator(args, training, held_out):
     return training.build_evaluator(score, "masked_lm_accuracy")
 
 
-def build_gauge(training, train_records, held_out):
+def list_remedies(args, records):
+    """Returns what left the plateau earlier and this training does not do.
+
+    In the order of "What was tried" in docs/pretraining.md.
+    """
+    masks = records.mask_settings
+    sentence_weight = choose_sentence_weight(args, records.sentence_objective)
+    remedies = {
+        "records of short sequences (--max_seq_length=64)": (
+            records.num_tokens > 64
+        ),
+        "records with 40% of the pieces masked (--masked_lm_prob=0.4)": (
+            masks.get("masked_lm_prob", 0) < 0.4
+        ),
+        "--sentence_weight=0": sentence_weight > 0,
+        "records without n-grams (--ngram=1)": masks.get("ngram", 3) > 1,
+        "--beta_2=0.98": args.beta_2 > 0.98,
+        "larger batches at a larger rate (--train_batch_size=64)": (
+            args.train_batch_size < 64
+        ),
+        "more steps": True,
+    }
+    return [remedy for remedy, is_left in remedies.items() if is_left]
+
+
+def build_gauge(args, training, train_records, held_out):
     """Returns a `gauge.Gauge`, on held-out records if there are any."""
     measured = held_out or train_records
     # Of a replica.
@@ -138,6 +170,7 @@ def build_gauge(training, train_records, held_out):
         training.model,
         batches.take(max(1, gauge.TOKENS // num_tokens)),
         opening.count_pieces(train_records, MAX_COUNTED),
+        list_remedies(args, train_records),
     )
 
 
@@ -360,7 +393,7 @@ def score(args, config, training, held_out, weights, evaluator):
     if training.workers.share(bool(evaluator.known(checkpoints.STEP))):
         training.reporter.say(f"Skipped: the result is in {evaluator.path}.")
     else:
-        report_majority_baseline(training.reporter, held_out)
+        report_majority_baseline(training, held_out)
         evaluator.evaluate(0)
 
 
@@ -392,7 +425,7 @@ def train(args, config, training, train_records, held_out, weights, evaluator):
         tokenizer_settings=sidecar and sidecar["tokenizer"],
     )
     if evaluator and not step:
-        report_majority_baseline(training.reporter, held_out)
+        report_majority_baseline(training, held_out)
         evaluator.evaluate(0)
     read_part = functools.partial(
         train_records.read_part,
@@ -411,7 +444,7 @@ def train(args, config, training, train_records, held_out, weights, evaluator):
         remat=args.remat,
         num_parts=args.gradient_accumulation_steps,
         evaluator=evaluator,
-        gauge=build_gauge(training, train_records, held_out),
+        gauge=build_gauge(args, training, train_records, held_out),
         guard=guard.Guard(args.stop_on_divergence, loss="masked_lm_loss"),
     )
     training.reporter.say(f"Checkpoints and results are in {args.output_dir}.")
@@ -433,11 +466,13 @@ def warn_of_memory(args, config, training, records):
         training.reporter.say(f"WARNING: {warning}")
 
 
-def report_majority_baseline(reporter, held_out):
+def report_majority_baseline(training, held_out):
     """Reports the scores of always predicting the most frequent label."""
     masked_lm, sentence_order = opening.score_best_guess(held_out)
-    reporter.say(
+    said = f"masked LM accuracy {masked_lm:.1%}"
+    if "sentence_order_accuracy" in training.model.metric_names:
+        said += f", sentence order accuracy {sentence_order:.1%}"
+    training.reporter.say(
         f"{held_out.num_records} held-out sequences. Majority-class baseline: "
-        f"masked LM accuracy {masked_lm:.1%}, sentence order accuracy "
-        f"{sentence_order:.1%}."
+        f"{said}."
     )

@@ -25,9 +25,17 @@ _IDEOGRAPHS = (
     (0xF900, 0xFAFF),
     (0x2F800, 0x2FA1F),
 )
-# More characters that are written without spaces between words: ideographic
+# More characters that are written without spaces between words: Thai, Lao,
+# Tibetan, Burmese, Khmer, scripts of the Tai languages, Javanese, ideographic
 # iteration marks and zero, kana, bopomofo, later ideographs.
 _UNSPACED = _IDEOGRAPHS + (
+    (0x0E00, 0x0FFF),
+    (0x1000, 0x109F),
+    (0x1780, 0x17FF),
+    (0x1950, 0x19FF),
+    (0x1A20, 0x1AAF),
+    (0xA980, 0xA9FF),
+    (0xAA60, 0xAADF),
     (0x3005, 0x3007),
     (0x3040, 0x30FF),
     (0x3105, 0x312F),

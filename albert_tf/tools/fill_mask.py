@@ -117,15 +117,31 @@ def encode_masked(tokenizer, text):
     for number, part in enumerate(text.split(MASK)):
         if number:
             ids.append(tokenizer.mask_id)
-        encoded = tokenizer.encode(part)
-        # SentencePiece prepends a space, which "[MASK]." does not contain.
         is_glued = number and part[:1].strip()
-        # `encoded` may be empty: some characters have no token.
-        first = tokenizer.pieces[encoded[0]] if encoded else None
-        if is_glued and first == tokenization.WORD_PREFIX:
-            del encoded[0]
-        ids += encoded
+        ids += (
+            encode_glued(tokenizer, part)
+            if is_glued
+            else (tokenizer.encode(part))
+        )
     return [*ids, tokenizer.sep_id]
+
+
+def encode_glued(tokenizer, text):
+    """Returns the ids of text that follows [MASK] without a space.
+
+    SentencePiece prepends a space: "[MASK]en" is not "[MASK] en". After an
+    opening parenthesis, which is a piece of its own, it does not.
+    """
+    if tokenizer.kind == "sentencepiece" and text[0].isalnum():
+        before = tokenizer.encode("(")
+        encoded = tokenizer.encode(f"({text}")
+        if encoded[: len(before)] == before:
+            return encoded[len(before) :]
+    encoded = tokenizer.encode(text)
+    # `encoded` may be empty: some characters have no token.
+    if encoded and tokenizer.pieces[encoded[0]] == tokenization.WORD_PREFIX:
+        del encoded[0]
+    return encoded
 
 
 if __name__ == "__main__":

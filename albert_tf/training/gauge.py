@@ -33,9 +33,7 @@ ADVICE = (
     "piece frequencies: its masked-LM loss is {loss:.2f}, that of frequencies "
     "alone {frequency_loss:.2f}, the entropy of its attention "
     "{attention_entropy:.2f} of uniform. What helped small models, most "
-    "first: records of short sequences (--max_seq_length=64), with 40% of the "
-    "pieces masked (--masked_lm_prob=0.4), --sentence_weight=0, records of "
-    "single pieces (--ngram=1), --beta_2=0.98. See docs/pretraining.md."
+    "first: {remedies}. See docs/pretraining.md."
 )
 
 
@@ -47,9 +45,14 @@ class Gauge:
       model: a `heads.AlbertForPreTraining`.
       dataset: global batches as from `reading.build_dataset`.
       piece_counts: [V], counts of the pieces to predict in training.
+      remedies: what the training could do to leave the plateau earlier, for
+        the warning.
     """
 
-    def __init__(self, strategy, model, dataset, piece_counts):
+    def __init__(
+        self, strategy, model, dataset, piece_counts, remedies=("more steps",)
+    ):
+        self.remedies = remedies
         counts = np.asarray(piece_counts, np.float64)
         self.batches = list(replicas.distribute(strategy, dataset))
         # Add-one smoothing.
@@ -105,7 +108,8 @@ class Gauge:
         if self.describe(values) != "frequencies":
             return None
         loss = values["frequency_loss"] - values["frequency_gain"]
-        return ADVICE.format(step=step, loss=loss, **values)
+        remedies = ", ".join(self.remedies)
+        return ADVICE.format(step=step, loss=loss, remedies=remedies, **values)
 
 
 class Measured:

@@ -5,6 +5,7 @@ import dataclasses
 import inspect
 import io
 import json
+import operator
 import pathlib
 import shutil
 import subprocess
@@ -415,6 +416,37 @@ def test_scores_afterwards_leave_out_what_was_not_trained(args):
     for row in results_file.read_results(args.output_dir):
         assert "sentence_order_accuracy" not in row
         assert row["loss"] == row["masked_lm_loss"]
+
+
+def test_scores_elsewhere_leave_it_out_too(args, tmp_path, capsys):
+    run(args, sentence_weight=0.0, do_eval=False)
+    capsys.readouterr()
+    paths = [args.output_dir, f"{args.output_dir}/model.ckpt-6"]
+    for number, path in enumerate(paths):
+        output = str(tmp_path / f"scores{number}")
+        changes = {"init_checkpoint": path, "output_dir": output}
+        run(args, do_train=False, input_file=None, **changes)
+        (row,) = results_file.read_results(output)
+        assert "sentence_order_accuracy" not in row
+        said = capsys.readouterr().err
+        assert "baseline: masked LM" in said and "sentence order" not in said
+
+
+def test_advice_names_what_is_left_to_do(args):
+    config = AlbertConfig.from_json_file(args.albert_config_file)
+    opened = opening.open_records(args.input_file, config)
+    changes = {"sentence_weight": 0.0, "beta_2": 0.999, "train_batch_size": 64}
+    found = run_pretraining.list_remedies(args, opened)
+    # In the order of the table "What was tried" in docs/pretraining.md.
+    wanted = ["40%", "sentence_weight=0", "ngram=1", "beta_2", "batch", "steps"]
+    assert len(found) == len(wanted)
+    assert all(map(operator.contains, found, wanted))
+    sidecar = {"flags": {"masked_lm_prob": 0.4, "ngram": 1}}
+    found = run_pretraining.list_remedies(
+        dataclasses.replace(args, **changes),
+        dataclasses.replace(opened, sidecar=opened.sidecar | sidecar),
+    )
+    assert found == ["--beta_2=0.98", "more steps"]
 
 
 def test_too_little_memory_is_said_first(args, monkeypatch, capsys):

@@ -4,9 +4,11 @@ import dataclasses
 
 import numpy as np
 import pytest
+import sentencepiece
 import tensorflow as tf
 
 from albert_tf.commands.fill_mask import FillMaskFlags
+from albert_tf.text import tokenization
 from albert_tf.tools import fill_mask
 from albert_tf.weights import checkpoints
 from tests import tiny
@@ -27,6 +29,7 @@ class Letters:
         "▁b",
     ]
     pad_id, cls_id, sep_id, mask_id = 0, 2, 3, 4
+    kind = "letters"
 
     def encode(self, text):
         ids = [7 + "ab".index(letter) for letter in text if letter in "ab"]
@@ -55,6 +58,30 @@ def echo(features):
 def test_a_mask_is_the_special_piece_and_joins_what_touches_it():
     encoded = fill_mask.encode_masked(Letters(), "a [MASK] b [MASK].")
     assert encoded == [2, 7, 4, 8, 4, 6, 3]
+
+
+def test_what_follows_a_mask_without_a_space_is_no_word(tmp_path):
+    text = ["(er) kommt, er geht, leer (und) er", "wird, vom zug, er steht"]
+    options = {"pad_id": 0, "unk_id": 1, "bos_id": -1, "eos_id": -1}
+    sentencepiece.SentencePieceTrainer.Train(
+        sentence_iterator=iter(text * 50),
+        model_prefix=str(tmp_path / "german"),
+        vocab_size=32,
+        control_symbols="[CLS],[SEP],[MASK]",
+        minloglevel=2,
+        **options,
+    )
+    tokenizer = tokenization.build_tokenizer(
+        spm_model_file=str(tmp_path / "german.model")
+    )
+
+    def pieces(text):
+        ids = fill_mask.encode_masked(tokenizer, text)
+        return [tokenizer.pieces[i] for i in ids[1:-1]]
+
+    assert "▁er" in tokenizer.pieces
+    assert pieces("[MASK] er") == ["[MASK]", "▁er"]
+    assert "".join(pieces("[MASK]er geht")) == "[MASK]er▁geht"
 
 
 def test_each_mask_gets_its_own_predictions_in_order():

@@ -73,6 +73,13 @@ class PretrainingRecords:
             return self.masker.rule.num_predictions
         return self.features["masked_lm_ids"][0][0]
 
+    @property
+    def mask_settings(self) -> dict:
+        """The flags with which the records are masked; empty if unknown."""
+        if self.masker:
+            return dataclasses.asdict(self.masker.rule)
+        return self.sidecar.get("flags", {}) if self.sidecar else {}
+
     def describe(self) -> dict:
         """Returns how the records are masked and what was skipped.
 
