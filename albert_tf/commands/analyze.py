@@ -47,14 +47,8 @@ class AnalyzeFlags(groups.PageFlags):
         """Raises ValueError if a list or an output file is malformed."""
         super().check()
         self.parse_sizes("batch_sizes")
-        if not self.seq_lengths:
-            return
-        lengths = self.parse_sizes("seq_lengths")
-        if lengths[0] < self.max_predictions_per_seq:
-            raise ValueError(
-                f"--seq_lengths={self.seq_lengths} must be at least "
-                f"--max_predictions_per_seq={self.max_predictions_per_seq}."
-            )
+        if self.seq_lengths:
+            self.parse_sizes("seq_lengths")
 
     def parse_sizes(self, name):
         """Returns the numbers of batch_sizes or seq_lengths, ascending.

@@ -6,9 +6,9 @@ FIRST, LAST = ("parameters", "M tokens"), ("seconds", "commit")
 NOTE = (
     "Mean ± standard deviation over seeds, and the number of seeds in "
     "parentheses; scores in percent. A seed decides on the initialization and "
-    "the order of the data; all models see the same records. Parameters are "
-    "those of the encoder, tokens include padding. Speeds are those that the "
-    "machine had at the time, seconds are all tokens at the median speed."
+    "the order of the data, not on the records. Parameters are those of the "
+    "encoder, tokens include padding. Speeds are those that the machine had at "
+    "the time, seconds are all tokens at the median speed."
 )
 
 

@@ -51,13 +51,20 @@ def choose_lengths(args, configs):
       configs: dict from path to AlbertConfig.
 
     Raises:
-      ValueError: if a model has fewer positions than were asked for.
+      ValueError: if a model has fewer positions than were asked for, or a
+        sequence fewer tokens than predictions.
     """
     path = min(configs, key=lambda p: configs[p].max_position_embeddings)
     most = configs[path].max_position_embeddings
-    if not args.seq_lengths:
-        return [length for length in LENGTHS if length <= most] or [most]
-    lengths = args.parse_sizes("seq_lengths")
+    if args.seq_lengths:
+        lengths = args.parse_sizes("seq_lengths")
+    else:
+        lengths = [length for length in LENGTHS if length <= most] or [most]
+    if lengths[0] < args.max_predictions_per_seq:
+        raise ValueError(
+            f"Sequences of {lengths[0]} tokens (--seq_lengths) cannot have "
+            f"--max_predictions_per_seq={args.max_predictions_per_seq}."
+        )
     if lengths[-1] > most:
         raise ValueError(
             f"--seq_lengths has {lengths[-1]} tokens, but {path} has "

@@ -178,8 +178,10 @@ class GridRunner:
                 if not filesystem.exists(path):
                     name = f"phase {job + 1}" if isinstance(job, int) else job
                     print(f"\n{row.name}, seed {seed}: {name}", flush=True)
-                    commits = note_commit(folder)
+                    note_commit(folder)
                     results = function(row, seed, job, folder)
+                    # The checkout may have changed meanwhile.
+                    commits = note_commit(folder)
                     content = {"results": results, "commits": commits}
                     filesystem.write_json(path, content)
         except BlockingIOError as error:
@@ -277,6 +279,10 @@ class GridRunner:
         else:
             start = {"albert_config_file": write_config(row, folder)}
             start |= {"from_scratch": True}
+            # Trained models have the casing of their records.
+            name = "do_lower_case"
+            if name in self.grid.held_out:
+                start[name] = self.grid.held_out[name]
         self.call(
             "run_classifier",
             {
@@ -328,7 +334,6 @@ def note_commit(folder):
     return commits
 
 
-@functools.cache
 def find_commit():
     """Returns the commit of this package's checkout, or its version.
 

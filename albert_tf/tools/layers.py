@@ -21,7 +21,7 @@ from albert_tf.tools import (
     plots,
     text_tables,
 )
-from albert_tf.weights import pretrained
+from albert_tf.weights import pretrained, vocabulary_files
 
 # The most frequent pieces of the text, whose embeddings are projected.
 NUM_WORDS = 500
@@ -71,12 +71,16 @@ def read_models(paths, args):
                 f"{path} lacks the pretraining heads, with which passes are "
                 "measured. Was it fine-tuned?"
             )
-        digest = start.tokenizer.settings["sha256"]
-        if digest != starts[0].tokenizer.settings["sha256"]:
-            raise ValueError(
-                f"{path} has another vocabulary than {paths[0]}; wanted models "
-                "of one vocabulary."
-            )
+        for key in ("sha256", *sorted(vocabulary_files.CASING)):
+            values = [s.tokenizer.settings[key] for s in (start, starts[0])]
+            if values[0] != values[1]:
+                what = f"{key} {values[0]}, {paths[0]} {values[1]}"
+                if key == "sha256":
+                    what = f"another vocabulary than {paths[0]}"
+                raise ValueError(
+                    f"{path} has {what}; wanted models of one vocabulary and "
+                    "casing."
+                )
     return starts
 
 

@@ -7,6 +7,7 @@ import shutil
 
 from albert_tf import filesystem, ownership
 from albert_tf.commands import groups
+from albert_tf.tools import page_files
 from albert_tf.weights import pretrained
 
 
@@ -36,9 +37,13 @@ def input_files(args, others=()):
 
 
 def files_beside(model):
-    """Returns a model's path and the files in its folder."""
+    """Returns a model's path and the files in its folder.
+
+    Pages and figures of earlier calls are no part of the model.
+    """
     folder = model if os.path.isdir(model) else os.path.dirname(model)
-    return [model, *filesystem.find_files(folder, "*")]
+    files = filesystem.find_files(folder, "*")
+    return [model, *(f for f in files if not page_files.is_own(f))]
 
 
 def build(args, model_class, unused=()):

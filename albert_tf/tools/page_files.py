@@ -5,6 +5,9 @@ import json
 
 from albert_tf import filesystem
 
+# How the files begin.
+OWN = (b"<!DOCTYPE html>", b'{\n "flags": {')
+
 
 def check(args, inputs):
     """Checks that the files of `groups.PageFlags` can be written.
@@ -19,6 +22,12 @@ def check(args, inputs):
         if (path := getattr(args, name))
     }
     filesystem.check_outputs(outputs, inputs)
+
+
+def is_own(path):
+    """Returns whether a file may be from `write`."""
+    is_likely = path.endswith((".html", ".json"))
+    return is_likely and filesystem.read_file(path).startswith(OWN)
 
 
 def write(args, figures, build_page):

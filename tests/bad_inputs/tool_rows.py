@@ -545,7 +545,7 @@ ROWS = [
         "analyze",
         "more predictions than tokens",
         "--seq_lengths=16 --max_predictions_per_seq=17",
-        "--seq_lengths=16 must be at least --max_predictions_per_seq=17",
+        "16 tokens .--seq_lengths. cannot have --max_predictions_per_seq=17",
     ),
     row(
         "analyze",

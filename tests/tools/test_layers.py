@@ -2,12 +2,15 @@
 
 import dataclasses
 import json
+import pathlib
 import re
+import shutil
 
 import numpy as np
 import pytest
 
 from albert_tf.commands.layers import LayersFlags
+from albert_tf.text import tokenization
 from albert_tf.tools import layers
 from tests import pages, tiny
 
@@ -91,6 +94,29 @@ def test_files_of_a_compared_model_are_not_overwritten(folder):
         run(folder, compare=str(folder / "other"), json_file=str(config))
     run_config = json.loads(config.read_text())
     assert run_config["hidden_size"] == tiny.CONFIG.hidden_size
+
+
+def test_a_page_in_the_models_folder_is_made_anew(folder):
+    paths = {
+        "output_file": str(folder / "model" / "layers.html"),
+        "json_file": str(folder / "model" / "layers.json"),
+    }
+    for _ in range(2):
+        run(folder, **paths)
+    for path in paths.values():
+        pathlib.Path(path).unlink()
+
+
+def test_models_of_another_casing_are_not_compared(folder, tmp_path):
+    cased = tmp_path / "cased"
+    shutil.copytree(folder / "other", cased)
+    settings = tokenization.read_settings(cased)
+    (cased / tokenization.SETTINGS_FILE).write_text(
+        json.dumps(settings | {"do_lower_case": False})
+    )
+    message = "cased has do_lower_case False, .*model True"
+    with pytest.raises(ValueError, match=message):
+        run(folder, compare=str(cased))
 
 
 def test_other_numbers_of_passes(folder, tmp_path):
