@@ -5,7 +5,7 @@ r"""Pretrains configs/model/small.json in two phases; evaluates and plots.
     --output_dir=out
 
 These are the runs in docs/results.md: "hour" takes 70 minutes of a core with
-AMX, "night" two hours of two. Rerun the same command to resume: finished
+AMX, "night" three hours of two without. Rerun the same command to resume: finished
 work is skipped.
 """
 
