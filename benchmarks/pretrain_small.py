@@ -5,8 +5,8 @@ r"""Pretrains configs/model/small.json in two phases; evaluates and plots.
     --output_dir=out
 
 These are the runs in docs/results.md: "hour" takes 70 minutes of a core with
-AMX, "night" three hours of two without. Rerun the same command to resume: finished
-work is skipped.
+AMX, "night" three hours of two without. Rerun the same command to resume:
+finished work is skipped.
 """
 
 import dataclasses

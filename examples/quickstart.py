@@ -11,11 +11,13 @@ that are complete are skipped.
 import dataclasses
 import os
 import pathlib
+import re
 import shlex
 import sys
 from typing import NamedTuple
 
 from albert_tf import filesystem, flags
+from albert_tf.commands import groups
 from albert_tf.data.pretraining import unfinished
 from albert_tf.model.config import AlbertConfig
 from albert_tf.tools import plot_metrics, subprograms
@@ -24,6 +26,7 @@ EXAMPLES = pathlib.Path(__file__).parent
 CONFIG = "model/tiny.json"
 RECIPE = "pretrain/ten_minutes.flags"
 ALBERT = ("-m", "albert_tf")
+NUM_MASKED_TEXTS = 6
 # Chosen before the first training run.
 MASKED_TEXTS = """\
 It is one of the largest [MASK] in the world.
@@ -48,14 +51,20 @@ Next steps:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class QuickstartFlags(flags.Flags):
-    """Output folder, text, and length of training."""
+class QuickstartFlags(groups.CasingFlags):
+    """Output folder, text, its vocabulary, and length of training."""
 
     output_dir: str = flags.flag("quickstart_output", "Output folder.")
     text: str | None = flags.flag(
         help="Your own text instead of English prose: comma-separated paths or "
         "globs of files with one sentence per line and a blank line between "
         "documents."
+    )
+    vocab_size: int = flags.flag(
+        8000,
+        "Number of pieces of the vocabulary.",
+        at_least=1,
+        at_most=1_000_000,
     )
     num_train_steps: int = flags.flag(
         6000, "Number of training steps.", at_least=1, at_most=1_000_000_000
@@ -86,7 +95,7 @@ class Step(NamedTuple):
 def run(args):
     """Runs all steps, then prints scores and next steps."""
     folder = as_typed(args.output_dir)
-    check_source(folder, args.text)
+    check_source(folder, args)
     try:
         for step in build_steps(folder, args):
             run_step(step)
@@ -103,21 +112,24 @@ def run(args):
     )
 
 
-def check_source(folder, text):
+def check_source(folder, args):
     """Notes which text is used; other text than before is divided again.
 
     Args:
       folder: output folder.
-      text: the flag --text.
+      args: `QuickstartFlags`.
 
     Raises:
-      ValueError: if the folder has a vocabulary of other text.
+      ValueError: if the folder has a vocabulary of other text or settings.
     """
     note = f"{folder}/text/source.json"
-    files = filesystem.expand_files(text) if text else []
+    files = filesystem.expand_files(args.text) if args.text else []
     source = {
-        "text": text or "English",
+        "text": args.text or "English",
         "fingerprint": unfinished.fingerprint(files),
+        "vocab_size": args.vocab_size,
+        "do_lower_case": args.do_lower_case,
+        "keep_accents": args.keep_accents,
     }
     if os.path.exists(note):
         before = filesystem.read_json(note)
@@ -126,8 +138,8 @@ def check_source(folder, text):
         if os.path.exists(f"{folder}/vocab.model"):
             raise ValueError(
                 f"{folder} was made from other text: {before['text']}, or "
-                "files that have changed since. Give another --output_dir, or "
-                f"remove {folder} first."
+                "files that have changed since, or has another vocabulary. "
+                f"Give another --output_dir, or remove {folder} first."
             )
         for name in "train", "heldout":
             pathlib.Path(folder, "text", f"{name}.txt").unlink(missing_ok=True)
@@ -135,81 +147,123 @@ def check_source(folder, text):
 
 
 def build_steps(folder, args):
-    """Returns the Steps in order.
+    """Yields the Steps in order, each when those before it are done.
 
     Args:
       folder: output folder.
       args: `QuickstartFlags`.
     """
     vocabulary = f"--spm_model_file={folder}/vocab.model"
-    configs = filesystem.shipped_configs()
-    config_file = configs / CONFIG
-    vocab_size = AlbertConfig.from_json_file(config_file).vocab_size
-    return [
-        Step(
-            "Divide your text" if args.text else "Collect English",
-            [
-                as_typed(EXAMPLES / "collect_english.py"),
-                f"--output_dir={folder}/text",
-                *([f"--text={args.text}"] if args.text else []),
-            ],
-            f"{folder}/text/heldout.txt",
-        ),
-        Step(
-            "Train a vocabulary",
-            [
-                *ALBERT,
-                "train_vocab",
-                f"--input_file={folder}/text/train.txt",
-                f"--model_prefix={folder}/vocab",
-                f"--vocab_size={vocab_size}",
-            ],
-            f"{folder}/vocab.model",
-        ),
-        # More masks teach more per step; evaluation uses the usual 15%.
-        build_records_step(
-            folder,
-            vocabulary,
-            "train",
-            "--masked_lm_prob=0.4",
-            "--max_predictions_per_seq=26",
-            "--dupe_factor=4",
-        ),
-        build_records_step(
-            folder,
-            vocabulary,
-            "heldout",
-            "--max_predictions_per_seq=10",
-            "--dupe_factor=1",
-        ),
-        Step(
-            "Pretrain, and evaluate on the held-out text before and after",
-            [
-                *ALBERT,
-                "run_pretraining",
-                f"--albert_config_file={as_typed(config_file)}",
-                f"--input_file={folder}/records/train.tfrecord",
-                f"--eval_input_file={folder}/records/heldout.tfrecord",
-                f"--output_dir={folder}/model",
-                "--do_eval",
-                f"--flagfile={as_typed(configs / RECIPE)}",
-                f"--train_batch_size={args.train_batch_size}",
-                f"--num_train_steps={args.num_train_steps}",
-                f"--num_warmup_steps={args.num_train_steps // 12}",
-                f"--save_checkpoints_steps={-(-args.num_train_steps // 3)}",
-            ],
-        ),
-        Step(
-            "Predict masked words",
-            [
-                *ALBERT,
-                "fill_mask",
-                f"--init_checkpoint={folder}/model",
-                vocabulary,
-                f"--text={MASKED_TEXTS}",
-            ],
-        ),
+    casing = [
+        f"--{field.name}={str(value).lower()}"
+        for field in dataclasses.fields(groups.CasingFlags)
+        if (value := getattr(args, field.name)) != field.default
     ]
+    yield Step(
+        "Divide your text" if args.text else "Collect English",
+        [
+            as_typed(EXAMPLES / "collect_english.py"),
+            f"--output_dir={folder}/text",
+            *([f"--text={args.text}"] if args.text else []),
+        ],
+        f"{folder}/text/heldout.txt",
+    )
+    yield Step(
+        "Train a vocabulary",
+        [
+            *ALBERT,
+            "train_vocab",
+            f"--input_file={folder}/text/train.txt",
+            f"--model_prefix={folder}/vocab",
+            f"--vocab_size={args.vocab_size}",
+            *casing,
+        ],
+        f"{folder}/vocab.model",
+    )
+    # More masks teach more per step; evaluation uses the usual 15%.
+    yield build_records_step(
+        folder,
+        vocabulary,
+        "train",
+        "--masked_lm_prob=0.4",
+        "--max_predictions_per_seq=26",
+        "--dupe_factor=4",
+        *casing,
+    )
+    yield build_records_step(
+        folder,
+        vocabulary,
+        "heldout",
+        "--max_predictions_per_seq=10",
+        "--dupe_factor=1",
+        *casing,
+    )
+    configs = filesystem.shipped_configs()
+    yield Step(
+        "Pretrain, and evaluate on the held-out text before and after",
+        [
+            *ALBERT,
+            "run_pretraining",
+            f"--albert_config_file={find_config(folder, args.vocab_size)}",
+            f"--input_file={folder}/records/train.tfrecord",
+            f"--eval_input_file={folder}/records/heldout.tfrecord",
+            f"--output_dir={folder}/model",
+            "--do_eval",
+            f"--flagfile={as_typed(configs / RECIPE)}",
+            f"--train_batch_size={args.train_batch_size}",
+            f"--num_train_steps={args.num_train_steps}",
+            f"--num_warmup_steps={args.num_train_steps // 12}",
+            f"--save_checkpoints_steps={-(-args.num_train_steps // 3)}",
+        ],
+    )
+    title, texts = "Predict masked words", MASKED_TEXTS
+    if args.text:
+        held_out = pathlib.Path(folder, "text", "heldout.txt")
+        words, texts = mask_words(held_out.read_text("utf-8"))
+        title += f" of the held-out text: {', '.join(words)}"
+    yield Step(
+        title,
+        [
+            *ALBERT,
+            "fill_mask",
+            f"--init_checkpoint={folder}/model",
+            vocabulary,
+            f"--text={texts}",
+        ],
+    )
+
+
+def find_config(folder, vocab_size):
+    """Returns the file of CONFIG, or of its copy with another vocabulary."""
+    path = filesystem.shipped_configs() / CONFIG
+    config = AlbertConfig.from_json_file(path)
+    if config.vocab_size == vocab_size:
+        return as_typed(path)
+    copy = f"{folder}/albert_config.json"
+    config = dataclasses.replace(config, vocab_size=vocab_size)
+    filesystem.write_file(copy, config.to_json_string())
+    return copy
+
+
+def mask_words(text):
+    """Returns the longest words of some lines, and the lines with [MASK].
+
+    In scripts without spaces between words, it is a character.
+    """
+    lines = [line[:200] for line in text.splitlines() if len(line) >= 20]
+    lines = [line for line in lines if any(map(str.isalpha, line))]
+    lines = lines[:: max(1, len(lines) // NUM_MASKED_TEXTS)]
+    words, texts = [], []
+    for line in lines[:NUM_MASKED_TEXTS]:
+        found = [*re.finditer(r"\b[^\W\d_]+\b", line)][1:]
+        word = max(found, key=lambda m: len(m[0]), default=None)
+        start, end = word.span() if word else (0, len(line))
+        if end - start > 20:  # No spaces.
+            start = (start + end) // 2
+            end = start + 1
+        words.append(line[start:end])
+        texts.append(f"{line[:start]}[MASK]{line[end:]}")
+    return words, "\n".join(texts) or "[MASK]"
 
 
 def build_records_step(folder, vocabulary, name, *arguments):

@@ -1,6 +1,7 @@
 """The quickstart: which steps it runs and which it skips."""
 
 import contextlib
+import dataclasses
 import json
 import os
 import pathlib
@@ -39,7 +40,10 @@ def ran(monkeypatch, tmp_path):
 
 def test_every_program_and_config_that_it_names_exists(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
-    steps = quickstart.build_steps("out", quickstart.QuickstartFlags())
+    args = quickstart.QuickstartFlags()
+    steps = [*quickstart.build_steps("out", args)]
+    assert args.vocab_size == 8000  # That of the config, which is as shipped.
+    assert not pathlib.Path("out").exists()
     named = set()
     for step in steps:
         if step.arguments[:2] == list(quickstart.ALBERT):
@@ -57,7 +61,7 @@ def test_own_text_is_divided_and_not_filtered(tmp_path):
     text = "\n\n".join("\n".join(lines) for lines in documents)
     (tmp_path / "own.txt").write_text(text)
     args = quickstart.QuickstartFlags(text=str(tmp_path / "own.txt"))
-    step = quickstart.build_steps(str(tmp_path / "out"), args)[0]
+    step = next(quickstart.build_steps(str(tmp_path / "out"), args))
     subprocess.run([sys.executable, *step.arguments], check=True)
     parts = {
         name: (tmp_path / f"out/text/{name}.txt").read_text().split("\n\n")
@@ -81,22 +85,59 @@ def test_changed_text_is_divided_again_until_it_has_a_vocabulary(tmp_path):
     own, out = tmp_path / "own.txt", tmp_path / "out"
     held_out = out / "text" / "heldout.txt"
     own.write_text("a\n\n" * 20)
-    quickstart.check_source(str(out), str(own))
+    args = quickstart.QuickstartFlags(text=str(own))
+    quickstart.check_source(str(out), args)
     held_out.write_text("a")
-    quickstart.check_source(str(out), str(own))
+    quickstart.check_source(str(out), args)
     assert held_out.exists()
     own.write_text("a\n\n" * 30)
-    quickstart.check_source(str(out), str(own))
+    quickstart.check_source(str(out), args)
     assert not held_out.exists()
     held_out.write_text("a")
     (out / "vocab.model").touch()
-    quickstart.check_source(str(out), str(own))
+    quickstart.check_source(str(out), args)
     with pytest.raises(ValueError, match="was made from other text: /.*own"):
-        quickstart.check_source(str(out), None)
+        quickstart.check_source(str(out), quickstart.QuickstartFlags())
+    other = dataclasses.replace(args, keep_accents=True)
+    with pytest.raises(ValueError, match="or has another vocabulary"):
+        quickstart.check_source(str(out), other)
     own.write_text("a\n\n" * 40)
     with pytest.raises(ValueError, match="or files that have changed since"):
-        quickstart.check_source(str(out), str(own))
+        quickstart.check_source(str(out), args)
     assert held_out.exists()
+
+
+def test_own_text_has_its_own_casing_vocabulary_and_sentences(
+    monkeypatch, tmp_path
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "text").mkdir()
+    (tmp_path / "text" / "heldout.txt").write_text(
+        "Die Ärzte behandelten gestern viele Kranke.\n\nkurz\n"
+    )
+    args = quickstart.QuickstartFlags(
+        text="own.txt", vocab_size=900, do_lower_case=False, keep_accents=True
+    )
+    steps = [*quickstart.build_steps(".", args)]
+    casing = ["--do_lower_case=false", "--keep_accents=true"]
+    for step in steps[1:4]:
+        assert set(casing) <= set(step.arguments)
+    assert "--vocab_size=900" in steps[1].arguments
+    (name,) = (a for a in steps[4].arguments if "albert_config_file" in a)
+    config = json.loads(pathlib.Path(name.partition("=")[2]).read_text())
+    assert config["vocab_size"] == 900
+    assert steps[5].title.endswith("held-out text: behandelten")
+    text = "--text=Die Ärzte [MASK] gestern viele Kranke."
+    assert text in steps[5].arguments
+
+
+def test_text_without_words_has_masks_too():
+    text = "今日は天気がとても良いので公園まで散歩に行きました"
+    words, masked = quickstart.mask_words(text)
+    (word,) = words
+    assert masked.replace("[MASK]", word) == text and len(word) == 1
+    assert quickstart.mask_words("1, 2, 3, 4, 5, 6, 7, 8, 9")[1] == "[MASK]"
+    assert quickstart.mask_words("short") == ([], "[MASK]")
 
 
 def test_a_step_whose_product_exists_is_skipped(ran, tmp_path):
