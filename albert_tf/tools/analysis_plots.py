@@ -13,11 +13,11 @@ PARAMETERS = {
     "other embeddings": (
         "position embeddings",
         "segment embeddings",
-        "embedding norm",
         "projection",
     ),
     "attention": ("attention",),
-    "feed-forward": ("feed-forward", "layer norms"),
+    "feed-forward": ("feed-forward",),
+    "norms": ("embedding norm", "layer norms"),
     "pooler": ("pooler",),
 }
 FLOPS = {
@@ -27,6 +27,7 @@ FLOPS = {
     "other": ("projection", "pooler", "masked LM", "sentence order"),
 }
 MEMORY = "weights", "slots", "casts", "activations", "working", "gradients"
+EMBEDDING_SIZES = 64, 128, 256, 512
 WIDTHS = 256, 512, 768, 1024, 1536, 2048, 3072, 4096
 DEPTHS = 1, 2, 4, 6, 8, 12, 16, 20, 24, 32, 40, 48
 # Below the plot, where it covers nothing.
@@ -155,6 +156,27 @@ def draw_embeddings(models):
     axes.set_xticks([], minor=True)
     axes.legend(frameon=False, fontsize="small")
     yield plots.finish(picture, "V * E + E * H; dotted: V * H")
+    yield draw_reduction(models)
+
+
+def draw_reduction(models):
+    """Returns curves of what factorization saves over the hidden size."""
+    name, model = next(iter(models.items()))
+    vocab_size = model["config"]["vocab_size"]
+    picture, axes = plots.begin()
+    for embedding_size in EMBEDDING_SIZES:
+        widths = [width for width in WIDTHS if width >= embedding_size]
+        pairs = [
+            parameters.factorize(vocab_size, width, embedding_size)
+            for width in widths
+        ]
+        saved = [100 * (1 - small / direct) for direct, small in pairs]
+        axes.plot(widths, saved, marker=".", label=f"E = {embedding_size}")
+    axes.set(xlabel="hidden size H", ylabel="% saved")
+    axes.legend(frameon=False, fontsize="small")
+    return plots.finish(
+        picture, f"Word embeddings of {name}: reduction by factorization"
+    )
 
 
 def draw_sharing(models):

@@ -128,8 +128,12 @@ def tabulate_parameters(models):
     rows.append(["one layer", *(f"{m['layer']:,}" for m in models.values())])
     rows.append(["encoder", *(f"{m['encoder']:,}" for m in models.values())])
     for part in parameters.HEADS:
-        counts = (m["parameters"][part] for m in models.values())
-        rows.append([f"{part} head", *(f"{n:,}" for n in counts)])
+        row = [f"{part} head"]
+        for model in models.values():
+            count = model["parameters"][part]
+            # Of the encoder's weights, which do not include it.
+            row.append(f"{count:,} (+{count / model['encoder']:.1%})")
+        rows.append(row)
     totals = (sum(m["parameters"].values()) for m in models.values())
     rows.append(["with heads", *(f"{n:,}" for n in totals)])
     if any(m["paper"] for m in models.values()):

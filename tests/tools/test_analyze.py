@@ -134,7 +134,7 @@ def test_a_browser_shows_the_plots(folder):
     pytest.importorskip("matplotlib")
     seen = pages.browse(folder() / "x.html", "--dump-dom")
     titles = re.findall(r'<div role="img" aria-label="(.*?)">', seen)
-    assert len(titles) == len(set(titles)) == 2 + 1 + 2 + 1 + 1 + 1 + 4
+    assert len(titles) == len(set(titles)) == 2 + 1 + 2 + 2 + 1 + 1 + 4
     figures = re.findall(r'<div role="img".*?</svg>', seen, re.S)
     assert len(figures) == len(titles)
     assert all(figure.count("<path") > 5 for figure in figures)
