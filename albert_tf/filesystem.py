@@ -43,6 +43,11 @@ def is_folder(path: Path) -> bool:
     return os.path.isdir(path)
 
 
+def folder_of(path: Path) -> str:
+    """Returns a folder itself, or the folder of a file or a prefix of files."""
+    return str(path) if is_folder(path) else os.path.dirname(path)
+
+
 def size(path: Path) -> int:
     """Returns the size of a file, in bytes."""
     if is_remote(path):

@@ -95,10 +95,9 @@ def keep_sentence_weight(args):
     """Returns the flags with the sentence weight of the model to be scored."""
     if args.do_train or args.sentence_weight is not None:
         return args
-    folders, start = [args.output_dir], args.init_checkpoint
-    if start:
-        is_folder = filesystem.is_folder(start)
-        folders.append(start if is_folder else os.path.dirname(start))
+    folders = [args.output_dir]
+    if args.init_checkpoint:
+        folders.append(filesystem.folder_of(args.init_checkpoint))
     for folder in folders:
         known = manifest.Manifest(folder, {}).stored["made_of"]
         if "sentence_weight" in known:

@@ -117,12 +117,10 @@ def encode_masked(tokenizer, text):
     for number, part in enumerate(text.split(MASK)):
         if number:
             ids.append(tokenizer.mask_id)
-        is_glued = number and part[:1].strip()
-        ids += (
-            encode_glued(tokenizer, part)
-            if is_glued
-            else (tokenizer.encode(part))
-        )
+        if number and part[:1].strip():
+            ids += encode_glued(tokenizer, part)
+        else:
+            ids += tokenizer.encode(part)
     return [*ids, tokenizer.sep_id]
 
 
@@ -130,9 +128,9 @@ def encode_glued(tokenizer, text):
     """Returns the ids of text that follows [MASK] without a space.
 
     SentencePiece prepends a space: "[MASK]en" is not "[MASK] en". After an
-    opening parenthesis, which is a piece of its own, it does not.
+    opening parenthesis, if that is a piece of its own, it does not.
     """
-    if tokenizer.kind == "sentencepiece" and text[0].isalnum():
+    if tokenizer.kind == "sentencepiece":
         before = tokenizer.encode("(")
         encoded = tokenizer.encode(f"({text}")
         if encoded[: len(before)] == before:

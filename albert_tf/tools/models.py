@@ -41,8 +41,7 @@ def files_beside(model):
 
     Pages and figures of earlier calls are no part of the model.
     """
-    folder = model if os.path.isdir(model) else os.path.dirname(model)
-    files = filesystem.find_files(folder, "*")
+    files = filesystem.find_files(filesystem.folder_of(model), "*")
     return [model, *(f for f in files if not page_files.is_own(f))]
 
 
