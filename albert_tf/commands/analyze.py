@@ -3,8 +3,9 @@ r"""Counts what a model is made of: parameters, operations and memory.
     albert analyze --albert_config_file=configs/model/v2/base.json \
         --compare=configs/model/bert/base.json --output_file=analysis.html
 
-No model is built: all figures follow from the configs. Prints tables; the page
-also has plots, which require matplotlib: pip install matplotlib.
+No model is built: all figures follow from the configs, except with
+--measure_speed. Prints tables; the page also has plots, which require
+matplotlib: pip install matplotlib.
 """
 
 import dataclasses
@@ -41,6 +42,12 @@ class AnalyzeFlags(groups.PageFlags):
         "Maximum number of masked tokens per sequence.",
         at_least=1,
         at_most=1 << 16,
+    )
+    measure_speed: bool = flag(
+        False,
+        "Also train the models, of random weights, for some steps of the first "
+        "batch size and length: minutes for large ones. They take turns, so "
+        "all must fit into memory together.",
     )
 
     def check(self):

@@ -38,9 +38,29 @@ def run(args):
         )
         for name, config in zip(name_configs(paths), configs, strict=True)
     }
-    for title, rows in tabulate(models).items():
+    tables = tabulate(models)
+    content: dict = {"models": models}
+    if args.measure_speed:
+        content["speed"] = measure_speed(
+            args, dict(zip(models, configs, strict=True)), lengths[0]
+        )
+        tables[SPEED] = tabulate_speed(content["speed"], models)
+    for title, rows in tables.items():
         print(f"{title}\n\n{text_tables.align(rows)}\n")
-    page_files.write(args, {"models": models}, lambda: build_page(models))
+    page_files.write(args, content, lambda: build_page(models, tables))
+
+
+def measure_speed(args, configs, length):
+    """Returns the speed of training, as of `speed.time_training`."""
+    # Loads TensorFlow, which takes seconds.
+    from albert_tf.analysis import speed
+
+    return speed.time_training(
+        configs,
+        args.parse_sizes("batch_sizes")[0],
+        length,
+        args.max_predictions_per_seq,
+    )
 
 
 def choose_lengths(args, configs):
@@ -209,6 +229,39 @@ def tabulate_flops(models):
     return rows
 
 
+def tabulate_speed(measured, models):
+    """Returns rows of measured speed, beside FLOPs and the paper's.
+
+    Args:
+      measured: as of `speed.time_training`.
+      models: as for `tabulate`.
+    """
+    settings = measured[0]
+    title = "B{batch_size} T{max_seq_length} {compute_dtype}".format(**settings)
+    head = "step, s", "sequences/s", "GFLOP/s", "speedup", "by FLOPs"
+    rows = [[title, *head, "in the paper"]]
+    for row in measured:
+        rows.append(
+            [
+                row["name"],
+                f"{row['seconds']:.3g}",
+                f"{row['sequences_per_second']:.3g}",
+                f"{row['flops_per_second'] / 1e9:,.0f}",
+                f"{row['speedup']:.2f}",
+                f"{row['speedup_by_flops']:.2f}",
+                compare_papers(models[row["name"]], models[settings["name"]]),
+            ]
+        )
+    return rows
+
+
+def compare_papers(model, first):
+    """Returns how many times faster than the first a model is in the paper."""
+    if not model["paper"] or not first["paper"]:
+        return ""
+    return f"{model['paper']['speedup'] / first['paper']['speedup']:.2f}"
+
+
 def tabulate_training(models):
     """Returns rows of the memory of a step by part."""
     parts = "weights", "slots", "casts", "activations", "working", "gradients"
@@ -246,10 +299,13 @@ def tabulate_inference(models):
     return rows
 
 
+SPEED = "Speed of training, measured"
 REMARKS = {
     "Parameters": "The masked LM's output uses the word embeddings.",
     "FLOPs": "Matrix products only. A training step has three times the "
     "forward pass. Layers that share weights compute as much as others.",
+    SPEED: "Steps of both losses with LAMB, the models in turns. Speedups are "
+    "relative to the first model; the paper's are of TPUs.",
     "Memory of a training step, GiB": "Estimates of the tensors on a CPU or "
     "GPU: the peak is the sum of weights, slots, casts, and the larger of "
     "gradients, and activations with working memory. The process, its "
@@ -257,10 +313,15 @@ REMARKS = {
 }
 
 
-def build_page(models):
-    """Returns the HTML page of all models."""
+def build_page(models, tables):
+    """Returns the HTML page of all models.
+
+    Args:
+      models: as for `tabulate`.
+      tables: dict from a title to rows, as of `tabulate`.
+    """
     sections = []
-    for title, rows in tabulate(models).items():
+    for title, rows in tables.items():
         name = title.split(",")[0].split(":")[0].lower().replace(" ", "-")
         remark = REMARKS.get(title)
         sections.append(

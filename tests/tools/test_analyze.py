@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from albert_tf.analysis import speed
 from albert_tf.commands.analyze import AnalyzeFlags
 from albert_tf.tools import analyze, plot_metrics
 from tests import pages, tiny
@@ -121,6 +122,35 @@ def test_lengths_are_those_that_all_models_have(tmp_path, capsys):
     lines = capsys.readouterr().out.splitlines()
     flops = lines[lines.index("FLOPs") :]
     assert [line.split()[1] for line in flops[3:5]] == ["128", "128"]
+
+
+def test_speed_is_measured_beside_flops(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(speed, "TURN_SECONDS", 0.0)
+    paths = [tmp_path / "a.json", tmp_path / "b.json"]
+    for path, layers in zip(paths, (1, 4), strict=True):
+        values = tiny.CONFIG.to_dict() | {"num_hidden_layers": layers}
+        path.write_text(json.dumps(values))
+    output = tmp_path / "x.json"
+    analyze.run(
+        AnalyzeFlags(
+            albert_config_file=str(paths[0]),
+            compare=str(paths[1]),
+            json_file=str(output),
+            batch_sizes="4,2",
+            seq_lengths="16",
+            max_predictions_per_seq=3,
+            measure_speed=True,
+        )
+    )
+    first, second = json.loads(output.read_text())["speed"]
+    assert (first["name"], first["batch_size"]) == ("a", 2)
+    assert first["speedup"] == first["speedup_by_flops"] == 1
+    ratio = first["seconds"] / second["seconds"]
+    assert second["speedup"] == pytest.approx(ratio)
+    assert 0.25 < second["speedup_by_flops"] < 1
+    lines = capsys.readouterr().out.splitlines()
+    row = lines[lines.index(analyze.SPEED) + 4].split()
+    assert row[0] == "b" and row[4] == f"{ratio:.2f}"
 
 
 def test_deep_blocks_have_a_page(tmp_path):
