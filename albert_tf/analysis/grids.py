@@ -10,9 +10,9 @@ A grid is a JSON file:
   held_out: flags of create_pretraining_data for the records to score on.
   seeds: random seeds of the repetitions.
   tasks: name -> flags of run_classifier.
-  rows: each with a `name`, and what it changes: `config`, and `phases`, a list
-    as long as the grid's, or empty for random weights, which are only
-    fine-tuned. `paper` has the paper's results by column.
+  rows: each with a `name`, and what it changes: `config`; `phases`, a list as
+    long as the grid's, or empty for random weights, which are only fine-tuned;
+    and `tasks`. `paper` has the paper's results by column.
   base: name of another file in the same folder, which has what is missing.
 """
 
@@ -60,12 +60,14 @@ class Row:
       name: name in tables.
       config: its AlbertConfig.
       phases: its trainings, in this order.
+      tasks: dict from name to a dict of flags that differ from the grid's.
       paper: dict from column to the paper's result.
     """
 
     name: str
     config: AlbertConfig
     phases: tuple[Phase, ...]
+    tasks: dict[str, dict]
     paper: dict
 
     def identify(self, num_phases: int, *others) -> str:
@@ -140,18 +142,17 @@ def _parse(values):
     names = [row.name for row in rows]
     if not rows or len(set(names)) < len(names):
         raise ValueError(f"the names of rows, {names}, must differ")
-    tasks = values["tasks"].items()
     return Grid(
         title,
         rows,
         _parse_flags(values["held_out"], "held_out"),
         tuple(dict.fromkeys(seeds)),
-        {name: _parse_flags(flags, f"task {name!r}") for name, flags in tasks},
+        _parse_tasks(values["tasks"], "the grid"),
     )
 
 
 def _parse_row(row, values):
-    known = "name", "config", "phases", "paper"
+    known = "name", "config", "phases", "tasks", "paper"
     check_keys(row, known, "a row", optional=known[1:])
     changes = row.get("phases", [{}] * len(values["phases"]))
     where, paper = f"row {row['name']!r}", row.get("paper", {})
@@ -170,9 +171,23 @@ def _parse_row(row, values):
         parts = [phase[part] | change.get(part, {}) for part in PARTS]
         phases.append(Phase(*(_parse_flags(part, where) for part in parts)))
     config = AlbertConfig.from_dict(values["config"] | row.get("config", {}))
-    found = Row(row["name"], config, tuple(phases), paper)
+    tasks = _parse_tasks(row.get("tasks", {}), where)
+    if unknown := sorted(tasks.keys() - values["tasks"]):
+        raise ValueError(
+            f"{where} changes the tasks {unknown}; the grid has "
+            f"{sorted(values['tasks'])}"
+        )
+    found = Row(row["name"], config, tuple(phases), tasks, paper)
     found.count_tokens()  # Raises KeyError if a size is missing.
     return found
+
+
+def _parse_tasks(tasks, where):
+    """Returns tasks, or raises ValueError if a value is no flag's."""
+    return {
+        name: _parse_flags(flags, f"{where}, task {name!r}")
+        for name, flags in tasks.items()
+    }
 
 
 def _parse_flags(flags, where):

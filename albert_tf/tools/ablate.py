@@ -37,7 +37,7 @@ def run(args):
     grid = dataclasses.replace(
         grid,
         tasks={
-            name: find_shipped(grid.tasks[name]) | {"data_dir": folder}
+            name: grid.tasks[name] | {"data_dir": folder}
             for name, folder in folders.items()
         },
     )
@@ -110,16 +110,6 @@ def parse_tasks(text, grid, output_dir):
     return found
 
 
-def find_shipped(settings):
-    """Returns settings with paths of shipped files, "configs/...", whole."""
-    return {
-        name: str(filesystem.shipped_configs().parent / value)
-        if str(value).startswith("configs/")
-        else value
-        for name, value in settings.items()
-    }
-
-
 def check_flags(grid):
     """Raises ValueError if a program has no flag of the grid's."""
     phases = [phase for row in grid.rows for phase in row.phases]
@@ -129,7 +119,10 @@ def check_flags(grid):
             *(phase.records for phase in phases),
         ],
         "run_pretraining": [phase.flags for phase in phases],
-        "run_classifier": grid.tasks.values(),
+        "run_classifier": [
+            *grid.tasks.values(),
+            *(flags for row in grid.rows for flags in row.tasks.values()),
+        ],
     }
     for program, flags_class in PROGRAMS.items():
         names = {name for values in used[program] for name in values}

@@ -156,11 +156,15 @@ class GridRunner:
             others = [self.grid.held_out, held_out, sorted(SCORES)]
             kind = "evaluations"
         else:
-            settings = self.grid.tasks[job]
+            settings = self.task_settings(row, job)
             others = sorted((settings | digests.digest_task(settings)).items())
             kind = "tasks"
         name = row.identify(len(row.phases), seed, texts, job, others)
         return os.path.join(self.args.output_dir, kind, name)
+
+    def task_settings(self, row, task):
+        """Returns the flags of run_classifier for a row's task."""
+        return find_shipped(self.grid.tasks[task] | row.tasks.get(task, {}))
 
     def model_folder(self, row, seed):
         """Returns the folder of the checkpoint after the last phase."""
@@ -293,13 +297,23 @@ class GridRunner:
                 "do_eval": True,
                 "random_seed": seed,
                 "keep_checkpoint_max": 1,
-                **self.grid.tasks[task],
+                **self.task_settings(row, task),
             },
         )
         summary = filesystem.read_json(
             os.path.join(output, manifest.SUMMARY_FILE)
         )
         return {task: summary["best"][summary["metric"]]}
+
+
+def find_shipped(settings):
+    """Returns settings with paths of shipped files, "configs/...", whole."""
+    return {
+        name: str(filesystem.shipped_configs().parent / value)
+        if str(value).startswith("configs/")
+        else value
+        for name, value in settings.items()
+    }
 
 
 def write_config(row, folder):

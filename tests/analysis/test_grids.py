@@ -8,7 +8,7 @@ import pathlib
 import pytest
 
 from albert_tf.analysis import grids, parameters
-from albert_tf.tools import ablate
+from albert_tf.tools import ablate, grid_jobs
 from tests import tiny
 
 SHIPPED = pathlib.Path(__file__).parents[2] / "configs" / "ablations"
@@ -92,6 +92,14 @@ def test_equal_beginnings_have_one_name(tmp_path):
         (lambda g: g["rows"][0].update(paper="80"), "no attribute 'values'"),
         (lambda g: g["held_out"].update(ngram=None), "held_out: ngram is None"),
         (lambda g: g["tasks"].update(x={"y": [1]}), "task 'x': y is .1."),
+        (
+            lambda g: g["rows"][0].update(tasks={"z": {}}),
+            "changes the tasks .'z'.; the grid has .'CoLA'.",
+        ),
+        (
+            lambda g: g["rows"][0].update(tasks={"CoLA": {"y": []}}),
+            "row 'two', task 'CoLA': y is ..;",
+        ),
         (lambda g: g["config"].update(hidden_size=13), "not a multiple"),
         (
             lambda g: g["phases"][0]["flags"].pop("num_train_steps"),
@@ -137,7 +145,7 @@ def test_the_shipped_grids_can_run(path):
     grid = grids.read_grid(path)
     ablate.check_flags(grid)
     for flags in grid.tasks.values():
-        for value in ablate.find_shipped(flags).values():
+        for value in grid_jobs.find_shipped(flags).values():
             assert (
                 not str(value).endswith(".json") or pathlib.Path(value).exists()
             )

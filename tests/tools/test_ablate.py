@@ -303,6 +303,17 @@ def test_random_weights_are_only_fine_tuned(work, tmp_path):
     assert not work()[0]
 
 
+def test_a_row_may_fine_tune_with_other_flags(work, tmp_path):
+    own = {"tasks": {"CoLA": {"learning_rate": 0.5}}}
+    rows = [{"name": "plain", "phases": []}]
+    rows += [{"name": "random", "phases": []} | own]
+    (tmp_path / "grid.json").write_text(json.dumps(GRID | {"rows": rows}))
+    calls, _ = work(seeds="1")
+    flags = [flags for _, flags in calls]
+    assert [f.get("learning_rate") for f in flags] == [None, "0.5"]
+    assert {f["task_name"] for f in flags} == {"cola"}
+
+
 def test_what_another_process_does_is_left_to_it(
     work, tmp_path, capsys, monkeypatch
 ):
@@ -471,6 +482,13 @@ def test_flags_that_a_grid_cannot_have(work, tmp_path, name, message):
     values["phases"][0]["flags"][name] = 1
     (tmp_path / "grid.json").write_text(json.dumps(values))
     with pytest.raises(ValueError, match=message):
+        work()
+
+
+def test_flags_that_a_row_cannot_fine_tune_with(work, tmp_path):
+    rows = [{"name": "two", "tasks": {"CoLA": {"learning_rat": 1}}}]
+    (tmp_path / "grid.json").write_text(json.dumps(GRID | {"rows": rows}))
+    with pytest.raises(ValueError, match="classifier does not: .'learning_ra"):
         work()
 
 
