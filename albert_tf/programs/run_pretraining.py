@@ -99,11 +99,9 @@ def keep_sentence_weight(args):
     if args.init_checkpoint:
         folders.append(filesystem.folder_of(args.init_checkpoint))
     for folder in folders:
-        known = manifest.Manifest(folder, {}).stored["made_of"]
-        if "sentence_weight" in known:
-            return dataclasses.replace(
-                args, sentence_weight=known["sentence_weight"]
-            )
+        known = manifest.read_setting(folder, "sentence_weight")
+        if known is not None:
+            return dataclasses.replace(args, sentence_weight=known)
     return args
 
 

@@ -1,12 +1,16 @@
 """Predicts the [MASK] tokens of a text with a pretrained checkpoint."""
 
+import logging
+
 import numpy as np
 import tensorflow as tf
 
+from albert_tf import filesystem
 from albert_tf.data import examples
 from albert_tf.model import heads
 from albert_tf.text import tokenization
 from albert_tf.tools import models
+from albert_tf.training import manifest
 
 MASK = "[MASK]"
 
@@ -27,6 +31,8 @@ def run(args):
     # Other packages' masked language models do not have these weights.
     unused = [] if next_texts else ["cls/seq_relationship", "bert/pooler"]
     model, tokenizer = models.build(args, heads.AlbertForPreTraining, unused)
+    if next_texts:
+        check_sentence_head(args.init_checkpoint)
     if args.top_k > tokenizer.vocab_size:
         raise ValueError(
             f"--top_k={args.top_k}, but the vocabulary has "
@@ -46,6 +52,18 @@ def run(args):
             print("   ", ", ".join(words))
         if next_texts:
             print(f"    in order {in_order[row]:.0%}")
+
+
+def check_sentence_head(checkpoint):
+    """Warns if a model was trained without a sentence loss."""
+    folder = filesystem.folder_of(checkpoint)
+    if manifest.read_setting(folder, "sentence_weight") == 0:
+        logging.warning(
+            "%s was trained with --sentence_weight=0. Unless it began from a "
+            "model that knows the order of texts, the probability that two are "
+            "in order means nothing.",
+            checkpoint,
+        )
 
 
 def fill_masks(

@@ -200,6 +200,11 @@ class Manifest:
         )
 
 
+def read_setting(folder, name):
+    """Returns what a run in a folder was made of, by name; None if unknown."""
+    return Manifest(folder, {}).stored["made_of"].get(name)
+
+
 def flatten(values, prefix=""):
     """Flattens nested dicts to one with dotted keys."""
     flat: dict = {}

@@ -9,6 +9,7 @@ import tensorflow as tf
 from albert_tf.commands.fill_mask import FillMaskFlags
 from albert_tf.text import tokenization
 from albert_tf.tools import fill_mask
+from albert_tf.training import manifest
 from albert_tf.weights import checkpoints
 from tests import tiny
 from tests.text.test_tokenization import train_model
@@ -141,6 +142,18 @@ def test_only_a_second_text_needs_the_sentence_head(tmp_path, capsys):
     assert capsys.readouterr().out == wanted
     with pytest.raises(ValueError, match="lacks 4 of"):
         fill_mask.run(dataclasses.replace(flags, next_text="w2"))
+
+
+@pytest.mark.parametrize("weight", [0.0, 1.0])
+def test_an_untrained_sentence_head_is_said(tmp_path, caplog, weight):
+    tiny.write_model(tmp_path)
+    made_of = {"sentence_weight": weight}
+    manifest.Manifest(str(tmp_path), made_of).write()
+    flags = FillMaskFlags(init_checkpoint=str(tmp_path), text="w1 [MASK]")
+    fill_mask.run(flags)
+    assert "means nothing" not in caplog.text
+    fill_mask.run(dataclasses.replace(flags, next_text="w2"))
+    assert ("means nothing" in caplog.text) == (weight == 0)
 
 
 def test_a_second_text_is_the_second_segment():
