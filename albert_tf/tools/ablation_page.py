@@ -64,11 +64,16 @@ def format_own(name, row):
     if name not in row["summary"]:
         return ""
     summary = row["summary"][name]
-    scale, digits = (1, ",.0f") if name.endswith("tokens/s") else (100, ".1f")
-    text = format(scale * summary["mean"], digits)
+    text = format_value(name, summary["mean"])
     if summary["deviation"] is not None:
-        text += f" ± {format(scale * summary['deviation'], digits)}"
+        text += f" ± {format_value(name, summary['deviation'])}"
     return f"{text} ({summary['count']})"
+
+
+def format_value(name, value):
+    """Returns a speed, seconds, or a score in percent as text."""
+    is_score = not name.endswith(("tokens/s", "seconds"))
+    return f"{100 * value:.1f}" if is_score else f"{value:,.0f}"
 
 
 def format_seconds(row):
@@ -89,12 +94,51 @@ def format_paper(name, row):
     return f"{value / 1e6:.0f}M" if name == "parameters" else f"{value}"
 
 
+def tabulate_seeds(results):
+    """Returns rows of texts: the values of each seed, in the same order."""
+    names = dict.fromkeys(
+        name for row in results.values() for name in row["columns"]
+    )
+    seeds = list_seeds(results)
+    rows = [["", *names]]
+    for row_name, row in results.items():
+        cells = [row_name]
+        for name in names:
+            values = row["columns"].get(name, {})
+            texts = [
+                format_value(name, values[seed]) if seed in values else "–"
+                for seed in seeds
+            ]
+            cells.append(" ".join(texts) if values else "")
+        rows.append(cells)
+    return rows
+
+
+def list_seeds(results):
+    """Returns the seeds of all results, texts, in ascending order."""
+    seeds = {
+        seed
+        for row in results.values()
+        for values in row["columns"].values()
+        for seed in values
+    }
+    return sorted(seeds, key=int)
+
+
 def format_markdown(title, results):
-    """Returns the table in Markdown, with its title and a note."""
-    head, *body = tabulate(results)
+    """Returns two tables in Markdown, means and each seed, with notes."""
+    table = f"# {title}\n\n{join(tabulate(results))}\n\n{NOTE}\n"
+    if seeds := list_seeds(results):
+        table += f"\nOf the seeds {', '.join(seeds)}, in this order:\n\n"
+        table += f"{join(tabulate_seeds(results))}\n"
+    return table
+
+
+def join(rows):
+    """Returns rows of texts as a table in Markdown; the first is the head."""
+    head, *body = rows
     lines = [head, ["---"] * len(head), *body]
-    table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
-    return f"# {title}\n\n{table}\n\n{NOTE}\n"
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def build_page(title, results):

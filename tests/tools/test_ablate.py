@@ -203,13 +203,13 @@ def test_a_task_that_the_programs_lack_is_refused(work, tmp_path):
         work()
 
 
-def cells_of(table):
+def cells_of(text, number=0):
     """The cells of a table in Markdown, by names of row and column."""
-    head, _, *rows = [
+    tables = [p for p in text.split("\n\n") if p.startswith("|")]
+    head, _, *rows = (
         [cell.strip() for cell in line.split("|")[1:-1]]
-        for line in table.splitlines()
-        if line.startswith("|")
-    ]
+        for line in tables[number].splitlines()
+    )
     return {row[0]: dict(zip(head, row, strict=True)) for row in rows}
 
 
@@ -231,6 +231,18 @@ def test_the_table_has_means_deviations_and_the_paper(work, tmp_path, capsys):
     assert cells["three"]["paper: parameters"] == "12M"
     assert head.index("paper: parameters") == head.index("parameters") + 1
     assert "phase 1, seconds" not in head
+
+
+def test_a_second_table_has_each_seed(work, tmp_path):
+    work(only="three", seeds="2", task_data="")
+    work(only="two", seeds="7,2", task_data="")
+    table = (tmp_path / "out/grid.md").read_text()
+    assert "Of the seeds 2, 7, in this order:" in table
+    cells = cells_of(table, 1)
+    assert cells["two"]["SOP"] == "22.0 27.0"
+    assert cells["three"]["SOP"] == "32.0 –"
+    assert cells["two"]["phase 1, seconds"] == "1 1"
+    assert cells["longer"]["SOP"] == ""
 
 
 def test_some_rows_and_seeds(work):
