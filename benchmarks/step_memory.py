@@ -155,9 +155,12 @@ def measure(args, name):
     """Prints the measurements of one row as JSON."""
     import tensorflow as tf
 
+    from albert_tf.analysis import parameters
     from benchmarks import training_step
 
     config = training_step.read_config(args.config)
+    if args.parameter_sharing:
+        config = parameters.share(config, args.parameter_sharing)
     if name == INFERENCE:
         step, kept, estimate = build_forward_pass(args, config)
     else:
@@ -196,6 +199,7 @@ def parse_arguments():
     parser.add_argument("--num_tokens", type=int, default=512)
     parser.add_argument("--num_predictions", type=int, default=20)
     parser.add_argument("--compute_dtype", default="bfloat16")
+    parser.add_argument("--parameter_sharing", help="Instead of the config's.")
     parser.add_argument("--only", help="Names of rows; semicolons separate.")
     parser.add_argument("--serve", help="Internal.")
     return parser.parse_args()
