@@ -8,6 +8,11 @@ Several runs share the panels and are named by their folders:
     albert plot_metrics --metrics_file='out/run_*/metrics.jsonl' \
         --output_file=runs.svg
 
+Runs with different batches are compared over the tokens they have seen:
+
+    albert plot_metrics --metrics_file='a/metrics.jsonl,b/metrics.jsonl' \
+        --tokens_per_step=4096,8192 --output_file=runs.svg
+
 Requires matplotlib: pip install matplotlib.
 """
 
@@ -21,7 +26,7 @@ PROGRAM = "albert_tf.tools.plot_metrics"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PlotFlags(flags.Flags):
-    """Metrics file, output file and title."""
+    """Metrics files, output file, title, and what to draw them over."""
 
     metrics_file: str = flag(
         required=True,
@@ -32,6 +37,12 @@ class PlotFlags(flags.Flags):
         required=True, help="Output image: .svg, .png or .pdf."
     )
     title: str = flag("", "Title of the plot.")
+    tokens_per_step: str = flag(
+        "",
+        "Tokens of a training step, train_batch_size * max_seq_length, to draw "
+        "over tokens instead of steps. Comma-separated for several runs, in "
+        "the order of their files.",
+    )
 
 
 def main():

@@ -161,7 +161,7 @@ def choose_panels(runs):
     return panels
 
 
-def draw_panel(axes, runs, title, names):
+def draw_panel(axes, runs, title, names, tokens_per_step=None):
     """Draws one of PANELS.
 
     Args:
@@ -169,10 +169,13 @@ def draw_panel(axes, runs, title, names):
       runs: as for `choose_panels`.
       title: the panel's title.
       names: the panel's metrics.
+      tokens_per_step: as for `draw`.
     """
     for number, (run, series) in enumerate(runs.items()):
         for label, key in find_lines(series, names).items():
             steps, values = series[key]
+            if tokens_per_step:
+                steps = [s * tokens_per_step[run] / 1e6 for s in steps]
             kwargs = {"color": COLORS.get(label), "label": label}
             if len(runs) > 1:
                 kwargs = {
@@ -182,18 +185,20 @@ def draw_panel(axes, runs, title, names):
                 }
             marker = "." if len(steps) < FEW_POINTS else ""
             axes.plot(steps, values, marker=marker, **kwargs)
-    axes.set(title=title, xlabel="step")
-    axes.locator_params("x", integer=True)
+    axes.set(title=title, xlabel="M tokens" if tokens_per_step else "step")
+    axes.locator_params("x", integer=not tokens_per_step)
     if len(runs) == 1:
         axes.legend(frameon=False, fontsize="small")
 
 
-def draw(runs, title=""):
+def draw(runs, title="", tokens_per_step=None):
     """Returns a matplotlib Figure with all panels that have values.
 
     Args:
       runs: dict from the name of a run to its series, from `read_series`.
       title: title of the figure.
+      tokens_per_step: dict from the name of a run to the tokens of a step, to
+        draw over tokens instead of steps.
 
     Raises:
       ImportError: if matplotlib is not installed.
@@ -205,7 +210,8 @@ def draw(runs, title=""):
     picture = figure.Figure(figsize=(4 * columns, 6), layout="constrained")
     picture.suptitle(title)
     for place, panel in enumerate(panels, 1):
-        draw_panel(picture.add_subplot(2, columns, place), runs, *panel)
+        axes = picture.add_subplot(2, columns, place)
+        draw_panel(axes, runs, *panel, tokens_per_step=tokens_per_step)
     if len(runs) > 1:  # One legend for all panels: it would cover each.
         lines = {
             line.get_label(): line
@@ -216,6 +222,28 @@ def draw(runs, title=""):
             lines.values(), lines, loc="outside lower center", ncols=2 * columns
         )
     return picture
+
+
+def parse_tokens(text, names):
+    """Returns a dict from run to --tokens_per_step, or None without it.
+
+    Raises:
+      ValueError: if there is not a number for each run.
+    """
+    if not text:
+        return None
+    words = [word.strip() for word in text.split(",")]
+    if len(words) != len(names) or not all(map(is_positive, words)):
+        raise ValueError(
+            f"--tokens_per_step={text}; wanted a whole number above 0 for each "
+            f"of the {len(names)} runs, {', '.join(names)}."
+        )
+    return dict(zip(names, map(int, words), strict=True))
+
+
+def is_positive(word):
+    """Whether a text is a whole number above 0."""
+    return word.isascii() and word.isdecimal() and int(word) > 0
 
 
 def run(args):
@@ -229,8 +257,10 @@ def run(args):
             f"--output_file={args.output_file} must end in one of "
             f"{', '.join(ENDINGS)}."
         )
-    runs = dict(zip(name_runs(files), map(read_series, files), strict=True))
-    picture = draw(runs, args.title)
+    names = name_runs(files)
+    tokens = parse_tokens(args.tokens_per_step, names)
+    runs = dict(zip(names, map(read_series, files), strict=True))
+    picture = draw(runs, args.title, tokens)
     with filesystem.replacing(args.output_file) as temporary:
         picture.savefig(temporary, format=args.output_file.rpartition(".")[2])
     print(f"Wrote {args.output_file}.")

@@ -103,6 +103,12 @@ def test_several_runs_share_the_panels(metrics_file, tmp_path):
     assert lines.keys() == {"first: train", "first: eval", "second: train"}
     assert lines["first: eval"].tolist() == [[0, 9], [10, 7]]
     assert lines["second: train"].tolist() == [[9, 1]]
+    tokens = plot_metrics.parse_tokens("500000, 1000000", list(runs))
+    (axes,) = plot_metrics.draw(runs, "", tokens).axes
+    lines = {line.get_label(): line.get_xydata() for line in axes.get_lines()}
+    assert lines["first: eval"].tolist() == [[0, 9], [5, 7]]
+    assert lines["second: train"].tolist() == [[9, 1]]
+    assert axes.get_xlabel() == "M tokens"
     picture = tmp_path / "curves.svg"
     for files in (
         f"{metrics_file},{other}",
@@ -123,6 +129,12 @@ def test_several_runs_share_the_panels(metrics_file, tmp_path):
 )
 def test_runs_are_named_by_folders_that_tell_them_apart(paths, names):
     assert plot_metrics.name_runs(paths) == names
+
+
+@pytest.mark.parametrize("text", ["5", "5,6,7", "5,x", "5,0", "5,-1", "5,1.5"])
+def test_each_run_has_its_tokens(text):
+    with pytest.raises(ValueError, match="each of the 2 runs, a, b"):
+        plot_metrics.parse_tokens(text, ["a", "b"])
 
 
 def test_metrics_of_something_else_are_refused(metrics_file, tmp_path):
