@@ -209,9 +209,9 @@ def draw(runs, title="", tokens_per_step=None):
     columns = -(-len(panels) // 2)
     picture = figure.Figure(figsize=(4 * columns, 6), layout="constrained")
     picture.suptitle(title)
-    for place, panel in enumerate(panels, 1):
+    for place, (name, metrics) in enumerate(panels, 1):
         axes = picture.add_subplot(2, columns, place)
-        draw_panel(axes, runs, *panel, tokens_per_step=tokens_per_step)
+        draw_panel(axes, runs, name, metrics, tokens_per_step)
     if len(runs) > 1:  # One legend for all panels: it would cover each.
         lines = {
             line.get_label(): line
