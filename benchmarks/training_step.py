@@ -8,7 +8,8 @@ clipping and LAMB, on random ids without padding. `products` computes only
 matrix products, with the same number of operations, the shapes of the
 feed-forward layers and the same dtype: a lower bound for the step's time. With
 --other, the step of another checkout is timed as well. All take turns, each in
-its own process while the others wait; the median turn is reported.
+its own process while the others wait; the median turn is reported. What
+`albert_tf.analysis.speed` has is repeated here, as older checkouts lack it.
 """
 
 import os
