@@ -129,12 +129,14 @@ def build_evaluator(args, training, held_out):
     return training.build_evaluator(score, "masked_lm_accuracy")
 
 
-def list_remedies(args, records):
+def list_remedies(args, config, records):
     """Returns what left the plateau earlier and this training does not do.
 
     In the order of "What was tried" in docs/pretraining.md.
     """
     masks = records.mask_settings
+    # 0.05 for H = 256, and what gives the same variances for other widths.
+    initializer_range = 0.8 / math.sqrt(config.hidden_size)
     sentence_weight = choose_sentence_weight(args, records.sentence_objective)
     remedies = {
         "records of short sequences (--max_seq_length=64)": (
@@ -146,6 +148,10 @@ def list_remedies(args, records):
         "--sentence_weight=0": sentence_weight > 0,
         "records without n-grams (--ngram=1)": masks.get("ngram", 3) > 1,
         "--beta_2=0.98": args.beta_2 > 0.98,
+        f'"initializer_range": {initializer_range:.2g} in the config': (
+            not args.init_checkpoint
+            and config.initializer_range < 0.6 * initializer_range
+        ),
         "larger batches at a larger rate (--train_batch_size=64)": (
             args.train_batch_size < 64
         ),
@@ -167,7 +173,7 @@ def build_gauge(args, training, train_records, held_out):
         training.model,
         batches.take(max(1, gauge.TOKENS // num_tokens)),
         opening.count_pieces(train_records, MAX_COUNTED),
-        list_remedies(args, train_records),
+        list_remedies(args, training.model.config, train_records),
     )
 
 

@@ -436,16 +436,27 @@ def test_advice_names_what_is_left_to_do(args):
     config = AlbertConfig.from_json_file(args.albert_config_file)
     opened = opening.open_records(args.input_file, config)
     changes = {"sentence_weight": 0.0, "beta_2": 0.999, "train_batch_size": 64}
-    found = run_pretraining.list_remedies(args, opened)
+    narrow = dataclasses.replace(
+        config, hidden_size=256, num_attention_heads=4, initializer_range=0.02
+    )
+    found = run_pretraining.list_remedies(args, narrow, opened)
     # In the order of the table "What was tried" in docs/pretraining.md.
-    wanted = ["40%", "sentence_weight=0", "ngram=1", "beta_2", "batch", "steps"]
+    wanted = ["40%", "sentence_weight=0", "ngram=1", "beta_2"]
+    wanted += ['"initializer_range": 0.05', "batch", "steps"]
     assert len(found) == len(wanted)
     assert all(map(operator.contains, found, wanted))
     sidecar = {"flags": {"masked_lm_prob": 0.4, "ngram": 1}}
+    better = dataclasses.replace(opened, sidecar=opened.sidecar | sidecar)
+    base = dataclasses.replace(
+        narrow, hidden_size=768, num_attention_heads=12
+    )  # As the release has it.
     found = run_pretraining.list_remedies(
-        dataclasses.replace(args, **changes),
-        dataclasses.replace(opened, sidecar=opened.sidecar | sidecar),
+        dataclasses.replace(args, **changes), base, better
     )
+    assert found == ["--beta_2=0.98", "more steps"]
+    # Weights that there are already were initialized before.
+    args = dataclasses.replace(args, init_checkpoint="x", **changes)
+    found = run_pretraining.list_remedies(args, narrow, better)
     assert found == ["--beta_2=0.98", "more steps"]
 
 
