@@ -164,7 +164,9 @@ class GridRunner:
 
     def task_settings(self, row, task):
         """Returns the flags of run_classifier for a row's task."""
-        return find_shipped(self.grid.tasks[task] | row.tasks.get(task, {}))
+        settings = self.grid.tasks[task] | row.tasks.get(task, {})
+        # The user's folder may begin with "configs/", too.
+        return find_shipped(settings) | {"data_dir": settings["data_dir"]}
 
     def model_folder(self, row, seed):
         """Returns the folder of the checkpoint after the last phase."""

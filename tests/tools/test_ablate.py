@@ -315,6 +315,15 @@ def test_random_weights_are_only_fine_tuned(work, tmp_path):
     assert not work()[0]
 
 
+def test_a_folder_of_data_is_the_users(work, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "glue").rename(tmp_path / "configs")
+    (tmp_path / "configs/glue").mkdir()
+    (tmp_path / "configs/CoLA").rename(tmp_path / "configs/glue/CoLA")
+    calls, _ = work(only="two", seeds="1", task_data="CoLA=configs/glue")
+    assert calls[-1][1]["data_dir"] == "configs/glue"
+
+
 def test_a_row_may_fine_tune_with_other_flags(work, tmp_path):
     own = {"tasks": {"CoLA": {"learning_rate": 0.5}}}
     rows = [{"name": "plain", "phases": []}]
