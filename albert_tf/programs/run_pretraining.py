@@ -31,9 +31,7 @@ SCHEDULE = (
     "learning_rate num_train_steps num_warmup_steps start_warmup_step "
     "poly_power beta_2"
 )
-SETTINGS = (
-    "sentence_weight train_batch_size shuffle_buffer random_seed compute_dtype"
-)
+SETTINGS = "train_batch_size shuffle_buffer random_seed compute_dtype"
 # Flags that replace the recorded settings of dynamic masking.
 MASKING = (
     "masked_lm_prob ngram favor_shorter_ngram do_whole_word_mask do_permutation"
@@ -88,7 +86,7 @@ def choose_sentence_weight(args, sentence_objective):
     """Returns --sentence_weight, or its default."""
     if args.sentence_weight is not None:
         return args.sentence_weight
-    return 0.0 if sentence_objective == "none" else 1.0
+    return manifest.default_sentence_weight(sentence_objective)
 
 
 def keep_sentence_weight(args):
@@ -101,7 +99,9 @@ def keep_sentence_weight(args):
     for folder in folders:
         known = manifest.read_setting(folder, "sentence_weight")
         if known is not None:
-            return dataclasses.replace(args, sentence_weight=known)
+            # 1 is the default, but of records without an objective.
+            kept = None if known == 1 else known
+            return dataclasses.replace(args, sentence_weight=kept)
     return args
 
 
@@ -212,6 +212,9 @@ def describe(args, config, train_records, held_out, weights):
     if not train_records:
         return made_of
     made_of["optimizer"] = {"name": args.optimizer, **_values(args, SCHEDULE)}
+    made_of["sentence_weight"] = choose_sentence_weight(
+        args, any_records.sentence_objective
+    )
     return {**made_of, **_values(args, SETTINGS)}
 
 

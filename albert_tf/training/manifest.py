@@ -91,7 +91,7 @@ class Manifest:
                         f"wanted {FORMAT}."
                     )
                 stored = {
-                    "made_of": dict(values["made_of"]),
+                    "made_of": _upgrade(dict(values["made_of"])),
                     "batches": [tuple(map(int, b)) for b in values["batches"]],
                 }
             except (ValueError, KeyError, TypeError) as error:
@@ -205,6 +205,11 @@ def read_setting(folder, name):
     return Manifest(folder, {}).stored["made_of"].get(name)
 
 
+def default_sentence_weight(sentence_objective):
+    """Returns the factor of the sentence loss of records' objective."""
+    return 0.0 if sentence_objective == "none" else 1.0
+
+
 def flatten(values, prefix=""):
     """Flattens nested dicts to one with dotted keys."""
     flat: dict = {}
@@ -215,6 +220,15 @@ def flatten(values, prefix=""):
             # As read back from JSON.
             flat[f"{prefix}{key}"] = json.loads(json.dumps(value))
     return flat
+
+
+def _upgrade(made_of):
+    """Returns what an earlier version recorded as this one does."""
+    name = "sentence_weight"
+    if name in made_of and made_of[name] is None:  # The flag's default.
+        objective = made_of.get("task", {}).get("sentence_objective")
+        made_of[name] = default_sentence_weight(objective)
+    return made_of
 
 
 def _section(key):

@@ -23,6 +23,7 @@ from albert_tf.training import (
     evaluation,
     gauge,
     loop,
+    manifest,
     optimization,
 )
 from albert_tf.weights import checkpoints, results_file
@@ -408,6 +409,37 @@ def test_without_a_sentence_objective_its_head_is_not_trained(args, tmp_path):
     values = checkpoints.read_checkpoint(args.output_dir)
     assert not values["cls/seq_relationship/output_bias"].any()
     assert "sentence_order_loss" not in read_jsonl(args.output_dir)[-1]
+    # So it is not scored on other records, and whoever uses it knows.
+    assert manifest.read_setting(args.output_dir, "sentence_weight") == 0
+    run(args, sentence_weight=0.0)  # The default: no change.
+    write_examples(tmp_path / "sop.tfrecord", 7, seed=1)
+    changes = {"eval_input_file": str(tmp_path / "sop.tfrecord")}
+    changes |= {"do_train": False, "input_file": None}
+    changes |= {"init_checkpoint": args.output_dir}
+    run(args, **changes, output_dir=str(tmp_path / "scores"))
+    (row,) = results_file.read_results(tmp_path / "scores")
+    assert "sentence_order_accuracy" not in row
+
+
+def test_a_default_sentence_weight_of_before_is_no_change(finished):
+    path = pathlib.Path(finished.output_dir, "run.json")
+    written = json.loads(path.read_text())
+    assert written["made_of"]["sentence_weight"] == 1
+    written["made_of"]["sentence_weight"] = None
+    path.write_text(json.dumps(written))
+    run(finished, sentence_weight=1.0)
+    with pytest.raises(ValueError, match="sentence_weight: was 1.0, is 0.5"):
+        run(finished, sentence_weight=0.5)
+
+
+def test_records_without_an_objective_score_no_sentences(finished, tmp_path):
+    path = tmp_path / "none.tfrecord"
+    write_examples(path, 7, sentence_objective="none")
+    changes = {"init_checkpoint": finished.output_dir, "input_file": None}
+    changes |= {"do_train": False, "eval_input_file": str(path)}
+    run(finished, **changes, output_dir=str(tmp_path / "scores"))
+    (row,) = results_file.read_results(tmp_path / "scores")
+    assert "sentence_order_accuracy" not in row
 
 
 def test_scores_afterwards_leave_out_what_was_not_trained(args):
