@@ -21,7 +21,7 @@ import sys
 import threading
 import types
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
 
 from absl import app, logging
@@ -125,6 +125,26 @@ def parse_numbers(
     return sorted({int(word) for word in words})
 
 
+def parse_names(name: str, text: str, known: Sequence[str]) -> list[str]:
+    """Returns the names of a flag, separated by semicolons; if empty, all.
+
+    Args:
+      name: name of the flag, for messages.
+      text: its value.
+      known: the names allowed.
+
+    Raises:
+      ValueError: if a name is unknown.
+    """
+    words = [word.strip() for word in text.split(";")] if text else known
+    if unknown := sorted(set(words) - set(known)):
+        raise ValueError(
+            f"--{name}={text} names {unknown}; wanted some of "
+            f"{'; '.join(known)}."
+        )
+    return list(words)
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Flags:
     """Base class of all flags; validates them on construction.
@@ -221,17 +241,22 @@ def run_command(run, flags_class, words):
       flags_class: as for `launch`.
       words: arguments of the command line, without the program's name.
     """
+    return _status_of(lambda: call(run, parse(flags_class, words)))
 
-    def parse_and_run():
-        values = absl_flags.FlagValues()
-        _define(flags_class, values)
-        try:
-            _, *stray_words = values(["program", *words])
-        except absl_flags.Error as error:
-            raise ValueError(str(error)) from error
-        call(run, _parsed(flags_class, values, stray_words))
 
-    return _status_of(parse_and_run)
+def parse(flags_class, words):
+    """Returns a `flags_class` of the arguments of a command line.
+
+    Raises:
+      ValueError: if a flag is unknown, or its value invalid.
+    """
+    values = absl_flags.FlagValues()
+    _define(flags_class, values)
+    try:
+        _, *stray_words = values(["program", *words])
+    except absl_flags.Error as error:
+        raise ValueError(str(error)) from error
+    return _parsed(flags_class, values, stray_words)
 
 
 def call(run, args):

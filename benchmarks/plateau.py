@@ -17,6 +17,7 @@ import pathlib
 from albert_tf import filesystem, flags
 from albert_tf.flags import flag
 from albert_tf.model.config import AlbertConfig
+from albert_tf.tools import plot_metrics
 from benchmarks import programs
 
 RECIPE = "first_phase"
@@ -88,7 +89,9 @@ class BenchmarkFlags(programs.TextFlags):
     """Data, output folder and rows."""
 
     only: str = flag("", "Names of rows, separated by semicolons; empty: all.")
-    num_train_steps: int = flag(4000, "Steps of each row.", at_least=1)
+    num_train_steps: int = flag(
+        4000, "Steps of rows that have no number of their own.", at_least=1
+    )
 
 
 def train(args, name, changes):
@@ -130,8 +133,7 @@ def print_table(folder):
     scores, orders = {}, {}
     for name, changes in ROWS.items():
         path = pathlib.Path(folder, name, "metrics.jsonl")
-        lines = path.read_text().splitlines() if path.exists() else []
-        records = [json.loads(line) for line in lines]
+        records = plot_metrics.read_records(path) if path.exists() else []
         found = [r for r in records if r["split"] == "eval" and r["step"]]
         scores[name] = {
             count_tokens(changes) * r["step"]: r["masked_lm_accuracy"]
@@ -152,7 +154,7 @@ def print_table(folder):
 
 def run(args):
     """Trains the requested rows, one after another."""
-    for name in args.only.split(";") if args.only else ROWS:
+    for name in flags.parse_names("only", args.only, list(ROWS)):
         train(args, name, ROWS[name])
     print_table(args.output_dir)
 

@@ -17,7 +17,7 @@ import json
 import pathlib
 from typing import Literal, NamedTuple
 
-from albert_tf import flags
+from albert_tf import filesystem, flags
 from albert_tf.flags import flag
 from benchmarks import programs
 
@@ -128,8 +128,8 @@ def split_squad(path, folder):
         ("dev", articles[border:]),
     ):
         file = pathlib.Path(folder, f"squad_{name}.json")
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(json.dumps(content | {"data": part}), "utf-8")
+        # Whole at any time: another process may be reading it.
+        filesystem.write_json(str(file), content | {"data": part})
         files.append(file)
     return files
 
@@ -175,7 +175,7 @@ def format_cell(rate, summary):
 def run(args):
     """Runs the tasks and prints the table."""
     rows = []
-    for name in args.only.split(";") if args.only else TASKS:
+    for name in flags.parse_names("only", args.only, list(TASKS)):
         if not getattr(args, TASKS[name].data):
             continue
         cells = []

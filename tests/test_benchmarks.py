@@ -6,7 +6,7 @@ import pathlib
 import pytest
 
 from albert_tf.tools import digests
-from benchmarks import programs, transfer
+from benchmarks import plateau, programs, transfer
 
 SUMMARY = {"metric": "f1", "runs": [{"best": {"f1": 0.5}}], "median": 0.5}
 
@@ -60,6 +60,54 @@ def test_a_fine_tuning_from_another_checkpoint_is_checked(tmp_path, calls):
         )
         assert transfer.fine_tune(args, "CoLA", "pretrained", 1e-4) == SUMMARY
         assert f"--init_checkpoint={start}" in calls[-1]
+
+
+@pytest.mark.parametrize(
+    ("benchmark", "kwargs", "known"),
+    [
+        (plateau, {"train_text": "x", "heldout_text": "x"}, "beta_2; sent"),
+        (transfer, {"init_checkpoint": "model"}, "film reviews; SST-2; "),
+    ],
+)
+def test_a_row_that_is_unknown_is_refused_at_once(
+    tmp_path, calls, benchmark, kwargs, known
+):
+    name = known.partition(";")[0]
+    args = benchmark.BenchmarkFlags(
+        spm_model_file="a.model",
+        output_dir=str(tmp_path),
+        only=f"{name};betta",
+        **kwargs,
+    )
+    with pytest.raises(ValueError, match=f"names .'betta'.; .*{known}"):
+        benchmark.run(args)
+    assert not calls
+
+
+def test_a_cut_line_leaves_the_other_scores(tmp_path, capsys):
+    line = json.dumps(
+        {"split": "eval", "step": 500, "masked_lm_accuracy": 0.25}
+    )
+    for name, rest in (("base", ""), ("batch", line[:20])):
+        path = tmp_path / name / "metrics.jsonl"
+        path.parent.mkdir()
+        path.write_text(f"{line}\n{rest}")
+    plateau.print_table(str(tmp_path))
+    table = capsys.readouterr().out
+    assert "| none | 25.0% |  |  |" in table
+    assert "{'train_batch_size': 32} |  | 25.0% |  |" in table
+
+
+def test_articles_are_divided(tmp_path):
+    """Another process may be reading them, so they are renamed."""
+    path = tmp_path / "squad.json"
+    path.write_text(json.dumps({"version": "1.1", "data": [1, 2, 3, 4]}))
+    files = transfer.split_squad(path, tmp_path / "out")
+    before = [file.stat().st_ino for file in files]
+    assert files == transfer.split_squad(path, tmp_path / "out")
+    assert all(map(int.__ne__, before, [f.stat().st_ino for f in files]))
+    parts = [json.loads(file.read_text())["data"] for file in files]
+    assert parts == [[1, 2, 3], [4]]
 
 
 def test_a_part_of_the_fine_tunings_can_be_run(tmp_path, calls, capsys):

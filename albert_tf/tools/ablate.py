@@ -16,10 +16,20 @@ from albert_tf.weights import vocabulary_files
 
 # Seconds between two looks at what other processes are working on.
 WAIT = 10
+# Program -> its flags, and some of those that jobs set.
 PROGRAMS = {
-    "create_pretraining_data": create_pretraining_data.DataFlags,
-    "run_pretraining": run_pretraining.PretrainingFlags,
-    "run_classifier": run_classifier.ClassifierFlags,
+    "create_pretraining_data": (
+        create_pretraining_data.DataFlags,
+        {"input_file": "x", "output_file": "x"},
+    ),
+    "run_pretraining": (
+        run_pretraining.PretrainingFlags,
+        {"albert_config_file": "x", "input_file": "x", "output_dir": "x"},
+    ),
+    "run_classifier": (
+        run_classifier.ClassifierFlags,
+        {"data_dir": "x", "output_dir": "x", "do_train": True},
+    ),
 }
 
 
@@ -72,14 +82,9 @@ def choose_rows(grid, names):
     Raises:
       ValueError: if there is no such row.
     """
-    wanted = [name.strip() for name in names.split(";")] if names else []
     known = [row.name for row in grid.rows]
-    if unknown := set(wanted) - set(known):
-        raise ValueError(
-            f"--only={names} names {sorted(unknown)}; the grid has the rows "
-            f"{'; '.join(known)}."
-        )
-    return [row for row in grid.rows if not wanted or row.name in wanted]
+    wanted = flags.parse_names("only", names, known)
+    return [row for row in grid.rows if row.name in wanted]
 
 
 def choose_seeds(grid, text):
@@ -111,35 +116,58 @@ def parse_tasks(text, grid, output_dir):
 
 
 def check_flags(grid):
-    """Raises ValueError if a program has no flag of the grid's."""
-    phases = [phase for row in grid.rows for phase in row.phases]
-    used = {
-        "create_pretraining_data": [
-            grid.held_out,
-            *(phase.records for phase in phases),
-        ],
-        "run_pretraining": [phase.flags for phase in phases],
-        "run_classifier": [
-            *grid.tasks.values(),
-            *(flags for row in grid.rows for flags in row.tasks.values()),
-        ],
-    }
-    for program, flags_class in PROGRAMS.items():
-        names = {name for values in used[program] for name in values}
-        known = {field.name for field in dataclasses.fields(flags_class)}
-        if unknown := sorted(names - known):
+    """Checks the flags of all jobs before one of them takes hours.
+
+    Raises:
+      ValueError: if a program has no such flag, or not with such a value, or
+        a row's model has too few positions.
+    """
+    for row in grid.rows:
+        records = [phase.records for phase in row.phases]
+        if row.phases:
+            records.append(grid.held_out)
+        parsed = [
+            parse("create_pretraining_data", values) for values in records
+        ]
+        for phase in row.phases:
+            parse("run_pretraining", phase.flags)
+        for task, values in grid.tasks.items():
+            values = values | row.tasks.get(task, {})
+            parsed.append(parse("run_classifier", values))
+        longest = max(values.max_seq_length for values in parsed)
+        if longest > row.config.max_position_embeddings:
             raise ValueError(
-                f"The grid has flags that {program} does not: {unknown}."
+                f"Row {row.name!r} is to read sequences of {longest} tokens "
+                "(max_seq_length of records, held_out and tasks; the default "
+                "is 512), but its model has max_position_embeddings "
+                f"{row.config.max_position_embeddings}."
             )
-        if reserved := sorted(names & grid_jobs.RESERVED):
-            raise ValueError(
-                f"The grid has flags of {program} that `albert ablate` sets "
-                f"itself: {reserved}."
-            )
+
+
+def parse(program, values):
+    """Returns the flags of a program, with values from the grid."""
+    flags_class, given = PROGRAMS[program]
+    known = {field.name for field in dataclasses.fields(flags_class)}
+    if unknown := sorted(values.keys() - known):
+        raise ValueError(
+            f"The grid has flags that {program} does not: {unknown}."
+        )
+    if reserved := sorted(values.keys() & grid_jobs.RESERVED):
+        raise ValueError(
+            f"The grid has flags of {program} that `albert ablate` sets "
+            f"itself: {reserved}."
+        )
+    words = [f"--{name}={value}" for name, value in (values | given).items()]
+    try:
+        return flags.parse(flags_class, words)
+    except ValueError as error:
+        raise ValueError(
+            f"The grid's flags of {program} are {values}: {error}"
+        ) from error
 
 
 def check_casing(grid):
-    """Raises ValueError if training and held-out text get other pieces."""
+    """Raises ValueError if two texts of a model would get other pieces."""
     for name in sorted(vocabulary_files.CASING):
         default = getattr(create_pretraining_data.DataFlags, name)
         wanted = grid.held_out.get(name, default)
@@ -151,6 +179,14 @@ def check_casing(grid):
                         f"Row {row.name!r} is trained on records with {name} "
                         f"{found}; held_out has {wanted}. Give both the same."
                     )
+    keeps_accents = str(grid.held_out.get("keep_accents", False)).lower()
+    for row in grid.rows:
+        if keeps_accents == "true" and not row.phases:
+            raise ValueError(
+                f"Row {row.name!r} has random weights, which run_classifier "
+                "fine-tunes without accents; held_out has keep_accents. Leave "
+                "out the row."
+            )
 
 
 def check_texts(train, held_out):

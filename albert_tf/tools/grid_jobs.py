@@ -34,19 +34,24 @@ SCORES = {
     "SOP": (SOP, "sentence_order_accuracy"),
     "NSP": ({"sentence_objective": "nsp"}, "sentence_order_accuracy"),
 }
-# Flags that a grid cannot have, as jobs set them.
+# Flags that a grid cannot have, as jobs set them or rely on their defaults.
 RESERVED = {
     "albert_config_file",
+    "beam_options",
     "data_dir",
     "do_eval",
     "do_train",
     "from_scratch",
     "init_checkpoint",
     "input_file",
+    "num_runs",
+    "num_shards",
     "num_workers",
     "output_dir",
     "output_file",
+    "random_next_sentence",  # `sentence_objective` says it.
     "random_seed",
+    "runner",
     "spm_model_file",
     "vocab_file",
 }
@@ -165,6 +170,10 @@ class GridRunner:
     def task_settings(self, row, task):
         """Returns the flags of run_classifier for a row's task."""
         settings = self.grid.tasks[task] | row.tasks.get(task, {})
+        name = "do_lower_case"
+        if not row.phases and name in self.grid.held_out:
+            # Trained models have the casing of their records.
+            settings = {name: self.grid.held_out[name]} | settings
         # The user's folder may begin with "configs/", too.
         return find_shipped(settings) | {"data_dir": settings["data_dir"]}
 
@@ -285,10 +294,6 @@ class GridRunner:
         else:
             start = {"albert_config_file": write_config(row, folder)}
             start |= {"from_scratch": True}
-            # Trained models have the casing of their records.
-            name = "do_lower_case"
-            if name in self.grid.held_out:
-                start[name] = self.grid.held_out[name]
         self.call(
             "run_classifier",
             {

@@ -22,7 +22,7 @@ GRID = {
     "phases": [PHASE, PHASE],
     "held_out": {"max_seq_length": 16},
     "seeds": [1, 2],
-    "tasks": {"CoLA": {"task_name": "cola"}},
+    "tasks": {"CoLA": {"task_name": "cola", "max_seq_length": 16}},
     "rows": [
         {"name": "two"},
         {

@@ -199,7 +199,7 @@ def test_checkpoints_do_not_change_the_weights(work, tmp_path):
 def test_a_task_that_the_programs_lack_is_refused(work, tmp_path):
     values = GRID | {"tasks": {"CoLA": {"task_name": "colla"}}}
     (tmp_path / "grid.json").write_text(json.dumps(values))
-    with pytest.raises(ValueError, match="task_name 'colla'; known: cola, "):
+    with pytest.raises(ValueError, match="task_name=colla; known: cola, "):
         work()
 
 
@@ -478,7 +478,7 @@ def test_a_report_among_its_results_is_refused(work, tmp_path):
 @pytest.mark.parametrize(
     ("kwargs", "message"),
     [
-        ({"only": "two;four"}, "names .'four'.; the grid has the rows two;"),
+        ({"only": "two;four"}, "names .'four'.; wanted some of two; thr"),
         ({"seeds": "1,x"}, "wanted whole numbers from 0"),
         ({"task_data": "CoLA=no"}, "an existing folder"),
         ({"task_data": "RTE=/"}, "one of the grid's tasks, .'CoLA'."),
@@ -513,6 +513,36 @@ def test_flags_that_a_row_cannot_fine_tune_with(work, tmp_path):
         work()
 
 
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("phases flags learning_rate fast", "run_pretraining are .*fast"),
+        ("phases flags train_batch_size -3", "train_batch_size"),
+        ("phases records max_seq_length 33", "'two' .* 33 tokens .* 32"),
+        ("phases records num_shards 4", "sets itself: .'num_shards'."),
+        ("held_out max_seq_length 33", "'two' .* 33 tokens .* 32"),
+        ("held_out random_next_sentence true", "itself: .'random_next_sent"),
+        ("held_out dupe_factor 0", "create_pretraining_data are .*dupe_factor"),
+        ("tasks CoLA max_seq_length 512", "'two' .* 512 tokens .* 32"),
+        ("tasks CoLA num_runs 2", "sets itself: .'num_runs'."),
+    ],
+)
+def test_what_would_fail_hours_later_is_refused(
+    work, tmp_path, change, message
+):
+    *keys, last, value = change.split()
+    values = json.loads(json.dumps(GRID))
+    part = values
+    for key in keys:
+        part = part[key]
+        part = part[0] if isinstance(part, list) else part
+    part[last] = int(value) if value.lstrip("-").isdecimal() else value
+    (tmp_path / "grid.json").write_text(json.dumps(values))
+    with pytest.raises(ValueError, match=message):
+        work()
+    assert not read_calls(tmp_path)
+
+
 def test_text_to_train_and_to_score_on_is_refused(work, tmp_path):
     (tmp_path / "link.txt").symlink_to("train.txt")
     both = f"{tmp_path}/heldout.txt,{tmp_path}/l*.txt"
@@ -537,6 +567,22 @@ def test_held_out_text_has_the_casing_of_training(work, tmp_path, name):
     values["held_out"] |= {name: str(not default).lower()}
     (tmp_path / "grid.json").write_text(json.dumps(values))
     assert work(seeds="1")[0]
+
+
+def test_random_weights_have_the_casing_of_the_records(work, tmp_path):
+    values = GRID | {"rows": [{"name": "random", "phases": []}]}
+    found = []
+    for held_out in ({}, {"do_lower_case": False}, {"do_lower_case": False}):
+        values["held_out"] = GRID["held_out"] | held_out
+        (tmp_path / "grid.json").write_text(json.dumps(values))
+        calls, _ = work(seeds="1")
+        found += [flags.get("do_lower_case") for _, flags in calls]
+    # A result of another casing does not count; an equal one does.
+    assert found == [None, "False"]
+    values["held_out"] = GRID["held_out"] | {"keep_accents": True}
+    (tmp_path / "grid.json").write_text(json.dumps(values))
+    with pytest.raises(ValueError, match="'random' .* without accents"):
+        work()
 
 
 def test_a_grid_among_its_results_is_refused(tmp_path):
