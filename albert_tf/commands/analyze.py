@@ -45,9 +45,9 @@ class AnalyzeFlags(groups.PageFlags):
     )
     measure_speed: bool = flag(
         False,
-        "Also train the models, of random weights, for some steps of the first "
-        "batch size and length: minutes for large ones. They take turns, so "
-        "all must fit into memory together.",
+        "Also train the models, of random weights, for some steps of the "
+        "smallest batch size and length: minutes for large ones. They take "
+        "turns, so all must fit into memory together.",
     )
 
     def check(self):

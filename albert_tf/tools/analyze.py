@@ -94,11 +94,14 @@ def choose_lengths(args, configs):
 
 
 def find_configs(path, patterns):
-    """Returns a path and those of comma-separated globs, each once."""
+    """Returns a path and those of comma-separated globs, each file once."""
     paths = [path]
     for pattern in filesystem.split_list(patterns):
         paths += filesystem.expand_files(pattern)
-    return list(dict.fromkeys(paths))
+    files: dict = {}
+    for path in paths:  # One file may have several names.
+        files.setdefault(filesystem.identity(path), path)
+    return list(files.values())
 
 
 def name_configs(paths):

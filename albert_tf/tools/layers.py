@@ -58,8 +58,8 @@ def read_models(paths, args):
     """Returns a `pretrained.Complete` for each checkpoint.
 
     Raises:
-      ValueError: if one lacks a config, a vocabulary or pretraining heads, or
-        their vocabularies differ.
+      ValueError: if one lacks a config, a vocabulary or pretraining heads,
+        cannot do so many passes or tokens, or their vocabularies differ.
     """
     first = models.read_pretrained(paths[0], args)
     others = dataclasses.replace(args, albert_config_file=None)
@@ -71,6 +71,7 @@ def read_models(paths, args):
                 f"{path} lacks the pretraining heads, with which passes are "
                 "measured. Was it fine-tuned?"
             )
+        check_sizes(path, start.config, args)
         for key in ("sha256", *sorted(vocabulary_files.CASING)):
             values = [s.tokenizer.settings[key] for s in (start, starts[0])]
             if values[0] != values[1]:
@@ -82,6 +83,19 @@ def read_models(paths, args):
                     "casing."
                 )
     return starts
+
+
+def check_sizes(path, config, args):
+    """Raises ValueError if a model cannot do --num_passes or so many tokens."""
+    try:
+        deepen(config, args.num_passes)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
+    if args.max_seq_length > config.max_position_embeddings:
+        raise ValueError(
+            f"--max_seq_length={args.max_seq_length}, but {path} has "
+            f"max_position_embeddings {config.max_position_embeddings}."
+        )
 
 
 def write_records(folder, inputs, start, args):

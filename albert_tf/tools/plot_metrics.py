@@ -248,7 +248,7 @@ def is_positive(word):
 
 def run(args):
     """Writes the figure of all given runs."""
-    files = filesystem.expand_files(args.metrics_file)
+    files = list(dict.fromkeys(filesystem.expand_in_order(args.metrics_file)))
     filesystem.check_outputs(
         {"--output_file": [args.output_file]}, {"--metrics_file": files}
     )

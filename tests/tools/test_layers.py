@@ -12,6 +12,7 @@ import pytest
 from albert_tf.commands.layers import LayersFlags
 from albert_tf.text import tokenization
 from albert_tf.tools import layers
+from albert_tf.weights import pretrained
 from tests import pages, tiny
 
 
@@ -117,6 +118,31 @@ def test_models_of_another_casing_are_not_compared(folder, tmp_path):
     message = "cased has do_lower_case False, .*model True"
     with pytest.raises(ValueError, match=message):
         run(folder, compare=str(cased))
+
+
+@pytest.mark.parametrize(
+    ("change", "flags", "message"),
+    [
+        ({"max_position_embeddings": 23}, {}, "=24, but .*other has max.* 23"),
+        ({"parameter_sharing": "none"}, {"num_passes": 6}, "other: --num_pas"),
+    ],
+)
+def test_all_models_are_checked_before_one_is_measured(
+    folder, monkeypatch, change, flags, message
+):
+    real = pretrained.complete
+
+    def complete(start):
+        found = real(start)
+        config = found.config
+        if "/other" in start.source:
+            config = dataclasses.replace(config, **change)
+        return dataclasses.replace(found, config=config)
+
+    monkeypatch.setattr(pretrained, "complete", complete)
+    monkeypatch.setattr(layers, "describe", None)
+    with pytest.raises(ValueError, match=message):
+        run(folder, compare=str(folder / "other"), **flags)
 
 
 def test_other_numbers_of_passes(folder, tmp_path):

@@ -131,6 +131,31 @@ def test_runs_are_named_by_folders_that_tell_them_apart(paths, names):
     assert plot_metrics.name_runs(paths) == names
 
 
+def test_tokens_are_in_the_order_of_the_files(
+    metrics_file, tmp_path, monkeypatch
+):
+    first = tmp_path / "z" / "metrics.jsonl"
+    first.parent.mkdir()
+    first.write_bytes(metrics_file.read_bytes())
+    drawn = []
+
+    def draw(runs, title, tokens_per_step):
+        drawn.append((list(runs), tokens_per_step))
+        raise ImportError("This test needs no plots.")
+
+    monkeypatch.setattr(plot_metrics, "draw", draw)
+    with pytest.raises(ImportError, match="no plots"):
+        plot_metrics.run(
+            PlotFlags(
+                metrics_file=f"{first},{metrics_file},{first}",
+                output_file=str(tmp_path / "x.svg"),
+                tokens_per_step="8,1",
+            )
+        )
+    ((names, tokens),) = drawn
+    assert names == ["z", tmp_path.name] and list(tokens.values()) == [8, 1]
+
+
 @pytest.mark.parametrize("text", ["5", "5,6,7", "5,x", "5,0", "5,-1", "5,1.5"])
 def test_each_run_has_its_tokens(text):
     with pytest.raises(ValueError, match="each of the 2 runs, a, b"):
