@@ -54,7 +54,9 @@ class SquadFlags(
     )
     n_best_size: int = flag(
         20,
-        "Number of answers per question in nbest_predictions.json.",
+        "Number of answers per question in nbest_predictions.json. In v1, "
+        "answers are also formed of so many starts and ends of each window, "
+        "so that fewer than the default change predictions and scores.",
         at_least=1,
         at_most=10_000,
     )

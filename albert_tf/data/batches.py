@@ -216,7 +216,8 @@ def plan_pass(
       ValueError: if there are no examples, far fewer than in a batch, or one
         is too long.
     """
-    check_plan(len(examples), batch_size or 1)
+    # Without static shapes, no batch is larger than what is left.
+    check_plan(len(examples), batch_size if batch_size and is_static else 1)
     longest = longest_sequences(examples)  # [N]
     if longest.max() > max_length:
         raise ValueError(

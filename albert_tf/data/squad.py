@@ -133,7 +133,7 @@ def _read_answers(qa):
         raise TypeError(f"is_impossible is {is_impossible!r:.60}")
     if is_impossible:
         return ()
-    if "answers" not in qa:
+    if "answers" not in qa or (is_impossible is False and qa["answers"] == []):
         return None
     return tuple(
         Answer(_typed(answer, "text"), _typed(answer, "answer_start", int))

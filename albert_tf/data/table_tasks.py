@@ -105,8 +105,17 @@ class TableTask:
             ),
             (
                 "labels",
-                not set("".join(labels or ())) & set("\t\r\n"),
-                "names without tabs and line breaks",
+                all(
+                    x.splitlines() == [x] and "\t" not in x
+                    for x in labels or ()
+                ),
+                "names without tabs and line breaks, of a character or more",
+            ),
+            (
+                "labels",
+                self.objective != "multi_label"
+                or not any(self.label_separator in x for x in labels or ()),
+                f"names without {self.label_separator!r}, the label_separator",
             ),
             ("label_separator", self.label_separator, "at least one character"),
         )

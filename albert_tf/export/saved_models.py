@@ -85,23 +85,30 @@ def _choose_kernels(model, is_compact):
     A SavedModel contains constants in addition to its weights, and TensorFlow,
     which copies graphs often, needs several times their size to load them.
     """
-    size = modeling.count_kernel_bytes(model)
-    if size <= modeling.MAX_CONSTANT_BYTES:
-        return layers.constant_kernels(
-            # Products of bfloat16 have one order of kernels.
-            twice=model.compute_dtype == "float32"
-            and not is_compact
-            and 2 * size <= modeling.MAX_CONSTANT_BYTES,
-            with_embeddings=is_compact,
-        )
     if is_compact:
+        check_compact(model)
+    size = modeling.count_kernel_bytes(model)
+    if size > modeling.MAX_CONSTANT_BYTES:
+        return contextlib.nullcontext()
+    return layers.constant_kernels(
+        # Products of bfloat16 have one order of kernels.
+        twice=model.compute_dtype == "float32"
+        and not is_compact
+        and 2 * size <= modeling.MAX_CONSTANT_BYTES,
+        with_embeddings=is_compact,
+    )
+
+
+def check_compact(model):
+    """Raises ValueError if a model is too large for a compact SavedModel."""
+    size = modeling.count_kernel_bytes(model)
+    if size > modeling.MAX_CONSTANT_BYTES:
         raise ValueError(
             f"The model has kernels of {size >> 20} MiB; a compact SavedModel "
             "stores them as constants, which may have at most "
             f"{modeling.MAX_CONSTANT_BYTES >> 20} MiB. Export it without that "
             "option."
         )
-    return contextlib.nullcontext()
 
 
 def is_constant(name):

@@ -9,6 +9,7 @@ import time
 from typing import NamedTuple
 
 from albert_tf import filesystem, ownership
+from albert_tf.export import saved_models
 from albert_tf.model.config import AlbertConfig
 from albert_tf.programs import shared
 from albert_tf.tasks import summary
@@ -119,15 +120,21 @@ def run(args, read_task):
         task = read_task(args, start.model)
         began = time.monotonic()
         strategy = shared.build_strategy(args)
-        outcomes = [
-            run_once(args, number, task, start, strategy)
-            for number in range(args.num_runs)
-        ]
+        best, scores, runs, tests = None, [], [], []
+        for number in range(args.num_runs):
+            tuning, test = run_once(args, number, task, start, strategy)
+            tests.append(test)
+            if task.is_scored:
+                runs.append(summary.describe_run(tuning.evaluator))
+                scores.append(runs[-1]["best"][task.best_metric])
+            if best is None or (scores and scores[-1] > max(scores[:-1])):
+                best = tuning
+            # It is as large as the model and its optimizer together.
+            del tuning
         if task.is_scored:
             seconds = time.monotonic() - began
-            write_summary(args.output_dir, task, outcomes, seconds)
-        tuning, _ = find_best(task, outcomes)
-        export(args, task, tuning)
+            write_summary(args.output_dir, task, runs, tests, seconds)
+        export(args, task, best)
 
 
 def run_once(args, number, task, start, strategy):
@@ -146,6 +153,8 @@ def run_once(args, number, task, start, strategy):
         flags=dataclasses.asdict(args),
     )
     if args.do_train:
+        if wants_export(args) and args.export_compact:
+            saved_models.check_compact(tuning.model)
         tuning.train()
     else:
         if task.is_scored:
@@ -158,13 +167,9 @@ def run_once(args, number, task, start, strategy):
     return tuning, scores
 
 
-def find_best(task, outcomes):
-    """Returns the outcome of the best run; without scores, of the first."""
-    if not task.is_scored:
-        return outcomes[0]
-    runs = summary.summarize_runs([tuning.evaluator for tuning, _ in outcomes])
-    scores = [run["best"][task.best_metric] for run in runs]
-    return outcomes[scores.index(max(scores))]
+def wants_export(args):
+    """Whether a flag asks for a SavedModel."""
+    return any(getattr(args, f"export_{x}dir", None) for x in ("", "text_"))
 
 
 def export(args, task, tuning):
@@ -184,14 +189,22 @@ def export(args, task, tuning):
         tuning.reporter.say(f"Exported SavedModel: {path}")
 
 
-def write_summary(folder, task, outcomes, seconds):
-    """Prints and writes the summary of all runs."""
-    values = summary.summarize([tuning.evaluator for tuning, _ in outcomes])
+def write_summary(folder, task, runs, tests, seconds):
+    """Prints and writes the summary of all runs.
+
+    Args:
+      folder: the output folder.
+      task: the `tasks.finetuning.Task`.
+      runs: as for `summary.summarize`.
+      tests: of each run, its scores on the test data.
+      seconds: how long all took.
+    """
+    values = summary.summarize(task.best_metric, runs)
     print(summary.format_summary(values, task.baseline))
     values |= {
         "task": task.name,
         "baseline": task.baseline,
-        "test": [scores for _, scores in outcomes],
+        "test": tests,
         "seconds": round(seconds, 1),
     }
     filesystem.write_json(os.path.join(folder, manifest.SUMMARY_FILE), values)

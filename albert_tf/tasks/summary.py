@@ -6,21 +6,19 @@ from albert_tf.weights import results_file
 from albert_tf.weights.checkpoints import STEP
 
 
-def summarize(evaluators: list) -> dict:
+def summarize(metric: str, runs: list[dict]) -> dict:
     """Summarizes the results of several runs.
 
     Args:
-      evaluators: the `evaluation.Evaluator` of each run.
+      metric: name of the metric that selects the best checkpoint.
+      runs: what `describe_run` returns of each run.
 
     Returns:
       Dict of
-        metric: name of the metric that selects the best checkpoint.
-        runs: list of dicts with `folder` and the values `last` and `best`.
+        metric, runs: the arguments.
         folder, last, best: those of the run whose best score is the median.
         median, spread: median and standard deviation of the best scores.
     """
-    metric = evaluators[0].best_metric
-    runs = summarize_runs(evaluators)
     scores = [run["best"][metric] for run in runs]
     middle = statistics.median_low(scores)
     return {
@@ -32,19 +30,21 @@ def summarize(evaluators: list) -> dict:
     }
 
 
-def summarize_runs(evaluators: list) -> list[dict]:
-    """Returns the `runs` of `summarize`."""
-    metric, runs = evaluators[0].best_metric, []
-    for evaluator in evaluators:
-        results = evaluator.results()
-        runs.append(
-            {
-                "folder": evaluator.manager.folder,
-                "last": max(results, key=lambda r: r[STEP]),
-                "best": results_file.best_row(results, metric),
-            }
-        )
-    return runs
+def describe_run(evaluator) -> dict:
+    """Returns the folder of a run and its scores.
+
+    Args:
+      evaluator: the run's `evaluation.Evaluator`.
+
+    Returns:
+      Dict of `folder`, and of the values `last` and `best`.
+    """
+    results = evaluator.results()
+    return {
+        "folder": evaluator.manager.folder,
+        "last": max(results, key=lambda r: r[STEP]),
+        "best": results_file.best_row(results, evaluator.best_metric),
+    }
 
 
 def format_summary(summary: dict, baseline: dict) -> str:

@@ -223,6 +223,11 @@ def test_an_example_longer_than_every_bucket_is_refused():
         batches.plan_pass(rows, 8, 8)
 
 
+def test_a_batch_of_more_than_there_is_has_what_there_is():
+    plan = batches.plan_pass(make_examples(8), 11, 64, batch_size=2048)
+    assert plan.sizes.tolist() == [8]
+
+
 def test_training_on_nothing_is_refused():
     with pytest.raises(ValueError, match="no examples"):
         batches.plan_training(make_examples(0), BUCKETS, 8, 20, seed=3)
@@ -246,7 +251,9 @@ def test_too_large_plans_are_refused_before_memory_is_used(
         batches.plan_training(rows, BUCKETS, batch_size, num_steps, seed=3)
     if num_steps == 1:
         with pytest.raises(ValueError, match=message):
-            batches.plan_pass(rows, 11, 8, batch_size=batch_size)
+            batches.plan_pass(
+                rows, 11, 8, batch_size=batch_size, is_static=True
+            )
 
 
 def test_a_batch_may_be_somewhat_larger_than_the_data():

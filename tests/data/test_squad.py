@@ -70,6 +70,7 @@ def test_a_misplaced_answer_moves_to_its_nearest_occurrence(
         ({"answers": []}, ()),
         ({"is_impossible": True}, ()),
         ({"is_impossible": True, "answers": ...}, ()),
+        ({"is_impossible": False, "answers": []}, None),
         ({"is_impossible": False}, (Answer("cat", 17),)),
     ],
 )

@@ -40,10 +40,13 @@ def test_a_regression_stays_within_its_bounds():
         np.array([-0.2, 2.34567, 5.1]), None, "regression", (0.0, 5.0)
     )
     assert found == ["0.000", "2.346", "5.000"]
+
+
+def test_small_numbers_of_a_regression_are_told_apart():
     found = submissions.format_predictions(
-        np.array([-0.2, 5.1]), None, "regression"
+        np.float32([-0.2, 5.1, 0.00012, 0.00038]), None, "regression"
     )
-    assert found == ["-0.200", "5.100"]
+    assert found == ["-0.2", "5.1", "0.00012", "0.00038"]
 
 
 def test_a_row_can_have_several_labels_or_none():

@@ -212,6 +212,12 @@ def test_every_objective_has_metrics(read_config, objective):
         ({"dev_share": -0.1}, "a share of at least 0 and below 1"),
         ({"dev": "dev.tsv", "dev_share": 0.1}, "0 with a dev table"),
         ({"label_separator": ""}, "at least one character"),
+        ({"labels": ["a", ""]}, "of a character or more"),
+        ({"labels": ["a", "b\u2028c"]}, "without tabs and line breaks"),
+        (
+            {"labels": ["a", "b,c"], "objective": "multi_label"},
+            "names without ',', the label_separator",
+        ),
         ({"name": "../own"}, "part of a file name"),
         ({"name": "a\nb"}, "part of a file name"),
         ({"name": "test_results"}, "result files use this one"),

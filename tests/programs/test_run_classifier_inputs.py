@@ -10,6 +10,7 @@ import pytest
 import tensorflow as tf
 
 from albert_tf.commands.export_to_tfhub import ExportFlags
+from albert_tf.model import modeling
 from albert_tf.programs import export_to_tfhub, run_classifier
 from albert_tf.training import loop
 from albert_tf.weights import checkpoints
@@ -46,6 +47,16 @@ def test_an_exported_encoder_starts_like_its_checkpoint(args, tmp_path, model):
     (tmp_path / "hub" / "assets" / "albert_config.json").unlink()
     with pytest.raises(ValueError, match="Give --albert_config_file"):
         run_classifier.run(from_hub)
+
+
+def test_what_cannot_be_exported_is_not_trained(args, tmp_path, monkeypatch):
+    monkeypatch.setattr(modeling, "MAX_CONSTANT_BYTES", 1)
+    args = dataclasses.replace(
+        args, export_dir=str(tmp_path / "served"), export_compact=True
+    )
+    with pytest.raises(ValueError, match="compact SavedModel"):
+        run_classifier.run(args)
+    assert not checkpoints.find_trained(tmp_path / "out")
 
 
 def test_several_runs_have_seeds_of_their_own(args, tmp_path, capfd):

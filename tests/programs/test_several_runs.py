@@ -1,7 +1,9 @@
 """Fine-tuning programs: several runs, one report."""
 
+import gc
 import json
 import types
+import weakref
 
 from albert_tf.commands.run_classifier import ClassifierFlags
 from albert_tf.programs import finetuning, shared
@@ -9,17 +11,24 @@ from albert_tf.training import manifest
 from tests.tasks.test_summary import make_evaluator
 
 
+class Tuning(types.SimpleNamespace):
+    """Unlike its base class, it can have weak references."""
+
+
 def test_all_runs_predict_and_the_best_is_exported(
     tmp_path, monkeypatch, capsys
 ):
-    said, exported, seeds = [], [], []
+    said, exported, seeds, built = [], [], [], []
 
     def build_tuning(folder, task, model, recipe, *, config, strategy, flags):
+        gc.collect()
+        # Only the best: each has a model and its optimizer.
+        assert sum(tuning() is not None for tuning in built) <= 1
         assert (model.tokenizer, config, strategy) == ("t", "config", "one")
         assert flags["num_runs"] == 3
         seeds.append(recipe.random_seed)
         number = recipe.random_seed - 12345
-        return types.SimpleNamespace(
+        tuning = Tuning(
             number=number,
             evaluator=make_evaluator(folder, [0.7, 0.6, 0.9][number]),
             reporter=types.SimpleNamespace(say=said.append),
@@ -29,6 +38,8 @@ def test_all_runs_predict_and_the_best_is_exported(
                 manifest=types.SimpleNamespace(write=lambda: None)
             ),
         )
+        built.append(weakref.ref(tuning))
+        return tuning
 
     model = types.SimpleNamespace(tokenizer="t")
     monkeypatch.setattr(finetuning, "FineTuning", build_tuning)

@@ -19,14 +19,14 @@ def make_evaluator(folder, *scores):
 
 
 def test_a_summary_reports_the_median_run():
-    found = summary.summarize(
-        [
-            make_evaluator("a", 3.0, 9.0, 1.0),
-            make_evaluator("b", 2.0, 1.0),
-            make_evaluator("c", 4.0, 6.0, 5.0),
-            make_evaluator("d", 7.0),
-        ]
-    )
+    evaluators = [
+        make_evaluator("a", 3.0, 9.0, 1.0),
+        make_evaluator("b", 2.0, 1.0),
+        make_evaluator("c", 4.0, 6.0, 5.0),
+        make_evaluator("d", 7.0),
+    ]
+    runs = list(map(summary.describe_run, evaluators))
+    found = summary.summarize("f1", runs)
     assert [run["folder"] for run in found["runs"]] == ["a", "b", "c", "d"]
     assert [run["best"]["f1"] for run in found["runs"]] == [9, 2, 6, 7]
     assert found["folder"] == "c"
@@ -41,6 +41,6 @@ def test_a_summary_reports_the_median_run():
     assert "exact" not in text
     assert "The last step is 6, the best 4" in text
     assert "4 runs: best f1 has median 6.5000" in text
-    alone = summary.summarize([make_evaluator("a", 3.0)])
+    alone = summary.summarize("f1", runs[:1])
     assert alone["spread"] == 0
     assert "runs:" not in summary.format_summary(alone, {})
