@@ -254,12 +254,14 @@ def find_files(folder: Path, pattern: str) -> list[str]:
     """Returns the sorted paths in a folder whose names match a pattern.
 
     Unlike in a glob, the folder's own name is literal and may contain brackets
-    and asterisks.
+    and asterisks. As in one, "*" matches no first dot: macOS keeps attributes
+    of a file in another, named "._" and the file's name.
     """
     return [
         os.path.join(folder, name)
         for name in list_folder(folder)
         if fnmatch.fnmatchcase(name, pattern)
+        and (pattern.startswith(".") or not name.startswith("."))
     ]
 
 

@@ -250,7 +250,9 @@ def mask_words(text):
 
     In scripts without spaces between words, it is a character.
     """
-    lines = [line[:200] for line in text.splitlines() if len(line) >= 20]
+    lines = [line for line in text.splitlines() if len(line) >= 20]
+    # Without spaces, a character may be a token, of at most 128.
+    lines = [line[: 200 if " " in line[:50] else 100] for line in lines]
     lines = [line for line in lines if any(map(str.isalpha, line))]
     lines = lines[:: max(1, len(lines) // NUM_MASKED_TEXTS)]
     words, texts = [], []

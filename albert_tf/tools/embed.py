@@ -27,6 +27,12 @@ def run(args):
         raise ValueError(
             f"--output_file={args.output_file} must end in .npz or .jsonl."
         )
+    is_npz = args.output_file.endswith(".npz")
+    if is_npz and filesystem.is_remote(args.output_file):
+        raise ValueError(
+            f"--output_file={args.output_file} is remote; wanted .jsonl there, "
+            "or a local file."
+        )
     files = filesystem.expand_in_order(args.input_file)
     filesystem.check_outputs(
         {"--output_file": [args.output_file]},

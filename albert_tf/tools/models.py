@@ -97,7 +97,15 @@ def creating_folder(path, source):
 
 
 def check_output(output_dir, source):
-    """Raises ValueError if the output folder is in use or in the source."""
+    """Raises ValueError if the output folder is in use or in the source.
+
+    Or if it is remote: there, a whole folder cannot be renamed.
+    """
+    if filesystem.is_remote(output_dir):
+        raise ValueError(
+            f"--to={output_dir} is remote; wanted a local folder. Copy it from "
+            "there."
+        )
     if os.path.isfile(output_dir):
         raise ValueError(f"--to={output_dir} is a file; wanted a new folder.")
     if not output_dir or (os.path.isdir(output_dir) and os.listdir(output_dir)):

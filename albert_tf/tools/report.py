@@ -245,7 +245,10 @@ def tabulate_results(training):
     columns = {f"last (step {last['step']:,})": last}
     caption = "Scores on dev data."
     if metric in last:
-        best = max(training.evaluations, key=lambda r: r.get(metric, 0.0))
+        # The initial weights, of step 0, have no checkpoint.
+        scored = [r for r in training.evaluations if metric in r]
+        scored = [r for r in scored if r["step"]] or scored
+        best = max(scored, key=lambda r: r[metric])
         columns = {f"best (step {best['step']:,})": best, **columns}
         caption = (
             f"Scores on dev data. The best checkpoint is selected by {metric} "

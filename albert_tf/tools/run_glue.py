@@ -1,7 +1,6 @@
 """Fine-tunes every GLUE task found in a folder, each with its own recipe."""
 
 import os
-import pathlib
 import shlex
 
 from albert_tf import filesystem, ownership
@@ -29,7 +28,7 @@ def find_tasks(data_dir, names=""):
         name
         for name in TASKS
         if (table := table_tasks.GLUE[name].train)
-        and os.path.exists(os.path.join(data_dir, table.file))
+        and filesystem.exists(os.path.join(data_dir, table.file))
     ]
     wanted = [name.lower() for name in filesystem.split_list(names)]
     missing = [name for name in wanted if name not in present]
@@ -57,7 +56,7 @@ def split_flags(text):
 def build_command(args, name, classifier):
     """Returns the command line of one task, with `extra_flags` last."""
     test_table = next(iter(table_tasks.GLUE[name].test.values()))
-    has_test = os.path.exists(os.path.join(args.data_dir, test_table.file))
+    has_test = filesystem.exists(os.path.join(args.data_dir, test_table.file))
     model = args.init_checkpoint
     return [
         *classifier,
@@ -81,9 +80,9 @@ def run_task(args, name, classifier, place):
     command = build_command(args, name, classifier)
     print(f"\nTask {place}, {name}: {shlex.join(command)}", flush=True)
     status = subprograms.run_program(command)
-    path = pathlib.Path(args.output_dir, name, manifest.SUMMARY_FILE)
+    path = os.path.join(args.output_dir, name, manifest.SUMMARY_FILE)
     # There is none if the extra flags switch --do_eval off.
-    if status or not path.exists():
+    if status or not filesystem.exists(path):
         return None
     return filesystem.read_json(path)
 

@@ -21,9 +21,9 @@ def find_vocabulary(folder):
     A run that was resumed with a copy of it may have it under two names.
     """
     paths = [
-        os.path.join(folder, name)
-        for name in filesystem.list_folder(folder)
-        if any(fnmatch.fnmatch(name, pattern) for pattern in VOCABULARIES)
+        path
+        for pattern in VOCABULARIES
+        for path in filesystem.find_files(folder, pattern)
     ]
     contents = set(map(filesystem.read_file, paths))
     if len(contents) != 1:

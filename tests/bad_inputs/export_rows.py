@@ -195,6 +195,7 @@ ROWS = [
     convert("no such model", "--from=no", "no.index does not exist"),
     convert("no place", "--to=", "--to is empty"),
     convert("a place that is a file", "--to=a_file", "a_file.*file"),
+    convert("a remote place", "--to=ram://x/y", "wanted a local folder"),
     convert("a place that is taken", "--to=glue", "glue is not empty"),
     convert("a model over itself", "--to=model", "model is not empty"),
     convert(

@@ -157,6 +157,9 @@ ROWS = [
         "splits none of them",
         put("old.txt", "w1\n\nw2 w3\n"),
     ),
+    row(
+        "extend_vocab", "a remote place", "--to=ram://x/y", "wanted a local fo"
+    ),
     row("extend_vocab", "a place in use", "--to=glue", "glue is not empty"),
     row("extend_vocab", "a place in the model", "--to=model/x", "is inside"),
     *rows_of_flags(
@@ -212,6 +215,9 @@ ROWS = [
         "--input_file=latin.txt",
         "latin.txt, line 2 is not UTF-8",
         put("latin.txt", b"w1\n\xe4\n"),
+    ),
+    row(
+        "embed", "a remote table", "--output_file=ram://x/v.npz", "wanted .json"
     ),
     row("embed", "another ending", "--output_file=v.csv", "must end in .npz"),
     row(

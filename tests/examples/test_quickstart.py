@@ -138,6 +138,7 @@ def test_text_without_words_has_masks_too():
     assert masked.replace("[MASK]", word) == text and len(word) == 1
     assert quickstart.mask_words("1, 2, 3, 4, 5, 6, 7, 8, 9")[1] == "[MASK]"
     assert quickstart.mask_words("short") == ([], "[MASK]")
+    assert len(quickstart.mask_words(text * 20)[1]) < 128
 
 
 def test_a_step_whose_product_exists_is_skipped(ran, tmp_path):

@@ -5,6 +5,7 @@ import json
 import os
 import re
 import shutil
+import types
 
 import pytest
 
@@ -130,6 +131,20 @@ def test_a_run_that_has_only_begun_has_a_page(folder):
             path.unlink()
     (folder / "metrics.jsonl").write_text("")
     assert "there are no curves" in read_page(folder).text
+
+
+def test_initial_weights_are_not_the_best_checkpoint():
+    accuracies = {0: 0.6, 100: -0.2, 200: -0.1}
+    evaluations = [
+        {"split": "eval", "step": step, "masked_lm_accuracy": accuracy}
+        for step, accuracy in accuracies.items()
+    ]
+    training = types.SimpleNamespace(
+        evaluations=evaluations, best_metric="masked_lm_accuracy", summary={}
+    )
+    assert "best (step 200)" in report.tabulate_results(training)
+    training.evaluations = evaluations[:1]
+    assert "best (step 0)" in report.tabulate_results(training)
 
 
 def test_a_running_training_says_how_far_it_is(folder):

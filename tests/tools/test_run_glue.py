@@ -9,7 +9,7 @@ import sys
 import pytest
 from absl import flags as absl_flags
 
-from albert_tf import ownership
+from albert_tf import filesystem, ownership
 from albert_tf.commands.groups import FineTuningFlags
 from albert_tf.commands.run_glue import GlueFlags
 from albert_tf.tools import run_glue
@@ -114,6 +114,26 @@ def test_a_task_without_a_summary_does_not_stop_the_others(
     with pytest.raises(ValueError, match=r"1 of 3 tasks failed: \['cola'\]"):
         run(tmp_path, script, extra_flags="--says_nothing=cola")
     assert "scores of 2 tasks: 50.0" in capfd.readouterr().out
+
+
+def test_summaries_are_read_from_remote_folders(
+    tmp_path, script, capfd, monkeypatch
+):
+    """TensorFlow's ram:// stands for gs://."""
+    run(tmp_path, script)
+    summary = (tmp_path / "out/cola/summary.json").read_text()
+    remote = f"ram:/{tmp_path}/out"
+
+    def pretend(command):
+        filesystem.write_file(f"{remote}/cola/summary.json", summary)
+        return 0
+
+    monkeypatch.setattr(run_glue.subprograms, "run_program", pretend)
+    monkeypatch.chdir(tmp_path)
+    flags = {"data_dir": str(tmp_path / "glue"), "init_checkpoint": "a"}
+    run_glue.run(GlueFlags(**flags, output_dir=remote, tasks="cola"))
+    assert "scores of 1 tasks: 75.0" in capfd.readouterr().out
+    assert not (tmp_path / "ram:").exists()
 
 
 def test_without_test_data_nothing_is_predicted(tmp_path, script):

@@ -5,7 +5,8 @@ import pytest
 import tensorflow as tf
 
 from albert_tf import filesystem
-from albert_tf.weights import checkpoints, regrouping
+from albert_tf.weights import checkpoints, regrouping, vocabulary_files
+from tests import tiny
 
 
 def variables(step=0):
@@ -51,6 +52,17 @@ def test_a_checkpoint_is_found_by_prefix_index_or_folder(tmp_path, given):
         checkpoints.write_checkpoint(prefix, variables())
     found = checkpoints.find_checkpoint(tmp_path / given)
     assert found == str(tmp_path / ("model.ckpt-7" if given else prefix.name))
+
+
+def test_attributes_that_macos_keeps_in_files_are_no_models(tmp_path):
+    checkpoints.write_checkpoint(tmp_path / "model.ckpt-best", variables())
+    (tmp_path / "vocab.txt").write_text("\n".join(tiny.SPECIAL + tiny.WORDS))
+    for path in list(tmp_path.iterdir()):
+        path.with_name(f"._{path.name}").write_bytes(b"\0\5\x16\7")
+    found = checkpoints.find_checkpoint(tmp_path)
+    assert found == str(tmp_path / "model.ckpt-best")
+    tokenizer, (name, _) = vocabulary_files.find_vocabulary(tmp_path)
+    assert tokenizer.vocab_size == 25 and name == "vocab.txt"
 
 
 def test_the_error_on_a_mistyped_checkpoint_lists_the_files(tmp_path):
