@@ -637,7 +637,7 @@ ROWS = [
         "--spm_model_file=a.model",
         "--spm_model_file or --vocab_file",
     ),
-    row("ablate", "no such row", "--only=two", "the grid has the rows one"),
+    row("ablate", "no such row", "--only=two", "wanted some of one"),
     row("ablate", "no such task", "--task_data=RTE=glue", "'RTE=glue'; wanted"),
     row("ablate", "no data", "--task_data=SST-2=no", "'SST-2=no'; wanted"),
     row("ablate", "seeds in words", "--seeds=one", "--seeds=one; wanted"),

@@ -93,7 +93,7 @@ def _make_grid():
         "phases": [{"records": records, "flags": flags}],
         "held_out": records,
         "seeds": [1],
-        "tasks": {"SST-2": {"task_name": "sst-2"}},
+        "tasks": {"SST-2": {"task_name": "sst-2", "max_seq_length": 16}},
         "rows": [{"name": "one"}],
     }
 
