@@ -62,10 +62,10 @@ class TableTask:
         return [table for table in tables if table]
 
     def _rules(self):
-        """Returns rows of (field, whether it is valid, what is wanted)."""
-        name, labels = self.name, self.labels
+        """Yields rows of (field, whether it is valid, what is wanted)."""
+        name = self.name
         known = classification.METRICS_OF.get(self.objective, ())
-        return (
+        yield from (
             (
                 "name",
                 name and not set(name) & set("/\0\t\r\n"),
@@ -89,35 +89,35 @@ class TableTask:
                 "is chosen",
             ),
             (
-                "labels",
-                labels is None or self.objective != "regression",
-                "none for regression",
-            ),
-            (
-                "labels",
-                labels is None or len({*labels}) == len(labels) > 1,
-                "two or more, all different",
-            ),
-            (
                 "dev_share",
                 0 <= self.dev_share < 1 and not (self.dev_share and self.dev),
                 "a share of at least 0 and below 1, and 0 with a dev table",
             ),
+            ("label_separator", self.label_separator, "at least one character"),
+        )
+        if self.labels is not None:
+            yield from self._label_rules(self.labels)
+
+    def _label_rules(self, labels):
+        """Like `_rules`, of the labels if there are any."""
+        return (
+            ("labels", self.objective != "regression", "none for regression"),
             (
                 "labels",
-                all(
-                    x.splitlines() == [x] and "\t" not in x
-                    for x in labels or ()
-                ),
+                len({*labels}) == len(labels) > 1,
+                "two or more, all different",
+            ),
+            (
+                "labels",
+                all(x.splitlines() == [x] and "\t" not in x for x in labels),
                 "names without tabs and line breaks, of a character or more",
             ),
             (
                 "labels",
                 self.objective != "multi_label"
-                or not any(self.label_separator in x for x in labels or ()),
+                or not any(self.label_separator in x for x in labels),
                 f"names without {self.label_separator!r}, the label_separator",
             ),
-            ("label_separator", self.label_separator, "at least one character"),
         )
 
 
