@@ -28,12 +28,23 @@ LEAVING, LEARNING = 0.9, 1.2
 UNIFORM = 0.85
 # Steps after which a model is judged: half of all, but within these limits.
 FIRST_ADVICE, LAST_ADVICE = 1_500, 10_000
+# Mean cosine of different pieces' vectors from which on they say nothing of the
+# text. (Models that learn are below 0.75 from step 300 on.)
+COLLAPSED = 0.95
 ADVICE = (
     "WARNING: After {step:,} steps the model has learned little more than "
     "piece frequencies: its masked-LM loss is {loss:.2f}, that of frequencies "
     "alone {frequency_loss:.2f}, the entropy of its attention "
     "{attention_entropy:.2f} of uniform. What helped small models, most "
     "first: {remedies}. See docs/pretraining.md."
+)
+COLLAPSE = (
+    "WARNING: After {step:,} steps the model gives all tokens nearly the same "
+    "vector, whatever the text (mean cosine {token_cosine:.3f}): its masked-LM "
+    "loss is {loss:.2f}, that of frequencies alone {frequency_loss:.2f}, and "
+    "more steps will hardly lower it. Start again with a smaller "
+    '"initializer_range" in the config, or with fewer layers. See '
+    "docs/pretraining.md."
 )
 
 
@@ -107,9 +118,13 @@ class Gauge:
         self.is_advised = True
         if self.describe(values) != "frequencies":
             return None
-        loss = values["frequency_loss"] - values["frequency_gain"]
-        remedies = ", ".join(self.remedies)
-        return ADVICE.format(step=step, loss=loss, remedies=remedies, **values)
+        is_collapsed = values["token_cosine"] > COLLAPSED
+        return (COLLAPSE if is_collapsed else ADVICE).format(
+            step=step,
+            loss=values["frequency_loss"] - values["frequency_gain"],
+            remedies=", ".join(self.remedies),
+            **values,
+        )
 
 
 class Measured:

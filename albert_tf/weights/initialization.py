@@ -66,7 +66,13 @@ def initialize(
     elif pretrained.config and pretrained.config != config:
         groups = regrouping.names_of_groups(values)
         values = regrouping.regroup(values, pretrained.config, config)
-        if regrouping.names_of_groups(values) != groups:
+        found, wanted = pretrained.config, config
+        if found.num_hidden_layers != wanted.num_hidden_layers:
+            remarks.append(
+                f"the weights of its {found.num_hidden_layers} layers are "
+                f"used in {wanted.num_hidden_layers}"
+            )
+        elif regrouping.names_of_groups(values) != groups:
             remarks.append("shared weights were copied to each layer")
     if not from_group0:
         check_all_layers(values, weights, pretrained.source)

@@ -39,28 +39,31 @@ def spread_group0(values: dict, variables: dict) -> dict:
 
 
 def regroup(values: dict, source: AlbertConfig, target: AlbertConfig) -> dict:
-    """Expands shared weights for a config that shares fewer of them.
+    """Expands shared weights for a config that shares fewer, or is deeper.
 
     For each layer, the group in `target` gets the values of the layer's group
-    in `source`; shared weights are copied.
+    in `source`; shared weights are copied. Those that all layers share fit any
+    number of layers, as where the paper starts a deeper model from another.
 
     Args:
       values: dict from name to array.
       source: the AlbertConfig of the values.
-      target: the wanted AlbertConfig, with the same number of layers.
+      target: the wanted AlbertConfig; with the same number of layers if those
+        of `source` have different weights.
 
     Returns:
       A new dict; values outside the groups are unchanged.
 
     Raises:
       ValueError: if layers with different weights would have to share them,
-        or if the numbers of layers differ.
+        or if their numbers differ.
     """
-    if source.num_hidden_layers != target.num_hidden_layers:
+    is_same = source.num_hidden_layers == target.num_hidden_layers
+    if not is_same and len(source.count_uses()) > 1:
         raise ValueError(
             f"The checkpoint has {source.num_hidden_layers} layers, the model "
-            f"{target.num_hidden_layers}; wanted the same number, as weights "
-            "are copied layer by layer."
+            f"{target.num_hidden_layers}; wanted the same number, as not all "
+            "layers of the checkpoint have the same weights."
         )
     blocks: dict[int, list] = {}
     for name in values:
@@ -68,9 +71,9 @@ def regroup(values: dict, source: AlbertConfig, target: AlbertConfig) -> dict:
             blocks.setdefault(int(match[1]), []).append((match[2], name))
     result = {n: v for n, v in values.items() if not _BLOCK.match(n)}
     origins: dict = {}
-    for layer in range(source.num_hidden_layers):
+    for layer in range(target.num_hidden_layers):
         for is_ffn, group in enumerate(("attention_group", "ffn_group")):
-            old = getattr(source, group)(layer)
+            old = getattr(source, group)(layer if is_same else 0)
             new = getattr(target, group)(layer)
             if origins.setdefault((is_ffn, new), old) != old:
                 raise ValueError(

@@ -144,6 +144,7 @@ def test_it_advises_once_if_the_steps_taught_nothing(num_train_steps, due):
         "frequency_loss": 6.6,
         "frequency_gain": 0.4,
         "attention_entropy": 0.6,
+        "token_cosine": 0.9,
     }
     _, measured = build(tf.distribute.get_strategy(), np.ones(150))
     assert measured.advise(due - 1, num_train_steps, stuck) is None
@@ -156,3 +157,17 @@ def test_it_advises_once_if_the_steps_taught_nothing(num_train_steps, due):
     _, measured = build(tf.distribute.get_strategy(), np.ones(150))
     learned = stuck | {"frequency_gain": 2.0}
     assert measured.advise(due, num_train_steps, learned) is None
+
+
+def test_it_tells_that_all_vectors_are_the_same():
+    collapsed = {
+        "frequency_loss": 6.53,
+        "frequency_gain": -0.01,
+        "attention_entropy": 0.99,
+        "token_cosine": 0.9996,
+    }
+    _, measured = build(tf.distribute.get_strategy(), np.ones(150))
+    advice = measured.advise(1_500, 2_500, collapsed)
+    assert "After 1,500 steps" in advice and "cosine 1.000" in advice
+    assert "loss is 6.54, that of frequencies alone 6.53" in advice
+    assert '"initializer_range"' in advice and "one, two" not in advice

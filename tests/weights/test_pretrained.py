@@ -99,9 +99,22 @@ def test_weights_go_to_layers_that_share_less_and_not_back():
     assert block % (3, "LayerNorm_1/beta") not in spread
     with pytest.raises(ValueError, match="Layer 1 would share"):
         regrouping.regroup(values, none, TINY)
-    longer = dataclasses.replace(TINY, num_hidden_layers=5)
+
+
+def test_weights_that_all_layers_share_fit_any_number_of_layers():
+    block = "bert/encoder/transformer/group_%d/inner_group_0/x"
+    values = {block % 0: np.array(3)}
+    deeper = dataclasses.replace(TINY, num_hidden_layers=5)
+    assert regrouping.regroup(values, TINY, deeper) == values
+    assert regrouping.regroup(values, deeper, TINY) == values
+    separate = dataclasses.replace(deeper, parameter_sharing="none")
+    spread = regrouping.regroup(values, TINY, separate)
+    assert spread == {block % layer: 3 for layer in range(5)}
+    with pytest.raises(ValueError, match="has 5 layers, the model 4"):
+        regrouping.regroup(spread, separate, TINY)
+    half = dataclasses.replace(TINY, parameter_sharing="ffn")
     with pytest.raises(ValueError, match="has 4 layers, the model 5"):
-        regrouping.regroup(values, TINY, longer)
+        regrouping.regroup(values, half, deeper)
 
 
 def test_the_releases_rounding_is_not_written(tmp_path):
@@ -614,15 +627,24 @@ def test_a_given_vocabulary_is_used_as_in_pretraining(tmp_path, beside):
     assert tokenize() == ["arzte"]
 
 
-def test_shared_weights_begin_a_model_that_shares_less(tmp_path):
+@pytest.mark.parametrize(
+    ("changes", "remark"),
+    [
+        ({}, "shared weights were copied to each layer"),
+        ({"num_hidden_layers": 6}, "the weights of its 4 layers are used in 6"),
+    ],
+)
+def test_shared_weights_begin_a_model_that_shares_less(
+    tmp_path, changes, remark
+):
     values = random_model(tmp_path / "a")
-    config = dataclasses.replace(TINY, parameter_sharing="none")
+    config = dataclasses.replace(TINY, parameter_sharing="none", **changes)
     weights = modeling.named_weights(heads.AlbertForPreTraining(config))
     held = {**weights, "global_step": tf.Variable(0, dtype=tf.int64)}
     manager = checkpoints.CheckpointManager(tmp_path / "out", held)
     found = pretrained.read_pretrained(tmp_path / "a")
     said = initialization.initialize(manager, weights, config, found)
-    assert "shared weights were copied to each layer" in said
+    assert remark in said
     kernel = "bert/encoder/transformer/group_%d/inner_group_0/ffn_1/"
     kernel += "intermediate/dense/kernel"
     np.testing.assert_array_equal(weights[kernel % 3], values[kernel % 0])
