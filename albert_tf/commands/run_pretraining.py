@@ -72,7 +72,8 @@ class PretrainingFlags(groups.TrainFlags):
     )
     start_warmup_step: int = flag(
         0,
-        "Step at which warmup starts; the learning rate is 0 before it.",
+        "Step at which warmup starts; the learning rate is 0 before it. "
+        "Without --num_warmup_steps it has no effect.",
         at_least=0,
     )
     save_checkpoints_steps: int = flag(5000)

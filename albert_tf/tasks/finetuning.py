@@ -16,7 +16,7 @@ from albert_tf.analysis import memory
 from albert_tf.data import batches, submissions
 from albert_tf.data.examples import Examples
 from albert_tf.metrics import classification
-from albert_tf.model import modeling
+from albert_tf.model import layers, modeling
 from albert_tf.model.config import CONFIG_FILE, AlbertConfig
 from albert_tf.text import tokenization
 from albert_tf.training import (
@@ -116,6 +116,18 @@ class Task:
         raise NotImplementedError
 
 
+# Names of a Recipe's numbers of steps and sizes -> their minimum.
+_LEAST = {
+    "train_batch_size": 1,
+    "tokens_per_batch": 1,
+    "gradient_accumulation_steps": 1,
+    "save_checkpoints_steps": 1,
+    "iterations_per_loop": 1,
+    "log_every_steps": 1,
+    "keep_checkpoint_max": 0,
+}
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Recipe:
     """Hyperparameters of fine-tuning, as described by flags of the same name.
@@ -144,6 +156,18 @@ class Recipe:
     log_every_steps: int = 100
     from_scratch: bool = False
     accept_changes: bool = False
+
+    def __post_init__(self):
+        for name, least in _LEAST.items():
+            if getattr(self, name) < least:
+                raise ValueError(
+                    f"{name} is {getattr(self, name)}; wanted at least {least}."
+                )
+        if self.compute_dtype not in ("auto", *layers.POLICIES):
+            raise ValueError(
+                f"compute_dtype is {self.compute_dtype!r}; wanted 'auto' or "
+                f"one of {list(layers.POLICIES)}."
+            )
 
     def count_steps(self, num_examples: int) -> tuple[int, int]:
         """Returns the number of training steps and of warmup steps among them.
@@ -192,7 +216,8 @@ class FineTuning:
       session: its `session.Session`.
       reporter: the session's `reporting.Reporter`.
       evaluator: an `evaluation.Evaluator`, or None without dev data.
-      source: source of the model's weights.
+      source: source of the model's weights; None until `train`, `evaluate` or
+        `restore_best` have given it some. Set it if you assign them yourself.
       dev_rows: rows of the last evaluation of the dev data, as for
         `submissions.write_dev_predictions`.
 
@@ -222,7 +247,7 @@ class FineTuning:
             strategy or tf.distribute.get_strategy()
         )
         self.reporter = self.session.reporter
-        self.source = start.source
+        self.source: str | None = None
         self.dev_rows: list[dict] = []
         self.evaluator = None
         if task.is_scored:
@@ -342,6 +367,7 @@ class FineTuning:
         )
         batches.check_plan(len(examples), batch_size, num_steps)
         files = {manifest.FLAGS_FILE: self.flags} if self.flags else {}
+        self.source = self.folder
         step = self.session.begin(
             self.config,
             self.start if self.start.values else None,
@@ -457,7 +483,11 @@ class FineTuning:
 
         Returns:
           The folder of the new version.
+
+        Raises:
+          ValueError: if the model has no weights yet.
         """
+        self._check_weights()
         model = self.model
         is_auto = self.recipe.compute_dtype == "auto"
         if is_auto and self.session.compute_dtype != "float32":
@@ -479,7 +509,12 @@ class FineTuning:
         return model
 
     def predict(self, examples: Examples) -> dict[str, np.ndarray]:
-        """Returns the model's outputs for examples, in order: [N, ...]."""
+        """Returns the model's outputs for examples, in order: [N, ...].
+
+        Raises:
+          ValueError: if the model has no weights yet.
+        """
+        self._check_weights()
         strategy = self.session.strategy
         plan = batches.plan_pass(
             examples,
@@ -491,6 +526,15 @@ class FineTuning:
             is_static=distribution.is_tpu(strategy),
         )
         return self._predict(batches.build_pass(examples, plan), len(examples))
+
+    def _check_weights(self):
+        """Raises ValueError if the model still has its random weights."""
+        if self.source is None:
+            raise ValueError(
+                f"The model of {self.folder} has random weights so far. Call "
+                "restore_best() for those of its best checkpoint or, if it has "
+                "none, of the start; or train() or evaluate()."
+            )
 
     def restore_best(self) -> str:
         """Restores the best checkpoint, or the newest if none is marked best.
@@ -545,6 +589,7 @@ class FineTuning:
         if self.evaluator is None:
             raise ValueError(f"The task {self.task.name} has no dev data.")
         if checkpoints.list_checkpoints(self.folder):
+            self.source = self.folder
             self.evaluator.evaluate_folder()
         else:
             self.reporter.say(f"Evaluating {self.restore_best()}.")

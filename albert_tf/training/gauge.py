@@ -21,9 +21,9 @@ NUM_COMMON = 100
 INTERVAL = 100
 TOKENS, TOKENS_AT_A_TIME = 2048, 512
 # Gain of the masked-LM loss over the unigram loss, in nats, from which on a
-# model counts as leaving the plateau, and as learning, provided that the
-# relative entropy of its attention is at most UNIFORM. (Neighboring pieces
-# alone give a gain of up to 0.83, in 7,500 steps that never left the plateau.)
+# model counts as leaving the plateau, provided that the relative entropy of its
+# attention is at most UNIFORM, and as learning. (Neighboring pieces alone give
+# a gain of up to 0.83, in 7,500 steps that never left the plateau.)
 LEAVING, LEARNING = 0.9, 1.2
 UNIFORM = 0.85
 # Steps after which a model is judged: half of all, but within these limits.
@@ -106,9 +106,10 @@ class Gauge:
     def describe(values):
         """Returns the state of training as one word."""
         gain = values["frequency_gain"]
-        if gain < LEAVING or values["attention_entropy"] > UNIFORM:
-            return "frequencies"
-        return "leaving" if gain < LEARNING else "learning"
+        if gain >= LEARNING:
+            return "learning"
+        is_uniform = values["attention_entropy"] > UNIFORM
+        return "frequencies" if gain < LEAVING or is_uniform else "leaving"
 
     def advise(self, step, num_train_steps, values):
         """Returns a warning, once, if the model is still on the plateau."""

@@ -34,7 +34,7 @@ def build_schedule(
       num_train_steps: step at which the rate reaches 0.
       num_warmup_steps: number of warmup steps, from start_warmup_step on.
       start_warmup_step: step before which the rate is 0 (the release:
-        negative).
+        negative). As in the release, without effect if there is no warmup.
       poly_power: exponent of the polynomial decay.
 
     Returns:

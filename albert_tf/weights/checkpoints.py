@@ -281,6 +281,11 @@ class CheckpointManager:
     ):
         self.folder = str(folder)
         self.variables = variables
+        if max_to_keep < 0:
+            raise ValueError(
+                f"keep_checkpoint_max is {max_to_keep}; wanted a number of "
+                "checkpoints, or 0 to keep all."
+            )
         self.max_to_keep = max_to_keep
         self.is_writing = is_writing
         filesystem.make_folder(self.folder)
@@ -328,6 +333,10 @@ class CheckpointManager:
             for old in prefixes[: -self.max_to_keep]:
                 remove_checkpoint(old)
             prefixes = prefixes[-self.max_to_keep :]
+        self._write_state(prefixes)
+
+    def _write_state(self, prefixes):
+        """Writes TensorFlow's file that lists the checkpoints."""
         names = [os.path.basename(prefix) for prefix in prefixes]
         lines = [f'model_checkpoint_path: "{names[-1]}"']
         lines += [f'all_model_checkpoint_paths: "{n}"' for n in names]
@@ -349,8 +358,8 @@ class CheckpointManager:
         """Restores the newest numbered checkpoint, including the optimizer.
 
         Damaged checkpoints are skipped with a warning. Incomplete files of a
-        killed run are removed, and pending deletions of old checkpoints are
-        completed.
+        killed run are removed. Old checkpoints are deleted by `save` only: the
+        training may have been started with wrong settings.
 
         Returns:
           Its prefix, or None if there is no checkpoint.
@@ -367,7 +376,7 @@ class CheckpointManager:
                 logging.warning("%s This checkpoint is skipped.", error)
                 continue
             restore(self.variables, values, prefix)
-            self._drop_old(prefixes[: prefixes.index(prefix) + 1])
+            self._write_state(prefixes[: prefixes.index(prefix) + 1])
             return prefix
         if prefixes:
             raise ValueError(

@@ -34,6 +34,7 @@ WEIGHTS = (".safetensors", safetensor_files.INDEX_FILE, ".weights.h5")
 # Prefix of the encoder's names.
 BODY = "bert/"
 SENTENCEPIECE_FILE = "spiece.model"
+FORMS = ("tf1", "own", "hf", "keras_hub")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -370,7 +371,12 @@ def write_pretrained(folder: filesystem.Path, pretrained, form: str):
         shares weights only by groups; "own": the same with
         `parameter_sharing`; "hf": Hugging Face; "keras_hub": a preset of what
         `select` returns.
+
+    Raises:
+      ValueError: if there is no such format, or it cannot hold the model.
     """
+    if form not in FORMS:
+        raise ValueError(f"The format is {form!r}; wanted one of {FORMS}.")
     config, values = pretrained.config, pretrained.values
     tokenizer = pretrained.tokenizer
     head = task_heads.find_head(values, pretrained.head, pretrained.source)

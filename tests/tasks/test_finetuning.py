@@ -218,6 +218,37 @@ def test_outputs_take_the_order_of_the_tasks_labels(model, tmp_path, capfd):
         tuning.restore_best()
 
 
+def test_random_weights_neither_predict_nor_are_exported(model, tmp_path):
+    build(model, tmp_path / "run", TEXTS, LABELS).train()
+    tuning = build(model, tmp_path / "run", TEXTS, LABELS)
+    assert tuning.source is None
+    for use in (
+        lambda: tuning.task.predict(tuning, TEXTS),
+        lambda: tuning.task.export(tuning, tmp_path / "export"),
+    ):
+        with pytest.raises(ValueError, match=r"random weights.*restore_best"):
+            use()
+    assert not (tmp_path / "export").exists()
+    assert tuning.restore_best() == tuning.source
+    assert len(tuning.task.predict(tuning, TEXTS)) == 3
+    with pytest.raises(ValueError, match="are 'w1 w2'; wanted a list"):
+        tuning.task.predict(tuning, "w1 w2")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("keep_checkpoint_max", -1),
+        ("save_checkpoints_steps", 0),
+        ("train_batch_size", 0),
+        ("compute_dtype", "float16"),
+    ],
+)
+def test_a_recipe_is_checked(name, value):
+    with pytest.raises(ValueError, match=f"^{name} is {value!r}; wanted"):
+        Recipe(**{name: value})
+
+
 def test_lost_checkpoints_are_said_first(model, tmp_path, capfd):
     recipe = Recipe(train_step=4, save_checkpoints_steps=1)
     for number, (num_kept, dev) in enumerate(
@@ -263,6 +294,7 @@ def test_a_regression_has_no_labels(model, tmp_path):
     )
     assert tuning.task.task.labels is None
     assert tuning.task.best_metric == "pearson"
+    tuning.source = "random weights"
     (low, *_) = tuning.task.predict(tuning, ["w1"])
     assert np.isfinite(float(low))
 
@@ -278,6 +310,7 @@ def test_predictions_are_those_of_the_weights_at_the_time(
         lambda *args: built.append(1) or build_function(*args),
     )
     tuning = build(model, tmp_path, TEXTS, LABELS)
+    tuning.source = "by hand"
     examples = tuning.task.train
     weights = named_weights(tuning.model)
     bias = weights["output_bias"]

@@ -128,6 +128,7 @@ def test_it_is_due_once_per_interval():
         (1.0, 0.8, "leaving"),
         (1.3, 0.8, "learning"),
         (9, 0.1, "learning"),
+        (1.3, 0.87, "learning"),  # A deep model.
     ],
 )
 def test_it_has_a_word_for_each_state(gain, entropy, word):

@@ -136,7 +136,7 @@ def test_the_newest_and_the_best_checkpoints_are_kept(tmp_path):
     assert held["global_step"].numpy() == 20
 
 
-def test_restoring_completes_deletions_that_a_kill_interrupted(
+def test_restoring_deletes_none_and_saving_those_that_a_kill_left(
     tmp_path, monkeypatch
 ):
     held = variables()
@@ -148,8 +148,11 @@ def test_restoring_completes_deletions_that_a_kill_interrupted(
         manager.save()
     assert len(checkpoints.list_checkpoints(tmp_path)) == 2
     assert manager.restore_latest().endswith("model.ckpt-9")
-    assert len(checkpoints.list_checkpoints(tmp_path)) == 1
+    assert len(checkpoints.list_checkpoints(tmp_path)) == 2
     assert tf.train.latest_checkpoint(tmp_path).endswith("model.ckpt-9")
+    held["global_step"].assign(12)
+    newest = manager.save()
+    assert checkpoints.list_checkpoints(tmp_path) == [newest]
 
 
 def test_a_damaged_newer_checkpoint_is_not_counted(tmp_path):

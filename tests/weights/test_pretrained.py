@@ -650,6 +650,14 @@ def test_shared_weights_begin_a_model_that_shares_less(
     np.testing.assert_array_equal(weights[kernel % 3], values[kernel % 0])
 
 
+def test_an_unknown_format_is_refused(tmp_path):
+    random_model(tmp_path / "a")
+    found = pretrained.read_pretrained(tmp_path / "a")
+    with pytest.raises(ValueError, match="format is 'HF'; wanted one of"):
+        pretrained.write_pretrained(tmp_path / "b", found, "HF")
+    assert not (tmp_path / "b").exists()
+
+
 def test_a_task_takes_the_body_and_begins_its_head_anew(tmp_path):
     """Also where the other model's head has the names of the task's own."""
     other = heads.AlbertClassifier(TINY, num_labels=3)
