@@ -16,7 +16,7 @@ from albert_tf.analysis import memory
 from albert_tf.data import batches, submissions
 from albert_tf.data.examples import Examples
 from albert_tf.metrics import classification
-from albert_tf.model import layers, modeling
+from albert_tf.model import modeling
 from albert_tf.model.config import CONFIG_FILE, AlbertConfig
 from albert_tf.text import tokenization
 from albert_tf.training import (
@@ -163,11 +163,7 @@ class Recipe:
                 raise ValueError(
                     f"{name} is {getattr(self, name)}; wanted at least {least}."
                 )
-        if self.compute_dtype not in ("auto", *layers.POLICIES):
-            raise ValueError(
-                f"compute_dtype is {self.compute_dtype!r}; wanted 'auto' or "
-                f"one of {list(layers.POLICIES)}."
-            )
+        distribution.check_compute_dtype(self.compute_dtype)
 
     def count_steps(self, num_examples: int) -> tuple[int, int]:
         """Returns the number of training steps and of warmup steps among them.

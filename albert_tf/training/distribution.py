@@ -9,6 +9,7 @@ import urllib.parse
 
 import tensorflow as tf
 
+from albert_tf.model import layers
 from albert_tf.training import workers
 
 CONNECT_SECONDS = 10
@@ -146,6 +147,15 @@ def is_single_cpu(strategy):
     )
 
 
+def check_compute_dtype(name: str) -> None:
+    """Raises ValueError if there is no such data type of matrix products."""
+    if name not in ("auto", *layers.POLICIES):
+        raise ValueError(
+            f"compute_dtype is {name!r}; wanted 'auto' or one of "
+            f"{list(layers.POLICIES)}."
+        )
+
+
 def choose_compute_dtype(name, strategy):
     """Returns the data type of matrix products, "float32" or "bfloat16".
 
@@ -153,7 +163,11 @@ def choose_compute_dtype(name, strategy):
       name: one of them, or "auto" for bfloat16 if all devices have
         instructions for it, and float32 otherwise.
       strategy: a tf.distribute.Strategy.
+
+    Raises:
+      ValueError: if it is none of these names.
     """
+    check_compute_dtype(name)
     if name != "auto":
         return name
     return "bfloat16" if multiplies_bfloat16(strategy) else "float32"

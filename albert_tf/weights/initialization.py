@@ -66,11 +66,11 @@ def initialize(
     elif pretrained.config and pretrained.config != config:
         groups = regrouping.names_of_groups(values)
         values = regrouping.regroup(values, pretrained.config, config)
-        found, wanted = pretrained.config, config
-        if found.num_hidden_layers != wanted.num_hidden_layers:
+        num_layers = pretrained.config.num_hidden_layers
+        if num_layers != config.num_hidden_layers:
             remarks.append(
-                f"the weights of its {found.num_hidden_layers} layers are "
-                f"used in {wanted.num_hidden_layers}"
+                f"the weights of its {num_layers} layers are used in "
+                f"{config.num_hidden_layers}"
             )
         elif regrouping.names_of_groups(values) != groups:
             remarks.append("shared weights were copied to each layer")

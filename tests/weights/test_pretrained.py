@@ -6,6 +6,7 @@ import json
 import pathlib
 import shutil
 import tarfile
+import typing
 
 import numpy as np
 import pytest
@@ -648,6 +649,11 @@ def test_shared_weights_begin_a_model_that_shares_less(
     kernel = "bert/encoder/transformer/group_%d/inner_group_0/ffn_1/"
     kernel += "intermediate/dense/kernel"
     np.testing.assert_array_equal(weights[kernel % 3], values[kernel % 0])
+
+
+def test_the_program_has_all_formats():
+    hints = typing.get_type_hints(ConvertFlags)
+    assert typing.get_args(hints["format"]) == pretrained.FORMS
 
 
 def test_an_unknown_format_is_refused(tmp_path):
