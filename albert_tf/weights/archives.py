@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from albert_tf import filesystem
 from albert_tf.weights import keras_hub
 
-ARCHIVES = (".tar", ".tar.gz", ".tgz")
 # An archive that exceeds both limits is no checkpoint: weights compress little.
 MAX_UNPACKED = 200_000_000  # Bytes.
 MAX_COMPRESSION = 20

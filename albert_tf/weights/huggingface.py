@@ -173,9 +173,9 @@ def _check_kind(path, values, act):
 
 
 def read_weights(
-    folder: filesystem.Path, config: AlbertConfig
+    folder: filesystem.Path, config: AlbertConfig, file: str | None = None
 ) -> tuple[dict, list, task_heads.TaskHead | None]:
-    """Reads the weights of a folder.
+    """Reads the weights of a folder: of a file in it, or of the usual one.
 
     Returns:
       Dict from canonical name to float32 array; a list of remarks on converted
@@ -187,7 +187,9 @@ def read_weights(
     """
     described = filesystem.read_json(os.path.join(folder, CONFIG_FILE))
     architecture = huggingface_heads.find_architecture(described)
-    path, theirs, remarks = safetensor_files.read_folder(folder, CONSTANTS)
+    path, theirs, remarks = safetensor_files.read_folder(
+        folder, CONSTANTS, file
+    )
     if "embeddings.word_embeddings.weight" in theirs:
         # An AlbertModel without a head.
         theirs = {f"albert.{name}": v for name, v in theirs.items()}

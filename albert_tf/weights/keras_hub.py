@@ -95,9 +95,15 @@ def read_config(folder: filesystem.Path) -> AlbertConfig:
 
 
 def read_weights(
-    folder: filesystem.Path, config: AlbertConfig
+    folder: filesystem.Path, config: AlbertConfig, file: str | None = None
 ) -> tuple[dict, list]:
     """Reads the weights of a preset.
+
+    Args:
+      folder: its folder.
+      config: its AlbertConfig.
+      file: name of a file of the encoder to read instead of WEIGHTS_FILE,
+        without a head; either of the usual names stands for the preset.
 
     Returns:
       Dict from canonical name to float32 array, and a list of remarks on
@@ -107,7 +113,8 @@ def read_weights(
       FileNotFoundError: if there are no weights.
       ValueError: if a file is damaged or contradicts the config.
     """
-    path = os.path.join(folder, WEIGHTS_FILE)
+    is_usual = file in (None, WEIGHTS_FILE, TASK_WEIGHTS_FILE)
+    path = os.path.join(folder, WEIGHTS_FILE if is_usual else str(file))
     if not filesystem.exists(path):
         names = filesystem.list_folder(folder)
         is_sharded = SHARDS_FILE in names
@@ -124,7 +131,7 @@ def read_weights(
     if config.embedding_size == config.hidden_size:
         regrouping.drop_identity(values, path)
     task_path = os.path.join(folder, keras_hub_layout.TASK_FILE)
-    if not filesystem.exists(task_path):
+    if not (is_usual and filesystem.exists(task_path)):
         return values, remarks
     task = filesystem.read_json(task_path).get("class_name")
     path = os.path.join(folder, TASK_WEIGHTS_FILE)

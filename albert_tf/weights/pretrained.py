@@ -22,15 +22,13 @@ from albert_tf.weights import (
     checkpoints,
     huggingface,
     keras_hub,
+    locations,
     regrouping,
-    safetensor_files,
     saved_weights,
     task_heads,
     vocabulary_files,
 )
 
-# Endings of weight files; given one, its folder is read.
-WEIGHTS = (".safetensors", safetensor_files.INDEX_FILE, ".weights.h5")
 # Prefix of the encoder's names.
 BODY = "bert/"
 SENTENCEPIECE_FILE = "spiece.model"
@@ -100,44 +98,27 @@ def read_pretrained(
     Args:
       path: a TF1 prefix, .index file, folder or tar archive; a TF Hub module
         as a folder or tar archive; a Hugging Face folder or KerasHub preset,
-        or its weights file. Of a folder of fine-tuning, the best checkpoint is
-        read, of one of pretraining the newest.
+        or its weights file; a folder of versions or of training checkpoints
+        of these, whose newest is read. Of a folder of fine-tuning, the best
+        checkpoint is read, of one of pretraining the newest.
       keep_slots: whether to read the optimizer's slots and the step.
 
     Raises:
       FileNotFoundError: if there is no model.
       ValueError: if the model is damaged or of another kind.
     """
-    path = str(path)
-    if path.startswith(("http://", "https://")):
-        raise ValueError(
-            f"{path} is not on this machine. Download it, and give the file or "
-            "the folder."
-        )
-    if path.endswith(archives.ARCHIVES):
+    kind, path, file = locations.locate(path)
+    if kind == "archive":
         with archives.unpacked(path) as folder:
             return read_pretrained(folder, keep_slots=keep_slots)
-    if path.endswith(WEIGHTS):
-        path, name = os.path.split(path)
-        path = path or "."
-        if not filesystem.exists(os.path.join(path, huggingface.CONFIG_FILE)):
-            raise FileNotFoundError(
-                f"There is no {huggingface.CONFIG_FILE} next to {name} in "
-                f"{path}. Was the folder copied completely?"
-            )
-    if filesystem.exists(os.path.join(path, huggingface.CONFIG_FILE)):
-        return _read_described(path)
-    is_module = filesystem.exists(os.path.join(path, "saved_model.pb"))
+    if kind == "described":
+        return _read_described(path, file)
+    is_module = kind == "module"
     if is_module:
         prefix = os.path.join(path, "variables", "variables")
         folder = os.path.join(path, "assets")
     else:
-        prefix = checkpoints.find_checkpoint(path)
-        folder = os.path.dirname(prefix) or "."
-        trained = checkpoints.find_trained(path)
-        head_file = os.path.join(path, task_heads.HEAD_FILE)
-        if trained and filesystem.exists(head_file):
-            prefix = trained[-1]
+        prefix, folder = path, os.path.dirname(path) or "."
     values = checkpoints.read_checkpoint(prefix)
     if is_module and saved_weights.OBJECT_GRAPH in values:
         values = saved_weights.read_weights(values, path)
@@ -161,24 +142,27 @@ def _find_head(values, folder, prefix):
     return head
 
 
-def _read_described(path):
+def _read_described(path, weights_file):
     """Reads a folder with a config.json of transformers or KerasHub."""
     tokenizer, file = vocabulary_files.find_vocabulary(path)
     head = None
     if keras_hub.is_preset(path):
         config = keras_hub.read_config(path)
-        values, remarks = keras_hub.read_weights(path, config)
+        values, remarks = keras_hub.read_weights(path, config, weights_file)
         if not tokenizer:
             tokenizer, content = keras_hub.read_tokenizer(path)
             file = tokenizer and (SENTENCEPIECE_FILE, content)
     else:
         config = huggingface.read_config(path)
-        values, remarks, head = huggingface.read_weights(path, config)
+        values, remarks, head = huggingface.read_weights(
+            path, config, weights_file
+        )
     settings = tokenization.read_settings(path)
     if settings is None and tokenizer:
         settings = _recorded_settings(path, tokenizer)
+    source = os.path.join(path, weights_file) if weights_file else path
     return Pretrained(
-        path, values, config, tokenizer, file, remarks, head, settings
+        source, values, config, tokenizer, file, remarks, head, settings
     )
 
 

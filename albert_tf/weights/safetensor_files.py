@@ -4,6 +4,7 @@ Requires the package safetensors, but neither PyTorch nor transformers.
 """
 
 import os
+import re
 from collections.abc import Collection
 
 import numpy as np
@@ -12,17 +13,21 @@ from albert_tf import filesystem
 
 WEIGHTS_FILE = "model.safetensors"
 INDEX_FILE = f"{WEIGHTS_FILE}.index.json"
+_SHARD = re.compile(r"-\d+-of-\d+\.safetensors$")
 FLOATS = ("float16", "bfloat16", "float32", "float64")
 
 
 def read_folder(
-    folder: filesystem.Path, ignored: Collection[str] = ()
+    folder: filesystem.Path,
+    ignored: Collection[str] = (),
+    file: str | None = None,
 ) -> tuple[str, dict, list]:
     """Reads the arrays of a folder as float32.
 
     Args:
       folder: folder with `model.safetensors`, or with shards and their index.
       ignored: names to omit.
+      file: name of the file or index to read instead.
 
     Returns:
       The path of the file or the index, a dict from name to array, and a list
@@ -33,12 +38,16 @@ def read_folder(
       ValueError: if a file is damaged, an array is not floating-point, or
         index and shards contradict each other.
     """
-    path = os.path.join(folder, WEIGHTS_FILE)
-    index = os.path.join(folder, INDEX_FILE)
-    # If there are both, transformers ignores the index, too.
-    is_sharded = not filesystem.exists(path) and filesystem.exists(index)
-    path = index if is_sharded else path
-    arrays = _read_shards(index) if is_sharded else _read_file(path)
+    if file is None:
+        # If there are both, transformers ignores the index, too.
+        names = filesystem.list_folder(folder)
+        is_sharded = WEIGHTS_FILE not in names and INDEX_FILE in names
+        file = INDEX_FILE if is_sharded else WEIGHTS_FILE
+    # A shard stands for all of them.
+    file = _SHARD.sub(".safetensors.index.json", file)
+    path = os.path.join(folder, file)
+    is_index = file.endswith(".json")
+    arrays = _read_shards(path) if is_index else _read_file(path)
     arrays = {n: a for n, a in arrays.items() if n not in ignored}
     wrong = [n for n, a in arrays.items() if str(a.dtype) not in FLOATS]
     if wrong:
@@ -81,6 +90,11 @@ def _read_file(path):
 
 def _read_shards(index):
     """Returns the arrays of all shards of an index by name."""
+    if not filesystem.exists(index):
+        raise FileNotFoundError(
+            f"{index}, the index of the shards, does not exist. Was the folder "
+            "downloaded completely?"
+        )
     shard_of = _read_index(index)
     folder = os.path.dirname(index)
     shards = sorted({*shard_of.values()})

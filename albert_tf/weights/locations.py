@@ -1,0 +1,135 @@
+"""Finds the model that a path names: what is named, or nothing else.
+
+A path is a folder, a file of weights in one, or a checkpoint's prefix. Of a
+folder without a model, the newest of the numbered folders in it is taken.
+"""
+
+import logging
+import os
+import re
+from typing import NamedTuple
+
+from albert_tf import filesystem
+from albert_tf.weights import checkpoints, task_heads
+
+ARCHIVES = (".tar", ".tar.gz", ".tgz")
+CONFIG_FILE = "config.json"  # Of transformers and of KerasHub.
+SAVED_MODEL = "saved_model.pb"
+_DESCRIBED = (".safetensors", ".safetensors.index.json", ".weights.h5")
+_PART = re.compile(r"\.(index|meta|data-\d+-of-\d+)$")
+# Of transformers' Trainer, and versions of a SavedModel.
+_NUMBERED = re.compile(r"(?:checkpoint-)?(\d+)")
+
+
+class Location(NamedTuple):
+    """A model.
+
+    Attributes:
+      kind: "archive"; "described", a folder with CONFIG_FILE; "module", the
+        folder of a SavedModel; "checkpoint".
+      path: the archive, the folder, or the checkpoint's prefix.
+      file: name of the file of weights in a described folder; None for the
+        usual one.
+    """
+
+    kind: str
+    path: str
+    file: str | None = None
+
+
+def locate(path: filesystem.Path) -> Location:
+    """Returns the location of the model that a path names.
+
+    Raises:
+      FileNotFoundError: if there is none.
+      ValueError: if the path names something else.
+    """
+    path = str(path).rstrip("/") or "/"
+    if path.startswith(("http://", "https://")):
+        raise ValueError(
+            f"{path} is not on this machine. Download it, and give the file or "
+            "the folder."
+        )
+    if filesystem.is_folder(path):
+        return _locate_in(path)
+    prefix = _PART.sub("", path)
+    folder, name = os.path.split(prefix)
+    if filesystem.exists(f"{prefix}.index"):
+        if name == "variables" and _has(f"{folder or '.'}/..", SAVED_MODEL):
+            return Location("module", os.path.join(folder, ".."))
+        return Location("checkpoint", prefix)
+    folder, name = os.path.split(path)
+    folder = folder or "."
+    _check_file(path, prefix, folder)
+    if name == SAVED_MODEL:
+        return Location("module", folder)
+    if path.endswith(ARCHIVES):
+        return Location("archive", path)
+    if not _has(folder, CONFIG_FILE):
+        raise FileNotFoundError(
+            f"There is no {CONFIG_FILE} next to {name} in {folder}. Was the "
+            "folder copied completely?"
+        )
+    return Location("described", folder, name)
+
+
+def _check_file(path, prefix, folder):
+    """Raises an error unless a path is a file that may have weights."""
+    models = [n for n in filesystem.list_folder(folder) if _is_model(n)]
+    there = f"{folder} has {models[:12] or 'no model'}"
+    if not filesystem.exists(path):
+        is_file = path.endswith((*_DESCRIBED, *ARCHIVES, SAVED_MODEL))
+        raise FileNotFoundError(
+            f"{path if is_file else f'{prefix}.index'} does not exist; {there}."
+            " Wanted a folder, a file of weights, or a checkpoint's prefix, "
+            "such as model.ckpt-best. (Models are not downloaded by name.)"
+        )
+    if not _is_model(os.path.basename(path)):
+        raise ValueError(
+            f"{path} is not a model; {there}. Wanted a folder, a checkpoint's "
+            f"prefix, or a file ending in {', '.join(_DESCRIBED + ARCHIVES)}. "
+            "(To convert weights of PyTorch, load them with transformers and "
+            "call save_pretrained(folder).)"
+        )
+
+
+def _is_model(name):
+    """Returns whether a file of this name may have weights."""
+    endings = (".index", SAVED_MODEL, *_DESCRIBED, *ARCHIVES)
+    return name.endswith(endings)
+
+
+def _locate_in(folder):
+    """Returns the location of a folder's model."""
+    if _has(folder, SAVED_MODEL):
+        return Location("module", folder)
+    numbered = {
+        int(match[1]): os.path.join(folder, name)
+        for name in filesystem.list_folder(folder)
+        if (match := _NUMBERED.fullmatch(name.rstrip("/")))
+    }
+    numbered = {n: path for n, path in numbered.items() if _is_complete(path)}
+    if numbered and not _is_complete(folder):
+        newest = numbered[max(numbered)]
+        logging.warning(
+            "%s has %d models. The newest is used: %s.",
+            folder,
+            len(numbered),
+            newest,
+        )
+        return _locate_in(newest)
+    if _has(folder, CONFIG_FILE):
+        return Location("described", folder)
+    trained = checkpoints.find_trained(folder)
+    if trained and _has(folder, task_heads.HEAD_FILE):
+        return Location("checkpoint", trained[-1])
+    return Location("checkpoint", checkpoints.find_checkpoint(folder))
+
+
+def _is_complete(folder):
+    """Returns whether a folder has weights of its own."""
+    return any(map(_is_model, filesystem.list_folder(folder)))
+
+
+def _has(folder, name):
+    return filesystem.exists(os.path.join(folder, name))
