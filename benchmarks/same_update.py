@@ -174,7 +174,7 @@ def main():
     print("|---|---|---|---|")
     for number, (name, *row) in enumerate(ROWS):
         found = train(args.output_dir, number, *row)
-        weights = [n for n in found if not checkpoints.is_slot(n)]
+        weights = sorted(found.keys() - checkpoints.find_slots(found))
         if name in ("one device", "bfloat16"):
             wanted = found
         differences = [found[n] - wanted[n] for n in weights]

@@ -102,7 +102,7 @@ def load(folder, model_class, **kwargs):
     config = AlbertConfig.from_json_file(folder / "albert_config.json")
     model = model_class(config, **kwargs)
     values = checkpoints.read_checkpoint(folder / "model.ckpt-best")
-    names = {n for n in values if not checkpoints.is_slot(n)}
+    names = values.keys() - checkpoints.find_slots(values)
     weights = modeling.named_weights(model)
     assert set(weights) == names
     checkpoints.restore(weights, values, str(folder))

@@ -74,9 +74,8 @@ def set_head(model, kind):
 
 def count_parameters(values):
     """Returns the number of parameters of the model, without slots."""
-    return sum(
-        v.size for name, v in values.items() if not checkpoints.is_slot(name)
-    )
+    slots = checkpoints.find_slots(values)
+    return sum(v.size for name, v in values.items() if name not in slots)
 
 
 def check_values(model, copy):

@@ -19,9 +19,10 @@ PARTS = {
 def run(args):
     """Prints every variable, then totals, config and vocabulary."""
     model = pretrained.read_pretrained(args.init_checkpoint, keep_slots=True)
-    values = sorted(model.values.items())
-    weights = {n: v for n, v in values if not checkpoints.is_slot(n)}
-    num_slots = len(values) - len(weights) - (checkpoints.STEP in model.values)
+    slots = checkpoints.find_slots(model.values)
+    names = sorted(model.values.keys() - slots)
+    weights = {name: model.values[name] for name in names}
+    num_slots = len(slots) - (checkpoints.STEP in slots)
     width = max(map(len, weights), default=0)
     for name, value in weights.items():
         print(f"{name:{width}} {list(value.shape)} {value.dtype}")

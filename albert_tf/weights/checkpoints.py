@@ -9,6 +9,7 @@ renaming a layer or an attribute cannot break them.
 
 import contextlib
 import glob
+import itertools
 import logging
 import os
 import re
@@ -27,7 +28,6 @@ ENDINGS = (DATA_ENDING, ".index")
 # the best, and the next regular checkpoint replaces it.
 MARK = ".interrupted"
 STEP = "global_step"
-_SLOT = re.compile(r"/adam_[mv]$")
 
 
 def write_checkpoint(prefix: filesystem.Path, variables: dict) -> None:
@@ -184,9 +184,28 @@ def read_checkpoint(path: filesystem.Path) -> dict[str, np.ndarray]:
         ) from error
 
 
-def is_slot(name: str) -> bool:
-    """Returns whether a name belongs to the optimizer instead of the model."""
-    return name == STEP or bool(_SLOT.search(name))
+def find_slots(values: dict[str, np.ndarray]) -> set[str]:
+    """Returns the names that belong to an optimizer instead of the model.
+
+    A slot has the name of a model variable with a suffix, below a scope, or
+    both; a counter is a single number.
+    """
+    return {n for n in values if _is_counter(n, values) or _is_slot(n, values)}
+
+
+def _is_counter(name, values):
+    shape = np.shape(values[name])
+    is_weight = name.endswith(("bias", "beta", "gamma"))
+    return shape == () or (shape == (1,) and not is_weight)
+
+
+def _is_slot(name, names):
+    parts = name.split("/")
+    return any(
+        "/".join(parts[start:end]) in names
+        for start, end in itertools.combinations(range(len(parts) + 1), 2)
+        if end < len(parts) or (start and parts[start] in ("bert", "cls"))
+    )
 
 
 def restore(
@@ -214,7 +233,7 @@ def restore(
     missing = [n for n in variables if n not in values]
     required = [n for n in missing if not n.startswith(tuple(new_prefixes))]
     if required:
-        others = sorted(n for n in values if not is_slot(n))
+        others = sorted(values.keys() - find_slots(values))
         if any("/layer_0/" in n for n in others):
             raise ValueError(
                 f"{source} has separate weights for every layer, such as "

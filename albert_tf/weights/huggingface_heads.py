@@ -125,9 +125,7 @@ def check_is_known(values: dict, names: dict, head: TaskHead | None) -> None:
       names: dict whose keys are the canonical names that it can represent.
       head: the model's head, or None.
     """
-    others = [
-        n for n in values if n not in names and not checkpoints.is_slot(n)
-    ]
+    others = values.keys() - names.keys() - checkpoints.find_slots(values)
     if not others:
         return
     if head and head.kind == "conditional_spans":

@@ -104,7 +104,7 @@ def check_same_function(pretrained: Pretrained, config: AlbertConfig) -> None:
 def check_all_layers(values: dict, weights: dict, source) -> None:
     """Raises ValueError if the model has no place for some layers' weights."""
     names = regrouping.names_of_groups(values) - weights.keys()
-    if surplus := sorted(n for n in names if not checkpoints.is_slot(n)):
+    if surplus := sorted(names - checkpoints.find_slots(values)):
         raise ValueError(
             f"{source} has weights of layers that the config has not, such as "
             f"{surplus[0]}. Is it a checkpoint of another architecture (groups,"

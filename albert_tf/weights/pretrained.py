@@ -123,7 +123,8 @@ def read_pretrained(
     if is_module and saved_weights.OBJECT_GRAPH in values:
         values = saved_weights.read_weights(values, path)
     if not keep_slots:
-        values = {n: v for n, v in values.items() if not checkpoints.is_slot(n)}
+        slots = checkpoints.find_slots(values)
+        values = {n: v for n, v in values.items() if n not in slots}
     described = read_description(folder)
     return dataclasses.replace(
         described,

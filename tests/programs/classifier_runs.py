@@ -73,7 +73,8 @@ def results_of(folder):
 
 def weights_of(folder):
     values = checkpoints.read_checkpoint(folder / "model.ckpt-12")
-    return {n: v for n, v in values.items() if not checkpoints.is_slot(n)}
+    slots = checkpoints.find_slots(values)
+    return {n: v for n, v in values.items() if n not in slots}
 
 
 def with_config(args, tmp_path, **kwargs):

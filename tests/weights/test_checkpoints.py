@@ -38,7 +38,7 @@ def test_a_checkpoint_of_the_release_is_read(shared):
     path = shared / "golden" / "dev" / "optim" / "adamw_p1_ckpt"
     values = checkpoints.read_checkpoint(path)
     assert values["global_step"] == 12
-    slots = [name for name in values if checkpoints.is_slot(name)]
+    slots = checkpoints.find_slots(values)
     assert len(slots) == 2 * (len(values) - len(slots)) + 1
     recorded = path.parent / "adamw_p1.final_weights.npz"
     for name, value in np.load(recorded).items():

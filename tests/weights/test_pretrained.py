@@ -150,8 +150,7 @@ def test_a_checkpoint_of_the_release_is_copied_bit_for_bit(
         tf.train.load_checkpoint(checkpoints.find_checkpoint(folder))
         for folder in (tmp_path / "b", source)
     )
-    names = theirs.get_variable_to_shape_map().keys()
-    names = {n for n in names if not checkpoints.is_slot(n)}
+    names = pretrained.read_pretrained(source).values.keys()
     assert ours.get_variable_to_shape_map().keys() == names
     for name in names:
         copied, value = ours.get_tensor(name), theirs.get_tensor(name)
@@ -762,3 +761,45 @@ def test_models_are_read_from_remote_folders(tmp_path, form):
     assert set(found.values) == set(values)
     for name, value in values.items():
         np.testing.assert_array_equal(found.values[name], value)
+
+
+COUNTERS = {
+    "global_step": np.int64(3),
+    "loss_scale": np.array([1024.0], np.float32),
+    "beta1_power": np.float32(0.9),
+    "optimizer/step": np.array([3]),
+}
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "{}/lamb_m",
+        "{}/AdamWeightDecayOptimizer",
+        "{}/Momentum",
+        "{}/ExponentialMovingAverage",
+        "{}/Adafactor/vr",
+        "{}/lamb_m_1/.ATTRIBUTES/VARIABLE_VALUE",
+        "training/LAMB/{}/m",
+        "ema/{}",
+    ],
+)
+def test_what_any_optimizer_adds_is_no_weight(tmp_path, pattern):
+    values = random_model(tmp_path / "a")
+    heads_of_one = ("output_bias", "cls/x/output_bias")
+    weights = values | dict.fromkeys(heads_of_one, np.ones(1))
+    slots = {
+        pattern.format(name): value[..., :1] for name, value in values.items()
+    }
+    assert checkpoints.find_slots(weights) == set()
+    found = checkpoints.find_slots(weights | slots | COUNTERS)
+    assert found == slots.keys() | COUNTERS.keys()
+    checkpoints.write_checkpoint(
+        tmp_path / "a" / "model.ckpt-best", values | slots | COUNTERS
+    )
+    (tmp_path / "a" / "albert_config.json").unlink()
+    start_from(tmp_path / "a", TINY)
+    (tmp_path / "a" / "albert_config.json").write_text(TINY.to_json_string())
+    convert(tmp_path / "a", tmp_path / "b", format="hf")
+    read = pretrained.read_pretrained(tmp_path / "b")
+    assert read.values.keys() == values.keys()
