@@ -91,6 +91,7 @@ class AlbertConfig:
             "num_memory_blocks",
             "layers_to_keep",
             "down_scale_factor",
+            "classifier_dropout_prob",  # Of transformers.
         }
     )
 

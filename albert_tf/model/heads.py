@@ -243,6 +243,7 @@ class AlbertModel(layers.ConfiguredLayer):
     # Factors of the losses in the total loss.
     loss_scales = {"loss": 1.0}
     metric_names: list[str] = []
+    uses_pooler = True
 
     def __init__(self, config, *, dtype=None, **kwargs):
         super().__init__(config, dtype=dtype, **kwargs)

@@ -82,6 +82,7 @@ class AlbertSpans(heads.AlbertModel):
     """
 
     metric_names = ["exact_span"]
+    uses_pooler = False
 
     def __init__(self, config, *, dtype=None, **kwargs):
         super().__init__(config, dtype=dtype, **kwargs)
@@ -193,6 +194,7 @@ class AlbertConditionalSpans(heads.AlbertModel):
     saved_arguments = ("start_n_top", "end_n_top", "dropout_prob")
     loss_scales = {"span_loss": 0.5, "answerability_loss": 0.5}
     metric_names = ["exact_span", "answerability_accuracy"]
+    uses_pooler = False
 
     def __init__(
         self,

@@ -127,7 +127,9 @@ def compute_outputs(model):
     if model.head and model.head.kind != "conditional_spans":
         return compute_logits(model, ids)
     if not heads.AlbertForPreTraining.is_complete_in(model.values):
-        built = pretrained.build_model(modeling.AlbertEncoder, model)
+        built = pretrained.build_model(
+            modeling.AlbertEncoder, model, [pretrained.POOLER]
+        )
         return [built(ids)["sequence_output"].numpy()]
     built = pretrained.build_model(heads.AlbertForPreTraining, model)
     outputs = built(

@@ -211,6 +211,13 @@ def read_weights(
     }
     _check_whole(path, values, names, sorted(theirs))
     rest = theirs.keys() - names.values() - DECODER.keys()
+    if surplus := sorted(n for n in rest if n.startswith("albert.")):
+        raise ValueError(
+            f"{path} has {len(surplus)} weights of the encoder that "
+            f"{CONFIG_FILE} does not describe, such as {surplus[:2]}. Does it "
+            "belong to another model (groups, inner groups), or are they of "
+            "an adapter?"
+        )
     if rest:
         remarks.append(f"omitted {', '.join(sorted(rest))}")
     if config.embedding_size == config.hidden_size:
@@ -219,6 +226,8 @@ def read_weights(
     head = task_heads.find_head(values, head, folder)
     if head and head.kind == "spans":
         remarks += huggingface_heads.add_pooler(values, config)
+    elif not any(name.startswith("bert/pooler") for name in values):
+        remarks.append("the model has no pooler")
     return values, remarks, head
 
 
@@ -244,6 +253,7 @@ def write_folder(
     config: AlbertConfig,
     tokenizer: tokenization.Tokenizer | None,
     head: task_heads.TaskHead | None = None,
+    classifier_dropout_prob: float | None = None,
 ):
     """Writes config, weights and tokenizer.
 
@@ -252,7 +262,9 @@ def write_folder(
       values: dict from canonical name to array; heads are optional.
       config: the model's AlbertConfig.
       tokenizer: the model's tokenizer, or None.
-      head: head of a fine-tuned model; None for AlbertForPreTraining.
+      head: head of a fine-tuned model; None for a pretrained one.
+      classifier_dropout_prob: dropout of a classifier's head in transformers;
+        None for its default.
 
     Raises:
       ValueError: if transformers has no class for the head; nothing is written
@@ -280,15 +292,22 @@ def write_folder(
         # safetensors' save_file makes the file readable only by its owner.
         safetensors.numpy.save(theirs, {"format": "pt"}),
     )
-    described = describe_config(target)
+    described = describe_config(target, tokenizer)
+    if classifier_dropout_prob is not None:
+        described["classifier_dropout_prob"] = classifier_dropout_prob
     described |= huggingface_heads.describe_head(head, values)
     filesystem.write_json(os.path.join(folder, CONFIG_FILE), described)
     if tokenizer:
         write_tokenizer(folder, tokenizer, config.max_position_embeddings)
 
 
-def describe_config(config: AlbertConfig) -> dict:
+def describe_config(
+    config: AlbertConfig, tokenizer: tokenization.Tokenizer | None = None
+) -> dict:
     """Returns the content of config.json for a config that shares by groups."""
+    ids = [0, 2, 3]
+    if tokenizer:
+        ids = [tokenizer.pad_id, tokenizer.cls_id, tokenizer.sep_id]
     described = {
         **config.to_dict(),
         "hidden_act": {"gelu": "gelu_new", None: "linear"}.get(
@@ -297,9 +316,9 @@ def describe_config(config: AlbertConfig) -> dict:
         "model_type": "albert",
         "layer_norm_eps": 1e-12,
         "classifier_dropout_prob": 0.1,
-        "pad_token_id": 0,
-        "bos_token_id": 2,
-        "eos_token_id": 3,
+        "pad_token_id": ids[0],
+        "bos_token_id": ids[1],
+        "eos_token_id": ids[2],
         "dtype": "float32",
     }
     del described["parameter_sharing"]
@@ -315,7 +334,14 @@ def write_tokenizer(folder: filesystem.Path, tokenizer, max_length: int):
         "do_lower_case": tokenizer.settings["do_lower_case"],
         "keep_accents": tokenizer.settings["keep_accents"],
         "model_max_length": max_length,
+        # Without these, AlbertTokenizer of transformers 5 gives a model pairs
+        # as one segment.
+        "model_input_names": ["input_ids", "token_type_ids", "attention_mask"],
     }
+    if is_wordpiece:
+        settings["strip_accents"] = (
+            settings["do_lower_case"] and not settings["keep_accents"]
+        )
     path = os.path.join(folder, "tokenizer_config.json")
     filesystem.write_json(path, settings)
     if not is_wordpiece:

@@ -23,6 +23,8 @@ ARCHITECTURES = {
     "spans": SPANS,
 }
 PRETRAINING = "AlbertForPreTraining"
+# Without a task's head: what the pretraining heads in the weights make it.
+ENCODER, MASKED_LM = "AlbertModel", "AlbertForMaskedLM"
 # Architectures -> rows like those of `huggingface.HEADS`.
 LAYERS = {
     CLASSIFIER: [("", "classifier", "head")],
@@ -105,7 +107,15 @@ def describe_head(head: TaskHead | None, values: dict) -> dict:
       head: a TaskHead; None for the pretraining heads.
       values: dict from canonical name to array.
     """
-    described: dict = {"architectures": [architecture_of(head)]}
+    architecture = architecture_of(head)
+    if architecture == PRETRAINING:
+        has_words, has_order = (
+            f"cls/{x}/output_bias" in values
+            for x in ("predictions", "seq_relationship")
+        )
+        without_order = MASKED_LM if has_words else ENCODER
+        architecture = PRETRAINING if has_order else without_order
+    described: dict = {"architectures": [architecture]}
     kinds = {kind: problem for problem, kind in PROBLEM_TYPES.items()}
     if head and head.kind in kinds:
         labels = head.labels or default_labels(len(values["output_bias"]))

@@ -4,11 +4,12 @@ from albert_tf.model.config import AlbertConfig
 from albert_tf.weights import checkpoints, regrouping
 from albert_tf.weights.pretrained import (
     BODY,
+    POOLER,
     Pretrained,
+    check_all_layers,
     check_same_vocabulary,
 )
 
-POOLER = "bert/pooler/"
 # Settings of a config that no weight's shape depends on.
 FUNCTION = ("num_attention_heads", "hidden_act", "inner_group_num")
 
@@ -56,10 +57,8 @@ def initialize(
     if body_only:
         values = {n: v for n, v in values.items() if n.startswith(BODY)}
         new_prefixes = [n for n in weights if not n.startswith(BODY)]
-    # Some of Hugging Face's models have no pooler, or ours of zeros.
-    pooler = [n for n in values if n.startswith(POOLER)]
-    if not any(values[n].any() for n in pooler):
-        values = {n: v for n, v in values.items() if n not in pooler}
+    if not pretrained.has_pooler:
+        values = {n: v for n, v in values.items() if not n.startswith(POOLER)}
         new_prefixes.append(POOLER)
     if from_group0:
         values = regrouping.spread_group0(values, weights)
@@ -99,14 +98,3 @@ def check_same_function(pretrained: Pretrained, config: AlbertConfig) -> None:
                 f"config has {wanted!r}: with it, the weights compute "
                 "something else. Use the model's own config."
             )
-
-
-def check_all_layers(values: dict, weights: dict, source) -> None:
-    """Raises ValueError if the model has no place for some layers' weights."""
-    names = regrouping.names_of_groups(values) - weights.keys()
-    if surplus := sorted(names - checkpoints.find_slots(values)):
-        raise ValueError(
-            f"{source} has weights of layers that the config has not, such as "
-            f"{surplus[0]}. Is it a checkpoint of another architecture (groups,"
-            " inner groups, parameter_sharing)?"
-        )

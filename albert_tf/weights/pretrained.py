@@ -31,6 +31,9 @@ from albert_tf.weights import (
 
 # Prefix of the encoder's names.
 BODY = "bert/"
+POOLER = "bert/pooler/"
+# Key of a config.
+CLASSIFIER_DROPOUT = "classifier_dropout_prob"
 SENTENCEPIECE_FILE = "spiece.model"
 FORMS = ("tf1", "own", "hf", "keras_hub")
 
@@ -50,6 +53,8 @@ class Pretrained:
         ambiguous.
       tokenizer_settings: settings of the tokenizer in pretraining, as recorded
         next to the weights, or None.
+      classifier_dropout_prob: of transformers' config, which this package
+        only passes on; None if unknown.
     """
 
     source: str
@@ -60,6 +65,13 @@ class Pretrained:
     remarks: Sequence[str] = ()
     head: task_heads.TaskHead | None = None
     tokenizer_settings: dict | None = None
+    classifier_dropout_prob: float | None = None
+
+    @property
+    def has_pooler(self) -> bool:
+        """Whether there is a pooler; zeros stand for none."""
+        kernel = self.values.get(f"{POOLER}dense/kernel")
+        return kernel is not None and bool(kernel.any())
 
 
 @dataclasses.dataclass(frozen=True)
@@ -162,8 +174,19 @@ def _read_described(path, weights_file):
     if settings is None and tokenizer:
         settings = _recorded_settings(path, tokenizer)
     source = os.path.join(path, weights_file) if weights_file else path
+    described = filesystem.read_json(
+        os.path.join(path, huggingface.CONFIG_FILE)
+    )
     return Pretrained(
-        source, values, config, tokenizer, file, remarks, head, settings
+        source,
+        values,
+        config,
+        tokenizer,
+        file,
+        remarks,
+        head,
+        settings,
+        described.get(CLASSIFIER_DROPOUT),
     )
 
 
@@ -181,13 +204,19 @@ def _recorded_settings(folder, tokenizer):
 def read_description(folder: filesystem.Path) -> Pretrained:
     """Reads the config and vocabulary of a folder, without weights."""
     config_file = os.path.join(folder, CONFIG_FILE)
-    config = None
+    config = dropout = None
     if filesystem.exists(config_file):
         config = AlbertConfig.from_json_file(config_file)
+        dropout = filesystem.read_json(config_file).get(CLASSIFIER_DROPOUT)
     tokenizer, file = vocabulary_files.find_vocabulary(folder)
-    settings = tokenization.read_settings(folder)
     return Pretrained(
-        str(folder), {}, config, tokenizer, file, tokenizer_settings=settings
+        str(folder),
+        {},
+        config,
+        tokenizer,
+        file,
+        tokenizer_settings=tokenization.read_settings(folder),
+        classifier_dropout_prob=dropout,
     )
 
 
@@ -253,8 +282,8 @@ def build_model(
         caller does not use them; they are then random.
 
     Raises:
-      ValueError: if there is no config, a weight is missing or its shape
-        differs.
+      ValueError: if there is no config, a weight is missing, its shape
+        differs, or the config lacks a layer.
     """
     if pretrained.config is None:
         raise ValueError(
@@ -262,13 +291,32 @@ def build_model(
             "model's config there."
         )
     model = model_class(pretrained.config)
-    checkpoints.restore(
-        modeling.named_weights(model),
-        pretrained.values,
-        pretrained.source,
-        unused,
-    )
+    weights = modeling.named_weights(model)
+    check_all_layers(pretrained.values, weights, pretrained.source)
+    if not getattr(model, "uses_pooler", True):
+        unused = [*unused, POOLER]
+    is_lost = not (pretrained.has_pooler or POOLER.startswith(tuple(unused)))
+    others = [n for n in weights if not n.startswith((*unused, POOLER))]
+    if is_lost and all(name in pretrained.values for name in others):
+        raise ValueError(
+            f"{pretrained.source} has no pooler, as models that only predict "
+            "words, spans or labels of tokens, so pooled_output would be "
+            "noise. Use the vectors of tokens, or fine-tune the model first, "
+            "which trains a pooler."
+        )
+    checkpoints.restore(weights, pretrained.values, pretrained.source, unused)
     return model
+
+
+def check_all_layers(values: dict, weights: dict, source) -> None:
+    """Raises ValueError if the model has no place for some layers' weights."""
+    names = regrouping.names_of_groups(values) - weights.keys()
+    if surplus := sorted(names - checkpoints.find_slots(values)):
+        raise ValueError(
+            f"{source} has weights of layers that the config has not, such as "
+            f"{surplus[0]}. Is it a checkpoint of another architecture (groups,"
+            " inner groups, parameter_sharing)?"
+        )
 
 
 def replace_files(
@@ -366,7 +414,14 @@ def write_pretrained(folder: filesystem.Path, pretrained, form: str):
     tokenizer = pretrained.tokenizer
     head = task_heads.find_head(values, pretrained.head, pretrained.source)
     if form == "hf":
-        huggingface.write_folder(folder, values, config, tokenizer, head)
+        huggingface.write_folder(
+            folder,
+            values,
+            config,
+            tokenizer,
+            head,
+            pretrained.classifier_dropout_prob,
+        )
     elif form == "keras_hub":
         keras_hub.write_folder(folder, values, config, tokenizer)
     else:
@@ -376,6 +431,8 @@ def write_pretrained(folder: filesystem.Path, pretrained, form: str):
             values = regrouping.regroup(values, config, target)
             described = target.to_dict()
             del described["parameter_sharing"]
+        if pretrained.classifier_dropout_prob is not None:
+            described[CLASSIFIER_DROPOUT] = pretrained.classifier_dropout_prob
         checkpoints.write_checkpoint(
             os.path.join(folder, f"{checkpoints.PREFIX}-best"), values
         )

@@ -230,4 +230,21 @@ ROWS = [
         ),
         writes=("new.svg",),
     ),
+    Accepted(
+        "a folder of versions",
+        "embed --init_checkpoint=versions",
+        "versions has 2 models. The newest is used: versions/10",
+        changes=(copy("hub", "versions/9"), copy("hub", "versions/10")),
+        writes=("new.npz",),
+    ),
+    Accepted(
+        "a training folder of transformers",
+        "run_classifier --init_checkpoint=trained",
+        "from trained/checkpoint-10; new: output_bias.*The newest is used",
+        changes=(
+            copy("hf", "trained/checkpoint-9"),
+            copy("hf", "trained/checkpoint-10"),
+            put("trained/checkpoint-10/optimizer.pt", b"x"),
+        ),
+    ),
 ]

@@ -48,6 +48,12 @@ def drop_weight(prefix, name):
     return change
 
 
+def add_group():
+    values = checkpoints.read_checkpoint(BEST)
+    more = {n.replace("group_0", "group_1"): v for n, v in values.items()}
+    checkpoints.write_checkpoint(BEST, values | more)
+
+
 def edit_safetensors(function):
     """A change: lets a function change the weights of the folder `hf`."""
 
@@ -73,6 +79,11 @@ def with_nan(arrays):
     arrays[WORDS][0, 0] = np.nan
 
 
+def without_pooler(arrays):
+    for part in ("weight", "bias"):
+        del arrays[f"albert.pooler.{part}"]
+
+
 def untied(arrays):
     arrays["predictions.decoder.weight"] = arrays[WORDS] + 1
 
@@ -81,6 +92,12 @@ ROWS = [
     # The encoder for TF Hub.
     hub("no model", "--albert_directory=", "--albert_directory is empty"),
     hub("no such model", "--albert_directory=no", "no.index does not exist"),
+    hub(
+        "a model without a pooler",
+        "--albert_directory=hf",
+        "hf has no pooler.*pooled_output would be noise",
+        edit_safetensors(without_pooler),
+    ),
     hub("no place", "--export_path=", "--export_path is empty"),
     hub(
         "a place that is a file",
@@ -193,6 +210,23 @@ ROWS = [
     # Conversions.
     convert("no model", "--from=", "--from is empty"),
     convert("no such model", "--from=no", "no.index does not exist"),
+    convert(
+        "another file of a folder",
+        "--from=hf/typo.safetensors",
+        "typo.safetensors does not exist; hf has .'model.safetensors'",
+    ),
+    convert(
+        "weights of PyTorch",
+        "--from=hf/pytorch_model.bin",
+        "pytorch_model.bin is not a model; .*save_pretrained",
+        put("hf/pytorch_model.bin", b"x"),
+    ),
+    convert(
+        "fewer groups than the weights have",
+        "",
+        "layers that the config has not",
+        add_group,
+    ),
     convert("no place", "--to=", "--to is empty"),
     convert("a place that is a file", "--to=a_file", "a_file.*file"),
     convert("a remote place", "--to=ram://x/y", "wanted a local folder"),

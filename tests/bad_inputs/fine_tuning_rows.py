@@ -232,6 +232,12 @@ ROWS = [
     # The model to begin with: its files.
     classifier("no such model", "--init_checkpoint=no", "no.index does not"),
     classifier(
+        "a table of vectors",
+        "--init_checkpoint=model/v.npz",
+        "v.npz is not a model; model has .'model.ckpt-best.index'",
+        put("model/v.npz", b"PK"),
+    ),
+    classifier(
         "a folder without a model",
         "--init_checkpoint=glue",
         "glue has no model.ckpt",

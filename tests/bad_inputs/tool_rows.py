@@ -1,5 +1,6 @@
 """Bad inputs of the tools in albert_tf/tools."""
 
+from tests.bad_inputs.export_rows import edit_safetensors, without_pooler
 from tests.bad_inputs.table import (
     Row,
     copy,
@@ -205,6 +206,19 @@ ROWS = [
     ),
     # embed.
     row("embed", "no such model", "--init_checkpoint=no", "no.index does not"),
+    row(
+        "embed",
+        "no such file of weights",
+        "--init_checkpoint=hf/typo.weights.h5",
+        "hf/typo.weights.h5 does not exist; hf has .'model.safetensors'",
+    ),
+    row(
+        "embed",
+        "a model without a pooler",
+        "--init_checkpoint=hf --pooling=pooled",
+        "hf has no pooler",
+        edit_safetensors(without_pooler),
+    ),
     row("embed", "no such text", "--input_file=no.txt", "No file matches"),
     row(
         "embed", "an empty text", "--input_file=e", "no lines in", put("e", "")

@@ -1,5 +1,6 @@
 """Models go to transformers and come from there, and compute the same."""
 
+import dataclasses
 import json
 
 import ml_dtypes
@@ -7,10 +8,12 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
-from albert_tf.model import heads
+from albert_tf.model import heads, modeling, span_heads
+from albert_tf.model.config import AlbertConfig
+from albert_tf.text import tokenization
 from albert_tf.weights import huggingface, pretrained
 from albert_tf.weights.safetensor_files import WEIGHTS_FILE
-from tests.weights.test_pretrained import convert, random_model
+from tests.weights.test_pretrained import convert, random_model, start_from
 
 SIZES = {
     "vocab_size": 31,
@@ -189,3 +192,139 @@ def test_the_activation_has_the_name_that_transformers_gives_it(folder):
     described = json.loads((folder / "config.json").read_text())
     assert described["hidden_act"] == "gelu_new"
     assert "parameter_sharing" not in described
+
+
+def without(weights, *prefixes):
+    return {n: v for n, v in weights.items() if not n.startswith(prefixes)}
+
+
+@pytest.mark.parametrize(
+    ("lost", "architecture"),
+    [
+        ((), "AlbertForPreTraining"),
+        (("sop_classifier",), "AlbertForMaskedLM"),
+        (("sop_classifier", "albert.pooler"), "AlbertForMaskedLM"),
+        (("sop_classifier", "predictions"), "AlbertModel"),
+        (("sop_classifier", "predictions", "albert.pooler"), "AlbertModel"),
+    ],
+)
+def test_the_architecture_names_what_is_there(
+    folder, tmp_path, lost, architecture
+):
+    rewrite(folder, lambda weights: without(weights, *lost))
+    for source, target, form in (("b", "c", "own"), ("c", "d", "hf")):
+        convert(tmp_path / source, tmp_path / target, format=form)
+    described = json.loads((tmp_path / "d" / "config.json").read_text())
+    assert described["architectures"] == [architecture]
+    before, after = (
+        safetensors.numpy.load_file(tmp_path / name / WEIGHTS_FILE)
+        for name in "bd"
+    )
+    assert before.keys() == after.keys()
+
+
+@pytest.fixture
+def poolerless(folder):
+    """AlbertForTokenClassification, whose encoder has no pooler."""
+    head = {"classifier.bias": np.zeros(3, "f4")}
+    rewrite(
+        folder,
+        lambda w: head | without(w, "albert.pooler", "predictions", "sop"),
+    )
+    return folder
+
+
+def test_a_missing_pooler_is_named_and_not_made_up(poolerless):
+    found = pretrained.read_pretrained(poolerless)
+    assert not found.has_pooler
+    assert found.remarks == [
+        "omitted classifier.bias",
+        "the model has no pooler",
+    ]
+    with pytest.raises(ValueError, match="no pooler.*would be noise"):
+        pretrained.build_model(modeling.AlbertEncoder, found)
+    model = pretrained.build_model(
+        modeling.AlbertEncoder, found, unused=["bert/pooler"]
+    )
+    ids = inputs()[0].astype(np.int32)
+    assert np.isfinite(model(ids)["sequence_output"]).all()
+    pretrained.build_model(span_heads.AlbertSpans, with_spans(found))
+
+
+def with_spans(found):
+    shapes = {"output_weights": (2, 12), "output_bias": (2,)}
+    more = {f"cls/squad/{n}": np.ones(s, "f4") for n, s in shapes.items()}
+    return dataclasses.replace(found, values=found.values | more)
+
+
+def test_a_pooler_of_zeros_is_none(golden):
+    found = pretrained.read_pretrained(golden("huggingface/spans"))
+    with pytest.raises(ValueError, match="no pooler.*would be noise"):
+        pretrained.build_model(modeling.AlbertEncoder, found)
+    pretrained.build_model(span_heads.AlbertSpans, found)
+
+
+def test_training_names_a_new_pooler(poolerless):
+    said = start_from(poolerless, pretrained.read_pretrained(poolerless).config)
+    assert "bert/pooler/dense/kernel" in said
+    assert "the model has no pooler" in said
+
+
+def test_layers_that_the_config_lacks_are_not_dropped(tmp_path):
+    random_model(tmp_path / "a", num_hidden_groups=2)
+    convert(tmp_path / "a", tmp_path / "b", format="hf")
+    for name in ("a/albert_config.json", "b/config.json"):
+        path = tmp_path / name
+        config = json.loads(path.read_text()) | {"num_hidden_groups": 1}
+        path.write_text(json.dumps(config))
+    with pytest.raises(ValueError, match=r"16 weights .*groups\.1"):
+        pretrained.read_pretrained(tmp_path / "b")
+    found = pretrained.read_pretrained(tmp_path / "a")
+    with pytest.raises(ValueError, match="layers that the config has not"):
+        pretrained.build_model(heads.AlbertForPreTraining, found)
+    with pytest.raises(ValueError, match="layers that the config has not"):
+        convert(tmp_path / "a", tmp_path / "c")
+
+
+@pytest.mark.parametrize("form", ["tf1", "own"])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"classifier_dropout_prob": 0.25},
+        {"classifier_dropout_prob": 0},
+        {"num_attention_heads": 1, "type_vocab_size": 2},
+        {"initializer_range": 0.5, "hidden_dropout_prob": 0.3},
+        {"hidden_act": "gelu_new", "attention_probs_dropout_prob": 0.2},
+    ],
+)
+def test_a_config_goes_there_and_back(folder, tmp_path, changes, form):
+    path = folder / "config.json"
+    before = json.loads(path.read_text()) | changes
+    path.write_text(json.dumps(before))
+    convert(folder, tmp_path / "c", format=form)
+    convert(tmp_path / "c", tmp_path / "d", format="hf")
+    assert json.loads((tmp_path / "d" / "config.json").read_text()) == before
+
+
+@pytest.mark.parametrize("kind", ["sentencepiece", "wordpiece"])
+def test_transformers_is_told_of_segments_and_special_pieces(
+    tmp_path, shared, kind
+):
+    data = shared / "data"
+    arguments = {"vocab_file": data / "zh/vocab.txt"}
+    if kind == "sentencepiece":
+        arguments = {"spm_model_file": data / "albert_en/30k-clean.model"}
+    tokenizer = tokenization.build_tokenizer(keep_accents=True, **arguments)
+    huggingface.write_tokenizer(tmp_path, tokenizer, 77)
+    written = json.loads((tmp_path / "tokenizer_config.json").read_text())
+    assert "token_type_ids" in written["model_input_names"]
+    assert written["model_max_length"] == 77
+    assert written.get("strip_accents") is (
+        False if kind == "wordpiece" else None
+    )
+    described = huggingface.describe_config(
+        AlbertConfig(vocab_size=30000), tokenizer
+    )
+    assert described["pad_token_id"] == tokenizer.pad_id
+    assert described["bos_token_id"] == tokenizer.cls_id
+    assert described["eos_token_id"] == tokenizer.sep_id

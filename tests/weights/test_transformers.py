@@ -128,6 +128,31 @@ def test_our_head_computes_the_same_in_transformers(tmp_path, name):
     tuned.compare(ours, their_logits(model, name).values(), name)
 
 
+@pytest.mark.parametrize(
+    "name", ["AlbertModel", "AlbertForMaskedLM", "AlbertForTokenClassification"]
+)
+def test_a_model_with_few_heads_goes_there_and_back(tmp_path, name):
+    transformers.set_seed(0)
+    model = getattr(transformers, name)(transformers.AlbertConfig(**SIZES))
+    model.save_pretrained(tmp_path / "a")
+    has_pooler = name == "AlbertModel"
+    found = pretrained.read_pretrained(tmp_path / "a")
+    assert found.has_pooler == has_pooler
+    convert(tmp_path / "a", tmp_path / "b", format="own")
+    convert(tmp_path / "b", tmp_path / "c", format="hf")
+    kind = getattr(
+        transformers, name.replace("ForTokenClassification", "Model")
+    )
+    arguments = {} if has_pooler else {"add_pooling_layer": False}
+    if name == "AlbertForMaskedLM":
+        arguments = {}
+    _, info = kind.from_pretrained(
+        tmp_path / "c", output_loading_info=True, **arguments
+    )
+    for kind in ("missing_keys", "unexpected_keys", "mismatched_keys"):
+        assert not info[kind]
+
+
 def lines_of(path):
     with gzip.open(path, "rt", encoding="utf-8") as file:
         return [json.loads(line)["text"] for line in file]
@@ -189,3 +214,9 @@ def test_transformers_gives_the_same_ids(
     a, b = ours.encode("a"), ours.encode("b")
     wanted = [ours.cls_id, *a, ours.sep_id, *b, ours.sep_id]
     assert pair["input_ids"] == wanted
+    first = [0] * (len(a) + 2)
+    assert pair["token_type_ids"] == [*first, *[1] * (len(b) + 1)]
+    assert theirs.convert_tokens_to_ids(list(ours.special_pieces)) == (
+        ours.special_ids
+    )
+    assert theirs.model_max_length == 512
