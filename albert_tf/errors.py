@@ -68,8 +68,8 @@ def explain(error):
         return str(error)
     if type(error).__name__ == "BrokenProcessPool":
         return (
-            "A worker process was killed, perhaps for lack of memory. Use "
-            "fewer --num_workers; finished work is kept."
+            "A worker process was killed, perhaps for lack of memory. Lower "
+            "num_workers; finished work is kept."
         )
     if _is_of_tensorflow(error):
         return _explain_tensorflow_error(error)
@@ -125,8 +125,8 @@ def _explain_tensorflow_error(error):
 def _out_of_memory(error):
     return (
         f"There is not enough memory: {first_line(error)}. In training, "
-        "--remat needs less and gives the same result, as does "
-        "--gradient_accumulation_steps=2 or more, but for the masks of "
+        "remat=True needs less and gives the same result, as does "
+        "gradient_accumulation_steps=2 or more, but for the masks of "
         "dropout. Otherwise lower the batch size or the sequence length, or "
         "use a smaller model."
     )

@@ -27,7 +27,7 @@ from typing import Literal, NamedTuple
 from absl import app, logging
 from absl import flags as absl_flags
 
-from albert_tf import errors, quiet_import
+from albert_tf import errors, messages, quiet_import
 
 # Lets --help list the flags under the script that calls `launch`.
 absl_flags.disclaim_key_flags()
@@ -216,7 +216,8 @@ def launch(run, flags_class):
         _raise_on_sigterm()
         sys.exit(
             _status_of(
-                lambda: call(run, _parsed(flags_class, values, argv[1:]))
+                lambda: call(run, _parsed(flags_class, values, argv[1:])),
+                flags_class,
             )
         )
 
@@ -241,7 +242,7 @@ def run_command(run, flags_class, words):
       flags_class: as for `launch`.
       words: arguments of the command line, without the program's name.
     """
-    return _status_of(lambda: call(run, parse(flags_class, words)))
+    return _status_of(lambda: call(run, parse(flags_class, words)), flags_class)
 
 
 def parse(flags_class, words):
@@ -266,8 +267,18 @@ def call(run, args):
     run(args)
 
 
-def _status_of(call):
-    """Calls a function; prints an error to stderr; returns the exit status."""
+def _status_of(call, flags_class):
+    """Calls a function; prints an error to stderr; returns the exit status.
+
+    Messages show arguments that are fields of `flags_class` as its flags.
+    """
+    fields = dataclasses.fields(flags_class)
+    shown = {field.name: _flag_name(field) for field in fields}
+    with messages.showing(shown):
+        return _call(call)
+
+
+def _call(call):
     try:
         call()
     except Terminated:
@@ -278,7 +289,8 @@ def _status_of(call):
         if logging.get_verbosity() >= 1:
             raise
         print(
-            f"{sys.argv[0]}: {errors.explain(error)}\n(Details: --verbosity=1)",
+            f"{sys.argv[0]}: {messages.show(errors.explain(error))}\n"
+            "(Details: --verbosity=1)",
             file=sys.stderr,
         )
         return 1

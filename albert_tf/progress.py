@@ -4,6 +4,8 @@ import os
 import sys
 import time
 
+from albert_tf import messages
+
 TERMINAL_SECONDS = 0.5
 LOG_SECONDS = 30
 # Longest silence of work in a log, such as a notebook's output.
@@ -52,7 +54,7 @@ class Line:
         """Writes a permanent line."""
         self.last = time.monotonic()
         start = "\r\x1b[K" if self.is_terminal else ""
-        self._write(f"{start}{text}\n")
+        self._write(f"{start}{messages.show(text)}\n")
 
     def _write(self, text):
         self.stream.write(text)

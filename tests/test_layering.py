@@ -10,7 +10,7 @@ ROOT = pathlib.Path(__file__).parent.parent
 PACKAGE = ROOT / "albert_tf"
 
 # Modules at the top of the package, which import none of its folders.
-SYSTEM = {"errors", "filesystem", "flags", "ownership", "progress"}
+SYSTEM = {"errors", "filesystem", "flags", "messages", "ownership", "progress"}
 SYSTEM |= {"__version__", "quiet_import"}
 STATE = {"model", "text", "weights"}
 WORK = STATE | {"data", "metrics", "training", "export", "analysis"}
@@ -112,3 +112,27 @@ def test_each_function_can_be_read_on_one_screen(path):
                 doc = node.body[0]
                 num_lines -= doc.end_lineno - doc.lineno + 1
             assert num_lines <= 50, node.name
+
+
+# Messages of a library name arguments; `messages.show` makes flags of them.
+# Beam's own options are flags in Python, too.
+LIBRARY = [
+    path
+    for path in FILES
+    if folder(dotted(path)) not in {"commands", "programs", "tools"}
+    and dotted(path) not in {"flags", "__main__", "messages"}
+    and dotted(path) != "data.pretraining.beam_pipeline"
+]
+
+
+@pytest.mark.parametrize("path", LIBRARY, ids=dotted)
+def test_the_library_names_arguments_and_no_flags(path):
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    nodes = list(ast.walk(tree))
+    docs = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+    for node in nodes:
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            is_doc = id(node) in docs
+            assert is_doc or not re.search("--([a-z]|$)", node.value), (
+                node.lineno
+            )

@@ -152,7 +152,7 @@ def warn_of_training(
     if needed <= available:
         return None
     fitting = (
-        f"--gradient_accumulation_steps={number}{' --remat' * remat} needs "
+        f"gradient_accumulation_steps={number}{' remat=True' * remat} needs "
         f"{size / GIB:.1f} GiB."
         for remat in (kwargs.get("remat", False), True)
         for number in range(num_parts, batch_size + 1)

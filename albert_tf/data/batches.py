@@ -73,7 +73,7 @@ def parse_bucket_lengths(text: str, max_seq_length: int) -> list[int]:
     words = filesystem.split_list(text)
     if not all(word.isdecimal() and int(word) > 0 for word in words):
         raise ValueError(
-            f"--bucket_lengths={text!r}: wanted numbers of tokens, such as "
+            f"bucket_lengths={text!r}: wanted numbers of tokens, such as "
             "64,128,256."
         )
     shorter = {int(word) for word in words if int(word) < max_seq_length}

@@ -189,5 +189,5 @@ def check_version(squad: Squad, version: str, path: filesystem.Path) -> None:
     if version == "v1" and empty:
         raise ValueError(
             f"{path}: {len(empty)} questions, such as {empty[0]}, have no "
-            "answer. Is it SQuAD 2.0? Then set --squad_version=v2."
+            "answer. Is it SQuAD 2.0? Then set squad_version=v2."
         )

@@ -22,7 +22,7 @@ class TableTask:
     """A task on tables of text.
 
     Attributes:
-      name: value of --task_name.
+      name: its name.
       train: the training Table, or None.
       dev: dict from a suffix of result names (may be "") to Table.
       test: dict from the name of a submission to Table.
@@ -215,7 +215,7 @@ GLUE = {
 
 _STRING = (str, "a string")
 _COLUMN = (str | int, "a name or a number")
-# Keys of --task_config: type, and what an error says is wanted.
+# Keys of a task's file: type, and what an error says is wanted.
 _KEYS = {
     "name": _STRING,
     "train": _STRING,
@@ -244,7 +244,7 @@ def read_task_config(path: filesystem.Path) -> TableTask:
 
         {
           "name": "film_reviews",
-          "train": "train.tsv",          relative to --data_dir
+          "train": "train.tsv",          relative to data_dir
           "text": "text",                or two: ["question", "answer"]
           "label": "label",              a column's name, or its number from 0;
                                          -1: the last column

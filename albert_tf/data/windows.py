@@ -40,10 +40,10 @@ def check_settings(settings: WindowSettings) -> None:
     room = settings.max_seq_length - settings.max_query_length - 3
     if room < 1 or settings.max_query_length < 1 or settings.doc_stride < 1:
         raise ValueError(
-            f"--max_seq_length={settings.max_seq_length} must exceed "
-            f"--max_query_length={settings.max_query_length} by at least 4, "
+            f"max_seq_length={settings.max_seq_length} must exceed "
+            f"max_query_length={settings.max_query_length} by at least 4, "
             "for [CLS], 2 [SEP] and a token of the paragraph; and "
-            f"--max_query_length and --doc_stride={settings.doc_stride} must "
+            f"max_query_length and doc_stride={settings.doc_stride} must "
             "be at least 1."
         )
 

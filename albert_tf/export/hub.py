@@ -203,8 +203,8 @@ class HubEncoder(keras.layers.Layer):
             raise ValueError(
                 f"{handle} is not a reusable SavedModel: it cannot be called, "
                 "or has no trainable_variables. Was it written by "
-                "export_to_tfhub.py? SavedModels of --export_dir are only for "
-                "serving."
+                "export_to_tfhub.py? SavedModels of export_dir=... are only "
+                "for serving."
             )
         for variable in variables:
             weight = keras.Variable(

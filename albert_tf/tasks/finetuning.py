@@ -562,8 +562,8 @@ class FineTuning:
         if names and not any(name in values for name in names):
             raise ValueError(
                 f"{start.source} has no head for the task {self.task.name} (no "
-                f"{names[0]}): it was not fine-tuned. Train first "
-                "(--do_train), or give the folder of a fine-tuned model."
+                f"{names[0]}): it was not fine-tuned. Train first, "
+                "or give the folder of a fine-tuned model."
             )
         if start.head and self.task.head:
             values, remark = task_heads.reorder_outputs(

@@ -245,7 +245,7 @@ class Answering(Task):
             tuning.reporter.say(
                 f"WARNING: {tuning.source} was not scored, or without "
                 f"{results_file.RESULTS_FILE} next to it, so its best "
-                f"threshold is unknown. Give --{THRESHOLD} if you know it."
+                f"threshold is unknown. Give {THRESHOLD}=... if you know it."
             )
         tuning.reporter.say(
             f"Answering questions with a no-answer score below {threshold}."

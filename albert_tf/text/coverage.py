@@ -60,8 +60,8 @@ def find_lost_marks(
     return (
         f"{share:.0%} of the letters lose an accent or another combining "
         f"character: {example}. Where these distinguish words, give "
-        "--keep_accents to train_vocab and to create_pretraining_data, and "
-        "--do_lower_case=false where capitals do."
+        "keep_accents=True to the vocabulary and to the training data, and "
+        "do_lower_case=False where capitals do."
     )
 
 

@@ -20,8 +20,8 @@ def check_tokenizer(tokenizer: tokenization.Tokenizer) -> None:
         raise ValueError(
             "A tokenizer with keep_accents cannot be put into a graph: "
             "the order of several accents on a letter would differ. Export "
-            "what takes ids (--export_dir, or export_to_tfhub.py with "
-            "--nowith_preprocessor), and tokenize in Python."
+            "what takes ids (export_dir=..., or with_preprocessor=False), and "
+            "tokenize in Python."
         )
     if isinstance(tokenizer, tokenization.SentencePieceTokenizer):
         tokenizer.check_unigram()

@@ -60,8 +60,8 @@ def build_strategy(
         return connect_to_tpu(tpu_name, tpu_zone, gcp_project)
     if tpu_name:
         raise ValueError(
-            f"--tpu_name={tpu_name} without --use_tpu. Add --use_tpu or remove "
-            "--tpu_name."
+            f"tpu_name={tpu_name} is for distribution=tpu, and this is "
+            f"{distribution!r}: give both, or neither."
         )
     if distribution == "multi_worker":
         return workers.connect(settings or {})
@@ -105,7 +105,7 @@ def connect_to_tpu(tpu_name, tpu_zone, gcp_project):
         raise ValueError(
             f"No TPU at {tpu_name or 'local'!r}: {reason}\nOn a TPU VM, "
             "install tensorflow-tpu instead of tensorflow and give "
-            "--tpu_name=local; elsewhere, omit --use_tpu."
+            "tpu_name=local; elsewhere, choose another distribution."
         ) from error
 
 
@@ -178,7 +178,7 @@ def describe_compute_dtype(chosen):
     other = {"float32": "bfloat16", "bfloat16": "float32"}[chosen]
     return (
         f"Computing in {chosen}, the faster choice for this device "
-        f"(--compute_dtype={other} overrides it)."
+        f"(compute_dtype={other} overrides it)."
     )
 
 
@@ -226,13 +226,13 @@ def read_available_memory():
     return min(sizes, default=None)
 
 
-def check_batch_size(strategy, batch_size, flag, num_parts=1):
+def check_batch_size(strategy, batch_size, argument, num_parts=1):
     """Checks that a global batch can be divided evenly among the replicas.
 
     Args:
       strategy: a tf.distribute.Strategy.
       batch_size: global batch size, in examples.
-      flag: name of its flag, for the message.
+      argument: its name, for the message.
       num_parts: number of equal parts of each replica's batch.
 
     Raises:
@@ -245,9 +245,9 @@ def check_batch_size(strategy, batch_size, flag, num_parts=1):
         return
     wanted = f"the {replicas} replicas"
     if num_parts > 1:
-        wanted += f" times --gradient_accumulation_steps={num_parts}"
+        wanted += f" times gradient_accumulation_steps={num_parts}"
     nearest = max(batch_size // divisor, 1) * divisor
     raise ValueError(
-        f"--{flag}={batch_size} is a global batch size, but not a multiple "
+        f"{argument}={batch_size} is a global batch size, but not a multiple "
         f"of {wanted}; use {nearest}, for example."
     )

@@ -345,7 +345,7 @@ class Evaluator:
         if not prefixes:
             raise FileNotFoundError(
                 f"{folder} contains no checkpoint to evaluate. Train first, or "
-                "check --output_dir."
+                "check output_dir."
             )
         evaluated = set(self.known(checkpoints.STEP))
         regular = [p for p in prefixes if not self.manager.is_interrupted(p)]

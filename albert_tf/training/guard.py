@@ -21,10 +21,10 @@ EXPLOSION = 100.0
 EXPLOSIONS_IN_A_ROW = 3
 NUM_RECENT = 50
 ADVICE = (
-    "Lower --learning_rate, for example to half, or lengthen the warmup, and "
-    "rerun with --accept_changes. The loss was lowest at step {step}: a "
+    "Lower learning_rate, for example to half, or lengthen the warmup, and "
+    "rerun with accept_changes=True. The loss was lowest at step {step}: a "
     "checkpoint that is much newer may be damaged, remove it. "
-    "(--stop_on_divergence=false continues regardless.)"
+    "(stop_on_divergence=False continues regardless.)"
 )
 
 

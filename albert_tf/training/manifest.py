@@ -2,9 +2,9 @@
 
 `run.json` in the output folder records the config, vocabulary, task, data,
 optimizer, batch size and seed of a run. A resume compares them one by one.
-Each kind of difference is allowed, needs --accept_changes, or is refused, and
-has its reason. The file also records the version of the package that wrote it
-last.
+Each kind of difference is allowed, needs accept_changes=True, or is refused,
+and has its reason. The file also records the version of the package that
+wrote it last.
 """
 
 import fnmatch
@@ -26,7 +26,7 @@ METRICS_FILE = "metrics.jsonl"
 SUMMARY_FILE = "summary.json"
 FORMAT = 1
 ALLOWED = "allowed"
-NEEDS_FLAG = "needs --accept_changes"
+NEEDS_FLAG = "needs accept_changes=True"
 REFUSED = "refused"
 # (pattern of keys, verdict on a difference, reason); the first match counts.
 RULES = (
@@ -150,12 +150,12 @@ class Manifest:
         if verdicts <= allowed:
             return [f"Resuming with a change: {line}." for line in lines]
         remedies = [
-            "To start a new run, give another --output_dir (with "
-            f"--init_checkpoint={self.folder} to start from these weights), or "
+            "To start a new run, give another output_dir (with "
+            f"init_checkpoint={self.folder} to start from these weights), or "
             f"remove {self.folder}."
         ]
         if REFUSED not in verdicts:
-            remedies.append("To resume anyway, add --accept_changes.")
+            remedies.append("To resume anyway, add accept_changes=True.")
         raise ValueError(
             f"The run in {self.folder} has other settings or data:\n  "
             + "\n  ".join(lines)

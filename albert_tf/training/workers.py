@@ -57,7 +57,7 @@ def read_cluster(text: str | None) -> Cluster:
     """
     if not text:
         raise ValueError(
-            "--distribution=multi_worker needs the environment variable "
+            "distribution=multi_worker needs the environment variable "
             f"TF_CONFIG in each worker, such as {EXAMPLE}."
         )
     try:

@@ -110,7 +110,7 @@ def check_free(folder: filesystem.Path) -> None:
     if prefixes and not list_checkpoints(folder):
         raise ValueError(
             f"{folder} contains the model {prefixes[-1]}, which training would "
-            f"overwrite. Set another --output_dir, and --init_checkpoint="
+            f"overwrite. Set another output_dir, and init_checkpoint="
             f"{folder} to initialize from it."
         )
 
@@ -269,7 +269,7 @@ def check_end(folder: filesystem.Path, step: int, num_steps: int) -> None:
     if step > num_steps:
         raise ValueError(
             f"{folder} was trained for {step} steps; wanted {num_steps}. Train "
-            "for more steps, or omit --do_train to use its checkpoints."
+            "for more steps, or use its checkpoints without training."
         )
 
 

@@ -149,7 +149,7 @@ def check_is_known(values: dict, names: dict, head: TaskHead | None) -> None:
         raise ValueError(
             "The model has one output, either a regression or RACE's score of "
             f"a choice; there is no {HEAD_FILE} that specifies which. Give "
-            "--head=regression or --head=choices."
+            "head=regression or head=choices."
         )
     raise ValueError(
         f"Hugging Face's ALBERT lacks {len(others)} of the model's weights, "

@@ -89,11 +89,11 @@ def complete(pretrained: Pretrained) -> Complete:
     Raises:
       ValueError: if the config or the vocabulary is missing.
     """
-    flags = {
-        "--albert_config_file": pretrained.config,
-        "--spm_model_file or --vocab_file": pretrained.tokenizer,
+    parts = {
+        "albert_config_file": pretrained.config,
+        "spm_model_file or vocab_file": pretrained.tokenizer,
     }
-    missing = [flag for flag, value in flags.items() if value is None]
+    missing = [name for name, value in parts.items() if value is None]
     if missing:
         raise ValueError(
             f"{pretrained.source} lacks a config or vocabulary. Give "

@@ -66,8 +66,8 @@ def read_weights(values: dict, path: filesystem.Path) -> dict[str, np.ndarray]:
         nodes = _children(graph, children[WEIGHTS])
         if WORD_EMBEDDINGS not in nodes:
             raise ValueError(
-                f"{path} was exported with --export_compact, without its large "
-                "weights. Use the checkpoint from which it was exported."
+                f"{path} was exported with export_compact=True, without its "
+                "large weights. Use the checkpoint from which it was exported."
             )
         return {
             name: values[node.attributes[0].checkpoint_key]

@@ -120,12 +120,12 @@ def test_a_step_without_enough_memory_is_said_with_a_remedy():
         return estimate(shape=(batch_size, 128, 20), **kwargs).peak
 
     assert warn(peak(12)) is None
-    assert "--gradient_accumulation_steps=2 needs" in warn(peak(12) - 1)
+    assert "gradient_accumulation_steps=2 needs" in warn(peak(12) - 1)
     # 5 does not divide the batch.
-    assert "--gradient_accumulation_steps=6 needs" in warn(peak(3) - 1)
-    assert "--gradient_accumulation_steps=6" in warn(peak(2), num_parts=3)
+    assert "gradient_accumulation_steps=6 needs" in warn(peak(3) - 1)
+    assert "gradient_accumulation_steps=6" in warn(peak(2), num_parts=3)
     assert warn(peak(4), num_parts=3) is None
-    both = "--gradient_accumulation_steps=12 --remat needs"
+    both = "gradient_accumulation_steps=12 remat=True needs"
     assert both in warn(peak(1, remat=True))
     # What is on already is no remedy.
     assert "smaller model" in warn(peak(1, remat=True) - 1)
@@ -133,7 +133,7 @@ def test_a_step_without_enough_memory_is_said_with_a_remedy():
     assert warn(peak(12, remat=True), remat=True) is None
     assert warn(peak(12), batch_size=3, num_choices=4) is None
     assert "=3 needs" in warn(peak(12) - 1, batch_size=3, num_choices=4)
-    assert "_steps=2 --remat" in warn(peak(12, remat=True) - 1, remat=True)
+    assert "_steps=2 remat=True" in warn(peak(12, remat=True) - 1, remat=True)
 
 
 def test_memory_is_said_in_gibibytes():

@@ -176,7 +176,7 @@ ROWS = [
     row(
         "a SentencePiece model as vocabulary",
         "--vocab_file=pieces/pieces.model",
-        "pieces.model contains NUL.*Set spm_model_file",
+        "pieces.model contains NUL.*Set --spm_model_file",
     ),
     row(
         "a vocabulary as SentencePiece model",
@@ -233,7 +233,7 @@ ROWS = [
     row(
         "a list of outputs, and shards",
         "--output_file=a.tfrecord,b.tfrecord --num_shards=3",
-        "either one output_file and num_shards.*got 2 files and num_shards 3",
+        "either one --output_file and --num_shards.*got 2 files",
     ),
     row(
         "two objectives",

@@ -157,7 +157,7 @@ COMMON = [
         (
             "no TPU",
             "--tpu_name=somewhere",
-            "--tpu_name=somewhere without --use_tpu",
+            "--tpu_name=somewhere is for --distribution=tpu",
         ),
         (
             "a TPU that does not answer",

@@ -242,7 +242,7 @@ ROWS = [
     row(
         "a name of a TPU without a TPU",
         "--tpu_name=local",
-        "--tpu_name=local without --use_tpu",
+        "--tpu_name=local is for --distribution=tpu",
     ),
     row(
         "two distributions",

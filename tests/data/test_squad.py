@@ -207,7 +207,7 @@ def test_training_data_must_match_the_version(tmp_path):
     squad.check_version(read(tmp_path, document()), "v1", "x")
     empty = read(tmp_path, document(answers=[]))
     squad.check_version(empty, "v2", "x")
-    with pytest.raises(ValueError, match="--squad_version=v2"):
+    with pytest.raises(ValueError, match="squad_version=v2"):
         squad.check_version(empty, "v1", "x")
     unknown = read(tmp_path, document(answers=...))
     for version in ("v1", "v2"):

@@ -529,7 +529,7 @@ def test_a_compact_model_has_no_weights_to_start_from(tmp_path):
         max_seq_length=8,
         is_compact=True,
     )
-    with pytest.raises(ValueError, match="--export_compact"):
+    with pytest.raises(ValueError, match="export_compact=True"):
         pretrained.read_pretrained(path)
 
 

@@ -45,7 +45,7 @@ def test_an_exported_encoder_starts_like_its_checkpoint(args, tmp_path, model):
         tmp_path / "out"
     )
     (tmp_path / "hub" / "assets" / "albert_config.json").unlink()
-    with pytest.raises(ValueError, match="Give --albert_config_file"):
+    with pytest.raises(ValueError, match="Give albert_config_file"):
         run_classifier.run(from_hub)
 
 

@@ -428,7 +428,7 @@ def test_steps_are_given_or_come_from_epochs_of_questions(
 
 def test_wrong_data_is_refused_before_any_work(args, tmp_path):
     mixed = dataclasses.replace(args, train_file=str(tmp_path / "train2.json"))
-    with pytest.raises(ValueError, match="--squad_version=v2"):
+    with pytest.raises(ValueError, match="squad_version=v2"):
         run_squad.run(mixed)
     for name in ("train_file", "predict_file"):
         (tmp_path / "broken.json").write_text('{"data": [')

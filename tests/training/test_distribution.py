@@ -36,7 +36,7 @@ def test_a_missing_tpu_is_explained(name):
 
 
 def test_a_tpu_name_without_a_tpu_is_a_contradiction():
-    with pytest.raises(ValueError, match="Add --use_tpu"):
+    with pytest.raises(ValueError, match="is for distribution=tpu"):
         distribution.build_strategy("auto", tpu_name="local")
 
 
@@ -49,9 +49,7 @@ def test_an_unknown_distribution_is_refused():
 def test_a_global_batch_is_a_multiple_of_the_replicas(size, nearest):
     strategy = distribution.build_strategy("mirrored")
     distribution.check_batch_size(strategy, 8, "train_batch_size")
-    with pytest.raises(
-        ValueError, match=f"--eval_batch_size={size} .*{nearest}"
-    ):
+    with pytest.raises(ValueError, match=f"eval_batch_size={size} .*{nearest}"):
         distribution.check_batch_size(strategy, size, "eval_batch_size")
 
 
@@ -60,7 +58,7 @@ def test_a_batch_is_a_multiple_of_replicas_times_parts():
     distribution.check_batch_size(strategy, 8, "train_batch_size", 4)
     with pytest.raises(
         ValueError,
-        match="2 replicas times --gradient_accumulation_steps=3; use 6",
+        match="2 replicas times gradient_accumulation_steps=3; use 6",
     ):
         distribution.check_batch_size(strategy, 8, "train_batch_size", 3)
 

@@ -93,7 +93,7 @@ def test_each_difference_is_reported_with_its_verdict(
     with pytest.raises(ValueError, match=f"{key}: was .* is .*{verdict}") as e:
         now.check(has_work=True)
     assert "To start a new run" in str(e.value)
-    assert ("--accept_changes." in str(e.value)) == (
+    assert ("accept_changes=True." in str(e.value)) == (
         verdict == manifest.NEEDS_FLAG
     )
     if verdict == manifest.NEEDS_FLAG:

@@ -254,7 +254,7 @@ def test_a_changed_run_needs_accept_changes(copy):
     before = {p.name: p.read_bytes() for p in folder.iterdir() if p.is_file()}
     for name, value, key in CHANGES:
         changed = dataclasses.replace(args, **{name: value})
-        with pytest.raises(ValueError, match=f"{key}.*--accept_changes"):
+        with pytest.raises(ValueError, match=f"{key}.*accept_changes"):
             run_classifier.run(changed)
     after = {p.name: p.read_bytes() for p in folder.iterdir() if p.is_file()}
     assert after == before

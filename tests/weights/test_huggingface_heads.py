@@ -169,7 +169,7 @@ def test_a_fine_tuned_model_of_the_release_goes_there_and_back(
 def test_a_head_that_could_be_two_is_asked_for(tmp_path):
     tuned_model(tmp_path / "a", TaskHead("choices"), 1)
     (tmp_path / "a" / task_heads.HEAD_FILE).unlink()
-    with pytest.raises(ValueError, match="one output.*--head=choices"):
+    with pytest.raises(ValueError, match="one output.*head=choices"):
         convert(tmp_path / "a", tmp_path / "b", format="hf")
     assert [p.name for p in tmp_path.iterdir()] == ["a"]
     convert(tmp_path / "a", tmp_path / "b", format="own", head="regression")

@@ -155,7 +155,7 @@ def _check_paths(runner, paths):
     local = [path for path in paths if not filesystem.is_remote(path)]
     if local and "dataflow" in runner.lower():
         raise ValueError(
-            f"--runner={runner} works on machines that cannot reach "
+            f"runner={runner} works on machines that cannot reach "
             f"{local[0]}; wanted a path such as gs://bucket/name."
         )
 
@@ -164,11 +164,11 @@ def _split_options(options):
     words = shlex.split(options)
     if words and not words[0].startswith("--"):
         raise ValueError(
-            f"--beam_options={options!r} does not start with an option; wanted "
-            "for example --beam_options='--project=x --region=y'."
+            f"beam_options={options!r} does not start with an option; wanted "
+            "for example beam_options='--project=x --region=y'."
         )
     if any(word.split("=")[0] == "--runner" for word in words):
-        raise ValueError("Set --runner itself, not in --beam_options.")
+        raise ValueError("Set the runner itself, not in beam_options.")
     return words
 
 
@@ -177,8 +177,8 @@ def _make_pipeline(runner, options, num_workers):
     is_direct = runner.lower() in _DIRECT_RUNNERS
     if num_workers > 1 and not is_direct:
         raise ValueError(
-            f"--num_workers={num_workers} is for --runner=DirectRunner; the "
-            f"workers of {runner} are set in --beam_options, for example with "
+            f"num_workers={num_workers} is for runner=DirectRunner; the "
+            f"workers of {runner} are set in beam_options, for example with "
             "--num_workers (Dataflow) or --parallelism (Flink)."
         )
     if num_workers > 1:
@@ -218,9 +218,7 @@ def _call_beam(function, *args):
     except (ImportError, OSError, RuntimeError, TypeError, ValueError) as error:
         raise ValueError(f"Apache Beam: {error}") from error
     except SystemExit:  # Beam's parser has printed why.
-        raise ValueError(
-            "Apache Beam does not accept --beam_options."
-        ) from None
+        raise ValueError("Apache Beam does not accept beam_options.") from None
 
 
 def _check_text(files):

@@ -263,11 +263,11 @@ def _open_masker(file, sidecar, changes, config, num_tokens):
 
 def _check_is_unmasked(files, masking_changes):
     if masking_changes:
-        names = ", ".join(f"--{name}" for name in sorted(masking_changes))
+        names = ", ".join(f"`{name}`" for name in sorted(masking_changes))
         raise ValueError(
             f"{names}: the records in {files[0]} were masked when they were "
-            "created. Omit the flags, or create records with "
-            "create_pretraining_data.py --masking=dynamic."
+            "created. Omit them, or create records with dynamic masking "
+            "(create_pretraining_data)."
         )
 
 
@@ -343,8 +343,8 @@ def check_size(
     """Raises ValueError if a flag is set and the records contradict it."""
     if wanted is not None and wanted not in found:
         raise ValueError(
-            f"--{name}={wanted}, but the records in {files[0]} have "
-            f"{found[0]}. Omit the flag, or create the records again."
+            f"{name}={wanted}, but the records in {files[0]} have "
+            f"{found[0]}. Omit it, or create the records again."
         )
 
 
@@ -353,7 +353,7 @@ def check_predictions(opened: PretrainingRecords, wanted: int | None):
 
     Args:
       opened: the records.
-      wanted: value of --max_predictions_per_seq, or None.
+      wanted: value of max_predictions_per_seq, or None.
     """
     if opened.masker:
         return
@@ -382,7 +382,7 @@ def check_batch_size(opened: PretrainingRecords, batch_size: int):
         raise ValueError(
             f"A batch of {batch_size} is larger than the training data: "
             f"{opened.num_records} records in {len(opened.files)} files, such "
-            f"as {opened.files[0]}. Lower --train_batch_size, or create more "
+            f"as {opened.files[0]}. Lower train_batch_size, or create more "
             "records."
         )
 
@@ -428,7 +428,7 @@ def check_held_out(
             f"{held_out.sources[0]} has the sentence objective "
             f"{objectives[0]!r}, {train.sources[0]} has {objectives[1]!r}. "
             "Create the held-out records with that of the others, or give "
-            "--sentence_weight=0."
+            "sentence_weight=0."
         )
 
 
