@@ -32,6 +32,7 @@ class Ratio(NamedTuple):
 # The release adds this to the masked-LM weight, so that a batch without a
 # prediction has loss 0.
 MASKED_LM_EPSILON = 1e-5
+NEVER = -1e9  # A logit with which a piece has the probability 0.
 # Folded into the seed of the heads' dropout; larger than any number of dropout
 # calls in the encoder.
 HEAD_SEED = 1_000_000
@@ -57,20 +58,34 @@ def gather_positions(sequence, positions):
 
 
 class MaskedLM(layers.WeightOwner):
-    """Masked-LM head: logits [B, P, V] float32 at the given positions."""
+    """Masked-LM head: logits [B, P, V] float32 at the given positions.
 
-    def __init__(self, config, **kwargs):
+    Args:
+      config: an AlbertConfig.
+      num_pieces: number of pieces in the vocabulary, if V is larger: rows
+        beyond it have the probability 0.
+    """
+
+    def __init__(self, config, num_pieces=None, **kwargs):
         super().__init__("cls/predictions", config.initializer_range, **kwargs)
-        self.config = config
+        self.config, self.num_pieces = config, num_pieces
         size = config.embedding_size
         self.dense = self.add_dense("transform/dense", config.hidden_size, size)
         self.norm = self.add_norm("transform/LayerNorm", size)
         self.bias = self.add("output_bias", (config.vocab_size,), "zeros")
 
+    @property
+    def logit_bias(self):
+        """The bias [V], as a tensor; very low for rows beyond the pieces."""
+        bias, size = tf.convert_to_tensor(self.bias.value), self.num_pieces
+        if size in (None, self.config.vocab_size):
+            return bias
+        return tf.where(tf.range(self.config.vocab_size) < size, bias, NEVER)
+
     def call(self, sequence_output, positions, word_embeddings):
         x = self.transform(sequence_output, positions)  # [B * P, E]
         table = tf.cast(word_embeddings, x.dtype)  # [V, E]
-        logits = vocabulary_logits(x, table, self.bias.value)  # [B * P, V]
+        logits = vocabulary_logits(x, table, self.logit_bias)  # [B * P, V]
         rows = [layers.size_of(positions, axis) for axis in (0, 1)]
         return tf.reshape(logits, [*rows, self.config.vocab_size])
 
@@ -91,7 +106,7 @@ class MaskedLM(layers.WeightOwner):
         return vocabulary_losses(
             x,
             tf.cast(word_embeddings, x.dtype),
-            tf.convert_to_tensor(self.bias.value),
+            self.logit_bias,
             tf.reshape(features["masked_lm_ids"], [-1]),
         )
 
@@ -291,17 +306,26 @@ class AlbertForPreTraining(AlbertModel):
       config: an AlbertConfig.
       sentence_weight: factor of the sentence-order (or next-sentence) loss; 0
         trains only the masked LM.
+      num_pieces: as for `MaskedLM`.
       dtype: as for `modeling.AlbertEncoder`.
 
     Source: run_pretraining.py, `model_fn`; the weight is ours.
     """
 
-    saved_arguments = ("sentence_weight",)
+    saved_arguments = ("sentence_weight", "num_pieces")
 
-    def __init__(self, config, *, sentence_weight=1.0, dtype=None, **kwargs):
+    def __init__(
+        self,
+        config,
+        *,
+        sentence_weight=1.0,
+        num_pieces=None,
+        dtype=None,
+        **kwargs,
+    ):
         super().__init__(config, dtype=dtype, **kwargs)
         self.sentence_weight = sentence_weight
-        self.masked_lm = MaskedLM(config, dtype=self.dtype_policy)
+        self.masked_lm = MaskedLM(config, num_pieces, dtype=self.dtype_policy)
         self.sentence_order = Logits(
             "cls/seq_relationship", 2, config, dtype=self.dtype_policy
         )
@@ -310,6 +334,11 @@ class AlbertForPreTraining(AlbertModel):
         if sentence_weight:
             self.loss_scales["sentence_order_loss"] = sentence_weight
             self.metric_names.append("sentence_order_accuracy")
+
+    @property
+    def num_pieces(self):
+        """See `MaskedLM`."""
+        return self.masked_lm.num_pieces
 
     def call(self, features, training=False, seed=None):
         outputs = self.encode(features, training, seed)

@@ -105,11 +105,14 @@ def keep_sentence_weight(args):
     return args
 
 
-def build_model(args, config, sentence_objective, dtype):
+def build_model(args, config, records, num_pieces, dtype):
     """Returns the model with its pretraining heads."""
     return heads.AlbertForPreTraining(
         config,
-        sentence_weight=choose_sentence_weight(args, sentence_objective),
+        sentence_weight=choose_sentence_weight(
+            args, records.sentence_objective
+        ),
+        num_pieces=num_pieces,
         dtype=dtype,
     )
 
@@ -346,11 +349,10 @@ def pretrain(args, config, strategy, train_records, held_out):
     if begins and workers.find_workers(strategy).is_chief:
         weights = read_weights(args)
     any_records = train_records or held_out
+    num_pieces = count_pieces(any_records, weights, strategy)
     training = session.Session(
         args.output_dir,
-        functools.partial(
-            build_model, args, config, any_records.sentence_objective
-        ),
+        functools.partial(build_model, args, config, any_records, num_pieces),
         describe(args, config, train_records, held_out, weights),
         strategy=strategy,
         optimizer=args.optimizer,
@@ -385,6 +387,14 @@ def pretrain(args, config, strategy, train_records, held_out):
         else:
             evaluator.evaluate_folder()
         training.manifest.write()
+
+
+def count_pieces(records, weights, strategy):
+    """Returns the size of the vocabulary, or None if nothing describes it."""
+    if records.sidecar:
+        return records.sidecar["tokenizer"].get("vocab_size")
+    known = (weights and weights.num_pieces) or 0
+    return workers.find_workers(strategy).share(known) or None
 
 
 def score(args, config, training, held_out, weights, evaluator):

@@ -9,6 +9,7 @@ accents, vocabulary) are in `tokenizer.settings`; programs store them as
 """
 
 import abc
+import functools
 import hashlib
 import itertools
 import logging
@@ -80,6 +81,24 @@ def read_settings(
                 f"{path}: {key} is {settings[key]!r:.80}; wanted true or false."
             )
     return settings
+
+
+@functools.cache  # One note for each pair.
+def fits(num_pieces: int, num_rows: int) -> bool:
+    """Returns whether a vocabulary fits a model with rows for its pieces.
+
+    Models may have more rows, up to a multiple of 8 to 128, with which some
+    devices are faster. A note says so; such rows are never predicted.
+    """
+    padded = {-(-num_pieces // n) * n for n in (8, 16, 32, 64, 128)}
+    if num_rows != num_pieces and num_rows in padded:
+        logging.warning(
+            "The model has %d rows for %d pieces. The rows beyond are padding, "
+            "and are never predicted.",
+            num_rows,
+            num_pieces,
+        )
+    return num_rows in {num_pieces, *padded}
 
 
 class Tokenizer(abc.ABC):

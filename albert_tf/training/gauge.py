@@ -64,7 +64,7 @@ class Gauge:
         self, strategy, model, dataset, piece_counts, remedies=("more steps",)
     ):
         self.remedies = remedies
-        counts = np.asarray(piece_counts, np.float64)
+        counts = np.asarray(piece_counts[: model.num_pieces], np.float64)
         self.batches = list(replicas.distribute(strategy, dataset))
         # Add-one smoothing.
         log_probs = np.log((counts + 1) / (counts + 1).sum())

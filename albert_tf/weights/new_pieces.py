@@ -40,7 +40,11 @@ def add_words(
     found = extension.extend(model.tokenizer, (name, content), words)
     extended = dataclasses.replace(
         model,
-        values=add_rows(model.values, [word.parts for word in found.words]),
+        values=add_rows(
+            model.values,
+            [word.parts for word in found.words],
+            model.tokenizer.vocab_size,
+        ),
         config=dataclasses.replace(
             model.config, vocab_size=found.tokenizer.vocab_size
         ),
@@ -52,7 +56,9 @@ def add_words(
 
 
 def add_rows(
-    values: dict[str, np.ndarray], parts: Sequence[Sequence[int]]
+    values: dict[str, np.ndarray],
+    parts: Sequence[Sequence[int]],
+    num_pieces: int | None = None,
 ) -> dict[str, np.ndarray]:
     """Adds pieces to the weights of a model of V pieces.
 
@@ -61,14 +67,15 @@ def add_rows(
     Args:
       values: dict from canonical name to array, with rows of V pieces.
       parts: for each of N new pieces, the ids of the pieces that it replaces.
+      num_pieces: V, if the weights have padding beyond, which is removed.
 
     Returns:
       The same, with rows of V + N pieces.
     """
     changed = {}
     for name in ROWS_OF_PIECES:
-        if parts and name in values:
-            old = values[name]  # [V, E] or [V]
-            new = np.stack([old[ids].mean(axis=0) for ids in parts])  # [N, ...]
-            changed[name] = np.concatenate([old, new])  # [V + N, ...]
+        if name in values:
+            old = values[name][:num_pieces]  # [V, E] or [V]
+            new = [old[ids].mean(axis=0, keepdims=True) for ids in parts]
+            changed[name] = np.concatenate([old, *new])  # [V + N, ...]
     return values | changed

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from albert_tf import filesystem
-from albert_tf.model import modeling
+from albert_tf.model import heads, modeling
 from albert_tf.model.config import CONFIG_FILE, AlbertConfig
 from albert_tf.text import tokenization
 from albert_tf.weights import (
@@ -72,6 +72,13 @@ class Pretrained:
         """Whether there is a pooler; zeros stand for none."""
         kernel = self.values.get(f"{POOLER}dense/kernel")
         return kernel is not None and bool(kernel.any())
+
+    @property
+    def num_pieces(self) -> int | None:
+        """Size of the vocabulary, which the model may exceed, or None."""
+        if self.tokenizer:
+            return self.tokenizer.vocab_size
+        return (self.tokenizer_settings or {}).get("vocab_size")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -222,7 +229,7 @@ def read_description(folder: filesystem.Path) -> Pretrained:
 
 def check_vocabulary(tokenizer: tokenization.Tokenizer, config: AlbertConfig):
     """Raises ValueError if vocabulary and model differ in size."""
-    if tokenizer.vocab_size != config.vocab_size:
+    if not tokenization.fits(tokenizer.vocab_size, config.vocab_size):
         raise ValueError(
             f"The vocabulary {tokenizer.settings['vocabulary']} has "
             f"{tokenizer.vocab_size} pieces, the model {config.vocab_size}. "
@@ -291,6 +298,8 @@ def build_model(
             "model's config there."
         )
     model = model_class(pretrained.config)
+    if isinstance(model, heads.AlbertForPreTraining):
+        model.masked_lm.num_pieces = pretrained.num_pieces
     weights = modeling.named_weights(model)
     check_all_layers(pretrained.values, weights, pretrained.source)
     if not getattr(model, "uses_pooler", True):

@@ -5,7 +5,9 @@ import json
 import os
 import pathlib
 
-from albert_tf.weights import results_file
+import numpy as np
+
+from albert_tf.weights import checkpoints, new_pieces, results_file
 from tests.bad_inputs.pretraining_rows import drop_feature
 from tests.bad_inputs.table import (
     Accepted,
@@ -15,6 +17,7 @@ from tests.bad_inputs.table import (
     edit,
     put,
     remove,
+    set_json,
 )
 
 ODD = "a[1]*?"
@@ -57,6 +60,18 @@ def _bert_records():
     """Records without what only ALBERT's have, and without description."""
     drop_feature("token_boundary")()
     remove("valid.dataset.json")()
+
+
+def _pad_rows():
+    """The model with 32 rows for 25 pieces."""
+    copy("model", "padded")()
+    prefix = "padded/model.ckpt-best"
+    values = checkpoints.read_checkpoint(prefix)
+    for name in new_pieces.ROWS_OF_PIECES:
+        width = [(0, 7)] + [(0, 0)] * (values[name].ndim - 1)
+        values[name] = np.pad(values[name], width)
+    checkpoints.write_checkpoint(prefix, values)
+    set_json("padded/albert_config.json", vocab_size=32)()
 
 
 ROWS = [
@@ -246,5 +261,12 @@ ROWS = [
             copy("hf", "trained/checkpoint-10"),
             put("trained/checkpoint-10/optimizer.pt", b"x"),
         ),
+    ),
+    Accepted(
+        "more rows than pieces",
+        "run_classifier --init_checkpoint=padded",
+        "new: output_bias",
+        changes=(_pad_rows,),
+        writes=("new/model.ckpt-2.index",),
     ),
 ]

@@ -3,6 +3,7 @@
 import collections
 import contextlib
 import dataclasses
+import operator
 from collections.abc import Iterator
 
 import numpy as np
@@ -17,6 +18,7 @@ from albert_tf.data.pretraining import (
     salvage,
     sidecars,
 )
+from albert_tf.text import tokenization
 
 # Up to this size, every record is checked before work starts.
 MAX_CHECKED_BYTES = 64 << 20
@@ -248,7 +250,8 @@ def _open_masker(file, sidecar, changes, config, num_tokens):
         ("word starts", len(masker.vocabulary.is_word_start), "vocab_size"),
         ("segments", 2, "type_vocab_size"),
     ):
-        if found != getattr(config, wanted):
+        fits = tokenization.fits if wanted == "vocab_size" else operator.eq
+        if not fits(found, getattr(config, wanted)):
             raise ValueError(
                 f"{path} describes {found} {name}; the config has {wanted} "
                 f"{getattr(config, wanted)}. Does it belong to other records?"
@@ -368,7 +371,7 @@ def check_predictions(opened: PretrainingRecords, wanted: int | None):
 def check_vocabulary(files: list[str], tokenizer: dict, config):
     """Raises ValueError if records and config differ in vocabulary size."""
     vocab_size = tokenizer.get("vocab_size")
-    if vocab_size != config.vocab_size:
+    if not tokenization.fits(vocab_size, config.vocab_size):
         raise ValueError(
             f"{files[0]} was created with a vocabulary of {vocab_size} pieces "
             f"({tokenizer}); the config has vocab_size {config.vocab_size}. "
