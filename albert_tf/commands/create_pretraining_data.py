@@ -55,7 +55,8 @@ class DataFlags(groups.CasingFlags):
         "", "Options of Beam and its runner, such as '--project=x --region=y'."
     )
     spm_model_file: str | None = flag(
-        help="SentencePiece model, as for the English models."
+        help="SentencePiece model, or a tokenizer.json of one, as for the "
+        "English models."
     )
     vocab_file: str | None = flag(
         help="WordPiece vocabulary, as for the Chinese models; ignored if "

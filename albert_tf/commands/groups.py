@@ -136,8 +136,8 @@ class ReplacementFlags(flags.Flags):
         "checkpoint."
     )
     spm_model_file: str | None = flag(
-        help="SentencePiece model. Default: the vocabulary next to the "
-        "checkpoint."
+        help="SentencePiece model, or a tokenizer.json of one. Default: the "
+        "vocabulary next to the checkpoint."
     )
     vocab_file: str | None = flag(
         help="WordPiece vocabulary. Default: the vocabulary next to the "
@@ -172,9 +172,13 @@ class CopyFlags(FilesFlags):
 class CasingFlags(flags.Flags):
     """Normalization of a text, for a vocabulary or for records."""
 
-    do_lower_case: bool = flag(True, "Whether to lowercase the text.")
-    keep_accents: bool = flag(
-        False, "Whether to keep accents and other combining characters."
+    do_lower_case: bool | None = flag(
+        help="Whether to lowercase the text. Default: as a tokenizer.json "
+        "says that is the vocabulary, else true."
+    )
+    keep_accents: bool | None = flag(
+        help="Whether to keep accents and other combining characters. "
+        "Default: as a tokenizer.json says that is the vocabulary, else false."
     )
 
 

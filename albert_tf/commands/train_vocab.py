@@ -24,6 +24,10 @@ PROGRAM = "albert_tf.tools.train_vocab"
 class TrainVocabFlags(groups.CasingFlags):
     """Training text and properties of the vocabulary."""
 
+    do_lower_case: bool = flag(True, "Whether to lowercase the text.")
+    keep_accents: bool = flag(
+        False, "Whether to keep accents and other combining characters."
+    )
     input_file: str = flag(
         required=True,
         help="UTF-8 text files: comma-separated paths or globs.",

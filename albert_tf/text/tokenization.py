@@ -22,7 +22,7 @@ import numpy as np
 import sentencepiece
 
 from albert_tf import filesystem
-from albert_tf.text import normalization
+from albert_tf.text import normalization, tokenizer_json
 
 SETTINGS_FILE = "tokenizer_settings.json"
 
@@ -35,16 +35,20 @@ def build_tokenizer(
     *,
     spm_model_file: filesystem.Path | None = None,
     vocab_file: filesystem.Path | None = None,
-    do_lower_case: bool = True,
-    keep_accents: bool = False,
+    do_lower_case: bool | None = None,
+    keep_accents: bool | None = None,
 ) -> "Tokenizer":
     """Builds the tokenizer of a vocabulary.
 
     Args:
-      spm_model_file: a SentencePiece `.model`; exclusive with `vocab_file`.
-      vocab_file: a WordPiece vocabulary, one piece per line.
+      spm_model_file: a SentencePiece `.model`, or transformers'
+        `tokenizer.json` of type Unigram; exclusive with `vocab_file`.
+      vocab_file: a WordPiece vocabulary, one piece per line, or a
+        `tokenizer.json` of type WordPiece.
       do_lower_case: whether to lower-case text; must match the vocabulary.
-      keep_accents: whether to keep combining characters.
+        None for what a `tokenizer.json` says, or else True.
+      keep_accents: whether to keep combining characters. None for what a
+        `tokenizer.json` says, or else False.
 
     Raises:
       ValueError: if not exactly one file is given, or it is of another kind.
@@ -120,11 +124,21 @@ class Tokenizer(abc.ABC):
     def __init__(
         self,
         path: filesystem.Path,
-        do_lower_case: bool = True,
-        keep_accents: bool = False,
+        do_lower_case: bool | None = None,
+        keep_accents: bool | None = None,
     ):
+        content, kind, casing = read_vocabulary(path)
+        if kind not in (None, self.kind):
+            raise ValueError(
+                f"{path} is a {kind} vocabulary. Set "
+                f"{'vocab_file' if kind == 'wordpiece' else 'spm_model_file'} "
+                "for it."
+            )
+        if do_lower_case is None:
+            do_lower_case = casing.get("do_lower_case", True)
+        if keep_accents is None:
+            keep_accents = casing.get("keep_accents", False)
         self._normalizer = self.normalizer(do_lower_case, keep_accents)
-        content = _read_vocabulary(path)
         self.pieces = self._load(content, path)
         self.vocab_size = len(self.pieces)
         ids = {piece: i for i, piece in enumerate(self.pieces)}
@@ -150,6 +164,8 @@ class Tokenizer(abc.ABC):
             "sha256": hashlib.sha256(content).hexdigest(),
             "vocab_size": self.vocab_size,
         }
+        if tokenizer_json.REBUILT.encode() in content:
+            self.settings["is_rebuilt"] = True
         self._warn_of_other_settings(path)
 
     def normalize(self, text: str) -> str:
@@ -255,7 +271,7 @@ class SentencePieceTokenizer(Tokenizer):
         self._piece_expansions = {
             piece: self._without_comma(piece) + [","]
             for piece in pieces
-            if len(piece) > 1 and piece[-1] == "," and piece[-2].isdigit()
+            if tokenizer_json.has_number_comma(piece)
         }
         self.expansions = {
             self._model.PieceToId(piece): [
@@ -447,11 +463,26 @@ class WordPieceTokenizer(Tokenizer):
         return " ".join(self.pieces[i] for i in ids).replace(" ##", "")
 
 
-def _read_vocabulary(path):
+def read_vocabulary(path: filesystem.Path) -> tokenizer_json.Vocabulary:
+    """Reads the file of a vocabulary.
+
+    Raises:
+      FileNotFoundError: if there is no such file.
+      ValueError: if a `tokenizer.json` cannot be represented exactly.
+    """
+    if filesystem.is_folder(path):
+        names = filesystem.list_folder(path)
+        raise FileNotFoundError(
+            f"{path} is a folder; it has {names[:12]}. Wanted the vocabulary "
+            "in it, such as spiece.model, tokenizer.json or vocab.txt."
+        )
     try:
-        return filesystem.read_file(path)
-    except (FileNotFoundError, IsADirectoryError):
+        content = filesystem.read_file(path)
+    except FileNotFoundError:
         raise FileNotFoundError(f"There is no vocabulary file {path}") from None
+    if content.startswith(b"{"):
+        return tokenizer_json.parse(content, path)
+    return tokenizer_json.Vocabulary(content)
 
 
 def _is_sentencepiece_list(content):

@@ -13,7 +13,7 @@ import numpy as np
 
 from albert_tf import filesystem
 from albert_tf.model.config import AlbertConfig
-from albert_tf.text import tokenization
+from albert_tf.text import tokenization, tokenizer_json
 from albert_tf.weights import (
     huggingface_heads,
     regrouping,
@@ -345,7 +345,7 @@ def write_tokenizer(folder: filesystem.Path, tokenizer, max_length: int):
     path = os.path.join(folder, "tokenizer_config.json")
     filesystem.write_json(path, settings)
     if not is_wordpiece:
-        path = os.path.join(folder, "tokenizer.json")
+        path = os.path.join(folder, tokenizer_json.FILE)
         filesystem.write_json(path, describe_unigram(tokenizer))
 
 
@@ -422,12 +422,12 @@ def _describe_template(tokenizer):
 
 def _describe_pieces(tokenizer, pieces):
     # `SentencePieceTokenizer` splits pieces such as "2013,".
-    worst = min(piece.score for piece in pieces) - 100
+    penalty = tokenizer_json.COMMA_PENALTY
     return {
         "type": "Unigram",
         "unk_id": tokenizer.unk_id,
         "vocab": [
-            [name, worst if i in tokenizer.expansions else piece.score]
+            [name, piece.score - penalty * (i in tokenizer.expansions)]
             for i, (name, piece) in enumerate(
                 zip(tokenizer.pieces, pieces, strict=True)
             )

@@ -34,7 +34,6 @@ BODY = "bert/"
 POOLER = "bert/pooler/"
 # Key of a config.
 CLASSIFIER_DROPOUT = "classifier_dropout_prob"
-SENTENCEPIECE_FILE = "spiece.model"
 FORMS = ("tf1", "own", "hf", "keras_hub")
 
 
@@ -171,7 +170,7 @@ def _read_described(path, weights_file):
         values, remarks = keras_hub.read_weights(path, config, weights_file)
         if not tokenizer:
             tokenizer, content = keras_hub.read_tokenizer(path)
-            file = tokenizer and (SENTENCEPIECE_FILE, content)
+            file = tokenizer and (vocabulary_files.SENTENCEPIECE_FILE, content)
     else:
         config = huggingface.read_config(path)
         values, remarks, head = huggingface.read_weights(
@@ -257,8 +256,14 @@ def check_same_vocabulary(
     recorded = pretrained.tokenizer_settings or {}
     if pretrained.tokenizer:
         known = pretrained.tokenizer.settings
-        recorded = recorded | {n: known[n] for n in ("sha256", "vocabulary")}
+        names = ("sha256", "vocabulary", "vocab_size", "is_rebuilt")
+        recorded = recorded | {n: known.get(n) for n in names}
     for key in keys:
+        # The hash of the original file is unknown then.
+        if key == "sha256" and any(
+            x.get("is_rebuilt") for x in (recorded, settings)
+        ):
+            key = "vocab_size"
         values = [x.get(key) for x in (recorded, settings)]
         if None not in values and values[0] != values[1]:
             what = f"{key} {values[0]}, not {values[1]}"
@@ -369,7 +374,7 @@ def replace_files(
             pretrained,
             tokenizer=tokenizer,
             vocabulary_file=vocabulary_files.read_vocabulary_file(
-                path, SENTENCEPIECE_FILE if spm_model_file else "vocab.txt"
+                path, is_pieces=bool(spm_model_file)
             ),
         )
     if pretrained.config and pretrained.tokenizer:
@@ -453,6 +458,10 @@ def write_pretrained(folder: filesystem.Path, pretrained, form: str):
         name, content = pretrained.vocabulary_file
         if form in ("hf", "keras_hub"):
             is_pieces = tokenizer.kind == "sentencepiece"
-            name = SENTENCEPIECE_FILE if is_pieces else "vocab.txt"
+            name = (
+                vocabulary_files.SENTENCEPIECE_FILE
+                if is_pieces
+                else "vocab.txt"
+            )
         filesystem.write_file(os.path.join(folder, name), content)
         tokenizer.write_settings(folder)

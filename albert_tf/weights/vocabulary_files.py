@@ -5,13 +5,14 @@ import hashlib
 import os
 
 from albert_tf import filesystem
-from albert_tf.text import tokenization
+from albert_tf.text import tokenization, tokenizer_json
 
 # Settings of a tokenizer as transformers records them.
 HF_SETTINGS = "tokenizer_config.json"
 # Settings of a tokenizer that its vocabulary does not contain.
 CASING = {"do_lower_case", "keep_accents"}
 # WordPiece vocabularies are called vocab.txt or, say, vocab_chinese.txt.
+SENTENCEPIECE_FILE = "spiece.model"
 VOCABULARIES = ("*.model", "vocab*.txt")
 
 
@@ -25,10 +26,21 @@ def find_vocabulary(folder):
         for pattern in VOCABULARIES
         for path in filesystem.find_files(folder, pattern)
     ]
-    contents = set(map(filesystem.read_file, paths))
-    if len(contents) != 1:
+    described = os.path.join(folder, tokenizer_json.FILE)
+    # KerasHub writes a file of this name, too.
+    is_described = filesystem.exists(described) and "model" in (
+        filesystem.read_json(described)
+    )
+    if not paths and is_described:
+        paths = [described]
+    vocabularies = {
+        v.content: v for v in map(tokenization.read_vocabulary, paths)
+    }
+    if len(vocabularies) != 1:
         return None, None
-    kind = "spm_model_file" if paths[0].endswith(".model") else "vocab_file"
+    ((content, found),) = vocabularies.items()
+    is_pieces = found.kind == "sentencepiece" or paths[0].endswith(".model")
+    kind = "spm_model_file" if is_pieces else "vocab_file"
     settings = tokenization.read_settings(folder)
     if settings is None:
         settings = tokenization.read_settings(folder, HF_SETTINGS) or {}
@@ -42,23 +54,25 @@ def find_vocabulary(folder):
             "next to it records. Was the vocabulary replaced? Restore it, or "
             "remove the settings if it is the right one."
         )
-    return tokenizer, (os.path.basename(paths[0]), contents.pop())
+    return tokenizer, (_name_of(paths[0], is_pieces), content)
 
 
 def read_vocabulary_file(
-    path: filesystem.Path, usual: str = "vocab.txt"
+    path: filesystem.Path, is_pieces: bool = False
 ) -> tuple[str, bytes]:
-    """Returns the name and content of a vocabulary.
+    """Returns the name and content of a vocabulary, SentencePiece or not.
 
-    Args:
-      path: its file.
-      usual: the name to return if the file has none of `VOCABULARIES`, by which
-        a folder's vocabulary is found.
+    The name is one of `VOCABULARIES`, by which a folder's vocabulary is found.
     """
+    content = tokenization.read_vocabulary(path).content
+    return _name_of(path, is_pieces), content
+
+
+def _name_of(path, is_pieces):
     name = os.path.basename(path)
-    if not any(fnmatch.fnmatch(name, pattern) for pattern in VOCABULARIES):
-        name = usual
-    return name, filesystem.read_file(path)
+    if any(fnmatch.fnmatch(name, pattern) for pattern in VOCABULARIES):
+        return name
+    return SENTENCEPIECE_FILE if is_pieces else "vocab.txt"
 
 
 def read_casing(path: filesystem.Path, settings: dict | None) -> dict:
@@ -68,9 +82,10 @@ def read_casing(path: filesystem.Path, settings: dict | None) -> dict:
       path: file of the vocabulary; settings may be next to it.
       settings: settings that are recorded elsewhere, or None.
     """
-    digest = hashlib.sha256(filesystem.read_file(path)).hexdigest()
+    content, _, casing = tokenization.read_vocabulary(path)
+    digest = hashlib.sha256(content).hexdigest()
     beside = tokenization.read_settings(os.path.dirname(path))
     for known in (settings, beside):
         if known and known.get("sha256") == digest:
             return {name: known[name] for name in CASING & known.keys()}
-    return {}
+    return dict(casing)

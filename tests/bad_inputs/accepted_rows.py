@@ -7,7 +7,13 @@ import pathlib
 
 import numpy as np
 
-from albert_tf.weights import checkpoints, new_pieces, results_file
+from albert_tf.text import tokenization
+from albert_tf.weights import (
+    checkpoints,
+    huggingface,
+    new_pieces,
+    results_file,
+)
 from tests.bad_inputs.pretraining_rows import drop_feature
 from tests.bad_inputs.table import (
     Accepted,
@@ -60,6 +66,19 @@ def _bert_records():
     """Records without what only ALBERT's have, and without description."""
     drop_feature("token_boundary")()
     remove("valid.dataset.json")()
+
+
+def _write_tokenizer():
+    tokenizer = tokenization.build_tokenizer(
+        spm_model_file="pieces/pieces.model", do_lower_case=False
+    )
+    os.mkdir("json")
+    huggingface.write_tokenizer("json", tokenizer, 32)
+
+
+def _records_are_cased():
+    sidecar = json.loads(pathlib.Path("made.dataset.json").read_text())
+    assert sidecar["tokenizer"]["do_lower_case"] is False
 
 
 def _pad_rows():
@@ -268,5 +287,12 @@ ROWS = [
         "new: output_bias",
         changes=(_pad_rows,),
         writes=("new/model.ckpt-2.index",),
+    ),
+    Accepted(
+        "a tokenizer.json as vocabulary",
+        "create_pretraining_data --spm_model_file=json/tokenizer.json",
+        changes=(_write_tokenizer,),
+        writes=("made.tfrecord",),
+        check=_records_are_cased,
     ),
 ]

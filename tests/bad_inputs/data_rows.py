@@ -148,7 +148,13 @@ ROWS = [
     row(
         "the vocabulary is a folder",
         "--vocab_file=glue",
-        "vocabulary file glue",
+        "glue is a folder; it has .'SST-2'.. Wanted the vocabulary in it",
+    ),
+    row(
+        "a tokenizer of another model",
+        "--spm_model_file=t.json",
+        "t.json describes a tokenizer of type 'BPE'.*Give the .model",
+        put("t.json", {"model": {"type": "BPE"}}),
     ),
     row(
         "the vocabulary is a text",

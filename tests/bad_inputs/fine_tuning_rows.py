@@ -273,6 +273,11 @@ ROWS = [
         replace("model/vocab_chinese.txt", "w7", "w77"),
     ),
     classifier(
+        "the folder of a vocabulary",
+        "--vocab_file=model",
+        "model is a folder; it has .*'vocab.txt'",
+    ),
+    classifier(
         "a vocabulary of another size",
         "--vocab_file=vocab.txt",
         "vocab.txt has 26 pieces, the model 25",

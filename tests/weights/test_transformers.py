@@ -7,7 +7,7 @@ import shutil
 import pytest
 
 from albert_tf.text import tokenization
-from albert_tf.weights import huggingface, pretrained
+from albert_tf.weights import huggingface, pretrained, vocabulary_files
 from tests.weights import test_huggingface_heads as tuned
 from tests.weights.test_huggingface import SIZES, compare, inputs, our_outputs
 from tests.weights.test_pretrained import CONFIGS, convert, random_model
@@ -220,3 +220,42 @@ def test_transformers_gives_the_same_ids(
         ours.special_ids
     )
     assert theirs.model_max_length == 512
+
+
+@pytest.mark.parametrize(
+    ("lower", "accents"),
+    [(True, False), (False, False), (False, True), (True, True)],
+)
+@pytest.mark.parametrize("kind", ["spm30k", "wordpiece"])
+def test_a_saved_tokenizer_is_read(tmp_path, shared, kind, lower, accents):
+    """transformers 5 saves a tokenizer.json and no other vocabulary."""
+    if kind == "spm30k":
+        path = shared / "data/albert_en/30k-clean.model"
+        arguments = {"spm_model_file": path}
+        saved = transformers.AlbertTokenizer
+        settings = {"keep_accents": accents}
+        copied = "spiece.model"
+    else:
+        path = shared / "data/zh/vocab.txt"
+        arguments = {"vocab_file": path}
+        saved = transformers.BertTokenizer
+        settings = {"strip_accents": False if accents else None}
+        copied = "vocab.txt"
+    (tmp_path / "a").mkdir()
+    shutil.copyfile(path, tmp_path / "a" / copied)
+    saved.from_pretrained(
+        tmp_path / "a", do_lower_case=lower, **settings
+    ).save_pretrained(tmp_path / "b")
+    assert not (tmp_path / "b" / copied).exists()
+    ours = tokenization.build_tokenizer(
+        **arguments, do_lower_case=lower, keep_accents=accents
+    )
+    texts = lines_of(shared / f"golden/dev/token/{kind}.jsonl.gz")
+    wanted = ours.encode_batch(texts)
+    (name,) = arguments
+    beside = tokenization.build_tokenizer(
+        **{name: tmp_path / "b" / "tokenizer.json"}
+    )
+    in_folder, _ = vocabulary_files.find_vocabulary(tmp_path / "b")
+    for found in (beside, in_folder):
+        assert found.encode_batch(texts) == wanted

@@ -371,7 +371,8 @@ def check_predictions(opened: PretrainingRecords, wanted: int | None):
 def check_vocabulary(files: list[str], tokenizer: dict, config):
     """Raises ValueError if records and config differ in vocabulary size."""
     vocab_size = tokenizer.get("vocab_size")
-    if not tokenization.fits(vocab_size, config.vocab_size):
+    is_size = isinstance(vocab_size, int)
+    if not is_size or not tokenization.fits(vocab_size, config.vocab_size):
         raise ValueError(
             f"{files[0]} was created with a vocabulary of {vocab_size} pieces "
             f"({tokenizer}); the config has vocab_size {config.vocab_size}. "

@@ -1,0 +1,192 @@
+"""Reads tokenizer.json of the package tokenizers as a vocabulary of ours.
+
+transformers 5 saves no other vocabulary. The file holds the pieces and their
+scores; of its other settings, those that our tokenizers have are read, and any
+other is refused, so that ids are those of the original vocabulary.
+"""
+
+import base64
+import re
+from typing import NamedTuple
+
+from albert_tf import filesystem
+
+FILE = "tokenizer.json"
+# In SentencePiece models that are made here: their hash says nothing.
+REBUILT = "albert_tf: rebuilt from tokenizer.json"
+# transformers lowers the scores of pieces such as "2013,", which it splits.
+COMMA_PENALTY = 100
+# SentencePiece's types of pieces.
+_NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED, _BYTE = 1, 2, 3, 4, 6
+# Steps that `SentencePieceTokenizer` or SentencePiece itself takes, too, but
+# for the first two, which even out quotation marks.
+_REPLACED = {"``", "''", " {2,}", r"\s+", " ", r"\A▁", r"\A +| +\z"}
+_STEPS = {"NFKD", "StripAccents", "Lowercase", "Precompiled", "Strip"}
+_ADVICE = (
+    "Give the .model or the vocab.txt with which the model was trained; the "
+    "original model has it (spiece.model)."
+)
+
+
+class Vocabulary(NamedTuple):
+    """A vocabulary.
+
+    Attributes:
+      content: content of a SentencePiece model or of a WordPiece list.
+      kind: "sentencepiece" or "wordpiece"; None if the file does not say.
+      casing: do_lower_case and keep_accents, as far as the file says.
+    """
+
+    content: bytes
+    kind: str | None = None
+    casing: dict[str, bool] = {}
+
+
+def has_number_comma(piece: str) -> bool:
+    """Returns whether a piece ends in a digit and a comma."""
+    return len(piece) > 1 and piece[-1] == "," and piece[-2].isdigit()
+
+
+def parse(content: bytes, path: filesystem.Path) -> Vocabulary:
+    """Converts the content of a tokenizer.json.
+
+    Raises:
+      ValueError: if it cannot be represented exactly; `path` is named.
+    """
+    described = filesystem.parse_json(content, path)
+    model = described.get("model")
+    model = model if isinstance(model, dict) else {}
+    kind = model.get("type")
+    convert = {"Unigram": _parse_unigram, "WordPiece": _parse_wordpiece}
+    if kind not in convert:
+        raise ValueError(
+            f"{path} describes a tokenizer of type {kind!r}; wanted 'Unigram' "
+            f"(SentencePiece) or 'WordPiece'. {_ADVICE}"
+        )
+    try:
+        return convert[kind](described, model)
+    except (KeyError, TypeError, AttributeError, IndexError) as error:
+        raise ValueError(f"{path} is damaged: {error!r:.80}.") from None
+    except ValueError as error:
+        raise ValueError(
+            f"{path} cannot be read exactly: {error}. {_ADVICE}"
+        ) from None
+
+
+def _steps(node, key):
+    """Returns the parts of a normalizer or pre-tokenizer, flattened."""
+    if node and node["type"] == "Sequence":
+        return [step for part in node[key] for step in _steps(part, key)]
+    return [node] if node else []
+
+
+def _check_added(described, pieces):
+    for token in described["added_tokens"]:
+        if (
+            token["id"] >= len(pieces)
+            or token["content"] != pieces[token["id"]]
+        ):
+            raise ValueError(
+                f"it adds {token['content']!r} to the vocabulary, which "
+                "transformers finds before it normalizes a text"
+            )
+
+
+def _parse_wordpiece(described, model):
+    pieces = sorted(model["vocab"], key=model["vocab"].get)
+    _check_added(described, pieces)
+    normalizer = described["normalizer"]
+    is_lower, strip = normalizer["lowercase"], normalizer["strip_accents"]
+    is_ours = (
+        normalizer["type"] == "BertNormalizer"
+        and normalizer["handle_chinese_chars"]
+        and (is_lower or not strip)
+        and model["continuing_subword_prefix"] == "##"
+        and sorted(model["vocab"].values()) == list(range(len(pieces)))
+    )
+    if not is_ours:
+        raise ValueError(f"its normalizer is {normalizer}, or ids are missing")
+    casing = {"do_lower_case": is_lower, "keep_accents": strip is False}
+    content = "".join(f"{piece}\n" for piece in pieces).encode()
+    return Vocabulary(content, "wordpiece", casing)
+
+
+def _parse_unigram(described, model):
+    pieces = [piece for piece, _ in model["vocab"]]
+    _check_added(described, pieces)
+    steps = _steps(described["normalizer"], "normalizers")
+    names = {step["type"] for step in steps} - {"Replace"}
+    replaced = [
+        next(iter(step["pattern"].values()))
+        for step in steps
+        if step["type"] == "Replace"
+    ]
+    if unknown := [*(names - _STEPS), *set(replaced).difference(_REPLACED)]:
+        raise ValueError(f"it normalizes text by {unknown}")
+    splits = _steps(described["pre_tokenizer"], "pretokenizers")
+    kinds = {
+        step["type"]: step.get("prepend_scheme", "always") for step in splits
+    }
+    if kinds.pop("Metaspace", None) != "always" or kinds.keys() - {
+        "WhitespaceSplit"
+    }:
+        raise ValueError(f"it splits text by {splits}")
+    charsmap = next(
+        (
+            s["precompiled_charsmap"]
+            for s in steps
+            if s["type"] == "Precompiled"
+        ),
+        "",
+    )
+    content = _build_model(described, model, base64.b64decode(charsmap or ""))
+    casing = {
+        "do_lower_case": "Lowercase" in names,
+        "keep_accents": "StripAccents" not in names,
+    }
+    return Vocabulary(content, "sentencepiece", casing)
+
+
+def _build_model(described, model, charsmap):
+    """Returns a SentencePiece model as bytes."""
+    from sentencepiece import sentencepiece_model_pb2 as messages
+
+    proto = messages.ModelProto()  # type: ignore[attr-defined]
+    has_bytes = bool(model.get("byte_fallback"))
+    special = {t["content"]: t["special"] for t in described["added_tokens"]}
+    for i, (piece, score) in enumerate(_restore_scores(model["vocab"])):
+        # Only pieces that are no result of training have the score 0.
+        kind = _NORMAL if score else _USER_DEFINED
+        if i == model["unk_id"]:
+            kind = _UNKNOWN
+        elif has_bytes and re.fullmatch("<0x[0-9A-F]{2}>", piece):
+            kind = _BYTE
+        elif piece in special:
+            kind = _CONTROL if special[piece] else _USER_DEFINED
+        proto.pieces.add(piece=piece, score=score, type=kind)
+    spec = proto.trainer_spec
+    spec.model_type, spec.model_prefix = spec.UNIGRAM, REBUILT
+    spec.byte_fallback, spec.vocab_size = has_bytes, len(proto.pieces)
+    spec.unk_id, spec.bos_id, spec.eos_id = model["unk_id"], -1, -1
+    spec.pad_id, spec.pad_piece = 0, proto.pieces[0].piece
+    proto.normalizer_spec.name = "nmt_nfkc" if charsmap else "identity"
+    proto.normalizer_spec.precompiled_charsmap = charsmap
+    return proto.SerializeToString()
+
+
+def _restore_scores(vocab):
+    """Returns pairs of piece and score, without the penalty on commas."""
+    with_comma = {score for piece, score in vocab if has_number_comma(piece)}
+    least = min(score for piece, score in vocab if not has_number_comma(piece))
+    if not with_comma or max(with_comma) > least - COMMA_PENALTY / 2:
+        return vocab
+    num_pieces = sum(has_number_comma(piece) for piece, _ in vocab)
+    if len(with_comma) == 1 < num_pieces:
+        raise ValueError(
+            "an earlier version of this package wrote it, without the scores "
+            "of numbers with a comma"
+        )
+    return [
+        (piece, score + COMMA_PENALTY * has_number_comma(piece))
+        for piece, score in vocab
+    ]
