@@ -43,6 +43,35 @@ _UNSPACED = _IDEOGRAPHS + (
     (0xFF66, 0xFF9D),
     (0x2CEB0, 0x323AF),
 )
+# Characters that show nothing, besides white space, controls and format
+# characters: joiners and fillers of a script, blank Braille, selectors.
+_FILLERS = (
+    (0x034F, 0x034F),
+    (0x115F, 0x1160),
+    (0x17B4, 0x17B5),
+    (0x2065, 0x2065),
+    (0x2800, 0x2800),
+    (0x3164, 0x3164),
+    (0xFFA0, 0xFFA0),
+    (0xFFF0, 0xFFF8),
+)
+# Format characters that are drawn: signs above or around Arabic, Syriac and
+# Kaithi numbers.
+_DRAWN = (
+    (0x0600, 0x0605),
+    (0x06DD, 0x06DD),
+    (0x070F, 0x070F),
+    (0x0890, 0x0891),
+    (0x08E2, 0x08E2),
+    (0x110BD, 0x110BD),
+    (0x110CD, 0x110CD),
+)
+# Variation selectors and tags, which change the look of the character before.
+_SELECTORS = (
+    (0x180B, 0x180F),
+    (0xFE00, 0xFE0F),
+    (0xE0000, 0xE0FFF),
+)
 # Steps of a normalizer that depend on more than one character.
 WORDS = "words"
 LOWER = "lower"
@@ -163,6 +192,42 @@ def _check_text(text):
 def is_unspaced(char: str) -> bool:
     """Returns whether a character's script has no spaces between words."""
     return unicodedata.category(char)[0] != "M" and _is_between(char, _UNSPACED)
+
+
+def is_blank(text: str) -> bool:
+    """Returns whether a text shows nothing; so does the empty text."""
+    return all(map(is_invisible, text))
+
+
+def is_invisible(char: str) -> bool:
+    """Returns whether a character, taken alone, shows nothing."""
+    if char.isspace() or is_selector(char) or _is_between(char, _FILLERS):
+        return True
+    category = unicodedata.category(char)
+    return category in ("Cc", "Cf") and not _is_between(char, _DRAWN)
+
+
+def is_selector(char: str) -> bool:
+    """Returns whether a character changes the look of the one before."""
+    return _is_between(char, _SELECTORS)
+
+
+def trim(text: str, start: int, end: int) -> tuple[int, int]:
+    """Returns the part of text[start:end] without invisible ends.
+
+    A selector stays with the visible character that it changes.
+
+    Returns:
+      The new start and end; they are equal if the part shows nothing.
+    """
+    while start < end and is_invisible(text[start]):
+        start += 1
+    last = end
+    while start < last and is_invisible(text[last - 1]):
+        last -= 1
+    while start < last < end and is_selector(text[last]):
+        last += 1
+    return start, last
 
 
 class _CharacterTable(dict):
