@@ -240,11 +240,16 @@ def restore(
                 f"{others[-1]}; wanted an ALBERT checkpoint. Is it a BERT "
                 "checkpoint?"
             )
+        cause = "a model without this head, or of another task"
+        if any(n.startswith("bert/e") for n in required):
+            cause = (
+                "another architecture (layers, groups, parameter_sharing) or "
+                "of another program"
+            )
         raise ValueError(
             f"{source} lacks {len(required)} of {len(variables)} variables, "
             f"such as {required[:2]}; it has {len(others)}, such as "
-            f"{others[:2]}. Is it a checkpoint of another architecture "
-            "(layers, groups, parameter_sharing) or of another program?"
+            f"{others[:2]}. Is it a checkpoint of {cause}?"
         )
     found = {n: v for n, v in variables.items() if n in values}
     for name, variable in found.items():

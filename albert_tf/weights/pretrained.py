@@ -399,6 +399,11 @@ def select(pretrained: Pretrained, form: str) -> Pretrained:
     """
     if form != "keras_hub" or pretrained.config is None:
         return pretrained
+    if not pretrained.has_pooler:
+        raise ValueError(
+            f"{pretrained.source} has no pooler, or one of zeros; KerasHub's "
+            "AlbertBackbone requires one. Choose another format."
+        )
     values, remarks = keras_hub.select(
         pretrained.values, pretrained.config, pretrained.tokenizer
     )

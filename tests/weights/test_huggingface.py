@@ -257,6 +257,18 @@ def with_spans(found):
     return dataclasses.replace(found, values=found.values | more)
 
 
+def test_kerashub_needs_a_pooler(poolerless, tmp_path):
+    with pytest.raises(ValueError, match="KerasHub.*requires one"):
+        convert(poolerless, tmp_path / "c", format="keras_hub")
+
+
+def test_a_missing_head_is_not_called_another_architecture(poolerless):
+    found = pretrained.read_pretrained(poolerless)
+    with pytest.raises(ValueError, match="without this head") as error:
+        pretrained.build_model(heads.AlbertForPreTraining, found)
+    assert "groups" not in str(error.value)
+
+
 def test_a_pooler_of_zeros_is_none(golden):
     found = pretrained.read_pretrained(golden("huggingface/spans"))
     with pytest.raises(ValueError, match="no pooler.*would be noise"):
