@@ -112,10 +112,7 @@ def _locate_in(folder):
     if numbered and not _is_complete(folder):
         newest = numbered[max(numbered)]
         logging.warning(
-            "%s has %d models. The newest is used: %s.",
-            folder,
-            len(numbered),
-            newest,
+            "%s has numbered models. The newest is used: %s.", folder, newest
         )
         return _locate_in(newest)
     if _has(folder, CONFIG_FILE):

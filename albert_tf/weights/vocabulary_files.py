@@ -27,12 +27,10 @@ def find_vocabulary(folder):
         for path in filesystem.find_files(folder, pattern)
     ]
     described = os.path.join(folder, tokenizer_json.FILE)
-    # KerasHub writes a file of this name, too.
-    is_described = filesystem.exists(described) and "model" in (
-        filesystem.read_json(described)
-    )
-    if not paths and is_described:
-        paths = [described]
+    if not paths and filesystem.exists(described):
+        # KerasHub writes a file of this name, too, without a model.
+        is_ours = "model" in filesystem.read_json(described)
+        paths = [described] if is_ours else []
     vocabularies = {
         v.content: v for v in map(tokenization.read_vocabulary, paths)
     }

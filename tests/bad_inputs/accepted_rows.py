@@ -267,7 +267,7 @@ ROWS = [
     Accepted(
         "a folder of versions",
         "embed --init_checkpoint=versions",
-        "versions has 2 models. The newest is used: versions/10",
+        "versions has numbered models. The newest is used: versions/10",
         changes=(copy("hub", "versions/9"), copy("hub", "versions/10")),
         writes=("new.npz",),
     ),

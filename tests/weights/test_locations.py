@@ -103,7 +103,7 @@ def test_what_is_not_there_is_not_replaced(models, path, says):
 @pytest.mark.parametrize("name", ["trainer", "export"])
 def test_the_choice_of_the_newest_is_announced(models, name, caplog):
     pretrained.read_pretrained(models[0] / name)
-    assert "has 2 models. The newest is used" in caplog.text
+    assert "has numbered models. The newest is used" in caplog.text
     caplog.clear()
     newest = {"trainer": "checkpoint-10", "export": "1700000000"}[name]
     pretrained.read_pretrained(models[0] / name / newest)
