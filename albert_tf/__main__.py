@@ -6,10 +6,11 @@ albert inspect_checkpoint --init_checkpoint=albert_base_v2.tar.gz
 `python -m albert_tf` is equivalent.
 """
 
+import difflib
 import importlib
 import sys
 
-from albert_tf import filesystem
+from albert_tf import __version__, filesystem, flags
 
 PROGRAMS = {
     "create_pretraining_data": "convert text to pretraining records",
@@ -40,7 +41,8 @@ TOOLS = {
 
 def usage():
     """Returns the text of `albert --help`."""
-    lines = ["albert COMMAND --flag=value ...", "albert COMMAND --help", ""]
+    lines = ["albert COMMAND --flag=value ...", "albert COMMAND --help"]
+    lines += ["albert --version", ""]
     for name, meaning in {**PROGRAMS, **TOOLS}.items():
         lines.append(f"  {name:26}{meaning}")
     lines += ["", f"Configs and recipes: {filesystem.shipped_configs()}"]
@@ -49,15 +51,29 @@ def usage():
 
 def main():
     """Runs the command named by the first argument; returns exit status."""
-    name = sys.argv[1] if len(sys.argv) > 1 else "--help"
-    if name in ("--help", "-h", "help"):
-        print(usage())
-        return 0
+    name, *words = sys.argv[1:] or ["--help"]
+    if name in ("--help", "-h", "help") and words:  # albert help COMMAND
+        name, words = words[0], ["--help"]
+    with flags.quiet_pipe():
+        if name in ("--help", "-h", "help"):
+            print(usage())
+            return 0
+        if name in ("--version", "version"):
+            print(f"albert_tf {__version__}")
+            return 0
     if name not in PROGRAMS | TOOLS:
-        print(f"albert: unknown command {name!r}.\n{usage()}", file=sys.stderr)
+        near = difflib.get_close_matches(
+            name.replace("-", "_"), [*PROGRAMS, *TOOLS]
+        )
+        hint = f" Did you mean {' or '.join(near)}?" if near else ""
+        print(
+            f"albert: unknown command {name!r}.{hint} albert --help lists the "
+            "commands.",
+            file=sys.stderr,
+        )
         return 1
     # The program's name in --help and in errors.
-    sys.argv[:2] = [f"albert {name}"]
+    sys.argv = [f"albert {name}", *words]
     return importlib.import_module(f"albert_tf.commands.{name}").main()
 
 

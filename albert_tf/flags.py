@@ -14,8 +14,11 @@ Importing a script defines no flags, so several scripts can be imported
 together, and a test can call `run(RaceFlags(...))`.
 """
 
+import contextlib
 import dataclasses
 import math
+import os
+import select
 import signal
 import sys
 import threading
@@ -221,7 +224,32 @@ def launch(run, flags_class):
             )
         )
 
-    app.run(main, flags_parser=_parse)
+    with quiet_pipe():
+        app.run(main, flags_parser=_parse)
+
+
+@contextlib.contextmanager
+def quiet_pipe():
+    """Exits without a traceback if standard output is a closed pipe.
+
+    For example in `albert --help | head -1`. The status is that of SIGPIPE.
+    """
+    try:
+        try:
+            yield
+        finally:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        # Python flushes once more at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(128 + signal.SIGPIPE)
+
+
+def _is_output_closed():
+    """Returns whether standard output is a pipe that nobody reads."""
+    poll = select.poll()
+    poll.register(sys.stdout, 0)  # Errors are always reported.
+    return bool(poll.poll(0))
 
 
 def _parse(argv):
@@ -286,7 +314,8 @@ def _call(call):
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
     except Exception as error:
-        if logging.get_verbosity() >= 1:
+        is_pipe = isinstance(error, BrokenPipeError) and _is_output_closed()
+        if is_pipe or logging.get_verbosity() >= 1:
             raise
         print(
             f"{sys.argv[0]}: {messages.show(errors.explain(error))}\n"

@@ -9,6 +9,7 @@ import sys
 
 import pytest
 
+import albert_tf
 from albert_tf import __main__ as command
 from albert_tf import commands, filesystem
 from tests.conftest import ROOT
@@ -115,11 +116,69 @@ def test_each_program_is_a_script(name):
     assert f"from albert_tf.commands import {name}" in lines
 
 
-def test_a_word_that_is_no_command_is_refused(monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", ["albert", "run_everything"])
-    assert command.main() == 1
-    assert "unknown command 'run_everything'" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("run_everything", ""),
+        ("run_sqaud", "Did you mean run_squad"),
+        ("fill-mask", "Did you mean fill_mask"),
+        ("pretrain", ""),
+    ],
+)
+def test_a_word_that_is_no_command_is_refused(monkeypatch, capsys, name, hint):
+    for words in ([name], ["help", name]):
+        monkeypatch.setattr(sys, "argv", ["albert", *words])
+        assert command.main() == 1
+        said = capsys.readouterr().err
+        assert f"unknown command {name!r}" in said and hint in said
+        assert len(said.splitlines()) == 1
+
+
+def test_albert_alone_lists_the_commands(monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["albert"])
     assert command.main() == 0
     said = capsys.readouterr().out
     assert str(filesystem.shipped_configs()) in said
+
+
+def test_the_version_is_printed(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["albert", "--version"])
+    assert command.main() == 0
+    assert capsys.readouterr().out == f"albert_tf {albert_tf.__version__}\n"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--help"],
+        ["help", "embed"],
+        ["analyze", "--help"],
+        ["analyze", "--albert_config_file=configs/model/v2/base.json"],
+    ],
+    ids=str,
+)
+def test_a_closed_pipe_is_no_error(words):
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(
+        [sys.executable, "-m", "albert_tf", *words],
+        cwd=ROOT,
+        stdout=writer,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    os.close(writer)
+    assert done.stderr == "" and done.returncode == 141
+
+
+def test_help_of_a_command_is_that_of_its_flag():
+    said = {
+        subprocess.run(
+            [sys.executable, "-m", "albert_tf", *words],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+        ).stdout
+        for words in (["help", "embed"], ["embed", "--help"])
+    }
+    assert len(said) == 1 and "--pooling" in said.pop()
