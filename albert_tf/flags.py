@@ -89,16 +89,22 @@ class Range(NamedTuple):
         )
 
 
-def flag(default=None, help=None, *, required=False, **limits):
+def flag(default=None, help=None, *, required=False, has_lines=False, **limits):
     """Returns a dataclass field that `launch` defines as a flag.
 
     Args:
       default: default value.
       help: a sentence with meaning and unit. Inherited if None.
       required: whether the flag must be set; it has no default then.
+      has_lines: whether the values of a text that is given several times are
+        joined as lines. Of other flags, the last one counts, with a warning.
       **limits: fields of the `Range` of a number. Inherited if none is given.
     """
-    metadata = {"help": help, "range": Range(**limits) if limits else None}
+    metadata = {
+        "help": help,
+        "range": Range(**limits) if limits else None,
+        "has_lines": has_lines or None,
+    }
     if required:
         return dataclasses.field(metadata=metadata)
     return dataclasses.field(default=default, metadata=metadata)
@@ -254,6 +260,12 @@ def _is_output_closed():
 
 def _parse(argv):
     """Parses a command line as absl does, but --help is no error."""
+    names = [x.lstrip("-").split("=")[0] for x in argv[1:] if x[:1] == "-"]
+    for name in sorted({*names} & {*absl_flags.FLAGS} - {"flagfile"}):
+        is_list = absl_flags.FLAGS[name].flag_type().startswith("multi ")
+        if names.count(name) > 1 and not is_list:
+            message = f"--{name} is given twice; the last one counts."
+            print(message, file=sys.stderr)
     try:
         return absl_flags.FLAGS(argv)
     except SystemExit:  # Only flags such as --help raise it, with status 1.
@@ -350,6 +362,10 @@ def _define(flags_class, values):
             absl_flags.DEFINE(
                 _NumberOrAuto(), name, default, text, flag_values=values
             )
+        elif _inherited(flags_class, field.name, "has_lines"):
+            absl_flags.DEFINE_multi_string(
+                name, default, text, flag_values=values
+            )
         elif typing.get_origin(kind) is typing.Literal:
             choices = typing.get_args(kind)
             absl_flags.DEFINE_enum(
@@ -399,6 +415,9 @@ def _parsed(flags_class, flag_values, stray_words):
         raise ValueError(f"Write --flag=value; got {stray_words}.")
     fields = dataclasses.fields(flags_class)
     values = {f.name: flag_values[_flag_name(f)].value for f in fields}
+    for name, value in values.items():
+        if isinstance(value, list):
+            values[name] = "\n".join(value)
     missing = [
         f"--{_flag_name(f)} ({_inherited_help(flags_class, f.name)})"
         for f in fields

@@ -36,6 +36,7 @@ SCRIPT = '''
         )
         do_train: bool = flags.flag(False, "Whether to train.")
         optimizer: Literal["adamw", "lamb"] = flags.flag("lamb", "Optimizer.")
+        text: str | None = flags.flag(help="Lines.", has_lines=True)
 
     @dataclasses.dataclass(frozen=True, kw_only=True)
     class RaceFlags(TrainFlags):
@@ -85,8 +86,18 @@ def test_fields_have_the_values_of_the_command_line(script):
         "--max_steps=7",
         "--optimizer=adamw",
     )
-    expected = (__file__, None, 1e-5, 7, True, "adamw")
+    expected = (__file__, None, 1e-5, 7, True, "adamw", None)
     assert done.stdout == f"{expected}\n", done.stderr
+
+
+def test_texts_given_twice_are_lines_and_other_flags_are_warned_of(script):
+    words = ["--text=a", "--text=b\nc", "--max_steps=7", "--max_steps=8"]
+    done = script(f"--input_file={__file__}", *words)
+    assert "8, False, 'lamb', 'a\\nb\\nc')" in done.stdout
+    (line,) = done.stderr.splitlines()
+    assert line.endswith("--max_steps is given twice; the last one counts.")
+    done = script(f"--input_file={__file__}", "--text=")
+    assert "False, 'lamb', '')" in done.stdout and not done.stderr
 
 
 def test_the_return_value_of_run_is_not_the_exit_code(script):

@@ -21,11 +21,14 @@ class FillMaskFlags(groups.ModelFlags):
     """Model and masked text."""
 
     text: str = flag(
-        required=True, help="Texts that contain [MASK], one per line."
+        required=True,
+        help="Texts that contain [MASK], one per line, or in several flags.",
+        has_lines=True,
     )
     next_text: str | None = flag(
         help="Continuation of each text, one per line: prints the probability "
-        "that the two are in order. [MASK] is then optional."
+        "that the two are in order. [MASK] is then optional.",
+        has_lines=True,
     )
     top_k: int = flag(
         5, "Number of predictions per [MASK].", at_least=1, at_most=100_000
