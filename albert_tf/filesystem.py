@@ -327,8 +327,33 @@ def make_folder(folder: Path) -> None:
         ) from None
 
 
+def check_can_be_written(path: Path) -> None:
+    """Checks that a file can be created at a path; leaves nothing behind.
+
+    Raises:
+      OSError: if it cannot, for example because a part of the path is a file.
+    """
+    if is_remote(path):
+        return
+    if os.path.isdir(path):
+        raise IsADirectoryError(f"{path} is a folder; wanted a file.")
+    folder = os.path.dirname(os.path.abspath(path))
+    while not os.path.lexists(folder):
+        folder = os.path.dirname(folder)
+    if not os.path.isdir(folder):
+        raise NotADirectoryError(
+            f"{folder} cannot be a folder for {path}: it is a file. Choose "
+            "another path."
+        )
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from error
+
+
 def check_outputs(outputs: dict[str, list], inputs: dict[str, list]):
-    """Checks that no output file is also an input.
+    """Checks that output files can be written, and that none is an input.
 
     Args:
       outputs: dict from the source of a path, such as a flag, to paths that
@@ -338,6 +363,7 @@ def check_outputs(outputs: dict[str, list], inputs: dict[str, list]):
 
     Raises:
       ValueError: if an output and an input are the same file, under any names.
+      OSError: as `check_can_be_written`.
     """
     read = {
         identity(path): (name, path)
@@ -353,6 +379,7 @@ def check_outputs(outputs: dict[str, list], inputs: dict[str, list]):
                     f"{name} would overwrite {path}, which {other} reads as "
                     f"{known}. Write to another file."
                 )
+            check_can_be_written(path)
 
 
 def check_folders_apart(outputs: dict[str, Path], inputs: dict[str, Path]):

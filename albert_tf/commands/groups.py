@@ -1,7 +1,6 @@
 """Groups of flags that several commands share."""
 
 import dataclasses
-import os
 from typing import Literal
 
 from albert_tf import flags
@@ -11,8 +10,6 @@ _CHECKPOINT_FORMATS = (
     "TF1 prefix, .index file, folder or tar, TF Hub module, Hugging Face "
     "folder, or KerasHub preset."
 )
-# Fine-tuning flags that name output folders.
-FOLDERS = ("cached_dir", "export_dir", "export_text_dir")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -294,10 +291,11 @@ class FineTuningFlags(FilesFlags, TrainFlags):
             raise ValueError(
                 "--from_scratch without --do_train: nothing to do."
             )
-        for name in FOLDERS:
-            path = getattr(self, name, None)
-            if path and os.path.isfile(path):
-                raise ValueError(f"--{name}={path} is a file; wanted a folder.")
+
+    def fit(self, config):
+        """As `WindowFlags.fit`."""
+        length = config.choose_length(self.max_seq_length)
+        return dataclasses.replace(self, max_seq_length=length)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

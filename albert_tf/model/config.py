@@ -196,6 +196,30 @@ class AlbertConfig:
         """Returns the fields as JSON text, ending in a newline."""
         return json.dumps(self.to_dict(), indent=2) + "\n"
 
+    def choose_length(
+        self,
+        given: int | None,
+        usual: int = 512,
+        name: str = "max_seq_length",
+    ) -> int:
+        """Returns the number of tokens of a sequence.
+
+        Args:
+          given: the number asked for, or None.
+          usual: the number if none is given and the model has the positions.
+          name: the argument's name, for the message.
+
+        Raises:
+          ValueError: if the model has fewer positions than `given`.
+        """
+        positions = self.max_position_embeddings
+        if given is not None and given > positions:
+            raise ValueError(
+                f"{name}={given}, but the model has {positions} positions. "
+                f"Lower it, or omit it for {min(usual, positions)}."
+            )
+        return min(usual, positions) if given is None else given
+
     def attention_group(self, layer: int) -> int:
         """Returns the group index of a layer's attention weights.
 

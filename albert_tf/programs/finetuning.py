@@ -17,6 +17,8 @@ from albert_tf.tasks.finetuning import FineTuning, Recipe
 from albert_tf.training import manifest
 from albert_tf.weights import checkpoints, pretrained, task_heads
 
+# Flags that name output folders besides --output_dir.
+FOLDERS = ("cached_dir", "export_dir", "export_text_dir")
 # Flags that override dropout rates of the config.
 DROPOUTS = ("hidden_dropout_prob", "attention_probs_dropout_prob")
 
@@ -90,14 +92,8 @@ def build_recipe(args, number):
     return dataclasses.replace(recipe, random_seed=seed)
 
 
-def run(args, read_task):
-    """Trains, evaluates, predicts and exports, once per seed.
-
-    Args:
-      args: the flags.
-      read_task: function of args and the `pretrained.Complete` that returns a
-        `tasks.finetuning.Task` with its data.
-    """
+def check_start_and_outputs(args):
+    """Raises an error if there is no model, or an output cannot be written."""
     has_model = args.source or args.from_scratch
     if not has_model and not checkpoints.find_trained(run_folder(args, 0)):
         first = os.path.join(args.output_dir, "run_1")
@@ -110,11 +106,26 @@ def run(args, read_task):
             "No checkpoint to start from: give --init_checkpoint. (To start "
             "from random weights, give --from_scratch.)"
         )
+    for name in FOLDERS:
+        if folder := getattr(args, name, None):
+            filesystem.check_can_be_written(os.path.join(folder, "file"))
+
+
+def run(args, read_task):
+    """Trains, evaluates, predicts and exports, once per seed.
+
+    Args:
+      args: the flags.
+      read_task: function of args and the `pretrained.Complete` that returns a
+        `tasks.finetuning.Task` with its data.
+    """
+    check_start_and_outputs(args)
     with ownership.owning_folder(args.output_dir):
         is_text = bool(getattr(args, "export_text_dir", None))
         if is_text:
             text_serving = shared.import_text_serving("--export_text_dir")
         start = read_start(args)
+        args = args.fit(start.config)
         if is_text:
             text_serving.operations.check_tokenizer(start.model.tokenizer)
         task = read_task(args, start.model)

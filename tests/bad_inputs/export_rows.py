@@ -199,7 +199,17 @@ ROWS = [
     Row(
         "export_dir is a file",
         "run_classifier --export_dir=a_file",
-        "--export_dir=a_file is a file",
+        "a_file cannot be a folder",
+    ),
+    Row(
+        "export_dir is in a file",
+        "run_squad --export_dir=a_file/served",
+        "a_file cannot be a folder",
+    ),
+    Row(
+        "export_text_dir where nothing can be written",
+        "run_classifier --export_text_dir=/proc/served",
+        "/proc/served.*(no such|denied)",
     ),
     Row(
         "accents that an export of text cannot keep",

@@ -419,7 +419,7 @@ ROWS = [
     classifier(
         "cached_dir is a file",
         "--cached_dir=a_file",
-        "--cached_dir=a_file is a file",
+        "a_file cannot be a folder",
     ),
     classifier("no training table", "", "train.tsv", remove(TRAIN)),
     classifier("no dev table", "", "dev.tsv", remove(DEV)),

@@ -171,3 +171,18 @@ def test_an_unshared_sub_layer_has_separate_weights(sharing, attention, ffn):
     config = tiny(num_hidden_layers=3, parameter_sharing=sharing)
     assert [config.attention_group(n) for n in range(3)] == attention
     assert [config.ffn_group(n) for n in range(3)] == ffn
+
+
+@pytest.mark.parametrize(
+    ("given", "usual", "chosen"),
+    [(None, 512, 64), (None, 48, 48), (64, 512, 64), (7, 512, 7)],
+)
+def test_a_length_that_is_not_given_fits_the_model(given, usual, chosen):
+    config = AlbertConfig(vocab_size=7, max_position_embeddings=64)
+    assert config.choose_length(given, usual) == chosen
+
+
+def test_a_length_above_the_positions_is_refused():
+    config = AlbertConfig(vocab_size=7, max_position_embeddings=64)
+    with pytest.raises(ValueError, match="seq_length=65, .* 64 positions"):
+        config.choose_length(65, name="seq_length")
