@@ -25,7 +25,10 @@ class AnswerFlags(groups.WindowFlags):
         help="SavedModel that run_squad.py wrote to its --export_dir.",
     )
     question: str = flag(
-        required=True, help="Questions about the paragraph, one per line."
+        required=True,
+        help="Questions about the paragraph, one per line, or in several "
+        "flags.",
+        has_lines=True,
     )
     paragraph: str | None = flag(help="Paragraph with the answers.")
     paragraph_file: str | None = flag(
@@ -33,12 +36,6 @@ class AnswerFlags(groups.WindowFlags):
     )
     n_best_size: int = flag(
         3, "Number of answers to print per question.", at_least=1
-    )
-    max_seq_length: int = flag(
-        384,
-        "Maximum length of question and window together, in tokens; at most "
-        "the exported model's length.",
-        at_least=5,
     )
 
 

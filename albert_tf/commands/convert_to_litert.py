@@ -35,9 +35,9 @@ class ConvertFlags(flags.Flags):
         help="Signature that takes ids. Default: ids if it exists, otherwise "
         "serving_default."
     )
-    seq_length: int = flag(
-        128,
-        "Length of each sequence, in tokens; pad shorter ones with mask 0.",
+    seq_length: int | None = flag(
+        help="Length of each sequence, in tokens; pad shorter ones with mask "
+        "0. Default: 128, or the model's number of positions if that is less.",
         at_least=1,
         at_most=1 << 16,
     )

@@ -46,10 +46,10 @@ class EmbedFlags(groups.ModelFlags):
         at_least=-MAX_LAYERS,
         below=MAX_LAYERS,
     )
-    max_seq_length: int = flag(
-        512,
-        "Maximum length of a line, in tokens with [CLS] and [SEP]; longer "
-        "lines are truncated.",
+    max_seq_length: int | None = flag(
+        help="Maximum length of a line, in tokens with [CLS] and [SEP]; longer "
+        "lines are truncated. Default: 512, or the model's number of "
+        "positions if that is less.",
         at_least=3,
     )
     tokens_per_batch: int = flag(

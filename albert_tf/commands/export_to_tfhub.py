@@ -39,9 +39,9 @@ class ExportFlags(groups.ReplacementFlags):
     with_preprocessor: bool = flag(
         True, "Whether to export the preprocessor; requires tensorflow-text."
     )
-    seq_length: int = flag(
-        128,
-        "Default length of the preprocessor's sequences, in tokens.",
+    seq_length: int | None = flag(
+        help="Default length of the preprocessor's sequences, in tokens. "
+        "Default: 128, or the model's number of positions if that is less.",
         at_least=3,
     )
 

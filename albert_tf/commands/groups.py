@@ -105,23 +105,61 @@ class TrainFlags(DeviceFlags):
     )
 
 
+def choose_part(given: int | None, usual: int, room: int) -> int:
+    """Returns the length of a part of a sequence.
+
+    Args:
+      given: the length asked for, or None.
+      usual: the length if none is given and it fits.
+      room: the greatest length that fits. Otherwise, half of it is used.
+    """
+    if given is None:
+        return usual if usual <= room else max(room // 2, 1)
+    return given
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class WindowFlags(flags.Flags):
     """Windows of a paragraph, and the answers to find in them."""
 
-    doc_stride: int = flag(
-        128,
-        "Distance between the starts of consecutive windows, in tokens.",
+    max_seq_length: int | None = flag(
+        help="Maximum length of question and window together, in tokens. "
+        "Default: 384, or the model's number of positions if that is less.",
+        at_least=5,
+    )
+    doc_stride: int | None = flag(
+        help="Distance between the starts of consecutive windows, in tokens. "
+        "Default: 128, or half a window if that is longer than a window.",
         at_least=1,
     )
-    max_query_length: int = flag(
-        64,
-        "Maximum length of a question, in tokens; longer ones are truncated.",
+    max_query_length: int | None = flag(
+        help="Maximum length of a question, in tokens; longer ones are "
+        "truncated. Default: 64, or half of a sequence too short for it.",
         at_least=1,
     )
     max_answer_length: int = flag(
         30, "Maximum length of an answer, in tokens.", at_least=1
     )
+
+    def fit(self, config):
+        """Returns these flags with the lengths that are not given.
+
+        Args:
+          config: the model's AlbertConfig.
+
+        Raises:
+          ValueError: if the model has fewer positions than a given length.
+        """
+        length = config.choose_length(self.max_seq_length, 384)
+        # [CLS], 2 [SEP] and a token of the paragraph.
+        query = choose_part(self.max_query_length, 64, length - 4)
+        stride = choose_part(self.doc_stride, 128, length - query - 3)
+        return dataclasses.replace(
+            self,
+            max_seq_length=length,
+            max_query_length=query,
+            doc_stride=stride,
+        )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -197,9 +235,10 @@ class FineTuningFlags(FilesFlags, TrainFlags):
         False,
         "Start from random weights; without it, a checkpoint is required.",
     )
-    max_seq_length: int = flag(
-        512,
-        "Maximum length of a sequence, in tokens; longer ones are truncated.",
+    max_seq_length: int | None = flag(
+        help="Maximum length of a sequence, in tokens; longer ones are "
+        "truncated. Default: 512, or the model's number of positions if that "
+        "is less.",
         at_least=3,
     )
     bucket_lengths: str = flag(

@@ -45,9 +45,9 @@ class LayersFlags(groups.PageFlags, groups.ModelFlags):
         at_least=1,
         at_most=1000,
     )
-    max_seq_length: int = flag(
-        128,
-        "Length of a sequence, in tokens.",
+    max_seq_length: int | None = flag(
+        help="Length of a sequence, in tokens. Default: 128, or the least "
+        "number of positions of a model if that is less.",
         at_least=5,
         at_most=limits.MAX_SEQ_LENGTH,
     )

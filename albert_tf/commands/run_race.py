@@ -26,10 +26,10 @@ class RaceFlags(groups.FineTuningFlags):
     train_file: str | None = flag(help="Ignored: use --cached_dir.")
     eval_file: str | None = flag(help="Ignored: use --cached_dir.")
     predict_file: str | None = flag(help="Ignored: use --cached_dir.")
-    max_qa_length: int = flag(
-        128,
-        "Maximum length of question and option together, in tokens; longer "
-        "ones lose their first tokens.",
+    max_qa_length: int | None = flag(
+        help="Maximum length of question and option together, in tokens; "
+        "longer ones lose their first tokens. Default: 128, or half of a "
+        "sequence too short for it.",
         at_least=1,
     )
     num_keep_checkpoint: int = flag(
@@ -62,13 +62,21 @@ class RaceFlags(groups.FineTuningFlags):
             raise ValueError(
                 "--high_only and --middle_only leave no questions."
             )
-        if self.max_qa_length > self.max_seq_length - 3:
+        length, part = self.max_seq_length, self.max_qa_length
+        if length and part and part > length - 3:
             raise ValueError(
-                f"--max_qa_length={self.max_qa_length} does not fit into "
-                f"--max_seq_length={self.max_seq_length} with [CLS] and 2 "
-                "[SEP]."
+                f"--max_qa_length={part} does not fit into "
+                f"--max_seq_length={length} with [CLS] and 2 [SEP]."
             )
         super().check()
+
+    def fit(self, config):
+        """As `WindowFlags.fit`."""
+        args = super().fit(config)
+        part = groups.choose_part(
+            args.max_qa_length, 128, args.max_seq_length - 3
+        )
+        return dataclasses.replace(args, max_qa_length=part)
 
 
 def main():

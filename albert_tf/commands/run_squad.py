@@ -32,10 +32,6 @@ class SquadFlags(
     predict_feature_left_file: str | None = flag(
         help="Ignored: use --cached_dir."
     )
-    max_seq_length: int = flag(
-        384,
-        "Maximum length of question and window together, in tokens.",
-    )
     do_predict: bool = flag(
         False,
         "Whether to answer --predict_file with the best checkpoint and, if it "

@@ -54,9 +54,9 @@ class TpuCheckFlags(flags.Flags):
         at_least=1,
         at_most=1 << 12,
     )
-    max_seq_length: int = flag(
-        512,
-        "Length of a sequence, in tokens.",
+    max_seq_length: int | None = flag(
+        help="Length of a sequence, in tokens. Default: 512, or the model's "
+        "number of positions if that is less.",
         at_least=1,
         at_most=1 << 16,
     )

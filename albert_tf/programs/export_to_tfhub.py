@@ -46,7 +46,7 @@ def read_model(args):
     is_default = args.checkpoint_name == type(args).checkpoint_name
     if is_default and not filesystem.exists(f"{path}.index"):
         path = args.albert_directory
-    start = pretrained.complete(
+    return pretrained.complete(
         pretrained.replace_files(
             pretrained.read_pretrained(path),
             albert_config_file=args.albert_config_file,
@@ -54,13 +54,6 @@ def read_model(args):
             vocab_file=args.vocab_file,
         )
     )
-    positions = start.config.max_position_embeddings
-    if args.with_preprocessor and args.seq_length > positions:
-        raise ValueError(
-            f"--seq_length={args.seq_length}, but the model has {positions} "
-            "positions."
-        )
-    return start
 
 
 def write_assets(args, start, folder):
@@ -171,6 +164,9 @@ def run(args):
     args = dataclasses.replace(args, export_path=path)
     check_flags(args)
     start = read_model(args)
+    if args.with_preprocessor:
+        length = start.config.choose_length(args.seq_length, 128, "seq_length")
+        args = dataclasses.replace(args, seq_length=length)
     model = build_model(start)
     with tempfile.TemporaryDirectory() as folder:
         assets, tokenizer = write_assets(args, start, folder)

@@ -64,11 +64,6 @@ def read_start(args):
             do_lower_case=args.do_lower_case,
         )
     )
-    if args.max_seq_length > model.config.max_position_embeddings:
-        raise ValueError(
-            f"--max_seq_length={args.max_seq_length}, but the model has "
-            f"{model.config.max_position_embeddings} positions."
-        )
     rates = {name: getattr(args, name) for name in DROPOUTS}
     rates = {name: rate for name, rate in rates.items() if rate is not None}
     return Start(

@@ -45,6 +45,7 @@ def encode(args, path, questions, tokenizer, *, is_training):
 
 def read_task(args, model):
     """Returns the `Answering` with the data that the flags require."""
+    windows.check_settings(window_settings(args))
     tokenizer = model.tokenizer
     trained_on = asked = train = encoded = None
     if args.do_train:
@@ -85,7 +86,6 @@ def read_task(args, model):
 
 def run(args):
     """Trains, evaluates, answers and exports as requested by the flags."""
-    windows.check_settings(window_settings(args))
     inputs = {
         "--train_file": [args.train_file],
         "--predict_file": [args.predict_file],

@@ -134,7 +134,8 @@ def check_flags(grid):
         for task, values in grid.tasks.items():
             values = values | row.tasks.get(task, {})
             parsed.append(parse("run_classifier", values))
-        longest = max(values.max_seq_length for values in parsed)
+        # A task whose length is not given follows the model.
+        longest = max(values.max_seq_length or 0 for values in parsed)
         if longest > row.config.max_position_embeddings:
             raise ValueError(
                 f"Row {row.name!r} is to read sequences of {longest} tokens "

@@ -27,10 +27,6 @@ def run(args):
         )
     if not paragraph.strip():
         raise ValueError("The paragraph is empty.")
-    settings = windows.WindowSettings(
-        args.max_seq_length, args.doc_stride, args.max_query_length
-    )
-    windows.check_settings(settings)
     texts = [line for line in args.question.splitlines() if line.strip()]
     if not texts:
         raise ValueError("--question contains no question.")
@@ -38,7 +34,7 @@ def run(args):
         args.saved_model,
         texts,
         paragraph,
-        settings,
+        args,
         n_best_size=args.n_best_size,
         max_answer_length=args.max_answer_length,
     )
@@ -61,7 +57,7 @@ def format_null_score(null_score, threshold):
 
 
 def ask(
-    saved_model, texts, paragraph, settings, *, n_best_size, max_answer_length
+    saved_model, texts, paragraph, lengths, *, n_best_size, max_answer_length
 ):
     """Answers questions about a paragraph with a SavedModel.
 
@@ -69,7 +65,7 @@ def ask(
       saved_model: folder of the SavedModel, or of its versions.
       texts: list of questions.
       paragraph: a string.
-      settings: `windows.WindowSettings`.
+      lengths: `groups.WindowFlags`.
       n_best_size: number of answers per question.
       max_answer_length: maximum length of an answer, in tokens.
 
@@ -83,17 +79,18 @@ def ask(
     """
     path = saved_models.newest_version(saved_model)
     serve = find_signature(saved_models.load_saved_model(path), path)
-    tokenizer = pretrained.read_description(f"{path}/assets").tokenizer
-    if tokenizer is None:
-        raise ValueError(
-            f"{path}/assets has no vocabulary. Was it written by run_squad.py?"
-        )
+    described = read_assets(path)
+    lengths = lengths.fit(described.config)
+    settings = windows.WindowSettings(
+        lengths.max_seq_length, lengths.doc_stride, lengths.max_query_length
+    )
+    windows.check_settings(settings)
     questions = squad.Squad(
         [paragraph],
         [squad.Question(str(i), t, 0, None) for i, t in enumerate(texts)],
     )
     encoded = windows.encode_squad(
-        questions, tokenizer, settings, is_training=False
+        questions, described.tokenizer, settings, is_training=False
     )
     try:
         outputs = answer_windows(serve, encoded)
@@ -111,6 +108,24 @@ def ask(
     )
     threshold = outputs.get("threshold")
     return results, None if threshold is None else float(threshold[0])
+
+
+def read_assets(path):
+    """Returns the `pretrained.Pretrained` that a SavedModel's assets describe.
+
+    Raises:
+      ValueError: if they lack the config or the vocabulary.
+    """
+    described = pretrained.read_description(f"{path}/assets")
+    for name, value in (
+        ("vocabulary", described.tokenizer),
+        ("config", described.config),
+    ):
+        if value is None:
+            raise ValueError(
+                f"{path}/assets has no {name}. Was it written by run_squad.py?"
+            )
+    return described
 
 
 def find_signature(loaded, path):

@@ -23,12 +23,12 @@ def run(args):
     filesystem.check_folders_apart(
         {"--output": args.output}, {"--saved_model": path}
     )
-    if filesystem.is_folder(args.output):
-        raise ValueError(f"--output={args.output} is a folder; wanted a file.")
+    filesystem.check_can_be_written(args.output)
     loaded = saved_models.load_saved_model(path)
     signature = choose_signature(loaded.signatures, args.signature, path)
-    shape = args.batch_size, args.seq_length
-    features = make_features(signature, shape, *count_ids(path, loaded))
+    *num_ids, usual = count_ids(path, loaded)
+    shape = args.batch_size, args.seq_length or usual
+    features = make_features(signature, shape, *num_ids)
     # First, because it explains which limit a long sequence exceeds.
     wanted = signature(**{n: tf.constant(x) for n, x in features.items()})
     content = convert(loaded, signature, shape, args.weights)
@@ -43,7 +43,7 @@ def run(args):
     filesystem.write_file(args.output, content)
     print(
         f"{args.output}: {len(content) / 1e6:.1f} MB, sequences of "
-        f"{args.seq_length} tokens; differs by at most "
+        f"{shape[1]} tokens; differs by at most "
         f"{', '.join(f'{v:.2g} ({n})' for n, v in differences.items())}"
     )
 
@@ -100,7 +100,7 @@ def convert(loaded, signature, shape, weights):
 
 
 def count_ids(path, loaded):
-    """Returns the numbers of ids, at most 1000, and segments to request.
+    """Returns the numbers of ids, segments and tokens to request, at most.
 
     Args:
       path: folder of the SavedModel.
@@ -113,6 +113,7 @@ def count_ids(path, loaded):
     for name, key, usual in (
         ("word", "vocab_size", 1000),
         ("token_type", "type_vocab_size", 2),
+        ("position", "max_position_embeddings", 128),
     ):
         table = weights.get(f"bert/embeddings/{name}_embeddings")
         size = config.get(key, usual) if table is None else table.shape[0]

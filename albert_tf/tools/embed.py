@@ -47,11 +47,7 @@ def embed_files(files, args):
     unused = [] if args.pooling == "pooled" else ["bert/pooler"]
     model, tokenizer = models.build(args, modeling.AlbertEncoder, unused)
     config = model.config
-    if args.max_seq_length > config.max_position_embeddings:
-        raise ValueError(
-            f"--max_seq_length={args.max_seq_length}, but the model has "
-            f"{config.max_position_embeddings} positions."
-        )
+    max_seq_length = config.choose_length(args.max_seq_length)
     num_layers = config.num_hidden_layers * config.inner_group_num
     if not -num_layers <= args.layer < num_layers:
         raise ValueError(
@@ -68,14 +64,14 @@ def embed_files(files, args):
     with (writing_npz if is_npz else writing_jsonl)(args.output_file) as add:
         for chunk in split_lines(lines, args.tokens_per_batch):
             rows, num_cut_here = encode(
-                tokenizer, chunk, args.max_seq_length, is_by_token
+                tokenizer, chunk, max_seq_length, is_by_token
             )
             ids = [ids for ids, _ in rows]
             vectors = compute(
                 embed,
                 tokenizer,
                 ids,
-                args.max_seq_length,
+                max_seq_length,
                 args.tokens_per_batch,
                 done.add,
             )
@@ -90,7 +86,7 @@ def embed_files(files, args):
     done.finish()
     print(
         f"Wrote vectors of {done.amount:,} lines to {args.output_file}; "
-        f"{num_cut:,} were truncated to {args.max_seq_length} tokens."
+        f"{num_cut:,} were truncated to {max_seq_length} tokens."
     )
 
 

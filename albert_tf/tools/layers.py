@@ -35,6 +35,10 @@ def run(args):
     files = models.input_files(args, paths[1:])
     page_files.check(args, {"--input_file": inputs, **files})
     starts = read_models(paths, args)
+    lengths = [
+        start.config.choose_length(args.max_seq_length, 128) for start in starts
+    ]
+    args = dataclasses.replace(args, max_seq_length=min(lengths))
     with tempfile.TemporaryDirectory() as folder:
         records = write_records(folder, inputs, starts[0], args)
         described = {
@@ -89,13 +93,9 @@ def check_sizes(path, config, args):
     """Raises ValueError if a model cannot do --num_passes or so many tokens."""
     try:
         deepen(config, args.num_passes)
+        config.choose_length(args.max_seq_length)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
-    if args.max_seq_length > config.max_position_embeddings:
-        raise ValueError(
-            f"--max_seq_length={args.max_seq_length}, but {path} has "
-            f"max_position_embeddings {config.max_position_embeddings}."
-        )
 
 
 def write_records(folder, inputs, start, args):

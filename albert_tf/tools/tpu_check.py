@@ -1,5 +1,6 @@
 """Compiles the training step of run_pretraining for a TPU, without a TPU."""
 
+import dataclasses
 import math
 
 from albert_tf.analysis import flops
@@ -17,7 +18,13 @@ FIRST_MULTIPLE = 64
 def run(args):
     """Checks one batch size, or finds the largest that fits."""
     config = AlbertConfig.from_json_file(args.albert_config_file)
-    check_lengths(config, args)
+    length = config.choose_length(args.max_seq_length)
+    args = dataclasses.replace(args, max_seq_length=length)
+    if args.max_predictions_per_seq > length:
+        raise ValueError(
+            f"--max_predictions_per_seq={args.max_predictions_per_seq} is more "
+            f"than the {length} tokens of a sequence (--max_seq_length)."
+        )
     if args.num_replicas:
         check_batch_size(args, args.num_replicas)
     compiler = tpu_environment.Compiler(
@@ -44,17 +51,6 @@ def run(args):
         report_largest(step, compiler, args.batch_multiple)
     else:
         report(step, compiler, args.train_batch_size // num_replicas)
-
-
-def check_lengths(config, args):
-    """Raises ValueError if the model has no place for so many tokens."""
-    most = config.max_position_embeddings
-    if not args.max_predictions_per_seq <= args.max_seq_length <= most:
-        raise ValueError(
-            f"--max_seq_length={args.max_seq_length} must be at least "
-            f"--max_predictions_per_seq={args.max_predictions_per_seq} and at "
-            f"most max_position_embeddings of the config, {most}."
-        )
 
 
 def check_batch_size(args, num_replicas):

@@ -21,11 +21,13 @@ from tests.bad_inputs.table import (
     copy,
     cut,
     edit,
+    link,
     put,
     remove,
     set_json,
 )
 
+CONFIGS = pathlib.Path(__file__).resolve().parents[2] / "configs"
 ODD = "a[1]*?"
 NEWEST, DATA = "pretrained/model.ckpt-2", ".data-00000-of-00001"
 
@@ -92,6 +94,55 @@ def _pad_rows():
     checkpoints.write_checkpoint(prefix, values)
     set_json("padded/albert_config.json", vocab_size=32)()
 
+
+# Without a length, on a model of 32 positions. What is printed or written.
+_FINE_TUNING = (
+    "--init_checkpoint=model --output_dir=new --train_batch_size=4 "
+    "--train_step=2 --warmup_step=0"
+)
+_WITHOUT_LENGTH = (
+    (
+        f"run_classifier {_FINE_TUNING} --data_dir=glue --do_train --do_eval "
+        "--flagfile=configs/glue/sst-2.flags --train_step=2 --warmup_step=0 "
+        "--train_batch_size=4",
+        "",
+    ),
+    (
+        f"run_squad {_FINE_TUNING} --train_file=v1.json --predict_file=v1.json "
+        "--do_train --do_predict --flagfile=configs/squad/v1.flags "
+        "--train_step=2 --train_batch_size=4",
+        "",
+    ),
+    (
+        f"run_race {_FINE_TUNING} --data_dir=race "
+        "--flagfile=configs/race.flags --train_step=2 --warmup_step=0 "
+        "--train_batch_size=4",
+        "",
+    ),
+    (
+        "embed --init_checkpoint=model --input_file=text.txt "
+        "--output_file=new.npz",
+        "truncated to 32 tokens",
+    ),
+    (
+        "answer --saved_model=serving/squad --question=w1 "
+        "--paragraph='w2 w3 w4'",
+        "%",
+    ),
+    (
+        "export_to_tfhub --albert_directory=model --export_path=new",
+        "preprocessor .32 tokens",
+    ),
+    (
+        "layers --init_checkpoint=model --input_file=text.txt "
+        "--num_sequences=4 --output_file=new.html",
+        "",
+    ),
+    (
+        "convert_to_litert --saved_model=hub --output=new.tflite",
+        "sequences of 32 tokens",
+    ),
+)
 
 ROWS = [
     Accepted(
@@ -294,5 +345,14 @@ ROWS = [
         changes=(_write_tokenizer,),
         writes=("made.tfrecord",),
         check=_records_are_cased,
+    ),
+    *(
+        Accepted(
+            f"{command.split()[0]} without a length",
+            f"bare {command}",
+            says,
+            changes=(link(str(CONFIGS), "configs"),),
+        )
+        for command, says in _WITHOUT_LENGTH
     ),
 ]

@@ -12,6 +12,8 @@ from tests.bad_inputs.table import (
 )
 
 DEEP = "[" * 100_000
+MODEL = "--init_checkpoint=model"
+ASK = "bare answer --saved_model=serving/squad --paragraph=w2"
 
 
 def row(program, name, words, says, *changes, **kwargs):
@@ -274,7 +276,7 @@ ROWS = [
         """,
     ),
     # fill_mask.
-    row("fill_mask", "no text", "--text=", "--text is empty"),
+    row(f"bare fill_mask {MODEL}", "no text", "--text=", "--text is empty"),
     row(
         "fill_mask",
         "half a surrogate pair",
@@ -287,7 +289,12 @@ ROWS = [
         "--text='w1 [MASK] \0'",
         "--text=.*NUL character",
     ),
-    row("fill_mask", "no mask", "--text='w1 w2'", r"no \[MASK\] in the text"),
+    row(
+        f"bare fill_mask {MODEL}",
+        "no mask",
+        "--text='w1 w2'",
+        r"no \[MASK\] in the text",
+    ),
     row(
         "fill_mask",
         "too long a text",
@@ -312,8 +319,8 @@ ROWS = [
     ),
     # answer.
     row("answer", "no model", "--saved_model=no", "no SavedModel in no"),
-    row("answer", "no question", "--question=", "--question is empty"),
-    row("answer", "a blank question", "--question=' '", "--question"),
+    row(ASK, "no question", "--question=", "--question is empty"),
+    row(ASK, "a blank question", "--question=' '", "--question"),
     row(
         "answer",
         "half a surrogate pair",
@@ -609,7 +616,7 @@ ROWS = [
         "layers",
         "more tokens than positions",
         "--max_seq_length=512",
-        "max_position_embeddings",
+        "model: --max_seq_length=512, but the model has 32 positions",
     ),
     row(
         "layers",
@@ -685,13 +692,13 @@ ROWS = [
         "tpu_check",
         "more tokens than positions",
         "--max_seq_length=512",
-        "--max_seq_length=512 must be.*at most max_position_embeddings",
+        "--max_seq_length=512, but the model has 32 positions",
     ),
     row(
         "tpu_check",
         "more predictions than tokens",
         "--max_predictions_per_seq=17",
-        "must be at least --max_predictions_per_seq=17",
+        "--max_predictions_per_seq=17 is more than the 16 tokens",
     ),
     row(
         "tpu_check",

@@ -9,18 +9,22 @@ from albert_tf.commands.export_to_tfhub import ExportFlags
 from albert_tf.commands.run_classifier import ClassifierFlags
 from albert_tf.commands.run_race import RaceFlags
 from albert_tf.commands.run_squad import SquadFlags
+from albert_tf.model.config import AlbertConfig
 
 # Ours are None: the release's default would replace what the model or another
-# flag says.
+# flag says. Lengths have it where the model has as many positions.
+WINDOWS = {"max_seq_length": 384, "doc_stride": 128, "max_query_length": 64}
 UNSET = {
     "run_classifier": {
         "do_lower_case": True,
         "eval_batch_size": 8,
+        "max_seq_length": 512,
         "predict_batch_size": 8,
         "threshold_to_export": "float('nan')",
     },
-    "run_squad_v1": {"do_lower_case": True, "predict_batch_size": 8},
+    "run_squad_v1": {**WINDOWS, "do_lower_case": True, "predict_batch_size": 8},
     "run_squad_v2": {
+        **WINDOWS,
         "do_lower_case": True,
         "dropout_prob": 0.1,
         "predict_batch_size": 8,
@@ -29,6 +33,8 @@ UNSET = {
         "do_lower_case": True,
         "dropout_prob": 0.1,
         "eval_batch_size": 8,
+        "max_qa_length": 128,
+        "max_seq_length": 512,
         "predict_batch_size": 8,
     },
     "export_checkpoints": {"do_lower_case": True},
@@ -60,3 +66,36 @@ def test_flags_have_the_names_and_defaults_of_the_release(shared, name, flags):
             assert ours[flag] is None, flag
             differing[flag] = default
     assert differing == UNSET[name]
+
+
+@pytest.mark.parametrize(
+    ("positions", "given", "lengths"),
+    [
+        (512, {}, (384, 64, 128)),
+        (128, {}, (128, 64, 30)),
+        (512, {"max_seq_length": 128}, (128, 64, 30)),
+        (32, {}, (32, 14, 7)),
+        (32, {"max_query_length": 4, "doc_stride": 9}, (32, 4, 9)),
+    ],
+)
+def test_lengths_of_squad_fit_the_model(positions, given, lengths):
+    config = AlbertConfig(vocab_size=7, max_position_embeddings=positions)
+    values = {"output_dir": "x", "do_predict": True, "predict_file": "x"}
+    fitted = SquadFlags(**values, **given).fit(config)
+    assert (
+        tuple(
+            getattr(fitted, name)
+            for name in ("max_seq_length", "max_query_length", "doc_stride")
+        )
+        == lengths
+    )
+
+
+@pytest.mark.parametrize(
+    ("positions", "lengths"),
+    [(512, (512, 128)), (131, (131, 128)), (32, (32, 14))],
+)
+def test_lengths_of_race_fit_the_model(positions, lengths):
+    config = AlbertConfig(vocab_size=7, max_position_embeddings=positions)
+    fitted = RaceFlags(output_dir="x", data_dir="x").fit(config)
+    assert (fitted.max_seq_length, fitted.max_qa_length) == lengths

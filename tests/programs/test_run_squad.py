@@ -12,7 +12,7 @@ import tensorflow as tf
 from albert_tf.commands.answer import AnswerFlags
 from albert_tf.commands.convert_checkpoint import ConvertFlags
 from albert_tf.commands.run_squad import SquadFlags
-from albert_tf.data import squad, windows
+from albert_tf.data import squad
 from albert_tf.programs import run_squad
 from albert_tf.text import tokenization
 from albert_tf.tools import answer, convert_checkpoint
@@ -286,7 +286,6 @@ def test_an_export_answers_as_the_program_does(args, tmp_path, version, capfd):
         kept = tf.saved_model.load(str(path)).weights
         assert ("bert/pooler/dense/kernel" in kept) == (version == "v1")
     out = tmp_path / "out"
-    settings = windows.WindowSettings(20, 8, 4)
     content = read(tmp_path, args.predict_file.rsplit("/", 1)[1])
     for paragraph in content["data"][0]["paragraphs"][:2]:
         (qa,) = paragraph["qas"]
@@ -294,7 +293,7 @@ def test_an_export_answers_as_the_program_does(args, tmp_path, version, capfd):
             tmp_path / "serving",
             [qa["question"]],
             paragraph["context"],
-            settings,
+            args,
             n_best_size=20,
             max_answer_length=30,
         )

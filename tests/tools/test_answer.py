@@ -24,8 +24,8 @@ def test_no_answer_is_printed_if_its_score_reaches_the_threshold(
 ):
     asked = []
 
-    def ask(saved_model, texts, paragraph, settings, **kwargs):
-        asked.append((texts, paragraph, settings, kwargs))
+    def ask(saved_model, texts, paragraph, lengths, **kwargs):
+        asked.append((texts, paragraph, kwargs))
         nbest = [{"text": "Ann", "probability": 0.75}]
         found = answers.Answers({}, dict.fromkeys("01", nbest), odds)
         return found, 1.5 if odds else None
@@ -49,7 +49,7 @@ def test_no_answer_is_printed_if_its_score_reaches_the_threshold(
     answer.run(FLAGS)
     assert "odds" not in capsys.readouterr().out
     assert asked[0] == asked[1]
-    assert asked[0][:3] == (["Who?", "When?"], "Ann, today.", (384, 128, 64))
+    assert asked[0][:2] == (["Who?", "When?"], "Ann, today.")
 
 
 WRONG = {
@@ -58,7 +58,6 @@ WRONG = {
     "two paragraphs": ({"paragraph_file": "x"}, "either --paragraph or"),
     "no answers": ({"n_best_size": 0}, "--n_best_size"),
     "no tokens": ({"max_answer_length": 0}, "--max_answer_length"),
-    "no room": ({"max_seq_length": 66}, "--max_seq_length=66"),
     "no text": ({"paragraph": " "}, "The paragraph is empty"),
     "no model": ({}, "There is no SavedModel in /nowhere"),
 }
@@ -140,6 +139,7 @@ UNFIT = {
         {"max_seq_length": 17},
         r"longer than the max_seq_length .* 17 tokens",
     ),
+    "no room": ({"max_query_length": 13}, "max_seq_length=16 must exceed"),
     "no answers": ({"n_best_size": 0}, "--n_best_size=0; wanted at least 1"),
     "no stride": ({"doc_stride": 0}, "--doc_stride=0; wanted at least 1"),
     "no paragraph": ({"paragraph": None}, "Give either --paragraph"),

@@ -123,7 +123,11 @@ def test_models_of_another_casing_are_not_compared(folder, tmp_path):
 @pytest.mark.parametrize(
     ("change", "flags", "message"),
     [
-        ({"max_position_embeddings": 23}, {}, "=24, but .*other has max.* 23"),
+        (
+            {"max_position_embeddings": 23},
+            {},
+            "other: max_seq_length=24, but .* 23 positions",
+        ),
         ({"parameter_sharing": "none"}, {"num_passes": 6}, "other: --num_pas"),
     ],
 )
