@@ -20,11 +20,11 @@ from albert_tf import filesystem, ownership, progress
 from albert_tf.text import tokenization
 
 # Part of the cache key; increase it when the meaning of the values changes.
-FORMAT = 1
+FORMAT = 2
 # Texts that are tokenized between two looks at the clock.
 TEXTS_PER_CALL = 4096
 
-_STORED = ("ids", "lengths", "first_lengths", "num_choices")
+_STORED = ("ids", "lengths", "first_lengths", "num_choices", "truncation")
 # Exceptions that zipfile and NumPy raise on damaged files.
 _DAMAGE = (ValueError, KeyError, EOFError, RuntimeError, zipfile.BadZipFile)
 
@@ -41,6 +41,7 @@ class Examples:
       num_choices: sequences per example.
       token_arrays: dict of name -> [S, ...] array, for decoding outputs; not
         model inputs.
+      truncation: a sentence on how many texts were truncated; "" if none was.
     """
 
     ids: np.ndarray
@@ -51,6 +52,7 @@ class Examples:
     token_arrays: dict[str, np.ndarray] = dataclasses.field(
         default_factory=dict
     )
+    truncation: str = ""
 
     def __post_init__(self):
         sizes = {name: len(values) for name, values in self.arrays.items()}
@@ -82,7 +84,7 @@ def pack_pairs(
     texts_a: Sequence[str],
     texts_b: Sequence[str | None] | None,
     max_seq_length: int,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+) -> Examples:
     """Encodes texts, or pairs of texts, as [CLS] A [SEP] (B [SEP]).
 
     Truncation removes the last token of the longer text until both fit; if
@@ -96,7 +98,7 @@ def pack_pairs(
       max_seq_length: maximum number of tokens per sequence.
 
     Returns:
-      ids [S], lengths [R] and first_lengths [R], as in `Examples`.
+      Examples without arrays.
 
     Raises:
       ValueError: if max_seq_length leaves no room for a token.
@@ -122,7 +124,30 @@ def pack_pairs(
                 [*b[:num_b], tokenizer.sep_id] if num_b else [],
             )
 
-    return join_pairs(pairs())
+    num_tokens = [
+        len(a) + len(b) + (3 if b else 2)
+        for a, b in zip(rows_a, rows_b, strict=True)
+    ]
+    truncation = describe_truncation("examples", num_tokens, max_seq_length)
+    return Examples(*join_pairs(pairs()), {}, truncation=truncation)
+
+
+def describe_truncation(what: str, num_tokens, limit: int) -> str:
+    """Returns a sentence on the texts that are longer than allowed, or "".
+
+    Args:
+      what: what is truncated, plural.
+      num_tokens: [R] numbers of tokens before truncation.
+      limit: maximum number of tokens.
+    """
+    num_tokens = np.asarray(num_tokens)
+    if not (num_cut := int((num_tokens > limit).sum())):
+        return ""
+    return (
+        f"{num_cut:,} of {len(num_tokens):,} {what} are truncated to {limit} "
+        f"tokens; their median length is {np.median(num_tokens):.0f}, the "
+        f"longest has {num_tokens.max():,}."
+    )
 
 
 def encode_texts(tokenizer, texts: Sequence[str]) -> list[list[int]]:
@@ -231,12 +256,21 @@ def cached_examples(
 ) -> Examples:
     """Reads examples from the cache, or encodes and caches them.
 
+    Logs how many are truncated.
+
     Args:
       folder: the cache folder; None to not cache.
       name: prefix of the file name.
       key: a `cache_key` of everything that determines the examples.
       build: function that encodes them.
     """
+    examples = _cached_examples(folder, name, key, build)
+    if examples.truncation:
+        logging.warning("%s: %s", name, examples.truncation)
+    return examples
+
+
+def _cached_examples(folder, name, key, build):
     if not folder:
         return build()
     path = os.path.join(folder, f"{name}-{key[:16]}.npz")
@@ -272,4 +306,5 @@ def _read_examples(path):
         raise ValueError(f"{num_arrays} of {values['num_arrays']} arrays")
     stored = {name: values[name] for name in _STORED}
     stored["num_choices"] = int(stored["num_choices"])
+    stored["truncation"] = str(stored["truncation"])
     return Examples(**stored, arrays=arrays, token_arrays=token_arrays)

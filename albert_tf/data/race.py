@@ -225,9 +225,22 @@ def encode_race(
                 [*choice, tokenizer.sep_id],
             )
 
+    sizes = [
+        len(articles[questions[i // len(LETTERS)].article])
+        + min(len(choice), max_qa_length)
+        + 3
+        for i, choice in enumerate(choices)
+    ]
+    truncation = (
+        examples.describe_truncation(
+            "choices", [*map(len, choices)], max_qa_length
+        ),
+        examples.describe_truncation("sequences", sizes, max_seq_length),
+    )
     labels = [-1 if q.label is None else q.label for q in questions]
     return examples.Examples(
         *examples.join_pairs(pairs()),
         {"label_ids": np.array(labels, np.int32)},
         num_choices=len(LETTERS),
+        truncation=" ".join(filter(None, truncation)),
     )

@@ -2,12 +2,14 @@
 
 import dataclasses
 import difflib
+import functools
 import hashlib
+import typing
 
 import numpy as np
 
 from albert_tf import filesystem
-from albert_tf.data import submissions
+from albert_tf.data import label_values, submissions, tables
 from albert_tf.data.tables import Row, Table
 from albert_tf.metrics import classification
 
@@ -123,17 +125,18 @@ class TableTask:
 
 # Column of the server's index in GLUE's test files.
 _INDEX = 0
+_table = functools.partial(Table, is_glue=True)
 
 
 def _glue(name, folder, text, label, *, test_text=None, form=None, **kwargs):
     """Builds a GLUE task whose files share their columns except the label."""
-    table = Table(f"{folder}/train.tsv", text, label, **form or {})
+    table = _table(f"{folder}/train.tsv", text, label, **form or {})
     return TableTask(
         name,
         train=table,
         dev={"": dataclasses.replace(table, file=f"{folder}/dev.tsv")},
         test={
-            folder: Table(f"{folder}/test.tsv", test_text or text, id=_INDEX)
+            folder: _table(f"{folder}/test.tsv", test_text or text, id=_INDEX)
         },
         **kwargs,
     )
@@ -146,10 +149,10 @@ _MNLI = ("contradiction", "entailment", "neutral")
 
 
 def _mnli(split, label=-1, id=None):
-    return Table(f"MNLI/{split}.tsv", (8, 9), label, id)
+    return _table(f"MNLI/{split}.tsv", (8, 9), label, id)
 
 
-_DIAGNOSTIC = {"AX": Table("diagnostic/diagnostic.tsv", (1, 2), id=_INDEX)}
+_DIAGNOSTIC = {"AX": _table("diagnostic/diagnostic.tsv", (1, 2), id=_INDEX)}
 
 # Source: classifier_utils.py, the processors; AX was not registered there.
 GLUE = {
@@ -215,26 +218,34 @@ GLUE = {
 
 _STRING = (str, "a string")
 _COLUMN = (str | int, "a name or a number")
+_LABEL = (str | int | list, "a column, or a list of one column for each label")
 # Keys of a task's file: type, and what an error says is wanted.
 _KEYS = {
     "name": _STRING,
     "train": _STRING,
     "text": (str | int | list, "a column or a list of two"),
-    "label": _COLUMN,
+    "label": _LABEL,
     "dev": _STRING,
     "dev_share": (int | float, "a number"),
     "test": _STRING,
-    "test_label": _COLUMN,
+    "test_label": _LABEL,
     "format": _STRING,
+    "delimiter": _STRING,
     "has_header": (bool, "true or false"),
     "id": _COLUMN,
     "objective": _STRING,
-    "labels": (list, "a list of strings or numbers"),
+    "labels": (list, "a list of strings, numbers, true and false"),
     "label_separator": _STRING,
     "metrics": (list, "a list of strings"),
 }
 # Types of the items of list values.
-_ITEMS = {"text": str | int, "labels": str | int | float, "metrics": str}
+_ITEMS = {
+    "text": str | int,
+    "label": str | int,
+    "test_label": str | int,
+    "labels": str | int | float | bool,
+    "metrics": str,
+}
 
 
 def read_task_config(path: filesystem.Path) -> TableTask:
@@ -247,13 +258,17 @@ def read_task_config(path: filesystem.Path) -> TableTask:
           "train": "train.tsv",          relative to data_dir
           "text": "text",                or two: ["question", "answer"]
           "label": "label",              a column's name, or its number from 0;
-                                         -1: the last column
+                                         -1: the last column; or a list of one
+                                         column of 0 and 1 for each label
           "dev": "dev.tsv",              or "dev_share": 0.1 to hold out
                                          training rows (the default)
           "test": "test.tsv",            predicted, and scored if labelled
           "test_label": null,            its label column; null: no labels;
                                          default: same as "label"
-          "format": "tsv",               or "csv", "jsonl"
+          "format": "tsv",               or "csv", "jsonl"; default: by the
+                                         file's ending, else "tsv"
+          "delimiter": ";",              of fields that may be quoted; default:
+                                         a comma in a CSV file
           "has_header": true,
           "id": null,                    the test file's id column; null: the
                                          row number
@@ -299,9 +314,8 @@ def _check_keys(path, values):
 
 def _is_of(value, kind):
     """Returns whether a value has a type; a bool is not a number here."""
-    return isinstance(value, kind) and (
-        kind == bool | None or not isinstance(value, bool)
-    )
+    is_allowed = bool in typing.get_args(kind) or not isinstance(value, bool)
+    return isinstance(value, kind) and is_allowed
 
 
 def _build_task(values):
@@ -312,31 +326,61 @@ def _build_task(values):
         return {key: values[key] for key in keys if key in values}
 
     columns = values["text"]
-    table = Table(
-        values["train"],
-        tuple(columns) if isinstance(columns, list) else (columns,),
-        values["label"],
-        **given("format", "has_header"),
-    )
+    names = [*map(label_values.name_of, values.get("labels", ()))]
+    objective = values.get("objective", "classes")
+    if isinstance(values["label"], list):
+        objective = values.setdefault("objective", "multi_label")
+        if objective != "multi_label":
+            raise ValueError(
+                f"label is a list of columns, which the objective {objective!r}"
+                ' does not have; wanted one column, or "multi_label".'
+            )
+        names = names or [str(column) for column in values["label"]]
+
+    def build_table(file, label, **kwargs):
+        return Table(
+            file,
+            tuple(columns) if isinstance(columns, list) else (columns,),
+            tuple(label) if isinstance(label, list) else label,
+            format=values.get("format") or tables.format_of(file),
+            label_names=_names_of_columns(label, names),
+            **given("has_header", "delimiter"),
+            **kwargs,
+        )
+
+    table = build_table(values["train"], values["label"])
     dev, test = {}, {}
     if "dev" in values:
-        dev[""] = dataclasses.replace(table, file=values["dev"])
+        dev[""] = build_table(values["dev"], values["label"])
     if "test" in values:
-        test[values["name"]] = dataclasses.replace(
-            table, file=values["test"], label=test_label, id=values.get("id")
+        test[values["name"]] = build_table(
+            values["test"], test_label, id=values.get("id")
         )
-    objective = values.get("objective", "classes")
     metrics = values.get("metrics") or DEFAULT_METRICS.get(objective, ())
     return TableTask(
         values["name"],
         train=table,
         dev=dev,
         test=test,
-        labels=tuple(map(str, values.get("labels", ()))) or None,
+        labels=tuple(names) or None,
         metrics=tuple(metrics),
         dev_share=values.get("dev_share", 0.0 if dev else 0.1),
         **given("objective", "label_separator"),
     )
+
+
+def _names_of_columns(label, names):
+    """Returns the label of each column, if there is one for each label."""
+    if not isinstance(label, list):
+        return None
+    if set(label) == set(names):
+        return tuple(label)
+    if len(label) != len(names):
+        raise ValueError(
+            f"label lists {len(label)} columns and labels {len(names)} names; "
+            "wanted one name for each column."
+        )
+    return tuple(names)
 
 
 def with_labels(task: TableTask, rows: list[Row]) -> TableTask:
@@ -346,28 +390,41 @@ def with_labels(task: TableTask, rows: list[Row]) -> TableTask:
       ValueError: if there are fewer than two labels, or a row has none.
     """
     source = f"The training data of {task.name}"
-    labels = {name for row in rows for name in _label_names(row, task, source)}
-    if len(labels) < 2:
+    names = {name for row in rows for name in _label_names(row, task, source)}
+    if task.objective == "multi_label" and label_values.are_zero_or_one(names):
         raise ValueError(
-            f"{source} has the labels {sorted(labels)}; wanted two or more. Is "
+            f"{source} has lists of the labels {sorted(names)} only; wanted "
+            "lists of names. If they are one-hot, a number for each label, "
+            'give the names of the labels in order: "labels".'
+        )
+    # 1 and 1.0, or True and true, are the same.
+    kept = {label_values.canonical(name): name for name in sorted(names)[::-1]}
+    if len(kept) < 2:
+        raise ValueError(
+            f"{source} has the labels {sorted(names)}; wanted two or more. Is "
             "it the right column?"
         )
-    return dataclasses.replace(task, labels=tuple(sorted(labels)))
+    return dataclasses.replace(task, labels=tuple(sorted(kept.values())))
 
 
 def _label_names(row, task, source):
     """Returns the labels of a row as a list of strings."""
-    if task.objective != "multi_label":
-        if isinstance(row.label, list | dict) or row.label == "":
-            raise ValueError(
-                f"{source}, line {row.line}: label {row.label!r}; wanted one "
-                "label. Is the objective multi_label?"
-            )
-        return [str(row.label)]
-    if isinstance(row.label, list):
-        return [str(name) for name in row.label]
-    parts = str(row.label).split(task.label_separator)
-    return [part.strip() for part in parts if part.strip()]
+    where = f"{source}, line {row.line}"
+    if task.objective == "multi_label":
+        names = label_values.split(row.label, task.label_separator)
+    elif isinstance(row.label, list | dict):
+        raise ValueError(
+            f"{where}: label {row.label!r}; wanted one label. Is the objective "
+            "multi_label?"
+        )
+    else:
+        names = [label_values.name_of(row.label)]
+    if any(label_values.is_missing(name, task.labels) for name in names):
+        raise ValueError(
+            f"{where}: label {row.label!r}; wanted a label. If this is one, "
+            f'name it in "labels". {label_values.HINT}'
+        )
+    return names
 
 
 def encode_labels(rows: list[Row], task: TableTask, path: filesystem.Path):
@@ -382,17 +439,21 @@ def encode_labels(rows: list[Row], task: TableTask, path: filesystem.Path):
     """
     if task.objective == "regression":
         return np.array([_number(row, path) for row in rows], np.float32)
-    labels = task.labels or ()
-    ids = {name: i for i, name in enumerate(labels)}
-    encoded = np.zeros((len(rows), len(ids)), np.float32)
+    known = label_values.Labels(task.labels or ())
+    encoded = np.zeros((len(rows), len(known.names)), np.float32)
     for number, row in enumerate(rows):
-        for name in _label_names(row, task, path):
-            if name not in ids:
+        names = _label_names(row, task, path)
+        if task.objective == "multi_label":
+            names = label_values.decode_one_hot(names, known)
+        for name in names:
+            index = known.find(name)
+            if index is None:
                 raise ValueError(
                     f"{path}, line {row.line}: label {name!r}; known: "
-                    f"{', '.join(labels)}. Is it the right column?"
+                    f"{', '.join(known.names)}. Is it the right column? "
+                    + label_values.HINT
                 )
-            encoded[number, ids[name]] = 1
+            encoded[number, index] = 1
     if task.objective == "multi_label":
         return encoded
     return encoded.argmax(axis=1).astype(np.int32)
@@ -406,7 +467,7 @@ def _number(row, path):
     if not np.isfinite(value):
         raise ValueError(
             f"{path}, line {row.line}: label {row.label!r}; wanted a number. "
-            "Is it the right column?"
+            f"Is it the right column? {label_values.HINT}"
         )
     return value
 

@@ -8,10 +8,14 @@ import csv
 import dataclasses
 import io
 import logging
+import os
+import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
 from albert_tf import filesystem
+from albert_tf.data import label_values
+from albert_tf.text import characters
 
 FORMATS = ("tsv", "csv", "jsonl")
 _SCALAR = str | int | float
@@ -42,21 +46,30 @@ class Table:
     Attributes:
       file: path relative to the data folder.
       text: one or two columns.
-      label: column, or None if there are no labels.
+      label: column, or None if there are no labels; or a tuple of columns of
+        0 and 1, one for each label.
       id: column of unique values, or None to use the row number from 0.
       format: "tsv" (no quoting, as in GLUE), "csv" (quoted fields may contain
         delimiters and line breaks) or "jsonl" (one object per line).
+      delimiter: character between fields that may be quoted; None for a comma
+        in "csv", and for tabs in "tsv".
+      label_names: the label of each column, if there are several.
       has_header: whether the first line names the columns.
+      is_glue: whether it is one of GLUE's files, of which nothing is quoted,
+        and texts and rows are read as they are.
       skips_short_rows: whether rows with too few columns are skipped.
     """
 
     file: str
     text: tuple
-    label: str | int | None = None
+    label: str | int | tuple | None = None
     id: str | int | None = None
     format: str = "tsv"
     has_header: bool = True
     skips_short_rows: bool = False
+    delimiter: str | None = None
+    label_names: tuple[str, ...] | None = None
+    is_glue: bool = False
 
     def __post_init__(self):
         if self.format not in FORMATS:
@@ -65,6 +78,20 @@ class Table:
             )
         if not isinstance(self.text, tuple) or len(self.text) not in (1, 2):
             raise ValueError(f"text is {self.text!r}; wanted 1 or 2 columns.")
+        if self.delimiter and (
+            len(self.delimiter) > 1 or self.delimiter in '"\r\n'
+        ):
+            raise ValueError(
+                f"delimiter is {self.delimiter!r}; wanted one character, such "
+                'as ";" or "\\t".'
+            )
+
+
+def format_of(file: str) -> str:
+    """Returns the format that the name of a file suggests; else "tsv"."""
+    endings = {".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
+    endings[".json"] = "jsonl"
+    return endings.get(os.path.splitext(file.lower())[1], "tsv")
 
 
 class Row(NamedTuple):
@@ -92,30 +119,39 @@ def read_table(path: filesystem.Path, table: Table) -> list[Row]:
     Raises:
       FileNotFoundError: if there is no file.
       ValueError: if it is empty or not UTF-8, a column is unknown, a row is
-        invalid, or two rows have the same id.
+        invalid or has no text, or two rows have the same id.
     """
-    records = _PARSERS[table.format](path, read_text(path))
+    records = _PARSERS[table.format](path, read_text(path), table)
     header = None
     if table.has_header and table.format != "jsonl" and records:
         header = records.pop(0)[1]
     if not records:
         raise ValueError(f"{path} has no rows. Was it copied completely?")
-    wanted = dict(zip(("text_a", "text_b"), table.text, strict=False))
-    wanted |= {"label": table.label, "id": table.id}
-    columns = {
-        name: _column(path, column, header, table.format)
-        for name, column in wanted.items()
-        if column is not None
-    }
+    columns = _find_columns(path, table, header)
+    _say_first_row(path, table, header, records)
     rows: list[Row] = []
     width = 0 if table.format == "jsonl" else _width(columns, header)
+    num_wanted = len(header or records[0][1])
     for line, fields in records:
-        if problem := _explain_short_row(fields, columns, width):
-            if table.skips_short_rows:
-                continue
+        problem = _explain_short_row(fields, columns, width)
+        if problem and table.skips_short_rows:
+            continue
+        if not problem and table.format != "jsonl" and not table.is_glue:
+            problem = _explain_other_width(fields, num_wanted, table)
+        if problem:
             raise ValueError(f"{path}, line {line}: {problem}")
-        values = {name: fields[c] for name, c in columns.items()}
-        _check_values(path, line, values)
+        values = {
+            name: fields[c]
+            for name, c in columns.items()
+            if isinstance(name, str)
+        }
+        if table.label_names:
+            values["label"] = [
+                name
+                for number, name in enumerate(table.label_names)
+                if _is_one(fields[columns[number]], name, path, line)
+            ]
+        _check_values(path, line, values, table)
         rows.append(
             Row(
                 id=str(values.get("id", len(rows))),
@@ -137,9 +173,40 @@ def read_table(path: filesystem.Path, table: Table) -> list[Row]:
             len(records) - len(rows),
             len(records),
         )
-    _warn_of_long_rows(path, records, header)
+    _warn_of_missing_texts(path, rows, table)
     _check_ids(path, rows)
     return rows
+
+
+def _find_columns(path, table, header):
+    """Returns a dict from a part of a row to the index or key of its column.
+
+    Parts are "text_a", "text_b", "label", "id"; with several columns of
+    labels, their numbers from 0.
+    """
+    wanted = dict(zip(("text_a", "text_b"), table.text, strict=False))
+    if table.label_names:
+        wanted |= dict(enumerate(table.label))
+    else:
+        wanted["label"] = table.label
+    wanted["id"] = table.id
+    return {
+        name: _column(path, column, header, table.format)
+        for name, column in wanted.items()
+        if column is not None
+    }
+
+
+def _say_first_row(path, table, header, records):
+    """Says what the first row is taken for, where nothing else checks it."""
+    columns = (*table.text, table.label)
+    if table.is_glue or any(isinstance(c, str | tuple) for c in columns):
+        return
+    if header:
+        said = f'its header is {header}; if these are data, "has_header": false'
+    else:
+        said = f"it has no header; the first row is {records[0][1]}"
+    logging.warning("%s: %s.", path, said)
 
 
 def read_text(path: filesystem.Path) -> str:
@@ -175,19 +242,65 @@ def read_lines(path: filesystem.Path) -> Iterator[str]:
             encoding = "utf-8"
 
 
-def _parse_tsv(_path, text):
+def _parse_tsv(path, text, table):
     """Returns (line number, fields) of the rows of a TSV file."""
+    if table.delimiter:
+        return _parse_csv(path, text, table)
     # Not splitlines(): it also splits at characters that occur in texts.
     text = text.rstrip("\r\n")
-    return [
+    if "\n" not in text and not table.is_glue:
+        text = text.replace("\r", "\n")  # Line ends of older Macs.
+    rows = [
         (number, line.removesuffix("\r").split("\t"))
         for number, line in enumerate(text.split("\n") if text else [], 1)
     ]
+    if table.is_glue or '"' not in text:
+        return rows
+    try:
+        quoted = _parse_csv(path, text, table, "\t")
+    except ValueError:
+        return rows
+    if not _is_quoted(rows, quoted):
+        return rows
+    logging.warning(
+        "%s: some fields are quoted, as pandas writes them; the quotes are "
+        "removed.",
+        path,
+    )
+    return quoted
 
 
-def _parse_csv(path, text):
+# A field whose quotes are doubled between quotes.
+_DOUBLED = re.compile(r'"(?:[^"]|"")*""(?:[^"]|"")*"')
+_UNQUOTED = re.compile(r"|[-+0-9.eE]+|true|false|nan|na", re.IGNORECASE)
+
+
+def _is_quoted(rows, quoted):
+    """Returns whether the rows of a TSV file were written with quotes.
+
+    Args:
+      rows: (line number, fields) if quotes are text.
+      quoted: the same if they enclose fields.
+    """
+    if len({len(fields) for _, fields in quoted}) > 1:
+        return False
+    if len({len(fields) for _, fields in rows}) > 1:
+        return True  # Tabs and line breaks between quotes.
+    fields = [field for _, fields in rows for field in fields]
+    return any(map(_DOUBLED.fullmatch, fields)) or all(
+        _UNQUOTED.fullmatch(field)
+        or (len(field) > 1 and field[0] == field[-1] == '"')
+        for field in fields
+    )
+
+
+def _parse_csv(path, text, table, delimiter=None):
     records, line = [], 1
-    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    reader = csv.reader(
+        io.StringIO(text, newline=""),
+        strict=True,
+        delimiter=delimiter or table.delimiter or ",",
+    )
     # The default limit is 131,072 characters per field.
     limit = csv.field_size_limit()
     csv.field_size_limit(max(limit, len(text)))
@@ -206,7 +319,7 @@ def _parse_csv(path, text):
     return records
 
 
-def _parse_json_lines(path, text):
+def _parse_json_lines(path, text, _table):
     return [
         (number, filesystem.parse_json(line, f"{path}, line {number}"))
         for number, line in enumerate(text.split("\n"), 1)
@@ -250,7 +363,14 @@ def _explain_short_row(fields, columns, width):
     """Returns a sentence on the columns that a row lacks; None if complete."""
     if isinstance(fields, dict):
         if missing := [c for c in columns.values() if c not in fields]:
-            return f"{missing} are missing from the keys {sorted(fields)}."
+            hint = (
+                f" {label_values.HINT}"
+                if columns.get("label") in missing
+                else ""
+            )
+            return (
+                f"{missing} are missing from the keys {sorted(fields)}.{hint}"
+            )
     elif len(fields) < width or _has_equal_columns(fields, columns):
         return (
             f"found {len(fields)} columns, wanted at least "
@@ -260,21 +380,52 @@ def _explain_short_row(fields, columns, width):
     return None
 
 
+def _explain_other_width(fields, num_wanted, table):
+    """Returns a sentence if a row's values may be in other columns."""
+    surplus = fields[num_wanted:]
+    if len(fields) == num_wanted or (surplus and not any(surplus)):
+        return None
+    first = "header" if table.has_header else "first row"
+    return (
+        f"found {len(fields)} columns; the {first} has {num_wanted}. Does a "
+        "text contain the delimiter? Then it must be quoted, in a CSV file, or "
+        'the format is another one ("format", "delimiter").'
+    )
+
+
 def _has_equal_columns(fields, columns):
     """Returns whether two columns are one, as -1 and 0 in a row of one."""
     wanted = {c for c in columns.values() if isinstance(c, int)}
     return len({c % len(fields) for c in wanted}) < len(wanted)
 
 
-def _check_values(path, line, values):
-    """Raises ValueError if texts, labels or ids have the wrong JSON type."""
+def _is_one(value, name, path, line):
+    """Returns whether the value of a label's own column is one, not zero."""
+    found = label_values.canonical(label_values.name_of(value))
+    if found not in label_values.ZERO_OR_ONE:
+        raise ValueError(
+            f"{path}, line {line}: the column of the label {name!r} has "
+            f"{value!r:.80}; wanted 0 or 1."
+        )
+    return found in label_values.ONE
+
+
+def _check_values(path, line, values, table):
+    """Raises ValueError if texts, labels or ids are invalid."""
     for name, value in values.items():
         kind, wanted = _KINDS[name]
         if not isinstance(value, kind):
+            hint = f" {label_values.HINT}" if name == "label" else ""
             raise ValueError(
                 f"{path}, line {line}: {name} is {value!r:.80}; wanted "
-                f"{wanted}."
+                f"{wanted}.{hint}"
             )
+    texts = [values.get(name) or "" for name in ("text_a", "text_b")]
+    if not table.is_glue and all(map(characters.is_blank, texts)):
+        raise ValueError(
+            f"{path}, line {line}: the text is empty. Remove the row, or is "
+            "it the wrong column?"
+        )
     labels = values.get("label")
     for value in labels if isinstance(labels, list) else ():
         if not isinstance(value, _SCALAR):
@@ -303,14 +454,13 @@ def _check_ids(path, rows):
             )
 
 
-def _warn_of_long_rows(path, records, header):
-    lines = [n for n, fields in records if header and len(fields) > len(header)]
-    if lines:
+def _warn_of_missing_texts(path, rows, table):
+    lines = [row.line for row in rows if label_values.is_missing(row.text_a)]
+    if lines and not table.is_glue:
         logging.warning(
-            "%s: %d of %d rows have more columns than the header, the first "
-            "on line %d. Does a text contain the delimiter? It is cut there.",
+            "%s: the text of %d rows is only a word for a missing value, the "
+            "first on line %d.",
             path,
             len(lines),
-            len(records),
             lines[0],
         )

@@ -3,6 +3,7 @@
 Shapes: N examples.
 """
 
+import dataclasses
 import functools
 import logging
 import os
@@ -186,10 +187,10 @@ def _encode(task, tokenizer, max_seq_length, cached_dir, path, table, rows):
     texts_b = [row.text_b for row in rows]
 
     def build():
-        sequences = examples.pack_pairs(
+        packed = examples.pack_pairs(
             tokenizer, texts_a, texts_b, max_seq_length
         )
-        return examples.Examples(*sequences, arrays)
+        return dataclasses.replace(packed, arrays=arrays)
 
     key = examples.cache_key(
         texts_a,

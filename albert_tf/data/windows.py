@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from albert_tf import progress
-from albert_tf.data import processes
+from albert_tf.data import examples, processes
 from albert_tf.data.examples import Examples
 from albert_tf.data.squad import Answer, Squad
 from albert_tf.text import tokenization
@@ -99,6 +99,9 @@ def encode_squad(
         name: np.concatenate([part[name] for part in parts])
         for name in sorted(parts[0])
     }
+    truncation = examples.describe_truncation(
+        "questions", whole.pop("query_lengths"), settings.max_query_length
+    )
     per_token = () if is_training else ("is_max_context", "token_spans")
     return Examples(
         whole.pop("ids"),
@@ -106,6 +109,7 @@ def encode_squad(
         whole.pop("first_lengths"),
         token_arrays={name: whole.pop(name) for name in per_token},
         arrays=whole,
+        truncation=truncation,
     )
 
 
@@ -127,12 +131,14 @@ def _encode_questions(tokenizer, settings, is_training, rows):
     """Encodes the questions of some paragraphs; returns arrays by name."""
     texts = [question.text for _, asked in rows for _, question in asked]
     queries = iter(tokenizer.encode_batch(texts))
-    windows = []
+    windows, query_lengths = [], []
     for context, asked in rows:
         ids, spans = tokenizer.encode_with_offsets(context)
         spans = np.array(spans, np.int32).reshape(-1, 2)  # [P, 2]
         for number, question in asked:
-            query = next(queries)[: settings.max_query_length]
+            query = next(queries)
+            query_lengths.append(len(query))
+            query = query[: settings.max_query_length]
             head = [tokenizer.cls_id, *query, tokenizer.sep_id]
             room = settings.max_seq_length - len(head) - 1
             bounds = cut_windows(len(ids), room, settings.doc_stride)
@@ -161,7 +167,7 @@ def _encode_questions(tokenizer, settings, is_training, rows):
     joined = {
         name: np.concatenate([window[name] for window in windows])
         for name in windows[0]
-    }
+    } | {"query_lengths": np.array(query_lengths)}
     return {
         name: values if values.dtype == bool else values.astype(np.int32)
         for name, values in joined.items()

@@ -22,7 +22,11 @@ ADVICE = (
 
 
 def _f1(labels, predictions, num_classes):
-    """Computes F1: binary for 2 classes, macro for more, micro for [N, C]."""
+    """Computes F1: binary for 2 classes, macro for more, micro for [N, C].
+
+    The mean of "macro" is over the classes that occur in the labels or in the
+    predictions.
+    """
     if labels.ndim == 2:
         average = "micro"
     else:
@@ -125,12 +129,19 @@ def score(logits, label_ids, objective: str, metrics) -> dict[str, float]:
 
 
 def baseline(
-    train_labels, label_ids, objective: str, metrics
+    train_labels, label_ids, objective: str, metrics, num_classes: int = 0
 ) -> dict[str, float]:
     """Scores a constant baseline, which ignores the texts.
 
     It predicts the most frequent class of the training data, with the label
     distribution as probabilities; for regression, the mean.
+
+    Args:
+      train_labels: labels of the training data, as `label_ids`.
+      label_ids: see the module docstring.
+      objective: an objective of `heads.AlbertClassifier`.
+      metrics: names of metrics.
+      num_classes: C of the model, which may have classes that the data lack.
 
     Returns:
       A dict as from `score`.
@@ -140,7 +151,8 @@ def baseline(
     if objective == "regression":
         logits = np.full(1, train_labels.mean())
     elif objective == "classes":
-        num_classes = 1 + max(train_labels.max(), label_ids.max())
+        most = max(train_labels.max(), label_ids.max())
+        num_classes = max(num_classes, 1 + most)
         counts = np.bincount(train_labels, minlength=num_classes)
         logits = np.log((counts + 0.5) / (counts + 0.5).sum())
     else:

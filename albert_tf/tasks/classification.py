@@ -185,7 +185,11 @@ class Classification(Task):
             label_ids = split.examples.arrays["label_ids"]
             known = (self.train or split.examples).arrays["label_ids"]
             scores = classification.baseline(
-                known, label_ids, self.task.objective, self.task.metrics
+                known,
+                label_ids,
+                self.task.objective,
+                self.task.metrics,
+                num_classes=len(self.task.labels or ()),
             )
             values |= _prefixed(part, scores)
         return values
@@ -234,7 +238,7 @@ class Classification(Task):
             [row.text_b for row in rows],
             self.max_seq_length,
         )
-        logits = tuning.predict(examples.Examples(*packed, {}))["logits"]
+        logits = tuning.predict(packed)["logits"]
         return self._format(logits)
 
     def _format(self, logits) -> list[str]:
@@ -299,6 +303,11 @@ def describe_labels(labels: Sequence[str], counts: Sequence[int]) -> list[str]:
         for names in alike.values()
         if len(names) > 1
     ]
+    if empty := [n for n, c in zip(labels, counts, strict=True) if not c]:
+        said.append(
+            f"WARNING: No training example has the labels {empty[:MAX_LISTED]}:"
+            " they will not be predicted."
+        )
     num_rare = sum(count < 2 for count in counts)
     if len(labels) > MAX_LISTED and num_rare > len(labels) / 2:
         said.append(

@@ -1,5 +1,6 @@
 """Tests of examples.py: packing, padding and the cache."""
 
+import dataclasses
 import random
 
 import numpy as np
@@ -14,6 +15,11 @@ from albert_tf.text import tokenization
 WORDS = [f"w{i}" for i in range(25)]
 CLS, SEP = 2, 3
 KEY = "0123456789abcdef" * 4
+
+
+def sequences(packed):
+    """The arrays of sequences of some Examples."""
+    return packed.ids, packed.lengths, packed.first_lengths
 
 
 @pytest.fixture
@@ -88,9 +94,8 @@ def test_packing_a_batch_equals_packing_each_text(tokenizer, max_seq_length):
 
     texts_a = [text() for _ in range(300)]
     texts_b = [rng.choice([None, "", " ", text()]) for _ in range(300)]
-    ids, lengths, first = examples.pack_pairs(
-        tokenizer, texts_a, texts_b, max_seq_length
-    )
+    packed = examples.pack_pairs(tokenizer, texts_a, texts_b, max_seq_length)
+    ids, lengths, first = sequences(packed)
     wanted = [
         pack_slowly(tokenizer, a, b, max_seq_length)
         for a, b in zip(texts_a, texts_b, strict=True)
@@ -104,11 +109,33 @@ def test_packing_a_batch_equals_packing_each_text(tokenizer, max_seq_length):
 
 @pytest.mark.parametrize("second", [None, "", " ", "\t\u3000"])
 def test_an_empty_second_text_is_none(tokenizer, second):
-    ids, lengths, first = examples.pack_pairs(
-        tokenizer, ["w0 w1", ""], [second] * 2, 8
-    )
+    packed = examples.pack_pairs(tokenizer, ["w0 w1", ""], [second] * 2, 8)
+    ids, lengths, first = sequences(packed)
     assert ids.tolist() == [CLS, 5, 6, SEP, CLS, SEP]
     assert lengths.tolist() == first.tolist() == [4, 2]
+
+
+def test_truncation_is_counted_in_tokens_before_it(tokenizer):
+    texts = [" ".join(WORDS[:n]) for n in (1, 2, 5)]
+    found = examples.pack_pairs(tokenizer, texts, ["w0", "", None], 5)
+    assert found.truncation == (
+        "1 of 3 examples are truncated to 5 tokens; their median length is 5, "
+        "the longest has 7."
+    )
+    assert examples.pack_pairs(tokenizer, texts, None, 7).truncation == ""
+
+
+def test_truncation_is_said_with_and_without_a_cache(
+    tokenizer, tmp_path, caplog
+):
+    def build():
+        return examples.pack_pairs(tokenizer, ["w0 w1", "w2"], None, 3)
+
+    for folder in (None, tmp_path, tmp_path):
+        caplog.clear()
+        examples.cached_examples(folder, "own-dev.tsv", "key", build)
+        (record,) = caplog.records
+        assert record.getMessage().startswith("own-dev.tsv: 1 of 2 examples")
 
 
 def test_many_texts_are_tokenized_in_parts(tokenizer, monkeypatch, capsys):
@@ -125,12 +152,12 @@ def test_many_texts_are_tokenized_in_parts(tokenizer, monkeypatch, capsys):
 def test_second_texts_may_be_missing_altogether(tokenizer):
     texts = ["w0 w1 w2", "w3"]
     for found, wanted in zip(
-        examples.pack_pairs(tokenizer, texts, None, 4),
-        examples.pack_pairs(tokenizer, texts, [None, None], 4),
+        sequences(examples.pack_pairs(tokenizer, texts, None, 4)),
+        sequences(examples.pack_pairs(tokenizer, texts, [None, None], 4)),
         strict=True,
     ):
         np.testing.assert_array_equal(found, wanted)
-    for values in examples.pack_pairs(tokenizer, [], None, 4):
+    for values in sequences(examples.pack_pairs(tokenizer, [], None, 4)):
         assert values.dtype == np.int32 and values.shape == (0,)
 
 
@@ -145,12 +172,14 @@ def test_examples_equal_the_releases_records(recordings, english, name):
     task = table_tasks.GLUE[name]
     table = task.dev[""]
     rows = tables.read_table(str(folder / "data" / table.file), table)[:10]
-    sequences = examples.pack_pairs(
+    packed = examples.pack_pairs(
         english, [r.text_a for r in rows], [r.text_b for r in rows], 64
     )
     labels = table_tasks.encode_labels(rows, task, table.file)
     found = examples.pad_examples(
-        Examples(*sequences, {"label_ids": labels}), range(10), 64
+        dataclasses.replace(packed, arrays={"label_ids": labels}),
+        range(10),
+        64,
     )
     kind = tf.float32 if name == "sts-b" else tf.int64
     records = tf.data.TFRecordDataset(str(folder / f"{name}_dev.tf_record"))
@@ -191,8 +220,8 @@ def test_sequences_are_padded_one_by_one(three):
 
 
 def test_single_sequences_have_no_axis_of_choices(tokenizer):
-    sequences = examples.pack_pairs(tokenizer, ["w0", "w1 w2"], None, 9)
-    found = examples.pad_examples(Examples(*sequences, {}), [1, 0, 1], 4)
+    packed = examples.pack_pairs(tokenizer, ["w0", "w1 w2"], None, 9)
+    found = examples.pad_examples(packed, [1, 0, 1], 4)
     np.testing.assert_array_equal(
         found["input_ids"],
         [[CLS, 6, 7, SEP], [CLS, 5, SEP, 0], [CLS, 6, 7, SEP]],

@@ -8,7 +8,7 @@ import random
 import numpy as np
 import pytest
 
-from albert_tf.data import table_tasks, tables
+from albert_tf.data import table_tasks, tables, text_data
 from albert_tf.data.table_tasks import TableTask
 from albert_tf.data.tables import Row, Table
 from albert_tf.model import heads
@@ -136,6 +136,7 @@ def test_all_keys_of_a_config_are_used(read_config):
         label=-1,
         id="number",
         format="csv",
+        delimiter=";",
         has_header=False,
         objective="multi_label",
         labels=["b", 1],
@@ -143,7 +144,7 @@ def test_all_keys_of_a_config_are_used(read_config):
         metrics=["eval_accuracy"],
     )
     table, dev, test = (
-        Table(f, ("question", 3), label, name, "csv", False)
+        Table(f, ("question", 3), label, name, "csv", False, delimiter=";")
         for f, label, name in (
             ("train.csv", -1, None),
             ("dev.csv", -1, None),
@@ -223,7 +224,7 @@ def test_every_objective_has_metrics(read_config, objective):
         ({"name": "test_results"}, "result files use this one"),
         ({"text": True}, "text is True; wanted a column"),
         ({"text": ["a", None]}, r"text is \['a', None\]; wanted a column"),
-        ({"label": False}, "label is False; wanted a name"),
+        ({"label": False}, "label is False; wanted a column"),
         ({"dev_share": True}, "dev_share is True; wanted a number"),
         ({"dev_share": float("nan")}, "a share of at least 0 and below 1"),
         ({"labels": ["a", None]}, "wanted a list of strings"),
@@ -301,7 +302,13 @@ def test_several_labels_are_zeros_and_ones():
     [
         ("classes", "c", "f.tsv, line 5: label 'c'; known: a, b"),
         ("classes", "A", "f.tsv, line 5: label 'A'; known: a, b"),
-        ("classes", "", "f.tsv, line 5: label ''; wanted one label"),
+        ("classes", "", "f.tsv, line 5: label ''; wanted a label.*test_label"),
+        (
+            "classes",
+            "NaN",
+            "f.tsv, line 5: label 'NaN'; wanted a label.*test_l",
+        ),
+        ("classes", "-1", "label '-1'; known: a, b.*\"test_label\": null"),
         ("classes", ["a"], r"line 5: label \['a'\]; .*multi_label"),
         ("multi_label", "a,c", "f.tsv, line 5: label 'c'; known: a, b"),
         ("regression", "high", "f.tsv, line 5: label 'high'; wanted a number"),
@@ -335,7 +342,7 @@ def test_labels_are_found_in_the_training_data():
     ("labels", "message"),
     [
         (["a", "a"], r"has the labels \['a'\]; wanted two"),
-        (["a", "b", ""], "own, line 4: label ''; wanted one label"),
+        (["a", "b", ""], "own, line 4: label ''; wanted a label"),
         (["a", ["a", "b"]], "line 3.*Is the objective multi_label"),
     ],
 )
@@ -379,3 +386,78 @@ def test_tables_of_glue_are_below_the_data_folder():
         for table in [*parts, *task.dev.values(), *task.test.values()]:
             assert not os.path.isabs(table.file)
             assert table.file.count("/") == 1
+
+
+ONE_HOT = ("[1, 0, 1]", "[1 0 1]", "1,0,1", [1, 0, 1], [1.0, 0.0, 1.0])
+ONE_HOT += ("[1.0, 0.0, 1.0]", [True, False, True], "(True, False, True)")
+NAMES = (["a", "c"], "['a', 'c']", "['a' 'c']", '["a","c"]', "{'a', 'c'}")
+NAMES += ("a, c", "[a, c]")
+
+
+@pytest.mark.parametrize("value", [*ONE_HOT, *NAMES], ids=str)
+def test_several_labels_may_be_one_hot_or_lists_as_text(value):
+    task = TableTask(
+        "own",
+        None,
+        {},
+        {},
+        objective="multi_label",
+        labels=("a", "b", "c"),
+        metrics=("f1",),
+    )
+    rows = text_data.make_rows(["x"], [value])
+    found = table_tasks.encode_labels(rows, task, "f.tsv")
+    assert found.tolist() == [[1, 0, 1]]
+
+
+@pytest.mark.parametrize("value", ["[1, 0]", [0, 1], "1,1", [True, False]])
+def test_one_hot_lists_without_names_are_refused(value):
+    task = TableTask(
+        "own", None, {}, {}, objective="multi_label", metrics=("f1",)
+    )
+    rows = text_data.make_rows(["x", "y"], [value, value])
+    with pytest.raises(ValueError, match='one-hot.*"labels"'):
+        table_tasks.with_labels(task, rows)
+
+
+@pytest.mark.parametrize(
+    ("labels", "value", "index"),
+    [
+        (["true", "false"], True, 0),
+        (["true", "false"], "True", 0),
+        (["0", "1"], "1.0", 1),
+        (["0", "1"], 0.0, 0),
+        (["1.0", "2.0"], 2, 1),
+        (["1", "1.0"], "1.0", 1),
+        (["7", "007"], "007", 1),
+        (["none", "some"], "none", 0),
+    ],
+)
+def test_labels_are_found_as_written_or_as_equal_values(labels, value, index):
+    task = TableTask("own", None, {}, {}, labels=tuple(labels))
+    rows = text_data.make_rows(["x"], [value])
+    assert table_tasks.encode_labels(rows, task, "f").tolist() == [index]
+
+
+def test_equal_labels_of_training_data_are_one():
+    task = TableTask("own", None, {}, {})
+    values = ["1", "1.0", 0, "0", "007", "7"]
+    rows = text_data.make_rows(list("abcdef"), values)
+    found = table_tasks.with_labels(task, rows)
+    assert found.labels == ("0", "007", "1", "7")
+
+
+def test_labels_of_a_config_may_be_true_and_false(read_config):
+    assert read_config(labels=[True, False]).labels == ("true", "false")
+
+
+def test_a_config_may_name_a_column_for_each_label(read_config):
+    task = read_config(label=["x", "y"], train="t.csv", test="u.jsonl")
+    assert task.objective == "multi_label" and task.labels == ("x", "y")
+    assert task.train.label_names == ("x", "y")
+    assert (task.train.format, task.test["own"].format) == ("csv", "jsonl")
+    other = read_config(label=["x", "y"], labels=["y", "x"])
+    assert other.labels == ("y", "x")
+    assert other.train.label_names == ("x", "y")
+    numbered = read_config(label=[2, 3], labels=["y", "x"])
+    assert numbered.train.label_names == ("y", "x")

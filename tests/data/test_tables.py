@@ -173,16 +173,127 @@ def test_short_rows_are_skipped_if_the_task_allows_it(read, caplog):
     assert "1 of 3 rows have too few columns" in record.getMessage()
 
 
-def test_a_text_cut_at_a_delimiter_is_a_warning(read, caplog):
-    rows = read("label\tfirst\tsecond\n1\ta\tb\n0\tc\td\te\n")
-    assert values(rows) == [("a", "b", "1"), ("c", "d", "0")]
+@pytest.mark.parametrize(
+    ("table", "content", "wanted"),
+    [
+        # As pandas writes it: fields with tabs, quotes or line breaks; all; all
+        # but numbers; with another delimiter; of an older Mac.
+        (
+            PAIRS,
+            'first\tsecond\tlabel\n"a ""b"" \tc"\td\t1\n"e\nf"\tg\t0\n',
+            [('a "b" \tc', "d", "1"), ("e\nf", "g", "0")],
+        ),
+        (
+            PAIRS,
+            'first\tsecond\tlabel\n"say ""x"""\td\t1\ne\tg\t0\n',
+            [('say "x"', "d", "1"), ("e", "g", "0")],
+        ),
+        (
+            PAIRS,
+            '"first"\t"second"\t"label"\n"a"\t"b"\tTrue\n"c"\t"d"\t0.5\n',
+            [("a", "b", "True"), ("c", "d", "0.5")],
+        ),
+        (
+            Table("t.csv", ("a",), "l", format="csv", delimiter=";"),
+            'a;l\n"x; ""y""";1\n"b,c";0\n',
+            [('x; "y"', None, "1"), ("b,c", None, "0")],
+        ),
+        (PAIRS, "first\tsecond\tlabel\ra\tb\t1\r", [("a", "b", "1")]),
+        # Quotes that are text.
+        (
+            PAIRS,
+            'first\tsecond\tlabel\n"a"\t"b" c\t1\nd\t""\t0\n',
+            [('"a"', '"b" c', "1"), ("d", '""', "0")],
+        ),
+        # A trailing delimiter.
+        (
+            Table("t.csv", ("a",), "l", format="csv"),
+            "a,l\nx,1,\n",
+            [("x", None, "1")],
+        ),
+    ],
+)
+def test_tables_are_read_as_they_were_written(read, table, content, wanted):
+    assert values(read(content, table)) == wanted
+
+
+@pytest.mark.parametrize(
+    ("file", "format"),
+    [
+        ("a.csv", "csv"),
+        ("b/A.CSV", "csv"),
+        ("a.jsonl", "jsonl"),
+        ("a.json", "jsonl"),
+        ("a.tsv", "tsv"),
+        ("a.csv.tsv", "tsv"),
+        ("csv", "tsv"),
+    ],
+)
+def test_the_name_of_a_file_suggests_its_format(file, format):
+    assert tables.format_of(file) == format
+
+
+def test_each_label_may_have_its_own_column(read):
+    table = Table(
+        "t.csv", ("x",), ("b", "a"), format="csv", label_names=("b", "a")
+    )
+    rows = read("a,x,b\n0,one,1\nTrue,two,1.0\nfalse,three,0\n", table)
+    assert [row.label for row in rows] == [["b"], ["b", "a"], []]
+    with pytest.raises(
+        ValueError, match="line 2: .* label 'a' has '2'; wanted"
+    ):
+        read("a,x,b\n2,one,1\n", table)
+
+
+@pytest.mark.parametrize("has_header", [True, False])
+def test_a_first_row_that_nothing_checks_is_said_aloud(
+    read, caplog, has_header
+):
+    table = Table("t.tsv", (0,), 1, has_header=has_header)
+    read("good film\t1\nbad film\t0\n", table)
     (record,) = caplog.records
-    assert "1 of 2 rows" in record.getMessage()
-    assert "the first on line 3" in record.getMessage()
+    assert "['good film', '1']" in record.getMessage()
+    assert '"has_header": false' in record.getMessage() or not has_header
+
+
+def test_texts_that_are_words_for_missing_values_are_said(read, caplog):
+    read("first\tsecond\tlabel\nNaN\tb\t1\nb\tc\t0\n")
+    (record,) = caplog.records
+    assert "the text of 1 rows" in record.getMessage()
 
 
 LAST = Table("t.tsv", ("first",), -1)
 FAULTS = {
+    "a delimiter in a text": (
+        "label\tfirst\tsecond\n1\ta\tb\n0\tc\td\te\n",
+        PAIRS,
+        "pairs.tsv, line 3: found 4 columns; the header has 3. Does a text",
+    ),
+    "a comma in a text": (
+        "a,l,x\ngood, but long,1,u\n",
+        Table("t.csv", ("a",), "l", format="csv"),
+        "t.csv, line 2: found 4 columns; the header has 3",
+    ),
+    "a row that lacks an unused column": (
+        "first\tsecond\tlabel\tx\na\tb\t1\tu\nc\td\t0\n",
+        PAIRS,
+        "line 3: found 3 columns",
+    ),
+    "an empty text": (
+        "text\tlabel\n \u200b\ufeff\t1\n",
+        Table("t.tsv", ("text",), "label"),
+        "t.tsv, line 2: the text is empty. Remove the row",
+    ),
+    "a label of null": (
+        '{"a": "x", "l": null}\n',
+        Table("t", ("a",), "l", format="jsonl"),
+        'label is None; wanted .*Test data without labels need "test_label"',
+    ),
+    "a row of JSON without its label": (
+        '{"a": "x"}\n',
+        Table("t", ("a",), "l", format="jsonl"),
+        'missing from the keys.*Test data without labels need "test_label"',
+    ),
     "an empty file": ("", PAIRS, "no rows"),
     "a file of blank lines": ("\n\r\n\n", PAIRS, "no rows"),
     "a header only": ("first\tsecond\tlabel\n", PAIRS, "no rows"),

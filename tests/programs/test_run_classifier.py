@@ -191,8 +191,7 @@ def test_predictions_match_the_input_rows(args, fine_tuned):
         lambda config: heads.AlbertClassifier(config, num_labels=2), found
     )
     texts = [text for text, _ in runs.make_rows(9, seed=3)]
-    sequences = examples.pack_pairs(found.tokenizer, texts, [None] * 9, 16)
-    rows = examples.Examples(*sequences, {})
+    rows = examples.pack_pairs(found.tokenizer, texts, [None] * 9, 16)
     wanted = [
         model(examples.pad_examples(rows, [row], length))["logits"][0]
         for row, length in enumerate(rows.lengths)

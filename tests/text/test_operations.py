@@ -261,9 +261,7 @@ def test_packing_equals_python(preprocessor, seq_length, has_pairs):
     ]
     if not has_pairs:
         texts[1] = None
-    wanted = examples.Examples(
-        *examples.pack_pairs(tokenizer, *texts, seq_length), {}
-    )
+    wanted = examples.pack_pairs(tokenizer, *texts, seq_length)
     wanted = examples.pad_examples(wanted, range(60), seq_length)
     segments = [loaded.tokenize(tf.constant(x)) for x in texts if x]
     found = loaded.bert_pack_inputs(
@@ -360,8 +358,7 @@ def test_a_text_classifier_equals_a_classifier_of_ids(
     found = signature(
         **{n: tf.constant(x) for n, x in zip(names, texts, strict=True)}
     )
-    packed = examples.pack_pairs(tokenizer, *(texts + [None])[:2], 20)
-    rows = examples.Examples(*packed, {})
+    rows = examples.pack_pairs(tokenizer, *(texts + [None])[:2], 20)
     wanted = model(examples.pad_examples(rows, range(3), 20))["logits"]
     np.testing.assert_allclose(found["logits"], wanted, atol=1e-5)
     np.testing.assert_allclose(

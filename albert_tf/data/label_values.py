@@ -1,0 +1,108 @@
+"""Labels as files write them: one or several names, numbers, true or false."""
+
+import collections
+import re
+from collections.abc import Sequence
+
+# What pandas, R and spreadsheets write for a missing value.
+MISSING = {"", "nan", "na", "n/a", "null", "none", "nil", "<na>", "#n/a", "nat"}
+HINT = 'Test data without labels need "test_label": null.'
+# Canonical names of what a column or a one-hot list has for a label.
+ONE = {"1.0", "true"}
+ZERO_OR_ONE = ONE | {"0.0", "false"}
+# Without leading zeros, exponents and the like: these are codes.
+_NUMBER = re.compile(r"-?(0|[1-9][0-9]{0,14})(\.[0-9]+)?")
+_ITEM = re.compile(r"""'([^']*)'|"([^"]*)"|([^\s,'"]+(?:[^,'"]*[^\s,'"])?)""")
+
+
+def name_of(value: object) -> str:
+    """Returns a label's name; of true and false as JSON writes them."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def is_missing(value: object, labels: Sequence[str] | None = None) -> bool:
+    """Returns whether a value is none, or a sign for a missing one.
+
+    Args:
+      value: a value of the label's column.
+      labels: names of all labels; one of them is never missing.
+    """
+    name = name_of(value)
+    if labels and name in labels:
+        return False
+    return value is None or name.strip().lower() in MISSING
+
+
+def canonical(name: str) -> str:
+    """Returns one form of names that mean the same: 1 and 1.0, True and true.
+
+    Other names, such as 007, are different wherever they are written so.
+    """
+    word = name.strip().lower()
+    if _NUMBER.fullmatch(word):
+        return repr(float(word))
+    return word if word in ("true", "false") else name
+
+
+class Labels:
+    """Finds labels by name: first as written, then as numbers or truth values.
+
+    Args:
+      names: C names of labels, all different.
+    """
+
+    def __init__(self, names: Sequence[str]):
+        self.names = tuple(names)
+        self.ids = {name: i for i, name in enumerate(names)}
+        forms = collections.Counter(map(canonical, names))
+        self.forms = {
+            canonical(name): i
+            for i, name in enumerate(names)
+            if forms[canonical(name)] == 1
+        }
+
+    def find(self, name: str) -> int | None:
+        """Returns the index of a label, or None if it is unknown."""
+        return self.ids.get(name, self.forms.get(canonical(name)))
+
+
+def split(value: object, separator: str) -> list[str]:
+    """Returns the names in a value that holds several.
+
+    Args:
+      value: a list; or a string of names between separators, or of a list as
+        Python, NumPy or JSON print it.
+      separator: separates names in a string.
+    """
+    if isinstance(value, list):
+        return [name_of(item) for item in value]
+    text = name_of(value).strip()
+    if re.fullmatch(r"\[.*\]|\{.*\}|\(.*\)", text, re.DOTALL):
+        inner = text[1:-1]
+        if "," not in inner and not re.search("['\"]", inner):
+            return inner.split()  # NumPy's numbers.
+        found = _ITEM.findall(inner)
+        return ["".join(parts) for parts in found]
+    parts = [part.strip() for part in text.split(separator)]
+    return [part for part in parts if part]
+
+
+def are_zero_or_one(names: Sequence[str]) -> bool:
+    """Returns whether all names are 0 or 1, or true or false."""
+    return all(canonical(name) in ZERO_OR_ONE for name in names)
+
+
+def decode_one_hot(names: Sequence[str], labels: Labels) -> list[str]:
+    """Returns the labels for which a list of C zeros and ones has a one.
+
+    Other lists, and those of names that are labels, are returned as they are.
+    """
+    if len(names) != len(labels.names) or not are_zero_or_one(names):
+        return list(names)
+    if all(name in labels.ids for name in names):
+        return list(names)
+    return [
+        label
+        for name, label in zip(names, labels.names, strict=True)
+        if canonical(name) in ONE
+    ]
