@@ -10,9 +10,12 @@ import fnmatch
 import json
 import os
 import pathlib
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator
+
+from albert_tf import file_kinds
 
 Path = str | os.PathLike
 
@@ -135,6 +138,32 @@ def read_json(path: Path) -> dict:
     return parse_json(read_file(path), path)
 
 
+def _guess_format(content):
+    """Returns a sentence on what a file that is not JSON may be."""
+    if isinstance(content, bytes):
+        if kind := file_kinds.describe(content):
+            return f"It is {kind}."
+        content = content.decode(errors="replace")
+    lines = [line.strip() for line in content.splitlines() if line.strip()]
+    if len(lines) > 1 and all(map(_is_json, lines[:2])):
+        return "It is JSON lines, an object on each line; wanted one object."
+    if lines and lines[0] in ("{", "["):
+        return (
+            "It may be a truncated object, or one that is divided into lines "
+            "where wanted is an object on each line."
+        )
+    if re.search(r",\s*[}\]]", content):
+        return "Does it have a comma before a closing bracket?"
+    return "Is it truncated?"
+
+
+def _is_json(line):
+    try:
+        return isinstance(json.loads(line), dict)
+    except ValueError:
+        return False
+
+
 def parse_json(content: bytes | str, where: Path) -> dict:
     """Parses a JSON object.
 
@@ -144,8 +173,10 @@ def parse_json(content: bytes | str, where: Path) -> dict:
 
     Raises:
       ValueError: if it is empty, truncated, not UTF-8, nested too deeply, not
-        an object, or contains an unpaired surrogate.
+        an object, or contains an unpaired surrogate. It says what it is, such
+        as JSON lines or gzip.
     """
+    stored = content
     try:
         if isinstance(content, bytes):
             content = content.decode("utf-8-sig")
@@ -167,12 +198,12 @@ def parse_json(content: bytes | str, where: Path) -> dict:
         ) from None
     except ValueError as error:
         raise ValueError(
-            f"{where} is not JSON: {error}. Is it truncated?"
+            f"{where} is not JSON: {error}. {_guess_format(stored)}"
         ) from None
     if not isinstance(value, dict):
         raise ValueError(
             f"{where}: found JSON of type {type(value).__name__}, wanted an "
-            "object."
+            "object." + " Write one on each line." * isinstance(value, list)
         )
     return value
 

@@ -1,5 +1,7 @@
 """Files are found by globs and written atomically."""
 
+import gzip
+
 import pytest
 
 from albert_tf import filesystem
@@ -52,3 +54,23 @@ def test_the_folder_of_a_pattern_may_contain_glob_characters(tmp_path):
         (folder / name).touch()
     found = filesystem.expand_files(f"{folder}/*.txt")
     assert found == [f"{folder}/b.txt", f"{folder}/c.txt"]
+
+
+@pytest.mark.parametrize(
+    ("content", "kind"),
+    [
+        (gzip.compress(b'{"a": 1}'), "It is gzip."),
+        ('{"a": 1}'.encode("utf-16"), "It is text in UTF-16."),
+        ('{"a": 1}'.encode("utf-16-le"), "It is text in UTF-16."),
+        (b"%PDF-1.7", "It is a PDF document."),
+        (b"<!DOCTYPE html><p>", "It is an HTML page."),
+        (b'{"a": 1}\n{"a": 2}\n', "It is JSON lines"),
+        (b'{\n "a": 1,\n', "truncated object, or one that is divided"),
+        (b'{"a": 1,}', "a comma before a closing bracket"),
+        (b'{"a": [1, 2', "Is it truncated"),
+        (b'[{"a": 1}]', "type list, wanted an object. Write one on each line"),
+    ],
+)
+def test_what_is_not_json_is_said(content, kind):
+    with pytest.raises(ValueError, match=f"^a.json.*{kind}"):
+        filesystem.parse_json(content, "a.json")

@@ -10,7 +10,15 @@ ROOT = pathlib.Path(__file__).parent.parent
 PACKAGE = ROOT / "albert_tf"
 
 # Modules at the top of the package, which import none of its folders.
-SYSTEM = {"errors", "filesystem", "flags", "messages", "ownership", "progress"}
+SYSTEM = {
+    "errors",
+    "file_kinds",
+    "filesystem",
+    "flags",
+    "messages",
+    "ownership",
+    "progress",
+}
 SYSTEM |= {"__version__", "quiet_import"}
 STATE = {"model", "text", "weights"}
 WORK = STATE | {"data", "metrics", "training", "export", "analysis"}

@@ -3,6 +3,7 @@
 Shapes: N questions, C = 4 choices.
 """
 
+import logging
 import os
 import re
 from collections.abc import Sequence
@@ -12,7 +13,7 @@ import numpy as np
 
 from albert_tf import filesystem
 from albert_tf.data import examples
-from albert_tf.text import tokenization
+from albert_tf.text import normalization, tokenization
 
 LEVELS = ("middle", "high")
 LETTERS = "ABCD"
@@ -60,7 +61,12 @@ def read_race(
     for level in levels:
         path = os.path.join(folder, level)
         names = filesystem.list_folder(path)
-        names = sorted(name for name in names if name.endswith(".txt"))
+        # Not ._1.txt, which macOS writes beside 1.txt.
+        names = sorted(
+            name
+            for name in names
+            if name.lower().endswith(".txt") and not name.startswith(".")
+        )
         if "all.txt" in names:
             names = ["all.txt"]
         if not names:
@@ -118,6 +124,12 @@ def _read_file(path, level):
                 "article, questions, options and answers."
             ) from error
         _check_passage(where, texts, options, answers)
+        if any(
+            map(normalization.is_blank, [article, *texts, *sum(options, [])])
+        ):
+            logging.warning(
+                "%s: the article, a question or an option is empty.", where
+            )
         questions += [
             Question(
                 f"{level}/{name}/{i}",

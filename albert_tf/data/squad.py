@@ -8,6 +8,10 @@ import logging
 from typing import NamedTuple
 
 from albert_tf import filesystem
+from albert_tf.text import normalization
+
+# Position of an answer that does not occur in its paragraph.
+NOWHERE = -1
 
 
 class Answer(NamedTuple):
@@ -15,7 +19,7 @@ class Answer(NamedTuple):
 
     Attributes:
       text: the text of the answer.
-      start: its first character, as an offset in the paragraph.
+      start: its first character, as an offset in the paragraph; or NOWHERE.
     """
 
     text: str
@@ -63,10 +67,13 @@ def read_squad(path: filesystem.Path) -> Squad:
     An answer that is not at its stated position is moved to its nearest
     occurrence.
 
+    An answer that does not occur in its paragraph has the position NOWHERE: it
+    can be scored, but not trained on.
+
     Raises:
       FileNotFoundError: if there is no such file.
       ValueError: if it is not JSON, lacks a field, repeats an id, has no
-        question, or has an answer that does not occur in its paragraph.
+        question, or has an answer without text.
 
     Source: squad_utils.py, `read_squad_examples`, which refuses several answers
     in training, and believes `answer_start`.
@@ -88,7 +95,7 @@ def read_squad(path: filesystem.Path) -> Squad:
                     where = f"{path}, question {question_id}"
                     answers = _read_answers(qa)
                     placed = answers and tuple(
-                        _place(answer, context, where) for answer in answers
+                        _place(answer, context) for answer in answers
                     )
                     num_moved += placed != answers
                     text = _typed(qa, "question")
@@ -106,11 +113,28 @@ def read_squad(path: filesystem.Path) -> Squad:
     if num_moved:
         logging.warning(
             "%s: the answers of %d questions are not at the stated position; "
-            "their nearest occurrence is used.",
+            "their nearest occurrence is used, if there is one.",
             path,
             num_moved,
         )
+    _warn_of_empty_texts(path, contexts, questions)
     return Squad(contexts, questions)
+
+
+def _warn_of_empty_texts(path, contexts, questions):
+    empty = [
+        q.id
+        for q in questions
+        if normalization.is_blank(q.text)
+        or normalization.is_blank(contexts[q.context])
+    ]
+    if empty:
+        logging.warning(
+            "%s: %d questions are empty or of an empty paragraph, such as %s.",
+            path,
+            len(empty),
+            empty[0],
+        )
 
 
 _WANTED = {list: "a list", int: "a whole number"}
@@ -135,26 +159,29 @@ def _read_answers(qa):
         return ()
     if "answers" not in qa or (is_impossible is False and qa["answers"] == []):
         return None
-    return tuple(
+    answers = tuple(
         Answer(_typed(answer, "text"), _typed(answer, "answer_start", int))
         for answer in _typed(qa, "answers", list)
     )
+    if any(normalization.is_blank(answer.text) for answer in answers):
+        raise TypeError(
+            "an answer is empty; a question without an answer has "
+            '"is_impossible": true'
+        )
+    return answers
 
 
-def _place(answer, context, where):
+def _place(answer, context):
     """Moves an answer to its occurrence nearest to the stated position."""
     text, start = answer
-    if text.strip() and context.startswith(text, max(start, 0)):
+    if context.startswith(text, max(start, 0)):
         return Answer(text, max(start, 0))
     text = text.strip()
     before = context.rfind(text, 0, max(start, 0) + len(text))
     after = context.find(text, max(start, 0))
     offsets = [offset for offset in (before, after) if offset >= 0]
-    if not text or not offsets:
-        raise ValueError(
-            f"{where}: the answer {text!r:.80} is not in its paragraph. Was "
-            "either changed, for example by normalizing Unicode or spaces?"
-        )
+    if not offsets:
+        return Answer(text, NOWHERE)
     return Answer(text, min(offsets, key=lambda offset: abs(offset - start)))
 
 
@@ -172,7 +199,10 @@ def _check_ids(path, questions):
 
 
 def check_version(squad: Squad, version: str, path: filesystem.Path) -> None:
-    """Raises ValueError if training data do not match the SQuAD version.
+    """Raises ValueError if data cannot be trained on.
+
+    They have answers, of the kind of the SQuAD version, that occur in their
+    paragraphs.
 
     Args:
       squad: a Squad.
@@ -184,6 +214,18 @@ def check_version(squad: Squad, version: str, path: filesystem.Path) -> None:
         raise ValueError(
             f"{path} has no answers field for {len(unknown)} questions, such "
             f"as {unknown[0]}; training requires answers. Is it test data?"
+        )
+    lost = [
+        (q.id, answer.text)
+        for q in squad.questions
+        for answer in q.answers or ()
+        if answer.start == NOWHERE
+    ]
+    if lost:
+        raise ValueError(
+            f"{path}, question {lost[0][0]}: the answer {lost[0][1]!r:.80} is "
+            f"not in its paragraph ({len(lost)} such answers). Was either "
+            "changed, for example by normalizing Unicode or spaces?"
         )
     empty = [q.id for q in squad.questions if not q.answers]
     if version == "v1" and empty:

@@ -390,18 +390,20 @@ def with_labels(task: TableTask, rows: list[Row]) -> TableTask:
       ValueError: if there are fewer than two labels, or a row has none.
     """
     source = f"The training data of {task.name}"
-    names = {name for row in rows for name in _label_names(row, task, source)}
+    names = sorted(
+        {name for row in rows for name in _label_names(row, task, source)}
+    )
     if task.objective == "multi_label" and label_values.are_zero_or_one(names):
         raise ValueError(
-            f"{source} has lists of the labels {sorted(names)} only; wanted "
+            f"{source} has lists of the labels {names} only; wanted "
             "lists of names. If they are one-hot, a number for each label, "
             'give the names of the labels in order: "labels".'
         )
     # 1 and 1.0, or True and true, are the same.
-    kept = {label_values.canonical(name): name for name in sorted(names)[::-1]}
+    kept = {label_values.canonical(name): name for name in names[::-1]}
     if len(kept) < 2:
         raise ValueError(
-            f"{source} has the labels {sorted(names)}; wanted two or more. Is "
+            f"{source} has the labels {names}; wanted two or more. Is "
             "it the right column?"
         )
     return dataclasses.replace(task, labels=tuple(sorted(kept.values())))

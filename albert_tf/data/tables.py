@@ -13,9 +13,9 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from albert_tf import filesystem
+from albert_tf import file_kinds, filesystem
 from albert_tf.data import label_values
-from albert_tf.text import characters
+from albert_tf.text import normalization
 
 FORMATS = ("tsv", "csv", "jsonl")
 _SCALAR = str | int | float
@@ -140,17 +140,7 @@ def read_table(path: filesystem.Path, table: Table) -> list[Row]:
             problem = _explain_other_width(fields, num_wanted, table)
         if problem:
             raise ValueError(f"{path}, line {line}: {problem}")
-        values = {
-            name: fields[c]
-            for name, c in columns.items()
-            if isinstance(name, str)
-        }
-        if table.label_names:
-            values["label"] = [
-                name
-                for number, name in enumerate(table.label_names)
-                if _is_one(fields[columns[number]], name, path, line)
-            ]
+        values = _read_values(path, line, fields, columns, table)
         _check_values(path, line, values, table)
         rows.append(
             Row(
@@ -178,13 +168,27 @@ def read_table(path: filesystem.Path, table: Table) -> list[Row]:
     return rows
 
 
+def _read_values(path, line, fields, columns, table):
+    """Returns a dict from a part of a row to its value."""
+    values = {
+        name: fields[c] for name, c in columns.items() if isinstance(name, str)
+    }
+    if table.label_names:
+        values["label"] = [
+            name
+            for number, name in enumerate(table.label_names)
+            if _is_one(fields[columns[number]], name, path, line)
+        ]
+    return values
+
+
 def _find_columns(path, table, header):
     """Returns a dict from a part of a row to the index or key of its column.
 
     Parts are "text_a", "text_b", "label", "id"; with several columns of
     labels, their numbers from 0.
     """
-    wanted = dict(zip(("text_a", "text_b"), table.text, strict=False))
+    wanted: dict = dict(zip(("text_a", "text_b"), table.text, strict=False))
     if table.label_names:
         wanted |= dict(enumerate(table.label))
     else:
@@ -219,6 +223,8 @@ def read_text(path: filesystem.Path) -> str:
     if not filesystem.exists(path):
         raise FileNotFoundError(f"There is no {path}.")
     content = filesystem.read_file(path)
+    if kind := file_kinds.describe(content):
+        raise ValueError(f"{path} is {kind}; wanted UTF-8 text.")
     if b"\0" in content:
         line = content[: content.index(b"\0")].count(b"\n") + 1
         raise ValueError(_HAS_ZERO.format(path=path, line=line))
@@ -421,7 +427,7 @@ def _check_values(path, line, values, table):
                 f"{wanted}.{hint}"
             )
     texts = [values.get(name) or "" for name in ("text_a", "text_b")]
-    if not table.is_glue and all(map(characters.is_blank, texts)):
+    if not table.is_glue and all(map(normalization.is_blank, texts)):
         raise ValueError(
             f"{path}, line {line}: the text is empty. Remove the row, or is "
             "it the wrong column?"

@@ -8,7 +8,6 @@ Shapes: B texts; (C) characters per text, ragged; N characters in all texts.
 
 import functools
 import sys
-import unicodedata
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -18,24 +17,6 @@ import tensorflow as tf
 SPACE, SIGMA, FINAL_SIGMA = map(ord, " Σς")
 NO_CHARACTER = sys.maxunicode + 1
 _SURROGATES = range(0xD800, 0xE000)
-
-
-# Characters of other categories that show nothing: fillers of Hangul, the
-# blank of Braille, the joiner of graphemes and variation selectors.
-_BLANK = {*map(chr, (0x034F, 0x115F, 0x1160, 0x2800, 0x3164, 0xFFA0))}
-_BLANK |= {*map(chr, (*range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0)))}
-
-
-def is_blank(text: str) -> bool:
-    """Returns whether a text shows nothing.
-
-    It has only white space, control and format characters, such as a byte
-    order mark or a joiner of emojis, fillers and variation selectors.
-    """
-    return all(
-        c.isspace() or c in _BLANK or unicodedata.category(c) in ("Cc", "Cf")
-        for c in text
-    )
 
 
 class Characters(NamedTuple):

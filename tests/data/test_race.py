@@ -115,6 +115,21 @@ def test_all_txt_replaces_the_other_files(tmp_path):
     assert [q.id for q in found][::2] == ["high/a/0", "high/b/0"]
 
 
+def test_files_of_operating_systems_are_no_passages(tmp_path):
+    folder = write(tmp_path, passage(id="a"), name="1.TXT")
+    level = tmp_path / "high"
+    (level / "._1.TXT").write_bytes(b"\0\x05\x16\x07")
+    (level / "Thumbs.db").write_bytes(b"\xd0\xcf")
+    found = race.read_race(folder, (level.name,))
+    assert {q.id.split("/")[1] for q in found} == {"a"}
+
+
+def test_empty_choices_are_said(tmp_path, caplog):
+    options = [["cat", "\u200b", "cow", "hen"], ["do", "eat", "see", "say"]]
+    race.read_race(write(tmp_path, passage(options=options)), ("high",))
+    assert "line 1: the article, a question or an option is" in caplog.text
+
+
 def test_answers_may_be_unknown(tmp_path):
     folder = write(tmp_path, passage(answers=...))
     found = race.read_race(folder, ("high",))

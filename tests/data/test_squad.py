@@ -173,13 +173,9 @@ BROKEN = {
         document(is_impossible="false"),
         "question q1: is_impossible is 'false'",
     ),
-    "an answer from elsewhere": (
-        document(answers=[{"text": "dog", "answer_start": 0}]),
-        "question q1: the answer 'dog' is not in its paragraph",
-    ),
     "a blank answer": (
-        document(answers=[{"text": " ", "answer_start": 3}]),
-        "the answer '' is not in its paragraph",
+        document(answers=[{"text": " \u200b", "answer_start": 3}]),
+        "question q1: an answer is empty; .*is_impossible",
     ),
     "no UTF-8": (b'{"data": "\xff"}', "is not JSON"),
 }
@@ -189,6 +185,19 @@ BROKEN = {
 def test_a_broken_file_is_refused(tmp_path, content, message):
     with pytest.raises(ValueError, match=message):
         read(tmp_path, content)
+
+
+def test_an_answer_needs_a_place_for_training_alone(tmp_path):
+    answers = [{"text": "dog", "answer_start": 0}]
+    found = read(tmp_path, document(answers=answers))
+    assert found.questions[0].answers == (Answer("dog", squad.NOWHERE),)
+    with pytest.raises(ValueError, match="q1: the answer 'dog' is not in its"):
+        squad.check_version(found, "v1", "x")
+
+
+def test_empty_questions_are_said(tmp_path, caplog):
+    read(tmp_path, document(question=" \u200b"))
+    assert "1 questions are empty" in caplog.text
 
 
 def test_duplicate_ids_are_refused(tmp_path):

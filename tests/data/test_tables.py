@@ -433,7 +433,7 @@ FAULTS = {
     "UTF-16 without a mark": (
         "a\tb\n".encode("utf-16-le"),
         Table("t", ("a",)),
-        "line 1 contains a NUL character. Is it UTF-16",
+        "is text in UTF-16; wanted UTF-8",
     ),
     "NULs at the end": (
         b"a\tb\n1\t2\n" + b"\0" * 9,
