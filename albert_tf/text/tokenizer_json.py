@@ -58,7 +58,7 @@ def parse(content: bytes, path: filesystem.Path) -> Vocabulary:
     model = model if isinstance(model, dict) else {}
     kind = model.get("type")
     convert = {"Unigram": _parse_unigram, "WordPiece": _parse_wordpiece}
-    if kind not in convert:
+    if kind not in list(convert):
         raise ValueError(
             f"{path} describes a tokenizer of type {kind!r}; wanted 'Unigram' "
             f"(SentencePiece) or 'WordPiece'. {_ADVICE}"
@@ -81,11 +81,9 @@ def _steps(node, key):
 
 
 def _check_added(described, pieces):
+    known = set(enumerate(pieces))
     for token in described["added_tokens"]:
-        if (
-            token["id"] >= len(pieces)
-            or token["content"] != pieces[token["id"]]
-        ):
+        if (token["id"], token["content"]) not in known:
             raise ValueError(
                 f"it adds {token['content']!r} to the vocabulary, which "
                 "transformers finds before it normalizes a text"
@@ -112,39 +110,32 @@ def _parse_wordpiece(described, model):
 
 
 def _parse_unigram(described, model):
-    pieces = [piece for piece, _ in model["vocab"]]
-    _check_added(described, pieces)
+    _check_added(described, [piece for piece, _ in model["vocab"]])
     steps = _steps(described["normalizer"], "normalizers")
-    names = {step["type"] for step in steps} - {"Replace"}
-    replaced = [
-        next(iter(step["pattern"].values()))
-        for step in steps
-        if step["type"] == "Replace"
-    ]
-    if unknown := [*(names - _STEPS), *set(replaced).difference(_REPLACED)]:
-        raise ValueError(f"it normalizes text by {unknown}")
+    unknown = [step for step in steps if not _is_known(step)]
     splits = _steps(described["pre_tokenizer"], "pretokenizers")
-    kinds = {
-        step["type"]: step.get("prepend_scheme", "always") for step in splits
-    }
-    if kinds.pop("Metaspace", None) != "always" or kinds.keys() - {
-        "WhitespaceSplit"
-    }:
-        raise ValueError(f"it splits text by {splits}")
-    charsmap = next(
-        (
-            s["precompiled_charsmap"]
-            for s in steps
-            if s["type"] == "Precompiled"
-        ),
-        "",
-    )
+    # The first adds nothing where the second is, which must be there.
+    others = [s for s in splits if s["type"] != "WhitespaceSplit"]
+    if unknown or len(others) != 1 or not _is_known(others[0]):
+        raise ValueError(f"it changes text by {unknown or splits}")
+    found = {step["type"]: step for step in steps}
+    charsmap = found.get("Precompiled", {}).get("precompiled_charsmap")
     content = _build_model(described, model, base64.b64decode(charsmap or ""))
     casing = {
-        "do_lower_case": "Lowercase" in names,
-        "keep_accents": "StripAccents" not in names,
+        "do_lower_case": "Lowercase" in found,
+        "keep_accents": "StripAccents" not in found,
     }
     return Vocabulary(content, "sentencepiece", casing)
+
+
+def _is_known(step):
+    """Returns whether SentencePiece or our tokenizer does a step, too."""
+    if step["type"] == "Replace":
+        return next(iter(step["pattern"].values())) in _REPLACED
+    if step["type"] == "Metaspace":
+        has_prefix = step.get("add_prefix_space", True)
+        return has_prefix and step.get("prepend_scheme", "always") == "always"
+    return step["type"] in _STEPS
 
 
 def _build_model(described, model, charsmap):

@@ -133,13 +133,18 @@ def put(*keys, value):
         (put("model", value=None), "type None"),
         (put("model", "vocab", value=None), "is damaged"),
         (put("model", "unk_id", value="x"), "is damaged"),
-        (put("normalizer", value={"type": "NFKC"}), r"by \['NFKC'\]"),
+        (put("normalizer", value={"type": "NFKC"}), "changes text by .*NFKC"),
         (
             put("pre_tokenizer", "prepend_scheme", value="first"),
-            "splits text by",
+            "changes text by",
         ),
-        (put("pre_tokenizer", value=None), "splits text by"),
-        (put("pre_tokenizer", "type", value="ByteLevel"), "splits text by"),
+        (
+            put("pre_tokenizer", "add_prefix_space", value=False),
+            "changes text by",
+        ),
+        (put("model", "type", value=["BPE"]), "type .'BPE'"),
+        (put("pre_tokenizer", value=None), "changes text by"),
+        (put("pre_tokenizer", "type", value="ByteLevel"), "changes text by"),
     ],
 )
 def test_what_would_be_read_otherwise_is_refused(tmp_path, spm, change, says):
