@@ -324,11 +324,13 @@ class FineTuningFlags(FilesFlags, TrainFlags):
             )
         if self.from_scratch and self.source:
             raise ValueError(
-                f"--from_scratch contradicts the checkpoint {self.source}."
+                f"--from_scratch contradicts the checkpoint {self.source}. "
+                "Give one of the two."
             )
         if self.from_scratch and not self.do_train:
             raise ValueError(
-                "--from_scratch without --do_train: nothing to do."
+                "--from_scratch without --do_train: random weights predict "
+                "nothing. Add --do_train, or give --init_checkpoint."
             )
 
     def fit(self, config):

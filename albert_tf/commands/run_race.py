@@ -60,7 +60,8 @@ class RaceFlags(groups.FineTuningFlags):
         groups.check_has_work(self, "do_train", "do_eval", "do_predict")
         if self.high_only and self.middle_only:
             raise ValueError(
-                "--high_only and --middle_only leave no questions."
+                "--high_only and --middle_only leave no questions. Give one, "
+                "or neither for both levels."
             )
         length, part = self.max_seq_length, self.max_qa_length
         if length and part and part > length - 3:

@@ -105,8 +105,8 @@ class AlbertConfig:
         for name in ("hidden_dropout_prob", "attention_probs_dropout_prob"):
             if not 0 <= getattr(self, name) < 1:
                 raise ValueError(
-                    f"{name} is {getattr(self, name)}, but must be at least 0 "
-                    "and below 1: it is the share of values to drop."
+                    f"'{name}' is {getattr(self, name)}, but must be at least "
+                    "0 and below 1: it is the share of values to drop."
                 )
         if not 0 < self.initializer_range <= 1000:
             raise ValueError(

@@ -112,7 +112,8 @@ def make_settings(args):
     if args.random_next_sentence:
         if objective == "none":
             raise ValueError(
-                "--random_next_sentence contradicts --sentence_objective=none."
+                "--random_next_sentence contradicts --sentence_objective=none. "
+                "Give one of the two."
             )
         objective = "nsp"
     return shards.Settings(

@@ -27,7 +27,7 @@ def read_part(args, part, tokenizer):
     if unknown and part != "test":
         raise ValueError(
             f"{part} has {len(unknown)} questions without an answer, such as "
-            f"{unknown[0]}."
+            f"{unknown[0]}; wanted A, B, C or D. Is it the test data?"
         )
     lengths = args.max_seq_length, args.max_qa_length
     encoded = examples.cached_examples(

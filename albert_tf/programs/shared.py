@@ -20,7 +20,8 @@ def build_strategy(args):
     """
     if args.use_tpu and args.distribution not in ("auto", "tpu"):
         raise ValueError(
-            f"--use_tpu contradicts --distribution={args.distribution}."
+            f"--use_tpu contradicts --distribution={args.distribution}. Give "
+            "one of the two."
         )
     strategy = distribution.build_strategy(
         "tpu" if args.use_tpu else args.distribution,

@@ -151,12 +151,13 @@ def parse(program, values):
     known = {field.name for field in dataclasses.fields(flags_class)}
     if unknown := sorted(values.keys() - known):
         raise ValueError(
-            f"The grid has flags that {program} does not: {unknown}."
+            f"The grid has flags that {program} does not: {unknown}. Are they "
+            f"misspelt? albert {program} --help lists them."
         )
     if reserved := sorted(values.keys() & grid_jobs.RESERVED):
         raise ValueError(
             f"The grid has flags of {program} that `albert ablate` sets "
-            f"itself: {reserved}."
+            f"itself: {reserved}. Remove them."
         )
     words = [f"--{name}={value}" for name, value in (values | given).items()]
     try:

@@ -51,8 +51,8 @@ def embed_files(files, args):
     num_layers = config.num_hidden_layers * config.inner_group_num
     if not -num_layers <= args.layer < num_layers:
         raise ValueError(
-            f"--layer={args.layer}, but the model has {num_layers} layers, "
-            "counted from 0."
+            f"--layer={args.layer}, but the model has {num_layers} layers; "
+            f"wanted {-num_layers} to {num_layers - 1}."
         )
     num_lines = count_lines(files)
     lines = (line for path in files for line in tables.read_lines(path))

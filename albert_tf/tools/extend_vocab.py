@@ -61,7 +61,8 @@ def choose_words(args, units, tokenizer):
         if not found:
             raise ValueError(
                 f"{args.words_file} has {len(units)} words. The vocabulary "
-                "splits none of them."
+                "splits none of them, so none is to be added. Is it extended "
+                "already?"
             )
         return found
     words = extension.find_words(units)
@@ -71,7 +72,7 @@ def choose_words(args, units, tokenizer):
         raise ValueError(
             f"{args.input_file} has {len(words)} different words. The "
             "vocabulary splits none of those that it has at least "
-            f"{args.min_count} times (--min_count)."
+            f"{args.min_count} times. Lower --min_count, or give more text."
         )
     return found[: args.num_words]
 

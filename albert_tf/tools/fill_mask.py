@@ -36,7 +36,7 @@ def run(args):
     if args.top_k > tokenizer.vocab_size:
         raise ValueError(
             f"--top_k={args.top_k}, but the vocabulary has "
-            f"{tokenizer.vocab_size} pieces."
+            f"{tokenizer.vocab_size} pieces; wanted at most so many."
         )
     length = model.config.max_position_embeddings
     predictions, in_order = fill_masks(

@@ -244,7 +244,7 @@ ROWS = [
     row(
         "two objectives",
         "--random_next_sentence --sentence_objective=none",
-        "--random_next_sentence contradicts",
+        "--random_next_sentence contradicts.*Give one",
     ),
     row(
         "no such objective",

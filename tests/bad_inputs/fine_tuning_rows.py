@@ -121,7 +121,7 @@ COMMON = [
         (
             "a model, and from scratch",
             "--from_scratch",
-            "--from_scratch contradicts",
+            "--from_scratch contradicts.*Give one",
         ),
         (
             "more tokens than positions",
@@ -258,6 +258,12 @@ ROWS = [
         "",
         "model.*Give --albert_config_file",
         remove("model/albert_config.json"),
+    ),
+    classifier(
+        "a key of a file that is named like a flag",
+        "",
+        "model config: 'hidden_dropout_prob' is 2,",
+        set_json("model/albert_config.json", hidden_dropout_prob=2),
     ),
     classifier(
         "no vocabulary beside the model",
@@ -718,7 +724,7 @@ ROWS = [
     # RACE.
     race("no data", "--data_dir=nowhere", "nowhere/train/middle"),
     race(
-        "no questions left", "--high_only --middle_only", "leave no questions"
+        "no questions left", "--high_only --middle_only", "no questions. Give"
     ),
     race(
         "options that do not fit",
@@ -734,7 +740,7 @@ ROWS = [
     race(
         "answers that are missing",
         "",
-        "train has 2 questions without an answer, such as middle/middle1.txt/0",
+        "train has 2 questions without .* middle/middle1.txt/0; wanted A, B",
         drop_json(PASSAGE, "answers"),
     ),
     race("no dev data", "", "dev/middle", remove("race/RACE/dev")),

@@ -247,7 +247,7 @@ ROWS = [
     row(
         "two distributions",
         "--use_tpu --distribution=mirrored",
-        "--use_tpu contradicts --distribution=mirrored",
+        "--use_tpu contradicts --distribution=mirrored. Give one",
     ),
     row(
         "a batch that replicas cannot share",
@@ -583,7 +583,7 @@ ROWS = [
     row(
         "a text instead of records, where damage is skipped",
         "--damaged_records=skip",
-        "train.tfrecord is not a TFRecord file",
+        "train.tfrecord is not a TFRecord file.*Is it text",
         put(RECORDS, b"This is no record.\n" * 99),
     ),
     row(

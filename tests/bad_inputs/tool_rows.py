@@ -157,7 +157,7 @@ ROWS = [
         "extend_vocab",
         "only words that are there",
         "--words_file=old.txt",
-        "splits none of them",
+        "splits none of them.*Is it extended already",
         put("old.txt", "w1\n\nw2 w3\n"),
     ),
     row(
@@ -257,7 +257,12 @@ ROWS = [
         put("f.npz/x", "x"),
     ),
     row("embed", "a layer before all", "--layer=-3", "layer=-3.*model has 2"),
-    row("embed", "no such layer", "--layer=2", "--layer=2.*model has 2"),
+    row(
+        "embed",
+        "no such layer",
+        "--layer=2",
+        "--layer=2.*has 2 layers; wanted -2 to 1",
+    ),
     row("embed", "too many tokens", "--max_seq_length=33", "max_seq_length=33"),
     row(
         "embed",
@@ -315,7 +320,10 @@ ROWS = [
     ),
     *rows_of_flags("fill_mask", "top_k 0 -1"),
     row(
-        "fill_mask", "more guesses than pieces", "--top_k=26", "--top_k=26.*25"
+        "fill_mask",
+        "more guesses than pieces",
+        "--top_k=26",
+        "--top_k=26.*at most",
     ),
     # answer.
     row("answer", "no model", "--saved_model=no", "no SavedModel in no"),

@@ -73,7 +73,8 @@ def _explain_truncation(file, number, start_bytes):
     if number == 1:
         return (
             f"{file} is not a TFRecord file, or it is truncated in record 1: "
-            "the first record extends beyond the end of the file."
+            "the first record extends beyond the end of the file. Is it text? "
+            "create_pretraining_data makes records of text."
         )
     return (
         f"{file} is damaged or truncated in record {number}: the record "
