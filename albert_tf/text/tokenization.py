@@ -480,7 +480,8 @@ def read_vocabulary(path: filesystem.Path) -> tokenizer_json.Vocabulary:
         content = filesystem.read_file(path)
     except FileNotFoundError:
         raise FileNotFoundError(f"There is no vocabulary file {path}") from None
-    if content.startswith(b"{"):
+    # A list may begin with that character, too.
+    if content.startswith(b"{") and b'"model"' in content:
         return tokenizer_json.parse(content, path)
     return tokenizer_json.Vocabulary(content)
 

@@ -125,10 +125,11 @@ def find_checkpoint(path: filesystem.Path) -> str:
     Raises:
       FileNotFoundError: if there is none, or several without a number.
     """
+    is_file = str(path).endswith(".index")
     path = str(path).removesuffix(".index")
     if filesystem.exists(f"{path}.index"):
         return path
-    if not filesystem.is_folder(path):
+    if is_file or not filesystem.is_folder(path):
         folder = os.path.dirname(path) or "."
         indexes = filesystem.find_files(folder, "*.index")
         names = [os.path.basename(f) for f in indexes]

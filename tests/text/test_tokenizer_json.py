@@ -130,7 +130,7 @@ def put(*keys, value):
         (add_token, r"adds '\[ENT\]' to the vocabulary"),
         (old_scores, "earlier version"),
         (put("model", "type", value="BPE"), "type 'BPE'; .*spiece.model"),
-        (put("model", value=None), "type None"),
+        (put("model", value={}), "type None"),
         (put("model", "vocab", value=None), "is damaged"),
         (put("model", "unk_id", value="x"), "is damaged"),
         (put("normalizer", value={"type": "NFKC"}), "changes text by .*NFKC"),
@@ -192,6 +192,12 @@ def test_a_list_of_wordpieces_is_read(tmp_path, lower, strip, wanted):
     path.write_text(json.dumps(described))
     with pytest.raises(ValueError, match="its normalizer is"):
         tokenization.build_tokenizer(vocab_file=path)
+
+
+def test_a_list_may_begin_with_a_brace(tmp_path):
+    path = tmp_path / "vocab.txt"
+    path.write_text("\n".join(["{", *tiny.SPECIAL]))
+    assert tokenization.build_tokenizer(vocab_file=path).pieces[0] == "{"
 
 
 def test_a_folder_with_nothing_else_has_its_vocabulary(tmp_path, spm):

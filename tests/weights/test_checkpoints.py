@@ -209,3 +209,9 @@ def test_weights_that_are_not_finite_are_not_restored(tmp_path, number):
     with pytest.raises(ValueError, match="dense/bias contains NaN or infinity"):
         checkpoints.restore(good, values, "a model")
     np.testing.assert_array_equal(good["bert/pooler/dense/kernel"], before)
+
+
+def test_an_absent_index_is_not_a_folder(tmp_path):
+    checkpoints.write_checkpoint(tmp_path / "out" / "model.ckpt-3", variables())
+    with pytest.raises(FileNotFoundError, match="out.index does not exist"):
+        checkpoints.read_checkpoint(tmp_path / "out.index")
