@@ -25,6 +25,7 @@ from albert_tf.data.pretraining import (
     sequences,
     shards,
     sidecars,
+    unfinished,
 )
 from albert_tf.programs import create_pretraining_data as program
 
@@ -196,16 +197,18 @@ def test_a_killed_run_resumes_at_the_next_shard(folder):
     )
     settings = json.dumps(dataclasses.asdict(args))
     process = subprocess.Popen([sys.executable, "-c", code, settings], cwd=ROOT)
-    second = folder / "a-00001-of-00006.tfrecord"
+    second = folder / ".a.unfinished/a-00001-of-00006.tfrecord"
     while not second.exists() and process.poll() is None:
         time.sleep(0.001)
     process.send_signal(signal.SIGKILL)
     process.wait()
-    assert second.exists() and len(digests(folder)) < 6
+    assert second.exists() and not digests(folder)
     assert not (folder / "a.dataset.json").exists()
     state = json.loads((folder / ".a.unfinished/state.json").read_text())
-    finished = [path for path in state["shards"] if os.path.exists(path)]
-    times = {path: os.stat(path).st_mtime_ns for path in finished}
+    times = {
+        path: os.stat(unfinished.staged(path)).st_mtime_ns
+        for path in state["shards"]
+    }
     assert times
 
     program.run(args)
@@ -233,6 +236,22 @@ def stopped(folder, monkeypatch, number, **changes):
     """A run that is stopped while it writes a record file."""
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         stop_at_shard(patch, number)
+        program.run(flags_of(folder, **changes))
+
+
+def stopped_late(folder, monkeypatch, number, **changes):
+    """A run that is stopped after it has replaced so many record files."""
+    rename, renamed = filesystem.rename, []
+
+    def rename_or_stop(temporary, path):
+        if len(renamed) == number:
+            raise KeyboardInterrupt
+        if path.endswith(".tfrecord") and "incomplete" not in temporary:
+            renamed.append(path)
+        rename(temporary, path)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(filesystem, "rename", rename_or_stop)
         program.run(flags_of(folder, **changes))
 
 
@@ -271,7 +290,7 @@ def test_files_truncated_by_a_full_disk_are_rewritten(
     program.run(flags_of(folder, num_shards=3))
     wanted = digests(folder)
     stopped(folder, monkeypatch, 2, num_shards=3)
-    (path,) = folder.rglob(name)
+    (path,) = folder.rglob(f".a.unfinished/{name}")
     os.truncate(path, path.stat().st_size - 1)
     program.run(flags_of(folder, num_shards=3))
     assert digests(folder) == wanted
@@ -279,7 +298,9 @@ def test_files_truncated_by_a_full_disk_are_rewritten(
 
 def test_a_mixture_of_old_and_new_records_is_refused(folder, monkeypatch):
     program.run(flags_of(folder, num_shards=3))
-    stopped(folder, monkeypatch, 1, num_shards=3, random_next_sentence=True)
+    stopped_late(
+        folder, monkeypatch, 1, num_shards=3, random_next_sentence=True
+    )
     files = filesystem.expand_files(f"{folder}/a*.tfrecord")
     assert len(files) == 3 and not (folder / "a.dataset.json").exists()
     with pytest.raises(ValueError, match=".a.unfinished shows"):
@@ -290,7 +311,7 @@ def test_a_mixture_of_old_and_new_records_is_refused(folder, monkeypatch):
 
 def test_each_listed_output_is_marked_unfinished(folder, monkeypatch):
     names = [f"{folder}/{name}.tfrecord" for name in "xyz"]
-    stopped(folder, monkeypatch, 1, output_file=",".join(names))
+    stopped_late(folder, monkeypatch, 1, output_file=",".join(names))
     for name in names:
         with pytest.raises(ValueError, match="unfinished set"):
             sidecars.read_sidecar([name])
@@ -309,7 +330,7 @@ def test_a_refused_run_keeps_existing_files(folder, monkeypatch):
     assert {path.name for path in folder.iterdir()} == before | {"blank.txt"}
     sidecars.read_sidecar([f"{folder}/a.tfrecord"])
     # But not if a run before it may have mixed the files.
-    stopped(folder, monkeypatch, 0, random_seed=1)
+    stopped_late(folder, monkeypatch, 1, random_seed=1)
     with pytest.raises(ValueError, match="all lines are blank"):
         program.run(blank)
     with pytest.raises(ValueError, match="unfinished set"):
@@ -344,7 +365,6 @@ def test_no_output_is_written_over_an_input(folder, output):
     ("name", "changes"),
     [
         ("a.dataset.json", {}),
-        ("a.tfrecord.incomplete", {}),
         ("a-00001-of-00002.tfrecord", {"num_shards": 2}),
     ],
 )
@@ -417,10 +437,42 @@ def test_a_low_share_that_is_wanted_draws_no_warning(folder, caplog):
     assert "of the tokens are masked" not in caplog.text
 
 
-def test_text_without_sequences_is_refused(folder):
-    (folder / "text.txt").write_text("w1\n\nw2\n")
+@pytest.mark.parametrize("names", ["a", "a,sub/b"])
+def test_text_without_sequences_leaves_existing_records(folder, names):
+    outputs = [f"{folder}/{name}.tfrecord" for name in names.split(",")]
+    args = flags_of(folder, output_file=",".join(outputs))
+    program.run(args)
+    files = {path for path in folder.rglob("*") if path.is_file()}
+    wanted = {path: path.read_bytes() for path in files}
+    (folder / "empty.txt").write_text("w1\n\nw2\n")
+    other = dataclasses.replace(args, input_file=f"{folder}/empty.txt")
     with pytest.raises(ValueError, match="each of its 2 documents has only"):
-        program.run(flags_of(folder))
+        program.run(other)
+    assert {path: path.read_bytes() for path in files} == wanted
+    assert not list(folder.rglob(".*"))
+    assert sidecars.read_sidecar(outputs)
+
+
+def test_a_later_file_that_fails_leaves_existing_records(folder, monkeypatch):
+    program.run(flags_of(folder, num_shards=3))
+    wanted = digests(folder)
+    changes = {"num_shards": 3, "random_seed": 1}
+    with monkeypatch.context() as patch:
+        stop_at_shard(patch, 2, OSError(28, "full"))
+        with pytest.raises(OSError, match="full"):
+            program.run(flags_of(folder, **changes))
+    assert digests(folder) == wanted
+    assert sidecars.read_sidecar(sorted(map(str, folder.glob("a-*"))))
+    program.run(flags_of(folder, **changes))
+    assert digests(folder).keys() == wanted.keys() and digests(folder) != wanted
+
+
+def test_the_pattern_of_a_folder_may_match_the_sidecar(folder):
+    program.run(flags_of(folder, output_file=f"{folder}/records/a.tfrecord"))
+    found = sidecars.find_records(f"{folder}/records/*")
+    assert found == [f"{folder}/records/a.tfrecord"]
+    with pytest.raises(ValueError, match="describes records; wanted the rec"):
+        sidecars.find_records(f"{folder}/records/*.json")
 
 
 def test_more_files_than_documents_draw_a_warning(folder, caplog):

@@ -123,9 +123,6 @@ def create_shards(
         # No other run has this fingerprint, so nothing is resumed.
         unfinished.Unfinished(outputs, run_id) as state,
     ):
-        # From here on, an error leaves the mark of an unfinished set.
-        state.keep_counts({})
-        shards.remove_sidecars(outputs)
         job = _Job(settings, outputs, run_id)
         num_buckets = blocks.buckets_per_shard(
             files, len(outputs), settings, blocks.documents_per_byte(starts)
@@ -141,6 +138,9 @@ def create_shards(
             output: summary["shards"][str(i)]
             for i, output in enumerate(outputs)
         }
+        # From here on, an error leaves the mark of an unfinished set.
+        state.keep_counts({})
+        state.publish(outputs)
         shards.write_sidecars(
             outputs, written, settings, tokenizer, flags, statistics
         )
@@ -383,7 +383,9 @@ def _join_shard(element, job):
     buckets = sorted(filter(None, buckets))
     output = job.outputs[shard]
     num_bytes = blocks.join_buckets(
-        [path for _, path, _ in buckets], job.folder_of(output), output
+        [path for _, path, _ in buckets],
+        job.folder_of(output),
+        unfinished.staged(output),
     )
     num_records = sum(number for _, _, number in buckets)
     counts = {"sequences": num_records, "num_bytes": num_bytes}

@@ -157,7 +157,7 @@ def open_records(
         the records contradict each other, if a record is damaged, or if static
         records are to be masked.
     """
-    files = filesystem.expand_files(patterns)
+    files = sidecars.find_records(patterns)
     sidecar = sidecars.read_sidecar(files, is_strict=not salvage_folder)
     if sidecar and salvage_folder:  # The first record may be damaged.
         first_file, sizes = files[0], _described_sizes(sidecar)

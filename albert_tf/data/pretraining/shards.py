@@ -196,7 +196,6 @@ def written_files(outputs: list[str]) -> list[str]:
     """Returns all files written when creating the given record files."""
     return [
         *outputs,
-        *(f"{path}.incomplete" for path in outputs),
         *map(sidecars.sidecar_path, outputs),
     ]
 
@@ -247,6 +246,7 @@ def create_shards(
             inputs, outputs, settings, state, num_workers, has_progress
         )
         statistics = summarize(state.counts, state.shards.values())
+        state.publish(outputs)
         write_sidecars(
             outputs, state.shards, settings, tokenizer, flags, statistics
         )
@@ -276,25 +276,17 @@ def _write_outputs(inputs, outputs, settings, state, num_workers, has_progress):
             counts = _tokenize(inputs, worker, run, has_progress)
         check_counts(counts, inputs, settings, num_parts=len(inputs))
         state.keep_counts(counts)
-        # Sidecars of an older run describe files about to be replaced.
-        remove_sidecars(outputs)
         num_tokens = counts["input_tokens"] * settings.dupe_factor
         tokens = progress.Progress(
             "writing", num_tokens, "tokens", has_progress
         )
         for index, output in enumerate(outputs):
             if not state.is_finished(output):
-                result = _write_shard(
-                    output, (index, len(outputs)), worker, run, tokens
-                )
+                place = index, len(outputs)
+                path = unfinished.staged(output)
+                result = _write_shard(path, place, worker, run, tokens)
                 state.keep_shard(output, result)
         tokens.finish()
-
-
-def remove_sidecars(outputs: list[str]) -> None:
-    """Removes the sidecars of record files, if there are any."""
-    for path in filter(filesystem.exists, _sidecar_paths(outputs)):
-        filesystem.remove(path)
 
 
 def write_sidecars(outputs, shards, settings, tokenizer, flags, statistics):
@@ -320,7 +312,7 @@ def write_sidecars(outputs, shards, settings, tokenizer, flags, statistics):
         "flags": flags or {},
         "statistics": statistics,
     }
-    for sidecar in _sidecar_paths(outputs):
+    for sidecar in set(map(sidecars.sidecar_path, outputs)):
         files = [f for f in outputs if sidecars.sidecar_path(f) == sidecar]
         own = {
             "files": [os.path.basename(path) for path in files],
@@ -328,10 +320,6 @@ def write_sidecars(outputs, shards, settings, tokenizer, flags, statistics):
             "num_bytes": [shards[path]["num_bytes"] for path in files],
         }
         sidecars.write_sidecar(sidecar, description | own)
-
-
-def _sidecar_paths(outputs):
-    return set(map(sidecars.sidecar_path, outputs))
 
 
 def _warn_of_empty_files(outputs, shards, num_documents):

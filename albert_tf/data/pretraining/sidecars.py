@@ -3,8 +3,8 @@
 A sidecar NAME.dataset.json is next to the files NAME-*.tfrecord. It determines
 where in the data a resumed training continues, so it is trusted only while the
 files have the sizes that it records. While files are being written, and after
-an interruption, a folder .NAME.unfinished exists instead: the set may then mix
-old and new files.
+an interruption, a folder .NAME.unfinished exists: the set may then mix old and
+new files, unless the folder has a file that says otherwise.
 """
 
 import hashlib
@@ -21,6 +21,8 @@ OBJECTIVES = ("sop", "nsp", "none")
 # Whether records are masked before they are written, or when they are read.
 STATIC, DYNAMIC = "static", "dynamic"
 _SUFFIX = ".dataset.json"
+# In an unfinished folder: no file of the set has been replaced yet.
+UNTOUCHED = "untouched"
 # Keys that must be equal in the sidecars of files that are read together.
 _COMMON_KEYS = (
     "format",
@@ -58,6 +60,22 @@ def unfinished_folder(record_file: str) -> str:
     folder, name = os.path.split(sidecar_path(record_file))
     name = name.removesuffix(_SUFFIX)
     return os.path.join(folder, f".{name}.unfinished")
+
+
+def find_records(patterns: str) -> list[str]:
+    """Returns the sorted record files among the matches of names or globs.
+
+    Raises:
+      ValueError: see `filesystem.expand_files`; or if there are only sidecars.
+    """
+    files = filesystem.expand_files(patterns)
+    records = [file for file in files if not file.endswith(_SUFFIX)]
+    if not records:
+        raise ValueError(
+            f"{files[0]} describes records; wanted the records themselves, "
+            f"such as '{files[0].removesuffix(_SUFFIX)}*'."
+        )
+    return records
 
 
 def masking_of(description: dict) -> str:
@@ -145,7 +163,8 @@ def read_sidecar(files: list[str], is_strict: bool = True) -> dict | None:
 def _check_finished(files):
     folders = {unfinished_folder(file): file for file in files}
     for folder, file in folders.items():
-        if filesystem.exists(folder):
+        is_untouched = filesystem.exists(os.path.join(folder, UNTOUCHED))
+        if filesystem.exists(folder) and not is_untouched:
             raise ValueError(
                 f"{file} belongs to an unfinished set, as {folder} shows: the "
                 "set may mix old and new files. Rerun the same "

@@ -24,10 +24,11 @@ _SHARD_COUNTS = {"num_bytes", "sequences"}
 class Unfinished:
     """Folders next to the output that mark it as unfinished, and the progress.
 
-    Recorded progress is ignored if the settings or the text differ, or if the
-    file is damaged. As a context manager: if an error occurs before the text
-    is accepted, the folders created here are removed, because no output has
-    been modified.
+    New files are written into these folders and renamed together when all are
+    complete; until then, existing files can still be read. Recorded progress
+    is ignored if the settings or the text differ, or if the file is damaged.
+    As a context manager: if the text is not accepted, the folders are removed,
+    unless existing files have been replaced.
 
     Attributes:
       folder: local folder of the progress file and of intermediate files.
@@ -47,9 +48,7 @@ class Unfinished:
         self._path = os.path.join(self.folder, _STATE)
         folders = {sidecars.unfinished_folder(path) for path in outputs}
         self._folders = sorted(folders | {self.folder})
-        self._made = [
-            folder for folder in self._folders if not filesystem.exists(folder)
-        ]
+        missing = [f for f in self._folders if not filesystem.exists(f)]
         if state := self._read_state():
             self.counts, self.shards = state
             logging.warning(
@@ -60,15 +59,22 @@ class Unfinished:
             filesystem.make_folder(folder)
         if self.counts is None:
             _empty(self.folder)
+        for folder in missing:
+            filesystem.write_file(os.path.join(folder, sidecars.UNTOUCHED), "")
 
     def __enter__(self):
         return self
 
     def __exit__(self, kind, *error):
-        if kind and self.counts is None:
-            # Folders that existed before still mark sets that may be mixed.
+        if kind and (self.counts is None or issubclass(kind, ValueError)):
+            # Other folders still mark sets that may be mixed.
             with contextlib.suppress(OSError):
-                _remove(self._made)
+                _remove(os.path.dirname(mark) for mark in self._marks())
+
+    def _marks(self):
+        """Returns the files that say that no existing file is replaced."""
+        marks = (os.path.join(f, sidecars.UNTOUCHED) for f in self._folders)
+        return [*filter(filesystem.exists, marks)]
 
     def _read_state(self):
         """Returns counts and shards of the same work; None if there are none.
@@ -91,10 +97,13 @@ class Unfinished:
 
     def is_finished(self, output: str) -> bool:
         """Returns whether a shard was written and is still complete."""
+        path = staged(output)
+        if not filesystem.exists(path) and not self._marks():
+            path = output  # It was renamed before the interruption.
         return (
             output in self.shards
-            and filesystem.exists(output)
-            and filesystem.size(output) == self.shards[output]["num_bytes"]
+            and filesystem.exists(path)
+            and filesystem.size(path) == self.shards[output]["num_bytes"]
         )
 
     def keep_counts(self, counts: dict) -> None:
@@ -104,9 +113,20 @@ class Unfinished:
 
     def keep_shard(self, output: str, result: dict) -> None:
         """Records that a shard is written, and its size."""
-        num_bytes = filesystem.size(output)
+        num_bytes = filesystem.size(staged(output))
         self.shards[output] = {**result, "num_bytes": num_bytes}
         self._write(self.counts)
+
+    def publish(self, outputs: list[str]) -> None:
+        """Replaces existing files by the new ones, which are complete."""
+        for mark in self._marks():
+            filesystem.remove(mark)
+        # Sidecars of an older run describe files about to be replaced.
+        paths = set(map(sidecars.sidecar_path, outputs))
+        for path in filter(filesystem.exists, paths):
+            filesystem.remove(path)
+        for output in filter(lambda o: filesystem.exists(staged(o)), outputs):
+            filesystem.rename(staged(output), output)
 
     def remove(self) -> None:
         """Removes the folders, once all outputs are complete."""
@@ -121,6 +141,12 @@ class Unfinished:
         filesystem.write_file(self._path, json.dumps(state))
 
 
+def staged(output: str) -> str:
+    """Returns the name of a record file until all of its set are complete."""
+    folder = sidecars.unfinished_folder(output)
+    return os.path.join(folder, os.path.basename(output))
+
+
 def _are_counts(values, wanted):
     return (
         isinstance(values, dict)
@@ -132,6 +158,8 @@ def _are_counts(values, wanted):
 def _empty(folder):
     """Empties a folder but keeps it, as the mark of an unfinished set."""
     for entry in list(os.scandir(folder)):
+        if entry.name == sidecars.UNTOUCHED:
+            continue
         if entry.is_dir(follow_symlinks=False):
             shutil.rmtree(entry.path)
         else:
