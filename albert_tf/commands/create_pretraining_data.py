@@ -62,9 +62,10 @@ class DataFlags(groups.CasingFlags):
         help="WordPiece vocabulary, as for the Chinese models; ignored if "
         "--spm_model_file is given."
     )
-    max_seq_length: int = flag(
-        512,
-        "Maximum length of a sequence, in tokens.",
+    max_seq_length: int | None = flag(
+        help="Maximum length of a sequence, in tokens. Default: 512, or the "
+        "number of positions in the albert_config.json next to the vocabulary "
+        "if that is less.",
         at_least=5,
         at_most=limits.MAX_SEQ_LENGTH,
     )

@@ -2,9 +2,11 @@
 
 import dataclasses
 import logging
+import os
 
 from albert_tf import filesystem
 from albert_tf.data.pretraining import masking, sequences, shards
+from albert_tf.model.config import CONFIG_FILE, AlbertConfig
 from albert_tf.text import coverage, tokenization
 
 # From more passes than this, dynamic records gain nothing: their masks differ
@@ -15,12 +17,23 @@ BEAM_PACKAGES = "apache_beam", "backports", "google_crc32c"
 
 def run(args):
     """Writes records and their sidecars; returns the statistics."""
+    if args.max_seq_length is None:
+        args = dataclasses.replace(args, max_seq_length=choose_length(args))
     settings = make_settings(args)
     outputs = shards.output_names(args.output_file, args.num_shards)
     create = create_with_beam if args.runner else create_locally
     statistics = create(args, outputs, settings)
     report(statistics, args)
     return statistics
+
+
+def choose_length(args):
+    """Returns the length of records for the model beside the vocabulary."""
+    vocabulary = args.spm_model_file or args.vocab_file or ""
+    path = os.path.join(filesystem.folder_of(vocabulary), CONFIG_FILE)
+    if not filesystem.exists(path):
+        return 512
+    return AlbertConfig.from_json_file(path).choose_length(None)
 
 
 def create_locally(args, outputs, settings):

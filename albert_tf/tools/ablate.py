@@ -126,21 +126,22 @@ def check_flags(grid):
         records = [phase.records for phase in row.phases]
         if row.phases:
             records.append(grid.held_out)
-        parsed = [
-            parse("create_pretraining_data", values) for values in records
+        lengths = [
+            parse("create_pretraining_data", values).max_seq_length or 512
+            for values in records
         ]
         for phase in row.phases:
             parse("run_pretraining", phase.flags)
         for task, values in grid.tasks.items():
             values = values | row.tasks.get(task, {})
-            parsed.append(parse("run_classifier", values))
-        # A task whose length is not given follows the model.
-        longest = max(values.max_seq_length or 0 for values in parsed)
+            # A length that is not given follows the model.
+            lengths.append(parse("run_classifier", values).max_seq_length or 0)
+        longest = max(lengths)
         if longest > row.config.max_position_embeddings:
             raise ValueError(
                 f"Row {row.name!r} is to read sequences of {longest} tokens "
-                "(max_seq_length of records, held_out and tasks; the default "
-                "is 512), but its model has max_position_embeddings "
+                "(max_seq_length of records, held_out and tasks; of records, "
+                "512 by default), but its model has max_position_embeddings "
                 f"{row.config.max_position_embeddings}."
             )
 

@@ -78,6 +78,11 @@ def _write_tokenizer():
     huggingface.write_tokenizer("json", tokenizer, 32)
 
 
+def _records_have_32_tokens():
+    sidecar = json.loads(pathlib.Path("made.dataset.json").read_text())
+    assert sidecar["max_seq_length"] == 32
+
+
 def _records_are_cased():
     sidecar = json.loads(pathlib.Path("made.dataset.json").read_text())
     assert sidecar["tokenizer"]["do_lower_case"] is False
@@ -345,6 +350,12 @@ ROWS = [
         changes=(_write_tokenizer,),
         writes=("made.tfrecord",),
         check=_records_are_cased,
+    ),
+    Accepted(
+        "records for the model beside the vocabulary, without a length",
+        "bare create_pretraining_data --input_file=text.txt "
+        "--vocab_file=model/vocab.txt --output_file=made.tfrecord",
+        check=_records_have_32_tokens,
     ),
     *(
         Accepted(

@@ -83,9 +83,10 @@ def test_flags_are_those_of_the_release(shared):
         if name != "vocab_file" and flag.get("required"):
             assert ours[name].default is dataclasses.MISSING, name
         else:
-            # None is True, unless a tokenizer.json says otherwise.
-            is_casing = name == "do_lower_case" and flag["default"] is True
-            wanted = None if is_casing else flag["default"]
+            # None is True, unless a tokenizer.json says otherwise; a length
+            # of 512, unless the model has fewer positions.
+            follows = name in ("do_lower_case", "max_seq_length")
+            wanted = None if follows else flag["default"]
             assert ours[name].default == wanted, name
 
 
