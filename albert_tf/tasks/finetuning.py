@@ -26,7 +26,12 @@ from albert_tf.training import (
     optimization,
     session,
 )
-from albert_tf.weights import checkpoints, pretrained, task_heads
+from albert_tf.weights import (
+    checkpoints,
+    pretrained,
+    results_file,
+    task_heads,
+)
 
 
 class Task:
@@ -212,8 +217,8 @@ class FineTuning:
       session: its `session.Session`.
       reporter: the session's `reporting.Reporter`.
       evaluator: an `evaluation.Evaluator`, or None without dev data.
-      source: source of the model's weights; None until `train`, `evaluate` or
-        `restore_best` have given it some. Set it if you assign them yourself.
+      source: source of the model's weights; None as long as they are random.
+        Set it if you assign them yourself.
       dev_rows: rows of the last evaluation of the dev data, as for
         `submissions.write_dev_predictions`.
 
@@ -243,7 +248,6 @@ class FineTuning:
             strategy or tf.distribute.get_strategy()
         )
         self.reporter = self.session.reporter
-        self.source: str | None = None
         self.dev_rows: list[dict] = []
         self.evaluator = None
         if task.is_scored:
@@ -294,6 +298,15 @@ class FineTuning:
         )
 
     @property
+    def source(self) -> str | None:
+        """Source of the model's weights; None if they are random."""
+        return self.session.manager.source
+
+    @source.setter
+    def source(self, source: str):
+        self.session.manager.source = source
+
+    @property
     def model(self):
         """The task's model, with its current weights."""
         return self.session.model
@@ -306,7 +319,12 @@ class FineTuning:
                 f"max_seq_length={self.task.max_seq_length}, but the model has "
                 f"{config.max_position_embeddings} positions."
             )
-        has_weights = start.values or checkpoints.find_trained(self.folder)
+        if start.values and self.recipe.from_scratch:
+            raise ValueError(
+                f"from_scratch=True contradicts the weights of {start.source}: "
+                "give one of them."
+            )
+        has_weights = start.values or results_file.find_trained(self.folder)
         if not has_weights and not self.recipe.from_scratch:
             raise ValueError(
                 f"No weights to start from: {start.source} has no weights, and "
@@ -325,7 +343,7 @@ class FineTuning:
         }
         if not self.task.num_train:
             is_other = self.task.is_scored and start.values
-            if is_other and not checkpoints.find_trained(self.folder):
+            if is_other and not results_file.find_trained(self.folder):
                 parts["scored"] = manifest.describe_weights(start.values)
             return parts
         # A resumed run need not be given its initial weights.
@@ -363,7 +381,6 @@ class FineTuning:
         )
         batches.check_plan(len(examples), batch_size, num_steps)
         files = {manifest.FLAGS_FILE: self.flags} if self.flags else {}
-        self.source = self.folder
         step = self.session.begin(
             self.config,
             self.start if self.start.values else None,
@@ -545,14 +562,27 @@ class FineTuning:
           ValueError: if a weight is missing, or the head is absent or of
             another kind.
         """
-        if prefixes := checkpoints.find_trained(self.folder):
-            source = prefixes[-1]
+        if prefixes := results_file.find_trained(self.folder):
+            source = checkpoints.choose_sound(prefixes)
             values = checkpoints.read_checkpoint(source)
+            self._say_step(source, values)
         else:
             source, values = self.start.source, self._read_start()
         checkpoints.restore(self.session.optimizer.weights, values, source)
         self.source = source
         return source
+
+    def _say_step(self, source, values):
+        """Says of which step a checkpoint is, and if it was never scored."""
+        step = values.get(checkpoints.STEP)
+        best = checkpoints.find_best(self.folder)
+        remark = ""
+        if best and source != best:
+            remark = (
+                f" It is newer than the best checkpoint that was scored, "
+                f"{best}, and was not scored itself."
+            )
+        self.reporter.say(f"{source} is of step {step}.{remark}")
 
     def _read_start(self):
         """Returns all values of `start`, with the head as the task has it."""
@@ -585,7 +615,6 @@ class FineTuning:
         if self.evaluator is None:
             raise ValueError(f"The task {self.task.name} has no dev data.")
         if checkpoints.list_checkpoints(self.folder):
-            self.source = self.folder
             self.evaluator.evaluate_folder()
         else:
             self.reporter.say(f"Evaluating {self.restore_best()}.")

@@ -16,7 +16,7 @@ from albert_tf.metrics import squad as metrics
 from albert_tf.model import span_heads
 from albert_tf.tasks.finetuning import Task
 from albert_tf.training import manifest
-from albert_tf.weights import checkpoints, results_file, task_heads
+from albert_tf.weights import results_file, task_heads
 from albert_tf.weights.task_heads import THRESHOLD, TaskHead
 
 PREDICTIONS_FILE = "predictions.json"
@@ -233,7 +233,7 @@ class Answering(Task):
         threshold, head = self.threshold, tuning.start.head
         if threshold is None:
             # As in `restore_best`: the folder's own weights come first.
-            is_own = checkpoints.find_trained(tuning.folder)
+            is_own = results_file.find_trained(tuning.folder)
             if is_own or self.is_scored:
                 threshold = task_heads.find_threshold(
                     tuning.folder, tuning.source

@@ -15,11 +15,18 @@ import numpy as np
 # was learned, and at least so many nats.
 RELAPSE = 0.5
 LEAST_RELAPSE = 2.0
+# The losses compared are means over so many predictions. That of one small
+# batch is too noisy: with 80 predictions, its deviation is about 1 nat.
+NUM_PREDICTIONS = 5000
+# What was learned is measured from the mean loss of the first steps.
+NUM_FIRST_STEPS = 100
 # A gradient norm explodes if it is so many times the median of recent ones,
-# several calls in a row: single steps are clipped and do no harm.
+# several steps in a row: single steps are clipped and do no harm.
 EXPLOSION = 100.0
-EXPLOSIONS_IN_A_ROW = 3
+EXPLOSIONS_IN_A_ROW = 10
 NUM_RECENT = 50
+# In the records of a training: the number of predictions in a mean loss.
+PREDICTIONS = "predictions"
 ADVICE = (
     "Lower learning_rate, for example to half, or lengthen the warmup, and "
     "rerun with accept_changes=True. The loss was lowest at step {step}: a "
@@ -28,9 +35,9 @@ ADVICE = (
 )
 
 
-def check_finite(values, step):
-    """Raises FloatingPointError if the loss or gradient is NaN or infinite."""
-    if not np.isfinite([values["loss"], values["gradient_norm"]]).all():
+def check_finite(step, values, norms):
+    """Raises FloatingPointError if a loss or gradient is NaN or infinite."""
+    if not (np.isfinite(values["loss"]) and np.isfinite(norms).all()):
         raise FloatingPointError(
             f"At step {step} the loss is {values['loss']} and the gradient "
             f"norm {values['gradient_norm']}, at learning rate "
@@ -43,6 +50,9 @@ def check_finite(values, step):
 class Guard:
     """Detects a loss that relapses, and a gradient norm that explodes.
 
+    It judges single steps, or the mean of enough of them, so that it does not
+    matter how many steps a call or a log line has.
+
     Args:
       is_active: whether to stop such a run; otherwise, only one whose loss is
         not finite.
@@ -52,42 +62,73 @@ class Guard:
 
     def __init__(self, is_active=True, *, loss="loss"):
         self.is_active, self.loss = is_active, loss
-        self.first = self.best = math.nan
-        self.best_step = 0
+        # Sums of the losses of all predictions, and numbers of these.
+        self.first, self.window = np.zeros(2), np.zeros(2)
+        self.best, self.best_step = math.nan, 0
         self.norms: collections.deque = collections.deque(maxlen=NUM_RECENT)
         self.num_explosions = 0
-
-    def note_loss(self, step, loss):
-        """Adds the mean loss of a window of steps that ends at `step`."""
-        if math.isnan(self.first):
-            self.first = loss
-        if not loss >= self.best:
-            self.best, self.best_step = loss, step
+        self.earlier: list[dict] = []
+        self.count = 0.0
 
     def resume(self, records):
-        """Adds the losses of earlier training, dicts with "step" and losses."""
-        for record in records:
-            self.note_loss(record["step"], record[self.loss])
+        """Adds the losses of earlier training, dicts with "step" and losses.
 
-    def check(self, step, values, is_window):
-        """Checks the values of a call of several steps.
+        Those without a number of predictions count as many a step as the first
+        step that is checked.
+        """
+        self.earlier = list(records)
+
+    def check(self, step, values, losses, counts, norms):
+        """Checks a call of several steps.
 
         Args:
           step: number of completed steps.
-          values: dict from name to float.
-          is_window: whether `loss` is to be checked: the mean over a window
-            of steps, not the beginning of one.
+          values: dict of "loss", "gradient_norm" and "learning_rate".
+          losses: [steps] the loss to judge, the mean of each step of the call.
+          counts: [steps] number of predictions in that mean.
+          norms: [steps] gradient norm of each step.
 
         Raises:
           FloatingPointError: if the run diverges.
         """
-        check_finite(values, step)
+        check_finite(step, values, norms)
+        self.count += sum(counts)
         if not self.is_active:
             return
-        self._check_norm(step, values["gradient_norm"])
-        if is_window:
-            self._check_loss(step, values[self.loss])
-            self.note_loss(step, values[self.loss])
+        rows = zip(losses, counts, norms, strict=True)
+        for at, (loss, count, norm) in enumerate(rows, step - len(losses) + 1):
+            self._check_norm(at, norm)
+            self._add_earlier(count)
+            self._check_loss(at, self._add(at, loss, count))
+
+    def take_count(self):
+        """Returns the number of predictions since the last call, to record."""
+        count, self.count = self.count, 0.0
+        return {PREDICTIONS: float(count)}
+
+    def _add_earlier(self, count):
+        """Adds the earlier records, at `count` predictions a step."""
+        before = 0
+        for record in self.earlier:
+            step, loss = record["step"], record[self.loss]
+            known = record.get(PREDICTIONS, (step - before) * count)
+            self._add(step, loss, known)
+            before = step
+        self.earlier = []
+
+    def _add(self, step, loss, count):
+        """Adds a mean loss; returns that of a window if it completes one."""
+        added = np.array([loss * count, count])
+        if step <= NUM_FIRST_STEPS or not self.first[1]:
+            self.first += added
+        self.window += added
+        if self.window[1] < NUM_PREDICTIONS:
+            return None
+        mean = self.window[0] / self.window[1]
+        self.window[:] = 0
+        if not mean >= self.best:
+            self.best, self.best_step = mean, step
+        return mean
 
     def _check_norm(self, step, norm):
         is_explosion = False
@@ -106,14 +147,15 @@ class Guard:
                 + ADVICE.format(step=self.best_step)
             )
 
-    def _check_loss(self, step, loss):
-        limit = self.best + max(
-            LEAST_RELAPSE, RELAPSE * (self.first - self.best)
-        )
-        if loss > limit:
+    def _check_loss(self, step, mean):
+        if mean is None:
+            return
+        first = self.first[0] / self.first[1]
+        limit = self.best + max(LEAST_RELAPSE, RELAPSE * (first - self.best))
+        if mean > limit:
             raise FloatingPointError(
-                f"At step {step} the {self.loss} is {loss:.3f}; it had fallen "
-                f"from {self.first:.3f} to {self.best:.3f} at step "
+                f"At step {step} the {self.loss} is {mean:.3f}; it had fallen "
+                f"from {first:.3f} to {self.best:.3f} at step "
                 f"{self.best_step}. The run diverges. "
                 + ADVICE.format(step=self.best_step)
             )

@@ -143,8 +143,8 @@ class Steps:
         """Runs up to `limit` steps in one call.
 
         Returns:
-          Sums [ratios, 2] over the steps; a dict of the last gradient norm
-          and learning rate; the number of steps; whether they compiled.
+          Sums [steps, ratios, 2]; gradient norms [steps]; a dict of the last
+          gradient norm and learning rate; whether the steps compiled.
         """
         self.workers.check_signals()
         key, iterator, num_alike, is_new = self.turns.at(self.done)
@@ -152,15 +152,18 @@ class Steps:
         num_steps = 1 if is_new else self.pace.choose(limit)
         num_steps = self.workers.share(num_steps)
         start = time.monotonic()
-        sums, norm, rate = self.train_steps(
+        sums, norms, rate = self.train_steps(
             key, iterator, tf.constant(num_steps)
         )
-        sums = sums.numpy()
+        sums, norms = sums.numpy(), norms.numpy()
         if not is_new:
             self.pace.note(num_steps, time.monotonic() - start)
         self.done += num_steps
-        state = {"gradient_norm": float(norm), "learning_rate": float(rate)}
-        return sums, state, num_steps, is_new
+        state = {
+            "gradient_norm": float(norms[-1]),
+            "learning_rate": float(rate),
+        }
+        return sums, norms, state, is_new
 
 
 def train(
@@ -228,16 +231,16 @@ def train(
         keeping_interrupted(manager, reporter, optimizer, stops),
     ):
         while step < num_train_steps:
-            stop = stops.after(step)
             with steps.workers.finishing_first():
-                sums, state, num_steps, is_new = steps.run(stop - step)
-                window += sums
-                step += num_steps
+                sums, norms, state, is_new = steps.run(stops.after(step) - step)
+                window += sums.sum(axis=0, dtype=np.float64)
+                step += len(sums)
                 values = replicas.results(model, window) | state
-                guard.check(step, values, step == stop)
+                judged = replicas.losses_of_steps(model, sums, guard.loss)
+                guard.check(step, values, *judged, norms)
                 reporter.progress(step, values, is_new)
                 if stops.is_logged(step):
-                    log_values(reporter, gauge, step, num_train_steps, values)
+                    log_values(reporter, gauge, guard, step, stops, values)
                     window[:] = 0
             if stops.is_saved(step):
                 prefix = manager.save()
@@ -246,14 +249,14 @@ def train(
                 reporter.clock.resume()
 
 
-def log_values(reporter, gauge, step, num_train_steps, values):
+def log_values(reporter, gauge, guard, step, stops, values):
     """Logs values and, if there is a gauge, its measurements."""
-    measured, advice = {}, None
+    measured, advice = guard.take_count(), None
     if gauge and gauge.is_due(step):
-        measured = gauge.measure()
+        measured |= gauge.measure()
         reporter.clock.resume()  # Measuring is no training time.
         reporter.word = gauge.describe(measured)
-        advice = gauge.advise(step, num_train_steps, measured)
+        advice = gauge.advise(step, stops.last, measured)
     reporter.log("train", step, values, measured)
     if advice:
         reporter.say(advice)
@@ -278,6 +281,7 @@ def keeping_interrupted(manager, reporter, optimizer, stops):
             manager.folder
         )
         if step > first_step and not is_there:
+            # If it fails because the run has diverged, that is the error.
             manager.save(is_interrupted=not stops.is_saved(step))
         reporter.say(
             f"Interrupted at step {step}. Rerun the same command to resume."

@@ -51,6 +51,23 @@ def results(model, sums):
     return {"loss": loss, **values}
 
 
+def losses_of_steps(model, sums, name):
+    """Returns a loss of each step, and the weight of the step in its mean.
+
+    Args:
+      model: the model that computed them.
+      sums: [steps, ratios, 2], as from `stack_ratios`.
+      name: one of the losses; "loss" has the weights of the first of them.
+
+    Returns:
+      Two arrays, [steps].
+    """
+    names = ratio_names(model)
+    index = names.index(name) if name in names else 0
+    losses = [results(model, step)[name] for step in sums]
+    return np.array(losses), np.asarray(sums)[:, index, 1]
+
+
 def replica_seed(seed, step):
     """Returns the [2] int32 seed of the current replica at a step."""
     replica = tf.distribute.get_replica_context().replica_id_in_sync_group
@@ -206,7 +223,7 @@ def build_train_function(strategy, model, optimizer, *, xla=False, **kwargs):
 
     Returns:
       A function from (iterator, number of steps as int32 tensor) to (sums
-      [ratios, 2] over all steps and replicas, last gradient norm, last
+      [steps, ratios, 2] over the replicas, gradient norms [steps], last
       learning rate).
     """
     replica_step = build_replica_step(model, optimizer, **kwargs)
@@ -216,19 +233,20 @@ def build_train_function(strategy, model, optimizer, *, xla=False, **kwargs):
 
     @tf.function
     def train_steps(iterator, num_steps):
-        sums = tf.zeros([len(ratio_names(model)), 2])
-        norm = learning_rate = tf.zeros([])
-        for _ in tf.range(num_steps):
-            step_sums, norms, rates = strategy.run(
+        all_sums = tf.TensorArray(tf.float32, num_steps)
+        all_norms = tf.TensorArray(tf.float32, num_steps)
+        learning_rate = tf.zeros([])
+        for i in tf.range(num_steps):
+            sums, norms, rates = strategy.run(
                 replica_step, args=(next(iterator),)
             )
-            sums += strategy.reduce(
-                tf.distribute.ReduceOp.SUM, step_sums, axis=None
-            )
+            sums = strategy.reduce(tf.distribute.ReduceOp.SUM, sums, axis=None)
+            all_sums = all_sums.write(i, sums)
             # Norm and rate are equal on all replicas.
             norm = strategy.reduce(mean, norms, axis=None)
+            all_norms = all_norms.write(i, norm)
             learning_rate = strategy.reduce(mean, rates, axis=None)
-        return sums, norm, learning_rate
+        return all_sums.stack(), all_norms.stack(), learning_rate
 
     return train_steps
 

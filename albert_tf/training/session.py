@@ -83,7 +83,7 @@ class Session:
             made_of = made_of | {"compute_dtype": chosen}
         self.manifest = manifest.Manifest(self.folder, made_of)
         remarks = self.manifest.check(
-            checkpoints.find_trained(self.folder)
+            results_file.find_trained(self.folder)
             or results_file.read_results(self.folder),
             accept_changes,
         )
@@ -176,6 +176,12 @@ class Session:
           The step at which training starts.
         """
         checkpoints.check_free(self.folder)
+        if self.step and not checkpoints.list_checkpoints(self.folder):
+            raise ValueError(
+                f"The model was trained for {self.step} steps, but "
+                f"{self.folder} has no checkpoint of it. To start over, make "
+                "a new object of the same kind."
+            )
         self.initialize(config, start, **kwargs)
         step = self.step
         is_interrupted = self.manager.is_interrupted(self.manager.prefix(step))
@@ -226,22 +232,27 @@ class Session:
 
         Raises:
           ValueError: if the batch cannot be divided by replicas and parts.
+          FloatingPointError: if the run diverges.
         """
         distribution.check_batch_size(
             self.strategy, batch_size, "train_batch_size", num_parts
         )
-        loop.train(
-            self.strategy,
-            self.model,
-            self.optimizer,
-            datasets,
-            order,
-            num_train_steps=self.num_train_steps,
-            batch_size=batch_size,
-            num_parts=num_parts,
-            manager=self.manager,
-            reporter=self.reporter,
-            seed=self.seed,
-            on_checkpoint=evaluator and evaluator.evaluate,
-            **kwargs,
-        )
+        try:
+            loop.train(
+                self.strategy,
+                self.model,
+                self.optimizer,
+                datasets,
+                order,
+                num_train_steps=self.num_train_steps,
+                batch_size=batch_size,
+                num_parts=num_parts,
+                manager=self.manager,
+                reporter=self.reporter,
+                seed=self.seed,
+                on_checkpoint=evaluator and evaluator.evaluate,
+                **kwargs,
+            )
+        except FloatingPointError:
+            self.manager.source = None  # These weights are of no use.
+            raise

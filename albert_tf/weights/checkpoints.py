@@ -30,6 +30,21 @@ MARK = ".interrupted"
 STEP = "global_step"
 
 
+class DamagedCheckpoint(ValueError):
+    """A checkpoint cannot be read, or has values that are not finite."""
+
+
+def check_finite(values: dict[str, np.ndarray], source) -> None:
+    """Raises DamagedCheckpoint if a value is NaN or infinite."""
+    for name, value in values.items():
+        value = np.asarray(value)
+        if value.dtype.kind in "fV" and not np.isfinite(value).all():
+            raise DamagedCheckpoint(
+                f"{source}: {name} contains NaN or infinity. Did its training "
+                "diverge? Use an earlier checkpoint."
+            )
+
+
 def write_checkpoint(prefix: filesystem.Path, variables: dict) -> None:
     """Writes variables by name, atomically.
 
@@ -95,24 +110,36 @@ def list_checkpoints(folder: filesystem.Path) -> list[str]:
     return sorted((p for p in prefixes if step_of(p) >= 0), key=step_of)
 
 
-def find_trained(folder: filesystem.Path) -> list[str]:
-    """Returns the prefixes of numbered checkpoints, then of the best one."""
-    prefixes = list_checkpoints(folder)
+def find_best(folder: filesystem.Path) -> str | None:
+    """Returns the prefix of a folder's best checkpoint, or None."""
     best = os.path.join(folder, f"{PREFIX}-best")
-    if filesystem.exists(f"{best}.index"):
-        prefixes = [*prefixes, best]
-    return prefixes
+    return best if filesystem.exists(f"{best}.index") else None
 
 
 def check_free(folder: filesystem.Path) -> None:
     """Raises ValueError if training would overwrite another run's model."""
-    prefixes = find_trained(folder)
-    if prefixes and not list_checkpoints(folder):
+    best = find_best(folder)
+    if best and not list_checkpoints(folder):
         raise ValueError(
-            f"{folder} contains the model {prefixes[-1]}, which training would "
+            f"{folder} contains the model {best}, which training would "
             f"overwrite. Set another output_dir, and init_checkpoint="
             f"{folder} to initialize from it."
         )
+
+
+def choose_sound(prefixes: Sequence[str]) -> str:
+    """Returns the last of some checkpoints that is complete and finite.
+
+    Others are skipped with a warning. If there is none, it is the last: reading
+    it says what is wrong.
+    """
+    for prefix in reversed(prefixes if len(prefixes) > 1 else ()):
+        try:
+            check_finite(read_checkpoint(prefix), prefix)
+            return prefix
+        except DamagedCheckpoint as error:
+            logging.warning("%s This checkpoint is skipped.", error)
+    return prefixes[-1]
 
 
 def find_checkpoint(path: filesystem.Path) -> str:
@@ -139,7 +166,7 @@ def find_checkpoint(path: filesystem.Path) -> str:
             "are not downloaded by name.)"
         )
     if numbered := list_checkpoints(path):
-        return numbered[-1]
+        return choose_sound(numbered)
     indexes = filesystem.find_files(path, "*.index")
     if not indexes:
         raise FileNotFoundError(
@@ -178,7 +205,7 @@ def read_checkpoint(path: filesystem.Path) -> dict[str, np.ndarray]:
                 for name in reader.get_variable_to_shape_map()
             }
     except (tf.errors.OpError, IndexError, RuntimeError) as error:
-        raise ValueError(
+        raise DamagedCheckpoint(
             f"{prefix} cannot be read: {str(error).splitlines()[0]}\nWas the "
             "copy or download cut off? Compare the size of its data file with "
             "the original."
@@ -260,11 +287,7 @@ def restore(
                 f"{tuple(variable.shape)}. Does it have another config or "
                 "vocabulary?"
             )
-        if not np.isfinite(values[name]).all():
-            raise ValueError(
-                f"{source}: {name} contains NaN or infinity. Did its training "
-                "diverge? Use an earlier checkpoint."
-            )
+    check_finite({name: values[name] for name in found}, source)
     for name, variable in found.items():
         variable.assign(values[name])
     return missing
@@ -295,6 +318,11 @@ class CheckpointManager:
       max_to_keep: number of numbered checkpoints to keep; 0 keeps all.
       is_writing: whether to write checkpoints; False where another process
         writes them.
+
+    Attributes:
+      source: source of the variables' values; None as long as they are the
+        random ones. Set where values are assigned.
+      damaged: prefixes of checkpoints that could not be restored.
     """
 
     def __init__(
@@ -313,6 +341,8 @@ class CheckpointManager:
             )
         self.max_to_keep = max_to_keep
         self.is_writing = is_writing
+        self.damaged: set[str] = set()
+        self.source: str | None = None
         filesystem.make_folder(self.folder)
 
     def prefix(self, label: int | str) -> str:
@@ -328,19 +358,29 @@ class CheckpointManager:
 
         Returns:
           Its prefix.
+
+        Raises:
+          FloatingPointError: if a value is not finite; nothing changes then.
         """
         step = int(self.variables[STEP].numpy())
         prefix = self.prefix(step)
+        values = {name: v.numpy() for name, v in self.variables.items()}
+        try:
+            check_finite(values, f"The model of step {step}")
+        except DamagedCheckpoint as error:
+            raise FloatingPointError(
+                f"{error} It was not saved: the checkpoints in {self.folder} "
+                "are older. Lower the learning rate or lengthen the warmup."
+            ) from None
+        self.source = prefix
         if not self.is_writing:
             return prefix
         if is_interrupted:
             filesystem.write_file(prefix + MARK, "")
-        write_checkpoint(prefix, self.variables)
-        if not is_interrupted:
-            self._remove_interrupted(prefix)
-        # Newer ones, if any, are damaged: training resumed from an older one.
-        prefixes = list_checkpoints(self.folder)
-        self._drop_old([p for p in prefixes if step_of(p) <= step])
+        write_checkpoint(prefix, values)
+        self.damaged.discard(prefix)
+        self._remove_interrupted(prefix, is_kept=is_interrupted)
+        self._drop_old(step)
         return prefix
 
     def confirm_latest(self) -> None:
@@ -351,14 +391,28 @@ class CheckpointManager:
         step = int(self.variables[STEP].numpy())
         if self.is_writing and step:
             self._remove_interrupted(self.prefix(step))
+            self._drop_old(step)
 
-    def _drop_old(self, prefixes):
-        """Deletes old checkpoints and updates TensorFlow's state file."""
+    def _drop_old(self, step):
+        """Deletes old checkpoints and updates TensorFlow's state file.
+
+        One of an interruption does not count: it will be replaced. Newer ones
+        than `step`, if any, are damaged: training resumed from an older one.
+        """
+        prefixes = list_checkpoints(self.folder)
+        prefixes = [p for p in prefixes if step_of(p) <= step]
+        regular = [
+            p
+            for p in prefixes
+            if p not in self.damaged and not self.is_interrupted(p)
+        ]
+        old = {p for p in prefixes if p in self.damaged}
         if self.max_to_keep:
-            for old in prefixes[: -self.max_to_keep]:
-                remove_checkpoint(old)
-            prefixes = prefixes[-self.max_to_keep :]
-        self._write_state(prefixes)
+            old |= {*regular[: -self.max_to_keep]}
+        for prefix in old:
+            remove_checkpoint(prefix)
+        self.damaged -= old
+        self._write_state([p for p in prefixes if p not in old])
 
     def _write_state(self, prefixes):
         """Writes TensorFlow's file that lists the checkpoints."""
@@ -372,17 +426,23 @@ class CheckpointManager:
         """Returns whether a checkpoint was written on interruption."""
         return filesystem.exists(f"{prefix}{MARK}")
 
-    def _remove_interrupted(self, newest):
-        """Removes checkpoints of interruptions, and the mark of the newest."""
+    def _remove_interrupted(self, newest, is_kept=False):
+        """Removes checkpoints of interruptions but the newest, and its mark.
+
+        If `is_kept`, the newest is one of them and keeps its mark.
+        """
         for path in filesystem.find_files(self.folder, f"{PREFIX}-*{MARK}"):
             if (prefix := path.removesuffix(MARK)) != newest:
                 remove_checkpoint(prefix)
+            elif is_kept:
+                continue
             filesystem.remove(path)
 
     def restore_latest(self) -> str | None:
         """Restores the newest numbered checkpoint, including the optimizer.
 
-        Damaged checkpoints are skipped with a warning. Incomplete files of a
+        Damaged checkpoints, and those with values that are not finite, are
+        skipped with a warning. Incomplete files of a
         killed run are removed. Old checkpoints are deleted by `save` only: the
         training may have been started with wrong settings.
 
@@ -397,10 +457,13 @@ class CheckpointManager:
         for prefix in reversed(prefixes):
             try:
                 values = read_checkpoint(prefix)
-            except ValueError as error:
+                check_finite(values, prefix)
+            except DamagedCheckpoint as error:
                 logging.warning("%s This checkpoint is skipped.", error)
+                self.damaged.add(prefix)
                 continue
             restore(self.variables, values, prefix)
+            self.source = prefix
             self._write_state(prefixes[: prefixes.index(prefix) + 1])
             return prefix
         if prefixes:
@@ -421,6 +484,7 @@ class CheckpointManager:
     def restore(self, prefix: str) -> None:
         """Restores every variable from a checkpoint of this training."""
         restore(self.variables, read_checkpoint(prefix), prefix)
+        self.source = prefix
 
     def keep_best(self, prefix: str) -> None:
         """Copies a checkpoint to `model.ckpt-best`."""

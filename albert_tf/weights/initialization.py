@@ -76,6 +76,7 @@ def initialize(
     if not from_group0:
         check_all_layers(values, weights, pretrained.source)
     new = checkpoints.restore(weights, values, pretrained.source, new_prefixes)
+    manager.source = pretrained.source
     parts = [f"new: {', '.join(new) or 'none'}", *remarks]
     return (
         f"Restored {len(weights) - len(new)} of {len(weights)} variables from "

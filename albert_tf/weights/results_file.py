@@ -6,6 +6,7 @@ The release's format: a block of "name = value" lines for each evaluation.
 import os
 
 from albert_tf import filesystem
+from albert_tf.weights import checkpoints
 from albert_tf.weights.checkpoints import STEP
 
 RESULTS_FILE = "eval_results.txt"
@@ -57,3 +58,23 @@ def best_row(rows: list[dict], metric: str) -> dict | None:
     """
     rows = [row for row in rows if metric in row]
     return max(rows, key=lambda row: row[metric], default=None)
+
+
+def find_trained(folder: filesystem.Path) -> list[str]:
+    """Returns the prefixes of a folder's checkpoints, the one to use last.
+
+    That is the best one; or the newest, if it is newer and was not scored.
+    """
+    numbered = checkpoints.list_checkpoints(folder)
+    best = checkpoints.find_best(folder)
+    if best is None:
+        return numbered
+    scored = {row[STEP] for row in read_results(folder)}
+    newest = max(scored, default=0)
+    newer = [
+        prefix
+        for prefix in numbered
+        if checkpoints.step_of(prefix) > newest
+        and not filesystem.exists(prefix + checkpoints.MARK)
+    ]
+    return [*(p for p in numbered if p not in newer), best, *newer]

@@ -11,7 +11,7 @@ import os
 from albert_tf import filesystem
 from albert_tf.model import heads, span_heads
 from albert_tf.model.config import AlbertConfig
-from albert_tf.weights import checkpoints, results_file
+from albert_tf.weights import results_file
 from albert_tf.weights.checkpoints import STEP, step_of
 
 HEAD_FILE = "head.json"
@@ -124,7 +124,7 @@ def find_threshold(
     """
     rows = results_file.read_results(folder)
     rows = [row for row in rows if THRESHOLD in row]
-    if checkpoints.find_trained(folder):
+    if results_file.find_trained(folder):
         # Step 0 is of a model that was scored here before.
         rows = [row for row in rows if row[STEP]]
         if (step := step_of(source)) >= 0:

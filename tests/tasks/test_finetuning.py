@@ -235,6 +235,58 @@ def test_random_weights_neither_predict_nor_are_exported(model, tmp_path):
         tuning.task.predict(tuning, "w1 w2")
 
 
+def test_scoring_what_is_scored_gives_no_weights(model, tmp_path):
+    """Nothing is restored, so nothing may be predicted."""
+    dev = {"dev": (TEXTS, LABELS)}
+    build(model, tmp_path, TEXTS, LABELS, **dev).train()
+    tuning = build(model, tmp_path, TEXTS, LABELS, **dev)
+    tuning.evaluate()
+    assert tuning.source is None
+    with pytest.raises(ValueError, match="random weights"):
+        tuning.task.predict(tuning, TEXTS)
+    tuning.train()  # Nothing to do, but restored.
+    assert tuning.source.endswith("model.ckpt-2")
+    assert len(tuning.task.predict(tuning, TEXTS)) == 3
+
+
+def test_a_folder_that_was_emptied_is_not_continued(model, tmp_path):
+    tuning = build(model, tmp_path / "run", TEXTS, LABELS)
+    tuning.train()
+    for path in (tmp_path / "run").glob("model.ckpt-*"):
+        path.unlink()
+    with pytest.raises(ValueError, match="2 steps, but .* has no checkpoint"):
+        tuning.train()
+
+
+def test_a_run_that_diverged_has_no_weights(model, tmp_path):
+    tuning = build(model, tmp_path, TEXTS, LABELS)
+    named_weights(tuning.model)["output_bias"].assign([np.nan, 0.0])
+    with pytest.raises(FloatingPointError):
+        tuning.train()
+    assert tuning.source is None and not list(tmp_path.glob("*.index"))
+    with pytest.raises(ValueError, match="random weights"):
+        tuning.task.predict(tuning, TEXTS)
+
+
+def test_weights_and_from_scratch_contradict(model, tmp_path):
+    start = pretrained.read_pretrained(model)
+    task = build(model, tmp_path, TEXTS, LABELS).task
+    with pytest.raises(ValueError, match="from_scratch=True contradicts"):
+        FineTuning(tmp_path, task, start, Recipe(from_scratch=True))
+
+
+def test_a_newer_checkpoint_that_was_not_scored_is_said(model, tmp_path, capfd):
+    build(model, tmp_path, TEXTS, LABELS, dev=(TEXTS, LABELS)).train()
+    start = pretrained.read_pretrained(model)
+    task = build(model, tmp_path, TEXTS, LABELS).task
+    recipe = Recipe(train_step=4, accept_changes=True)
+    tuning = FineTuning(tmp_path, task, start, recipe)
+    tuning.train()
+    assert tuning.restore_best().endswith("model.ckpt-4")
+    said = capfd.readouterr().err
+    assert "model.ckpt-4 is of step 4. It is newer than the best" in said
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [

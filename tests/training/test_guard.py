@@ -7,75 +7,114 @@ import pytest
 
 from albert_tf.training import guard
 
+# Predictions of a step that make a window of its own.
+MANY = guard.NUM_PREDICTIONS
+
 
 def values(loss=5.0, norm=1.0):
     return {"loss": loss, "gradient_norm": norm, "learning_rate": 0.1}
 
 
-def check_all(tested, losses, start=0):
-    for step, loss in enumerate(losses, start):
-        tested.check(step, values(loss), is_window=True)
+def check_all(tested, losses, *, start=1, count=MANY, per_call=1):
+    """Checks steps in calls of some."""
+    for i in range(0, len(losses), per_call):
+        some = losses[i : i + per_call]
+        tested.check(
+            start + i + len(some) - 1,
+            values(np.mean(some)),
+            some,
+            [count] * len(some),
+            [1.0] * len(some),
+        )
+
+
+def check_norms(tested, norms, start=1):
+    for step, norm in enumerate(norms, start):
+        tested.check(step, values(norm=norm), [5], [1], [norm])
 
 
 @pytest.mark.parametrize("name", ["loss", "gradient_norm"])
 @pytest.mark.parametrize("value", [math.nan, math.inf])
 @pytest.mark.parametrize("is_active", [True, False])
 def test_what_is_not_finite_always_stops(name, value, is_active):
+    found = {**values(), name: value}
+    norms = [found["gradient_norm"], 1.0]
     with pytest.raises(FloatingPointError, match="At step 7 the loss is"):
-        guard.Guard(is_active).check(
-            7, {**values(), name: value}, is_window=False
-        )
+        guard.Guard(is_active).check(7, found, [5, 5], [9, 9], norms)
 
 
 def test_a_lost_half_of_what_was_learned_stops():
+    losses = [10] * 100 + [8, 6, 4, 6.9]
     tested = guard.Guard()
-    check_all(tested, [10, 8, 6, 4, 6.9])
+    check_all(tested, losses)
     with pytest.raises(
         FloatingPointError,
-        match=r"step 9 the loss is 7.1.*from 10.000 to 4.000 at step 3",
+        match=r"step 105 the loss is 7.3.*from 10.000 to 4.000 at step 103",
     ):
-        check_all(tested, [7.1], start=9)
-    check_all(guard.Guard(is_active=False), [10, 4, 10])
+        check_all(tested, [7.3], start=105)
+    check_all(guard.Guard(is_active=False), [*losses, 10])
 
 
-def test_noise_does_not_stop():
-    rng = np.random.default_rng(0)
-    falling = np.linspace(10, 4, 500) + rng.normal(0, 0.3, 500)
-    check_all(guard.Guard(), falling)
-    # The beginning of a window is one noisy step.
-    guard.Guard().check(1, values(4), is_window=True)
+@pytest.mark.parametrize("per_call", [1, 7, 25, 1000])
+@pytest.mark.parametrize("batch", [4, 64])
+def test_calls_do_not_matter(per_call, batch):
+    """A fall to 4, noise of small batches, and a real relapse at step 1500."""
+    rng = np.random.default_rng(batch)
+    steps = np.arange(1, 3001)
+    losses = 4 + 6 * np.exp(-steps / 200) + 5 * (steps > 1500)
+    losses += rng.normal(0, 12 / math.sqrt(20 * batch), len(steps))
+    healthy = guard.Guard()
+    check_all(healthy, losses[:1500], count=20 * batch, per_call=per_call)
+    with pytest.raises(FloatingPointError, match="At step (15|16)") as error:
+        check_all(
+            healthy,
+            losses[1500:],
+            start=1501,
+            count=20 * batch,
+            per_call=per_call,
+        )
+    whole = guard.Guard()
+    with pytest.raises(FloatingPointError) as same:
+        check_all(whole, losses, count=20 * batch, per_call=1)
+    assert str(error.value) == str(same.value)
+
+
+@pytest.mark.parametrize("is_counted", [True, False])
+def test_a_resumed_run_remembers_what_was_learned(is_counted):
+    counts = {guard.PREDICTIONS: 100 * MANY} if is_counted else {}
     tested = guard.Guard()
-    check_all(tested, [10, 4])
-    tested.check(3, values(9), is_window=False)
-
-
-def test_a_resumed_run_remembers_what_was_learned():
-    tested = guard.Guard()
-    tested.note_loss(100, 10)
-    tested.note_loss(200, 3)
+    tested.resume(
+        {"step": step, "loss": loss, **counts}
+        for step, loss in ((100, 10), (200, 3))
+    )
     with pytest.raises(FloatingPointError, match="at step 200"):
-        check_all(tested, [7], start=300)
+        check_all(tested, [7], start=201)
+
+
+def test_records_have_the_number_of_predictions():
+    tested = guard.Guard()
+    check_all(tested, [5, 5, 5], count=20, per_call=2)
+    assert tested.take_count() == {guard.PREDICTIONS: 60}
+    assert tested.take_count() == {guard.PREDICTIONS: 0}
 
 
 def test_a_new_weight_of_the_sentence_loss_does_not_stop():
     tested = guard.Guard(loss="masked_lm_loss")
-    losses = [(10, 10.7), (3, 3.7), (3, 3 + 5 * 0.7), (2.9, 9)]
-    records = [{"masked_lm_loss": a, "loss": b} for a, b in losses]
-    tested.resume(r | {"step": i} for i, r in enumerate(records[:2]))
-    for step, record in enumerate(records[2:], 2):
-        tested.check(step, values() | record, is_window=True)
+    tested.resume(
+        {"step": step, "masked_lm_loss": masked, "loss": loss}
+        for step, masked, loss in ((1, 10, 10.7), (2, 3, 3.7))
+    )
+    check_all(tested, [3, 2.9], start=3)
     with pytest.raises(FloatingPointError, match="the masked_lm_loss is 8.0"):
-        tested.check(4, values() | {"masked_lm_loss": 8}, is_window=True)
+        check_all(tested, [8], start=5)
 
 
 def test_norms_that_explode_stop_if_they_stay():
     tested = guard.Guard()
-    for step in range(guard.NUM_RECENT):
-        tested.check(step, values(norm=1 + step % 3), is_window=False)
-    for norm in (500, 1, 900, 700, 2):  # Clipped, and gone.
-        tested.check(60, values(norm=norm), is_window=False)
+    check_norms(tested, [1 + i % 3 for i in range(guard.NUM_RECENT)])
+    # Clipped, and gone.
+    check_norms(tested, [500, 1, *[900] * 9, 2], start=51)
     with pytest.raises(
-        FloatingPointError, match="step 64 the gradient norm is 1e[+]03"
+        FloatingPointError, match="step 72 the gradient norm is 1e[+]03"
     ):
-        for step in range(62, 70):
-            tested.check(step, values(norm=1000), is_window=False)
+        check_norms(tested, [1000] * 20, start=63)

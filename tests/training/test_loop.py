@@ -292,7 +292,8 @@ def test_a_loss_that_is_not_finite_ends_the_run(tmp_path):
     assert not checkpoints.list_checkpoints(tmp_path)
 
 
-def test_a_resumed_run_that_diverges_is_stopped(tmp_path):
+def test_a_resumed_run_that_diverges_is_stopped(tmp_path, monkeypatch):
+    monkeypatch.setattr(guard, "NUM_PREDICTIONS", 1)
     build(tmp_path).train(4)
     # As if the loss had fallen: to far below that of the coming steps.
     losses = {2: 6.0, 4: 0.5}
@@ -304,9 +305,7 @@ def test_a_resumed_run_that_diverges_is_stopped(tmp_path):
     run = build(tmp_path)
     run.manager.restore_latest()
     before = checkpoints.list_checkpoints(tmp_path)
-    with pytest.raises(
-        FloatingPointError, match="fallen from 6.000 to 0.500 at step 4"
-    ):
+    with pytest.raises(FloatingPointError, match="to 0.500 at step 4"):
         run.train(NUM_STEPS, guard=guard.Guard())
     assert checkpoints.list_checkpoints(tmp_path) == before
 

@@ -71,7 +71,7 @@ def check_equal(folder, whole):
     assert {p.name for p in folder.iterdir() if p.is_file()} == names
     for name in ("eval_results.txt", "SST-2.tsv", "test_results.tsv"):
         assert (folder / name).read_bytes() == (run_folder / name).read_bytes()
-    for prefix in checkpoints.find_trained(whole.output_dir):
+    for prefix in results_file.find_trained(whole.output_dir):
         values = checkpoints.read_checkpoint(prefix)
         found = checkpoints.read_checkpoint(folder / prefix.split("/")[-1])
         assert found.keys() == values.keys()
@@ -116,7 +116,7 @@ def test_scores_of_interrupted_training_are_forgotten(
         (row,) = results_file.read_results(folder)
         assert row["global_step"] == step
         assert (folder / "summary.json").exists()
-        assert not checkpoints.find_trained(folder)[-1].endswith("best")
+        assert not results_file.find_trained(folder)[-1].endswith("best")
     run_classifier.run(args)
     results = [results_file.read_results(f) for f in (folder, whole.output_dir)]
     assert results[0] == results[1]
@@ -399,7 +399,7 @@ def test_the_best_checkpoint_is_of_a_result_that_is_kept(
     left = checkpoints.list_checkpoints(tmp_path)
     evaluator.forget_after(checkpoints.step_of(left[-1]) if left else 0)
     path = manager.prefix("best")
-    best = checkpoints.find_trained(tmp_path)[len(left) :]
+    best = results_file.find_trained(tmp_path)[len(left) :]
     assert best == ([path] if wanted else [])
     if wanted:
         assert checkpoints.read_checkpoint(path)[checkpoints.STEP] == wanted
@@ -463,7 +463,7 @@ def test_a_run_may_end_where_it_was_interrupted(whole, tmp_path):
     run_classifier.run(args)
     assert results_file.read_results(args.output_dir) == results
     assert not mark.exists()
-    assert checkpoints.find_trained(args.output_dir)[-1].endswith("-best")
+    assert results_file.find_trained(args.output_dir)[-1].endswith("-best")
 
 
 def begins_from(folder):

@@ -5,7 +5,12 @@ import pytest
 import tensorflow as tf
 
 from albert_tf import filesystem
-from albert_tf.weights import checkpoints, regrouping, vocabulary_files
+from albert_tf.weights import (
+    checkpoints,
+    regrouping,
+    results_file,
+    vocabulary_files,
+)
 from tests import tiny
 
 
@@ -215,3 +220,96 @@ def test_an_absent_index_is_not_a_folder(tmp_path):
     checkpoints.write_checkpoint(tmp_path / "out" / "model.ckpt-3", variables())
     with pytest.raises(FileNotFoundError, match="out.index does not exist"):
         checkpoints.read_checkpoint(tmp_path / "out.index")
+
+
+def steps_in(folder):
+    return [
+        checkpoints.step_of(prefix)
+        for prefix in checkpoints.list_checkpoints(folder)
+    ]
+
+
+def save_at(manager, step, **kwargs):
+    manager.variables["global_step"].assign(step)
+    return manager.save(**kwargs)
+
+
+def test_checkpoints_of_interruptions_are_not_counted(tmp_path):
+    manager = checkpoints.CheckpointManager(tmp_path, variables(), 3)
+    for step in (100, 200, 300):
+        save_at(manager, step)
+    for step in (310, 320, 330):
+        save_at(manager, step, is_interrupted=True)
+        assert steps_in(tmp_path) == [100, 200, 300, step]
+    save_at(manager, 400)
+    assert steps_in(tmp_path) == [200, 300, 400]
+    # The run was to end where it was interrupted.
+    save_at(manager, 450, is_interrupted=True)
+    manager.confirm_latest()
+    assert steps_in(tmp_path) == [300, 400, 450]
+    assert not list(tmp_path.glob("*.interrupted"))
+
+
+@pytest.mark.parametrize("is_interrupted", [True, False])
+@pytest.mark.parametrize("name", ["bert/pooler/dense/bias/adam_m", "kernel"])
+def test_what_is_not_finite_is_never_saved(tmp_path, is_interrupted, name):
+    held = variables()
+    manager = checkpoints.CheckpointManager(tmp_path, held, max_to_keep=1)
+    good = save_at(manager, 5)
+    files = {p.name: p.read_bytes() for p in tmp_path.iterdir()}
+    held[next(n for n in held if n.endswith(name))].assign_add(
+        tf.fill(held[next(n for n in held if n.endswith(name))].shape, np.nan)
+    )
+    with pytest.raises(FloatingPointError, match="step 6.*NaN.*not saved"):
+        save_at(manager, 6, is_interrupted=is_interrupted)
+    assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == files
+    assert manager.source == good
+
+
+def write_nan(prefix, step):
+    broken = variables(step)
+    broken["bert/pooler/dense/bias"].assign([np.nan] * 5)
+    checkpoints.write_checkpoint(prefix, broken)
+
+
+def test_what_is_not_finite_is_skipped_like_what_is_damaged(tmp_path, caplog):
+    held = variables()
+    manager = checkpoints.CheckpointManager(tmp_path, held, max_to_keep=2)
+    for step in (100, 200):
+        save_at(manager, step)
+    write_nan(tmp_path / "model.ckpt-300", 300)
+    (tmp_path / f"model.ckpt-350{checkpoints.DATA_ENDING}").write_bytes(b"cut")
+    (tmp_path / "model.ckpt-350.index").write_bytes(b"cut")
+    assert checkpoints.find_checkpoint(tmp_path).endswith("-200")
+    assert manager.restore_latest() == manager.source == manager.prefix(200)
+    assert "-300: bert/pooler/dense/bias contains NaN" in caplog.text
+    # They neither count nor outlive those that are good.
+    save_at(manager, 360)
+    assert steps_in(tmp_path) == [200, 360]
+
+
+def test_only_values_that_were_assigned_have_a_source(tmp_path):
+    manager = checkpoints.CheckpointManager(tmp_path, variables())
+    assert manager.restore_latest() is None and manager.source is None
+    save_at(manager, 3)
+    other = checkpoints.CheckpointManager(tmp_path, variables())
+    assert other.source is None
+    other.restore(manager.prefix(3))
+    assert other.source == manager.prefix(3)
+
+
+def test_a_newer_checkpoint_is_preferred_unless_it_was_scored(tmp_path):
+    manager = checkpoints.CheckpointManager(tmp_path, variables(), 9)
+    manager.keep_best(save_at(manager, 10))
+    save_at(manager, 20)
+    results_file.write_blocks(
+        tmp_path,
+        [f"f1 = 0.5\nglobal_step = {step}.0\n" for step in (10, 20)],
+    )
+    assert results_file.find_trained(tmp_path)[-1].endswith("-best")
+    save_at(manager, 25, is_interrupted=True)
+    assert results_file.find_trained(tmp_path)[-1].endswith("-best")
+    save_at(manager, 30)
+    save_at(manager, 40)
+    found = [p.rsplit("-")[-1] for p in results_file.find_trained(tmp_path)]
+    assert found == ["10", "20", "best", "30", "40"]
