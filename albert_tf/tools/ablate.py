@@ -172,7 +172,7 @@ def parse(program, values):
 def check_casing(grid):
     """Raises ValueError if two texts of a model would get other pieces."""
     for name in sorted(vocabulary_files.CASING):
-        default = getattr(create_pretraining_data.DataFlags, name)
+        default = name == "do_lower_case"  # What an absent flag means.
         wanted = grid.held_out.get(name, default)
         for row in grid.rows:
             for phase in row.phases:
