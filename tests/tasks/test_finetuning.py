@@ -9,7 +9,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf import Classification, FineTuning, Recipe, named_weights
+from albert_tf import (
+    AlbertConfig,
+    Classification,
+    FineTuning,
+    Recipe,
+    named_weights,
+)
 from albert_tf.commands.run_classifier import ClassifierFlags
 from albert_tf.model import layers, modeling, onednn
 from albert_tf.programs import run_classifier
@@ -87,7 +93,10 @@ def test_defaults_are_those_of_the_program():
         inspect.signature(function).parameters
         for function in (Classification.from_texts, Classification)
     )
-    assert texts["max_seq_length"].default == program["max_seq_length"]
+    # The program's is the same for a model with enough positions.
+    assert program["max_seq_length"] is None
+    usual = inspect.signature(AlbertConfig.choose_length).parameters["usual"]
+    assert texts["max_seq_length"].default == usual.default
     assert task["dropout"].default == program["classifier_dropout"]
 
 
