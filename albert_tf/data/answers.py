@@ -11,6 +11,7 @@ import numpy as np
 
 from albert_tf.data.examples import Examples
 from albert_tf.data.squad import Squad
+from albert_tf.text import normalization
 
 
 class Candidates(NamedTuple):
@@ -178,7 +179,8 @@ def rank(context, n_best_size, firsts, lasts, start_scores, end_scores) -> list:
     """Ranks the candidates of a question; keeps each text once.
 
     Candidates are the characters [firsts, lasts) of the paragraph `context`,
-    with scores; all arrays are [C], and C may be 0.
+    with scores; all arrays are [C], and C may be 0. A text that shows nothing
+    is "", as in the release.
 
     Returns:
       A list of 1 to `n_best_size` dicts, as in `Answers.nbest`.
@@ -190,7 +192,8 @@ def rank(context, n_best_size, firsts, lasts, start_scores, end_scores) -> list:
     scores = start_scores + end_scores
     kept = {}
     for i in np.argsort(-scores, kind="stable"):
-        text = context[firsts[i] : lasts[i]].strip()
+        start, end = normalization.trim(context, firsts[i], lasts[i])
+        text = context[start:end]
         if text not in kept:
             kept[text] = i
             if len(kept) == n_best_size:

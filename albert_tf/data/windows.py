@@ -15,7 +15,7 @@ from albert_tf import progress
 from albert_tf.data import examples, processes
 from albert_tf.data.examples import Examples
 from albert_tf.data.squad import Answer, Squad
-from albert_tf.text import tokenization
+from albert_tf.text import normalization, tokenization
 
 CONTEXTS_PER_TASK = 200
 
@@ -236,9 +236,8 @@ def find_tokens(spans: np.ndarray, answer: Answer) -> tuple[int, int] | None:
     """
     if not len(spans):
         return None
-    text = answer.text
-    first = answer.start + len(text) - len(text.lstrip())
-    last = answer.start + len(text.rstrip()) - 1
+    first, end = normalization.trim(answer.text, 0, len(answer.text))
+    first, last = answer.start + first, answer.start + end - 1
     start = int(np.searchsorted(spans[:, 1], first, side="right"))
     end = int(np.searchsorted(spans[:, 0], last, side="right")) - 1
     start = min(start, len(spans) - 1)

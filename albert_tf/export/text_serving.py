@@ -6,14 +6,11 @@ Shapes: B texts; (T) tokens, ragged; T tokens after padding; C labels.
 import tensorflow as tf
 
 from albert_tf.export import requests, saved_models, serving
-from albert_tf.text import operations
+from albert_tf.text import characters, operations
 
 TEXTS = tf.TensorSpec([None], tf.string)
 # Score of a text in which no answer is possible.
 NO_SPAN = -1e30
-# What str.strip removes from both ends of a text.
-_SPACE = r"[\s\v\x1c-\x1f\x{85}\p{Z}]+"
-SPACES = f"^{_SPACE}|{_SPACE}$"
 
 
 def export_preprocessor(path, tokenizer, *, seq_length=128, assets=()):
@@ -179,11 +176,13 @@ def export_text_spans(
     """Exports a SQuAD model as a SavedModel that takes text.
 
     `serving_default` takes `question` and `context`, [B] strings each. It
-    returns, [B] each: `answer`, a substring of the context; `start` and `end`,
-    its character positions there; `score`, the sum of its logits or
-    log-probabilities; for SQuAD 2.0 `null_odds`, the no-answer score; and, if
-    a threshold is given, `is_answered`. A context that does not fit into one
-    sequence is truncated.
+    returns, [B] each: `answer`, the best span of the context that shows
+    something, without white space and invisible characters at its ends;
+    `start` and `end`, its character positions there; `score`, the sum of its
+    logits or log-probabilities; for SQuAD 2.0 `null_odds`, the no-answer score;
+    and, if a threshold is given, `is_answered`. Without such a span, as in an
+    empty context, the answer is "" at 0, the score -1e30, and `is_answered`
+    false. A context that does not fit into one sequence is truncated.
 
     Args:
       folder: as for `serving.export_classifier`.
@@ -217,7 +216,8 @@ def export_text_spans(
         # Invalid UTF-8 would make the character counts of operations differ.
         context = tf.strings.unicode_transcode(context, "UTF-8", "UTF-8")
         query = graph.tokenize(question)[:, :max_query_length]
-        ids, *offsets = graph.tokenize_with_offsets(context)
+        ids, *spans = graph.tokenize_with_offsets(context)
+        offsets = characters.trim(context, *spans)
         features, before = operations.pack_question(
             tokenizer, query, ids, max_seq_length
         )
@@ -225,11 +225,9 @@ def export_text_spans(
             features, requests.OWN_NAMES, model.config, max_seq_length
         )
         outputs = serve_features(features)
-        span = choose_span(outputs, features, before, max_answer_length)
-        return {
-            **_quote(context, offsets, *span),
-            **_judge(outputs, threshold),
-        }
+        candidates = list_spans(outputs, features, before, max_answer_length)
+        quoted = quote(context, offsets, before, *candidates)
+        return {**quoted, **_judge(outputs, quoted, threshold)}
 
     signatures = {"serving_default": serve}
     return saved_models.write_version(
@@ -253,44 +251,61 @@ def check_lengths(max_seq_length, max_query_length):
         )
 
 
-def _judge(outputs, threshold):
+def _judge(outputs, quoted, threshold):
     """Returns the no-answer outputs; empty for SQuAD 1.1."""
     if "cls_logits" not in outputs:
         return {}
     judged = {"null_odds": outputs["cls_logits"]}
     if threshold is not None:
-        judged["is_answered"] = judged["null_odds"] < threshold
+        has_span = quoted["end"] > quoted["start"]
+        judged["is_answered"] = has_span & (judged["null_odds"] < threshold)
     return judged
 
 
-def _quote(context, offsets, first, last, score):
-    """Returns the outputs about spans of texts, [B], see `export_text_spans`.
+def quote(context, offsets, before, starts, ends, scores):
+    """Returns the outputs about texts, [B], see `export_text_spans`.
 
-    `first`, `last` and `score` are from `choose_span`; `offsets` are the starts
-    and the ends of tokens in characters, [B, (T)] each.
+    Args:
+      context: [B] strings.
+      offsets: first character and end of each token, [B, (T)] int32 each,
+        from `characters.trim`.
+      before: [B] number of tokens before the text.
+      starts: [B or 1, C] first tokens of candidates, from `list_spans`.
+      ends: [B or 1, C] last tokens.
+      scores: [B, C] scores, NO_SPAN for an invalid candidate.
     """
+    # A column for texts without a token.
+    offsets = [tf.pad(x.to_tensor(), [[0, 0], [0, 1]]) for x in offsets]
+    firsts, lasts = (
+        tf.gather(
+            values,
+            tf.clip_by_value(
+                tf.broadcast_to(tokens, tf.shape(scores))
+                - before[:, tf.newaxis],
+                0,
+                tf.shape(values)[1] - 1,
+            ),
+            batch_dims=1,
+        )
+        for values, tokens in zip(offsets, (starts, ends), strict=True)
+    )  # [B, C] characters
+    scores = tf.where(firsts < lasts, scores, NO_SPAN)
+    best = tf.argmax(scores, axis=1, output_type=tf.int32)  # [B]
+    score = tf.reduce_max(scores, axis=1)
     start, end = (
-        _look_up(values, tokens, score)
-        for values, tokens in zip(offsets, (first, last), strict=True)
+        tf.where(score > NO_SPAN, tf.gather(x, best, batch_dims=1), 0)
+        for x in (firsts, lasts)
     )
-    answer = tf.strings.substr(context, start, end - start, "UTF8_CHAR")
     return {
-        "answer": tf.strings.regex_replace(answer, SPACES, ""),
+        "answer": tf.strings.substr(context, start, end - start, "UTF8_CHAR"),
         "start": start,
         "end": end,
         "score": score,
     }
 
 
-def _look_up(offsets, tokens, score):
-    """Returns the offset of one token per row, 0 if there is no answer."""
-    padded = tf.pad(offsets.to_tensor(), [[0, 0], [0, 1]])  # [B, T + 1]
-    tokens = tf.where(score > NO_SPAN, tokens, tf.shape(padded)[1] - 1)
-    return tf.gather(padded, tokens, batch_dims=1)
-
-
-def choose_span(outputs, features, before, max_answer_length):
-    """Chooses the best span of each text.
+def list_spans(outputs, features, before, max_answer_length):
+    """Lists the candidates for the answer of each text.
 
     Args:
       outputs: outputs of an `AlbertSpans` or `AlbertConditionalSpans`.
@@ -299,8 +314,9 @@ def choose_span(outputs, features, before, max_answer_length):
       max_answer_length: maximum length of an answer, in tokens.
 
     Returns:
-      First and last token of the answer in the text, [B] int32 each, and the
-      sum of their scores [B]; NO_SPAN if there is no answer.
+      First and last token of each candidate as positions in the sequence,
+      [B or 1, C] int32 each, and the sum of their scores [B, C]; NO_SPAN for
+      one that cannot be an answer.
     """
     if "cls_logits" in outputs:
         starts = outputs["start_top_index"]  # [B, K]
@@ -329,11 +345,4 @@ def choose_span(outputs, features, before, max_answer_length):
         & (ends < behind[:, tf.newaxis])
         & (ends - starts < max_answer_length)
     )
-    scores = tf.where(is_valid, scores, NO_SPAN)
-    best = tf.argmax(scores, axis=1, output_type=tf.int32)  # [B]
-    shape = tf.shape(scores)
-    first, last = (
-        tf.gather(tf.broadcast_to(x, shape), best, batch_dims=1) - before
-        for x in (starts, ends)
-    )
-    return first, last, tf.reduce_max(scores, axis=1)
+    return starts, ends, tf.where(is_valid, scores, NO_SPAN)

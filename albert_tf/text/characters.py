@@ -14,6 +14,8 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from albert_tf.text import normalization
+
 SPACE, SIGMA, FINAL_SIGMA = map(ord, " Σς")
 NO_CHARACTER = sys.maxunicode + 1
 _SURROGATES = range(0xD800, 0xE000)
@@ -117,6 +119,66 @@ class CodePointSet:
 @functools.cache
 def _spaces():
     return CodePointSet(str.isspace)
+
+
+@functools.cache
+def _invisible():
+    return CodePointSet(normalization.is_invisible)
+
+
+@functools.cache
+def _selectors():
+    return CodePointSet(normalization.is_selector)
+
+
+def trim(texts, starts, ends) -> tuple:
+    """Moves the ends of spans to what shows something, as `normalization.trim`.
+
+    The spans of several tokens are trimmed, too: from the start of the first
+    to the end of the last. They show nothing if that start is not below that
+    end.
+
+    Args:
+      texts: [B] UTF-8 strings.
+      starts: [B, (T)] int32, the first character of each token.
+      ends: [B, (T)] int32, the character after each token.
+
+    Returns:
+      The new starts and ends, [B, (T)] int32 each.
+    """
+    codes = decode(texts).codes
+    flat, splits = codes.flat_values, tf.cast(codes.row_splits, tf.int32)
+    before = tf.gather(splits, starts.value_rowids())
+    behind = tf.gather(splits[1:], starts.value_rowids())
+    last = before + ends.flat_values
+    is_shown = ~_invisible()(flat)
+    first = _next(is_shown, before + starts.flat_values)
+    end = tf.maximum(_previous(is_shown, last) + 1, before)
+    # A selector stays with its character.
+    end = tf.minimum(_next(~_selectors()(flat), end), last)
+    return (
+        starts.with_flat_values(tf.minimum(first, behind) - before),
+        ends.with_flat_values(end - before),
+    )
+
+
+def _next(is_in, indices):
+    """Returns the first index from each on, [M], at which is_in [N], or N."""
+    places = tf.cast(tf.where(is_in)[:, 0], tf.int32)
+    places = tf.concat([places, [tf.size(is_in)]], axis=0)
+    return tf.gather(places, _count_before(is_in, indices))
+
+
+def _previous(is_in, indices):
+    """Returns the last index before each, [M], at which is_in [N], or -1."""
+    places = tf.cast(tf.where(is_in)[:, 0], tf.int32)
+    places = tf.concat([[-1], places], axis=0)
+    return tf.gather(places, _count_before(is_in, indices))
+
+
+def _count_before(is_in, indices):
+    counts = tf.cumsum(tf.cast(is_in, tf.int32))
+    return tf.gather(tf.concat([[0], counts], axis=0), indices)
 
 
 def join_words(characters: Characters) -> Characters:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from albert_tf.data import answers, examples, squad, windows
+from albert_tf.text import normalization
 
 CASES = [(v, length) for v in ("v1", "v2") for length in (384, 128)]
 STRIDES = {384: 128, 128: 64}
@@ -18,6 +19,13 @@ def pair_padding(start_logits, end_logits, num_tokens, n_best_size):
     """Pairs like the release, which also pairs padding."""
     del num_tokens
     return PAIR_BEST(start_logits, end_logits, None, n_best_size)
+
+
+def trim_spaces(text, start, end):
+    """Trims like the release, which keeps invisible characters."""
+    text = text[start:end]
+    start += len(text) - len(text.lstrip())
+    return start, start + len(text.strip())
 
 
 @pytest.fixture(scope="module")
@@ -55,6 +63,7 @@ def recorded(recordings, english):
             outputs[name][is_there] = values
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(answers, "pair_best", pair_padding)
+            patch.setattr(normalization, "trim", trim_spaces)
             found = answers.find_answers(questions, encoded, outputs)
         made[case] = questions, encoded, outputs, found
         return made[case]
@@ -241,6 +250,22 @@ def test_equal_texts_count_once():
     texts = [entry["text"] for entry in found.nbest["q"]]
     assert texts[0] == "bb"
     assert len(texts) == len(set(texts))
+
+
+@pytest.mark.parametrize(
+    ("context", "wanted"),
+    [
+        ("\u200b40 kg\ufeff ", "40 kg"),
+        ("\u3164 40\u00a0kg\u2800", "40\u00a0kg"),
+        ("\u00ad\u2764\ufe0f\u200d", "\u2764\ufe0f"),
+        (" \u034f\u200d", ""),
+        ("", ""),
+    ],
+)
+def test_answers_begin_and_end_with_what_shows_something(context, wanted):
+    ends, scores = np.array([len(context)]), np.ones(1, np.float32)
+    ranked = answers.rank(context, 20, np.zeros(1, int), ends, scores, scores)
+    assert [entry["text"] for entry in ranked] == [wanted]
 
 
 def test_below_the_threshold_there_is_an_answer():

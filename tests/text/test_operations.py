@@ -13,7 +13,12 @@ from albert_tf.data import examples, squad
 from albert_tf.export import text_serving
 from albert_tf.model import heads, span_heads
 from albert_tf.model.config import AlbertConfig
-from albert_tf.text import normalization, operations, tokenization
+from albert_tf.text import (
+    characters,
+    normalization,
+    operations,
+    tokenization,
+)
 from albert_tf.weights import huggingface
 from tests import conftest, tiny
 from tests.text.test_tokenization import train_model
@@ -413,36 +418,117 @@ STRANGE = {
 }
 
 
-@pytest.fixture(scope="module")
-def answering(words, tmp_path_factory):
+INVISIBLE = {
+    "spaces at the ends": "  w1 w2 \t",
+    "no-break spaces": "\u00a0w1\u00a0w2\u00a0",
+    "joiners": "\u200bw1\u200b w2\ufeff",
+    "fillers": "\u3164w1 \u2800",
+    "a selector": "\ufe0fw1 \u2764\ufe0f \u200d",
+    "beyond 16 bits": " \U0001f600 w1\U0001f600 ",
+    "full-width": "\u3000\uff57\uff11 ",
+    "combining marks": " e\u0301\u034f w1 \u0301 ",
+    "line separators": "\x85w1\u2028\x1c",
+}
+NOTHING = {
+    "joiners alone": "\u200b\u200d",
+    "selectors alone": "\ufe0f\u034f",
+    "fillers alone": "\u3164 \u2800",
+}
+
+
+@pytest.fixture(scope="module", params=["v1", "v2"])
+def version(request):
+    return request.param
+
+
+@pytest.fixture(scope="module", params=["sentencepiece", "wordpiece"])
+def answering(request, version, words, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("answering")
+    tokenizer, config = words, tiny.CONFIG
+    if request.param == "sentencepiece":
+        line = "w1 w2 w3 \u200b \u034f \u2800 \u2764\ufe0f"
+        path = folder / "spiece.model"
+        path.write_bytes(train_model([line] * 9, vocab_size=16))
+        tokenizer = tokenization.build_tokenizer(spm_model_file=str(path))
+        config = dataclasses.replace(config, vocab_size=tokenizer.vocab_size)
+    arguments = {"threshold": 1e9} if version == "v2" else {}
+    build = {
+        "v1": span_heads.AlbertSpans,
+        "v2": span_heads.AlbertConditionalSpans,
+    }[version]
     path = text_serving.export_text_spans(
-        tmp_path_factory.mktemp("answering"),
-        span_heads.AlbertConditionalSpans(tiny.CONFIG),
-        tokenizer=words,
+        folder / "export",
+        build(config),
+        tokenizer=tokenizer,
         max_seq_length=32,
         max_query_length=8,
-        threshold=0.0,
+        **arguments,
     )
     return tf.saved_model.load(path).signatures["serving_default"]
 
 
-@pytest.mark.parametrize("text", STRANGE.values(), ids=STRANGE)
-def test_answers_are_substrings_of_any_context(answering, text):
+TEXTS = STRANGE | {n: text.encode() for n, text in INVISIBLE.items()}
+TEXTS |= {n: text.encode() for n, text in NOTHING.items()}
+
+
+@pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
+def test_answers_are_spans_of_any_context_that_show_something(answering, text):
     """Invalid UTF-8 is decoded as U+FFFD, as in Python."""
     texts = [text, b"w3 w4"]
     found = answering(question=tf.constant(texts), context=tf.constant(texts))
     for i, context in enumerate(texts):
+        whole = context.decode(errors="replace")
         start, end = (int(found[name][i]) for name in ("start", "end"))
-        piece = context.decode(errors="replace")[start:end]
-        assert found["answer"][i].numpy().decode() == piece.strip()
-    assert np.isfinite(found["null_odds"]).all()
+        answer = found["answer"][i].numpy().decode()
+        assert whole[start:end] == answer
+        assert normalization.trim(whole, start, end) == (start, end)
+        has_answer = float(found["score"][i]) > -1e30
+        assert bool(answer) == has_answer
+        if normalization.is_blank(whole):
+            assert not has_answer
+        if "is_answered" in found:  # No question is above this threshold.
+            assert bool(found["is_answered"][i]) == has_answer
+    assert np.isfinite(found["score"]).all()
 
 
-@pytest.mark.parametrize("space", "\t\v\x1c\x85\xa0\u2003\u2028\u3000")
-def test_the_answers_ends_are_stripped_as_in_python(space):
-    text = f"{space} a{space}b\u200b{space}{space}"
-    found = tf.strings.regex_replace([text], text_serving.SPACES, "")
-    assert found[0].numpy().decode() == text.strip()
+def test_of_spans_that_show_nothing_the_next_is_taken():
+    context = tf.constant(["\u200b w1", "\u200b", ""])
+    offsets = [
+        tf.ragged.constant([[0, 2], [1], []], tf.int32),
+        tf.ragged.constant([[0, 4], [0], []], tf.int32),
+    ]
+    candidates = tf.constant([[2, 3]]), tf.constant([[2, 3]])
+    found = text_serving.quote(
+        context,
+        offsets,
+        tf.constant([2, 2, 2]),
+        *candidates,
+        tf.constant([[5.0, 1.0]] * 3),
+    )
+    assert [x.decode() for x in found["answer"].numpy()] == ["w1", "", ""]
+    np.testing.assert_array_equal(found["start"], [2, 0, 0])
+    np.testing.assert_allclose(found["score"], [1.0, -1e30, -1e30])
+
+
+def test_spans_are_trimmed_as_in_python():
+    rng = random.Random(1)
+    parts = ["a", " ", "\u200b", "\ufe0f", "\U0001f600", "\u3164", "e\u0301"]
+    texts = ["".join(rng.choices(parts, k=12)) for _ in range(60)] + ["", " "]
+    spans = [
+        sorted(sorted(rng.choices(range(len(text) + 1), k=2)) for _ in range(5))
+        for text in texts
+    ]
+    ragged = tf.ragged.constant(spans, tf.int32, ragged_rank=1)
+    starts, ends = characters.trim(texts, ragged[..., 0], ragged[..., 1])
+    for text, row, firsts, lasts in zip(
+        texts, spans, starts.to_list(), ends.to_list(), strict=True
+    ):
+        for span, first, last in zip(row, firsts, lasts, strict=True):
+            wanted = normalization.trim(text, *span)
+            if wanted[0] == wanted[1]:
+                assert first >= last
+            else:
+                assert (first, last) == wanted
 
 
 def test_empty_batches_work_and_other_sizes_are_refused(answering):
