@@ -84,8 +84,11 @@ class MaskedLM(layers.WeightOwner):
 
     def call(self, sequence_output, positions, word_embeddings):
         x = self.transform(sequence_output, positions)  # [B * P, E]
-        table = tf.cast(word_embeddings, x.dtype)  # [V, E]
-        logits = vocabulary_logits(x, table, self.logit_bias)  # [B * P, V]
+        logits = vocabulary_logits(
+            tf.cast(x, tf.float32),
+            tf.cast(word_embeddings, tf.float32),
+            self.logit_bias,
+        )  # [B * P, V]
         rows = [layers.size_of(positions, axis) for axis in (0, 1)]
         return tf.reshape(logits, [*rows, self.config.vocab_size])
 

@@ -131,7 +131,8 @@ class WeightOwner(keras.layers.Layer):
     """
 
     def __init__(self, prefix, initializer_range, **kwargs):
-        super().__init__(**kwargs)
+        # Keras would round float32 inputs, such as logits, to bfloat16.
+        super().__init__(autocast=False, **kwargs)
         self.prefix = prefix
         self.initializer_range = initializer_range
         self.built = True
@@ -161,13 +162,14 @@ class WeightOwner(keras.layers.Layer):
         gamma = self.add(f"{name}/gamma", (size,), "ones")
         return gamma, self.add(f"{name}/beta", (size,), "zeros")
 
-    def cast(self, weights):
-        """Returns the weights in the compute dtype; kernels by `hold_kernel`.
+    def cast(self, weights, dtype=None):
+        """Returns the weights in a dtype; kernels by `hold_kernel`.
 
-        A bias is never a constant: Grappler would replace its BiasAdd by an
-        AddV2, which cannot be fused.
+        The default is the compute dtype; products that give logits are in
+        float32. A bias is never a constant: Grappler would replace its
+        BiasAdd by an AddV2, which cannot be fused.
         """
-        dtype = self.compute_dtype
+        dtype = dtype or self.compute_dtype
         return [
             tf.cast(weight.value, dtype)
             if len(weight.shape) == 1
@@ -187,7 +189,7 @@ class ConfiguredLayer(keras.layers.Layer):
     saved_arguments: tuple[str, ...] = ()
 
     def __init__(self, config, **kwargs):
-        super().__init__(**kwargs)
+        super().__init__(autocast=False, **kwargs)
         self.config = config
         self.built = True
 
@@ -418,7 +420,11 @@ class Dropout:
         seed = tf.random.experimental.stateless_fold_in(
             self.seed, self.num_calls
         )
-        return tf.nn.experimental.stateless_dropout(x, rate, seed)
+        # In bfloat16 a uniform number has 7 bits: too few for a small rate.
+        y = tf.nn.experimental.stateless_dropout(
+            tf.cast(x, tf.float32), rate, seed
+        )
+        return tf.cast(y, x.dtype)
 
     def after(self, num_calls):
         """Returns a Dropout that continues after `num_calls` more calls.

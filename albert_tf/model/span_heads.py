@@ -32,12 +32,12 @@ def score_spans(logits, positions):
 
 
 def mask_logits(logits, p_mask):
-    """Returns logits [B, T] float32, set to -1e30 where p_mask is 1.
+    """Returns logits [B, T] float32, with -1e30 where p_mask is 1.
 
     Source: squad_utils.py, `create_v2_model`.
     """
     p_mask = tf.cast(p_mask, tf.float32)
-    return tf.cast(logits, tf.float32) * (1 - p_mask) + MASKED_LOGIT * p_mask
+    return logits * (1 - p_mask) + MASKED_LOGIT * p_mask
 
 
 def build_p_mask(features):
@@ -58,11 +58,14 @@ def build_p_mask(features):
 
 
 def apply_dense(x, weights):
-    """Returns x @ kernel + bias over the last axis of x [..., inputs]."""
+    """Returns x @ kernel + bias over the last axis of x [..., inputs].
+
+    The product has the weights' dtype.
+    """
     # Flattened to a matrix, because oneDNN's product of [B, 1, T, H] and
     # [H, 1] writes out of bounds (TensorFlow 2.21 on CPUs).
     kernel, bias = weights
-    rows = tf.reshape(x, [-1, kernel.shape[0]])
+    rows = tf.cast(tf.reshape(x, [-1, kernel.shape[0]]), kernel.dtype)
     shape = tf.concat([tf.shape(x)[:-1], kernel.shape[1:]], axis=0)
     return tf.reshape(layers.dense(rows, kernel, bias), shape)
 
@@ -117,7 +120,8 @@ class StartLogits(layers.WeightOwner):
         self.dense = self.add_dense("dense", config.hidden_size, 1)
 
     def call(self, x, p_mask):
-        logits = apply_dense(x, self.cast(self.dense))  # [B, T, 1]
+        weights = self.cast(self.dense, tf.float32)
+        logits = apply_dense(x, weights)  # [B, T, 1]
         return mask_logits(logits[..., 0], p_mask)
 
 
@@ -144,7 +148,8 @@ class EndLogits(layers.WeightOwner):
         starts = tf.matmul(starts, kernel[self.size :])  # [B, K, H]
         x = tf.tanh(x[:, tf.newaxis] + starts[:, :, tf.newaxis])
         x = layers.layer_norm(x, *(w.value for w in self.norm))
-        logits = apply_dense(x, self.cast(self.dense_1))  # [B, K, T, 1]
+        weights = self.cast(self.dense_1, tf.float32)
+        logits = apply_dense(x, weights)  # [B, K, T, 1]
         return mask_logits(logits[..., 0], p_mask[:, tf.newaxis])
 
 
@@ -158,13 +163,15 @@ class Answerability(layers.WeightOwner):
         self.kernel = self.add("dense_1/kernel", (size, 1))
 
     def call(self, x, start_logits, *, dropout, rate):
-        probs = tf.cast(tf.nn.softmax(start_logits), x.dtype)  # [B, T]
-        expected = tf.linalg.matvec(x, probs, transpose_a=True)  # [B, H]
+        probs = tf.nn.softmax(start_logits)  # [B, T]
+        expected = tf.linalg.matvec(
+            tf.cast(x, tf.float32), probs, transpose_a=True
+        )  # [B, H]
+        expected = tf.cast(expected, x.dtype)
         x = tf.concat([expected, x[:, 0]], axis=-1)  # [B, 2 * H]
         x = tf.tanh(layers.dense(x, *self.cast(self.dense_0)))
-        x = dropout(x, rate)
-        logits = tf.matmul(x, *self.cast([self.kernel]))
-        return tf.cast(logits[:, 0], tf.float32)
+        x = tf.cast(dropout(x, rate), tf.float32)
+        return tf.matmul(x, *self.cast([self.kernel], tf.float32))[:, 0]
 
 
 @keras.saving.register_keras_serializable(package="albert_tf")

@@ -399,6 +399,24 @@ def test_each_dropout_rate_applies_at_each_of_its_sites(
     assert len(seeds) == sites
 
 
+@pytest.mark.parametrize("rate", [0.001, 0.01, 0.1, 0.5])
+def test_dropout_in_bfloat16_has_its_rate_and_keeps_the_mean(rate):
+    x = tf.random.stateless_uniform([1 << 21], [3, 4]) + 0.5
+    dropout = layers.build_dropout(True, tf.constant([1, 2]))
+    y = tf.cast(dropout(tf.cast(x, tf.bfloat16), rate), tf.float32)
+    dropped = np.mean(y.numpy() == 0)
+    # Six standard deviations.
+    np.testing.assert_allclose(
+        dropped, rate, atol=6 * (rate * (1 - rate) / len(x)) ** 0.5
+    )
+    # A scale of less than 2^-8, half a step of bfloat16, is rounded away.
+    np.testing.assert_allclose(
+        np.mean(y.numpy(), dtype=np.float64), np.mean(x), rtol=1.2e-3
+    )
+    wanted = layers.build_dropout(True, tf.constant([1, 2]))(x, rate)
+    np.testing.assert_array_equal(y.numpy() == 0, wanted.numpy() == 0)
+
+
 def test_the_seed_determines_dropout():
     config = AlbertConfig.from_dict(
         {**TINY.to_dict(), "hidden_dropout_prob": 0.5}

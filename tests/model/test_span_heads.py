@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf.model import heads, span_heads
+from albert_tf.model import heads, layers, span_heads
 from albert_tf.model.config import AlbertConfig
 from tests import recorded as recorded_models
 from tests import tiny
@@ -210,6 +210,40 @@ def test_bfloat16_gives_finite_float32():
                 assert np.isfinite(value).all()
         for ratio in model.ratios(features()).values():
             assert np.isfinite(ratio.total)
+
+
+@pytest.mark.parametrize(
+    "build_model",
+    [
+        lambda **kwargs: build(span_heads.AlbertSpans, **kwargs),
+        build,
+        lambda **kwargs: build(heads.AlbertForPreTraining, **kwargs),
+        lambda **kwargs: build(heads.AlbertClassifier, num_labels=3, **kwargs),
+    ],
+    ids=["spans", "conditional", "pretraining", "classifier"],
+)
+def test_logits_of_bfloat16_models_are_products_in_float32(build_model):
+    batch = features() | {"masked_lm_positions": tf.constant([[1, 2, 3]] * 3)}
+    outputs = build_model(dtype="mixed_bfloat16")(batch)
+    for name, values in outputs.items():
+        if values.dtype.is_floating:
+            shown = values.numpy()[np.abs(values.numpy()) < 1e9]
+            rounded = tf.cast(tf.cast(shown, tf.bfloat16), tf.float32)
+            assert np.mean(shown != rounded) > 0.5, name
+
+
+def test_float32_inputs_of_bfloat16_layers_are_not_rounded():
+    model = build(dtype="mixed_bfloat16")
+    assert not any(layer.autocast for layer in model._flatten_layers())
+    x = tf.cast(tf.random.stateless_normal([1, 2, 12], [3, 4]), tf.bfloat16)
+    near, far = (
+        model.answerability(
+            x, tf.constant([logits]), dropout=layers.Dropout(None), rate=0
+        )
+        # In bfloat16 1001 is 1000, but softmax depends on differences only.
+        for logits in ([0.0, 1.0], [1000.0, 1001.0])
+    )
+    np.testing.assert_allclose(near, far, rtol=1e-6)
 
 
 def test_models_are_rebuilt_from_their_config():
