@@ -59,7 +59,7 @@ def test_the_folder_of_a_pattern_may_contain_glob_characters(tmp_path):
 @pytest.mark.parametrize(
     ("content", "kind"),
     [
-        (gzip.compress(b'{"a": 1}'), "It is gzip."),
+        (gzip.compress(b'{"a": 1}', mtime=0), "It is gzip."),
         ('{"a": 1}'.encode("utf-16"), "It is text in UTF-16."),
         ('{"a": 1}'.encode("utf-16-le"), "It is text in UTF-16."),
         (b"%PDF-1.7", "It is a PDF document."),

@@ -129,7 +129,7 @@ class WindowFlags(flags.Flags):
     )
     doc_stride: int | None = flag(
         help="Distance between the starts of consecutive windows, in tokens. "
-        "Default: 128, or half a window if that is longer than a window.",
+        "Default: 128; half a window if the model is too short for that.",
         at_least=1,
     )
     max_query_length: int | None = flag(
@@ -153,7 +153,9 @@ class WindowFlags(flags.Flags):
         length = config.choose_length(self.max_seq_length, 384)
         # [CLS], 2 [SEP] and a token of the paragraph.
         query = choose_part(self.max_query_length, 64, length - 4)
-        stride = choose_part(self.doc_stride, 128, length - query - 3)
+        # A given length keeps the release's stride, whatever fits.
+        room = length - query - 3 if self.max_seq_length is None else 128
+        stride = choose_part(self.doc_stride, 128, room)
         return dataclasses.replace(
             self,
             max_seq_length=length,
