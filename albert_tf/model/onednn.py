@@ -6,11 +6,20 @@ lack them, so a function with them must stay in the process that traced it.
 """
 
 import functools
+import os
+import pathlib
 
 import numpy as np
 import tensorflow as tf
 
 _Attribute = tf.compat.v1.AttrValue
+CPU_INFO = "/proc/cpuinfo"
+# Linux's names of x86 instruction sets, of which oneDNN needs one for bfloat16.
+BFLOAT16_FLAGS = {"avx512f", "avx_ne_convert"}
+# Environment variable that limits oneDNN's instruction sets, and its values
+# that exclude those.
+LIMIT = "ONEDNN_MAX_CPU_ISA"
+LIMITS = {"SSE41", "AVX", "AVX2", "AVX2_VNNI"}
 
 
 def layer_norm(x, gamma, beta, epsilon):
@@ -70,6 +79,34 @@ def _create(kind, inputs, **attributes):
     return operation.outputs[0]
 
 
+def is_limited():
+    """Returns whether the environment forbids oneDNN to multiply bfloat16.
+
+    TensorFlow does not ask, so every product then aborts the process.
+    """
+    return os.environ.get(LIMIT, "").upper() in LIMITS
+
+
+def multiplies_bfloat16():
+    """Returns whether oneDNN has products of bfloat16 on this CPU.
+
+    Without, its operations abort the process; TensorFlow's own work.
+    """
+    flags = read_cpu_flags()
+    is_unknown = not flags  # Not Linux, or not x86.
+    return not is_limited() and (is_unknown or bool(flags & BFLOAT16_FLAGS))
+
+
+def read_cpu_flags():
+    """Returns the set of x86 CPU flags that Linux reports; empty elsewhere."""
+    try:
+        lines = pathlib.Path(CPU_INFO).read_text("utf-8").splitlines()
+    except OSError:
+        return set()
+    flags = (line for line in lines if line.startswith("flags"))
+    return set(next(flags, "").partition(":")[2].split())
+
+
 @functools.cache
 def is_available(dtype):
     """Returns whether the operations work here, by trying them.
@@ -77,6 +114,8 @@ def is_available(dtype):
     Args:
       dtype: dtype of x and q, a tf.DType.
     """
+    if dtype == tf.bfloat16 and not multiplies_bfloat16():
+        return False
     x = np.arange(16).reshape(2, 8) ** 2.0
     norm = 2 * (x - x.mean(1, keepdims=True)) / x.std(1, keepdims=True) + 1
     q, mask = np.eye(2, 4), np.array([0.0, -8.0])

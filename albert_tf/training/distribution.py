@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import os
 import pathlib
 import re
 import socket
@@ -9,11 +10,10 @@ import urllib.parse
 
 import tensorflow as tf
 
-from albert_tf.model import layers
+from albert_tf.model import layers, onednn
 from albert_tf.training import workers
 
 CONNECT_SECONDS = 10
-CPU_INFO = "/proc/cpuinfo"
 MEMORY_INFO = "/proc/meminfo"
 # The most that the processes of a container may use; a number, or "max".
 CONTAINER_LIMIT = "/sys/fs/cgroup/memory.max"
@@ -165,9 +165,15 @@ def choose_compute_dtype(name, strategy):
       strategy: a tf.distribute.Strategy.
 
     Raises:
-      ValueError: if it is none of these names.
+      ValueError: if it is none of these names, or the process would abort.
     """
     check_compute_dtype(name)
+    if name == "bfloat16" and onednn.is_limited() and is_single_cpu(strategy):
+        raise ValueError(
+            f"compute_dtype=bfloat16 would abort: {onednn.LIMIT}="
+            f"{os.environ[onednn.LIMIT]} excludes the instructions that oneDNN "
+            "needs for it. Unset that variable, or give float32."
+        )
     if name != "auto":
         return name
     return "bfloat16" if multiplies_bfloat16(strategy) else "float32"
@@ -192,17 +198,9 @@ def multiplies_bfloat16(strategy):
             found.get("compute_capability", (0, 0)) >= BFLOAT16_CAPABILITY
             for found in details
         )
-    return not BFLOAT16_FLAGS.isdisjoint(read_cpu_flags())
-
-
-def read_cpu_flags():
-    """Returns the set of x86 CPU flags that Linux reports; empty elsewhere."""
-    try:
-        lines = pathlib.Path(CPU_INFO).read_text("utf-8").splitlines()
-    except OSError:
-        return set()
-    flags = (line for line in lines if line.startswith("flags"))
-    return set(next(flags, "").partition(":")[2].split())
+    return onednn.multiplies_bfloat16() and not BFLOAT16_FLAGS.isdisjoint(
+        onednn.read_cpu_flags()
+    )
 
 
 def find_cpu_memory(strategy) -> int | None:

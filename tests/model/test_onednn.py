@@ -20,6 +20,28 @@ def test_the_operations_are_in_tensorflow():
     assert onednn.is_available(tf.float32)
 
 
+@pytest.mark.parametrize(
+    ("flags", "is_there"),
+    [("fpu avx2 fma", False), ("avx2 avx512f", True), ("avx_ne_convert", True)],
+)
+def test_without_avx512_its_bfloat16_is_not_tried(
+    monkeypatch, tmp_path, flags, is_there
+):
+    """Trying it would abort the process."""
+    path, tried = tmp_path / "cpuinfo", []
+    path.write_text(f"flags : {flags}\n")
+    monkeypatch.setattr(onednn, "CPU_INFO", str(path))
+    monkeypatch.setattr(onednn, "layer_norm", lambda *_: tried.append(1))
+    onednn.is_available.cache_clear()
+    try:
+        onednn.is_available(tf.bfloat16)
+    except Exception:
+        assert tried
+    finally:
+        onednn.is_available.cache_clear()
+    assert bool(tried) == onednn.multiplies_bfloat16() == is_there
+
+
 @pytest.mark.parametrize("dtype", DTYPES, ids=lambda dtype: dtype.name)
 @pytest.mark.parametrize("shape", [(3, 8), (2, 3, 8), (2, 1, 3, 8)], ids=str)
 def test_norms_agree_for_every_rank(dtype, shape):

@@ -5,6 +5,7 @@ import sys
 import pytest
 import tensorflow as tf
 
+from albert_tf.model import onednn
 from albert_tf.training import distribution
 
 
@@ -75,7 +76,7 @@ def test_an_unreachable_tpu_is_reported_at_once(name):
     "line, wanted",
     [
         ("flags\t\t: fpu avx512f avx512_bf16 sse", "bfloat16"),
-        ("flags : amx_tile amx_bf16", "bfloat16"),
+        ("flags : avx512f amx_tile amx_bf16", "bfloat16"),
         ("flags : fpu avx512f avx512_bf160", "float32"),
         ("bugs : avx512_bf16", "float32"),
         (None, "float32"),
@@ -85,13 +86,27 @@ def test_auto_chooses_the_dtype_of_the_cpu(monkeypatch, tmp_path, line, wanted):
     path = tmp_path / "cpuinfo"
     if line:
         path.write_text(f"processor : 0\n{line}\npower management:\n")
-    monkeypatch.setattr(distribution, "CPU_INFO", str(path))
+    monkeypatch.setattr(onednn, "CPU_INFO", str(path))
     known = {"avx512_bf16", "amx_bf16"}
     monkeypatch.setattr(distribution, "BFLOAT16_FLAGS", known)
     strategy = distribution.build_strategy("one_device")
     choose = distribution.choose_compute_dtype
     assert choose("auto", strategy) == wanted
     assert choose("float32", strategy) == "float32"
+    assert choose("bfloat16", strategy) == "bfloat16"
+
+
+def test_bfloat16_is_refused_where_the_environment_excludes_it(monkeypatch):
+    """oneDNN would abort the process."""
+    strategy = distribution.build_strategy("one_device")
+    choose = distribution.choose_compute_dtype
+    monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", "avx2")
+    known = {"avx512_bf16", "amx_bf16"}
+    monkeypatch.setattr(distribution, "BFLOAT16_FLAGS", known)
+    assert choose("auto", strategy) == "float32"
+    with pytest.raises(ValueError, match="ONEDNN_MAX_CPU_ISA=avx2 excludes"):
+        choose("bfloat16", strategy)
+    monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", "AVX512_CORE")
     assert choose("bfloat16", strategy) == "bfloat16"
 
 
