@@ -237,6 +237,9 @@ class FineTuningFlags(FilesFlags, TrainFlags):
         False,
         "Start from random weights; without it, a checkpoint is required.",
     )
+    freeze_encoder: bool = flag(
+        False, "Train the task's output layers alone, on a fixed encoder."
+    )
     max_seq_length: int | None = flag(
         help="Maximum length of a sequence, in tokens; longer ones are "
         "truncated. Default: 512, or the model's number of positions if that "

@@ -166,9 +166,8 @@ def build_root(model, is_compact=False):
     # `saved_weights` looks them up by these names.
     root.weights = {name: w.value for name, w in weights.items()}
     root.variables = list(root.weights.values())
-    root.trainable_variables = [
-        w.value for w in weights.values() if w.trainable
-    ]
+    # Whatever was frozen in the training here.
+    root.trainable_variables = root.variables
     root.regularization_losses = []
     return root
 

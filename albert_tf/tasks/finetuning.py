@@ -160,6 +160,7 @@ class Recipe:
     iterations_per_loop: int = 1000
     log_every_steps: int = 100
     from_scratch: bool = False
+    freeze_encoder: bool = False
     accept_changes: bool = False
 
     def __post_init__(self):
@@ -283,7 +284,7 @@ class FineTuning:
             num_steps, num_warmup_steps = recipe.count_steps(task.num_train)
         return session.Session(
             self.folder,
-            lambda dtype: task.build_model(self.config, dtype=dtype),
+            self._build_model,
             self._describe_run(num_steps, num_warmup_steps),
             strategy=strategy,
             optimizer=recipe.optimizer,
@@ -296,6 +297,12 @@ class FineTuning:
             keep_checkpoint_max=recipe.keep_checkpoint_max,
             accept_changes=recipe.accept_changes,
         )
+
+    def _build_model(self, dtype):
+        model = self.task.build_model(self.config, dtype=dtype)
+        if self.recipe.freeze_encoder:
+            model.encoder.trainable = False
+        return model
 
     @property
     def source(self) -> str | None:
@@ -331,6 +338,22 @@ class FineTuning:
                 f"{self.folder} has no checkpoint. (To start from random "
                 "weights, give from_scratch=True.)"
             )
+
+    def _check_frozen(self):
+        """Raises ValueError if the encoder has random weights for ever."""
+        if results_file.find_trained(self.folder):
+            return
+        start, model = self.start, self.model
+        parts = {"encoder": [] if start.values else model.encoder.weights}
+        if model.uses_pooler and not start.has_pooler:
+            parts["pooler"] = model.encoder.pooler.weights
+        for name, weights in parts.items():
+            if not all(weight.trainable for weight in weights):
+                raise ValueError(
+                    f"Frozen, the random weights of the {name} would never "
+                    f"change: {start.source} has none. Start from a pretrained "
+                    f"model with them, or train the {name}."
+                )
 
     def _describe_run(self, num_steps, num_warmup_steps):
         """Returns the manifest's description of the run."""
@@ -370,7 +393,8 @@ class FineTuning:
         Each checkpoint is evaluated if there is dev data.
 
         Raises:
-          ValueError: if the task has no training data, or too little.
+          ValueError: if the task has no training data, or too little; if
+            frozen weights of the encoder are random.
         """
         examples, recipe = self.task.train, self.recipe
         if examples is None:
@@ -380,6 +404,7 @@ class FineTuning:
             recipe.train_batch_size,
         )
         batches.check_plan(len(examples), batch_size, num_steps)
+        self._check_frozen()
         files = {manifest.FLAGS_FILE: self.flags} if self.flags else {}
         step = self.session.begin(
             self.config,

@@ -124,13 +124,15 @@ class Manifest:
             if _section(key) in sections and before.get(key) != now.get(key)
         ]
 
-    def check(self, has_work, accept_changes=False):
+    def check(self, has_work, accept_changes=False, **sections):
         """Compares the stored settings and data with the current ones.
 
         Args:
           has_work: whether the folder has weights or results. Otherwise there
             is nothing to lose, and any run may start there.
           accept_changes: whether to allow differences that need this flag.
+          **sections: sections to add to the current ones; if there are any,
+            only these are compared.
 
         Returns:
           Sentences for the log about allowed differences.
@@ -140,7 +142,12 @@ class Manifest:
         """
         if not has_work:
             self.stored = {"made_of": {}, "batches": []}
-        rows = self.differences()
+        self.made_of = {**self.made_of, **sections}
+        rows = [
+            row
+            for row in self.differences()
+            if not sections or _section(row[0]) in sections
+        ]
         allowed = {ALLOWED, NEEDS_FLAG} if accept_changes else {ALLOWED}
         lines = [
             f"{key}: was {_short(old)}, is {_short(new)}: {verdict} ({why})"
@@ -228,6 +235,8 @@ def _upgrade(made_of):
     if name in made_of and made_of[name] is None:  # The flag's default.
         objective = made_of.get("task", {}).get("sentence_objective")
         made_of[name] = default_sentence_weight(objective)
+    if "optimizer" in made_of:
+        made_of.setdefault("frozen", [])
     return made_of
 
 

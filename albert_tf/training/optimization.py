@@ -11,6 +11,8 @@ import re
 
 import tensorflow as tf
 
+from albert_tf.weights import checkpoints
+
 # The release searches canonical names for these patterns. Matching variables
 # are excluded from weight decay and, in LAMB, from scaling.
 EXCLUDED = re.compile("LayerNorm|layer_norm|bias")
@@ -100,8 +102,8 @@ class Optimizer:
     """AdamW or, with `scale_to_weights`, LAMB.
 
     Create it in the scope of the distribution strategy. `slots` maps the names
-    `<weight>/adam_m` and `<weight>/adam_v` to variables; `step` counts the
-    updates.
+    `<weight>/adam_m` and `<weight>/adam_v` to variables, for the weights in
+    `trained`; `step` counts the updates.
 
     Args:
       weights: dict from canonical name to tf.Variable.
@@ -132,11 +134,9 @@ class Optimizer:
         self.scale_to_weights = scale_to_weights
         self.weight_decay = weight_decay
         self.beta_1, self.beta_2, self.epsilon = beta_1, beta_2, epsilon
-        self.slots = {
-            f"{name}/{slot}": self.add_slot(weight)
-            for name, weight in self.weights.items()
-            for slot in ("adam_m", "adam_v")
-        }
+        self.trained: dict = {}
+        self.slots: dict = {}
+        self.freeze(())
         self.step = tf.Variable(
             0,
             trainable=False,
@@ -144,6 +144,24 @@ class Optimizer:
             name="global_step",
             aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA,
         )
+
+    def freeze(self, names):
+        """Leaves weights out of the updates; all others have slots.
+
+        The slots become 0 if other weights were left out before.
+
+        Args:
+          names: canonical names of all weights that are not to be trained.
+        """
+        trained = {n: w for n, w in self.weights.items() if n not in names}
+        if trained.keys() == self.trained.keys():
+            return
+        self.trained = trained
+        self.slots = {
+            f"{name}/{slot}": self.add_slot(weight)
+            for name, weight in self.trained.items()
+            for slot in checkpoints.SLOTS
+        }
 
     def add_slot(self, weight):
         strategy = tf.distribute.get_strategy()

@@ -105,7 +105,7 @@ def build_replica_step(model, optimizer, seed=0, num_parts=1, remat=False):
             compute = functools.partial(accumulate, num_parts=num_parts)
         with recomputing.recomputing(remat):
             sums, gradients = compute(
-                model, optimizer.weights, features, own_seed
+                model, optimizer.trained, features, own_seed
             )
         summed = sum_replicas(list(gradients.values()))
         clipped, norm = tf.clip_by_global_norm(summed, 1.0)
@@ -136,7 +136,7 @@ def differentiate(model, weights, features, seed, loss_weights=None):
 
     Args:
       model: see the module.
-      weights: dict from canonical name to tf.Variable.
+      weights: dict from canonical name to tf.Variable, of those to train.
       features: dict of name -> [B, ...].
       seed: [2] int32, seed of dropout.
       loss_weights: divisor of each loss; default: from `sum_loss_weights`.
@@ -145,7 +145,9 @@ def differentiate(model, weights, features, seed, loss_weights=None):
       Sums [ratios, 2]; and a dict from canonical name to gradient, without
       the weights that do not affect the loss.
     """
-    with tf.GradientTape() as tape:
+    with tf.GradientTape(watch_accessed_variables=False) as tape:
+        # No others, so that below them nothing is kept for a backward pass.
+        tape.watch(list(weights.values()))
         ratios = model.ratios(features, training=True, seed=seed)
         if loss_weights is None:
             loss_weights = sum_loss_weights(model, ratios)

@@ -47,7 +47,9 @@ class Session:
     Attributes:
       compute_dtype: "float32" or "bfloat16".
       model: the model to train.
-      optimizer: an `optimization.Optimizer` over its weights.
+      optimizer: an `optimization.Optimizer` over its weights. Those with
+        `trainable=False` when `begin` is called are not trained.
+      frozen: their names.
       manager: a `checkpoints.CheckpointManager` of both.
       reporter: a `reporting.Reporter`.
       manifest: a `manifest.Manifest`.
@@ -81,6 +83,7 @@ class Session:
         self.compute_dtype = chosen
         if "compute_dtype" in made_of:
             made_of = made_of | {"compute_dtype": chosen}
+        self.accept_changes = accept_changes
         self.manifest = manifest.Manifest(self.folder, made_of)
         remarks = self.manifest.check(
             results_file.find_trained(self.folder)
@@ -90,14 +93,11 @@ class Session:
         self._build(build_model, optimizer, schedule, **kwargs)
         self.manager = checkpoints.CheckpointManager(
             self.folder,
-            {
-                **self.optimizer.weights,
-                **self.optimizer.slots,
-                checkpoints.STEP: self.optimizer.step,
-            },
+            {},
             keep_checkpoint_max,
             is_writing=self.workers.is_chief,
         )
+        self._leave_out_frozen()
         self.reporter = reporting.Reporter(
             self.folder, is_silent=not self.workers.is_chief
         )
@@ -118,6 +118,42 @@ class Session:
                 schedule,
                 **kwargs,
             )
+
+    def _list_frozen(self):
+        """Returns the names of the model's weights that are not trainable."""
+        weights = modeling.named_weights(self.model)
+        return [name for name, w in weights.items() if not w.trainable]
+
+    def _leave_out_frozen(self):
+        """Trains what is trainable now; checkpoints have all weights."""
+        self.frozen = self._list_frozen()
+        with self.strategy.scope():
+            self.optimizer.freeze(self.frozen)
+        self.manager.variables = {
+            **self.optimizer.weights,
+            **self.optimizer.slots,
+            checkpoints.STEP: self.optimizer.step,
+        }
+
+    def _begin_frozen(self):
+        """Checks and reports the weights that are frozen from here on."""
+        self._leave_out_frozen()
+        num_weights = len(self.optimizer.weights)
+        if not self.optimizer.trained:
+            raise ValueError(
+                "All weights of the model are frozen (trainable=False): there "
+                "is nothing to train."
+            )
+        remarks = self.manifest.check(
+            True, self.accept_changes, frozen=self.frozen
+        )
+        if self.frozen:
+            remarks.append(
+                f"Frozen: {len(self.frozen)} of {num_weights} weights, such as "
+                f"{self.frozen[0]}."
+            )
+        for remark in remarks:
+            self.reporter.say(remark)
 
     @property
     def step(self) -> int:
@@ -182,6 +218,7 @@ class Session:
                 f"{self.folder} has no checkpoint of it. To start over, make "
                 "a new object of the same kind."
             )
+        self._begin_frozen()
         self.initialize(config, start, **kwargs)
         step = self.step
         is_interrupted = self.manager.is_interrupted(self.manager.prefix(step))
@@ -231,9 +268,15 @@ class Session:
           **kwargs: further arguments of `loop.train`.
 
         Raises:
-          ValueError: if the batch cannot be divided by replicas and parts.
+          ValueError: if the batch cannot be divided by replicas and parts, or
+            other weights are trainable than in `begin`.
           FloatingPointError: if the run diverges.
         """
+        if self._list_frozen() != self.frozen:
+            raise ValueError(
+                "Layers were frozen or unfrozen after `begin`: call `begin` "
+                "again, which also restores the weights."
+            )
         distribution.check_batch_size(
             self.strategy, batch_size, "train_batch_size", num_parts
         )

@@ -28,6 +28,8 @@ ENDINGS = (DATA_ENDING, ".index")
 # the best, and the next regular checkpoint replaces it.
 MARK = ".interrupted"
 STEP = "global_step"
+# Last parts of the names of the optimizer's slots.
+SLOTS = ("adam_m", "adam_v")
 
 
 class DamagedCheckpoint(ValueError):
@@ -462,8 +464,7 @@ class CheckpointManager:
                 logging.warning("%s This checkpoint is skipped.", error)
                 self.damaged.add(prefix)
                 continue
-            restore(self.variables, values, prefix)
-            self.source = prefix
+            self._assign(values, prefix)
             self._write_state(prefixes[: prefixes.index(prefix) + 1])
             return prefix
         if prefixes:
@@ -483,7 +484,18 @@ class CheckpointManager:
 
     def restore(self, prefix: str) -> None:
         """Restores every variable from a checkpoint of this training."""
-        restore(self.variables, read_checkpoint(prefix), prefix)
+        self._assign(read_checkpoint(prefix), prefix)
+
+    def _assign(self, values, prefix):
+        """Restores every variable; weights that were frozen have slots of 0."""
+        if any(name.endswith(SLOTS) for name in values):
+            zeros = {
+                name: np.zeros(variable.shape, np.float32)
+                for name, variable in self.variables.items()
+                if name.endswith(SLOTS)
+            }
+            values = {**zeros, **values}
+        restore(self.variables, values, prefix)
         self.source = prefix
 
     def keep_best(self, prefix: str) -> None:
