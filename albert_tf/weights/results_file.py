@@ -3,6 +3,7 @@
 The release's format: a block of "name = value" lines for each evaluation.
 """
 
+import math
 import os
 
 from albert_tf import filesystem
@@ -64,13 +65,14 @@ def find_trained(folder: filesystem.Path) -> list[str]:
     """Returns the prefixes of a folder's checkpoints, the one to use last.
 
     That is the best one; or the newest, if it is newer and was not scored.
+    Without the scores, nothing tells that: it is the best one.
     """
     numbered = checkpoints.list_checkpoints(folder)
     best = checkpoints.find_best(folder)
     if best is None:
         return numbered
     scored = {row[STEP] for row in read_results(folder)}
-    newest = max(scored, default=0)
+    newest = max(scored, default=math.inf)
     newer = [
         prefix
         for prefix in numbered

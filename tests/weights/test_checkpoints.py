@@ -313,3 +313,6 @@ def test_a_newer_checkpoint_is_preferred_unless_it_was_scored(tmp_path):
     save_at(manager, 40)
     found = [p.rsplit("-")[-1] for p in results_file.find_trained(tmp_path)]
     assert found == ["10", "20", "best", "30", "40"]
+    # Unpacked without its scores: which others were scored is unknown.
+    (tmp_path / results_file.RESULTS_FILE).unlink()
+    assert results_file.find_trained(tmp_path)[-1].endswith("-best")
