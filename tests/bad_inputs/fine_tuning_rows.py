@@ -124,6 +124,13 @@ COMMON = [
             "--from_scratch contradicts.*Give one",
         ),
         (
+            "a random encoder that is frozen",
+            "--init_checkpoint= --from_scratch --freeze_encoder "
+            "--albert_config_file=model/albert_config.json "
+            "--vocab_file=vocab.txt",
+            "random weights of the encoder would never change",
+        ),
+        (
             "more tokens than positions",
             "--max_seq_length=33",
             "--max_seq_length=33.*32 positions",

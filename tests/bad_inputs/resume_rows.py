@@ -198,6 +198,7 @@ ROWS = [
         for words, key in (
             ("--train_batch_size=8", "train_batch_size"),
             ("--optimizer=lamb", "optimizer.name"),
+            ("--freeze_encoder", "frozen"),
             ("--random_seed=7", "seed"),
             ("--classifier_dropout=0.5", "classifier_dropout"),
             ("--hidden_dropout_prob=0.3", "config.hidden_dropout_prob"),
