@@ -171,16 +171,20 @@ def report(statistics, args):
         f"{s['swapped_share']:.1%} and shortened {s['short_share']:.1%} of "
         f"the sequences. Dropped {s['dropped_words']:,} single words."
     )
+    if s["masked_share"] >= args.masked_lm_prob * 2 / 3:
+        return
     wanted = round(args.max_seq_length * args.masked_lm_prob)
-    if (
-        s["masked_share"] < args.masked_lm_prob * 2 / 3
-        and args.max_predictions_per_seq < wanted
-    ):
-        logging.warning(
-            "Only %.1f%% of the tokens are masked. To mask %g%% of %d tokens, "
-            "set --max_predictions_per_seq to %d.",
-            100 * s["masked_share"],
-            100 * args.masked_lm_prob,
-            args.max_seq_length,
-            wanted,
+    if args.max_predictions_per_seq < wanted:
+        cure = f"set --max_predictions_per_seq to {wanted}"
+    else:
+        cure = (
+            "set --nodo_whole_word_mask: the words are too long to be masked "
+            "as a whole"
         )
+    logging.warning(
+        "Only %.1f%% of the tokens are masked. To mask %g%% of %d tokens, %s.",
+        100 * s["masked_share"],
+        100 * args.masked_lm_prob,
+        args.max_seq_length,
+        cure,
+    )

@@ -141,6 +141,18 @@ def _change_vocabulary():
     set_json("model/tokenizer_settings.json", sha256=found)()
 
 
+def without_masks(path):
+    """A change: lets the records have nothing to predict."""
+
+    def function(examples):
+        for example in examples:
+            weights = example.features.feature["masked_lm_weights"]
+            values = weights.float_list.value
+            values[:] = [0] * len(values)
+
+    return edit_examples(path, function, is_described=True)
+
+
 RECORD_4 = r"train.tfrecord, record [45]: "
 SHARDS = (
     copy(RECORDS, "many/t-00000-of-00002.tfrecord"),
@@ -323,6 +335,18 @@ ROWS = [
         "output_dir is in a file",
         "--output_dir=a_file/out",
         "a_file/out cannot be a folder",
+    ),
+    row(
+        "records without masks",
+        "",
+        "No token is masked in .* records of train.tfrecord",
+        without_masks(RECORDS),
+    ),
+    row(
+        "held-out records without masks",
+        "",
+        "No token is masked in .* records of valid.tfrecord",
+        without_masks("valid.tfrecord"),
     ),
     row("no such records", "--input_file=no*.tfrecord", "No file matches"),
     row("the records are a folder", "--input_file=glue", "glue is a folder"),

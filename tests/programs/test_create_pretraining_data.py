@@ -476,6 +476,31 @@ def test_the_pattern_of_a_folder_may_match_the_sidecar(folder):
         sidecars.find_records(f"{folder}/records/*.json")
 
 
+@pytest.mark.parametrize("kind", ["static", "dynamic"])
+def test_letters_without_spaces_are_masked(folder, kind):
+    rng = random.Random(0)
+    pieces = [*"acgt", *(f"##{letter}" for letter in "acgt")]
+    (folder / "vocab.txt").write_text("\n".join(SPECIAL + pieces) + "\n")
+    lines = ["".join(rng.choices("acgt", k=64)) for _ in range(400)]
+    (folder / "text.txt").write_text("\n".join(lines) + "\n")
+    changes = {"max_seq_length": 128, "max_predictions_per_seq": 20}
+    found = program.run(flags_of(folder, masking=kind, **changes))
+    assert found["masked_share"] == pytest.approx(0.15, abs=0.01)
+
+
+@pytest.mark.parametrize("kind", ["static", "dynamic"])
+def test_masks_are_counted_and_few_of_them_draw_a_warning(
+    folder, caplog, monkeypatch, kind
+):
+    monkeypatch.setattr(masking, "_divide_long", lambda words, *_: words)
+    (folder / "vocab.txt").write_text("\n".join([*SPECIAL, "a", "##a"]))
+    (folder / "text.txt").write_text("aaaaaaaaaaaaaaaaaaaa\n" * 50)
+    found = program.run(flags_of(folder, masking=kind))
+    assert found["masked_share"] == 0
+    assert "Only 0.0% of the tokens are masked" in caplog.text
+    assert "set --nodo_whole_word_mask: the words are too" in caplog.text
+
+
 def test_more_files_than_documents_draw_a_warning(folder, caplog):
     statistics = program.run(flags_of(folder, num_shards=40, dupe_factor=1))
     assert "10 of 40 files have no sequence" in caplog.text

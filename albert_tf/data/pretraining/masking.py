@@ -15,6 +15,9 @@ import numpy as np
 
 from albert_tf.data.pretraining import draws, limits
 
+# No word of text with spaces has more tokens, or few.
+MAX_WORD_TOKENS = 10
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MaskingRule:
@@ -216,9 +219,10 @@ def mask_batch(
     if not rule.do_whole_word_mask:
         is_start = np.ones_like(is_maskable)
     for_ngrams, for_fates, for_others, for_shuffle = source.split(4)
-    words = find_words(is_maskable, is_start)
     # [CLS] and two [SEP] count.
     budget = rule.budget(is_maskable.sum(axis=1) + 3)  # [N]
+    words = find_words(is_maskable, is_start)
+    words = _divide_long(words, budget, is_maskable)
     nothing = np.zeros(words.first.shape, bool)
     chosen = choose_ngrams(words, budget, nothing, rule, for_ngrams)
     is_predicted = _tokens_of(chosen, words, is_maskable)
@@ -233,6 +237,27 @@ def mask_batch(
     return {"input_ids": output_ids} | _predictions(
         input_ids, is_predicted, rule.num_predictions
     )
+
+
+def _divide_long(words, budget, is_maskable):
+    """Divides words that could never be masked into their tokens.
+
+    The release masks nothing of a word that is longer than the budget. So it
+    is here, too, if the word is not longer than those of text with spaces and
+    there are others to mask.
+    """
+    size = words.end - words.first  # [N, W]
+    is_word = size > 0
+    fits = is_word & (size <= budget[:, None])
+    most = np.maximum(budget, MAX_WORD_TOKENS)
+    limit = np.where(fits.any(axis=1), most, budget)
+    is_long = size > limit[:, None]  # [N, W]
+    if not is_long.any():
+        return words
+    is_start = _tokens_of(is_long, words, is_maskable)
+    rows, columns = np.nonzero(is_word)
+    is_start[rows, words.first[rows, columns]] = True
+    return find_words(is_maskable, is_start)
 
 
 def _tokens_of(is_chosen, words, is_maskable):

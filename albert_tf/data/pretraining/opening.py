@@ -194,16 +194,17 @@ def open_records(
     opened = PretrainingRecords(files, features, limits, 0, sidecar, masker)
     check_predictions(opened, max_predictions_per_seq)
     if salvage_folder:
-        return _salvage(opened, salvage_folder)
+        return _check_is_masked(_salvage(opened, salvage_folder))
     damage.check_files(files, features, limits, MAX_CHECKED_BYTES)
-    num_records = _count_records(files, sidecar)
+    return _check_is_masked(_count_records(opened))
+
+
+def _count_records(opened):
+    if opened.sidecar:
+        num_records = opened.sidecar["statistics"]["sequences"]
+    else:
+        num_records = sum(map(damage.count_records, opened.files))
     return dataclasses.replace(opened, num_records=num_records)
-
-
-def _count_records(files, sidecar):
-    if sidecar:
-        return sidecar["statistics"]["sequences"]
-    return sum(map(damage.count_records, files))
 
 
 def _described_sizes(sidecar):
@@ -287,6 +288,24 @@ def limits_of(config, num_tokens: int) -> dict[str, tuple[int, int]]:
         "masked_lm_weights": binary,
         "next_sentence_labels": binary,
     }
+
+
+def _check_is_masked(opened):
+    """Returns records; refuses them if the first have nothing to predict."""
+    num_records = 0
+    with naming_damage(opened):
+        for batch in opened.read_pass(1).take(_READ_AT_ONCE):
+            if np.any(batch["masked_lm_weights"]):
+                return opened
+            num_records += 1
+    if num_records:
+        raise ValueError(
+            f"No token is masked in the first {num_records} records of "
+            f"{opened.files[0]}: there is nothing to predict. Create them "
+            "again with create_pretraining_data; were their words too long to "
+            "be masked?"
+        )
+    return opened
 
 
 @contextlib.contextmanager

@@ -146,16 +146,15 @@ def build_examples(store, plan, settings: Settings, vocabulary, seed) -> tuple:
         store, plan, settings.sequence, vocabulary
     )
     num_tokens = features["segment_ends"][:, 1]  # [N]
-    if settings.is_dynamic:
-        num_masked = rule.budget(num_tokens) * rule.num_rounds
-    else:
-        source = draws.InOrder(np.random.default_rng(seed))
-        features = sequences.mask_features(features, rule, vocabulary, source)
-        num_masked = features["masked_lm_weights"]
+    # Dynamic records are masked here only to count the masks.
+    source = draws.InOrder(np.random.default_rng(seed))
+    masked = sequences.mask_features(features, rule, vocabulary, source)
+    if not settings.is_dynamic:
+        features = masked
     counts = {
         "sequences": len(plan),
         "tokens": int(num_tokens.sum()),
-        "masked": int(num_masked.sum()),
+        "masked": int(masked["masked_lm_weights"].sum()),
         "swapped": int(plan["label"].sum()),
         "short": int(plan["is_short"].sum()),
     }

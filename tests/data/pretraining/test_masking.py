@@ -182,7 +182,7 @@ class FakeTokenizer:
     is_word_start = np.ones(10, bool)
 
 
-def test_a_word_beyond_the_budget_leaves_the_sequence_unmasked():
+def test_a_word_beyond_the_budget_is_masked_in_parts():
     is_maskable = np.array([[False, True, True, True, False]])
     is_start = np.array([[False, True, False, False, False]])
     ids = np.array([[CLS, 10, 11, 12, SEP]])
@@ -195,8 +195,23 @@ def test_a_word_beyond_the_budget_leaves_the_sequence_unmasked():
         VOCABULARY,
         SOURCES["in order"](1),
     )
-    np.testing.assert_array_equal(masked["input_ids"], ids)
-    assert not masked["masked_lm_weights"].any()
+    assert masked["masked_lm_weights"].sum() == 2
+
+
+@pytest.mark.parametrize("length", [12, 20, 64])
+@of_sources
+def test_text_without_spaces_is_masked_as_much_as_is_asked(kind, length):
+    rng = np.random.default_rng(0)
+    ids, is_maskable, is_start = random_batch(rng, 500, 130)
+    # Words of one length, with a short one here and there.
+    is_start = np.arange(130) % length == 0
+    is_start = is_start | (rng.random(ids.shape) < 0.005)
+    rule = masking.MaskingRule(max_predictions=20)
+    masked = masking.mask_batch(
+        ids, is_maskable, is_start, rule, VOCABULARY, SOURCES[kind](500)
+    )
+    wanted = rule.budget(is_maskable.sum(axis=1) + 3).sum()
+    assert masked["masked_lm_weights"].sum() > 0.7 * wanted
 
 
 # The release's statistics. Its sequences (made by the naive planner, with its
