@@ -201,8 +201,8 @@ def _check_ids(path, questions):
 def check_version(squad: Squad, version: str, path: filesystem.Path) -> None:
     """Raises ValueError if data cannot be trained on.
 
-    They have answers, of the kind of the SQuAD version, that occur in their
-    paragraphs.
+    They have answers, of the kind of the SQuAD version. The first one of each
+    question, which is trained on, occurs in its paragraph.
 
     Args:
       squad: a Squad.
@@ -218,7 +218,7 @@ def check_version(squad: Squad, version: str, path: filesystem.Path) -> None:
     lost = [
         (q.id, answer.text)
         for q in squad.questions
-        for answer in q.answers or ()
+        for answer in (q.answers or ())[:1]
         if answer.start == NOWHERE
     ]
     if lost:

@@ -195,6 +195,14 @@ def test_an_answer_needs_a_place_for_training_alone(tmp_path):
         squad.check_version(found, "v1", "x")
 
 
+def test_other_answers_than_the_first_need_no_place(tmp_path):
+    answers = [
+        {"text": "cat", "answer_start": 4},
+        {"text": "dog", "answer_start": 0},
+    ]
+    squad.check_version(read(tmp_path, document(answers=answers)), "v1", "x")
+
+
 def test_empty_questions_are_said(tmp_path, caplog):
     read(tmp_path, document(question=" \u200b"))
     assert "1 questions are empty" in caplog.text
