@@ -143,17 +143,22 @@ def _guess_format(content):
     if isinstance(content, bytes):
         if kind := file_kinds.describe(content):
             return f"It is {kind}."
-        content = content.decode(errors="replace")
+        try:
+            content = content.decode("utf-8-sig")
+        except UnicodeDecodeError:
+            return "Save it as UTF-8."
     lines = [line.strip() for line in content.splitlines() if line.strip()]
     if len(lines) > 1 and all(map(_is_json, lines[:2])):
         return "It is JSON lines, an object on each line; wanted one object."
     if lines and lines[0] in ("{", "["):
         return (
-            "It may be a truncated object, or one that is divided into lines "
-            "where wanted is an object on each line."
+            "Is it truncated? In JSON lines, each line must be a complete "
+            "object."
         )
-    if re.search(r",\s*[}\]]", content):
-        return "Does it have a comma before a closing bracket?"
+    if re.match(r"\s*\[?\s*{\s*'", content):
+        return "It is Python's notation; JSON needs double quotes."
+    if re.search(r",\s*[}\]]|},\s*$", content):
+        return "Does it have a comma before a closing bracket or at its end?"
     return "Is it truncated?"
 
 
@@ -203,7 +208,9 @@ def parse_json(content: bytes | str, where: Path) -> dict:
     if not isinstance(value, dict):
         raise ValueError(
             f"{where}: found JSON of type {type(value).__name__}, wanted an "
-            "object." + " Write one on each line." * isinstance(value, list)
+            "object."
+            + " JSON lines have one on each line."
+            * isinstance(value, list)
         )
     return value
 

@@ -65,10 +65,13 @@ def test_the_folder_of_a_pattern_may_contain_glob_characters(tmp_path):
         (b"%PDF-1.7", "It is a PDF document."),
         (b"<!DOCTYPE html><p>", "It is an HTML page."),
         (b'{"a": 1}\n{"a": 2}\n', "It is JSON lines"),
-        (b'{\n "a": 1,\n', "truncated object, or one that is divided"),
+        (b'{\n "a": 1,\n', "each line must be a complete object"),
+        (b'{"a": 1},\n{"a": 2},\n', "a comma before a closing bracket or at"),
+        (b"{'a': 1}", "It is Python's notation"),
+        (b'{"a": "caf\xe9"}', "Save it as UTF-8"),
         (b'{"a": 1,}', "a comma before a closing bracket"),
         (b'{"a": [1, 2', "Is it truncated"),
-        (b'[{"a": 1}]', "type list, wanted an object. Write one on each line"),
+        (b'[{"a": 1}]', "type list, wanted an object. JSON lines have one on"),
     ],
 )
 def test_what_is_not_json_is_said(content, kind):

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from albert_tf import filesystem
-from albert_tf.data import examples
+from albert_tf.data import examples, tables
 from albert_tf.text import normalization, tokenization
 
 LEVELS = ("middle", "high")
@@ -95,9 +95,7 @@ def _check_ids(folder, questions):
 def _read_file(path, level):
     """Reads the questions of a file of passages."""
     questions = []
-    text = filesystem.decode(
-        filesystem.read_file(path), path, "{path} is not UTF-8: {error}."
-    )
+    text = tables.read_text(path)
     for number, line in enumerate(text.split("\n"), 1):
         if not line.strip():
             continue

@@ -157,10 +157,18 @@ def test_byte_order_mark_and_lines_of_windows_are_read(tmp_path):
     assert [q.id for q in found] == ["high/1.txt/0", "high/1.txt/1"]
 
 
-def test_a_file_in_another_encoding_is_named(tmp_path):
+@pytest.mark.parametrize(
+    ("content", "kind"),
+    [
+        (b'{"article": "caf\xe9"}', "not UTF-8"),
+        (json.dumps(passage()).encode("utf-16"), "text in UTF-16"),
+        (gzip.compress(b"{}"), "gzip"),
+    ],
+)
+def test_a_file_in_another_encoding_is_named(tmp_path, content, kind):
     folder = write(tmp_path, passage())
-    (tmp_path / "high" / "7.txt").write_bytes(b'{"article": "caf\xe9"}')
-    with pytest.raises(ValueError, match=r"7\.txt is not UTF-8"):
+    (tmp_path / "high" / "7.txt").write_bytes(content)
+    with pytest.raises(ValueError, match=rf"7\.txt is {kind}"):
         race.read_race(folder, ("high",))
 
 
@@ -172,7 +180,7 @@ BROKEN = {
         passage(article="\udc00"),
         "contains an unpaired surrogate",
     ),
-    "nothing but NULs": ("\0" * 9, "line 1 is not JSON: it is empty"),
+    "nothing but NULs": ("\0" * 9, "line 1 contains a NUL"),
     "a list for an id": (passage(id=["a"]), r"id: found \['a'\]"),
     "an id of two lines": (passage(id="a\nb"), "id: found .*, wanted a str"),
     "an id twice": (
