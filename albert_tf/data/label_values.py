@@ -11,13 +11,15 @@ HINT = 'Test data without labels need "test_label": null.'
 ONE = {"1.0", "true"}
 ZERO_OR_ONE = ONE | {"0.0", "false"}
 # Without leading zeros, exponents and the like: these are codes.
-_NUMBER = re.compile(r"-?(0|[1-9][0-9]{0,14})(\.[0-9]+)?")
+_NUMBER = re.compile(r"-?(0|[1-9][0-9]{0,14})(\.[0-9]*)?")
+_CONTAINER = re.compile(r"(?:set|frozenset|array|tensor)\((.*)\)", re.DOTALL)
 _ITEM = re.compile(r"""'([^']*)'|"([^"]*)"|([^\s,'"]+(?:[^,'"]*[^\s,'"])?)""")
 
 
 def name_of(value: object) -> str:
     """Returns a label's name; of true and false as JSON writes them."""
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    name = str(value).strip()
+    return name.lower() if isinstance(value, bool) else name
 
 
 def is_missing(value: object, labels: Sequence[str] | None = None) -> bool:
@@ -30,7 +32,7 @@ def is_missing(value: object, labels: Sequence[str] | None = None) -> bool:
     name = name_of(value)
     if labels and name in labels:
         return False
-    return value is None or name.strip().lower() in MISSING
+    return value is None or name.lower() in MISSING
 
 
 def canonical(name: str) -> str:
@@ -70,13 +72,15 @@ def split(value: object, separator: str) -> list[str]:
     """Returns the names in a value that holds several.
 
     Args:
-      value: a list; or a string of names between separators, or of a list as
-        Python, NumPy or JSON print it.
+      value: a list; or a string of names between separators, or of a list or
+        set as Python, NumPy or JSON print it.
       separator: separates names in a string.
     """
     if isinstance(value, list):
         return [name_of(item) for item in value]
-    text = name_of(value).strip()
+    text = name_of(value)
+    if container := _CONTAINER.fullmatch(text):
+        text = container[1]
     if re.fullmatch(r"\[.*\]|\{.*\}|\(.*\)", text, re.DOTALL):
         inner = text[1:-1]
         if "," not in inner and not re.search("['\"]", inner):

@@ -4,6 +4,7 @@ import dataclasses
 import difflib
 import functools
 import hashlib
+import logging
 import typing
 
 import numpy as np
@@ -390,14 +391,21 @@ def with_labels(task: TableTask, rows: list[Row]) -> TableTask:
       ValueError: if there are fewer than two labels, or a row has none.
     """
     source = f"The training data of {task.name}"
-    names = sorted(
-        {name for row in rows for name in _label_names(row, task, source)}
-    )
+    named = [_label_names(row, task, source) for row in rows]
+    names = sorted({name for row_names in named for name in row_names})
     if task.objective == "multi_label" and label_values.are_zero_or_one(names):
         raise ValueError(
             f"{source} has lists of the labels {names} only; wanted "
             "lists of names. If they are one-hot, a number for each label, "
             'give the names of the labels in order: "labels".'
+        )
+    if task.objective == "multi_label" and max(map(len, named)) < 2:
+        logging.warning(
+            "%s: no row has several labels; labels are such as %s. Is the "
+            "label_separator another one than %r?",
+            source,
+            names[:3],
+            task.label_separator,
         )
     # 1 and 1.0, or True and true, are the same.
     kept = {label_values.canonical(name): name for name in names[::-1]}
@@ -466,10 +474,10 @@ def _number(row, path):
         value = float(row.label)
     except (TypeError, ValueError):
         value = float("nan")
-    if not np.isfinite(value):
+    if not abs(value) <= float(np.finfo(np.float32).max):
         raise ValueError(
-            f"{path}, line {row.line}: label {row.label!r}; wanted a number. "
-            f"Is it the right column? {label_values.HINT}"
+            f"{path}, line {row.line}: label {row.label!r}; wanted a number "
+            f"such as 1.5. Is it the right column? {label_values.HINT}"
         )
     return value
 

@@ -6,6 +6,7 @@ starts; no row is skipped silently.
 
 import csv
 import dataclasses
+import difflib
 import io
 import logging
 import os
@@ -203,8 +204,8 @@ def _find_columns(path, table, header):
 
 def _say_first_row(path, table, header, records):
     """Says what the first row is taken for, where nothing else checks it."""
-    columns = (*table.text, table.label)
-    if table.is_glue or any(isinstance(c, str | tuple) for c in columns):
+    label = table.label if isinstance(table.label, tuple) else (table.label,)
+    if table.is_glue or any(isinstance(c, str) for c in (*table.text, *label)):
         return
     if header:
         said = f'its header is {header}; if these are data, "has_header": false'
@@ -265,15 +266,21 @@ def _parse_tsv(path, text, table):
     try:
         quoted = _parse_csv(path, text, table, "\t")
     except ValueError:
-        return rows
-    if not _is_quoted(rows, quoted):
-        return rows
-    logging.warning(
-        "%s: some fields are quoted, as pandas writes them; the quotes are "
-        "removed.",
-        path,
-    )
-    return quoted
+        quoted = []
+    if quoted and _is_quoted(rows, quoted):
+        logging.warning(
+            "%s: some fields are quoted, as pandas writes them; the quotes are "
+            "removed.",
+            path,
+        )
+        return quoted
+    if _has_doubled_quotes(rows):
+        logging.warning(
+            "%s: some fields have doubled quotes, as if they were quoted, but "
+            "not all rows can be read so; its quotes are read as text.",
+            path,
+        )
+    return rows
 
 
 # A field whose quotes are doubled between quotes.
@@ -292,12 +299,16 @@ def _is_quoted(rows, quoted):
         return False
     if len({len(fields) for _, fields in rows}) > 1:
         return True  # Tabs and line breaks between quotes.
-    fields = [field for _, fields in rows for field in fields]
-    return any(map(_DOUBLED.fullmatch, fields)) or all(
+    return _has_doubled_quotes(rows) or all(
         _UNQUOTED.fullmatch(field)
         or (len(field) > 1 and field[0] == field[-1] == '"')
+        for _, fields in rows
         for field in fields
     )
+
+
+def _has_doubled_quotes(rows):
+    return any(_DOUBLED.fullmatch(f) for _, fields in rows for f in fields)
 
 
 def _parse_csv(path, text, table, delimiter=None):
@@ -318,7 +329,7 @@ def _parse_csv(path, text, table, delimiter=None):
     except csv.Error as error:
         raise ValueError(
             f"{path}, line {line}: {error}. Is a quote unclosed, or not "
-            "doubled inside a field?"
+            'doubled inside a field, or is the "delimiter" another one?'
         ) from None
     finally:
         csv.field_size_limit(limit)
@@ -341,11 +352,14 @@ def _column(path, column, header, format):
     if format == "jsonl" or isinstance(column, int):
         return column
     if header is None or column not in header:
+        names = {name.lower(): name for name in header or ()}
+        near = difflib.get_close_matches(column.lower(), [*names], 1)
         raise ValueError(
-            f"{path} has no column {column!r}; its header is {header}. Is the "
-            "header missing, or is the separator neither a tab "
-            '("tsv") nor a comma ("csv")? (A test table without labels needs '
-            '"test_label": null.)'
+            f"{path} has no column {column!r}; its header is {header}."
+            + (f" Did you mean {names[near[0]]!r}?" if near else "")
+            + ' Is the header missing, or is the "format" ("tsv" has tabs, '
+            '"csv" commas) or the "delimiter" another one? (A test table '
+            'without labels needs "test_label": null.)'
         )
     if header.count(column) > 1:
         raise ValueError(
@@ -461,11 +475,16 @@ def _check_ids(path, rows):
 
 
 def _warn_of_missing_texts(path, rows, table):
-    lines = [row.line for row in rows if label_values.is_missing(row.text_a)]
+    lines = [
+        row.line
+        for row in rows
+        if label_values.is_missing(row.text_a)
+        or (row.text_b is not None and label_values.is_missing(row.text_b))
+    ]
     if lines and not table.is_glue:
         logging.warning(
-            "%s: the text of %d rows is only a word for a missing value, the "
-            "first on line %d.",
+            "%s: a text of %d rows is empty or only a word for a missing "
+            "value, the first on line %d.",
             path,
             len(lines),
             lines[0],

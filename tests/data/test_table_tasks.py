@@ -8,7 +8,7 @@ import random
 import numpy as np
 import pytest
 
-from albert_tf.data import table_tasks, tables, text_data
+from albert_tf.data import label_values, table_tasks, tables, text_data
 from albert_tf.data.table_tasks import TableTask
 from albert_tf.data.tables import Row, Table
 from albert_tf.model import heads
@@ -315,6 +315,8 @@ def test_several_labels_are_zeros_and_ones():
         ("regression", "", "f.tsv, line 5: label ''; wanted a number"),
         ("regression", "nan", "f.tsv, line 5: label 'nan'; wanted a number"),
         ("regression", "inf", "f.tsv, line 5: label 'inf'; wanted a number"),
+        ("regression", "1e39", "line 5: label '1e39'; wanted a number"),
+        ("regression", "1,5", "label '1,5'; wanted a number such as 1.5"),
         ("regression", ["1"], r"line 5: label \['1'\]; wanted a number"),
     ],
 )
@@ -392,6 +394,8 @@ ONE_HOT = ("[1, 0, 1]", "[1 0 1]", "1,0,1", [1, 0, 1], [1.0, 0.0, 1.0])
 ONE_HOT += ("[1.0, 0.0, 1.0]", [True, False, True], "(True, False, True)")
 NAMES = (["a", "c"], "['a', 'c']", "['a' 'c']", '["a","c"]', "{'a', 'c'}")
 NAMES += ("a, c", "[a, c]")
+ONE_HOT += ("array([1, 0, 1])", "tensor([1., 0., 1.])")
+NAMES += ("frozenset({'a', 'c'})",)
 
 
 @pytest.mark.parametrize("value", [*ONE_HOT, *NAMES], ids=str)
@@ -410,7 +414,7 @@ def test_several_labels_may_be_one_hot_or_lists_as_text(value):
     assert found.tolist() == [[1, 0, 1]]
 
 
-@pytest.mark.parametrize("value", ["[1, 0]", [0, 1], "1,1", [True, False]])
+@pytest.mark.parametrize("value", ["[1, 0]", [0, 1], "1,1", "[1. 0.]"])
 def test_one_hot_lists_without_names_are_refused(value):
     task = TableTask(
         "own", None, {}, {}, objective="multi_label", metrics=("f1",)
@@ -431,6 +435,7 @@ def test_one_hot_lists_without_names_are_refused(value):
         (["1", "1.0"], "1.0", 1),
         (["7", "007"], "007", 1),
         (["none", "some"], "none", 0),
+        (["no", "yes"], " yes\u3000", 1),
     ],
 )
 def test_labels_are_found_as_written_or_as_equal_values(labels, value, index):
@@ -445,6 +450,28 @@ def test_equal_labels_of_training_data_are_one():
     rows = text_data.make_rows(list("abcdef"), values)
     found = table_tasks.with_labels(task, rows)
     assert found.labels == ("0", "007", "1", "7")
+
+
+def test_an_empty_set_as_python_prints_it_is_no_label():
+    assert label_values.split("set()", ",") == []
+    assert label_values.split("joy(great)", ",") == ["joy(great)"]
+
+
+def test_labels_with_spaces_around_them_are_one():
+    rows = text_data.make_rows(list("abc"), ["no", " yes", "yes "])
+    found = table_tasks.with_labels(TableTask("own", None, {}, {}), rows)
+    assert found.labels == ("no", "yes")
+
+
+@pytest.mark.parametrize("value", ["b;c", "1 0 1", "b\u3001c"])
+def test_rows_of_one_label_each_may_have_another_separator(value, caplog):
+    task = own_task(objective="multi_label", metrics=("f1",))
+    found = table_tasks.with_labels(task, rows_of("a", value))
+    assert set(found.labels) == {"a", value}
+    assert "no row has several labels" in caplog.text
+    caplog.clear()
+    table_tasks.with_labels(task, rows_of("a", "b,c"))
+    assert not caplog.text
 
 
 def test_labels_of_a_config_may_be_true_and_false(read_config):

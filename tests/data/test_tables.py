@@ -256,12 +256,6 @@ def test_a_first_row_that_nothing_checks_is_said_aloud(
     assert '"has_header": false' in record.getMessage() or not has_header
 
 
-def test_texts_that_are_words_for_missing_values_are_said(read, caplog):
-    read("first\tsecond\tlabel\nNaN\tb\t1\nb\tc\t0\n")
-    (record,) = caplog.records
-    assert "the text of 1 rows" in record.getMessage()
-
-
 LAST = Table("t.tsv", ("first",), -1)
 FAULTS = {
     "a delimiter in a text": (
@@ -333,6 +327,16 @@ FAULTS = {
         "first,second,label\na,b,1\n",
         PAIRS,
         r"no column 'first'; its header is \['first,second,label'\]",
+    ),
+    "another delimiter, and quotes": (
+        'a;b\n"c";d\n',
+        Table("t", (0,), format="csv"),
+        'line 2: .*or is the "delimiter" another one',
+    ),
+    "a column in capitals": (
+        "First\tSecond\tLabel\na\tb\t1\n",
+        PAIRS,
+        "no column 'first'; .* Did you mean 'First'",
     ),
     "an unknown column": (
         "one\ttwo\tlabel\na\tb\t1\n",
@@ -482,3 +486,28 @@ def test_lines_are_those_of_the_whole_text(tmp_path, content):
     wanted = text.split("\n")
     wanted = wanted if wanted[-1] else wanted[:-1]
     assert list(tables.read_lines(path)) == wanted
+
+
+@pytest.mark.parametrize(
+    ("content", "table", "said"),
+    [
+        (
+            "a b\t1\nc\t0\n",
+            Table("t.tsv", (0,), (1,), label_names=("x",)),
+            "head",
+        ),
+        (
+            'first\tlabel\n"He said ""no"""\t1\n"open\t0\n',
+            Table("t.tsv", ("first",), "label"),
+            "its quotes are read as text",
+        ),
+        (
+            "first\tsecond\tlabel\na\tNaN\t1\nb\t\t1\nc\td\t0\n",
+            PAIRS,
+            "a text of 2 rows is empty or only a word",
+        ),
+    ],
+)
+def test_what_may_be_misread_is_said(read, caplog, content, table, said):
+    read(content, table)
+    assert said in caplog.text
