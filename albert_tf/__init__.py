@@ -1,8 +1,9 @@
 """ALBERT in TensorFlow 2: pretraining, fine-tuning and export."""
 
-import importlib
+import importlib.util
 import os
 import sys
+from typing import Any
 
 __version__ = "0.1.0"
 
@@ -70,4 +71,50 @@ def _choose_backend():
     os.environ["KERAS_BACKEND"] = "tensorflow"
 
 
+class _SavedLayer:
+    """Stands for a layer of a saved Keras model until one is loaded."""
+
+    def __init__(self, name, module):
+        self.name, self.module = name, f"{__name__}.{module}"
+
+    def from_config(self, values):
+        """Imports the layer and builds it."""
+        layer = getattr(importlib.import_module(self.module), self.name)
+        return layer.from_config(values)
+
+
+def _register_layers():
+    """Lets `keras.models.load_model` find our layers."""
+    known = sys.modules["keras"].saving.get_custom_objects()
+    layers = {n: m for n, m in _MODULES.items() if m.startswith("model.")}
+    for name, module in {**layers, "HubEncoder": "export.hub"}.items():
+        known.setdefault(f"{__name__}>{name}", _SavedLayer(name, module))
+
+
+class _AfterKeras:
+    """Registers the layers once Keras is imported, which takes seconds."""
+
+    def find_spec(self, name, path=None, target=None):
+        """Finds Keras; leaves other modules to others."""
+        del path, target
+        if name != "keras":
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(name)
+        if spec and spec.loader:
+            execute = spec.loader.exec_module
+
+            def execute_and_register(module):
+                execute(module)
+                _register_layers()
+
+            loader: Any = spec.loader
+            loader.exec_module = execute_and_register
+        return spec
+
+
 _choose_backend()
+if "keras" in sys.modules:
+    _register_layers()
+else:
+    sys.meta_path.insert(0, _AfterKeras())

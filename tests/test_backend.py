@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 from tests.conftest import ROOT
@@ -54,3 +55,42 @@ def test_keras_imported_with_another_backend_is_refused(tmp_path):
 def test_importing_the_package_imports_nothing_heavy(tmp_path):
     code = "import sys, albert_tf; print({'keras', 'numpy'} & {*sys.modules})"
     assert run(code, tmp_path).stdout == "set()\n"
+
+
+@pytest.fixture(scope="module")
+def two_encoders(tmp_path_factory):
+    """A trained Keras model with two encoders, saved, and its predictions."""
+    import keras
+
+    import albert_tf
+    from tests import tiny
+
+    config = albert_tf.AlbertConfig(**tiny.SIZES)
+    inputs = [keras.Input([7], dtype="int32") for _ in range(2)]
+    vectors = [
+        albert_tf.AlbertEncoder(config)(ids)["pooled_output"] for ids in inputs
+    ]
+    outputs = keras.layers.Dense(1)(keras.layers.Concatenate()(vectors))
+    model = keras.Model(inputs, outputs)
+    model.compile("adam", "mse")
+    ids = np.full([2, 7], 5, np.int32)
+    model.fit([ids, ids], np.ones([2, 1]), verbose=0)
+    path = tmp_path_factory.mktemp("two") / "model.keras"
+    model.save(path)
+    return path, model.predict([ids, ids], verbose=0).tolist()
+
+
+@pytest.mark.parametrize("modules", ["albert_tf, keras", "keras, albert_tf"])
+def test_a_new_process_loads_a_model_of_two_encoders(
+    two_encoders, tmp_path, modules
+):
+    path, wanted = two_encoders
+    code = (
+        f"import {modules}\nimport numpy as np\n"
+        f"model = keras.models.load_model({str(path)!r})\n"
+        "ids = np.full([2, 7], 5, np.int32)\n"
+        "print(model.predict([ids, ids], verbose=0).tolist())\n"
+    )
+    done = run(code, tmp_path, KERAS_BACKEND="tensorflow")
+    found = json.loads(done.stdout.splitlines()[-1])
+    np.testing.assert_allclose(found, wanted, atol=1e-6)

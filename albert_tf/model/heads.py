@@ -265,7 +265,9 @@ class AlbertModel(layers.ConfiguredLayer):
 
     def __init__(self, config, *, dtype=None, **kwargs):
         super().__init__(config, dtype=dtype, **kwargs)
-        self.encoder = modeling.AlbertEncoder(config, dtype=self.dtype_policy)
+        self.encoder = modeling.AlbertEncoder(
+            config, dtype=self.dtype_policy, name="bert"
+        )
 
     @property
     def word_embeddings(self):

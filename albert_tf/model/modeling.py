@@ -446,8 +446,8 @@ class AlbertEncoder(layers.ConfiguredLayer):
     here; the release's floats skip a group at some depths.
     """
 
-    def __init__(self, config, *, dtype=None, name="bert", **kwargs):
-        super().__init__(config, name=name, dtype=dtype, **kwargs)
+    def __init__(self, config, *, dtype=None, **kwargs):
+        super().__init__(config, dtype=dtype, **kwargs)
         self.embeddings = Embeddings(config, dtype=self.dtype_policy)
         self.transformer = Transformer(config, dtype=self.dtype_policy)
         self.pooler = Pooler(config, dtype=self.dtype_policy)
