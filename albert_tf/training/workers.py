@@ -364,7 +364,7 @@ class Workers:
 
     @contextlib.contextmanager
     def _noting_signals(self):
-        """Context manager: signals are noted, and raised at its end."""
+        """Context manager: notes signals; raises them if it ends well."""
         self._received = dict.fromkeys(_SIGNALS, 0)
         for number in _SIGNALS:
             self._handlers[number] = signal.signal(number, self._note)
@@ -372,9 +372,10 @@ class Workers:
             yield
         finally:
             self._restore_handlers()
-            for number, is_received in self._received.items():
-                if is_received:
-                    signal.raise_signal(number)
+        # After an error, such as the guard's, there is nothing to interrupt.
+        for number, is_received in self._received.items():
+            if is_received:
+                signal.raise_signal(number)
 
     def _note(self, number, frame):
         del frame

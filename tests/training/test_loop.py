@@ -292,7 +292,11 @@ def test_a_loss_that_is_not_finite_ends_the_run(tmp_path):
     assert not checkpoints.list_checkpoints(tmp_path)
 
 
-def test_a_resumed_run_that_diverges_is_stopped(tmp_path, monkeypatch):
+@pytest.mark.parametrize("is_interrupted", [False, True])
+def test_a_resumed_run_that_diverges_is_stopped(
+    tmp_path, monkeypatch, is_interrupted
+):
+    """Also by a signal during the call, which would save a checkpoint."""
     monkeypatch.setattr(guard, "NUM_PREDICTIONS", 1)
     build(tmp_path).train(4)
     # As if the loss had fallen: to far below that of the coming steps.
@@ -305,6 +309,14 @@ def test_a_resumed_run_that_diverges_is_stopped(tmp_path, monkeypatch):
     run = build(tmp_path)
     run.manager.restore_latest()
     before = checkpoints.list_checkpoints(tmp_path)
+    if is_interrupted:
+        run_steps = loop.Steps.run
+
+        def interrupt(self, limit):
+            signal.raise_signal(signal.SIGINT)
+            return run_steps(self, limit)
+
+        monkeypatch.setattr(loop.Steps, "run", interrupt)
     with pytest.raises(FloatingPointError, match="to 0.500 at step 4"):
         run.train(NUM_STEPS, guard=guard.Guard())
     assert checkpoints.list_checkpoints(tmp_path) == before
