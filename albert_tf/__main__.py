@@ -21,6 +21,7 @@ PROGRAMS = {
     "export_to_tfhub": "export an encoder for TF Hub",
 }
 TOOLS = {
+    "split_sentences": "split text into sentences, one on each line",
     "train_vocab": "train a vocabulary on text",
     "extend_vocab": "add words to a model's vocabulary",
     "run_glue": "fine-tune on all GLUE tasks",

@@ -8,10 +8,12 @@ only read local files do not need it.
 import contextlib
 import fnmatch
 import json
+import logging
 import os
 import pathlib
 import re
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterator
 
@@ -101,11 +103,26 @@ def read_file(path: Path) -> bytes:
 
     Raises:
       FileNotFoundError: if there is no such file.
+      ValueError: see `check_can_be_reread`.
     """
     if is_remote(path) and not exists(path):
         raise FileNotFoundError(f"There is no file {path}.")
+    check_can_be_reread(path)
     with open_file(path) as file:
         return file.read()
+
+
+def check_can_be_reread(path: Path) -> None:
+    """Raises ValueError for a pipe or a device, which is read only once."""
+    if is_remote(path) or not os.path.exists(path):
+        return
+    mode = os.stat(path).st_mode
+    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+        kind = "a pipe" if stat.S_ISFIFO(mode) else "a device or a socket"
+        raise ValueError(
+            f"{path} is {kind}; wanted a file, because it is read more than "
+            "once. Write the data to a file first."
+        )
 
 
 def decode(
@@ -245,13 +262,20 @@ def split_list(text: str | None) -> list[str]:
 def expand_files(patterns: str | None) -> list[str]:
     """Returns the sorted files that match comma-separated names or globs.
 
-    The text may also be the name of one existing file, which has commas.
+    The text may also be the name of one existing file, which has commas. A
+    file that has several names among them is there once.
 
     Raises:
       ValueError: if there is no pattern, a pattern matches nothing, or a match
-        is a folder.
+        is a folder, a pipe or a device.
     """
-    return sorted(set(expand_in_order(patterns)))
+    files: dict = {}
+    for path in sorted(set(expand_in_order(patterns))):
+        check_can_be_reread(path)
+        first = files.setdefault(identity(path), path)
+        if first != path:
+            logging.warning("%s is %s; it is read once.", path, first)
+    return list(files.values())
 
 
 def expand_in_order(patterns: str | None) -> list[str]:
@@ -448,8 +472,8 @@ def identity(path: Path):
     if is_remote(path):
         return str(path)
     with contextlib.suppress(OSError):
-        stat = os.stat(path)
-        return stat.st_dev, stat.st_ino
+        found = os.stat(path)
+        return found.st_dev, found.st_ino
     return os.path.realpath(path)
 
 

@@ -21,7 +21,7 @@ PROGRAM = "albert_tf.programs.create_pretraining_data"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class DataFlags(groups.CasingFlags):
+class DataFlags(groups.TextFlags, groups.CasingFlags):
     """Input, output, and how sequences are built and masked."""
 
     input_file: str = flag(

@@ -206,6 +206,22 @@ class CopyFlags(FilesFlags):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class TextFlags:
+    """How files contain text."""
+
+    input_format: Literal["auto", "text", "wikiextractor", "jsonl"] = flag(
+        "auto",
+        "What the text files are: plain text, the output of WikiExtractor, or "
+        "JSON lines; auto detects it. Any may be compressed (gzip, bzip2, xz, "
+        "zstd).",
+    )
+    text_key: str | None = flag(
+        help="Key of the text in JSON lines, such as meta.text; absent, text "
+        "or content."
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class CasingFlags(flags.Flags):
     """Normalization of a text, for a vocabulary or for records."""
 

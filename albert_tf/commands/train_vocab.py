@@ -21,7 +21,7 @@ PROGRAM = "albert_tf.tools.train_vocab"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TrainVocabFlags(groups.CasingFlags):
+class TrainVocabFlags(groups.TextFlags, groups.CasingFlags):
     """Training text and properties of the vocabulary."""
 
     do_lower_case: bool = flag(True, "Whether to lowercase the text.")

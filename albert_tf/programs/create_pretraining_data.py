@@ -5,14 +5,14 @@ import logging
 import os
 
 from albert_tf import filesystem
-from albert_tf.data.pretraining import masking, sequences, shards
+from albert_tf.data.pretraining import markup, masking, sequences, shards
 from albert_tf.model.config import CONFIG_FILE, AlbertConfig
 from albert_tf.text import coverage, tokenization
 
 # From more passes than this, dynamic records gain nothing: their masks differ
 # in each epoch, and a few passes suffice to vary the segments.
 MANY_PASSES = 10
-BEAM_PACKAGES = "apache_beam", "backports", "google_crc32c"
+BEAM_PACKAGES = "apache_beam", "google_crc32c"
 
 
 def run(args):
@@ -54,10 +54,11 @@ def create_locally(args, outputs, settings):
 def warn_of_losses(inputs, settings):
     """Warns if the tokenizer seems to be of another language."""
     tokenizer = tokenization.build_tokenizer(**dict(settings.tokenizer))
-    lines = list(coverage.read_sample(inputs))
+    lines = list(coverage.read_sample(inputs, settings.text.open))
     for warning in (
         coverage.find_lost_marks(lines, tokenizer.normalize),
         coverage.find_unknown(lines, tokenizer),
+        coverage.find_unsplit(lines),
     ):
         if warning:
             logging.warning("In the first lines, %s", warning)
@@ -73,7 +74,7 @@ def create_with_beam(args, outputs, settings):
             raise
         raise ImportError(
             f"--runner={args.runner} requires Apache Beam, the extra `beam`: "
-            "pip install 'apache-beam>=2.77,<3' backports-zstd google-crc32c."
+            "pip install 'apache-beam>=2.77,<3' google-crc32c."
         ) from None
     finally:
         logging.disable(logging.NOTSET)
@@ -121,14 +122,6 @@ def make_settings(args):
             args.dupe_factor,
             args.dupe_factor,
         )
-    objective = args.sentence_objective
-    if args.random_next_sentence:
-        if objective == "none":
-            raise ValueError(
-                "--random_next_sentence contradicts --sentence_objective=none. "
-                "Give one of the two."
-            )
-        objective = "nsp"
     return shards.Settings(
         tokenizer=(
             ("spm_model_file", args.spm_model_file or None),
@@ -139,7 +132,7 @@ def make_settings(args):
         sequence=sequences.SequenceRule(
             max_seq_length=args.max_seq_length,
             short_seq_prob=args.short_seq_prob,
-            sentence_objective=objective,
+            sentence_objective=_objective(args),
         ),
         masking=masking.MaskingRule(
             max_predictions=args.max_predictions_per_seq,
@@ -152,7 +145,19 @@ def make_settings(args):
         is_dynamic=args.masking == "dynamic",
         dupe_factor=args.dupe_factor,
         seed=args.random_seed,
+        text=markup.TextFormat(args.input_format, args.text_key),
     )
+
+
+def _objective(args):
+    if not args.random_next_sentence:
+        return args.sentence_objective
+    if args.sentence_objective == "none":
+        raise ValueError(
+            "--random_next_sentence contradicts --sentence_objective=none. "
+            "Give one of the two."
+        )
+    return "nsp"
 
 
 def report(statistics, args):

@@ -1,6 +1,7 @@
 """What a tokenizer loses of a text: combining characters, unknown pieces."""
 
 import itertools
+import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator
 
@@ -14,20 +15,53 @@ NUM_LINES, NUM_FILES, NUM_BYTES = 1000, 20, 1 << 20
 MANY_MARKS, MANY_UNKNOWN = 0.01, 0.05
 
 
-def read_sample(files: list[str]) -> Iterator[str]:
+def read_sample(
+    files: list[str], open_file: Callable = filesystem.open_file
+) -> Iterator[str]:
     """Yields lines that are not blank, as many of each file.
 
     Args:
       files: names of text files; of many, some are read. Errors in their
         encoding are ignored.
+      open_file: function that opens one.
     """
     files = files[:: -(-len(files) // NUM_FILES)]
     for path in files:
-        with filesystem.open_file(path) as file:
+        with open_file(path) as file:
             text = file.read(NUM_BYTES).decode(errors="replace")
         wanted = -(-NUM_LINES // len(files))
         lines = map(str.strip, text.splitlines())
         yield from itertools.islice(filter(None, lines), wanted)
+
+
+# The end of a sentence within a line, and at its end.
+_CLOSING = r"[\"'”’»)\]]*"
+_INNER_END = re.compile(
+    rf"[.!?؟۔।॥]{_CLOSING}\s+(?=[^\s\da-z])|[。！？]{_CLOSING}(?=[^\s。！？])"
+)
+_END = re.compile(rf"[.!?؟۔।॥。！？:;…]{_CLOSING}\s*$")
+
+
+def find_unsplit(lines: list[str]) -> str | None:
+    """Returns a warning if lines of a text are not sentences.
+
+    Args:
+      lines: some lines that are not blank.
+    """
+    ends = [bool(_END.search(line)) for line in lines]
+    if not any(ends):  # Without punctuation, nothing can be said.
+        return None
+    cure = (
+        "Wanted is a sentence on each line, and a blank line after each "
+        "document; split_sentences splits text."
+    )
+    if sum(len(_INNER_END.findall(line)) for line in lines) >= len(lines):
+        return f"lines have several sentences each. {cure}"
+    lengths = sorted(map(len, lines))
+    median, long = lengths[len(lines) // 2], lengths[len(lines) * 9 // 10]
+    if sum(ends) < len(lines) / 2 and 40 <= median and long < 1.3 * median:
+        return f"sentences are wrapped over several lines. {cure}"
+    return None
 
 
 def find_lost_marks(

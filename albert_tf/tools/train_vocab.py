@@ -1,7 +1,6 @@
 """Trains a SentencePiece vocabulary like the released English one."""
 
 import io
-import itertools
 import logging
 import os
 import random
@@ -12,7 +11,7 @@ import textwrap
 import sentencepiece
 
 from albert_tf import filesystem, ownership
-from albert_tf.data import tables
+from albert_tf.data.pretraining import corpus, markup
 from albert_tf.text import coverage, normalization, tokenization
 
 # The options of the released vocabulary, from the release's README.
@@ -76,11 +75,13 @@ def _check_outputs(path, files):
 
 def _train_files(files, path, args):
     """Trains on the lines of files and writes the outputs."""
-    num_lines = sum(1 for _ in _read_lines(files))
+    text = _text_format(args)
+    markup.say_formats(map(text.detect, filter(filesystem.size, files)))
+    num_lines = sum(1 for _ in _read_lines(files, args))
     if not num_lines:
         raise ValueError(f"There is no text in {', '.join(files)}.")
     warning = coverage.find_lost_marks(
-        itertools.islice(_read_lines(files), coverage.NUM_LINES),
+        coverage.read_sample(files, text.open),
         _build_normalizer(args).normalize,
     )
     if warning:
@@ -96,10 +97,14 @@ def _train_files(files, path, args):
     return path
 
 
-def _read_lines(files):
+def _text_format(args):
+    return markup.TextFormat(args.input_format, args.text_key)
+
+
+def _read_lines(files, args):
     """Yields the lines of files that are not blank."""
-    lines = (line for path in files for line in tables.read_lines(path))
-    return (line for line in lines if line.strip())
+    lines = corpus.read_lines(files, _text_format(args).open)
+    return (line for line in lines if not normalization.is_blank(line))
 
 
 def _build_normalizer(args):
@@ -113,7 +118,7 @@ def _training_text(files, num_lines, args):
     normalizer = _build_normalizer(args)
     draw = random.Random(args.random_seed).random
     wanted = args.input_sentence_size
-    for position, line in enumerate(_read_lines(files)):
+    for position, line in enumerate(_read_lines(files, args)):
         # `wanted` of the remaining lines: exact sampling without replacement.
         if draw() * (num_lines - position) >= wanted:
             continue

@@ -1,5 +1,7 @@
 """Bad inputs of the tools in albert_tf/tools."""
 
+import gzip
+
 from tests.bad_inputs.export_rows import edit_safetensors, without_pooler
 from tests.bad_inputs.table import (
     Row,
@@ -43,8 +45,8 @@ ROWS = [
         "train_vocab",
         "the text is not UTF-8",
         "--input_file=latin.txt",
-        "latin.txt, line 2 is not UTF-8.*iconv",
-        put("latin.txt", b"w1\n\xe4\n"),
+        "latin.txt is not UTF-8 text: 9 of its first.*iconv",
+        put("latin.txt", b"w1\n" + b"\xe4\n" * 9),
     ),
     row(
         "train_vocab",
@@ -57,8 +59,22 @@ ROWS = [
         "train_vocab",
         "the text is binary",
         "--input_file=zeros.txt",
-        "zeros.txt, line 2 contains a NUL character. Is it UTF-16",
-        put("zeros.txt", b"w1\nw2\0\n"),
+        "zeros.txt is not UTF-8 text: 9 of its first.*binary",
+        put("zeros.txt", b"w1\nw2" + bytes(9) + b"\n"),
+    ),
+    row(
+        "train_vocab",
+        "the text is a list of JSON",
+        "--input_file=list.txt",
+        "list.txt is a JSON list.*--input_format",
+        put("list.txt", b'["w1", "w2"]\n'),
+    ),
+    row(
+        "train_vocab",
+        "the text is a truncated archive",
+        "--input_file=cut.txt",
+        "cut.txt cannot be decompressed",
+        put("cut.txt", gzip.compress(b"w1 w2\n" * 99)[:-9]),
     ),
     row("train_vocab", "the text is a folder", "--input_file=glue", "folder"),
     row(

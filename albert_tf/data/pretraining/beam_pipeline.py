@@ -13,6 +13,7 @@ The tokenizer is sent to the workers as a part of the pipeline.
 """
 
 import dataclasses
+import functools
 import logging
 import os
 import shlex
@@ -32,6 +33,7 @@ from albert_tf.data.pretraining import (
     blocks,
     compressed,
     corpus,
+    markup,
     sequences,
     shards,
     sidecars,
@@ -60,13 +62,13 @@ def find_files(patterns: str, options: str = "") -> list[blocks.TextFile]:
     words = pipeline_options.PipelineOptions(_split_options(options))
     _call_beam(filesystems.FileSystems.set_options, words)
     files = set()
-    for pattern in filesystem.split_list(patterns):
-        if not filesystem.is_remote(pattern):
-            files |= {
-                (path, filesystem.size(path))
-                for path in filesystem.expand_files(pattern)
-            }
-            continue
+    named = filesystem.split_list(patterns)
+    if local := [name for name in named if not filesystem.is_remote(name)]:
+        files |= {
+            (path, filesystem.size(path))
+            for path in filesystem.expand_files(",".join(local))
+        }
+    for pattern in filter(filesystem.is_remote, named):
         matches = _call_beam(filesystems.FileSystems.match, [pattern])[0]
         if not matches.metadata_list:
             raise ValueError(f"No file matches {pattern!r}.")
@@ -115,7 +117,8 @@ def create_shards(
     names = [file.path for file in files]
     _check_paths(runner, names + outputs)
     pipeline = _make_pipeline(runner, options, num_workers)
-    starts = _check_text(files)
+    files = [_without_markup(file, settings.text) for file in files]
+    starts = _check_text(files, settings.text)
     tokenizer = tokenization.build_tokenizer(**dict(settings.tokenizer))
     run_id = uuid.uuid4().hex
     with (
@@ -221,7 +224,16 @@ def _call_beam(function, *args):
         raise ValueError("Apache Beam does not accept beam_options.") from None
 
 
-def _check_text(files):
+def _without_markup(file, text):
+    """Returns a file that is read from its start if its text is converted."""
+    is_small = file.num_bytes < blocks.TASK_BYTES
+    if is_small or file.is_compressed:
+        return file
+    is_plain = text.detect(file.path, _open_bytes) == "text"
+    return file._replace(is_compressed=not is_plain)
+
+
+def _check_text(files, text_format):
     """Refuses files that are not text, or that are all blank.
 
     Returns:
@@ -233,11 +245,13 @@ def _check_text(files):
             "empty."
         )
     starts = []
-    for file in files[:: -(-len(files) // _MAX_PROBED)]:
-        with _open(file.path) as opened:
+    some = files[:: -(-len(files) // _MAX_PROBED)]
+    markup.say_formats(text_format.detect(f.path, _open_bytes) for f in some)
+    opening = _opening(text_format)
+    for file in some:
+        with opening(file.path) as opened:
             starts.append(opened.read(corpus.PROBE_BYTES))
-        corpus.check_probe(file.path, starts[-1])
-    text = blocks.read_task([blocks.Span(file.path) for file in files], _open)
+    text = blocks.read_task([blocks.Span(f.path) for f in files], opening)
     if not any(block.strip() for block in text):
         raise ValueError(
             f"There is no text in {[f.path for f in files[:3]]}: all lines are "
@@ -246,9 +260,9 @@ def _check_text(files):
     return starts
 
 
-def _open(path):
-    """Returns a context manager that yields the text of a file, as a file."""
-    return compressed.opening(path, _open_bytes)
+def _opening(text):
+    """Returns a function that opens the plain text of a file, as a file."""
+    return functools.partial(text.open, open_bytes=_open_bytes)
 
 
 def _open_bytes(path):
@@ -342,7 +356,7 @@ class _Tokenize(beam.DoFn):
     def process(self, element):
         task, spans = element
         counts, stores = blocks.encode_task(
-            blocks.read_task(spans, _open),
+            blocks.read_task(spans, _opening(self._settings.text)),
             self._tokenizer,
             self._settings.sequence.max_tokens,
         )

@@ -17,13 +17,15 @@ import collections
 import contextlib
 import dataclasses
 import itertools
+import logging
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 
-from albert_tf import filesystem
+from albert_tf import file_kinds, filesystem
+from albert_tf.text import normalization
 
 _TOKENS, _SENTENCES, _DOCUMENTS = (
     f"{name}.bin" for name in ("tokens", "sentences", "documents")
@@ -36,10 +38,8 @@ _LINE_PARTS = re.compile(
     rf".{{1,{MAX_LINE_CHARS}}}(?:\s+|$)|.{{{MAX_LINE_CHARS}}}", re.DOTALL
 )
 _BOM = b"\xef\xbb\xbf"
-_UTF16_BOMS = (b"\xff\xfe", b"\xfe\xff")
-_GZIP = b"\x1f\x8b"
 _BAD = "\N{REPLACEMENT CHARACTER}"
-# `check_text` decodes this many bytes at the start of a file, and refuses the
+# `check_probe` decodes this many bytes at the start of a file, and refuses the
 # file if more than this share of the characters is invalid.
 PROBE_BYTES = 1 << 16
 _MAX_BAD_SHARE = 0.1
@@ -131,29 +131,26 @@ def token_dtype(vocab_size: int) -> type:
     return np.uint16 if vocab_size <= 1 << 16 else np.uint32
 
 
-def check_text(path: filesystem.Path) -> None:
-    """Refuses a file whose first bytes are not UTF-8 text.
-
-    Raises:
-      ValueError: see `check_probe`.
-    """
-    with filesystem.open_file(path) as file:
-        check_probe(path, file.read(PROBE_BYTES))
-
-
 def check_probe(path: filesystem.Path, probe: bytes) -> None:
     """Refuses the first PROBE_BYTES of a file unless they are UTF-8 text.
 
     Raises:
       ValueError: if the file is UTF-16, compressed, or not text.
     """
-    if probe.startswith(_UTF16_BOMS):
+    kind = file_kinds.describe(probe)
+    if kind and kind.startswith("text in "):
+        encoding = kind.split()[-1]
         raise ValueError(
-            f"{path} is UTF-16 text; wanted UTF-8. Convert it with "
-            "iconv -f utf-16 -t utf-8."
+            f"{path} is {encoding} text; wanted UTF-8. Convert it with "
+            f"iconv -f {encoding} -t UTF-8."
         )
-    if probe.startswith(_GZIP):
-        raise ValueError(f"{path} is compressed. Unpack it with gunzip.")
+    if kind in file_kinds.COMPRESSED:
+        kind = f"compressed ({kind})"
+    if kind:
+        raise ValueError(
+            f"{path} is {kind}; wanted UTF-8 text. Unpack it, or extract its "
+            "text."
+        )
     text, num_bad = _decode(probe)
     # The probe may end within a character.
     if num_bad > max(3, _MAX_BAD_SHARE * len(text)):
@@ -164,11 +161,43 @@ def check_probe(path: filesystem.Path, probe: bytes) -> None:
         )
 
 
-def read_blocks(files: Iterable[filesystem.Path]) -> Iterator[bytes]:
-    """Yields the bytes of text files in blocks; see `split_blocks`."""
+def read_blocks(
+    files: Iterable[filesystem.Path], open_file: Callable = filesystem.open_file
+) -> Iterator[bytes]:
+    """Yields the bytes of text files in blocks; see `split_blocks`.
+
+    Args:
+      files: names of the files.
+      open_file: function that opens one, as `markup.TextFormat.open`.
+    """
     for path in files:
-        with filesystem.open_file(path) as file:
+        with open_file(path) as file:
             yield from split_blocks(file)
+
+
+def read_lines(files: Iterable, open_file: Callable) -> Iterator[str]:
+    """Yields the lines of text files; says how much is not UTF-8 text.
+
+    Args:
+      files: names of the files.
+      open_file: as in `read_blocks`.
+    """
+    num_bad = 0
+    for block in read_blocks(files, open_file):
+        text, count = _decode(block)
+        num_bad += count
+        yield from text.replace("\0", "").removesuffix("\n").split("\n")
+    warn_of_bad_characters(num_bad)
+
+
+def warn_of_bad_characters(count: int) -> None:
+    """Warns of characters that are NUL or not UTF-8."""
+    if count:
+        logging.warning(
+            "%d characters are not UTF-8 text. Is the text in another "
+            "encoding, or damaged?",
+            count,
+        )
 
 
 def split_blocks(file) -> Iterator[bytes]:
@@ -253,9 +282,9 @@ def _decode(block):
 
 def _line_parts(line):
     """Splits an overlong line; returns no part for a blank line."""
-    if len(line) > MAX_LINE_CHARS:
-        return _LINE_PARTS.findall(line)
-    return [line] if line else []
+    if normalization.is_blank(line):
+        return []
+    return _LINE_PARTS.findall(line) if len(line) > MAX_LINE_CHARS else [line]
 
 
 def _split(ids, limit, tokenizer):

@@ -23,6 +23,7 @@ from albert_tf.data.pretraining import (
     corpus,
     draws,
     limits,
+    markup,
     masking,
     records,
     sequences,
@@ -50,6 +51,7 @@ class Settings:
       is_dynamic: whether the records are masked when they are read.
       dupe_factor: number of times each document is used.
       seed: random seed.
+      text: how the files contain the text.
     """
 
     tokenizer: tuple
@@ -58,6 +60,7 @@ class Settings:
     is_dynamic: bool = False
     dupe_factor: int = 40
     seed: int = 12345
+    text: markup.TextFormat = markup.TextFormat()
 
     def __post_init__(self):
         rule = self.sequence
@@ -228,12 +231,15 @@ def create_shards(
       ValueError: if there is no text, or only one document for NSP.
       BlockingIOError: if another process is writing the same files.
     """
-    _check_inputs(inputs)
+    _check_inputs(inputs, settings.text)
     tokenizer = tokenization.build_tokenizer(**dict(settings.tokenizer))
+    values = dataclasses.asdict(settings)
+    if settings.text == markup.TextFormat():
+        del values["text"]  # Runs of older versions can be resumed.
     fingerprint = unfinished.fingerprint(
         inputs,
         outputs,
-        dataclasses.asdict(settings),
+        values,
         tokenizer.settings,
         VERSION,
     )
@@ -343,7 +349,7 @@ def _tokenize(inputs, worker, run, has_progress):
     done = progress.Progress("tokenizing", num_bytes, "bytes", has_progress)
 
     def blocks():
-        for block in corpus.read_blocks(inputs):
+        for block in corpus.read_blocks(inputs, worker.settings.text.open):
             done.add(len(block))
             yield (block,)
 
@@ -462,7 +468,7 @@ def summarize(counts: dict, results) -> dict:
 # Checks.
 
 
-def _check_inputs(inputs):
+def _check_inputs(inputs, text):
     empty = [path for path in inputs if not filesystem.size(path)]
     if len(empty) == len(inputs):
         raise ValueError(
@@ -470,8 +476,7 @@ def _check_inputs(inputs):
         )
     for path in empty:
         logging.warning("%s is empty.", path)
-    for path in inputs:
-        corpus.check_text(path)
+    markup.say_formats(text.detect(path) for path in inputs)
 
 
 def check_counts(
@@ -496,12 +501,7 @@ def check_counts(
             "there is only one document. Are documents separated by blank "
             "lines?"
         )
-    if counts["bad_characters"]:
-        logging.warning(
-            "%d characters are not UTF-8 text. Is the text in another "
-            "encoding, or damaged?",
-            counts["bad_characters"],
-        )
+    corpus.warn_of_bad_characters(counts["bad_characters"])
     if num_documents - counts["cut_documents"] <= num_parts:
         logging.warning(
             "No blank line was found between documents: each file is treated "
