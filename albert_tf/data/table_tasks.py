@@ -393,13 +393,15 @@ def with_labels(task: TableTask, rows: list[Row]) -> TableTask:
     source = f"The training data of {task.name}"
     named = [_label_names(row, task, source) for row in rows]
     names = sorted({name for row_names in named for name in row_names})
-    if task.objective == "multi_label" and label_values.are_zero_or_one(names):
+    has_lists = max(map(len, named)) > 1
+    is_multi = task.objective == "multi_label"
+    if is_multi and has_lists and label_values.are_zero_or_one(names):
         raise ValueError(
             f"{source} has lists of the labels {names} only; wanted "
             "lists of names. If they are one-hot, a number for each label, "
             'give the names of the labels in order: "labels".'
         )
-    if task.objective == "multi_label" and max(map(len, named)) < 2:
+    if is_multi and not has_lists:
         logging.warning(
             "%s: no row has several labels; labels are such as %s. Is the "
             "label_separator another one than %r?",
