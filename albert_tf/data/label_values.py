@@ -2,7 +2,7 @@
 
 import collections
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 # What pandas, R and spreadsheets write for a missing value.
 MISSING = {"", "nan", "na", "n/a", "null", "none", "nil", "<na>", "#n/a", "nat"}
@@ -72,11 +72,11 @@ def split(value: object, separator: str) -> list[str]:
     """Returns the names in a value that holds several.
 
     Args:
-      value: a list; or a string of names between separators, or of a list or
-        set as Python, NumPy or JSON print it.
+      value: an iterable of names; or a string of names between separators,
+        or of a list or set as Python, NumPy or JSON print it.
       separator: separates names in a string.
     """
-    if isinstance(value, list):
+    if isinstance(value, Iterable) and not isinstance(value, str):
         return [name_of(item) for item in value]
     text = name_of(value)
     if container := _CONTAINER.fullmatch(text):

@@ -6,6 +6,7 @@ import functools
 import hashlib
 import logging
 import typing
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -399,7 +400,7 @@ def with_labels(task: TableTask, rows: list[Row]) -> TableTask:
         raise ValueError(
             f"{source} has lists of the labels {names} only; wanted "
             "lists of names. If they are one-hot, a number for each label, "
-            'give the names of the labels in order: "labels".'
+            'give the names of the labels in order: "labels" (label_names).'
         )
     if is_multi and not has_lists:
         logging.warning(
@@ -424,7 +425,7 @@ def _label_names(row, task, source):
     where = f"{source}, line {row.line}"
     if task.objective == "multi_label":
         names = label_values.split(row.label, task.label_separator)
-    elif isinstance(row.label, list | dict):
+    elif isinstance(row.label, Iterable) and not isinstance(row.label, str):
         raise ValueError(
             f"{where}: label {row.label!r}; wanted one label. Is the objective "
             "multi_label?"

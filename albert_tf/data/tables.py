@@ -383,14 +383,11 @@ def _explain_short_row(fields, columns, width):
     """Returns a sentence on the columns that a row lacks; None if complete."""
     if isinstance(fields, dict):
         if missing := [c for c in columns.values() if c not in fields]:
-            hint = (
-                f" {label_values.HINT}"
-                if columns.get("label") in missing
-                else ""
-            )
+            others = {columns.get(n) for n in ("text_a", "text_b", "id")}
+            hint = "" if others.issuperset(missing) else label_values.HINT
             return (
-                f"{missing} are missing from the keys {sorted(fields)}.{hint}"
-            )
+                f"{missing} are missing from the keys {sorted(fields)}. {hint}"
+            ).strip()
     elif len(fields) < width or _has_equal_columns(fields, columns):
         return (
             f"found {len(fields)} columns, wanted at least "
@@ -425,7 +422,7 @@ def _is_one(value, name, path, line):
     if found not in label_values.ZERO_OR_ONE:
         raise ValueError(
             f"{path}, line {line}: the column of the label {name!r} has "
-            f"{value!r:.80}; wanted 0 or 1."
+            f"{value!r:.80}; wanted 0 or 1. {label_values.HINT}"
         )
     return found in label_values.ONE
 

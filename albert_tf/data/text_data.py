@@ -7,7 +7,7 @@ import dataclasses
 import functools
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from albert_tf import filesystem
@@ -107,6 +107,7 @@ def encode_texts(
     *,
     max_seq_length: int,
     objective: str = "classes",
+    label_names: Sequence[str] | None = None,
 ) -> tuple[table_tasks.TableTask, Data]:
     """Encodes texts and labels in memory, instead of tables.
 
@@ -116,9 +117,10 @@ def encode_texts(
       dev: held-out texts and labels in the same form, or None.
       max_seq_length: maximum number of tokens; longer sequences are truncated.
       objective: one of `table_tasks.OBJECTIVES`.
+      label_names: the labels in order; None for those of the training data.
 
     Returns:
-      A task with the labels of the training data, and Data.
+      A task with its labels, and Data.
 
     Raises:
       ValueError: if the numbers of texts and labels differ.
@@ -131,9 +133,10 @@ def encode_texts(
         dev={},
         test={},
         objective=objective,
-        metrics=table_tasks.DEFAULT_METRICS[objective],
+        labels=tuple(label_names) if label_names else None,
+        metrics=table_tasks.DEFAULT_METRICS.get(objective, ()),
     )
-    if objective != "regression":
+    if objective != "regression" and not label_names:
         task = table_tasks.with_labels(task, rows)
     encode = functools.partial(
         _encode, task, tokenizer, max_seq_length, None, "texts", task.train
@@ -147,21 +150,27 @@ def make_rows(texts: Sequence, labels: Sequence) -> list[tables.Row]:
     """Converts texts (or pairs of texts) and labels into table rows.
 
     Raises:
-      ValueError: if there are no texts, or the numbers of texts and labels
-        differ.
+      ValueError: if there are no texts, one is neither a text nor a pair, or
+        the numbers of texts and labels differ.
     """
     if len(texts) != len(labels) or not len(texts):
         raise ValueError(
             f"{len(texts)} texts and {len(labels)} labels; wanted one label "
             "for each text, and at least one text."
         )
-    pairs = [(text, None) if isinstance(text, str) else text for text in texts]
-    return [
-        tables.Row(str(i), text_a, text_b, label, i + 1)
-        for i, ((text_a, text_b), label) in enumerate(
-            zip(pairs, labels, strict=True)
-        )
-    ]
+    rows = []
+    for i, (text, label) in enumerate(zip(texts, labels, strict=True)):
+        is_pair = isinstance(text, Iterable) and not isinstance(text, str)
+        parts = [*text] if is_pair else [text]
+        if len(parts) != 1 + is_pair or not all(
+            isinstance(part, str) for part in parts
+        ):
+            raise ValueError(
+                f"texts[{i}] is {text!r:.80}; wanted a text or a pair of texts."
+            )
+        text_b = parts[1] if is_pair else None
+        rows.append(tables.Row(str(i), parts[0], text_b, label, i + 1))
+    return rows
 
 
 def _read_tables(data_dir, named_tables):

@@ -62,6 +62,7 @@ class Classification(Task):
         dev: tuple[Sequence, Sequence] | None = None,
         max_seq_length: int = 512,
         objective: str = "classes",
+        label_names: Sequence[str] | None = None,
         **kwargs,
     ) -> "Classification":
         """Builds a task from texts in memory.
@@ -69,11 +70,14 @@ class Classification(Task):
         Args:
           tokenizer: tokenizer of the pretrained model.
           texts: N texts, or N pairs of texts.
-          labels: N labels, strings or numbers; for a regression, floats.
+          labels: N labels, strings or numbers; for a regression, floats; for
+            "multi_label", N lists of names, or of 0 and 1 for `label_names`.
           dev: texts and labels to score on, or None.
           max_seq_length: maximum length of a sequence, in tokens; longer ones
             are truncated.
-          objective: "classes" or "regression".
+          objective: "classes", "regression" or "multi_label".
+          label_names: the labels in order; None for those of the training
+            data, sorted.
           **kwargs: further arguments of the class.
 
         Raises:
@@ -85,6 +89,7 @@ class Classification(Task):
             dev,
             max_seq_length=max_seq_length,
             objective=objective,
+            label_names=label_names,
         )
         return cls(task, data, max_seq_length=max_seq_length, **kwargs)
 

@@ -349,6 +349,16 @@ FAULTS = {
         "no column 'first'; its header is None",
     ),
     "another encoding": ("caf\xe9\t1\n".encode("latin-1"), PAIRS, "not UTF-8"),
+    "no value for a label with a column of its own": (
+        "a,x\nb,-1\n",
+        Table("t", ("a",), ("x",), format="csv", label_names=("x",)),
+        "line 2: .* has '-1'; wanted 0 or 1. .*\"test_label\": null",
+    ),
+    "no key for a label of its own": (
+        '{"a": "b"}\n',
+        Table("t", ("a",), ("x",), format="jsonl", label_names=("x",)),
+        "line 1: .*'x'.* are missing .*\"test_label\": null",
+    ),
     "an open quote": (
         'a,b\nc,d\n"e,f\ng,h\n',
         Table("t", ("a",), format="csv"),

@@ -128,3 +128,49 @@ def test_a_cache_never_gives_examples_of_other_settings_or_rows(
         seen.append(wanted)
         for _ in range(2):
             assert read_train(tmp_path / "cache", *settings) == wanted
+
+
+@pytest.fixture
+def tokenizer(tokenizers):
+    return tokenizers["lower"]
+
+
+@pytest.mark.parametrize(
+    ("values", "labels"),
+    [
+        (np.array([[1, 0], [1, 1]]), [[1, 0], [1, 1]]),
+        ([("a",), {"a", "b"}], [[1, 0], [1, 1]]),
+        ([set(), np.array(["b"])], [[0, 0], [0, 1]]),
+    ],
+)
+def test_several_labels_in_memory_may_be_of_any_kind(tokenizer, values, labels):
+    _, data = text_data.encode_texts(
+        tokenizer,
+        (["x", "y"], values),
+        max_seq_length=9,
+        objective="multi_label",
+        label_names=["a", "b"],
+    )
+    assert data.train.examples.arrays["label_ids"].tolist() == labels
+
+
+@pytest.mark.parametrize(
+    ("text", "objective", "message"),
+    [
+        (None, "classes", r"texts\[1\] is None; wanted a text or a pair"),
+        (float("nan"), "classes", r"texts\[1\] is nan"),
+        (("a", "b", "c"), "classes", r"texts\[1\] is \('a', 'b', 'c'\)"),
+        (("a", 1), "classes", r"texts\[1\] is \('a', 1\)"),
+        ("y", "classification", "objective of .* is 'classification'; wanted"),
+    ],
+)
+def test_what_is_no_text_in_memory_is_named(
+    tokenizer, text, objective, message
+):
+    with pytest.raises(ValueError, match=message):
+        text_data.encode_texts(
+            tokenizer,
+            (["x", text], [0, 1]),
+            max_seq_length=9,
+            objective=objective,
+        )
