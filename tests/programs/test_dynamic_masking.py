@@ -237,12 +237,12 @@ def test_a_resume_with_other_masks_needs_a_flag(args, tmp_path):
     [
         (
             {"ngram": 1},
-            "ngram=...: the records in .*static.tfrecord were masked",
+            "`ngram`: the records in .*static.tfrecord were masked",
         ),
-        ({"do_permutation": False}, "do_permutation=...: .* were masked"),
+        ({"do_permutation": False}, "`do_permutation`: .* were masked"),
         (
             {"masked_lm_prob": 0.2, "ngram": 3},
-            "masked_lm_prob=..., ngram=...: ",
+            "`masked_lm_prob`, `ngram`: ",
         ),
         ({"max_predictions_per_seq": 4}, "=4, but the records .* have 3"),
     ],

@@ -362,8 +362,8 @@ def test_an_older_run_is_replaced_by_either_path(folder, monkeypatch):
         ({"runner": "DataflowRunner"}, "cannot reach .*text0"),
         ({"runner": "FlinkRunner", "num_workers": 2}, "--parallelism"),
         ({"beam_options": "project=x"}, "does not start with an option"),
-        ({"beam_options": "--runner=FlinkRunner"}, "Set --runner itself"),
-        ({"beam_options": "--direct_num_workers=x"}, "--beam_options"),
+        ({"beam_options": "--runner=FlinkRunner"}, "Set the runner itself"),
+        ({"beam_options": "--direct_num_workers=x"}, "beam_options"),
         (
             {"input_file": "{folder}/one.txt", "random_next_sentence": True},
             "has only one",
