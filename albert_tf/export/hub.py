@@ -69,6 +69,11 @@ def export_encoder(path, model, *, tokenizer, assets):
             "sop": _build_signature(model, plain, _order),
             "mlm": _build_signature(model, named, _fill),
         }
+    call = signatures["serving_default"]
+    # For Keras's TFSMLayer.
+    root.serve = tf.function(
+        lambda inputs: call(**inputs), input_signature=[_specs(INPUTS)]
+    )
     *others, vocabulary = assets
     root.vocabulary = tf.saved_model.Asset(vocabulary)
     do_lower_case = tokenizer.settings["do_lower_case"]

@@ -6,6 +6,7 @@ functions and the `tf.Variable`s that they read.
 """
 
 import contextlib
+import inspect
 import os
 import pathlib
 import tempfile
@@ -62,6 +63,7 @@ def write_version(
     choosing_kernels = _choose_kernels(model, is_compact)
     root = build_root(model, is_compact)
     root.resources = list(resources)
+    root.serve = build_endpoint(signatures)
     with (
         tempfile.TemporaryDirectory() as temporary,
         ownership.owning(os.path.join(folder, _NEXT_VERSION)),
@@ -77,6 +79,29 @@ def write_version(
         with choosing_kernels:
             write_saved_model(path, root, signatures, assets)
     return path
+
+
+def build_endpoint(signatures):
+    """Returns the endpoint `serve` for Keras's TFSMLayer.
+
+    Args:
+      signatures: as for `write_saved_model`; of the two for ids and for
+        serialized Examples, that for ids is taken.
+
+    Returns:
+      A tf.function of one argument: the only input of the signature, or a dict
+      of its inputs.
+    """
+    call = signatures.get("ids", signatures["serving_default"])
+    spec = inspect.signature(call.python_function).parameters
+    names = [*spec][: len(call.input_signature)]
+    specs = dict(zip(names, call.input_signature, strict=True))
+    if len(specs) == 1:
+        return tf.function(call, input_signature=[*specs.values()])
+    return tf.function(
+        lambda inputs: call(*(inputs[name] for name in names)),
+        input_signature=[specs],
+    )
 
 
 def _choose_kernels(model, is_compact):

@@ -32,6 +32,7 @@ def export_preprocessor(path, tokenizer, *, seq_length=128, assets=()):
     Source: TF Hub's API of preprocessors for text.
     """
     root = build_preprocessor(tokenizer, seq_length)
+    root.serve = root.__call__  # For Keras's TFSMLayer.
     signatures = {"serving_default": root.__call__}
     saved_models.write_saved_model(path, root, signatures, assets)
 
