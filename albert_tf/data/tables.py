@@ -33,7 +33,7 @@ _HAS_ZERO = (
 )
 _NOT_UTF8 = (
     "{path} is not UTF-8 ({error}). Was it saved by a spreadsheet? Save it as "
-    "UTF-8; if it is Latin-1, iconv -f latin1 -t utf-8 converts it."
+    "UTF-8; iconv -f latin1 -t utf-8 converts Latin-1, -f gb18030 Chinese."
 )
 
 
@@ -339,7 +339,7 @@ def _parse_csv(path, text, table, delimiter=None):
 def _parse_json_lines(path, text, _table):
     return [
         (number, filesystem.parse_json(line, f"{path}, line {number}"))
-        for number, line in enumerate(text.split("\n"), 1)
+        for number, line in enumerate(re.split("\r\n|\r|\n", text), 1)
         if line.strip()
     ]
 
@@ -405,8 +405,9 @@ def _explain_other_width(fields, num_wanted, table):
     first = "header" if table.has_header else "first row"
     return (
         f"found {len(fields)} columns; the {first} has {num_wanted}. Does a "
-        "text contain the delimiter? Then it must be quoted, in a CSV file, or "
-        'the format is another one ("format", "delimiter").'
+        "text contain the delimiter (then it must be quoted, in a CSV file), "
+        'is the "format" or "delimiter" another one, or are there names of '
+        "rows (R: row.names=FALSE)?"
     )
 
 

@@ -348,6 +348,16 @@ FAULTS = {
         Table("t", ("first",), has_header=False),
         "no column 'first'; its header is None",
     ),
+    "Chinese in another encoding": (
+        "好\t1\n".encode("gbk"),
+        PAIRS,
+        "not UTF-8 .*gb18030",
+    ),
+    "names of rows as R writes them": (
+        'a,b\n"1",c,d\n',
+        Table("t", ("a",), format="csv"),
+        "line 2: found 3 columns; the header has 2. .*row.names=FALSE",
+    ),
     "another encoding": ("caf\xe9\t1\n".encode("latin-1"), PAIRS, "not UTF-8"),
     "no value for a label with a column of its own": (
         "a,x\nb,-1\n",
@@ -521,3 +531,9 @@ def test_lines_are_those_of_the_whole_text(tmp_path, content):
 def test_what_may_be_misread_is_said(read, caplog, content, table, said):
     read(content, table)
     assert said in caplog.text
+
+
+def test_lines_of_json_may_end_as_on_older_macs(read):
+    content = '{"a": "b"}\r{"a": "c"}\r'
+    rows = read(content, Table("t.jsonl", ("a",), format="jsonl"))
+    assert [(row.text_a, row.line) for row in rows] == [("b", 1), ("c", 2)]
