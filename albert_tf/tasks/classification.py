@@ -302,9 +302,9 @@ def describe_labels(labels: Sequence[str], counts: Sequence[int]) -> list[str]:
     said = [f"{len(labels)} labels: {listed}{more}"]
     alike: dict[str, list[str]] = {}
     for name in labels:
-        alike.setdefault(name.strip().casefold(), []).append(name)
+        alike.setdefault(name.casefold(), []).append(name)
     said += [
-        f"WARNING: The labels {names} differ only in spaces or case."
+        f"WARNING: The labels {names} differ only in case."
         for names in alike.values()
         if len(names) > 1
     ]

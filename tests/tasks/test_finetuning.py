@@ -340,8 +340,8 @@ def test_labels_are_listed_and_doubted():
     assert describe(["no", "yes"], [12, 3000]) == [
         "2 labels: 'no' 12, 'yes' 3,000."
     ]
-    _, said = describe([" pos", "neg", "pos"], [1, 2, 3])
-    assert "[' pos', 'pos'] differ only" in said
+    _, said = describe(["Pos", "neg", "pos"], [1, 2, 3])
+    assert "['Pos', 'pos'] differ only" in said
     numbers = [str(i / 7) for i in range(60)]
     listed, said = describe(numbers, [1] * 60)
     assert listed.endswith(" 1, ...")
