@@ -4,6 +4,8 @@ import collections
 import re
 from collections.abc import Iterable, Sequence
 
+from albert_tf.text import normalization
+
 # What pandas, R and spreadsheets write for a missing value.
 MISSING = {"", "nan", "na", "n/a", "null", "none", "nil", "<na>", "#n/a", "nat"}
 HINT = 'Test data without labels need "test_label": null.'
@@ -17,8 +19,10 @@ _ITEM = re.compile(r"""'([^']*)'|"([^"]*)"|([^\s,'"]+(?:[^,'"]*[^\s,'"])?)""")
 
 
 def name_of(value: object) -> str:
-    """Returns a label's name; of true and false as JSON writes them."""
-    name = str(value).strip()
+    """Returns a label's name without invisible ends, true as JSON has it."""
+    name = str(value)
+    start, end = normalization.trim(name, 0, len(name))
+    name = name[start:end]
     return name.lower() if isinstance(value, bool) else name
 
 
@@ -42,7 +46,7 @@ def canonical(name: str) -> str:
     """
     word = name.strip().lower()
     if _NUMBER.fullmatch(word):
-        return repr(float(word))
+        return repr(float(word) + 0.0)  # Not -0.0.
     return word if word in ("true", "false") else name
 
 

@@ -436,6 +436,8 @@ def test_one_hot_lists_without_names_are_refused(value):
         (["7", "007"], "007", 1),
         (["none", "some"], "none", 0),
         (["no", "yes"], " yes\u3000", 1),
+        (["no", "yes"], "\ufeffyes\u200b", 1),
+        (["1", "0"], "-0.0", 1),
     ],
 )
 def test_labels_are_found_as_written_or_as_equal_values(labels, value, index):
