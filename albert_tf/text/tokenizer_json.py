@@ -18,9 +18,13 @@ REBUILT = "albert_tf: rebuilt from tokenizer.json"
 COMMA_PENALTY = 100
 # SentencePiece's types of pieces.
 _NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED, _BYTE = 1, 2, 3, 4, 6
-# Steps that `SentencePieceTokenizer` or SentencePiece itself takes, too, but
-# for the first two, which even out quotation marks.
-_REPLACED = {"``", "''", " {2,}", r"\s+", " ", r"\A▁", r"\A +| +\z"}
+# What `SentencePieceTokenizer` or SentencePiece itself replaces, too, and by
+# what; but for the first two, which even out quotation marks.
+_REPLACED = {
+    *(("``", '"'), ("''", '"')),
+    *((" {2,}", " "), (" {2,}", "▁"), (r"\s+", " "), (" ", "▁")),
+    *((r"\A▁", "▁▁"), (r"\A +| +\z", "")),
+}
 _STEPS = {"NFKD", "StripAccents", "Lowercase", "Precompiled", "Strip"}
 _ADVICE = (
     "Give the .model or the vocab.txt with which the model was trained; the "
@@ -131,7 +135,8 @@ def _parse_unigram(described, model):
 def _is_known(step):
     """Returns whether SentencePiece or our tokenizer does a step, too."""
     if step["type"] == "Replace":
-        return next(iter(step["pattern"].values())) in _REPLACED
+        (pattern,) = step["pattern"].values()
+        return (pattern, step["content"]) in _REPLACED
     if step["type"] == "Metaspace":
         has_prefix = step.get("add_prefix_space", True)
         return has_prefix and step.get("prepend_scheme", "always") == "always"

@@ -135,6 +135,10 @@ def put(*keys, value):
         (put("model", "unk_id", value="x"), "is damaged"),
         (put("normalizer", value={"type": "NFKC"}), "changes text by .*NFKC"),
         (
+            put("normalizer", "normalizers", -1, "content", value="_"),
+            "changes text by .*'_'",
+        ),
+        (
             put("pre_tokenizer", "prepend_scheme", value="first"),
             "changes text by",
         ),
