@@ -566,12 +566,12 @@ class FineTuning:
         return self._predict(batches.build_pass(examples, plan), len(examples))
 
     def _check_weights(self):
-        """Raises ValueError if the model still has its random weights."""
+        """Raises ValueError if the model has no weights that are of use."""
         if self.source is None:
             raise ValueError(
-                f"The model of {self.folder} has random weights so far. Call "
-                "restore_best() for those of its best checkpoint or, if it has "
-                "none, of the start; or train() or evaluate()."
+                f"The model of {self.folder} has random weights, or those of "
+                "a run that diverged. Call restore_best() for those of its "
+                "best checkpoint or, if it has none, of the start."
             )
 
     def restore_best(self) -> str:

@@ -78,7 +78,8 @@ def _check_file(path, prefix, folder):
     models = [n for n in filesystem.list_folder(folder) if _is_model(n)]
     there = f"{folder} has {models[:12] or 'no model'}"
     if not filesystem.exists(path):
-        is_file = path.endswith((*_DESCRIBED, *ARCHIVES, SAVED_MODEL))
+        endings = (*_DESCRIBED, *ARCHIVES, SAVED_MODEL, ".h5", ".bin")
+        is_file = path.endswith(endings)
         raise FileNotFoundError(
             f"{path if is_file else f'{prefix}.index'} does not exist; {there}."
             " Wanted a folder, a file of weights, or a checkpoint's prefix, "

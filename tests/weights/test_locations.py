@@ -80,6 +80,7 @@ def test_the_model_that_is_named_is_read(models, path, factor, source):
     ("path", "says"),
     [
         ("hf/typo.safetensors", "does not exist; .*'other.safetensors'"),
+        ("hf/tf_model.h5", "tf_model.h5 does not exist"),
         ("hf/model", "model.index does not exist; .*'model.safetensors'"),
         ("hf/model.safetensors.index.json", "does not exist"),
         ("hf/model-00001-of-00002.safetensors", "index of the shards, does"),
