@@ -172,10 +172,17 @@ def _guess_format(content):
             "Is it truncated? In JSON lines, each line must be a complete "
             "object."
         )
-    if re.match(r"\s*\[?\s*{\s*'", content):
-        return "It is Python's notation; JSON needs double quotes."
+    if re.match(r"\s*\[?\s*{\s*['\u2018\u201c\u201d]", content):
+        return (
+            "It is Python's notation or has curly quotes; JSON needs straight "
+            "double quotes."
+        )
     if re.search(r",\s*[}\]]|},\s*$", content):
         return "Does it have a comma before a closing bracket or at its end?"
+    if lines and lines[0][0] not in '{["':
+        return (
+            f"It begins with {lines[0]!r:.30}; an object begins with a brace."
+        )
     return "Is it truncated?"
 
 

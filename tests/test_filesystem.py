@@ -68,6 +68,8 @@ def test_the_folder_of_a_pattern_may_contain_glob_characters(tmp_path):
         (b'{\n "a": 1,\n', "each line must be a complete object"),
         (b'{"a": 1},\n{"a": 2},\n', "a comma before a closing bracket or at"),
         (b"{'a': 1}", "It is Python's notation"),
+        ("{\u201ca\u201d: 1}".encode(), "curly quotes"),
+        (b"name: x\n", "It begins with 'name: x'"),
         (b'{"a": "caf\xe9"}', "Save it as UTF-8"),
         (b'{"a": 1,}', "a comma before a closing bracket"),
         (b'{"a": [1, 2', "Is it truncated"),
