@@ -6,6 +6,7 @@ functions and the `tf.Variable`s that they read.
 """
 
 import contextlib
+import importlib
 import inspect
 import os
 import pathlib
@@ -326,6 +327,8 @@ def newest_version(folder):
 def load_saved_model(path):
     """Loads a SavedModel, whatever the name of its folder.
 
+    One that takes text is loaded with tensorflow-text, if that is installed.
+
     If the folder needs a temporary name, see `filesystem.named_plainly`, the
     asset paths in the loaded SavedModel become invalid.
 
@@ -333,11 +336,22 @@ def load_saved_model(path):
       ValueError: if loading fails for any reason.
     """
     try:
-        with filesystem.named_plainly(path) as name:
-            return tf.saved_model.load(name)
+        return _load_saved_model(path)
     except Exception as error:
         raise ValueError(
             f"{path} cannot be loaded as a SavedModel: "
-            f"{errors.first_line(error)}. Is the copy complete? If it takes "
-            "text, import tensorflow_text first."
+            f"{errors.first_line(error)}. Is the copy complete? One that takes "
+            "text needs the package tensorflow-text."
         ) from error
+
+
+def _load_saved_model(path):
+    with filesystem.named_plainly(path) as name:
+        try:
+            return tf.saved_model.load(name)
+        except Exception as error:  # A bare RuntimeError, among others.
+            if "not registered" not in str(error):
+                raise
+            # Registers the operations of tensorflow-text.
+            importlib.import_module("albert_tf.text.operations")
+            return tf.saved_model.load(name)

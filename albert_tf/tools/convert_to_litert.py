@@ -67,7 +67,8 @@ def choose_signature(signatures, name, path):
                 return signatures[known]
     raise ValueError(
         f"{path} has no signature {' or '.join(names)} that takes only ids; it "
-        f"has {sorted(signatures)}."
+        f"has {sorted(signatures)}. Of a fine-tuned model, give the export of "
+        "--export_dir, not of --export_text_dir."
     )
 
 

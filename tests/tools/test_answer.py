@@ -1,6 +1,8 @@
 """The answer tool: its output and its errors."""
 
 import dataclasses
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -8,10 +10,12 @@ import tensorflow as tf
 
 from albert_tf.commands.answer import AnswerFlags
 from albert_tf.data import answers
-from albert_tf.export import requests, serving
+from albert_tf.export import requests, serving, text_serving
 from albert_tf.model import heads, span_heads
+from albert_tf.text import tokenization
 from albert_tf.tools import answer
 from tests import tiny
+from tests.conftest import ROOT
 
 ASSETS = ("albert_config.json", "tokenizer_settings.json", "vocab.txt")
 FLAGS = AnswerFlags(
@@ -150,6 +154,30 @@ UNFIT = {
 def test_what_cannot_be_answered_is_refused(folder, changes, message):
     with pytest.raises(ValueError, match=message):
         answer.run(make_flags(folder, **changes))
+
+
+def test_an_export_that_takes_text_is_named(tmp_path):
+    """In a new process, which has not loaded tensorflow-text."""
+    tiny.write_model(tmp_path)
+    text_serving.export_text_spans(
+        str(tmp_path / "text"),
+        span_heads.AlbertSpans(tiny.CONFIG),
+        tokenizer=tokenization.build_tokenizer(
+            vocab_file=str(tmp_path / "vocab.txt")
+        ),
+        max_seq_length=32,
+        max_query_length=8,
+    )
+    found = subprocess.run(
+        [sys.executable, "-m", "albert_tf", "answer", "--question=w1"]
+        + ["--paragraph=w2", f"--saved_model={tmp_path / 'text'}"],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=ROOT,
+    )
+    assert found.returncode == 1
+    assert "does not answer questions from ids" in found.stderr
 
 
 def test_another_text_encoding_is_reported(folder, tmp_path):
