@@ -206,7 +206,7 @@ class CopyFlags(FilesFlags):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TextFlags:
+class TextFlags(flags.Flags):
     """How files contain text."""
 
     input_format: Literal["auto", "text", "wikiextractor", "jsonl"] = flag(
