@@ -47,7 +47,7 @@ def describe(content: bytes) -> str | None:
     head = content[:NUM_BYTES].removeprefix(b"\xef\xbb\xbf").lstrip().lower()
     if head.startswith((b"<!doctype html", b"<html")):
         return "an HTML page"
-    if head.startswith(b"<?xml"):
+    if head.startswith((b"<?xml", b"<mediawiki")):
         return "an XML document"
     # UTF-16 without its mark: every other byte of Latin text is zero.
     for first in (0, 1):

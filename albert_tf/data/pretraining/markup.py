@@ -9,6 +9,7 @@ import collections
 import contextlib
 import csv
 import dataclasses
+import html
 import json
 import logging
 import re
@@ -20,7 +21,8 @@ from albert_tf.text import normalization
 
 FORMATS = ("auto", "text", "wikiextractor", "jsonl")
 _DOC = re.compile(r"<doc\s[^>]*>")
-_TITLE = re.compile(r'\btitle="([^"]*)"')
+# WikiExtractor does not escape quotation marks.
+_TITLE = re.compile(r'\btitle="(.*?)"(?:\s+\w+=|\s*>)')
 # What JSON of another form begins with, and what it is.
 _OTHER_JSON = (
     (re.compile(r'\[\s*(\{|"|\[|\])'), "a JSON list"),
@@ -97,7 +99,7 @@ class TextFormat:
         lines = [
             line for line in text.splitlines()[:_NUM_LINES] if line.strip()
         ]
-        if other := _find_other(text, lines):
+        if other := _find_other(text, lines) or _named_table(path):
             raise ValueError(
                 f"{path} is {other}; wanted plain text, the output of "
                 "WikiExtractor, or JSON lines with an object on each line. If "
@@ -120,12 +122,18 @@ def _find_other(text, lines):
             return kind
     if len(lines) > 1 and all(map(_is_json_text, lines[:-1])):
         return "a list of JSON strings"
-    if sum(map(len, map(_TAG.findall, lines))) > len(lines) > 0:
+    if sum(map(len, map(_TAG.findall, lines))) >= max(len(lines), 2):
         return "HTML"
     for delimiter, kind in (("\t", "a TSV table"), (",", "a CSV table")):
         if _is_table(lines, delimiter):
             return kind
     return None
+
+
+def _named_table(path):
+    """Returns what a table is by the ending of its name; or None."""
+    found = re.search(r"\.(csv|tsv)(\.\w+)?$", str(path), re.I)
+    return found and f"a {found[1].upper()} table"
 
 
 def _is_json_text(line):
@@ -192,7 +200,8 @@ def _read_articles(lines, _):
                     "the file damaged?"
                 )
             found = _TITLE.search(text)
-            start, article, title = where, [], found[1] if found else ""
+            start, article = where, []
+            title = html.unescape(found[1]) if found else ""
         elif text == "</doc>" and start:
             if article and article[0].strip() == title:
                 del article[0]
@@ -200,7 +209,7 @@ def _read_articles(lines, _):
                 yield article
             start = None
         elif start:
-            article.append(line)
+            article.append(html.unescape(line))
         elif not normalization.is_blank(text):
             raise ValueError(
                 f"{where}: found {text!r:.40} outside of <doc ...> and "

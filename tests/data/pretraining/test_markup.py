@@ -68,6 +68,13 @@ def test_an_article_is_a_document_without_its_title(write, given):
     assert read(write(ARTICLES), given) == wanted
 
 
+def test_entities_in_articles_are_characters(write):
+    title = 'title="A "B" &amp; C"'
+    for end in ("", ' lang="en"'):
+        text = f'<doc id="1" {title}{end}>\nA "B" &amp; C\n1 &lt; 2.\n</doc>\n'
+        assert read(write(text)) == [["1 < 2."]]
+
+
 @pytest.mark.parametrize(
     ("row", "key"),
     [
@@ -115,6 +122,8 @@ def test_formats_are_detected_and_said(write, caplog):
         ("{\\rtf1 a}", "is an RTF document"),
         ("<!DOCTYPE html>\n<p>a</p>", "is an HTML page"),
         ("<p>A b.</p>\n<p>C.</p>\n", "is HTML"),
+        ("A b.<br />\nC d.<br />\n", "is HTML"),
+        ("<mediawiki xmlns='a'>\n<page>\n", "is an XML document"),
         ("%PDF-1.4", "is a PDF document"),
         (b"PAR1\0\0", "is a Parquet table"),
         (b"PK\x03\x04\0", "is a zip archive"),
@@ -130,6 +139,21 @@ def test_formats_are_detected_and_said(write, caplog):
 def test_what_is_no_text_is_refused(write, content, says):
     with pytest.raises(ValueError, match=says):
         read(write(content))
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "says"),
+    [
+        ("a.csv", "text\na b\n", "is a CSV table"),
+        ("a.csv.gz", gzip.compress(b"1;a b\n2;c\n"), "is a CSV table"),
+        ("a.TSV", "1\ta b\n2\tc\n", "is a TSV table"),
+    ],
+)
+def test_tables_are_known_by_their_names(write, name, content, says):
+    path = write(content, name)
+    with pytest.raises(ValueError, match=says):
+        read(path)
+    assert read(path, "text")
 
 
 def test_what_looks_like_markup_can_be_read_as_text(write):
