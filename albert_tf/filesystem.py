@@ -114,15 +114,21 @@ def read_file(path: Path) -> bytes:
 
 def check_can_be_reread(path: Path) -> None:
     """Raises ValueError for a pipe or a device, which is read only once."""
-    if is_remote(path) or not os.path.exists(path):
-        return
-    mode = os.stat(path).st_mode
-    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
-        kind = "a pipe" if stat.S_ISFIFO(mode) else "a device or a socket"
+    if kind := _find_stream(path):
         raise ValueError(
             f"{path} is {kind}; wanted a file, because it is read more than "
             "once. Write the data to a file first."
         )
+
+
+def _find_stream(path):
+    """Returns what a path is that is neither file nor folder; or None."""
+    if is_remote(path) or not os.path.exists(path):
+        return None
+    mode = os.stat(path).st_mode
+    if stat.S_ISREG(mode) or stat.S_ISDIR(mode):
+        return None
+    return "a pipe" if stat.S_ISFIFO(mode) else "a device or a socket"
 
 
 def decode(
@@ -400,10 +406,17 @@ def check_can_be_written(path: Path) -> None:
     """Checks that a file can be created at a path; leaves nothing behind.
 
     Raises:
+      ValueError: if it is a pipe or a device, which a file would replace.
       OSError: if it cannot, for example because a part of the path is a file.
     """
     if is_remote(path):
         return
+    kind = _find_stream(path)
+    if kind or _is_standard_stream(path):
+        raise ValueError(
+            f"{path} is {kind or 'a standard stream'}; wanted the name of a "
+            "file, which is written anew."
+        )
     if os.path.isdir(path):
         raise IsADirectoryError(f"{path} is a folder; wanted a file.")
     folder = os.path.dirname(os.path.abspath(path))
@@ -419,6 +432,11 @@ def check_can_be_written(path: Path) -> None:
             pass
     except OSError as error:
         raise OSError(error.errno, error.strerror, str(path)) from error
+
+
+def _is_standard_stream(path):
+    # It may be redirected to a file, but its name would be replaced.
+    return os.path.abspath(path).startswith(("/dev/std", "/dev/fd/", "/proc/"))
 
 
 def check_outputs(outputs: dict[str, list], inputs: dict[str, list]):

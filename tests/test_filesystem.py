@@ -1,6 +1,7 @@
 """Files are found by globs and written atomically."""
 
 import gzip
+import os
 
 import pytest
 
@@ -79,3 +80,10 @@ def test_the_folder_of_a_pattern_may_contain_glob_characters(tmp_path):
 def test_what_is_not_json_is_said(content, kind):
     with pytest.raises(ValueError, match=f"^a.json.*{kind}"):
         filesystem.parse_json(content, "a.json")
+
+
+def test_a_device_is_not_replaced(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", "/dev/null", "/dev/stdout"):
+        with pytest.raises(ValueError, match="wanted the name of a file"):
+            filesystem.check_can_be_written(str(path))
