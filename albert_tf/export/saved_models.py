@@ -64,7 +64,8 @@ def write_version(
     choosing_kernels = _choose_kernels(model, is_compact)
     root = build_root(model, is_compact)
     root.resources = list(resources)
-    root.serve = build_endpoint(signatures)
+    if signatures:
+        root.serve = build_endpoint(signatures)
     with (
         tempfile.TemporaryDirectory() as temporary,
         ownership.owning(os.path.join(folder, _NEXT_VERSION)),
@@ -93,7 +94,7 @@ def build_endpoint(signatures):
       A tf.function of one argument: the only input of the signature, or a dict
       of its inputs.
     """
-    call = signatures.get("ids", signatures["serving_default"])
+    call = signatures.get("ids") or signatures["serving_default"]
     spec = inspect.signature(call.python_function).parameters
     names = [*spec][: len(call.input_signature)]
     specs = dict(zip(names, call.input_signature, strict=True))
