@@ -436,7 +436,8 @@ def check_can_be_written(path: Path) -> None:
 
 def _is_standard_stream(path):
     # It may be redirected to a file, but its name would be replaced.
-    return os.path.abspath(path).startswith(("/dev/std", "/dev/fd/", "/proc/"))
+    names = "/dev/(stdin|stdout|stderr|fd/.*)|/proc/.*"
+    return re.fullmatch(names, os.path.abspath(path)) is not None
 
 
 def check_outputs(outputs: dict[str, list], inputs: dict[str, list]):
