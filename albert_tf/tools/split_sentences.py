@@ -1,8 +1,13 @@
 """Splits text into sentences, one on each line."""
 
+import re
+
 from albert_tf import filesystem
 from albert_tf.data.pretraining import corpus, markup
 from albert_tf.text import normalization
+
+# The package takes the digits after a Chinese full stop for its decimals.
+_BEFORE_DIGITS = re.compile(r"(?<=[。！？])(?=\d)")
 
 
 def run(args):
@@ -31,7 +36,11 @@ def run(args):
         filesystem.open_file(temporary, "wb") as output,
     ):
         for paragraph in _join_lines(corpus.read_lines(files, text.open), args):
-            sentences = sentencex.segment(language, paragraph)
+            sentences = [
+                part
+                for sentence in sentencex.segment(language, paragraph)
+                for part in _BEFORE_DIGITS.split(sentence)
+            ]
             lines = [s.strip() for s in sentences if s.strip()]
             output.write(
                 "".join(f"{line}\n" for line in lines or [""]).encode()

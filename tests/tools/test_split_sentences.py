@@ -30,6 +30,7 @@ def split(folder, text, language="en", **changes):
         ("hi", "यह एक है। दूसरा।", "यह एक है।\nदूसरा।\n"),
         ("ar", "هل هذه جملة؟ نعم.", "هل هذه جملة؟\nنعم.\n"),
         ("zh", "一个句子。第二个！", "一个句子。\n第二个！\n"),
+        ("zh", "一个句子。2010年！3.5。", "一个句子。\n2010年！\n3.5。\n"),
     ],
 )
 def test_each_sentence_is_a_line(tmp_path, language, text, wanted):
