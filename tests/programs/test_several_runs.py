@@ -8,6 +8,7 @@ import weakref
 from albert_tf.commands.run_classifier import ClassifierFlags
 from albert_tf.programs import finetuning, shared
 from albert_tf.training import manifest
+from tests import tiny
 from tests.tasks.test_summary import make_evaluator
 
 
@@ -46,7 +47,7 @@ def test_all_runs_predict_and_the_best_is_exported(
     monkeypatch.setattr(
         finetuning,
         "read_start",
-        lambda _: finetuning.Start(model, "config"),
+        lambda _: finetuning.Start(model, tiny.CONFIG),
     )
     monkeypatch.setattr(shared, "build_strategy", lambda _: "one")
     task = types.SimpleNamespace(
