@@ -25,7 +25,7 @@ def test_all_runs_predict_and_the_best_is_exported(
         gc.collect()
         # Only the best: each has a model and its optimizer.
         assert sum(tuning() is not None for tuning in built) <= 1
-        assert (model.tokenizer, config, strategy) == ("t", "config", "one")
+        assert (model.tokenizer, config, strategy) == ("t", tiny.CONFIG, "one")
         assert flags["num_runs"] == 3
         seeds.append(recipe.random_seed)
         number = recipe.random_seed - 12345
