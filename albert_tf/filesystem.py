@@ -436,7 +436,7 @@ def check_can_be_written(path: Path) -> None:
 
 def _is_standard_stream(path):
     # It may be redirected to a file, but its name would be replaced.
-    names = "/dev/(stdin|stdout|stderr|fd/.*)|/proc/.*"
+    names = "/dev/(stdin|stdout|stderr|fd/.*)|/proc/[^/]+/fd/.*"
     return re.fullmatch(names, os.path.abspath(path)) is not None
 
 

@@ -88,3 +88,4 @@ def test_a_device_is_not_replaced(tmp_path):
         with pytest.raises(ValueError, match="wanted the name of a file"):
             filesystem.check_can_be_written(str(path))
     assert not filesystem._is_standard_stream("/dev/stdout.model")
+    assert not filesystem._is_standard_stream("/proc/served/file")
