@@ -3,7 +3,7 @@
   pip install -e '.[peers]'
   python -m benchmarks.devices
 
-`tools.convert_to_litert` converts a SavedModel like those of
+`programs.convert_to_litert` converts a SavedModel like those of
 `run_classifier.py --export_dir`, with random weights. `float16` and `int8` are
 the storage types of the weights; int8 also quantizes activations dynamically.
 All candidates use one thread per core and otherwise compute in float32. They
@@ -17,7 +17,7 @@ import tensorflow as tf
 from absl import app, flags
 
 from albert_tf.model.config import AlbertConfig
-from albert_tf.tools import convert_to_litert
+from albert_tf.programs import convert_to_litert
 from benchmarks import encoder, one_request
 
 FLAGS = flags.FLAGS

@@ -49,7 +49,7 @@ def parse_arguments():
 
 def main():
     """Prints a table with a row per range and a column per depth."""
-    from albert_tf.analysis import parameters
+    from albert_tf.model import parameters
     from benchmarks import training_step
 
     args = parse_arguments()

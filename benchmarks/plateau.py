@@ -17,7 +17,7 @@ import pathlib
 from albert_tf import filesystem, flags
 from albert_tf.flags import flag
 from albert_tf.model.config import AlbertConfig
-from albert_tf.tools import plot_metrics
+from albert_tf.reports import plot_metrics
 from benchmarks import programs
 
 RECIPE = "first_phase"

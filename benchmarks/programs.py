@@ -7,7 +7,8 @@ import shlex
 import sys
 
 from albert_tf.flags import flag
-from albert_tf.tools import digests, subprograms
+from albert_tf.lab import digests
+from albert_tf.programs import subprograms
 
 ROOT = pathlib.Path(__file__).parent.parent
 # Records of configs/pretrain/first_phase.flags.

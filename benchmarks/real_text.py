@@ -11,7 +11,7 @@ reported.
 - classify: SST-2 (glue/SST-2/dev.tsv in --data_dir) and film reviews
   (imdb/test.tsv), with `Classification.predict`, the pipeline
   "text-classification" and KerasHub's AlbertTextClassifier.
-- embed: the same texts, with `tools.embed` and the pipeline
+- embed: the same texts, with `programs.embed` and the pipeline
   "feature-extraction".
 - answer: squad/dev-v1.1.json in windows of 384, with `FineTuning.predict`, and
   with transformers' model called on each batch.
@@ -38,9 +38,9 @@ from albert_tf.data import squad, table_tasks, tables, windows
 from albert_tf.flags import flag
 from albert_tf.model import layers, modeling
 from albert_tf.model.config import AlbertConfig
+from albert_tf.programs import embed
 from albert_tf.tasks.squad import Answering
 from albert_tf.text import tokenization
-from albert_tf.tools import embed
 from albert_tf.training import evaluation
 from albert_tf.weights import pretrained
 from benchmarks import peers

@@ -8,7 +8,7 @@ training step, and run it twice on random ids; the last row is a forward pass of
 the encoder. In the first, `step` is the peak of the resident memory during
 both, without what the process used before the first. The second uses an
 allocator that reports what it does: `tensors` is the peak of all tensors, with
-weights and slots, beside the estimate of `analysis.memory`; the least of three
+weights and slots, beside the estimate of `training.memory`; the least of three
 steps, as other programs can delay what frees a tensor.
 """
 
@@ -101,9 +101,8 @@ def build_step(args, config, kwargs):
     """
     import tensorflow as tf
 
-    from albert_tf.analysis import memory
     from albert_tf.model import heads, layers, modeling
-    from albert_tf.training import optimization, replicas
+    from albert_tf.training import memory, optimization, replicas
 
     model = heads.AlbertForPreTraining(
         config, dtype=layers.POLICIES[args.compute_dtype]
@@ -132,8 +131,8 @@ def build_forward_pass(args, config):
     """Like `build_step`, of the encoder's forward pass."""
     import tensorflow as tf
 
-    from albert_tf.analysis import memory
     from albert_tf.model import layers, modeling
+    from albert_tf.training import memory
 
     encoder = modeling.AlbertEncoder(
         config, dtype=layers.POLICIES[args.compute_dtype]
@@ -158,7 +157,7 @@ def measure(args, name):
     """Prints the measurements of one row as JSON."""
     import tensorflow as tf
 
-    from albert_tf.analysis import parameters
+    from albert_tf.model import parameters
     from benchmarks import training_step
 
     config = training_step.read_config(args.config)

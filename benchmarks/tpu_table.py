@@ -17,9 +17,8 @@ import os
 
 from absl import app, flags
 
+from albert_tf.lab import lowering, tpu_check, tpu_environment
 from albert_tf.model.config import AlbertConfig
-from albert_tf.tools import tpu_check, tpu_environment
-from albert_tf.training import lowering
 
 FLAGS = flags.FLAGS
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))

@@ -9,7 +9,7 @@ matrix products, with the same number of operations, the shapes of the
 feed-forward layers and the same dtype: a lower bound for the step's time. With
 --other, the step of another checkout is timed as well. All take turns, each in
 its own process while the others wait; the median turn is reported. What
-`albert_tf.analysis.speed` has is repeated here, as older checkouts lack it.
+`albert_tf.lab.speed` has is repeated here, as older checkouts lack it.
 """
 
 import os
@@ -84,7 +84,7 @@ def build_products(name, batch_size, num_tokens, num_predictions, dtype):
     """Returns a function that computes as many matrix products as a step."""
     import tensorflow as tf
 
-    from albert_tf.analysis import flops
+    from albert_tf.lab import flops
 
     config = read_config(name)
     dtype = tf.bfloat16 if "bfloat16" in dtype else tf.float32
@@ -171,7 +171,7 @@ def take_turns(processes, num_rounds):
 
 def main(_):
     """Prints a table with a row per model and dtype."""
-    from albert_tf.analysis import flops
+    from albert_tf.lab import flops
 
     if FLAGS.serve:
         serve()

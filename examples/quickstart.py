@@ -20,7 +20,8 @@ from albert_tf import filesystem, flags
 from albert_tf.commands import groups
 from albert_tf.data.pretraining import unfinished
 from albert_tf.model.config import AlbertConfig
-from albert_tf.tools import plot_metrics, subprograms
+from albert_tf.programs import subprograms
+from albert_tf.reports import plot_metrics
 
 EXAMPLES = pathlib.Path(__file__).parent
 CONFIG = "model/tiny.json"

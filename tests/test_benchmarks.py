@@ -5,7 +5,7 @@ import pathlib
 
 import pytest
 
-from albert_tf.tools import digests
+from albert_tf.lab import digests
 from benchmarks import plateau, programs, transfer
 
 SUMMARY = {"metric": "f1", "runs": [{"best": {"f1": 0.5}}], "median": 0.5}

@@ -78,29 +78,8 @@ def test_a_command_finds_its_recipes_and_its_program(installed, tmp_path):
 def test_each_command_has_a_program(name):
     module = importlib.import_module(f"albert_tf.commands.{name}")
     assert callable(module.main)
-    room = "programs" if name in command.PROGRAMS else "tools"
-    assert module.PROGRAM == f"albert_tf.{room}.{name}"
+    assert module.PROGRAM.endswith(f".{name}")
     assert callable(importlib.import_module(module.PROGRAM).run)
-
-
-@pytest.mark.parametrize("name", command.TOOLS)
-def test_each_tool_runs_as_a_module(name):
-    text = (ROOT / f"albert_tf/tools/{name}.py").read_text(encoding="utf-8")
-    assert text.endswith(
-        f"from albert_tf.commands import {name}\n\n    {name}.main()\n"
-    )
-
-
-def test_a_tool_that_runs_as_a_module_parses_its_flags():
-    done = subprocess.run(
-        [sys.executable, "-m", "albert_tf.tools.analyze", "--tabel=1"],
-        capture_output=True,
-        check=False,
-        cwd=ROOT,
-        text=True,
-    )
-    assert done.returncode == 1
-    assert "Unknown command line flag 'tabel'" in done.stderr
 
 
 def test_each_command_is_listed():

@@ -21,7 +21,8 @@ SYSTEM = {
 }
 SYSTEM |= {"__version__", "quiet_import"}
 STATE = {"model", "text", "weights"}
-WORK = STATE | {"data", "metrics", "training", "export", "analysis"}
+WORK = STATE | {"data", "metrics", "training", "export"}
+ANYTHING = WORK | {"tasks", "data.pretraining"}
 # Our folders that the modules of a folder may import, besides their own.
 ALLOWED = {
     "": set(),
@@ -33,19 +34,20 @@ ALLOWED = {
     "data": {"text", "metrics"},
     "data.pretraining": {"text", "data"},
     "training": {"model", "weights", "data"},
-    "analysis": {"model", "training"},
     "export": STATE,
     "tasks": WORK,
-    "programs": WORK | {"tasks", "data.pretraining"},
-    "tools": WORK | {"commands", "data.pretraining"},
+    "reports": ANYTHING | {"commands"},
+    "programs": ANYTHING | {"commands", "reports"},
+    # Nobody imports it: commands name its programs.
+    "lab": ANYTHING | {"commands", "programs", "reports"},
 }
 # Only folders with command lines import flags.
-WITH_FLAGS = {"", "commands", "tools"}
+WITH_FLAGS = {"", "commands", "programs", "lab"}
 OPTIONAL = {"tensorflow_text", "tensorflow_hub", "matplotlib"}
 OPTIONAL |= {"apache_beam", "google_crc32c", "jax", "jaxlib"}
-OPTIONAL_IN = {"text.operations", "export.text_serving", "tools.plot_metrics"}
+OPTIONAL_IN = {"text.operations", "export.text_serving", "reports.plot_metrics"}
 OPTIONAL_IN |= {"data.pretraining.beam_pipeline", "data.pretraining.blocks"}
-OPTIONAL_IN |= {"tools.tpu_compiler"}
+OPTIONAL_IN |= {"lab.tpu_compiler"}
 
 
 def dotted(path):
@@ -124,10 +126,11 @@ def test_each_function_can_be_read_on_one_screen(path):
 
 # Messages of a library name arguments; `messages.show` makes flags of them.
 # Beam's own options are flags in Python, too.
+WITH_COMMANDS = {"commands", "programs", "reports", "lab"}
 LIBRARY = [
     path
     for path in FILES
-    if folder(dotted(path)) not in {"commands", "programs", "tools"}
+    if folder(dotted(path)) not in WITH_COMMANDS
     and dotted(path) not in {"flags", "__main__", "messages"}
     and dotted(path) != "data.pretraining.beam_pipeline"
 ]

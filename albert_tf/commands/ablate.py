@@ -16,7 +16,7 @@ import dataclasses
 from albert_tf import flags
 from albert_tf.flags import flag
 
-PROGRAM = "albert_tf.tools.ablate"
+PROGRAM = "albert_tf.lab.ablate"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -14,7 +14,7 @@ from albert_tf import flags
 from albert_tf.commands import groups
 from albert_tf.flags import flag
 
-PROGRAM = "albert_tf.tools.analyze"
+PROGRAM = "albert_tf.lab.analyze"
 # Of batches and sequences.
 MAX_SIZE = 1 << 16
 

@@ -14,7 +14,7 @@ from albert_tf import flags
 from albert_tf.commands import groups
 from albert_tf.flags import flag
 
-PROGRAM = "albert_tf.tools.convert_checkpoint"
+PROGRAM = "albert_tf.programs.convert_checkpoint"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

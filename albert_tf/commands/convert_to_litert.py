@@ -14,7 +14,7 @@ from typing import Literal
 from albert_tf import flags
 from albert_tf.flags import flag
 
-PROGRAM = "albert_tf.tools.convert_to_litert"
+PROGRAM = "albert_tf.programs.convert_to_litert"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

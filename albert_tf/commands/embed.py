@@ -22,7 +22,7 @@ from albert_tf.commands import groups
 from albert_tf.flags import flag
 from albert_tf.model.config import MAX_LAYERS
 
-PROGRAM = "albert_tf.tools.embed"
+PROGRAM = "albert_tf.programs.embed"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

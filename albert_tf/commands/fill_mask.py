@@ -13,7 +13,7 @@ from albert_tf import flags
 from albert_tf.commands import groups
 from albert_tf.flags import flag
 
-PROGRAM = "albert_tf.tools.fill_mask"
+PROGRAM = "albert_tf.programs.fill_mask"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

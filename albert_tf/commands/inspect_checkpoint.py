@@ -8,7 +8,7 @@ import dataclasses
 from albert_tf import flags
 from albert_tf.commands import groups
 
-PROGRAM = "albert_tf.tools.inspect_checkpoint"
+PROGRAM = "albert_tf.programs.inspect_checkpoint"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -18,7 +18,7 @@ from albert_tf.commands import groups
 from albert_tf.data.pretraining import limits
 from albert_tf.flags import flag
 
-PROGRAM = "albert_tf.tools.layers"
+PROGRAM = "albert_tf.lab.layers"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -21,7 +21,7 @@ import dataclasses
 from albert_tf import flags
 from albert_tf.flags import flag
 
-PROGRAM = "albert_tf.tools.plot_metrics"
+PROGRAM = "albert_tf.reports.plot_metrics"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -13,7 +13,7 @@ import dataclasses
 from albert_tf import flags
 from albert_tf.flags import flag
 
-PROGRAM = "albert_tf.tools.report"
+PROGRAM = "albert_tf.reports.report"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

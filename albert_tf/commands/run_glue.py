@@ -11,7 +11,7 @@ import dataclasses
 from albert_tf import filesystem, flags
 from albert_tf.flags import flag
 
-PROGRAM = "albert_tf.tools.run_glue"
+PROGRAM = "albert_tf.programs.run_glue"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

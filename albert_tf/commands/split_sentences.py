@@ -14,7 +14,7 @@ from albert_tf import flags
 from albert_tf.commands import groups
 from albert_tf.flags import flag
 
-PROGRAM = "albert_tf.tools.split_sentences"
+PROGRAM = "albert_tf.programs.split_sentences"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -17,7 +17,7 @@ from typing import Literal
 from albert_tf import flags
 from albert_tf.flags import flag
 
-PROGRAM = "albert_tf.tools.tpu_check"
+PROGRAM = "albert_tf.lab.tpu_check"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

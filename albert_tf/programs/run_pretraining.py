@@ -8,7 +8,6 @@ import os
 import tempfile
 
 from albert_tf import filesystem
-from albert_tf.analysis import memory
 from albert_tf.data.pretraining import opening
 from albert_tf.model import heads
 from albert_tf.model.config import CONFIG_FILE, AlbertConfig
@@ -20,6 +19,7 @@ from albert_tf.training import (
     gauge,
     guard,
     manifest,
+    memory,
     optimization,
     session,
     workers,

@@ -12,7 +12,6 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf import filesystem
-from albert_tf.analysis import memory
 from albert_tf.data import batches, submissions
 from albert_tf.data.examples import Examples
 from albert_tf.metrics import classification
@@ -23,6 +22,7 @@ from albert_tf.training import (
     distribution,
     evaluation,
     manifest,
+    memory,
     optimization,
     session,
 )

@@ -1,4 +1,4 @@
-"""Bad inputs of the tools in albert_tf/tools."""
+"""Bad inputs of the tools, the commands that the release lacks."""
 
 import gzip
 

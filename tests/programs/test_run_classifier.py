@@ -10,9 +10,13 @@ from albert_tf.commands.convert_checkpoint import ConvertFlags
 from albert_tf.commands.run_classifier import ClassifierFlags
 from albert_tf.data import batches, examples
 from albert_tf.model import heads
-from albert_tf.programs import finetuning, run_classifier, shared
+from albert_tf.programs import (
+    convert_checkpoint,
+    finetuning,
+    run_classifier,
+    shared,
+)
 from albert_tf.tasks.finetuning import FineTuning
-from albert_tf.tools import convert_checkpoint
 from albert_tf.weights import checkpoints, pretrained
 from tests.programs import classifier_runs as runs
 

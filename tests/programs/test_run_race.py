@@ -6,11 +6,11 @@ import json
 import numpy as np
 import pytest
 
-from albert_tf.analysis import memory
 from albert_tf.commands.run_race import RaceFlags
 from albert_tf.model import heads
 from albert_tf.programs import finetuning, run_race
 from albert_tf.text import tokenization
+from albert_tf.training import memory
 from albert_tf.weights import checkpoints, results_file
 from tests import tiny
 

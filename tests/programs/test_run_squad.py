@@ -13,9 +13,8 @@ from albert_tf.commands.answer import AnswerFlags
 from albert_tf.commands.convert_checkpoint import ConvertFlags
 from albert_tf.commands.run_squad import SquadFlags
 from albert_tf.data import squad
-from albert_tf.programs import run_squad
+from albert_tf.programs import answer, convert_checkpoint, run_squad
 from albert_tf.text import tokenization
-from albert_tf.tools import answer, convert_checkpoint
 from albert_tf.training import evaluation
 from albert_tf.weights import checkpoints, results_file, task_heads
 from tests import tiny

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from albert_tf.model import heads, modeling
 from albert_tf.model.config import AlbertConfig
-from albert_tf.tools import plot_metrics
+from albert_tf.reports import plot_metrics
 from albert_tf.training import loop, manifest, optimization, reporting
 from albert_tf.weights import checkpoints
 

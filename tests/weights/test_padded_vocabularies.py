@@ -10,9 +10,8 @@ import tensorflow as tf
 
 from albert_tf.data.pretraining import opening
 from albert_tf.model import heads, modeling
-from albert_tf.programs import export_to_tfhub
+from albert_tf.programs import export_to_tfhub, fill_mask
 from albert_tf.text import extension, tokenization
-from albert_tf.tools import fill_mask
 from albert_tf.training import gauge
 from albert_tf.weights import checkpoints, new_pieces, pretrained
 from tests import tiny

@@ -17,8 +17,8 @@ from albert_tf.commands.convert_checkpoint import ConvertFlags
 from albert_tf.commands.inspect_checkpoint import InspectFlags
 from albert_tf.model import heads, modeling
 from albert_tf.model.config import AlbertConfig
+from albert_tf.programs import convert_checkpoint, inspect_checkpoint
 from albert_tf.text import tokenization
-from albert_tf.tools import convert_checkpoint, inspect_checkpoint
 from albert_tf.weights import (
     archives,
     checkpoints,

@@ -1,1 +1,0 @@
-"""What a model is made of, counted from its config; and what it does."""

@@ -1,0 +1,1 @@
+"""What papers need: ablations, layer analysis, sizes, compiling for TPUs."""

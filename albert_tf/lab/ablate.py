@@ -1,0 +1,271 @@
+"""Trains a grid of models that differ in one thing each, and compares them."""
+
+import dataclasses
+import os
+import time
+
+from albert_tf import filesystem, flags
+from albert_tf.commands import (
+    create_pretraining_data,
+    run_classifier,
+    run_pretraining,
+)
+from albert_tf.lab import ablation_page, grid_jobs, grid_reports, grids
+from albert_tf.weights import vocabulary_files
+
+# Seconds between two looks at what other processes are working on.
+WAIT = 10
+# Program -> its flags, and some of those that jobs set.
+PROGRAMS = {
+    "create_pretraining_data": (
+        create_pretraining_data.DataFlags,
+        {"input_file": "x", "output_file": "x"},
+    ),
+    "run_pretraining": (
+        run_pretraining.PretrainingFlags,
+        {"albert_config_file": "x", "input_file": "x", "output_dir": "x"},
+    ),
+    "run_classifier": (
+        run_classifier.ClassifierFlags,
+        {"data_dir": "x", "output_dir": "x", "do_train": True},
+    ),
+}
+
+
+def run(args):
+    """Does the jobs of the chosen rows and seeds; writes all results.
+
+    Raises:
+      ValueError: if the grid or its flags are invalid, or programs failed.
+    """
+    grid = grids.read_grid(args.grid)
+    check_flags(grid)
+    check_casing(grid)
+    check_texts(args.train_text, args.heldout_text)
+    folders = parse_tasks(args.task_data, grid, args.output_dir)
+    grid = dataclasses.replace(
+        grid,
+        tasks={
+            name: grid.tasks[name] | {"data_dir": folder}
+            for name, folder in folders.items()
+        },
+    )
+    rows, seeds = choose_rows(grid, args.only), choose_seeds(grid, args.seeds)
+    runner = grid_jobs.GridRunner(grid, args)
+    path = os.path.join(args.output_dir, os.path.basename(args.grid))
+    others = filesystem.split_list(args.other_results)
+    filesystem.check_outputs(
+        {"--output_dir": [path]},
+        {"--grid": [args.grid], "--other_results": others},
+    )
+    reports = [grid_reports.read_report(other, grid) for other in others]
+    failures: list[str] = []
+    table = report(runner, seeds, path, reports)
+    if not args.report_only:
+        todo = [(row, seed) for seed in seeds for row in rows]
+        for failure in do_all(runner, todo):
+            if failure:
+                failures.append(failure)
+            table = report(runner, seeds, path, reports)
+    print(table)
+    if failures:
+        raise ValueError(
+            f"{len(failures)} of {len(todo)} models failed; rerun the same "
+            f"command to resume. {' '.join(failures)}"
+        )
+
+
+def choose_rows(grid, names):
+    """Returns the rows that --only names, by default all.
+
+    Raises:
+      ValueError: if there is no such row.
+    """
+    known = [row.name for row in grid.rows]
+    wanted = flags.parse_names("only", names, known)
+    return [row for row in grid.rows if row.name in wanted]
+
+
+def choose_seeds(grid, text):
+    """Returns the seeds of --seeds, by default the grid's."""
+    if not text:
+        return grid.seeds
+    return flags.parse_numbers(
+        "seeds", text, at_least=0, at_most=flags.MAX_SEED
+    )
+
+
+def parse_tasks(text, grid, output_dir):
+    """Returns a dict from task to folder, of NAME=FOLDER,NAME=FOLDER."""
+    found = {}
+    for item in filesystem.split_list(text):
+        name, _, folder = item.partition("=")
+        if name not in grid.tasks or not filesystem.is_folder(folder):
+            raise ValueError(
+                f"--task_data has {item!r}; wanted NAME=FOLDER with an "
+                "existing folder and one of the grid's tasks, "
+                f"{list(grid.tasks)}."
+            )
+        # What is written there must not change the digest of the data.
+        filesystem.check_folders_apart(
+            {"--output_dir": output_dir}, {"--task_data": folder}
+        )
+        found[name] = folder
+    return found
+
+
+def check_flags(grid):
+    """Checks the flags of all jobs before one of them takes hours.
+
+    Raises:
+      ValueError: if a program has no such flag, or not with such a value, or
+        a row's model has too few positions.
+    """
+    for row in grid.rows:
+        records = [phase.records for phase in row.phases]
+        if row.phases:
+            records.append(grid.held_out)
+        lengths = [
+            parse("create_pretraining_data", values).max_seq_length or 512
+            for values in records
+        ]
+        for phase in row.phases:
+            parse("run_pretraining", phase.flags)
+        for task, values in grid.tasks.items():
+            values = values | row.tasks.get(task, {})
+            # A length that is not given follows the model.
+            lengths.append(parse("run_classifier", values).max_seq_length or 0)
+        longest = max(lengths)
+        if longest > row.config.max_position_embeddings:
+            raise ValueError(
+                f"Row {row.name!r} is to read sequences of {longest} tokens "
+                "(max_seq_length of records, held_out and tasks; of records, "
+                "512 by default), but its model has max_position_embeddings "
+                f"{row.config.max_position_embeddings}."
+            )
+
+
+def parse(program, values):
+    """Returns the flags of a program, with values from the grid."""
+    flags_class, given = PROGRAMS[program]
+    known = {field.name for field in dataclasses.fields(flags_class)}
+    if unknown := sorted(values.keys() - known):
+        raise ValueError(
+            f"The grid has flags that {program} does not: {unknown}. Are they "
+            f"misspelt? albert {program} --help lists them."
+        )
+    if reserved := sorted(values.keys() & grid_jobs.RESERVED):
+        raise ValueError(
+            f"The grid has flags of {program} that `albert ablate` sets "
+            f"itself: {reserved}. Remove them."
+        )
+    words = [f"--{name}={value}" for name, value in (values | given).items()]
+    try:
+        return flags.parse(flags_class, words)
+    except ValueError as error:
+        raise ValueError(
+            f"The grid's flags of {program} are {values}: {error}"
+        ) from error
+
+
+def check_casing(grid):
+    """Raises ValueError if two texts of a model would get other pieces."""
+    for name in sorted(vocabulary_files.CASING):
+        default = name == "do_lower_case"  # What an absent flag means.
+        wanted = grid.held_out.get(name, default)
+        for row in grid.rows:
+            for phase in row.phases:
+                found = phase.records.get(name, default)
+                if str(found).lower() != str(wanted).lower():
+                    raise ValueError(
+                        f"Row {row.name!r} is trained on records with {name} "
+                        f"{found}; held_out has {wanted}. Give both the same."
+                    )
+    keeps_accents = str(grid.held_out.get("keep_accents", False)).lower()
+    for row in grid.rows:
+        if keeps_accents == "true" and not row.phases:
+            raise ValueError(
+                f"Row {row.name!r} has random weights, which run_classifier "
+                "fine-tunes without accents; held_out has keep_accents. Leave "
+                "out the row."
+            )
+
+
+def check_texts(train, held_out):
+    """Raises ValueError if a file is to be trained and scored on."""
+    trained_on = set(map(filesystem.identity, filesystem.expand_files(train)))
+    for path in filesystem.expand_files(held_out):
+        if filesystem.identity(path) in trained_on:
+            raise ValueError(
+                f"{path} is in --train_text and in --heldout_text. Score on "
+                "other documents."
+            )
+
+
+def do_all(runner, todo):
+    """Does all jobs; yields after each model how it failed, or None.
+
+    Models that another process is working on are done by it, or later.
+
+    Args:
+      runner: a `grid_jobs.GridRunner`.
+      todo: list of (row, seed).
+    """
+    said = None
+    while todo:
+        busy = []
+        for row, seed in todo:
+            try:
+                runner.do_row(row, seed)
+            except grid_jobs.BusyError:
+                busy.append((row, seed))
+                continue
+            except (grid_jobs.ProgramError, OSError, ValueError) as error:
+                print(error, flush=True)
+                yield f"{row.name}, seed {seed}: {error}"
+                continue
+            yield None
+        if busy == todo:
+            names = ", ".join(f"{row.name}, seed {seed}" for row, seed in busy)
+            if names != said:
+                print(f"\nWaiting for another process: {names}.", flush=True)
+            said = names
+            time.sleep(WAIT)
+        todo = busy
+
+
+def report(runner, seeds, path, others=()):
+    """Writes all results that there are; returns the table.
+
+    Waits while another process writes to the same folder.
+
+    Args:
+      runner: a `grid_jobs.GridRunner`.
+      seeds: seeds beside the grid's, and those of an earlier report.
+      path: path of the results, with the ending .json; the table and the page
+        get other endings.
+      others: reports, as of `grid_reports.read_report`, with results that the
+        folder may lack; the first that has one counts.
+    """
+    grid = runner.grid
+    seeds = {*grid.seeds, *seeds}
+    stem = os.path.splitext(path)[0]
+    with grid_jobs.waiting_for_folder(os.path.dirname(path)):
+        if filesystem.exists(path):
+            for row in filesystem.read_json(path).values():
+                seeds |= {int(s) for c in row["columns"].values() for s in c}
+        results = {
+            row.name: runner.collect(row, sorted(seeds)) for row in grid.rows
+        }
+        for other in others:
+            for name in other:
+                results[name] = grid_reports.add_results(
+                    results[name], other[name]
+                )
+        table = ablation_page.format_markdown(grid.title, results)
+        filesystem.write_json(path, results)
+        filesystem.write_file(f"{stem}.md", table)
+        filesystem.write_file(
+            f"{stem}.html", ablation_page.build_page(grid.title, results)
+        )
+    return f"\n{table}\nWrote {path}, .md and .html."

@@ -1,0 +1,374 @@
+"""The jobs of a grid: records, trainings, evaluations and tasks.
+
+A job has a folder named by a digest of all that its result depends on: the
+contents of texts, vocabulary and data, not their paths. `result.json` in it
+says that it is done. Jobs that another process has begun are left to it.
+"""
+
+import contextlib
+import dataclasses
+import functools
+import os
+import pathlib
+import shlex
+import statistics
+import subprocess
+import time
+
+from albert_tf import __version__, filesystem, ownership
+from albert_tf.data.pretraining import opening
+from albert_tf.lab import digests, grid_reports, grids
+from albert_tf.model import heads, parameters
+from albert_tf.programs import subprograms
+from albert_tf.reports import plot_metrics
+from albert_tf.training import distribution, evaluation, manifest
+from albert_tf.weights import pretrained
+
+RESULT_FILE = "result.json"
+HELD_OUT = "held out"  # The job that scores a model on held-out records.
+EVAL_BATCH_SIZE = 64
+# Column -> (records that differ in this from `held_out`, name of the metric).
+SOP = {"sentence_objective": "sop"}
+SCORES = {
+    "masked LM": (SOP, "masked_lm_accuracy"),
+    "single pieces": (SOP | {"ngram": 1}, "masked_lm_accuracy"),
+    "SOP": (SOP, "sentence_order_accuracy"),
+    "NSP": ({"sentence_objective": "nsp"}, "sentence_order_accuracy"),
+}
+# Flags that a grid cannot have, as jobs set them or rely on their defaults.
+RESERVED = {
+    "albert_config_file",
+    "beam_options",
+    "data_dir",
+    "do_eval",
+    "do_train",
+    "from_scratch",
+    "init_checkpoint",
+    "input_file",
+    "num_runs",
+    "num_shards",
+    "num_workers",
+    "output_dir",
+    "output_file",
+    "random_next_sentence",  # `sentence_objective` says it.
+    "random_seed",
+    "runner",
+    "spm_model_file",
+    "vocab_file",
+}
+
+
+class BusyError(Exception):
+    """Another process is working on a job."""
+
+
+class ProgramError(Exception):
+    """A program failed."""
+
+
+class GridRunner:
+    """Does the jobs of a grid in a folder.
+
+    Args:
+      grid: a `grids.Grid`, with the tasks that have data.
+      args: AblateFlags.
+    """
+
+    def __init__(self, grid, args):
+        self.grid, self.args = grid, args
+        self.vocabulary = {
+            name: path
+            for name in ("spm_model_file", "vocab_file")
+            if (path := getattr(args, name))
+        }
+        self.texts = {
+            text: [
+                digests.digest_file(path)
+                for path in filesystem.expand_files(text)
+            ]
+            for text in (args.train_text, args.heldout_text)
+        }
+        self.begin = [
+            digests.digest_file(path) for path in self.vocabulary.values()
+        ]
+
+    def do_row(self, row, seed):
+        """Does all jobs of a row with a seed.
+
+        Raises:
+          BusyError: if another process is working on one of them.
+          ProgramError: if a program failed.
+        """
+        for job, function in self.list_jobs(row):
+            self.do(row, seed, job, function)
+
+    def collect(self, row, seeds):
+        """Returns the results of a row, of the seeds that are done."""
+        columns: dict[str, dict] = {}
+        commits: set[str] = set()
+        for seed in seeds:
+            for job, _ in self.list_jobs(row):
+                path = os.path.join(self.folder(row, seed, job), RESULT_FILE)
+                if filesystem.exists(path):
+                    done = filesystem.read_json(path)
+                    commits |= set(done["commits"])
+                    for name, value in done["results"].items():
+                        columns.setdefault(name, {})[str(seed)] = value
+        return {
+            "parameters": parameters.count_encoder(row.config),
+            "phases": len(row.phases),
+            "tokens": row.count_tokens(),
+            "columns": columns,
+            "summary": grid_reports.summarize(columns),
+            "commits": sorted(commits),
+            "folders": self.list_folders(row, seeds),
+            "paper": row.paper,
+        }
+
+    def list_folders(self, row, seeds):
+        """Returns a dict from seed to the checkpoint's folder in ours."""
+        if not row.phases:
+            return {}
+        folders = {}
+        for seed in seeds:
+            trained = self.folder(row, seed, len(row.phases) - 1)
+            if filesystem.exists(os.path.join(trained, RESULT_FILE)):
+                folders[str(seed)] = os.path.relpath(
+                    self.model_folder(row, seed), self.args.output_dir
+                )
+        return folders
+
+    def list_jobs(self, row):
+        """Returns a row's jobs, each with the method that does it.
+
+        A job is the index of a phase, HELD_OUT, or the name of a task.
+        """
+        jobs: list[tuple] = []
+        if row.phases:
+            jobs += [(index, self.train) for index in range(len(row.phases))]
+            jobs.append((HELD_OUT, self.evaluate))
+        return jobs + [(task, self.fine_tune) for task in self.grid.tasks]
+
+    def folder(self, row, seed, job):
+        """Returns the folder of a job."""
+        texts = list(self.begin)
+        if row.phases:  # Random weights do not depend on it.
+            texts += self.texts[self.args.train_text]
+        if isinstance(job, int):
+            name = row.identify(job + 1, seed, texts)
+            return os.path.join(self.args.output_dir, "trainings", name)
+        if job == HELD_OUT:
+            held_out = self.texts[self.args.heldout_text]
+            others = [self.grid.held_out, held_out, sorted(SCORES)]
+            kind = "evaluations"
+        else:
+            settings = self.task_settings(row, job)
+            others = sorted((settings | digests.digest_task(settings)).items())
+            kind = "tasks"
+        name = row.identify(len(row.phases), seed, texts, job, others)
+        return os.path.join(self.args.output_dir, kind, name)
+
+    def task_settings(self, row, task):
+        """Returns the flags of run_classifier for a row's task."""
+        settings = self.grid.tasks[task] | row.tasks.get(task, {})
+        name = "do_lower_case"
+        if not row.phases and name in self.grid.held_out:
+            # Trained models have the casing of their records.
+            settings = {name: self.grid.held_out[name]} | settings
+        # The user's folder may begin with "configs/", too.
+        return find_shipped(settings) | {"data_dir": settings["data_dir"]}
+
+    def model_folder(self, row, seed):
+        """Returns the folder of the checkpoint after the last phase."""
+        trained = self.folder(row, seed, len(row.phases) - 1)
+        return os.path.join(trained, "model")
+
+    def do(self, row, seed, job, function):
+        """Does a job unless it is done."""
+        folder = self.folder(row, seed, job)
+        path = os.path.join(folder, RESULT_FILE)
+        if filesystem.exists(path):
+            return
+        try:
+            with ownership.owning_folder(folder):
+                if not filesystem.exists(path):
+                    name = f"phase {job + 1}" if isinstance(job, int) else job
+                    print(f"\n{row.name}, seed {seed}: {name}", flush=True)
+                    note_commit(folder)
+                    results = function(row, seed, job, folder)
+                    # The checkout may have changed meanwhile.
+                    commits = note_commit(folder)
+                    content = {"results": results, "commits": commits}
+                    filesystem.write_json(path, content)
+        except BlockingIOError as error:
+            raise BusyError from error
+
+    def call(self, name, settings):
+        """Runs a program to its end."""
+        words = [f"--{flag}={value}" for flag, value in settings.items()]
+        command = shlex.join(["albert", name, *words])
+        print(command, flush=True)
+        if status := subprograms.run_program(
+            [*subprograms.ALBERT, name, *words]
+        ):
+            raise ProgramError(f"Exit status {status} of: {command}")
+
+    def make_records(self, text, settings):
+        """Creates records of a text unless they exist; returns their file."""
+        name = grids.identify(self.begin, self.texts[text], settings)
+        folder = os.path.join(self.args.output_dir, "records", name)
+        file = os.path.join(folder, "records.tfrecord")
+        path = os.path.join(folder, RESULT_FILE)
+        with waiting_for_folder(folder):
+            if not filesystem.exists(path):
+                files = {"input_file": text, "output_file": file}
+                files |= {"num_workers": self.args.num_workers}
+                self.call(
+                    "create_pretraining_data",
+                    self.vocabulary | files | settings,
+                )
+                filesystem.write_json(path, settings)
+        return file
+
+    def train(self, row, seed, index, folder):
+        """Trains a phase; returns its speed and time."""
+        phase = row.phases[index]
+        records = self.make_records(self.args.train_text, phase.records)
+        output = os.path.join(folder, "model")
+        start = {"albert_config_file": write_config(row, folder)}
+        if index:
+            before = self.folder(row, seed, index - 1)
+            start |= {"init_checkpoint": os.path.join(before, "model")}
+        self.call(
+            "run_pretraining",
+            {
+                **start,
+                "input_file": records,
+                "output_dir": output,
+                "random_seed": seed,
+                "keep_checkpoint_max": 1,
+                **phase.flags,
+            },
+        )
+        log = plot_metrics.read_records(
+            os.path.join(output, manifest.METRICS_FILE)
+        )
+        name = "sequences_per_second"
+        rates = [line[name] for line in log if name in line]
+        if not rates:  # All steps were in the call that compiled them.
+            return {}
+        rate = statistics.median(rates) * phase.records["max_seq_length"]
+        return {
+            f"phase {index + 1}, tokens/s": rate,
+            f"phase {index + 1}, seconds": phase.count_tokens() / rate,
+        }
+
+    def evaluate(self, row, seed, job, folder):
+        """Scores the trained model on held-out records; see SCORES."""
+        start = pretrained.read_pretrained(self.model_folder(row, seed))
+        model = pretrained.build_model(
+            heads.AlbertForPreTraining,
+            dataclasses.replace(start, config=row.config),
+        )
+        strategy = distribution.build_strategy("one_device")
+        function = evaluation.build_eval_function(strategy, model)
+
+        @functools.cache
+        def score(file):
+            batches = opening.open_records(file, row.config).read_pass(
+                EVAL_BATCH_SIZE
+            )
+            return evaluation.evaluate(strategy, model, function, batches)
+
+        results = {}
+        for column, (change, metric) in SCORES.items():
+            settings = self.grid.held_out | change
+            file = self.make_records(self.args.heldout_text, settings)
+            results[column] = score(file)[metric]
+        return results
+
+    def fine_tune(self, row, seed, task, folder):
+        """Fine-tunes the trained model on a task; returns its best score."""
+        output = os.path.join(folder, "model")
+        if row.phases:
+            start = {"init_checkpoint": self.model_folder(row, seed)}
+        else:
+            start = {"albert_config_file": write_config(row, folder)}
+            start |= {"from_scratch": True}
+        self.call(
+            "run_classifier",
+            {
+                **self.vocabulary,
+                **start,
+                "output_dir": output,
+                "do_train": True,
+                "do_eval": True,
+                "random_seed": seed,
+                "keep_checkpoint_max": 1,
+                **self.task_settings(row, task),
+            },
+        )
+        summary = filesystem.read_json(
+            os.path.join(output, manifest.SUMMARY_FILE)
+        )
+        return {task: summary["best"][summary["metric"]]}
+
+
+def find_shipped(settings):
+    """Returns settings with paths of shipped files, "configs/...", whole."""
+    return {
+        name: str(filesystem.shipped_configs().parent / value)
+        if str(value).startswith("configs/")
+        else value
+        for name, value in settings.items()
+    }
+
+
+def write_config(row, folder):
+    """Writes a row's albert_config.json; returns its path."""
+    path = os.path.join(folder, "config.json")
+    filesystem.write_file(path, row.config.to_json_string())
+    return path
+
+
+@contextlib.contextmanager
+def waiting_for_folder(folder):
+    """Context manager: owns a folder, after the process that owns it now."""
+    with contextlib.ExitStack() as stack:
+        while True:
+            try:
+                stack.enter_context(ownership.owning_folder(folder))
+                break
+            except BlockingIOError:
+                time.sleep(1)
+        yield
+
+
+def note_commit(folder):
+    """Notes this package's commit in a folder; returns all that were noted.
+
+    A job that was interrupted may be resumed by another commit.
+    """
+    path = os.path.join(folder, "commits.json")
+    noted = filesystem.read_json(path) if filesystem.exists(path) else {}
+    commits = sorted({*noted.get("commits", ()), find_commit()})
+    filesystem.write_json(path, {"commits": commits})
+    return commits
+
+
+def find_commit():
+    """Returns the commit of this package's checkout, or its version.
+
+    The commit ends with "-dirty" if files differ from it.
+    """
+    root = pathlib.Path(__file__).parents[2]
+    if not (root / ".git").exists():
+        return __version__
+    command = ["git", "-C", str(root), "describe", "--always", "--dirty"]
+    command += ["--abbrev=7", "--exclude=*"]
+    try:
+        return subprocess.run(
+            command, capture_output=True, text=True, check=True
+        ).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return __version__

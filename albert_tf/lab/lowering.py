@@ -1,0 +1,184 @@
+"""Lowers a training step of many replicas to HLO, on a machine without them.
+
+`CompileOnlyStrategy` takes the place of TPUStrategy while a step is traced.
+The result is what XLA gets to compile; TensorFlow cannot run it on several
+replicas.
+
+TensorFlow lowers the step by its XLA kernels for CPUs, because those for TPUs
+need one. For this step they differ in the random number generator, which
+`albert_tf.lab.tpu_compiler` replaces.
+"""
+
+import hashlib
+import re
+
+import tensorflow as tf
+from tensorflow.compiler.tf2xla.ops import gen_xla_ops
+from tensorflow.python.distribute import one_device_strategy
+
+from albert_tf.model import heads, layers, modeling
+from albert_tf.training import optimization, replicas
+
+
+class CompileOnlyStrategy(tf.distribute.Strategy):
+    """A strategy of many replicas whose steps can be lowered but not run.
+
+    As under TPUStrategy, one trace serves all replicas, a replica's number is
+    a tensor, and sums over replicas are operations of the graph.
+
+    Args:
+      num_replicas: number of replicas.
+    """
+
+    def __init__(self, num_replicas):
+        super().__init__(_Extended(self, num_replicas))
+
+
+class _Extended(one_device_strategy.OneDeviceExtended):
+    """Variables on one device; everything else as for many replicas."""
+
+    def __init__(self, strategy, num_replicas):
+        super().__init__(strategy, "/device:CPU:0")
+        self.num_replicas = num_replicas
+
+    @property
+    def _num_replicas_in_sync(self):
+        return self.num_replicas
+
+    def _use_merge_call(self):
+        return False
+
+    def _call_for_each_replica(self, fn, args, kwargs):
+        with tf.distribute.ReplicaContext(
+            self._container_strategy(),
+            replica_id_in_sync_group=gen_xla_ops.xla_replica_id(),
+        ):
+            return fn(*args, **kwargs)
+
+    def _replica_ctx_all_reduce(self, reduce_op, value, options=None):
+        del options
+        if reduce_op != tf.distribute.ReduceOp.SUM:
+            raise NotImplementedError(f"{reduce_op}; wanted SUM.")
+        everyone = tf.constant([list(range(self.num_replicas))], tf.int32)
+        return tf.nest.map_structure(
+            lambda x: gen_xla_ops.xla_all_reduce(
+                input=x,
+                group_assignment=everyone,
+                reduce_op="Add",
+                mode="CrossReplica",
+            ),
+            value,
+        )
+
+
+def feature_specs(batch_size, max_seq_length, max_predictions_per_seq):
+    """Returns the features of a pretraining batch, dict of name -> TensorSpec.
+
+    They are those that `reading.build_dataset` yields for training.
+    """
+    tokens = (batch_size, max_seq_length)
+    predictions = (batch_size, max_predictions_per_seq)
+    shapes = {
+        "input_ids": tokens,
+        "input_mask": tokens,
+        "segment_ids": tokens,
+        "masked_lm_positions": predictions,
+        "masked_lm_ids": predictions,
+        "masked_lm_weights": predictions,
+        "sentence_order_labels": (batch_size,),
+    }
+    return {
+        name: tf.TensorSpec(
+            shape,
+            tf.float32 if name == "masked_lm_weights" else tf.int32,
+            name,
+        )
+        for name, shape in shapes.items()
+    }
+
+
+class PretrainingStep:
+    """The training step of `run_pretraining`, to lower at several batch sizes.
+
+    Args:
+      config: an AlbertConfig.
+      num_replicas: number of replicas.
+      max_seq_length: tokens of a sequence.
+      max_predictions_per_seq: masked tokens of a sequence.
+      optimizer: "adamw" or "lamb".
+      compute_dtype: "float32" or "bfloat16".
+      num_parts: as for `replicas.build_replica_step`.
+      remat: as for `replicas.build_replica_step`.
+    """
+
+    def __init__(
+        self,
+        config,
+        num_replicas,
+        *,
+        max_seq_length=512,
+        max_predictions_per_seq=20,
+        optimizer="lamb",
+        compute_dtype="bfloat16",
+        num_parts=1,
+        remat=False,
+    ):
+        self.config, self.num_replicas = config, num_replicas
+        self.lengths = max_seq_length, max_predictions_per_seq
+        self.num_parts, self.remat = num_parts, remat
+        self.strategy = CompileOnlyStrategy(num_replicas)
+        with self.strategy.scope():
+            model = heads.AlbertForPreTraining(
+                config, dtype=layers.POLICIES[compute_dtype]
+            )
+            weights = modeling.named_weights(model)
+            self.replica_step = replicas.build_replica_step(
+                model,
+                optimization.build_optimizer(
+                    optimizer,
+                    {name: weight.value for name, weight in weights.items()},
+                    # Its values make no difference to the compiler.
+                    optimization.build_schedule(0.00176, 125_000, 3_125),
+                ),
+                num_parts=num_parts,
+                remat=remat,
+            )
+
+    def lower(self, batch_size, stage="hlo_serialized"):
+        """Returns the step for a batch size of each replica.
+
+        Args:
+          batch_size: sequences of each replica.
+          stage: "hlo_serialized" for the bytes of an HloModuleProto, "hlo" for
+            text.
+        """
+        specs = feature_specs(batch_size, *self.lengths)
+
+        # TensorFlow lowers functions of tensors, not of dicts.
+        @tf.function(jit_compile=True, autograph=False)
+        def step(*features):
+            named = dict(zip(specs, features, strict=True))
+            return self.strategy.run(self.replica_step, args=(named,))
+
+        return step.experimental_get_compiler_ir(*specs.values())(stage=stage)
+
+    def fingerprint(self, batch_size):
+        """Returns a digest of the lowered step: equal steps have equal ones.
+
+        Names and lines of code do not count.
+
+        Args:
+          batch_size: as for `lower`.
+        """
+        text = self.lower(batch_size, stage="hlo")
+        # Below the first line, which names the function, instructions contain
+        # " = "; the rest are tables of files and lines.
+        lines = [line for line in text.splitlines()[1:] if " = " in line]
+        code = re.sub(r", metadata=\{[^}]*\}", "", "\n".join(lines))
+        numbers: dict = {}
+        code = re.sub(
+            r"(?<![\w.])[A-Za-z_][\w-]*\.\d+",
+            lambda name: f"x{numbers.setdefault(name[0], len(numbers))}",
+            code,
+        )
+        return hashlib.sha256(code.encode()).hexdigest()[:16]

@@ -1,0 +1,145 @@
+"""Measures the speed of training on this machine."""
+
+import statistics
+import time
+
+import numpy as np
+import tensorflow as tf
+
+from albert_tf.lab import flops, lowering
+from albert_tf.model import heads, layers, modeling
+from albert_tf.model.config import AlbertConfig
+from albert_tf.training import distribution, optimization, replicas
+
+# Steps before the first turn: the first compiles.
+NUM_WARMUP_STEPS = 2
+NUM_TURNS = 5
+TURN_SECONDS = 2.0  # At least, and at least one step.
+
+
+def random_batch(
+    config: AlbertConfig,
+    batch_size: int,
+    max_seq_length: int,
+    max_predictions_per_seq: int,
+) -> dict[str, np.ndarray]:
+    """Returns a pretraining batch of random ids, without padding.
+
+    Args:
+      config: an AlbertConfig.
+      batch_size: B.
+      max_seq_length: T.
+      max_predictions_per_seq: P.
+
+    Returns:
+      Dict from feature to an array [B, T], [B, P] or [B].
+    """
+    rng = np.random.default_rng(0)
+    limits = {
+        "input_ids": config.vocab_size,
+        "masked_lm_ids": config.vocab_size,
+        "masked_lm_positions": max_seq_length,
+        "segment_ids": config.type_vocab_size,
+        "sentence_order_labels": 2,
+    }
+    shape = batch_size, max_seq_length, max_predictions_per_seq
+    return {
+        # Masks and weights are 1.
+        name: rng.integers(limits[name], size=spec.shape, dtype=np.int32)
+        if name in limits
+        else np.ones(spec.shape, spec.dtype.as_numpy_dtype)
+        for name, spec in lowering.feature_specs(*shape).items()
+    }
+
+
+def build_step(config, features, compute_dtype, strategy):
+    """Returns a function that trains a random model for one step.
+
+    The step is that of `run_pretraining` with LAMB: both losses, dropout of
+    the config, clipping and update.
+    """
+    with strategy.scope():
+        model = heads.AlbertForPreTraining(
+            config, dtype=layers.POLICIES[compute_dtype]
+        )
+        weights = modeling.named_weights(model)
+        optimizer = optimization.build_optimizer(
+            "lamb",
+            {name: weight.value for name, weight in weights.items()},
+            optimization.build_schedule(1e-3, 100_000, 100),
+        )
+    replica_step = replicas.build_replica_step(model, optimizer)
+    batch = {name: tf.constant(values) for name, values in features.items()}
+    step = tf.function(lambda: strategy.run(replica_step, args=(batch,))[1])
+    return lambda: step().numpy()
+
+
+def time_training(
+    configs: dict[str, AlbertConfig],
+    batch_size: int,
+    max_seq_length: int,
+    max_predictions_per_seq: int,
+    *,
+    compute_dtype: str = "auto",
+) -> list[dict]:
+    """Trains models of random weights side by side, and times their steps.
+
+    All take turns in this process, on one device; the median turn counts.
+
+    Args:
+      configs: dict from name to AlbertConfig.
+      batch_size: sequences of a step.
+      max_seq_length: tokens of a sequence.
+      max_predictions_per_seq: masked tokens of a sequence.
+      compute_dtype: "float32", "bfloat16" or "auto", as for
+        `distribution.choose_compute_dtype`.
+
+    Returns:
+      For each model a dict of `name`, the settings, and:
+
+        seconds: of a step.
+        sequences_per_second, flops_per_second: at that speed.
+        speedup: how many times faster than the first model.
+        speedup_by_flops: the same, if only the operations counted.
+    """
+    strategy = distribution.build_strategy("one_device")
+    chosen = distribution.choose_compute_dtype(compute_dtype, strategy)
+    shape = batch_size, max_seq_length, max_predictions_per_seq
+    steps = {}
+    for name, config in configs.items():
+        batch = random_batch(config, *shape)
+        steps[name] = build_step(config, batch, chosen, strategy)
+        for _ in range(NUM_WARMUP_STEPS):
+            steps[name]()
+    times: dict[str, list[float]] = {name: [] for name in steps}
+    for _ in range(NUM_TURNS):
+        for name, step in steps.items():
+            times[name].append(time_turn(step))
+    seconds = {name: statistics.median(t) for name, t in times.items()}
+    counts = {name: flops.count_flops(c, *shape) for name, c in configs.items()}
+    first = next(iter(configs))
+    return [
+        {
+            "name": name,
+            "batch_size": batch_size,
+            "max_seq_length": max_seq_length,
+            "compute_dtype": chosen,
+            "seconds": seconds[name],
+            "sequences_per_second": batch_size / seconds[name],
+            "flops_per_second": counts[name] / seconds[name],
+            "speedup": seconds[first] / seconds[name],
+            "speedup_by_flops": counts[first] / counts[name],
+        }
+        for name in configs
+    ]
+
+
+def time_turn(step):
+    """Returns the seconds of a step, the mean of a turn."""
+    count, start = 0, time.perf_counter()
+    while True:
+        step()
+        count += 1
+        elapsed = time.perf_counter() - start
+        if elapsed >= TURN_SECONDS:
+            return elapsed / count

@@ -1,0 +1,268 @@
+"""Compiles the training step of run_pretraining for a TPU, without a TPU."""
+
+import dataclasses
+import math
+
+from albert_tf.lab import flops, lowering, tpu_environment
+from albert_tf.model.config import AlbertConfig
+from albert_tf.training import distribution
+from albert_tf.training.memory import GIB
+
+# A larger batch of a core fits nowhere; a search beyond it has gone wrong.
+LARGEST_BATCH = 1 << 14
+# The first size of a search, in multiples.
+FIRST_MULTIPLE = 64
+
+
+def run(args):
+    """Checks one batch size, or finds the largest that fits."""
+    config = AlbertConfig.from_json_file(args.albert_config_file)
+    length = config.choose_length(args.max_seq_length)
+    args = dataclasses.replace(args, max_seq_length=length)
+    if args.max_predictions_per_seq > length:
+        raise ValueError(
+            f"--max_predictions_per_seq={args.max_predictions_per_seq} is more "
+            f"than the {length} tokens of a sequence (--max_seq_length)."
+        )
+    if args.num_replicas:
+        check_batch_size(args, args.num_replicas)
+    compiler = tpu_environment.Compiler(
+        tpu_environment.prepare(
+            args.environment or tpu_environment.default_folder()
+        ),
+        args.topology,
+    )
+    num_replicas = args.num_replicas or compiler.num_cores
+    if num_replicas > compiler.num_cores:
+        raise ValueError(
+            f"--num_replicas={num_replicas}: {args.topology} has only "
+            f"{compiler.num_cores} cores."
+        )
+    check_batch_size(args, num_replicas)
+    print(
+        f"{args.topology}: {compiler.num_cores} cores ({compiler.device}), "
+        f"{compiler.available_bytes / GIB:.2f} GiB each; {num_replicas} "
+        "replicas.",
+        flush=True,
+    )
+    step = build_step(config, num_replicas, args)
+    if args.find_batch:
+        report_largest(step, compiler, args.batch_multiple)
+    else:
+        report(step, compiler, args.train_batch_size // num_replicas)
+
+
+def check_batch_size(args, num_replicas):
+    """Raises ValueError if the batch cannot be divided evenly."""
+    num_parts = args.gradient_accumulation_steps
+    if args.train_batch_size:
+        distribution.check_batch_size(
+            lowering.CompileOnlyStrategy(num_replicas),
+            args.train_batch_size,
+            "train_batch_size",
+            num_parts,
+        )
+    elif args.batch_multiple % num_parts:
+        raise ValueError(
+            f"--batch_multiple={args.batch_multiple} must be a multiple of "
+            f"--gradient_accumulation_steps={num_parts}."
+        )
+
+
+def build_step(config, num_replicas, args):
+    """Returns the `lowering.PretrainingStep` of some flags."""
+    names = (
+        "max_seq_length max_predictions_per_seq optimizer compute_dtype remat"
+    ).split()
+    return lowering.PretrainingStep(
+        config,
+        num_replicas,
+        num_parts=args.gradient_accumulation_steps,
+        **{name: getattr(args, name) for name in names},
+    )
+
+
+def compile_step(step, compiler, batch_size):
+    """Compiles a step for a batch size of each replica.
+
+    Args:
+      step: a `lowering.PretrainingStep`.
+      compiler: a `tpu_environment.Compiler`.
+      batch_size: sequences of each replica.
+
+    Returns:
+      Figures as `Compiler.compile`, and the FLOPs counted by hand: all, and
+      those that the compiler counts, which is each loop once.
+    """
+    return {
+        **compiler.compile(step.lower(batch_size), step.num_replicas),
+        "flops_by_hand": count_flops(step, batch_size),
+        "flops_loops_once": count_flops(step, batch_size, loops_once=True),
+    }
+
+
+def count_flops(step, batch_size, loops_once=False):
+    """Returns the FLOPs of a replica's step, counted by hand.
+
+    Args:
+      step: a `lowering.PretrainingStep`.
+      batch_size: sequences of each replica.
+      loops_once: whether to count the body of a loop once, as XLA does.
+        Recomputed layers are a loop for each group, and so are the parts of a
+        batch.
+    """
+    num_layers = None
+    if loops_once:
+        batch_size //= step.num_parts
+        if step.remat:
+            num_layers = len(step.config.count_uses())
+    return flops.count_flops(
+        step.config,
+        batch_size,
+        *step.lengths,
+        num_layers=num_layers,
+        remat=step.remat,
+    )
+
+
+def report(step, compiler, batch_size):
+    """Compiles a step for a batch size of each replica, and prints figures.
+
+    Raises:
+      ValueError: if the step does not fit.
+    """
+    print(
+        f"Compiling for {batch_size} sequences a core, which takes minutes.",
+        flush=True,
+    )
+    figures = compile_step(step, compiler, batch_size)
+    if "error" in figures:
+        raise ValueError(
+            f"{batch_size} sequences a core do not fit: "
+            f"{describe_shortage(figures['error'])} Lower --train_batch_size, "
+            "or find the largest that fits with --find_batch."
+        )
+    print(describe(figures, compiler.available_bytes))
+
+
+def describe_shortage(error):
+    """Returns the compiler's words about a lack of memory, without others."""
+    line = error.splitlines()[0]
+    return line.partition("CompileTimeHbmOom: ")[2] or line
+
+
+def describe(figures, available_bytes):
+    """Returns the figures of a step as lines of text."""
+    peak, by_hand = figures["peak_bytes"], figures["flops_by_hand"]
+    once = figures["flops_loops_once"]
+    difference = figures["flops"] / once - 1
+    lines = [
+        f"memory       {peak / GIB:.2f} GiB a core at the peak, "
+        f"{peak / available_bytes:.0%} of {available_bytes / GIB:.2f} GiB; "
+        f"{figures['argument_bytes'] / GIB:.2f} GiB of it are weights, "
+        "optimizer and batch",
+        f"FLOPs        {by_hand:.3g} a core and step, counted by hand. With "
+        f"each loop counted once: {once:.3g}, by the compiler "
+        f"{figures['flops']:.3g} ({difference:+.1%})",
+        f"compilation  {figures['seconds']:.0f} s on this machine",
+    ]
+    if "all_reduces" in figures:
+        sizes = ", ".join(map(str, figures["all_reduces"]))
+        lines.insert(
+            2,
+            f"all-reduces  {len(figures['all_reduces'])} a step, of {sizes} "
+            "tensors",
+        )
+    return "\n".join(lines)
+
+
+def report_largest(step, compiler, multiple):
+    """Finds the largest batch size of a replica; prints all that was tried.
+
+    Raises:
+      ValueError: if not even the smallest fits.
+    """
+
+    def compile_and_say(batch_size):
+        figures = compile_step(step, compiler, batch_size)
+        if "error" in figures:
+            found = describe_shortage(figures["error"])
+        else:
+            found = f"{figures['peak_bytes'] / GIB:.2f} GiB."
+        seconds = f"{figures['seconds']:.0f} s"
+        print(f"{batch_size} a core ({seconds}): {found}", flush=True)
+        return figures
+
+    available = compiler.available_bytes
+    tried = find_largest(compile_and_say, multiple, available)
+    largest = largest_fitting(tried)
+    if not largest:
+        raise ValueError(f"Not even {multiple} sequences a core fit.")
+    print(
+        f"The largest multiple of {multiple} that fits is {largest} sequences "
+        f"a core: --train_batch_size={largest * step.num_replicas}"
+    )
+    print(describe(tried[largest], available))
+
+
+def largest_fitting(tried):
+    """Returns the largest size among figures by size that fits, or 0."""
+    return max(
+        (x for x, found in tried.items() if "error" not in found), default=0
+    )
+
+
+def find_largest(compile_at, multiple, available_bytes, tried=None):
+    """Finds the largest batch size that fits, by bisection.
+
+    The next size is guessed from the memory of those that were tried; if that
+    does not lie between the bounds, it is their middle. The first is too large
+    on purpose: the compiler detects that in a fraction of its usual time.
+
+    Args:
+      compile_at: function from batch size to figures: "peak_bytes", or "error"
+        and perhaps "needed_bytes" if the step does not fit.
+      multiple: all sizes are multiples of it.
+      available_bytes: memory of a core.
+      tried: figures by batch size that are known already.
+
+    Returns:
+      Figures by batch size. They include those of the next multiple after the
+      largest size that fits, except at LARGEST_BATCH.
+    """
+    tried = dict(tried or {})
+    while True:
+        low = largest_fitting(tried)
+        failed = [x for x in tried if "error" in tried[x] and x > low]
+        high = min(failed, default=LARGEST_BATCH // multiple * multiple)
+        if high - low <= multiple:
+            return tried
+        size = guess(tried, available_bytes) // multiple * multiple
+        if not failed and not low:
+            size = min(FIRST_MULTIPLE * multiple, high)
+        elif size == low:
+            size += multiple
+        elif not low < size < high:
+            size = (low + high) // 2 // multiple * multiple
+        tried[size] = compile_at(size)
+
+
+def guess(tried, available_bytes):
+    """Returns the batch size at which memory is expected to be full."""
+    needed = {
+        size: found.get("peak_bytes", found.get("needed_bytes"))
+        for size, found in tried.items()
+    }
+    points = sorted(
+        (abs(math.log(needed[size] / available_bytes)), size, needed[size])
+        for size in needed
+        if needed[size]
+    )[:2]
+    if not points:
+        return 0
+    # The line through the two nearest; through the origin if there is one.
+    (_, x0, y0), (_, x1, y1) = [*points, (0, 0, 0)][:2]
+    if y0 == y1:
+        return 0
+    guessed = x0 + (available_bytes - y0) * (x1 - x0) / (y1 - y0)
+    return int(min(max(guessed, 0), LARGEST_BATCH))

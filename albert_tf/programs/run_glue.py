@@ -1,0 +1,150 @@
+"""Fine-tunes every GLUE task found in a folder, each with its own recipe."""
+
+import os
+import shlex
+
+from albert_tf import filesystem, ownership
+from albert_tf.data import table_tasks
+from albert_tf.programs import subprograms
+from albert_tf.training import manifest
+
+# Command line of run_classifier, without flags.
+CLASSIFIER = (*subprograms.ALBERT, "run_classifier")
+# The release's mismnli is part of mnli here, and ax has no training data.
+TASKS = [name for name in table_tasks.GLUE if name not in ("mismnli", "ax")]
+
+
+def find_tasks(data_dir, names=""):
+    """Returns the names of the tasks with training data in a folder.
+
+    Args:
+      data_dir: folder with a subfolder per task.
+      names: comma-separated tasks to choose; empty for all.
+
+    Raises:
+      ValueError: if there are none, or one is unknown or has no data.
+    """
+    present = [
+        name
+        for name in TASKS
+        if (table := table_tasks.GLUE[name].train)
+        and filesystem.exists(os.path.join(data_dir, table.file))
+    ]
+    wanted = [name.lower() for name in filesystem.split_list(names)]
+    missing = [name for name in wanted if name not in present]
+    if missing or not present:
+        raise ValueError(
+            f"{data_dir} has training data for {present or 'no task'}"
+            + (f", but not for {missing}" if missing else "")
+            + f"; known tasks: {TASKS}. It must contain files such as "
+            "CoLA/train.tsv."
+        )
+    return wanted or present
+
+
+def split_flags(text):
+    """Splits --extra_flags into words like a shell."""
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        raise ValueError(
+            f"--extra_flags={text!r:.200}: {error}. Is a quotation mark "
+            "missing?"
+        ) from None
+
+
+def build_command(args, name, classifier):
+    """Returns the command line of one task, with `extra_flags` last."""
+    test_table = next(iter(table_tasks.GLUE[name].test.values()))
+    has_test = filesystem.exists(os.path.join(args.data_dir, test_table.file))
+    model = args.init_checkpoint
+    return [
+        *classifier,
+        f"--flagfile={os.path.join(args.recipes, name)}.flags",
+        f"--task_name={name}",
+        f"--data_dir={args.data_dir}",
+        f"--output_dir={os.path.join(args.output_dir, name)}",
+        "--do_train",
+        "--do_eval",
+        *(["--do_predict"] if has_test else []),
+        *([f"--init_checkpoint={model}"] if model else []),
+        *split_flags(args.extra_flags),
+    ]
+
+
+def run_task(args, name, classifier, place):
+    """Runs one task; returns its summary, or None if it failed.
+
+    `place` is shown, such as "2 of 8".
+    """
+    command = build_command(args, name, classifier)
+    print(f"\nTask {place}, {name}: {shlex.join(command)}", flush=True)
+    status = subprograms.run_program(command)
+    path = os.path.join(args.output_dir, name, manifest.SUMMARY_FILE)
+    # There is none if the extra flags switch --do_eval off.
+    if status or not filesystem.exists(path):
+        return None
+    return filesystem.read_json(path)
+
+
+def format_table(summaries):
+    """Formats the results as a table.
+
+    Args:
+      summaries: dict from task to summary, or None if the task failed.
+    """
+    lines = [
+        f"{'task':8}{'metric':16}{'last':>9}{'best':>9}{'baseline':>10}"
+        f"{'minutes':>9}"
+    ]
+    for name, summary in summaries.items():
+        if summary is None:
+            lines.append(f"{name:8}failed; see above")
+            continue
+        metric = summary["metric"]
+        values = (summary[k][metric] for k in ("last", "best", "baseline"))
+        last, best, baseline = (100 * value for value in values)
+        lines.append(
+            f"{name:8}{metric:16}{last:9.1f}{best:9.1f}{baseline:10.1f}"
+            f"{summary['seconds'] / 60:9.1f}"
+        )
+    done = [summary for summary in summaries.values() if summary]
+    if done:
+        mean = sum(100 * f["best"][f["metric"]] for f in done) / len(done)
+        lines.append(
+            f"Mean of the best scores of {len(done)} tasks: {mean:.1f}. All "
+            "scores are on dev data, which also selected the best checkpoints."
+        )
+    return "\n".join(lines)
+
+
+def run(args, classifier=CLASSIFIER):
+    """Runs the tasks one after another.
+
+    Args:
+      args: GlueFlags.
+      classifier: command line of the classifier program, without flags.
+
+    Raises:
+      ValueError: at the end, if a task failed.
+    """
+    names = find_tasks(args.data_dir, args.tasks)
+    split_flags(args.extra_flags)
+    for name in names:
+        recipe = f"{os.path.join(args.recipes, name)}.flags"
+        if not os.path.isfile(recipe):
+            raise ValueError(
+                f"There is no {recipe}; wanted one recipe per task in "
+                f"--recipes={args.recipes}."
+            )
+    with ownership.owning_folder(args.output_dir):
+        summaries = {
+            name: run_task(args, name, classifier, f"{i} of {len(names)}")
+            for i, name in enumerate(names, 1)
+        }
+    print("\n" + format_table(summaries))
+    failed = [name for name, summary in summaries.items() if summary is None]
+    if failed:
+        raise ValueError(
+            f"{len(failed)} of {len(names)} tasks failed: {failed}"
+        )

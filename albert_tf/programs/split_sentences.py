@@ -1,0 +1,84 @@
+"""Splits text into sentences, one on each line."""
+
+import re
+
+from albert_tf import filesystem
+from albert_tf.data.pretraining import corpus, markup
+from albert_tf.text import normalization
+
+# The package takes the digits after a Chinese full stop for its decimals.
+_BEFORE_DIGITS = re.compile(r"(?<=[。！？])(?=\d)")
+
+
+def run(args):
+    """Writes the sentences of text files; returns their number.
+
+    Raises:
+      ImportError: if the package that splits is not installed.
+      ValueError: if the language is not known, or if there is no text.
+    """
+    language = check_language(args.language)
+    try:
+        import sentencex
+    except ModuleNotFoundError:
+        raise ImportError(
+            "split_sentences needs the extra `corpus`: pip install sentencex."
+        ) from None
+    files = filesystem.expand_files(args.input_file)
+    filesystem.check_outputs(
+        {"--output_file": [args.output_file]}, {"--input_file": files}
+    )
+    text = markup.TextFormat(args.input_format, args.text_key)
+    markup.say_formats(map(text.detect, files))
+    num_sentences = 0
+    with (
+        filesystem.replacing(args.output_file) as temporary,
+        filesystem.open_file(temporary, "wb") as output,
+    ):
+        for paragraph in _join_lines(corpus.read_lines(files, text.open), args):
+            sentences = [
+                part
+                for sentence in sentencex.segment(language, paragraph)
+                for part in _BEFORE_DIGITS.split(sentence)
+            ]
+            lines = [s.strip() for s in sentences if s.strip()]
+            output.write(
+                "".join(f"{line}\n" for line in lines or [""]).encode()
+            )
+            num_sentences += len(lines)
+        if not num_sentences:
+            raise ValueError(f"There is no text in {', '.join(files)}.")
+    print(f"Wrote {num_sentences:,} sentences to {args.output_file}.")
+    return num_sentences
+
+
+def check_language(language: str) -> str:
+    """Returns a code of two or three letters.
+
+    Raises:
+      ValueError: if it is not one.
+    """
+    code = language.strip().lower().split("-")[0].split("_")[0]
+    if not (code.isascii() and code.isalpha() and 2 <= len(code) <= 3):
+        raise ValueError(
+            f"--language={language} is no code of a language; wanted two or "
+            "three letters of ISO 639, such as en, hi, ar or zh."
+        )
+    return code
+
+
+def _join_lines(lines, args):
+    """Yields paragraphs, and an empty text after each document."""
+    wrapped: list[str] = []
+    for line in lines:
+        if normalization.is_blank(line):
+            if wrapped:
+                yield " ".join(wrapped)
+                wrapped = []
+            yield ""
+        elif args.join_lines:
+            wrapped.append(line.strip())
+        else:
+            yield line
+    if wrapped:
+        yield " ".join(wrapped)

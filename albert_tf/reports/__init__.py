@@ -1,0 +1,1 @@
+"""Pages and plots about runs."""

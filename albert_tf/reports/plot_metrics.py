@@ -1,0 +1,266 @@
+"""Plots training curves from metrics.jsonl."""
+
+import logging
+import os
+
+from albert_tf import filesystem
+
+ENDINGS = (".svg", ".png", ".pdf")
+# Title and metrics of each panel.
+PANELS = (
+    ("Masked-LM loss", ("masked_lm_loss",)),
+    ("Masked-LM accuracy", ("masked_lm_accuracy",)),
+    ("Sentence-order accuracy", ("sentence_order_accuracy",)),
+    ("Gain over unigram loss", ("frequency_gain",)),
+    ("Attention entropy", ("attention_entropy",)),
+    ("Loss", ("loss", "eval_loss")),
+    ("Accuracy", ("accuracy", "eval_accuracy")),
+    ("F1", ("f1",)),
+    ("Exact match", ("exact_match", "exact")),
+    ("Matthews correlation", ("matthew_corr",)),
+    ("Pearson correlation", ("pearson",)),
+    ("Spearman correlation", ("spearman",)),
+    ("Mean squared error", ("MSE",)),
+    ("Exact spans (training)", ("exact_span",)),
+    ("Answerability accuracy (training)", ("answerability_accuracy",)),
+    ("Learning rate", ("learning_rate",)),
+)
+# Prefixes of scores of a part of the dev data.
+PARTS = ("mismatched", "middle", "high", "HasAns", "NoAns")
+COLORS = {"train": "tab:gray", "eval": "tab:red"}
+# With several runs, the color identifies the run and the style the line.
+STYLES = {"train": ":", "eval": "-"}
+# Lines with fewer points have markers, because a single point has no line.
+FEW_POINTS = 20
+
+
+def read_series(path):
+    """Reads the metrics of a run.
+
+    Returns:
+      Dict from (split, name) to a list of steps and a list of values.
+
+    Raises:
+      ValueError: if there are no metrics, or the file has another format.
+    """
+    series: dict = {}
+    for record in read_records(path):
+        for name in record.keys() - {"split", "step", "time"}:
+            key = record["split"], name
+            steps, values = series.setdefault(key, ([], []))
+            steps.append(record["step"])
+            values.append(record[name])
+    if not series:
+        raise ValueError(
+            f"{path} contains no metrics. Has the training started?"
+        )
+    return series
+
+
+def read_records(path):
+    """Yields the objects of a metrics.jsonl, one per line.
+
+    An incomplete last line, from a killed run or a full disk, is skipped.
+    """
+    # A last line without a line break is incomplete.
+    *lines, rest = filesystem.read_file(path).split(b"\n")
+    for number, line in enumerate([*lines, rest], 1):
+        where = f"{path}, line {number}"
+        try:
+            record = filesystem.parse_json(line, where)
+            if not {"split", "step"} <= record.keys():
+                raise ValueError(
+                    f"{where} lacks split or step. Was it written by a "
+                    "training?"
+                )
+        except ValueError:
+            if number <= len(lines):
+                raise
+            if rest:
+                logging.warning("%s is incomplete and skipped.", where)
+            return
+        yield record
+
+
+def import_matplotlib():
+    """Returns the module matplotlib, with its submodule `figure`.
+
+    Raises:
+      ImportError: if it is not installed.
+    """
+    try:
+        import matplotlib
+        import matplotlib.figure
+    except ImportError as error:
+        raise ImportError(
+            "Plots require matplotlib: pip install matplotlib."
+        ) from error
+    return matplotlib
+
+
+def name_runs(paths):
+    """Names runs by the folders of their files, as briefly as is unique.
+
+    Args:
+      paths: N different paths of files.
+
+    Returns:
+      N names: the folder, with as many of its parents as needed.
+    """
+    parts = [os.path.abspath(path).split(os.sep) for path in paths]
+    # Files in the same folder are distinguished by their own names.
+    folders = [some[:-1] for some in parts]
+    parts = folders if len({*map(tuple, folders)}) == len(paths) else parts
+    return filesystem.name_briefly(parts)
+
+
+def find_lines(series, names):
+    """Finds the lines of one run in a panel.
+
+    Args:
+      series: from `read_series`.
+      names: the panel's metrics.
+
+    Returns:
+      Dict from a label, such as "train", "eval" or "NoAns", to (split, name).
+    """
+    lines = {}
+    for split, name in sorted(series, reverse=True):  # "train" first.
+        part, _, rest = name.partition("_")
+        if name in names:
+            lines[split] = split, name
+        elif part in PARTS and rest in names:
+            lines[part] = split, name
+    return lines
+
+
+def choose_panels(runs):
+    """Returns the PANELS for which at least one run has values.
+
+    Args:
+      runs: dict from the name of a run to its series.
+
+    Raises:
+      ValueError: if there are none.
+    """
+    panels = [
+        (title, names)
+        for title, names in PANELS
+        if any(find_lines(series, names) for series in runs.values())
+    ]
+    titles = [title for title, _ in panels]
+    # The total loss of pretraining says less than its masked-LM loss.
+    if PANELS[0][0] in titles and "Loss" in titles:
+        del panels[titles.index("Loss")]
+    if not panels:
+        known = sorted({name for _, names in PANELS for name in names})
+        raise ValueError(
+            f"{', '.join(runs)}: there are no known metrics; wanted at least "
+            f"one of {', '.join(known)}. Were they written by a training?"
+        )
+    return panels
+
+
+def draw_panel(axes, runs, title, names, tokens_per_step=None):
+    """Draws one of PANELS.
+
+    Args:
+      axes: matplotlib's Axes.
+      runs: as for `choose_panels`.
+      title: the panel's title.
+      names: the panel's metrics.
+      tokens_per_step: as for `draw`.
+    """
+    for number, (run, series) in enumerate(runs.items()):
+        for label, key in find_lines(series, names).items():
+            steps, values = series[key]
+            if tokens_per_step:
+                steps = [s * tokens_per_step[run] / 1e6 for s in steps]
+            kwargs = {"color": COLORS.get(label), "label": label}
+            if len(runs) > 1:
+                kwargs = {
+                    "color": f"C{number}",
+                    "label": f"{run}: {label}",
+                    "linestyle": STYLES.get(label, "--"),
+                }
+            marker = "." if len(steps) < FEW_POINTS else ""
+            axes.plot(steps, values, marker=marker, **kwargs)
+    axes.set(title=title, xlabel="M tokens" if tokens_per_step else "step")
+    axes.locator_params("x", integer=not tokens_per_step)
+    if len(runs) == 1:
+        axes.legend(frameon=False, fontsize="small")
+
+
+def draw(runs, title="", tokens_per_step=None):
+    """Returns a matplotlib Figure with all panels that have values.
+
+    Args:
+      runs: dict from the name of a run to its series, from `read_series`.
+      title: title of the figure.
+      tokens_per_step: dict from the name of a run to the tokens of a step, to
+        draw over tokens instead of steps.
+
+    Raises:
+      ImportError: if matplotlib is not installed.
+      ValueError: as for `choose_panels`.
+    """
+    figure = import_matplotlib().figure
+    panels = choose_panels(runs)
+    columns = -(-len(panels) // 2)
+    picture = figure.Figure(figsize=(4 * columns, 6), layout="constrained")
+    picture.suptitle(title)
+    for place, (name, metrics) in enumerate(panels, 1):
+        axes = picture.add_subplot(2, columns, place)
+        draw_panel(axes, runs, name, metrics, tokens_per_step)
+    if len(runs) > 1:  # One legend for all panels: it would cover each.
+        lines = {
+            line.get_label(): line
+            for axes in picture.axes
+            for line in axes.get_lines()
+        }
+        picture.legend(
+            lines.values(), lines, loc="outside lower center", ncols=2 * columns
+        )
+    return picture
+
+
+def parse_tokens(text, names):
+    """Returns a dict from run to --tokens_per_step, or None without it.
+
+    Raises:
+      ValueError: if there is not a number for each run.
+    """
+    if not text:
+        return None
+    words = [word.strip() for word in text.split(",")]
+    if len(words) != len(names) or not all(map(is_positive, words)):
+        raise ValueError(
+            f"--tokens_per_step={text}; wanted a whole number above 0 for each "
+            f"of the {len(names)} runs, {', '.join(names)}."
+        )
+    return dict(zip(names, map(int, words), strict=True))
+
+
+def is_positive(word):
+    """Whether a text is a whole number above 0."""
+    return word.isascii() and word.isdecimal() and int(word) > 0
+
+
+def run(args):
+    """Writes the figure of all given runs."""
+    files = list(dict.fromkeys(filesystem.expand_in_order(args.metrics_file)))
+    filesystem.check_outputs(
+        {"--output_file": [args.output_file]}, {"--metrics_file": files}
+    )
+    if not args.output_file.endswith(ENDINGS):
+        raise ValueError(
+            f"--output_file={args.output_file} must end in one of "
+            f"{', '.join(ENDINGS)}."
+        )
+    names = name_runs(files)
+    tokens = parse_tokens(args.tokens_per_step, names)
+    runs = dict(zip(names, map(read_series, files), strict=True))
+    picture = draw(runs, args.title, tokens)
+    with filesystem.replacing(args.output_file) as temporary:
+        picture.savefig(temporary, format=args.output_file.rpartition(".")[2])
+    print(f"Wrote {args.output_file}.")

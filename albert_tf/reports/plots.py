@@ -1,0 +1,92 @@
+"""Plots for a page: inline SVG in the colors of its text."""
+
+import io
+import re
+
+from albert_tf.reports import page, plot_metrics
+
+# Inches; about the width of a phone, so that text keeps its size there.
+SIZE = (4.2, 3.0)
+# Scatter plots with more points are rasterized.
+MANY_POINTS = 2000
+
+
+def arrange(figures):
+    """Returns figures side by side, or why there are none, as Markup.
+
+    Args:
+      figures: iterable of figures that draws them, such as a generator.
+    """
+    try:
+        return page.element("div", *figures, class_="plots")
+    except ImportError as error:
+        return page.element("p", error, class_="soft")
+
+
+def draw_curves(series):
+    """Yields a figure for each panel of a run, as Markup.
+
+    Args:
+      series: from `plot_metrics.read_series`.
+
+    Raises:
+      ImportError: if matplotlib is not installed.
+      ValueError: if there is nothing to draw.
+    """
+    runs = {"": series}
+    for title, names in plot_metrics.choose_panels(runs):
+        picture, axes = begin()
+        plot_metrics.draw_panel(axes, runs, title, names)
+        axes.set_title("")
+        yield finish(picture, title)
+
+
+def draw_scatter(labels, predictions):
+    """Yields a scatter plot of predictions over labels, as Markup.
+
+    Args:
+      labels: N numbers.
+      predictions: N numbers.
+
+    Raises:
+      ImportError: if matplotlib is not installed.
+    """
+    picture, axes = begin()
+    is_many = len(labels) > MANY_POINTS
+    axes.scatter(labels, predictions, s=8, alpha=0.4, rasterized=is_many)
+    ends = [min(labels), max(labels)]
+    axes.plot(ends, ends, color="tab:gray", linestyle=":")
+    axes.set(xlabel="label", ylabel="prediction")
+    yield finish(picture, "Prediction against label")
+
+
+def begin():
+    """Returns a matplotlib Figure, and its Axes."""
+    figure = plot_metrics.import_matplotlib().figure
+    picture = figure.Figure(figsize=SIZE, layout="constrained")
+    return picture, picture.add_subplot()
+
+
+def finish(picture, title):
+    """Returns the figure with its caption, as Markup."""
+    matplotlib = plot_metrics.import_matplotlib()
+    buffer = io.StringIO()
+    # Keeps text as text, and makes the SVG deterministic.
+    settings = {"svg.fonttype": "none", "svg.hashsalt": title}
+    with matplotlib.rc_context(settings):
+        picture.savefig(
+            buffer,
+            format="svg",
+            transparent=True,
+            metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")),
+        )
+    text = buffer.getvalue()
+    text = text[text.index("<svg") :].replace("#000000", "currentColor")
+    # Ids must be unique in the page, not only in the figure.
+    prefix = re.sub(r"\W+", "-", title)
+    text = re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{prefix}-", text)
+    return page.element(
+        "figure",
+        page.element("figcaption", title),
+        page.element("div", page.Markup(text), role="img", aria_label=title),
+    )

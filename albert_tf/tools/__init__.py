@@ -1,1 +1,0 @@
-"""Commands in addition to the release's programs."""

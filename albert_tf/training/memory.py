@@ -1,0 +1,267 @@
+"""Estimates the memory of a step from a config, without running it.
+
+Counted are the tensors of the step of `training.replicas` on a CPU or GPU:
+weights, the optimizer's slots, gradients, and the values that the backward pass
+needs. Left out are the process itself, its libraries and graph, what the
+allocator wastes, and the measurements of `training.gauge` between steps, a
+forward pass over 512 tokens at a time. On a TPU, the compiler arranges memory;
+`albert tpu_check` asks it.
+
+Letters are those of `albert_tf.model.modeling`; all sizes are in bytes.
+"""
+
+import collections
+import dataclasses
+
+from albert_tf.model import parameters
+from albert_tf.model.config import AlbertConfig
+
+FLOAT32 = 4
+GIB = 2**30
+SIZES = {"float32": 4, "bfloat16": 2}
+# Results of the operations that update a weight, which exist at one time.
+VALUES_PER_UPDATE = 5
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Training:
+    """Memory of a training step.
+
+    Attributes:
+      weights: float32 weights.
+      slots: both moments of AdamW or LAMB.
+      casts: the kernels in the data type of products, and packed.
+      activations: what all layers keep for the backward pass.
+      working: the largest of what the head, or the backward pass of one layer,
+        uses in addition.
+      gradients: the larger of the gradients of each use of shared kernels,
+        and those of all weights with the largest update.
+    """
+
+    weights: int
+    slots: int
+    casts: int
+    activations: int
+    working: int
+    gradients: int
+
+    @property
+    def peak(self) -> int:
+        """The larger of the beginning and the end of the backward pass."""
+        beginning = self.activations + self.working
+        return (
+            self.weights
+            + self.slots
+            + self.casts
+            + max(beginning, self.gradients)
+        )
+
+
+def estimate_training(
+    config: AlbertConfig,
+    batch_size: int,
+    max_seq_length: int,
+    max_predictions_per_seq: int,
+    *,
+    compute_dtype: str = "float32",
+    remat: bool = False,
+) -> Training:
+    """Estimates the memory of a pretraining step of one replica.
+
+    Args:
+      config: an AlbertConfig.
+      batch_size: sequences of a replica, or of a part of its batch.
+      max_seq_length: tokens per sequence.
+      max_predictions_per_seq: masked tokens per sequence.
+      compute_dtype: "float32" or "bfloat16".
+      remat: whether layers, each with all its blocks, are computed again in
+        the backward pass.
+    """
+    size = SIZES[compute_dtype]
+    num_layers, num_inner = config.num_hidden_layers, config.inner_group_num
+    num_rows = batch_size * max_seq_length
+    one_layer = size_of_layer(config, batch_size, max_seq_length, size)
+    uses = size_of_uses(config, size, remat)
+    # Gradients of the scores before and after softmax, and of the inner layer.
+    backward = num_rows * (
+        max_seq_length * config.num_attention_heads * 2 * size
+        + 2 * config.intermediate_size * size
+    )
+    activations = num_layers * num_inner * one_layer
+    if remat:
+        # All blocks of a layer are computed again at once.
+        activations = num_layers * num_rows * config.hidden_size * size
+        backward += num_inner * one_layer + uses
+    predictions = batch_size * max_predictions_per_seq * config.vocab_size
+    # Logits and probabilities, or probabilities and the logits' gradient; all
+    # three only if other programs delay what reads the logits.
+    head = predictions * 2 * FLOAT32
+    counts = parameters.count_parameters(config)
+    num_weights = sum(counts.values())
+    return Training(
+        weights=FLOAT32 * num_weights,
+        slots=2 * FLOAT32 * num_weights,
+        casts=size_of_casts(config, size),
+        activations=activations,
+        working=max(head, backward),
+        gradients=max(
+            uses,
+            FLOAT32
+            * (num_weights + VALUES_PER_UPDATE * size_of_largest(config)),
+        ),
+    )
+
+
+def warn_of_training(
+    config: AlbertConfig,
+    batch_size: int,
+    num_tokens: int,
+    num_predictions: int,
+    *,
+    available: int | None,
+    num_parts: int = 1,
+    num_choices: int = 1,
+    **kwargs,
+) -> str | None:
+    """Returns a warning if a training step needs more memory than there is.
+
+    Args:
+      config: an AlbertConfig.
+      batch_size: examples of the whole batch.
+      num_tokens: tokens per sequence.
+      num_predictions: masked tokens per sequence.
+      available: bytes; None if unknown.
+      num_parts: number of parts that are computed one after another.
+      num_choices: sequences per example.
+      **kwargs: compute_dtype and remat, as for `estimate_training`.
+    """
+    if available is None:
+        return None
+
+    def peak(num_parts, **changes):
+        num_sequences = batch_size // num_parts * num_choices
+        return estimate_training(
+            config,
+            num_sequences,
+            num_tokens,
+            num_predictions,
+            **{**kwargs, **changes},
+        ).peak
+
+    needed = peak(num_parts)
+    if needed <= available:
+        return None
+    fitting = (
+        f"gradient_accumulation_steps={number}{' remat=True' * remat} needs "
+        f"{size / GIB:.1f} GiB."
+        for remat in (kwargs.get("remat", False), True)
+        for number in range(num_parts, batch_size + 1)
+        if batch_size % number == 0
+        and (size := peak(number, remat=remat)) <= available
+    )
+    advice = next(fitting, "Train a smaller model, or on shorter sequences.")
+    return (
+        f"A training step needs about {needed / GIB:.1f} GiB of memory, "
+        f"but {available / GIB:.1f} GiB are available: the system may end this "
+        f"program without a message. {advice}"
+    )
+
+
+def size_of_layer(config, batch_size, num_tokens, size):
+    """Returns what a layer keeps for its backward pass.
+
+    Of [R, H]: its input, queries, keys, values, the context, the sum before
+    each norm, and the first norm's output. Of [R, F]: the inner layer before
+    and after its activation. Of [B, N, T, T]: the probabilities, before and
+    after dropout. Dropout also keeps a mask of one byte for each value.
+    """
+    h, f = config.hidden_size, config.intermediate_size
+    num_rows = batch_size * num_tokens
+    num_scores = num_rows * num_tokens * config.num_attention_heads
+    row = size * (8 * h + 2 * f)
+    if config.hidden_dropout_prob:
+        row += 2 * h
+    score = size
+    if config.attention_probs_dropout_prob:
+        score += 1 + size
+    return num_rows * row + num_scores * score
+
+
+def size_of_cast(size):
+    """Returns the size of a float32 value's cast, which float32 needs not."""
+    return size if size != FLOAT32 else 0
+
+
+def size_of_casts(config, size, with_heads=True):
+    """Returns the size of the packed kernels and, in bfloat16, of all others.
+
+    Weights that are used in float32 as they are need no copy. Of the word
+    embeddings, only the masked-LM head needs one.
+    """
+    h, f = config.hidden_size, config.intermediate_size
+    num_attention, num_ffn = parameters.count_blocks(config)
+    if size == FLOAT32:
+        return size * num_attention * 3 * h * h
+    kernels = num_attention * 4 * h * h + num_ffn * 2 * h * f + h * h
+    e = config.embedding_size
+    kernels += e * h * (e != h)
+    if with_heads:
+        kernels += e * (config.vocab_size + h)
+    return size * kernels
+
+
+def size_of_uses(config, size, remat):
+    """Returns the gradients of each use of kernels that are used repeatedly.
+
+    They are added when all are there, or, in recomputed layers, one by one in
+    float32.
+    """
+    h, f = config.hidden_size, config.intermediate_size
+    total = 0
+    for kernels, group_of in (
+        (4 * h * h, config.attention_group),
+        (2 * h * f, config.ffn_group),
+    ):
+        uses = collections.Counter(
+            map(group_of, range(config.num_hidden_layers))
+        )
+        for num_uses in uses.values():
+            if num_uses > 1:
+                total += kernels * (FLOAT32 if remat else num_uses * size)
+    return config.inner_group_num * total
+
+
+def size_of_largest(config):
+    """Returns the number of values of the largest weight."""
+    h = config.hidden_size
+    return max(
+        config.vocab_size * config.embedding_size,
+        h * config.intermediate_size,
+        h * h,
+    )
+
+
+def estimate_inference(
+    config: AlbertConfig,
+    batch_size: int,
+    max_seq_length: int,
+    *,
+    compute_dtype: str = "float32",
+) -> int:
+    """Estimates the memory of the encoder in a forward pass.
+
+    Counted are the weights, their copies in the data type of products, and the
+    values of one layer: either of attention, which are its input, queries,
+    keys and values before and after they are transposed, and all scores; or of
+    the feed-forward layers.
+    """
+    size = SIZES[compute_dtype]
+    h, f = config.hidden_size, config.intermediate_size
+    scores = max_seq_length * config.num_attention_heads
+    attention = 7 * h * size + scores * (FLOAT32 + size_of_cast(size))
+    ffn = 2 * (h + f) * size
+    return (
+        FLOAT32 * parameters.count_encoder(config)
+        + size_of_casts(config, size, with_heads=False)
+        + batch_size * max_seq_length * max(attention, ffn)
+    )

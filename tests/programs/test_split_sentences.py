@@ -1,0 +1,49 @@
+"""Tests of split_sentences.py: paragraphs become lines of one sentence."""
+
+import pytest
+
+from albert_tf.commands.split_sentences import SplitFlags
+from albert_tf.programs import split_sentences
+
+
+def split(folder, text, language="en", **changes):
+    """The text that comes of a text."""
+    (folder / "a.txt").write_text(text, encoding="utf-8")
+    args = SplitFlags(
+        input_file=str(folder / "a.txt"),
+        output_file=str(folder / "b.txt"),
+        language=language,
+        **changes,
+    )
+    split_sentences.run(args)
+    return (folder / "b.txt").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("language", "text", "wanted"),
+    [
+        (
+            "en",
+            "Mr. Ape eats. Bees fly!\n\nC.",
+            "Mr. Ape eats.\nBees fly!\n\nC.\n",
+        ),
+        ("hi", "यह एक है। दूसरा।", "यह एक है।\nदूसरा।\n"),
+        ("ar", "هل هذه جملة؟ نعم.", "هل هذه جملة؟\nنعم.\n"),
+        ("zh", "一个句子。第二个！", "一个句子。\n第二个！\n"),
+        ("zh", "一个句子。2010年！3.5。", "一个句子。\n2010年！\n3.5。\n"),
+    ],
+)
+def test_each_sentence_is_a_line(tmp_path, language, text, wanted):
+    assert split(tmp_path, text, language).rstrip("\n") == wanted.rstrip("\n")
+
+
+def test_wrapped_lines_are_joined(tmp_path):
+    text = "Apes\nsleep. Bees\nfly.\n\nCats."
+    found = split(tmp_path, text, join_lines=True)
+    assert found.startswith("Apes sleep.\nBees fly.\n\nCats.\n")
+
+
+@pytest.mark.parametrize("language", ["English", "e", "12"])
+def test_a_wrong_language_is_named_as_it_was_written(tmp_path, language):
+    with pytest.raises(ValueError, match=f"--language={language} is no code"):
+        split(tmp_path, "A.", language)

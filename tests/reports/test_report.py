@@ -1,0 +1,335 @@
+"""The page about a training: whole, true to the files, and safe to open."""
+
+import dataclasses
+import json
+import os
+import re
+import shutil
+import types
+
+import pytest
+
+from albert_tf.commands.report import ReportFlags
+from albert_tf.programs import run_classifier
+from albert_tf.reports import mistakes, report
+from tests import pages
+from tests.programs import classifier_runs as runs
+
+EVIL = (
+    "<script>document.title = 'run'</script><img src=x onerror=alert(1)> & w1"
+)
+RED = (214, 39, 40)  # matplotlib's tab:red, in which evaluations are drawn.
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory, model):
+    """Folder of a classifier's run; its dev data holds markup."""
+    folder = tmp_path_factory.mktemp("trained")
+    args = runs.build_args(folder, model)
+    rows = [*runs.make_rows(20, seed=2), (EVIL, 1), (EVIL, 0)]
+    runs.write_table(folder / "data" / "SST-2" / "dev.tsv", rows)
+    run_classifier.run(dataclasses.replace(args, do_predict=False))
+    return folder / "out"
+
+
+@pytest.fixture
+def folder(trained, tmp_path):
+    """A copy of it."""
+    return shutil.copytree(trained, tmp_path / "out")
+
+
+def read_page(folder, **kwargs):
+    """Writes the page about a folder, and parses it."""
+    report.run(ReportFlags(output_dir=str(folder), **kwargs))
+    path = kwargs.get("output_file") or folder / "report.html"
+    with open(path, encoding="utf-8") as file:
+        return pages.Page(file.read())
+
+
+def write_rows(folder, rows):
+    lines = (json.dumps({"step": 8, "id": str(i)} | r) for i, r in rows)
+    path = folder / "dev_predictions.jsonl"
+    path.write_text("".join(f"{line}\n" for line in lines))
+
+
+def edit_task(folder, task):
+    values = json.loads((folder / "run.json").read_text())
+    values["made_of"]["task"] = task
+    (folder / "run.json").write_text(json.dumps(values))
+
+
+def test_a_page_is_whole_and_loads_nothing(folder):
+    pytest.importorskip("matplotlib")
+    page = read_page(folder)
+    sections = ["results", "curves", "examples", "settings", "flags"]
+    assert [i for i in page.ids if i in sections] == sections
+    assert len(page.ids) == len(set(page.ids))
+    # Loss, accuracy and learning rate.
+    assert page.tags["svg"] == 3
+    assert not page.tags.keys() & {"script", "img", "link", "iframe", "object"}
+    assert page.links and all(link.startswith("#") for link in page.links)
+    assert "Finished: 12 steps." in page.text
+    assert not list(folder.glob("*.incomplete"))
+
+
+def test_texts_are_shown_as_they_are(folder):
+    page = read_page(folder)
+    texts = [row[-1] for row in page.tables["examples"][-1]]
+    # One of the two has the other label.
+    assert texts.count(EVIL) == 1
+
+
+def test_the_numbers_are_those_of_the_run(folder):
+    page = read_page(folder)
+    results = runs.results_of(folder)
+    best = max(results, key=lambda r: float(r["eval_accuracy"]))
+    (table,) = page.tables["results"]
+    assert table[0][1:3] == [
+        f"best (step {best['global_step']})",
+        "last (step 12)",
+    ]
+    accuracy = dict((row[0], row[1:]) for row in table)["eval_accuracy"]
+    assert accuracy[0] == f"{float(best['eval_accuracy']):.4f}"
+    assert accuracy[1] == f"{float(results[-1]['eval_accuracy']):.4f}"
+    matrix, wrong = page.tables["examples"]
+    counts = [[int(cell) for cell in row[1:]] for row in matrix[1:]]
+    assert sum(map(sum, counts)) == 22
+    share = (counts[0][0] + counts[1][1]) / 22
+    assert share == pytest.approx(float(best["eval_accuracy"]))
+    probabilities = [float(row[3]) for row in wrong[1:]]
+    assert probabilities == sorted(probabilities, reverse=True)
+    assert len(wrong) - 1 == min(12, counts[0][1] + counts[1][0])
+    assert all(row[1] != row[2] for row in wrong[1:])
+    flags = dict(page.tables["flags"][0])
+    assert flags["--train_batch_size"] == "8" and "--use_tpu" not in flags
+    settings = dict(page.tables["settings"][0])
+    assert settings["config.hidden_size"] == "12"
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("run.json", "settings are unknown"),
+        ("flags.json", "flags are unknown"),
+        ("metrics.jsonl", "There is no evaluation.*there are no curves"),
+        ("summary.json", None),
+        ("dev_predictions.jsonl", "only fine-tuning with dev data"),
+    ],
+)
+def test_a_missing_file_leaves_its_section_out(folder, name, sentence):
+    (folder / name).unlink()
+    text = read_page(folder).text
+    assert "Curves" in text and "Flags" in text
+    if sentence:
+        assert re.search(rf"{sentence}", text, re.S)
+        assert f"There is no {name} in the folder" in text
+
+
+def test_a_run_that_has_only_begun_has_a_page(folder):
+    for path in folder.iterdir():
+        if path.is_file() and path.name != "run.json":
+            path.unlink()
+    (folder / "metrics.jsonl").write_text("")
+    assert "there are no curves" in read_page(folder).text
+
+
+def test_initial_weights_are_not_the_best_checkpoint():
+    accuracies = {0: 0.6, 100: -0.2, 200: -0.1}
+    evaluations = [
+        {"split": "eval", "step": step, "masked_lm_accuracy": accuracy}
+        for step, accuracy in accuracies.items()
+    ]
+    training = types.SimpleNamespace(
+        evaluations=evaluations, best_metric="masked_lm_accuracy", summary={}
+    )
+    assert "best (step 200)" in report.tabulate_results(training)
+    training.evaluations = evaluations[:1]
+    assert "best (step 0)" in report.tabulate_results(training)
+
+
+def test_a_running_training_says_how_far_it_is(folder):
+    lines = (folder / "metrics.jsonl").read_text().splitlines(keepends=True)
+    (folder / "metrics.jsonl").write_text("".join(lines[:3]) + '{"spl')
+    assert "Unfinished: step 8 of 12." in read_page(folder).text
+
+
+def test_without_matplotlib_all_but_plots_is_there(folder, monkeypatch):
+    def refuse():
+        raise ImportError("Plots require matplotlib: pip install it.")
+
+    monkeypatch.setattr(report.plot_metrics, "import_matplotlib", refuse)
+    page = read_page(folder)
+    assert "Plots require matplotlib" in page.text
+    assert page.tables["examples"] and not page.tags["svg"]
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        (
+            {},
+            "contains no training: neither run.json nor metrics.jsonl. Wanted",
+        ),
+        (
+            {"run_1/metrics.jsonl": "", "run_2/metrics.jsonl": ""},
+            "subfolders run_1, run_2 do; give one of them",
+        ),
+    ],
+)
+def test_a_folder_of_something_else_is_refused(tmp_path, files, message):
+    for name, content in files.items():
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).write_text(content)
+    with pytest.raises(FileNotFoundError, match=message):
+        report.run(ReportFlags(output_dir=str(tmp_path)))
+    assert not (tmp_path / "report.html").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("run.json", "{", "run.json is not JSON"),
+        (
+            "run.json",
+            '{"made_of": []}',
+            "made_of or its task is not a JSON object",
+        ),
+        ("metrics.jsonl", "x\n", "metrics.jsonl, line 1 is not JSON"),
+        ("dev_predictions.jsonl", '{"id": "0"}\n', "line 1 lacks label, pred"),
+    ],
+)
+def test_a_damaged_file_is_an_error(folder, name, content, message):
+    (folder / name).write_text(content)
+    with pytest.raises(ValueError, match=message):
+        report.run(ReportFlags(output_dir=str(folder)))
+
+
+def test_another_place_is_taken_and_another_ending_refused(folder, tmp_path):
+    path = str(tmp_path / "pages" / "x.html")
+    read_page(folder, output_file=path)
+    assert os.path.exists(path) and not (folder / "report.html").exists()
+    with pytest.raises(ValueError, match="must end in .html"):
+        ReportFlags(output_dir="out", output_file="out/run.json")
+
+
+def test_a_regression_has_a_scatter_and_what_is_farthest_off(folder):
+    pytest.importorskip("matplotlib")
+    edit_task(folder, {"name": "sts-b", "objective": "regression"})
+    pairs = [(1.0, 1.5), (5.0, 0.25), (2.0, 2.0)]
+    write_rows(
+        folder,
+        enumerate(
+            {"label": y, "prediction": z, "text": ["<a>", "b"]}
+            for y, z in pairs
+        ),
+    )
+    page = read_page(folder)
+    assert "Prediction against label" in page.text
+    (table,) = page.tables["examples"]
+    assert table[1] == ["1", "5.0000", "0.2500", "<a>\nb"]
+    assert [row[0] for row in table[1:]] == ["1", "0", "2"]
+
+
+def test_each_of_several_labels_is_counted(folder):
+    labels = ["a", "b", "c"]
+    edit_task(
+        folder, {"name": "x", "objective": "multi_label", "labels": labels}
+    )
+    rows = [
+        (["a", "b"], ["a"], [0.9, 0.2, 0.1]),
+        ([], ["c"], [0.1, 0.2, 0.7]),
+        (["a"], ["a"], [0.8, 0.1, 0.1]),
+    ]
+    write_rows(
+        folder,
+        enumerate(
+            {"label": y, "prediction": z, "probabilities": p, "text": ["t"]}
+            for y, z, p in rows
+        ),
+    )
+    counts, wrong = read_page(folder).tables["examples"]
+    assert counts[1:] == [
+        ["a", "2", "0", "0"],
+        ["b", "0", "1", "0"],
+        ["c", "0", "0", "1"],
+    ]
+    (folder / "run.json").unlink()
+    assert read_page(folder).tables["examples"][0][1][1:3] == ["a, b", "a"]
+    # The second label of the first was thought least of.
+    assert [row[0] for row in wrong[1:]] == ["0", "1"]
+    assert wrong[1][1:4] == ["a, b", "a", "0.8000"]
+    assert wrong[2][1:3] == ["(none)", "c"]
+
+
+def test_answers_are_sorted_from_the_worst(folder):
+    edit_task(folder, {"name": "squad_v2"})
+    rows = [
+        (["x y"], "x", 0.67, 0.9),
+        (["x"], "x", 1.0, 0.9),
+        ([], "x", 0.0, 0.5),
+        (["<x>", "<x>"], "", 0.0, 0.8),
+    ]
+    write_rows(
+        folder,
+        enumerate(
+            {"label": y, "prediction": z, "f1": f, "probability": p}
+            | {"text": ["?"]}
+            for y, z, f, p in rows
+        ),
+    )
+    (table,) = read_page(folder).tables["examples"]
+    assert [row[0] for row in table[1:]] == ["3", "2", "0"]
+    assert table[1][1:5] == ["?", "<x>", "(none)", "0.0000"]
+
+
+def test_choices_show_the_right_and_the_chosen_one(folder):
+    edit_task(folder, {"name": "race", "max_qa_length": 8})
+    row = {"text": ["Is p", "Is q", "Is r", "Is s"]}
+    row |= {"probabilities": [0.1, 0.2, 0.3, 0.4]}
+    write_rows(
+        folder,
+        enumerate(
+            [
+                row | {"label": "B", "prediction": "D"},
+                row | {"label": "D", "prediction": "D"},
+            ]
+        ),
+    )
+    (table,) = read_page(folder).tables["examples"]
+    assert table[1:] == [["0", "B: Is q", "D: Is s", "0.4000"]]
+
+
+def test_more_labels_than_a_matrix_shows_are_pairs():
+    labels = [f"l{i}" for i in range(30)]
+    rows = [
+        {"label": a, "prediction": b}
+        for a, b in [("l1", "l1")] * 9 + [("l2", "l3")] * 4 + [("l4", "l5")] * 7
+    ]
+    page = pages.Page(mistakes.tabulate_confusion(rows, labels))
+    (table,) = page.tables[None]
+    assert table[1:] == [["l4", "l5", "7"], ["l2", "l3", "4"]]
+
+
+def test_long_texts_are_cut():
+    assert mistakes.clip("a" * 400) == "a" * 400
+    assert mistakes.clip("ab " * 400) == ("ab " * 134)[:400].rstrip() + " …"
+
+
+# In a real browser.
+
+
+def test_a_browser_shows_the_plots(folder):
+    image = pytest.importorskip("matplotlib.image")
+    read_page(folder)
+    path = folder / "report.html"
+    seen = pages.browse(path, "--dump-dom")
+    assert "<title>sst-2: out</title>" in seen  # No script has changed it.
+    for title in ("Loss", "Accuracy", "Learning rate"):
+        (figure,) = re.findall(
+            rf'<div role="img" aria-label="{title}">.*?</div>', seen, re.S
+        )
+        assert figure.count("<path") > 5
+    picture = folder / "seen.png"
+    pages.browse(path, f"--screenshot={picture}", "--window-size=900,1200")
+    pixels = 255 * image.imread(picture)[..., :3]
+    assert (abs(pixels - RED).max(axis=-1) < 8).sum() > 100
