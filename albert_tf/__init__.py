@@ -46,11 +46,7 @@ def __dir__():
 
 
 def _choose_backend():
-    """Selects Keras's TensorFlow backend, overriding the user's settings.
-
-    Raises:
-      ImportError: if Keras has already been imported with another backend.
-    """
+    """Selects Keras's TensorFlow backend, or raises ImportError if too late."""
     keras = sys.modules.get("keras")
     if keras is not None and hasattr(keras, "backend"):
         name = keras.backend.backend()
@@ -78,13 +74,16 @@ class _SavedLayer:
         self.name, self.module = name, f"{__name__}.{module}"
 
     def from_config(self, values):
-        """Imports the layer and builds it."""
         layer = getattr(importlib.import_module(self.module), self.name)
         return layer.from_config(values)
 
 
 def _register_layers():
-    """Lets `keras.models.load_model` find our layers."""
+    """Lets `keras.models.load_model` find our layers.
+
+    The decorator `register_keras_serializable` would only find those whose
+    modules are imported already.
+    """
     known = sys.modules["keras"].saving.get_custom_objects()
     layers = {n: m for n, m in _MODULES.items() if m.startswith("model.")}
     for name, module in {**layers, "HubEncoder": "export.hub"}.items():
@@ -92,10 +91,12 @@ def _register_layers():
 
 
 class _AfterKeras:
-    """Registers the layers once Keras is imported, which takes seconds."""
+    """An import hook that registers our layers once the user imports Keras.
+
+    Importing Keras here would add seconds to `import albert_tf`.
+    """
 
     def find_spec(self, name, path=None, target=None):
-        """Finds Keras; leaves other modules to others."""
         del path, target
         if name != "keras":
             return None

@@ -1,9 +1,8 @@
 """Converts exceptions to error messages: one sentence on how to fix them.
 
-Errors raised by this package are already written for users. This module
-rewrites errors of TensorFlow and of the operating system that users can cause,
-such as a full disk. For all other errors, the message has the type and first
-line, and the path of a file with the traceback.
+The messages of this package's own errors are kept. Errors of TensorFlow and of
+the operating system that users can cause, such as a full disk, are rewritten.
+All others are shown with the path of a file that has the traceback.
 """
 
 import errno
@@ -12,8 +11,7 @@ import sys
 import tempfile
 import traceback
 
-# Modules whose errors are written for users: the package, and a script that
-# calls `flags.launch`.
+# Whose errors are written for users: the package, and scripts that use `flags`.
 OURS = ("albert_tf", "__main__")
 AGAIN = "Free some space and rerun the same command to resume."
 _OS_ERRORS = {
@@ -66,12 +64,15 @@ def explain(error):
     expected = ValueError | ImportError | ArithmeticError | EOFError
     if isinstance(error, expected) and _is_raised_by_us(error):
         return str(error)
+    # By its name: importing the class would slow down every command.
     if type(error).__name__ == "BrokenProcessPool":
         return (
             "A worker process was killed, perhaps for lack of memory. Lower "
             "num_workers; finished work is kept."
         )
-    if _is_of_tensorflow(error):
+    # If TensorFlow is not imported, it did not raise the error.
+    tf = sys.modules.get("tensorflow")
+    if tf is not None and isinstance(error, tf.errors.OpError):
         return _explain_tensorflow_error(error)
     return (
         f"{type(error).__name__}: {first_line(error)}\nThis error is "
@@ -132,14 +133,7 @@ def _out_of_memory(error):
     )
 
 
-def _is_of_tensorflow(error):
-    # If TensorFlow is not imported, it did not raise the error.
-    module = sys.modules.get("tensorflow")
-    return module is not None and isinstance(error, module.errors.OpError)
-
-
 def _is_raised_by_us(error):
-    """Returns whether this package or the script raised the error."""
     frames = list(traceback.walk_tb(error.__traceback__))
     module = frames[-1][0].f_globals.get("__name__", "") if frames else ""
     return module.split(".")[0] in OURS

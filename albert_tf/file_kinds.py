@@ -1,7 +1,7 @@
-"""Tells from its first bytes what a file is, for messages and for readers."""
+"""Recognizes the format of a file by its first bytes."""
 
-# (first bytes, their offset, what it is); the first match counts. A word that
-# is also a key of a table of readers, such as "gzip", comes without an article.
+# (bytes, their offset, the format); the first match counts. The four compressed
+# formats have no article because tables of readers have them as keys.
 KINDS = (
     (b"\x1f\x8b", 0, "gzip"),
     (b"BZh", 0, "bzip2"),
@@ -33,13 +33,10 @@ NUM_BYTES = 512
 
 
 def describe(content: bytes) -> str | None:
-    """Returns what a file is, such as "gzip" or "a PDF document".
+    """Returns the format, such as "a PDF document"; None for text and others.
 
     Args:
-      content: its first NUM_BYTES or more.
-
-    Returns:
-      Words, or None for text and for what is unknown.
+      content: the first NUM_BYTES of the file, or more.
     """
     for start, offset, kind in KINDS:
         if content.startswith(start, offset):
@@ -49,7 +46,7 @@ def describe(content: bytes) -> str | None:
         return "an HTML page"
     if head.startswith((b"<?xml", b"<mediawiki")):
         return "an XML document"
-    # UTF-16 without its mark: every other byte of Latin text is zero.
+    # UTF-16 without a byte order mark: every other byte of Latin text is zero.
     for first in (0, 1):
         half = content[first:NUM_BYTES:2]
         if len(half) > 1 and not any(half) and any(content[:NUM_BYTES]):

@@ -28,24 +28,28 @@ def is_remote(path: Path) -> bool:
 
 
 def _gfile():
-    """Returns TensorFlow's module for remote files; it needs str paths."""
+    # Not at the top: TensorFlow loads for seconds.
     import tensorflow as tf
 
     return tf.io.gfile
 
 
+def _choose(path, local_module):
+    """Returns the module for a path: the given one, or tf.io.gfile.
+
+    The functions that both have are called alike; gfile's take only strings.
+    """
+    return _gfile() if is_remote(path) else local_module
+
+
 def exists(path: Path) -> bool:
     """Returns whether a file or folder exists."""
-    if is_remote(path):
-        return _gfile().exists(str(path))
-    return os.path.exists(path)
+    return _choose(path, os.path).exists(str(path))
 
 
 def is_folder(path: Path) -> bool:
     """Returns whether a path is a folder."""
-    if is_remote(path):
-        return _gfile().isdir(str(path))
-    return os.path.isdir(path)
+    return _choose(path, os.path).isdir(str(path))
 
 
 def folder_of(path: Path) -> str:
@@ -69,18 +73,12 @@ def modified(path: Path) -> int:
 
 def remove(path: Path) -> None:
     """Removes a file."""
-    if is_remote(path):
-        _gfile().remove(str(path))
-    else:
-        os.remove(path)
+    _choose(path, os).remove(str(path))
 
 
 def remove_folder(folder: Path) -> None:
     """Removes a folder and its contents."""
-    if is_remote(folder):
-        _gfile().rmtree(str(folder))
-    else:
-        shutil.rmtree(folder)
+    _choose(folder, shutil).rmtree(str(folder))
 
 
 def copy(path: Path, target: Path) -> None:
@@ -113,7 +111,7 @@ def read_file(path: Path) -> bytes:
 
 
 def check_can_be_reread(path: Path) -> None:
-    """Raises ValueError for a pipe or a device, which is read only once."""
+    """Raises ValueError for a pipe or device, which can be read only once."""
     if kind := _find_stream(path):
         raise ValueError(
             f"{path} is {kind}; wanted a file, because it is read more than "
@@ -122,7 +120,7 @@ def check_can_be_reread(path: Path) -> None:
 
 
 def _find_stream(path):
-    """Returns what a path is that is neither file nor folder; or None."""
+    """Returns what a path is, if it is neither a file nor a folder."""
     if is_remote(path) or not os.path.exists(path):
         return None
     mode = os.stat(path).st_mode
@@ -143,7 +141,7 @@ def decode(
       encoding: the encoding.
 
     Raises:
-      ValueError: if the bytes are not valid; with the complaint.
+      ValueError: with the complaint, if the bytes are invalid.
     """
     try:
         return content.decode(encoding)
@@ -152,17 +150,12 @@ def decode(
 
 
 def read_json(path: Path) -> dict:
-    """Reads a file that contains one JSON object.
-
-    Raises:
-      FileNotFoundError: if there is no such file.
-      ValueError: see `parse_json`.
-    """
+    """Reads a file that contains one JSON object; raises as `parse_json`."""
     return parse_json(read_file(path), path)
 
 
 def _guess_format(content):
-    """Returns a sentence on what a file that is not JSON may be."""
+    """Returns a sentence on what content that is not JSON may be."""
     if isinstance(content, bytes):
         if kind := file_kinds.describe(content):
             return f"It is {kind}."
@@ -207,9 +200,8 @@ def parse_json(content: bytes | str, where: Path) -> dict:
       where: its source, for error messages: a file, or a file and a line.
 
     Raises:
-      ValueError: if it is empty, truncated, not UTF-8, nested too deeply, not
-        an object, or contains an unpaired surrogate. It says what it is, such
-        as JSON lines or gzip.
+      ValueError: if it is not one, or contains an unpaired surrogate. The
+        message guesses what it is instead, such as JSON lines or gzip.
     """
     stored = content
     try:
@@ -236,11 +228,10 @@ def parse_json(content: bytes | str, where: Path) -> dict:
             f"{where} is not JSON: {error}. {_guess_format(stored)}"
         ) from None
     if not isinstance(value, dict):
+        hint = " JSON lines have one on each line."
         raise ValueError(
             f"{where}: found JSON of type {type(value).__name__}, wanted an "
-            "object."
-            + " JSON lines have one on each line."
-            * isinstance(value, list)
+            f"object.{hint if isinstance(value, list) else ''}"
         )
     return value
 
@@ -262,9 +253,9 @@ def list_folder(folder: Path) -> list[str]:
     folder = str(folder) or "."
     if not is_folder(folder):
         return []
-    listdir = _gfile().listdir if is_remote(folder) else os.listdir
+    names = _choose(folder, os).listdir(folder)
     # TensorFlow returns names of folders with a trailing slash.
-    return sorted(name.rstrip("/") for name in listdir(folder))
+    return sorted(name.rstrip("/") for name in names)
 
 
 def split_list(text: str | None) -> list[str]:
@@ -275,8 +266,8 @@ def split_list(text: str | None) -> list[str]:
 def expand_files(patterns: str | None) -> list[str]:
     """Returns the sorted files that match comma-separated names or globs.
 
-    The text may also be the name of one existing file, which has commas. A
-    file that has several names among them is there once.
+    If the whole text is the name of a file, its commas belong to the name. A
+    file that matches under several names (links) is listed once.
 
     Raises:
       ValueError: if there is no pattern, a pattern matches nothing, or a match
@@ -292,9 +283,9 @@ def expand_files(patterns: str | None) -> list[str]:
 
 
 def expand_in_order(patterns: str | None) -> list[str]:
-    """Returns files as `expand_files`, in the order of the names.
+    """Like `expand_files`, in the order given and with repetitions.
 
-    Only the matches of one glob are sorted; a file named twice is there twice.
+    Only the matches of one glob are sorted.
     """
     files: list[str] = []
     words = split_list(patterns)
@@ -328,9 +319,9 @@ def expand_in_order(patterns: str | None) -> list[str]:
 def find_files(folder: Path, pattern: str) -> list[str]:
     """Returns the sorted paths in a folder whose names match a pattern.
 
-    Unlike in a glob, the folder's own name is literal and may contain brackets
-    and asterisks. As in one, "*" matches no first dot: macOS keeps attributes
-    of a file in another, named "._" and the file's name.
+    Unlike in a glob, brackets and asterisks in the folder's name are literal.
+    As in a glob, "*" does not match a leading dot: macOS stores a file's
+    attributes in another file named "._" and its name.
     """
     return [
         os.path.join(folder, name)
@@ -344,15 +335,11 @@ def find_files(folder: Path, pattern: str) -> list[str]:
 def named_plainly(path: Path) -> Iterator[str]:
     """Context manager: yields a name without glob characters for a path.
 
-    When TensorFlow restores variables, it interprets paths as patterns. The
-    yielded name leads through a temporary symbolic link.
+    TensorFlow interprets paths of checkpoints as patterns. A path with such
+    characters gets a temporary symbolic link; others are yielded as they are.
 
     Args:
       path: a folder, or a prefix of file names such as a checkpoint's.
-
-    Yields:
-      The path itself if it has no `[`, `*`, `?` or backslash, or is remote;
-      otherwise the temporary name.
     """
     path = str(path)
     if is_remote(path) or not set("[]*?\\") & set(path):
@@ -366,13 +353,10 @@ def named_plainly(path: Path) -> Iterator[str]:
 
 
 def name_briefly(parts: list[list[str]]) -> list[str]:
-    """Names paths as briefly as is unique.
+    """Returns the shortest unique endings of paths.
 
     Args:
-      parts: N different lists of names: of folders, and perhaps of a file.
-
-    Returns:
-      N names: the last of each list, with as many before it as needed.
+      parts: N different paths, each a list of its folders and perhaps a file.
     """
     names: list[str] = []
     for length in range(1, max(map(len, parts), default=0) + 1):
@@ -383,12 +367,7 @@ def name_briefly(parts: list[list[str]]) -> list[str]:
 
 
 def make_folder(folder: Path) -> None:
-    """Creates a folder and its parents, unless it exists.
-
-    Raises:
-      NotADirectoryError: if a part of the path is a file.
-      OSError: if it cannot be created.
-    """
+    """Creates a folder and its parents, unless it exists."""
     folder = str(folder) or "."
     if is_remote(folder):
         _gfile().makedirs(folder)
@@ -406,8 +385,8 @@ def check_can_be_written(path: Path) -> None:
     """Checks that a file can be created at a path; leaves nothing behind.
 
     Raises:
-      ValueError: if it is a pipe or a device, which a file would replace.
-      OSError: if it cannot, for example because a part of the path is a file.
+      ValueError: for a pipe or device: renaming a file to it would replace it.
+      OSError: if the file cannot be created.
     """
     if is_remote(path):
         return
@@ -435,7 +414,7 @@ def check_can_be_written(path: Path) -> None:
 
 
 def _is_standard_stream(path):
-    # It may be redirected to a file, but its name would be replaced.
+    # Even if it is redirected to a file, renaming would replace /dev/stdout.
     names = "/dev/(stdin|stdout|stderr|fd/.*)|/proc/[^/]+/fd/.*"
     return re.fullmatch(names, os.path.abspath(path)) is not None
 
@@ -444,10 +423,8 @@ def check_outputs(outputs: dict[str, list], inputs: dict[str, list]):
     """Checks that output files can be written, and that none is an input.
 
     Args:
-      outputs: dict from the source of a path, such as a flag, to paths that
-        will be written.
-      inputs: dict from the source of a path to paths that are read; None among
-        them is ignored.
+      outputs: dict from a flag to the paths that will be written for it.
+      inputs: dict from a flag to the paths that are read; None is ignored.
 
     Raises:
       ValueError: if an output and an input are the same file, under any names.
@@ -461,8 +438,8 @@ def check_outputs(outputs: dict[str, list], inputs: dict[str, list]):
     }
     for name, paths in outputs.items():
         for path in paths:
-            if found := read.get(identity(path)):
-                other, known = found
+            if identity(path) in read:
+                other, known = read[identity(path)]
                 raise ValueError(
                     f"{name} would overwrite {path}, which {other} reads as "
                     f"{known}. Write to another file."
@@ -471,15 +448,11 @@ def check_outputs(outputs: dict[str, list], inputs: dict[str, list]):
 
 
 def check_folders_apart(outputs: dict[str, Path], inputs: dict[str, Path]):
-    """Checks that output folders neither contain inputs nor are in them.
+    """Raises ValueError if an output is an input, or one contains the other.
 
     Args:
       outputs: dict from a flag to its folder.
       inputs: dict from a flag to its folder or file.
-
-    Raises:
-      ValueError: if an output and an input are equal, or one contains the
-        other.
     """
     for name, path in outputs.items():
         for other, known in inputs.items():
@@ -498,8 +471,8 @@ def identity(path: Path):
     if is_remote(path):
         return str(path)
     with contextlib.suppress(OSError):
-        found = os.stat(path)
-        return found.st_dev, found.st_ino
+        status = os.stat(path)
+        return status.st_dev, status.st_ino
     return os.path.realpath(path)
 
 
@@ -507,40 +480,29 @@ def identity(path: Path):
 def replacing(path: Path) -> Iterator[str]:
     """Context manager: yields a temporary name, then renames it to `path`.
 
-    If writing fails, the previous file at `path` is kept.
-
-    Args:
-      path: name of the file. Its folder is created if missing.
-
-    Yields:
-      The temporary name to write to.
+    If writing fails, the previous file is kept. The folder is created.
     """
     path = str(path)
     make_folder(os.path.dirname(path))
     temporary = f"{path}.incomplete"
-    if is_remote(path):
-        yield temporary
-        rename(temporary, path)
-        return
     try:
         yield temporary
         rename(temporary, path)
     except BaseException:
         # Frees space on a full disk.
-        with contextlib.suppress(OSError):
-            os.remove(temporary)
+        if not is_remote(path):
+            with contextlib.suppress(OSError):
+                os.remove(temporary)
         raise
 
 
 def rename(temporary: Path, path: Path) -> None:
-    """Renames a complete file or folder; flushes a file to disk first.
-
-    Without the flush, a power failure could leave an empty file.
-    """
+    """Renames a complete file or folder; flushes a file to disk first."""
     if is_remote(path):
         _gfile().rename(temporary, path, overwrite=not is_folder(temporary))
         return
     if not os.path.isdir(temporary):
+        # Without the flush, a power failure could leave an empty file.
         with open(temporary, "rb") as file:
             os.fsync(file.fileno())
     os.replace(temporary, path)
@@ -560,10 +522,7 @@ def write_file(path: Path, content: str | bytes) -> None:
 
 
 def shipped_configs() -> pathlib.Path:
-    """Returns the folder of configs and recipes.
-
-    An installed package contains it; in a clone, it is next to the package.
-    """
+    """Returns the folder of configs and recipes."""
     package = pathlib.Path(__file__).resolve().parent
-    inside = package / "configs"
+    inside = package / "configs"  # Of an installed package, but not a clone.
     return inside if inside.is_dir() else package.parent / "configs"

@@ -16,6 +16,7 @@ together, and a test can call `run(RaceFlags(...))`.
 
 import contextlib
 import dataclasses
+import functools
 import math
 import os
 import select
@@ -40,21 +41,11 @@ MAX_TOKENS = 1 << 30
 # Several runs add their index to the seed, which must still fit into 32 bits.
 MAX_SEED = 2_000_000_000
 
-_DEFINE: dict[type, Callable] = {
-    str: absl_flags.DEFINE_string,
-    int: absl_flags.DEFINE_integer,
-    float: absl_flags.DEFINE_float,
-    bool: absl_flags.DEFINE_bool,
-}
-
-
 # A number, or the word "auto".
 NumberOrAuto = float | Literal["auto"]
 
 
 class _NumberOrAuto(absl_flags.ArgumentParser):
-    """Parses a NumberOrAuto."""
-
     syntactic_help = 'a number, or "auto"'
 
     def parse(self, argument):
@@ -62,6 +53,16 @@ class _NumberOrAuto(absl_flags.ArgumentParser):
 
     def flag_type(self):
         return "float or auto"
+
+
+# Type of a field -> function that defines its flag.
+_DEFINE: dict[object, Callable] = {
+    str: absl_flags.DEFINE_string,
+    int: absl_flags.DEFINE_integer,
+    float: absl_flags.DEFINE_float,
+    bool: absl_flags.DEFINE_bool,
+    NumberOrAuto: functools.partial(absl_flags.DEFINE, _NumberOrAuto()),
+}
 
 
 class Range(NamedTuple):
@@ -176,11 +177,7 @@ class Flags:
         self.check()
 
     def check(self):
-        """Checks that the flags are consistent; subclasses override it.
-
-        Raises:
-          ValueError: if flags contradict each other or request no work.
-        """
+        """Raises ValueError if flags contradict each other; for subclasses."""
 
 
 def _check_text(name, value, is_required):
@@ -201,8 +198,7 @@ class Terminated(KeyboardInterrupt):
 def launch(run, flags_class):
     """Parses the command line into `flags_class` and calls `run` with it.
 
-    The return value of `run` is ignored: absl would use it as exit status. On
-    an error, the program prints `errors.explain` and exits with status 1;
+    On an error, the program prints `errors.explain` and exits with status 1;
     --verbosity=1 shows the traceback. Ctrl-C exits with 130 and SIGTERM with
     143, after `run` has saved its work.
 
@@ -223,11 +219,9 @@ def launch(run, flags_class):
 
     def main(argv):
         _raise_on_sigterm()
-        sys.exit(
-            _status_of(
-                lambda: call(run, _parsed(flags_class, values, argv[1:])),
-                flags_class,
-            )
+        return _status_of(
+            lambda: call(run, _parsed(flags_class, values, argv[1:])),
+            flags_class,
         )
 
     with quiet_pipe():
@@ -236,30 +230,20 @@ def launch(run, flags_class):
 
 @contextlib.contextmanager
 def quiet_pipe():
-    """Exits without a traceback if standard output is a closed pipe.
-
-    For example in `albert --help | head -1`. The status is that of SIGPIPE.
-    """
+    """Exits without a traceback if standard output is closed, as by `head`."""
     try:
         try:
             yield
         finally:
             sys.stdout.flush()
     except BrokenPipeError:
-        # Python flushes once more at exit.
+        # Python flushes once more at exit, which must not fail again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(128 + signal.SIGPIPE)
 
 
-def _is_output_closed():
-    """Returns whether standard output is a pipe that nobody reads."""
-    poll = select.poll()
-    poll.register(sys.stdout, 0)  # Errors are always reported.
-    return bool(poll.poll(0))
-
-
 def _parse(argv):
-    """Parses a command line as absl does, but --help is no error."""
+    """Parses a command line as absl does, but --help exits with status 0."""
     names = [x.lstrip("-").split("=")[0] for x in argv[1:] if x[:1] == "-"]
     for name in sorted({*names} & {*absl_flags.FLAGS} - {"flagfile"}):
         is_list = absl_flags.FLAGS[name].flag_type().startswith("multi ")
@@ -313,29 +297,31 @@ def _status_of(call, flags_class):
     Messages show arguments that are fields of `flags_class` as its flags.
     """
     fields = dataclasses.fields(flags_class)
-    shown = {field.name: _flag_name(field) for field in fields}
-    with messages.showing(shown):
-        return _call(call)
-
-
-def _call(call):
-    try:
-        call()
-    except Terminated:
-        return 128 + signal.SIGTERM
-    except KeyboardInterrupt:
-        return 128 + signal.SIGINT
-    except Exception as error:
-        is_pipe = isinstance(error, BrokenPipeError) and _is_output_closed()
-        if is_pipe or logging.get_verbosity() >= 1:
-            raise
-        print(
-            f"{sys.argv[0]}: {messages.show(errors.explain(error))}\n"
-            "(Details: --verbosity=1)",
-            file=sys.stderr,
-        )
-        return 1
+    with messages.showing({f.name: _flag_name(f) for f in fields}):
+        try:
+            call()
+        except Terminated:
+            return 128 + signal.SIGTERM
+        except KeyboardInterrupt:
+            return 128 + signal.SIGINT
+        except Exception as error:
+            is_pipe = isinstance(error, BrokenPipeError) and _is_output_closed()
+            if is_pipe or logging.get_verbosity() >= 1:
+                raise
+            print(
+                f"{sys.argv[0]}: {messages.show(errors.explain(error))}\n"
+                "(Details: --verbosity=1)",
+                file=sys.stderr,
+            )
+            return 1
     return 0
+
+
+def _is_output_closed():
+    # The pipe that broke may be another, such as one to a worker.
+    poll = select.poll()
+    poll.register(sys.stdout, 0)  # Errors are always reported.
+    return bool(poll.poll(0))
 
 
 def _raise_on_sigterm():
@@ -355,29 +341,28 @@ def _define(flags_class, values):
         name = _flag_name(field)
         kind = _without_none(hints[field.name])
         default: typing.Any = None if _is_required(field) else field.default
-        text = _inherited_help(flags_class, field.name)
+        text = _inherited(flags_class, field.name, "help")
+        if not text:
+            raise ValueError(
+                f"{flags_class.__name__}.{field.name} has no help."
+            )
         if limits := _inherited(flags_class, field.name, "range"):
             text += f" Range: {limits}."
-        if kind == NumberOrAuto:
-            absl_flags.DEFINE(
-                _NumberOrAuto(), name, default, text, flag_values=values
-            )
-        elif _inherited(flags_class, field.name, "has_lines"):
-            absl_flags.DEFINE_multi_string(
-                name, default, text, flag_values=values
-            )
+        more = {}
+        if _inherited(flags_class, field.name, "has_lines"):
+            define: Callable = absl_flags.DEFINE_multi_string
         elif typing.get_origin(kind) is typing.Literal:
-            choices = typing.get_args(kind)
-            absl_flags.DEFINE_enum(
-                name, default, choices, text, flag_values=values
-            )
+            define = absl_flags.DEFINE_enum
+            more = {"enum_values": typing.get_args(kind)}
         else:
-            _DEFINE[kind](name, default, text, flag_values=values)
+            define = _DEFINE[kind]
+        define(
+            name=name, default=default, help=text, flag_values=values, **more
+        )
 
 
 def _flag_name(field):
-    """Returns a flag's name; fields named like keywords end in "_"."""
-    return field.name.rstrip("_")
+    return field.name.rstrip("_")  # The field of --from is `from_`.
 
 
 def _without_none(hint):
@@ -402,13 +387,6 @@ def _inherited(flags_class, name, key):
     return None
 
 
-def _inherited_help(flags_class, name):
-    text = _inherited(flags_class, name, "help")
-    if not text:
-        raise ValueError(f"{flags_class.__name__}.{name} has no help.")
-    return text
-
-
 def _parsed(flags_class, flag_values, stray_words):
     if stray_words:
         # absl reads "--do_train False" as --do_train and a stray word.
@@ -419,7 +397,7 @@ def _parsed(flags_class, flag_values, stray_words):
         if isinstance(value, list):
             values[name] = "\n".join(value)
     missing = [
-        f"--{_flag_name(f)} ({_inherited_help(flags_class, f.name)})"
+        f"--{_flag_name(f)} ({_inherited(flags_class, f.name, 'help')})"
         for f in fields
         if _is_required(f) and values[f.name] is None
     ]

@@ -11,9 +11,9 @@ import re
 
 from absl import logging as absl_logging
 
-# From the name of an argument to that of a flag of the running program.
+# Argument -> flag of the running program.
 _flags: dict[str, str] = {}
-# A word in backquotes, or one that is no part of a flag, path or quotation.
+# A word in backquotes, or one that is not part of a flag, path or quotation.
 _WORD = re.compile(
     r"`(?P<quoted>[a-z]\w*)`|"
     r"(?<![\w\"'/.=-])(?P<name>[a-z]\w*)(?P<value>=True\b|=(?!=)|(?![\w/]|\.\w))"
@@ -22,11 +22,7 @@ _WORD = re.compile(
 
 @contextlib.contextmanager
 def showing(flags: dict[str, str]):
-    """Shows arguments as flags: in `show`, and in lines of absl's log.
-
-    Args:
-      flags: dict from the name of an argument to the name of a flag.
-    """
+    """Shows arguments as flags: in `show`, and in lines of absl's log."""
     handler, outer = absl_logging.get_absl_handler(), dict(_flags)
     _flags.update(flags)
     handler.addFilter(_show_record)

@@ -22,16 +22,12 @@ _TRIES = 100
 
 @contextlib.contextmanager
 def owning(*paths):
-    """Context manager: owns files, or folders that are written as a whole.
+    """Context manager: locks files, or folders that are created atomically.
 
     The lock is a hidden file next to each path; it is removed at the end.
 
-    Args:
-      *paths: paths of files, or of folders that are created atomically.
-
     Raises:
-      BlockingIOError: if another process owns one of them; names the process.
-      OSError: if the parent folder cannot be created or written.
+      BlockingIOError: if another process has locked one; names the process.
     """
     with contextlib.ExitStack() as stack:
         for lock_file in sorted(set(map(_lock_file, paths))):
@@ -41,14 +37,13 @@ def owning(*paths):
 
 @contextlib.contextmanager
 def owning_folder(folder):
-    """Context manager: owns a folder in which files are written; yields it.
+    """Context manager: locks a folder in which files are written; yields it.
 
     The lock is a hidden file in the folder; it is removed at the end. If the
     folder was created for the lock and is still empty, it is removed, too.
 
     Raises:
-      BlockingIOError: if another process owns the folder; names the process.
-      OSError: if the folder cannot be created or written.
+      BlockingIOError: if another process has locked it; names the process.
     """
     with _locked(os.path.join(str(folder), LOCK_FILE)):
         yield str(folder)
@@ -78,6 +73,7 @@ def _locked(lock_file):
             yield
             os.unlink(lock_file)
     except BaseException:
+        # Also if the file could not be written, as on a full disk.
         with contextlib.suppress(OSError):
             os.unlink(lock_file)
         raise

@@ -8,9 +8,9 @@ from albert_tf import messages
 
 TERMINAL_SECONDS = 0.5
 LOG_SECONDS = 30
-# Longest silence of work in a log, such as a notebook's output.
+# A log, such as a notebook's output, gets a line at least this often.
 QUIET_SECONDS = 60
-# Columns of a terminal that does not tell its width.
+# The number of columns if the terminal's is unknown.
 WIDE = 1000
 
 
@@ -27,9 +27,7 @@ class Line:
         self.last = time.monotonic()
 
     def show(self, text: str, end: str = ""):
-        """Updates the status line of a terminal.
-
-        A log gets a permanent line, if nothing was written for a minute.
+        """Updates a terminal's status line; a log gets a line once a minute.
 
         Args:
           text: cut if the terminal is too narrow, because a line that wraps
@@ -103,7 +101,11 @@ class Progress:
             return
         seconds = max(self.last - self.start, 1e-3)
         rate = self.amount / seconds
-        text = f"{self.what}: {self._count()} {self.unit}"
+        done = f"{self.amount:,.0f}"
+        if self.total is not None:
+            share = self.amount / max(self.total, 1)
+            done = f"{share:4.0%} of {self.total:,.0f}"
+        text = f"{self.what}: {done} {self.unit}"
         end = (
             f", {rate:,.{0 if rate >= 10 else 1}f} per second, "
             f"{format_seconds(seconds)} elapsed"
@@ -115,12 +117,6 @@ class Progress:
             self.line.show(text, end)
         else:
             self.line.say(text + end)
-
-    def _count(self):
-        """Formats the amount done, and the total."""
-        if self.total is None:
-            return f"{self.amount:,.0f}"
-        return f"{self.amount / max(self.total, 1):4.0%} of {self.total:,.0f}"
 
 
 def format_seconds(seconds):
