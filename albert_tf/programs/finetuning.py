@@ -15,7 +15,7 @@ from albert_tf.programs import shared
 from albert_tf.tasks import summary
 from albert_tf.tasks.finetuning import FineTuning, Recipe
 from albert_tf.training import manifest
-from albert_tf.weights import pretrained, results_file, task_heads
+from albert_tf.weights import pretrained, task_heads
 
 # Flags that name output folders besides --output_dir.
 FOLDERS = ("cached_dir", "export_dir", "export_text_dir")
@@ -50,7 +50,7 @@ def read_start(args):
         model = pretrained.read_pretrained(args.source)
     else:
         model = pretrained.read_description(folder)
-    if results_file.find_trained(folder):
+    if task_heads.find_trained(folder):
         # The run has its own weights: `model` is only where it began.
         head = task_heads.read_head(folder)
         model = dataclasses.replace(model, head=head)
@@ -90,9 +90,9 @@ def build_recipe(args, number):
 def check_start_and_outputs(args):
     """Raises an error if there is no model, or an output cannot be written."""
     has_model = args.source or args.from_scratch
-    if not has_model and not results_file.find_trained(run_folder(args, 0)):
+    if not has_model and not task_heads.find_trained(run_folder(args, 0)):
         first = os.path.join(args.output_dir, "run_1")
-        if results_file.find_trained(first):
+        if task_heads.find_trained(first):
             raise ValueError(
                 f"{args.output_dir} has several runs. Give --num_runs as in "
                 f"training, or one of them, such as --output_dir={first}."

@@ -26,12 +26,7 @@ from albert_tf.training import (
     optimization,
     session,
 )
-from albert_tf.weights import (
-    checkpoints,
-    pretrained,
-    results_file,
-    task_heads,
-)
+from albert_tf.weights import checkpoints, pretrained, task_heads
 
 
 class Task:
@@ -331,7 +326,7 @@ class FineTuning:
                 f"from_scratch=True contradicts the weights of {start.source}: "
                 "give one of them."
             )
-        has_weights = start.values or results_file.find_trained(self.folder)
+        has_weights = start.values or task_heads.find_trained(self.folder)
         if not has_weights and not self.recipe.from_scratch:
             raise ValueError(
                 f"No weights to start from: {start.source} has no weights, and "
@@ -341,7 +336,7 @@ class FineTuning:
 
     def _check_frozen(self):
         """Raises ValueError if the encoder has random weights for ever."""
-        if results_file.find_trained(self.folder):
+        if task_heads.find_trained(self.folder):
             return
         start, model = self.start, self.model
         parts = {"encoder": [] if start.values else model.encoder.weights}
@@ -366,7 +361,7 @@ class FineTuning:
         }
         if not self.task.num_train:
             is_other = self.task.is_scored and start.values
-            if is_other and not results_file.find_trained(self.folder):
+            if is_other and not task_heads.find_trained(self.folder):
                 parts["scored"] = manifest.describe_weights(start.values)
             return parts
         # A resumed run need not be given its initial weights.
@@ -500,7 +495,9 @@ class FineTuning:
             name: content,
         }
         if head := self.task.head:
-            files[task_heads.HEAD_FILE] = task_heads.describe_head(head)
+            files[task_heads.HEAD_FILE] = task_heads.describe_head(
+                head, self.folder
+            )
         return files
 
     def write_assets(self) -> list[str]:
@@ -587,7 +584,7 @@ class FineTuning:
           ValueError: if a weight is missing, or the head is absent or of
             another kind.
         """
-        if prefixes := results_file.find_trained(self.folder):
+        if prefixes := task_heads.find_trained(self.folder):
             source = checkpoints.choose_sound(prefixes)
             values = checkpoints.read_checkpoint(source)
             self._say_step(source, values)

@@ -16,7 +16,7 @@ from albert_tf.metrics import squad as metrics
 from albert_tf.model import span_heads
 from albert_tf.tasks.finetuning import Task
 from albert_tf.training import manifest
-from albert_tf.weights import results_file, task_heads
+from albert_tf.weights import task_heads
 from albert_tf.weights.task_heads import THRESHOLD, TaskHead
 
 PREDICTIONS_FILE = "predictions.json"
@@ -84,6 +84,8 @@ class Answering(Task):
                 for question in self.asked.questions
             }
             self.baseline = self._score_empty_answers()
+        # Of the last model that was scored.
+        self.scored_threshold: float | None = None
 
     @functools.cached_property
     def made_of(self):
@@ -167,6 +169,7 @@ class Answering(Task):
     def score(self, tuning):
         given = self.find_answers(tuning)
         predictions, scores = self.score_answers(given)
+        self.scored_threshold = scores.get(THRESHOLD)
         tuning.dev_rows = self._describe_rows(given, predictions)
         if len(predictions) > 1 and len(set(predictions.values())) == 1:
             tuning.reporter.say(
@@ -233,19 +236,20 @@ class Answering(Task):
         threshold, head = self.threshold, tuning.start.head
         if threshold is None:
             # As in `restore_best`: the folder's own weights come first.
-            is_own = results_file.find_trained(tuning.folder)
-            if is_own or self.is_scored:
+            if task_heads.find_trained(tuning.folder):
                 threshold = task_heads.find_threshold(
                     tuning.folder, tuning.source
                 )
+            elif self.is_scored:
+                threshold = self.scored_threshold
             elif head:
                 threshold = head.threshold
         if threshold is None:
             threshold = 0.0
             tuning.reporter.say(
                 f"WARNING: {tuning.source} was not scored, or without "
-                f"{results_file.RESULTS_FILE} next to it, so its best "
-                f"threshold is unknown. Give {THRESHOLD}=... if you know it."
+                f"{task_heads.HEAD_FILE} next to it, so its best threshold is "
+                f"unknown. Give {THRESHOLD}=... if you know it."
             )
         tuning.reporter.say(
             f"Answering questions with a no-answer score below {threshold}."

@@ -2,7 +2,7 @@
 
 import statistics
 
-from albert_tf.weights import results_file
+from albert_tf.training import results_file
 from albert_tf.weights.checkpoints import STEP
 
 

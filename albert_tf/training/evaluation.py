@@ -12,8 +12,8 @@ import tensorflow as tf
 
 from albert_tf import filesystem, progress
 from albert_tf.model import layers, modeling
-from albert_tf.training import distribution, replicas, workers
-from albert_tf.weights import checkpoints, results_file
+from albert_tf.training import distribution, replicas, results_file, workers
+from albert_tf.weights import checkpoints
 
 
 def build_eval_function(strategy, model):

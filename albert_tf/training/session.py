@@ -18,9 +18,10 @@ from albert_tf.training import (
     manifest,
     optimization,
     reporting,
+    results_file,
     workers,
 )
-from albert_tf.weights import checkpoints, initialization, results_file
+from albert_tf.weights import checkpoints, initialization, task_heads
 
 
 class Session:
@@ -86,7 +87,7 @@ class Session:
         self.accept_changes = accept_changes
         self.manifest = manifest.Manifest(self.folder, made_of)
         remarks = self.manifest.check(
-            results_file.find_trained(self.folder)
+            task_heads.find_trained(self.folder)
             or results_file.read_results(self.folder),
             accept_changes,
         )

@@ -10,7 +10,7 @@ import re
 from typing import NamedTuple
 
 from albert_tf import filesystem
-from albert_tf.weights import checkpoints, results_file, task_heads
+from albert_tf.weights import checkpoints, task_heads
 
 ARCHIVES = (".tar", ".tar.gz", ".tgz")
 CONFIG_FILE = "config.json"  # Of transformers and of KerasHub.
@@ -118,7 +118,7 @@ def _locate_in(folder):
         return _locate_in(newest)
     if _has(folder, CONFIG_FILE):
         return Location("described", folder)
-    trained = results_file.find_trained(folder)
+    trained = task_heads.find_trained(folder)
     if trained and _has(folder, task_heads.HEAD_FILE):
         return Location("checkpoint", checkpoints.choose_sound(trained))
     return Location("checkpoint", checkpoints.find_checkpoint(folder))

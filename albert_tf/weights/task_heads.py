@@ -11,11 +11,14 @@ import os
 from albert_tf import filesystem
 from albert_tf.model import heads, span_heads
 from albert_tf.model.config import AlbertConfig
-from albert_tf.weights import results_file
+from albert_tf.weights import checkpoints
 from albert_tf.weights.checkpoints import STEP, step_of
 
 HEAD_FILE = "head.json"
 THRESHOLD = "null_score_diff_threshold"
+# What was scored in a run: a dict from step, or BEST, to threshold.
+SCORED = "scored"
+BEST = "best"
 # Kinds of heads -> prefixes of the names of their weights.
 KINDS = {
     **dict.fromkeys(heads.OBJECTIVES, "output_"),
@@ -82,11 +85,20 @@ def default_labels(num_outputs: int) -> tuple[str, ...]:
     return tuple(f"LABEL_{i}" for i in range(num_outputs))
 
 
-def describe_head(head: TaskHead) -> dict:
-    """Returns the content of `head.json`."""
+def describe_head(
+    head: TaskHead, folder: filesystem.Path | None = None
+) -> dict:
+    """Returns the content of `head.json`.
+
+    Args:
+      head: the TaskHead.
+      folder: a run's folder, for what `note_scores` has noted there; or None.
+    """
     described: dict = {"kind": head.kind, "labels": head.labels}
     if head.threshold is not None:
         described[THRESHOLD] = head.threshold
+    if folder is not None and (scored := _read_scored(folder)):
+        described[SCORED] = scored
     return described
 
 
@@ -115,24 +127,78 @@ def find_threshold(
 ) -> float | None:
     """Returns the threshold with which some weights were scored, or None.
 
-    It is in the folder's `eval_results.txt`, or in its `head.json`.
-
     Args:
-      folder: folder with these files.
+      folder: folder with `head.json`.
       source: checkpoint of the weights, in the folder or elsewhere. If its
         name has no step, it is the best of those that were scored.
     """
-    rows = results_file.read_results(folder)
-    rows = [row for row in rows if THRESHOLD in row]
-    if results_file.find_trained(folder):
-        # Step 0 is of a model that was scored here before.
-        rows = [row for row in rows if row[STEP]]
-        if (step := step_of(source)) >= 0:
-            rows = [row for row in rows if row[STEP] == step]
-    if best := results_file.best_row(rows, "f1"):
-        return best[THRESHOLD]
+    step = step_of(source)
+    threshold = _read_scored(folder).get(BEST if step < 0 else str(step))
     head = read_head(folder)
-    return head.threshold if head else None
+    return head.threshold if threshold is None and head else threshold
+
+
+def note_scores(folder: filesystem.Path, rows: list[dict]) -> None:
+    """Notes in a run's `head.json`, if there is one, what was scored.
+
+    So whoever reads the checkpoints knows their thresholds, and which of them
+    are newer than the last that was scored.
+
+    Args:
+      folder: the run's folder.
+      rows: dict from name to float for each evaluation.
+    """
+    path = os.path.join(folder, HEAD_FILE)
+    if not filesystem.exists(path):
+        return
+    # Step 0 is of a model that was scored here before.
+    rows = [row for row in rows if row[STEP]]
+    scored = {str(int(row[STEP])): row.get(THRESHOLD) for row in rows}
+    if rows := [row for row in rows if THRESHOLD in row]:
+        scored[BEST] = max(rows, key=lambda row: row["f1"])[THRESHOLD]
+    filesystem.write_json(path, filesystem.read_json(path) | {SCORED: scored})
+
+
+def _read_scored(folder) -> dict[str, float | None]:
+    """Returns the thresholds of scored checkpoints, by step and for BEST.
+
+    They are None for heads without a threshold.
+    """
+    path = os.path.join(folder, HEAD_FILE)
+    values = filesystem.read_json(path) if filesystem.exists(path) else {}
+    scored = values.get(SCORED, {})
+    if not isinstance(scored, dict) or not all(
+        (label.isdecimal() or label == BEST)
+        and (threshold is None or is_number(threshold))
+        for label, threshold in scored.items()
+    ):
+        raise ValueError(
+            f"{path} is invalid: {SCORED} is {scored!r:.80}; wanted an object "
+            "from step to threshold."
+        )
+    return scored
+
+
+def find_trained(folder: filesystem.Path) -> list[str]:
+    """Returns the prefixes of a folder's checkpoints, the one to use last.
+
+    That is the best one; or the newest, if it is newer than all that were
+    scored, as training went on without dev data.
+    """
+    numbered = checkpoints.list_checkpoints(folder)
+    best = checkpoints.find_best(folder)
+    if best is None:
+        return numbered
+    steps = [int(s) for s in _read_scored(folder) if s != BEST]
+    # If it is unknown what was scored, as in a copy, the best one is used.
+    newest = max(steps, default=math.inf)
+    newer = [
+        prefix
+        for prefix in numbered
+        if step_of(prefix) > newest
+        and not filesystem.exists(prefix + checkpoints.MARK)
+    ]
+    return [*(p for p in numbered if p not in newer), best, *newer]
 
 
 def find_head(

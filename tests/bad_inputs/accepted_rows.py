@@ -8,12 +8,8 @@ import pathlib
 import numpy as np
 
 from albert_tf.text import tokenization
-from albert_tf.weights import (
-    checkpoints,
-    huggingface,
-    new_pieces,
-    results_file,
-)
+from albert_tf.training import results_file
+from albert_tf.weights import checkpoints, huggingface, new_pieces
 from tests.bad_inputs.pretraining_rows import drop_feature
 from tests.bad_inputs.table import (
     Accepted,

@@ -12,7 +12,7 @@ from albert_tf import ownership
 from albert_tf.commands.ablate import AblateFlags
 from albert_tf.lab import ablate, digests, grid_jobs, grid_reports, grids
 from albert_tf.reports import plot_metrics
-from albert_tf.weights import results_file
+from albert_tf.training import results_file
 from tests import pages, tiny
 from tests.bad_inputs import commands
 from tests.lab.test_grids import GRID

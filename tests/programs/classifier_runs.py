@@ -6,7 +6,8 @@ import json
 import numpy as np
 
 from albert_tf.commands.run_classifier import ClassifierFlags
-from albert_tf.weights import checkpoints, results_file
+from albert_tf.training import results_file
+from albert_tf.weights import checkpoints
 from tests import tiny
 
 DEV_FILE = "dev_predictions.jsonl"

@@ -10,7 +10,7 @@ from albert_tf.commands.fill_mask import FillMaskFlags
 from albert_tf.programs import fill_mask
 from albert_tf.text import tokenization
 from albert_tf.training import manifest
-from albert_tf.weights import checkpoints, results_file
+from albert_tf.weights import checkpoints, task_heads
 from tests import tiny
 from tests.text.test_tokenization import train_model
 
@@ -128,7 +128,7 @@ def test_what_cannot_work_is_refused(tmp_path, flags, message):
 def test_only_a_second_text_needs_the_sentence_head(tmp_path, capsys):
     """Other packages' masked language models have none, and no pooler."""
     tiny.write_model(tmp_path)
-    (prefix,) = results_file.find_trained(tmp_path)
+    (prefix,) = task_heads.find_trained(tmp_path)
     weights = {
         name: tf.constant(value)
         for name, value in checkpoints.read_checkpoint(prefix).items()

@@ -13,7 +13,7 @@ from albert_tf.commands.export_to_tfhub import ExportFlags
 from albert_tf.model import modeling
 from albert_tf.programs import export_to_tfhub, run_classifier
 from albert_tf.training import loop
-from albert_tf.weights import checkpoints, results_file
+from albert_tf.weights import checkpoints, task_heads
 from tests import tiny
 from tests.programs import classifier_runs as runs
 
@@ -56,7 +56,7 @@ def test_what_cannot_be_exported_is_not_trained(args, tmp_path, monkeypatch):
     )
     with pytest.raises(ValueError, match="compact SavedModel"):
         run_classifier.run(args)
-    assert not results_file.find_trained(tmp_path / "out")
+    assert not task_heads.find_trained(tmp_path / "out")
 
 
 def test_several_runs_have_seeds_of_their_own(args, tmp_path, capfd):

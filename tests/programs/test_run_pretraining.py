@@ -25,8 +25,9 @@ from albert_tf.training import (
     loop,
     manifest,
     optimization,
+    results_file,
 )
-from albert_tf.weights import checkpoints, results_file
+from albert_tf.weights import checkpoints
 from tests import tiny
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]

@@ -10,8 +10,8 @@ from albert_tf.commands.run_race import RaceFlags
 from albert_tf.model import heads
 from albert_tf.programs import finetuning, run_race
 from albert_tf.text import tokenization
-from albert_tf.training import memory
-from albert_tf.weights import checkpoints, results_file
+from albert_tf.training import memory, results_file
+from albert_tf.weights import checkpoints
 from tests import tiny
 
 

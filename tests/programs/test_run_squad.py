@@ -15,8 +15,8 @@ from albert_tf.commands.run_squad import SquadFlags
 from albert_tf.data import squad
 from albert_tf.programs import answer, convert_checkpoint, run_squad
 from albert_tf.text import tokenization
-from albert_tf.training import evaluation
-from albert_tf.weights import checkpoints, results_file, task_heads
+from albert_tf.training import evaluation, results_file
+from albert_tf.weights import checkpoints, task_heads
 from tests import tiny
 
 

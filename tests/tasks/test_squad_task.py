@@ -9,7 +9,8 @@ import pytest
 from albert_tf.data import answers, squad, windows
 from albert_tf.model import span_heads
 from albert_tf.tasks.squad import THRESHOLD, Answering
-from albert_tf.weights import results_file, task_heads
+from albert_tf.training import results_file
+from albert_tf.weights import task_heads
 from tests import tiny
 
 WINDOWS = windows.WindowSettings(16, 4, 4)
@@ -54,20 +55,21 @@ def test_each_version_has_its_head():
 
 def write_results(folder, *rows):
     folder.mkdir()
-    (folder / results_file.RESULTS_FILE).write_text(
-        "".join(
-            results_file.HEADER
-            + "".join(f"{name} = {value}\n" for name, value in row.items())
-            for row in rows
-        )
+    head = task_heads.TaskHead("conditional_spans")
+    (folder / task_heads.HEAD_FILE).write_text(
+        json.dumps(task_heads.describe_head(head))
     )
+    texts = [
+        "".join(f"{name} = {value}\n" for name, value in row.items())
+        for row in rows
+    ]
+    results_file.write_blocks(folder, texts)
+    # Nobody needs it for the thresholds.
+    (folder / results_file.RESULTS_FILE).unlink()
 
 
 def test_an_export_has_the_threshold_of_the_best_score(tmp_path, capsys):
-    write_results(
-        tmp_path / "here",
-        {"f1": 50, "global_step": 0, THRESHOLD: 2},
-    )
+    (tmp_path / "here").mkdir()
     write_results(
         tmp_path / "there",
         {"f1": 90, "exact": 90, "global_step": 0, THRESHOLD: 7},
@@ -94,6 +96,7 @@ def test_an_export_has_the_threshold_of_the_best_score(tmp_path, capsys):
         (tmp_path / folder).mkdir(exist_ok=True)
         (tmp_path / folder / f"model.ckpt-{step}.index").touch()
     # Scored here; a model that was scored elsewhere; trained here.
+    scored.scored_threshold = 2.0
     assert exported(scored, head=head) == 2
     assert exported(asking, head=head) == -2.5
     for step, threshold in (("best", 1), (3, -1)):

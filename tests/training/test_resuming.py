@@ -14,8 +14,14 @@ from albert_tf.commands.run_classifier import ClassifierFlags
 from albert_tf.commands.run_pretraining import PretrainingFlags
 from albert_tf.data.pretraining import opening
 from albert_tf.programs import run_classifier, run_pretraining
-from albert_tf.training import evaluation, manifest, reporting, workers
-from albert_tf.weights import checkpoints, results_file
+from albert_tf.training import (
+    evaluation,
+    manifest,
+    reporting,
+    results_file,
+    workers,
+)
+from albert_tf.weights import checkpoints, task_heads
 from tests import tiny
 from tests.programs.classifier_runs import make_rows, write_table
 from tests.programs.test_run_pretraining import CONFIG, write_examples
@@ -71,7 +77,7 @@ def check_equal(folder, whole):
     assert {p.name for p in folder.iterdir() if p.is_file()} == names
     for name in ("eval_results.txt", "SST-2.tsv", "test_results.tsv"):
         assert (folder / name).read_bytes() == (run_folder / name).read_bytes()
-    for prefix in results_file.find_trained(whole.output_dir):
+    for prefix in task_heads.find_trained(whole.output_dir):
         values = checkpoints.read_checkpoint(prefix)
         found = checkpoints.read_checkpoint(folder / prefix.split("/")[-1])
         assert found.keys() == values.keys()
@@ -116,7 +122,7 @@ def test_scores_of_interrupted_training_are_forgotten(
         (row,) = results_file.read_results(folder)
         assert row["global_step"] == step
         assert (folder / "summary.json").exists()
-        assert not results_file.find_trained(folder)[-1].endswith("best")
+        assert not task_heads.find_trained(folder)[-1].endswith("best")
     run_classifier.run(args)
     results = [results_file.read_results(f) for f in (folder, whole.output_dir)]
     assert results[0] == results[1]
@@ -399,7 +405,7 @@ def test_the_best_checkpoint_is_of_a_result_that_is_kept(
     left = checkpoints.list_checkpoints(tmp_path)
     evaluator.forget_after(checkpoints.step_of(left[-1]) if left else 0)
     path = manager.prefix("best")
-    best = results_file.find_trained(tmp_path)[len(left) :]
+    best = task_heads.find_trained(tmp_path)[len(left) :]
     assert best == ([path] if wanted else [])
     if wanted:
         assert checkpoints.read_checkpoint(path)[checkpoints.STEP] == wanted
@@ -463,7 +469,7 @@ def test_a_run_may_end_where_it_was_interrupted(whole, tmp_path):
     run_classifier.run(args)
     assert results_file.read_results(args.output_dir) == results
     assert not mark.exists()
-    assert results_file.find_trained(args.output_dir)[-1].endswith("-best")
+    assert task_heads.find_trained(args.output_dir)[-1].endswith("-best")
 
 
 def begins_from(folder):

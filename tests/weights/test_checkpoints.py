@@ -5,10 +5,11 @@ import pytest
 import tensorflow as tf
 
 from albert_tf import filesystem
+from albert_tf.training import results_file
 from albert_tf.weights import (
     checkpoints,
     regrouping,
-    results_file,
+    task_heads,
     vocabulary_files,
 )
 from tests import tiny
@@ -302,17 +303,35 @@ def test_a_newer_checkpoint_is_preferred_unless_it_was_scored(tmp_path):
     manager = checkpoints.CheckpointManager(tmp_path, variables(), 9)
     manager.keep_best(save_at(manager, 10))
     save_at(manager, 20)
+    head = task_heads.describe_head(task_heads.TaskHead("classes"))
+    filesystem.write_json(tmp_path / task_heads.HEAD_FILE, head)
+    # A copy without its scores: which others were scored is unknown.
+    assert task_heads.find_trained(tmp_path)[-1].endswith("-best")
     results_file.write_blocks(
         tmp_path,
         [f"f1 = 0.5\nglobal_step = {step}.0\n" for step in (10, 20)],
     )
-    assert results_file.find_trained(tmp_path)[-1].endswith("-best")
+    assert task_heads.find_trained(tmp_path)[-1].endswith("-best")
     save_at(manager, 25, is_interrupted=True)
-    assert results_file.find_trained(tmp_path)[-1].endswith("-best")
+    assert task_heads.find_trained(tmp_path)[-1].endswith("-best")
     save_at(manager, 30)
     save_at(manager, 40)
-    found = [p.rsplit("-")[-1] for p in results_file.find_trained(tmp_path)]
+    found = [p.rsplit("-")[-1] for p in task_heads.find_trained(tmp_path)]
     assert found == ["10", "20", "best", "30", "40"]
-    # Unpacked without its scores: which others were scored is unknown.
-    (tmp_path / results_file.RESULTS_FILE).unlink()
-    assert results_file.find_trained(tmp_path)[-1].endswith("-best")
+    # What was scored stays known when the run begins again.
+    head = task_heads.TaskHead("classes", ("yes", "no"))
+    described = task_heads.describe_head(head, tmp_path)
+    filesystem.write_json(tmp_path / task_heads.HEAD_FILE, described)
+    found = [p.rsplit("-")[-1] for p in task_heads.find_trained(tmp_path)]
+    assert found == ["10", "20", "best", "30", "40"]
+    assert task_heads.read_head(tmp_path) == head
+
+
+@pytest.mark.parametrize("scored", ["[3]", '{"three": 1}', '{"3": "low"}'])
+def test_invalid_notes_of_scores_are_refused(tmp_path, scored):
+    manager = checkpoints.CheckpointManager(tmp_path, variables())
+    manager.keep_best(save_at(manager, 10))
+    content = f'{{"kind": "classes", "scored": {scored}}}'
+    (tmp_path / task_heads.HEAD_FILE).write_text(content)
+    with pytest.raises(ValueError, match="head.json is invalid: scored is"):
+        task_heads.find_trained(tmp_path)

@@ -3,11 +3,10 @@
 The release's format: a block of "name = value" lines for each evaluation.
 """
 
-import math
 import os
 
 from albert_tf import filesystem
-from albert_tf.weights import checkpoints
+from albert_tf.weights import task_heads
 from albert_tf.weights.checkpoints import STEP
 
 RESULTS_FILE = "eval_results.txt"
@@ -47,7 +46,9 @@ def _parse_block(text):
 
 
 def write_blocks(folder: filesystem.Path, texts: list[str]) -> None:
-    """Writes blocks of results atomically."""
+    """Writes blocks of results atomically, and notes them in `head.json`."""
+    # In this order: a run that is killed in between evaluates again.
+    task_heads.note_scores(folder, [_parse_block(text) for text in texts])
     path = os.path.join(folder, RESULTS_FILE)
     filesystem.write_file(path, "".join(HEADER + text for text in texts))
 
@@ -59,24 +60,3 @@ def best_row(rows: list[dict], metric: str) -> dict | None:
     """
     rows = [row for row in rows if metric in row]
     return max(rows, key=lambda row: row[metric], default=None)
-
-
-def find_trained(folder: filesystem.Path) -> list[str]:
-    """Returns the prefixes of a folder's checkpoints, the one to use last.
-
-    That is the best one; or the newest, if it is newer and was not scored.
-    Without the scores, nothing tells that: it is the best one.
-    """
-    numbered = checkpoints.list_checkpoints(folder)
-    best = checkpoints.find_best(folder)
-    if best is None:
-        return numbered
-    scored = {row[STEP] for row in read_results(folder)}
-    newest = max(scored, default=math.inf)
-    newer = [
-        prefix
-        for prefix in numbered
-        if checkpoints.step_of(prefix) > newest
-        and not filesystem.exists(prefix + checkpoints.MARK)
-    ]
-    return [*(p for p in numbered if p not in newer), best, *newer]
