@@ -6,11 +6,14 @@ import shlex
 import shutil
 import tarfile
 
+import numpy as np
 import pytest
 
 from albert_tf import flags
+from albert_tf.commands.embed import EmbedFlags
 from albert_tf.model import heads, modeling
 from albert_tf.model.config import CONFIG_FILE, AlbertConfig
+from albert_tf.programs import embed
 from albert_tf.weights import checkpoints
 from tests import typed
 from tests.bad_inputs.commands import find_program
@@ -18,7 +21,7 @@ from tests.bad_inputs.commands import find_program
 ROOT = pathlib.Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 PAGES = ["README.md", "CONTRIBUTING.md"]
-PAGES += [str(p.relative_to(ROOT)) for p in sorted(ROOT.glob("docs/*.md"))]
+PAGES += [str(p.relative_to(ROOT)) for p in sorted(ROOT.glob("docs/**/*.md"))]
 
 
 def commands():
@@ -53,8 +56,40 @@ def test_every_command_is_accepted(page, command, monkeypatch, capsys):
     assert isinstance(taken[0], flags_class)
 
 
-# docs/results.md names recipes of its time.
-@pytest.mark.parametrize("page", sorted({*PAGES} - {"docs/results.md"}))
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_has_one_title(page):
+    # The site takes any line that begins with "#" for a heading, also one
+    # that begins with the number of an issue, and lists only what is below
+    # the last title.
+    text = (ROOT / page).read_text(encoding="utf-8")
+    prose = re.sub(r"```.*?```", "", text, flags=re.S)
+    headings = re.findall(r"^#.*", prose, re.M)
+    assert all(re.match("#+ ", heading) for heading in headings), headings
+    assert sum(heading.startswith("# ") for heading in headings) == 1
+
+
+def anchors(path):
+    """The anchors of a page's headings, as GitHub and the site make them."""
+    titles = re.findall(r"^#+ (.*)", path.read_text(encoding="utf-8"), re.M)
+    plain = [re.sub(r"[^\w\s-]", "", title).strip() for title in titles]
+    return {re.sub(r"\s+", "-", title).lower() for title in plain}
+
+
+# `make docs` checks the links between the pages of docs/.
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md"])
+def test_a_link_leads_to_a_heading(page):
+    text = (ROOT / page).read_text(encoding="utf-8")
+    for link in re.findall(r"\]\(([\w./#-]+)\)", text):
+        path, _, anchor = link.partition("#")
+        assert (ROOT / path).exists(), link
+        assert not anchor or anchor in anchors(ROOT / path), link
+
+
+# Results name recipes of their time.
+TODAY = [page for page in PAGES if "docs/results" not in page]
+
+
+@pytest.mark.parametrize("page", TODAY)
 def test_every_recipe_and_config_that_is_named_exists(page):
     text = (ROOT / page).read_text(encoding="utf-8")
     for path in re.findall(r"configs/[\w/*]+\.(?:json|flags)", text):
@@ -97,8 +132,14 @@ def test_the_flags_of_the_recipes_exist(pattern, program, number):
 @pytest.fixture
 def archive(shared, tmp_path):
     """A model with random weights, packed as the release's are."""
-    config = {"vocab_size": 30000, "embedding_size": 4, "hidden_size": 8}
-    config = AlbertConfig(**config, num_attention_heads=2, intermediate_size=8)
+    config = AlbertConfig(
+        vocab_size=30000,
+        embedding_size=4,
+        hidden_size=8,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=8,
+    )
     model = heads.AlbertForPreTraining(config)
     folder = tmp_path / "albert_base"
     folder.mkdir()
@@ -115,11 +156,27 @@ def archive(shared, tmp_path):
     return path
 
 
-def test_the_python_examples_give_what_they_say(shared, archive):
-    # The last is a fine-tuning: tests/tasks/test_finetuning.py.
+def check_vectors(values, archive, folder):
+    """Checks that the vectors of the example are those of `albert embed`."""
+    lines = folder / "lines.txt"
+    lines.write_text("\n".join(values["texts"]) + "\n")
+    embed.run(
+        EmbedFlags(
+            init_checkpoint=str(archive),
+            input_file=str(lines),
+            output_file=str(folder / "vectors.npz"),
+        )
+    )
+    wanted = np.load(folder / "vectors.npz")["vectors"]
+    np.testing.assert_allclose(values["vectors"], wanted, atol=1e-6)
+
+
+def test_the_python_examples_give_what_they_say(shared, archive, tmp_path):
     text = (ROOT / "docs/library.md").read_text(encoding="utf-8")
-    *blocks, _ = re.findall(r"```python\n(.*?)```", text, re.S)
-    assert len(blocks) == 3
+    # What follows is in tests/tasks.
+    text = text.partition("## Fine-tuning")[0]
+    blocks = re.findall(r"```python\n(.*?)```", text, re.S)
+    assert len(blocks) == 5
     places = {
         "30k-clean.model": shared / "data" / "albert_en" / "30k-clean.model",
         '"vocab.txt"': f'"{shared / "data" / "zh" / "vocab.txt"}"',
@@ -132,12 +189,33 @@ def test_the_python_examples_give_what_they_say(shared, archive):
         for name, place in places.items():
             block = block.replace(name, str(place))
         exec(block, values)
+        if "vectors =" in block:
+            check_vectors(values, archive, tmp_path)
         for line in block.splitlines():
             code, _, said = line.partition("  # ")
             if said.startswith("[") and "B" not in said:
                 assert eval(code, values) == eval(said), line
     assert values["outputs"]["sequence_output"].shape == (1, 6, 768)
     assert values["outputs"]["pooled_output"].shape == (1, 768)
+
+
+def test_the_page_on_vectors_can_be_typed(archive, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    text = (ROOT / "docs/embeddings.md").read_text(encoding="utf-8")
+    (tmp_path / "lines.txt").write_text("A wonderful film.\nBad.\n")
+    shutil.copy(archive, "albert_base_v2.tar.gz")
+    blocks = re.findall(r"```(sh|python)\n(.*?)```", text, re.S)
+    assert [kind for kind, _ in blocks] == ["sh", "python"] * 2
+    values = {}
+    for kind, block in blocks:
+        if kind == "python":
+            exec(block, values)
+            continue
+        _, name, *words = shlex.split(block.replace("\\\n", ""))
+        program, flags_class = find_program(name.removesuffix(".py"))
+        assert not flags.run_command(program, flags_class, words)
+    np.testing.assert_allclose(np.diag(values["cosines"]), 1, atol=1e-6)
+    assert values["outputs"]["sequence_output"].shape == (2, 128, 8)
 
 
 def test_the_readme_can_be_typed_from_top_to_bottom(capsys):

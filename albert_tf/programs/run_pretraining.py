@@ -135,7 +135,7 @@ def build_evaluator(args, training, held_out):
 def list_remedies(args, config, records):
     """Returns what left the plateau earlier and this training does not do.
 
-    In the order of "What was tried" in docs/pretraining.md.
+    In the order of "What helps" in docs/plateau.md.
     """
     masks = records.mask_settings
     # 0.05 for H = 256, and what gives the same variances for other widths.

@@ -473,7 +473,7 @@ def test_advice_names_what_is_left_to_do(args):
         config, hidden_size=256, num_attention_heads=4, initializer_range=0.02
     )
     found = run_pretraining.list_remedies(args, narrow, opened)
-    # In the order of the table "What was tried" in docs/pretraining.md.
+    # In the order of the table "What helps" in docs/plateau.md.
     wanted = ["40%", "sentence_weight=0", "ngram=1", "beta_2"]
     wanted += ['"initializer_range": 0.05', "batch", "steps"]
     assert len(found) == len(wanted)
