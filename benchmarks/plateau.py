@@ -7,7 +7,8 @@ r"""Measures which recipes leave the plateau of piece frequencies, and when.
 Each row of ROWS changes some settings of BASE. Rerun the same command
 to resume: finished work is skipped. All rows are scored on the same held-out
 records, with single masked pieces (15%) in sequences of 64 tokens; the table at
-the end is for docs/results/plateau.md. A row takes a quarter of an hour of a core.
+the end is for docs/results/plateau.md. A row takes a quarter of an hour of a
+core.
 """
 
 import dataclasses
