@@ -96,6 +96,14 @@ def test_every_recipe_and_config_that_is_named_exists(page):
         assert list(ROOT.glob(path)), path
 
 
+@pytest.mark.parametrize("page", PAGES)
+def test_every_file_that_is_named_exists(page):
+    text = (ROOT / page).read_text(encoding="utf-8")
+    pattern = r"\b(?:albert_tf|tests|examples|benchmarks)/[\w/]+\.(?:py|ipynb)"
+    for path in re.findall(pattern, text):
+        assert (ROOT / path).exists(), path
+
+
 def test_programs_md_names_every_command():
     text = (ROOT / "docs/programs.md").read_text(encoding="utf-8")
     found = {path.stem for path in ROOT.glob("albert_tf/commands/*.py")}
