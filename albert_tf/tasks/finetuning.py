@@ -585,8 +585,7 @@ class FineTuning:
             another kind.
         """
         if prefixes := task_heads.find_trained(self.folder):
-            source = checkpoints.choose_sound(prefixes)
-            values = checkpoints.read_checkpoint(source)
+            source, values = checkpoints.read_newest(prefixes)
             self._say_step(source, values)
         else:
             source, values = self.start.source, self._read_start()

@@ -92,13 +92,6 @@ def publishing(prefix: filesystem.Path) -> Iterator[str]:
         raise
 
 
-def copy_checkpoint(prefix: filesystem.Path, target: filesystem.Path) -> None:
-    """Copies a checkpoint to another prefix, atomically."""
-    with publishing(target) as temporary:
-        for ending in ENDINGS:
-            filesystem.copy(f"{prefix}{ending}", temporary + ending)
-
-
 def step_of(prefix: filesystem.Path) -> int:
     """Returns the step in a checkpoint's name, or -1 if it has none."""
     match = re.search(r"\.ckpt-(\d+)$", str(prefix))
@@ -129,27 +122,12 @@ def check_free(folder: filesystem.Path) -> None:
         )
 
 
-def choose_sound(prefixes: Sequence[str]) -> str:
-    """Returns the last of some checkpoints that is complete and finite.
-
-    Others are skipped with a warning. If there is none, it is the last: reading
-    it says what is wrong.
-    """
-    for prefix in reversed(prefixes if len(prefixes) > 1 else ()):
-        try:
-            check_finite(read_checkpoint(prefix), prefix)
-            return prefix
-        except DamagedCheckpoint as error:
-            logging.warning("%s This checkpoint is skipped.", error)
-    return prefixes[-1]
-
-
-def find_checkpoint(path: filesystem.Path) -> str:
-    """Returns the prefix of the checkpoint at a path.
+def find_checkpoints(path: filesystem.Path) -> list[str]:
+    """Returns the prefixes of the checkpoints at a path, the newest last.
 
     Args:
-      path: a prefix, its .index file, or a folder. In a folder, the newest
-        numbered checkpoint is selected or, if none is numbered, the only one.
+      path: a prefix, its .index file, or a folder with numbered checkpoints, or
+        with a single one.
 
     Raises:
       FileNotFoundError: if there is none, or several without a number.
@@ -157,7 +135,7 @@ def find_checkpoint(path: filesystem.Path) -> str:
     is_file = str(path).endswith(".index")
     path = str(path).removesuffix(".index")
     if filesystem.exists(f"{path}.index"):
-        return path
+        return [path]
     if is_file or not filesystem.is_folder(path):
         folder = os.path.dirname(path) or "."
         indexes = filesystem.find_files(folder, "*.index")
@@ -168,7 +146,7 @@ def find_checkpoint(path: filesystem.Path) -> str:
             "are not downloaded by name.)"
         )
     if numbered := list_checkpoints(path):
-        return choose_sound(numbered)
+        return numbered
     indexes = filesystem.find_files(path, "*.index")
     if not indexes:
         raise FileNotFoundError(
@@ -180,14 +158,39 @@ def find_checkpoint(path: filesystem.Path) -> str:
             f"{path} has {len(indexes)} checkpoints without a number: "
             f"{[os.path.basename(f) for f in indexes]}. Name the one to read."
         )
-    return indexes[0].removesuffix(".index")
+    return [indexes[0].removesuffix(".index")]
+
+
+def read_newest(prefixes: Sequence[str]) -> tuple[str, dict[str, np.ndarray]]:
+    """Reads the last of some checkpoints that is complete and finite.
+
+    The others are skipped with a warning.
+
+    Returns:
+      Its prefix, and a dict from name to array.
+
+    Raises:
+      DamagedCheckpoint: if there is none; it says what is wrong with the last.
+    """
+    errors = []
+    for prefix in reversed(prefixes):
+        try:
+            values = _read(prefix)
+            if len(prefixes) > 1:
+                check_finite(values, prefix)
+            return prefix, values
+        except DamagedCheckpoint as error:
+            if len(prefixes) > 1:
+                logging.warning("%s This checkpoint is skipped.", error)
+            errors.append(error)
+    raise errors[0]
 
 
 def read_checkpoint(path: filesystem.Path) -> dict[str, np.ndarray]:
     """Reads every tensor of a checkpoint.
 
     Args:
-      path: as for `find_checkpoint`.
+      path: as for `find_checkpoints`.
 
     Returns:
       Dict from name to array.
@@ -196,7 +199,10 @@ def read_checkpoint(path: filesystem.Path) -> dict[str, np.ndarray]:
       FileNotFoundError: if there is no checkpoint.
       ValueError: if its data file is truncated or damaged.
     """
-    prefix = find_checkpoint(path)
+    return read_newest(find_checkpoints(path))[1]
+
+
+def _read(prefix):
     try:
         # Not tf.train.load_checkpoint, which searches for the prefix again
         # and cannot find it on some file systems.
@@ -366,9 +372,14 @@ class CheckpointManager:
         """
         step = int(self.variables[STEP].numpy())
         prefix = self.prefix(step)
-        values = {name: v.numpy() for name, v in self.variables.items()}
+        values = {}
         try:
-            check_finite(values, f"The model of step {step}")
+            for name, variable in self.variables.items():
+                value = variable.numpy()
+                check_finite({name: value}, f"The model of step {step}")
+                # Other workers check, so that all stop, but keep no copy.
+                if self.is_writing:
+                    values[name] = value
         except DamagedCheckpoint as error:
             raise FloatingPointError(
                 f"{error} It was not saved: the checkpoints in {self.folder} "
@@ -403,13 +414,13 @@ class CheckpointManager:
         """
         prefixes = list_checkpoints(self.folder)
         prefixes = [p for p in prefixes if step_of(p) <= step]
-        regular = [
-            p
-            for p in prefixes
-            if p not in self.damaged and not self.is_interrupted(p)
-        ]
-        old = {p for p in prefixes if p in self.damaged}
+        old = self.damaged.intersection(prefixes)
         if self.max_to_keep:
+            regular = [
+                p
+                for p in prefixes
+                if p not in old and not self.is_interrupted(p)
+            ]
             old |= {*regular[: -self.max_to_keep]}
         for prefix in old:
             remove_checkpoint(prefix)
@@ -456,23 +467,21 @@ class CheckpointManager:
         """
         self._clean()
         prefixes = list_checkpoints(self.folder)
-        for prefix in reversed(prefixes):
-            try:
-                values = read_checkpoint(prefix)
-                check_finite(values, prefix)
-            except DamagedCheckpoint as error:
-                logging.warning("%s This checkpoint is skipped.", error)
-                self.damaged.add(prefix)
-                continue
-            self._assign(values, prefix)
-            self._write_state(prefixes[: prefixes.index(prefix) + 1])
-            return prefix
-        if prefixes:
+        if not prefixes:
+            return None
+        try:
+            prefix, values = read_newest(prefixes)
+            check_finite(values, prefix)
+        except DamagedCheckpoint as error:
             raise ValueError(
-                f"{self.folder} has {len(prefixes)} checkpoints, none of which "
-                "can be read. Remove them to start over."
-            )
-        return None
+                f"{error}\n{self.folder} has {len(prefixes)} checkpoints, none "
+                "of which can be read. Remove them to start over."
+            ) from error
+        num_read = prefixes.index(prefix) + 1
+        self.damaged.update(prefixes[num_read:])
+        self._assign(values, prefix)
+        self._write_state(prefixes[:num_read])
+        return prefix
 
     def _clean(self):
         """Removes incomplete files that a killed run left."""
@@ -500,5 +509,8 @@ class CheckpointManager:
 
     def keep_best(self, prefix: str) -> None:
         """Copies a checkpoint to `model.ckpt-best`."""
-        if self.is_writing:
-            copy_checkpoint(prefix, self.prefix("best"))
+        if not self.is_writing:
+            return
+        with publishing(self.prefix("best")) as temporary:
+            for ending in ENDINGS:
+                filesystem.copy(f"{prefix}{ending}", temporary + ending)

@@ -7,6 +7,7 @@ folder without a model, the newest of the numbered folders in it is taken.
 import logging
 import os
 import re
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from albert_tf import filesystem
@@ -22,19 +23,22 @@ _NUMBERED = re.compile(r"(?:checkpoint-)?(\d+)")
 
 
 class Location(NamedTuple):
-    """A model.
+    """The location of a model.
 
     Attributes:
-      kind: "archive"; "described", a folder with CONFIG_FILE; "module", the
-        folder of a SavedModel; "checkpoint".
-      path: the archive, the folder, or the checkpoint's prefix.
+      kind: "archive"; "described", a folder with CONFIG_FILE; "module", a
+        SavedModel; "checkpoint".
+      path: the archive, or the folder.
       file: name of the file of weights in a described folder; None for the
         usual one.
+      prefixes: checkpoints, of which the last that is not damaged is to be
+        read.
     """
 
     kind: str
     path: str
     file: str | None = None
+    prefixes: Sequence[str] = ()
 
 
 def locate(path: filesystem.Path) -> Location:
@@ -53,16 +57,17 @@ def locate(path: filesystem.Path) -> Location:
     if filesystem.is_folder(path):
         return _locate_in(path)
     prefix = _PART.sub("", path)
-    folder, name = os.path.split(prefix)
+    folder, name = os.path.dirname(path) or ".", os.path.basename(path)
     if filesystem.exists(f"{prefix}.index"):
-        if name == "variables" and _has(f"{folder or '.'}/..", SAVED_MODEL):
-            return Location("module", os.path.join(folder, ".."))
-        return Location("checkpoint", prefix)
-    folder, name = os.path.split(path)
-    folder = folder or "."
+        parent = os.path.join(folder, "..")
+        if os.path.basename(prefix) == "variables" and _has(
+            parent, SAVED_MODEL
+        ):
+            return _locate_module(parent)
+        return Location("checkpoint", folder, prefixes=[prefix])
     _check_file(path, prefix, folder)
     if name == SAVED_MODEL:
-        return Location("module", folder)
+        return _locate_module(folder)
     if path.endswith(ARCHIVES):
         return Location("archive", path)
     if not _has(folder, CONFIG_FILE):
@@ -103,7 +108,7 @@ def _is_model(name):
 def _locate_in(folder):
     """Returns the location of a folder's model."""
     if _has(folder, SAVED_MODEL):
-        return Location("module", folder)
+        return _locate_module(folder)
     numbered = {
         int(match[1]): os.path.join(folder, name)
         for name in filesystem.list_folder(folder)
@@ -118,10 +123,17 @@ def _locate_in(folder):
         return _locate_in(newest)
     if _has(folder, CONFIG_FILE):
         return Location("described", folder)
-    trained = task_heads.find_trained(folder)
-    if trained and _has(folder, task_heads.HEAD_FILE):
-        return Location("checkpoint", checkpoints.choose_sound(trained))
-    return Location("checkpoint", checkpoints.find_checkpoint(folder))
+    # Of fine-tuning the best checkpoint is read, of pretraining the newest.
+    is_task = _has(folder, task_heads.HEAD_FILE)
+    prefixes = task_heads.find_trained(folder) if is_task else []
+    prefixes = prefixes or checkpoints.find_checkpoints(folder)
+    return Location("checkpoint", folder, prefixes=prefixes)
+
+
+def _locate_module(folder):
+    """Returns the location of a SavedModel; its checkpoint is inside."""
+    prefix = os.path.join(folder, "variables", "variables")
+    return Location("module", folder, prefixes=[prefix])
 
 
 def _is_complete(folder):

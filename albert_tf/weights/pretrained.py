@@ -125,21 +125,18 @@ def read_pretrained(
       FileNotFoundError: if there is no model.
       ValueError: if the model is damaged or of another kind.
     """
-    kind, path, file = locations.locate(path)
+    kind, folder, file, prefixes = locations.locate(path)
     if kind == "archive":
-        with archives.unpacked(path) as folder:
-            return read_pretrained(folder, keep_slots=keep_slots)
+        with archives.unpacked(folder) as unpacked:
+            return read_pretrained(unpacked, keep_slots=keep_slots)
     if kind == "described":
-        return _read_described(path, file)
-    is_module = kind == "module"
-    if is_module:
-        prefix = os.path.join(path, "variables", "variables")
-        folder = os.path.join(path, "assets")
-    else:
-        prefix, folder = path, os.path.dirname(path) or "."
-    values = checkpoints.read_checkpoint(prefix)
-    if is_module and saved_weights.OBJECT_GRAPH in values:
-        values = saved_weights.read_weights(values, path)
+        return _read_described(folder, file)
+    prefix, values = checkpoints.read_newest(prefixes)
+    if kind == "module":
+        # TF Hub's modules of TensorFlow 1 have canonical names instead.
+        if saved_weights.OBJECT_GRAPH in values:
+            values = saved_weights.read_weights(values, folder)
+        folder = os.path.join(folder, "assets")
     if not keep_slots:
         slots = checkpoints.find_slots(values)
         values = {n: v for n, v in values.items() if n not in slots}

@@ -56,7 +56,7 @@ def test_a_checkpoint_is_found_by_prefix_index_or_folder(tmp_path, given):
     for step in (3, 7, 12):
         prefix = tmp_path / f"model.ckpt-{step}"
         checkpoints.write_checkpoint(prefix, variables())
-    found = checkpoints.find_checkpoint(tmp_path / given)
+    *_, found = checkpoints.find_checkpoints(tmp_path / given)
     assert found == str(tmp_path / ("model.ckpt-7" if given else prefix.name))
 
 
@@ -65,7 +65,7 @@ def test_attributes_that_macos_keeps_in_files_are_no_models(tmp_path):
     (tmp_path / "vocab.txt").write_text("\n".join(tiny.SPECIAL + tiny.WORDS))
     for path in list(tmp_path.iterdir()):
         path.with_name(f"._{path.name}").write_bytes(b"\0\5\x16\7")
-    found = checkpoints.find_checkpoint(tmp_path)
+    (found,) = checkpoints.find_checkpoints(tmp_path)
     assert found == str(tmp_path / "model.ckpt-best")
     tokenizer, (name, _) = vocabulary_files.find_vocabulary(tmp_path)
     assert tokenizer.vocab_size == 25 and name == "vocab.txt"
@@ -74,7 +74,7 @@ def test_attributes_that_macos_keeps_in_files_are_no_models(tmp_path):
 def test_the_error_on_a_mistyped_checkpoint_lists_the_files(tmp_path):
     checkpoints.write_checkpoint(tmp_path / "model.ckpt-best", variables())
     with pytest.raises(FileNotFoundError, match=r"has \['model.ckpt-best"):
-        checkpoints.find_checkpoint(tmp_path / "model.ckpt")
+        checkpoints.find_checkpoints(tmp_path / "model.ckpt")
 
 
 def test_a_cut_off_data_file_is_named(tmp_path):
@@ -281,7 +281,8 @@ def test_what_is_not_finite_is_skipped_like_what_is_damaged(tmp_path, caplog):
     write_nan(tmp_path / "model.ckpt-300", 300)
     (tmp_path / f"model.ckpt-350{checkpoints.DATA_ENDING}").write_bytes(b"cut")
     (tmp_path / "model.ckpt-350.index").write_bytes(b"cut")
-    assert checkpoints.find_checkpoint(tmp_path).endswith("-200")
+    found = checkpoints.find_checkpoints(tmp_path)
+    assert checkpoints.read_newest(found)[0].endswith("-200")
     assert manager.restore_latest() == manager.source == manager.prefix(200)
     assert "-300: bert/pooler/dense/bias contains NaN" in caplog.text
     # They neither count nor outlive those that are good.

@@ -147,7 +147,7 @@ def test_a_checkpoint_of_the_release_is_copied_bit_for_bit(
     source = golden(name)
     convert(source, tmp_path / "b", format="tf1")
     ours, theirs = (
-        tf.train.load_checkpoint(checkpoints.find_checkpoint(folder))
+        tf.train.load_checkpoint(checkpoints.find_checkpoints(folder)[-1])
         for folder in (tmp_path / "b", source)
     )
     names = pretrained.read_pretrained(source).values.keys()
