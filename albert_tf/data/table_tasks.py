@@ -5,6 +5,7 @@ import difflib
 import functools
 import hashlib
 import logging
+import types
 import typing
 from collections.abc import Iterable
 
@@ -38,6 +39,12 @@ class TableTask:
       dev_share: share of the training rows to hold out if there is no dev
         table.
       label_separator: separates the labels of a row, for "multi_label".
+
+    Example:
+      >>> table = Table("reviews.tsv", text=("review",), label="stars")
+      >>> task = TableTask("stars", table, {}, {}, dev_share=0.1)
+      >>> task.objective, task.metrics
+      ('classes', ('eval_accuracy',))
     """
 
     name: str
@@ -66,166 +73,129 @@ class TableTask:
         return [table for table in tables if table]
 
     def _rules(self):
-        """Yields rows of (field, whether it is valid, what is wanted)."""
-        name = self.name
+        """Yields (field, whether it is valid, what is wanted)."""
+        is_file_name = self.name and not set(self.name) & set("/\0\t\r\n")
+        yield "name", is_file_name, "part of a file name"
+        is_free = f"{self.name}.tsv" not in _RESERVED_FILES
+        yield "name", is_free, "another name; result files use this one"
         known = classification.METRICS_OF.get(self.objective, ())
-        yield from (
-            (
-                "name",
-                name and not set(name) & set("/\0\t\r\n"),
-                "part of a file name",
-            ),
-            (
-                "name",
-                f"{name}.tsv" not in _RESERVED_FILES,
-                "another name; result files use this one",
-            ),
-            ("objective", known, f"one of {OBJECTIVES}"),
-            (
-                "metrics",
-                self.metrics and set(self.metrics) <= set(known),
-                f"some of {known}",
-            ),
-            (
-                "metrics",
-                self.metrics[:1] != ("MSE",),
-                "another first metric: the checkpoint with its highest value "
-                "is chosen",
-            ),
-            (
-                "dev_share",
-                0 <= self.dev_share < 1 and not (self.dev_share and self.dev),
-                "a share of at least 0 and below 1, and 0 with a dev table",
-            ),
-            ("label_separator", self.label_separator, "at least one character"),
+        yield "objective", known, f"one of {OBJECTIVES}"
+        is_known = self.metrics and set(self.metrics) <= set(known)
+        yield "metrics", is_known, f"some of {known}"
+        yield (
+            "metrics",
+            self.metrics[:1] != ("MSE",),
+            "another first metric: the checkpoint with its highest value is "
+            "chosen",
         )
+        yield (
+            "dev_share",
+            0 <= self.dev_share < 1 and not (self.dev_share and self.dev),
+            "a share of at least 0 and below 1, and 0 with a dev table",
+        )
+        yield "label_separator", self.label_separator, "at least one character"
         if self.labels is not None:
             yield from self._label_rules(self.labels)
 
     def _label_rules(self, labels):
-        """Like `_rules`, of the labels if there are any."""
-        return (
-            ("labels", self.objective != "regression", "none for regression"),
-            (
-                "labels",
-                len({*labels}) == len(labels) > 1,
-                "two or more, all different",
-            ),
-            (
-                "labels",
-                all(x.splitlines() == [x] and "\t" not in x for x in labels),
-                "names without tabs and line breaks, of a character or more",
-            ),
-            (
-                "labels",
-                self.objective != "multi_label"
-                or not any(self.label_separator in x for x in labels),
-                f"names without {self.label_separator!r}, the label_separator",
-            ),
+        is_regression = self.objective == "regression"
+        yield "labels", not is_regression, "none for regression"
+        are_different = len({*labels}) == len(labels) > 1
+        yield "labels", are_different, "two or more, all different"
+        yield (
+            "labels",
+            all(x.splitlines() == [x] and "\t" not in x for x in labels),
+            "names without tabs and line breaks, of a character or more",
+        )
+        yield (
+            "labels",
+            self.objective != "multi_label"
+            or not any(self.label_separator in x for x in labels),
+            f"names without {self.label_separator!r}, the label_separator",
         )
 
 
 # Column of the server's index in GLUE's test files.
 _INDEX = 0
+_BINARY = ("0", "1")
+_ENTAILMENT = ("entailment", "not_entailment")
 _table = functools.partial(Table, is_glue=True)
 
 
-def _glue(name, folder, text, label, *, test_text=None, form=None, **kwargs):
-    """Builds a GLUE task whose files share their columns except the label."""
+def _glue(folder, text, label, *, test_text=None, form=None, **kwargs):
+    """Builds a GLUE task; its test file may have other columns and no label."""
     table = _table(f"{folder}/train.tsv", text, label, **form or {})
+    test = _table(f"{folder}/test.tsv", test_text or text, id=_INDEX)
     return TableTask(
-        name,
+        folder.lower(),
         train=table,
         dev={"": dataclasses.replace(table, file=f"{folder}/dev.tsv")},
-        test={
-            folder: _table(f"{folder}/test.tsv", test_text or text, id=_INDEX)
-        },
+        test={folder: test},
         **kwargs,
     )
 
 
-_BINARY = ("0", "1")
+_COLA = {"labels": _BINARY, "metrics": ("matthew_corr", "eval_accuracy")}
 _PARAPHRASE = {"labels": _BINARY, "metrics": ("eval_accuracy", "f1")}
-_ENTAILMENT = ("entailment", "not_entailment")
-_MNLI = ("contradiction", "entailment", "neutral")
+_SIMILARITY = {
+    "objective": "regression",
+    "metrics": DEFAULT_METRICS["regression"],
+    "bounds": (0.0, 5.0),
+}
+_SHORT = {"skips_short_rows": True}  # Some rows of QQP lack columns.
 
 
 def _mnli(split, label=-1, id=None):
     return _table(f"MNLI/{split}.tsv", (8, 9), label, id)
 
 
-_DIAGNOSTIC = {"AX": _table("diagnostic/diagnostic.tsv", (1, 2), id=_INDEX)}
+_MISMATCHED = {"MNLI-mm": _mnli("test_mismatched", None, _INDEX)}
+_AX = {"AX": _table("diagnostic/diagnostic.tsv", (1, 2), id=_INDEX)}
+_MNLI = TableTask(
+    "mnli",
+    train=_mnli("train"),
+    dev={"": _mnli("dev_matched"), "mismatched": _mnli("dev_mismatched")},
+    test={"MNLI-m": _mnli("test_matched", None, _INDEX), **_MISMATCHED, **_AX},
+    labels=("contradiction", "entailment", "neutral"),
+)
+_MISMNLI = dataclasses.replace(
+    _MNLI,
+    name="mismnli",
+    dev={"": _MNLI.dev["mismatched"]},
+    test=_MISMATCHED,
+)
 
 # Source: classifier_utils.py, the processors; AX was not registered there.
 GLUE = {
     task.name: task
     for task in (
         _glue(
-            "cola",
-            "CoLA",
-            (3,),
-            1,
-            test_text=(1,),
-            form={"has_header": False},
-            labels=_BINARY,
-            metrics=("matthew_corr", "eval_accuracy"),
+            "CoLA", (3,), 1, test_text=(1,), form={"has_header": False}, **_COLA
         ),
-        _glue("sst-2", "SST-2", (0,), 1, test_text=(1,), labels=_BINARY),
-        _glue("mrpc", "MRPC", (3, 4), 0, **_PARAPHRASE),
-        _glue(
-            "sts-b",
-            "STS-B",
-            (7, 8),
-            -1,
-            objective="regression",
-            metrics=DEFAULT_METRICS["regression"],
-            bounds=(0.0, 5.0),
-        ),
-        _glue(
-            "qqp",
-            "QQP",
-            (3, 4),
-            5,
-            test_text=(1, 2),
-            form={"skips_short_rows": True},
-            **_PARAPHRASE,
-        ),
-        TableTask(
-            "mnli",
-            train=_mnli("train"),
-            dev={
-                "": _mnli("dev_matched"),
-                "mismatched": _mnli("dev_mismatched"),
-            },
-            test={
-                "MNLI-m": _mnli("test_matched", None, _INDEX),
-                "MNLI-mm": _mnli("test_mismatched", None, _INDEX),
-                **_DIAGNOSTIC,
-            },
-            labels=_MNLI,
-        ),
-        TableTask(
-            "mismnli",
-            train=_mnli("train"),
-            dev={"": _mnli("dev_mismatched")},
-            test={"MNLI-mm": _mnli("test_mismatched", None, _INDEX)},
-            labels=_MNLI,
-        ),
-        _glue("qnli", "QNLI", (1, 2), -1, labels=_ENTAILMENT),
-        _glue("rte", "RTE", (1, 2), -1, labels=_ENTAILMENT),
-        _glue("wnli", "WNLI", (1, 2), -1, labels=_BINARY),
-        TableTask("ax", train=None, dev={}, test=_DIAGNOSTIC, labels=_MNLI),
+        _glue("SST-2", (0,), 1, test_text=(1,), labels=_BINARY),
+        _glue("MRPC", (3, 4), 0, **_PARAPHRASE),
+        _glue("STS-B", (7, 8), -1, **_SIMILARITY),
+        _glue("QQP", (3, 4), 5, test_text=(1, 2), form=_SHORT, **_PARAPHRASE),
+        _MNLI,
+        _MISMNLI,
+        _glue("QNLI", (1, 2), -1, labels=_ENTAILMENT),
+        _glue("RTE", (1, 2), -1, labels=_ENTAILMENT),
+        _glue("WNLI", (1, 2), -1, labels=_BINARY),
+        TableTask("ax", None, dev={}, test=_AX, labels=_MNLI.labels),
     )
 }
 
 _STRING = (str, "a string")
-_COLUMN = (str | int, "a name or a number")
-_LABEL = (str | int | list, "a column, or a list of one column for each label")
+_COLUMN = str | int
+_LABEL = (
+    _COLUMN | list[_COLUMN],
+    "a column, or a list of one column for each label",
+)
 # Keys of a task's file: type, and what an error says is wanted.
-_KEYS = {
+_KEYS: dict[str, tuple] = {
     "name": _STRING,
     "train": _STRING,
-    "text": (str | int | list, "a column or a list of two"),
+    "text": (_COLUMN | list[_COLUMN], "a column or a list of two"),
     "label": _LABEL,
     "dev": _STRING,
     "dev_share": (int | float, "a number"),
@@ -234,51 +204,19 @@ _KEYS = {
     "format": _STRING,
     "delimiter": _STRING,
     "has_header": (bool, "true or false"),
-    "id": _COLUMN,
+    "id": (_COLUMN, "a name or a number"),
     "objective": _STRING,
-    "labels": (list, "a list of strings, numbers, true and false"),
+    "labels": (
+        list[str | int | float | bool],
+        "a list of strings, numbers, true and false",
+    ),
     "label_separator": _STRING,
-    "metrics": (list, "a list of strings"),
-}
-# Types of the items of list values.
-_ITEMS = {
-    "text": str | int,
-    "label": str | int,
-    "test_label": str | int,
-    "labels": str | int | float | bool,
-    "metrics": str,
+    "metrics": (list[str], "a list of strings"),
 }
 
 
 def read_task_config(path: filesystem.Path) -> TableTask:
-    """Reads the configuration of a user's own task.
-
-    An example; only the first four keys are required:
-
-        {
-          "name": "film_reviews",
-          "train": "train.tsv",          relative to data_dir
-          "text": "text",                or two: ["question", "answer"]
-          "label": "label",              a column's name, or its number from 0;
-                                         -1: the last column; or a list of one
-                                         column of 0 and 1 for each label
-          "dev": "dev.tsv",              or "dev_share": 0.1 to hold out
-                                         training rows (the default)
-          "test": "test.tsv",            predicted, and scored if labelled
-          "test_label": null,            its label column; null: no labels;
-                                         default: same as "label"
-          "format": "tsv",               or "csv", "jsonl"; default: by the
-                                         file's ending, else "tsv"
-          "delimiter": ";",              of fields that may be quoted; default:
-                                         a comma in a CSV file
-          "has_header": true,
-          "id": null,                    the test file's id column; null: the
-                                         row number
-          "objective": "classes",        or "regression", "multi_label"
-          "labels": ["0", "1"],          default: those of the training data
-          "label_separator": ",",        between the labels of a row
-          "metrics": ["eval_accuracy"]   the first selects the checkpoint
-        }
+    """Reads the configuration of a user's own task; docs/tasks.md has its keys.
 
     Raises:
       FileNotFoundError: if there is no file.
@@ -301,10 +239,7 @@ def _check_keys(path, values):
                 f"{path}: unknown key {key!r}; known: {', '.join(_KEYS)}.{hint}"
             )
         kind, wanted = _KEYS[key]
-        items = value if isinstance(value, list) else []
-        if not _is_of(value, kind | None) or not all(
-            _is_of(item, _ITEMS[key]) for item in items
-        ):
+        if value is not None and not _is_of(value, kind):
             raise ValueError(
                 f"{path}: {key} is {value!r:.80}; wanted {wanted}."
             )
@@ -316,73 +251,73 @@ def _check_keys(path, values):
 
 def _is_of(value, kind):
     """Returns whether a value has a type; a bool is not a number here."""
-    is_allowed = bool in typing.get_args(kind) or not isinstance(value, bool)
-    return isinstance(value, kind) and is_allowed
+    if isinstance(kind, types.UnionType):
+        return any(_is_of(value, part) for part in kind.__args__)
+    if items := typing.get_args(kind):
+        return isinstance(value, list) and all(
+            _is_of(item, items[0]) for item in value
+        )
+    return isinstance(value, kind) and isinstance(value, bool) == (kind is bool)
 
 
 def _build_task(values):
     test_label = values.get("test_label", values["label"])
     values = {key: value for key, value in values.items() if value is not None}
+    name, text, label = (values[key] for key in ("name", "text", "label"))
+    labels = [*map(label_values.name_of, values.get("labels", ()))]
+    has_columns = isinstance(label, list)
+    objective = values.get(
+        "objective", "multi_label" if has_columns else "classes"
+    )
+    if has_columns and objective != "multi_label":
+        raise ValueError(
+            f"label is a list of columns, which the objective {objective!r} "
+            'does not have; wanted one column, or "multi_label".'
+        )
+    if has_columns and not labels:
+        labels = [*map(str, label)]
 
-    def given(*keys):
-        return {key: values[key] for key in keys if key in values}
-
-    columns = values["text"]
-    names = [*map(label_values.name_of, values.get("labels", ()))]
-    objective = values.get("objective", "classes")
-    if isinstance(values["label"], list):
-        objective = values.setdefault("objective", "multi_label")
-        if objective != "multi_label":
-            raise ValueError(
-                f"label is a list of columns, which the objective {objective!r}"
-                ' does not have; wanted one column, or "multi_label".'
-            )
-        names = names or [str(column) for column in values["label"]]
-
-    def build_table(file, label, **kwargs):
+    def build_table(key, label=label, id=None):
         return Table(
-            file,
-            tuple(columns) if isinstance(columns, list) else (columns,),
-            tuple(label) if isinstance(label, list) else label,
-            format=values.get("format") or tables.format_of(file),
-            label_names=_names_of_columns(label, names),
-            **given("has_header", "delimiter"),
-            **kwargs,
+            values[key],
+            tuple(text) if isinstance(text, list) else (text,),
+            _order_columns(label, labels) if isinstance(label, list) else label,
+            id,
+            values.get("format") or tables.format_of(values[key]),
+            has_header=values.get("has_header", True),
+            delimiter=values.get("delimiter"),
         )
 
-    table = build_table(values["train"], values["label"])
     dev, test = {}, {}
     if "dev" in values:
-        dev[""] = build_table(values["dev"], values["label"])
+        dev[""] = build_table("dev")
     if "test" in values:
-        test[values["name"]] = build_table(
-            values["test"], test_label, id=values.get("id")
-        )
-    metrics = values.get("metrics") or DEFAULT_METRICS.get(objective, ())
+        test[name] = build_table("test", test_label, values.get("id"))
     return TableTask(
-        values["name"],
-        train=table,
+        name,
+        train=build_table("train"),
         dev=dev,
         test=test,
-        labels=tuple(names) or None,
-        metrics=tuple(metrics),
+        objective=objective,
+        labels=tuple(labels) or None,
+        metrics=tuple(
+            values.get("metrics") or DEFAULT_METRICS.get(objective, ())
+        ),
         dev_share=values.get("dev_share", 0.0 if dev else 0.1),
-        **given("objective", "label_separator"),
+        label_separator=values.get("label_separator", ","),
     )
 
 
-def _names_of_columns(label, names):
-    """Returns the label of each column, if there is one for each label."""
-    if not isinstance(label, list):
-        return None
-    if set(label) == set(names):
-        return tuple(label)
-    if len(label) != len(names):
+def _order_columns(columns, labels):
+    """Returns the column of each label; columns may have the labels' names."""
+    if set(columns) == set(labels):
+        return tuple(labels)
+    if len(columns) != len(labels):
         raise ValueError(
-            f"label lists {len(label)} columns and labels {len(names)} names; "
-            "wanted one name for each column."
+            f"label lists {len(columns)} columns and labels {len(labels)} "
+            "names; wanted one name for each column."
         )
-    return tuple(names)
+    return tuple(columns)
 
 
 def with_labels(task: TableTask, rows: list[Row]) -> TableTask:

@@ -4,6 +4,8 @@ An invalid row is an error that names the file and the line, before training
 starts; no row is skipped silently.
 """
 
+import collections
+import contextlib
 import csv
 import dataclasses
 import difflib
@@ -48,17 +50,20 @@ class Table:
       file: path relative to the data folder.
       text: one or two columns.
       label: column, or None if there are no labels; or a tuple of columns of
-        0 and 1, one for each label.
+        0 and 1, one for each of the task's labels, in their order.
       id: column of unique values, or None to use the row number from 0.
       format: "tsv" (no quoting, as in GLUE), "csv" (quoted fields may contain
         delimiters and line breaks) or "jsonl" (one object per line).
+      has_header: whether the first line names the columns.
+      skips_short_rows: whether rows with too few columns are skipped.
       delimiter: character between fields that may be quoted; None for a comma
         in "csv", and for tabs in "tsv".
-      label_names: the label of each column, if there are several.
-      has_header: whether the first line names the columns.
-      is_glue: whether it is one of GLUE's files, of which nothing is quoted,
-        and texts and rows are read as they are.
-      skips_short_rows: whether rows with too few columns are skipped.
+      is_glue: whether it is one of GLUE's files. Their texts are read as they
+        are, even with quotes, so that scores can be compared.
+
+    Example:
+      >>> Table("reviews.csv", text=("title", "body"), label=-1, format="csv")
+      Table(file='reviews.csv', text=('title', 'body'), label=-1, ...)
     """
 
     file: str
@@ -69,7 +74,6 @@ class Table:
     has_header: bool = True
     skips_short_rows: bool = False
     delimiter: str | None = None
-    label_names: tuple[str, ...] | None = None
     is_glue: bool = False
 
     def __post_init__(self):
@@ -90,9 +94,10 @@ class Table:
 
 def format_of(file: str) -> str:
     """Returns the format that the name of a file suggests; else "tsv"."""
-    endings = {".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
-    endings[".json"] = "jsonl"
-    return endings.get(os.path.splitext(file.lower())[1], "tsv")
+    ending = os.path.splitext(file.lower())[1]
+    if ending in (".json", ".jsonl", ".ndjson"):
+        return "jsonl"
+    return "csv" if ending == ".csv" else "tsv"
 
 
 class Row(NamedTuple):
@@ -122,27 +127,28 @@ def read_table(path: filesystem.Path, table: Table) -> list[Row]:
       ValueError: if it is empty or not UTF-8, a column is unknown, a row is
         invalid or has no text, or two rows have the same id.
     """
+    is_json = table.format == "jsonl"
     records = _PARSERS[table.format](path, read_text(path), table)
     header = None
-    if table.has_header and table.format != "jsonl" and records:
+    if table.has_header and not is_json and records:
         header = records.pop(0)[1]
     if not records:
         raise ValueError(f"{path} has no rows. Was it copied completely?")
     columns = _find_columns(path, table, header)
-    _say_first_row(path, table, header, records)
+    _log_first_row(path, table, header, records)
+    num_columns = len(header or records[0][1])
+    width = 0 if is_json else _width(columns, num_columns)
     rows: list[Row] = []
-    width = 0 if table.format == "jsonl" else _width(columns, header)
-    num_wanted = len(header or records[0][1])
     for line, fields in records:
-        problem = _explain_short_row(fields, columns, width)
-        if problem and table.skips_short_rows:
+        if table.skips_short_rows and len(fields) < width:
             continue
-        if not problem and table.format != "jsonl" and not table.is_glue:
-            problem = _explain_other_width(fields, num_wanted, table)
-        if problem:
-            raise ValueError(f"{path}, line {line}: {problem}")
-        values = _read_values(path, line, fields, columns, table)
-        _check_values(path, line, values, table)
+        where = f"{path}, line {line}"
+        if is_json:
+            _check_keys(where, fields, columns)
+        else:
+            _check_width(where, fields, width, num_columns, table)
+        values = _read_values(where, fields, columns, table)
+        _check_values(where, values, table)
         rows.append(
             Row(
                 id=str(values.get("id", len(rows))),
@@ -152,66 +158,11 @@ def read_table(path: filesystem.Path, table: Table) -> list[Row]:
                 line=line,
             )
         )
-    if not rows:
-        raise ValueError(
-            f"{path}: all {len(records)} rows have too few columns. Does it "
-            "use another delimiter?"
-        )
-    if len(rows) < len(records):
-        logging.warning(
-            "%s: %d of %d rows have too few columns and are skipped.",
-            path,
-            len(records) - len(rows),
-            len(records),
-        )
-    _warn_of_missing_texts(path, rows, table)
+    _check_skipped(path, len(records), len(rows))
     _check_ids(path, rows)
+    if not table.is_glue:
+        _warn_of_missing_texts(path, rows)
     return rows
-
-
-def _read_values(path, line, fields, columns, table):
-    """Returns a dict from a part of a row to its value."""
-    values = {
-        name: fields[c] for name, c in columns.items() if isinstance(name, str)
-    }
-    if table.label_names:
-        values["label"] = [
-            name
-            for number, name in enumerate(table.label_names)
-            if _is_one(fields[columns[number]], name, path, line)
-        ]
-    return values
-
-
-def _find_columns(path, table, header):
-    """Returns a dict from a part of a row to the index or key of its column.
-
-    Parts are "text_a", "text_b", "label", "id"; with several columns of
-    labels, their numbers from 0.
-    """
-    wanted: dict = dict(zip(("text_a", "text_b"), table.text, strict=False))
-    if table.label_names:
-        wanted |= dict(enumerate(table.label))
-    else:
-        wanted["label"] = table.label
-    wanted["id"] = table.id
-    return {
-        name: _column(path, column, header, table.format)
-        for name, column in wanted.items()
-        if column is not None
-    }
-
-
-def _say_first_row(path, table, header, records):
-    """Says what the first row is taken for, where nothing else checks it."""
-    label = table.label if isinstance(table.label, tuple) else (table.label,)
-    if table.is_glue or any(isinstance(c, str) for c in (*table.text, *label)):
-        return
-    if header:
-        said = f'its header is {header}; if these are data, "has_header": false'
-    else:
-        said = f"it has no header; the first row is {records[0][1]}"
-    logging.warning("%s: %s.", path, said)
 
 
 def read_text(path: filesystem.Path) -> str:
@@ -242,11 +193,11 @@ def read_lines(path: filesystem.Path) -> Iterator[str]:
         for number, content in enumerate(file, 1):
             if b"\0" in content:
                 raise ValueError(_HAS_ZERO.format(path=path, line=number))
-            # Not splitlines: U+2028 and others may stand within a text.
+            # Not splitlines: U+2028 and others may occur within a text.
             content = content.removesuffix(b"\r\n").removesuffix(b"\n")
             where = f"{path}, line {number}"
             yield filesystem.decode(content, where, _NOT_UTF8, encoding)
-            encoding = "utf-8"
+            encoding = "utf-8"  # Only the first line may have the mark.
 
 
 def _parse_tsv(path, text, table):
@@ -263,18 +214,17 @@ def _parse_tsv(path, text, table):
     ]
     if table.is_glue or '"' not in text:
         return rows
-    try:
+    has_doubled = any(_DOUBLED.fullmatch(f) for _, row in rows for f in row)
+    with contextlib.suppress(ValueError):
         quoted = _parse_csv(path, text, table, "\t")
-    except ValueError:
-        quoted = []
-    if quoted and _is_quoted(rows, quoted):
-        logging.warning(
-            "%s: some fields are quoted, as pandas writes them; the quotes are "
-            "removed.",
-            path,
-        )
-        return quoted
-    if _has_doubled_quotes(rows):
+        if _is_quoted(rows, quoted, has_doubled):
+            logging.warning(
+                "%s: some fields are quoted, as pandas writes them; the quotes "
+                "are removed.",
+                path,
+            )
+            return quoted
+    if has_doubled:
         logging.warning(
             "%s: some fields have doubled quotes, as if they were quoted, but "
             "not all rows can be read so; its quotes are read as text.",
@@ -285,30 +235,28 @@ def _parse_tsv(path, text, table):
 
 # A field whose quotes are doubled between quotes.
 _DOUBLED = re.compile(r'"(?:[^"]|"")*""(?:[^"]|"")*"')
+# Fields that pandas leaves without quotes even if it quotes all others.
 _UNQUOTED = re.compile(r"|[-+0-9.eE]+|true|false|nan|na", re.IGNORECASE)
 
 
-def _is_quoted(rows, quoted):
+def _is_quoted(rows, quoted, has_doubled):
     """Returns whether the rows of a TSV file were written with quotes.
 
     Args:
       rows: (line number, fields) if quotes are text.
       quoted: the same if they enclose fields.
+      has_doubled: whether a field has doubled quotes between quotes.
     """
     if len({len(fields) for _, fields in quoted}) > 1:
         return False
     if len({len(fields) for _, fields in rows}) > 1:
         return True  # Tabs and line breaks between quotes.
-    return _has_doubled_quotes(rows) or all(
+    return has_doubled or all(
         _UNQUOTED.fullmatch(field)
         or (len(field) > 1 and field[0] == field[-1] == '"')
         for _, fields in rows
         for field in fields
     )
-
-
-def _has_doubled_quotes(rows):
-    return any(_DOUBLED.fullmatch(f) for _, fields in rows for f in fields)
 
 
 def _parse_csv(path, text, table, delimiter=None):
@@ -347,6 +295,25 @@ def _parse_json_lines(path, text, _table):
 _PARSERS = {"tsv": _parse_tsv, "csv": _parse_csv, "jsonl": _parse_json_lines}
 
 
+def _find_columns(path, table, header):
+    """Returns a dict from a part of a row to the index or key of its column.
+
+    Parts are "text_a", "text_b", "label", "id"; or instead of "label", for
+    several columns of labels, each column in a tuple.
+    """
+    wanted: dict = dict(zip(("text_a", "text_b"), table.text, strict=False))
+    if isinstance(table.label, tuple):
+        wanted |= {(column,): column for column in table.label}
+    else:
+        wanted["label"] = table.label
+    wanted["id"] = table.id
+    return {
+        part: _column(path, column, header, table.format)
+        for part, column in wanted.items()
+        if column is not None
+    }
+
+
 def _column(path, column, header, format):
     """Returns the index or key of a column in a record."""
     if format == "jsonl" or isinstance(column, int):
@@ -369,117 +336,143 @@ def _column(path, column, header, format):
     return header.index(column)
 
 
-def _width(columns, header):
-    """Returns the minimum number of columns of a row."""
-    from_end = len(header) if header else 0
-    return max(
-        (c + 1 if c >= 0 else max(-c, from_end))
-        for c in columns.values()
-        if isinstance(c, int)
-    )
+def _log_first_row(path, table, header, records):
+    """Logs what the first row is taken for, if only numbers name columns."""
+    label = table.label if isinstance(table.label, tuple) else (table.label,)
+    if table.is_glue or any(isinstance(c, str) for c in (*table.text, *label)):
+        return
+    if header:
+        said = f'its header is {header}; if these are data, "has_header": false'
+    else:
+        said = f"it has no header; the first row is {records[0][1]}"
+    logging.warning("%s: %s.", path, said)
 
 
-def _explain_short_row(fields, columns, width):
-    """Returns a sentence on the columns that a row lacks; None if complete."""
-    if isinstance(fields, dict):
-        if missing := [c for c in columns.values() if c not in fields]:
-            others = {columns.get(n) for n in ("text_a", "text_b", "id")}
-            hint = "" if others.issuperset(missing) else label_values.HINT
-            return (
-                f"{missing} are missing from the keys {sorted(fields)}. {hint}"
-            ).strip()
-    elif len(fields) < width or _has_equal_columns(fields, columns):
-        return (
-            f"found {len(fields)} columns, wanted at least "
-            f"{max(width, len(fields) + 1)}. Is the row "
-            "truncated, or is the delimiter another one?"
-        )
-    return None
+def _width(columns, num_columns):
+    """Returns the number of columns that each row needs."""
+    numbers = {*columns.values()}
+    if len({number % num_columns for number in numbers}) < len(numbers):
+        return num_columns + 1  # As 0 and -1 of one column: not split at all.
+    return max(c + 1 if c >= 0 else max(-c, num_columns) for c in numbers)
 
 
-def _explain_other_width(fields, num_wanted, table):
-    """Returns a sentence if a row's values may be in other columns."""
-    surplus = fields[num_wanted:]
-    if len(fields) == num_wanted or (surplus and not any(surplus)):
-        return None
-    first = "header" if table.has_header else "first row"
-    return (
-        f"found {len(fields)} columns; the {first} has {num_wanted}. Does a "
-        "text contain the delimiter (then it must be quoted, in a CSV file), "
-        'is the "format" or "delimiter" another one, or are there names of '
-        "rows (R: row.names=FALSE)?"
-    )
-
-
-def _has_equal_columns(fields, columns):
-    """Returns whether two columns are one, as -1 and 0 in a row of one."""
-    wanted = {c for c in columns.values() if isinstance(c, int)}
-    return len({c % len(fields) for c in wanted}) < len(wanted)
-
-
-def _is_one(value, name, path, line):
-    """Returns whether the value of a label's own column is one, not zero."""
-    found = label_values.canonical(label_values.name_of(value))
-    if found not in label_values.ZERO_OR_ONE:
+def _check_width(where, fields, width, num_columns, table):
+    """Raises ValueError if a row's values may be in other columns."""
+    if len(fields) < width:
         raise ValueError(
-            f"{path}, line {line}: the column of the label {name!r} has "
-            f"{value!r:.80}; wanted 0 or 1. {label_values.HINT}"
+            f"{where}: found {len(fields)} columns, wanted at least {width}. "
+            "Is the row truncated, or is the delimiter another one?"
         )
-    return found in label_values.ONE
+    # Empty fields at the end are of a trailing delimiter.
+    is_even = len(fields) >= num_columns and not any(fields[num_columns:])
+    if not is_even and not table.is_glue:
+        first = "header" if table.has_header else "first row"
+        raise ValueError(
+            f"{where}: found {len(fields)} columns; the {first} has "
+            f"{num_columns}. Does a text contain the delimiter (then it must "
+            'be quoted, in a CSV file), is the "format" or "delimiter" another '
+            "one, or are there names of rows (R: row.names=FALSE)?"
+        )
 
 
-def _check_values(path, line, values, table):
+def _check_keys(where, fields, columns):
+    if missing := [c for c in columns.values() if c not in fields]:
+        others = {columns.get(name) for name in ("text_a", "text_b", "id")}
+        hint = "" if others.issuperset(missing) else f" {label_values.HINT}"
+        raise ValueError(
+            f"{where}: {missing} are missing from the keys "
+            f"{sorted(fields)}.{hint}"
+        )
+
+
+def _read_values(where, fields, columns, table):
+    """Returns a dict from a part of a row to its value."""
+    values = {part: fields[column] for part, column in columns.items()}
+    if isinstance(table.label, tuple):
+        values["label"] = [
+            _is_one(values.pop((column,)), column, where)
+            for column in table.label
+        ]
+    return values
+
+
+def _is_one(value, column, where):
+    """Returns whether the value of a label's own column is one, not zero."""
+    form = label_values.canonical(label_values.name_of(value))
+    if form not in label_values.ZERO_OR_ONE:
+        raise ValueError(
+            f"{where}: the label column {column!r} has {value!r:.80}; "
+            f"wanted 0 or 1. {label_values.HINT}"
+        )
+    return form in label_values.ONE
+
+
+def _check_values(where, values, table):
     """Raises ValueError if texts, labels or ids are invalid."""
     for name, value in values.items():
         kind, wanted = _KINDS[name]
         if not isinstance(value, kind):
             hint = f" {label_values.HINT}" if name == "label" else ""
             raise ValueError(
-                f"{path}, line {line}: {name} is {value!r:.80}; wanted "
-                f"{wanted}.{hint}"
+                f"{where}: {name} is {value!r:.80}; wanted {wanted}.{hint}"
             )
     texts = [values.get(name) or "" for name in ("text_a", "text_b")]
     if not table.is_glue and all(map(normalization.is_blank, texts)):
         raise ValueError(
-            f"{path}, line {line}: the text is empty. Remove the row, or is "
-            "it the wrong column?"
+            f"{where}: the text is empty. Remove the row, or is it the wrong "
+            "column?"
         )
     labels = values.get("label")
     for value in labels if isinstance(labels, list) else ():
         if not isinstance(value, _SCALAR):
             raise ValueError(
-                f"{path}, line {line}: the labels contain {value!r:.80}; "
-                "wanted strings or numbers."
+                f"{where}: the labels contain {value!r:.80}; wanted strings or "
+                "numbers."
             )
     name = str(values.get("id", "-"))
     if not name.strip() or set(name) & set("\t\r\n"):
         raise ValueError(
-            f"{path}, line {line}: id is {name!r:.80}; wanted a value without "
-            "tabs and line breaks. Is it the right column?"
+            f"{where}: id is {name!r:.80}; wanted a value without tabs and "
+            "line breaks. Is it the right column?"
+        )
+
+
+def _check_skipped(path, num_records, num_rows):
+    if not num_rows:
+        raise ValueError(
+            f"{path}: all {num_records} rows have too few columns. Does it use "
+            "another delimiter?"
+        )
+    if num_rows < num_records:
+        logging.warning(
+            "%s: %d of %d rows have too few columns and are skipped.",
+            path,
+            num_records - num_rows,
+            num_records,
         )
 
 
 def _check_ids(path, rows):
-    lines: dict[str, int] = {}
-    for row in rows:
-        first = lines.setdefault(row.id, row.line)
-        if first != row.line:
-            raise ValueError(
-                f"{path} has the id {row.id!r:.80} on line {first} and again "
-                f"on line {row.line}; wanted unique ids to identify "
-                "predictions. Is it the right column, or were files "
-                "concatenated?"
-            )
+    ((name, count),) = collections.Counter(row.id for row in rows).most_common(
+        1
+    )
+    if count > 1:
+        first, second, *_ = [row.line for row in rows if row.id == name]
+        raise ValueError(
+            f"{path} has the id {name!r:.80} on line {first} and again on line "
+            f"{second}; wanted unique ids to identify predictions. Is it the "
+            "right column, or were files concatenated?"
+        )
 
 
-def _warn_of_missing_texts(path, rows, table):
+def _warn_of_missing_texts(path, rows):
     lines = [
         row.line
         for row in rows
         if label_values.is_missing(row.text_a)
         or (row.text_b is not None and label_values.is_missing(row.text_b))
     ]
-    if lines and not table.is_glue:
+    if lines:
         logging.warning(
             "%s: a text of %d rows is empty or only a word for a missing "
             "value, the first on line %d.",

@@ -480,13 +480,26 @@ def test_labels_of_a_config_may_be_true_and_false(read_config):
     assert read_config(labels=[True, False]).labels == ("true", "false")
 
 
+def test_labels_with_columns_of_their_own_are_zeros_and_ones(
+    read_config, tmp_path
+):
+    """In the order of the labels, not of the columns."""
+    path = tmp_path / "t.csv"
+    path.write_text("y,x,text\n1,0,a\n1,True,b\n0,0,c\n")
+    for labels, columns in (("x", "y"), ["y", "x"]), (("u", "v"), ["x", "y"]):
+        task = read_config(train="t.csv", label=columns, labels=labels)
+        rows = tables.read_table(str(path), task.train)
+        encoded = table_tasks.encode_labels(rows, task, "t.csv")
+        assert encoded.tolist() == [[0, 1], [1, 1], [0, 0]]
+
+
 def test_a_config_may_name_a_column_for_each_label(read_config):
     task = read_config(label=["x", "y"], train="t.csv", test="u.jsonl")
     assert task.objective == "multi_label" and task.labels == ("x", "y")
-    assert task.train.label_names == ("x", "y")
+    assert task.train.label == ("x", "y")
     assert (task.train.format, task.test["own"].format) == ("csv", "jsonl")
     other = read_config(label=["x", "y"], labels=["y", "x"])
     assert other.labels == ("y", "x")
-    assert other.train.label_names == ("x", "y")
+    assert other.train.label == ("y", "x")
     numbered = read_config(label=[2, 3], labels=["y", "x"])
-    assert numbered.train.label_names == ("y", "x")
+    assert numbered.train.label == (2, 3)

@@ -234,14 +234,14 @@ def test_the_name_of_a_file_suggests_its_format(file, format):
 
 
 def test_each_label_may_have_its_own_column(read):
-    table = Table(
-        "t.csv", ("x",), ("b", "a"), format="csv", label_names=("b", "a")
-    )
+    table = Table("t.csv", ("x",), ("b", "a"), format="csv")
     rows = read("a,x,b\n0,one,1\nTrue,two,1.0\nfalse,three,0\n", table)
-    assert [row.label for row in rows] == [["b"], ["b", "a"], []]
-    with pytest.raises(
-        ValueError, match="line 2: .* label 'a' has '2'; wanted"
-    ):
+    assert [row.label for row in rows] == [
+        [True, False],
+        [True, True],
+        [False, False],
+    ]
+    with pytest.raises(ValueError, match="line 2: .* 'a' has '2'; wanted"):
         read("a,x,b\n2,one,1\n", table)
 
 
@@ -311,7 +311,7 @@ FAULTS = {
     "a row shorter than a column from the end": (
         "a\tb\tc\nd\n",
         Table("t", (0,), -2, has_header=False),
-        "line 2: found 1 columns, wanted at least 2",
+        "line 2: found 1 columns, wanted at least 3",
     ),
     "one column that is the first and the last": (
         "a\tb\nc\n",
@@ -361,12 +361,12 @@ FAULTS = {
     "another encoding": ("caf\xe9\t1\n".encode("latin-1"), PAIRS, "not UTF-8"),
     "no value for a label with a column of its own": (
         "a,x\nb,-1\n",
-        Table("t", ("a",), ("x",), format="csv", label_names=("x",)),
+        Table("t", ("a",), ("x",), format="csv"),
         "line 2: .* has '-1'; wanted 0 or 1. .*\"test_label\": null",
     ),
     "no key for a label of its own": (
         '{"a": "b"}\n',
-        Table("t", ("a",), ("x",), format="jsonl", label_names=("x",)),
+        Table("t", ("a",), ("x",), format="jsonl"),
         "line 1: .*'x'.* are missing .*\"test_label\": null",
     ),
     "an open quote": (
@@ -513,7 +513,7 @@ def test_lines_are_those_of_the_whole_text(tmp_path, content):
     [
         (
             "a b\t1\nc\t0\n",
-            Table("t.tsv", (0,), (1,), label_names=("x",)),
+            Table("t.tsv", (0,), (1,)),
             "head",
         ),
         (
