@@ -5,29 +5,12 @@ ends per start, C candidates.
 """
 
 import dataclasses
-from typing import NamedTuple
 
 import numpy as np
 
 from albert_tf.data.examples import Examples
 from albert_tf.data.squad import Squad
 from albert_tf.text import normalization
-
-
-class Candidates(NamedTuple):
-    """Candidate answers of a window, as pairs of start and end tokens.
-
-    Attributes:
-      starts: [C] first tokens, as positions in the sequence.
-      ends: [C] last tokens, as positions in the sequence.
-      start_scores: [C] logits or log-probabilities of the starts.
-      end_scores: [C] logits or log-probabilities of the ends.
-    """
-
-    starts: np.ndarray
-    ends: np.ndarray
-    start_scores: np.ndarray
-    end_scores: np.ndarray
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,6 +23,11 @@ class Answers:
         (normalized over the list), `start_log_prob` and `end_log_prob`.
       null_odds: dict of question id -> score of "no answer"; empty if the
         model always answers.
+
+    Example:
+      >>> found = Answers({"q1": "a cat"}, nbest={}, null_odds={"q1": -2.0})
+      >>> apply_threshold(found, 0.0), apply_threshold(found, -3.0)
+      ({'q1': 'a cat'}, {'q1': ''})
     """
 
     best: dict[str, str]
@@ -103,76 +91,59 @@ def _find_candidates(examples, outputs, row, n_best_size, max_answer_length):
     """
     num_tokens = examples.lengths[row]
     if "cls_logits" in outputs:
-        pairs = pair_beam(outputs, row)
+        starts, ends, *scores = pair_beam(outputs, row)
     else:
-        pairs = pair_best(
-            outputs["start_logits"][row],
-            outputs["end_logits"][row],
-            num_tokens,
-            n_best_size,
-        )
+        logits = (outputs[n][row] for n in ("start_logits", "end_logits"))
+        starts, ends, *scores = pair_best(*logits, num_tokens, n_best_size)
     tokens = slice(examples.starts[row], examples.starts[row] + num_tokens)
+    last = num_tokens - 1  # [SEP]
+    is_max_context = examples.token_arrays["is_max_context"][tokens]
+    is_valid = (
+        (starts >= examples.first_lengths[row])
+        & (starts <= ends)
+        & (ends < last)
+        & (ends - starts < max_answer_length)
+        # A beam may have positions of padding.
+        & is_max_context[np.minimum(starts, last)]
+    )
     spans = examples.token_arrays["token_spans"][tokens]
-    pairs = keep_valid(
-        pairs,
-        examples.token_arrays["is_max_context"][tokens],
-        examples.first_lengths[row],
-        max_answer_length,
-    )
     return (
-        spans[pairs.starts, 0],
-        spans[pairs.ends, 1],
-        pairs.start_scores,
-        pairs.end_scores,
+        spans[starts[is_valid], 0],
+        spans[ends[is_valid], 1],
+        *(values[is_valid] for values in scores),
     )
 
 
-def pair_best(start_logits, end_logits, num_tokens, n_best_size) -> Candidates:
+def pair_best(start_logits, end_logits, num_tokens, n_best_size) -> tuple:
     """Pairs the best starts of a window with its best ends; logits are [T].
 
     Only the first `num_tokens` are paired; the rest is padding.
+
+    Returns:
+      First tokens, last tokens, and the logits of both, [C] each.
     """
     starts, ends = (
         np.argsort(-logits[:num_tokens], kind="stable")[:n_best_size]
         for logits in (start_logits, end_logits)
     )
-    starts, ends = (
-        x.ravel() for x in np.meshgrid(starts, ends, indexing="ij")
-    )  # [C] each
-    return Candidates(starts, ends, start_logits[starts], end_logits[ends])
+    starts, ends = (x.ravel() for x in np.meshgrid(starts, ends, indexing="ij"))
+    return starts, ends, start_logits[starts], end_logits[ends]
 
 
-def pair_beam(outputs, row) -> Candidates:
-    """Pairs the starts of a window's beam, [K], with their ends, [K * J]."""
+def pair_beam(outputs, row) -> tuple:
+    """Pairs the starts of a window's beam, [K], with their ends, [K * J].
+
+    Returns what `pair_best` returns.
+    """
     starts = outputs["start_top_index"][row]
     ends = outputs["end_top_index"][row]
     num_ends = len(ends) // len(starts)
-    return Candidates(
+    return (
         np.repeat(starts, num_ends),
         ends,
         np.repeat(outputs["start_top_log_probs"][row], num_ends),
         outputs["end_top_log_probs"][row],
     )
-
-
-def keep_valid(
-    pairs, is_max_context, first_length, max_answer_length
-) -> Candidates:
-    """Removes pairs that cannot be an answer of the window.
-
-    `is_max_context` [T] is from `windows.encode_squad`; `first_length` is the
-    number of tokens before the paragraph.
-    """
-    num_tokens = len(is_max_context) - 1  # The last token is [SEP].
-    starts, ends = pairs.starts, pairs.ends
-    is_valid = (
-        (starts >= first_length)
-        & (starts <= ends)
-        & (ends < num_tokens)
-        & (ends - starts < max_answer_length)
-    )
-    is_valid &= is_max_context[np.minimum(starts, num_tokens)]
-    return Candidates(*(values[is_valid] for values in pairs))
 
 
 def rank(context, n_best_size, firsts, lasts, start_scores, end_scores) -> list:
