@@ -85,21 +85,6 @@ def longest_sequences(examples: Examples) -> np.ndarray:
     return examples.lengths.reshape(len(examples), -1).max(axis=1)
 
 
-def choose_buckets(examples: Examples, bucket_lengths: list[int]) -> np.ndarray:
-    """Returns the index of the shortest bucket that fits each example, [N].
-
-    Raises:
-      ValueError: if an example is longer than the longest bucket.
-    """
-    lengths = longest_sequences(examples)
-    if lengths.max(initial=0) > bucket_lengths[-1]:
-        raise ValueError(
-            f"A sequence has {lengths.max()} tokens; the longest bucket has "
-            f"{bucket_lengths[-1]}."
-        )
-    return np.searchsorted(bucket_lengths, lengths)
-
-
 def check_plan(num_examples: int, batch_size: int, num_steps: int = 1) -> None:
     """Raises ValueError if there are no examples or the plan is too large."""
     if not num_examples:
@@ -144,10 +129,17 @@ def plan_training(
       seed: seed of the order.
 
     Raises:
-      ValueError: if there are no examples, or the plan is too large.
+      ValueError: if there are no examples, the plan is too large, or an
+        example is longer than the longest bucket.
     """
     check_plan(len(examples), batch_size, num_steps)
-    buckets = choose_buckets(examples, bucket_lengths)
+    longest = longest_sequences(examples)
+    if longest.max() > bucket_lengths[-1]:
+        raise ValueError(
+            f"A sequence has {longest.max()} tokens; the longest bucket has "
+            f"{bucket_lengths[-1]}."
+        )
+    buckets = np.searchsorted(bucket_lengths, longest)  # [N]
     plans = [Plan(np.zeros(0, np.int32), np.zeros((0, batch_size), np.int32))]
     remainder = np.zeros(0, np.int32)
     num_planned = epoch = 0
@@ -229,7 +221,12 @@ def plan_pass(
     longest = longest[order]
     padded = longest
     if is_static:
-        padded = _pad_to_shapes(longest, max_length, tokens_per_shape)
+        if tokens_per_shape is None:
+            tokens_per_shape = TOKENS_PER_SHAPE
+        rounded = -(-longest // LENGTH_STEP) * LENGTH_STEP
+        rounded = np.minimum(rounded, max_length)
+        chosen = choose_lengths(rounded, tokens_per_shape)
+        padded = chosen[np.searchsorted(chosen, rounded)]
     max_size = -(-len(examples) // num_replicas)
     lengths, sizes, start = [], [], 0
     while start < len(order):
@@ -251,16 +248,6 @@ def plan_pass(
     return Pass(
         np.array(lengths, np.int32), np.array(sizes, np.int32), order, is_static
     )
-
-
-def _pad_to_shapes(longest, max_length, tokens_per_shape):
-    """Returns the padded lengths, of which there are only a few; [N]."""
-    if tokens_per_shape is None:
-        tokens_per_shape = TOKENS_PER_SHAPE
-    rounded = -(-longest // LENGTH_STEP) * LENGTH_STEP
-    rounded = np.minimum(rounded, max_length)
-    chosen = choose_lengths(rounded, tokens_per_shape)
-    return chosen[np.searchsorted(chosen, rounded)]
 
 
 def _best_batch_size(lengths):
@@ -302,10 +289,10 @@ def build_datasets(examples: Examples, plan: Plan) -> dict:
       C > 1; `examples.arrays`; `example_index` [B] int32; and
       `example_weight` [B], 0 for a row of padding.
     """
-    tables = _look_up_tables(examples)
+    look_up = _build_look_up(examples)
     return {
         int(length): _build_dataset(
-            tables, length, plan.indices[plan.lengths == length]
+            look_up, length, plan.indices[plan.lengths == length]
         )
         for length in np.unique(plan.lengths)
     }
@@ -319,30 +306,30 @@ def build_pass(examples: Examples, plan: Pass) -> list:
     """
     import tensorflow as tf
 
-    tables = _look_up_tables(examples)
+    look_up = _build_look_up(examples)
     starts = np.cumsum(plan.sizes, dtype=np.int32) - plan.sizes
     if plan.is_static:
         datasets = []
         for length in np.unique(plan.lengths)[::-1]:
             where = plan.lengths == length
             rows = starts[where, None] + np.arange(plan.sizes[where][0])
-            datasets.append(_build_dataset(tables, length, plan.order[rows]))
+            datasets.append(_build_dataset(look_up, length, plan.order[rows]))
         return datasets
     with tf.device("CPU:0"):
         order = tf.constant(plan.order)
     return [
         _map(
             (starts, plan.sizes, plan.lengths),
-            lambda start, size, length: _look_up(
-                tables, order[start : start + size], length
+            lambda start, size, length: look_up(
+                order[start : start + size], length
             ),
         )
     ]
 
 
-def _build_dataset(tables, length, indices):
+def _build_dataset(look_up, length, indices):
     """Builds a dataset of batches of one length; indices are [steps, B]."""
-    return _map(indices, lambda index: _look_up(tables, index, int(length)))
+    return _map(indices, lambda index: look_up(index, int(length)))
 
 
 def _map(slices, look_up):
@@ -366,71 +353,52 @@ def build_options():
     return options
 
 
-class _Tables(NamedTuple):
-    """Tensors of all sequences and arrays, plus an empty example for padding.
+def _build_look_up(examples):
+    """Returns a function that gathers a batch, padded to a length.
 
-    Attributes:
-      ids: [S] token ids of all sequences, concatenated.
-      starts, lengths, first_lengths: [R], see `Examples`.
-      arrays: dict of name -> [N + 1, ...].
-      num_choices: sequences per example, C.
+    It takes the indices of examples, [B] int32, and the length. Index N is a
+    row of padding, an example without tokens.
     """
-
-    ids: object
-    starts: object
-    lengths: object
-    first_lengths: object
-    arrays: dict
-    num_choices: int
-
-
-def _look_up_tables(examples):
     import tensorflow as tf
 
-    def padded(values, num_rows):
-        return np.pad(values, [(0, num_rows)] + [(0, 0)] * (values.ndim - 1))
+    num_choices, num_examples = examples.num_choices, len(examples)
 
-    def constant(values):
-        return tf.constant(padded(values, examples.num_choices), tf.int32)
+    def constant(values, num_rows, dtype=None):
+        padding = [(0, num_rows)] + [(0, 0)] * (values.ndim - 1)
+        return tf.constant(np.pad(values, padding), dtype)
 
+    # tf.data runs on the CPU; a GPU's memory is for the model.
     with tf.device("CPU:0"):
-        return _Tables(
-            tf.constant(padded(examples.ids, 1), tf.int32),
-            constant(examples.starts),
-            constant(examples.lengths),
-            constant(examples.first_lengths),
-            {
-                name: tf.constant(padded(values, 1))
-                for name, values in examples.arrays.items()
-            },
-            examples.num_choices,
+        all_ids = constant(examples.ids, 1, tf.int32)
+        sequences = [
+            constant(values, num_choices, tf.int32)
+            for values in (
+                examples.starts,
+                examples.lengths,
+                examples.first_lengths,
+            )
+        ]
+        arrays = {name: constant(x, 1) for name, x in examples.arrays.items()}
+
+    def look_up(index, length):
+        rows = index[:, tf.newaxis] * num_choices + tf.range(num_choices)
+        if num_choices == 1:
+            rows = index  # [B]; otherwise [B, C]
+        starts, lengths, first_lengths = (
+            tf.gather(values, rows)[..., tf.newaxis]  # [B, (C,) 1]
+            for values in sequences
         )
+        positions = tf.range(length)
+        is_token = positions < lengths  # [B, (C,) T]
+        where = tf.where(is_token, starts + positions, 0)
+        segment_ids = is_token & (positions >= first_lengths)
+        return {
+            "input_ids": tf.where(is_token, tf.gather(all_ids, where), 0),
+            "input_mask": tf.cast(is_token, tf.int32),
+            "segment_ids": tf.cast(segment_ids, tf.int32),
+            **{name: tf.gather(x, index) for name, x in arrays.items()},
+            "example_index": index,
+            "example_weight": tf.cast(index < num_examples, tf.float32),
+        }
 
-
-def _look_up(tables, index, length):
-    """Gathers a batch of examples, index [B] int32, padded to a length."""
-    import tensorflow as tf
-
-    num_choices = tables.num_choices
-    rows = index[:, tf.newaxis] * num_choices + tf.range(num_choices)  # [B, C]
-    if num_choices == 1:
-        rows = index  # [B]
-    positions = tf.range(length)
-    starts, lengths, first_lengths = (
-        tf.gather(values, rows)[..., tf.newaxis]  # [B, (C,) 1]
-        for values in (tables.starts, tables.lengths, tables.first_lengths)
-    )
-    is_token = positions < lengths  # [B, (C,) T]
-    where = tf.where(is_token, starts + positions, 0)
-    ids = tf.where(is_token, tf.gather(tables.ids, where), 0)
-    num_examples = tables.lengths.shape[0] // num_choices - 1
-    return {
-        "input_ids": ids,
-        "input_mask": tf.cast(is_token, tf.int32),
-        "segment_ids": tf.cast(
-            is_token & (positions >= first_lengths), tf.int32
-        ),
-        **{name: tf.gather(x, index) for name, x in tables.arrays.items()},
-        "example_index": index,
-        "example_weight": tf.cast(index < num_examples, tf.float32),
-    }
+    return look_up

@@ -42,6 +42,12 @@ class Examples:
       token_arrays: dict of name -> [S, ...] array, for decoding outputs; not
         model inputs.
       truncation: a sentence on how many texts were truncated; "" if none was.
+
+    Example:
+      >>> ids, lengths = np.array([2, 7, 3, 2, 8, 9, 3]), np.array([3, 4])
+      >>> two = Examples(ids, lengths, lengths, {"label_ids": np.array([0, 1])})
+      >>> pad_examples(two, [0], length=5)["input_ids"]
+      array([[2, 7, 3, 0, 0]], dtype=int32)
     """
 
     ids: np.ndarray
@@ -186,15 +192,9 @@ def cut_pair(num_a: int, num_b: int, limit: int) -> tuple[int, int]:
 
     Source: classifier_utils.py, `_truncate_seq_pair`.
     """
-    if num_a + num_b <= limit:
-        return num_a, num_b
-    # The longer text is cut to the other's length, then both alternately.
-    shorter = min(num_a, num_b)
-    if 2 * shorter >= limit:
-        return limit - limit // 2, limit // 2
-    if num_a > num_b:
-        return limit - num_b, num_b
-    return num_a, limit - num_a
+    # Cutting the longer text first leaves the second one at least its half.
+    kept_b = min(num_b, max(limit // 2, limit - num_a))
+    return min(num_a, limit - kept_b), kept_b
 
 
 def pad_examples(
@@ -264,22 +264,18 @@ def cached_examples(
       key: a `cache_key` of everything that determines the examples.
       build: function that encodes them.
     """
-    examples = _cached_examples(folder, name, key, build)
+    path = os.path.join(folder, f"{name}-{key[:16]}.npz") if folder else None
+    examples = _read_examples(path) if path else None
+    if examples is None:
+        examples = build()
+        if path:
+            _write_examples(path, examples)
     if examples.truncation:
         logging.warning("%s: %s", name, examples.truncation)
     return examples
 
 
-def _cached_examples(folder, name, key, build):
-    if not folder:
-        return build()
-    path = os.path.join(folder, f"{name}-{key[:16]}.npz")
-    if filesystem.exists(path):
-        try:
-            return _read_examples(path)
-        except _DAMAGE as error:
-            logging.warning("%s is damaged (%s); encoding again.", path, error)
-    examples = build()
+def _write_examples(path, examples):
     values: dict = {
         "num_arrays": len(examples.arrays) + len(examples.token_arrays),
         **{name: getattr(examples, name) for name in _STORED},
@@ -291,20 +287,26 @@ def _cached_examples(folder, name, key, build):
     # If another run is writing the same file, this one need not.
     with contextlib.suppress(BlockingIOError), ownership.owning(path):
         filesystem.write_file(path, content.getvalue())
-    return examples
 
 
 def _read_examples(path):
-    values = dict(np.load(io.BytesIO(filesystem.read_file(path))))
-    arrays, token_arrays = (
-        {n[6:]: v for n, v in values.items() if n.startswith(prefix)}
-        for prefix in ("array/", "token/")
-    )
-    # A damaged zip directory may list too few arrays.
-    num_arrays = len(arrays) + len(token_arrays)
-    if num_arrays != values["num_arrays"]:
-        raise ValueError(f"{num_arrays} of {values['num_arrays']} arrays")
-    stored = {name: values[name] for name in _STORED}
-    stored["num_choices"] = int(stored["num_choices"])
-    stored["truncation"] = str(stored["truncation"])
-    return Examples(**stored, arrays=arrays, token_arrays=token_arrays)
+    """Returns the examples in a file; None if absent or damaged."""
+    if not filesystem.exists(path):
+        return None
+    try:
+        values = dict(np.load(io.BytesIO(filesystem.read_file(path))))
+        arrays, token_arrays = (
+            {n[6:]: v for n, v in values.items() if n.startswith(prefix)}
+            for prefix in ("array/", "token/")
+        )
+        # A damaged zip directory may list too few arrays.
+        num_arrays = len(arrays) + len(token_arrays)
+        if num_arrays != values["num_arrays"]:
+            raise ValueError(f"{num_arrays} of {values['num_arrays']} arrays")
+        stored = {name: values[name] for name in _STORED}
+        for name in ("num_choices", "truncation"):
+            stored[name] = stored[name].item()
+        return Examples(**stored, arrays=arrays, token_arrays=token_arrays)
+    except _DAMAGE as error:
+        logging.warning("%s is damaged (%s); encoding again.", path, error)
+        return None
