@@ -14,63 +14,32 @@ import dataclasses
 import re
 import unicodedata
 
-# Han ideographs as in BERT's tokenizer, which spaces them out.
+# Sets of characters, as in a regular expression. Han ideographs as in BERT's
+# tokenizer, which spaces them out:
 _IDEOGRAPHS = (
-    (0x4E00, 0x9FFF),
-    (0x3400, 0x4DBF),
-    (0x20000, 0x2A6DF),
-    (0x2A700, 0x2B73F),
-    (0x2B740, 0x2B81F),
-    (0x2B820, 0x2CEAF),
-    (0xF900, 0xFAFF),
-    (0x2F800, 0x2FA1F),
+    "\u4e00-\u9fff\u3400-\u4dbf\U00020000-\U0002a6df\U0002a700-\U0002b73f"
+    "\U0002b740-\U0002b81f\U0002b820-\U0002ceaf\uf900-\ufaff"
+    "\U0002f800-\U0002fa1f"
 )
 # More characters that are written without spaces between words: Thai, Lao,
-# Tibetan, Burmese, Khmer, scripts of the Tai languages, Javanese, ideographic
-# iteration marks and zero, kana, bopomofo, later ideographs.
+# Tibetan; Burmese; Khmer; scripts of the Tai languages; Javanese; ideographic
+# iteration marks and zero; kana; bopomofo; half-width kana; later ideographs.
 _UNSPACED = _IDEOGRAPHS + (
-    (0x0E00, 0x0FFF),
-    (0x1000, 0x109F),
-    (0x1780, 0x17FF),
-    (0x1950, 0x19FF),
-    (0x1A20, 0x1AAF),
-    (0xA980, 0xA9FF),
-    (0xAA60, 0xAADF),
-    (0x3005, 0x3007),
-    (0x3040, 0x30FF),
-    (0x3105, 0x312F),
-    (0x31F0, 0x31FF),
-    (0xFF66, 0xFF9D),
-    (0x2CEB0, 0x323AF),
+    "\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u1950-\u19ff\u1a20-\u1aaf"
+    "\ua980-\ua9ff\uaa60-\uaadf\u3005-\u3007\u3040-\u30ff\u3105-\u312f"
+    "\u31f0-\u31ff\uff66-\uff9d\U0002ceb0-\U000323af"
 )
 # Characters that show nothing, besides white space, controls and format
-# characters: joiners and fillers of a script, blank Braille, selectors.
-_FILLERS = (
-    (0x034F, 0x034F),
-    (0x115F, 0x1160),
-    (0x17B4, 0x17B5),
-    (0x2065, 0x2065),
-    (0x2800, 0x2800),
-    (0x3164, 0x3164),
-    (0xFFA0, 0xFFA0),
-    (0xFFF0, 0xFFF8),
-)
+# characters: joiners and fillers of a script, blank Braille.
+_FILLERS = "\u034f\u115f\u1160\u17b4\u17b5\u2065\u2800\u3164\uffa0\ufff0-\ufff8"
 # Format characters that are drawn: signs above or around Arabic, Syriac and
 # Kaithi numbers.
-_DRAWN = (
-    (0x0600, 0x0605),
-    (0x06DD, 0x06DD),
-    (0x070F, 0x070F),
-    (0x0890, 0x0891),
-    (0x08E2, 0x08E2),
-    (0x110BD, 0x110BD),
-    (0x110CD, 0x110CD),
-)
+_DRAWN = "\u0600-\u0605\u06dd\u070f\u0890\u0891\u08e2\U000110bd\U000110cd"
 # Variation selectors and tags, which change the look of the character before.
-_SELECTORS = (
-    (0x180B, 0x180F),
-    (0xFE00, 0xFE0F),
-    (0xE0000, 0xE0FFF),
+_SELECTORS = "\u180b-\u180f\ufe00-\ufe0f\U000e0000-\U000e0fff"
+_is_ideograph, _is_unspaced, _is_filler, _is_drawn, _is_selector = (
+    re.compile(f"[{characters}]").match
+    for characters in (_IDEOGRAPHS, _UNSPACED, _FILLERS, _DRAWN, _SELECTORS)
 )
 # Steps of a normalizer that depend on more than one character.
 WORDS = "words"
@@ -191,7 +160,7 @@ def _check_text(text):
 
 def is_unspaced(char: str) -> bool:
     """Returns whether a character's script has no spaces between words."""
-    return unicodedata.category(char)[0] != "M" and _is_between(char, _UNSPACED)
+    return unicodedata.category(char)[0] != "M" and bool(_is_unspaced(char))
 
 
 def is_blank(text: str) -> bool:
@@ -201,15 +170,15 @@ def is_blank(text: str) -> bool:
 
 def is_invisible(char: str) -> bool:
     """Returns whether a character, taken alone, shows nothing."""
-    if char.isspace() or is_selector(char) or _is_between(char, _FILLERS):
+    if char.isspace() or is_selector(char) or _is_filler(char):
         return True
     category = unicodedata.category(char)
-    return category in ("Cc", "Cf") and not _is_between(char, _DRAWN)
+    return category in ("Cc", "Cf") and not _is_drawn(char)
 
 
 def is_selector(char: str) -> bool:
     """Returns whether a character changes the look of the one before."""
-    return _is_between(char, _SELECTORS)
+    return bool(_is_selector(char))
 
 
 def trim(text: str, start: int, end: int) -> tuple[int, int]:
@@ -249,10 +218,6 @@ class _CharacterTable(dict):
         return changed
 
 
-def _is_between(char, ranges):
-    return any(first <= ord(char) <= last for first, last in ranges)
-
-
 def _encodable(char):
     """Replaces unpaired surrogates, which cannot be encoded as UTF-8."""
     return "\ufffd" if unicodedata.category(char) == "Cs" else char
@@ -273,7 +238,7 @@ def _cleaned(char):
         return " "
     if char == "\ufffd" or category in ("Cc", "Cf"):
         return ""
-    return f" {char} " if _is_between(char, _IDEOGRAPHS) else char
+    return f" {char} " if _is_ideograph(char) else char
 
 
 def _spaced_punctuation(char):
