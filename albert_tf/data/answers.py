@@ -23,11 +23,6 @@ class Answers:
         (normalized over the list), `start_log_prob` and `end_log_prob`.
       null_odds: dict of question id -> score of "no answer"; empty if the
         model always answers.
-
-    Example:
-      >>> found = Answers({"q1": "a cat"}, nbest={}, null_odds={"q1": -2.0})
-      >>> apply_threshold(found, 0.0), apply_threshold(found, -3.0)
-      ({'q1': 'a cat'}, {'q1': ''})
     """
 
     best: dict[str, str]

@@ -60,10 +60,6 @@ class Table:
         in "csv", and for tabs in "tsv".
       is_glue: whether it is one of GLUE's files. Their texts are read as they
         are, even with quotes, so that scores can be compared.
-
-    Example:
-      >>> Table("reviews.csv", text=("title", "body"), label=-1, format="csv")
-      Table(file='reviews.csv', text=('title', 'body'), label=-1, ...)
     """
 
     file: str

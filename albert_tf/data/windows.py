@@ -28,6 +28,12 @@ class WindowSettings(NamedTuple):
       doc_stride: tokens between the starts of successive windows.
       max_query_length: maximum number of tokens of a question; longer ones
         are truncated.
+
+    Example:
+      >>> settings = WindowSettings(384, doc_stride=128, max_query_length=64)
+      >>> room = settings.max_seq_length - settings.max_query_length - 3
+      >>> cut_windows(600, room, settings.doc_stride)
+      [(0, 317), (128, 445), (256, 573), (384, 600)]
     """
 
     max_seq_length: int

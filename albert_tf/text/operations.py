@@ -42,13 +42,23 @@ def _build_steps(normalizer, do_lower_case, keep_accents):
 
 
 class GraphTokenizer:
-    """A tokenizer as TensorFlow operations, with the same ids as in Python.
+    r"""A tokenizer as TensorFlow operations, with the same ids as in Python.
 
     Args:
       tokenizer: a `tokenization.Tokenizer`.
 
     Raises:
       ValueError: if it keeps accents, which the operations cannot reorder.
+
+    Example:
+      >>> pieces = "[PAD] [UNK] [CLS] [SEP] [MASK] play ##ing".split()
+      >>> with open("vocab.txt", "w") as file:
+      ...     _ = file.write("\n".join(pieces))
+      >>> tokenizer = tokenization.build_tokenizer(
+      ...     vocab_file="vocab.txt", do_lower_case=False
+      ... )
+      >>> GraphTokenizer(tokenizer).tokenize(["playing", "play"])
+      <tf.RaggedTensor [[5, 6], [5]]>
     """
 
     def __init__(self, tokenizer: tokenization.Tokenizer):
