@@ -88,8 +88,8 @@ def _find_candidates(examples, outputs, row, n_best_size, max_answer_length):
     if "cls_logits" in outputs:
         starts, ends, *scores = pair_beam(outputs, row)
     else:
-        logits = (outputs[n][row] for n in ("start_logits", "end_logits"))
-        starts, ends, *scores = pair_best(*logits, num_tokens, n_best_size)
+        first, last = (outputs[n][row] for n in ("start_logits", "end_logits"))
+        starts, ends, *scores = pair_best(first, last, num_tokens, n_best_size)
     tokens = slice(examples.starts[row], examples.starts[row] + num_tokens)
     last = num_tokens - 1  # [SEP]
     is_max_context = examples.token_arrays["is_max_context"][tokens]
