@@ -223,10 +223,7 @@ def plan_pass(
     if is_static:
         if tokens_per_shape is None:
             tokens_per_shape = TOKENS_PER_SHAPE
-        rounded = -(-longest // LENGTH_STEP) * LENGTH_STEP
-        rounded = np.minimum(rounded, max_length)
-        chosen = choose_lengths(rounded, tokens_per_shape)
-        padded = chosen[np.searchsorted(chosen, rounded)]
+        padded = _pad_to_shapes(longest, max_length, tokens_per_shape)
     max_size = -(-len(examples) // num_replicas)
     lengths, sizes, start = [], [], 0
     while start < len(order):
@@ -248,6 +245,14 @@ def plan_pass(
     return Pass(
         np.array(lengths, np.int32), np.array(sizes, np.int32), order, is_static
     )
+
+
+def _pad_to_shapes(longest, max_length, tokens_per_shape):
+    """Returns the padded lengths, of which there are only a few; [N]."""
+    rounded = -(-longest // LENGTH_STEP) * LENGTH_STEP
+    rounded = np.minimum(rounded, max_length)
+    chosen = choose_lengths(rounded, tokens_per_shape)
+    return chosen[np.searchsorted(chosen, rounded)]
 
 
 def _best_batch_size(lengths):
