@@ -1,10 +1,12 @@
 """What the documentation says to type can be typed."""
 
+import importlib.util
 import pathlib
 import re
 import shlex
 import shutil
 import tarfile
+import types
 
 import numpy as np
 import pytest
@@ -117,6 +119,22 @@ def test_programs_md_names_every_command():
                     f"{folder}.{path.stem}`" in text
                     or str(path.relative_to(ROOT)) in text
                 )
+
+
+def test_the_page_of_flags_has_what_help_has():
+    path = ROOT / "docs/hooks.py"
+    spec = importlib.util.spec_from_file_location("hooks", path)
+    hooks = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(hooks)
+    file = types.SimpleNamespace(src_uri="flags.md")
+    page = types.SimpleNamespace(file=file)
+    text = hooks.on_page_markdown("# Flags", page=page)
+    for path in (ROOT / "albert_tf/commands").glob("[!_]*.py"):
+        if path.stem != "groups":
+            table = re.search(rf"## {path.stem}\n(.*?)(?=\n## |$)", text, re.S)
+            names = re.findall(r"`--(\w+)` \|.*\| .*\.", table[1])
+            wanted = {name.rstrip("_") for name in flags_of(path.stem)}
+            assert {*names, "flagfile"} == wanted
 
 
 @pytest.mark.parametrize(
