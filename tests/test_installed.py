@@ -53,7 +53,8 @@ def test_a_wheel_holds_all_that_commands_need(installed, tmp_path):
     modules = {p.relative_to(ROOT) for p in files(ROOT / "albert_tf", "*.py")}
     site = {p.relative_to(installed) for p in files(installed, "*.py")}
     assert modules <= site
-    assert (installed / "albert_tf" / "py.typed").exists()
+    for name in ("py.typed", "reports/page.html"):
+        assert (installed / "albert_tf" / name).exists()
 
 
 def files(folder, pattern="*"):

@@ -148,7 +148,7 @@ def build_page(title, results):
         page.element("h1", title),
         page.section(
             "Results",
-            page.element("p", NOTE, class_="soft"),
+            page.remark(NOTE),
             plots.arrange(draw(results)),
             page.number_table(tabulate(results)),
             name="results",

@@ -331,7 +331,7 @@ def build_page(models, tables):
         sections.append(
             page.section(
                 title,
-                *([page.element("p", remark, class_="soft")] if remark else []),
+                *([page.remark(remark)] if remark else []),
                 analysis_plots.draw(title, models),
                 page.number_table(rows),
                 name=name,

@@ -298,5 +298,5 @@ def build_page(described):
             )
         )
     title = "What the layers do"
-    explanation = page.element("p", EXPLANATION, class_="soft")
+    explanation = page.remark(EXPLANATION)
     return page.page(title, page.element("h1", title), explanation, *sections)

@@ -1,10 +1,12 @@
 """Tables of a model's wrong predictions, for the report.
 
 Rows are the objects of dev_predictions.jsonl, see
-`submissions.write_dev_predictions`.
+`submissions.write_dev_predictions`. Columns are a dict from a heading to a
+function from a row to its cell.
 """
 
 import collections
+from operator import itemgetter
 
 from albert_tf import filesystem
 from albert_tf.data import race
@@ -19,14 +21,10 @@ _KEYS = {"id", "text", "label", "prediction"}
 
 
 def read_rows(path):
-    """Returns the objects of a dev_predictions.jsonl.
-
-    Raises:
-      ValueError: if a line is not such an object.
-    """
-    content = filesystem.read_file(path)
+    """Returns the objects of a dev_predictions.jsonl."""
     rows = []
-    for number, line in enumerate(content.split(b"\n")[:-1], 1):
+    lines = filesystem.read_file(path).split(b"\n")[:-1]
+    for number, line in enumerate(lines, 1):
         where = f"{path}, line {number}"
         row = filesystem.parse_json(line, where)
         if missing := _KEYS - row.keys():
@@ -45,24 +43,25 @@ def describe(rows, task):
       rows: one or more rows.
       task: the entry `task` of run.json, or an empty dict.
     """
+    labels = task.get("labels")
     if "f1" in rows[0]:
-        yield tabulate_answers(rows)
+        yield tabulate_wrong(
+            rows, ANSWERS, lambda row: (row["f1"], -row["probability"]), "worst"
+        )
     elif "probabilities" not in rows[0]:
         yield from describe_regression(rows)
     elif isinstance(rows[0]["label"], list):
-        labels = task.get("labels")
         if labels:
             yield tabulate_labels(rows, labels)
-        yield tabulate_wrong(rows, lambda row: _misjudged(row, labels))
+        yield tabulate_classes(rows, lambda row: _largest_error(row, labels))
     elif "max_qa_length" in task:
-        yield tabulate_choices(rows)
+        yield tabulate_wrong(rows, CHOICES, lambda row: -_confidence(row))
     else:
-        found = {row[key] for row in rows for key in ("label", "prediction")}
-        labels = task.get("labels") or sorted(found)
+        seen = {row[key] for row in rows for key in ("label", "prediction")}
         for part in dict.fromkeys(row.get("part", "") for row in rows):
             members = [row for row in rows if row.get("part", "") == part]
-            yield tabulate_confusion(members, labels, part)
-        yield tabulate_wrong(rows, lambda row: max(row["probabilities"]))
+            yield tabulate_confusion(members, labels or sorted(seen), part)
+        yield tabulate_classes(rows, _confidence)
 
 
 def clip(text):
@@ -70,12 +69,6 @@ def clip(text):
     if len(text) <= MAX_CHARACTERS:
         return text
     return text[:MAX_CHARACTERS].rstrip() + " …"
-
-
-def write_texts(row):
-    """Returns the text or pair of texts of a row as a cell."""
-    text = "\n".join(clip(text) for text in row["text"])
-    return page.element("td", text, class_="text", dir="auto")
 
 
 def tabulate_confusion(rows, labels, part=""):
@@ -92,13 +85,13 @@ def tabulate_confusion(rows, labels, part=""):
         )
     table = []
     for label in labels:
-        total = sum(counts[label, other] for other in labels)
+        total = max(sum(counts[label, other] for other in labels), 1)
         cells = [
             page.element(
                 "td",
                 f"{counts[label, other]:,}",
                 class_="number shaded",
-                style=f"--share: {counts[label, other] / max(total, 1):.3f}",
+                style=f"--share: {counts[label, other] / total:.3f}",
             )
             for other in labels
         ]
@@ -113,14 +106,8 @@ def tabulate_labels(rows, labels):
         counts = collections.Counter(
             (label in row["label"], label in row["prediction"]) for row in rows
         )
-        table.append(
-            [
-                label,
-                counts[True, True],
-                counts[True, False],
-                counts[False, True],
-            ]
-        )
+        cases = (True, True), (True, False), (False, True)
+        table.append([label, *(counts[case] for case in cases)])
     return page.table(
         table,
         head=["Label", "True positives", "False negatives", "False positives"],
@@ -128,42 +115,80 @@ def tabulate_labels(rows, labels):
     )
 
 
-def _misjudged(row, labels):
+def tabulate_classes(rows, confidence):
+    """Returns the wrong predictions of a classification, as a table."""
+    columns = {
+        "Example": itemgetter("id"),
+        "Label": lambda row: _format_labels(row["label"]),
+        "Prediction": lambda row: _format_labels(row["prediction"]),
+        "Probability": confidence,
+        "Text": _format_text,
+    }
+    return tabulate_wrong(rows, columns, lambda row: -confidence(row))
+
+
+def tabulate_wrong(rows, columns, order, adjective="most confident"):
+    """Returns a table of the first wrong predictions in an order.
+
+    Args:
+      rows: rows, right and wrong.
+      columns: see the module.
+      order: function from a row to the key to sort by.
+      adjective: superlative of the first ones.
+    """
+    wrong = [row for row in rows if not _is_right(row)]
+    shown = sorted(wrong, key=order)[:NUM_SHOWN]
+    caption = f"All {len(rows):,} predictions are correct."
+    if wrong:
+        caption = f"{len(wrong):,} of {len(rows):,} predictions are wrong"
+        if len(shown) < len(wrong):
+            caption += f"; the table shows the {len(shown)} {adjective}"
+        caption += "."
+    return _tabulate(shown, columns, caption)
+
+
+def describe_regression(rows):
+    """Yields a scatter plot and a table of the largest errors."""
+    values = ([row[k] for row in rows] for k in ("label", "prediction"))
+    yield plots.arrange(plots.draw_scatter(*values))
+    worst = sorted(rows, key=lambda r: -abs(r["label"] - r["prediction"]))
+    worst = worst[:NUM_SHOWN]
+    caption = f"The {len(worst)} predictions with the largest errors."
+    yield _tabulate(worst, SCORES, caption)
+
+
+def _tabulate(rows, columns, caption):
+    table = [[cell(row) for cell in columns.values()] for row in rows]
+    return page.table(table, head=list(columns), caption=caption)
+
+
+def _is_right(row):
+    if "f1" in row:
+        return row["f1"] >= 1
+    return row["label"] == row["prediction"]
+
+
+def _confidence(row):
+    return max(row["probabilities"])
+
+
+def _largest_error(row, labels):
     """Returns the largest error of the labels' probabilities.
 
     Without names of the labels, it is the largest probability.
     """
     if not labels:
-        return max(row["probabilities"])
+        return _confidence(row)
     return max(
         abs(p - (label in row["label"]))
         for p, label in zip(row["probabilities"], labels, strict=True)
     )
 
 
-def tabulate_wrong(rows, confidence):
-    """Returns a table of the most confident wrong predictions.
-
-    Args:
-      rows: rows of a classification with one or several labels.
-      confidence: function from a row to the confidence of its prediction.
-    """
-    wrong = [row for row in rows if row["label"] != row["prediction"]]
-    shown = sorted(wrong, key=confidence, reverse=True)[:NUM_SHOWN]
-    return page.table(
-        [
-            [
-                row["id"],
-                _format_labels(row["label"]),
-                _format_labels(row["prediction"]),
-                confidence(row),
-                write_texts(row),
-            ]
-            for row in shown
-        ],
-        head=["Example", "Label", "Prediction", "Probability", "Text"],
-        caption=_caption(len(shown), len(wrong), len(rows), "most confident"),
-    )
+def _format_text(row):
+    """Returns the text or pair of texts of a row as a cell."""
+    text = "\n".join(map(clip, row["text"]))
+    return page.element("td", text, class_="text", dir="auto")
 
 
 def _format_labels(label):
@@ -171,77 +196,29 @@ def _format_labels(label):
     return label if isinstance(label, str) else ", ".join(label) or "(none)"
 
 
-def _caption(num_shown, num_wrong, num_rows, kind):
-    if not num_wrong:
-        return f"All {num_rows:,} predictions are correct."
-    shown = f"; the table shows the {num_shown} {kind}."
-    shown = shown if num_shown < num_wrong else "."
-    return f"{num_wrong:,} of {num_rows:,} predictions are wrong{shown}"
+def _format_choice(row, key):
+    """Returns the letter and text of a choice of RACE."""
+    texts = dict(zip(race.LETTERS, row["text"], strict=True))
+    return f"{row[key]}: {clip(texts[row[key]])}"
 
 
-def tabulate_choices(rows):
-    """Returns a table of RACE's wrong answers, the most confident first."""
-    wrong = [row for row in rows if row["label"] != row["prediction"]]
-    wrong.sort(key=lambda row: max(row["probabilities"]), reverse=True)
-    table = []
-    for row in wrong[:NUM_SHOWN]:
-        texts = dict(zip(race.LETTERS, row["text"], strict=True))
-        table.append(
-            [
-                row["id"],
-                f"{row['label']}: {clip(texts[row['label']])}",
-                f"{row['prediction']}: {clip(texts[row['prediction']])}",
-                max(row["probabilities"]),
-            ]
-        )
-    return page.table(
-        table,
-        head=["Question", "Answer", "Prediction", "Probability"],
-        caption=_caption(len(table), len(wrong), len(rows), "most confident"),
-    )
-
-
-def tabulate_answers(rows):
-    """Returns a table of SQuAD's worst answers, the most confident first."""
-    wrong = [row for row in rows if row["f1"] < 1]
-    wrong.sort(key=lambda row: (row["f1"], -row["probability"]))
-    shown = wrong[:NUM_SHOWN]
-    return page.table(
-        [
-            [
-                row["id"],
-                write_texts(row),
-                " / ".join(dict.fromkeys(row["label"])) or "(none)",
-                row["prediction"] or "(none)",
-                float(row["f1"]),
-                row["probability"],
-            ]
-            for row in shown
-        ],
-        head=["Id", "Question", "Gold", "Prediction", "F1", "Probability"],
-        caption=_caption(len(shown), len(wrong), len(rows), "worst"),
-    )
-
-
-def describe_regression(rows):
-    """Yields a scatter plot and a table of the largest errors."""
-    columns = ([row[k] for row in rows] for k in ("label", "prediction"))
-    yield plots.arrange(plots.draw_scatter(*columns))
-    worst = sorted(rows, key=_error, reverse=True)[:NUM_SHOWN]
-    yield page.table(
-        [
-            [
-                row["id"],
-                float(row["label"]),
-                float(row["prediction"]),
-                write_texts(row),
-            ]
-            for row in worst
-        ],
-        head=["Example", "Label", "Prediction", "Text"],
-        caption=f"The {len(worst)} predictions with the largest errors.",
-    )
-
-
-def _error(row):
-    return abs(row["label"] - row["prediction"])
+CHOICES = {
+    "Question": itemgetter("id"),
+    "Answer": lambda row: _format_choice(row, "label"),
+    "Prediction": lambda row: _format_choice(row, "prediction"),
+    "Probability": _confidence,
+}
+ANSWERS = {
+    "Id": itemgetter("id"),
+    "Question": _format_text,
+    "Gold": lambda row: " / ".join(dict.fromkeys(row["label"])) or "(none)",
+    "Prediction": lambda row: row["prediction"] or "(none)",
+    "F1": lambda row: float(row["f1"]),
+    "Probability": itemgetter("probability"),
+}
+SCORES = {
+    "Example": itemgetter("id"),
+    "Label": lambda row: float(row["label"]),
+    "Prediction": lambda row: float(row["prediction"]),
+    "Text": _format_text,
+}

@@ -1,63 +1,16 @@
 """Builds self-contained HTML pages, for screen and print.
 
-Text is escaped when it becomes `Markup`. Pages load nothing and run no script.
+Text is escaped when it becomes `Markup`. The content security policy of
+page.html keeps browsers from loading or running anything that a text contains.
 """
 
 import html
+import pathlib
 import string
 
-# Browsers then load nothing, even if a text contains a link.
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
-_PAGE = string.Template("""\
-<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="$policy">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>$title</title>
-<style>$style</style>
-</head>
-<body>
-$body
-</body>
-</html>
-""")
-_STYLE = """
-:root { color-scheme: light dark; --text: #1c1c1c; --page: #fff;
-  --soft: #555; --line: #d5d5d5; --shade: 31 119 180; }
-@media screen and (prefers-color-scheme: dark) {
-  :root { --text: #e4e4e4; --page: #171717; --soft: #aaa; --line: #444;
-    --shade: 80 160 220; } }
-body { margin: 0 auto; max-width: 60rem; padding: 1rem;
-  font: 16px/1.5 system-ui, sans-serif; color: var(--text);
-  background: var(--page); }
-h1 { margin: 0; line-height: 1.2; overflow-wrap: anywhere; }
-h2 { margin: 2rem 0 .5rem; border-bottom: 1px solid var(--line); }
-p { margin: .5rem 0; overflow-wrap: anywhere; }
-.soft, figcaption { color: var(--soft); font-size: .9rem; }
-.plots { display: grid; gap: 1rem;
-  grid-template-columns: repeat(auto-fit, minmax(17rem, 1fr)); }
-figure { margin: 1rem 0 0; }
-.plots figure { margin: 0; break-inside: avoid; }
-figure svg { width: 100%; height: auto; max-width: 30rem; }
-figure svg text { fill: currentColor; }
-.wide { overflow-x: auto; }
-table { border-collapse: collapse; margin: .5rem 0; font-size: .9rem; }
-th, td { padding: .25rem .75rem .25rem 0; text-align: left;
-  vertical-align: top; border-bottom: 1px solid var(--line); }
-td.number { text-align: right; white-space: nowrap;
-  font-variant-numeric: tabular-nums; }
-td.text { min-width: 9rem; overflow-wrap: anywhere; white-space: pre-line; }
-tbody th { min-width: 4rem; overflow-wrap: anywhere; }
-td.shaded { padding: .5rem 1rem; border: 1px solid var(--page);
-  print-color-adjust: exact; -webkit-print-color-adjust: exact;
-  background: rgb(var(--shade) / calc(var(--share) * .7)); }
-tr { break-inside: avoid; }
-ol { margin: 0; padding-left: 1.2rem; }
-@media print { body { max-width: none; font-size: 11pt; }
-  .wide { overflow: visible; } }
-"""
+_PAGE = string.Template(
+    pathlib.Path(__file__).with_suffix(".html").read_text(encoding="utf-8")
+)
 
 
 class Markup(str):
@@ -66,21 +19,17 @@ class Markup(str):
 
 def join(children):
     """Concatenates children to Markup; escapes those that are text."""
-    return Markup(
-        "".join(
-            child if isinstance(child, Markup) else html.escape(str(child))
-            for child in children
-        )
+    escaped = (
+        child if isinstance(child, Markup) else html.escape(str(child))
+        for child in children
     )
+    return Markup("".join(escaped))
 
 
 def element(tag, *children, **attributes):
-    """Returns an element as Markup.
+    """Returns an element with children, Markup or text, as Markup.
 
-    Args:
-      tag: name of the element.
-      *children: Markup or text.
-      **attributes: attributes by name; `class_` is "class". None omits one.
+    An attribute that is None is omitted; `class_` is "class".
     """
     words = [
         f' {name.rstrip("_").replace("_", "-")}="{html.escape(str(value))}"'
@@ -88,6 +37,11 @@ def element(tag, *children, **attributes):
         if value is not None
     ]
     return Markup(f"<{tag}{''.join(words)}>{join(children)}</{tag}>")
+
+
+def remark(text):
+    """Returns a paragraph in a smaller, softer type."""
+    return element("p", text, class_="soft")
 
 
 def section(title, *children, name):
@@ -109,11 +63,11 @@ def cell(value):
 
 
 def number_table(rows):
-    """Returns a table of formatted numbers, aligned to the right, as Markup.
+    """Returns a table of numbers that are texts, aligned to the right.
 
     Args:
-      rows: lists of texts; the first list has the heads of the columns, and
-        each list's first text is the row's.
+      rows: lists of texts. The first list is the head of the table, and the
+        first text of each list is the head of its row.
     """
     head, *body = rows
     return table(
@@ -133,16 +87,14 @@ def table(rows, head=(), caption=None):
       head: headings of the columns, or none.
       caption: caption, or None.
     """
-    parts = []
-    if head:
-        names = (element("th", name, scope="col") for name in head)
-        parts.append(element("thead", element("tr", *names)))
+    names = (element("th", name, scope="col") for name in head)
+    heads = [element("thead", element("tr", *names))] if head else []
     body = (
         element("tr", element("th", first, scope="row"), *map(cell, rest))
         for first, *rest in rows
     )
-    parts.append(element("tbody", *body))
-    grid = element("div", element("table", *parts), class_="wide", tabindex=0)
+    whole = element("table", *heads, element("tbody", *body))
+    grid = element("div", whole, class_="wide", tabindex=0)
     if not caption:
         return grid
     # A <caption> would wrap at the table's width.
@@ -151,9 +103,4 @@ def table(rows, head=(), caption=None):
 
 def page(title, *children):
     """Returns a complete page as a string."""
-    return _PAGE.substitute(
-        policy=html.escape(_POLICY),
-        title=html.escape(title),
-        style=_STYLE,
-        body=join(children),
-    )
+    return _PAGE.substitute(title=html.escape(title), body=join(children))

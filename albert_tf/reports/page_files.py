@@ -1,4 +1,4 @@
-"""Output files of tools that show figures: a page, and the figures as JSON."""
+"""The output files of `groups.PageFlags`: a page, and its figures as JSON."""
 
 import dataclasses
 import json
@@ -10,16 +10,10 @@ OWN = (b"<!DOCTYPE html>", b'{\n "flags": {')
 
 
 def check(args, inputs):
-    """Checks that the files of `groups.PageFlags` can be written.
-
-    Args:
-      args: a `groups.PageFlags`.
-      inputs: as for `filesystem.check_outputs`.
-    """
+    """Checks that the files can be written, as `filesystem.check_outputs`."""
     outputs = {
-        f"--{name}": [path]
-        for name in ("output_file", "json_file")
-        if (path := getattr(args, name))
+        "--output_file": [args.output_file] if args.output_file else [],
+        "--json_file": [args.json_file] if args.json_file else [],
     }
     filesystem.check_outputs(outputs, inputs)
 
@@ -31,10 +25,10 @@ def is_own(path):
 
 
 def write(args, figures, build_page):
-    """Writes the files that the flags name, and says so.
+    """Writes the files that the flags name, and prints their names.
 
     Args:
-      args: a `groups.PageFlags`. The JSON file has them as `flags`.
+      args: a `groups.PageFlags`, which is written to the JSON file, too.
       figures: a dict that can be written as JSON.
       build_page: function that returns the page.
     """

@@ -25,7 +25,7 @@ PANELS = (
     ("Answerability accuracy (training)", ("answerability_accuracy",)),
     ("Learning rate", ("learning_rate",)),
 )
-# Prefixes of scores of a part of the dev data.
+# Prefixes of the scores of parts of the dev data.
 PARTS = ("mismatched", "middle", "high", "HasAns", "NoAns")
 COLORS = {"train": "tab:gray", "eval": "tab:red"}
 # With several runs, the color identifies the run and the style the line.
@@ -35,25 +35,24 @@ FEW_POINTS = 20
 
 
 def read_series(path):
-    """Reads the metrics of a run.
+    """Returns `collect_series` of a metrics.jsonl, which must not be empty."""
+    series = collect_series(read_records(path))
+    if not series:
+        raise ValueError(
+            f"{path} contains no metrics. Has the training started?"
+        )
+    return series
 
-    Returns:
-      Dict from (split, name) to a list of steps and a list of values.
 
-    Raises:
-      ValueError: if there are no metrics, or the file has another format.
-    """
+def collect_series(records):
+    """Returns a dict from (split, metric) to lists of steps and of values."""
     series: dict = {}
-    for record in read_records(path):
+    for record in records:
         for name in record.keys() - {"split", "step", "time"}:
             key = record["split"], name
             steps, values = series.setdefault(key, ([], []))
             steps.append(record["step"])
             values.append(record[name])
-    if not series:
-        raise ValueError(
-            f"{path} contains no metrics. Has the training started?"
-        )
     return series
 
 
@@ -83,11 +82,7 @@ def read_records(path):
 
 
 def import_matplotlib():
-    """Returns the module matplotlib, with its submodule `figure`.
-
-    Raises:
-      ImportError: if it is not installed.
-    """
+    """Returns the module matplotlib, with its submodule `figure`."""
     try:
         import matplotlib
         import matplotlib.figure
@@ -99,14 +94,7 @@ def import_matplotlib():
 
 
 def name_runs(paths):
-    """Names runs by the folders of their files, as briefly as is unique.
-
-    Args:
-      paths: N different paths of files.
-
-    Returns:
-      N names: the folder, with as many of its parents as needed.
-    """
+    """Returns the shortest unique names of runs, from their files' folders."""
     parts = [os.path.abspath(path).split(os.sep) for path in paths]
     # Files in the same folder are distinguished by their own names.
     folders = [some[:-1] for some in parts]
@@ -118,7 +106,7 @@ def find_lines(series, names):
     """Finds the lines of one run in a panel.
 
     Args:
-      series: from `read_series`.
+      series: from `collect_series`.
       names: the panel's metrics.
 
     Returns:
@@ -135,13 +123,10 @@ def find_lines(series, names):
 
 
 def choose_panels(runs):
-    """Returns the PANELS for which at least one run has values.
+    """Returns the PANELS for which a run has values, or raises ValueError.
 
     Args:
       runs: dict from the name of a run to its series.
-
-    Raises:
-      ValueError: if there are none.
     """
     panels = [
         (title, names)
@@ -162,15 +147,7 @@ def choose_panels(runs):
 
 
 def draw_panel(axes, runs, title, names, tokens_per_step=None):
-    """Draws one of PANELS.
-
-    Args:
-      axes: matplotlib's Axes.
-      runs: as for `choose_panels`.
-      title: the panel's title.
-      names: the panel's metrics.
-      tokens_per_step: as for `draw`.
-    """
+    """Draws one of PANELS, its title and metrics; see `draw`."""
     for number, (run, series) in enumerate(runs.items()):
         for label, key in find_lines(series, names).items():
             steps, values = series[key]
@@ -195,14 +172,13 @@ def draw(runs, title="", tokens_per_step=None):
     """Returns a matplotlib Figure with all panels that have values.
 
     Args:
-      runs: dict from the name of a run to its series, from `read_series`.
+      runs: dict from the name of a run to its series.
       title: title of the figure.
       tokens_per_step: dict from the name of a run to the tokens of a step, to
         draw over tokens instead of steps.
 
     Raises:
       ImportError: if matplotlib is not installed.
-      ValueError: as for `choose_panels`.
     """
     figure = import_matplotlib().figure
     panels = choose_panels(runs)
@@ -225,25 +201,19 @@ def draw(runs, title="", tokens_per_step=None):
 
 
 def parse_tokens(text, names):
-    """Returns a dict from run to --tokens_per_step, or None without it.
-
-    Raises:
-      ValueError: if there is not a number for each run.
-    """
+    """Returns a dict from run to --tokens_per_step, or None without it."""
     if not text:
         return None
     words = [word.strip() for word in text.split(",")]
-    if len(words) != len(names) or not all(map(is_positive, words)):
+    are_positive = all(
+        word.isascii() and word.isdecimal() and int(word) > 0 for word in words
+    )
+    if len(words) != len(names) or not are_positive:
         raise ValueError(
             f"--tokens_per_step={text}; wanted a whole number above 0 for each "
             f"of the {len(names)} runs, {', '.join(names)}."
         )
     return dict(zip(names, map(int, words), strict=True))
-
-
-def is_positive(word):
-    """Whether a text is a whole number above 0."""
-    return word.isascii() and word.isdecimal() and int(word) > 0
 
 
 def run(args):

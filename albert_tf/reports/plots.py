@@ -12,25 +12,23 @@ MANY_POINTS = 2000
 
 
 def arrange(figures):
-    """Returns figures side by side, or why there are none, as Markup.
+    """Returns the figures of a generator side by side, as Markup.
 
-    Args:
-      figures: iterable of figures that draws them, such as a generator.
+    If it raises ImportError, for lack of matplotlib, that is the result.
     """
     try:
         return page.element("div", *figures, class_="plots")
     except ImportError as error:
-        return page.element("p", error, class_="soft")
+        return page.remark(error)
 
 
 def draw_curves(series):
     """Yields a figure for each panel of a run, as Markup.
 
     Args:
-      series: from `plot_metrics.read_series`.
+      series: from `plot_metrics.collect_series`.
 
     Raises:
-      ImportError: if matplotlib is not installed.
       ValueError: if there is nothing to draw.
     """
     runs = {"": series}
@@ -42,15 +40,7 @@ def draw_curves(series):
 
 
 def draw_scatter(labels, predictions):
-    """Yields a scatter plot of predictions over labels, as Markup.
-
-    Args:
-      labels: N numbers.
-      predictions: N numbers.
-
-    Raises:
-      ImportError: if matplotlib is not installed.
-    """
+    """Yields a scatter plot of N predictions over N labels, as Markup."""
     picture, axes = begin()
     is_many = len(labels) > MANY_POINTS
     axes.scatter(labels, predictions, s=8, alpha=0.4, rasterized=is_many)
@@ -71,7 +61,7 @@ def finish(picture, title):
     """Returns the figure with its caption, as Markup."""
     matplotlib = plot_metrics.import_matplotlib()
     buffer = io.StringIO()
-    # Keeps text as text, and makes the SVG deterministic.
+    # Keeps text as text, and makes the ids in the SVG deterministic.
     settings = {"svg.fonttype": "none", "svg.hashsalt": title}
     with matplotlib.rc_context(settings):
         picture.savefig(

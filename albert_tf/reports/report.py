@@ -21,50 +21,34 @@ from albert_tf.reports import mistakes, page, plot_metrics, plots
 from albert_tf.training import manifest
 
 REPORT_FILE = "report.html"
-FILES = (
-    manifest.MANIFEST_FILE,
-    manifest.FLAGS_FILE,
-    manifest.METRICS_FILE,
-    manifest.SUMMARY_FILE,
-    submissions.DEV_PREDICTIONS_FILE,
-)
 
 
-class Program(NamedTuple):
-    """A program whose runs are reported.
-
-    Attributes:
-      name: name of the command.
-      flags_class: class of its flags.
-      key: key that only this program writes to the `task` of run.json.
-      best_metric: metric that selects the best checkpoint; None for the first
-        of the task's `metrics`.
-    """
+class Command(NamedTuple):
+    """A command whose runs are reported."""
 
     name: str
-    flags_class: type
-    key: str
-    best_metric: str | None
+    flags: type | None = None
+    # Selects the best checkpoint; by default, the first of the task's metrics.
+    best_metric: str | None = None
 
 
-PROGRAMS = (
-    Program(
+# By a key that only this command writes to the `task` of run.json.
+COMMANDS = {
+    "sentence_objective": Command(
         "run_pretraining",
         run_pretraining.PretrainingFlags,
-        "sentence_objective",
         "masked_lm_accuracy",
     ),
-    Program(
-        "run_classifier", run_classifier.ClassifierFlags, "objective", None
-    ),
-    Program("run_race", run_race.RaceFlags, "max_qa_length", "eval_accuracy"),
-    Program("run_squad", run_squad.SquadFlags, "name", "f1"),
-)
+    "objective": Command("run_classifier", run_classifier.ClassifierFlags),
+    "max_qa_length": Command("run_race", run_race.RaceFlags, "eval_accuracy"),
+    "name": Command("run_squad", run_squad.SquadFlags, "f1"),
+}
+UNKNOWN = Command("Unknown program")
 
 
 @dataclasses.dataclass(frozen=True)
-class Training:
-    """The contents of a run's folder; missing files are empty.
+class Run:
+    """The contents of a run's folder; empty for missing files.
 
     Attributes:
       folder: path of the folder.
@@ -72,7 +56,6 @@ class Training:
       flags: content of flags.json.
       summary: content of summary.json.
       records: objects of metrics.jsonl.
-      series: metrics, as from `plot_metrics.read_series`.
       rows: objects of dev_predictions.jsonl.
     """
 
@@ -81,7 +64,6 @@ class Training:
     flags: dict
     summary: dict
     records: list[dict]
-    series: dict
     rows: list[dict]
 
     @property
@@ -93,126 +75,114 @@ class Training:
         return self.made_of.get("task", {})
 
     @property
-    def program(self) -> Program | None:
-        return next((p for p in PROGRAMS if p.key in self.task), None)
+    def command(self) -> Command:
+        return next(
+            (c for key, c in COMMANDS.items() if key in self.task), UNKNOWN
+        )
 
     @property
     def best_metric(self) -> str | None:
-        if self.program and self.program.best_metric:
-            return self.program.best_metric
-        return next(iter(self.task.get("metrics", ())), None)
+        first = next(iter(self.task.get("metrics", ())), None)
+        return self.command.best_metric or first
 
     @property
     def evaluations(self) -> list[dict]:
         return [r for r in self.records if r["split"] == "eval"]
 
 
-def read_training(folder) -> Training:
+def read_run(folder) -> Run:
     """Reads the files of a run.
 
     Raises:
       FileNotFoundError: if the folder contains no run.
       ValueError: if a file is damaged.
     """
-    paths = {name: os.path.join(folder, name) for name in FILES}
-    there = {n: p for n, p in paths.items() if filesystem.exists(p)}
-    if not there.keys() & {manifest.MANIFEST_FILE, manifest.METRICS_FILE}:
-        runs = [
-            name
-            for name in filesystem.list_folder(folder)
-            if filesystem.exists(
-                os.path.join(folder, name, manifest.METRICS_FILE)
-            )
-        ]
-        raise FileNotFoundError(
-            f"{folder or '.'} contains no training: neither "
-            f"{manifest.MANIFEST_FILE} nor {manifest.METRICS_FILE}. "
-            + (
-                f"Its subfolders {', '.join(runs)} do; give one of them."
-                if runs
-                else "Wanted the --output_dir of a program."
-            )
-        )
-    objects = {
-        name: filesystem.read_json(path)
-        for name, path in there.items()
-        if name.endswith(".json")
-    }
-    made_of = objects.get(manifest.MANIFEST_FILE, {}).get("made_of", {})
+
+    def read(name, parse, empty):
+        path = os.path.join(folder, name)
+        return parse(path) if filesystem.exists(path) else empty
+
+    content = read(manifest.MANIFEST_FILE, filesystem.read_json, None)
+    records = read(manifest.METRICS_FILE, plot_metrics.read_records, None)
+    if content is None and records is None:
+        raise FileNotFoundError(_explain_missing(folder))
+    content, records = content or {}, list(records or ())
+    made_of = content.get("made_of", {})
     if not isinstance(made_of, dict) or not isinstance(
         made_of.get("task", {}), dict
     ):
         raise ValueError(
-            f"{paths[manifest.MANIFEST_FILE]}: made_of or its task is not a "
-            "JSON object. Was it written by another program?"
+            f"{os.path.join(folder, manifest.MANIFEST_FILE)}: made_of or its "
+            "task is not a JSON object. Was it written by another program?"
         )
-    records, series, rows = [], {}, []
-    if manifest.METRICS_FILE in there:
-        records = list(plot_metrics.read_records(there[manifest.METRICS_FILE]))
-        if records:
-            series = plot_metrics.read_series(there[manifest.METRICS_FILE])
-    if submissions.DEV_PREDICTIONS_FILE in there:
-        rows = mistakes.read_rows(there[submissions.DEV_PREDICTIONS_FILE])
-    return Training(
+    return Run(
         folder=str(folder),
-        manifest=objects.get(manifest.MANIFEST_FILE, {}),
-        flags=objects.get(manifest.FLAGS_FILE, {}),
-        summary=objects.get(manifest.SUMMARY_FILE, {}),
+        manifest=content,
+        flags=read(manifest.FLAGS_FILE, filesystem.read_json, {}),
+        summary=read(manifest.SUMMARY_FILE, filesystem.read_json, {}),
         records=records,
-        series=series,
-        rows=rows,
+        rows=read(submissions.DEV_PREDICTIONS_FILE, mistakes.read_rows, []),
     )
 
 
-def build_report(training: Training) -> str:
+def _explain_missing(folder):
+    runs = [
+        name
+        for name in filesystem.list_folder(folder)
+        if filesystem.exists(os.path.join(folder, name, manifest.METRICS_FILE))
+    ]
+    return (
+        f"{folder or '.'} contains no training: neither "
+        f"{manifest.MANIFEST_FILE} nor {manifest.METRICS_FILE}. "
+        + (
+            f"Its subfolders {', '.join(runs)} do; give one of them."
+            if runs
+            else "Wanted the --output_dir of a program."
+        )
+    )
+
+
+def build_report(run: Run) -> str:
     """Returns the HTML report of a run."""
-    name = training.task.get("name") or "pretraining"
-    folder = os.path.basename(os.path.abspath(training.folder))
+    name = run.task.get("name") or "pretraining"
+    folder = os.path.basename(os.path.abspath(run.folder))
     title = name if name == folder else f"{name}: {folder}"
     return page.page(
         title,
-        page.element("header", page.element("h1", title), *describe(training)),
-        page.section("Results", *describe_results(training), name="results"),
-        page.section("Curves", describe_curves(training), name="curves"),
-        page.section(
-            "Dev examples", *describe_examples(training), name="examples"
-        ),
-        page.section("Settings", describe_settings(training), name="settings"),
-        page.section("Flags", *describe_flags(training), name="flags"),
+        page.element("header", page.element("h1", title), *describe(run)),
+        page.section("Results", *describe_results(run), name="results"),
+        page.section("Curves", describe_curves(run), name="curves"),
+        page.section("Dev examples", *describe_examples(run), name="examples"),
+        page.section("Settings", describe_settings(run), name="settings"),
+        page.section("Flags", *describe_flags(run), name="flags"),
     )
 
 
 def missing(file, consequence):
     """Returns a remark in place of a missing file's content."""
-    return page.element(
-        "p", f"There is no {file} in the folder: {consequence}.", class_="soft"
-    )
+    return page.remark(f"There is no {file} in the folder: {consequence}.")
 
 
-def describe(training):
+def describe(run):
     """Yields the program, version, times and progress of a run."""
-    program = training.program.name if training.program else "Unknown program"
-    version = training.manifest.get("version", "of an unknown version")
-    words = [f"{program}, albert_tf {version}."]
-    times = [r["time"] for r in training.records if "time" in r]
+    version = run.manifest.get("version", "of an unknown version")
+    words = [f"{run.command.name}, albert_tf {version}."]
+    times = [r["time"] for r in run.records if "time" in r]
     if times:
         words.append(
             f"First log entry: {format_time(times[0])}; last: "
             f"{format_time(times[-1])}."
         )
-    steps = [r["step"] for r in training.records if r["split"] == "train"]
-    total = training.made_of.get("optimizer", {}).get("num_train_steps")
+    steps = [r["step"] for r in run.records if r["split"] == "train"]
+    total = run.made_of.get("optimizer", {}).get("num_train_steps")
     if steps and total:
-        done = (
+        words.append(
             f"Finished: {total:,} steps."
             if steps[-1] >= total
             else f"Unfinished: step {steps[-1]:,} of {total:,}."
         )
-        words.append(done)
     yield page.element("p", " ".join(words))
-    yield page.element(
-        "p", f"Report written by albert_tf {__version__}.", class_="soft"
-    )
+    yield page.remark(f"Report written by albert_tf {__version__}.")
 
 
 def format_time(seconds):
@@ -221,15 +191,13 @@ def format_time(seconds):
     return f"{time:%Y-%m-%d %H:%M} UTC"
 
 
-def describe_results(training):
+def describe_results(run):
     """Yields the scores on the dev and test data."""
-    if not training.evaluations:
-        yield page.element(
-            "p", "There is no evaluation on dev data.", class_="soft"
-        )
+    if run.evaluations:
+        yield tabulate_results(run)
     else:
-        yield tabulate_results(training)
-    tests = training.summary.get("test", [])
+        yield page.remark("There is no evaluation on dev data.")
+    tests = run.summary.get("test", [])
     for name, scores in (tests[0] if tests else {}).items():
         if isinstance(scores, dict):
             yield page.table(
@@ -238,15 +206,15 @@ def describe_results(training):
             )
 
 
-def tabulate_results(training):
+def tabulate_results(run):
     """Returns the scores of the best and last evaluation and the baseline."""
-    last = training.evaluations[-1]
-    metric = training.best_metric
+    last = run.evaluations[-1]
+    metric = run.best_metric
     columns = {f"last (step {last['step']:,})": last}
     caption = "Scores on dev data."
     if metric in last:
         # The initial weights, of step 0, have no checkpoint.
-        scored = [r for r in training.evaluations if metric in r]
+        scored = [r for r in run.evaluations if metric in r]
         scored = [r for r in scored if r["step"]] or scored
         best = max(scored, key=lambda r: r[metric])
         columns = {f"best (step {best['step']:,})": best, **columns}
@@ -254,7 +222,7 @@ def tabulate_results(training):
             f"Scores on dev data. The best checkpoint is selected by {metric} "
             "on the same data: expect lower scores on other data."
         )
-    if baseline := training.summary.get("baseline"):
+    if baseline := run.summary.get("baseline"):
         columns["baseline"] = baseline
     names = [n for n in last if n not in ("split", "step", "time")]
     return page.table(
@@ -267,65 +235,60 @@ def tabulate_results(training):
     )
 
 
-def describe_curves(training):
+def describe_curves(run):
     """Returns the training curves."""
-    if not training.series:
+    series = plot_metrics.collect_series(run.records)
+    if not series:
         return missing(manifest.METRICS_FILE, "there are no curves")
     try:
-        return plots.arrange(plots.draw_curves(training.series))
+        return plots.arrange(plots.draw_curves(series))
     except ValueError as error:
-        return page.element("p", error, class_="soft")
+        return page.remark(error)
 
 
-def describe_examples(training):
-    """Returns the best checkpoint's predictions for the dev data."""
-    if not training.rows:
-        return [
-            missing(
-                submissions.DEV_PREDICTIONS_FILE,
-                "only fine-tuning with dev data writes it",
-            )
-        ]
-    step = training.rows[0].get("step", 0)
-    return [
-        page.element(
-            "p",
-            f"Predictions of the best checkpoint (step {step:,}) for "
-            f"{len(training.rows):,} dev examples.",
-        ),
-        *mistakes.describe(training.rows, training.task),
-    ]
+def describe_examples(run):
+    """Yields the best checkpoint's predictions for the dev data."""
+    if not run.rows:
+        name = submissions.DEV_PREDICTIONS_FILE
+        yield missing(name, "only fine-tuning with dev data writes it")
+        return
+    yield page.element(
+        "p",
+        f"Predictions of the best checkpoint (step "
+        f"{run.rows[0].get('step', 0):,}) for {len(run.rows):,} dev examples.",
+    )
+    yield from mistakes.describe(run.rows, run.task)
 
 
-def describe_settings(training):
+def describe_settings(run):
     """Returns the run's settings, from run.json."""
-    if not training.made_of:
+    if not run.made_of:
         return missing(manifest.MANIFEST_FILE, "the settings are unknown")
     return page.table(
         [
             [key, format_value(value)]
-            for key, value in manifest.flatten(training.made_of).items()
+            for key, value in manifest.flatten(run.made_of).items()
             if not key.endswith("sha256")
         ]
     )
 
 
-def describe_flags(training):
-    """Returns the flags of the run that differ from the defaults."""
-    if not training.flags:
-        return [missing(manifest.FLAGS_FILE, "the flags are unknown")]
-    defaults = {}
-    if training.program:
-        fields = dataclasses.fields(training.program.flags_class)
-        defaults = {field.name: field.default for field in fields}
+def describe_flags(run):
+    """Yields the flags of the run that differ from the defaults."""
+    if not run.flags:
+        yield missing(manifest.FLAGS_FILE, "the flags are unknown")
+        return
+    flags_class = run.command.flags
+    fields = dataclasses.fields(flags_class) if flags_class else ()
+    defaults = {field.name: field.default for field in fields}
     rows = [
         [f"--{name.rstrip('_')}", format_value(value)]
-        for name, value in training.flags.items()
+        for name, value in run.flags.items()
         if name not in defaults or value != defaults[name]
     ]
-    num_left = len(training.flags) - len(rows)
-    words = f"{num_left} other flags have default values." if num_left else ""
-    return [page.table(rows), page.element("p", words, class_="soft")]
+    yield page.table(rows)
+    if num_left := len(run.flags) - len(rows):
+        yield page.remark(f"{num_left} other flags have default values.")
 
 
 def format_value(value):
@@ -339,6 +302,5 @@ def run(args):
     """Writes the report of a run."""
     folder = args.output_dir
     path = args.output_file or os.path.join(folder, REPORT_FILE)
-    training = read_training(folder)
-    filesystem.write_file(path, build_report(training))
+    filesystem.write_file(path, build_report(read_run(folder)))
     print(f"Wrote {path}.")
