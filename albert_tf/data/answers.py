@@ -145,8 +145,8 @@ def rank(context, n_best_size, firsts, lasts, start_scores, end_scores) -> list:
     """Ranks the candidates of a question; keeps each text once.
 
     Candidates are the characters [firsts, lasts) of the paragraph `context`,
-    with scores; all arrays are [C], and C may be 0. A text that shows nothing
-    is "", as in the release.
+    with scores; all arrays are [C], and C may be 0. A blank text is "", as in
+    the release.
 
     Returns:
       A list of 1 to `n_best_size` dicts, as in `Answers.nbest`.

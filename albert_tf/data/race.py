@@ -76,20 +76,13 @@ def read_race(
             )
         for name in names:
             questions += _read_file(os.path.join(path, name), level)
-    _check_ids(folder, questions)
+    if repeated := tables.find_repeated(q.id for q in questions):
+        raise ValueError(
+            f"{folder} has the question {repeated} twice; predictions are "
+            "identified by level, passage id and question index. Were files "
+            "copied or concatenated?"
+        )
     return questions
-
-
-def _check_ids(folder, questions):
-    ids = set()
-    for question in questions:
-        if question.id in ids:
-            raise ValueError(
-                f"{folder} has the question {question.id} twice; predictions "
-                "are identified by level, passage id and question index. Were "
-                "files copied or concatenated?"
-            )
-        ids.add(question.id)
 
 
 def _read_file(path, level):

@@ -8,6 +8,7 @@ import logging
 from typing import NamedTuple
 
 from albert_tf import filesystem
+from albert_tf.data import tables
 from albert_tf.text import normalization
 
 # Position of an answer that does not occur in its paragraph.
@@ -65,10 +66,8 @@ def read_squad(path: filesystem.Path) -> Squad:
     """Reads a file.
 
     An answer that is not at its stated position is moved to its nearest
-    occurrence.
-
-    An answer that does not occur in its paragraph has the position NOWHERE: it
-    can be scored, but not trained on.
+    occurrence. One that does not occur in its paragraph has the position
+    NOWHERE: it can be scored, but not trained on.
 
     Raises:
       FileNotFoundError: if there is no such file.
@@ -76,7 +75,7 @@ def read_squad(path: filesystem.Path) -> Squad:
         question, or has an answer without text.
 
     Source: squad_utils.py, `read_squad_examples`, which refuses several answers
-    in training, and believes `answer_start`.
+    in training, and does not check `answer_start`.
     """
     document = filesystem.read_json(path)
     contexts: list[str] = []
@@ -188,21 +187,19 @@ def _place(answer, context):
 def _check_ids(path, questions):
     if not questions:
         raise ValueError(f"{path} has no questions.")
-    ids = set()
-    for question in questions:
-        if question.id in ids:
-            raise ValueError(
-                f"{path} has the question id {question.id} twice; wanted "
-                "unique ids to identify predictions. Were files concatenated?"
-            )
-        ids.add(question.id)
+    repeated = tables.find_repeated(q.id for q in questions)
+    if repeated is not None:
+        raise ValueError(
+            f"{path} has the question id {repeated} twice; wanted unique ids "
+            "to identify predictions. Were files concatenated?"
+        )
 
 
 def check_version(squad: Squad, version: str, path: filesystem.Path) -> None:
     """Raises ValueError if data cannot be trained on.
 
-    They have answers, of the kind of the SQuAD version. The first one of each
-    question, which is trained on, occurs in its paragraph.
+    Training requires that all questions have answers, as in the SQuAD version,
+    and that the first answer, the one that is used, occurs in its paragraph.
 
     Args:
       squad: a Squad.

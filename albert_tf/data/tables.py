@@ -13,7 +13,7 @@ import io
 import logging
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from albert_tf import file_kinds, filesystem
@@ -337,11 +337,11 @@ def _log_first_row(path, table, header, records):
     label = table.label if isinstance(table.label, tuple) else (table.label,)
     if table.is_glue or any(isinstance(c, str) for c in (*table.text, *label)):
         return
+    message = f"it has no header; the first row is {records[0][1]}"
     if header:
-        said = f'its header is {header}; if these are data, "has_header": false'
-    else:
-        said = f"it has no header; the first row is {records[0][1]}"
-    logging.warning("%s: %s.", path, said)
+        message = f"its header is {header}; if these are data, "
+        message += '"has_header": false'
+    logging.warning("%s: %s.", path, message)
 
 
 def _width(columns, num_columns):
@@ -448,11 +448,14 @@ def _check_skipped(path, num_records, num_rows):
         )
 
 
+def find_repeated(ids: Iterable[str]) -> str | None:
+    """Returns the first id that occurs more than once, or None."""
+    counts = collections.Counter(ids)
+    return next((name for name in counts if counts[name] > 1), None)
+
+
 def _check_ids(path, rows):
-    ((name, count),) = collections.Counter(row.id for row in rows).most_common(
-        1
-    )
-    if count > 1:
+    if name := find_repeated(row.id for row in rows):
         first, second, *_ = [row.line for row in rows if row.id == name]
         raise ValueError(
             f"{path} has the id {name!r:.80} on line {first} and again on line "

@@ -87,7 +87,7 @@ def encode_squad(
     Source: squad_utils.py, `convert_examples_to_features`, which aligned
     characters by a longest common subsequence.
     """
-    tasks = list(_tasks(squad))
+    tasks = _divide(squad)
     with processes.ordered_map(
         min(num_workers, len(tasks)), tokenizer, settings, is_training
     ) as run:
@@ -95,11 +95,9 @@ def encode_squad(
             "tokenizing", len(squad.questions), "questions"
         )
         parts = []
-        for (rows,), part in zip(
-            tasks, run(_encode_questions, tasks), strict=True
-        ):
+        for part in run(_encode_questions, ((task,) for task in tasks)):
             parts.append(part)
-            done.add(sum(len(asked) for _, asked in rows))
+            done.add(len(part["query_lengths"]))
         done.clear()
     whole = {
         name: np.concatenate([part[name] for part in parts])
@@ -119,18 +117,16 @@ def encode_squad(
     )
 
 
-def _tasks(squad):
-    """Divides paragraphs and their questions among tasks."""
-    by_context: list[list] = [[] for _ in squad.contexts]
+def _divide(squad):
+    """Divides the paragraphs that have questions among tasks."""
+    asked: list[list] = [[] for _ in squad.contexts]
     for number, question in enumerate(squad.questions):
-        by_context[question.context].append((number, question))
-    rows = [
-        (context, asked)
-        for context, asked in zip(squad.contexts, by_context, strict=True)
-        if asked
+        asked[question.context].append((number, question))
+    rows = [row for row in zip(squad.contexts, asked, strict=True) if row[1]]
+    return [
+        rows[start : start + CONTEXTS_PER_TASK]
+        for start in range(0, len(rows), CONTEXTS_PER_TASK)
     ]
-    for start in range(0, len(rows), CONTEXTS_PER_TASK):
-        yield (rows[start : start + CONTEXTS_PER_TASK],)
 
 
 def _encode_questions(tokenizer, settings, is_training, rows):

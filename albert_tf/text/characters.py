@@ -116,27 +116,16 @@ class CodePointSet:
         return tf.gather(self.codes, tf.searchsorted(self.codes, flat)) == flat
 
 
-@functools.cache
-def _spaces():
-    return CodePointSet(str.isspace)
-
-
-@functools.cache
-def _invisible():
-    return CodePointSet(normalization.is_invisible)
-
-
-@functools.cache
-def _selectors():
-    return CodePointSet(normalization.is_selector)
+# Each set takes seconds, as Python is asked about each character of Unicode.
+_set_of = functools.cache(CodePointSet)
 
 
 def trim(texts, starts, ends) -> tuple:
-    """Moves the ends of spans to what shows something, as `normalization.trim`.
+    """Trims invisible characters from the ends of spans.
 
-    The spans of several tokens are trimmed, too: from the start of the first
-    to the end of the last. They show nothing if that start is not below that
-    end.
+    Like `normalization.trim`. It also trims answers of several tokens, which
+    go from the start of the first to the end of the last. If that start is not
+    below that end, the answer has no visible character.
 
     Args:
       texts: [B] UTF-8 strings.
@@ -151,11 +140,12 @@ def trim(texts, starts, ends) -> tuple:
     before = tf.gather(splits, starts.value_rowids())
     behind = tf.gather(splits[1:], starts.value_rowids())
     last = before + ends.flat_values
-    is_shown = ~_invisible()(flat)
+    is_shown = ~_set_of(normalization.is_invisible)(flat)
     first = _next(is_shown, before + starts.flat_values)
     end = tf.maximum(_previous(is_shown, last) + 1, before)
     # A selector stays with its character.
-    end = tf.minimum(_next(~_selectors()(flat), end), last)
+    is_other = ~_set_of(normalization.is_selector)(flat)
+    end = tf.minimum(_next(is_other, end), last)
     return (
         starts.with_flat_values(tf.minimum(first, behind) - before),
         ends.with_flat_values(end - before),
@@ -184,7 +174,7 @@ def _count_before(is_in, indices):
 def join_words(characters: Characters) -> Characters:
     """Joins words with single spaces, like " ".join(text.split())."""
     flat = characters.codes.flat_values  # [N]
-    is_word = ~_spaces()(flat)
+    is_word = ~_set_of(str.isspace)(flat)
     rows = characters.codes.value_rowids()
     follows_word = tf.concat([[False], is_word[:-1]], axis=0)
     # The first character of a text never continues a word of another text.
@@ -197,6 +187,7 @@ def join_words(characters: Characters) -> Characters:
     counts += tf.cast(is_start & (words_before > words_before_text), tf.int32)
 
     def choose(rows, nth):
+        # The first letter of each other word becomes a space and itself.
         is_space = (tf.gather(counts, rows) == 2) & (nth == 0)
         return tf.where(is_space, SPACE, tf.gather(flat, rows))
 

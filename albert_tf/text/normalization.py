@@ -29,8 +29,8 @@ _UNSPACED = _IDEOGRAPHS + (
     "\ua980-\ua9ff\uaa60-\uaadf\u3005-\u3007\u3040-\u30ff\u3105-\u312f"
     "\u31f0-\u31ff\uff66-\uff9d\U0002ceb0-\U000323af"
 )
-# Characters that show nothing, besides white space, controls and format
-# characters: joiners and fillers of a script, blank Braille.
+# Invisible characters, besides white space, controls and format characters:
+# joiners and fillers of a script, blank Braille.
 _FILLERS = "\u034f\u115f\u1160\u17b4\u17b5\u2065\u2800\u3164\uffa0\ufff0-\ufff8"
 # Format characters that are drawn: signs above or around Arabic, Syriac and
 # Kaithi numbers.
@@ -164,12 +164,12 @@ def is_unspaced(char: str) -> bool:
 
 
 def is_blank(text: str) -> bool:
-    """Returns whether a text shows nothing; so does the empty text."""
+    """Returns whether a text has no visible character."""
     return all(map(is_invisible, text))
 
 
 def is_invisible(char: str) -> bool:
-    """Returns whether a character, taken alone, shows nothing."""
+    """Returns whether a character is invisible where it is alone."""
     if char.isspace() or is_selector(char) or _is_filler(char):
         return True
     category = unicodedata.category(char)
@@ -187,7 +187,7 @@ def trim(text: str, start: int, end: int) -> tuple[int, int]:
     A selector stays with the visible character that it changes.
 
     Returns:
-      The new start and end; they are equal if the part shows nothing.
+      The new start and end; they are equal if the part is blank.
     """
     while start < end and is_invisible(text[start]):
         start += 1

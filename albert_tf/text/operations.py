@@ -240,30 +240,40 @@ def pack(tokenizer: tokenization.Tokenizer, segments, seq_length) -> dict:
         3,
         "seq_length must be at least 3, for [CLS], a token and [SEP].",
     )
-    rows = segments[0].nrows()
     first, second = [*segments, segments[0][:, :0]][:2]
     lengths = [tf.cast(x.row_lengths(), tf.int32) for x in (first, second)]
     has_second = lengths[1] > 0  # [B]
     limit = seq_length - 2 - tf.cast(has_second, tf.int32)  # [B]
-    half = limit // 2
-    kept_second = tf.minimum(lengths[1], tf.maximum(half, limit - lengths[0]))
-    kept_first = tf.minimum(lengths[0], limit - kept_second)
-    cls, sep = (
-        tf.fill([rows, 1], i) for i in (tokenizer.cls_id, tokenizer.sep_id)
+    # As in `examples.cut_pair`.
+    kept_second = tf.minimum(
+        lengths[1], tf.maximum(limit // 2, limit - lengths[0])
     )
-    last = tf.ragged.boolean_mask(sep, kept_second[:, tf.newaxis] > 0)
-    first = tf.concat([cls, _cut(first, kept_first), sep], axis=1)
-    second = tf.concat([_cut(second, kept_second), last], axis=1)
-    shape = tf.stack([rows, tf.cast(seq_length, tf.int64)])
-    packed = _pad(tokenizer, first, second, shape)
+    kept_first = tf.minimum(lengths[0], limit - kept_second)
+    packed = _join(
+        tokenizer,
+        _cut(first, kept_first),
+        _cut(second, kept_second),
+        is_closed=kept_second > 0,
+        shape=tf.stack([first.nrows(), tf.cast(seq_length, tf.int64)]),
+    )
     for values in packed:
         values.set_shape([None, tf.get_static_value(seq_length)])
     names = ("input_word_ids", "input_mask", "input_type_ids")
     return dict(zip(names, packed, strict=True))
 
 
-def _pad(tokenizer, first, second, shape=None):
-    """Returns ids, mask and segment ids [B, T] of two segments [B, (T)]."""
+def _join(tokenizer, first, second, *, is_closed, shape=None):
+    """Returns ids, mask and segment ids [B, T] of two segments [B, (T)].
+
+    `is_closed` [B] is whether a [SEP] follows the second one.
+    """
+    rows = first.nrows()
+    cls, sep = (
+        tf.fill([rows, 1], i) for i in (tokenizer.cls_id, tokenizer.sep_id)
+    )
+    first = tf.concat([cls, first, sep], axis=1)
+    last = tf.ragged.boolean_mask(sep, is_closed[:, tf.newaxis])
+    second = tf.concat([second, last], axis=1)
     joined = tf.concat([first, second], axis=1)
     segments = tf.concat([tf.zeros_like(first), tf.ones_like(second)], axis=1)
     return (
@@ -295,16 +305,12 @@ def pack_question(tokenizer, query, ids, max_seq_length: int) -> tuple:
       Dict of `input_ids`, `input_mask` and `segment_ids`, [B, T] int32, padded
       to the longest; and [B] int32, the number of tokens before the text.
     """
-    rows = query.nrows()
     before = tf.cast(query.row_lengths(), tf.int32) + 2  # [B]
-    cls, sep = (
-        tf.fill([rows, 1], i) for i in (tokenizer.cls_id, tokenizer.sep_id)
-    )
-    first = tf.concat([cls, query, sep], axis=1)
     kept = tf.minimum(
         tf.cast(ids.row_lengths(), tf.int32), max_seq_length - 1 - before
     )
-    second = tf.concat([_cut(ids, kept), sep], axis=1)
+    packed = _join(
+        tokenizer, query, _cut(ids, kept), is_closed=tf.ones_like(kept, tf.bool)
+    )
     names = ("input_ids", "input_mask", "segment_ids")
-    packed = _pad(tokenizer, first, second)
     return dict(zip(names, packed, strict=True)), before
