@@ -1,4 +1,4 @@
-"""Writes an HTML report of a finished or running training.
+"""Writes an HTML report of a training run, finished or in progress.
 
     albert report --output_dir=out
 
@@ -18,9 +18,9 @@ PROGRAM = "albert_tf.reports.report"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ReportFlags(flags.Flags):
-    """Folder of the training and output file."""
+    """Folder of the run, and output file."""
 
-    output_dir: str = flag(required=True, help="The training's --output_dir.")
+    output_dir: str = flag(required=True, help="The run's --output_dir.")
     output_file: str | None = flag(
         help="Output .html file. Default: report.html in --output_dir."
     )

@@ -1,4 +1,4 @@
-r"""Splits text into sentences, one on each line, as pretraining wants it.
+r"""Splits text into sentences, one on each line, as pretraining needs them.
 
     albert split_sentences --input_file='wiki/*' --output_file=text.txt \
         --language=en

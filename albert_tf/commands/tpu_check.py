@@ -68,7 +68,7 @@ class TpuCheckFlags(flags.Flags):
     )
     optimizer: Literal["adamw", "lamb"] = flag("lamb", "Optimizer.")
     compute_dtype: Literal["float32", "bfloat16"] = flag(
-        "bfloat16", "Data type of matrix products."
+        "bfloat16", "Data type of matrix multiplications."
     )
     gradient_accumulation_steps: int = flag(
         1,

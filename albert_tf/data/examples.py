@@ -21,7 +21,7 @@ from albert_tf.text import tokenization
 
 # Part of the cache key; increase it when the meaning of the values changes.
 FORMAT = 2
-# Texts that are tokenized between two looks at the clock.
+# Texts per call of the tokenizer; progress is shown between calls.
 TEXTS_PER_CALL = 4096
 
 _STORED = ("ids", "lengths", "first_lengths", "num_choices", "truncation")

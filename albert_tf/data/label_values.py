@@ -9,7 +9,7 @@ from albert_tf.text import normalization
 # What pandas, R and spreadsheets write for a missing value.
 MISSING = {"", "nan", "na", "n/a", "null", "none", "nil", "<na>", "#n/a", "nat"}
 HINT = 'Test data without labels need "test_label": null.'
-# Canonical names of what a column or a one-hot list has for a label.
+# Canonical names of the values in a label's own column or a one-hot list.
 ONE = {"1.0", "true"}
 ZERO_OR_ONE = ONE | {"0.0", "false"}
 # Without leading zeros, exponents and the like: these are codes.
@@ -19,7 +19,7 @@ _ITEM = re.compile(r"""'([^']*)'|"([^"]*)"|([^\s,'"]+(?:[^,'"]*[^\s,'"])?)""")
 
 
 def name_of(value: object) -> str:
-    """Returns a label's name without invisible ends, true as JSON has it."""
+    """Returns a label's name, trimmed; a bool is written as in JSON."""
     name = str(value)
     start, end = normalization.trim(name, 0, len(name))
     name = name[start:end]
@@ -27,7 +27,7 @@ def name_of(value: object) -> str:
 
 
 def is_missing(value: object, labels: Sequence[str] | None = None) -> bool:
-    """Returns whether a value is none, or a sign for a missing one.
+    """Returns whether a value is None or a word for a missing one, as "NaN".
 
     Args:
       value: a value of the label's column.
@@ -40,9 +40,9 @@ def is_missing(value: object, labels: Sequence[str] | None = None) -> bool:
 
 
 def canonical(name: str) -> str:
-    """Returns one form of names that mean the same: 1 and 1.0, True and true.
+    """Returns one form of equal names, such as 1 and 1.0, or True and true.
 
-    Other names, such as 007, are different wherever they are written so.
+    Other names, such as 007, equal only themselves.
     """
     word = name.strip().lower()
     if _NUMBER.fullmatch(word):
@@ -89,8 +89,7 @@ def split(value: object, separator: str) -> list[str]:
         inner = text[1:-1]
         if "," not in inner and not re.search("['\"]", inner):
             return inner.split()  # NumPy's numbers.
-        found = _ITEM.findall(inner)
-        return ["".join(parts) for parts in found]
+        return ["".join(parts) for parts in _ITEM.findall(inner)]
     parts = [part.strip() for part in text.split(separator)]
     return [part for part in parts if part]
 

@@ -191,7 +191,7 @@ _LABEL = (
     _COLUMN | list[_COLUMN],
     "a column, or a list of one column for each label",
 )
-# Keys of a task's file: type, and what an error says is wanted.
+# Keys of a task's file: type, and its description in an error.
 _KEYS: dict[str, tuple] = {
     "name": _STRING,
     "train": _STRING,

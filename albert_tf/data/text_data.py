@@ -93,7 +93,7 @@ def read_data(
         _encode, task, tokenizer, max_seq_length, cached_dir
     )
     return task, Data(
-        # Texts would be held for as long as the training takes.
+        # Without the texts, which would stay in memory during training.
         encode(*train)._replace(texts=()) if train and with_train else None,
         {n: encode(*table) for n, table in dev.items()} if with_dev else {},
         {n: encode(*table) for n, table in test.items()},

@@ -17,6 +17,7 @@ from albert_tf.data.examples import Examples
 from albert_tf.data.squad import Answer, Squad
 from albert_tf.text import normalization, tokenization
 
+# Paragraphs per task of a worker: SQuAD's training data are about 100 tasks.
 CONTEXTS_PER_TASK = 200
 
 
@@ -195,7 +196,7 @@ def cut_windows(
     Args:
       num_tokens: tokens in the paragraph, P.
       size: maximum number of tokens per window.
-      stride: tokens between the starts of windows; limited to `size`, since
+      stride: tokens between the starts of windows; at most `size` is used, as
         a larger stride would skip tokens.
     """
     step = min(size, stride)

@@ -1,4 +1,4 @@
-"""What a tokenizer loses of a text: combining characters, unknown pieces."""
+"""Warns of text that suits a tokenizer badly: lost accents, unknown pieces."""
 
 import itertools
 import re
@@ -8,21 +8,21 @@ from collections.abc import Callable, Iterable, Iterator
 from albert_tf import filesystem
 from albert_tf.text import tokenization
 
-# Number of lines to look at, of files at most, and of bytes of each file.
+# Size of a sample: lines, files at most, and bytes of each file.
 NUM_LINES, NUM_FILES, NUM_BYTES = 1000, 20, 1 << 20
-# Shares from which on a loss is worth a warning: of letters that lose a
-# combining character (English: below 0.1%), and of pieces that are unknown.
+# Shares that are worth a warning: of letters that lose a combining character
+# (English: below 0.1%), and of pieces that are unknown.
 MANY_MARKS, MANY_UNKNOWN = 0.01, 0.05
 
 
 def read_sample(
     files: list[str], open_file: Callable = filesystem.open_file
 ) -> Iterator[str]:
-    """Yields lines that are not blank, as many of each file.
+    """Yields lines that are not blank, equally many from each file.
 
     Args:
-      files: names of text files; of many, some are read. Errors in their
-        encoding are ignored.
+      files: names of text files; if there are many, some are left out. Errors
+        in their encoding are ignored.
       open_file: function that opens one.
     """
     files = files[:: -(-len(files) // NUM_FILES)]
@@ -49,18 +49,18 @@ def find_unsplit(lines: list[str]) -> str | None:
       lines: some lines that are not blank.
     """
     ends = [bool(_END.search(line)) for line in lines]
-    if not any(ends):  # Without punctuation, nothing can be said.
+    if not any(ends):  # Text without punctuation cannot be judged.
         return None
-    cure = (
+    advice = (
         "Wanted is a sentence on each line, and a blank line after each "
         "document; split_sentences splits text."
     )
     if sum(len(_INNER_END.findall(line)) for line in lines) >= len(lines):
-        return f"lines have several sentences each. {cure}"
+        return f"lines have several sentences each. {advice}"
     lengths = sorted(map(len, lines))
     median, long = lengths[len(lines) // 2], lengths[len(lines) * 9 // 10]
     if sum(ends) < len(lines) / 2 and 40 <= median and long < 1.3 * median:
-        return f"sentences are wrapped over several lines. {cure}"
+        return f"sentences are wrapped over several lines. {advice}"
     return None
 
 

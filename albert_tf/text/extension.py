@@ -1,8 +1,8 @@
 """Adds whole words to a vocabulary, such as the terms of a domain.
 
-Only words that the vocabulary splits are added. What does not begin with one
-of them is split as before: a new SentencePiece piece scores just more than the
-pieces that it replaces.
+Only words that the vocabulary splits are added. Text that does not begin with
+one of them is split as before: the score of a new SentencePiece piece is only
+slightly higher than that of the pieces that it replaces.
 """
 
 import collections
@@ -17,10 +17,10 @@ from typing import NamedTuple
 from albert_tf import filesystem
 from albert_tf.text import normalization, tokenization
 
-# What a new piece scores more than the pieces that it replaces together.
+# By how much the score of a new piece exceeds that of the pieces it replaces.
 _MARGIN = 0.1
-# What an unknown character scores less than the lowest piece: kUnkPenalty in
-# SentencePiece's unigram_model.cc.
+# By how much the score of an unknown character is below the lowest of a piece:
+# kUnkPenalty in SentencePiece's unigram_model.cc.
 _UNKNOWN_PENALTY = 10
 
 
@@ -101,9 +101,10 @@ def _is_of_word(char):
 def find_split(
     words: dict[str, int], tokenizer: tokenization.Tokenizer
 ) -> list[Word]:
-    """Returns the words of several pieces, or of none that is known.
+    """Returns the words that are several pieces, or an unknown one.
 
-    A piece that the vocabulary has, but prefers to split, cannot be added.
+    A word that is a piece already cannot be added, even if the model prefers
+    to split it.
 
     Args:
       words: dict from a normalized word to its count.
@@ -120,12 +121,12 @@ def find_split(
         for piece in tokenizer.pieces
         if piece.startswith(start)
     }
-    found = [
+    split = [
         Word(text, count, row)
         for (text, count), row in zip(words.items(), rows, strict=True)
         if text not in known and (len(row) > 1 or row == [tokenizer.unk_id])
     ]
-    return sorted(found, key=lambda word: (-word.gain, word.text))
+    return sorted(split, key=lambda word: (-word.gain, word.text))
 
 
 def extend(
@@ -146,8 +147,8 @@ def extend(
     Raises:
       ValueError: if it is a SentencePiece model of another type than unigram.
     """
-    found = _extend_by(tokenizer, file, words)
-    rows = found.tokenizer.encode_batch([word.text for word in words])
+    extended = _extend_by(tokenizer, file, words)
+    rows = extended.tokenizer.encode_batch([word.text for word in words])
     first_id = tokenizer.vocab_size
     whole = [
         word
@@ -155,8 +156,8 @@ def extend(
         if row == [i]
     ]
     if len(whole) < len(words):
-        found = _extend_by(tokenizer, file, whole)
-    return found
+        extended = _extend_by(tokenizer, file, whole)
+    return extended
 
 
 def _extend_by(tokenizer, file, words):

@@ -27,8 +27,8 @@ from albert_tf.text import normalization, tokenizer_json
 SETTINGS_FILE = "tokenizer_settings.json"
 
 WORD_PREFIX = "▁"  # U+2581, SentencePiece's visible space
-MAX_CHARS_PER_WORD = 200
-_MAX_CACHED_WORDS = 1_000_000
+MAX_CHARS_PER_WORD = 200  # As in BERT; longer words are unknown.
+_MAX_CACHED_WORDS = 1_000_000  # Bounds the memory of a long corpus.
 
 
 def build_tokenizer(
@@ -87,12 +87,12 @@ def read_settings(
     return settings
 
 
-@functools.cache  # One note for each pair.
+@functools.cache  # One warning for each pair.
 def fits(num_pieces: int, num_rows: int) -> bool:
     """Returns whether a vocabulary fits a model with rows for its pieces.
 
-    Models may have more rows, up to a multiple of 8 to 128, with which some
-    devices are faster. A note says so; such rows are never predicted.
+    A model may have more rows, padded to a multiple of 8 to 128, which makes
+    some devices faster. The padding is never predicted.
     """
     padded = {-(-num_pieces // n) * n for n in (8, 16, 32, 64, 128)}
     if num_rows != num_pieces and num_rows in padded:
@@ -279,7 +279,6 @@ class SentencePieceTokenizer(Tokenizer):
             ]
             for piece, parts in self._piece_expansions.items()
         }
-        self._expanded_ids = frozenset(self.expansions)
         return pieces
 
     def serialized_model(self) -> bytes:
@@ -295,22 +294,21 @@ class SentencePieceTokenizer(Tokenizer):
         return model
 
     def check_unigram(self) -> None:
-        """Checks that other implementations of unigram models compute alike.
+        """Checks that other implementations of the model compute the same ids.
 
         Raises:
           ValueError: if the model is of another type, or splits differently.
         """
         spec = self.read_model().trainer_spec
-        names = spec.DESCRIPTOR.enum_types_by_name["ModelType"].values_by_number
-        kind = names[spec.model_type].name.lower()
-        # Models of characters have one way to split a text.
-        found = [kind] if kind not in ("unigram", "char") else []
+        kind = spec.ModelType.Name(spec.model_type).lower()
+        # A model of characters splits a text in only one way.
+        others = [kind] if kind not in ("unigram", "char") else []
         for option in ("byte_fallback", "treat_whitespace_as_suffix"):
-            found += [option] if getattr(spec, option) else []
-        if found:
+            others += [option] if getattr(spec, option) else []
+        if others:
             raise ValueError(
                 f"{self.settings['vocabulary']} is a SentencePiece model with "
-                f"{', '.join(found)}; only plain unigram models can be "
+                f"{', '.join(others)}; only plain unigram models can be "
                 "extended, or represented exactly outside Python."
             )
 
@@ -351,10 +349,10 @@ class SentencePieceTokenizer(Tokenizer):
     def encode_batch(self, texts, num_threads=1):
         texts = [self.normalize(text) for text in texts]
         rows = self._model.EncodeAsIds(texts, num_threads=num_threads)
-        has_none = self._expanded_ids.isdisjoint
+        has_no_comma = self.expansions.keys().isdisjoint
         return [
             row
-            if has_none(row)
+            if has_no_comma(row)
             else [part for i in row for part in self.expansions.get(i, (i,))]
             for row in rows
         ]
@@ -398,10 +396,10 @@ class WordPieceTokenizer(Tokenizer):
     def _load(self, content, path):
         pieces = _parse_wordpiece(content, path)
         self._ids = {piece: i for i, piece in enumerate(pieces)}
-        self._word_ids = {}  # cache of split words
+        self._word_ids = {}  # Words repeat: most are split only once.
         return pieces
 
-    def __getstate__(self):
+    def __getstate__(self):  # Worker processes begin with an empty cache.
         return {**self.__dict__, "_word_ids": {}}
 
     def _starts_word(self, piece):
@@ -480,7 +478,7 @@ def read_vocabulary(path: filesystem.Path) -> tokenizer_json.Vocabulary:
         content = filesystem.read_file(path)
     except FileNotFoundError:
         raise FileNotFoundError(f"There is no vocabulary file {path}") from None
-    # A list may begin with that character, too.
+    # A WordPiece list may begin with a brace, too.
     if content.startswith(b"{") and b'"model"' in content:
         return tokenizer_json.parse(content, path)
     return tokenizer_json.Vocabulary(content)

@@ -12,14 +12,15 @@ from typing import NamedTuple
 from albert_tf import filesystem
 
 FILE = "tokenizer.json"
-# In SentencePiece models that are made here: their hash says nothing.
+# Marks SentencePiece models that are built here: their hash is not that of the
+# original vocabulary.
 REBUILT = "albert_tf: rebuilt from tokenizer.json"
 # transformers lowers the scores of pieces such as "2013,", which it splits.
 COMMA_PENALTY = 100
 # SentencePiece's types of pieces.
 _NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED, _BYTE = 1, 2, 3, 4, 6
-# What `SentencePieceTokenizer` or SentencePiece itself replaces, too, and by
-# what; but for the first two, which even out quotation marks.
+# Replacements that `SentencePieceTokenizer` or SentencePiece itself makes, too;
+# except the first two, which unify quotation marks.
 _REPLACED = {
     *(("``", '"'), ("''", '"')),
     *((" {2,}", " "), (" {2,}", "▁"), (r"\s+", " "), (" ", "▁")),
@@ -118,16 +119,16 @@ def _parse_unigram(described, model):
     steps = _steps(described["normalizer"], "normalizers")
     unknown = [step for step in steps if not _is_known(step)]
     splits = _steps(described["pre_tokenizer"], "pretokenizers")
-    # The first adds nothing where the second is, which must be there.
+    # WhitespaceSplit changes nothing before Metaspace, which is required.
     others = [s for s in splits if s["type"] != "WhitespaceSplit"]
     if unknown or len(others) != 1 or not _is_known(others[0]):
         raise ValueError(f"it changes text by {unknown or splits}")
-    found = {step["type"]: step for step in steps}
-    charsmap = found.get("Precompiled", {}).get("precompiled_charsmap")
+    by_type = {step["type"]: step for step in steps}
+    charsmap = by_type.get("Precompiled", {}).get("precompiled_charsmap")
     content = _build_model(described, model, base64.b64decode(charsmap or ""))
     casing = {
-        "do_lower_case": "Lowercase" in found,
-        "keep_accents": "StripAccents" not in found,
+        "do_lower_case": "Lowercase" in by_type,
+        "keep_accents": "StripAccents" not in by_type,
     }
     return Vocabulary(content, "sentencepiece", casing)
 
@@ -151,7 +152,7 @@ def _build_model(described, model, charsmap):
     has_bytes = bool(model.get("byte_fallback"))
     special = {t["content"]: t["special"] for t in described["added_tokens"]}
     for i, (piece, score) in enumerate(_restore_scores(model["vocab"])):
-        # Only pieces that are no result of training have the score 0.
+        # Training never gives the score 0; predefined pieces have it.
         kind = _NORMAL if score else _USER_DEFINED
         if i == model["unk_id"]:
             kind = _UNKNOWN
