@@ -122,8 +122,8 @@ class PretrainingFlags(groups.TrainFlags):
     damaged_records: Literal["stop", "skip"] = flag(
         "stop",
         "stop: a damaged record is an error. skip: all records are read "
-        "first, and damaged ones are left out, listed in the log and in "
-        "run.json; files with any are copied to the temporary folder.",
+        "first; the first damaged one of a file and all after it are left "
+        "out, which is listed in the log and in run.json.",
     )
     sentence_weight: float | None = flag(
         help="Weight of the sentence loss; 0 trains on masked LM alone. "

@@ -5,10 +5,9 @@ import functools
 import logging
 import math
 import os
-import tempfile
 
 from albert_tf import filesystem
-from albert_tf.data.pretraining import opening
+from albert_tf.data.pretraining import agreement, label_counts, opening
 from albert_tf.model import heads
 from albert_tf.model.config import CONFIG_FILE, AlbertConfig
 from albert_tf.programs import shared
@@ -40,7 +39,7 @@ MASKING = (
 MAX_COUNTED = 20_000
 
 
-def open_train_records(args, config, salvage_folder):
+def open_train_records(args, config):
     """Returns `opening.PretrainingRecords` that match flags and config."""
     changes = _values(args, MASKING)
     opened = opening.open_records(
@@ -51,13 +50,14 @@ def open_train_records(args, config, salvage_folder):
         masking_changes={
             name: value for name, value in changes.items() if value is not None
         },
-        salvage_folder=salvage_folder and os.path.join(salvage_folder, "train"),
+        sentence_weight=args.sentence_weight,
+        skip_damaged=args.damaged_records == "skip",
     )
-    opening.check_batch_size(opened, args.train_batch_size)
+    agreement.check_batch_size(opened, args.train_batch_size)
     return opened
 
 
-def open_held_out(args, config, train_records, salvage_folder):
+def open_held_out(args, config, train_records):
     """Returns the held-out `opening.PretrainingRecords`.
 
     Dynamic ones are masked as recorded, whatever the masks of training.
@@ -66,27 +66,14 @@ def open_held_out(args, config, train_records, salvage_folder):
         args.eval_input_file,
         config,
         max_seq_length=args.max_seq_length,
-        salvage_folder=salvage_folder and os.path.join(salvage_folder, "dev"),
+        sentence_weight=args.sentence_weight,
+        skip_damaged=args.damaged_records == "skip",
     )
     if not (train_records and train_records.masker):
-        opening.check_predictions(opened, args.max_predictions_per_seq)
+        agreement.check_predictions(opened, args.max_predictions_per_seq)
     if train_records:
-        opening.check_held_out(
-            train_records,
-            opened,
-            is_sentence_scored=choose_sentence_weight(
-                args, train_records.sentence_objective
-            )
-            > 0,
-        )
+        agreement.check_held_out(train_records, opened)
     return opened
-
-
-def choose_sentence_weight(args, sentence_objective):
-    """Returns --sentence_weight, or its default."""
-    if args.sentence_weight is not None:
-        return args.sentence_weight
-    return manifest.default_sentence_weight(sentence_objective)
 
 
 def keep_sentence_weight(args):
@@ -99,19 +86,17 @@ def keep_sentence_weight(args):
     for folder in folders:
         known = manifest.read_setting(folder, "sentence_weight")
         if known is not None:
-            # 1 is the default, but of records without an objective.
+            # Records without a sentence objective need the default, 0.
             kept = None if known == 1 else known
             return dataclasses.replace(args, sentence_weight=kept)
     return args
 
 
-def build_model(args, config, records, num_pieces, dtype):
+def build_model(config, records, num_pieces, dtype):
     """Returns the model with its pretraining heads."""
     return heads.AlbertForPreTraining(
         config,
-        sentence_weight=choose_sentence_weight(
-            args, records.sentence_objective
-        ),
+        sentence_weight=records.sentence_weight,
         num_pieces=num_pieces,
         dtype=dtype,
     )
@@ -140,7 +125,6 @@ def list_remedies(args, config, records):
     masks = records.mask_settings
     # 0.05 for H = 256, and what gives the same variances for other widths.
     initializer_range = 0.8 / math.sqrt(config.hidden_size)
-    sentence_weight = choose_sentence_weight(args, records.sentence_objective)
     remedies = {
         "records of short sequences (--max_seq_length=64)": (
             records.num_tokens > 64
@@ -148,7 +132,7 @@ def list_remedies(args, config, records):
         "records with 40% of the pieces masked (--masked_lm_prob=0.4)": (
             masks.get("masked_lm_prob", 0) < 0.4
         ),
-        "--sentence_weight=0": sentence_weight > 0,
+        "--sentence_weight=0": records.sentence_weight > 0,
         "records without n-grams (--ngram=1)": masks.get("ngram", 3) > 1,
         "--beta_2=0.98": args.beta_2 > 0.98,
         f'"initializer_range": {initializer_range:.2g} in the config': (
@@ -175,7 +159,7 @@ def build_gauge(args, training, train_records, held_out):
         training.strategy,
         training.model,
         batches.take(max(1, gauge.TOKENS // num_tokens)),
-        opening.count_pieces(train_records, MAX_COUNTED),
+        label_counts.count_pieces(train_records, MAX_COUNTED),
         list_remedies(args, training.model.config, train_records),
     )
 
@@ -215,9 +199,7 @@ def describe(args, config, train_records, held_out, weights):
     if not train_records:
         return made_of
     made_of["optimizer"] = {"name": args.optimizer, **_values(args, SCHEDULE)}
-    made_of["sentence_weight"] = choose_sentence_weight(
-        args, any_records.sentence_objective
-    )
+    made_of["sentence_weight"] = any_records.sentence_weight
     return {**made_of, **_values(args, SETTINGS)}
 
 
@@ -286,19 +268,11 @@ def run(args):
     strategy = shared.build_strategy(args)
     args = keep_sentence_weight(args)
     config = AlbertConfig.from_json_file(args.albert_config_file)
-    if args.damaged_records == "stop":
-        return run_on_records(args, config, strategy, None)
-    with tempfile.TemporaryDirectory(prefix="albert-records-") as folder:
-        return run_on_records(args, config, strategy, folder)
-
-
-def run_on_records(args, config, strategy, salvage_folder):
-    """Implements `run`; without a folder, damaged records are an error."""
     train_records = held_out = None
     if args.do_train:
-        train_records = open_train_records(args, config, salvage_folder)
+        train_records = open_train_records(args, config)
     if args.do_eval and args.eval_input_file:
-        held_out = open_held_out(args, config, train_records, salvage_folder)
+        held_out = open_held_out(args, config, train_records)
     check_remote_hosts(args, train_records, held_out)
     with (
         workers.find_workers(strategy).own_folder(args.output_dir) as folder,
@@ -309,34 +283,12 @@ def run_on_records(args, config, strategy, salvage_folder):
 
 
 def check_remote_hosts(args, *opened):
-    """Raises ValueError if a TPU elsewhere cannot use the opened records.
-
-    Its hosts run no Python, and cannot read files of this machine.
-    """
-    if not args.has_remote_tpu:
-        return
-    parts = [records for records in opened if records]
-    if any(records.masker for records in parts):
+    """Raises ValueError if a TPU elsewhere cannot use the opened records."""
+    if args.has_remote_tpu and any(r.masker for r in opened if r):
         raise ValueError(
             f"The hosts of the TPU {args.tpu_name!r} cannot mask dynamic "
             "records, which is done in Python. Create static records, or use "
             "a TPU VM with one host and --tpu_name=local."
-        )
-    copied = [
-        source
-        for records in parts
-        if records.salvaged
-        for source, file in zip(
-            records.salvaged.sources, records.salvaged.files, strict=True
-        )
-        if source != file
-    ]
-    if copied:
-        raise ValueError(
-            f"The hosts of the TPU {args.tpu_name!r} cannot read this "
-            f"machine's copies, without the damaged records, of "
-            f"{', '.join(copied)}. Create these files again, or use a TPU VM "
-            "with one host and --tpu_name=local."
         )
 
 
@@ -352,7 +304,7 @@ def pretrain(args, config, strategy, train_records, held_out):
     num_pieces = count_pieces(any_records, weights, strategy)
     training = session.Session(
         args.output_dir,
-        functools.partial(build_model, args, config, any_records, num_pieces),
+        functools.partial(build_model, config, any_records, num_pieces),
         describe(args, config, train_records, held_out, weights),
         strategy=strategy,
         optimizer=args.optimizer,
@@ -484,7 +436,7 @@ def warn_of_memory(args, config, training, records):
 
 def report_majority_baseline(training, held_out):
     """Reports the scores of always predicting the most frequent label."""
-    masked_lm, sentence_order = opening.score_best_guess(held_out)
+    masked_lm, sentence_order = label_counts.score_best_guess(held_out)
     said = f"masked LM accuracy {masked_lm:.1%}"
     if "sentence_order_accuracy" in training.model.metric_names:
         said += f", sentence order accuracy {sentence_order:.1%}"

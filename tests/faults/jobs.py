@@ -10,7 +10,7 @@ import random
 
 from albert_tf.commands.create_pretraining_data import DataFlags
 from albert_tf.programs import create_pretraining_data
-from tests import tiny
+from tests import tiny, tiny_records
 from tests.programs import (
     classifier_runs,
     test_run_pretraining,
@@ -214,8 +214,8 @@ def write_inputs(folder):
             }
         )
     )
-    test_run_pretraining.write_examples(folder / "train.tfrecord", 20)
-    test_run_pretraining.write_examples(folder / "valid.tfrecord", 7, seed=1)
+    tiny_records.write(folder / "train.tfrecord", 20)
+    tiny_records.write(folder / "valid.tfrecord", 7, seed=1)
     create_pretraining_data.run(
         DataFlags(
             input_file=str(folder / "text.txt"),

@@ -22,9 +22,9 @@ from albert_tf.training import (
     workers,
 )
 from albert_tf.weights import checkpoints, task_heads
-from tests import tiny
+from tests import tiny, tiny_records
 from tests.programs.classifier_runs import make_rows, write_table
-from tests.programs.test_run_pretraining import CONFIG, write_examples
+from tests.programs.test_run_pretraining import CONFIG
 
 LAST = 12
 
@@ -307,7 +307,7 @@ def test_other_labels_or_dev_data_are_refused(copy, tmp_path):
 
 def test_a_larger_batch_resumes_at_the_same_example(tmp_path, monkeypatch):
     (tmp_path / "config.json").write_text(json.dumps(CONFIG))
-    write_examples(tmp_path / "train.tfrecord", 40)
+    tiny_records.write(tmp_path / "train.tfrecord", 40)
     args = PretrainingFlags(
         albert_config_file=str(tmp_path / "config.json"),
         input_file=str(tmp_path / "train.tfrecord"),
@@ -479,7 +479,7 @@ def begins_from(folder):
 
 def test_other_initial_weights_are_detected_by_prefix_too(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(CONFIG))
-    write_examples(tmp_path / "train.tfrecord", 40)
+    tiny_records.write(tmp_path / "train.tfrecord", 40)
     args = PretrainingFlags(
         albert_config_file=str(tmp_path / "config.json"),
         input_file=str(tmp_path / "train.tfrecord"),

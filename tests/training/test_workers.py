@@ -16,7 +16,7 @@ import tensorflow as tf
 
 from albert_tf.training import workers
 from albert_tf.weights import checkpoints
-from tests import cluster
+from tests import cluster, tiny_records
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -226,8 +226,8 @@ os.kill(os.getpid(), signal.SIGTERM)
 def test_two_workers_reach_the_weights_of_one(tmp_path):
     from tests.programs import test_run_pretraining
 
-    test_run_pretraining.write_examples(tmp_path / "train.tfrecord", 20)
-    test_run_pretraining.write_examples(tmp_path / "valid.tfrecord", 7, seed=1)
+    tiny_records.write(tmp_path / "train.tfrecord", 20)
+    tiny_records.write(tmp_path / "valid.tfrecord", 7, seed=1)
     (tmp_path / "config.json").write_text(
         json.dumps(test_run_pretraining.CONFIG)
     )

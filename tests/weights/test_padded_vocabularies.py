@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf.data.pretraining import opening
+from albert_tf.data.pretraining import agreement
 from albert_tf.model import heads, modeling
 from albert_tf.programs import export_to_tfhub, fill_mask
 from albert_tf.text import extension, tokenization
@@ -201,4 +201,4 @@ def test_a_vocabulary_larger_than_the_model_is_refused(folders):
     with pytest.raises(ValueError, match="has 25 pieces, the model 24"):
         pretrained.check_vocabulary(found.tokenizer, small)
     with pytest.raises(ValueError, match="vocab_size 24"):
-        opening.check_vocabulary(["x"], found.tokenizer.settings, small)
+        agreement.check_vocabulary(["x"], found.tokenizer.settings, small)

@@ -30,7 +30,7 @@ from typing import NamedTuple
 import numpy as np
 
 from albert_tf import filesystem
-from albert_tf.data.pretraining import corpus, records, sequences, shards
+from albert_tf.data.pretraining import corpus, sequences, shards
 from albert_tf.text import tokenization
 
 # These sizes affect the records, because each block has its own seed.
@@ -344,8 +344,11 @@ def frame_record(data: bytes) -> bytes:
 def _masked_checksum(data):
     import google_crc32c
 
-    checksum = google_crc32c.value(data)
-    return struct.pack("<I", records.mask_checksum(checksum))
+    crc = google_crc32c.value(data)
+    # Rotated and shifted, so that data that contain checksums differ from
+    # their own.
+    crc = ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
+    return struct.pack("<I", crc)
 
 
 def join_buckets(paths: list[str], folder: str, output: str) -> int:

@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from albert_tf import filesystem
 from albert_tf.data import batches
-from albert_tf.data.pretraining import damage, dynamic
+from albert_tf.data.pretraining import dynamic, records
 
 # Files read in parallel, and records taken from each in turn. Constants,
 # because the order of training examples depends on them.
@@ -36,6 +36,7 @@ def build_dataset(
     shuffle_buffer: int = 100_000,
     limits: dict | None = None,
     masker: dynamic.Masker | None = None,
+    num_usable: dict[str, int] | None = None,
     context: tf.distribute.InputContext | None = None,
 ) -> tf.data.Dataset:
     """Builds a dataset of parsed records in batches of static shapes.
@@ -59,6 +60,7 @@ def build_dataset(
         a value outside is an error while reading.
       masker: masks dynamic records by `seed` and their index in the stream;
         None for static records.
+      num_usable: dict of damaged file -> number of records to read of it.
       context: the part of each global batch to parse, in training: that of one
         host, in batches for its replicas in turn. None for whole batches.
 
@@ -75,12 +77,15 @@ def build_dataset(
     """
     if not any(filesystem.size(file) for file in files):
         raise ValueError(f"There is no record in {list(files)[:3]}.")
+    read_file = functools.partial(_read_file, num_usable=num_usable or {})
     if is_training:
         dataset = _repeat_forever(
-            files, seed, start, num_records, shuffle_buffer
+            files, read_file, seed, start, num_records, shuffle_buffer
         )
     else:
-        dataset = tf.data.TFRecordDataset(files)
+        dataset = tf.data.Dataset.from_tensor_slices(list(files)).flat_map(
+            read_file
+        )
     # Each record keeps its index, however batches are made of them.
     dataset = dataset.enumerate(start)
     # Every host reads all records in one order, so that the global batch is
@@ -107,7 +112,18 @@ def build_dataset(
     return dataset.rebatch(batch_size // num_replicas, drop_remainder=True)
 
 
-def _repeat_forever(files, seed, start, num_records, shuffle_buffer):
+def _read_file(file, num_usable):
+    """Returns the serialized records of a file up to its first damaged one."""
+    dataset = tf.data.TFRecordDataset(file)
+    for damaged, count in num_usable.items():
+        is_it = tf.equal(file, damaged)
+        dataset = dataset.take(
+            tf.where(is_it, tf.constant(count, tf.int64), -1)
+        )
+    return dataset
+
+
+def _repeat_forever(files, read_file, seed, start, num_records, shuffle_buffer):
     """Repeats serialized records forever, starting after `start` of them."""
     if start and not num_records:
         raise ValueError(
@@ -126,7 +142,7 @@ def _repeat_forever(files, seed, start, num_records, shuffle_buffer):
         )
         dataset = tf.data.Dataset.from_tensor_slices(order)
         dataset = dataset.interleave(
-            tf.data.TFRecordDataset,
+            read_file,
             cycle_length=NUM_OPEN_FILES,
             block_length=RECORDS_PER_TURN,
             num_parallel_calls=NUM_OPEN_FILES,
@@ -146,7 +162,7 @@ def _parse_batch(
     indices, serialized, *, features, limits, mask, batch_size, is_training
 ):
     """Parses, casts, masks, renames and, for evaluation, pads one batch."""
-    batch = damage.parse(serialized, features, limits)
+    batch = records.parse(serialized, features, limits)
     if mask:
         batch = mask(batch, indices)
     if "next_sentence_labels" in batch:

@@ -1,18 +1,42 @@
-"""Serializes `tf.train.Example`s and writes TFRecord files.
+"""The format of record files: features, serialization, parsing, counting.
 
-Features keep the release's names from disk to layer. TensorFlow is imported
-inside the functions that need it, because worker processes that only
-serialize do not.
+A TFRecord file stores each record as its length (8 bytes), a checksum of the
+length (4), the data, and a checksum of the data (4). The data are a serialized
+`tf.train.Example`, whose features keep the release's names from disk to layer.
 
-Shapes: N examples, K values per feature, T tokens, P predictions.
+TensorFlow is imported inside the functions that need it: the worker processes
+of `shards` only serialize, and TensorFlow would add 600 MB to each.
+
+Shapes: N examples, K values per feature, B batch, T tokens, P predictions.
 """
 
 import functools
+import mmap
+import os
+import struct
 from collections.abc import Iterable
 
 import numpy as np
 
 from albert_tf import filesystem, quiet_import
+
+_INT32 = np.iinfo(np.int32)
+_LENGTH = struct.Struct("<Q")
+_HEADER_BYTES = 12
+_FOOTER_BYTES = 4
+_GZIP = b"\x1f\x8b"
+
+
+class DamagedFile(ValueError):
+    """A file has a record that cannot be read or used.
+
+    Attributes:
+      num_intact: number of records before it.
+    """
+
+    def __init__(self, message: str, num_intact: int):
+        super().__init__(message)
+        self.num_intact = num_intact
 
 
 def pretraining_features(max_seq_length: int, num_predictions: int) -> dict:
@@ -43,11 +67,12 @@ def pretraining_features(max_seq_length: int, num_predictions: int) -> dict:
 
 
 def dynamic_features(max_seq_length: int) -> dict:
-    """Returns the features of a record without masks, as in the above.
+    """Returns the features of a record without masks, by name.
 
-    They are what the release's features follow from, with the vocabulary in
-    the sidecar: storing input_mask, segment_ids and token_boundary as well
-    would double the size. Padding costs little, as most sequences are full.
+    The other features of `pretraining_features` follow from these and from
+    the vocabulary in the sidecar. Storing input_mask, segment_ids and
+    token_boundary as well would double the size. Padding costs little, as
+    most sequences are full.
     """
     return {
         "input_ids": ((max_seq_length,), "int64"),
@@ -149,17 +174,6 @@ def _length_prefixed(tag, size):
     return bytes(prefix)
 
 
-def mask_checksum(crc):
-    """Returns a CRC-32C as TFRecord files store it, rotated and shifted.
-
-    Data that contain checksums then differ from their own.
-
-    Args:
-      crc: an integer, or an array of uint32.
-    """
-    return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
-
-
 def write_records(path: filesystem.Path, serialized: Iterable[bytes]) -> int:
     """Writes a TFRecord file atomically.
 
@@ -175,3 +189,148 @@ def write_records(path: filesystem.Path, serialized: Iterable[bytes]) -> int:
                 writer.write(record)
                 num_records += 1
     return num_records
+
+
+# Parsing, and counting.
+
+
+def parse(serialized, features: dict, limits: dict) -> dict:
+    """Parses a batch of records; values out of range are an error.
+
+    Integers without limits must fit into int32, as a cast would wrap them.
+
+    Args:
+      serialized: [B], strings.
+      features: dict of name -> (shape, dtype name).
+      limits: dict of name -> (least, most), for features with known limits.
+
+    Returns:
+      A dict of name -> [B, *shape], integers as int32.
+    """
+    import tensorflow as tf
+
+    spec = {
+        name: tf.io.FixedLenFeature(shape, dtype)
+        for name, (shape, dtype) in features.items()
+    }
+    batch = {}
+    for name, values in tf.io.parse_example(serialized, spec).items():
+        least, most = limits_of_feature(name, features, limits)
+        if least is not None:
+            tf.debugging.Assert(
+                _are_within(values, least, most),
+                [f"{name} is not in {least} to {most}"],
+            )
+        is_integer = values.dtype.is_integer
+        batch[name] = tf.cast(values, tf.int32) if is_integer else values
+    return batch
+
+
+def _are_within(values, least, most):
+    """Returns whether all values of a batch are in a range, as a tensor.
+
+    Integers are reduced to one maximum of 32-bit words, which costs a tenth of
+    comparing each value: a value below `least`, or far too large, sets the
+    upper word.
+    """
+    import tensorflow as tf
+
+    if not values.dtype.is_integer:
+        return tf.reduce_all((values >= least) & (values <= most))
+    words = tf.bitcast(values - least, tf.uint32)  # [B, *shape, 2]
+    highest = tf.reduce_max(words, axis=0)
+    return tf.reduce_all(highest <= tf.constant([most - least, 0], tf.uint32))
+
+
+def limits_of_feature(name: str, features: dict, limits: dict) -> tuple:
+    """Returns the least and the most value, None if any float is allowed."""
+    is_float = features[name][1].startswith("float")
+    default = (None, None) if is_float else (_INT32.min, _INT32.max)
+    return limits.get(name, default)
+
+
+def count_records(file: filesystem.Path) -> int:
+    """Counts the records of a file; of a local one from the lengths alone.
+
+    Raises:
+      DamagedFile: if the file does not end at the end of a record.
+    """
+    if filesystem.is_remote(file):
+        return _count_remote_records(file)
+    size = os.path.getsize(file)
+    if not size:
+        return 0
+    end = number = 0
+    with (
+        open(file, "rb") as opened,
+        mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as content,
+    ):
+        while end + _HEADER_BYTES <= size:
+            (length,) = _LENGTH.unpack_from(content, end)
+            end += _HEADER_BYTES + length + _FOOTER_BYTES
+            if end > size:
+                break
+            number += 1
+        if end == size:
+            return number
+        raise _truncated(file, number, content[:2])
+
+
+def _count_remote_records(file):
+    import tensorflow as tf
+
+    number = 0
+    try:
+        for _ in tf.data.TFRecordDataset(file):
+            number += 1
+    except tf.errors.DataLossError:
+        raise _truncated(file, number, b"") from None
+    return number
+
+
+def _truncated(file, num_intact, start_bytes):
+    """Returns the error of a file that ends within a record."""
+    number = num_intact + 1
+    if start_bytes == _GZIP:
+        message = f"{file} is compressed. Unpack it with gunzip."
+    elif number == 1:
+        message = (
+            f"{file} is not a TFRecord file, or it is truncated in record 1: "
+            "the first record extends beyond the end of the file. Is it text? "
+            "create_pretraining_data makes records of text."
+        )
+    else:
+        message = (
+            f"{file} is damaged or truncated in record {number}: the record "
+            "extends beyond the end of the file. Was it copied completely?"
+        )
+    return DamagedFile(message, num_intact)
+
+
+def read_first_record(file: filesystem.Path) -> bytes | None:
+    """Returns the data of a file's first record; None for an empty file.
+
+    Raises:
+      DamagedFile: if the file is not a TFRecord file.
+    """
+    size = filesystem.size(file)
+    if not size:
+        return None
+    with filesystem.open_file(file) as opened:
+        header = opened.read(_HEADER_BYTES)
+        if len(header) == _HEADER_BYTES:
+            (length,) = _LENGTH.unpack_from(header)
+            if _HEADER_BYTES + length + _FOOTER_BYTES <= size:
+                return opened.read(length)
+    raise _truncated(file, 0, header[:2])
+
+
+def parse_example(serialized: bytes):
+    """Returns the features by name; None if not a `tf.train.Example`."""
+    import tensorflow as tf
+    from google.protobuf import message
+
+    try:
+        return tf.train.Example.FromString(serialized).features.feature
+    except message.DecodeError:
+        return None

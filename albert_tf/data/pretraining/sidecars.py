@@ -14,7 +14,7 @@ import os
 import re
 
 from albert_tf import filesystem
-from albert_tf.data.pretraining import damage
+from albert_tf.data.pretraining import records
 
 FORMAT = 1
 OBJECTIVES = ("sop", "nsp", "none")
@@ -41,9 +41,15 @@ _TYPES = {
     "num_predictions": int,
     "sentence_objective": str,
     "tokenizer": dict,
+    "masking": str,
     "files": list,
     "num_records": list,
+    "num_bytes": list,
     "statistics": dict,
+}
+_CHOICES = {
+    "masking": (STATIC, DYNAMIC),
+    "sentence_objective": OBJECTIVES,
 }
 # Further keys of dynamic records.
 _DYNAMIC_TYPES = {"masking_rule": dict, "vocabulary": dict}
@@ -78,11 +84,6 @@ def find_records(patterns: str) -> list[str]:
     return records
 
 
-def masking_of(description: dict) -> str:
-    """Returns STATIC or DYNAMIC; older sidecars describe static records."""
-    return description.get("masking", STATIC)
-
-
 def write_sidecar(path: str, description: dict) -> None:
     """Writes a sidecar; `read_sidecar` lists its keys."""
     description = {**description, "digest": _digest(description)}
@@ -95,6 +96,10 @@ def _digest(description):
     values = {k: v for k, v in description.items() if k != "digest"}
     text = json.dumps(values, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _is_edited(description):
+    return description.get("digest") != _digest(description)
 
 
 def read_sidecar(files: list[str], is_strict: bool = True) -> dict | None:
@@ -193,7 +198,7 @@ def _load(path):
             f"{path} describes {len(names)} files, but {len(missing)} are "
             f"missing, such as {missing[0]}. Were all files copied?"
         )
-    if description.get("digest", _digest(description)) != _digest(description):
+    if _is_edited(description):
         logging.warning(
             "%s was edited; it is checked against the records.", path
         )
@@ -201,13 +206,7 @@ def _load(path):
 
 
 def _check_values(path, description):
-    masking = masking_of(description)
-    if masking not in (STATIC, DYNAMIC):
-        raise ValueError(
-            f"{path} says masking = {masking!r}; wanted {STATIC} or {DYNAMIC}. "
-            "Was it edited, or written by another version?"
-        )
-    is_dynamic = masking == DYNAMIC
+    is_dynamic = description.get("masking") == DYNAMIC
     types = _TYPES | _DYNAMIC_TYPES if is_dynamic else _TYPES
     for key, wanted in types.items():
         if type(description.get(key)) is not wanted:
@@ -217,12 +216,10 @@ def _check_values(path, description):
                 "by another program?"
             )
     names, counts = description["files"], description["num_records"]
-    sizes = description.get("num_bytes", counts)
-    is_list_of_counts = isinstance(sizes, list) and all(
-        type(number) is int and number >= 0 for number in [*counts, *sizes]
-    )
+    sizes = description["num_bytes"]
+    are_counts = all(type(n) is int and n >= 0 for n in [*counts, *sizes])
     if (
-        not is_list_of_counts
+        not are_counts
         or not all(isinstance(name, str) for name in names)
         or not len(names) == len(counts) == len(sizes)
     ):
@@ -230,12 +227,12 @@ def _check_values(path, description):
             f"{path} names {len(names)} files, but does not count the records "
             "of each. Was it edited?"
         )
-    if description["sentence_objective"] not in OBJECTIVES:
-        raise ValueError(
-            f"{path} says sentence_objective = "
-            f"{description['sentence_objective']!r}; wanted one of "
-            f"{OBJECTIVES}. Was it edited, or written by another version?"
-        )
+    for key, choices in _CHOICES.items():
+        if description[key] not in choices:
+            raise ValueError(
+                f"{path} says {key} = {description[key]!r}; wanted one of "
+                f"{choices}. Was it edited, or written by another version?"
+            )
 
 
 def _num_records(file, path, description, is_strict):
@@ -250,9 +247,8 @@ def _num_records(file, path, description, is_strict):
     wanted = description["num_records"][index]
     if not is_strict:
         return wanted
-    num_bytes = filesystem.size(file)
-    is_unedited = description.get("digest") == _digest(description)
-    if is_unedited and "num_bytes" in description:
+    if not _is_edited(description):
+        num_bytes = filesystem.size(file)
         if num_bytes == description["num_bytes"][index]:
             return wanted
         raise ValueError(
@@ -261,7 +257,7 @@ def _num_records(file, path, description, is_strict):
             "partially, or replaced? Copy both files again, or create them "
             "again with create_pretraining_data.py."
         )
-    found = damage.count_records(file)
+    found = records.count_records(file)
     if found != wanted:
         raise ValueError(
             f"{file} has {found} records; {path} says {wanted}. Was either "

@@ -37,18 +37,18 @@ def check(*files, max_bytes=None):
 @pytest.mark.parametrize("count", [0, 1, 1500])
 def test_records_are_counted_from_their_lengths(path, count):
     write(path, values_of(count))
-    assert damage.count_records(path) == count
+    assert records.count_records(path) == count
     check(path)
 
 
 def test_remote_records_are_counted_too(tmp_path):
     path = f"file://{tmp_path}/a.tfrecord"
     write(path, values_of(7))
-    assert damage.count_records(path) == 7
+    assert records.count_records(path) == 7
     check(path)
     os.truncate(tmp_path / "a.tfrecord", os.path.getsize(path[7:]) - 1)
     with pytest.raises(ValueError, match="a.tfrecord.* in record 7"):
-        damage.count_records(path)
+        records.count_records(path)
 
 
 def break_end(data, size):
@@ -61,6 +61,10 @@ def break_data(data, size):
 
 def break_length(data, size):
     data[3 * size + 1] ^= 1
+
+
+def add_bytes(data, size):
+    data += b"x" * 7
 
 
 def compress(data, size):
@@ -81,18 +85,14 @@ def begin_with_less(data, size):
         (break_end, "damaged or truncated in record 6"),
         (break_data, "record 4: .* checksum"),
         (break_length, "damaged or truncated in record 4"),
+        (add_bytes, "damaged or truncated in record 7"),
         (compress, "is compressed"),
         (make_text, "not a TFRecord file"),
         (begin_with_less, "not a TFRecord file"),
     ],
 )
 def test_errors_name_the_damaged_file_and_record(path, change, words):
-    write(path, values_of(6))
-    with open(path, "rb") as file:
-        data = bytearray(file.read())
-    change(data, len(data) // 6)
-    with open(path, "wb") as file:
-        file.write(data)
+    damaged_file(path, 6, change)
     with pytest.raises(ValueError, match=words) as raised:
         check(path)
     assert path in str(raised.value)
@@ -190,3 +190,83 @@ def test_only_the_first_record_of_large_files_is_checked(path):
     check(path, max_bytes=10)
     with pytest.raises(ValueError, match="record 2"):
         check(path, max_bytes=os.path.getsize(path))
+
+
+def count(path, num_written=None):
+    return damage.count_usable([path], FEATURES, LIMITS, num_written)
+
+
+def damaged_file(path, num_records, change):
+    """Writes a file, and changes its bytes."""
+    write(path, values_of(num_records))
+    with open(path, "rb") as file:
+        data = bytearray(file.read())
+    change(data, len(data) // num_records)
+    with open(path, "wb") as file:
+        file.write(data)
+
+
+@pytest.mark.parametrize("num_written", [None, [6]], ids=["alone", "described"])
+@pytest.mark.parametrize(
+    ("change", "num_usable"),
+    [(break_end, 5), (break_data, 3), (break_length, 3), (add_bytes, 6)],
+)
+def test_records_before_the_first_damaged_one_are_usable(
+    path, caplog, change, num_usable, num_written
+):
+    damaged_file(path, 6, change)
+    total, damaged = count(path, num_written)
+    assert total == num_usable == damaged[path].num_intact
+    with pytest.raises(ValueError) as raised:
+        check(path)
+    assert str(damaged[path]) == str(raised.value)
+    lost = 6 - num_usable if num_written else "the rest"
+    said = f"Its first {num_usable} records are used, {lost} are left out."
+    assert said in caplog.text
+
+
+def test_a_damaged_record_before_the_end_of_a_truncated_file_is_named(path):
+    def break_both(data, size):
+        break_data(data, size)
+        break_end(data, size)
+
+    damaged_file(path, 6, break_both)
+    with pytest.raises(ValueError, match="record 4: .* checksum"):
+        check(path)
+    assert count(path)[0] == 3
+
+
+def test_invalid_values_end_a_file_too(path):
+    values = values_of(1400)
+    values["input_ids"][1300, 1] = 31
+    write(path, values)
+    total, damaged = count(path)
+    assert total == 1300 and "record 1301: input_ids" in str(damaged[path])
+
+
+def test_records_missing_at_the_end_are_counted(path):
+    write(path, values_of(5))
+    assert count(path, [5]) == (5, {})
+    total, damaged = count(path, [7])
+    assert total == 5 and "has only 5 of 7 records" in str(damaged[path])
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (compress, "is compressed"),
+        (make_text, "not a TFRecord file"),
+        (lambda data, size: data.__setitem__(20, data[20] ^ 1), "record 1"),
+        (lambda data, size: data.clear(), "has only 0 of 6"),
+    ],
+)
+def test_a_file_without_a_usable_record_is_refused(path, change, words):
+    damaged_file(path, 6, change)
+    with pytest.raises(ValueError, match=words):
+        count(path, [6])
+
+
+def test_a_file_with_more_records_than_were_written_is_refused(path):
+    write(path, values_of(6))
+    with pytest.raises(ValueError, match="has 6 records; its sidecar says 5"):
+        count(path, [5])

@@ -10,9 +10,11 @@ import numpy as np
 import pytest
 
 from albert_tf.data.pretraining import (
+    agreement,
     damage,
     draws,
     dynamic,
+    label_counts,
     masking,
     opening,
     reading,
@@ -21,6 +23,7 @@ from albert_tf.data.pretraining import (
     sidecars,
 )
 from albert_tf.model.config import AlbertConfig
+from tests import tiny_records
 
 T, V = 41, 31
 CONFIG = AlbertConfig(
@@ -62,25 +65,17 @@ def features_of(count, seed=0):
 
 def write(path, count, **changes):
     """Writes dynamic records and their sidecar; returns the path."""
-    features = features_of(count)
-    records.write_records(str(path), records.encode_examples(features))
     description = {
-        "format": 1,
         "max_seq_length": T,
         "max_predictions_per_seq": 6,
         "num_predictions": 6,
-        "sentence_objective": "sop",
-        "tokenizer": {"vocab_size": V},
         "masking": "dynamic",
         "masking_rule": dataclasses.asdict(RULE),
         "vocabulary": VOCABULARY.to_json(),
-        "files": [path.name],
-        "num_records": [count],
-        "statistics": {},
-        **changes,
     }
-    sidecars.write_sidecar(sidecars.sidecar_path(str(path)), description)
-    return str(path)
+    return tiny_records.write(
+        path, count, features=features_of(count), **description | changes
+    )
 
 
 @pytest.fixture
@@ -272,7 +267,7 @@ def test_settings_replace_those_recorded(path):
         "masked_lm_prob": 0.4,
         "do_permutation": True,
     }
-    counts = opening.count_pieces(opened, 50)
+    counts = label_counts.count_pieces(opened, 50)
     first_pass = rows_of(opened.read_pass(50).as_numpy_iterator(), 50)
     assert counts.sum() == first_pass["masked_lm_weights"].sum()
 
@@ -284,7 +279,7 @@ VALUES = VOCABULARY.to_json()
     ("changes", "words"),
     [
         ({"masking": "static"}, "says masking = static; .* have dynamic"),
-        ({"masking": "both"}, "masking = 'both'; wanted static or dynamic"),
+        ({"masking": "both"}, "masking = 'both'; wanted one of"),
         ({"masking_rule": None}, "no masking_rule of type dict"),
         ({"vocabulary": None}, "no vocabulary of type dict"),
         ({"masking_rule": {"n": 3}}, "does not describe the masks.*'n'"),
@@ -328,12 +323,12 @@ def test_values_out_of_range_are_refused(path, name, value):
     features = features_of(5)
     features[name][3, 1] = value
     file = write(path, 5)
-    records.write_records(file, records.encode_examples(features))
+    tiny_records.write_records(file, features)
     with pytest.raises(ValueError, match=f"record 4: {name}.1. is {value}"):
         damage.check_files(
             [file],
             records.dynamic_features(T),
-            opening.limits_of(CONFIG, T),
+            agreement.limits_of(CONFIG, T),
         )
 
 

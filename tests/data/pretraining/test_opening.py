@@ -1,60 +1,25 @@
 """Tests of opening.py: records that do not fit the model are refused."""
 
+import dataclasses
 import json
 import types
 
-import numpy as np
 import pytest
 
 from albert_tf.data.pretraining import (
+    agreement,
     damage,
+    label_counts,
     opening,
     reading,
-    records,
     sidecars,
 )
 from albert_tf.model.config import AlbertConfig
-from tests import tiny
+from tests import tiny, tiny_records
+from tests.tiny_records import make_features, write_records
 
-T, P = 9, 3
+T = tiny_records.NUM_TOKENS
 CONFIG = AlbertConfig(**{**tiny.SIZES, "num_hidden_layers": 1})
-
-
-def features_of(count, num_tokens=T):
-    rng = np.random.default_rng(0)
-    shape, labels = (count, num_tokens), (count, P)
-    return {
-        "input_ids": rng.integers(5, 31, shape),
-        "input_mask": np.ones(shape, int),
-        "segment_ids": rng.integers(0, 2, shape),
-        "masked_lm_positions": rng.integers(1, 8, labels),
-        "masked_lm_ids": rng.integers(5, 31, labels),
-        "masked_lm_weights": np.ones(labels, np.float32),
-        "next_sentence_labels": rng.integers(0, 2, (count, 1)),
-    }
-
-
-def write(path, features):
-    records.write_records(str(path), records.encode_examples(features))
-    return str(path)
-
-
-def write_described(path, tokenizer, sentence_objective="sop"):
-    """Writes two records and their sidecar."""
-    file = write(path, features_of(2))
-    said = {
-        "format": 1,
-        "max_seq_length": T,
-        "num_predictions": P,
-        "max_predictions_per_seq": P,
-        "sentence_objective": sentence_objective,
-        "tokenizer": tokenizer,
-        "files": [path.name],
-        "num_records": [2],
-        "statistics": {},
-    }
-    sidecars.write_sidecar(sidecars.sidecar_path(file), said)
-    return file
 
 
 @pytest.fixture
@@ -63,7 +28,7 @@ def path(tmp_path):
 
 
 def test_records_of_bert_are_read(path):
-    opened = opening.open_records(write(path, features_of(7)), CONFIG)
+    opened = opening.open_records(write_records(path, make_features(7)), CONFIG)
     assert opened.num_records == 7
     assert opened.sentence_objective == "sop"
     dataset = reading.build_dataset(
@@ -89,15 +54,15 @@ def test_records_of_bert_are_read(path):
 def test_values_outside_the_range_of_the_model_are_refused(
     path, name, value, words
 ):
-    features = features_of(7)
+    features = make_features(7)
     features[name][5, 0] = value
     with pytest.raises(ValueError, match=f"record 6: {name}.0. is .*{words}"):
-        opening.open_records(write(path, features), CONFIG)
+        opening.open_records(write_records(path, features), CONFIG)
 
 
 def test_files_of_other_lengths_are_not_read_together(path, tmp_path):
-    write(path, features_of(2))
-    write(tmp_path / "b.tfrecord", features_of(2, 8))
+    write_records(path, make_features(2))
+    write_records(tmp_path / "b.tfrecord", make_features(2, num_tokens=8))
     with pytest.raises(ValueError, match="b.tfrecord, record 1: .* wanted 9"):
         opening.open_records(f"{tmp_path}/*.tfrecord", CONFIG)
 
@@ -112,7 +77,7 @@ def test_files_of_other_lengths_are_not_read_together(path, tmp_path):
     ids=str,
 )
 def test_sizes_in_a_sidecar_are_compared_with_a_record(path, changes, words):
-    file = write_described(path, {"vocab_size": 31})
+    file = tiny_records.write(path, 2)
     said = json.loads(path.with_name("a.dataset.json").read_text())
     assert opening.open_records(file, CONFIG).num_records == 2
     sidecars.write_sidecar(sidecars.sidecar_path(file), said | changes)
@@ -133,25 +98,25 @@ def test_files_without_records_are_refused(path, content):
 
 
 def test_records_for_fine_tuning_are_refused(path):
-    features = features_of(2)
+    features = make_features(2)
     del features["masked_lm_positions"]
     with pytest.raises(ValueError, match="not contain pretraining records"):
-        opening.open_records(write(path, features), CONFIG)
+        opening.open_records(write_records(path, features), CONFIG)
 
 
 def test_a_batch_is_not_larger_than_the_data(path):
-    opened = opening.open_records(write(path, features_of(7)), CONFIG)
-    opening.check_batch_size(opened, 7)
+    opened = opening.open_records(write_records(path, make_features(7)), CONFIG)
+    agreement.check_batch_size(opened, 7)
     with pytest.raises(ValueError, match="batch of 8 is larger.*7 records"):
-        opening.check_batch_size(opened, 8)
+        agreement.check_batch_size(opened, 8)
 
 
 def test_a_link_does_not_make_records_held_out(path, tmp_path):
-    train = opening.open_records(write(path, features_of(7)), CONFIG)
+    train = opening.open_records(write_records(path, make_features(7)), CONFIG)
     (tmp_path / "b.tfrecord").hardlink_to(path)
     held_out = opening.open_records(str(tmp_path / "b.tfrecord"), CONFIG)
     with pytest.raises(ValueError, match="for training and for evaluation"):
-        opening.check_held_out(train, held_out)
+        agreement.check_held_out(train, held_out)
 
 
 @pytest.mark.parametrize("change", [{"sha256": "b"}, {"keep_accents": True}])
@@ -162,14 +127,16 @@ def test_held_out_records_have_the_vocabulary_of_the_others(
     others = [{"vocabulary": "other.model"}, change]
     train, alike, unlike = (
         opening.open_records(
-            write_described(tmp_path / f"{number}.tfrecord", tokenizer | other),
+            tiny_records.write(
+                tmp_path / f"{number}.tfrecord", 2, tokenizer=tokenizer | other
+            ),
             CONFIG,
         )
         for number, other in enumerate([{}, *others])
     )
-    opening.check_held_out(train, alike)
+    agreement.check_held_out(train, alike)
     with pytest.raises(ValueError, match=f"2.tfrecord.*with {[*change][0]} "):
-        opening.check_held_out(train, unlike)
+        agreement.check_held_out(train, unlike)
 
 
 def test_permuted_records_have_twice_the_predictions():
@@ -181,29 +148,48 @@ def test_permuted_records_have_twice_the_predictions():
         sidecar={"max_predictions_per_seq": 20},
     )
     for wanted in (None, 20, 40):
-        opening.check_predictions(opened, wanted)
+        agreement.check_predictions(opened, wanted)
     with pytest.raises(ValueError, match="=30, but the records in a have 20"):
-        opening.check_predictions(opened, 30)
+        agreement.check_predictions(opened, 30)
 
 
 def test_held_out_records_have_the_sentence_objective_of_the_others(tmp_path):
     train, held_out = (
         opening.open_records(
-            write_described(
-                tmp_path / objective, {"vocab_size": 31}, objective
+            tiny_records.write(
+                tmp_path / objective, 2, sentence_objective=objective
             ),
             CONFIG,
         )
         for objective in ("sop", "nsp")
     )
     with pytest.raises(ValueError, match="nsp has the .* 'nsp', .* 'sop'"):
-        opening.check_held_out(train, held_out)
-    opening.check_held_out(train, held_out, is_sentence_scored=False)
+        agreement.check_held_out(train, held_out)
+    untrained = dataclasses.replace(train, sentence_weight=0.0)
+    agreement.check_held_out(untrained, held_out)
+
+
+@pytest.mark.parametrize(
+    ("objective", "given", "wanted"),
+    [
+        ("sop", None, 1.0),
+        ("nsp", None, 1.0),
+        ("none", None, 0.0),
+        ("sop", 0.0, 0.0),
+        ("none", 0.5, 0.5),
+    ],
+)
+def test_the_sentence_weight_follows_from_the_objective(
+    path, objective, given, wanted
+):
+    file = tiny_records.write(path, 2, sentence_objective=objective)
+    opened = opening.open_records(file, CONFIG, sentence_weight=given)
+    assert opened.sentence_weight == wanted
 
 
 def test_an_error_while_reading_names_the_damaged_record(path, monkeypatch):
     monkeypatch.setattr(opening, "MAX_CHECKED_BYTES", 10)
-    file = write(path, features_of(7))
+    file = write_records(path, make_features(7))
     data = bytearray(path.read_bytes())
     size = len(data) // 7
     data[4 * size + 20] ^= 1
@@ -212,21 +198,44 @@ def test_an_error_while_reading_names_the_damaged_record(path, monkeypatch):
     assert opened.num_records == 7
     with pytest.raises(ValueError, match="a.tfrecord, record 5: .*checksum"):
         with opening.naming_damage(None, opened):
-            opening.score_best_guess(opened)
+            label_counts.score_best_guess(opened)
 
 
-def test_a_damaged_first_record_is_skipped(path, tmp_path):
-    file = write(path, features_of(7))
+@pytest.mark.parametrize("is_described", [True, False])
+def test_a_file_is_read_up_to_its_damaged_record(path, tmp_path, is_described):
+    other = tmp_path / "b.tfrecord"
+    if is_described:
+        tiny_records.write(path, 7)
+        tiny_records.write(other, 5, seed=1)
+    else:
+        write_records(path, make_features(7))
+        write_records(other, make_features(5, seed=1))
     data = bytearray(path.read_bytes())
-    data[20] ^= 1
+    data[4 * len(data) // 7 + 20] ^= 1
     path.write_bytes(data)
-    folder = str(tmp_path / "copies")
-    opened = opening.open_records(file, CONFIG, salvage_folder=folder)
-    assert (opened.num_records, opened.num_tokens) == (6, T)
+    files = f"{tmp_path}/*.tfrecord"
+    with pytest.raises(ValueError, match="a.tfrecord, record 5: .*checksum"):
+        opening.open_records(files, CONFIG)
+    opened = opening.open_records(files, CONFIG, skip_damaged=True)
+    assert opened.num_records == 4 + 5
+    assert opened.describe() == {
+        "skipped": {"a.tfrecord": "record 5 and all after it"}
+    }
+    wanted = [*make_features(7)["input_ids"][:4].tolist()]
+    wanted += make_features(5, seed=1)["input_ids"].tolist()
+    (batch,) = opened.read_pass(9)
+    assert batch["input_ids"].numpy().tolist() == wanted
+    (batch,) = opened.read_part(batch_size=9, shuffle_buffer=3).take(1)
+    assert sorted(batch["input_ids"].numpy().tolist()) == sorted(wanted)
+    # Damage that is left out is not the reason of another error.
+    other = damage.reading_errors()[1](None, None, "other")
+    with pytest.raises(type(other), match="other"):
+        with opening.naming_damage(opened):
+            raise other
 
 
 def test_an_error_without_damage_is_raised_unchanged(path):
-    opened = opening.open_records(write(path, features_of(7)), CONFIG)
+    opened = opening.open_records(write_records(path, make_features(7)), CONFIG)
     other = damage.reading_errors()[1](None, None, "other")
     with pytest.raises(type(other), match="other"):
         with opening.naming_damage(opened):
