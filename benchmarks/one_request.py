@@ -7,9 +7,8 @@ The models are ALBERT-base with random weights; the batch is one sequence
 without padding. `SavedModel` is a SavedModel as of `run_classifier.py
 --export_dir`, which also validates its input and has a head. It is loaded once
 for all lengths, and first gets a request of 512 tokens. `AlbertEncoder` is
-traced inside `constant_kernels` for each length, `AlbertEncoder as it is`
-without. The candidates take turns as in `benchmarks.encoder`, whose flags apply
-here.
+traced with constant kernels for each length, `AlbertEncoder as it is` without.
+The candidates take turns as in `benchmarks.encoder`, whose flags apply here.
 """
 
 import os
@@ -20,7 +19,7 @@ import tensorflow as tf
 from absl import app, flags
 
 from albert_tf.export import serving
-from albert_tf.model import heads, layers, modeling
+from albert_tf.model import execution, heads, layers, modeling
 from benchmarks import encoder
 
 FLAGS = flags.FLAGS
@@ -33,7 +32,7 @@ def build_encoder(ids, dtype, is_constant):
     function = tf.function(lambda *args: model(*args)["pooled_output"])
     args = ids, tf.ones_like(ids), tf.zeros_like(ids)
     if is_constant:
-        with layers.constant_kernels():
+        with execution.using(execution.Execution(constant_kernels=True)):
             function = function.get_concrete_function(*args)
     return lambda: function(*args).numpy()
 

@@ -17,7 +17,7 @@ import tensorflow as tf
 from absl import logging
 
 from albert_tf import errors, filesystem, ownership
-from albert_tf.model import layers, modeling
+from albert_tf.model import execution, modeling
 
 LABELS_FILE = "labels.txt"
 # Prefix of a folder's name until it is complete, as in the release's
@@ -114,26 +114,28 @@ def _choose_kernels(model, is_compact):
     """
     if is_compact:
         check_compact(model)
-    size = modeling.count_kernel_bytes(model)
-    if size > modeling.MAX_CONSTANT_BYTES:
+    size = execution.count_kernel_bytes(model)
+    if size > execution.MAX_CONSTANT_BYTES:
         return contextlib.nullcontext()
-    return layers.constant_kernels(
-        # Products of bfloat16 have one order of kernels.
-        twice=model.compute_dtype == "float32"
+    chosen = execution.Execution(
+        constant_kernels=True,
+        # In bfloat16, oneDNN has one order of kernels.
+        separate_few_rows=model.compute_dtype == "float32"
         and not is_compact
-        and 2 * size <= modeling.MAX_CONSTANT_BYTES,
-        with_embeddings=is_compact,
+        and 2 * size <= execution.MAX_CONSTANT_BYTES,
+        constant_embeddings=is_compact,
     )
+    return execution.using(chosen)
 
 
 def check_compact(model):
     """Raises ValueError if a model is too large for a compact SavedModel."""
-    size = modeling.count_kernel_bytes(model)
-    if size > modeling.MAX_CONSTANT_BYTES:
+    size = execution.count_kernel_bytes(model)
+    if size > execution.MAX_CONSTANT_BYTES:
         raise ValueError(
             f"The model has kernels of {size >> 20} MiB; a compact SavedModel "
             "stores them as constants, which may have at most "
-            f"{modeling.MAX_CONSTANT_BYTES >> 20} MiB. Export it without that "
+            f"{execution.MAX_CONSTANT_BYTES >> 20} MiB. Export it without that "
             "option."
         )
 

@@ -6,7 +6,7 @@ Shapes: B batch, T tokens, C labels.
 import tensorflow as tf
 
 from albert_tf.export import requests, saved_models
-from albert_tf.model import layers
+from albert_tf.model import execution
 
 
 def export_classifier(
@@ -149,7 +149,7 @@ def build_answer(model, serve, max_seq_length, threshold):
 def serve_by_rows(serve):
     """Returns `serve`, with separate kernels for few and for many rows.
 
-    Where `layers.are_kernels_held_twice` is false, both share one set.
+    Unless `Execution.separate_few_rows` is set, both share one set.
 
     Args:
       serve: as for `build_answer`.
@@ -164,10 +164,10 @@ def serve_by_rows(serve):
     )
 
     def serve_features(features):
-        if not layers.are_kernels_held_twice():
+        if not execution.current().separate_few_rows:
             return serve_many(features)
         return tf.cond(
-            tf.size(features["input_ids"]) <= layers.FEW_ROWS,
+            tf.size(features["input_ids"]) <= execution.FEW_ROWS,
             lambda: serve_few(features),
             lambda: serve_many(features),
         )

@@ -15,7 +15,14 @@ from typing import NamedTuple
 import keras
 import tensorflow as tf
 
-from albert_tf.model import compiled, custom_gradients, layers, modeling
+from albert_tf.model import (
+    compiled,
+    custom_gradients,
+    layers,
+    modeling,
+    operations,
+)
+from albert_tf.model.dropout import build_dropout
 
 
 class Ratio(NamedTuple):
@@ -67,8 +74,8 @@ class MaskedLM(layers.WeightOwner):
     """
 
     def __init__(self, config, num_pieces=None, **kwargs):
-        super().__init__("cls/predictions", config.initializer_range, **kwargs)
-        self.config, self.num_pieces = config, num_pieces
+        super().__init__(config, "cls/predictions", **kwargs)
+        self.num_pieces = num_pieces
         size = config.embedding_size
         self.dense = self.add_dense("transform/dense", config.hidden_size, size)
         self.norm = self.add_norm("transform/LayerNorm", size)
@@ -89,16 +96,16 @@ class MaskedLM(layers.WeightOwner):
             tf.cast(word_embeddings, tf.float32),
             self.logit_bias,
         )  # [B * P, V]
-        rows = [layers.size_of(positions, axis) for axis in (0, 1)]
+        rows = [operations.size_of(positions, axis) for axis in (0, 1)]
         return tf.reshape(logits, [*rows, self.config.vocab_size])
 
     def transform(self, sequence_output, positions):
         """Returns the vectors to multiply by the embeddings, [B * P, E]."""
         x = gather_positions(sequence_output, positions)  # [B, P, H]
         x = tf.reshape(x, [-1, self.config.hidden_size])  # [B * P, H]
-        x = layers.dense(x, *self.cast(self.dense))  # [B * P, E]
-        x = layers.ACTIVATIONS[self.config.hidden_act](x)
-        return layers.layer_norm(x, *(w.value for w in self.norm))
+        x = operations.dense(x, *self.cast(self.dense))  # [B * P, E]
+        x = operations.ACTIVATIONS[self.config.hidden_act](x)
+        return operations.layer_norm(x, *(w.value for w in self.norm))
 
     def losses(self, sequence_output, features, word_embeddings):
         """Returns cross entropy and hits of the logits, [B * P] each.
@@ -211,7 +218,7 @@ class Logits(layers.WeightOwner):
     """
 
     def __init__(self, prefix, num_outputs, config, **kwargs):
-        super().__init__(prefix, config.initializer_range, **kwargs)
+        super().__init__(config, prefix, **kwargs)
         self.output_weights = self.add(
             "output_weights", (num_outputs, config.hidden_size)
         )
@@ -289,7 +296,7 @@ class AlbertModel(layers.ConfiguredLayer):
         """Returns a Dropout with other masks than the encoder's."""
         if training and seed is not None:
             seed = tf.random.experimental.stateless_fold_in(seed, HEAD_SEED)
-        return layers.build_dropout(training, seed)
+        return build_dropout(training, seed)
 
 
 def row_weights(features):
@@ -484,7 +491,7 @@ class AlbertMultipleChoice(AlbertModel):
         names = ("input_ids", "input_mask", "segment_ids")
         ids = features["input_ids"]
         num_choices = ids.shape[1]
-        num_tokens = layers.size_of(ids, 2)
+        num_tokens = operations.size_of(ids, 2)
         flat = {n: tf.reshape(features[n], [-1, num_tokens]) for n in names}
         pooled = self.encode(flat, training, seed)["pooled_output"]  # [B*C, H]
         dropout = self.build_head_dropout(training, seed)

@@ -6,37 +6,9 @@ kept. As ALBERT's layers share their weights, they are one loop in the graph,
 whose size does not depend on the number of layers.
 """
 
-import contextlib
-import contextvars
-
 import tensorflow as tf
 
 from albert_tf.model import custom_gradients
-
-_is_recomputing = contextvars.ContextVar("recomputing", default=False)
-
-
-@contextlib.contextmanager
-def recomputing(enabled=True):
-    """Context manager: models called inside for training recompute layers.
-
-    Values and gradients are those of a model that keeps everything, up to the
-    order of additions. The encoder's `all_encoder_layers` contain only the
-    last layer.
-
-    Args:
-      enabled: whether to recompute.
-    """
-    token = _is_recomputing.set(enabled)
-    try:
-        yield
-    finally:
-        _is_recomputing.reset(token)
-
-
-def is_recomputing():
-    """Returns whether the caller is inside `recomputing`."""
-    return _is_recomputing.get()
 
 
 def repeat(step, x, weights, count):

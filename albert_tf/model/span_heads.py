@@ -6,7 +6,7 @@ Shapes: B batch, T tokens, H hidden_size, K start_n_top, J end_n_top.
 import keras
 import tensorflow as tf
 
-from albert_tf.model import heads, layers
+from albert_tf.model import heads, layers, operations
 
 # Added to the logits of positions that cannot be in an answer.
 MASKED_LOGIT = -1e30
@@ -67,7 +67,7 @@ def apply_dense(x, weights):
     kernel, bias = weights
     rows = tf.cast(tf.reshape(x, [-1, kernel.shape[0]]), kernel.dtype)
     shape = tf.concat([tf.shape(x)[:-1], kernel.shape[1:]], axis=0)
-    return tf.reshape(layers.dense(rows, kernel, bias), shape)
+    return tf.reshape(operations.dense(rows, kernel, bias), shape)
 
 
 @keras.saving.register_keras_serializable(package="albert_tf")
@@ -116,7 +116,7 @@ class StartLogits(layers.WeightOwner):
     """Logits [B, T] float32 of answers starting at each token."""
 
     def __init__(self, config, **kwargs):
-        super().__init__("start_logits", config.initializer_range, **kwargs)
+        super().__init__(config, "start_logits", **kwargs)
         self.dense = self.add_dense("dense", config.hidden_size, 1)
 
     def call(self, x, p_mask):
@@ -133,7 +133,7 @@ class EndLogits(layers.WeightOwner):
     """
 
     def __init__(self, config, **kwargs):
-        super().__init__("end_logits", config.initializer_range, **kwargs)
+        super().__init__(config, "end_logits", **kwargs)
         size = config.hidden_size
         self.size = size
         self.dense_0 = self.add_dense("dense_0", 2 * size, size)
@@ -147,7 +147,7 @@ class EndLogits(layers.WeightOwner):
         x = apply_dense(x, (kernel[: self.size], bias))  # [B, T, H]
         starts = tf.matmul(starts, kernel[self.size :])  # [B, K, H]
         x = tf.tanh(x[:, tf.newaxis] + starts[:, :, tf.newaxis])
-        x = layers.layer_norm(x, *(w.value for w in self.norm))
+        x = operations.layer_norm(x, *(w.value for w in self.norm))
         weights = self.cast(self.dense_1, tf.float32)
         logits = apply_dense(x, weights)  # [B, K, T, 1]
         return mask_logits(logits[..., 0], p_mask[:, tf.newaxis])
@@ -157,7 +157,7 @@ class Answerability(layers.WeightOwner):
     """Logit [B] float32 of questions without an answer in the text."""
 
     def __init__(self, config, **kwargs):
-        super().__init__("answer_class", config.initializer_range, **kwargs)
+        super().__init__(config, "answer_class", **kwargs)
         size = config.hidden_size
         self.dense_0 = self.add_dense("dense_0", 2 * size, size)
         self.kernel = self.add("dense_1/kernel", (size, 1))
@@ -169,7 +169,7 @@ class Answerability(layers.WeightOwner):
         )  # [B, H]
         expected = tf.cast(expected, x.dtype)
         x = tf.concat([expected, x[:, 0]], axis=-1)  # [B, 2 * H]
-        x = tf.tanh(layers.dense(x, *self.cast(self.dense_0)))
+        x = tf.tanh(operations.dense(x, *self.cast(self.dense_0)))
         x = tf.cast(dropout(x, rate), tf.float32)
         return tf.matmul(x, *self.cast([self.kernel], tf.float32))[:, 0]
 
@@ -224,7 +224,7 @@ class AlbertConditionalSpans(heads.AlbertModel):
         p_mask, x, start_logits, cls_logits = self._encode_starts(
             features, training, seed
         )
-        num_tokens = layers.size_of(start_logits, 1)
+        num_tokens = operations.size_of(start_logits, 1)
         smaller = min if isinstance(num_tokens, int) else tf.minimum
         num_starts = smaller(self.start_n_top, num_tokens)
         num_ends = smaller(self.end_n_top, num_tokens)

@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf import filesystem, progress
-from albert_tf.model import layers, modeling
+from albert_tf.model import execution
 from albert_tf.training import distribution, replicas, results_file, workers
 from albert_tf.weights import checkpoints
 
@@ -99,7 +99,7 @@ def build_predict_function(strategy, model):
 def holding_weights(strategy, model):
     """Context manager: functions traced inside may hold the model's weights.
 
-    On a single CPU they do, see `layers.constant_kernels`, unless the weights
+    On a single CPU they do, see `execution.Execution`, unless the weights
     are large.
 
     Args:
@@ -109,17 +109,19 @@ def holding_weights(strategy, model):
     Yields:
       Whether they do: such a function must be traced again for other weights.
     """
-    size = modeling.count_kernel_bytes(model)
+    size = execution.count_kernel_bytes(model)
     if (
         not distribution.is_single_cpu(strategy)
-        or size > modeling.MAX_CONSTANT_BYTES
+        or size > execution.MAX_CONSTANT_BYTES
     ):
         yield False
         return
-    is_native = distribution.multiplies_bfloat16(strategy)
-    with layers.constant_kernels(
-        with_bfloat16_softmax=is_native, with_onednn=True
-    ):
+    chosen = execution.Execution(
+        constant_kernels=True,
+        bfloat16_softmax=distribution.multiplies_bfloat16(strategy),
+        onednn=True,
+    )
+    with execution.using(chosen):
         yield True
 
 
@@ -142,7 +144,7 @@ class Predictor:
     def __call__(self, datasets, num_examples):
         """See `predict`."""
         with holding_weights(self.strategy, self.model) as are_held:
-            kernels = modeling.list_kernels(self.model) if are_held else []
+            kernels = execution.list_kernels(self.model) if are_held else []
             if self.traces is None or not all(
                 tf.reduce_all(tf.equal(kernel, held))
                 for kernel, held in zip(kernels, self.held, strict=True)

@@ -11,7 +11,7 @@ import functools
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.model import custom_gradients, recomputing
+from albert_tf.model import custom_gradients, execution
 
 
 def ratio_names(model):
@@ -91,7 +91,7 @@ def build_replica_step(model, optimizer, seed=0, num_parts=1, remat=False):
       num_parts: number of equal parts of the batch, computed one after
         another. Without dropout, the update is that of the whole batch.
       remat: whether to compute the layers again in the backward pass, which
-        saves memory, see `model.recomputing`.
+        saves memory, see `execution.Execution`.
 
     Returns:
       A function from features to (sums [ratios, 2] of this replica, gradient
@@ -103,7 +103,7 @@ def build_replica_step(model, optimizer, seed=0, num_parts=1, remat=False):
         compute = differentiate
         if num_parts > 1:
             compute = functools.partial(accumulate, num_parts=num_parts)
-        with recomputing.recomputing(remat):
+        with execution.using(execution.Execution(recompute_layers=remat)):
             sums, gradients = compute(
                 model, optimizer.trained, features, own_seed
             )

@@ -19,7 +19,7 @@ import tensorflow as tf
 
 from albert_tf import ownership
 from albert_tf.export import requests, saved_models, serving
-from albert_tf.model import heads, modeling
+from albert_tf.model import execution, heads, modeling
 from albert_tf.model.config import AlbertConfig
 from albert_tf.training import distribution
 from albert_tf.weights import pretrained
@@ -387,7 +387,7 @@ def test_kernels_are_constants_unless_they_are_large(
 ):
     model = build_model(num_labels=2)
     if is_large:
-        monkeypatch.setattr(modeling, "MAX_CONSTANT_BYTES", 1000)
+        monkeypatch.setattr(execution, "MAX_CONSTANT_BYTES", 1000)
     path = serving.export_classifier(tmp_path, model, max_seq_length=8)
     loaded = tf.saved_model.load(path)
     signature = loaded.signatures["ids"]
@@ -511,7 +511,7 @@ def test_a_compact_model_stores_large_weights_once(tmp_path):
 
 
 def test_large_kernels_cannot_be_compact(tmp_path, monkeypatch):
-    monkeypatch.setattr(modeling, "MAX_CONSTANT_BYTES", 1000)
+    monkeypatch.setattr(execution, "MAX_CONSTANT_BYTES", 1000)
     with pytest.raises(ValueError, match="a compact SavedModel stores them as"):
         serving.export_classifier(
             tmp_path,

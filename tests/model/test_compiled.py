@@ -6,37 +6,39 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf.model import compiled, layers
+from albert_tf.model import compiled, operations
 
 MASK = tf.constant([0.0, 0.0, -10000.0])
 
 
 def dense(x, kernel, bias):
-    return layers.dense(x, tf.cast(kernel, x.dtype), tf.cast(bias, x.dtype))
+    return operations.dense(x, tf.cast(kernel, x.dtype), tf.cast(bias, x.dtype))
 
 
 def dense_gelu(x, kernel, bias):
     kernel, bias = (tf.cast(t, x.dtype) for t in (kernel, bias))
-    return layers.dense_activation(x, kernel, bias, "gelu", training=True)
+    return operations.dense_activation(x, kernel, bias, "gelu", training=True)
 
 
 def dense_sum_norm(x, kernel, bias, residual, gamma, beta):
     kernel, bias, residual = (
         tf.cast(t, x.dtype) for t in (kernel, bias, residual)
     )
-    return layers.dense_sum_norm(x, kernel, bias, residual, gamma, beta)
+    return operations.dense_sum_norm(x, kernel, bias, residual, gamma, beta)
 
 
 def use_copies(x):
-    return tf.add_n([copy * i for i, copy in enumerate(layers.copies(x, 3), 1)])
+    return tf.add_n(
+        [copy * i for i, copy in enumerate(operations.copies(x, 3), 1)]
+    )
 
 
 # Name -> shapes of the arguments, the function, and the same, plainly.
 FUNCTIONS = {
     "layer_norm": (
         [(3, 5, 8), (8,), (8,)],
-        functools.partial(layers.layer_norm, training=True),
-        layers.layer_norm,
+        functools.partial(operations.layer_norm, training=True),
+        operations.layer_norm,
     ),
     "gelu": (
         [(6, 4), (4, 5), (5,)],
@@ -46,13 +48,13 @@ FUNCTIONS = {
     "sum_norm": (
         [(6, 4), (4, 8), (8,), (6, 8), (8,), (8,)],
         dense_sum_norm,
-        lambda x, kernel, bias, residual, *norm: layers.layer_norm(
+        lambda x, kernel, bias, residual, *norm: operations.layer_norm(
             tf.cast(residual, x.dtype) + dense(x, kernel, bias), *norm
         ),
     ),
     "softmax": (
         [(2, 2, 3, 3)],
-        lambda x: layers.masked_softmax(x, MASK, training=True),
+        lambda x: operations.masked_softmax(x, MASK, training=True),
         lambda x: tf.nn.softmax(x + tf.cast(MASK, x.dtype)),
     ),
     "copies": ([(4, 3)], use_copies, lambda x: 6 * x),
@@ -129,7 +131,7 @@ def test_gradients_of_copies_are_summed_in_float32():
     x = tf.constant(1.0, tf.bfloat16)
     with tf.GradientTape() as tape:
         tape.watch(x)
-        first, *others = layers.copies(x, 13)
+        first, *others = operations.copies(x, 13)
         y = 256 * first + tf.add_n([0.5 * copy for copy in others])
     # In bfloat16, 256 + 0.5 is 256.
     assert float(tape.gradient(y, x)) == 262

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf.model import heads, layers, modeling
+from albert_tf.model import execution, heads, layers, modeling
 from albert_tf.model.config import AlbertConfig
+from albert_tf.model.dropout import build_dropout
 from albert_tf.weights import checkpoints
 from tests import recorded, tiny
 
@@ -402,7 +403,7 @@ def test_each_dropout_rate_applies_at_each_of_its_sites(
 @pytest.mark.parametrize("rate", [0.001, 0.01, 0.1, 0.5])
 def test_dropout_in_bfloat16_has_its_rate_and_keeps_the_mean(rate):
     x = tf.random.stateless_uniform([1 << 21], [3, 4]) + 0.5
-    dropout = layers.build_dropout(True, tf.constant([1, 2]))
+    dropout = build_dropout(True, tf.constant([1, 2]))
     y = tf.cast(dropout(tf.cast(x, tf.bfloat16), rate), tf.float32)
     dropped = np.mean(y.numpy() == 0)
     # Six standard deviations.
@@ -413,7 +414,7 @@ def test_dropout_in_bfloat16_has_its_rate_and_keeps_the_mean(rate):
     np.testing.assert_allclose(
         np.mean(y.numpy(), dtype=np.float64), np.mean(x), rtol=1.2e-3
     )
-    wanted = layers.build_dropout(True, tf.constant([1, 2]))(x, rate)
+    wanted = build_dropout(True, tf.constant([1, 2]))(x, rate)
     np.testing.assert_array_equal(y.numpy() == 0, wanted.numpy() == 0)
 
 
@@ -483,7 +484,7 @@ def test_without_a_sentence_loss_its_weights_get_no_gradient():
 )
 @pytest.mark.parametrize(
     "options",
-    [{}, {"with_bfloat16_softmax": True}, {"with_onednn": True}],
+    [{}, {"bfloat16_softmax": True}, {"onednn": True}],
     ids=str,
 )
 def test_constant_kernels_give_the_same_outputs(settings, policy, options):
@@ -492,7 +493,8 @@ def test_constant_kernels_give_the_same_outputs(settings, policy, options):
     batch = features()
     batch["input_mask"][1, 3:] = 0
     call = tf.function(lambda: encode(encoder, batch))
-    with layers.constant_kernels(**options):
+    chosen = execution.Execution(constant_kernels=True, **options)
+    with execution.using(chosen):
         found = call()
     wanted = encode(encoder, batch)
     for name in ("sequence_output", "pooled_output", "embedding_output"):
@@ -505,7 +507,7 @@ def test_constant_kernels_give_the_same_outputs(settings, policy, options):
 def test_a_shared_kernel_is_one_constant_with_its_traced_values():
     encoder = modeling.AlbertEncoder(TINY)
     call = tf.function(lambda: encode(encoder, features())["pooled_output"])
-    with layers.constant_kernels():
+    with execution.using(execution.Execution(constant_kernels=True)):
         traced = call.get_concrete_function()
     before = traced()
     sizes = [
@@ -523,7 +525,7 @@ def test_a_shared_kernel_is_one_constant_with_its_traced_values():
             weight.assign(weight * 2.0)
     np.testing.assert_array_equal(traced(), before)
     assert np.abs(encode(encoder, features())["pooled_output"] - before).max()
-    assert not layers.are_kernels_constant()
+    assert not execution.current().constant_kernels
 
 
 @pytest.mark.parametrize("policy", layers.POLICIES.values())

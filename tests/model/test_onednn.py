@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf.model import layers, onednn
+from albert_tf.model import execution, onednn, operations
 
 DTYPES = [tf.float32, tf.bfloat16]
 
@@ -50,9 +50,11 @@ def test_norms_agree_for_every_rank(dtype, shape):
     rng = np.random.default_rng(0)
     x = tf.cast(rng.normal(1, 3, shape), dtype)
     gamma, beta = rng.normal(size=(2, 8)).astype(np.float32)
-    wanted = layers.layer_norm(tf.cast(x, tf.float32), gamma, beta)
+    wanted = operations.layer_norm(tf.cast(x, tf.float32), gamma, beta)
     norm = tf.function(
-        lambda x: onednn.layer_norm(x, gamma, beta, layers.LAYER_NORM_EPSILON),
+        lambda x: onednn.layer_norm(
+            x, gamma, beta, operations.LAYER_NORM_EPSILON
+        ),
         input_signature=[tf.TensorSpec([None] * (len(shape) - 1) + [8], dtype)],
     )
     found = norm(x)
@@ -100,9 +102,9 @@ def test_norms_that_do_not_work_are_not_used(monkeypatch, problem):
     x, ones = tf.random.normal([4, 8]), tf.ones([8])
     try:
         assert not onednn.is_available(tf.float32)
-        with layers.constant_kernels(with_onednn=True):
-            found = tf.function(layers.layer_norm)(x, ones, ones)
+        with execution.using(execution.Execution(onednn=True)):
+            found = tf.function(operations.layer_norm)(x, ones, ones)
     finally:
         onednn.is_available.cache_clear()
-    wanted = layers.layer_norm(x, ones, ones)
+    wanted = operations.layer_norm(x, ones, ones)
     np.testing.assert_allclose(found, wanted, atol=1e-6)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf.model import modeling, recomputing
+from albert_tf.model import execution, modeling
 from albert_tf.model.config import AlbertConfig
 
 CONFIG = AlbertConfig(
@@ -21,6 +21,7 @@ CONFIG = AlbertConfig(
     hidden_dropout_prob=0.2,
     attention_probs_dropout_prob=0.1,
 )
+RECOMPUTING = execution.Execution(recompute_layers=True)
 VARIANTS = {
     "shared": {},
     "groups": {"num_hidden_groups": 2},
@@ -54,7 +55,9 @@ def differentiate(encoder, is_recomputing):
     @tf.function
     def step():
         with (
-            recomputing.recomputing(is_recomputing),
+            execution.using(
+                execution.Execution(recompute_layers=is_recomputing)
+            ),
             tf.GradientTape() as tape,
         ):
             outputs = encoder(
@@ -114,7 +117,7 @@ def test_bfloat16_gradients_are_near_those_of_float32():
 
 def test_inference_returns_every_layer():
     encoder = build(CONFIG)
-    with recomputing.recomputing():
+    with execution.using(RECOMPUTING):
         outputs = encoder(*inputs())["all_encoder_layers"]
     assert len(outputs) == CONFIG.num_hidden_layers
 
@@ -126,7 +129,7 @@ def count_operations(num_layers):
 
     @tf.function
     def step(ids, mask):
-        with recomputing.recomputing(), tf.GradientTape() as tape:
+        with execution.using(RECOMPUTING), tf.GradientTape() as tape:
             outputs = encoder(ids, mask, training=True, seed=[1, 2])
             loss = tf.reduce_sum(outputs["pooled_output"])
         return tf.convert_to_tensor(tape.gradient(loss, weight))

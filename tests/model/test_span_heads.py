@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf.model import heads, layers, span_heads
+from albert_tf.model import heads, span_heads
 from albert_tf.model.config import AlbertConfig
+from albert_tf.model.dropout import Dropout
 from tests import recorded as recorded_models
 from tests import tiny
 
@@ -238,7 +239,7 @@ def test_float32_inputs_of_bfloat16_layers_are_not_rounded():
     x = tf.cast(tf.random.stateless_normal([1, 2, 12], [3, 4]), tf.bfloat16)
     near, far = (
         model.answerability(
-            x, tf.constant([logits]), dropout=layers.Dropout(None), rate=0
+            x, tf.constant([logits]), dropout=Dropout(None), rate=0
         )
         # In bfloat16 1001 is 1000, but softmax depends on differences only.
         for logits in ([0.0, 1.0], [1000.0, 1001.0])

@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 from albert_tf.commands.export_to_tfhub import ExportFlags
-from albert_tf.model import modeling
+from albert_tf.model import execution
 from albert_tf.programs import export_to_tfhub, run_classifier
 from albert_tf.training import loop
 from albert_tf.weights import checkpoints, task_heads
@@ -50,7 +50,7 @@ def test_an_exported_encoder_starts_like_its_checkpoint(args, tmp_path, model):
 
 
 def test_what_cannot_be_exported_is_not_trained(args, tmp_path, monkeypatch):
-    monkeypatch.setattr(modeling, "MAX_CONSTANT_BYTES", 1)
+    monkeypatch.setattr(execution, "MAX_CONSTANT_BYTES", 1)
     args = dataclasses.replace(
         args, export_dir=str(tmp_path / "served"), export_compact=True
     )

@@ -17,7 +17,7 @@ from albert_tf import (
     named_weights,
 )
 from albert_tf.commands.run_classifier import ClassifierFlags
-from albert_tf.model import layers, modeling, onednn
+from albert_tf.model import execution, onednn, operations
 from albert_tf.programs import run_classifier
 from albert_tf.tasks import classification
 from albert_tf.training import distribution, evaluation, loop
@@ -405,15 +405,15 @@ def test_only_a_single_cpu_holds_weights(model, tmp_path, monkeypatch):
         (one, 10, False),
         (two, 1 << 20, False),
     ):
-        monkeypatch.setattr(modeling, "MAX_CONSTANT_BYTES", limit)
+        monkeypatch.setattr(execution, "MAX_CONSTANT_BYTES", limit)
         with evaluation.holding_weights(strategy, tuning.model) as are_held:
-            assert are_held == layers.are_kernels_constant() == wanted
+            assert are_held == execution.current().constant_kernels == wanted
             x, ones = tf.ones([2, 8]), tf.ones([8])
-            norm = tf.function(layers.layer_norm).get_concrete_function
+            norm = tf.function(operations.layer_norm).get_concrete_function
             graph = norm(x, ones, ones).graph
-        operations = {operation.type for operation in graph.get_operations()}
+        kinds = {operation.type for operation in graph.get_operations()}
         is_onednn = wanted and onednn.is_available(tf.float32)
-        assert ("_MklLayerNorm" in operations) == is_onednn
+        assert ("_MklLayerNorm" in kinds) == is_onednn
 
 
 def test_mismatched_arguments_are_refused(model, tmp_path):

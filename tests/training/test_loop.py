@@ -16,8 +16,9 @@ import tensorflow as tf
 from tensorflow.python.framework.func_graph import FuncGraph
 
 from albert_tf import progress
-from albert_tf.model import heads, layers, modeling
+from albert_tf.model import heads, modeling
 from albert_tf.model.config import AlbertConfig
+from albert_tf.model.dropout import Dropout
 from albert_tf.training import (
     distribution,
     evaluation,
@@ -190,9 +191,7 @@ def test_replicas_drop_other_values(tmp_path):
     @tf.function
     def masks(step):
         return strategy.run(
-            lambda: layers.Dropout(replicas.replica_seed(3, step))(
-                tf.ones([32]), 0.5
-            )
+            lambda: Dropout(replicas.replica_seed(3, step))(tf.ones([32]), 0.5)
         )
 
     first, second = strategy.experimental_local_results(masks(0))
@@ -215,7 +214,7 @@ def test_dropout_compiles_with_xla():
     # XLA draws different numbers, but as many of them.
     @tf.function(jit_compile=True)
     def drop(seed):
-        return layers.Dropout(seed)(tf.ones([10000]), 0.25)
+        return Dropout(seed)(tf.ones([10000]), 0.25)
 
     dropped = drop(tf.constant([1, 2])).numpy()
     assert abs(np.mean(dropped == 0) - 0.25) < 0.02

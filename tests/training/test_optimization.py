@@ -140,7 +140,7 @@ class Spans(layers.WeightOwner):
     loss_scales = {"loss": 1.0}
 
     def __init__(self, config):
-        super().__init__("cls/squad", 0.02)
+        super().__init__(config, "cls/squad")
         self.encoder = modeling.AlbertEncoder(config)
         self.kernel = self.add("output_weights", (2, config.hidden_size))
         self.bias = self.add("output_bias", (2,), "zeros")
