@@ -1,10 +1,8 @@
-"""The manifest of a run: its settings and data, compared on resume.
+"""The manifest of a run: its settings and data, compared when it resumes.
 
 `run.json` in the output folder records the config, vocabulary, task, data,
-optimizer, batch size and seed of a run. A resume compares them one by one.
-Each kind of difference is allowed, needs accept_changes=True, or is refused,
-and has its reason. The file also records the version of the package that
-wrote it last.
+optimizer, batch size and seed of a run, and the version of the package that
+wrote it last. RULES decide which differences a resumed run may have.
 """
 
 import fnmatch
@@ -17,7 +15,6 @@ import os
 import numpy as np
 
 from albert_tf import __version__, filesystem
-from albert_tf.model.config import CONFIG_FILE
 
 MANIFEST_FILE = "run.json"
 # Other files of a run, next to its checkpoints.
@@ -70,8 +67,8 @@ class Manifest:
     Args:
       folder: the output folder.
       made_of: nested dict of the current settings and data, of JSON values. A
-        section that is absent, such as the training data of a run that does
-        not train, is neither compared nor changed.
+        section that is absent, such as the training data where a model is only
+        evaluated, is neither compared nor changed.
     """
 
     def __init__(self, folder, made_of):
@@ -81,37 +78,27 @@ class Manifest:
         self.stored = self._read()
 
     def _read(self):
-        stored: dict = {"made_of": {}, "batches": []}
-        if filesystem.exists(self.path):
-            try:
-                values = filesystem.read_json(self.path)
-                if values.get("format") != FORMAT:
-                    raise ValueError(
-                        f"{self.path} has format {values.get('format')!r}; "
-                        f"wanted {FORMAT}."
-                    )
-                stored = {
-                    "made_of": _upgrade(dict(values["made_of"])),
-                    "batches": [tuple(map(int, b)) for b in values["batches"]],
-                }
-            except (ValueError, KeyError, TypeError) as error:
-                logging.warning(
-                    "%s The previous settings of the run in %s are unknown.",
-                    error,
-                    self.folder,
+        if not filesystem.exists(self.path):
+            return {"made_of": {}, "batches": []}
+        try:
+            values = filesystem.read_json(self.path)
+            if values.get("format") != FORMAT:
+                raise ValueError(
+                    f"{self.path} has format {values.get('format')!r}; wanted "
+                    f"{FORMAT}."
                 )
-        if not stored["made_of"].get("config"):
-            stored["made_of"] |= self._read_config()
-        return stored
-
-    def _read_config(self):
-        """Returns the config of a folder from before run.json."""
-        path = os.path.join(self.folder, CONFIG_FILE)
-        if not filesystem.exists(path):
-            return {}
-        config = filesystem.read_json(path)
-        known = self.made_of.get("config", {})
-        return {"config": {k: v for k, v in config.items() if k in known}}
+            return {
+                "made_of": dict(values["made_of"]),
+                "batches": [tuple(map(int, b)) for b in values["batches"]],
+            }
+        except (ValueError, KeyError, TypeError) as error:
+            # A damaged file does not make the checkpoints useless.
+            logging.warning(
+                "%s The previous settings of the run in %s are unknown.",
+                error,
+                self.folder,
+            )
+            return {"made_of": {}, "batches": []}
 
     def differences(self):
         """Returns (key, before, now, verdict, reason) of each difference."""
@@ -174,24 +161,23 @@ class Manifest:
         """Writes the current settings and data.
 
         Args:
-          step: step at which training starts or resumes; None if the run does
-            not train.
+          step: step at which training starts or resumes; None without
+            training.
           batch_size: examples per step from there on.
         """
         batches = self.stored["batches"]
         if step is not None:
             batches = [row for row in batches if row[0] < step]
             if not batches or batches[-1][1] != batch_size:
-                # Earlier steps without a record count as this size.
+                # Steps before the first row had, for all we know, this size.
                 batches.append((step if batches else 0, batch_size))
         before = self.stored["made_of"]
         made_of = {**before, **self.made_of}
         if step and "begins_from" in before:
-            # What is given to a resumed run is not read.
+            # A resumed run ignores what it is given to start from.
             made_of["begins_from"] = before["begins_from"]
         if "data" in made_of:
-            parts = before.get("data", {}), self.made_of.get("data", {})
-            made_of["data"] = {**parts[0], **parts[1]}
+            made_of["data"] = before.get("data", {}) | made_of["data"]
         self.stored = {"made_of": made_of, "batches": batches}
         filesystem.write_json(
             self.path,
@@ -224,20 +210,9 @@ def flatten(values, prefix=""):
         if isinstance(value, dict):
             flat |= flatten(value, f"{prefix}{key}.")
         else:
-            # As read back from JSON.
+            # As it is read back from JSON: tuples become lists.
             flat[f"{prefix}{key}"] = json.loads(json.dumps(value))
     return flat
-
-
-def _upgrade(made_of):
-    """Returns what an earlier version recorded as this one does."""
-    name = "sentence_weight"
-    if name in made_of and made_of[name] is None:  # The flag's default.
-        objective = made_of.get("task", {}).get("sentence_objective")
-        made_of[name] = default_sentence_weight(objective)
-    if "optimizer" in made_of:
-        made_of.setdefault("frozen", [])
-    return made_of
 
 
 def _section(key):
@@ -323,9 +298,9 @@ def describe_weights(values):
     Args:
       values: dict from name to array; may be empty.
     """
-    return (
-        {"sha256": digest(values)} if values else {"source": "random weights"}
-    )
+    if not values:
+        return {"source": "random weights"}
+    return {"sha256": digest(values)}
 
 
 def digest(arrays, *more):

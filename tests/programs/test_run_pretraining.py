@@ -389,17 +389,6 @@ def test_without_a_sentence_objective_its_head_is_not_trained(args, tmp_path):
     assert "sentence_order_accuracy" not in row
 
 
-def test_a_default_sentence_weight_of_before_is_no_change(finished):
-    path = pathlib.Path(finished.output_dir, "run.json")
-    written = json.loads(path.read_text())
-    assert written["made_of"]["sentence_weight"] == 1
-    written["made_of"]["sentence_weight"] = None
-    path.write_text(json.dumps(written))
-    run(finished, sentence_weight=1.0)
-    with pytest.raises(ValueError, match="sentence_weight: was 1.0, is 0.5"):
-        run(finished, sentence_weight=0.5)
-
-
 def test_records_without_an_objective_score_no_sentences(finished, tmp_path):
     path = tmp_path / "none.tfrecord"
     tiny_records.write(path, 7, sentence_objective="none")
