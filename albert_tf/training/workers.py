@@ -29,7 +29,6 @@ WAIT_SECONDS = 300
 _REPORT_SECONDS = 30
 _ANSWER_SECONDS = 5
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
-_NOTHING: contextlib.AbstractContextManager = contextlib.nullcontext()
 EXAMPLE = (
     'TF_CONFIG=\'{"cluster": {"worker": ["10.0.0.1:2222", "10.0.0.2:2222"]}, '
     '"task": {"type": "worker", "index": 0}}\''
@@ -104,43 +103,38 @@ def meet(cluster: Cluster, settings: dict, seconds: float = WAIT_SECONDS):
       ValueError: if the settings differ.
       OSError: if the chief cannot listen at its address.
     """
-    if cluster.index == 0:
-        _receive_workers(cluster, settings, _Patience(seconds))
-    else:
-        _report_to_chief(cluster, settings, _Patience(seconds))
+    take_part = _report_to_chief if cluster.index else _receive_workers
+    if complaints := take_part(cluster, settings, _Wait(seconds)):
+        raise ValueError("\n".join(complaints))
 
 
-class _Patience:
-    """Says for whom a process waits, and ends its waiting.
+class _Wait:
+    """Limits the time that a process waits for others, and logs for whom.
 
     Args:
       seconds: how long to wait.
     """
 
     def __init__(self, seconds):
-        self.seconds = seconds
-        self.deadline = time.monotonic() + seconds
-        self.report_at = time.monotonic() + _REPORT_SECONDS
-
-    @property
-    def remaining(self):
-        """The remaining time, in seconds."""
-        return self.deadline - time.monotonic()
+        self.seconds, began = seconds, time.monotonic()
+        self.deadline = began + seconds
+        self.report_at = began + _REPORT_SECONDS
 
     def check(self, awaited, question):
         """Raises TimeoutError with a question if it takes too long."""
-        if self.remaining <= 0:
+        now = time.monotonic()
+        if now >= self.deadline:
             raise TimeoutError(
                 f"No answer within {self.seconds:g} s from {awaited}. "
                 f"{question}"
             )
-        if time.monotonic() > self.report_at:
+        if now > self.report_at:
             logging.warning("Waiting for %s.", awaited)
             self.report_at += _REPORT_SECONDS
 
 
-def _receive_workers(cluster, settings, patience):
-    """Does the chief's part of `meet`."""
+def _receive_workers(cluster, settings, wait):
+    """Performs the chief's part of `meet`; returns complaints for everyone."""
     missing = set(range(1, len(cluster.addresses)))
     _, port = _split(cluster.addresses[0])
     complaints: list[str] = []
@@ -149,12 +143,13 @@ def _receive_workers(cluster, settings, patience):
         streams = []
         while missing:
             names = [cluster.addresses[i] for i in sorted(missing)]
-            patience.check(
+            wait.check(
                 f"the workers {names}",
                 "Was the same command started on every host of TF_CONFIG, and "
                 "can they reach this one?",
             )
             server.settimeout(1)
+            # Whatever else connects to the port is ignored.
             with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
                 connection, _ = server.accept()
                 stack.enter_context(connection)
@@ -170,16 +165,15 @@ def _receive_workers(cluster, settings, patience):
                 complaints += _compare(hello, settings)
         for stream in streams:
             print(json.dumps(complaints), file=stream, flush=True)
-    if complaints:
-        raise ValueError("\n".join(complaints))
+    return complaints
 
 
-def _report_to_chief(cluster, settings, patience):
-    """Does the part of another worker in `meet`."""
+def _report_to_chief(cluster, settings, wait):
+    """Performs another worker's part of `meet`; returns the complaints."""
     hello = json.dumps({"index": cluster.index, "settings": settings})
     address = cluster.addresses[0]
     while True:
-        patience.check(
+        wait.check(
             f"the chief at {address}",
             "Was it started with the same TF_CONFIG, and can this host reach "
             "it?",
@@ -192,14 +186,12 @@ def _report_to_chief(cluster, settings, patience):
                 connection.makefile("rw") as stream,
             ):
                 print(hello, file=stream, flush=True)
-                connection.settimeout(max(patience.remaining, 0.1))
-                complaints = json.loads(stream.readline())
-        except (OSError, ValueError):
+                # The chief answers when all workers have reported.
+                remaining = wait.deadline - time.monotonic()
+                connection.settimeout(max(remaining, 0.1))
+                return json.loads(stream.readline())
+        except (OSError, ValueError):  # It has not started yet.
             time.sleep(0.2)
-            continue
-        if complaints:
-            raise ValueError("\n".join(complaints))
-        return
 
 
 def _compare(hello, settings):
@@ -230,10 +222,10 @@ def connect(settings: dict):
     if len(cluster.addresses) > 1:
         versions = {"albert_tf": __version__, "tensorflow": tf.__version__}
         meet(cluster, settings | versions)
-    # It describes every reduction that it builds.
+    # TensorFlow logs every reduction that it builds.
     tf.get_logger().setLevel(logging.WARNING)
     strategy = tf.distribute.MultiWorkerMirroredStrategy()
-    # TensorFlow has set a handler of its own, which ignores the signal.
+    # TensorFlow's own handler ignores the signal; Python's is installed again.
     signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGTERM))
     return strategy
 
@@ -307,6 +299,7 @@ class Workers:
         """Returns the chief's value."""
         if self.count == 1:
             return value
+        # A sum, as `add` is the only collective operation that is needed.
         (total,) = self.add([int(value) if self.is_chief else 0])
         return int(total)
 
@@ -341,26 +334,24 @@ class Workers:
         for variable, value in zip(variables.values(), sums, strict=True):
             variable.assign(value)
 
-    @contextlib.contextmanager
-    def acting_together(self):
+    def acting_together(self) -> contextlib.AbstractContextManager:
         """Context manager: signals stop all workers after the same step.
 
         Within, ctrl-C and SIGTERM only take effect in `check_signals`.
         """
-        with self._noting_signals() if self.count > 1 else _NOTHING:
-            yield
+        is_noting = self.count > 1
+        return self._noting_signals() if is_noting else contextlib.nullcontext()
 
-    @contextlib.contextmanager
-    def finishing_first(self):
+    def finishing_first(self) -> contextlib.AbstractContextManager:
         """Context manager: a single process acts on signals at its end.
 
         So what a compiled call has computed is not lost. Several processes
         act on them in `check_signals`.
         """
+        # Python allows only the main thread to set signal handlers.
         is_main = threading.current_thread() is threading.main_thread()
         is_noting = self.count == 1 and is_main
-        with self._noting_signals() if is_noting else _NOTHING:
-            yield
+        return self._noting_signals() if is_noting else contextlib.nullcontext()
 
     @contextlib.contextmanager
     def _noting_signals(self):
@@ -372,7 +363,7 @@ class Workers:
             yield
         finally:
             self._restore_handlers()
-        # After an error, such as the guard's, there is nothing to interrupt.
+        # Not after an error, such as divergence, which has stopped the run.
         for number, is_received in self._received.items():
             if is_received:
                 signal.raise_signal(number)
@@ -389,7 +380,7 @@ class Workers:
         """Acts on a signal that any worker has received since the last call."""
         if self.count == 1:
             return
-        # A signal that arrives while the workers add is for the next call.
+        # A signal that arrives during `add` is noted for the next call.
         sent, self._received = self._received, dict.fromkeys(_SIGNALS, 0)
         sums = self.add(list(sent.values()))
         for number, total in zip(_SIGNALS, sums, strict=True):
@@ -410,5 +401,5 @@ class Workers:
             owned = tempfile.TemporaryDirectory()
         with owned as own:
             yield own
-            # Else the chief would take those that end before it for crashed.
+            # Waits for all: a worker that ends before the chief looks crashed.
             self.add([1])
