@@ -17,7 +17,7 @@ CONNECT_SECONDS = 10
 MEMORY_INFO = "/proc/meminfo"
 # The most that the processes of a container may use; a number, or "max".
 CONTAINER_LIMIT = "/sys/fs/cgroup/memory.max"
-# Linux's names of the x86 instruction sets for bfloat16 products.
+# Linux's names of the x86 instruction sets that multiply bfloat16 matrices.
 BFLOAT16_FLAGS = {"avx512_bf16", "amx_bf16"}
 # The first NVIDIA GPUs with bfloat16 instructions: A100, RTX 30.
 BFLOAT16_CAPABILITY = (8, 0)
@@ -32,7 +32,7 @@ def build_strategy(
     gcp_project=None,
     settings=None,
 ):
-    """Returns the strategy in whose scope models are to be created.
+    """Returns the strategy in whose scope models must be created.
 
     Args:
       distribution: "one_device"; "mirrored", one replica per GPU or, without
@@ -121,10 +121,8 @@ def check_address(tpu_name):
     if address.scheme != "grpc":
         return
     try:
-        with socket.create_connection(
-            (address.hostname, address.port or 0), CONNECT_SECONDS
-        ):
-            pass
+        target = (address.hostname, address.port or 0)
+        socket.create_connection(target, CONNECT_SECONDS).close()
     except (OSError, ValueError, TypeError) as error:
         raise ValueError(
             f"No TPU at {tpu_name!r}: no connection within "
@@ -195,8 +193,8 @@ def multiplies_bfloat16(strategy):
     if gpus := tf.config.list_physical_devices("GPU"):
         details = map(tf.config.experimental.get_device_details, gpus)
         return all(
-            found.get("compute_capability", (0, 0)) >= BFLOAT16_CAPABILITY
-            for found in details
+            gpu.get("compute_capability", (0, 0)) >= BFLOAT16_CAPABILITY
+            for gpu in details
         )
     return onednn.multiplies_bfloat16() and not BFLOAT16_FLAGS.isdisjoint(
         onednn.read_cpu_flags()
@@ -211,8 +209,7 @@ def find_cpu_memory(strategy) -> int | None:
 def read_available_memory():
     """Returns how many bytes are free for a program; None if unknown.
 
-    Read from /proc/meminfo and the cgroup limit, which all programs of a
-    container share.
+    That is what Linux has available, or the limit of the container.
     """
     sizes = []
     with contextlib.suppress(OSError):

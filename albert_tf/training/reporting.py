@@ -146,12 +146,8 @@ class Reporter:
 
     def describe(self, step, values):
         """Returns step, state and values as text."""
-        words = [
-            f"step {step}/{self.clock.num_train_steps}",
-            *([self.word] if self.word else []),
-            format_values(values),
-        ]
-        return " ".join(words)
+        step = f"step {step}/{self.clock.num_train_steps}"
+        return " ".join(filter(None, [step, self.word, format_values(values)]))
 
     def log(self, split, step, values, more=None):
         """Writes values as a log line, a JSON line and summaries.
@@ -169,8 +165,8 @@ class Reporter:
         record = {"split": split, "step": step, **recorded}
         record["time"] = round(time.time(), 1)
         if split == "eval" or not self.is_checked:
-            # A run killed before the result was written evaluates again.
-            self.drop(lambda r: (r["split"], r["step"]) != ("eval", step))
+            # A run that was killed before it wrote the result evaluates again.
+            self._drop(lambda r: (r["split"], r["step"]) != ("eval", step))
         with filesystem.open_file(self.path, "a") as file:
             file.write(json.dumps(record) + "\n")
         if split not in self.writers:
@@ -188,34 +184,34 @@ class Reporter:
 
     def truncate(self, step):
         """Drops the entries of later steps, whose checkpoints were lost."""
-        self.drop(lambda record: record["step"] <= step)
+        self._drop(lambda record: record["step"] <= step)
         for split in ("train", "eval"):
             drop_events(os.path.join(self.folder, split), step)
 
     def read(self, split):
         """Returns the records of "train" or "eval" so far, a list of dicts."""
-        records = filter(None, map(_parse_record, self._read_lines()))
+        records = filter(None, map(_parse_record, self._read().split("\n")))
         return [record for record in records if record["split"] == split]
 
-    def _read_lines(self):
-        """Returns the JSON lines, and what follows the last line end."""
+    def _read(self):
+        """Returns the content of the file of JSON lines."""
         if not filesystem.exists(self.path):
-            return []
-        content = filesystem.read_file(self.path)
-        return content.decode("utf-8", "replace").split("\n")
+            return ""
+        return filesystem.read_file(self.path).decode("utf-8", "replace")
 
-    def drop(self, is_kept):
+    def _drop(self, is_kept):
         """Drops JSON lines that are truncated or rejected by a function.
 
         Args:
           is_kept: function from a record to whether to keep it.
         """
         self.is_checked = True
-        lines = self._read_lines()
-        records = [(line, _parse_record(line)) for line in lines]
+        content = self._read()
+        records = [(line, _parse_record(line)) for line in content.split("\n")]
         kept = [line for line, record in records if record and is_kept(record)]
-        if kept != lines[:-1] or lines[-1:] not in ([], [""]):
-            filesystem.write_file(self.path, "".join(f"{x}\n" for x in kept))
+        text = "".join(f"{line}\n" for line in kept)
+        if text != content:
+            filesystem.write_file(self.path, text)
 
 
 def _parse_record(line):
@@ -235,19 +231,22 @@ def drop_events(folder, step):
       step: last step to keep.
     """
     for path in filesystem.find_files(folder, "events.out.tfevents.*"):
-        kept, is_whole = [], True
+        contents, is_whole = [], True
         try:
             for serialized in tf.data.TFRecordDataset(path):
-                content = serialized.numpy()
-                event = tf.compat.v1.Event.FromString(content)
-                if event.step <= step:
-                    kept.append(content)
-                else:
-                    is_whole = False
+                contents.append(serialized.numpy())
         except tf.errors.DataLossError:  # The end is truncated.
             is_whole = False
-        if not is_whole:
-            with filesystem.replacing(path) as temporary:
-                with tf.io.TFRecordWriter(temporary) as writer:
-                    for content in kept:
-                        writer.write(content)
+        kept = [
+            content
+            for content in contents
+            if tf.compat.v1.Event.FromString(content).step <= step
+        ]
+        if is_whole and kept == contents:
+            continue
+        with (
+            filesystem.replacing(path) as temporary,
+            tf.io.TFRecordWriter(temporary) as writer,
+        ):
+            for content in kept:
+                writer.write(content)
