@@ -60,13 +60,12 @@ def read_race(
     questions = []
     for level in levels:
         path = os.path.join(folder, level)
-        names = filesystem.list_folder(path)
         # Not ._1.txt, which macOS writes beside 1.txt.
-        names = sorted(
+        names = [
             name
-            for name in names
+            for name in filesystem.list_folder(path)
             if name.lower().endswith(".txt") and not name.startswith(".")
-        )
+        ]
         if "all.txt" in names:
             names = ["all.txt"]
         if not names:
@@ -88,8 +87,7 @@ def read_race(
 def _read_file(path, level):
     """Reads the questions of a file of passages."""
     questions = []
-    text = tables.read_text(path)
-    for number, line in enumerate(text.split("\n"), 1):
+    for number, line in enumerate(tables.read_text(path).split("\n"), 1):
         if not line.strip():
             continue
         where = f"{path}, line {number}"
@@ -115,9 +113,8 @@ def _read_file(path, level):
                 "article, questions, options and answers."
             ) from error
         _check_passage(where, texts, options, answers)
-        if any(
-            map(normalization.is_blank, [article, *texts, *sum(options, [])])
-        ):
+        shown = [article, *texts, *sum(options, [])]
+        if any(map(normalization.is_blank, shown)):
             logging.warning(
                 "%s: the article, a question or an option is empty.", where
             )
@@ -153,11 +150,8 @@ def _typed(name, value, kind):
 
 def _check_passage(where, texts, options, answers):
     """Raises ValueError if questions, options and answers are inconsistent."""
-    sizes = {
-        "questions": len(texts),
-        "options": len(options),
-        "answers": len(answers),
-    }
+    parts = {"questions": texts, "options": options, "answers": answers}
+    sizes = {name: len(part) for name, part in parts.items()}
     if len(set(sizes.values())) > 1:
         raise ValueError(f"{where}: found {sizes}; wanted equal numbers.")
     for i, row in enumerate(options):
@@ -210,39 +204,33 @@ def encode_race(
 
     Source: race_utils.py, `convert_single_example`.
     """
+    cls_id, sep_id = tokenizer.cls_id, tokenizer.sep_id
+    # Several questions share an article, which is tokenized once.
     texts = list(dict.fromkeys(question.article for question in questions))
-    rows = examples.encode_texts(tokenizer, texts)
-    articles = dict(zip(texts, rows, strict=True))
-    choices = examples.encode_texts(
-        tokenizer,
-        [text for question in questions for text in question.choices],
+    articles = dict(
+        zip(texts, examples.encode_texts(tokenizer, texts), strict=True)
     )
-
-    def pairs():
-        for i, choice in enumerate(choices):
-            choice = choice[-max_qa_length:]
-            article = articles[questions[i // len(LETTERS)].article]
-            article = article[: max_seq_length - len(choice) - 3]
-            yield (
-                [tokenizer.cls_id, *article, tokenizer.sep_id],
-                [*choice, tokenizer.sep_id],
-            )
-
-    sizes = [
-        len(articles[questions[i // len(LETTERS)].article])
-        + min(len(choice), max_qa_length)
-        + 3
-        for i, choice in enumerate(choices)
-    ]
+    choices = examples.encode_texts(
+        tokenizer, [text for q in questions for text in q.choices]
+    )
+    num_tokens = [len(choice) for choice in choices]
+    choices = [choice[-max_qa_length:] for choice in choices]
+    rows = [articles[q.article] for q in questions for _ in q.choices]
+    pairs = (
+        (
+            [cls_id, *article[: max_seq_length - len(choice) - 3], sep_id],
+            [*choice, sep_id],
+        )
+        for article, choice in zip(rows, choices, strict=True)
+    )
+    sizes = [len(a) + len(c) + 3 for a, c in zip(rows, choices, strict=True)]
     truncation = (
-        examples.describe_truncation(
-            "choices", [*map(len, choices)], max_qa_length
-        ),
+        examples.describe_truncation("choices", num_tokens, max_qa_length),
         examples.describe_truncation("sequences", sizes, max_seq_length),
     )
     labels = [-1 if q.label is None else q.label for q in questions]
     return examples.Examples(
-        *examples.join_pairs(pairs()),
+        *examples.join_pairs(pairs),
         {"label_ids": np.array(labels, np.int32)},
         num_choices=len(LETTERS),
         truncation=" ".join(filter(None, truncation)),
