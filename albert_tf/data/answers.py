@@ -112,7 +112,8 @@ def _find_candidates(examples, outputs, row, n_best_size, max_answer_length):
 def pair_best(start_logits, end_logits, num_tokens, n_best_size) -> tuple:
     """Pairs the best starts of a window with its best ends; logits are [T].
 
-    Only the first `num_tokens` are paired; the rest is padding.
+    Only the first `num_tokens` are paired: an answer must not depend on the
+    padding that follows them.
 
     Returns:
       First tokens, last tokens, and the logits of both, [C] each.
@@ -158,6 +159,7 @@ def rank(context, n_best_size, firsts, lasts, start_scores, end_scores) -> list:
     scores = start_scores + end_scores
     kept = {}
     for i in np.argsort(-scores, kind="stable"):
+        # SQuAD's script compares texts, and "\u200b40" is not "40".
         start, end = normalization.trim(context, firsts[i], lasts[i])
         text = context[start:end]
         if text not in kept:

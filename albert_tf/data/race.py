@@ -214,6 +214,7 @@ def encode_race(
         tokenizer, [text for q in questions for text in q.choices]
     )
     num_tokens = [len(choice) for choice in choices]
+    # The option is at the end of a choice; only it differs between choices.
     choices = [choice[-max_qa_length:] for choice in choices]
     rows = [articles[q.article] for q in questions for _ in q.choices]
     pairs = (

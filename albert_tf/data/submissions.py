@@ -38,11 +38,9 @@ def format_predictions(
             separator.join(labels[i] for i in np.flatnonzero(row))
             for row in predictions
         ]
-    if bounds:  # A task of GLUE.
-        predictions = np.clip(predictions, *bounds)
-    return [
-        f"{value:.3f}" if bounds else f"{value:.6g}" for value in predictions
-    ]
+    if bounds:  # STS-B; GLUE's example submission has three decimals.
+        return [f"{value:.3f}" for value in np.clip(predictions, *bounds)]
+    return [f"{value:.6g}" for value in predictions]
 
 
 def write_test_results(path: filesystem.Path, probabilities: np.ndarray):

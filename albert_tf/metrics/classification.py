@@ -12,7 +12,8 @@ import numpy as np
 from scipy import special, stats
 from sklearn import metrics as sklearn_metrics
 
-# A model has not learned if its loss exceeds this share of the baseline's.
+# A model that does not go below this share of the baseline's loss has learned
+# nothing.
 LEARNED_BELOW = 0.99
 ADVICE = (
     "Lower the learning rate (large models need 1e-5 or 5e-6), use a longer "
@@ -81,9 +82,10 @@ def probabilities(logits: np.ndarray, objective: str) -> np.ndarray:
     """Converts logits to probabilities, [N, C]; a regression's stay as is."""
     if objective == "regression":
         return logits
-    function = special.softmax if objective == "classes" else special.expit
-    kwargs = {"axis": 1} if objective == "classes" else {}
-    return function(np.asarray(logits, np.float64), **kwargs)
+    logits = np.asarray(logits, np.float64)
+    if objective == "classes":
+        return special.softmax(logits, axis=1)
+    return special.expit(logits)
 
 
 def loss(logits, label_ids, objective: str) -> float:

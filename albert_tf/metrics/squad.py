@@ -148,7 +148,7 @@ def find_best_threshold(
     """Returns the best score in percent, and its threshold."""
     has_answer = {i: any(texts) for i, texts in gold_answers.items()}
     current = top = float(sum(not has for has in has_answer.values()))
-    threshold = 0.0
+    threshold = 0.0  # Of no answers at all, as in SQuAD's script.
     for question_id in sorted(
         (i for i in null_odds if i in scores), key=null_odds.__getitem__
     ):

@@ -89,9 +89,10 @@ class GraphTokenizer:
     def tokenize_with_offsets(self, texts) -> tuple:
         """Returns ids and the character offsets of each token.
 
-        With SentencePiece, the split may differ from that of `tokenize` if
-        several are equally probable: the operation that matches Python does
-        not return offsets.
+        With SentencePiece, the split may differ from that of `tokenize` where
+        several splits are equally probable, as of "***": only
+        FastSentencepieceTokenizer breaks ties like Python, and it returns no
+        offsets.
 
         Returns:
           ids, starts and ends, [B, (T)] int32 each; ends are exclusive, and
@@ -131,8 +132,7 @@ class GraphTokenizer:
 
 def _build_sentencepiece(tokenizer):
     """Builds functions from normalized texts [B] to ids (and byte offsets)."""
-    # SentencepieceTokenizer breaks ties between equally probable splits
-    # differently from Python: "oo oooo" and "oooo oo".
+    # Breaks ties like Python; see `GraphTokenizer.tokenize_with_offsets`.
     model = tensorflow_text.FastSentencepieceTokenizer(
         tokenizer.serialized_model()
     )
