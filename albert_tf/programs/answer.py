@@ -40,20 +40,14 @@ def run(args):
     )
     for number, text in enumerate(texts):
         print(text)
-        if (null_score := results.null_odds.get(str(number))) is not None:
-            print(f"    {format_null_score(null_score, threshold)}")
+        if (score := results.null_odds.get(str(number))) is not None:
+            prefix, limit = "", "; no threshold was exported"
+            if threshold is not None:
+                prefix = "" if score < threshold else "no answer: "
+                limit = f", threshold {threshold:.2f}"
+            print(f"    {prefix}no-answer score {score:.2f}{limit}")
         for entry in results.nbest[str(number)]:
             print(f"    {entry['probability']:4.0%} {entry['text']}")
-
-
-def format_null_score(null_score, threshold):
-    """Returns the no-answer score and the decision based on it, as text."""
-    if threshold is None:
-        return f"no-answer score {null_score:.2f}; no threshold was exported"
-    prefix = "" if null_score < threshold else "no answer: "
-    return (
-        f"{prefix}no-answer score {null_score:.2f}, threshold {threshold:.2f}"
-    )
 
 
 def ask(
@@ -72,10 +66,6 @@ def ask(
     Returns:
       `answers.Answers` whose ids are the indices of the questions, as strings;
       and the SavedModel's threshold, or None.
-
-    Raises:
-      ValueError: if sequences are longer than the exported model allows, or
-        the SavedModel has no vocabulary or does not answer questions.
     """
     path = saved_models.newest_version(saved_model)
     serve = find_signature(saved_models.load_saved_model(path), path)
@@ -111,17 +101,11 @@ def ask(
 
 
 def read_assets(path):
-    """Returns the `pretrained.Pretrained` that a SavedModel's assets describe.
-
-    Raises:
-      ValueError: if they lack the config or the vocabulary.
-    """
+    """Returns a `pretrained.Pretrained` without weights, from the assets."""
     described = pretrained.read_description(f"{path}/assets")
-    for name, value in (
-        ("vocabulary", described.tokenizer),
-        ("config", described.config),
-    ):
-        if value is None:
+    parts = {"vocabulary": described.tokenizer, "config": described.config}
+    for name, part in parts.items():
+        if part is None:
             raise ValueError(
                 f"{path}/assets has no {name}. Was it written by run_squad.py?"
             )
@@ -129,24 +113,20 @@ def read_assets(path):
 
 
 def find_signature(loaded, path):
-    """Returns the signature that maps ids to spans.
-
-    Raises:
-      ValueError: if the SavedModel has none.
-    """
+    """Returns the signature that maps ids to spans."""
     serve = loaded.signatures.get("serving_default")
     if serve is not None:
         inputs = serve.structured_input_signature[1].keys()
         outputs = serve.structured_outputs.keys()
         if inputs == set(requests.FEATURES) and outputs & SPAN_OUTPUTS:
             return serve
-        found = f"one from {sorted(inputs)} to {sorted(outputs)}"
+        actual = f"one from {sorted(inputs)} to {sorted(outputs)}"
     else:
-        found = f"the signatures {sorted(loaded.signatures)}"
+        actual = f"the signatures {sorted(loaded.signatures)}"
     raise ValueError(
         f"{path} does not answer questions from ids: wanted a signature "
         f"serving_default from {sorted(requests.FEATURES)} to spans; found "
-        f"{found}. Give a SavedModel from the --export_dir of run_squad.py."
+        f"{actual}. Give a SavedModel from the --export_dir of run_squad.py."
     )
 
 

@@ -19,7 +19,7 @@ TOLERANCE = 1e-5
 
 
 def run(args):
-    """Converts and verifies a checkpoint, and prints a summary."""
+    """Converts a checkpoint and prints a summary."""
     if args.keep_slots and args.format in ("hf", "keras_hub"):
         raise ValueError(
             f"--keep_slots: --format={args.format} cannot store optimizer "
@@ -43,8 +43,8 @@ def convert(folder, args):
     """Writes the converted model to a folder.
 
     Returns:
-      The model, the same as it was read back, and the largest difference of
-      their outputs.
+      The model, its copy read back from the folder, and the largest difference
+      between their outputs.
     """
     model = models.read_pretrained(args.from_, args, keep_slots=args.keep_slots)
     if model.config is None:
@@ -52,7 +52,9 @@ def convert(folder, args):
             f"There is no config next to {model.source}. Give "
             "--albert_config_file."
         )
-    model = pretrained.select(set_head(model, args.head), args.format)
+    if args.head != "auto":
+        model = set_head(model, args.head)
+    model = pretrained.select(model, args.format)
     # First, because it fails if weights are missing.
     outputs = compute_outputs(model)
     pretrained.write_pretrained(folder, model, args.format)
@@ -62,9 +64,7 @@ def convert(folder, args):
 
 
 def set_head(model, kind):
-    """Returns the model with a head of the given kind, unless it is "auto"."""
-    if kind == "auto":
-        return model
+    """Returns the model with a head of the given kind."""
     given = task_heads.TaskHead(kind, model.head and model.head.labels)
     head = task_heads.find_head(model.values, given, model.source)
     if head is None:
@@ -81,9 +81,9 @@ def count_parameters(values):
 def check_values(model, copy):
     """Raises ValueError unless heads and all variables are exactly equal."""
     wanted = regrouping.regroup(model.values, model.config, copy.config)
-    if (found := copy.head) != model.head:
+    if copy.head != model.head:
         raise ValueError(
-            f"The head was read back as {found}; wanted {model.head}."
+            f"The head was read back as {copy.head}; wanted {model.head}."
         )
     different = wanted.keys() ^ copy.values.keys() | {
         name
@@ -99,16 +99,12 @@ def check_values(model, copy):
 
 
 def largest_difference(outputs, others):
-    """Returns the largest absolute difference between two lists of arrays.
-
-    Raises:
-      ValueError: if it exceeds TOLERANCE.
-    """
+    """Returns the largest absolute difference between two lists of arrays."""
     difference = max(
         float(np.abs(ours - theirs).max())
         for ours, theirs in zip(outputs, others, strict=True)
     )
-    if not difference <= TOLERANCE:
+    if not difference <= TOLERANCE:  # Also if it is NaN.
         raise ValueError(
             f"The outputs of the converted model differ by {difference:.3g}; "
             f"wanted at most {TOLERANCE}."
@@ -132,15 +128,8 @@ def compute_outputs(model):
         )
         return [built(ids)["sequence_output"].numpy()]
     built = pretrained.build_model(heads.AlbertForPreTraining, model)
-    outputs = built(
-        {
-            "input_ids": ids,
-            "input_mask": tf.ones_like(ids),
-            "segment_ids": tf.zeros_like(ids),
-            "masked_lm_positions": tf.constant([[1, 2]] * 2),
-        }
-    )
-    return [value.numpy() for value in outputs.values()]
+    positions = tf.constant([[1, 2]] * 2)
+    return call(built, ids, masked_lm_positions=positions)
 
 
 def compute_logits(model, ids):
@@ -152,9 +141,11 @@ def compute_logits(model, ids):
     )
     if model.head.kind == "choices":
         ids = ids[:, tf.newaxis]  # [B, 1, T]
-    features = {
-        "input_ids": ids,
-        "input_mask": tf.ones_like(ids),
-        "segment_ids": tf.zeros_like(ids),
-    }
-    return [value.numpy() for value in built(features).values()]
+    return call(built, ids)
+
+
+def call(model, ids, **more):
+    """Returns the outputs of a model for ids without padding, as arrays."""
+    mask, segments = tf.ones_like(ids), tf.zeros_like(ids)
+    features = {"input_ids": ids, "input_mask": mask, "segment_ids": segments}
+    return [value.numpy() for value in model(features | more).values()]

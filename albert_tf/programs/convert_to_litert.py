@@ -13,7 +13,8 @@ from albert_tf.model import span_heads
 from albert_tf.model.config import CONFIG_FILE
 from albert_tf.weights import saved_weights
 
-# Largest allowed difference of outputs; trained models stay below it.
+# Largest allowed difference of outputs, by the type of stored weights; those of
+# trained models are below it.
 TOLERANCES = {"float32": 1e-4, "float16": 2e-2, "int8": 1.0}
 
 
@@ -49,16 +50,7 @@ def run(args):
 
 
 def choose_signature(signatures, name, path):
-    """Returns the signature that takes ids.
-
-    Args:
-      signatures: dict from name to signature.
-      name: name of the wanted signature, or None for the usual ones.
-      path: path of the SavedModel, for error messages.
-
-    Raises:
-      ValueError: if there is no such signature.
-    """
+    """Returns the signature of a name, or the usual one, that takes ids."""
     names = [name] if name else ["ids", "serving_default"]
     for known in names:
         if known in signatures:
@@ -79,7 +71,7 @@ def convert(loaded, signature, shape, weights):
       loaded: the SavedModel.
       signature: one of its signatures.
       shape: (B, T), the fixed shape of all inputs.
-      weights: storage type of the weights, as for the flag.
+      weights: --weights, the storage type.
     """
     inputs = signature.structured_input_signature[1]
     specs = {
@@ -101,13 +93,9 @@ def convert(loaded, signature, shape, weights):
 
 
 def count_ids(path, loaded):
-    """Returns the numbers of ids, segments and tokens to request, at most.
-
-    Args:
-      path: folder of the SavedModel.
-      loaded: the SavedModel. A compact one has no embeddings among its weights.
-    """
+    """Returns the numbers of ids, segments and tokens for the test request."""
     weights = getattr(loaded, saved_weights.WEIGHTS, {})
+    # A compact SavedModel has no embeddings among its weights.
     file = os.path.join(path, "assets", CONFIG_FILE)
     config = filesystem.read_json(file) if filesystem.exists(file) else {}
     sizes = []
@@ -153,10 +141,10 @@ def compare(content, features, wanted):
     }
 
 
-def _difference(found, wanted):
+def _difference(actual, wanted):
     # Masked logits may be any large negative number: float16 has no -1e30.
     is_masked = wanted <= span_heads.MASKED_LOGIT / 2
-    return float(np.abs(np.where(is_masked, 0, found - wanted)).max())
+    return float(np.abs(np.where(is_masked, 0, actual - wanted)).max())
 
 
 def run_interpreter(content, features):

@@ -9,8 +9,8 @@ from albert_tf.data.pretraining import markup, masking, sequences, shards
 from albert_tf.model.config import CONFIG_FILE, AlbertConfig
 from albert_tf.text import coverage, tokenization
 
-# From more passes than this, dynamic records gain nothing: their masks differ
-# in each epoch, and a few passes suffice to vary the segments.
+# More passes gain nothing for dynamic records: their masks differ in each epoch
+# anyway, and a few passes suffice to vary the segments.
 MANY_PASSES = 10
 BEAM_PACKAGES = "apache_beam", "google_crc32c"
 
@@ -163,29 +163,22 @@ def _objective(args):
 def report(statistics, args):
     """Prints the statistics, and warns if few tokens are masked."""
     s = statistics
-    masked = f"{s['masked_share']:.1%} of the tokens"
-    if args.masking == "dynamic":
-        masked = f"Training will mask {masked}"
-    else:
-        masked = f"Masked {masked}"
+    masks = "Training will mask" if args.masking == "dynamic" else "Masked"
     print(
         f"Wrote {s['sequences']:,} sequences, {s['tokens']:,} tokens, from "
         f"{s['input_documents']:,} documents, {s['input_sentences']:,} "
         f"sentences, {s['input_tokens']:,} tokens, {args.dupe_factor} times "
-        f"each.\n{masked}; swapped "
+        f"each.\n{masks} {s['masked_share']:.1%} of the tokens; swapped "
         f"{s['swapped_share']:.1%} and shortened {s['short_share']:.1%} of "
         f"the sequences. Dropped {s['dropped_words']:,} single words."
     )
     if s["masked_share"] >= args.masked_lm_prob * 2 / 3:
         return
     wanted = round(args.max_seq_length * args.masked_lm_prob)
+    cure = "set --nodo_whole_word_mask: the words are too long to be masked as "
+    cure += "a whole"
     if args.max_predictions_per_seq < wanted:
         cure = f"set --max_predictions_per_seq to {wanted}"
-    else:
-        cure = (
-            "set --nodo_whole_word_mask: the words are too long to be masked "
-            "as a whole"
-        )
     logging.warning(
         "Only %.1f%% of the tokens are masked. To mask %g%% of %d tokens, %s.",
         100 * s["masked_share"],

@@ -23,22 +23,20 @@ BATCHES_PER_CHUNK = 16
 
 def run(args):
     """Embeds all lines and writes the file."""
-    if not args.output_file.endswith((".npz", ".jsonl")):
+    path = args.output_file
+    if not path.endswith((".npz", ".jsonl")):
+        raise ValueError(f"--output_file={path} must end in .npz or .jsonl.")
+    if path.endswith(".npz") and filesystem.is_remote(path):
         raise ValueError(
-            f"--output_file={args.output_file} must end in .npz or .jsonl."
-        )
-    is_npz = args.output_file.endswith(".npz")
-    if is_npz and filesystem.is_remote(args.output_file):
-        raise ValueError(
-            f"--output_file={args.output_file} is remote; wanted .jsonl there, "
-            "or a local file."
+            f"--output_file={path} is remote; wanted .jsonl there, or a local "
+            "file."
         )
     files = filesystem.expand_in_order(args.input_file)
     filesystem.check_outputs(
-        {"--output_file": [args.output_file]},
+        {"--output_file": [path]},
         {"--input_file": files, **models.input_files(args)},
     )
-    with ownership.owning(args.output_file):
+    with ownership.owning(path):
         embed_files(files, args)
 
 
@@ -67,18 +65,11 @@ def embed_files(files, args):
                 tokenizer, chunk, max_seq_length, is_by_token
             )
             ids = [ids for ids, _ in rows]
-            vectors = compute(
-                embed,
-                tokenizer,
-                ids,
-                max_seq_length,
-                args.tokens_per_batch,
-                done.add,
-            )
+            limits = max_seq_length, args.tokens_per_batch
+            vectors = compute(embed, tokenizer, ids, *limits, done.add)
             if is_by_token:
-                vectors = [
-                    v[: len(i)] for v, i in zip(vectors, ids, strict=True)
-                ]
+                pairs = zip(vectors, ids, strict=True)
+                vectors = [vector[: len(row)] for vector, row in pairs]
             add(chunk, rows, vectors, is_by_token)
             num_cut += num_cut_here
         if not done.amount:
@@ -91,13 +82,9 @@ def embed_files(files, args):
 
 
 def count_lines(files):
-    """Returns the number of lines of files, after checking their encoding.
-
-    Returns:
-      The number; None if a file is a pipe, which can be read only once.
-    """
+    """Returns the number of lines of files, after checking their encoding."""
     if not all(filesystem.is_remote(f) or os.path.isfile(f) for f in files):
-        return None
+        return None  # A pipe can be read only once.
     return sum(1 for path in files for _ in tables.read_lines(path))
 
 
@@ -119,8 +106,8 @@ def encode(tokenizer, lines, max_seq_length, has_offsets):
     """Encodes lines, without [CLS] and [SEP].
 
     Returns:
-      A list of (ids, offsets) per line, where offsets is None unless
-      `has_offsets`; and the number of truncated lines.
+      A pair of ids and offsets (None without `has_offsets`) for each line; and
+      the number of truncated lines.
     """
     if has_offsets:
         rows = [tokenizer.encode_with_offsets(line) for line in lines]
@@ -165,12 +152,7 @@ def build_function(model, pooling="mean", layer=-1):
 
 
 def compute(
-    embed,
-    tokenizer,
-    rows,
-    max_length,
-    tokens_per_batch=4096,
-    count=lambda _: None,
+    embed, tokenizer, rows, max_length, tokens_per_batch=4096, count=None
 ):
     """Computes the vectors of lines.
 
@@ -185,35 +167,31 @@ def compute(
     Returns:
       N arrays: for each line, its row of the result of `embed`.
     """
-    encoded = examples.Examples(
-        *examples.join_pairs(
-            ([tokenizer.cls_id, *ids, tokenizer.sep_id], []) for ids in rows
-        ),
-        {},
-    )
+    pairs: list = [
+        ([tokenizer.cls_id, *ids, tokenizer.sep_id], []) for ids in rows
+    ]
+    encoded = examples.Examples(*examples.join_pairs(pairs), {})
     plan = batches.plan_pass(
         encoded,
         max_length,
         tokens_per_batch,
-        # TensorFlow keeps half a megabyte for each new shape.
+        # Few shapes: TensorFlow keeps half a megabyte for each.
         is_static=True,
         tokens_per_shape=0,
     )
     vectors = [None] * len(rows)
-    ends = np.cumsum(plan.sizes)
-    for length, indices in zip(
-        plan.lengths, np.split(plan.order, ends[:-1]), strict=True
-    ):
+    parts = np.split(plan.order, np.cumsum(plan.sizes)[:-1])
+    for length, indices in zip(plan.lengths, parts, strict=True):
         real = indices[indices < len(rows)]  # Without rows of padding.
         features = examples.pad_examples(encoded, real, int(length))
         more = [(0, len(indices) - len(real)), (0, 0)]
-        ids, mask = (
-            np.pad(features[name], more) for name in ("input_ids", "input_mask")
-        )
+        names = "input_ids", "input_mask"
+        ids, mask = (np.pad(features[name], more) for name in names)
         values = embed(ids, mask).numpy()[: len(real)]
         for i, vector in zip(real, values, strict=True):
             vectors[i] = vector
-        count(len(real))
+        if count:
+            count(len(real))
     return vectors
 
 
@@ -227,7 +205,6 @@ def average(tokens, mask):
     Returns:
       [B, H] float32; 0 for a line without tokens.
     """
-    # Excludes the first token, [CLS], and the last, [SEP].
     is_last = tf.cumsum(mask, axis=1, reverse=True) == 1
     is_inner = (mask > 0) & ~is_last
     weights = tf.cast(is_inner[:, 1:], tf.float32)  # [B, T - 1]
@@ -242,21 +219,19 @@ def writing_jsonl(path):
 
     The file gets its name when it is complete.
     """
+
+    def add(lines, rows, vectors, is_by_token):
+        for line, row, vector in zip(lines, rows, vectors, strict=True):
+            record = {"text": line, "vectors": vector.tolist()}
+            if is_by_token:
+                record |= {"ids": list(row[0]), "offsets": row[1]}
+            text = json.dumps(record, ensure_ascii=False)
+            file.write(f"{text}\n".encode())
+
     with (
         filesystem.replacing(path) as name,
         filesystem.open_file(name, "wb") as file,
     ):
-
-        def add(lines, rows, vectors, is_by_token):
-            for line, (ids, offsets), vector in zip(
-                lines, rows, vectors, strict=True
-            ):
-                record = {"text": line, "vectors": vector.tolist()}
-                if is_by_token:
-                    record |= {"ids": list(ids), "offsets": offsets}
-                text = json.dumps(record, ensure_ascii=False)
-                file.write(f"{text}\n".encode())
-
         yield add
 
 
@@ -268,61 +243,40 @@ def writing_npz(path):
     until the end. So each array is first written to an unnamed file on the same
     disk.
     """
+    folder = os.path.dirname(path) or "."
+    files: dict = {}
+    headers: dict[str, dict] = {}  # With the number of rows written so far.
     with contextlib.ExitStack() as stack:
         temporary = stack.enter_context(filesystem.replacing(path))
-        columns: dict[str, Column] = {}
 
         def add(_lines, rows, vectors, is_by_token):
             for name, array in join(rows, vectors, is_by_token).items():
-                if name not in columns:
-                    folder = os.path.dirname(path) or "."
+                if name not in files:
                     file = tempfile.TemporaryFile(dir=folder)
-                    columns[name] = Column(stack.enter_context(file), array[:0])
-                columns[name].add(array)
+                    files[name] = stack.enter_context(file)
+                files[name].write(np.ascontiguousarray(array).data)
+                header = np.lib.format.header_data_from_array_1_0(array)
+                num_before, *_ = headers.get(name, {"shape": [0]})["shape"]
+                header["shape"] = (num_before + len(array), *array.shape[1:])
+                headers[name] = header
 
         yield add
         with zipfile.ZipFile(temporary, "w") as archive:
-            for name, column in columns.items():
-                with archive.open(
-                    f"{name}.npy", "w", force_zip64=True
-                ) as member:
-                    column.copy_to(member)
-
-
-class Column:
-    """An array in a file, to which rows are appended.
-
-    Args:
-      file: binary file for the content.
-      empty: array without rows that defines the shape and type.
-    """
-
-    def __init__(self, file, empty):
-        self.file, self.empty, self.num_rows = file, empty, 0
-
-    def add(self, array):
-        """Appends rows."""
-        self.file.write(np.ascontiguousarray(array).data)
-        self.num_rows += len(array)
-
-    def copy_to(self, target):
-        """Writes the array to a file in NumPy's format."""
-        header = np.lib.format.header_data_from_array_1_0(self.empty)
-        header["shape"] = (self.num_rows, *self.empty.shape[1:])
-        np.lib.format.write_array_header_1_0(target, header)
-        self.file.seek(0)
-        shutil.copyfileobj(self.file, target)
+            for name, file in files.items():
+                with archive.open(f"{name}.npy", "w", force_zip64=True) as out:
+                    np.lib.format.write_array_header_1_0(out, headers[name])
+                    file.seek(0)
+                    shutil.copyfileobj(file, out)
 
 
 def join(rows, vectors, is_by_token):
     """Returns the arrays of some lines for an .npz, by name."""
     if not is_by_token:
         return {"vectors": np.stack(vectors)}  # [N, H]
+    offsets = [pair for _, offsets in rows for pair in offsets]
     return {
         "vectors": np.concatenate(vectors),  # [all tokens, H]
         "lengths": np.array([len(ids) for ids, _ in rows]),  # [N]
         "ids": np.array([i for ids, _ in rows for i in ids], np.int32),
-        "offsets": np.array(
-            [pair for _, offsets in rows for pair in offsets], np.int32
-        ).reshape(-1, 2),
+        "offsets": np.array(offsets, np.int32).reshape(-1, 2),
     }

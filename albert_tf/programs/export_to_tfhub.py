@@ -9,7 +9,7 @@ from albert_tf import filesystem, ownership
 from albert_tf.export import hub, saved_models
 from albert_tf.model import heads, modeling
 from albert_tf.model.config import CONFIG_FILE
-from albert_tf.programs import shared
+from albert_tf.programs import models, shared
 from albert_tf.text import tokenization
 from albert_tf.weights import pretrained
 
@@ -36,12 +36,7 @@ def check_absent(path):
 
 
 def read_model(args):
-    """Returns the `pretrained.Complete` given by the flags.
-
-    Raises:
-      FileNotFoundError: if there is no such checkpoint.
-      ValueError: if the model is damaged, or lacks a config or vocabulary.
-    """
+    """Returns the `pretrained.Complete` given by the flags."""
     path = os.path.join(args.albert_directory, args.checkpoint_name)
     is_default = args.checkpoint_name == type(args).checkpoint_name
     if is_default and not filesystem.exists(f"{path}.index"):
@@ -63,18 +58,11 @@ def write_assets(args, start, folder):
       Their paths, and the tokenizer with --do_lower_case applied.
     """
     tokenizer = start.tokenizer
-    name, content = start.vocabulary_file
-    vocabulary = os.path.join(folder, name)
-    filesystem.write_file(vocabulary, content)
-    is_other = args.do_lower_case not in (
-        None,
-        tokenizer.settings["do_lower_case"],
-    )
-    if is_other:
-        is_pieces = tokenizer.kind == "sentencepiece"
-        kind = "spm_model_file" if is_pieces else "vocab_file"
+    vocabulary = models.write_vocabulary(start, folder)
+    known = None, tokenizer.settings["do_lower_case"]
+    if args.do_lower_case not in known:
         tokenizer = tokenization.build_tokenizer(
-            **{kind: vocabulary},
+            **vocabulary,
             do_lower_case=args.do_lower_case,
             keep_accents=tokenizer.settings["keep_accents"],
         )
@@ -82,14 +70,7 @@ def write_assets(args, start, folder):
     filesystem.write_json(config, start.config.to_dict())
     tokenizer.write_settings(folder)
     settings = os.path.join(folder, tokenization.SETTINGS_FILE)
-    return [config, settings, vocabulary], tokenizer
-
-
-def build_model(start):
-    """Returns the model, with the pretraining heads if it has their weights."""
-    has_heads = heads.AlbertForPreTraining.is_complete_in(start.values)
-    kind = heads.AlbertForPreTraining if has_heads else modeling.AlbertEncoder
-    return pretrained.build_model(kind, start)
+    return [config, settings, *vocabulary.values()], tokenizer
 
 
 def is_left_over(preprocessor, assets):
@@ -100,22 +81,12 @@ def is_left_over(preprocessor, assets):
       assets: files that the current export gives it: settings and vocabulary.
     """
     folder = os.path.join(preprocessor, "assets")
-    return filesystem.list_folder(folder) == sorted(
-        map(os.path.basename, assets)
-    ) and all(
-        filesystem.read_file(asset)
-        == filesystem.read_file(os.path.join(folder, os.path.basename(asset)))
-        for asset in assets
+    wanted = {os.path.basename(path): path for path in assets}
+    return filesystem.list_folder(folder) == sorted(wanted) and all(
+        filesystem.read_file(path)
+        == filesystem.read_file(os.path.join(folder, name))
+        for name, path in wanted.items()
     )
-
-
-def write_preprocessor(path, args, tokenizer, assets):
-    """Writes the preprocessor to a folder if --with_preprocessor is set."""
-    if args.with_preprocessor:
-        text_serving = shared.import_text_serving("--with_preprocessor")
-        text_serving.export_preprocessor(
-            path, tokenizer, seq_length=args.seq_length, assets=assets
-        )
 
 
 @contextlib.contextmanager
@@ -130,10 +101,6 @@ def publishing(args, assets):
 
     Yields:
       Temporary folders of the encoder and of the preprocessor; neither exists.
-
-    Raises:
-      ValueError: if one of the output folders already exists.
-      BlockingIOError: if another process is writing to one of them.
     """
     path = args.export_path + PREPROCESS
     with (
@@ -167,18 +134,26 @@ def run(args):
     if args.with_preprocessor:
         length = start.config.choose_length(args.seq_length, 128, "seq_length")
         args = dataclasses.replace(args, seq_length=length)
-    model = build_model(start)
+    has_heads = heads.AlbertForPreTraining.is_complete_in(start.values)
+    kind = heads.AlbertForPreTraining if has_heads else modeling.AlbertEncoder
+    model = pretrained.build_model(kind, start)
     with tempfile.TemporaryDirectory() as folder:
         assets, tokenizer = write_assets(args, start, folder)
         with publishing(args, assets[1:]) as (encoder, preprocessor):
-            # First, as it rejects some tokenizers.
-            write_preprocessor(preprocessor, args, tokenizer, assets[1:])
+            # First, because it rejects some tokenizers.
+            if args.with_preprocessor:
+                text_serving = shared.import_text_serving("--with_preprocessor")
+                text_serving.export_preprocessor(
+                    preprocessor,
+                    tokenizer,
+                    seq_length=args.seq_length,
+                    assets=assets[1:],
+                )
             hub.export_encoder(
                 encoder, model, tokenizer=tokenizer, assets=assets
             )
     if args.with_preprocessor:
         path = args.export_path + PREPROCESS
         print(f"Exported the preprocessor ({args.seq_length} tokens): {path}")
-    has_heads = not isinstance(model, modeling.AlbertEncoder)
     rest = "" if has_heads else ", without pretraining heads"
     print(f"Exported the encoder of {start.source}{rest}: {args.export_path}")

@@ -10,12 +10,7 @@ NUM_SHOWN = 5
 
 
 def run(args):
-    """Extends a model, writes it and prints which words it got.
-
-    Raises:
-      ValueError: if there is no word to add, or the vocabulary cannot be
-        extended.
-    """
+    """Extends a model, writes it and prints which words were added."""
     if bool(args.input_file) == bool(args.words_file):
         raise ValueError(
             "Give either --input_file, a text, or --words_file, a list of "
@@ -51,30 +46,26 @@ def run(args):
 
 
 def choose_words(args, units, tokenizer):
-    """Returns the words to add, as `extension.find_split` does.
-
-    Raises:
-      ValueError: if there is none.
-    """
+    """Returns the words to add, as `extension.find_split` does."""
     if args.words_file:
-        found = extension.find_split(units, tokenizer)
-        if not found:
+        split = extension.find_split(units, tokenizer)
+        if not split:
             raise ValueError(
                 f"{args.words_file} has {len(units)} words. The vocabulary "
                 "splits none of them, so none is to be added. Is it extended "
                 "already?"
             )
-        return found
+        return split
     words = extension.find_words(units)
     often = {w: count for w, count in words.items() if count >= args.min_count}
-    found = extension.find_split(often, tokenizer)
-    if not found:
+    split = extension.find_split(often, tokenizer)
+    if not split:
         raise ValueError(
             f"{args.input_file} has {len(words)} different words. The "
             "vocabulary splits none of those that it has at least "
             f"{args.min_count} times. Lower --min_count, or give more text."
         )
-    return found[: args.num_words]
+    return split[: args.num_words]
 
 
 def describe(model, extended, words):

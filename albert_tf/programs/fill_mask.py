@@ -84,10 +84,6 @@ def fill_masks(
       For each text, for each [MASK] in it, `top_k` pairs of a piece and its
       probability, the most probable first; and for each text the probability
       that the second segment follows it.
-
-    Raises:
-      ValueError: if there are no second segments and a text has no [MASK],
-        or a text is too long.
     """
     firsts = [encode_masked(tokenizer, text) for text in texts]
     seconds = [encode_masked(tokenizer, text)[1:] for text in next_texts]
@@ -107,21 +103,21 @@ def fill_masks(
                 f"and [SEP]; the model has {max_seq_length} positions. Shorten "
                 "it."
             )
-    features = examples.pad_examples(
-        encoded, range(len(encoded)), encoded.lengths.max()
-    )
+    rows = range(len(encoded))
+    features = examples.pad_examples(encoded, rows, encoded.lengths.max())
     features = {name: tf.constant(x) for name, x in features.items()}
     padded = tf.ragged.constant(masks, tf.int32, 1).to_tensor()  # [B, P]
     outputs = model({**features, "masked_lm_positions": padded})
     probs = tf.nn.softmax(outputs["masked_lm_logits"])  # [B, P, V]
     best = tf.math.top_k(probs, top_k)  # [B, P, top_k]
-    probs, ids = best.values.numpy().tolist(), best.indices.numpy()
+    probs, ids = best.values.numpy().tolist(), best.indices.numpy().tolist()
     predictions = [
         [
-            [(tokenizer.pieces[i], p) for i, p in zip(*pair, strict=True)]
-            for pair in zip(
-                ids[row, : len(positions)], probs[row], strict=False
-            )
+            [
+                (tokenizer.pieces[i], p)
+                for i, p in zip(ids[row][mask], probs[row][mask], strict=True)
+            ]
+            for mask in range(len(positions))
         ]
         for row, positions in enumerate(masks)
     ]
@@ -143,12 +139,10 @@ def encode_masked(tokenizer, text):
 
 
 def encode_glued(tokenizer, text):
-    """Returns the ids of text that follows [MASK] without a space.
-
-    SentencePiece prepends a space: "[MASK]en" is not "[MASK] en". After an
-    opening parenthesis, if that is a piece of its own, it does not.
-    """
+    """Returns the ids of text that follows [MASK] without a space."""
     if tokenizer.kind == "sentencepiece":
+        # It prepends a space, but "[MASK]en" is not "[MASK] en". There is no
+        # space after "(", if that is a piece of its own.
         before = tokenizer.encode("(")
         encoded = tokenizer.encode(f"({text}")
         if encoded[: len(before)] == before:

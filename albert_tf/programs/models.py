@@ -1,4 +1,4 @@
-"""Reads the pretrained model given by a tool's flags, or writes a new one."""
+"""Reads the pretrained model that flags name, and writes models and files."""
 
 import contextlib
 import dataclasses
@@ -11,20 +11,33 @@ from albert_tf.reports import page_files
 from albert_tf.weights import pretrained
 
 
-def read_pretrained(path, args, **kwargs):
-    """Returns a `pretrained.Pretrained`, with the files given by the flags."""
+def read_pretrained(path, args, keep_slots=False):
+    """Returns a `pretrained.Pretrained`, with the files of `FilesFlags`."""
     names = [field.name for field in dataclasses.fields(groups.FilesFlags)]
     return pretrained.replace_files(
-        pretrained.read_pretrained(path, **kwargs),
+        pretrained.read_pretrained(path, keep_slots=keep_slots),
         **{name: getattr(args, name) for name in names},
     )
+
+
+def write_vocabulary(model, folder):
+    """Writes the vocabulary of a `pretrained.Complete`.
+
+    Returns:
+      Its path, by the name of the argument of `tokenization.build_tokenizer`.
+    """
+    name, content = model.vocabulary_file
+    path = os.path.join(folder, name)
+    filesystem.write_file(path, content)
+    is_pieces = model.tokenizer.kind == "sentencepiece"
+    return {"spm_model_file" if is_pieces else "vocab_file": path}
 
 
 def input_files(args, others=()):
     """Returns a dict of flag -> files, as for `filesystem.check_outputs`.
 
     Args:
-      args: flags of a tool.
+      args: a `groups.ModelFlags`.
       others: other models, of --compare.
     """
     return {
@@ -37,25 +50,16 @@ def input_files(args, others=()):
 
 
 def files_beside(model):
-    """Returns a model's path and the files in its folder.
-
-    Pages and figures of earlier calls are no part of the model.
-    """
+    """Returns a model's path and the files in its folder."""
     files = filesystem.find_files(filesystem.folder_of(model), "*")
+    # Pages and figures of earlier calls may be overwritten.
     return [model, *(f for f in files if not page_files.is_own(f))]
 
 
 def build(args, model_class, unused=()):
-    """Returns the model and tokenizer given by the flags.
+    """Returns the model and tokenizer given by a `groups.ModelFlags`.
 
-    Args:
-      args: flags of a tool.
-      model_class: function from an AlbertConfig to a model.
-      unused: see `pretrained.build_model`.
-
-    Raises:
-      ValueError: if the config, the vocabulary, or weights of `model_class`
-        are missing.
+    Other arguments are those of `pretrained.build_model`.
     """
     start = read_pretrained(args.init_checkpoint, args)
     model = pretrained.build_model(model_class, start, unused)
@@ -74,14 +78,11 @@ def creating_folder(path, source):
     Args:
       path: the value of --to.
       source: the value of --from.
-
-    Raises:
-      ValueError: if --to is in use, or in the source.
-      BlockingIOError: if another process is writing it.
     """
     output_dir = path.rstrip("/")
     check_output(output_dir, source)
     with ownership.owning(output_dir):
+        # Again, because another process may have written it meanwhile.
         check_output(output_dir, source)
         temporary = f"{output_dir}.incomplete"
         shutil.rmtree(temporary, ignore_errors=True)
@@ -97,11 +98,9 @@ def creating_folder(path, source):
 
 
 def check_output(output_dir, source):
-    """Raises ValueError if the output folder is in use or in the source.
-
-    Or if it is remote: there, a whole folder cannot be renamed.
-    """
+    """Raises ValueError if the output folder is not new, or in the source."""
     if filesystem.is_remote(output_dir):
+        # A remote folder cannot be renamed as a whole.
         raise ValueError(
             f"--to={output_dir} is remote; wanted a local folder. Copy it from "
             "there."

@@ -20,9 +20,6 @@ def find_tasks(data_dir, names=""):
     Args:
       data_dir: folder with a subfolder per task.
       names: comma-separated tasks to choose; empty for all.
-
-    Raises:
-      ValueError: if there are none, or one is unknown or has no data.
     """
     present = [
         name
@@ -55,10 +52,7 @@ def split_flags(text):
 
 def build_command(args, name, classifier):
     """Returns the command line of one task, with `extra_flags` last."""
-    test_table = next(iter(table_tasks.GLUE[name].test.values()))
-    has_test = filesystem.exists(os.path.join(args.data_dir, test_table.file))
-    model = args.init_checkpoint
-    return [
+    command = [
         *classifier,
         f"--flagfile={os.path.join(args.recipes, name)}.flags",
         f"--task_name={name}",
@@ -66,10 +60,13 @@ def build_command(args, name, classifier):
         f"--output_dir={os.path.join(args.output_dir, name)}",
         "--do_train",
         "--do_eval",
-        *(["--do_predict"] if has_test else []),
-        *([f"--init_checkpoint={model}"] if model else []),
-        *split_flags(args.extra_flags),
     ]
+    test_table = next(iter(table_tasks.GLUE[name].test.values()))
+    if filesystem.exists(os.path.join(args.data_dir, test_table.file)):
+        command.append("--do_predict")
+    if args.init_checkpoint:
+        command.append(f"--init_checkpoint={args.init_checkpoint}")
+    return command + split_flags(args.extra_flags)
 
 
 def run_task(args, name, classifier, place):
@@ -119,14 +116,11 @@ def format_table(summaries):
 
 
 def run(args, classifier=CLASSIFIER):
-    """Runs the tasks one after another.
+    """Runs the tasks one after another; ValueError at the end if one failed.
 
     Args:
       args: GlueFlags.
       classifier: command line of the classifier program, without flags.
-
-    Raises:
-      ValueError: at the end, if a task failed.
     """
     names = find_tasks(args.data_dir, args.tasks)
     split_flags(args.extra_flags)

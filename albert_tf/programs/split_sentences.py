@@ -6,17 +6,12 @@ from albert_tf import filesystem
 from albert_tf.data.pretraining import corpus, markup
 from albert_tf.text import normalization
 
-# The package takes the digits after a Chinese full stop for its decimals.
+# sentencex takes digits after a Chinese full stop for decimals.
 _BEFORE_DIGITS = re.compile(r"(?<=[。！？])(?=\d)")
 
 
 def run(args):
-    """Writes the sentences of text files; returns their number.
-
-    Raises:
-      ImportError: if the package that splits is not installed.
-      ValueError: if the language is not known, or if there is no text.
-    """
+    """Writes the sentences of text files; returns their number."""
     language = check_language(args.language)
     try:
         import sentencex
@@ -42,9 +37,8 @@ def run(args):
                 for part in _BEFORE_DIGITS.split(sentence)
             ]
             lines = [s.strip() for s in sentences if s.strip()]
-            output.write(
-                "".join(f"{line}\n" for line in lines or [""]).encode()
-            )
+            # A blank line separates documents.
+            output.writelines(f"{line}\n".encode() for line in lines or [""])
             num_sentences += len(lines)
         if not num_sentences:
             raise ValueError(f"There is no text in {', '.join(files)}.")
@@ -53,11 +47,7 @@ def run(args):
 
 
 def check_language(language: str) -> str:
-    """Returns a code of two or three letters.
-
-    Raises:
-      ValueError: if it is not one.
-    """
+    """Returns a language's code of two or three letters."""
     code = language.strip().lower().split("-")[0].split("_")[0]
     if not (code.isascii() and code.isalpha() and 2 <= len(code) <= 3):
         raise ValueError(

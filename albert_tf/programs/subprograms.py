@@ -1,4 +1,4 @@
-"""Runs a program for a tool and stops it when the tool stops."""
+"""Runs a program in its own process and stops it when this process stops."""
 
 import ctypes
 import signal

@@ -32,15 +32,7 @@ _WARNINGS_ONLY = 1
 
 
 def run(args):
-    """Trains a vocabulary and writes it.
-
-    Returns:
-      The path of the model.
-
-    Raises:
-      ValueError: if the text is missing, empty or not UTF-8, if the vocabulary
-        size does not suit it, or if a vocabulary already exists.
-    """
+    """Trains a vocabulary and writes it; returns the path of the model."""
     files = filesystem.expand_files(args.input_file)
     path = f"{args.model_prefix}.model"
     with ownership.owning(path):
@@ -49,7 +41,7 @@ def run(args):
 
 
 def _check_outputs(path, files):
-    """Raises ValueError if outputs exist, except those of an unfinished run."""
+    """Raises ValueError if outputs exist, except of an unfinished run."""
     if os.path.basename(path) == ".model":
         raise ValueError(
             f"--model_prefix={path.removesuffix('.model')} is a folder; wanted "
@@ -89,10 +81,10 @@ def _train_files(files, path, args):
     num_sampled = min(num_lines, args.input_sentence_size)
     print(f"Training on {num_sampled:,} of {num_lines:,} lines.", flush=True)
     model = _train(_training_text(files, num_lines, args), args)
-    tokenizer = _write(model, path, args)
+    num_pieces = _write(model, path, args)
     print(
-        f"Wrote {tokenizer.vocab_size:,} pieces to {path}; next to it are the "
-        f"list of pieces (.vocab) and {tokenization.SETTINGS_FILE}."
+        f"Wrote {num_pieces:,} pieces to {path}; next to it are the list of "
+        f"pieces (.vocab) and {tokenization.SETTINGS_FILE}."
     )
     return path
 
@@ -176,7 +168,7 @@ def _explain(error, args):
 
 
 def _write(model, path, args):
-    """Writes settings, list and, last, the model; returns the tokenizer."""
+    """Writes settings, list and, last, the model; returns its size."""
     with tempfile.TemporaryDirectory(prefix="albert_tf-") as folder:
         copy = os.path.join(folder, os.path.basename(path))
         filesystem.write_file(copy, model)
@@ -193,4 +185,4 @@ def _write(model, path, args):
     tokenizer.write_settings(os.path.dirname(path))
     filesystem.write_file(f"{path.removesuffix('.model')}.vocab", listing)
     filesystem.write_file(path, model)
-    return tokenizer
+    return len(processor)

@@ -660,7 +660,7 @@ def quick_args(model, tmp_path, monkeypatch):
     """Flags of an export of nothing but assets and the length."""
 
     # Dozens of these need no weights.
-    monkeypatch.setattr(export_to_tfhub, "build_model", lambda found: None)
+    monkeypatch.setattr(pretrained, "build_model", lambda kind, start: None)
     monkeypatch.setattr(hub, "export_encoder", write_quickly)
     monkeypatch.setattr(
         shared,

@@ -149,7 +149,7 @@ def run_code(tmp_path, script):
     """Returns code that does what `run` does."""
     return (
         "from albert_tf.commands.run_glue import GlueFlags\n"
-        "from albert_tf.tools import run_glue\n"
+        "from albert_tf.programs import run_glue\n"
         f"args = GlueFlags(data_dir={str(tmp_path / 'glue')!r}, "
         f"output_dir={str(tmp_path / 'out')!r})\n"
         f"run_glue.run(args, {[sys.executable, str(script)]!r})"
@@ -194,7 +194,7 @@ def test_sigterm_reaches_the_classifier(tmp_path, script):
     code = (
         "from albert_tf import flags\n"
         "from albert_tf.commands.run_glue import GlueFlags\n"
-        "from albert_tf.tools import run_glue\n"
+        "from albert_tf.programs import run_glue\n"
         f"classifier = {[sys.executable, str(script)]!r}\n"
         "flags.launch(lambda args: run_glue.run(args, classifier), "
         "GlueFlags)"
