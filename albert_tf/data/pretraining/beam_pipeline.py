@@ -51,9 +51,7 @@ _SUMMARIES = "summaries"
 def find_files(patterns: str, options: str = "") -> list[blocks.TextFile]:
     """Returns the sorted files that match comma-separated names or globs.
 
-    Args:
-      patterns: local names, or names on a file system that Beam knows.
-      options: options of Beam, as on a command line.
+    They may be on any file system that Beam knows.
 
     Raises:
       ValueError: if a pattern matches nothing, if its file system is unknown,
@@ -97,10 +95,9 @@ def create_shards(
     complete, a folder next to the output marks it as unfinished.
 
     Args:
-      files: from `find_files`; UTF-8, one sentence per line, a blank line
-        between documents.
+      files: from `find_files`; otherwise as in `shards.create_shards`.
       outputs: names of the record files.
-      settings: the `shards.Settings`.
+      settings: settings of the records.
       runner: name of a runner that Beam knows.
       options: further options of Beam, as on a command line.
       num_workers: number of processes of the DirectRunner.
@@ -149,9 +146,6 @@ def create_shards(
         )
         state.remove()
     return statistics
-
-
-# Checks, before the pipeline starts.
 
 
 def _check_paths(runner, paths):
@@ -270,22 +264,13 @@ def _open_bytes(path):
     return filesystems.FileSystems.open(path, compression_type=stored)
 
 
-# The pipeline.
-
-
 @dataclasses.dataclass(frozen=True)
 class _Job:
-    """What the steps need to know.
-
-    Attributes:
-      settings: the `shards.Settings`.
-      outputs: names of the record files.
-      run_id: a name that no other run has.
-    """
+    """What the steps need to know."""
 
     settings: shards.Settings
     outputs: list
-    run_id: str
+    run_id: str  # A name that no other run has.
 
     @property
     def folder(self):
@@ -326,11 +311,8 @@ def _build(pipeline, tasks, job, tokenizer, num_buckets):
             tuple[int, tuple]
         )
     )
-    no_buckets: list[tuple[int, tuple]] = [
-        (shard, ()) for shard in range(len(job.outputs))
-    ]
     every_shard = pipeline | "ListShards" >> beam.Create(
-        no_buckets
+        [(shard, ()) for shard in range(len(job.outputs))]
     ).with_output_types(tuple[int, tuple])
     written = (
         (buckets, every_shard)

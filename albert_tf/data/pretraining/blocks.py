@@ -106,10 +106,6 @@ def find_cut(file, position: int) -> int:
     This is after the next blank line. If there is none within
     MAX_DOCUMENT_BYTES, it is after a line, a word or a character. A later
     position never has an earlier cut, so spans neither overlap nor leave gaps.
-
-    Args:
-      file: an open text file that can seek.
-      position: in bytes.
     """
     file.seek(position)
     window = file.read(MAX_DOCUMENT_BYTES + 1)
@@ -126,11 +122,7 @@ def find_cut(file, position: int) -> int:
 def read_task(spans: Iterable[Span], open_file: Callable) -> Iterator[bytes]:
     """Yields the text of a task in blocks of whole lines, as bytes.
 
-    Each span is terminated by a blank line.
-
-    Args:
-      spans: the `Span`s.
-      open_file: function that opens a path for reading bytes; decompresses.
+    Each span is terminated by a blank line. `open_file` decompresses.
 
     Raises:
       ValueError: if the first bytes of a file are not UTF-8 text, or if
@@ -165,11 +157,6 @@ def encode_task(
     max_sentence_tokens: int,
 ) -> tuple[dict[str, int], Iterator[corpus.Store]]:
     """Tokenizes the text of a task into a temporary store on disk.
-
-    Args:
-      blocks: text from `read_task`.
-      tokenizer: the `Tokenizer`.
-      max_sentence_tokens: longer sentences are split.
 
     Returns:
       The counts of `corpus.write_store`, and an iterator of blocks from
@@ -226,8 +213,8 @@ def build_records(
       store: the block.
       place: index of the task, and of the block in it; with the seed, it
         determines all random choices.
-      settings: the `shards.Settings`.
-      vocabulary: the `sequences.Vocabulary`.
+      settings: of the records.
+      vocabulary: of the tokenizer.
 
     Yields:
       The records, each after its key of KEY_BYTES; and the counts of
@@ -290,12 +277,8 @@ def buckets_per_shard(
 ) -> int:
     """Returns how many buckets of about BUCKET_BYTES a shard has.
 
-    Args:
-      files: the `TextFile`s.
-      num_shards: the number of output files.
-      settings: the `shards.Settings`.
-      density: documents per byte of text. Where they are short, their number
-        decides on that of the records.
+    `density` is the number of documents per byte of text: short documents
+    become one padded record each, which is larger than its text.
     """
     text_bytes = sum(
         file.num_bytes
@@ -312,10 +295,6 @@ def write_bucket(keyed: Iterable[bytes], folder: str) -> tuple[str, int]:
     """Writes the records of a bucket, sorted by key, to a file of a new name.
 
     A step may be repeated, even at the same time, so no name is used twice.
-
-    Args:
-      keyed: records, each after its key, in any order.
-      folder: where to write.
 
     Returns:
       The name, and the number of records.
@@ -338,10 +317,10 @@ def frame_record(data: bytes) -> bytes:
     TensorFlow's writer would add 600 MB to the memory of each worker.
     """
     length = struct.pack("<Q", len(data))
-    return length + _masked_checksum(length) + data + _masked_checksum(data)
+    return length + _checksum(length) + data + _checksum(data)
 
 
-def _masked_checksum(data):
+def _checksum(data):
     import google_crc32c
 
     crc = google_crc32c.value(data)
@@ -354,11 +333,7 @@ def _masked_checksum(data):
 def join_buckets(paths: list[str], folder: str, output: str) -> int:
     """Concatenates TFRecord files into a shard; returns its size in bytes.
 
-    Args:
-      paths: files of the buckets, in order.
-      folder: where to write, on the same file system as the output, before
-        the file is renamed.
-      output: name of the record file.
+    It is written to `folder`, on the same file system, and then renamed.
     """
     joined = os.path.join(folder, f"{uuid.uuid4().hex}.joined")
     filesystem.make_folder(folder)
@@ -373,15 +348,11 @@ def join_buckets(paths: list[str], folder: str, output: str) -> int:
 
 
 def merge_summaries(summaries: Iterable[dict]) -> dict:
-    """Merges summaries of parts of the work; adds their counts.
+    """Adds the counts of parts of the work.
 
-    Args:
-      summaries: dicts with some of `text` (the counts of `encode_task`),
-        `records` (the counts of `build_records`), and `shards` (a dict from
-        index of the shard to its `sequences` and `num_bytes`).
-
-    Returns:
-      A dict with all three.
+    Each has some of `text` (the counts of `encode_task`), `records` (the
+    counts of `build_records`), and `shards` (a dict from index of the shard
+    to its `sequences` and `num_bytes`); the result has all three.
     """
     text: collections.Counter = collections.Counter()
     built: collections.Counter = collections.Counter()
@@ -389,5 +360,5 @@ def merge_summaries(summaries: Iterable[dict]) -> dict:
     for summary in summaries:
         text.update(summary.get("text", {}))
         built.update(summary.get("records", {}))
-        written.update(summary.get("shards", {}))
+        written |= summary.get("shards", {})
     return {"text": dict(text), "records": dict(built), "shards": written}

@@ -27,9 +27,7 @@ import numpy as np
 from albert_tf import file_kinds, filesystem
 from albert_tf.text import normalization
 
-_TOKENS, _SENTENCES, _DOCUMENTS = (
-    f"{name}.bin" for name in ("tokens", "sentences", "documents")
-)
+_NAMES = ("tokens.bin", "sentences.bin", "documents.bin")
 BLOCK_BYTES = 1 << 20
 MAX_DOCUMENT_TOKENS = 1 << 18
 # Longer lines are split before tokenization, at whitespace where possible.
@@ -48,8 +46,7 @@ _MAX_BAD_SHARE = 0.1
 class TokenFile:
     """Reads ranges of token ids from a flat file.
 
-    It does not use a memory map, because the pages that a worker touches would
-    count as its memory.
+    Not a memory map: the pages that a worker touches would count as its memory.
     """
 
     def __init__(self, path: filesystem.Path, dtype):
@@ -98,31 +95,24 @@ class Store:
 
 def open_store(folder: filesystem.Path, vocab_size: int) -> Store:
     """Opens a token store that `write_store` wrote."""
-
-    def mapped(name):
-        path = os.path.join(folder, name)
-        return np.memmap(path, np.int64, "r").view(np.ndarray)
-
-    tokens = os.path.join(folder, _TOKENS)
+    tokens, *offsets = (os.path.join(folder, name) for name in _NAMES)
     return Store(
         TokenFile(tokens, token_dtype(vocab_size)),
-        mapped(_SENTENCES),
-        mapped(_DOCUMENTS),
+        *(np.memmap(o, np.int64, "r").view(np.ndarray) for o in offsets),
     )
 
 
 def is_store(folder: filesystem.Path, vocab_size: int, counts: dict) -> bool:
     """Returns whether a folder contains the complete store of these counts."""
     token_bytes = np.dtype(token_dtype(vocab_size)).itemsize
-    sizes = {
-        _TOKENS: counts["input_tokens"] * token_bytes,
-        _SENTENCES: (counts["input_sentences"] + 1) * 8,
-        _DOCUMENTS: (counts["input_documents"] + 1) * 8,
-    }
-    paths = {os.path.join(folder, name): size for name, size in sizes.items()}
-    return all(
-        os.path.isfile(path) and os.path.getsize(path) == size
-        for path, size in paths.items()
+    sizes = (
+        counts["input_tokens"] * token_bytes,
+        (counts["input_sentences"] + 1) * 8,
+        (counts["input_documents"] + 1) * 8,
+    )
+    paths = [os.path.join(folder, name) for name in _NAMES]
+    return all(map(os.path.isfile, paths)) and sizes == tuple(
+        map(os.path.getsize, paths)
     )
 
 
@@ -164,24 +154,14 @@ def check_probe(path: filesystem.Path, probe: bytes) -> None:
 def read_blocks(
     files: Iterable[filesystem.Path], open_file: Callable = filesystem.open_file
 ) -> Iterator[bytes]:
-    """Yields the bytes of text files in blocks; see `split_blocks`.
-
-    Args:
-      files: names of the files.
-      open_file: function that opens one, as `markup.TextFormat.open`.
-    """
+    """Yields the bytes of text files in blocks; see `split_blocks`."""
     for path in files:
         with open_file(path) as file:
             yield from split_blocks(file)
 
 
 def read_lines(files: Iterable, open_file: Callable) -> Iterator[str]:
-    """Yields the lines of text files; says how much is not UTF-8 text.
-
-    Args:
-      files: names of the files.
-      open_file: as in `read_blocks`.
-    """
+    """Yields the lines of text files; says how much is not UTF-8 text."""
     num_bad = 0
     for block in read_blocks(files, open_file):
         text, count = _decode(block)
@@ -226,12 +206,7 @@ def _last_cut(data):
 
 
 def encode_block(block: bytes, tokenizer, max_sentence_tokens: int) -> tuple:
-    """Tokenizes a block of lines.
-
-    Args:
-      block: UTF-8 text, as bytes.
-      tokenizer: a `Tokenizer`.
-      max_sentence_tokens: longer sentences are split.
+    """Tokenizes a block of lines of UTF-8 text.
 
     Returns:
       tokens: ids of all sentences, concatenated.
@@ -300,11 +275,7 @@ def _split(ids, limit, tokenizer):
 
 
 def write_store(folder: filesystem.Path, blocks: Iterable) -> dict[str, int]:
-    """Writes a token store.
-
-    Args:
-      folder: an existing folder.
-      blocks: results of `encode_block`, in text order.
+    """Writes a token store of results of `encode_block`, in text order.
 
     Returns:
       A dict of counts: input_documents, input_sentences, input_tokens,
@@ -314,7 +285,7 @@ def write_store(folder: filesystem.Path, blocks: Iterable) -> dict[str, int]:
     with contextlib.ExitStack() as stack:
         token_file, sentence_file, document_file = (
             stack.enter_context(open(os.path.join(folder, name), "wb"))
-            for name in (_TOKENS, _SENTENCES, _DOCUMENTS)
+            for name in _NAMES
         )
         structure = _Structure()
         for tokens, lengths, block_counts in blocks:

@@ -10,8 +10,6 @@ longer than the masking.
 Shapes: N rows.
 """
 
-from typing import Protocol
-
 import numpy as np
 
 # The constants of SplitMix64 (Steele et al. 2014).
@@ -19,45 +17,34 @@ _STEP = np.uint64(0x9E3779B97F4A7C15)
 _FACTORS = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 
 
-class Draws(Protocol):
-    """A source of random numbers for the rows of a batch."""
-
-    def split(self, count: int) -> list["Draws"]:
-        """Returns sources for different purposes, in place of this one."""
-
-    def uniform(self, rows, columns) -> np.ndarray:
-        """Returns numbers in [0, 1), of the shape that both broadcast to."""
-
-    def choice(self, values, rows, columns) -> np.ndarray:
-        """Returns one of `values` for each pair of a row and a column."""
-
-
 class InOrder:
-    """Draws the next numbers of a `numpy.random.Generator`."""
+    """Draws the next numbers of a `numpy.random.Generator`.
+
+    Only the shapes of rows and columns matter.
+    """
 
     def __init__(self, generator: np.random.Generator):
         self._generator = generator
 
-    def split(self, count):
-        """See `Draws`; all purposes share the generator."""
+    def split(self, count: int) -> list:
+        """Returns sources for different purposes, in place of this one."""
         return [self] * count
 
-    def uniform(self, rows, columns):
-        """See `Draws`; only the shapes matter."""
+    def uniform(self, rows, columns) -> np.ndarray:
+        """Returns numbers in [0, 1), of the shape that both broadcast to."""
         shape = np.broadcast_shapes(np.shape(rows), np.shape(columns))
         return self._generator.random(shape)
 
-    def choice(self, values, rows, columns):
-        """See `Draws`; only the shapes matter."""
+    def choice(self, values, rows, columns) -> np.ndarray:
+        """Returns one of `values` for each pair of a row and a column."""
         shape = np.broadcast_shapes(np.shape(rows), np.shape(columns))
         return self._generator.choice(values, shape)
 
 
 class ByPosition:
-    """Hashes row and column: SplitMix64 with a seed for each row.
+    """Like `InOrder`; hashes row and column by SplitMix64.
 
-    Attributes:
-      keys: [N], uint64, the seed of each row.
+    `keys` [N], uint64, has the seed of each row.
     """
 
     def __init__(self, keys: np.ndarray):
@@ -69,25 +56,25 @@ class ByPosition:
         return cls(_hash(_hash(np.array([seed], np.uint64), 0), indices))
 
     def split(self, count):
-        """See `Draws`."""
         return [ByPosition(_hash(self.keys, i)) for i in range(count)]
 
     def uniform(self, rows, columns):
-        """See `Draws`."""
         bits = _hash(self.keys[rows], columns)
         return (bits >> np.uint64(11)) * 2.0**-53
 
     def choice(self, values, rows, columns):
-        """See `Draws`."""
         places = self.uniform(rows, columns) * len(values)
         return values[places.astype(np.int64)]
 
 
 def _hash(keys, counters):
     """Returns number `counters` of the SplitMix64 streams seeded by `keys`."""
-    with np.errstate(over="ignore"):  # NumPy warns of single numbers.
+    with np.errstate(over="ignore"):  # Overflow is part of the hash.
         x = keys + (np.asarray(counters, np.uint64) + np.uint64(1)) * _STEP
         for shift, factor in zip((30, 27), _FACTORS, strict=True):
             x ^= x >> np.uint64(shift)
             x *= factor
     return x ^ (x >> np.uint64(31))
+
+
+Draws = InOrder | ByPosition

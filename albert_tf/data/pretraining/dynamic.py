@@ -39,10 +39,7 @@ class Masker:
     def from_sidecar(cls, path: str, sidecar: dict, changes: dict) -> "Masker":
         """Returns the masker that a sidecar describes.
 
-        Args:
-          path: name of the sidecar, for errors.
-          sidecar: as from `sidecars.read_sidecar`.
-          changes: settings that replace recorded ones, by field of the rule.
+        `changes` replace recorded settings, by field of the rule.
 
         Raises:
           ValueError: if a recorded or changed value is invalid.

@@ -54,9 +54,7 @@ class TextFormat:
     ) -> Iterator:
         """Context manager: yields the plain text of a file, as a file.
 
-        Args:
-          path: name of the file.
-          open_bytes: function that opens a path for reading what is stored.
+        `open_bytes` opens a path for reading what is stored.
 
         Raises:
           ValueError: if the file is not text, or is damaged; names the line.
@@ -132,8 +130,8 @@ def _find_other(text, lines):
 
 def _named_table(path):
     """Returns what a table is by the ending of its name; or None."""
-    found = re.search(r"\.(csv|tsv)(\.\w+)?$", str(path), re.I)
-    return found and f"a {found[1].upper()} table"
+    match = re.search(r"\.(csv|tsv)(\.\w+)?$", str(path), re.I)
+    return match and f"a {match[1].upper()} table"
 
 
 def _is_json_text(line):
@@ -199,9 +197,9 @@ def _read_articles(lines, _):
                     f"{where}: a document starts within that of {start}. Is "
                     "the file damaged?"
                 )
-            found = _TITLE.search(text)
+            match = _TITLE.search(text)
             start, article = where, []
-            title = html.unescape(found[1]) if found else ""
+            title = html.unescape(match[1]) if match else ""
         elif text == "</doc>" and start:
             if article and article[0].strip() == title:
                 del article[0]

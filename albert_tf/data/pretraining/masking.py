@@ -15,7 +15,7 @@ import numpy as np
 
 from albert_tf.data.pretraining import draws, limits
 
-# No word of text with spaces has more tokens, or few.
+# Few words of text with spaces have more tokens.
 MAX_WORD_TOKENS = 10
 
 
@@ -129,10 +129,10 @@ def choose_ngrams(
     overlaps a chosen word is skipped.
 
     Args:
-      words: the `Words`.
+      words: the words of each sequence.
       budget: [N], maximum number of tokens to choose.
       is_taken: [N, W], words that must not be chosen.
-      rule: the `MaskingRule`.
+      rule: which n-grams.
       source: the random numbers.
 
     Returns:
@@ -242,9 +242,9 @@ def mask_batch(
 def _divide_long(words, budget, is_maskable):
     """Divides words that could never be masked into their tokens.
 
-    The release masks nothing of a word that is longer than the budget. So it
-    is here, too, if the word is not longer than those of text with spaces and
-    there are others to mask.
+    The release masks nothing of a word that is longer than the budget. We do
+    the same, unless the word is longer than those of text with spaces, or
+    there is no other word to mask.
     """
     size = words.end - words.first  # [N, W]
     is_word = size > 0

@@ -64,11 +64,7 @@ class Vocabulary:
 
     @classmethod
     def from_json(cls, values: dict) -> "Vocabulary":
-        """Reads what `to_json` returned.
-
-        Raises:
-          ValueError: if a value is missing or out of range.
-        """
+        """Reads what `to_json` returned; ValueError if it does not fit."""
         try:
             size, special_ids = values["vocab_size"], values["special_ids"]
             packed = base64.b64decode(values["word_starts"], validate=True)
@@ -134,9 +130,9 @@ def plan_documents(
     sentences they replace are used again.
 
     Args:
-      store: the `corpus.Store`.
-      documents: indices of documents in the store.
-      rule: the `SequenceRule`.
+      store: where the documents are.
+      documents: their indices.
+      rule: settings of the sequences.
       is_word_start: [V], as in `Vocabulary`.
       seed: any string.
 
@@ -270,12 +266,6 @@ def build_features(
 ) -> dict:
     """Builds the features of planned sequences, without masks.
 
-    Args:
-      store: the `corpus.Store`.
-      plan: [N] of type PLAN, rows of `plan_documents`.
-      sequence_rule: the `SequenceRule` of the plan.
-      vocabulary: the `Vocabulary`.
-
     Returns:
       A dict of `input_ids` [N, T], `segment_ends` [N, 2], the position after
       the [SEP] of each segment, and `next_sentence_labels` [N, 1].
@@ -303,14 +293,9 @@ def mask_features(
     vocabulary: Vocabulary,
     source: draws.Draws,
 ) -> dict:
-    """Masks sequences.
+    """Masks sequences by `input_ids` and `segment_ends` of `build_features`.
 
-    Args:
-      features: `input_ids` and `segment_ends` of `build_features`; others are
-        kept.
-      masking_rule: the `masking.MaskingRule`.
-      vocabulary: the `Vocabulary`.
-      source: the random numbers.
+    Other features are kept.
 
     Returns:
       A dict of the release's features, [N, T], [N, P] or [N, 1].

@@ -87,7 +87,10 @@ class Settings:
 
 @dataclasses.dataclass
 class _Worker:
-    """Runs tasks; each process has its own worker with its own open files."""
+    """Runs tasks; each process has its own worker with its own open files.
+
+    Pickled without what it has opened.
+    """
 
     settings: Settings
     folder: filesystem.Path
@@ -108,13 +111,11 @@ class _Worker:
         return corpus.open_store(self.folder, self.tokenizer.vocab_size)
 
     def encode(self, block):
-        """Calls `corpus.encode_block`."""
         return corpus.encode_block(
             block, self.tokenizer, self.settings.sequence.max_tokens
         )
 
     def plan(self, documents, seed):
-        """Calls `sequences.plan_documents`."""
         return sequences.plan_documents(
             self.store,
             documents,
@@ -124,7 +125,6 @@ class _Worker:
         )
 
     def build(self, plan, seed):
-        """Calls `build_examples`."""
         return build_examples(
             self.store, plan, self.settings, self.vocabulary, seed
         )
@@ -133,16 +133,9 @@ class _Worker:
 def build_examples(store, plan, settings: Settings, vocabulary, seed) -> tuple:
     """Builds, masks and serializes planned sequences.
 
-    Args:
-      store: the `corpus.Store`.
-      plan: [N] of type `sequences.PLAN`.
-      settings: the `Settings`.
-      vocabulary: the `sequences.Vocabulary`.
-      seed: nonnegative integers.
-
     Returns:
-      examples: N serialized examples.
-      counts: dict, from which `summarize` computes the statistics.
+      The N serialized examples, and a dict of counts, from which `summarize`
+      computes the statistics.
     """
     rule = settings.masking
     features = sequences.build_features(
@@ -196,10 +189,7 @@ def output_names(output_file: str, num_shards: int) -> list[str]:
 
 def written_files(outputs: list[str]) -> list[str]:
     """Returns all files written when creating the given record files."""
-    return [
-        *outputs,
-        *map(sidecars.sidecar_path, outputs),
-    ]
+    return [*outputs, *map(sidecars.sidecar_path, outputs)]
 
 
 def create_shards(
@@ -233,13 +223,10 @@ def create_shards(
     """
     _check_inputs(inputs, settings.text)
     tokenizer = tokenization.build_tokenizer(**dict(settings.tokenizer))
-    values = dataclasses.asdict(settings)
-    if settings.text == markup.TextFormat():
-        del values["text"]  # Runs of older versions can be resumed.
     fingerprint = unfinished.fingerprint(
         inputs,
         outputs,
-        values,
+        dataclasses.asdict(settings),
         tokenizer.settings,
         VERSION,
     )
@@ -257,18 +244,6 @@ def create_shards(
         )
         state.remove()
     return statistics
-
-
-def _describe_masking(settings, tokenizer):
-    """Returns what reading dynamic records requires; static ones, nothing."""
-    if not settings.is_dynamic:
-        return {"masking": sidecars.STATIC}
-    vocabulary = sequences.Vocabulary.from_tokenizer(tokenizer)
-    return {
-        "masking": sidecars.DYNAMIC,
-        "masking_rule": dataclasses.asdict(settings.masking),
-        "vocabulary": vocabulary.to_json(),
-    }
 
 
 def _write_outputs(inputs, outputs, settings, state, num_workers, has_progress):
@@ -297,13 +272,7 @@ def _write_outputs(inputs, outputs, settings, state, num_workers, has_progress):
 def write_sidecars(outputs, shards, settings, tokenizer, flags, statistics):
     """Writes the sidecars of complete record files; warns of empty files.
 
-    Args:
-      outputs: names of the record files.
-      shards: dict from name to the number of `sequences` and `num_bytes`.
-      settings: the `Settings`.
-      tokenizer: the `tokenization.Tokenizer`.
-      flags: dict of the program's flags, or None.
-      statistics: result of `summarize`.
+    `shards` is a dict from name to the number of `sequences` and `num_bytes`.
     """
     _warn_of_empty_files(outputs, shards, statistics["input_documents"])
     description = {
@@ -313,10 +282,17 @@ def write_sidecars(outputs, shards, settings, tokenizer, flags, statistics):
         "num_predictions": settings.masking.num_predictions,
         "sentence_objective": settings.sequence.sentence_objective,
         "tokenizer": tokenizer.settings,
-        **_describe_masking(settings, tokenizer),
+        "masking": sidecars.STATIC,
         "flags": flags or {},
         "statistics": statistics,
     }
+    if settings.is_dynamic:  # What masking while reading requires.
+        vocabulary = sequences.Vocabulary.from_tokenizer(tokenizer)
+        description |= {
+            "masking": sidecars.DYNAMIC,
+            "masking_rule": dataclasses.asdict(settings.masking),
+            "vocabulary": vocabulary.to_json(),
+        }
     for sidecar in set(map(sidecars.sidecar_path, outputs)):
         files = [f for f in outputs if sidecars.sidecar_path(f) == sidecar]
         own = {
@@ -338,9 +314,6 @@ def _warn_of_empty_files(outputs, shards, num_documents):
             empty[0],
             num_documents,
         )
-
-
-# The two phases.
 
 
 def _tokenize(inputs, worker, run, has_progress):
@@ -381,7 +354,9 @@ def _write_shard(output, position, worker, run, done):
             file.write(rows.tobytes())  # `tofile` hides why it fails.
             counts["dropped_words"] += num_dropped
             done.add(num_tokens / 2)
-    plan = _open_plan(plan_path)
+    plan = np.zeros(0, sequences.PLAN)
+    if os.path.getsize(plan_path):
+        plan = np.memmap(plan_path, sequences.PLAN, "r").view(np.ndarray)
     order = np.arange(len(plan), dtype=np.uint32)
     np.random.default_rng([seed, 1, index]).shuffle(order)
 
@@ -398,12 +373,6 @@ def _write_shard(output, position, worker, run, done):
 
     records.write_records(output, serialized())
     return dict(counts)
-
-
-def _open_plan(path):
-    if not os.path.getsize(path):
-        return np.zeros(0, sequences.PLAN)
-    return np.memmap(path, sequences.PLAN, "r").view(np.ndarray)
 
 
 def _document_sizes(store):
@@ -465,9 +434,6 @@ def summarize(counts: dict, results) -> dict:
     }
 
 
-# Checks.
-
-
 def _check_inputs(inputs, text):
     empty = [path for path in inputs if not filesystem.size(path)]
     if len(empty) == len(inputs):
@@ -487,7 +453,7 @@ def check_counts(
     Args:
       counts: the counts of `corpus.write_store`.
       inputs: names of the text files.
-      settings: the `Settings`.
+      settings: the settings of the records.
       num_parts: number of parts of the text at whose ends documents end, too.
     """
     num_documents = counts["input_documents"]

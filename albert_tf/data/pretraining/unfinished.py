@@ -69,7 +69,8 @@ class Unfinished:
         if kind and (self.counts is None or issubclass(kind, ValueError)):
             # Other folders still mark sets that may be mixed.
             with contextlib.suppress(OSError):
-                _remove(os.path.dirname(mark) for mark in self._marks())
+                for mark in self._marks():
+                    filesystem.remove_folder(os.path.dirname(mark))
 
     def _marks(self):
         """Returns the files that say that no existing file is replaced."""
@@ -130,7 +131,8 @@ class Unfinished:
 
     def remove(self) -> None:
         """Removes the folders, once all outputs are complete."""
-        _remove(self._folders)
+        for folder in self._folders:
+            filesystem.remove_folder(folder)
 
     def _write(self, counts):
         state = {
@@ -166,17 +168,11 @@ def _empty(folder):
             os.remove(entry.path)
 
 
-def _remove(folders):
-    for folder in folders:
-        filesystem.remove_folder(folder)
-
-
 def fingerprint(inputs: list[str], *parts) -> str:
     """Returns a fingerprint of the inputs and settings of a run.
 
-    Args:
-      inputs: names of files; sizes and modification times are included.
-      *parts: JSON-serializable values.
+    Of the files it has names, sizes and modification times; `parts` are JSON
+    values.
     """
     files = [
         [path, filesystem.size(path), filesystem.modified(path)]
