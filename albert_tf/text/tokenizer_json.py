@@ -177,12 +177,6 @@ def _restore_scores(vocab):
     least = min(score for piece, score in vocab if not has_number_comma(piece))
     if not with_comma or max(with_comma) > least - COMMA_PENALTY / 2:
         return vocab
-    num_pieces = sum(has_number_comma(piece) for piece, _ in vocab)
-    if len(with_comma) == 1 < num_pieces:
-        raise ValueError(
-            "an earlier version of this package wrote it, without the scores "
-            "of numbers with a comma"
-        )
     return [
         (piece, score + COMMA_PENALTY * has_number_comma(piece))
         for piece, score in vocab

@@ -109,12 +109,6 @@ def add_token(described):
     described["added_tokens"].append({"id": size, "content": "[ENT]"})
 
 
-def old_scores(described):
-    vocab = described["model"]["vocab"]
-    worst = min(score for _, score in vocab)
-    vocab[:] = [[n, worst if s < -50 else s] for n, s in vocab]
-
-
 def put(*keys, value):
     def change(described):
         for key in keys[:-1]:
@@ -128,7 +122,6 @@ def put(*keys, value):
     ("change", "says"),
     [
         (add_token, r"adds '\[ENT\]' to the vocabulary"),
-        (old_scores, "earlier version"),
         (put("model", "type", value="BPE"), "type 'BPE'; .*spiece.model"),
         (put("model", value={}), "type None"),
         (put("model", "vocab", value=None), "is damaged"),
