@@ -1,9 +1,8 @@
 """Normalizes text before it is split into pieces.
 
 `SentenceNormalizer` is for SentencePiece, `WordNormalizer` for WordPiece. Each
-has two implementations: fast string operations, and a slower one that also
-returns spans. The slower result is compared with the fast one, so the two
-cannot diverge.
+of their steps has two implementations: a fast string operation, and a slower
+one that also returns spans. Their results are compared, so they cannot diverge.
 
 Spans map the result to the original text: for each character of the result,
 the (start, end) of the original characters that it comes from.
@@ -13,6 +12,8 @@ import abc
 import dataclasses
 import re
 import unicodedata
+from collections.abc import Callable
+from typing import NamedTuple
 
 # Sets of characters, as in a regular expression. Han ideographs as in BERT's
 # tokenizer, which spaces them out:
@@ -41,9 +42,20 @@ _is_ideograph, _is_unspaced, _is_filler, _is_drawn, _is_selector = (
     re.compile(f"[{characters}]").match
     for characters in (_IDEOGRAPHS, _UNSPACED, _FILLERS, _DRAWN, _SELECTORS)
 )
-# Steps of a normalizer that depend on more than one character.
-WORDS = "words"
-LOWER = "lower"
+
+
+class Step(NamedTuple):
+    """A step of normalization.
+
+    Attributes:
+      apply: function from a text to the changed text. All but JOIN and LOWER
+        change each character independently of the others, except for the
+        order of accents.
+      apply_with_spans: the same from a text and its spans to both, slower.
+    """
+
+    apply: Callable
+    apply_with_spans: Callable
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,29 +66,25 @@ class Normalizer(abc.ABC):
     keep_accents: bool = False
 
     @abc.abstractmethod
+    def steps(self) -> list[Step]:
+        """Returns the steps in order."""
+
     def normalize(self, text: str) -> str:
         """Returns the normalized text."""
-
-    @abc.abstractmethod
-    def steps(self) -> list:
-        """Returns the steps of `normalize`, to implement it elsewhere.
-
-        A step is WORDS (join words with single spaces), LOWER (`str.lower`),
-        or a function from a character to a string. The steps are exact unless
-        accents are kept, because decomposition reorders accents.
-        """
-
-    @abc.abstractmethod
-    def _map(self, text, spans):
-        """Returns the normalized text and its spans."""
+        _check_text(text)
+        for step in self.steps():
+            text = step.apply(text)
+        return text
 
     def normalize_with_spans(self, text: str) -> tuple[str, list]:
         """Returns the normalized text and a span for each of its characters."""
         normalized = self.normalize(text)
-        mapped, spans = self._map(text, [(i, i + 1) for i in range(len(text))])
-        if mapped != normalized or len(spans) != len(normalized):
+        spans = [(i, i + 1) for i in range(len(text))]
+        for step in self.steps():
+            text, spans = step.apply_with_spans(text, spans)
+        if text != normalized or len(spans) != len(normalized):
             raise AssertionError(
-                f"Normalization with spans gave {mapped!r:.200}, but without "
+                f"Normalization with spans gave {text!r:.200}, but without "
                 f"spans {normalized!r:.200}. This is a bug in this module."
             )
         return normalized, spans
@@ -91,27 +99,9 @@ class SentenceNormalizer(Normalizer):
     Source: tokenization.py, `preprocess_text`.
     """
 
-    def normalize(self, text: str) -> str:
-        _check_text(text)
-        text = " ".join(text.split())
-        if not text.isascii():
-            text = self._decompose(text)
-        return text.lower() if self.do_lower_case else text
-
-    def steps(self) -> list:
-        lower = [LOWER] if self.do_lower_case else []
-        return [WORDS, self._decompose, *lower]
-
-    def _decompose(self, text):
-        text = unicodedata.normalize("NFKD", text)
-        return text.translate(
-            _ENCODABLE if self.keep_accents else _WITHOUT_COMBINING
-        )
-
-    def _map(self, text, spans):
-        text, spans = _join_words(text, spans)
-        text, spans = _change_clusters(text, spans, "NFKD", self._decompose)
-        return _lower(text, spans) if self.do_lower_case else (text, spans)
+    def steps(self) -> list[Step]:
+        decompose = _DECOMPOSE if self.keep_accents else _DECOMPOSE_AND_STRIP
+        return [JOIN, decompose, *([LOWER] if self.do_lower_case else [])]
 
 
 class WordNormalizer(Normalizer):
@@ -122,32 +112,11 @@ class WordNormalizer(Normalizer):
     Source: tokenization.py, `BasicTokenizer`.
     """
 
-    def normalize(self, text: str) -> str:
-        _check_text(text)
-        text = text.translate(_CLEANED)
+    def steps(self) -> list[Step]:
+        steps = [_CLEAN]
         if self.do_lower_case:
-            text = self._without_accents(text.lower())
-        return " ".join(text.translate(_SPACED_PUNCTUATION).split())
-
-    def steps(self) -> list:
-        lower = [LOWER, self._without_accents] if self.do_lower_case else []
-        return [_cleaned, *lower, _spaced_punctuation, WORDS]
-
-    def _without_accents(self, text):
-        if self.keep_accents or text.isascii():
-            return text
-        return unicodedata.normalize("NFD", text).translate(_WITHOUT_NONSPACING)
-
-    def _map(self, text, spans):
-        text, spans = _change_characters(text, spans, _CLEANED)
-        if self.do_lower_case:
-            text, spans = _lower(text, spans)
-            if not self.keep_accents:
-                text, spans = _change_clusters(
-                    text, spans, "NFD", self._without_accents
-                )
-        text, spans = _change_characters(text, spans, _SPACED_PUNCTUATION)
-        return _join_words(text, spans)
+            steps += [LOWER] if self.keep_accents else [LOWER, _STRIP_ACCENTS]
+        return [*steps, _SEPARATE_PUNCTUATION, JOIN]
 
 
 def _check_text(text):
@@ -249,12 +218,9 @@ def _spaced_punctuation(char):
     return char
 
 
-_ENCODABLE = _CharacterTable(_encodable)
 _WITHOUT_COMBINING = _CharacterTable(_without_combining)
-_WITHOUT_NONSPACING = _CharacterTable(_without_nonspacing)
-_LOWER = _CharacterTable(str.lower)
 _CLEANED = _CharacterTable(_cleaned)
-_SPACED_PUNCTUATION = _CharacterTable(_spaced_punctuation)
+_LOWER = _CharacterTable(str.lower)
 
 
 def _join_words(text, spans):
@@ -319,3 +285,33 @@ def _change_clusters(text, spans, form, change):
         if not chars and is_mark and changed_spans:
             changed_spans[-1] = (changed_spans[-1][0], span[1])
     return "".join(changed), changed_spans
+
+
+def _translating(table):
+    """Returns the Step that translates each character by a table."""
+    return Step(
+        lambda text: text.translate(table),
+        lambda text, spans: _change_characters(text, spans, table),
+    )
+
+
+def _decomposing(form, table):
+    """Returns the Step that decomposes a text and translates the result."""
+
+    def apply(text):
+        if text.isascii():
+            return text
+        return unicodedata.normalize(form, text).translate(table)
+
+    return Step(
+        apply, lambda text, spans: _change_clusters(text, spans, form, apply)
+    )
+
+
+JOIN = Step(lambda text: " ".join(text.split()), _join_words)
+LOWER = Step(str.lower, _lower)
+_DECOMPOSE = _decomposing("NFKD", _CharacterTable(_encodable))
+_DECOMPOSE_AND_STRIP = _decomposing("NFKD", _WITHOUT_COMBINING)
+_STRIP_ACCENTS = _decomposing("NFD", _CharacterTable(_without_nonspacing))
+_CLEAN = _translating(_CLEANED)
+_SEPARATE_PUNCTUATION = _translating(_CharacterTable(_spaced_punctuation))

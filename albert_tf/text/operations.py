@@ -31,14 +31,15 @@ def check_tokenizer(tokenizer: tokenization.Tokenizer) -> None:
 @functools.cache
 def _build_steps(normalizer, do_lower_case, keep_accents):
     """Builds a normalizer's steps as functions of `characters.Characters`."""
-    kinds = {
-        normalization.WORDS: lambda: characters.join_words,
-        normalization.LOWER: characters.LowerCase,
-    }
-    return [
-        kinds[step]() if step in kinds else characters.CodePointTable(step)
-        for step in normalizer(do_lower_case, keep_accents).steps()
-    ]
+    steps: list = []
+    for step in normalizer(do_lower_case, keep_accents).steps():
+        if step is normalization.JOIN:
+            steps.append(characters.join_words)
+        elif step is normalization.LOWER:
+            steps.append(characters.LowerCase())
+        else:
+            steps.append(characters.CodePointTable(step.apply))
+    return steps
 
 
 class GraphTokenizer:
