@@ -176,7 +176,7 @@ def _to_int32(name, values):
 
 @keras.saving.register_keras_serializable(package="albert_tf")
 class HubEncoder(keras.layers.Layer):
-    """Wraps a reusable SavedModel of a text encoder as a Keras 3 layer.
+    r"""Wraps a reusable SavedModel of a text encoder as a Keras 3 layer.
 
     The layer owns the SavedModel's weights, so `compile` and `fit` train them.
     A layer that only calls a loaded SavedModel would silently not train them.
@@ -193,6 +193,27 @@ class HubEncoder(keras.layers.Layer):
     Raises:
       ValueError: if the SavedModel cannot be called or has no trainable
         weights; at the call, if it has no such output.
+
+    Example:
+      >>> import pathlib, tempfile
+      >>> import albert_tf, numpy as np
+      >>> folder = pathlib.Path(tempfile.mkdtemp())
+      >>> pieces = "[PAD] [UNK] [CLS] [SEP] [MASK] hello".split()
+      >>> _ = (folder / "vocab.txt").write_text("\n".join(pieces))
+      >>> config = albert_tf.AlbertConfig(
+      ...     vocab_size=6, embedding_size=4, hidden_size=8,
+      ...     num_hidden_layers=1, num_attention_heads=2, intermediate_size=8)
+      >>> export_encoder(
+      ...     folder / "hub", albert_tf.AlbertEncoder(config),
+      ...     tokenizer=albert_tf.build_tokenizer(
+      ...         vocab_file=folder / "vocab.txt"),
+      ...     assets=[folder / "vocab.txt"])
+      >>> ids = np.array([[2, 5, 3]])
+      >>> HubEncoder(folder / "hub")({
+      ...     "input_word_ids": ids,
+      ...     "input_mask": np.ones_like(ids),
+      ...     "input_type_ids": np.zeros_like(ids)}).shape
+      TensorShape([1, 8])
     """
 
     def __init__(

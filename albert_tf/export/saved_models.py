@@ -26,7 +26,7 @@ UNFINISHED = "temp-"
 # Names of the files in a SavedModel, up to the first dot.
 _PARTS = {"assets", "fingerprint", "saved_model", "variables"}
 # Locked while a version is added to a folder. The folder itself cannot be
-# locked, as a training may hold its lock.
+# locked, as the run that exports may hold its lock.
 _NEXT_VERSION = "next.version"
 
 
@@ -195,7 +195,7 @@ def build_root(model, is_compact=False):
     # `saved_weights` looks them up by these names.
     root.weights = {name: w.value for name, w in weights.items()}
     root.variables = list(root.weights.values())
-    # Whatever was frozen in the training here.
+    # Also those that were frozen in training: whoever loads it decides anew.
     root.trainable_variables = root.variables
     root.regularization_losses = []
     return root
@@ -352,7 +352,7 @@ def _load_saved_model(path):
     with filesystem.named_plainly(path) as name:
         try:
             return tf.saved_model.load(name)
-        except Exception as error:  # A bare RuntimeError, among others.
+        except Exception as error:  # TensorFlow raises a bare RuntimeError.
             if "not registered" not in str(error):
                 raise
             # Registers the operations of tensorflow-text.

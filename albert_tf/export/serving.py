@@ -117,7 +117,7 @@ def classify(model):
     return lambda features: predict(model(features)["logits"], model.objective)
 
 
-def build_answer(model, serve, max_seq_length, threshold):
+def build_answer(model, serve, max_seq_length, threshold=None):
     """Returns a function from a request to all outputs.
 
     Args:
@@ -128,8 +128,8 @@ def build_answer(model, serve, max_seq_length, threshold):
     """
     check_max_seq_length(model, max_seq_length)
     check_threshold(threshold)
-    # Shared by all signatures, so that its constants are saved once.
-    serve_once = serve_by_rows(serve)
+    # One for all signatures, so that the SavedModel has its constants once.
+    serve_once = _serve_by_rows(serve)
 
     def answer(inputs):
         features = requests.check_features(
@@ -146,7 +146,7 @@ def build_answer(model, serve, max_seq_length, threshold):
     return answer
 
 
-def serve_by_rows(serve):
+def _serve_by_rows(serve):
     """Returns `serve`, with separate kernels for few and for many rows.
 
     Unless `Execution.separate_few_rows` is set, both share one set.

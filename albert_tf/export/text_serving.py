@@ -5,11 +5,11 @@ Shapes: B texts; (T) tokens, ragged; T tokens after padding; C labels.
 
 import tensorflow as tf
 
-from albert_tf.export import requests, saved_models, serving
+from albert_tf.export import hub, requests, saved_models, serving
 from albert_tf.text import characters, operations
 
 TEXTS = tf.TensorSpec([None], tf.string)
-# Score of a text in which no answer is possible.
+# Score of a text in which no answer is possible. Not -inf: JSON has none.
 NO_SPAN = -1e30
 
 
@@ -53,7 +53,7 @@ def build_preprocessor(tokenizer, seq_length):
     for part in (root, tokenize, bert_pack_inputs):
         part.variables = part.trainable_variables = []
         part.regularization_losses = []
-    # Shared by all functions, so that its tables are saved once.
+    # One function for all, so that the SavedModel has its tables once.
     ids_of = tf.function(graph.tokenize, input_signature=[TEXTS])
 
     @tf.function(input_signature=[])
@@ -136,21 +136,21 @@ def export_text_classifier(
     def features_of(*texts):
         segments = [ids_of(text) for text in texts]
         packed = operations.pack(tokenizer, segments, max_seq_length)
-        # Cut to the longest row: the rest is padding in every row.
+        # Short texts are fast: what is padding in every row is cut off.
         lengths = tf.reduce_sum(packed["input_mask"], axis=1)  # [B]
         # [CLS] and [SEP] remain even if the batch is empty.
         longest = tf.maximum(tf.reduce_max(lengths), 2)
         return {
-            "input_ids": packed["input_word_ids"][:, :longest],
-            "input_mask": packed["input_mask"][:, :longest],
-            "segment_ids": packed["input_type_ids"][:, :longest],
+            ours: packed[theirs][:, :longest]
+            for theirs, ours in hub.INPUTS.items()
         }
 
     @tf.function(input_signature=[TEXTS] * (2 if has_pairs else 1))
     def serve(text_a, text_b=None):
-        texts = {"text_a": text_a, "text_b": text_b}
-        given = {n: x for n, x in texts.items() if x is not None}
-        return answer(features_of(*requests.check_texts(**given)))
+        texts = {"text_a": text_a}
+        if has_pairs:
+            texts["text_b"] = text_b
+        return answer(features_of(*requests.check_texts(**texts)))
 
     return saved_models.write_version(
         folder,
@@ -202,12 +202,11 @@ def export_text_spans(
     Raises:
       ValueError: if arguments contradict the model or each other.
     """
-    serving.check_max_seq_length(model, max_seq_length)
+    answer = serving.build_answer(model, model, max_seq_length)
     serving.check_threshold(threshold)
     check_tokenizer(tokenizer, model.config)
     check_lengths(max_seq_length, max_query_length)
     graph = operations.GraphTokenizer(tokenizer)
-    serve_features = serving.serve_by_rows(model)
 
     @tf.function(input_signature=[TEXTS] * 2)
     def serve(question, context):
@@ -222,19 +221,15 @@ def export_text_spans(
         features, before = operations.pack_question(
             tokenizer, query, ids, max_seq_length
         )
-        features = requests.check_features(
-            features, requests.OWN_NAMES, model.config, max_seq_length
-        )
-        outputs = serve_features(features)
+        outputs = answer(features)
         candidates = list_spans(outputs, features, before, max_answer_length)
         quoted = quote(context, offsets, before, *candidates)
         return {**quoted, **_judge(outputs, quoted, threshold)}
 
-    signatures = {"serving_default": serve}
     return saved_models.write_version(
         folder,
         model,
-        signatures,
+        {"serving_default": serve},
         assets,
         resources=graph.resources,
         is_compact=is_compact,

@@ -318,7 +318,7 @@ def remove_checkpoint(prefix: str) -> None:
 
 
 class CheckpointManager:
-    """Keeps the newest checkpoints of a training, and the best one.
+    """Keeps the newest checkpoints of a run, and the best one.
 
     Args:
       folder: folder of the checkpoints; created if missing.
@@ -331,6 +331,20 @@ class CheckpointManager:
       source: source of the variables' values; None as long as they are the
         random ones. Set where values are assigned.
       damaged: prefixes of checkpoints that could not be restored.
+
+    Example:
+      >>> import tempfile
+      >>> step = tf.Variable(0, dtype=tf.int64)
+      >>> variables = {"bert/pooler/dense/bias": tf.Variable([1.0, 2.0])}
+      >>> manager = CheckpointManager(
+      ...     tempfile.mkdtemp(), variables | {"global_step": step})
+      >>> _ = step.assign(10)
+      >>> manager.keep_best(manager.save())
+      >>> _ = step.assign(0)
+      >>> manager.restore_latest()
+      '.../model.ckpt-10'
+      >>> int(step)
+      10
     """
 
     def __init__(

@@ -54,6 +54,19 @@ class Pretrained:
         next to the weights, or None.
       classifier_dropout_prob: of transformers' config, which this package
         only passes on; None if unknown.
+
+    Example:
+      >>> import tempfile, albert_tf
+      >>> config = AlbertConfig(
+      ...     vocab_size=6, embedding_size=4, hidden_size=8,
+      ...     num_hidden_layers=1, num_attention_heads=2, intermediate_size=8)
+      >>> weights = modeling.named_weights(albert_tf.AlbertEncoder(config))
+      >>> values = {name: weight.numpy() for name, weight in weights.items()}
+      >>> folder = tempfile.mkdtemp()
+      >>> model = Pretrained("random weights", values, config, None, None)
+      >>> write_pretrained(folder, model, "own")
+      >>> read_pretrained(folder).config == config
+      True
     """
 
     source: str

@@ -45,6 +45,11 @@ class TaskHead:
     Raises:
       ValueError: if the kind is unknown, labels are not strings, or the
         threshold is no number.
+
+    Example:
+      >>> head = TaskHead("classes", ["entailment", "not_entailment"])
+      >>> describe_head(head)
+      {'kind': 'classes', 'labels': ('entailment', 'not_entailment')}
     """
 
     kind: str
