@@ -71,11 +71,11 @@ def check_shape(name, values, ids, has_tokens):
 
     Rows are always compared, columns only if `has_tokens`.
     """
-    found, wanted = tf.shape(values), tf.shape(ids)
+    shape, wanted = tf.shape(values), tf.shape(ids)
     sizes = slice(None if has_tokens else 1)
     return tf.debugging.Assert(
-        tf.reduce_all(found[sizes] == wanted[sizes]),
-        [f"{name} has the shape", found, "but ids have the shape", wanted],
+        tf.reduce_all(shape[sizes] == wanted[sizes]),
+        [f"{name} has the shape", shape, "but ids have the shape", wanted],
     )
 
 

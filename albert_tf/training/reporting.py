@@ -114,7 +114,7 @@ class Reporter:
         self.is_checked = False  # Whether all JSON lines are complete.
 
     def start(self, step, num_train_steps, batch_size):
-        """Starts the report and the clock of a training.
+        """Starts the report and the clock of a run.
 
         Args:
           step: first step.

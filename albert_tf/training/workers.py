@@ -237,7 +237,7 @@ def find_workers(strategy) -> "Workers":
 
 
 class Workers:
-    """The workers of a strategy, and how they agree. One process is a chief.
+    """The workers of a strategy, and how they agree. A single one is the chief.
 
     `find_workers` returns the object of a strategy.
 

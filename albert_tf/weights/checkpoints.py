@@ -287,16 +287,16 @@ def restore(
             f"such as {required[:2]}; it has {len(others)}, such as "
             f"{others[:2]}. Is it a checkpoint of {cause}?"
         )
-    found = {n: v for n, v in variables.items() if n in values}
-    for name, variable in found.items():
+    given = {n: v for n, v in variables.items() if n in values}
+    for name, variable in given.items():
         if values[name].shape != variable.shape:
             raise ValueError(
                 f"{source}: {name} is {values[name].shape}, the model's is "
                 f"{tuple(variable.shape)}. Does it have another config or "
                 "vocabulary?"
             )
-    check_finite({name: values[name] for name in found}, source)
-    for name, variable in found.items():
+    check_finite({name: values[name] for name in given}, source)
+    for name, variable in given.items():
         variable.assign(values[name])
     return missing
 

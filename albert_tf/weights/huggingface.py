@@ -220,8 +220,7 @@ def read_weights(
         )
     if rest:
         remarks.append(f"omitted {', '.join(sorted(rest))}")
-    if config.embedding_size == config.hidden_size:
-        regrouping.drop_identity(values, path)
+    regrouping.drop_identity(values, config, path)
     head = huggingface_heads.read_head(folder, described, values)
     head = task_heads.find_head(values, head, folder)
     if head and head.kind == "spans":
@@ -272,14 +271,13 @@ def write_folder(
     """
     import safetensors.numpy
 
-    target = regrouping.grouped_config(config, layer_group)
-    values = regrouping.regroup(values, config, target)
+    values, target = regrouping.regroup_for(
+        values, config, layer_group, always_projects=True
+    )
     names = weight_names(target, huggingface_heads.architecture_of(head))
     huggingface_heads.check_is_known(values, names, head)
     if head and head.kind == "spans":
         huggingface_heads.drop_empty_pooler(values)
-    if config.embedding_size == config.hidden_size:
-        regrouping.add_identity(values, config)
     theirs = {
         name: np.ascontiguousarray(
             values[ours].T if ours.endswith("/kernel") else values[ours]
@@ -305,20 +303,21 @@ def describe_config(
     config: AlbertConfig, tokenizer: tokenization.Tokenizer | None = None
 ) -> dict:
     """Returns the content of config.json for a config that shares by groups."""
-    ids = [0, 2, 3]
+    # Those of the release's vocabularies, which are transformers' defaults.
+    pad_id, cls_id, sep_id = 0, 2, 3
     if tokenizer:
-        ids = [tokenizer.pad_id, tokenizer.cls_id, tokenizer.sep_id]
+        pad_id, cls_id = tokenizer.pad_id, tokenizer.cls_id
+        sep_id = tokenizer.sep_id
+    act = config.hidden_act
     described = {
         **config.to_dict(),
-        "hidden_act": {"gelu": "gelu_new", None: "linear"}.get(
-            config.hidden_act, config.hidden_act
-        ),
+        "hidden_act": {"gelu": "gelu_new", None: "linear"}.get(act, act),
         "model_type": "albert",
         "layer_norm_eps": 1e-12,
         "classifier_dropout_prob": 0.1,
-        "pad_token_id": ids[0],
-        "bos_token_id": ids[1],
-        "eos_token_id": ids[2],
+        "pad_token_id": pad_id,
+        "bos_token_id": cls_id,
+        "eos_token_id": sep_id,
         "dtype": "float32",
     }
     del described["parameter_sharing"]

@@ -1,4 +1,4 @@
-"""Starts a training from a checkpoint of its own, or from another model."""
+"""Gives a run its first weights: of its own checkpoint or of another model."""
 
 from albert_tf.model.config import AlbertConfig
 from albert_tf.weights import checkpoints, regrouping
@@ -10,7 +10,7 @@ from albert_tf.weights.pretrained import (
     check_same_vocabulary,
 )
 
-# Settings of a config that no weight's shape depends on.
+# Settings of a config that change the outputs, but no weight's shape.
 FUNCTION = ("num_attention_heads", "hidden_act", "inner_group_num")
 
 
@@ -27,7 +27,7 @@ def initialize(
     """Restores the newest checkpoint, or starts from another model.
 
     Args:
-      manager: a CheckpointManager of the whole training.
+      manager: the run's CheckpointManager.
       weights: dict from name to variable, without the optimizer.
       config: the model's AlbertConfig. If it shares fewer weights than
         `pretrained`, shared weights are copied.
@@ -85,17 +85,14 @@ def initialize(
 
 
 def check_same_function(pretrained: Pretrained, config: AlbertConfig) -> None:
-    """Raises ValueError if equal weights would compute something else.
-
-    The shapes of the weights do not depend on these settings.
-    """
+    """Raises ValueError if the same weights would compute something else."""
     if pretrained.config is None:
         return
     for name in FUNCTION:
-        found, wanted = (getattr(c, name) for c in (pretrained.config, config))
-        if found != wanted:
+        theirs, ours = (getattr(c, name) for c in (pretrained.config, config))
+        if theirs != ours:
             raise ValueError(
-                f"{pretrained.source} was trained with {name} {found!r}, the "
-                f"config has {wanted!r}: with it, the weights compute "
+                f"{pretrained.source} was trained with {name} {theirs!r}, the "
+                f"config has {ours!r}: with it, the weights compute "
                 "something else. Use the model's own config."
             )

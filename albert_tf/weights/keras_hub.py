@@ -19,15 +19,14 @@ import tensorflow as tf
 from albert_tf import filesystem
 from albert_tf.model.config import AlbertConfig
 from albert_tf.text import standalone, tokenization
-from albert_tf.weights import keras_hub_layout, regrouping
+from albert_tf.weights import keras_hub_layout, regrouping, safetensor_files
 
 CONFIG_FILE = keras_hub_layout.CONFIG_FILE
 WEIGHTS_FILE = "model.weights.h5"
 SHARDS_FILE = "model.weights.json"
 TASK_WEIGHTS_FILE = "task.weights.h5"
 VOCABULARY_FILE = "assets/tokenizer/vocabulary.spm"
-HEAD_EPSILON = 1e-5
-FLOATS = ("float16", "bfloat16", "float32", "float64")
+HEAD_EPSILON = 1e-5  # KerasHub's; the release's is 1e-12.
 
 
 def is_preset(folder: filesystem.Path) -> bool:
@@ -128,8 +127,7 @@ def read_weights(
             )
         )
     values, remarks = _read_file(path, keras_hub_layout.encoder_places(config))
-    if config.embedding_size == config.hidden_size:
-        regrouping.drop_identity(values, path)
+    regrouping.drop_identity(values, config, path)
     task_path = os.path.join(folder, keras_hub_layout.TASK_FILE)
     if not (is_usual and filesystem.exists(task_path)):
         return values, remarks
@@ -145,24 +143,21 @@ def _read_file(path, places):
     """Returns the arrays of a file as float32, by our names, and remarks."""
     with filesystem.local_copy(path) as local:
         with _opened(local, path) as file:
-            found = _list_datasets(file)
+            datasets = _list_datasets(file)
         # Checked before reading: a small file may declare an array of any size.
-        _check_datasets(found, places, path)
+        _check_datasets(datasets, places, path)
         with _opened(local, path) as file:
             arrays = {
-                ours: _read_array(file[place.key], found[place.key][1])
+                ours: _read_array(file[place.key], datasets[place.key][1])
                 for ours, place in places.items()
             }
-    kinds = sorted({found[place.key][1] for place in places.values()})
-    remarks = [
-        f"{kind} was converted to float32"
-        for kind in kinds
-        if kind != "float32"
-    ]
-    return {
+    kinds = {datasets[place.key][1] for place in places.values()}
+    remarks = safetensor_files.describe_conversions(kinds)
+    arrays = {
         ours: array.astype(np.float32).reshape(places[ours].ours)
         for ours, array in arrays.items()
-    }, remarks
+    }
+    return arrays, remarks
 
 
 @contextlib.contextmanager
@@ -183,18 +178,18 @@ def _list_datasets(group, prefix=""):
 
     HDF5's `visititems` may not terminate on a damaged file.
     """
-    found = {}
+    datasets = {}
     for name in group:
         if not isinstance(group.get(name, getlink=True), h5py.HardLink):
             continue
         item = group[name]
         if isinstance(item, h5py.Group):
-            found.update(_list_datasets(item, f"{prefix}{name}/"))
+            datasets.update(_list_datasets(item, f"{prefix}{name}/"))
         elif isinstance(item, h5py.Dataset):
             is_own = not (item.external or item.is_virtual)
             kind = item.attrs.get("dtype", item.dtype) if is_own else ""
-            found[f"{prefix}{name}"] = item.shape, str(kind)
-    return found
+            datasets[f"{prefix}{name}"] = item.shape, str(kind)
+    return datasets
 
 
 def _read_array(dataset, kind):
@@ -204,20 +199,21 @@ def _read_array(dataset, kind):
     return array.view(tf.bfloat16.as_numpy_dtype) if is_bfloat16 else array
 
 
-def _check_datasets(found, places, path):
+def _check_datasets(datasets, places, path):
     """Raises ValueError unless a file has exactly the config's weights."""
     wanted = {place.key: place.theirs for place in places.values()}
     # The others belong to an optimizer, or are random states of dropout.
     weights = {
         name
-        for name in found
+        for name in datasets
         if name.startswith("layers/") and "seed_generator" not in name
     }
     if lost := sorted(wanted.keys() - weights):
         raise ValueError(
             f"{path} lacks {len(lost)} of the {len(wanted)} weights that "
             f"{CONFIG_FILE} specifies, such as {lost[:2]}; it has "
-            f"{sorted(found)[:2]}. Does {CONFIG_FILE} belong to another model?"
+            f"{sorted(datasets)[:2]}. Does {CONFIG_FILE} belong to another "
+            "model?"
         )
     if rest := sorted(weights - wanted.keys()):
         raise ValueError(
@@ -226,16 +222,17 @@ def _check_datasets(found, places, path):
             "another model, or was the model quantized?"
         )
     for name, shape in wanted.items():
-        if found[name][0] != shape:
+        actual, kind = datasets[name]
+        if actual != shape:
             raise ValueError(
-                f"{path}: {name} is {found[name][0]}; {CONFIG_FILE} specifies "
-                f"{shape}. Does it belong to another model?"
+                f"{path}: {name} is {actual}; {CONFIG_FILE} specifies {shape}. "
+                "Does it belong to another model?"
             )
-        if found[name][1] not in FLOATS:
+        if kind not in safetensor_files.FLOATS:
             raise ValueError(
-                f"{path}: {name} is {found[name][1] or 'in another file'}; "
-                f"wanted {', '.join(FLOATS)}. Is the model quantized? Convert "
-                "the original."
+                f"{path}: {name} is {kind or 'in another file'}; wanted "
+                f"{', '.join(safetensor_files.FLOATS)}. Is the model "
+                "quantized? Convert the original."
             )
 
 
@@ -343,10 +340,9 @@ def write_folder(
       ValueError: as for `select`.
     """
     values, _ = select(values, config, tokenizer)
-    target = regrouping.grouped_config(config, layer_group)
-    values = regrouping.regroup(values, config, target)
-    if config.embedding_size == config.hidden_size:
-        regrouping.add_identity(values, config)
+    values, target = regrouping.regroup_for(
+        values, config, layer_group, always_projects=True
+    )
     places = keras_hub_layout.encoder_places(target)
     _write_file(os.path.join(folder, WEIGHTS_FILE), values, places)
     head = keras_hub_layout.head_places(target)

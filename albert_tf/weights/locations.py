@@ -14,11 +14,11 @@ from albert_tf import filesystem
 from albert_tf.weights import checkpoints, task_heads
 
 ARCHIVES = (".tar", ".tar.gz", ".tgz")
-CONFIG_FILE = "config.json"  # Of transformers and of KerasHub.
+CONFIG_FILE = "config.json"  # Written by transformers and KerasHub.
 SAVED_MODEL = "saved_model.pb"
 _DESCRIBED = (".safetensors", ".safetensors.index.json", ".weights.h5")
 _PART = re.compile(r"\.(index|meta|data-\d+-of-\d+)$")
-# Of transformers' Trainer, and versions of a SavedModel.
+# Checkpoints of transformers' Trainer, and versions of a SavedModel.
 _NUMBERED = re.compile(r"(?:checkpoint-)?(\d+)")
 
 
@@ -123,7 +123,7 @@ def _locate_in(folder):
         return _locate_in(newest)
     if _has(folder, CONFIG_FILE):
         return Location("described", folder)
-    # Of fine-tuning the best checkpoint is read, of pretraining the newest.
+    # Fine-tuning scores its checkpoints, so that there the best one is read.
     is_task = _has(folder, task_heads.HEAD_FILE)
     prefixes = task_heads.find_trained(folder) if is_task else []
     prefixes = prefixes or checkpoints.find_checkpoints(folder)

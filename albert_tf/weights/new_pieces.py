@@ -37,22 +37,22 @@ def add_words(
     name, content = model.vocabulary_file
     stem, ending = os.path.splitext(name)
     name = f"{stem.removesuffix(SUFFIX)}{SUFFIX}{ending}"
-    found = extension.extend(model.tokenizer, (name, content), words)
+    result = extension.extend(model.tokenizer, (name, content), words)
     extended = dataclasses.replace(
         model,
         values=add_rows(
             model.values,
-            [word.parts for word in found.words],
+            [word.parts for word in result.words],
             model.tokenizer.vocab_size,
         ),
         config=dataclasses.replace(
-            model.config, vocab_size=found.tokenizer.vocab_size
+            model.config, vocab_size=result.tokenizer.vocab_size
         ),
-        tokenizer=found.tokenizer,
-        vocabulary_file=(name, found.content),
-        tokenizer_settings=found.tokenizer.settings,
+        tokenizer=result.tokenizer,
+        vocabulary_file=(name, result.content),
+        tokenizer_settings=result.tokenizer.settings,
     )
-    return extended, found.words
+    return extended, result.words
 
 
 def add_rows(

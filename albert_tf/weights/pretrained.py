@@ -189,12 +189,11 @@ def _read_described(path, weights_file):
     settings = tokenization.read_settings(path)
     if settings is None and tokenizer:
         settings = _recorded_settings(path, tokenizer)
-    source = os.path.join(path, weights_file) if weights_file else path
     described = filesystem.read_json(
         os.path.join(path, huggingface.CONFIG_FILE)
     )
     return Pretrained(
-        source,
+        os.path.join(path, weights_file) if weights_file else path,
         values,
         config,
         tokenizer,
@@ -219,11 +218,11 @@ def _recorded_settings(folder, tokenizer):
 
 def read_description(folder: filesystem.Path) -> Pretrained:
     """Reads the config and vocabulary of a folder, without weights."""
-    config_file = os.path.join(folder, CONFIG_FILE)
-    config = dropout = None
-    if filesystem.exists(config_file):
-        config = AlbertConfig.from_json_file(config_file)
-        dropout = filesystem.read_json(config_file).get(CLASSIFIER_DROPOUT)
+    path = os.path.join(folder, CONFIG_FILE)
+    config, described = None, {}
+    if filesystem.exists(path):
+        config = AlbertConfig.from_json_file(path)
+        described = filesystem.read_json(path)
     tokenizer, file = vocabulary_files.find_vocabulary(folder)
     return Pretrained(
         str(folder),
@@ -232,7 +231,7 @@ def read_description(folder: filesystem.Path) -> Pretrained:
         tokenizer,
         file,
         tokenizer_settings=tokenization.read_settings(folder),
-        classifier_dropout_prob=dropout,
+        classifier_dropout_prob=described.get(CLASSIFIER_DROPOUT),
     )
 
 
@@ -456,8 +455,9 @@ def write_pretrained(folder: filesystem.Path, pretrained, form: str):
     else:
         described = config.to_dict()
         if form == "tf1":
-            target = regrouping.grouped_config(config, regrouping.release_group)
-            values = regrouping.regroup(values, config, target)
+            values, target = regrouping.regroup_for(
+                values, config, regrouping.release_group
+            )
             described = target.to_dict()
             del described["parameter_sharing"]
         if pretrained.classifier_dropout_prob is not None:
@@ -472,11 +472,9 @@ def write_pretrained(folder: filesystem.Path, pretrained, form: str):
     if tokenizer:
         name, content = pretrained.vocabulary_file
         if form in ("hf", "keras_hub"):
+            # Their tokenizers find the vocabulary under these names only.
             is_pieces = tokenizer.kind == "sentencepiece"
-            name = (
-                vocabulary_files.SENTENCEPIECE_FILE
-                if is_pieces
-                else "vocab.txt"
-            )
+            pieces_file = vocabulary_files.SENTENCEPIECE_FILE
+            name = pieces_file if is_pieces else "vocab.txt"
         filesystem.write_file(os.path.join(folder, name), content)
         tokenizer.write_settings(folder)

@@ -88,24 +88,42 @@ def regroup(values: dict, source: AlbertConfig, target: AlbertConfig) -> dict:
     return result
 
 
-def grouped_config(config: AlbertConfig, group_of: Callable) -> AlbertConfig:
-    """Returns an equivalent config for code that supports only groups.
+def regroup_for(
+    values: dict,
+    config: AlbertConfig,
+    group_of: Callable,
+    always_projects: bool = False,
+) -> tuple[dict, AlbertConfig]:
+    """Converts weights for other code, which supports only groups.
 
     If groups cannot express the parameter sharing, or if the code rounds
-    group indices differently, the config gets one group per layer; `regroup`
-    then copies shared weights.
+    group indices differently, each layer gets a group of its own, with copies
+    of shared weights.
 
     Args:
-      config: an AlbertConfig.
+      values: dict from name to array.
+      config: its AlbertConfig.
       group_of: function from config and layer to the index of the group that
         the code uses for the layer.
+      always_projects: whether the code projects embeddings even if E is H; it
+        then gets a projection that changes nothing.
 
     Returns:
-      An AlbertConfig whose `parameter_sharing` is "all".
+      A new dict, and its AlbertConfig, whose `parameter_sharing` is "all".
 
     Raises:
-      ValueError: if the code's rounding is wrong for both configs.
+      ValueError: if the code's rounding is wrong even with one group per layer.
     """
+    target = _grouped_config(config, group_of)
+    values = regroup(values, config, target)
+    if always_projects and config.embedding_size == config.hidden_size:
+        size = config.hidden_size
+        values[f"{PROJECTION}/kernel"] = np.eye(size, dtype=np.float32)
+        values[f"{PROJECTION}/bias"] = np.zeros(size, np.float32)
+    return values, target
+
+
+def _grouped_config(config, group_of):
     spread = dataclasses.replace(
         config,
         parameter_sharing="all",
@@ -134,24 +152,14 @@ def names_of_groups(names: Iterable[str]) -> set[str]:
     return {name for name in names if "/group_" in name}
 
 
-def add_identity(values: dict, config: AlbertConfig) -> None:
-    """Adds, for code that always projects, a projection that changes nothing.
-
-    Args:
-      values: dict from name to array.
-      config: its AlbertConfig, with E equal to H.
-    """
-    size = config.hidden_size
-    values[f"{PROJECTION}/kernel"] = np.eye(size, dtype=np.float32)
-    values[f"{PROJECTION}/bias"] = np.zeros(size, np.float32)
-
-
-def drop_identity(values: dict, path) -> None:
-    """Removes the projection of a model whose E is H.
+def drop_identity(values: dict, config: AlbertConfig, path) -> None:
+    """Removes the projection of other code from a model whose E is H.
 
     Raises:
       ValueError: if it changes something; `path` is named.
     """
+    if config.embedding_size != config.hidden_size:
+        return
     kernel = values.pop(f"{PROJECTION}/kernel")
     bias = values.pop(f"{PROJECTION}/bias")
     if bias.any() or not np.array_equal(kernel, np.eye(len(kernel))):

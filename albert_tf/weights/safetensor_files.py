@@ -57,10 +57,15 @@ def read_folder(
             f"{', '.join(FLOATS)}. Is the model quantized? Convert the "
             "original."
         )
-    kinds = sorted({str(a.dtype) for a in arrays.values()} - {"float32"})
-    remarks = [f"{kind} was converted to float32" for kind in kinds]
+    remarks = describe_conversions({str(a.dtype) for a in arrays.values()})
     arrays = {n: np.asarray(a, np.float32) for n, a in arrays.items()}
     return path, arrays, remarks
+
+
+def describe_conversions(kinds: Collection[str]) -> list[str]:
+    """Returns remarks on the types that were converted to float32."""
+    others = sorted({*kinds} - {"float32"})
+    return [f"{kind} was converted to float32" for kind in others]
 
 
 def _read_file(path):
@@ -116,9 +121,9 @@ def _read_shards(index):
             arrays[name], origins[name] = array, shard
     for name, shard in shard_of.items():
         if origins.get(name) != shard:
-            found = origins.get(name, "no shard")
+            actual = origins.get(name, "no shard")
             raise ValueError(
-                f"{index} assigns {name} to {shard}; {found} contains it. Do "
+                f"{index} assigns {name} to {shard}; {actual} contains it. Do "
                 "index and shards belong to the same model?"
             )
     return arrays

@@ -146,8 +146,8 @@ def find_threshold(
 def note_scores(folder: filesystem.Path, rows: list[dict]) -> None:
     """Notes in a run's `head.json`, if there is one, what was scored.
 
-    So whoever reads the checkpoints knows their thresholds, and which of them
-    are newer than the last that was scored.
+    Readers of the checkpoints need the thresholds, and must know which
+    checkpoints are newer than the last one that was scored.
 
     Args:
       folder: the run's folder.
@@ -261,7 +261,7 @@ def reorder_outputs(
 
     Args:
       values: dict from canonical name to array.
-      head: the head of `values`, as of `find_head`.
+      head: the head of `values`, from `find_head`.
       wanted: the head of the task.
       source: source of the weights, for error messages.
 
@@ -287,16 +287,16 @@ def reorder_outputs(
             f"taken to be {list(wanted.labels)}, in this order. If that is "
             'wrong, give the task "labels" in their order.'
         )
-    found = [label.casefold() for label in head.labels]
+    theirs = [label.casefold() for label in head.labels]
     names = [label.casefold() for label in wanted.labels]
     described = f"labels {list(head.labels)}, the task {list(wanted.labels)}"
-    if sorted(found) != sorted(names) or len(set(names)) < len(names):
+    if sorted(theirs) != sorted(names) or len(set(names)) < len(names):
         return values, (
             f"WARNING: {source} has the {described}. They are taken to mean "
             "the same, in this order. If that is wrong, correct the labels "
             "next to the model."
         )
-    order = [found.index(name) for name in names]
+    order = [theirs.index(name) for name in names]
     if order == sorted(order):
         return values, None
     outputs = {

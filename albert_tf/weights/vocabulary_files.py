@@ -36,8 +36,10 @@ def find_vocabulary(folder):
     }
     if len(vocabularies) != 1:
         return None, None
-    ((content, found),) = vocabularies.items()
-    is_pieces = found.kind == "sentencepiece" or paths[0].endswith(".model")
+    ((content, vocabulary),) = vocabularies.items()
+    is_pieces = vocabulary.kind == "sentencepiece" or paths[0].endswith(
+        ".model"
+    )
     kind = "spm_model_file" if is_pieces else "vocab_file"
     settings = tokenization.read_settings(folder)
     if settings is None:
