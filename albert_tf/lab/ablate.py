@@ -13,9 +13,9 @@ from albert_tf.commands import (
 from albert_tf.lab import ablation_page, grid_jobs, grid_reports, grids
 from albert_tf.weights import vocabulary_files
 
-# Seconds between two looks at what other processes are working on.
+# Seconds between two attempts to do the jobs that other processes have locked.
 WAIT = 10
-# Program -> its flags, and some of those that jobs set.
+# Command -> its flags, and values for those that are required.
 PROGRAMS = {
     "create_pretraining_data": (
         create_pretraining_data.DataFlags,
@@ -33,24 +33,19 @@ PROGRAMS = {
 
 
 def run(args):
-    """Does the jobs of the chosen rows and seeds; writes all results.
-
-    Raises:
-      ValueError: if the grid or its flags are invalid, or programs failed.
-    """
+    """Does the jobs of the chosen rows and seeds; writes all results."""
     grid = grids.read_grid(args.grid)
     check_flags(grid)
     check_casing(grid)
     check_texts(args.train_text, args.heldout_text)
-    folders = parse_tasks(args.task_data, grid, args.output_dir)
-    grid = dataclasses.replace(
-        grid,
-        tasks={
-            name: grid.tasks[name] | {"data_dir": folder}
-            for name, folder in folders.items()
-        },
-    )
-    rows, seeds = choose_rows(grid, args.only), choose_seeds(grid, args.seeds)
+    tasks = parse_tasks(args.task_data, grid, args.output_dir)
+    grid = dataclasses.replace(grid, tasks=tasks)
+    names = flags.parse_names("only", args.only, [r.name for r in grid.rows])
+    rows = [row for row in grid.rows if row.name in names]
+    seeds = list(grid.seeds)
+    if args.seeds:
+        limits = {"at_least": 0, "at_most": flags.MAX_SEED}
+        seeds = flags.parse_numbers("seeds", args.seeds, **limits)
     runner = grid_jobs.GridRunner(grid, args)
     path = os.path.join(args.output_dir, os.path.basename(args.grid))
     others = filesystem.split_list(args.other_results)
@@ -75,29 +70,9 @@ def run(args):
         )
 
 
-def choose_rows(grid, names):
-    """Returns the rows that --only names, by default all.
-
-    Raises:
-      ValueError: if there is no such row.
-    """
-    known = [row.name for row in grid.rows]
-    wanted = flags.parse_names("only", names, known)
-    return [row for row in grid.rows if row.name in wanted]
-
-
-def choose_seeds(grid, text):
-    """Returns the seeds of --seeds, by default the grid's."""
-    if not text:
-        return grid.seeds
-    return flags.parse_numbers(
-        "seeds", text, at_least=0, at_most=flags.MAX_SEED
-    )
-
-
 def parse_tasks(text, grid, output_dir):
-    """Returns a dict from task to folder, of NAME=FOLDER,NAME=FOLDER."""
-    found = {}
+    """Returns the grid's tasks that --task_data gives folders for."""
+    tasks = {}
     for item in filesystem.split_list(text):
         name, _, folder = item.partition("=")
         if name not in grid.tasks or not filesystem.is_folder(folder):
@@ -110,16 +85,14 @@ def parse_tasks(text, grid, output_dir):
         filesystem.check_folders_apart(
             {"--output_dir": output_dir}, {"--task_data": folder}
         )
-        found[name] = folder
-    return found
+        tasks[name] = grid.tasks[name] | {"data_dir": folder}
+    return tasks
 
 
 def check_flags(grid):
-    """Checks the flags of all jobs before one of them takes hours.
+    """Checks the flags of all jobs, and the lengths of sequences.
 
-    Raises:
-      ValueError: if a program has no such flag, or not with such a value, or
-        a row's model has too few positions.
+    A job may run for hours before the next one would notice an error.
     """
     for row in grid.rows:
         records = [phase.records for phase in row.phases]
@@ -169,17 +142,17 @@ def parse(program, values):
 
 
 def check_casing(grid):
-    """Raises ValueError if two texts of a model would get other pieces."""
+    """Raises ValueError if a row's texts are tokenized in different ways."""
     for name in sorted(vocabulary_files.CASING):
         default = name == "do_lower_case"  # What an absent flag means.
         wanted = grid.held_out.get(name, default)
         for row in grid.rows:
             for phase in row.phases:
-                found = phase.records.get(name, default)
-                if str(found).lower() != str(wanted).lower():
+                actual = phase.records.get(name, default)
+                if str(actual).lower() != str(wanted).lower():
                     raise ValueError(
                         f"Row {row.name!r} is trained on records with {name} "
-                        f"{found}; held_out has {wanted}. Give both the same."
+                        f"{actual}; held_out has {wanted}. Give both the same."
                     )
     keeps_accents = str(grid.held_out.get("keep_accents", False)).lower()
     for row in grid.rows:
@@ -192,7 +165,7 @@ def check_casing(grid):
 
 
 def check_texts(train, held_out):
-    """Raises ValueError if a file is to be trained and scored on."""
+    """Raises ValueError if a file is used both to train and to score."""
     trained_on = set(map(filesystem.identity, filesystem.expand_files(train)))
     for path in filesystem.expand_files(held_out):
         if filesystem.identity(path) in trained_on:
@@ -203,15 +176,15 @@ def check_texts(train, held_out):
 
 
 def do_all(runner, todo):
-    """Does all jobs; yields after each model how it failed, or None.
+    """Does all jobs; yields after each model its failure, or None.
 
-    Models that another process is working on are done by it, or later.
+    Models that another process is working on are tried again later.
 
     Args:
       runner: a `grid_jobs.GridRunner`.
       todo: list of (row, seed).
     """
-    said = None
+    last_names = None
     while todo:
         busy = []
         for row, seed in todo:
@@ -227,24 +200,24 @@ def do_all(runner, todo):
             yield None
         if busy == todo:
             names = ", ".join(f"{row.name}, seed {seed}" for row, seed in busy)
-            if names != said:
+            if names != last_names:
                 print(f"\nWaiting for another process: {names}.", flush=True)
-            said = names
+            last_names = names
             time.sleep(WAIT)
         todo = busy
 
 
 def report(runner, seeds, path, others=()):
-    """Writes all results that there are; returns the table.
+    """Writes all results so far; returns the table.
 
     Waits while another process writes to the same folder.
 
     Args:
       runner: a `grid_jobs.GridRunner`.
-      seeds: seeds beside the grid's, and those of an earlier report.
+      seeds: seeds besides the grid's and those of an earlier report.
       path: path of the results, with the ending .json; the table and the page
         get other endings.
-      others: reports, as of `grid_reports.read_report`, with results that the
+      others: reports from `grid_reports.read_report` with results that the
         folder may lack; the first that has one counts.
     """
     grid = runner.grid

@@ -12,33 +12,21 @@ NOTE = (
 )
 
 
-def list_columns(results):
+def list_columns(results, kind="summary"):
     """Returns the names of all columns with scores and speeds.
 
     Args:
-      results: dict from a row's name to results, as of `GridRunner.collect`.
+      results: dict from a row's name to `GridRunner.collect`'s results.
+      kind: "summary" for our columns, or "paper".
     """
-    return list(
-        dict.fromkeys(
-            name
-            for row in results.values()
-            for name in row["summary"]
-            if not name.endswith("seconds")
-        )
-    )
-
-
-def list_paper_columns(results):
-    """Returns the names of the paper's columns."""
-    return list(
-        dict.fromkeys(name for row in results.values() for name in row["paper"])
-    )
+    names = dict.fromkeys(n for row in results.values() for n in row[kind])
+    return [name for name in names if not name.endswith("seconds")]
 
 
 def tabulate(results):
     """Returns rows of texts: each column's means, next to the paper's."""
     own = [*FIRST, *list_columns(results), *LAST]
-    paper = list_paper_columns(results)
+    paper = list_columns(results, "paper")
     columns = [["", *results]]
     for name in dict.fromkeys([*own, *paper]):
         if name in own:
@@ -96,9 +84,7 @@ def format_paper(name, row):
 
 def tabulate_seeds(results):
     """Returns rows of texts: the values of each seed, in the same order."""
-    names = dict.fromkeys(
-        name for row in results.values() for name in row["columns"]
-    )
+    names = dict.fromkeys(n for row in results.values() for n in row["columns"])
     seeds = list_seeds(results)
     rows = [["", *names]]
     for row_name, row in results.items():
@@ -143,6 +129,17 @@ def join(rows):
 
 def build_page(title, results):
     """Returns the HTML page of an ablation."""
+    values = [
+        [name, column, seed, f"{value}"]
+        for name, row in results.items()
+        for column, by_seed in row["columns"].items()
+        for seed, value in by_seed.items()
+    ]
+    folders = [
+        [name, seed, folder]
+        for name, row in results.items()
+        for seed, folder in row["folders"].items()
+    ]
     return page.page(
         title,
         page.element("h1", title),
@@ -153,37 +150,22 @@ def build_page(title, results):
             page.number_table(tabulate(results)),
             name="results",
         ),
-        page.section("Runs", tabulate_runs(results), name="runs"),
         page.section(
-            "Checkpoints", tabulate_folders(results), name="checkpoints"
+            "Runs",
+            page.table(values, head=["", "column", "seed", "value"]),
+            name="runs",
+        ),
+        page.section(
+            "Checkpoints",
+            page.table(folders, head=["", "seed", "in the output folder"]),
+            name="checkpoints",
         ),
     )
 
 
-def tabulate_runs(results):
-    """Returns a table with every number of every seed."""
-    rows = [
-        [name, column, seed, f"{value}"]
-        for name, row in results.items()
-        for column, values in row["columns"].items()
-        for seed, value in values.items()
-    ]
-    return page.table(rows, head=["", "column", "seed", "value"])
-
-
-def tabulate_folders(results):
-    """Returns a table with the folder of every model trained here."""
-    rows = [
-        [name, seed, folder]
-        for name, row in results.items()
-        for seed, folder in row["folders"].items()
-    ]
-    return page.table(rows, head=["", "seed", "in the output folder"])
-
-
 def draw(results):
-    """Yields a plot for each column, followed by the paper's of that name."""
-    own, paper = list_columns(results), list_paper_columns(results)
+    """Yields a plot for each column, followed by the paper's same column."""
+    own, paper = list_columns(results), list_columns(results, "paper")
     for name in dict.fromkeys([*own, *paper]):
         if name in own:
             yield draw_own(results, name)

@@ -1,4 +1,4 @@
-"""Plots of what models are made of, for a page."""
+"""Plots of the sizes, operations and memory of models, for a page."""
 
 import dataclasses
 
@@ -8,7 +8,7 @@ from albert_tf.model.config import MAX_LAYERS, AlbertConfig
 from albert_tf.reports import plots
 from albert_tf.training.memory import GIB
 
-# Parts of a pie or a bar, and the parts of a summary that they add.
+# Part of a pie or a bar -> the parts of a summary that are added up for it.
 PARAMETERS = {
     "word embeddings": ("word embeddings",),
     "other embeddings": (
@@ -46,8 +46,8 @@ def draw(title, models):
     """Returns the plots of a section, or why there are none, as Markup.
 
     Args:
-      title: title of a section, a key of SECTIONS.
-      models: dict from name to a summary, as of `summary.summarize`.
+      title: title of a section, maybe a key of SECTIONS.
+      models: dict from name to a summary, from `summary.summarize`.
     """
     return plots.arrange(
         figure
@@ -86,6 +86,23 @@ def draw_growth(models):
     """Yields curves of the first model's size over its width and depth."""
     name, model = next(iter(models.items()))
     config = AlbertConfig.from_dict(model["config"])
+    yield draw_widths(name, config)
+    depths = [d for d in DEPTHS if d * config.inner_group_num <= MAX_LAYERS]
+    picture, axes = plots.begin()
+    for sharing in parameters.SHARING:
+        shared = parameters.share(config, sharing)
+        configs = [
+            dataclasses.replace(shared, num_hidden_layers=d) for d in depths
+        ]
+        sizes = [parameters.count_encoder(c) / 1e6 for c in configs]
+        axes.plot(depths, sizes, marker=".", label=f"shared: {sharing}")
+    axes.set(xlabel="layers", ylabel="millions")
+    axes.legend(frameon=False, fontsize="small")
+    yield plots.finish(picture, f"Depth: encoder parameters, from {name}")
+
+
+def draw_widths(name, config):
+    """Returns curves of a model's size over its width."""
     width = config.embedding_size
     if width == config.hidden_size:  # Not factorized.
         width = paper.EMBEDDING_SIZE
@@ -104,32 +121,12 @@ def draw_growth(models):
         axes.plot(WIDTHS, sizes, marker=".", label=label)
     axes.set(xlabel="hidden size", ylabel="millions", yscale="log")
     axes.legend(frameon=False, fontsize="small")
-    yield plots.finish(picture, f"Width: encoder parameters, from {name}")
-    picture, axes = plots.begin()
-    for sharing in parameters.SHARING:
-        shared = parameters.share(config, sharing)
-        depths = [d for d in DEPTHS if d * config.inner_group_num <= MAX_LAYERS]
-        sizes = [
-            parameters.count_encoder(
-                dataclasses.replace(shared, num_hidden_layers=depth)
-            )
-            / 1e6
-            for depth in depths
-        ]
-        axes.plot(depths, sizes, marker=".", label=f"shared: {sharing}")
-    axes.set(xlabel="layers", ylabel="millions")
-    axes.legend(frameon=False, fontsize="small")
-    yield plots.finish(picture, f"Depth: encoder parameters, from {name}")
+    return plots.finish(picture, f"Width: encoder parameters, from {name}")
 
 
 def widen(config, size, embedding_size):
-    """Returns a config of another width, with one head.
-
-    Args:
-      config: an AlbertConfig.
-      size: its hidden size; the inner layer is four times as wide.
-      embedding_size: width of the embeddings; None for that of the layers.
-    """
+    """Returns a config of another hidden size; if None, so is the embedding."""
+    # The number of heads does not count, but must divide the size.
     return dataclasses.replace(
         config,
         hidden_size=size,
@@ -144,12 +141,12 @@ def draw_embeddings(models):
     picture, axes = plots.begin()
     all_widths: set[int] = set()
     for number, (name, model) in enumerate(models.items()):
-        found = model["embeddings"]
-        widths = list(found["by_embedding_size"])
+        counts = model["embeddings"]
+        widths = list(counts["by_embedding_size"])
         all_widths.update(widths)
-        sizes = [n / 1e6 for n in found["by_embedding_size"].values()]
+        sizes = [n / 1e6 for n in counts["by_embedding_size"].values()]
         axes.plot(widths, sizes, marker=".", color=f"C{number}", label=name)
-        axes.axhline(found["direct"] / 1e6, color=f"C{number}", linestyle=":")
+        axes.axhline(counts["direct"] / 1e6, color=f"C{number}", linestyle=":")
     axes.set(xlabel="embedding size E", ylabel="millions", xscale="log")
     # On a narrow plot, the labels of matplotlib's own ticks overlap.
     ticks = [width for width in all_widths if width.bit_count() == 1]
@@ -161,7 +158,7 @@ def draw_embeddings(models):
 
 
 def draw_reduction(models):
-    """Returns curves of what factorization saves over the hidden size."""
+    """Returns curves of the share that factorization saves, by hidden size."""
     name, model = next(iter(models.items()))
     vocab_size = model["config"]["vocab_size"]
     picture, axes = plots.begin()
@@ -181,11 +178,12 @@ def draw_reduction(models):
 
 
 def draw_sharing(models):
-    """Yields bars of the weights by what layers share."""
-    rows = {}
-    for name, model in models.items():
-        for sharing, count in model["sharing"].items():
-            rows[f"{name}, {sharing}"] = {"encoder": count / 1e6}
+    """Yields bars of the encoder's size by what layers share."""
+    rows = {
+        f"{name}, {sharing}": {"encoder": count / 1e6}
+        for name, model in models.items()
+        for sharing, count in model["sharing"].items()
+    }
     yield draw_stacks("Encoder parameters by sharing", rows, "millions")
 
 
@@ -220,7 +218,7 @@ def stack_memory(row):
     either = ("activations", "working"), ("gradients",)
     larger = max(either, key=lambda parts: sum(row[part] for part in parts))
     parts = {"weights", "slots", "casts", *larger}
-    # All are there, so that each has the same color in all plots.
+    # Even those of 0 are included, so that each has one color in all plots.
     return {part: (part in parts) * row[part] / GIB for part in MEMORY}
 
 
@@ -233,23 +231,14 @@ def add_parts(counts, groups, unit=1):
 
 
 def draw_stacks(title, rows, unit):
-    """Returns horizontal stacked bars.
-
-    Args:
-      title: caption.
-      rows: dict from a bar's name to a dict from part to size.
-      unit: of the sizes.
-    """
+    """Returns horizontal stacked bars: name -> part -> size, in a unit."""
     picture, axes = plots.begin()
     parts = list(dict.fromkeys(part for row in rows.values() for part in row))
-    ends = dict.fromkeys(rows, 0.0)
+    ends = [0.0] * len(rows)
     for part in parts:
         sizes = [row.get(part, 0.0) for row in rows.values()]
-        axes.barh(list(rows), sizes, left=list(ends.values()), label=part)
-        ends = {
-            name: end + size
-            for (name, end), size in zip(ends.items(), sizes, strict=True)
-        }
+        axes.barh(list(rows), sizes, left=ends, label=part)
+        ends = [end + size for end, size in zip(ends, sizes, strict=True)]
     axes.invert_yaxis()
     axes.set(xlabel=unit)
     if len(parts) > 1:

@@ -42,8 +42,14 @@ def run(args):
     tables = tabulate(models)
     content: dict = {"models": models}
     if args.measure_speed:
-        content["speed"] = measure_speed(
-            args, dict(zip(models, configs, strict=True)), lengths[0]
+        # Not at the top: TensorFlow loads for seconds.
+        from albert_tf.lab import speed
+
+        content["speed"] = speed.time_training(
+            dict(zip(models, configs, strict=True)),
+            args.parse_sizes("batch_sizes")[0],
+            lengths[0],
+            args.max_predictions_per_seq,
         )
         tables[SPEED] = tabulate_speed(content["speed"], models)
     for title, rows in tables.items():
@@ -51,29 +57,12 @@ def run(args):
     page_files.write(args, content, lambda: build_page(models, tables))
 
 
-def measure_speed(args, configs, length):
-    """Returns the speed of training, as of `speed.time_training`."""
-    # Loads TensorFlow, which takes seconds.
-    from albert_tf.lab import speed
-
-    return speed.time_training(
-        configs,
-        args.parse_sizes("batch_sizes")[0],
-        length,
-        args.max_predictions_per_seq,
-    )
-
-
 def choose_lengths(args, configs):
-    """Returns --seq_lengths, by default those of LENGTHS that all models have.
+    """Returns --seq_lengths, by default those of LENGTHS that all models allow.
 
     Args:
       args: AnalyzeFlags.
       configs: dict from path to AlbertConfig.
-
-    Raises:
-      ValueError: if a model has fewer positions than were asked for, or a
-        sequence fewer tokens than predictions.
     """
     path = min(configs, key=lambda p: configs[p].max_position_embeddings)
     most = configs[path].max_position_embeddings
@@ -119,13 +108,10 @@ def name_configs(paths):
 
 
 def tabulate(models):
-    """Returns the tables of all models.
+    """Returns the tables of all models: a title -> rows, the head first.
 
     Args:
-      models: dict from name to a summary, as of `summary.summarize`.
-
-    Returns:
-      Dict from a title to rows; the first row is the head.
+      models: dict from name to a summary, from `summary.summarize`.
     """
     return {
         "Parameters": tabulate_parameters(models),
@@ -138,7 +124,7 @@ def tabulate(models):
 
 
 def tabulate_parameters(models):
-    """Returns rows of weights by part, with shares of the encoder's."""
+    """Returns rows of parameters by part, with their shares of the encoder."""
     rows = [["", *models]]
     sums: dict[str, tuple] = {part: (part,) for part in parameters.ENCODER}
     sums["all embeddings"] = parameters.EMBEDDINGS
@@ -155,7 +141,7 @@ def tabulate_parameters(models):
         row = [f"{part} head"]
         for model in models.values():
             count = model["parameters"][part]
-            # Of the encoder's weights, which do not include it.
+            # The plus sign: the encoder does not include its heads.
             row.append(f"{count:,} (+{count / model['encoder']:.1%})")
         rows.append(row)
     totals = (sum(m["parameters"].values()) for m in models.values())
@@ -171,29 +157,22 @@ def of_paper(model, key="millions", unit="M"):
 
 
 def tabulate_embeddings(models):
-    """Returns rows of weights of word embeddings with and without E."""
+    """Returns rows of word embeddings with and without factorization."""
     rows = [["", "V * H", "E", "V * E + E * H", "reduction"]]
     for name, model in models.items():
-        found = model["embeddings"]
-        direct, factorized = found["direct"], found["factorized"]
+        sizes = model["embeddings"]
+        direct, factorized = sizes["direct"], sizes["factorized"]
         width = model["config"]["embedding_size"]
         if width == model["config"]["hidden_size"]:
             rows.append([name, f"{direct:,}", f"{width}", "not factorized", ""])
             # What the paper's size would save.
             width = paper.EMBEDDING_SIZE
-            if width not in found["by_embedding_size"]:
+            if width not in sizes["by_embedding_size"]:
                 continue
-            factorized = found["by_embedding_size"][width]
+            factorized = sizes["by_embedding_size"][width]
             name = f"{name}, factorized"
-        rows.append(
-            [
-                name,
-                f"{direct:,}",
-                f"{width}",
-                f"{factorized:,}",
-                f"{1 - factorized / direct:.1%}",
-            ]
-        )
+        saved = f"{1 - factorized / direct:.1%}"
+        rows.append([name, f"{direct:,}", f"{width}", f"{factorized:,}", saved])
     return rows
 
 
@@ -207,17 +186,10 @@ def tabulate_sharing(models):
 
 
 def tabulate_flops(models):
-    """Returns rows of operations, and speed as far as it follows from them."""
-    rows = [
-        [
-            "",
-            "tokens",
-            "forward, MFLOPs a token",
-            "training, MFLOPs a token",
-            "BERT-large / this",
-            "speedup in the paper",
-        ]
-    ]
+    """Returns rows of operations, and of the speedup that they predict."""
+    costs = "forward, MFLOPs a token", "training, MFLOPs a token"
+    speedups = "BERT-large / this", "speedup in the paper"
+    rows = [["", "tokens", *costs, *speedups]]
     for name, model in models.items():
         for row in model["flops"]:
             rows.append(
@@ -234,12 +206,7 @@ def tabulate_flops(models):
 
 
 def tabulate_speed(measured, models):
-    """Returns rows of measured speed, beside FLOPs and the paper's.
-
-    Args:
-      measured: as of `speed.time_training`.
-      models: as for `tabulate`.
-    """
+    """Returns rows of the speed from `speed.time_training`."""
     settings = measured[0]
     title = "B{batch_size} T{max_seq_length} {compute_dtype}".format(**settings)
     head = "step, s", "sequences/s", "GFLOP/s", "speedup", "by FLOPs"
@@ -260,7 +227,7 @@ def tabulate_speed(measured, models):
 
 
 def compare_papers(model, first):
-    """Returns how many times faster than the first a model is in the paper."""
+    """Returns how many times faster a model is than the first in the paper."""
     if not model["paper"] or not first["paper"]:
         return ""
     return f"{model['paper']['speedup'] / first['paper']['speedup']:.2f}"
@@ -268,48 +235,42 @@ def compare_papers(model, first):
 
 def tabulate_training(models):
     """Returns rows of the memory of a step by part."""
-    parts = "weights", "slots", "casts", "activations", "working", "gradients"
-    rows = [["", "batch", "tokens", "products", "layers", *parts, "peak"]]
+    parts = *analysis_plots.MEMORY, "peak"
+    rows = [["", *SETTINGS, "layers", *parts]]
     for name, model in models.items():
         for row in model["training"]:
-            sizes = (row[part] for part in (*parts, "peak"))
-            rows.append(
-                [
-                    name,
-                    f"{row['batch_size']}",
-                    f"{row['max_seq_length']}",
-                    row["compute_dtype"],
-                    "recomputed" if row["remat"] else "kept",
-                    *(f"{size / GIB:.2f}" for size in sizes),
-                ]
-            )
+            layers = "recomputed" if row["remat"] else "kept"
+            sizes = (f"{row[part] / GIB:.2f}" for part in parts)
+            rows.append([name, *format_settings(row), layers, *sizes])
     return rows
 
 
 def tabulate_inference(models):
     """Returns rows of the memory of a forward pass."""
-    rows = [["", "batch", "tokens", "products", "peak"]]
+    rows = [["", *SETTINGS, "peak"]]
     for name, model in models.items():
         for row in model["inference"]:
-            rows.append(
-                [
-                    name,
-                    f"{row['batch_size']}",
-                    f"{row['max_seq_length']}",
-                    row["compute_dtype"],
-                    f"{row['peak'] / GIB:.2f}",
-                ]
-            )
+            peak = f"{row['peak'] / GIB:.2f}"
+            rows.append([name, *format_settings(row), peak])
     return rows
+
+
+SETTINGS = "batch", "tokens", "data type"
+
+
+def format_settings(row):
+    """Returns the values of SETTINGS of an estimate of memory."""
+    keys = "batch_size", "max_seq_length", "compute_dtype"
+    return [str(row[key]) for key in keys]
 
 
 SPEED = "Speed of training, measured"
 REMARKS = {
-    "Parameters": "The masked LM's output uses the word embeddings.",
-    "FLOPs": "Matrix products only. A training step has three times the "
-    "forward pass. Layers that share weights compute as much as others.",
-    SPEED: "Steps of both losses with LAMB, the models in turns. Speedups are "
-    "relative to the first model; the paper's are of TPUs.",
+    "Parameters": "The masked-LM head also uses the word embeddings.",
+    "FLOPs": "Matrix multiplications only. A training step costs three forward "
+    "passes. Sharing weights does not reduce the operations of a layer.",
+    SPEED: "Steps with both losses and LAMB; the models take turns. Speedups "
+    "are relative to the first model; the paper's were measured on TPUs.",
     "Memory of a training step, GiB": "Estimates of the tensors on a CPU or "
     "GPU: the peak is the sum of weights, slots, casts, and the larger of "
     "gradients, and activations with working memory. The process, its "
@@ -318,12 +279,7 @@ REMARKS = {
 
 
 def build_page(models, tables):
-    """Returns the HTML page of all models.
-
-    Args:
-      models: as for `tabulate`.
-      tables: dict from a title to rows, as of `tabulate`.
-    """
+    """Returns the HTML page of all models, with the tables from `tabulate`."""
     sections = []
     for title, rows in tables.items():
         name = title.split(",")[0].split(":")[0].lower().replace(" ", "-")

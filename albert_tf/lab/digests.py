@@ -11,11 +11,11 @@ from albert_tf.data import table_tasks
 @functools.cache
 def digest_file(path):
     """Returns the SHA-256 of a file's content, in hexadecimal."""
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     with filesystem.open_file(path) as file:
         while block := file.read(2**20):
-            found.update(block)
-    return found.hexdigest()
+            digest.update(block)
+    return digest.hexdigest()
 
 
 def digest_data(path):
@@ -31,8 +31,8 @@ def digest_data(path):
 def digest_task(settings):
     """Returns digests in place of the paths among a task's flags.
 
-    Only what the task has in --data_dir counts: GLUE's other tasks may come
-    and go.
+    Only the task's own files in --data_dir count: the folder may also have
+    other tasks of GLUE.
     """
     replaced = {}
     if path := settings.get("task_config"):

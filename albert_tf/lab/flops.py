@@ -1,7 +1,7 @@
-"""Counts the floating-point operations of a model by hand.
+"""Counts the floating-point operations of a model, from its config.
 
-Only matrix products are counted: an [M, K] by [K, N] product has 2 M K N
-operations. Letters are those of `albert_tf.model.modeling`.
+Only matrix multiplications count: [M, K] by [K, N] has 2 M K N operations. The
+letters are those of `albert_tf.model.modeling`.
 """
 
 from albert_tf.model.config import AlbertConfig
@@ -58,9 +58,8 @@ def count_flops(
 ) -> int:
     """Counts the operations of a pretraining step, both passes.
 
-    The backward pass has two products for each of the forward pass, so the
-    sum is taken three times. A layer that is computed again in the backward
-    pass counts four times.
+    The backward pass has two matrix multiplications for each of the forward
+    pass. Layers that it computes again count once more.
 
     Args:
       config: an AlbertConfig.

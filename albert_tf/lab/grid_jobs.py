@@ -1,8 +1,8 @@
-"""The jobs of a grid: records, trainings, evaluations and tasks.
+"""The jobs of a grid: records, pretraining phases, evaluations and tasks.
 
 A job has a folder named by a digest of all that its result depends on: the
-contents of texts, vocabulary and data, not their paths. `result.json` in it
-says that it is done. Jobs that another process has begun are left to it.
+contents of texts, vocabulary and data, not their paths. It is done when it has
+a `result.json`. Jobs that another process has begun are left to that process.
 """
 
 import contextlib
@@ -35,27 +35,14 @@ SCORES = {
     "SOP": (SOP, "sentence_order_accuracy"),
     "NSP": ({"sentence_objective": "nsp"}, "sentence_order_accuracy"),
 }
-# Flags that a grid cannot have, as jobs set them or rely on their defaults.
-RESERVED = {
-    "albert_config_file",
-    "beam_options",
-    "data_dir",
-    "do_eval",
-    "do_train",
-    "from_scratch",
-    "init_checkpoint",
-    "input_file",
-    "num_runs",
-    "num_shards",
-    "num_workers",
-    "output_dir",
-    "output_file",
-    "random_next_sentence",  # `sentence_objective` says it.
-    "random_seed",
-    "runner",
-    "spm_model_file",
-    "vocab_file",
-}
+# Flags that a grid cannot have: jobs set them or rely on their defaults, and
+# `sentence_objective` replaces random_next_sentence.
+RESERVED = set(
+    "albert_config_file beam_options data_dir do_eval do_train from_scratch "
+    "init_checkpoint input_file num_runs num_shards num_workers output_dir "
+    "output_file random_next_sentence random_seed runner spm_model_file "
+    "vocab_file".split()
+)
 
 
 class BusyError(Exception):
@@ -82,22 +69,17 @@ class GridRunner:
             if (path := getattr(args, name))
         }
         self.texts = {
-            text: [
-                digests.digest_file(path)
-                for path in filesystem.expand_files(text)
-            ]
+            text: list(map(digests.digest_file, filesystem.expand_files(text)))
             for text in (args.train_text, args.heldout_text)
         }
-        self.begin = [
-            digests.digest_file(path) for path in self.vocabulary.values()
-        ]
+        # Every job depends on the vocabulary.
+        self.begin = list(map(digests.digest_file, self.vocabulary.values()))
 
     def do_row(self, row, seed):
         """Does all jobs of a row with a seed.
 
         Raises:
           BusyError: if another process is working on one of them.
-          ProgramError: if a program failed.
         """
         for job, function in self.list_jobs(row):
             self.do(row, seed, job, function)
@@ -121,21 +103,18 @@ class GridRunner:
             "columns": columns,
             "summary": grid_reports.summarize(columns),
             "commits": sorted(commits),
-            "folders": self.list_folders(row, seeds),
+            "folders": self.list_folders(row, seeds) if row.phases else {},
             "paper": row.paper,
         }
 
     def list_folders(self, row, seeds):
-        """Returns a dict from seed to the checkpoint's folder in ours."""
-        if not row.phases:
-            return {}
+        """Returns a dict from seed to the checkpoint's folder in output_dir."""
         folders = {}
         for seed in seeds:
             trained = self.folder(row, seed, len(row.phases) - 1)
             if filesystem.exists(os.path.join(trained, RESULT_FILE)):
-                folders[str(seed)] = os.path.relpath(
-                    self.model_folder(row, seed), self.args.output_dir
-                )
+                path = self.model_folder(row, seed)
+                folders[str(seed)] = os.path.relpath(path, self.args.output_dir)
         return folders
 
     def list_jobs(self, row):
@@ -152,7 +131,7 @@ class GridRunner:
     def folder(self, row, seed, job):
         """Returns the folder of a job."""
         texts = list(self.begin)
-        if row.phases:  # Random weights do not depend on it.
+        if row.phases:  # Random weights do not depend on the text.
             texts += self.texts[self.args.train_text]
         if isinstance(job, int):
             name = row.identify(job + 1, seed, texts)
@@ -173,9 +152,9 @@ class GridRunner:
         settings = self.grid.tasks[task] | row.tasks.get(task, {})
         name = "do_lower_case"
         if not row.phases and name in self.grid.held_out:
-            # Trained models have the casing of their records.
+            # A trained model has the casing of its records.
             settings = {name: self.grid.held_out[name]} | settings
-        # The user's folder may begin with "configs/", too.
+        # Not data_dir: the user's folder may begin with "configs/", too.
         return find_shipped(settings) | {"data_dir": settings["data_dir"]}
 
     def model_folder(self, row, seed):
@@ -208,9 +187,8 @@ class GridRunner:
         words = [f"--{flag}={value}" for flag, value in settings.items()]
         command = shlex.join(["albert", name, *words])
         print(command, flush=True)
-        if status := subprograms.run_program(
-            [*subprograms.ALBERT, name, *words]
-        ):
+        status = subprograms.run_program([*subprograms.ALBERT, name, *words])
+        if status:
             raise ProgramError(f"Exit status {status} of: {command}")
 
     def make_records(self, text, settings):
@@ -221,12 +199,13 @@ class GridRunner:
         path = os.path.join(folder, RESULT_FILE)
         with waiting_for_folder(folder):
             if not filesystem.exists(path):
-                files = {"input_file": text, "output_file": file}
-                files |= {"num_workers": self.args.num_workers}
-                self.call(
-                    "create_pretraining_data",
-                    self.vocabulary | files | settings,
-                )
+                own = {
+                    "input_file": text,
+                    "output_file": file,
+                    "num_workers": self.args.num_workers,
+                }
+                words = self.vocabulary | own | settings
+                self.call("create_pretraining_data", words)
                 filesystem.write_json(path, settings)
         return file
 
@@ -250,12 +229,11 @@ class GridRunner:
                 **phase.flags,
             },
         )
-        log = plot_metrics.read_records(
-            os.path.join(output, manifest.METRICS_FILE)
-        )
+        log = os.path.join(output, manifest.METRICS_FILE)
         name = "sequences_per_second"
-        rates = [line[name] for line in log if name in line]
-        if not rates:  # All steps were in the call that compiled them.
+        lines = plot_metrics.read_records(log)
+        rates = [line[name] for line in lines if name in line]
+        if not rates:  # The first compiled call, which is not timed, did all.
             return {}
         rate = statistics.median(rates) * phase.records["max_seq_length"]
         return {
@@ -275,9 +253,8 @@ class GridRunner:
 
         @functools.cache
         def score(file):
-            batches = opening.open_records(file, row.config).read_pass(
-                EVAL_BATCH_SIZE
-            )
+            records = opening.open_records(file, row.config)
+            batches = records.read_pass(EVAL_BATCH_SIZE)
             return evaluation.evaluate(strategy, model, function, batches)
 
         results = {}
@@ -308,9 +285,8 @@ class GridRunner:
                 **self.task_settings(row, task),
             },
         )
-        summary = filesystem.read_json(
-            os.path.join(output, manifest.SUMMARY_FILE)
-        )
+        path = os.path.join(output, manifest.SUMMARY_FILE)
+        summary = filesystem.read_json(path)
         return {task: summary["best"][summary["metric"]]}
 
 
@@ -333,7 +309,7 @@ def write_config(row, folder):
 
 @contextlib.contextmanager
 def waiting_for_folder(folder):
-    """Context manager: owns a folder, after the process that owns it now."""
+    """Context manager: locks a folder as soon as no other process does."""
     with contextlib.ExitStack() as stack:
         while True:
             try:
@@ -345,9 +321,9 @@ def waiting_for_folder(folder):
 
 
 def note_commit(folder):
-    """Notes this package's commit in a folder; returns all that were noted.
+    """Adds this package's commit to a folder's file; returns all in it.
 
-    A job that was interrupted may be resumed by another commit.
+    An interrupted job may be resumed by another commit.
     """
     path = os.path.join(folder, "commits.json")
     noted = filesystem.read_json(path) if filesystem.exists(path) else {}

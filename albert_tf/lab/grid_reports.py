@@ -9,11 +9,7 @@ def read_report(path, grid):
     """Reads a JSON file that `albert ablate` has written for a grid.
 
     Returns:
-      A dict from the name of a row to its results, as of
-      `grid_jobs.GridRunner.collect`.
-
-    Raises:
-      ValueError: if it is no such report, or that of another grid.
+      A dict from the name of a row to `grid_jobs.GridRunner.collect`'s results.
     """
     report = filesystem.read_json(path)
     rows = {row.name: row for row in grid.rows}
@@ -36,10 +32,10 @@ def check_results(where, results, row):
     known = [*wanted, "columns", "commits"]
     if not isinstance(results, dict) or not results.keys() >= set(known):
         raise ValueError(f"{where} is {results!r:.80}; wanted {known}.")
-    found = {key: results[key] for key in wanted}
-    if found != wanted:
+    actual = {key: results[key] for key in wanted}
+    if actual != wanted:
         raise ValueError(
-            f"{where} has {found}; the grid has {wanted}. Is it the report of "
+            f"{where} has {actual}; the grid has {wanted}. Is it the report of "
             "another grid?"
         )
     columns, commits = results["columns"], results["commits"]
@@ -67,7 +63,7 @@ def are_columns(columns):
 
 
 def add_results(results, other):
-    """Returns a row's results with what only another report has of it."""
+    """Returns a row's results, completed by those of another report."""
     columns = {name: dict(v) for name, v in results["columns"].items()}
     commits = set(results["commits"])
     for name, values in other["columns"].items():

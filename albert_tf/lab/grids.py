@@ -1,11 +1,11 @@
-"""Grids of trainings that change one thing each: tables of a paper, small.
+"""Grids of models that differ in one thing each: a paper's tables in small.
 
 A grid is a JSON file:
 
   title: what it is about.
   config: fields of an AlbertConfig.
-  phases: trainings one after another, each from the weights of the last; a
-    phase has `records` (flags of create_pretraining_data) and `flags` (of
+  phases: pretraining runs, each from the weights of the one before; a phase has
+    `records` (flags of create_pretraining_data) and `flags` (of
     run_pretraining).
   held_out: flags of create_pretraining_data for the records to score on.
   seeds: random seeds of the repetitions.
@@ -33,7 +33,7 @@ WITHOUT_EFFECT = "save_checkpoints_steps", "keep_checkpoint_max"
 
 
 class Phase(NamedTuple):
-    """One training.
+    """One pretraining run.
 
     Attributes:
       records: dict from flag of create_pretraining_data to value.
@@ -59,7 +59,7 @@ class Row:
     Attributes:
       name: name in tables.
       config: its AlbertConfig.
-      phases: its trainings, in this order.
+      phases: its pretraining runs, in this order.
       tasks: dict from name to a dict of flags that differ from the grid's.
       paper: dict from column to the paper's result.
     """
@@ -71,14 +71,10 @@ class Row:
     paper: dict
 
     def identify(self, num_phases: int, *others) -> str:
-        """Returns a name for the first phases of the row.
+        """Returns a digest of the first phases of the row.
 
-        Rows and grids that begin alike share it, so that nothing is trained
-        twice.
-
-        Args:
-          num_phases: number of phases.
-          *others: what else the result depends on, such as the seed.
+        Rows and grids with the same first phases share it, so that nothing is
+        trained twice. It includes whatever else the result depends on.
         """
         phases = []
         for phase in self.phases[:num_phases]:
@@ -94,15 +90,7 @@ class Row:
 
 @dataclasses.dataclass(frozen=True)
 class Grid:
-    """See the module.
-
-    Attributes:
-      title: what it is about.
-      rows: models to be trained.
-      held_out: dict from flag of create_pretraining_data to value.
-      seeds: random seeds of the repetitions.
-      tasks: dict from name to a dict of flags of run_classifier.
-    """
+    """A parsed grid; its fields are described at the top of the module."""
 
     title: str
     rows: tuple[Row, ...]
@@ -112,11 +100,7 @@ class Grid:
 
 
 def read_grid(path: filesystem.Path) -> Grid:
-    """Reads a grid.
-
-    Raises:
-      ValueError: if a key is missing or unknown, or a config is invalid.
-    """
+    """Reads a grid."""
     values = filesystem.read_json(path)
     if (name := values.pop("base", None)) is not None:
         base = os.path.join(os.path.dirname(path), str(name))
@@ -177,13 +161,12 @@ def _parse_row(row, values):
             f"{where} changes the tasks {unknown}; the grid has "
             f"{sorted(values['tasks'])}"
         )
-    found = Row(row["name"], config, tuple(phases), tasks, paper)
-    found.count_tokens()  # Raises KeyError if a size is missing.
-    return found
+    parsed = Row(row["name"], config, tuple(phases), tasks, paper)
+    parsed.count_tokens()  # Raises KeyError if a size is missing.
+    return parsed
 
 
 def _parse_tasks(tasks, where):
-    """Returns tasks, or raises ValueError if a value is no flag's."""
     return {
         name: _parse_flags(flags, f"{where}, task {name!r}")
         for name, flags in tasks.items()
@@ -191,7 +174,7 @@ def _parse_tasks(tasks, where):
 
 
 def _parse_flags(flags, where):
-    """Returns flags, or raises ValueError if a value is no flag's."""
+    """Returns a copy of flags, after a check of their types."""
     for name, value in flags.items():
         if not isinstance(value, str | int | float):
             raise ValueError(
@@ -214,16 +197,13 @@ def check_keys(values, known, where, optional=()):
 
 
 def identify(*described) -> str:
-    """Returns a name for values that JSON can describe: a digest of them."""
+    """Returns a digest of values that can be written as JSON."""
     text = json.dumps(described, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 def summarize(values: list[float]) -> dict:
-    """Returns mean, standard deviation and number of repeated results.
-
-    The deviation of a single result is None.
-    """
+    """Returns mean, standard deviation and number of repeated results."""
     return {
         "mean": statistics.fmean(values),
         "deviation": statistics.stdev(values) if len(values) > 1 else None,

@@ -1,18 +1,18 @@
-"""Plots of what passes through the layers do, for a page."""
+"""Plots of how passes through the layers change vectors, for a page."""
 
 import numpy as np
 
 from albert_tf.reports import plots
 
-# Pieces that are named in a scatter plot.
+# Number of pieces that are labeled in a scatter plot.
 NUM_NAMED = 25
 
 
-def draw_comparison(found):
+def draw_comparison(models):
     """Yields plots over passes with a curve for each model.
 
     Args:
-      found: dict from a model's name to a dict as of `layers.describe`.
+      models: dict from a model's name to the result of `layers.describe`.
     """
 
     def cosines(passes):
@@ -32,21 +32,16 @@ def draw_comparison(found):
         ("Cosine between tokens", 0, lambda p: p["token_cosine"]),
     ):
         picture, axes = plots.begin()
-        for number, (name, model) in enumerate(found.items()):
+        for number, (name, model) in enumerate(models.items()):
             values = list(values_of(model["passes"]))
             steps = range(first, first + len(values))
             color = f"C{number}"
             axes.plot(steps, values, marker=".", color=color, label=name)
             trained = model["trained_passes"]
             if first <= trained < first + len(values):
-                axes.plot(
-                    trained,
-                    values[trained - first],
-                    marker="o",
-                    fillstyle="none",
-                    markersize=10,
-                    color=color,
-                )
+                circle = {"marker": "o", "fillstyle": "none", "markersize": 10}
+                y = values[trained - first]
+                axes.plot(trained, y, color=color, **circle)
         axes.set(xlabel="pass (circle: passes in training)")
         axes.locator_params("x", integer=True)
         axes.legend(frameon=False, fontsize="small")

@@ -1,4 +1,4 @@
-"""Shows what each pass through the layers of a model does to real text."""
+"""Shows how each pass through the layers of a model changes real text."""
 
 import collections
 import dataclasses
@@ -33,11 +33,13 @@ def run(args):
         start.config.choose_length(args.max_seq_length, 128) for start in starts
     ]
     args = dataclasses.replace(args, max_seq_length=min(lengths))
+    parts = [os.path.abspath(path).split(os.sep) for path in paths]
+    names = filesystem.name_briefly(parts)
     with tempfile.TemporaryDirectory() as folder:
         records = write_records(folder, inputs, starts[0], args)
         described = {
             name: describe(start, records, args)
-            for name, start in zip(name_models(paths), starts, strict=True)
+            for name, start in zip(names, starts, strict=True)
         }
     for name, model in described.items():
         print(f"{name}: {describe_size(model)}\n")
@@ -46,19 +48,8 @@ def run(args):
     page_files.write(args, {"models": described}, lambda: build_page(described))
 
 
-def name_models(paths):
-    """Names checkpoints as briefly as is unique."""
-    parts = [os.path.abspath(path).split(os.sep) for path in paths]
-    return filesystem.name_briefly(parts)
-
-
 def read_models(paths, args):
-    """Returns a `pretrained.Complete` for each checkpoint.
-
-    Raises:
-      ValueError: if one lacks a config, a vocabulary or pretraining heads,
-        cannot do so many passes or tokens, or their vocabularies differ.
-    """
+    """Returns a `pretrained.Complete` for each checkpoint, after checks."""
     first = models.read_pretrained(paths[0], args)
     others = dataclasses.replace(args, albert_config_file=None)
     rest = [models.read_pretrained(path, others) for path in paths[1:]]
@@ -69,7 +60,11 @@ def read_models(paths, args):
                 f"{path} lacks the pretraining heads, with which passes are "
                 "measured. Was it fine-tuned?"
             )
-        check_sizes(path, start.config, args)
+        try:
+            deepen(start.config, args.num_passes)
+            start.config.choose_length(args.max_seq_length)
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from error
         for key in ("sha256", *sorted(vocabulary_files.CASING)):
             values = [s.tokenizer.settings[key] for s in (start, starts[0])]
             if values[0] != values[1]:
@@ -83,31 +78,17 @@ def read_models(paths, args):
     return starts
 
 
-def check_sizes(path, config, args):
-    """Raises ValueError if a model cannot do --num_passes or so many tokens."""
-    try:
-        deepen(config, args.num_passes)
-        config.choose_length(args.max_seq_length)
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from error
-
-
 def write_records(folder, inputs, start, args):
     """Writes pretraining records of the text; returns their file."""
-    name, content = start.vocabulary_file
-    vocabulary = os.path.join(folder, name)
-    filesystem.write_file(vocabulary, content)
-    kind = "vocab_file"
-    if start.tokenizer.kind == "sentencepiece":
-        kind = "spm_model_file"
     settings = start.tokenizer.settings
     path = os.path.join(folder, "records.tfrecord")
+    num_masked = max(1, round(MASKED_LM_PROB * args.max_seq_length))
     shards.create_shards(
         inputs,
         [path],
         shards.Settings(
             tokenizer=(
-                (kind, vocabulary),
+                *models.write_vocabulary(start, folder).items(),
                 ("do_lower_case", settings["do_lower_case"]),
                 ("keep_accents", settings["keep_accents"]),
             ),
@@ -117,9 +98,7 @@ def write_records(folder, inputs, start, args):
                 sentence_objective="sop",
             ),
             masking=masking.MaskingRule(
-                max_predictions=max(
-                    1, round(MASKED_LM_PROB * args.max_seq_length)
-                ),
+                max_predictions=num_masked,
                 masked_lm_prob=MASKED_LM_PROB,
                 ngram=args.ngram,
             ),
@@ -164,12 +143,11 @@ def deepen(config, num_passes):
 
     Args:
       config: an AlbertConfig.
-      num_passes: number of passes; None for twice as many if all layers share
-        their weights, otherwise as many.
+      num_passes: number of passes; None for twice the number of layers if all
+        share their weights, otherwise that number.
 
     Raises:
-      ValueError: if layers that do not share weights would be run more often
-        or in other groups, or passes are not a multiple of the inner groups.
+      ValueError: if the model cannot be run with so many.
     """
     is_shared = (
         config.parameter_sharing == "all" and config.num_hidden_groups == 1
@@ -199,12 +177,8 @@ def most_frequent(dataset, tokenizer):
     for features in dataset:
         ids = features["input_ids"].numpy()
         counts.update(ids[features["input_mask"].numpy() > 0].tolist())
-    special = {
-        tokenizer.cls_id,
-        tokenizer.sep_id,
-        tokenizer.mask_id,
-        tokenizer.pad_id,
-    }
+    t = tokenizer
+    special = {t.cls_id, t.sep_id, t.mask_id, t.pad_id}
     ids = [i for i, _ in counts.most_common() if i not in special]
     return ids[:NUM_WORDS]
 
@@ -212,19 +186,8 @@ def most_frequent(dataset, tokenizer):
 def tabulate(model):
     """Returns rows of a model's passes; the first row is the head."""
     measured = model["passes"]
-    rows = [
-        [
-            "pass",
-            "norm",
-            "change",
-            "cosine",
-            "between tokens",
-            "entropy",
-            "distance",
-            "masked LM",
-            "sentence order",
-        ]
-    ]
+    head = "pass", "norm", "change", "cosine", "between tokens", "entropy"
+    rows = [[*head, "distance", "masked LM", "sentence order"]]
     for number, norm in enumerate(measured["norm"]):
         moved = [""] * 4
         if number:

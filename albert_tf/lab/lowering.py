@@ -1,11 +1,10 @@
 """Lowers a training step of many replicas to HLO, on a machine without them.
 
 `CompileOnlyStrategy` takes the place of TPUStrategy while a step is traced.
-The result is what XLA gets to compile; TensorFlow cannot run it on several
-replicas.
+The result is what XLA compiles; TensorFlow cannot run it on several replicas.
 
-TensorFlow lowers the step by its XLA kernels for CPUs, because those for TPUs
-need one. For this step they differ in the random number generator, which
+TensorFlow lowers the step with its XLA kernels for CPUs, because those for TPUs
+need a TPU. For this step they differ only in the random number generator, which
 `albert_tf.lab.tpu_compiler` replaces.
 """
 
@@ -76,25 +75,19 @@ def feature_specs(batch_size, max_seq_length, max_predictions_per_seq):
 
     They are those that `reading.build_dataset` yields for training.
     """
-    tokens = (batch_size, max_seq_length)
-    predictions = (batch_size, max_predictions_per_seq)
-    shapes = {
+    tokens = tf.TensorSpec([batch_size, max_seq_length], tf.int32)
+    shape = [batch_size, max_predictions_per_seq]
+    predictions = tf.TensorSpec(shape, tf.int32)
+    specs = {
         "input_ids": tokens,
         "input_mask": tokens,
         "segment_ids": tokens,
         "masked_lm_positions": predictions,
         "masked_lm_ids": predictions,
-        "masked_lm_weights": predictions,
-        "sentence_order_labels": (batch_size,),
+        "masked_lm_weights": tf.TensorSpec(shape, tf.float32),
+        "sentence_order_labels": tf.TensorSpec([batch_size], tf.int32),
     }
-    return {
-        name: tf.TensorSpec(
-            shape,
-            tf.float32 if name == "masked_lm_weights" else tf.int32,
-            name,
-        )
-        for name, shape in shapes.items()
-    }
+    return {n: tf.TensorSpec(s.shape, s.dtype, n) for n, s in specs.items()}
 
 
 class PretrainingStep:
@@ -163,13 +156,7 @@ class PretrainingStep:
         return step.experimental_get_compiler_ir(*specs.values())(stage=stage)
 
     def fingerprint(self, batch_size):
-        """Returns a digest of the lowered step: equal steps have equal ones.
-
-        Names and lines of code do not count.
-
-        Args:
-          batch_size: as for `lower`.
-        """
+        """Returns a digest of the lowered step, without names and metadata."""
         text = self.lower(batch_size, stage="hlo")
         # Below the first line, which names the function, instructions contain
         # " = "; the rest are tables of files and lines.

@@ -1,4 +1,4 @@
-"""Measures what each pass through the layers does to real text.
+"""Measures how each pass through the layers changes real text.
 
 A pass is one use of a layer's weights; ALBERT's layers share them. "State 0"
 is the input of the first layer, state l the output of pass l.
@@ -11,13 +11,25 @@ import dataclasses
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.model import heads
+from albert_tf.model import heads, operations
 from albert_tf.training import gauge
 
 
 @dataclasses.dataclass(frozen=True)
 class Measurements:
     """Means over tokens, predictions or sequences.
+
+    Example:
+      >>> from albert_tf.lab import speed
+      >>> from albert_tf.model.config import AlbertConfig
+      >>> config = AlbertConfig(
+      ...     vocab_size=31, embedding_size=4, hidden_size=12,
+      ...     num_hidden_layers=2, num_attention_heads=3, intermediate_size=17)
+      >>> model = heads.AlbertForPreTraining(config)
+      >>> batch = tf.data.Dataset.from_tensors(
+      ...     speed.random_batch(config, 2, 8, 1))
+      >>> measure(model, batch).norm.shape  # The input and two passes.
+      (3,)
 
     Attributes:
       norm: [S], length of the vectors of each state.
@@ -59,22 +71,15 @@ class Measurements:
 def measure(model, dataset) -> Measurements:
     """Runs a model on batches of pretraining records, and measures all passes.
 
-    The pretraining heads are applied after each state, as if the model ended
-    there. In a model whose layers share all weights, that is the model with so
-    many layers.
+    The pretraining heads are applied to each state, as if the model ended
+    there. If all layers share their weights, it is the same model with fewer
+    layers.
 
     Args:
       model: a `heads.AlbertForPreTraining`; all its layers are run.
-      dataset: batches as of `reading.build_dataset`, of one shape.
-
-    Raises:
-      ValueError: if there is no batch.
+      dataset: batches from `reading.build_dataset`, of one shape.
     """
-
-    @tf.function
-    def sum_batch(features):
-        return sum_measures(model, features)
-
+    sum_batch = tf.function(lambda features: sum_measures(model, features))
     sums: dict = {}
     for features in dataset:
         for name, ratio in sum_batch(features).items():
@@ -96,9 +101,8 @@ def sum_measures(model, features):
     """Returns a dict from name to a total and its weight, for one batch."""
     outputs = model.encode(features, with_attention=True)
     embedded = outputs["embedding_output"]  # [B, T, E]
-    first = model.encoder.transformer.project(
-        tf.reshape(embedded, [-1, embedded.shape[-1]])
-    )  # [B * T, H]
+    embedded = tf.reshape(embedded, [-1, embedded.shape[-1]])
+    first = project(model.encoder.transformer, embedded)  # [B * T, H]
     states = outputs["all_encoder_layers"]  # L of [B, T, H]
     states = [tf.reshape(first, tf.shape(states[0])), *states]
     mask = tf.cast(features["input_mask"], tf.float32)  # [B, T]
@@ -109,6 +113,13 @@ def sum_measures(model, features):
     }
 
 
+def project(transformer, x):
+    """Returns the input [R, H] of the first layer, from embeddings [R, E]."""
+    if transformer.projection is None:
+        return x
+    return operations.dense(x, *transformer.cast(transformer.projection))
+
+
 def sum_states(states, mask, features):
     """Sums lengths, distances and cosines of S states [B, T, H]."""
     num_tokens = tf.reduce_sum(mask)
@@ -117,27 +128,17 @@ def sum_states(states, mask, features):
         return tf.reduce_sum(values * mask)
 
     unit = tf.math.l2_normalize(tf.stack(states), axis=-1)  # [S, B, T, H]
-    unit *= mask[:, :, tf.newaxis]  # Which is 0 or 1.
+    unit *= mask[:, :, tf.newaxis]
     unit = tf.reshape(unit, [len(states), -1])  # [S, B * T * H]
-    pairs = list(zip(states[:-1], states[1:], strict=True))
+    norms = [total(tf.norm(x, axis=-1)) for x in states]
+    pairs = zip(states[:-1], states[1:], strict=True)
+    changes = [total(tf.norm(y - x, axis=-1)) for x, y in pairs]
     alike = [gauge.cosine_ratio(x, features) for x in states]
     return {
-        "norm": (
-            tf.stack([total(tf.norm(x, axis=-1)) for x in states]),
-            num_tokens,
-        ),
-        "change": (
-            tf.stack([total(tf.norm(y - x, axis=-1)) for x, y in pairs]),
-            num_tokens,
-        ),
-        "cosines": (
-            tf.matmul(unit, unit, transpose_b=True),  # [S, S]
-            num_tokens,
-        ),
-        "token_cosine": (
-            tf.stack([ratio.total for ratio in alike]),
-            alike[0].weight,
-        ),
+        "norm": (tf.stack(norms), num_tokens),  # [S]
+        "change": (tf.stack(changes), num_tokens),  # [L]
+        "cosines": (tf.matmul(unit, unit, transpose_b=True), num_tokens),
+        "token_cosine": (tf.stack([r.total for r in alike]), alike[0].weight),
     }
 
 
@@ -188,30 +189,23 @@ def sum_heads(model, states, features):
 
 
 def project_words(model, ids, num_components=2):
-    """Projects word embeddings on their principal components.
-
-    Args:
-      model: a `heads.AlbertForPreTraining`.
-      ids: K pieces.
-      num_components: number of components, C.
+    """Projects the word embeddings of K ids on C principal components.
 
     Returns:
       Dict with "embeddings", of E dimensions, and, if the model has a
-      projection, "projected", of H: without positions, segments and norm, which
-      the first layer's input has. Each is a dict of "coordinates" [K, C] and
-      "explained", the share of the variance of every component.
+      projection, "projected", of H. Unlike the first layer's input, they do not
+      include positions, segments and the norm. Each is a dict of "coordinates"
+      [K, C] and "explained", the share of the variance of every component.
     """
     transformer = model.encoder.transformer
     words = tf.gather(model.word_embeddings, ids)  # [K, E]
     words = tf.cast(words, model.compute_dtype)
-    found = {"embeddings": words}
+    spaces = {"embeddings": words}
     if transformer.projection:
-        found["projected"] = transformer.project(words)  # [K, H]
+        spaces["projected"] = project(transformer, words)  # [K, H]
     return {
-        name: principal_components(
-            tf.cast(x, tf.float32).numpy(), num_components
-        )
-        for name, x in found.items()
+        name: principal_components(tf.cast(x, tf.float32), num_components)
+        for name, x in spaces.items()
     }
 
 

@@ -25,14 +25,7 @@ def random_batch(
 ) -> dict[str, np.ndarray]:
     """Returns a pretraining batch of random ids, without padding.
 
-    Args:
-      config: an AlbertConfig.
-      batch_size: B.
-      max_seq_length: T.
-      max_predictions_per_seq: P.
-
-    Returns:
-      Dict from feature to an array [B, T], [B, P] or [B].
+    It is a dict from feature to an array [B, T], [B, P] or [B].
     """
     rng = np.random.default_rng(0)
     limits = {
@@ -82,17 +75,16 @@ def time_training(
     *,
     compute_dtype: str = "auto",
 ) -> list[dict]:
-    """Trains models of random weights side by side, and times their steps.
+    """Trains models of random weights in turns, and times their steps.
 
-    All take turns in this process, on one device; the median turn counts.
+    Turns, because the speed of a machine may change; the median turn counts.
 
     Args:
       configs: dict from name to AlbertConfig.
-      batch_size: sequences of a step.
-      max_seq_length: tokens of a sequence.
-      max_predictions_per_seq: masked tokens of a sequence.
-      compute_dtype: "float32", "bfloat16" or "auto", as for
-        `distribution.choose_compute_dtype`.
+      batch_size: sequences per step.
+      max_seq_length: tokens per sequence.
+      max_predictions_per_seq: masked tokens per sequence.
+      compute_dtype: as for `distribution.choose_compute_dtype`.
 
     Returns:
       For each model a dict of `name`, the settings, and:
@@ -135,7 +127,7 @@ def time_training(
 
 
 def time_turn(step):
-    """Returns the seconds of a step, the mean of a turn."""
+    """Returns the mean seconds of a step in a turn."""
     count, start = 0, time.perf_counter()
     while True:
         step()

@@ -16,7 +16,7 @@ def summarize(
     seq_lengths: list[int],
     max_predictions_per_seq: int,
 ) -> dict:
-    """Returns everything that is known of a model from its config.
+    """Returns a model's figures, a dict that can be written as JSON.
 
     Args:
       config: an AlbertConfig.
@@ -26,10 +26,10 @@ def summarize(
       max_predictions_per_seq: masked tokens per sequence.
 
     Returns:
-      A dict that can be written as JSON:
+      A dict of:
 
         config: fields of the config.
-        parameters: number of weights by part, as of `count_parameters`.
+        parameters: number of weights by part, from `count_parameters`.
         encoder: number of weights without the pretraining heads.
         layer: number of weights of one layer.
         sharing: the same for each way of sharing.
@@ -109,21 +109,16 @@ def summarize_flops(config, max_seq_length, max_predictions_per_seq):
 
 def estimate_training(config, batch_size, length, predictions, dtype, remat):
     """Returns a `memory.Training` and its settings as a dict."""
-    found = memory.estimate_training(
-        config,
-        batch_size,
-        length,
-        predictions,
-        compute_dtype=dtype,
-        remat=remat,
+    settings = {"compute_dtype": dtype, "remat": remat}
+    estimate = memory.estimate_training(
+        config, batch_size, length, predictions, **settings
     )
     return {
         "batch_size": batch_size,
         "max_seq_length": length,
-        "compute_dtype": dtype,
-        "remat": remat,
-        **dataclasses.asdict(found),
-        "peak": found.peak,
+        **settings,
+        **dataclasses.asdict(estimate),
+        "peak": estimate.peak,
     }
 
 

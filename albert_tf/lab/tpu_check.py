@@ -8,9 +8,9 @@ from albert_tf.model.config import AlbertConfig
 from albert_tf.training import distribution
 from albert_tf.training.memory import GIB
 
-# A larger batch of a core fits nowhere; a search beyond it has gone wrong.
+# No core holds a larger batch.
 LARGEST_BATCH = 1 << 14
-# The first size of a search, in multiples.
+# The first size of a search, in units of --batch_multiple.
 FIRST_MULTIPLE = 64
 
 
@@ -70,29 +70,25 @@ def check_batch_size(args, num_replicas):
 
 
 def build_step(config, num_replicas, args):
-    """Returns the `lowering.PretrainingStep` of some flags."""
-    names = (
-        "max_seq_length max_predictions_per_seq optimizer compute_dtype remat"
-    ).split()
+    """Returns the `lowering.PretrainingStep` that the flags describe."""
     return lowering.PretrainingStep(
         config,
         num_replicas,
+        max_seq_length=args.max_seq_length,
+        max_predictions_per_seq=args.max_predictions_per_seq,
+        optimizer=args.optimizer,
+        compute_dtype=args.compute_dtype,
         num_parts=args.gradient_accumulation_steps,
-        **{name: getattr(args, name) for name in names},
+        remat=args.remat,
     )
 
 
 def compile_step(step, compiler, batch_size):
     """Compiles a step for a batch size of each replica.
 
-    Args:
-      step: a `lowering.PretrainingStep`.
-      compiler: a `tpu_environment.Compiler`.
-      batch_size: sequences of each replica.
-
     Returns:
-      Figures as `Compiler.compile`, and the FLOPs counted by hand: all, and
-      those that the compiler counts, which is each loop once.
+      Figures as `Compiler.compile`, and the FLOPs counted by hand: in all, and
+      with each loop counted once, as the compiler does.
     """
     return {
         **compiler.compile(step.lower(batch_size), step.num_replicas),
@@ -104,15 +100,12 @@ def compile_step(step, compiler, batch_size):
 def count_flops(step, batch_size, loops_once=False):
     """Returns the FLOPs of a replica's step, counted by hand.
 
-    Args:
-      step: a `lowering.PretrainingStep`.
-      batch_size: sequences of each replica.
-      loops_once: whether to count the body of a loop once, as XLA does.
-        Recomputed layers are a loop for each group, and so are the parts of a
-        batch.
+    With `loops_once`, the body of a loop counts once, as for XLA.
     """
     num_layers = None
     if loops_once:
+        # The parts of a batch are a loop, and so are the recomputed layers of a
+        # group.
         batch_size //= step.num_parts
         if step.remat:
             num_layers = len(step.config.count_uses())
@@ -126,11 +119,7 @@ def count_flops(step, batch_size, loops_once=False):
 
 
 def report(step, compiler, batch_size):
-    """Compiles a step for a batch size of each replica, and prints figures.
-
-    Raises:
-      ValueError: if the step does not fit.
-    """
+    """Compiles a step for a batch size of each replica, and prints figures."""
     print(
         f"Compiling for {batch_size} sequences a core, which takes minutes.",
         flush=True,
@@ -146,7 +135,7 @@ def report(step, compiler, batch_size):
 
 
 def describe_shortage(error):
-    """Returns the compiler's words about a lack of memory, without others."""
+    """Returns the part of the compiler's error about a lack of memory."""
     line = error.splitlines()[0]
     return line.partition("CompileTimeHbmOom: ")[2] or line
 
@@ -177,20 +166,16 @@ def describe(figures, available_bytes):
 
 
 def report_largest(step, compiler, multiple):
-    """Finds the largest batch size of a replica; prints all that was tried.
-
-    Raises:
-      ValueError: if not even the smallest fits.
-    """
+    """Finds the largest batch size of a replica; prints each attempt."""
 
     def compile_and_say(batch_size):
         figures = compile_step(step, compiler, batch_size)
         if "error" in figures:
-            found = describe_shortage(figures["error"])
+            result = describe_shortage(figures["error"])
         else:
-            found = f"{figures['peak_bytes'] / GIB:.2f} GiB."
+            result = f"{figures['peak_bytes'] / GIB:.2f} GiB."
         seconds = f"{figures['seconds']:.0f} s"
-        print(f"{batch_size} a core ({seconds}): {found}", flush=True)
+        print(f"{batch_size} a core ({seconds}): {result}", flush=True)
         return figures
 
     available = compiler.available_bytes
@@ -207,17 +192,15 @@ def report_largest(step, compiler, multiple):
 
 def largest_fitting(tried):
     """Returns the largest size among figures by size that fits, or 0."""
-    return max(
-        (x for x, found in tried.items() if "error" not in found), default=0
-    )
+    return max((x for x in tried if "error" not in tried[x]), default=0)
 
 
 def find_largest(compile_at, multiple, available_bytes, tried=None):
     """Finds the largest batch size that fits, by bisection.
 
     The next size is guessed from the memory of those that were tried; if that
-    does not lie between the bounds, it is their middle. The first is too large
-    on purpose: the compiler detects that in a fraction of its usual time.
+    is not between the bounds, it is their middle. The first is too large on
+    purpose: the compiler detects that in a fraction of its usual time.
 
     Args:
       compile_at: function from batch size to figures: "peak_bytes", or "error"
@@ -249,18 +232,14 @@ def find_largest(compile_at, multiple, available_bytes, tried=None):
 
 def guess(tried, available_bytes):
     """Returns the batch size at which memory is expected to be full."""
-    needed = {
-        size: found.get("peak_bytes", found.get("needed_bytes"))
-        for size, found in tried.items()
-    }
     points = sorted(
-        (abs(math.log(needed[size] / available_bytes)), size, needed[size])
-        for size in needed
-        if needed[size]
-    )[:2]
+        (abs(math.log(needed / available_bytes)), size, needed)
+        for size, figures in tried.items()
+        if (needed := figures.get("peak_bytes", figures.get("needed_bytes")))
+    )
     if not points:
         return 0
-    # The line through the two nearest; through the origin if there is one.
+    # The line through the two nearest, or through a single one and the origin.
     (_, x0, y0), (_, x1, y1) = [*points, (0, 0, 0)][:2]
     if y0 == y1:
         return 0

@@ -1,11 +1,11 @@
-"""Compiles an HLO module for a TPU that need not be there.
+"""Compiles an HLO module for a TPU, without a TPU.
 
     python tpu_compiler.py --topology=v3:2x2
     python tpu_compiler.py --topology=v3:2x2 step.hlo --num_replicas=8
 
-prints what the TPU is, and what the module takes on it, as JSON on the last
-line. This file runs as a script in the environment of `tpu_environment`, with
-jax and libtpu. It imports nothing of this package, nor is it imported there.
+The last line of output is JSON: a description of the TPU, or the module's costs
+on it. This file runs as a script in the environment of `tpu_environment`, which
+has jax and libtpu but not this package.
 """
 
 import argparse
@@ -14,7 +14,7 @@ import os
 import re
 import time
 
-# No search for a TPU, no log about it, and no lock: several may compile.
+# Do not search for a TPU, log about it or lock it: several may compile at once.
 os.environ.update(
     JAX_PLATFORMS="cpu",
     ALLOW_MULTIPLE_LIBTPU_LOAD="1",
@@ -45,7 +45,7 @@ FOREIGN = (
     "mhlo.use_auto_spmd_partitioning",
 )
 
-# A program that fits on no TPU: its array has 512 GiB.
+# A module that fits on no TPU: its array has 512 GiB.
 TOO_LARGE = """
 func.func @main(%x: tensor<137438953472xf32>) -> tensor<137438953472xf32> {
   %y = stablehlo.add %x, %x : tensor<137438953472xf32>
@@ -55,11 +55,7 @@ func.func @main(%x: tensor<137438953472xf32>) -> tensor<137438953472xf32> {
 
 
 def convert(content, num_replicas):
-    """Converts a serialized HloModuleProto to StableHLO that a TPU can take.
-
-    Returns:
-      An ir.Module.
-    """
+    """Converts a serialized HloModuleProto to an ir.Module for TPUs."""
     module = ir.Module.parse(
         _jax.mlir.hlo_to_stablehlo(content), mlir.make_ir_context()
     )
@@ -91,7 +87,7 @@ def operations(block):
 
 
 def adapt(operation):
-    """Replaces what TensorFlow's lowering for CPUs does not share with TPUs."""
+    """Replaces an operation that TPUs lack or implement in another way."""
     if operation.name == "mhlo.copy":
         # Marks returned variables; StableHLO has no such operation.
         operation.results[0].replace_all_uses_with(operation.operands[0])
@@ -101,7 +97,7 @@ def adapt(operation):
 
 
 def use_generator_of_tpu(operation):
-    """Replaces Philox, TensorFlow's choice for CPUs, by that for TPUs."""
+    """Replaces TensorFlow's random generator for CPUs, Philox, by the TPU's."""
     (state,), results = operation.operands, operation.results
     default = ir.Attribute.parse("#stablehlo<rng_algorithm DEFAULT>")
     with ir.InsertionPoint(operation):
@@ -120,12 +116,11 @@ def use_generator_of_tpu(operation):
 
 
 def donate(main, aliases):
-    """Lets updated variables take the place of the old ones in memory.
+    """Lets updated variables take the memory of the old ones.
 
     Args:
       main: the function to compile.
-      aliases: the attribute by which HLO says which output updates which
-        parameter, as text.
+      aliases: HLO's attribute that lists the output for each parameter.
     """
     pairs = re.findall(
         r"parameter_number = (\d+) : i64\}, output_index = array<i64: (\d+)>",
@@ -133,19 +128,12 @@ def donate(main, aliases):
     )
     outputs = {int(parameter): int(output) for parameter, output in pairs}
     number = ir.IntegerType.get_signless(32)
+    attributes: list[dict] = [{} for _ in main.type.inputs]
+    for parameter, output in outputs.items():
+        alias = ir.IntegerAttr.get(number, output)
+        attributes[parameter]["tf.aliasing_output"] = alias
     main.attributes["arg_attrs"] = ir.ArrayAttr.get(
-        [
-            ir.DictAttr.get(
-                {
-                    "tf.aliasing_output": ir.IntegerAttr.get(
-                        number, outputs[index]
-                    )
-                }
-                if index in outputs
-                else {}
-            )
-            for index in range(len(main.type.inputs))
-        ]
+        list(map(ir.DictAttr.get, attributes))
     )
 
 
@@ -205,21 +193,19 @@ def compile_file(path, topology, num_replicas):
         module = convert(file.read(), num_replicas)
     start = time.monotonic()
     try:
-        found = measure(compile_module(topology, module, num_replicas))
+        result = measure(compile_module(topology, module, num_replicas))
     except Exception as error:
         text = str(error)
-        found = {
-            "error": text,
-            "is_out_of_memory": "RESOURCE_EXHAUSTED" in text,
-        }
+        is_out_of_memory = "RESOURCE_EXHAUSTED" in text
+        result = {"error": text, "is_out_of_memory": is_out_of_memory}
         if needed := re.search(r"\(([\d.]+)([MGT])\) exceeds available", text):
             unit = {"M": 2**20, "G": 2**30, "T": 2**40}[needed[2]]
-            found["needed_bytes"] = float(needed[1]) * unit
-    return found | {"seconds": time.monotonic() - start}
+            result["needed_bytes"] = float(needed[1]) * unit
+    return result | {"seconds": time.monotonic() - start}
 
 
 def run(args):
-    """Returns what is to be printed, a dict."""
+    """Returns the dict to print."""
     try:
         topology = topologies.get_topology_desc(
             platform="tpu", topology_name=args.topology

@@ -1,8 +1,8 @@
 """The TPU compiler, in an environment of its own.
 
-jax and libtpu compile for a TPU that is not there. Their versions are fixed,
-because `tpu_compiler` needs private parts of jaxlib, and other versions may
-need other amounts of memory.
+jax and libtpu compile for TPUs without one. Their versions are fixed, because
+`tpu_compiler` needs private parts of jaxlib, and the memory that a step needs
+may depend on the version.
 """
 
 import json
@@ -29,25 +29,13 @@ def default_folder():
 
 
 def find_python(folder):
-    """Returns the path of the environment's Python, whether or not it exists.
-
-    Args:
-      folder: folder for environments; the name of each has its versions.
-    """
+    """Returns the path of the environment's Python, which may not exist."""
     name = "-".join(package.replace("==", "-") for package in PACKAGES)
     return os.path.join(folder, name, "bin", "python")
 
 
-def prepare(folder, say=print):
-    """Makes the environment if there is none; returns the path of its Python.
-
-    Args:
-      folder: folder for environments.
-      say: function of a line of progress.
-
-    Raises:
-      ValueError: if it cannot be made.
-    """
+def prepare(folder):
+    """Makes the environment unless it exists; returns its Python's path."""
     python = find_python(folder)
     if os.path.exists(python):
         return python
@@ -57,8 +45,8 @@ def prepare(folder, say=print):
             f"or newer; this is {sys.version.split()[0]}."
         )
     place = os.path.dirname(os.path.dirname(python))
-    say(f"Installing {', '.join(PACKAGES)} into {place}.")
-    # A run that was interrupted may have left a part of it.
+    print(f"Installing {', '.join(PACKAGES)} into {place}.")
+    # An interrupted run may have left a part of it.
     incomplete = f"{place}.incomplete"
     shutil.rmtree(incomplete, ignore_errors=True)
     filesystem.make_folder(incomplete)
@@ -113,15 +101,16 @@ class Compiler:
 
     def __init__(self, python, topology):
         self.command = [python, str(SCRIPT), f"--topology={topology}"]
-        found = self._run([])
-        if "error" in found:
+        described = self._run([])
+        if "error" in described:
             raise ValueError(
-                f"--topology={topology}: {found['error']} Wanted a generation "
-                "and its chips in each direction, such as v3:2x2, v4:2x2x1, "
-                "v5e:2x4 or v6e:2x4."
+                f"--topology={topology}: {described['error']} Wanted a "
+                "generation and its chips in each direction, such as v3:2x2, "
+                "v4:2x2x1, v5e:2x4 or v6e:2x4."
             )
-        self.device, self.num_cores = found["device"], found["num_cores"]
-        self.available_bytes = found["available_bytes"]
+        self.device = described["device"]
+        self.num_cores = described["num_cores"]
+        self.available_bytes = described["available_bytes"]
 
     def compile(self, hlo, num_replicas):
         """Compiles a module; returns a dict of figures.
@@ -140,10 +129,10 @@ class Compiler:
         with tempfile.TemporaryDirectory(prefix="albert_tf-") as folder:
             path = os.path.join(folder, "step.hlo")
             pathlib.Path(path).write_bytes(hlo)
-            found = self._run([path, f"--num_replicas={num_replicas}"])
-        if "error" in found and not found["is_out_of_memory"]:
-            raise ValueError(f"The TPU compiler refused: {found['error']}")
-        return found
+            figures = self._run([path, f"--num_replicas={num_replicas}"])
+        if "error" in figures and not figures["is_out_of_memory"]:
+            raise ValueError(f"The TPU compiler refused: {figures['error']}")
+        return figures
 
     def _run(self, words):
         """Runs the script; returns the JSON of its last line."""
