@@ -16,7 +16,6 @@ MISSING = {
     "albert_tf.model.heads.AlbertForPreTraining",
     "albert_tf.model.heads.AlbertMultipleChoice",
     "albert_tf.model.heads.Ratio",
-    "albert_tf.model.modeling.AlbertEncoder",
     "albert_tf.model.span_heads.AlbertConditionalSpans",
     "albert_tf.model.span_heads.AlbertSpans",
     "albert_tf.tasks.classification.Classification",
