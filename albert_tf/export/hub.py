@@ -195,21 +195,18 @@ class HubEncoder(keras.layers.Layer):
         weights; at the call, if it has no such output.
 
     Example:
-      >>> import pathlib, tempfile
       >>> import albert_tf, numpy as np
-      >>> folder = pathlib.Path(tempfile.mkdtemp())
-      >>> pieces = "[PAD] [UNK] [CLS] [SEP] [MASK] hello".split()
-      >>> _ = (folder / "vocab.txt").write_text("\n".join(pieces))
+      >>> with open("vocab.txt", "w") as file:
+      ...     _ = file.write("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nhello")
       >>> config = albert_tf.AlbertConfig(
       ...     vocab_size=6, embedding_size=4, hidden_size=8,
       ...     num_hidden_layers=1, num_attention_heads=2, intermediate_size=8)
       >>> export_encoder(
-      ...     folder / "hub", albert_tf.AlbertEncoder(config),
-      ...     tokenizer=albert_tf.build_tokenizer(
-      ...         vocab_file=folder / "vocab.txt"),
-      ...     assets=[folder / "vocab.txt"])
+      ...     "hub", albert_tf.AlbertEncoder(config),
+      ...     tokenizer=albert_tf.build_tokenizer(vocab_file="vocab.txt"),
+      ...     assets=["vocab.txt"])
       >>> ids = np.array([[2, 5, 3]])
-      >>> HubEncoder(folder / "hub")({
+      >>> HubEncoder("hub")({
       ...     "input_word_ids": ids,
       ...     "input_mask": np.ones_like(ids),
       ...     "input_type_ids": np.zeros_like(ids)}).shape
