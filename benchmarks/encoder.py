@@ -10,9 +10,9 @@ float32 weights. The candidates take turns in one process, so that a slow phase
 of the machine affects all of them; the median round is reported. In bfloat16,
 transformers uses bfloat16 weights for inference and autocast for training, as
 is usual; only `bf16 weights` trains with bfloat16 weights. For inference, our
-encoder is traced as predictions and `albert embed` trace it, with kernels as
-constants; `as it is` is the encoder in a plain tf.function. GFLOP/s count the
-matrix products of the layers, three times for training.
+encoder is traced as by `albert embed`, with kernels as constants; `as it is` is
+the encoder in a plain tf.function. GFLOP/s count the
+matrix multiplications of the layers, three times for training.
 """
 
 import contextlib
@@ -58,7 +58,7 @@ LEARNING_RATE = 1e-5
 
 
 def num_flops(kind, batch_size, num_tokens):
-    """Returns the floating-point operations of the layers' matrix products."""
+    """Returns the FLOPs of the layers' matrix multiplications."""
     h, f = CONFIG.hidden_size, CONFIG.intermediate_size
     per_token = 2 * (4 * h * h + 2 * h * f + 2 * num_tokens * h)
     layers = CONFIG.num_hidden_layers * batch_size * num_tokens * per_token

@@ -63,7 +63,7 @@ def run(args):
             needed = call(step_rate, step, args.seconds)
             for batch_size in map(int, args.batch_sizes.split(",")):
                 rates = measure(args, folder, num_tokens, batch_size)
-                cells = [f"{found:,.0f}" for found in (*rates.values(), needed)]
+                cells = [f"{rate:,.0f}" for rate in (*rates.values(), needed)]
                 print(
                     f"| {num_tokens} | {batch_size} | {' | '.join(cells)} |",
                     flush=True,
@@ -113,10 +113,11 @@ def measure(args, folder, num_tokens, batch_size):
     """Returns sequences per second by (hosts, kind); they take turns."""
     rates: dict = {(hosts, kind): [] for hosts in (1, HOSTS) for kind in KINDS}
     for _ in range(args.rounds):
-        for (hosts, kind), found in rates.items():
+        for (hosts, kind), values in rates.items():
             path = path_of(folder, kind, num_tokens)
-            found.append(call(read_rate, path, batch_size, args.seconds, hosts))
-    return {key: statistics.median(found) for key, found in rates.items()}
+            rate = call(read_rate, path, batch_size, args.seconds, hosts)
+            values.append(rate)
+    return {key: statistics.median(values) for key, values in rates.items()}
 
 
 def read_rate(path, batch_size, seconds, num_hosts):

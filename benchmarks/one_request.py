@@ -4,9 +4,9 @@
   python -m benchmarks.one_request
 
 The models are ALBERT-base with random weights; the batch is one sequence
-without padding. `SavedModel` is a SavedModel as of `run_classifier.py
---export_dir`, which also validates its input and has a head. It is loaded once
-for all lengths, and first gets a request of 512 tokens. `AlbertEncoder` is
+without padding. `SavedModel` is what `run_classifier.py --export_dir` writes,
+which also validates its input and has a head. It is loaded once for all
+lengths, and its first request has 512 tokens. `AlbertEncoder` is
 traced with constant kernels for each length, `AlbertEncoder as it is` without.
 The candidates take turns as in `benchmarks.encoder`, whose flags apply here.
 """

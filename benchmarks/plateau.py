@@ -135,13 +135,14 @@ def print_table(folder):
     for name, changes in ROWS.items():
         path = pathlib.Path(folder, name, "metrics.jsonl")
         records = plot_metrics.read_records(path) if path.exists() else []
-        found = [r for r in records if r["split"] == "eval" and r["step"]]
+        evaluations = [r for r in records if r["split"] == "eval" and r["step"]]
         scores[name] = {
             count_tokens(changes) * r["step"]: r["masked_lm_accuracy"]
-            for r in found
+            for r in evaluations
         }
-        if found and "sentence_order_accuracy" in found[-1]:
-            orders[name] = f"{found[-1]['sentence_order_accuracy']:.1%}"
+        metric = "sentence_order_accuracy"
+        if evaluations and metric in evaluations[-1]:
+            orders[name] = f"{evaluations[-1][metric]:.1%}"
     columns = sorted({tokens for row in scores.values() for tokens in row})
     heads = [f"{tokens / 1e6:.1f}M" for tokens in columns]
     print(f"| changes | {' | '.join(heads)} | sentence order |")

@@ -233,7 +233,7 @@ class Transformers:
                 order = sorted(
                     order, key=lambda i: len(encoded["input_ids"][i])
                 )
-            found = []
+            logits = []
             for i in range(0, len(order), BATCH_SIZE):
                 rows = order[i : i + BATCH_SIZE]
                 batch = self.tokenizer.pad(
@@ -245,9 +245,9 @@ class Transformers:
                 )
                 with self.torch.inference_mode():
                     outputs = model(**batch)
-                found.append(outputs.start_logits.float().numpy())
-                found.append(outputs.end_logits.float().numpy())
-            return found
+                logits.append(outputs.start_logits.float().numpy())
+                logits.append(outputs.end_logits.float().numpy())
+            return logits
 
         return predict
 

@@ -173,17 +173,17 @@ def main():
     print("| steps computed | largest difference | relative | equal |")
     print("|---|---|---|---|")
     for number, (name, *row) in enumerate(ROWS):
-        found = train(args.output_dir, number, *row)
-        weights = sorted(found.keys() - checkpoints.find_slots(found))
+        values = train(args.output_dir, number, *row)
+        weights = sorted(values.keys() - checkpoints.find_slots(values))
         if name in ("one device", "bfloat16"):
-            wanted = found
-        differences = [found[n] - wanted[n] for n in weights]
+            wanted = values
+        differences = [values[n] - wanted[n] for n in weights]
         largest = max(np.abs(d).max() for d in differences)
         norms = [
-            np.sqrt(sum(np.square(x, dtype=np.float64).sum() for x in values))
-            for values in (differences, [wanted[n] for n in weights])
+            np.sqrt(sum(np.square(x, dtype=np.float64).sum() for x in arrays))
+            for arrays in (differences, [wanted[n] for n in weights])
         ]
-        is_equal = all(np.array_equal(found[n], wanted[n]) for n in found)
+        is_equal = all(np.array_equal(values[n], wanted[n]) for n in values)
         print(
             f"| {name} | {largest:.1e} | {norms[0] / norms[1]:.1e} | "
             f"{'yes' if is_equal else 'no'} |",

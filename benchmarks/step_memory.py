@@ -45,9 +45,9 @@ def peak_bytes():
 
 def count_operations(graph):
     """Returns the number of operations of a graph and its functions."""
-    found = graph.as_graph_def()
-    functions = found.library.function
-    return len(found.node) + sum(len(f.node_def) for f in functions)
+    definition = graph.as_graph_def()
+    functions = definition.library.function
+    return len(definition.node) + sum(len(f.node_def) for f in functions)
 
 
 def count_tensors(run):

@@ -1,15 +1,15 @@
-"""Times a pretraining step against the matrix products that it contains.
+"""Times a pretraining step against the matrix multiplications in it.
 
   python -m benchmarks.training_step
   python -m benchmarks.training_step --other=/path/to/another/checkout
 
 The step is that of the program: forward pass, both losses, backward pass,
-clipping and LAMB, on random ids without padding. `products` computes only
-matrix products, with the same number of operations, the shapes of the
+clipping and LAMB, on random ids without padding. `matmuls` does only
+matrix multiplications, with the same number of operations, the shapes of the
 feed-forward layers and the same dtype: a lower bound for the step's time. With
 --other, the step of another checkout is timed as well. All take turns, each in
-its own process while the others wait; the median turn is reported. What
-`albert_tf.lab.speed` has is repeated here, as older checkouts lack it.
+its own process while the others wait; the median turn is reported. Parts of
+`albert_tf.lab.speed` are repeated here, because older checkouts lack it.
 """
 
 import os
@@ -80,8 +80,8 @@ def build_step(name, batch_size, num_tokens, num_predictions, dtype):
     return lambda: step()[1].numpy()
 
 
-def build_products(name, batch_size, num_tokens, num_predictions, dtype):
-    """Returns a function that computes as many matrix products as a step."""
+def build_matmuls(name, batch_size, num_tokens, num_predictions, dtype):
+    """Returns a function that does the matrix multiplications of a step."""
     import tensorflow as tf
 
     from albert_tf.lab import flops
@@ -111,7 +111,7 @@ def serve():
     """Times the candidate in --serve, one turn per line of stdin."""
     kind, *row, dtype = FLAGS.serve.split(",")
     name, batch_size, num_tokens, num_predictions = row
-    build = {"step": build_step, "products": build_products}[kind]
+    build = {"step": build_step, "matmuls": build_matmuls}[kind]
     run = build(
         name, int(batch_size), int(num_tokens), int(num_predictions), dtype
     )
@@ -147,7 +147,7 @@ def measure(row, dtype):
     """Returns the median seconds of each candidate."""
     processes = {
         "step": start("step", row, dtype, ROOT, FLAGS.seconds),
-        "products": start("products", row, dtype, ROOT, FLAGS.seconds),
+        "matmuls": start("matmuls", row, dtype, ROOT, FLAGS.seconds),
     }
     if FLAGS.other:
         processes["other"] = start(
@@ -178,7 +178,7 @@ def main(_):
         return
     load = os.getloadavg()[0]
     print(f"Load average before: {load:.2f}. {FLAGS.rounds} turns.\n")
-    print("| step | ms | GFLOP/s | products / step | other, ms | speedup |")
+    print("| step | ms | GFLOP/s | matmuls / step | other, ms | speedup |")
     print("|---|---|---|---|---|---|")
     for row in ROWS:
         total = flops.count_flops(read_config(row[0]), *row[1:])
@@ -191,7 +191,7 @@ def main(_):
             other = seconds.get("other", float("nan"))
             print(
                 f"| {name} | {1000 * step:.1f} | {total / step / 1e9:.0f} | "
-                f"{seconds['products'] / step:.0%} | {1000 * other:.1f} | "
+                f"{seconds['matmuls'] / step:.0%} | {1000 * other:.1f} | "
                 f"{other / step:.2f} |",
                 flush=True,
             )

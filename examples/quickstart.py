@@ -84,13 +84,13 @@ class Step(NamedTuple):
     Args:
       title: short description.
       arguments: command line after `python`.
-      product: the last file it writes; if it exists, the step is skipped. None
+      result: the last file it writes; if it exists, the step is skipped. None
         for a program that itself detects whether it is done.
     """
 
     title: str
     arguments: list[str]
-    product: str | None = None
+    result: str | None = None
 
 
 def run(args):
@@ -258,8 +258,8 @@ def mask_words(text):
     lines = lines[:: max(1, len(lines) // NUM_MASKED_TEXTS)]
     words, texts = [], []
     for line in lines[:NUM_MASKED_TEXTS]:
-        found = [*re.finditer(r"\b[^\W\d_]+\b", line)][1:]
-        word = max(found, key=lambda m: len(m[0]), default=None)
+        matches = [*re.finditer(r"\b[^\W\d_]+\b", line)][1:]
+        word = max(matches, key=lambda m: len(m[0]), default=None)
         start, end = word.span() if word else (0, len(line))
         if end - start > 20:  # No spaces.
             start = (start + end) // 2
@@ -289,10 +289,10 @@ def build_records_step(folder, vocabulary, name, *arguments):
 
 
 def run_step(step):
-    """Prints and runs a program, unless its product exists."""
+    """Prints and runs a program, unless its result exists."""
     print(f"\n=== {step.title}", flush=True)
-    if step.product and os.path.exists(step.product):
-        print(f"Skipped: {step.product} exists.")
+    if step.result and os.path.exists(step.result):
+        print(f"Skipped: {step.result} exists.")
         return
     print(
         shlex.join([as_typed(sys.executable), *step.arguments]) + "\n",

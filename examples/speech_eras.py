@@ -110,8 +110,8 @@ def split(addresses, seed):
         start = 0
         for part, (share, num_rows) in PARTS.items():
             end = start + round(share * len(order))
-            found = [s for address in order[start:end] for s in address]
-            sentences = sorted(dict.fromkeys(found))
+            spoken = [s for address in order[start:end] for s in address]
+            sentences = sorted(set(spoken))
             chosen = rng.sample(sentences, min(num_rows, len(sentences)))
             tables[part] += [(era, sentence) for sentence in chosen]
             start = end
