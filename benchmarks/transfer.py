@@ -5,11 +5,11 @@ r"""Compares the scores of fine-tuning from pretrained and random weights.
     --glue_dir=glue --reviews_dir=reviews --squad_file=dev-v1.1.json \
     --race_dir=race [--only='CoLA;MRPC'] [--rates=1e-4] [--start=pretrained]
 
-Every task is trained from both, at each learning rate, with three seeds. Each
-gets the rate with the highest median of the best scores on dev. Tasks without
-data are skipped. Rerun the same command to resume: finished runs are not
-trained again, and another checkpoint than theirs is refused. The table at the
-end is the one in docs/results.md.
+Every task is trained from both, at each learning rate, with three seeds. The
+table has the rate whose best dev scores have the highest median. Tasks without
+data are skipped. Rerun the same command to resume: finished runs are skipped,
+and a different checkpoint is refused. The table at the end is the one in
+docs/results.md.
 """
 
 import dataclasses
