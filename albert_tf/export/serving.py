@@ -149,7 +149,8 @@ def build_answer(model, serve, max_seq_length, threshold=None):
 def _serve_by_rows(serve):
     """Returns `serve`, with separate kernels for few and for many rows.
 
-    Unless `Execution.separate_few_rows` is set, both share one set.
+    oneDNN orders kernels differently for each, see `execution.FEW_ROWS`. Unless
+    `Execution.separate_few_rows` is set, both share one set.
 
     Args:
       serve: as for `build_answer`.

@@ -56,7 +56,8 @@ RULES = (
     ("compute_dtype", ALLOWED, "weights are always float32"),
     ("*", NEEDS_FLAG, "it changes the training"),
 )
-# Number of bytes hashed at the start, middle and end of a record file.
+# Number of bytes hashed at the start, middle and end of a record file: to read
+# a whole corpus would take minutes at each start.
 SAMPLE_BYTES = 1 << 16
 _TOKENIZER_KEYS = ("kind", "sha256", "do_lower_case", "keep_accents")
 

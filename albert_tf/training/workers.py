@@ -277,6 +277,7 @@ class Workers:
 
         def add_replicas(*tensors):
             context = tf.distribute.get_replica_context()
+            # All replicas of a worker have its values: they count once.
             is_first = context.replica_id_in_sync_group % num_local == 0
             own = [tf.where(is_first, x, tf.zeros_like(x)) for x in tensors]
             # One by one, as tensors of a list would have to be of one type.

@@ -59,6 +59,7 @@ def write_checkpoint(prefix: filesystem.Path, variables: dict) -> None:
         name: v.numpy() if hasattr(v, "numpy") else np.asarray(v)
         for name, v in sorted(variables.items())
     }
+    # Not tf.train.Checkpoint, whose names follow the structure of the code.
     with publishing(prefix) as temporary, tf.device("CPU:0"):
         tf.raw_ops.SaveV2(
             prefix=temporary,
@@ -423,8 +424,9 @@ class CheckpointManager:
     def _drop_old(self, step):
         """Deletes old checkpoints and updates TensorFlow's state file.
 
-        One of an interruption does not count: it will be replaced. Newer ones
-        than `step`, if any, are damaged: training resumed from an older one.
+        Checkpoints of an interruption do not count: they will be replaced.
+        Checkpoints after `step`, if any, are damaged: training resumed from an
+        older one.
         """
         prefixes = list_checkpoints(self.folder)
         prefixes = [p for p in prefixes if step_of(p) <= step]
@@ -469,9 +471,9 @@ class CheckpointManager:
         """Restores the newest numbered checkpoint, including the optimizer.
 
         Damaged checkpoints, and those with values that are not finite, are
-        skipped with a warning. Incomplete files of a
-        killed run are removed. Old checkpoints are deleted by `save` only: the
-        training may have been started with wrong settings.
+        skipped with a warning. Incomplete files of a killed run are removed.
+        Old checkpoints are deleted by `save` only: the run may have been
+        started with wrong settings.
 
         Returns:
           Its prefix, or None if there is no checkpoint.
@@ -506,7 +508,7 @@ class CheckpointManager:
                 filesystem.remove(path)
 
     def restore(self, prefix: str) -> None:
-        """Restores every variable from a checkpoint of this training."""
+        """Restores every variable from a checkpoint of this run."""
         self._assign(read_checkpoint(prefix), prefix)
 
     def _assign(self, values, prefix):

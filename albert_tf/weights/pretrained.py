@@ -52,8 +52,8 @@ class Pretrained:
         ambiguous.
       tokenizer_settings: settings of the tokenizer in pretraining, as recorded
         next to the weights, or None.
-      classifier_dropout_prob: of transformers' config, which this package
-        only passes on; None if unknown.
+      classifier_dropout_prob: dropout rate of a classifier's head in a config
+        of transformers, which this package only passes on; None if unknown.
 
     Example:
       >>> import tempfile, albert_tf

@@ -39,7 +39,7 @@ class TaskHead:
         "conditional_spans" of `span_heads`.
       labels: names of a classifier's outputs, or None if unknown;
         `default_labels` are converted to None.
-      threshold: of "conditional_spans": a question is answered if its
+      threshold: for "conditional_spans": a question is answered if its
         no-answer score is below this; None if unknown.
 
     Raises:

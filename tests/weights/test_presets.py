@@ -9,7 +9,7 @@ import h5py
 import numpy as np
 import pytest
 
-from albert_tf.model import heads, layers, modeling
+from albert_tf.model import heads, modeling, operations
 from albert_tf.model.config import AlbertConfig
 from albert_tf.weights import (
     checkpoints,
@@ -52,7 +52,7 @@ def compare(found, theirs):
     # KerasHub leaves the head's epsilon at its layer's default.
     np.testing.assert_allclose(head(*given), logits, atol=2e-3)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(layers, "LAYER_NORM_EPSILON", keras_hub.HEAD_EPSILON)
+        patch.setattr(operations, "LAYER_NORM_EPSILON", keras_hub.HEAD_EPSILON)
         np.testing.assert_allclose(head(*given), logits, atol=1e-5)
 
 
