@@ -17,7 +17,6 @@ together, and a test can call `run(RaceFlags(...))`.
 import contextlib
 import dataclasses
 import functools
-import math
 import os
 import select
 import signal
@@ -26,20 +25,17 @@ import threading
 import types
 import typing
 from collections.abc import Callable, Sequence
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from absl import app, logging
 from absl import flags as absl_flags
 
-from albert_tf import errors, messages, quiet_import
+from albert_tf import errors, messages, quiet_import, settings
 
 # Lets --help list the flags under the script that calls `launch`.
 absl_flags.disclaim_key_flags()
 
-MAX_BATCH_SIZE = 1 << 20
-MAX_TOKENS = 1 << 30
-# Several runs add their index to the seed, which must still fit into 32 bits.
-MAX_SEED = 2_000_000_000
+flag = settings.setting
 
 # A number, or the word "auto".
 NumberOrAuto = float | Literal["auto"]
@@ -63,52 +59,6 @@ _DEFINE: dict[object, Callable] = {
     bool: absl_flags.DEFINE_bool,
     NumberOrAuto: functools.partial(absl_flags.DEFINE, _NumberOrAuto()),
 }
-
-
-class Range(NamedTuple):
-    """The allowed range of a number; None means no limit."""
-
-    at_least: float | None = None
-    above: float | None = None
-    at_most: float | None = None
-    below: float | None = None
-
-    def __contains__(self, value):
-        return (
-            math.isfinite(value)
-            and (self.at_least is None or value >= self.at_least)
-            and (self.above is None or value > self.above)
-            and (self.at_most is None or value <= self.at_most)
-            and (self.below is None or value < self.below)
-        )
-
-    def __str__(self):
-        return " and ".join(
-            f"{name.replace('_', ' ')} {limit}"
-            for name, limit in self._asdict().items()
-            if limit is not None
-        )
-
-
-def flag(default=None, help=None, *, required=False, has_lines=False, **limits):
-    """Returns a dataclass field that `launch` defines as a flag.
-
-    Args:
-      default: default value.
-      help: a sentence with meaning and unit. Inherited if None.
-      required: whether the flag must be set; it has no default then.
-      has_lines: whether the values of a text that is given several times are
-        joined as lines. Of other flags, the last one counts, with a warning.
-      **limits: fields of the `Range` of a number. Inherited if none is given.
-    """
-    metadata = {
-        "help": help,
-        "range": Range(**limits) if limits else None,
-        "has_lines": has_lines or None,
-    }
-    if required:
-        return dataclasses.field(metadata=metadata)
-    return dataclasses.field(default=default, metadata=metadata)
 
 
 def parse_numbers(
@@ -167,13 +117,10 @@ class Flags:
     def __post_init__(self):
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
-            name = f"--{_flag_name(field)}"
             if isinstance(value, str):
+                name = f"--{_flag_name(field)}"
                 _check_text(name, value, _is_required(field))
-            elif isinstance(value, int | float) and not isinstance(value, bool):
-                limits = _inherited(type(self), field.name, "range")
-                if limits is not None and value not in limits:
-                    raise ValueError(f"{name}={value}; wanted {limits}.")
+        settings.check(self, lambda name: f"--{name.rstrip('_')}")
         self.check()
 
     def check(self):
@@ -296,8 +243,7 @@ def _status_of(call, flags_class):
 
     Messages show arguments that are fields of `flags_class` as its flags.
     """
-    fields = dataclasses.fields(flags_class)
-    with messages.showing({f.name: _flag_name(f) for f in fields}):
+    with messages.showing(_shown_names(flags_class)):
         try:
             call()
         except Terminated:
@@ -337,19 +283,23 @@ def _raise_on_sigterm():
 
 def _define(flags_class, values):
     hints = typing.get_type_hints(flags_class)
+    names = _shown_names(flags_class)
     for field in dataclasses.fields(flags_class):
         name = _flag_name(field)
         kind = _without_none(hints[field.name])
         default: typing.Any = None if _is_required(field) else field.default
-        text = _inherited(flags_class, field.name, "help")
+        text = settings.inherited(flags_class, field.name, "help")
         if not text:
             raise ValueError(
                 f"{flags_class.__name__}.{field.name} has no help."
             )
-        if limits := _inherited(flags_class, field.name, "range"):
+        if limits := settings.inherited(flags_class, field.name, "range"):
             text += f" Range: {limits}."
+        # The library's settings name others as arguments.
+        with messages.showing(names):
+            text = messages.show(text)
         more = {}
-        if _inherited(flags_class, field.name, "has_lines"):
+        if settings.inherited(flags_class, field.name, "has_lines"):
             define: Callable = absl_flags.DEFINE_multi_string
         elif typing.get_origin(kind) is typing.Literal:
             define = absl_flags.DEFINE_enum
@@ -359,6 +309,12 @@ def _define(flags_class, values):
         define(
             name=name, default=default, help=text, flag_values=values, **more
         )
+
+
+def _shown_names(flags_class):
+    """Returns the flags of a class by the names that the library uses."""
+    fields = dataclasses.fields(flags_class)
+    return {field.name: _flag_name(field) for field in fields}
 
 
 def _flag_name(field):
@@ -378,15 +334,6 @@ def _is_required(field):
     return field.default is dataclasses.MISSING
 
 
-def _inherited(flags_class, name, key):
-    """Returns a flag's metadata from the nearest base class, or None."""
-    for base in flags_class.__mro__:
-        field = getattr(base, "__dataclass_fields__", {}).get(name)
-        if field is not None and field.metadata.get(key) is not None:
-            return field.metadata[key]
-    return None
-
-
 def _parsed(flags_class, flag_values, stray_words):
     if stray_words:
         # absl reads "--do_train False" as --do_train and a stray word.
@@ -397,7 +344,7 @@ def _parsed(flags_class, flag_values, stray_words):
         if isinstance(value, list):
             values[name] = "\n".join(value)
     missing = [
-        f"--{_flag_name(f)} ({_inherited(flags_class, f.name, 'help')})"
+        f"--{_flag_name(f)} ({settings.inherited(flags_class, f.name, 'help')})"
         for f in fields
         if _is_required(f) and values[f.name] is None
     ]

@@ -2,8 +2,8 @@
 
   python -m benchmarks.gauge_cost
 
-A measurement is that of `gauge.Gauge` after `gauge.INTERVAL` steps; a step is
-that of `benchmarks.training_step`, in bfloat16 with random ids. Both take
+A measurement is that of `plateau.Gauge` after `plateau.INTERVAL` steps; a step
+is that of `benchmarks.training_step`, in bfloat16 with random ids. Both take
 turns in one process; the median turn is reported.
 """
 
@@ -15,7 +15,7 @@ import tensorflow as tf
 from absl import app, flags
 
 from albert_tf.model import heads, layers
-from albert_tf.training import gauge
+from albert_tf.training import plateau
 from benchmarks import training_step
 
 FLAGS = flags.FLAGS
@@ -33,15 +33,15 @@ def build_gauge(name, num_tokens, num_predictions):
     model = heads.AlbertForPreTraining(
         config, dtype=layers.POLICIES["bfloat16"]
     )
-    num_sequences = gauge.TOKENS_AT_A_TIME // num_tokens
+    num_sequences = plateau.TOKENS_AT_A_TIME // num_tokens
     features = training_step.random_features(
         config, num_sequences, num_tokens, num_predictions
     )
     dataset = tf.data.Dataset.from_tensors(features)
-    return gauge.Gauge(
+    return plateau.Gauge(
         tf.distribute.get_strategy(),
         model,
-        dataset.repeat(gauge.TOKENS // gauge.TOKENS_AT_A_TIME),
+        dataset.repeat(plateau.TOKENS // plateau.TOKENS_AT_A_TIME),
         np.ones(config.vocab_size),
     )
 
@@ -76,11 +76,11 @@ def measure(row, num_rounds, num_steps=10):
 def main(_):
     """Prints a table with a line per recipe."""
     print(f"{FLAGS.rounds} turns.\n")
-    print(f"| recipe | {gauge.INTERVAL} steps | a measurement | share |")
+    print(f"| recipe | {plateau.INTERVAL} steps | a measurement | share |")
     print("|---|---|---|---|")
     for recipe, row in ROWS.items():
         step, measurement = measure(row, FLAGS.rounds)
-        steps = gauge.INTERVAL * step
+        steps = plateau.INTERVAL * step
         print(
             f"| {recipe} | {steps:.2f} s | {measurement:.3f} s | "
             f"{measurement / steps:.2%} |",

@@ -22,7 +22,7 @@ def measure(config, seed):
     import tensorflow as tf
 
     from albert_tf.model import modeling
-    from albert_tf.training import gauge
+    from albert_tf.training import plateau
     from benchmarks import training_step
 
     keras.utils.set_random_seed(seed)
@@ -33,7 +33,7 @@ def measure(config, seed):
     names = "input_ids", "input_mask", "segment_ids"
     features = {name: tf.constant(features[name]) for name in names}
     outputs = encoder(*features.values())
-    ratio = gauge.cosine_ratio(outputs["sequence_output"], features)
+    ratio = plateau.cosine_ratio(outputs["sequence_output"], features)
     return float(ratio.total / ratio.weight)
 
 

@@ -31,9 +31,12 @@ NUM_COUNTED = 3
 # Arguments of `replicas.build_replica_step`.
 ROWS = {
     "whole": {},
-    "4 parts": {"num_parts": 4},
+    "4 parts": {"gradient_accumulation_steps": 4},
     "recomputed layers": {"remat": True},
-    "4 parts, recomputed layers": {"num_parts": 4, "remat": True},
+    "4 parts, recomputed layers": {
+        "gradient_accumulation_steps": 4,
+        "remat": True,
+    },
 }
 INFERENCE = "inference"
 
@@ -97,12 +100,13 @@ def build_step(args, config, kwargs):
     Args:
       args: the arguments of the command line.
       config: an AlbertConfig.
-      kwargs: arguments of `replicas.build_replica_step`.
+      kwargs: `training.settings.Settings` of the step.
     """
     import tensorflow as tf
 
     from albert_tf.model import heads, layers, modeling
     from albert_tf.training import memory, optimization, replicas
+    from albert_tf.training.settings import Settings
 
     model = heads.AlbertForPreTraining(
         config, dtype=layers.POLICIES[args.compute_dtype]
@@ -113,15 +117,16 @@ def build_step(args, config, kwargs):
         optimization.build_schedule(1e-3, 1000, 10),
     )
     strategy = tf.distribute.get_strategy()
-    replica_step = replicas.build_replica_step(model, optimizer, **kwargs)
+    settings = Settings(**kwargs)
+    replica_step = replicas.build_replica_step(model, optimizer, settings)
     step = tf.function(lambda f: strategy.run(replica_step, args=(f,))[0])
     estimate = memory.estimate_training(
         config,
-        args.batch_size // kwargs.get("num_parts", 1),
+        args.batch_size // settings.gradient_accumulation_steps,
         args.num_tokens,
         args.num_predictions,
         compute_dtype=args.compute_dtype,
-        remat=kwargs.get("remat", False),
+        remat=settings.remat,
     ).peak
     kept = [*optimizer.weights.values(), *optimizer.slots.values()]
     return step, kept, estimate

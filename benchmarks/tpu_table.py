@@ -10,6 +10,7 @@ has changed since, so the script can be stopped and rerun. At the end it prints
 the tables; --only_print prints them without compiling.
 """
 
+import dataclasses
 import functools
 import itertools
 import json
@@ -80,7 +81,9 @@ def build_step(size, num_replicas, remat):
     """Returns the `lowering.PretrainingStep` of a size in configs/model/v2."""
     path = os.path.join(ROOT, "configs", "model", "v2", f"{size}.json")
     return lowering.PretrainingStep(
-        AlbertConfig.from_json_file(path), num_replicas, remat=remat
+        AlbertConfig.from_json_file(path),
+        num_replicas,
+        settings=dataclasses.replace(lowering.LAMB, remat=remat),
     )
 
 

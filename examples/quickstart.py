@@ -16,7 +16,7 @@ import shlex
 import sys
 from typing import NamedTuple
 
-from albert_tf import filesystem, flags
+from albert_tf import filesystem, flags, settings
 from albert_tf.commands import groups
 from albert_tf.data.pretraining import unfinished
 from albert_tf.model.config import AlbertConfig
@@ -74,7 +74,7 @@ class QuickstartFlags(groups.CasingFlags):
         16,
         "Number of sequences per training step.",
         at_least=1,
-        at_most=flags.MAX_BATCH_SIZE,
+        at_most=settings.MAX_BATCH_SIZE,
     )
 
 

@@ -18,6 +18,7 @@ SYSTEM = {
     "messages",
     "ownership",
     "progress",
+    "settings",
 }
 SYSTEM |= {"__version__", "quiet_import"}
 STATE = {"model", "text", "weights"}
@@ -26,7 +27,8 @@ ANYTHING = WORK | {"tasks", "data.pretraining"}
 # Our folders that the modules of a folder may import, besides their own.
 ALLOWED = {
     "": set(),
-    "commands": {"model", "data.pretraining"},
+    # Of these, modules without TensorFlow.
+    "commands": {"model", "data.pretraining", "tasks"},
     "model": set(),
     "text": set(),
     "metrics": set(),
@@ -35,7 +37,7 @@ ALLOWED = {
     "data.pretraining": {"text", "data"},
     "training": {"model", "weights", "data"},
     "export": STATE,
-    "tasks": WORK,
+    "tasks": WORK | {"data.pretraining"},
     "reports": ANYTHING | {"commands"},
     "programs": ANYTHING | {"commands", "reports"},
     # Nobody imports it: commands name its programs.

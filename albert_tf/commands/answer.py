@@ -12,6 +12,7 @@ import dataclasses
 from albert_tf import flags
 from albert_tf.commands import groups
 from albert_tf.flags import flag
+from albert_tf.tasks.recipes import AnswerSettings
 
 PROGRAM = "albert_tf.programs.answer"
 
@@ -33,6 +34,11 @@ class AnswerFlags(groups.WindowFlags):
     paragraph: str | None = flag(help="Paragraph with the answers.")
     paragraph_file: str | None = flag(
         help="Text file with the paragraph, instead of --paragraph."
+    )
+    max_answer_length: int = flag(
+        AnswerSettings.max_answer_length,
+        "Maximum length of an answer, in tokens.",
+        at_least=1,
     )
     n_best_size: int = flag(
         3, "Number of answers to print per question.", at_least=1

@@ -12,7 +12,7 @@ With --runner, an Apache Beam pipeline does the work, on one or many machines.
 import dataclasses
 from typing import Literal
 
-from albert_tf import flags
+from albert_tf import flags, settings
 from albert_tf.commands import groups
 from albert_tf.data.pretraining import limits
 from albert_tf.flags import flag
@@ -125,7 +125,7 @@ class DataFlags(groups.TextFlags, groups.CasingFlags):
         12345,
         "Random seed.",
         at_least=0,
-        at_most=flags.MAX_SEED,
+        at_most=settings.MAX_SEED,
     )
     progress: bool = flag(True, "Whether to show progress on stderr.")
     input_file_mode: str = flag("r", "Ignored: text is always read as UTF-8.")

@@ -17,7 +17,7 @@ Lines are read as they are needed, from files of any size or from a pipe
 import dataclasses
 from typing import Literal
 
-from albert_tf import flags
+from albert_tf import flags, settings
 from albert_tf.commands import groups
 from albert_tf.flags import flag
 from albert_tf.model.config import MAX_LAYERS
@@ -56,7 +56,7 @@ class EmbedFlags(groups.ModelFlags):
         4096,
         "Number of tokens per batch, padding included.",
         at_least=1,
-        at_most=flags.MAX_TOKENS,
+        at_most=settings.MAX_TOKENS,
     )
 
 

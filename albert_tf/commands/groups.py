@@ -3,8 +3,9 @@
 import dataclasses
 from typing import Literal
 
-from albert_tf import flags
+from albert_tf import flags, settings
 from albert_tf.flags import flag
+from albert_tf.tasks.recipes import Recipe
 
 _CHECKPOINT_FORMATS = (
     "TF1 prefix, .index file, folder or tar, TF Hub module, Hugging Face "
@@ -26,15 +27,6 @@ class DeviceFlags(flags.Flags):
     num_tpu_cores: int = flag(
         8, "Ignored: the number of cores is detected.", at_least=0
     )
-    compute_dtype: Literal["auto", "float32", "bfloat16"] = flag(
-        "auto",
-        "Data type of matrix products; weights, norms, softmax and losses "
-        "stay float32. auto: bfloat16 if the device has instructions for it, "
-        "otherwise float32.",
-    )
-    xla: bool = flag(
-        False, "Compile the training step with XLA; for a single GPU."
-    )
 
     @property
     def has_remote_tpu(self):
@@ -44,7 +36,7 @@ class DeviceFlags(flags.Flags):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TrainFlags(DeviceFlags):
-    """Batch sizes, optimizer, checkpoints and logging."""
+    """Output, start and devices of training; the settings are in a recipe."""
 
     output_dir: str = flag(
         required=True,
@@ -56,53 +48,6 @@ class TrainFlags(DeviceFlags):
         "are read only if --output_dir has no checkpoint."
     )
     do_train: bool = flag(False, "Whether to train.")
-    train_batch_size: int = flag(
-        32,
-        "Global training batch size, in examples.",
-        at_least=1,
-        at_most=flags.MAX_BATCH_SIZE,
-    )
-    gradient_accumulation_steps: int = flag(
-        1,
-        "Number of parts of each training batch, computed one after another "
-        "to save memory; without dropout, the update is the same.",
-        at_least=1,
-        at_most=flags.MAX_BATCH_SIZE,
-    )
-    remat: bool = flag(
-        False,
-        "Compute each layer again in the backward pass instead of keeping its "
-        "intermediate values, to save memory.",
-    )
-    optimizer: Literal["adamw", "lamb"] = flag("adamw", "Optimizer.")
-    save_checkpoints_steps: int = flag(
-        1000, "Number of steps between checkpoints.", at_least=1
-    )
-    keep_checkpoint_max: int = flag(
-        5,
-        "Number of recent checkpoints to keep, in addition to the best one; 0 "
-        "keeps all.",
-        at_least=0,
-    )
-    iterations_per_loop: int = flag(
-        1000,
-        "Maximum number of training steps per compiled call.",
-        at_least=1,
-    )
-    log_every_steps: int = flag(
-        100, "Number of steps between log lines.", at_least=1
-    )
-    accept_changes: bool = flag(
-        False,
-        "Resume the run in --output_dir even if its data, dropout, optimizer, "
-        "batch size or seed have changed; see docs/resuming.md.",
-    )
-    random_seed: int = flag(
-        12345,
-        "Seed of weight initialization, data order and dropout.",
-        at_least=0,
-        at_most=flags.MAX_SEED,
-    )
 
 
 def choose_part(given: int | None, usual: int, room: int) -> int:
@@ -120,7 +65,7 @@ def choose_part(given: int | None, usual: int, room: int) -> int:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class WindowFlags(flags.Flags):
-    """Windows of a paragraph, and the answers to find in them."""
+    """Windows of a paragraph."""
 
     max_seq_length: int | None = flag(
         help="Maximum length of question and window together, in tokens. "
@@ -136,9 +81,6 @@ class WindowFlags(flags.Flags):
         help="Maximum length of a question, in tokens; longer ones are "
         "truncated. Default: 64, or half of a sequence too short for it.",
         at_least=1,
-    )
-    max_answer_length: int = flag(
-        30, "Maximum length of an answer, in tokens.", at_least=1
     )
 
     def fit(self, config):
@@ -236,8 +178,8 @@ class CasingFlags(flags.Flags):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class FineTuningFlags(FilesFlags, TrainFlags):
-    """Flags common to all fine-tuning commands."""
+class FineTuningFlags(FilesFlags, TrainFlags, Recipe):
+    """Flags common to all fine-tuning commands, a Recipe among them."""
 
     albert_hub_module_handle: str | None = flag(
         help="TF Hub module to start from, a local folder or tar; same as "
@@ -248,25 +190,11 @@ class FineTuningFlags(FilesFlags, TrainFlags):
         "Devices to train on; auto uses all GPUs, or the CPU if there are "
         "none.",
     )
-    learning_rate: float = flag(5e-5, "Peak learning rate.", at_least=0)
-    from_scratch: bool = flag(
-        False,
-        "Start from random weights; without it, a checkpoint is required.",
-    )
-    freeze_encoder: bool = flag(
-        False, "Train the task's output layers alone, on a fixed encoder."
-    )
     max_seq_length: int | None = flag(
         help="Maximum length of a sequence, in tokens; longer ones are "
         "truncated. Default: 512, or the model's number of positions if that "
         "is less.",
         at_least=3,
-    )
-    bucket_lengths: str = flag(
-        "32,64,128,256",
-        "Comma-separated shorter lengths to which training batches are padded "
-        "if all their sequences fit; empty pads every batch to "
-        "--max_seq_length.",
     )
     do_predict: bool = flag(
         False, "Whether to write predictions of the best checkpoint."
@@ -274,32 +202,7 @@ class FineTuningFlags(FilesFlags, TrainFlags):
     eval_batch_size: int | None = flag(
         help="Ignored: evaluation has the batches of prediction.",
         at_least=1,
-        at_most=flags.MAX_BATCH_SIZE,
-    )
-    predict_batch_size: int | None = flag(
-        help="Global batch size of evaluation and prediction, in examples. "
-        "Default: as many as --tokens_per_batch allows.",
-        at_least=1,
-        at_most=flags.MAX_BATCH_SIZE,
-    )
-    tokens_per_batch: int = flag(
-        4096,
-        "Number of tokens per batch and replica in evaluation and prediction, "
-        "padding included.",
-        at_least=1,
-        at_most=flags.MAX_TOKENS,
-    )
-    train_step: int | None = flag(1000, "Number of training steps.", at_least=1)
-    warmup_step: int = flag(0, "Number of linear warmup steps.", at_least=0)
-    num_train_epochs: float | None = flag(
-        help="Number of training epochs, instead of --train_step.",
-        above=0,
-        at_most=100_000,
-    )
-    warmup_proportion: float | None = flag(
-        help="Fraction of all steps used for warmup, instead of --warmup_step.",
-        at_least=0,
-        below=1,
+        at_most=settings.MAX_BATCH_SIZE,
     )
     hidden_dropout_prob: float | None = flag(
         help="Dropout rate of the encoder's hidden layers. Default: the "
@@ -310,12 +213,6 @@ class FineTuningFlags(FilesFlags, TrainFlags):
     attention_probs_dropout_prob: float | None = flag(
         help="Dropout rate of the attention probabilities. Default: the "
         "config's.",
-        at_least=0,
-        below=1,
-    )
-    classifier_dropout: float = flag(
-        0.1,
-        "Dropout rate between the encoder and the task's output layer.",
         at_least=0,
         below=1,
     )
@@ -335,6 +232,11 @@ class FineTuningFlags(FilesFlags, TrainFlags):
     def source(self):
         """The checkpoint to start from, by either of its flags, or None."""
         return self.init_checkpoint or self.albert_hub_module_handle
+
+    @property
+    def exports(self) -> dict[str, str]:
+        """Folders of the SavedModels to write, by `ServingFlags`."""
+        return {}
 
     def check(self):
         """Raises ValueError if flags contradict each other."""
@@ -378,6 +280,12 @@ class ServingFlags(flags.Flags):
         "products (--compute_dtype): half the size or less, but they cannot "
         "be named in --init_checkpoint.",
     )
+
+    @property
+    def exports(self) -> dict[str, str]:
+        """Folders of the SavedModels to write, by what these take."""
+        folders = {"ids": self.export_dir, "text": self.export_text_dir}
+        return {kind: folder for kind, folder in folders.items() if folder}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

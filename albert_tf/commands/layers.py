@@ -13,7 +13,7 @@ pip install matplotlib.
 
 import dataclasses
 
-from albert_tf import flags
+from albert_tf import flags, settings
 from albert_tf.commands import groups
 from albert_tf.data.pretraining import limits
 from albert_tf.flags import flag
@@ -61,7 +61,7 @@ class LayersFlags(groups.PageFlags, groups.ModelFlags):
         8, "Sequences per batch.", at_least=1, at_most=1024
     )
     random_seed: int = flag(
-        12345, "Random seed of masks.", at_least=0, at_most=flags.MAX_SEED
+        12345, "Random seed of masks.", at_least=0, at_most=settings.MAX_SEED
     )
 
 

@@ -12,13 +12,14 @@ from albert_tf import filesystem, flags
 from albert_tf.commands import groups
 from albert_tf.data.pretraining import limits
 from albert_tf.flags import flag
+from albert_tf.tasks.recipes import PretrainingRecipe
 
 PROGRAM = "albert_tf.programs.run_pretraining"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class PretrainingFlags(groups.TrainFlags):
-    """The release's flags, followed by those added here."""
+class PretrainingFlags(groups.TrainFlags, PretrainingRecipe):
+    """Records, masks, and a PretrainingRecipe."""
 
     distribution: Literal[
         "auto", "one_device", "mirrored", "multi_worker", "tpu"
@@ -48,45 +49,6 @@ class PretrainingFlags(groups.TrainFlags):
         "Whether to evaluate on --eval_input_file: before training and at "
         "each checkpoint. Without --do_train: all existing checkpoints, or "
         "--init_checkpoint if there are none.",
-    )
-    train_batch_size: int = flag(4096)
-    eval_batch_size: int = flag(
-        64,
-        "Global evaluation batch size, in examples.",
-        at_least=1,
-        at_most=flags.MAX_BATCH_SIZE,
-    )
-    optimizer: Literal["adamw", "lamb"] = flag("lamb")
-    learning_rate: float | Literal["auto"] = flag(
-        0.00176,
-        "Peak learning rate. auto: LAMB's rate and warmup for "
-        "--train_batch_size, scaled from the paper's 0.00176 at 4096.",
-        at_least=0,
-    )
-    poly_power: float = flag(
-        1.0, "Exponent of the polynomial learning rate decay.", at_least=0
-    )
-    num_train_steps: int = flag(125000, "Number of training steps.", at_least=1)
-    num_warmup_steps: int = flag(
-        3125, "Number of linear warmup steps.", at_least=0
-    )
-    start_warmup_step: int = flag(
-        0,
-        "Step at which warmup starts; the learning rate is 0 before it. "
-        "Without --num_warmup_steps it has no effect.",
-        at_least=0,
-    )
-    save_checkpoints_steps: int = flag(5000)
-    max_eval_steps: int = flag(
-        0,
-        "Maximum number of batches to evaluate; 0 evaluates all examples (the "
-        "release: 100).",
-        at_least=0,
-    )
-    init_from_group0: bool = flag(
-        False,
-        "Initialize every group with the weights of group 0 in "
-        "--init_checkpoint.",
     )
     masked_lm_budget: float = flag(
         0,
@@ -125,28 +87,6 @@ class PretrainingFlags(groups.TrainFlags):
         "first; the first damaged one of a file and all after it are left "
         "out, which is listed in the log and in run.json.",
     )
-    sentence_weight: float | None = flag(
-        help="Weight of the sentence loss; 0 trains on masked LM alone. "
-        "Default: 1, or 0 for records without a sentence objective.",
-        at_least=0,
-    )
-    beta_2: float = flag(
-        0.999,
-        "Decay rate of the optimizer's second moment.",
-        at_least=0,
-        below=1,
-    )
-    stop_on_divergence: bool = flag(
-        True,
-        "Whether to stop when much of what was learned is lost or gradients "
-        "explode.",
-    )
-    shuffle_buffer: int = flag(
-        100_000,
-        "Size of the shuffle buffer, in records.",
-        at_least=1,
-        at_most=1 << 30,
-    )
 
     def check(self):
         """Raises ValueError if the flags cannot work."""
@@ -160,11 +100,7 @@ class PretrainingFlags(groups.TrainFlags):
                     "--do_eval needs --eval_input_file, held-out records. (The "
                     "release evaluated on the training file.)"
                 )
-        if self.learning_rate == "auto" and self.optimizer != "lamb":
-            raise ValueError(
-                "--learning_rate=auto is a rule for --optimizer=lamb; give "
-                "a number."
-            )
+        self.check_rate()
         if self.distribution == "multi_worker" and not self.do_train:
             raise ValueError(
                 "--distribution=multi_worker needs --do_train; evaluate on "

@@ -12,13 +12,17 @@ from typing import Literal
 from albert_tf import flags
 from albert_tf.commands import groups
 from albert_tf.flags import flag
+from albert_tf.tasks.recipes import AnswerSettings
 
 PROGRAM = "albert_tf.programs.run_squad"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SquadFlags(
-    groups.WindowFlags, groups.ServingFlags, groups.FineTuningFlags
+    groups.WindowFlags,
+    groups.ServingFlags,
+    groups.FineTuningFlags,
+    AnswerSettings,
 ):
     """The release's flags for both versions, followed by those added here."""
 
@@ -48,24 +52,7 @@ class SquadFlags(
         help="Number of training steps, instead of --num_train_epochs; the "
         "warmup is then --warmup_step."
     )
-    n_best_size: int = flag(
-        20,
-        "Number of answers per question in nbest_predictions.json. In v1, "
-        "answers are also formed of so many starts and ends of each window, "
-        "so that fewer than the default change predictions and scores.",
-        at_least=1,
-        at_most=10_000,
-    )
     use_einsum: bool = flag(True, "Ignored: it does not affect results.")
-    start_n_top: int = flag(
-        5, "v2: number of start positions in the beam.", at_least=1, at_most=512
-    )
-    end_n_top: int = flag(
-        5,
-        "v2: number of end positions in the beam per start position.",
-        at_least=1,
-        at_most=512,
-    )
     dropout_prob: float | None = flag(
         help="The release's name for --classifier_dropout; v2 only, before "
         "the no-answer logit.",
@@ -76,13 +63,6 @@ class SquadFlags(
         "v1",
         "v1: every question has an answer; v2: some have none, which needs a "
         "different head.",
-    )
-    null_score_diff_threshold: float | None = flag(
-        help="v2: give an answer if the no-answer score is below this "
-        "threshold. Default: the best one on --predict_file, or the one stored "
-        "in the model folder if that file contains no answers.",
-        at_least=-1e9,
-        at_most=1e9,
     )
     num_workers: int = flag(
         1,

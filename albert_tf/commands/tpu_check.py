@@ -14,7 +14,7 @@ environment of its own. Nothing runs on a TPU.
 import dataclasses
 from typing import Literal
 
-from albert_tf import flags
+from albert_tf import flags, settings
 from albert_tf.flags import flag
 
 PROGRAM = "albert_tf.lab.tpu_check"
@@ -41,7 +41,7 @@ class TpuCheckFlags(flags.Flags):
     train_batch_size: int | None = flag(
         help="Global training batch size, in examples.",
         at_least=1,
-        at_most=flags.MAX_BATCH_SIZE,
+        at_most=settings.MAX_BATCH_SIZE,
     )
     find_batch: bool = flag(
         False,
@@ -74,7 +74,7 @@ class TpuCheckFlags(flags.Flags):
         1,
         "Number of parts of each training batch, computed one after another.",
         at_least=1,
-        at_most=flags.MAX_BATCH_SIZE,
+        at_most=settings.MAX_BATCH_SIZE,
     )
     remat: bool = flag(False, "Compute each layer again in the backward pass.")
     environment: str | None = flag(

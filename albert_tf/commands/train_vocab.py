@@ -13,7 +13,7 @@ them, so a corpus may be far larger than memory.
 import dataclasses
 import os
 
-from albert_tf import flags
+from albert_tf import flags, settings
 from albert_tf.commands import groups
 from albert_tf.flags import flag
 
@@ -58,7 +58,7 @@ class TrainVocabFlags(groups.TextFlags, groups.CasingFlags):
         12345,
         "Seed of the line sampling.",
         at_least=0,
-        at_most=flags.MAX_SEED,
+        at_most=settings.MAX_SEED,
     )
     num_threads: int = flag(
         os.cpu_count() or 1,

@@ -4,7 +4,7 @@ import dataclasses
 import os
 import time
 
-from albert_tf import filesystem, flags
+from albert_tf import filesystem, flags, settings
 from albert_tf.commands import (
     create_pretraining_data,
     run_classifier,
@@ -44,7 +44,7 @@ def run(args):
     rows = [row for row in grid.rows if row.name in names]
     seeds = list(grid.seeds)
     if args.seeds:
-        limits = {"at_least": 0, "at_most": flags.MAX_SEED}
+        limits = {"at_least": 0, "at_most": settings.MAX_SEED}
         seeds = flags.parse_numbers("seeds", args.seeds, **limits)
     runner = grid_jobs.GridRunner(grid, args)
     path = os.path.join(args.output_dir, os.path.basename(args.grid))

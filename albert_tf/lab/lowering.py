@@ -17,6 +17,7 @@ from tensorflow.python.distribute import one_device_strategy
 
 from albert_tf.model import heads, layers, modeling
 from albert_tf.training import optimization, replicas
+from albert_tf.training.settings import Settings
 
 
 class CompileOnlyStrategy(tf.distribute.Strategy):
@@ -90,6 +91,9 @@ def feature_specs(batch_size, max_seq_length, max_predictions_per_seq):
     return {n: tf.TensorSpec(s.shape, s.dtype, n) for n, s in specs.items()}
 
 
+LAMB = Settings(optimizer="lamb", compute_dtype="bfloat16")
+
+
 class PretrainingStep:
     """The training step of `run_pretraining`, to lower at several batch sizes.
 
@@ -98,10 +102,7 @@ class PretrainingStep:
       num_replicas: number of replicas.
       max_seq_length: tokens of a sequence.
       max_predictions_per_seq: masked tokens of a sequence.
-      optimizer: "adamw" or "lamb".
-      compute_dtype: "float32" or "bfloat16".
-      num_parts: as for `replicas.build_replica_step`.
-      remat: as for `replicas.build_replica_step`.
+      settings: a `training.settings.Settings`; by default, LAMB in bfloat16.
     """
 
     def __init__(
@@ -111,30 +112,26 @@ class PretrainingStep:
         *,
         max_seq_length=512,
         max_predictions_per_seq=20,
-        optimizer="lamb",
-        compute_dtype="bfloat16",
-        num_parts=1,
-        remat=False,
+        settings=LAMB,
     ):
         self.config, self.num_replicas = config, num_replicas
         self.lengths = max_seq_length, max_predictions_per_seq
-        self.num_parts, self.remat = num_parts, remat
+        self.settings = settings
         self.strategy = CompileOnlyStrategy(num_replicas)
         with self.strategy.scope():
             model = heads.AlbertForPreTraining(
-                config, dtype=layers.POLICIES[compute_dtype]
+                config, dtype=layers.POLICIES[settings.compute_dtype]
             )
             weights = modeling.named_weights(model)
             self.replica_step = replicas.build_replica_step(
                 model,
                 optimization.build_optimizer(
-                    optimizer,
+                    settings.optimizer,
                     {name: weight.value for name, weight in weights.items()},
                     # Its values make no difference to the compiler.
                     optimization.build_schedule(0.00176, 125_000, 3_125),
                 ),
-                num_parts=num_parts,
-                remat=remat,
+                settings,
             )
 
     def lower(self, batch_size, stage="hlo_serialized"):

@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf.model import heads, operations
-from albert_tf.training import gauge
+from albert_tf.training import plateau
 
 
 @dataclasses.dataclass(frozen=True)
@@ -133,7 +133,7 @@ def sum_states(states, mask, features):
     norms = [total(tf.norm(x, axis=-1)) for x in states]
     pairs = zip(states[:-1], states[1:], strict=True)
     changes = [total(tf.norm(y - x, axis=-1)) for x, y in pairs]
-    alike = [gauge.cosine_ratio(x, features) for x in states]
+    alike = [plateau.cosine_ratio(x, features) for x in states]
     return {
         "norm": (tf.stack(norms), num_tokens),  # [S]
         "change": (tf.stack(changes), num_tokens),  # [L]
@@ -150,7 +150,7 @@ def sum_attention(all_attention_probs, mask):
     weights = mask[:, tf.newaxis]  # [B, 1, T]
     entropies, distances = [], []
     for probs in all_attention_probs:
-        shares = gauge.relative_entropy(probs, mask)  # [B, N, T]
+        shares = plateau.relative_entropy(probs, mask)  # [B, N, T]
         entropies.append(tf.reduce_sum(shares * weights, axis=[0, 2]))
         far = tf.reduce_sum(probs * distance, axis=-1)  # [B, N, T]
         distances.append(tf.reduce_sum(far * weights, axis=[0, 2]))

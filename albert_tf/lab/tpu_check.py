@@ -7,6 +7,7 @@ from albert_tf.lab import flops, lowering, tpu_environment
 from albert_tf.model.config import AlbertConfig
 from albert_tf.training import distribution
 from albert_tf.training.memory import GIB
+from albert_tf.training.settings import Settings
 
 # No core holds a larger batch.
 LARGEST_BATCH = 1 << 14
@@ -76,10 +77,12 @@ def build_step(config, num_replicas, args):
         num_replicas,
         max_seq_length=args.max_seq_length,
         max_predictions_per_seq=args.max_predictions_per_seq,
-        optimizer=args.optimizer,
-        compute_dtype=args.compute_dtype,
-        num_parts=args.gradient_accumulation_steps,
-        remat=args.remat,
+        settings=Settings(
+            gradient_accumulation_steps=args.gradient_accumulation_steps,
+            optimizer=args.optimizer,
+            compute_dtype=args.compute_dtype,
+            remat=args.remat,
+        ),
     )
 
 
@@ -106,15 +109,15 @@ def count_flops(step, batch_size, loops_once=False):
     if loops_once:
         # The parts of a batch are a loop, and so are the recomputed layers of a
         # group.
-        batch_size //= step.num_parts
-        if step.remat:
+        batch_size //= step.settings.gradient_accumulation_steps
+        if step.settings.remat:
             num_layers = len(step.config.count_uses())
     return flops.count_flops(
         step.config,
         batch_size,
         *step.lengths,
         num_layers=num_layers,
-        remat=step.remat,
+        remat=step.settings.remat,
     )
 
 

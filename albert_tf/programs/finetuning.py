@@ -8,17 +8,16 @@ import os
 import time
 from typing import NamedTuple
 
-from albert_tf import filesystem, ownership
+from albert_tf import filesystem, ownership, settings
 from albert_tf.export import saved_models
 from albert_tf.model.config import AlbertConfig
 from albert_tf.programs import shared
 from albert_tf.tasks import summary
-from albert_tf.tasks.finetuning import FineTuning, Recipe
+from albert_tf.tasks.finetuning import FineTuning
+from albert_tf.tasks.recipes import Recipe
 from albert_tf.training import manifest
 from albert_tf.weights import pretrained, task_heads
 
-# Flags that name output folders besides --output_dir.
-FOLDERS = ("cached_dir", "export_dir", "export_text_dir")
 # Flags that override dropout rates of the config.
 DROPOUTS = ("hidden_dropout_prob", "attention_probs_dropout_prob")
 
@@ -73,18 +72,16 @@ def read_start(args):
     )
 
 
-def classifier_dropout(args):
-    """Returns the dropout rate before the task's output layer."""
-    rate = getattr(args, "dropout_prob", None)
-    return args.classifier_dropout if rate is None else rate
-
-
 def build_recipe(args, number):
     """Returns the Recipe of run `number`, which has its own seed."""
-    names = [field.name for field in dataclasses.fields(Recipe)]
-    recipe = Recipe(**{name: getattr(args, name) for name in names})
-    seed = args.random_seed + number
-    return dataclasses.replace(recipe, random_seed=seed)
+    return settings.take(Recipe, args, random_seed=args.random_seed + number)
+
+
+def rename_dropout(args):
+    """Returns flags with the release's --dropout_prob as classifier_dropout."""
+    if args.dropout_prob is None:
+        return args
+    return dataclasses.replace(args, classifier_dropout=args.dropout_prob)
 
 
 def check_start_and_outputs(args):
@@ -101,8 +98,8 @@ def check_start_and_outputs(args):
             "No checkpoint to start from: give --init_checkpoint. (To start "
             "from random weights, give --from_scratch.)"
         )
-    for name in FOLDERS:
-        if folder := getattr(args, name, None):
+    for folder in (args.cached_dir, *args.exports.values()):
+        if folder:
             filesystem.check_can_be_written(os.path.join(folder, "file"))
 
 
@@ -116,7 +113,7 @@ def run(args, read_task):
     """
     check_start_and_outputs(args)
     with ownership.owning_folder(args.output_dir):
-        is_text = bool(getattr(args, "export_text_dir", None))
+        is_text = "text" in args.exports
         if is_text:
             text_serving = shared.import_text_serving("--export_text_dir")
         start = read_start(args)
@@ -159,7 +156,7 @@ def run_once(args, number, task, start, strategy):
         flags=dataclasses.asdict(args),
     )
     if args.do_train:
-        if wants_export(args) and args.export_compact:
+        if args.exports and args.export_compact:
             saved_models.check_compact(tuning.model)
         tuning.train()
     else:
@@ -173,24 +170,12 @@ def run_once(args, number, task, start, strategy):
     return tuning, scores
 
 
-def wants_export(args):
-    """Whether a flag asks for a SavedModel."""
-    return any(getattr(args, f"export_{x}dir", None) for x in ("", "text_"))
-
-
 def export(args, task, tuning):
     """Exports a run's best checkpoint as the flags ask."""
-    exports = {
-        write: folder
-        for name, write in (
-            ("export_dir", task.export),
-            ("export_text_dir", task.export_text),
-        )
-        if (folder := getattr(args, name, None))
-    }
-    if exports:
+    if args.exports:
         tuning.reporter.say(f"Exporting {tuning.restore_best()}.")
-    for write, folder in exports.items():
+    for kind, folder in args.exports.items():
+        write = {"ids": task.export, "text": task.export_text}[kind]
         path = write(tuning, folder, is_compact=args.export_compact)
         tuning.reporter.say(f"Exported SavedModel: {path}")
 

@@ -74,7 +74,6 @@ def read_task(args, model):
         task,
         data,
         max_seq_length=args.max_seq_length,
-        dropout=args.classifier_dropout,
         threshold=args.threshold_to_export,
     )
 

@@ -59,10 +59,9 @@ def read_task(args, model):
         parts,
         max_seq_length=args.max_seq_length,
         max_qa_length=args.max_qa_length,
-        dropout=finetuning.classifier_dropout(args),
     )
 
 
 def run(args):
     """Trains, evaluates and predicts as requested by the flags."""
-    finetuning.run(args, read_task)
+    finetuning.run(finetuning.rename_dropout(args), read_task)

@@ -3,9 +3,10 @@
 import dataclasses
 import os
 
-from albert_tf import filesystem
+from albert_tf import filesystem, settings
 from albert_tf.data import examples, squad, windows
 from albert_tf.programs import finetuning
+from albert_tf.tasks.recipes import AnswerSettings
 from albert_tf.tasks.squad import (
     NBEST_FILE,
     NULL_ODDS_FILE,
@@ -75,12 +76,7 @@ def read_task(args, model):
         num_train=len(trained_on.questions) if trained_on else 0,
         asked=asked,
         encoded=encoded,
-        n_best_size=args.n_best_size,
-        max_answer_length=args.max_answer_length,
-        start_n_top=args.start_n_top,
-        end_n_top=args.end_n_top,
-        dropout=finetuning.classifier_dropout(args),
-        threshold=args.null_score_diff_threshold,
+        settings=settings.take(AnswerSettings, args),
     )
 
 
@@ -97,4 +93,4 @@ def run(args):
         args = dataclasses.replace(
             args, num_train_epochs=None, warmup_proportion=None
         )
-    finetuning.run(args, read_task)
+    finetuning.run(finetuning.rename_dropout(args), read_task)

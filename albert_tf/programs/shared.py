@@ -9,21 +9,21 @@ from albert_tf.training import distribution
 
 
 def build_strategy(args):
-    """Returns the strategy given by the flags, and checks the batch sizes.
+    """Returns the strategy given by the flags.
 
     Args:
-      args: a `groups.DeviceFlags` that also has batch sizes.
+      args: a `groups.TrainFlags` with a flag `distribution`.
 
     Raises:
-      ValueError: as `distribution.build_strategy` and `check_batch_size`, or if
-        the flags contradict each other.
+      ValueError: as `distribution.build_strategy`, or if the flags contradict
+        each other.
     """
     if args.use_tpu and args.distribution not in ("auto", "tpu"):
         raise ValueError(
             f"--use_tpu contradicts --distribution={args.distribution}. Give "
             "one of the two."
         )
-    strategy = distribution.build_strategy(
+    return distribution.build_strategy(
         "tpu" if args.use_tpu else args.distribution,
         tpu_name=args.tpu_name,
         tpu_zone=args.tpu_zone,
@@ -31,22 +31,6 @@ def build_strategy(args):
         # Where the chief alone writes may be another folder elsewhere.
         settings=dataclasses.asdict(args) | {"output_dir": None},
     )
-    num_replicas = strategy.num_replicas_in_sync
-    if args.xla and num_replicas > 1 and not distribution.is_tpu(strategy):
-        raise ValueError(
-            f"--xla compiles a step for one device, but {num_replicas} are "
-            "used. Omit it, or give --distribution=one_device."
-        )
-    for name, value in dataclasses.asdict(args).items():
-        if not name.endswith("_batch_size") or value is None:
-            continue
-        work, num_parts = name.removesuffix("_batch_size"), 1
-        if work in ("train", "eval") and not getattr(args, f"do_{work}", True):
-            continue
-        if work == "train":
-            num_parts = args.gradient_accumulation_steps
-        distribution.check_batch_size(strategy, value, name, num_parts)
-    return strategy
 
 
 def import_text_serving(wanted_by):

@@ -15,6 +15,7 @@ from albert_tf.export import serving
 from albert_tf.metrics import classification
 from albert_tf.model import heads
 from albert_tf.tasks.finetuning import FineTuning, Task
+from albert_tf.tasks.recipes import Recipe
 from albert_tf.training import manifest
 from albert_tf.weights.task_heads import TaskHead
 
@@ -29,7 +30,6 @@ class Classification(Task):
       task: the `table_tasks.TableTask`, with its labels.
       data: the `text_data.Data` to train, score and predict on.
       max_seq_length: maximum length of a sequence, in tokens.
-      dropout: dropout rate before the output layer.
       threshold: constant output of an exported SavedModel, or None.
     """
 
@@ -39,12 +39,11 @@ class Classification(Task):
         data: text_data.Data,
         *,
         max_seq_length: int,
-        dropout: float = 0.1,
         threshold: float | None = None,
     ):
         self.task, self.data = task, data
         self.name, self.best_metric = task.name, task.metrics[0]
-        self.max_seq_length, self.dropout = max_seq_length, dropout
+        self.max_seq_length = max_seq_length
         self.threshold = threshold
         self.head = TaskHead(task.objective, task.labels)
         self.train = data.train.examples if data.train else None
@@ -128,12 +127,14 @@ class Classification(Task):
             counts = label_ids.sum(axis=0).astype(int)
         return describe_labels(self.task.labels, counts.tolist())
 
-    def build_model(self, config, dtype="float32"):
+    def build_model(
+        self, config, dropout=Recipe.classifier_dropout, dtype="float32"
+    ):
         return heads.AlbertClassifier(
             config,
             num_labels=len(self.task.labels or [""]),
             objective=self.task.objective,
-            dropout_prob=self.dropout,
+            dropout_prob=dropout,
             dtype=dtype,
         )
 

@@ -4,7 +4,6 @@ A `Task` defines the data, model and scores; a `Recipe` holds the
 hyperparameters. `FineTuning` runs both, in a notebook as in the programs.
 """
 
-import dataclasses
 import math
 import os
 
@@ -17,15 +16,17 @@ from albert_tf.data.examples import Examples
 from albert_tf.metrics import classification
 from albert_tf.model import modeling
 from albert_tf.model.config import CONFIG_FILE, AlbertConfig
+from albert_tf.tasks.recipes import Recipe
 from albert_tf.text import tokenization
 from albert_tf.training import (
     distribution,
     evaluation,
+    loop,
     manifest,
     memory,
-    optimization,
     session,
 )
+from albert_tf.training.settings import Schedule
 from albert_tf.weights import checkpoints, pretrained, task_heads
 
 
@@ -39,7 +40,6 @@ class Task:
       max_seq_length: maximum length of a sequence, in tokens.
       min_seq_length: minimum length of a sequence after padding, in tokens.
       best_metric: metric that selects the best checkpoint.
-      dropout: dropout rate before the task's output layer.
       head: the `task_heads.TaskHead` to write next to checkpoints, or None.
       train: training data, or None if there is none.
       num_train: number of examples per epoch.
@@ -53,7 +53,6 @@ class Task:
     max_seq_length: int
     min_seq_length: int = 1
     best_metric: str
-    dropout: float = 0.1
     head: task_heads.TaskHead | None = None
     train: Examples | None = None
     num_train: int = 0
@@ -65,8 +64,16 @@ class Task:
     def made_of(self) -> dict:
         raise NotImplementedError
 
-    def build_model(self, config, dtype="float32"):
-        """Returns the task's model."""
+    def build_model(
+        self, config, dropout=Recipe.classifier_dropout, dtype="float32"
+    ):
+        """Returns the task's model.
+
+        Args:
+          config: an AlbertConfig.
+          dropout: dropout rate before the task's output layer.
+          dtype: a dtype policy of Keras.
+        """
         raise NotImplementedError
 
     def describe_data(self) -> list[str]:
@@ -114,83 +121,6 @@ class Task:
     def export_text(self, tuning, folder, **kwargs) -> str:
         """Exports a SavedModel that takes text; requires tensorflow-text."""
         raise NotImplementedError
-
-
-# Names of a Recipe's numbers of steps and sizes -> their minimum.
-_LEAST = {
-    "train_batch_size": 1,
-    "tokens_per_batch": 1,
-    "gradient_accumulation_steps": 1,
-    "save_checkpoints_steps": 1,
-    "iterations_per_loop": 1,
-    "log_every_steps": 1,
-    "keep_checkpoint_max": 0,
-}
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Recipe:
-    """Hyperparameters of fine-tuning, as described by flags of the same name.
-
-    `commands.groups.FineTuningFlags` has these flags.
-    """
-
-    train_batch_size: int = 32
-    predict_batch_size: int | None = None
-    tokens_per_batch: int = 4096
-    optimizer: str = "adamw"
-    learning_rate: float = 5e-5
-    train_step: int = 1000
-    warmup_step: int = 0
-    num_train_epochs: float | None = None
-    warmup_proportion: float | None = None
-    bucket_lengths: str = "32,64,128,256"
-    random_seed: int = 12345
-    compute_dtype: str = "auto"
-    xla: bool = False
-    remat: bool = False
-    gradient_accumulation_steps: int = 1
-    save_checkpoints_steps: int = 1000
-    keep_checkpoint_max: int = 5
-    iterations_per_loop: int = 1000
-    log_every_steps: int = 100
-    from_scratch: bool = False
-    freeze_encoder: bool = False
-    accept_changes: bool = False
-
-    def __post_init__(self):
-        for name, least in _LEAST.items():
-            if getattr(self, name) < least:
-                raise ValueError(
-                    f"{name} is {getattr(self, name)}; wanted at least {least}."
-                )
-        distribution.check_compute_dtype(self.compute_dtype)
-
-    def count_steps(self, num_examples: int) -> tuple[int, int]:
-        """Returns the number of training steps and of warmup steps among them.
-
-        Args:
-          num_examples: number of training examples.
-
-        Raises:
-          ValueError: if there are no training steps after warmup.
-
-        Source: run_squad_v1.py for epochs and proportion.
-        """
-        num_steps, num_warmup_steps = self.train_step, self.warmup_step
-        if self.num_train_epochs is not None:
-            num_steps = int(
-                num_examples / self.train_batch_size * self.num_train_epochs
-            )
-        if self.warmup_proportion is not None:
-            num_warmup_steps = int(num_steps * self.warmup_proportion)
-        if num_steps < 1 or num_warmup_steps >= num_steps:
-            raise ValueError(
-                f"Too few training steps: {num_steps}, including "
-                f"{num_warmup_steps} warmup steps, for {num_examples} examples "
-                f"in batches of {self.train_batch_size}."
-            )
-        return num_steps, num_warmup_steps
 
 
 class FineTuning:
@@ -252,6 +182,12 @@ class FineTuning:
                 task.best_metric,
                 self._write_dev_predictions,
             )
+        if recipe.predict_batch_size:
+            distribution.check_batch_size(
+                self.session.strategy,
+                recipe.predict_batch_size,
+                "predict_batch_size",
+            )
         self.bucket_lengths = batches.parse_bucket_lengths(
             recipe.bucket_lengths, task.max_seq_length
         )
@@ -272,29 +208,23 @@ class FineTuning:
 
     def _build_session(self, strategy):
         """Returns the session for the recipe."""
-        task, recipe = self.task, self.recipe
         # The optimizer needs a schedule even without training.
-        num_steps, num_warmup_steps = 1, 0
-        if task.num_train:
-            num_steps, num_warmup_steps = recipe.count_steps(task.num_train)
+        schedule = Schedule(self.recipe.learning_rate, num_train_steps=1)
+        if self.task.num_train:
+            schedule = self.recipe.schedule(self.task.num_train)
         return session.Session(
             self.folder,
             self._build_model,
-            self._describe_run(num_steps, num_warmup_steps),
+            self.recipe,
+            schedule,
+            self._describe_run(schedule),
             strategy=strategy,
-            optimizer=recipe.optimizer,
-            schedule=optimization.build_schedule(
-                recipe.learning_rate, num_steps, num_warmup_steps
-            ),
-            num_train_steps=num_steps,
-            seed=recipe.random_seed,
-            compute_dtype=recipe.compute_dtype,
-            keep_checkpoint_max=recipe.keep_checkpoint_max,
-            accept_changes=recipe.accept_changes,
         )
 
     def _build_model(self, dtype):
-        model = self.task.build_model(self.config, dtype=dtype)
+        model = self.task.build_model(
+            self.config, self.recipe.classifier_dropout, dtype=dtype
+        )
         if self.recipe.freeze_encoder:
             model.encoder.trainable = False
         return model
@@ -350,7 +280,7 @@ class FineTuning:
                     f"model with them, or train the {name}."
                 )
 
-    def _describe_run(self, num_steps, num_warmup_steps):
+    def _describe_run(self, schedule):
         """Returns the manifest's description of the run."""
         recipe, start = self.recipe, self.start
         parts = {
@@ -371,10 +301,10 @@ class FineTuning:
             **parts,
             "optimizer": {
                 "name": recipe.optimizer,
-                "learning_rate": recipe.learning_rate,
-                "num_train_steps": num_steps,
-                "num_warmup_steps": num_warmup_steps,
-                "classifier_dropout": self.task.dropout,
+                "learning_rate": schedule.learning_rate,
+                "num_train_steps": schedule.num_train_steps,
+                "num_warmup_steps": schedule.num_warmup_steps,
+                "classifier_dropout": recipe.classifier_dropout,
             },
             "bucket_lengths": recipe.bucket_lengths,
             "train_batch_size": recipe.train_batch_size,
@@ -404,7 +334,6 @@ class FineTuning:
         step = self.session.begin(
             self.config,
             self.start if self.start.values else None,
-            batch_size=batch_size,
             files={**files, **self.assets},
             evaluator=self.evaluator,
             body_only=True,
@@ -426,16 +355,10 @@ class FineTuning:
         )
         plan = batches.Plan(*(part[num_done:] for part in plan))
         self._introduce(examples, plan)
-        self.session.train(
+        loop.train(
+            self.session,
             batches.build_datasets(examples, plan),
             plan.lengths,
-            batch_size=batch_size,
-            save_checkpoints_steps=recipe.save_checkpoints_steps,
-            iterations_per_loop=recipe.iterations_per_loop,
-            log_every_steps=recipe.log_every_steps,
-            xla=recipe.xla,
-            remat=recipe.remat,
-            num_parts=recipe.gradient_accumulation_steps,
             evaluator=self.evaluator,
         )
 
@@ -482,7 +405,8 @@ class FineTuning:
             f"{num_examples / len(examples):.1f} epochs. "
             f"Dropout: hidden {config.hidden_dropout_prob}, attention "
             f"{config.attention_probs_dropout_prob}, classifier "
-            f"{self.task.dropout}. Seed {self.recipe.random_seed}."
+            f"{self.recipe.classifier_dropout}. "
+            f"Seed {self.recipe.random_seed}."
         )
 
     @property
@@ -537,7 +461,7 @@ class FineTuning:
 
     def _build_float32(self):
         """Returns a copy of the model that computes in float32."""
-        model = self.task.build_model(self.config, dtype="float32")
+        model = self._build_model("float32")
         weights = modeling.named_weights(self.model)
         for name, weight in modeling.named_weights(model).items():
             weight.assign(weights[name])
@@ -584,26 +508,12 @@ class FineTuning:
           ValueError: if a weight is missing, or the head is absent or of
             another kind.
         """
-        if prefixes := task_heads.find_trained(self.folder):
-            source, values = checkpoints.read_newest(prefixes)
-            self._say_step(source, values)
-        else:
-            source, values = self.start.source, self._read_start()
+        if source := self.session.restore_best():
+            return source
+        source, values = self.start.source, self._read_start()
         checkpoints.restore(self.session.optimizer.weights, values, source)
         self.source = source
         return source
-
-    def _say_step(self, source, values):
-        """Says of which step a checkpoint is, and if it was never scored."""
-        step = values.get(checkpoints.STEP)
-        best = checkpoints.find_best(self.folder)
-        remark = ""
-        if best and source != best:
-            remark = (
-                f" It is newer than the best checkpoint that was scored, "
-                f"{best}, and was not scored itself."
-            )
-        self.reporter.say(f"{source} is of step {step}.{remark}")
 
     def _read_start(self):
         """Returns all values of `start`, with the head as the task has it."""

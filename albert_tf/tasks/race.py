@@ -12,6 +12,7 @@ from albert_tf.data.examples import Examples
 from albert_tf.metrics import classification
 from albert_tf.model import heads
 from albert_tf.tasks.finetuning import Task
+from albert_tf.tasks.recipes import Recipe
 from albert_tf.training import manifest
 from albert_tf.weights.task_heads import TaskHead
 
@@ -38,7 +39,6 @@ class MultipleChoice(Task):
       max_seq_length: maximum length of passage, question and option together,
         in tokens.
       max_qa_length: maximum length of question and option together, in tokens.
-      dropout: dropout rate before the output layer.
     """
 
     name, best_metric = "race", METRICS[0]
@@ -50,11 +50,10 @@ class MultipleChoice(Task):
         *,
         max_seq_length: int,
         max_qa_length: int,
-        dropout: float = 0.1,
     ):
         self.parts = parts
         self.max_seq_length = max_seq_length
-        self.max_qa_length, self.dropout = max_qa_length, dropout
+        self.max_qa_length = max_qa_length
         self.train = parts["train"].examples if "train" in parts else None
         self.num_train = len(self.train or ())
         self.is_scored, self.is_predicted = "dev" in parts, "test" in parts
@@ -70,9 +69,11 @@ class MultipleChoice(Task):
             },
         }
 
-    def build_model(self, config, dtype="float32"):
+    def build_model(
+        self, config, dropout=Recipe.classifier_dropout, dtype="float32"
+    ):
         return heads.AlbertMultipleChoice(
-            config, dropout_prob=self.dropout, dtype=dtype
+            config, dropout_prob=dropout, dtype=dtype
         )
 
     def _score_baseline(self):

@@ -15,6 +15,7 @@ from albert_tf.metrics import classification
 from albert_tf.metrics import squad as metrics
 from albert_tf.model import span_heads
 from albert_tf.tasks.finetuning import Task
+from albert_tf.tasks.recipes import AnswerSettings, Recipe
 from albert_tf.training import manifest
 from albert_tf.weights import task_heads
 from albert_tf.weights.task_heads import THRESHOLD, TaskHead
@@ -34,14 +35,15 @@ class Answering(Task):
       num_train: number of training questions.
       asked: the Squad to answer, or None.
       encoded: its encoded windows.
-      n_best_size: number of answers per question in `nbest_predictions.json`.
-      max_answer_length: maximum length of an answer, in tokens.
-      start_n_top: v2: number of start positions in the beam.
-      end_n_top: v2: number of end positions per start position.
-      dropout: v2: dropout rate before the no-answer logit.
-      threshold: v2: a question is answered if its no-answer score is below
-        this; None for the best threshold on `asked`, or the one that the model
-        was scored with.
+      settings: an AnswerSettings. Without a threshold, it is the best one on
+        `asked`, or the one that the model was scored with.
+
+    Example:
+      >>> from albert_tf import Answering
+      >>> from albert_tf.data.windows import WindowSettings
+      >>> task = Answering("v2", WindowSettings(384, 128, 64))
+      >>> task.name, task.head.kind
+      ('squad_v2', 'conditional_spans')
     """
 
     best_metric = "f1"
@@ -55,24 +57,19 @@ class Answering(Task):
         num_train: int = 0,
         asked: Squad | None = None,
         encoded: Examples | None = None,
-        n_best_size: int = 20,
-        max_answer_length: int = 30,
-        start_n_top: int = 5,
-        end_n_top: int = 5,
-        dropout: float = 0.1,
-        threshold: float | None = None,
+        settings: AnswerSettings | None = None,
     ):
         self.name, self.version = f"squad_{version}", version
         self.windows, self.max_seq_length = windows, windows.max_seq_length
         self.train, self.num_train = train, num_train
         self.asked = asked or Squad([], [])
         self.encoded = encoded
-        self.n_best_size = n_best_size
-        self.max_answer_length = max_answer_length
-        self.start_n_top, self.end_n_top = start_n_top, end_n_top
+        self.settings = settings or AnswerSettings()
+        self.threshold = self.settings.null_score_diff_threshold
         if version == "v2":
-            self.min_seq_length = max(start_n_top, end_n_top)
-        self.dropout, self.threshold = dropout, threshold
+            self.min_seq_length = max(
+                self.settings.start_n_top, self.settings.end_n_top
+            )
         is_v1 = version == "v1"
         self.head = TaskHead("spans" if is_v1 else "conditional_spans")
         self.is_predicted = asked is not None
@@ -100,28 +97,30 @@ class Answering(Task):
             "task": {"name": self.name},
             "windows": self.windows._asdict(),
             "answers": {
-                "n_best_size": self.n_best_size,
-                "max_answer_length": self.max_answer_length,
+                "n_best_size": self.settings.n_best_size,
+                "max_answer_length": self.settings.max_answer_length,
             },
             "data": data,
         }
         if self.version == "v2" and self.is_scored and self.train is not None:
             # The best checkpoint is chosen by these scores.
             made_of["scored_answers"] = {
-                "start_n_top": self.start_n_top,
-                "end_n_top": self.end_n_top,
+                "start_n_top": self.settings.start_n_top,
+                "end_n_top": self.settings.end_n_top,
                 THRESHOLD: self.threshold,
             }
         return made_of
 
-    def build_model(self, config, dtype="float32"):
+    def build_model(
+        self, config, dropout=Recipe.classifier_dropout, dtype="float32"
+    ):
         if self.version == "v1":
             return span_heads.AlbertSpans(config, dtype=dtype)
         return span_heads.AlbertConditionalSpans(
             config,
-            start_n_top=self.start_n_top,
-            end_n_top=self.end_n_top,
-            dropout_prob=self.dropout,
+            start_n_top=self.settings.start_n_top,
+            end_n_top=self.settings.end_n_top,
+            dropout_prob=dropout,
             dtype=dtype,
         )
 
@@ -142,8 +141,8 @@ class Answering(Task):
             self.asked,
             self.encoded,
             tuning.predict(self.encoded),
-            n_best_size=self.n_best_size,
-            max_answer_length=self.max_answer_length,
+            n_best_size=self.settings.n_best_size,
+            max_answer_length=self.settings.max_answer_length,
         )
 
     def score_answers(self, given: answers.Answers) -> tuple[dict, dict]:
@@ -268,7 +267,7 @@ class Answering(Task):
             folder,
             tokenizer=tuning.start.tokenizer,
             max_query_length=self.windows.max_query_length,
-            max_answer_length=self.max_answer_length,
+            max_answer_length=self.settings.max_answer_length,
             **kwargs,
         )
 

@@ -8,8 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.training import distribution, replicas, workers
-from albert_tf.training import guard as guards
+from albert_tf.training import distribution, divergence, replicas
 from albert_tf.weights import checkpoints
 
 # Target duration of one compiled call: short enough for a progress line and to
@@ -117,22 +116,20 @@ class Steps:
     """Runs training steps, several per compiled call.
 
     Args:
-      strategy, model, optimizer: as for `train`.
+      session: a `session.Session`.
       turns: Turns, which choose the dataset.
-      iterations_per_loop: maximum number of steps per compiled call.
-      **kwargs: arguments of `replicas.build_train_function`.
     """
 
-    def __init__(
-        self, strategy, model, optimizer, turns, iterations_per_loop, **kwargs
-    ):
+    def __init__(self, session, turns):
+        strategy = session.strategy
         self.train_steps = replicas.Traces(
-            replicas.build_train_function(strategy, model, optimizer, **kwargs)
+            replicas.build_train_function(
+                strategy, session.model, session.optimizer, session.settings
+            )
         )
-        self.turns = turns
-        self.workers = workers.find_workers(strategy)
+        self.turns, self.workers = turns, session.workers
         self.pace = Pace(
-            iterations_per_loop,
+            session.settings.iterations_per_loop,
             TPU_SECONDS_PER_CALL
             if distribution.is_tpu(strategy)
             else SECONDS_PER_CALL,
@@ -152,9 +149,8 @@ class Steps:
         num_steps = 1 if is_new else self.pace.choose(limit)
         num_steps = self.workers.share(num_steps)
         start = time.monotonic()
-        sums, norms, rate = self.train_steps(
-            key, iterator, tf.constant(num_steps)
-        )
+        args = iterator, tf.constant(num_steps)
+        sums, norms, rate = self.train_steps.trace(key, *args)(*args)
         sums, norms = sums.numpy(), norms.numpy()
         if not is_new:
             self.pace.note(num_steps, time.monotonic() - start)
@@ -167,71 +163,45 @@ class Steps:
 
 
 def train(
-    strategy,
-    model,
-    optimizer,
-    datasets,
-    order=None,
-    *,
-    num_train_steps,
-    batch_size,
-    manager,
-    reporter,
-    save_checkpoints_steps=1000,
-    iterations_per_loop=1000,
-    log_every_steps=100,
-    on_checkpoint=None,
-    gauge=None,
-    guard=None,
-    **kwargs,
+    session, datasets, order=None, *, evaluator=None, gauge=None, guard=None
 ):
-    """Trains from the optimizer's step to num_train_steps.
+    """Trains from the step of the session's optimizer to the last one.
 
     Ctrl-C saves a checkpoint before the program exits. The next regular
     checkpoint replaces it, so results equal those of an uninterrupted run. A
     run that diverges stops without a checkpoint.
 
     Args:
-      strategy: a tf.distribute.Strategy.
-      model: as for `replicas`.
-      optimizer: an `optimization.Optimizer`; training starts at its step.
+      session: a `session.Session` that has begun.
       datasets: dict of key -> dataset of static shapes, as for
         `replicas.distribute`.
       order: the key of each step's dataset, from the first step on; None for a
         single dataset.
-      num_train_steps: step at which training ends.
-      batch_size: global batch size, in examples, to report the throughput.
-      manager: a `checkpoints.CheckpointManager`.
-      reporter: a `reporting.Reporter`.
-      save_checkpoints_steps: number of steps between checkpoints; the last
-        step also gets one.
-      iterations_per_loop: maximum number of steps per compiled call.
-      log_every_steps: number of steps between log lines and summaries.
-      on_checkpoint: called with (step, prefix) after each checkpoint.
-      gauge: a `gauge.Gauge` to measure with at log lines, or None.
-      guard: a `guard.Guard`; None only checks that the loss is finite.
-      **kwargs: arguments of `replicas.build_train_function`, such as seed and
-        num_parts.
+      evaluator: an `evaluation.Evaluator` for each checkpoint, or None.
+      gauge: a `plateau.Gauge` to measure with at log lines, or None.
+      guard: a `divergence.Guard`; None only checks that the loss is finite.
 
     Raises:
+      ValueError: if other weights are trainable than when the session began.
       FloatingPointError: if the guard detects that the run diverges.
     """
-    guard = guard or guards.Guard(is_active=False)
-    turns = Turns(strategy, datasets, order)
-    steps = Steps(
-        strategy, model, optimizer, turns, iterations_per_loop, **kwargs
+    session.check_frozen()
+    model, settings = session.model, session.settings
+    reporter = session.reporter
+    guard = guard or divergence.Guard(is_active=False)
+    steps = Steps(session, Turns(session.strategy, datasets, order))
+    step = session.step
+    stops = Stops(
+        session.num_train_steps,
+        settings.log_every_steps,
+        settings.save_checkpoints_steps,
     )
-    step = int(optimizer.step.numpy())
-    stops = Stops(num_train_steps, log_every_steps, save_checkpoints_steps)
-    reporter.start(step, num_train_steps, batch_size)
+    reporter.start(step, stops.last, settings.train_batch_size)
     guard.resume(reporter.read("train"))
     window = np.zeros([len(replicas.ratio_names(model)), 2])
-    with (
-        steps.workers.acting_together(),
-        keeping_interrupted(manager, reporter, optimizer, stops),
-    ):
-        while step < num_train_steps:
-            with steps.workers.finishing_first():
+    with session.workers.acting_together(), keeping_interrupted(session, stops):
+        while step < stops.last:
+            with session.workers.finishing_first():
                 sums, norms, state, is_new = steps.run(stops.after(step) - step)
                 window += sums.sum(axis=0, dtype=np.float64)
                 step += len(sums)
@@ -243,9 +213,9 @@ def train(
                     log_values(reporter, gauge, guard, step, stops, values)
                     window[:] = 0
             if stops.is_saved(step):
-                prefix = manager.save()
-                if on_checkpoint:
-                    on_checkpoint(step, prefix)
+                prefix = session.manager.save()
+                if evaluator:
+                    evaluator.evaluate(step, prefix)
                 reporter.clock.resume()
 
 
@@ -263,27 +233,29 @@ def log_values(reporter, gauge, guard, step, stops, values):
 
 
 @contextlib.contextmanager
-def keeping_interrupted(manager, reporter, optimizer, stops):
+def keeping_interrupted(session, stops):
     """Saves a checkpoint when training is interrupted.
 
     Args:
-      manager: a `checkpoints.CheckpointManager`.
-      reporter: a `reporting.Reporter`.
-      optimizer: an `optimization.Optimizer`, which has the current step.
+      session: a `session.Session`.
       stops: the Stops of the training.
     """
-    first_step = int(optimizer.step.numpy())
+    manager, first_step = session.manager, session.step
     try:
-        yield
-    except KeyboardInterrupt:
-        step = int(optimizer.step.numpy())
-        is_there = manager.prefix(step) in checkpoints.list_checkpoints(
-            manager.folder
-        )
-        if step > first_step and not is_there:
-            # If it fails because the run has diverged, that is the error.
-            manager.save(is_interrupted=not stops.is_saved(step))
-        reporter.say(
-            f"Interrupted at step {step}. Rerun the same command to resume."
-        )
+        try:
+            yield
+        except KeyboardInterrupt:
+            step = session.step
+            is_there = manager.prefix(step) in checkpoints.list_checkpoints(
+                manager.folder
+            )
+            if step > first_step and not is_there:
+                # If it fails because the run has diverged, that is the error.
+                manager.save(is_interrupted=not stops.is_saved(step))
+            session.reporter.say(
+                f"Interrupted at step {step}. Rerun the same command to resume."
+            )
+            raise
+    except FloatingPointError:
+        manager.source = None  # These weights are of no use.
         raise

@@ -3,7 +3,7 @@
 Counted are the tensors of the step of `training.replicas` on a CPU or GPU:
 weights, the optimizer's slots, gradients, and the values that the backward pass
 needs. Left out are the process itself, its libraries and graph, what the
-allocator wastes, and the measurements of `training.gauge` between steps, a
+allocator wastes, and the measurements of `training.plateau` between steps, a
 forward pass over 512 tokens at a time. On a TPU, the compiler arranges memory;
 `albert tpu_check` asks it.
 

@@ -11,6 +11,7 @@ import re
 
 import tensorflow as tf
 
+from albert_tf.training.settings import BETA_2
 from albert_tf.weights import checkpoints
 
 # The release searches canonical names for these patterns. Matching variables
@@ -22,7 +23,6 @@ def build_schedule(
     learning_rate,
     num_train_steps,
     num_warmup_steps=0,
-    *,
     start_warmup_step=0,
     poly_power=1.0,
 ):
@@ -78,26 +78,6 @@ def build_schedule(
     return schedule
 
 
-def scale_to_batch(batch_size, num_train_steps):
-    """Returns LAMB's learning rate and number of warmup steps for a batch size.
-
-    The rate is proportional to the square root of the batch size: 0.00176 at
-    4096, as in the ALBERT paper. The share of warmup steps is proportional to
-    the batch size: 1/40 at 4096, as in the ALBERT paper, with 3125 of 125,000.
-
-    Args:
-      batch_size: global batch size, in sequences.
-      num_train_steps: number of training steps.
-
-    Source: You et al., "Large Batch Optimization for Deep Learning" (ICLR
-    2020), Table 4: 5 / (2^1.5 * 10^3) and 1/40 at 4096. Its shares range from
-    1/320 at 512 to 1/5 at 32k; beyond, these are used.
-    """
-    ratio = batch_size / 4096
-    share = min(max(ratio / 40, 1 / 320), 1 / 5)
-    return 0.00176 * math.sqrt(ratio), round(share * num_train_steps)
-
-
 class Optimizer:
     """AdamW or, with `scale_to_weights`, LAMB.
 
@@ -126,7 +106,7 @@ class Optimizer:
         scale_to_weights,
         weight_decay=0.01,
         beta_1=0.9,
-        beta_2=0.999,
+        beta_2=BETA_2,
         epsilon=1e-6,
     ):
         self.weights = dict(weights)

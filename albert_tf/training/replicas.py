@@ -12,6 +12,9 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf.model import custom_gradients, execution
+from albert_tf.training.settings import Settings
+
+DEFAULTS = Settings()
 
 
 def ratio_names(model):
@@ -77,7 +80,7 @@ def replica_seed(seed, step):
     )
 
 
-def build_replica_step(model, optimizer, seed=0, num_parts=1, remat=False):
+def build_replica_step(model, optimizer, settings=DEFAULTS):
     """Returns the training step of one replica.
 
     Gradients of the global loss are summed over replicas, then clipped, so
@@ -87,26 +90,23 @@ def build_replica_step(model, optimizer, seed=0, num_parts=1, remat=False):
     Args:
       model: see the module.
       optimizer: an `optimization.Optimizer` over the model's weights.
-      seed: seed of dropout, combined with the step, the replica and the part.
-      num_parts: number of equal parts of the batch, computed one after
-        another. Without dropout, the update is that of the whole batch.
-      remat: whether to compute the layers again in the backward pass, which
-        saves memory, see `execution.Execution`.
+      settings: `settings.Settings`, of which the step follows `random_seed`,
+        the seed of dropout, combined with the step, the replica and the part;
+        `gradient_accumulation_steps`; and `remat`.
 
     Returns:
       A function from features to (sums [ratios, 2] of this replica, gradient
       norm before clipping, learning rate).
     """
+    compute, num_parts = differentiate, settings.gradient_accumulation_steps
+    if num_parts > 1:
+        compute = functools.partial(accumulate, num_parts=num_parts)
 
     def replica_step(features):
-        own_seed = replica_seed(seed, optimizer.step.value())
-        compute = differentiate
-        if num_parts > 1:
-            compute = functools.partial(accumulate, num_parts=num_parts)
-        with execution.using(execution.Execution(recompute_layers=remat)):
-            sums, gradients = compute(
-                model, optimizer.trained, features, own_seed
-            )
+        seed = replica_seed(settings.random_seed, optimizer.step.value())
+        how = execution.Execution(recompute_layers=settings.remat)
+        with execution.using(how):
+            sums, gradients = compute(model, optimizer.trained, features, seed)
         summed = sum_replicas(list(gradients.values()))
         clipped, norm = tf.clip_by_global_norm(summed, 1.0)
         learning_rate = optimizer.apply(
@@ -213,23 +213,23 @@ def accumulate(model, weights, features, seed, num_parts):
     }
 
 
-def build_train_function(strategy, model, optimizer, *, xla=False, **kwargs):
+def build_train_function(strategy, model, optimizer, settings=DEFAULTS):
     """Returns a compiled function that runs several training steps.
 
     Args:
       strategy: the tf.distribute.Strategy of model and optimizer.
       model: see the module.
       optimizer: an `optimization.Optimizer` over the model's weights.
-      xla: whether to compile the step with XLA (one GPU; a TPU always does).
-      **kwargs: further arguments of `build_replica_step`.
+      settings: `settings.Settings`, as for `build_replica_step`; with `xla`,
+        XLA compiles the step, for one GPU (a TPU always does).
 
     Returns:
       A function from (iterator, number of steps as int32 tensor) to (sums
       [steps, ratios, 2] over the replicas, gradient norms [steps], last
       learning rate).
     """
-    replica_step = build_replica_step(model, optimizer, **kwargs)
-    if xla:
+    replica_step = build_replica_step(model, optimizer, settings)
+    if settings.xla:
         replica_step = tf.function(replica_step, jit_compile=True)
     mean = tf.distribute.ReduceOp.MEAN
 

@@ -8,19 +8,20 @@ It does not depend on flags, so a notebook can use it as the programs do.
 import os
 
 import keras
+import tensorflow as tf
 
 from albert_tf import filesystem
 from albert_tf.model import layers, modeling
 from albert_tf.training import (
     distribution,
     evaluation,
-    loop,
     manifest,
     optimization,
     reporting,
     results_file,
     workers,
 )
+from albert_tf.training.settings import Schedule, Settings
 from albert_tf.weights import checkpoints, initialization, task_heads
 
 
@@ -30,22 +31,15 @@ class Session:
     Args:
       folder: folder for checkpoints and results.
       build_model: function of `dtype` that returns the model.
+      settings: a `settings.Settings`.
+      schedule: a `settings.Schedule`.
       made_of: dict of the run's settings and data, see `manifest.Manifest`. A
         `compute_dtype` in it is replaced by the chosen one.
-      strategy: a tf.distribute.Strategy, from `distribution.build_strategy`.
-      optimizer: "adamw" or "lamb".
-      schedule: from `optimization.build_schedule`.
-      num_train_steps: step at which training ends.
-      seed: seed of weight initialization and dropout.
-      compute_dtype: "float32", "bfloat16" or "auto", see
-        `distribution.choose_compute_dtype`.
-      keep_checkpoint_max: number of recent checkpoints to keep, in addition to
-        the best one.
-      accept_changes: whether to resume although settings or data have changed,
-        where that is possible.
-      **kwargs: arguments of `optimization.Optimizer`, such as beta_2.
+      strategy: a tf.distribute.Strategy; None for the current one.
 
     Attributes:
+      settings, strategy: as above.
+      num_train_steps: step at which training ends.
       compute_dtype: "float32" or "bfloat16".
       model: the model to train.
       optimizer: an `optimization.Optimizer` over its weights. Those with
@@ -64,60 +58,56 @@ class Session:
         self,
         folder: str | os.PathLike,
         build_model,
+        settings: Settings,
+        schedule: Schedule,
         made_of: dict,
         *,
-        strategy,
-        optimizer: str,
-        schedule,
-        num_train_steps: int,
-        seed: int = 12345,
-        compute_dtype: str = "float32",
-        keep_checkpoint_max: int = 5,
-        accept_changes: bool = False,
-        **kwargs,
+        strategy=None,
     ):
-        self.folder = str(folder)
-        self.strategy, self.seed = strategy, seed
-        self.workers = workers.find_workers(strategy)
-        self.num_train_steps = num_train_steps
-        chosen = distribution.choose_compute_dtype(compute_dtype, strategy)
-        self.compute_dtype = chosen
+        self.folder, self.settings = str(folder), settings
+        self.strategy = strategy or tf.distribute.get_strategy()
+        self.workers = workers.find_workers(self.strategy)
+        self.num_train_steps = schedule.num_train_steps
+        self.compute_dtype = distribution.choose_compute_dtype(
+            settings.compute_dtype, self.strategy
+        )
         if "compute_dtype" in made_of:
-            made_of = made_of | {"compute_dtype": chosen}
-        self.accept_changes = accept_changes
+            made_of = made_of | {"compute_dtype": self.compute_dtype}
         self.manifest = manifest.Manifest(self.folder, made_of)
         remarks = self.manifest.check(
             task_heads.find_trained(self.folder)
             or results_file.read_results(self.folder),
-            accept_changes,
+            settings.accept_changes,
         )
-        self._build(build_model, optimizer, schedule, **kwargs)
+        self._build(build_model, optimization.build_schedule(*schedule))
         self.manager = checkpoints.CheckpointManager(
             self.folder,
             {},
-            keep_checkpoint_max,
+            settings.keep_checkpoint_max,
             is_writing=self.workers.is_chief,
         )
         self._leave_out_frozen()
         self.reporter = reporting.Reporter(
             self.folder, is_silent=not self.workers.is_chief
         )
-        if chosen != compute_dtype:
-            remarks += [distribution.describe_compute_dtype(chosen)]
+        if self.compute_dtype != settings.compute_dtype:
+            remarks.append(
+                distribution.describe_compute_dtype(self.compute_dtype)
+            )
         for remark in remarks:
             self.reporter.say(remark)
 
-    def _build(self, build_model, optimizer, schedule, **kwargs):
+    def _build(self, build_model, schedule):
         """Builds the model, deterministically from the seed, and optimizer."""
         with self.strategy.scope():
-            keras.utils.set_random_seed(self.seed)
+            keras.utils.set_random_seed(self.settings.random_seed)
             self.model = build_model(dtype=layers.POLICIES[self.compute_dtype])
             weights = modeling.named_weights(self.model)
             self.optimizer = optimization.build_optimizer(
-                optimizer,
+                self.settings.optimizer,
                 {name: weight.value for name, weight in weights.items()},
                 schedule,
-                **kwargs,
+                beta_2=self.settings.beta_2,
             )
 
     def _list_frozen(self):
@@ -146,7 +136,7 @@ class Session:
                 "is nothing to train."
             )
         remarks = self.manifest.check(
-            True, self.accept_changes, frozen=self.frozen
+            True, self.settings.accept_changes, frozen=self.frozen
         )
         if self.frozen:
             remarks.append(
@@ -179,23 +169,47 @@ class Session:
             on_best=on_best,
         )
 
-    def initialize(self, config, start=None, **kwargs) -> None:
+    def resume_or_start(
+        self,
+        config,
+        start=None,
+        *,
+        from_group0=False,
+        tokenizer_settings=None,
+        body_only=False,
+    ) -> None:
         """Restores the newest checkpoint, or another model, on all workers.
 
         Args:
           config: the model's AlbertConfig.
           start: as for `begin`.
-          **kwargs: arguments of `initialization.initialize`.
+          from_group0: as for `initialization.initialize`.
+          tokenizer_settings: as for `initialization.initialize`.
+          body_only: as for `initialization.initialize`.
         """
         self.reporter.say(
             initialization.initialize(
-                self.manager, self.optimizer.weights, config, start, **kwargs
+                self.manager,
+                self.optimizer.weights,
+                config,
+                start,
+                from_group0=from_group0,
+                tokenizer_settings=tokenizer_settings,
+                body_only=body_only,
             )
         )
         self.workers.share_variables(self.manager.variables)
 
     def begin(
-        self, config, start=None, *, batch_size, files, evaluator=None, **kwargs
+        self,
+        config,
+        start=None,
+        *,
+        files,
+        evaluator=None,
+        from_group0=False,
+        tokenizer_settings=None,
+        body_only=False,
     ) -> int:
         """Resumes from the newest checkpoint, or starts from another model.
 
@@ -203,15 +217,21 @@ class Session:
           config: the model's AlbertConfig.
           start: the `pretrained.Pretrained` to start from; None for random
             weights.
-          batch_size: examples per step from here on.
           files: dict of files that a reader of the checkpoints needs: name ->
             JSON value, or bytes.
           evaluator: an `evaluation.Evaluator` to bring up to date, or None.
-          **kwargs: arguments of `initialization.initialize`.
+          from_group0: as for `initialization.initialize`.
+          tokenizer_settings: as for `initialization.initialize`.
+          body_only: as for `initialization.initialize`.
 
         Returns:
           The step at which training starts.
+
+        Raises:
+          ValueError: if the step cannot be divided by replicas and parts, the
+            weights do not fit, or there is nothing to train.
         """
+        self._check_step()
         checkpoints.check_free(self.folder)
         if self.step and not checkpoints.list_checkpoints(self.folder):
             raise ValueError(
@@ -220,14 +240,20 @@ class Session:
                 "a new object of the same kind."
             )
         self._begin_frozen()
-        self.initialize(config, start, **kwargs)
+        self.resume_or_start(
+            config,
+            start,
+            from_group0=from_group0,
+            tokenizer_settings=tokenizer_settings,
+            body_only=body_only,
+        )
         step = self.step
         is_interrupted = self.manager.is_interrupted(self.manager.prefix(step))
         checkpoints.check_end(self.folder, step, self.num_train_steps)
         if step == self.num_train_steps:
             self.manager.confirm_latest()
         # Only now: invalid settings must not replace valid ones.
-        self.manifest.write(step, batch_size)
+        self.manifest.write(step, self.settings.train_batch_size)
         self.write_files(files)
         if evaluator:
             # As in an uninterrupted run, which has no result of this step if
@@ -238,6 +264,57 @@ class Session:
                 evaluator.evaluate(step, self.manager.prefix(step))
         return step
 
+    def _check_step(self):
+        """Raises ValueError if the devices cannot compute such steps."""
+        distribution.check_batch_size(
+            self.strategy,
+            self.settings.train_batch_size,
+            "train_batch_size",
+            self.settings.gradient_accumulation_steps,
+        )
+        num_replicas = self.strategy.num_replicas_in_sync
+        is_tpu = distribution.is_tpu(self.strategy)
+        if self.settings.xla and num_replicas > 1 and not is_tpu:
+            raise ValueError(
+                f"xla=True compiles a step for one device, but {num_replicas} "
+                "are used. Omit it, or give distribution=one_device."
+            )
+
+    def check_frozen(self):
+        """Raises ValueError if other weights are trainable than in `begin`."""
+        if self._list_frozen() != self.frozen:
+            raise ValueError(
+                "Layers were frozen or unfrozen after `begin`: call `begin` "
+                "again, which also restores the weights."
+            )
+
+    def restore_best(self) -> str | None:
+        """Restores the best checkpoint, or the newest if none is marked best.
+
+        Returns:
+          The checkpoint; None if the folder has none, and nothing changed.
+        """
+        prefixes = task_heads.find_trained(self.folder)
+        if not prefixes:
+            return None
+        source, values = checkpoints.read_newest(prefixes)
+        checkpoints.restore(self.optimizer.weights, values, source)
+        self.manager.source = source
+        self._say_step(source, values)
+        return source
+
+    def _say_step(self, source, values):
+        """Says of which step a checkpoint is, and if it was never scored."""
+        step = values.get(checkpoints.STEP)
+        best = checkpoints.find_best(self.folder)
+        remark = ""
+        if best and source != best:
+            remark = (
+                f" It is newer than the best checkpoint that was scored, "
+                f"{best}, and was not scored itself."
+            )
+        self.reporter.say(f"{source} is of step {step}.{remark}")
+
     def write_files(self, files: dict):
         """Writes files, as for `begin`, next to the checkpoints."""
         for name, content in files.items():
@@ -246,57 +323,3 @@ class Session:
                 filesystem.write_file(path, content)
             else:
                 filesystem.write_json(path, content)
-
-    def train(
-        self,
-        datasets: dict,
-        order=None,
-        *,
-        batch_size,
-        num_parts=1,
-        evaluator=None,
-        **kwargs,
-    ):
-        """Trains from the step that `begin` returned to `num_train_steps`.
-
-        Args:
-          datasets: as for `loop.train`.
-          order: as for `loop.train`.
-          batch_size: global batch size, in examples.
-          num_parts: number of parts of each replica's batch, see
-            `replicas.build_replica_step`.
-          evaluator: an `evaluation.Evaluator` for each checkpoint, or None.
-          **kwargs: further arguments of `loop.train`.
-
-        Raises:
-          ValueError: if the batch cannot be divided by replicas and parts, or
-            other weights are trainable than in `begin`.
-          FloatingPointError: if the run diverges.
-        """
-        if self._list_frozen() != self.frozen:
-            raise ValueError(
-                "Layers were frozen or unfrozen after `begin`: call `begin` "
-                "again, which also restores the weights."
-            )
-        distribution.check_batch_size(
-            self.strategy, batch_size, "train_batch_size", num_parts
-        )
-        try:
-            loop.train(
-                self.strategy,
-                self.model,
-                self.optimizer,
-                datasets,
-                order,
-                num_train_steps=self.num_train_steps,
-                batch_size=batch_size,
-                num_parts=num_parts,
-                manager=self.manager,
-                reporter=self.reporter,
-                seed=self.seed,
-                on_checkpoint=evaluator and evaluator.evaluate,
-                **kwargs,
-            )
-        except FloatingPointError:
-            self.manager.source = None  # These weights are of no use.
-            raise

@@ -21,10 +21,10 @@ from albert_tf.programs import run_pretraining
 from albert_tf.training import (
     distribution,
     evaluation,
-    gauge,
     loop,
     manifest,
     optimization,
+    plateau,
     results_file,
 )
 from albert_tf.weights import checkpoints
@@ -66,7 +66,7 @@ def whole(tmp_path_factory):
     args = build_args(tmp_path_factory.mktemp("whole"))
     said = io.StringIO()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(gauge, "FIRST_ADVICE", 3)  # Of six steps.
+        patch.setattr(plateau, "FIRST_ADVICE", 3)  # Of six steps.
         with contextlib.redirect_stderr(said):
             run(args)
     return args, said.getvalue()

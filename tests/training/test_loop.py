@@ -21,8 +21,8 @@ from albert_tf.model.config import AlbertConfig
 from albert_tf.model.dropout import Dropout
 from albert_tf.training import (
     distribution,
+    divergence,
     evaluation,
-    guard,
     loop,
     optimization,
     replicas,
@@ -296,7 +296,7 @@ def test_a_resumed_run_that_diverges_is_stopped(
     tmp_path, monkeypatch, is_interrupted
 ):
     """Also by a signal during the call, which would save a checkpoint."""
-    monkeypatch.setattr(guard, "NUM_PREDICTIONS", 1)
+    monkeypatch.setattr(divergence, "NUM_PREDICTIONS", 1)
     build(tmp_path).train(4)
     # As if the loss had fallen: to far below that of the coming steps.
     losses = {2: 6.0, 4: 0.5}
@@ -317,7 +317,7 @@ def test_a_resumed_run_that_diverges_is_stopped(
 
         monkeypatch.setattr(loop.Steps, "run", interrupt)
     with pytest.raises(FloatingPointError, match="to 0.500 at step 4"):
-        run.train(NUM_STEPS, guard=guard.Guard())
+        run.train(NUM_STEPS, guard=divergence.Guard())
     assert checkpoints.list_checkpoints(tmp_path) == before
 
 

@@ -334,10 +334,10 @@ def check_weights(stem, optimizer, noise):
 def test_lambs_rate_for_a_batch_size_is_that_of_its_paper(
     batch_size, rate, share
 ):
-    found, num_warmup_steps = optimization.scale_to_batch(batch_size, 125_000)
+    found, num_warmup_steps = scale_to_batch(batch_size, 125_000)
     assert found == pytest.approx(rate, rel=0.005)
     assert num_warmup_steps == round(share * 125_000)
 
 
 def test_the_rate_at_the_papers_batch_is_the_papers():
-    assert optimization.scale_to_batch(4096, 125_000) == (0.00176, 3125)
+    assert scale_to_batch(4096, 125_000) == (0.00176, 3125)

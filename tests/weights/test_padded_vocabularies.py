@@ -12,7 +12,7 @@ from albert_tf.data.pretraining import agreement
 from albert_tf.model import heads, modeling
 from albert_tf.programs import export_to_tfhub, fill_mask
 from albert_tf.text import extension, tokenization
-from albert_tf.training import gauge
+from albert_tf.training import plateau
 from albert_tf.weights import checkpoints, new_pieces, pretrained
 from tests import tiny
 from tests.bad_inputs import commands, world
@@ -99,7 +99,7 @@ def losses_and_gradients(folder):
         for n, g in gradients.items()
         if g is not None
     }
-    measured = gauge.Measured(
+    measured = plateau.Measured(
         model, tf.zeros(NUM_PIECES), tf.fill([NUM_PIECES], True)
     ).ratios(features())
     return (

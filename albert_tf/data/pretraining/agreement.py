@@ -134,12 +134,13 @@ def check_batch_size(opened, batch_size: int):
         )
 
 
-def check_held_out(train, held_out):
+def check_held_out(train, held_out, sentence_weight: float = 1.0):
     """Checks that held-out records can be scored by what is trained.
 
     Args:
       train: the `opening.PretrainingRecords` to train on.
       held_out: the `opening.PretrainingRecords` to score on.
+      sentence_weight: factor of the sentence loss.
 
     Raises:
       ValueError: if they share a file, or differ in vocabulary or in a
@@ -164,7 +165,7 @@ def check_held_out(train, held_out):
                 f"({wanted})."
             )
     objectives = held_out.sentence_objective, train.sentence_objective
-    if train.sentence_weight > 0 and objectives[0] != objectives[1]:
+    if sentence_weight > 0 and objectives[0] != objectives[1]:
         raise ValueError(
             f"{held_out.files[0]} has the sentence objective "
             f"{objectives[0]!r}, {train.files[0]} has {objectives[1]!r}. "

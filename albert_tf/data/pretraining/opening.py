@@ -38,7 +38,6 @@ class PretrainingRecords:
       limits: dict of name -> (least, most) allowed values of a feature.
       sidecar: the description from `sidecars.read_sidecar`, or None.
       masker: masks dynamic records; None for static ones.
-      sentence_weight: factor of the sentence loss of a model of these records.
       num_records: number of usable records in all files.
       damaged: error of each damaged file, if damaged records are skipped. The
         file is read up to its first damaged record.
@@ -70,7 +69,6 @@ class PretrainingRecords:
     limits: dict
     sidecar: dict | None
     masker: dynamic.Masker | None
-    sentence_weight: float
     num_records: int = 0
     damaged: dict[str, records.DamagedFile] = dataclasses.field(
         default_factory=dict
@@ -79,7 +77,7 @@ class PretrainingRecords:
     @property
     def sentence_objective(self) -> str:
         """The meaning of the sentence labels: "sop", "nsp" or "none"."""
-        return _objective(self.sidecar)
+        return self.sidecar["sentence_objective"] if self.sidecar else "sop"
 
     @property
     def num_tokens(self) -> int:
@@ -163,7 +161,6 @@ def open_records(
     max_seq_length: int | None = None,
     max_predictions_per_seq: int | None = None,
     masking_changes: dict | None = None,
-    sentence_weight: float | None = None,
     skip_damaged: bool = False,
 ) -> PretrainingRecords:
     """Finds record files and checks that a model can be trained on them.
@@ -177,8 +174,6 @@ def open_records(
         dynamic records, the setting that replaces the recorded one.
       masking_changes: other settings that replace those recorded for dynamic
         records, by field of `masking.MaskingRule`.
-      sentence_weight: factor of the sentence loss; None is 1, or 0 for records
-        without a sentence objective, whose labels are all 0.
       skip_damaged: whether a file with a damaged record is read up to it,
         instead of refused.
 
@@ -210,22 +205,15 @@ def open_records(
             num_tokens, sizes["masked_lm_positions"]
         )
         del features[_UNUSED_FEATURE]
-    if sentence_weight is None:
-        sentence_weight = 0.0 if _objective(sidecar) == "none" else 1.0
     opened = PretrainingRecords(
         files,
         features,
         agreement.limits_of(config, num_tokens),
         sidecar,
         masker,
-        sentence_weight,
     )
     agreement.check_predictions(opened, max_predictions_per_seq)
     return _check_is_masked(_count_records(opened, skip_damaged))
-
-
-def _objective(sidecar):
-    return sidecar["sentence_objective"] if sidecar else "sop"
 
 
 def _peek_sizes(files):

@@ -5,10 +5,10 @@ import math
 import numpy as np
 import pytest
 
-from albert_tf.training import guard
+from albert_tf.training import divergence
 
 # Predictions of a step that make a window of its own.
-MANY = guard.NUM_PREDICTIONS
+MANY = divergence.NUM_PREDICTIONS
 
 
 def values(loss=5.0, norm=1.0):
@@ -40,19 +40,19 @@ def test_what_is_not_finite_always_stops(name, value, is_active):
     found = {**values(), name: value}
     norms = [found["gradient_norm"], 1.0]
     with pytest.raises(FloatingPointError, match="At step 7 the loss is"):
-        guard.Guard(is_active).check(7, found, [5, 5], [9, 9], norms)
+        divergence.Guard(is_active).check(7, found, [5, 5], [9, 9], norms)
 
 
 def test_a_lost_half_of_what_was_learned_stops():
     losses = [10] * 100 + [8, 6, 4, 6.9]
-    tested = guard.Guard()
+    tested = divergence.Guard()
     check_all(tested, losses)
     with pytest.raises(
         FloatingPointError,
         match=r"step 105 the loss is 7.3.*from 10.000 to 4.000 at step 103",
     ):
         check_all(tested, [7.3], start=105)
-    check_all(guard.Guard(is_active=False), [*losses, 10])
+    check_all(divergence.Guard(is_active=False), [*losses, 10])
 
 
 @pytest.mark.parametrize("per_call", [1, 7, 25, 1000])
@@ -63,7 +63,7 @@ def test_calls_do_not_matter(per_call, batch):
     steps = np.arange(1, 3001)
     losses = 4 + 6 * np.exp(-steps / 200) + 5 * (steps > 1500)
     losses += rng.normal(0, 12 / math.sqrt(20 * batch), len(steps))
-    healthy = guard.Guard()
+    healthy = divergence.Guard()
     check_all(healthy, losses[:1500], count=20 * batch, per_call=per_call)
     with pytest.raises(FloatingPointError, match="At step (15|16)") as error:
         check_all(
@@ -73,7 +73,7 @@ def test_calls_do_not_matter(per_call, batch):
             count=20 * batch,
             per_call=per_call,
         )
-    whole = guard.Guard()
+    whole = divergence.Guard()
     with pytest.raises(FloatingPointError) as same:
         check_all(whole, losses, count=20 * batch, per_call=1)
     assert str(error.value) == str(same.value)
@@ -81,8 +81,8 @@ def test_calls_do_not_matter(per_call, batch):
 
 @pytest.mark.parametrize("is_counted", [True, False])
 def test_a_resumed_run_remembers_what_was_learned(is_counted):
-    counts = {guard.PREDICTIONS: 100 * MANY} if is_counted else {}
-    tested = guard.Guard()
+    counts = {divergence.PREDICTIONS: 100 * MANY} if is_counted else {}
+    tested = divergence.Guard()
     tested.resume(
         {"step": step, "loss": loss, **counts}
         for step, loss in ((100, 10), (200, 3))
@@ -92,14 +92,14 @@ def test_a_resumed_run_remembers_what_was_learned(is_counted):
 
 
 def test_records_have_the_number_of_predictions():
-    tested = guard.Guard()
+    tested = divergence.Guard()
     check_all(tested, [5, 5, 5], count=20, per_call=2)
-    assert tested.take_count() == {guard.PREDICTIONS: 60}
-    assert tested.take_count() == {guard.PREDICTIONS: 0}
+    assert tested.take_count() == {divergence.PREDICTIONS: 60}
+    assert tested.take_count() == {divergence.PREDICTIONS: 0}
 
 
 def test_a_new_weight_of_the_sentence_loss_does_not_stop():
-    tested = guard.Guard(loss="masked_lm_loss")
+    tested = divergence.Guard(loss="masked_lm_loss")
     tested.resume(
         {"step": step, "masked_lm_loss": masked, "loss": loss}
         for step, masked, loss in ((1, 10, 10.7), (2, 3, 3.7))
@@ -110,8 +110,8 @@ def test_a_new_weight_of_the_sentence_loss_does_not_stop():
 
 
 def test_norms_that_explode_stop_if_they_stay():
-    tested = guard.Guard()
-    check_norms(tested, [1 + i % 3 for i in range(guard.NUM_RECENT)])
+    tested = divergence.Guard()
+    check_norms(tested, [1 + i % 3 for i in range(divergence.NUM_RECENT)])
     # Clipped, and gone.
     check_norms(tested, [500, 1, *[900] * 9, 2], start=51)
     with pytest.raises(

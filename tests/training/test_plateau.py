@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from albert_tf.model import heads
 from albert_tf.model.config import AlbertConfig
-from albert_tf.training import distribution, gauge
+from albert_tf.training import distribution, plateau
 from tests import tiny
 
 CONFIG = AlbertConfig(
@@ -42,7 +42,7 @@ def build(strategy, counts, batch_size=4):
         keras.utils.set_random_seed(5)
         model = heads.AlbertForPreTraining(CONFIG)
     dataset = tf.data.Dataset.from_tensors(make_batch()).unbatch()
-    return model, gauge.Gauge(
+    return model, plateau.Gauge(
         strategy, model, dataset.batch(batch_size), counts, ["one", "two"]
     )
 
@@ -105,9 +105,9 @@ def test_uniform_attention_has_all_the_entropy():
     uniform = mask / mask.sum(axis=-1, keepdims=True)
     uniform = tf.constant(np.broadcast_to(uniform, (4, 3, 9, 9)), tf.float32)
     features = {"input_mask": tf.constant(batch["input_mask"][:3])}
-    ratio = gauge.entropy_ratio([uniform[:3]], features)
+    ratio = plateau.entropy_ratio([uniform[:3]], features)
     np.testing.assert_allclose(ratio.total / ratio.weight, 1, rtol=1e-5)
-    ratio = gauge.entropy_ratio([tf.eye(9, batch_shape=[3, 3])], features)
+    ratio = plateau.entropy_ratio([tf.eye(9, batch_shape=[3, 3])], features)
     assert ratio.total == 0
 
 
@@ -133,7 +133,7 @@ def test_it_is_due_once_per_interval():
 )
 def test_it_has_a_word_for_each_state(gain, entropy, word):
     values = {"frequency_gain": gain, "attention_entropy": entropy}
-    assert gauge.Gauge.describe(values) == word
+    assert plateau.Gauge.describe(values) == word
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,426 @@
+"""Pretrains with masked LM and sentence order: trains, evaluates, resumes.
+
+`Pretraining` does so in a notebook as in the program.
+"""
+
+import functools
+import math
+import os
+
+import tensorflow as tf
+
+from albert_tf import filesystem
+from albert_tf.data.pretraining import agreement, label_counts, opening
+from albert_tf.model import heads
+from albert_tf.model.config import CONFIG_FILE, AlbertConfig
+from albert_tf.tasks.recipes import PretrainingRecipe
+from albert_tf.text import tokenization
+from albert_tf.training import (
+    distribution,
+    divergence,
+    evaluation,
+    loop,
+    manifest,
+    memory,
+    plateau,
+    session,
+    workers,
+)
+from albert_tf.weights import checkpoints, pretrained
+
+# Maximum number of records read to estimate piece frequencies.
+MAX_COUNTED = 20_000
+
+
+class Pretraining:
+    """One pretraining run in its own folder.
+
+    Args:
+      folder: folder for checkpoints and results. Training resumes from its
+        newest checkpoint, if there is one.
+      config: the model's AlbertConfig.
+      records: training records: comma-separated paths or globs, or the
+        `opening.PretrainingRecords` that `opening.open_records` returns for
+        other masks; None only evaluates.
+      held_out: records to evaluate on, in the same way, or None.
+      recipe: a PretrainingRecipe.
+      start: the `pretrained.Pretrained` to start from, or to evaluate; None
+        for random weights. A run that resumes does not read it.
+      strategy: a tf.distribute.Strategy; None for the current one.
+      flags: dict to record as the flags of the run.
+
+    Attributes:
+      folder, config, records, held_out, recipe, start: as above.
+      sentence_weight: factor of the sentence loss.
+      session: its `session.Session`.
+      reporter: the session's `reporting.Reporter`.
+      evaluator: an `evaluation.Evaluator`, or None without held-out records.
+
+    Raises:
+      ValueError: if the records do not fit the config or each other, or the
+        run in the folder has other settings or data.
+
+    Example, with records of `create_pretraining_data`:
+
+        config = AlbertConfig.from_json_file("config.json")
+        recipe = PretrainingRecipe(train_batch_size=64, learning_rate="auto")
+        run = Pretraining("out", config, "train*.tfrecord", recipe=recipe)
+        run.train()
+    """
+
+    def __init__(
+        self,
+        folder: str | os.PathLike,
+        config: AlbertConfig,
+        records=None,
+        held_out=None,
+        recipe: PretrainingRecipe | None = None,
+        *,
+        start: pretrained.Pretrained | None = None,
+        strategy=None,
+        flags: dict | None = None,
+    ):
+        self.folder, self.config = str(folder), config
+        self.recipe = recipe or PretrainingRecipe()
+        self.start, self.flags = start, flags or {}
+        self.records, self.held_out = self._open(records), self._open(held_out)
+        if not (self.records or self.held_out):
+            raise ValueError("Give records, held_out, or both: nothing to do.")
+        self._any_records = self.records or self.held_out
+        if not self.records and checkpoints.list_checkpoints(self.folder):
+            self.start = None  # The folder's own models are evaluated.
+        self.sentence_weight = self._choose_sentence_weight()
+        strategy = strategy or tf.distribute.get_strategy()
+        self._check_records(strategy)
+        schedule = self.recipe.schedule()
+        self.session = session.Session(
+            self.folder,
+            functools.partial(
+                heads.AlbertForPreTraining,
+                config,
+                sentence_weight=self.sentence_weight,
+                num_pieces=self._count_pieces(workers.find_workers(strategy)),
+            ),
+            self.recipe,
+            schedule,
+            self._describe_run(schedule),
+            strategy=strategy,
+        )
+        self.reporter = self.session.reporter
+        if self.recipe.learning_rate == "auto":
+            self.reporter.say(
+                f"Learning rate {schedule.learning_rate:.3g} after "
+                f"{schedule.num_warmup_steps} warmup steps, scaled to batches "
+                f"of {self.recipe.train_batch_size} (learning_rate=auto)."
+            )
+        self.evaluator: evaluation.Evaluator | None = None
+        if self.held_out:
+            self.evaluator = self._build_evaluator()
+
+    def _open(self, records):
+        """Returns PretrainingRecords of what the constructor takes."""
+        if isinstance(records, str | os.PathLike):
+            return opening.open_records(str(records), self.config)
+        return records
+
+    def _choose_sentence_weight(self):
+        """Returns the factor of the sentence loss; nobody else decides it.
+
+        It is the recipe's, else, to evaluate, that of the model to evaluate,
+        else that of the records' objective.
+        """
+        if self.recipe.sentence_weight is not None:
+            return self.recipe.sentence_weight
+        usual = 0.0 if self._any_records.sentence_objective == "none" else 1.0
+        if self.records:
+            return usual
+        folders = [self.folder]
+        if self.start:
+            folders.append(filesystem.folder_of(self.start.source))
+        for folder in folders:
+            known = manifest.read_setting(folder, "sentence_weight")
+            if known is not None:
+                # A weight of 1 is the default of other records: those without
+                # a sentence objective have nothing for it to weigh.
+                return min(known, usual) if known == 1 else known
+        return usual
+
+    def _check_records(self, strategy):
+        """Raises ValueError if records contradict the recipe or each other."""
+        if self.records:
+            agreement.check_batch_size(self.records, self.recipe.train_batch_size)
+        if self.records and self.held_out:
+            agreement.check_held_out(
+                self.records, self.held_out, self.sentence_weight
+            )
+        if self.held_out:
+            distribution.check_batch_size(
+                strategy, self.recipe.eval_batch_size, "eval_batch_size"
+            )
+
+    def _count_pieces(self, together):
+        """Returns the size of the vocabulary, or None if nothing says it."""
+        if self._any_records.sidecar:
+            return self._any_records.sidecar["tokenizer"].get("vocab_size")
+        known = (self.start and self.start.num_pieces) or 0
+        return together.share(known) or None
+
+    def _describe_run(self, schedule):
+        """Returns the manifest's description of the run."""
+        recipe, sidecar = self.recipe, self._any_records.sidecar
+        objective = self._any_records.sentence_objective
+        parts = (("train", self.records), ("dev", self.held_out))
+        made_of = {
+            "config": self.config.to_dict(),
+            "task": {"sentence_objective": objective},
+            "data": {
+                part: manifest.describe_files(opened.files, opened.num_records)
+                | opened.describe()
+                for part, opened in parts
+                if opened
+            },
+        }
+        if sidecar:
+            made_of["vocabulary"] = manifest.describe_tokenizer(
+                sidecar["tokenizer"]
+            )
+        if self.held_out:
+            num_records = self.held_out.num_records
+            wanted = recipe.max_eval_steps * recipe.eval_batch_size
+            made_of["evaluation"] = {
+                "records": min(wanted or num_records, num_records)
+            }
+        if self.start:
+            section = "begins_from" if self.records else "scored"
+            made_of[section] = manifest.describe_weights(self.start.values)
+        elif self.records and not checkpoints.list_checkpoints(self.folder):
+            made_of["begins_from"] = manifest.describe_weights({})
+        if not self.records:
+            return made_of
+        return {
+            **made_of,
+            "optimizer": {
+                "name": recipe.optimizer,
+                **schedule._asdict(),
+                "beta_2": recipe.beta_2,
+            },
+            "sentence_weight": self.sentence_weight,
+            "train_batch_size": recipe.train_batch_size,
+            "shuffle_buffer": recipe.shuffle_buffer,
+            "random_seed": recipe.random_seed,
+            "compute_dtype": recipe.compute_dtype,
+        }
+
+    def _build_evaluator(self):
+        """Returns an `evaluation.Evaluator` on the held-out records."""
+        strategy, model = self.session.strategy, self.session.model
+        batch_size = self.recipe.eval_batch_size
+        score = functools.partial(
+            evaluation.evaluate,
+            strategy,
+            model,
+            evaluation.build_eval_function(strategy, model),
+            self.held_out.read_pass(batch_size),
+            self.recipe.max_eval_steps,
+            math.ceil(self.held_out.num_records / batch_size),
+        )
+        return self.session.build_evaluator(score, "masked_lm_accuracy")
+
+    @property
+    def model(self):
+        """The `heads.AlbertForPreTraining`, with its current weights."""
+        return self.session.model
+
+    def train(self):
+        """Trains, resuming from the newest checkpoint if there is one.
+
+        With held-out records, the weights of the start and of each checkpoint
+        are evaluated.
+
+        Raises:
+          ValueError: if there are no training records, or one is damaged.
+          FloatingPointError: if the run diverges.
+        """
+        if not self.records:
+            raise ValueError("There are no records to train on.")
+        together = self.session.workers
+        for name in ("config", "data"):
+            together.check_equal(
+                f"{name} files", self.session.manifest.made_of[name]
+            )
+        self._warn_of_memory()
+        with opening.naming_damage(self.records, self.held_out):
+            step = self.session.begin(
+                self.config,
+                self.start,
+                files=self._list_files(),
+                evaluator=self.evaluator,
+                **self._start_settings,
+            )
+            if self.evaluator and not step:
+                self._evaluate_start(self.evaluator)
+            num_read = self.session.manifest.count_examples(step)
+            read_part = functools.partial(
+                self.records.read_part,
+                batch_size=self.recipe.train_batch_size,
+                seed=self.recipe.random_seed,
+                start=together.share(num_read),
+                shuffle_buffer=self.recipe.shuffle_buffer,
+            )
+            loop.train(
+                self.session,
+                {"records": read_part},
+                evaluator=self.evaluator,
+                gauge=self._build_gauge(),
+                guard=divergence.Guard(
+                    self.recipe.stop_on_divergence, loss="masked_lm_loss"
+                ),
+            )
+        self.reporter.say(f"Checkpoints and results are in {self.folder}.")
+
+    def evaluate(self) -> list[dict]:
+        """Evaluates every checkpoint of the folder, or `start` without any.
+
+        Returns:
+          A dict from metric to float for each evaluation so far.
+
+        Raises:
+          ValueError: if there are no held-out records, or one is damaged.
+          FileNotFoundError: if there is no model to evaluate.
+        """
+        if self.evaluator is None:
+            raise ValueError("There are no held-out records to evaluate on.")
+        has_checkpoints = checkpoints.list_checkpoints(self.folder)
+        begins = self.start and not has_checkpoints
+        with opening.naming_damage(self.held_out):
+            if not self.session.workers.share(bool(begins)):
+                self.evaluator.evaluate_folder()
+            else:
+                self.session.resume_or_start(
+                    self.config, self.start, **self._start_settings
+                )
+                if self.evaluator.known(checkpoints.STEP):
+                    self.reporter.say(
+                        f"Skipped: the result is in {self.evaluator.path}."
+                    )
+                else:
+                    self._evaluate_start(self.evaluator)
+        if not self.records:
+            self.session.manifest.write()
+        return self.evaluator.results()
+
+    def restore_best(self) -> str:
+        """Restores the best checkpoint, or the newest if none is marked best.
+
+        Returns:
+          The checkpoint.
+
+        Raises:
+          FileNotFoundError: if the folder has none.
+        """
+        if source := self.session.restore_best():
+            return source
+        raise FileNotFoundError(f"{self.folder} has no checkpoint.")
+
+    @property
+    def _start_settings(self):
+        sidecar = self._any_records.sidecar
+        return {
+            "from_group0": self.recipe.init_from_group0,
+            "tokenizer_settings": sidecar and sidecar["tokenizer"],
+        }
+
+    def _evaluate_start(self, evaluator):
+        """Evaluates the initial weights, after a baseline, as step 0."""
+        masked_lm, sentence_order = label_counts.score_best_guess(self.held_out)
+        said = f"masked LM accuracy {masked_lm:.1%}"
+        if "sentence_order_accuracy" in self.model.metric_names:
+            said += f", sentence order accuracy {sentence_order:.1%}"
+        self.reporter.say(
+            f"{self.held_out.num_records} held-out sequences. Majority-class "
+            f"baseline: {said}."
+        )
+        evaluator.evaluate(0)
+
+    def _list_files(self):
+        """Returns the files that a reader of the checkpoints needs, by name."""
+        files = {manifest.FLAGS_FILE: self.flags} if self.flags else {}
+        if not self._has_config():
+            files[CONFIG_FILE] = self.config.to_dict()
+        if self._any_records.sidecar:
+            files[tokenization.SETTINGS_FILE] = self._any_records.sidecar[
+                "tokenizer"
+            ]
+        return files
+
+    def _has_config(self):
+        """Whether the folder has the config already, with its comments."""
+        path = os.path.join(self.folder, CONFIG_FILE)
+        try:
+            return AlbertConfig.from_json_file(path) == self.config
+        except (OSError, ValueError):
+            return False
+
+    def _warn_of_memory(self):
+        """Says so if the machine's memory seems too small for a step."""
+        warning = memory.warn_of_training(
+            self.config,
+            self.recipe.train_batch_size,
+            self.records.num_tokens,
+            self.records.num_predictions,
+            available=distribution.find_cpu_memory(self.session.strategy),
+            num_parts=self.recipe.gradient_accumulation_steps,
+            compute_dtype=self.session.compute_dtype,
+            remat=self.recipe.remat,
+        )
+        if warning:
+            self.reporter.say(f"WARNING: {warning}")
+
+    def _build_gauge(self):
+        """Returns a `plateau.Gauge`, on held-out records if there are any."""
+        measured, strategy = (
+            self.held_out or self.records,
+            self.session.strategy,
+        )
+        # Of one replica: each computes few tokens at a time.
+        num_sequences = max(1, plateau.TOKENS_AT_A_TIME // measured.num_tokens)
+        num_tokens = num_sequences * measured.num_tokens
+        batches = measured.read_pass(
+            num_sequences * strategy.num_replicas_in_sync
+        )
+        return plateau.Gauge(
+            strategy,
+            self.model,
+            batches.take(max(1, plateau.TOKENS // num_tokens)),
+            label_counts.count_pieces(self.records, MAX_COUNTED),
+            self._list_remedies(),
+        )
+
+    def _list_remedies(self):
+        """Returns what left the plateau earlier and this run does not do.
+
+        In the order of "What helps" in docs/plateau.md.
+        """
+        config, masks = self.config, self.records.mask_settings
+        # 0.05 for H = 256, and what gives the same variances for other widths.
+        initializer_range = 0.8 / math.sqrt(config.hidden_size)
+        remedies = {
+            "records of short sequences (max_seq_length=64)": (
+                self.records.num_tokens > 64
+            ),
+            "records with 40% of the pieces masked (masked_lm_prob=0.4)": (
+                masks.get("masked_lm_prob", 0) < 0.4
+            ),
+            "sentence_weight=0": self.sentence_weight > 0,
+            "records without n-grams (ngram=1)": masks.get("ngram", 3) > 1,
+            "beta_2=0.98": self.recipe.beta_2 > 0.98,
+            f'"initializer_range": {initializer_range:.2g} in the config': (
+                not self.start
+                and config.initializer_range < 0.6 * initializer_range
+            ),
+            "larger batches at a larger rate (train_batch_size=64)": (
+                self.recipe.train_batch_size < 64
+            ),
+            "more steps": True,
+        }
+        return [remedy for remedy, is_left in remedies.items() if is_left]

@@ -1,0 +1,252 @@
+"""The settings of fine-tuning and of pretraining.
+
+The flags of the programs inherit them, so this module imports no TensorFlow.
+"""
+
+import dataclasses
+from typing import Literal
+
+from albert_tf import settings
+from albert_tf.settings import setting
+from albert_tf.training.settings import (
+    BETA_2,
+    Schedule,
+    Settings,
+    scale_to_batch,
+)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Recipe(Settings):
+    """Settings of fine-tuning.
+
+    Example:
+      >>> from albert_tf import Recipe
+      >>> recipe = Recipe(num_train_epochs=2, warmup_proportion=0.1)
+      >>> recipe.schedule(num_examples=320)[:3]
+      (5e-05, 20, 2)
+    """
+
+    learning_rate: float = setting(5e-5, "Peak learning rate.", at_least=0)
+    train_step: int | None = setting(
+        1000, "Number of training steps.", at_least=1
+    )
+    warmup_step: int = setting(0, "Number of linear warmup steps.", at_least=0)
+    num_train_epochs: float | None = setting(
+        help="Number of training epochs, instead of train_step.",
+        above=0,
+        at_most=100_000,
+    )
+    warmup_proportion: float | None = setting(
+        help="Fraction of all steps used for warmup, instead of warmup_step.",
+        at_least=0,
+        below=1,
+    )
+    classifier_dropout: float = setting(
+        0.1,
+        "Dropout rate between the encoder and the task's output layer.",
+        at_least=0,
+        below=1,
+    )
+    from_scratch: bool = setting(
+        False,
+        "Start from random weights; without it, a checkpoint is required.",
+    )
+    freeze_encoder: bool = setting(
+        False, "Train the task's output layers alone, on a fixed encoder."
+    )
+    bucket_lengths: str = setting(
+        "32,64,128,256",
+        "Comma-separated shorter lengths to which training batches are padded "
+        "if all their sequences fit; empty pads every batch to "
+        "max_seq_length.",
+    )
+    predict_batch_size: int | None = setting(
+        help="Global batch size of evaluation and prediction, in examples. "
+        "Default: as many as tokens_per_batch allows.",
+        at_least=1,
+        at_most=settings.MAX_BATCH_SIZE,
+    )
+    tokens_per_batch: int = setting(
+        4096,
+        "Number of tokens per batch and replica in evaluation and prediction, "
+        "padding included.",
+        at_least=1,
+        at_most=settings.MAX_TOKENS,
+    )
+
+    def schedule(self, num_examples: int) -> Schedule:
+        """Returns the learning rate and number of steps for some data.
+
+        Args:
+          num_examples: number of training examples.
+
+        Raises:
+          ValueError: if there are no training steps after warmup.
+
+        Source: run_squad_v1.py for epochs and proportion.
+        """
+        num_steps, num_warmup_steps = self.train_step or 0, self.warmup_step
+        if self.num_train_epochs is not None:
+            num_steps = int(
+                num_examples / self.train_batch_size * self.num_train_epochs
+            )
+        if self.warmup_proportion is not None:
+            num_warmup_steps = int(num_steps * self.warmup_proportion)
+        if num_steps < 1 or num_warmup_steps >= num_steps:
+            raise ValueError(
+                f"Too few training steps: {num_steps}, including "
+                f"{num_warmup_steps} warmup steps, for {num_examples} examples "
+                f"in batches of {self.train_batch_size}."
+            )
+        return Schedule(self.learning_rate, num_steps, num_warmup_steps)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PretrainingRecipe(Settings):
+    """Settings of pretraining; the defaults are the paper's.
+
+    Example:
+      >>> from albert_tf import PretrainingRecipe
+      >>> recipe = PretrainingRecipe(
+      ...     train_batch_size=1024, learning_rate="auto"
+      ... )
+      >>> recipe.schedule()[:3]
+      (0.00088, 125000, 781)
+    """
+
+    train_batch_size: int = setting(4096)
+    optimizer: Literal["adamw", "lamb"] = setting("lamb")
+    learning_rate: float | Literal["auto"] = setting(
+        0.00176,
+        "Peak learning rate. auto: LAMB's rate and warmup for "
+        "train_batch_size, scaled from the paper's 0.00176 at 4096.",
+        at_least=0,
+    )
+    poly_power: float = setting(
+        1.0, "Exponent of the polynomial learning rate decay.", at_least=0
+    )
+    num_train_steps: int = setting(
+        125000, "Number of training steps.", at_least=1
+    )
+    num_warmup_steps: int = setting(
+        3125, "Number of linear warmup steps.", at_least=0
+    )
+    start_warmup_step: int = setting(
+        0,
+        "Step at which warmup starts; the learning rate is 0 before it. "
+        "Without num_warmup_steps it has no effect.",
+        at_least=0,
+    )
+    beta_2: float = setting(
+        BETA_2,
+        "Decay rate of the optimizer's second moment.",
+        at_least=0,
+        below=1,
+    )
+    save_checkpoints_steps: int = setting(5000)
+    eval_batch_size: int = setting(
+        64,
+        "Global evaluation batch size, in examples.",
+        at_least=1,
+        at_most=settings.MAX_BATCH_SIZE,
+    )
+    max_eval_steps: int = setting(
+        0,
+        "Maximum number of batches to evaluate; 0 evaluates all examples (the "
+        "release: 100).",
+        at_least=0,
+    )
+    sentence_weight: float | None = setting(
+        help="Weight of the sentence loss; 0 trains on masked LM alone. "
+        "Default: 1, or 0 for records without a sentence objective.",
+        at_least=0,
+    )
+    init_from_group0: bool = setting(
+        False,
+        "Initialize every group with the weights of group 0 in "
+        "init_checkpoint.",
+    )
+    shuffle_buffer: int = setting(
+        100_000,
+        "Size of the shuffle buffer, in records.",
+        at_least=1,
+        at_most=1 << 30,
+    )
+    stop_on_divergence: bool = setting(
+        True,
+        "Whether to stop when much of what was learned is lost or gradients "
+        "explode.",
+    )
+
+    def __post_init__(self):
+        super().__post_init__()
+        self.check_rate()
+
+    def check_rate(self):
+        """Raises ValueError if learning_rate="auto" has no rule."""
+        if self.learning_rate == "auto" and self.optimizer != "lamb":
+            raise ValueError(
+                "learning_rate=auto is a rule for optimizer=lamb; give a "
+                "number."
+            )
+
+    def schedule(self) -> Schedule:
+        """Returns the learning rate and number of steps."""
+        rate, num_warmup_steps = self.learning_rate, self.num_warmup_steps
+        if rate == "auto":
+            rate, scaled = scale_to_batch(
+                self.train_batch_size, self.num_train_steps
+            )
+            # A given number is kept; the class has the default.
+            if num_warmup_steps == type(self).num_warmup_steps:
+                num_warmup_steps = scaled
+        return Schedule(
+            rate,
+            self.num_train_steps,
+            num_warmup_steps,
+            self.start_warmup_step,
+            self.poly_power,
+        )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class AnswerSettings:
+    """How answers are chosen among the spans that a SQuAD model proposes.
+
+    Example:
+      >>> from albert_tf.tasks.recipes import AnswerSettings
+      >>> AnswerSettings(n_best_size=5).max_answer_length
+      30
+    """
+
+    n_best_size: int = setting(
+        20,
+        "Number of answers per question in nbest_predictions.json. In v1, "
+        "answers are also formed of so many starts and ends of each window, "
+        "so that fewer than the default change predictions and scores.",
+        at_least=1,
+        at_most=10_000,
+    )
+    max_answer_length: int = setting(
+        30, "Maximum length of an answer, in tokens.", at_least=1
+    )
+    start_n_top: int = setting(
+        5, "v2: number of start positions in the beam.", at_least=1, at_most=512
+    )
+    end_n_top: int = setting(
+        5,
+        "v2: number of end positions in the beam per start position.",
+        at_least=1,
+        at_most=512,
+    )
+    null_score_diff_threshold: float | None = setting(
+        help="v2: give an answer if the no-answer score is below this "
+        "threshold. Default: the best one on predict_file, or the one stored "
+        "in the model folder if that file contains no answers.",
+        at_least=-1e9,
+        at_most=1e9,
+    )
+
+    def __post_init__(self):
+        settings.check(self)
