@@ -15,6 +15,7 @@ import tensorflow as tf
 from albert_tf.lab import lowering, tpu_check, tpu_environment
 from albert_tf.model import heads, modeling
 from albert_tf.training import optimization, replicas
+from albert_tf.training.settings import Settings
 from tests.training.test_loop import CONFIG
 
 # Large enough that the products outweigh all else.
@@ -34,7 +35,9 @@ def build(config=CONFIG, num_replicas=3, **kwargs):
         num_replicas,
         max_seq_length=T,
         max_predictions_per_seq=P,
-        **{"compute_dtype": "float32", **kwargs},
+        settings=dataclasses.replace(
+            lowering.LAMB, **{"compute_dtype": "float32", **kwargs}
+        ),
     )
 
 
@@ -115,7 +118,9 @@ class OneStep:
                 {name: weight.value for name, weight in weights.items()},
                 optimization.build_schedule(0.01, 100),
             )
-        self.step = replicas.build_replica_step(model, self.optimizer, **kwargs)
+        self.step = replicas.build_replica_step(
+            model, self.optimizer, Settings(**kwargs)
+        )
 
     def named_variables(self):
         return {**self.optimizer.weights, **self.optimizer.slots}
@@ -143,7 +148,9 @@ def assert_close(found, wanted):
         np.testing.assert_allclose(found[name], value, atol=2e-5, err_msg=name)
 
 
-@pytest.mark.parametrize("kwargs", [{}, {"remat": True, "num_parts": 3}])
+@pytest.mark.parametrize(
+    "kwargs", [{}, {"remat": True, "gradient_accumulation_steps": 3}]
+)
 def test_one_replica_does_what_the_training_loop_does(wanted, kwargs):
     step = OneStep(lowering.CompileOnlyStrategy(1), **kwargs)
     assert_close(step.run(jit_compile=True), wanted)

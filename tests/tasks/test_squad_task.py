@@ -8,6 +8,7 @@ import pytest
 
 from albert_tf.data import answers, squad, windows
 from albert_tf.model import span_heads
+from albert_tf.tasks.recipes import AnswerSettings
 from albert_tf.tasks.squad import THRESHOLD, Answering
 from albert_tf.training import results_file
 from albert_tf.weights import task_heads
@@ -16,7 +17,7 @@ from tests import tiny
 WINDOWS = windows.WindowSettings(16, 4, 4)
 
 
-def make_task(version, gold=None, **kwargs):
+def make_task(version, gold=None, threshold=None, **kwargs):
     """Returns a task with these gold answers: dict of question id -> texts."""
     asked = None
     if gold is not None:
@@ -29,7 +30,8 @@ def make_task(version, gold=None, **kwargs):
                 for name, texts in gold.items()
             ],
         )
-    return Answering(version, WINDOWS, asked=asked, **kwargs)
+    settings = AnswerSettings(null_score_diff_threshold=threshold, **kwargs)
+    return Answering(version, WINDOWS, asked=asked, settings=settings)
 
 
 def test_no_question_is_answered_if_that_scores_best():
@@ -47,8 +49,8 @@ def test_no_question_is_answered_if_that_scores_best():
 def test_each_version_has_its_head():
     one = make_task("v1").build_model(tiny.CONFIG)
     assert isinstance(one, span_heads.AlbertSpans)
-    task = make_task("v2", start_n_top=3, end_n_top=4, dropout=0.3)
-    two = task.build_model(tiny.CONFIG)
+    task = make_task("v2", start_n_top=3, end_n_top=4)
+    two = task.build_model(tiny.CONFIG, dropout=0.3)
     assert (two.start_n_top, two.end_n_top) == (3, 4)
     assert two.dropout_prob == 0.3
 

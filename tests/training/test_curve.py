@@ -10,7 +10,9 @@ from albert_tf.model import heads, modeling
 from albert_tf.model.config import AlbertConfig
 from albert_tf.reports import plot_metrics
 from albert_tf.training import loop, manifest, optimization, reporting
+from albert_tf.training.settings import Settings
 from albert_tf.weights import checkpoints
+from tests import sessions
 
 BATCH_SIZE = 16
 # Three steps of float32 at a loss of 11; a nudge of 1e-7 in one weight moves
@@ -36,17 +38,16 @@ def test_300_steps_of_the_release_are_followed(shared, tmp_path):
         **optimizer.slots,
         checkpoints.STEP: optimizer.step,
     }
-    loop.train(
+    session = sessions.ModelSession(
         tf.distribute.get_strategy(),
         model,
         optimizer,
-        {"rows": read_batches(folder / "batches.npz")},
+        checkpoints.CheckpointManager(str(tmp_path), variables),
+        reporting.Reporter(str(tmp_path), io.StringIO()),
+        Settings(train_batch_size=BATCH_SIZE, log_every_steps=1),
         num_train_steps=300,
-        batch_size=BATCH_SIZE,
-        manager=checkpoints.CheckpointManager(str(tmp_path), variables),
-        reporter=reporting.Reporter(str(tmp_path), io.StringIO()),
-        log_every_steps=1,
     )
+    loop.train(session, {"rows": read_batches(folder / "batches.npz")})
     path = str(tmp_path / manifest.METRICS_FILE)
     found = list(plot_metrics.read_records(path))
     with np.load(folder / "lamb_curve.npz") as file:

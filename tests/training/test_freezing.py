@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from albert_tf import Classification, FineTuning, Recipe, named_weights
-from albert_tf.training import replicas, reporting
+from albert_tf.training import loop, replicas, reporting
 from albert_tf.weights import checkpoints, pretrained
 
 TEXTS, LABELS = ["w1 w2", "w3", "w4 w5", "w6"] * 2, ["a", "b"] * 4
@@ -152,7 +152,7 @@ def test_weights_trained_anew_begin_without_momentum(
     tuning = build(model, tmp_path, train_step=6, accept_changes=True)
     assert read(tmp_path, 2)[name].any() and name not in read(tmp_path, 4)
     tuning.session.manager.restore(f"{tmp_path}/model.ckpt-2")
-    tuning.session.begin(tuning.config, batch_size=2, files={}, body_only=True)
+    tuning.session.begin(tuning.config, files={}, body_only=True)
     assert tuning.session.step == 4
     assert not tuning.session.optimizer.slots[name].numpy().any()
 
@@ -190,12 +190,10 @@ def test_freezing_has_its_time(model, tmp_path):
     with pytest.raises(ValueError, match="All weights of the model are frozen"):
         tuning.train()
     tuning = build(model, tmp_path)
-    tuning.session.begin(
-        tuning.config, tuning.start, batch_size=2, files={}, body_only=True
-    )
+    tuning.session.begin(tuning.config, tuning.start, files={}, body_only=True)
     tuning.model.encoder.trainable = False
     with pytest.raises(ValueError, match="call `begin` again"):
-        tuning.session.train({}, batch_size=2)
+        loop.train(tuning.session, {})
 
 
 def test_an_export_can_be_trained_as_a_whole(model, tmp_path):

@@ -29,8 +29,9 @@ from albert_tf.training import (
     reporting,
     workers,
 )
+from albert_tf.training.settings import Settings
 from albert_tf.weights import checkpoints
-from tests import tiny
+from tests import sessions, tiny
 
 CONFIG = AlbertConfig(**tiny.SIZES)
 BATCH_SIZE = 8
@@ -38,8 +39,8 @@ NUM_STEPS = 10
 # Ways to compute a step: replicas, and arguments of `loop.train`.
 SPLITS = [
     (2, {}),
-    (1, {"num_parts": 4}),
-    (2, {"num_parts": 2, "remat": True}),
+    (1, {"gradient_accumulation_steps": 4}),
+    (2, {"gradient_accumulation_steps": 2, "remat": True}),
 ]
 
 
@@ -74,19 +75,26 @@ class Run:
     optimizer: optimization.Optimizer
     manager: checkpoints.CheckpointManager
 
-    def train(self, num_train_steps, **kwargs):
-        output = io.StringIO()
-        loop.train(
+    def session(self, num_train_steps, reporter, **kwargs):
+        return sessions.ModelSession(
             self.strategy,
             self.model,
             self.optimizer,
-            {"rows": dataset(int(self.optimizer.step.numpy()))},
-            num_train_steps=num_train_steps,
-            batch_size=BATCH_SIZE,
-            manager=self.manager,
-            reporter=reporting.Reporter(self.manager.folder, output),
-            seed=3,
-            **kwargs,
+            self.manager,
+            reporter,
+            Settings(train_batch_size=BATCH_SIZE, random_seed=3, **kwargs),
+            num_train_steps,
+        )
+
+    def train(self, num_train_steps, evaluator=None, guard=None, **kwargs):
+        output = io.StringIO()
+        reporter = reporting.Reporter(self.manager.folder, output)
+        session = self.session(num_train_steps, reporter, **kwargs)
+        loop.train(
+            session,
+            {"rows": dataset(session.step)},
+            evaluator=evaluator,
+            guard=guard,
         )
         return output.getvalue()
 
@@ -175,7 +183,7 @@ def test_a_training_that_has_ended_leaves_nothing_in_memory(
 def test_weights_without_gradient_stay_in_parts(tmp_path):
     run = build(tmp_path, sentence_weight=0.0)
     before = run.values()
-    run.train(2, num_parts=2)
+    run.train(2, gradient_accumulation_steps=2)
     after = run.values()
     unused = {"bert/pooler/dense/kernel", "cls/seq_relationship/output_weights"}
     for name in run.optimizer.weights:
@@ -203,7 +211,7 @@ def test_replicas_drop_other_values(tmp_path):
 def test_the_step_compiles_with_xla(tmp_path):
     plain, compiled = (build(tmp_path / name) for name in "ab")
     plain.train(3)
-    compiled.train(3, xla=True, num_parts=2, remat=True)
+    compiled.train(3, xla=True, gradient_accumulation_steps=2, remat=True)
     for name, value in plain.values().items():
         np.testing.assert_allclose(
             compiled.values()[name], value, atol=2e-5, err_msg=name
@@ -221,7 +229,9 @@ def test_dropout_compiles_with_xla():
     assert abs(dropped.mean() - 1) < 0.02
 
 
-@pytest.mark.parametrize("kwargs", [{}, {"num_parts": 2, "remat": True}])
+@pytest.mark.parametrize(
+    "kwargs", [{}, {"gradient_accumulation_steps": 2, "remat": True}]
+)
 def test_the_loop_traces_under_the_real_tpu_strategy(kwargs):
     strategy = tpu_strategy_on_cpus(num_replicas=2)
     config = dataclasses.replace(CONFIG, hidden_dropout_prob=0.3)
@@ -232,7 +242,7 @@ def test_the_loop_traces_under_the_real_tpu_strategy(kwargs):
             "lamb", weights, optimization.build_schedule(0.1, 20, 3)
         )
     train_steps = replicas.build_train_function(
-        strategy, model, optimizer, **kwargs
+        strategy, model, optimizer, Settings(**kwargs)
     )
     iterator = iter(
         tf.data.Dataset.from_tensor_slices(batches(batch_size=4)).repeat()
@@ -326,7 +336,10 @@ def test_a_resumed_run_that_diverges_is_stopped(
 )
 def test_calls_of_a_tpu_are_long_but_end_soon_enough(step_seconds, wanted):
     """So that a signal is noticed, and returning to Python costs little."""
-    steps = loop.Steps(tpu_strategy_on_cpus(2), None, None, None, 1000)
+    session = sessions.ModelSession(
+        tpu_strategy_on_cpus(2), None, None, None, None, Settings(), 9
+    )
+    steps = loop.Steps(session, None)
     for _ in range(12):
         num_steps = steps.pace.choose(10**6)
         steps.pace.note(num_steps, num_steps * step_seconds)
@@ -344,16 +357,7 @@ def test_an_interrupt_loses_nothing(tmp_path):
 
     reporter.progress = interrupt
     with pytest.raises(KeyboardInterrupt):
-        loop.train(
-            run.strategy,
-            run.model,
-            run.optimizer,
-            {"rows": dataset()},
-            num_train_steps=NUM_STEPS,
-            batch_size=BATCH_SIZE,
-            manager=run.manager,
-            reporter=reporter,
-        )
+        loop.train(run.session(NUM_STEPS, reporter), {"rows": dataset()})
     (prefix,) = checkpoints.list_checkpoints(tmp_path)
     assert checkpoints.step_of(prefix) >= 4
     assert "Rerun the same command to resume" in reporter.line.stream.getvalue()
@@ -394,7 +398,9 @@ def test_compiled_calls_end_at_logs_and_checkpoints(tmp_path):
         NUM_STEPS,
         save_checkpoints_steps=4,
         log_every_steps=3,
-        on_checkpoint=lambda step, prefix: steps.append((step, prefix[-2:])),
+        evaluator=types.SimpleNamespace(
+            evaluate=lambda step, prefix: steps.append((step, prefix[-2:]))
+        ),
     )
     assert steps == [(4, "-4"), (8, "-8"), (10, "10")]
     lines = (tmp_path / "metrics.jsonl").read_text().splitlines()
@@ -445,7 +451,7 @@ def test_the_best_checkpoint_is_kept_and_results_are_not_repeated(tmp_path):
     run.train(
         NUM_STEPS,
         save_checkpoints_steps=2,
-        on_checkpoint=evaluator.evaluate,
+        evaluator=evaluator,
     )
     accuracies = evaluator.known("masked_lm_accuracy")
     assert evaluator.known("global_step") == [2, 4, 6, 8, 10]

@@ -9,6 +9,7 @@ import tensorflow as tf
 from albert_tf.model import heads, layers, modeling
 from albert_tf.model.config import AlbertConfig
 from albert_tf.training import optimization, replicas
+from albert_tf.training.settings import scale_to_batch
 from tests import recorded as recorded_models
 
 # Schedule
