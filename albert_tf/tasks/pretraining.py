@@ -148,7 +148,9 @@ class Pretraining:
     def _check_records(self, strategy):
         """Raises ValueError if records contradict the recipe or each other."""
         if self.records:
-            agreement.check_batch_size(self.records, self.recipe.train_batch_size)
+            agreement.check_batch_size(
+                self.records, self.recipe.train_batch_size
+            )
         if self.records and self.held_out:
             agreement.check_held_out(
                 self.records, self.held_out, self.sentence_weight
@@ -393,34 +395,48 @@ class Pretraining:
             self.model,
             batches.take(max(1, plateau.TOKENS // num_tokens)),
             label_counts.count_pieces(self.records, MAX_COUNTED),
-            self._list_remedies(),
+            list_remedies(
+                self.config,
+                self.recipe,
+                self.records,
+                self.sentence_weight,
+                is_initialized=bool(self.start),
+            ),
         )
 
-    def _list_remedies(self):
-        """Returns what left the plateau earlier and this run does not do.
 
-        In the order of "What helps" in docs/plateau.md.
-        """
-        config, masks = self.config, self.records.mask_settings
-        # 0.05 for H = 256, and what gives the same variances for other widths.
-        initializer_range = 0.8 / math.sqrt(config.hidden_size)
-        remedies = {
-            "records of short sequences (max_seq_length=64)": (
-                self.records.num_tokens > 64
-            ),
-            "records with 40% of the pieces masked (masked_lm_prob=0.4)": (
-                masks.get("masked_lm_prob", 0) < 0.4
-            ),
-            "sentence_weight=0": self.sentence_weight > 0,
-            "records without n-grams (ngram=1)": masks.get("ngram", 3) > 1,
-            "beta_2=0.98": self.recipe.beta_2 > 0.98,
-            f'"initializer_range": {initializer_range:.2g} in the config': (
-                not self.start
-                and config.initializer_range < 0.6 * initializer_range
-            ),
-            "larger batches at a larger rate (train_batch_size=64)": (
-                self.recipe.train_batch_size < 64
-            ),
-            "more steps": True,
-        }
-        return [remedy for remedy, is_left in remedies.items() if is_left]
+def list_remedies(config, recipe, records, sentence_weight, is_initialized):
+    """Returns what left the plateau earlier and a run does not do.
+
+    In the order of "What helps" in docs/plateau.md.
+
+    Args:
+      config: the AlbertConfig.
+      recipe: the PretrainingRecipe.
+      records: the `opening.PretrainingRecords` to train on.
+      sentence_weight: factor of the sentence loss.
+      is_initialized: whether training starts from the weights of a model.
+    """
+    masks = records.mask_settings
+    # 0.05 for H = 256, and what gives the same variances for other widths.
+    initializer_range = 0.8 / math.sqrt(config.hidden_size)
+    remedies = {
+        "records of short sequences (max_seq_length=64)": (
+            records.num_tokens > 64
+        ),
+        "records with 40% of the pieces masked (masked_lm_prob=0.4)": (
+            masks.get("masked_lm_prob", 0) < 0.4
+        ),
+        "sentence_weight=0": sentence_weight > 0,
+        "records without n-grams (ngram=1)": masks.get("ngram", 3) > 1,
+        "beta_2=0.98": recipe.beta_2 > 0.98,
+        f'"initializer_range": {initializer_range:.2g} in the config': (
+            not is_initialized
+            and config.initializer_range < 0.6 * initializer_range
+        ),
+        "larger batches at a larger rate (train_batch_size=64)": (
+            recipe.train_batch_size < 64
+        ),
+        "more steps": True,
+    }
+    return [remedy for remedy, is_left in remedies.items() if is_left]

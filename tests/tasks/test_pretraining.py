@@ -1,0 +1,145 @@
+"""Pretraining with the library alone, as in docs/library.md."""
+
+import dataclasses
+import json
+import operator
+import re
+
+import numpy as np
+import pytest
+
+from albert_tf import AlbertConfig, Pretraining, PretrainingRecipe
+from albert_tf.commands.run_pretraining import PretrainingFlags
+from albert_tf.data.pretraining import opening
+from albert_tf.programs import run_pretraining
+from albert_tf.tasks import pretraining
+from albert_tf.weights import checkpoints
+from tests import tiny, tiny_records
+from tests.conftest import ROOT
+
+CONFIG = AlbertConfig.from_dict(tiny.SIZES)
+
+
+@pytest.fixture
+def train(tmp_path):
+    return tiny_records.write(tmp_path / "train.tfrecord", 20)
+
+
+@pytest.fixture
+def held_out(tmp_path):
+    return tiny_records.write(tmp_path / "heldout.tfrecord", 7, seed=1)
+
+
+def test_the_docs_give_the_weights_of_the_program(
+    train, held_out, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    text = (ROOT / "docs/library.md").read_text(encoding="utf-8")
+    text = text.partition("## Pretraining from Python")[2]
+    block = re.search(r"```python\n(.*?)```", text, re.S).group(1)
+    assert len([line for line in block.splitlines() if line]) <= 12
+    (tmp_path / "config.json").write_text(json.dumps(tiny.SIZES))
+    exec(block, {})
+    rows, best = capsys.readouterr().out.splitlines()
+    assert best == "out/model.ckpt-best" and len(eval(rows)) == 3
+    run_pretraining.run(
+        PretrainingFlags(
+            albert_config_file="config.json",
+            input_file=train,
+            eval_input_file=held_out,
+            output_dir="program",
+            do_eval=True,
+            train_batch_size=8,
+            learning_rate=0.01,
+            num_train_steps=6,
+            num_warmup_steps=2,
+            save_checkpoints_steps=3,
+        )
+    )
+    for step in (3, 6):
+        ours, theirs = (
+            checkpoints.read_checkpoint(f"{folder}/model.ckpt-{step}")
+            for folder in ("out", "program")
+        )
+        assert ours.keys() == theirs.keys()
+        for name, value in theirs.items():
+            np.testing.assert_array_equal(ours[name], value, err_msg=name)
+    for name in ("eval_results.txt", "run.json"):
+        ours, theirs = (
+            (tmp_path / folder / name).read_text()
+            for folder in ("out", "program")
+        )
+        assert ours == theirs
+
+
+@pytest.mark.parametrize(
+    ("objective", "given", "wanted"),
+    [
+        ("sop", None, 1.0),
+        ("nsp", None, 1.0),
+        ("none", None, 0.0),
+        ("sop", 0.0, 0.0),
+        ("none", 0.5, 0.5),
+    ],
+)
+def test_the_sentence_weight_follows_from_the_objective(
+    tmp_path, objective, given, wanted
+):
+    file = tiny_records.write(
+        tmp_path / "a.tfrecord", 2, sentence_objective=objective
+    )
+    recipe = PretrainingRecipe(train_batch_size=2, sentence_weight=given)
+    run = Pretraining(tmp_path / "out", CONFIG, file, recipe=recipe)
+    assert run.sentence_weight == run.model.sentence_weight == wanted
+
+
+def test_a_run_needs_records(tmp_path, held_out):
+    with pytest.raises(ValueError, match="Give records, held_out, or both"):
+        Pretraining(tmp_path / "out", CONFIG)
+    run = Pretraining(tmp_path / "out", CONFIG, held_out=held_out)
+    with pytest.raises(ValueError, match="no records to train on"):
+        run.train()
+    for call in (run.evaluate, run.restore_best):
+        with pytest.raises(FileNotFoundError, match="checkpoint"):
+            call()
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"train_batch_size": 21}, "A batch of 21 is larger than the training"),
+        ({"train_batch_size": 0}, "train_batch_size=0; wanted at least 1"),
+        ({"optimizer": "adamw", "learning_rate": "auto"}, "a rule for optimi"),
+        ({"optimizer": "sgd"}, r"optimizer='sgd'; wanted \('adamw', 'lamb'\)"),
+    ],
+)
+def test_wrong_settings_are_refused(tmp_path, train, values, message):
+    with pytest.raises(ValueError, match=message):
+        recipe = PretrainingRecipe(**{"train_batch_size": 8, **values})
+        Pretraining(tmp_path / "out", CONFIG, train, recipe=recipe)
+    assert not (tmp_path / "out").exists()
+
+
+def test_advice_names_what_is_left_to_do(train):
+    opened = opening.open_records(train, CONFIG)
+    recipe = PretrainingRecipe(train_batch_size=8)
+    narrow = dataclasses.replace(
+        CONFIG, hidden_size=256, num_attention_heads=4, initializer_range=0.02
+    )
+    found = pretraining.list_remedies(narrow, recipe, opened, 1.0, False)
+    # In the order of the table "What helps" in docs/plateau.md.
+    wanted = ["40%", "sentence_weight=0", "ngram=1", "beta_2"]
+    wanted += ['"initializer_range": 0.05', "batch", "steps"]
+    assert len(found) == len(wanted)
+    assert all(map(operator.contains, found, wanted))
+    sidecar = {"flags": {"masked_lm_prob": 0.4, "ngram": 1}}
+    better = dataclasses.replace(opened, sidecar=opened.sidecar | sidecar)
+    base = dataclasses.replace(
+        narrow, hidden_size=768, num_attention_heads=12
+    )  # As the release has it.
+    recipe = PretrainingRecipe(train_batch_size=64)
+    found = pretraining.list_remedies(base, recipe, better, 0.0, False)
+    assert found == ["beta_2=0.98", "more steps"]
+    # Weights that there are already were initialized before.
+    found = pretraining.list_remedies(narrow, recipe, better, 0.0, True)
+    assert found == ["beta_2=0.98", "more steps"]
