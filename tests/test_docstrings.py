@@ -18,15 +18,6 @@ MISSING = {
     "albert_tf.model.heads.Ratio",
     "albert_tf.model.span_heads.AlbertConditionalSpans",
     "albert_tf.model.span_heads.AlbertSpans",
-    "albert_tf.tasks.classification.Classification",
-    "albert_tf.tasks.finetuning.FineTuning",
-    "albert_tf.tasks.finetuning.Recipe",
-    "albert_tf.tasks.finetuning.Task",
-    "albert_tf.tasks.race.MultipleChoice",
-    "albert_tf.tasks.squad.Answering",
-    "albert_tf.training.evaluation.Evaluator",
-    "albert_tf.training.optimization.Optimizer",
-    "albert_tf.training.session.Session",
 }
 
 

@@ -24,13 +24,24 @@ MAX_LISTED = 20
 
 
 class Classification(Task):
-    """A `TableTask` with its data.
+    r"""A `TableTask` with its data.
 
     Args:
       task: the `table_tasks.TableTask`, with its labels.
       data: the `text_data.Data` to train, score and predict on.
       max_seq_length: maximum length of a sequence, in tokens.
       threshold: constant output of an exported SavedModel, or None.
+
+    Example:
+      >>> import pathlib
+      >>> from albert_tf import Classification, build_tokenizer
+      >>> words = "[PAD] [UNK] [CLS] [SEP] [MASK] good bad".split()
+      >>> size = pathlib.Path("vocab.txt").write_text("\n".join(words))
+      >>> task = Classification.from_texts(
+      ...     build_tokenizer(vocab_file="vocab.txt"), ["good", "bad"], [1, 0]
+      ... )
+      >>> task.num_train, task.head.labels
+      (2, ('0', '1'))
     """
 
     def __init__(

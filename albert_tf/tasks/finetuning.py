@@ -47,6 +47,13 @@ class Task:
       is_predicted: whether there is data to write predictions for.
       baseline: dict from metric to the score of a constant prediction.
       made_of: dict of `task` and `data`, as for `manifest.Manifest`.
+
+    Example:
+      >>> class Rating(Task):
+      ...     name, max_seq_length, best_metric = "rating", 128, "pearson"
+      ...     made_of = {"task": {"name": "rating"}, "data": {}}
+      >>> Rating().is_scored
+      False
     """
 
     name: str
@@ -124,7 +131,7 @@ class Task:
 
 
 class FineTuning:
-    """One fine-tuning run in its own folder.
+    r"""One fine-tuning run in its own folder.
 
     Args:
       folder: folder for checkpoints and results. Training resumes from its
@@ -151,6 +158,29 @@ class FineTuning:
     Raises:
       ValueError: if there are no weights to start from, or the run in the
         folder has other settings or data.
+
+    Example:
+      >>> import pathlib
+      >>> from albert_tf import (
+      ...     AlbertConfig, Classification, FineTuning, Recipe, build_tokenizer
+      ... )
+      >>> words = b"[PAD] [UNK] [CLS] [SEP] [MASK] good bad".split()
+      >>> pieces = b"\n".join(words)
+      >>> size = pathlib.Path("vocab.txt").write_bytes(pieces)
+      >>> start = pretrained.Pretrained(
+      ...     "random weights",
+      ...     {},
+      ...     AlbertConfig(vocab_size=7, hidden_size=8, num_attention_heads=2),
+      ...     build_tokenizer(vocab_file="vocab.txt"),
+      ...     ("vocab.txt", pieces),
+      ... )
+      >>> task = Classification.from_texts(
+      ...     start.tokenizer, ["good", "bad"], [1, 0], max_seq_length=8
+      ... )
+      >>> recipe = Recipe(from_scratch=True, train_batch_size=2)
+      >>> tuning = FineTuning("out", task, start, recipe)
+      >>> tuning.source is None  # Until tuning.train(), which takes longer.
+      True
     """
 
     def __init__(

@@ -60,12 +60,22 @@ class Pretraining:
       ValueError: if the records do not fit the config or each other, or the
         run in the folder has other settings or data.
 
-    Example, with records of `create_pretraining_data`:
-
-        config = AlbertConfig.from_json_file("config.json")
-        recipe = PretrainingRecipe(train_batch_size=64, learning_rate="auto")
-        run = Pretraining("out", config, "train*.tfrecord", recipe=recipe)
-        run.train()
+    Example:
+      >>> import numpy as np
+      >>> from albert_tf import AlbertConfig, Pretraining, PretrainingRecipe
+      >>> from albert_tf.data.pretraining import records
+      >>> shapes = records.pretraining_features(16, 2).items()
+      >>> rows = {name: np.ones([4, *s], kind) for name, (s, kind) in shapes}
+      >>> encoded = records.encode_examples(rows)
+      >>> records.write_records("train.tfrecord", encoded)
+      4
+      >>> config = AlbertConfig(
+      ...     vocab_size=30, hidden_size=8, num_attention_heads=2
+      ... )
+      >>> recipe = PretrainingRecipe(train_batch_size=4)
+      >>> run = Pretraining("out", config, "train.tfrecord", recipe=recipe)
+      >>> run.sentence_weight  # And run.train(), which takes longer.
+      1.0
     """
 
     def __init__(

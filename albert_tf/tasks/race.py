@@ -39,6 +39,12 @@ class MultipleChoice(Task):
       max_seq_length: maximum length of passage, question and option together,
         in tokens.
       max_qa_length: maximum length of question and option together, in tokens.
+
+    Example:
+      >>> from albert_tf import MultipleChoice
+      >>> task = MultipleChoice({}, max_seq_length=512, max_qa_length=128)
+      >>> task.head.kind, task.best_metric
+      ('choices', 'eval_accuracy')
     """
 
     name, best_metric = "race", METRICS[0]

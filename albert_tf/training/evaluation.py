@@ -235,6 +235,19 @@ class Evaluator:
         `model.ckpt-best`.
       on_best: called with the step where a result is the best so far, and
         with None if the best one was dropped; or None.
+
+    Example:
+      >>> from albert_tf.training.reporting import Reporter
+      >>> evaluator = Evaluator(
+      ...     lambda: {"f1": 0.5},
+      ...     manager=checkpoints.CheckpointManager("out", {}),
+      ...     reporter=Reporter("out", is_silent=True),
+      ...     best_metric="f1",
+      ... )
+      >>> evaluator.evaluate(step=3)
+      {'f1': 0.5}
+      >>> evaluator.results()
+      [{'f1': 0.5, 'global_step': 3.0}]
     """
 
     def __init__(self, score, *, manager, reporter, best_metric, on_best=None):

@@ -96,6 +96,17 @@ class Optimizer:
 
     Source: optimization.py, `AdamWeightDecayOptimizer`; lamb_optimizer.py,
     `LAMBOptimizer`.
+
+    Example:
+      >>> weight = tf.Variable([1.0, 2.0])
+      >>> schedule = build_schedule(learning_rate=0.1, num_train_steps=10)
+      >>> optimizer = build_optimizer("lamb", {"kernel": weight}, schedule)
+      >>> gradients = {"kernel": tf.constant([1.0, 1.0])}
+      >>> run = tf.distribute.get_strategy().run
+      >>> round(float(run(optimizer.apply, [gradients])), 3)
+      0.1
+      >>> int(optimizer.step)
+      1
     """
 
     def __init__(

@@ -52,6 +52,21 @@ class Session:
 
     Raises:
       ValueError: if the run in the folder has other settings or data.
+
+    Example:
+      >>> from albert_tf import AlbertConfig, AlbertForPreTraining, Session
+      >>> config = AlbertConfig(
+      ...     vocab_size=30, hidden_size=8, num_attention_heads=2
+      ... )
+      >>> session = Session(
+      ...     "out",
+      ...     lambda dtype: AlbertForPreTraining(config, dtype=dtype),
+      ...     Settings(compute_dtype="float32"),
+      ...     Schedule(learning_rate=1e-3, num_train_steps=10),
+      ...     made_of={"config": config.to_dict()},
+      ... )
+      >>> session.step, session.num_train_steps
+      (0, 10)
     """
 
     def __init__(

@@ -24,6 +24,12 @@ class Schedule(NamedTuple):
       start_warmup_step: step before which the rate is 0. As in the release,
         without effect if there is no warmup.
       poly_power: exponent of the polynomial decay.
+
+    Example:
+      >>> from albert_tf import build_schedule
+      >>> rate = build_schedule(*Schedule(1e-3, 100, num_warmup_steps=10))
+      >>> round(float(rate(5)), 6)
+      0.0005
     """
 
     learning_rate: float
