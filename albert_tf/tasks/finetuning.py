@@ -409,14 +409,12 @@ class FineTuning:
             )
         warning = memory.warn_of_training(
             self.config,
-            recipe.train_batch_size,
+            recipe,
             int(plan.lengths.max()),
             0,
             available=distribution.find_cpu_memory(self.session.strategy),
-            num_parts=recipe.gradient_accumulation_steps,
-            num_choices=examples.num_choices,
             compute_dtype=self.session.compute_dtype,
-            remat=recipe.remat,
+            num_choices=examples.num_choices,
         )
         if warning:
             said.append(f"WARNING: {warning}")

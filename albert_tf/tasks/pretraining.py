@@ -377,13 +377,11 @@ class Pretraining:
         """Says so if the machine's memory seems too small for a step."""
         warning = memory.warn_of_training(
             self.config,
-            self.recipe.train_batch_size,
+            self.recipe,
             self.records.num_tokens,
             self.records.num_predictions,
             available=distribution.find_cpu_memory(self.session.strategy),
-            num_parts=self.recipe.gradient_accumulation_steps,
             compute_dtype=self.session.compute_dtype,
-            remat=self.recipe.remat,
         )
         if warning:
             self.reporter.say(f"WARNING: {warning}")

@@ -15,6 +15,7 @@ import dataclasses
 
 from albert_tf.model import parameters
 from albert_tf.model.config import AlbertConfig
+from albert_tf.training.settings import Settings
 
 FLOAT32 = 4
 GIB = 2**30
@@ -114,50 +115,50 @@ def estimate_training(
 
 def warn_of_training(
     config: AlbertConfig,
-    batch_size: int,
+    settings: Settings,
     num_tokens: int,
     num_predictions: int,
     *,
     available: int | None,
-    num_parts: int = 1,
+    compute_dtype: str = "float32",
     num_choices: int = 1,
-    **kwargs,
 ) -> str | None:
     """Returns a warning if a training step needs more memory than there is.
 
     Args:
       config: an AlbertConfig.
-      batch_size: examples of the whole batch.
+      settings: the batch, its parts, and whether layers are computed again.
       num_tokens: tokens per sequence.
       num_predictions: masked tokens per sequence.
       available: bytes; None if unknown.
-      num_parts: number of parts that are computed one after another.
+      compute_dtype: "float32" or "bfloat16".
       num_choices: sequences per example.
-      **kwargs: compute_dtype and remat, as for `estimate_training`.
     """
     if available is None:
         return None
+    batch_size = settings.train_batch_size
+    first = settings.gradient_accumulation_steps
 
-    def peak(num_parts, **changes):
-        num_sequences = batch_size // num_parts * num_choices
+    def peak(num_parts, remat):
         return estimate_training(
             config,
-            num_sequences,
+            batch_size // num_parts * num_choices,
             num_tokens,
             num_predictions,
-            **{**kwargs, **changes},
+            compute_dtype=compute_dtype,
+            remat=remat,
         ).peak
 
-    needed = peak(num_parts)
+    needed = peak(first, settings.remat)
     if needed <= available:
         return None
     fitting = (
         f"gradient_accumulation_steps={number}{' remat=True' * remat} needs "
         f"{size / GIB:.1f} GiB."
-        for remat in (kwargs.get("remat", False), True)
-        for number in range(num_parts, batch_size + 1)
+        for remat in (settings.remat, True)
+        for number in range(first, batch_size + 1)
         if batch_size % number == 0
-        and (size := peak(number, remat=remat)) <= available
+        and (size := peak(number, remat)) <= available
     )
     advice = next(fitting, "Train a smaller model, or on shorter sequences.")
     return (
@@ -188,7 +189,7 @@ def size_of_layer(config, batch_size, num_tokens, size):
 
 
 def size_of_cast(size):
-    """Returns the size of a float32 value's cast, which float32 needs not."""
+    """Returns the size of a cast of a float32 value; float32 needs none."""
     return size if size != FLOAT32 else 0
 
 

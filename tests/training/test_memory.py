@@ -8,6 +8,7 @@ import pytest
 
 from albert_tf.model.config import AlbertConfig
 from albert_tf.training import memory
+from albert_tf.training.settings import Settings
 from benchmarks import children, step_memory
 from tests import tiny
 from tests.conftest import ROOT
@@ -111,9 +112,19 @@ def test_inference_keeps_no_layer():
 
 
 def test_a_step_without_enough_memory_is_said_with_a_remedy():
-    def warn(available, batch_size=12, **kwargs):
+    def warn(available, batch_size=12, num_parts=1, remat=False, num_choices=1):
+        settings = Settings(
+            train_batch_size=batch_size,
+            gradient_accumulation_steps=num_parts,
+            remat=remat,
+        )
         return memory.warn_of_training(
-            tiny.CONFIG, batch_size, 128, 20, available=available, **kwargs
+            tiny.CONFIG,
+            settings,
+            128,
+            20,
+            available=available,
+            num_choices=num_choices,
         )
 
     def peak(batch_size, **kwargs):
