@@ -262,7 +262,7 @@ def test_equal_texts_count_once():
         ("", ""),
     ],
 )
-def test_answers_begin_and_end_with_what_shows_something(context, wanted):
+def test_answers_begin_and_end_with_visible_characters(context, wanted):
     ends, scores = np.array([len(context)]), np.ones(1, np.float32)
     ranked = answers.rank(context, 20, np.zeros(1, int), ends, scores, scores)
     assert [entry["text"] for entry in ranked] == [wanted]

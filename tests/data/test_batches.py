@@ -223,7 +223,7 @@ def test_an_example_longer_than_every_bucket_is_refused():
         batches.plan_pass(rows, 8, 8)
 
 
-def test_a_batch_of_more_than_there_is_has_what_there_is():
+def test_a_batch_is_no_larger_than_the_data():
     plan = batches.plan_pass(make_examples(8), 11, 64, batch_size=2048)
     assert plan.sizes.tolist() == [8]
 

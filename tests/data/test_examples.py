@@ -125,7 +125,7 @@ def test_truncation_is_counted_in_tokens_before_it(tokenizer):
     assert examples.pack_pairs(tokenizer, texts, None, 7).truncation == ""
 
 
-def test_truncation_is_said_with_and_without_a_cache(
+def test_truncation_is_logged_with_and_without_a_cache(
     tokenizer, tmp_path, caplog
 ):
     def build():
@@ -229,7 +229,7 @@ def test_single_sequences_have_no_axis_of_choices(tokenizer):
     assert not found["segment_ids"].any()
 
 
-def test_no_examples_are_padded_to_none(three):
+def test_padding_no_examples_gives_empty_arrays(three):
     for values in examples.pad_examples(three, [], 7).values():
         assert len(values) == 0
 

@@ -124,7 +124,7 @@ def test_files_of_operating_systems_are_no_passages(tmp_path):
     assert {q.id.split("/")[1] for q in found} == {"a"}
 
 
-def test_empty_choices_are_said(tmp_path, caplog):
+def test_empty_choices_are_logged(tmp_path, caplog):
     options = [["cat", "\u200b", "cow", "hen"], ["do", "eat", "see", "say"]]
     race.read_race(write(tmp_path, passage(options=options)), ("high",))
     assert "line 1: the article, a question or an option is" in caplog.text

@@ -187,7 +187,7 @@ def test_a_broken_file_is_refused(tmp_path, content, message):
         read(tmp_path, content)
 
 
-def test_an_answer_needs_a_place_for_training_alone(tmp_path):
+def test_an_answer_must_be_in_its_paragraph_only_for_training(tmp_path):
     answers = [{"text": "dog", "answer_start": 0}]
     found = read(tmp_path, document(answers=answers))
     assert found.questions[0].answers == (Answer("dog", squad.NOWHERE),)
@@ -195,7 +195,7 @@ def test_an_answer_needs_a_place_for_training_alone(tmp_path):
         squad.check_version(found, "v1", "x")
 
 
-def test_other_answers_than_the_first_need_no_place(tmp_path):
+def test_only_the_first_answer_must_be_in_its_paragraph(tmp_path):
     answers = [
         {"text": "cat", "answer_start": 4},
         {"text": "dog", "answer_start": 0},
@@ -203,7 +203,7 @@ def test_other_answers_than_the_first_need_no_place(tmp_path):
     squad.check_version(read(tmp_path, document(answers=answers)), "v1", "x")
 
 
-def test_empty_questions_are_said(tmp_path, caplog):
+def test_empty_questions_are_logged(tmp_path, caplog):
     read(tmp_path, document(question=" \u200b"))
     assert "1 questions are empty" in caplog.text
 

@@ -42,7 +42,7 @@ def test_a_regression_stays_within_its_bounds():
     assert found == ["0.000", "2.346", "5.000"]
 
 
-def test_small_numbers_of_a_regression_are_told_apart():
+def test_small_values_of_a_regression_keep_their_digits():
     found = submissions.format_predictions(
         np.float32([-0.2, 5.1, 0.00012, 0.00038]), None, "regression"
     )

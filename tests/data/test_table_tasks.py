@@ -1,4 +1,4 @@
-"""Tests of tasks.py: GLUE's rows, a user's own tasks, and labels."""
+"""Tests of table_tasks.py: GLUE's rows, a user's own tasks, and labels."""
 
 import gzip
 import json

@@ -246,9 +246,7 @@ def test_each_label_may_have_its_own_column(read):
 
 
 @pytest.mark.parametrize("has_header", [True, False])
-def test_a_first_row_that_nothing_checks_is_said_aloud(
-    read, caplog, has_header
-):
+def test_a_first_row_that_nothing_checks_is_logged(read, caplog, has_header):
     table = Table("t.tsv", (0,), 1, has_header=has_header)
     read("good film\t1\nbad film\t0\n", table)
     (record,) = caplog.records
@@ -528,7 +526,7 @@ def test_lines_are_those_of_the_whole_text(tmp_path, content):
         ),
     ],
 )
-def test_what_may_be_misread_is_said(read, caplog, content, table, said):
+def test_ambiguous_content_is_logged(read, caplog, content, table, said):
     read(content, table)
     assert said in caplog.text
 

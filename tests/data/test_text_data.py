@@ -164,7 +164,7 @@ def test_several_labels_in_memory_may_be_of_any_kind(tokenizer, values, labels):
         ("y", "classification", "objective of .* is 'classification'; wanted"),
     ],
 )
-def test_what_is_no_text_in_memory_is_named(
+def test_an_error_names_the_element_that_is_no_text(
     tokenizer, text, objective, message
 ):
     with pytest.raises(ValueError, match=message):

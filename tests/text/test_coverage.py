@@ -23,7 +23,7 @@ from tests import tiny
     ],
 )
 @pytest.mark.parametrize("kind", ["SentenceNormalizer", "WordNormalizer"])
-def test_lost_marks_are_said_with_an_example(kind, text, example):
+def test_a_warning_shows_an_example_of_lost_marks(kind, text, example):
     build = getattr(normalization, kind)
     said = coverage.find_lost_marks([text, text], build(True, False).normalize)
     assert (example in said) if example else (said is None)
@@ -31,7 +31,7 @@ def test_lost_marks_are_said_with_an_example(kind, text, example):
     assert coverage.find_lost_marks([text], keeping) is None
 
 
-def test_records_of_another_language_are_warned_of(tmp_path, caplog):
+def test_another_language_causes_a_warning(tmp_path, caplog):
     tiny.write_model(tmp_path)
     paths = {}
     for name, line in (("own", "w1 w2 w3 w4"), ("other", "un déjà vu été")):

@@ -35,7 +35,7 @@ def word(tokenizer, text, count=1):
     return extension.Word(text, count, tokenizer.encode(text))
 
 
-def test_words_begin_what_spaces_separate(english):
+def test_a_word_is_the_letters_that_begin_a_unit(english):
     units = extension.count_units(TEXTS, english[0])
     assert extension.find_words(units) == {
         "myocardial": 3,
@@ -61,7 +61,7 @@ def test_words_that_save_most_pieces_come_first(english):
     assert gains == sorted(gains, reverse=True) == [w.gain for w in found]
 
 
-def test_a_piece_that_is_there_is_not_added(english):
+def test_an_existing_piece_is_not_added(english):
     """The released vocabulary has "▁ford", and splits "ford"."""
     tokenizer, _ = english
     assert "▁ford" in tokenizer.pieces

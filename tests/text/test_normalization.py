@@ -28,12 +28,12 @@ SOMETHING = {
 
 
 @pytest.mark.parametrize("text", NOTHING.values(), ids=NOTHING)
-def test_a_text_that_shows_nothing_is_blank(text):
+def test_a_text_of_invisible_characters_is_blank(text):
     assert normalization.is_blank(text)
 
 
 @pytest.mark.parametrize("text", SOMETHING.values(), ids=SOMETHING)
-def test_a_text_that_shows_something_is_not_blank(text):
+def test_a_text_with_a_visible_character_is_not_blank(text):
     assert not normalization.is_blank(text)
 
 
@@ -48,7 +48,7 @@ def test_a_text_that_shows_something_is_not_blank(text):
         ("\u034f\ufe0f", ""),
     ],
 )
-def test_trimming_removes_what_shows_nothing_at_both_ends(text, wanted):
+def test_trimming_removes_invisible_ends(text, wanted):
     whole = f"x{text}y"
     start, end = normalization.trim(whole, 1, 1 + len(text))
     assert whole[start:end] == wanted

@@ -472,7 +472,7 @@ TEXTS |= {n: text.encode() for n, text in NOTHING.items()}
 
 
 @pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
-def test_answers_are_spans_of_any_context_that_show_something(answering, text):
+def test_answers_are_visible_spans_of_any_context(answering, text):
     """Invalid UTF-8 is decoded as U+FFFD, as in Python."""
     texts = [text, b"w3 w4"]
     found = answering(question=tf.constant(texts), context=tf.constant(texts))
@@ -491,7 +491,7 @@ def test_answers_are_spans_of_any_context_that_show_something(answering, text):
     assert np.isfinite(found["score"]).all()
 
 
-def test_of_spans_that_show_nothing_the_next_is_taken():
+def test_the_best_visible_span_is_taken():
     context = tf.constant(["\u200b w1", "\u200b", ""])
     offsets = [
         tf.ragged.constant([[0, 2], [1], []], tf.int32),

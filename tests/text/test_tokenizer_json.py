@@ -144,7 +144,7 @@ def put(*keys, value):
         (put("pre_tokenizer", "type", value="ByteLevel"), "changes text by"),
     ],
 )
-def test_what_would_be_read_otherwise_is_refused(tmp_path, spm, change, says):
+def test_a_tokenizer_unlike_ours_is_refused(tmp_path, spm, change, says):
     ours = tokenization.build_tokenizer(spm_model_file=spm)
     path = write(tmp_path / "tokenizer.json", ours, change)
     with pytest.raises(ValueError, match=says):
