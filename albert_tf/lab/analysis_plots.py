@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from albert_tf.lab import paper
+from albert_tf.lab import paper, summary
 from albert_tf.model import parameters
 from albert_tf.model.config import MAX_LAYERS, AlbertConfig
 from albert_tf.reports import plots
@@ -165,7 +165,7 @@ def draw_reduction(models):
     for embedding_size in EMBEDDING_SIZES:
         widths = [width for width in WIDTHS if width >= embedding_size]
         pairs = [
-            parameters.factorize(vocab_size, width, embedding_size)
+            summary.factorize(vocab_size, width, embedding_size)
             for width in widths
         ]
         saved = [100 * (1 - small / direct) for direct, small in pairs]

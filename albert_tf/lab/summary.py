@@ -42,7 +42,7 @@ def summarize(
         "config": config.to_dict(),
         "parameters": parameters.count_parameters(config),
         "encoder": parameters.count_encoder(config),
-        "layer": parameters.count_layer(config),
+        "layer": count_layer(config),
         "sharing": {
             sharing: parameters.count_encoder(parameters.share(config, sharing))
             for sharing in parameters.SHARING
@@ -78,15 +78,33 @@ def summarize(
     }
 
 
+def count_layer(config):
+    """Returns the number of weights of one layer."""
+    one = dataclasses.replace(
+        parameters.share(config, "all"), num_hidden_layers=1
+    )
+    counts = parameters.count_parameters(one)
+    return sum(counts[part] for part in parameters.LAYERS)
+
+
+def factorize(vocab_size, hidden_size, embedding_size):
+    """Returns V * H, and V * E + E * H: the weights of word embeddings.
+
+    The projection's bias is left out, as in the paper's Section 3.1.
+    """
+    direct = vocab_size * hidden_size
+    return direct, embedding_size * (vocab_size + hidden_size)
+
+
 def summarize_embeddings(config):
     """Returns the weights of word embeddings, direct and factorized."""
     v, h = config.vocab_size, config.hidden_size
-    direct, factorized = parameters.factorize(v, h, config.embedding_size)
+    direct, factorized = factorize(v, h, config.embedding_size)
     return {
         "direct": direct,
         "factorized": factorized,
         "by_embedding_size": {
-            width: parameters.factorize(v, h, width)[1]
+            width: factorize(v, h, width)[1]
             for width in sorted({*WIDTHS, config.embedding_size})
             if width <= h
         },

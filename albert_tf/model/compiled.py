@@ -1,9 +1,9 @@
 """Compiles functions and their gradients with XLA, for training steps.
 
-TensorFlow runs gelu and its gradient as about twenty operations. Each reads
-and writes the whole tensor; on a CPU they take longer than the matrix products
-between them. Compiled, value and gradient are one pass each (docs/results.md
-has the measured gain). For inference, oneDNN's own fusions are faster.
+TensorFlow runs gelu and its gradient as about twenty operations. Each reads and
+writes the whole tensor; on a CPU they take longer than the matrix
+multiplications between them. Compiled, value and gradient are one pass each
+(docs/results.md has the gain). For inference, oneDNN's own fusions are faster.
 """
 
 import functools
@@ -25,22 +25,22 @@ def compiled(function):
         is differentiable in all of them.
     """
 
-    def gradients(*tensors):
+    def compute_gradients(*tensors):
         *arguments, d_value = tensors
         with tf.GradientTape() as tape:
             tape.watch(arguments)
             value = function(*arguments)
-        found = tape.gradient(value, arguments, d_value)
-        # The cached trace would lack this gradient in all later training.
-        if any(gradient is None for gradient in found):
+        gradients = tape.gradient(value, arguments, d_value)
+        # The cached trace would lack this gradient in all later steps.
+        if any(gradient is None for gradient in gradients):
             raise ValueError(
                 f"{function.__name__} has no gradient for one of its "
                 "arguments. Is recording stopped, for example by "
                 "tf.init_scope?"
             )
-        return found
+        return gradients
 
-    compute, differentiate = map(trace_once, (function, gradients))
+    compute, differentiate = map(trace_once, (function, compute_gradients))
 
     @custom_gradients.custom_gradient
     def compute_with_gradient(*arguments):

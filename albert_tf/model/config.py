@@ -19,7 +19,7 @@ CHOICES = {
     "parameter_sharing": ("all", "attention", "ffn", "none"),
 }
 # Each use of a layer is a separate part of the graph, so more than a few
-# hundred layers take longer to compile than to train.
+# hundred take longer to compile than to train.
 MAX_LAYERS = 1000
 # Larger sizes are typing errors: the largest released model has 4096 and
 # 16384, and larger models would not fit into memory.
@@ -63,6 +63,14 @@ class AlbertConfig:
       ValueError: if a value has the wrong type, is out of range or contradicts
         another.
 
+    Example:
+      >>> config = AlbertConfig(vocab_size=30000, num_hidden_layers=3)
+      >>> config.to_dict()["hidden_size"]
+      4096
+      >>> AlbertConfig.from_dict({"vocab_size": 9, "hidden_sizes": 64})
+      Traceback (most recent call last):
+      ValueError: unknown keys 'hidden_sizes' (did you mean 'hidden_size'?)...
+
     Source: modeling.py, `AlbertConfig`; the paper's Table 4 for
     `parameter_sharing`, which the release does not have.
     """
@@ -91,7 +99,7 @@ class AlbertConfig:
             "num_memory_blocks",
             "layers_to_keep",
             "down_scale_factor",
-            "classifier_dropout_prob",  # Of transformers.
+            "classifier_dropout_prob",  # Written by Hugging Face transformers.
         }
     )
 

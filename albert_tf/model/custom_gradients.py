@@ -32,9 +32,9 @@ def let_graph_own(outputs):
     """Moves the gradient of a tf.custom_gradient from TensorFlow to its graph.
 
     TensorFlow registers the gradient of each call in a graph under a new name,
-    for as long as the process lives. The gradient refers to the graph, and so
-    stays in memory what the graph captured: of every training in a process,
-    its graph, weights and slots.
+    for as long as the process lives. The gradient refers to the graph, which
+    so is never freed, nor is what it captured: each training run of a process
+    would leave its graph, weights and slots in memory.
 
     Args:
       outputs: nested tuples and lists of tensors, the outputs of a call.

@@ -2,7 +2,7 @@
 
 A loss or a metric is a `Ratio`, a sum and its divisor. Both are sums over the
 batch, so that the training loop can add them over replicas and steps before
-it divides.
+it divides: replicas may have different numbers of rows and predictions.
 
 Shapes: B batch, T tokens, P predictions, E embedding_size, H hidden_size,
 V vocab_size.
@@ -29,6 +29,11 @@ class Ratio(NamedTuple):
     """A loss or a metric, total / weight, float32 scalars.
 
     The loss that is differentiated is total / (weight + epsilon).
+
+    Example:
+      >>> ratio = weighted_mean(tf.constant([1, 4]), tf.constant([1.0, 0.5]))
+      >>> float(ratio.total / ratio.weight)
+      2.0
     """
 
     total: tf.Tensor
@@ -49,7 +54,7 @@ OBJECTIVES = ("classes", "regression", "multi_label")
 def gather_positions(sequence, positions):
     """Gathers the vectors at the given positions of each sequence.
 
-    Padding in `positions` is 0 and selects [CLS]; the caller must give it
+    Padding in `positions` is 0 and selects [CLS]; the caller must give it the
     weight 0.
 
     Args:
@@ -69,8 +74,8 @@ class MaskedLM(layers.WeightOwner):
 
     Args:
       config: an AlbertConfig.
-      num_pieces: number of pieces in the vocabulary, if V is larger: rows
-        beyond it have the probability 0.
+      num_pieces: number of pieces in the vocabulary if V is larger, for
+        example padded to a multiple of 128: the rest has the probability 0.
     """
 
     def __init__(self, config, num_pieces=None, **kwargs):
@@ -140,9 +145,8 @@ def vocabulary_logits(x, table, bias):
 def vocabulary_losses(x, table, bias, labels):
     """Computes cross entropy of `vocabulary_logits` in few passes over [R, V].
 
-    In a small model, TensorFlow's own operation takes most of the time after
-    the encoder: five times that of oneDNN's softmax, from which loss and
-    gradient are derived here.
+    TensorFlow's own operation takes five times as long as oneDNN's softmax,
+    from which loss and gradient are derived here.
 
     Args:
       x: [R, E], in the compute dtype.
@@ -179,7 +183,10 @@ def vocabulary_losses(x, table, bias, labels):
 
 @functools.cache
 def _logit_gradient(dtype):
-    """Returns a function for the gradient of the logits [R, V], in one pass."""
+    """Returns a function for the gradient of the logits [R, V], in one pass.
+
+    It is compiled for each dtype of its result.
+    """
 
     @compiled.trace_once
     def differentiate(probs, labels, d_losses):
@@ -192,7 +199,7 @@ def _logit_gradient(dtype):
 def first_argmax(x):
     """Returns the index of the first maximum in each row of x [R, V], [R].
 
-    Comparing the maxima of blocks first is several times as fast as argmax.
+    Comparing the maxima of blocks first takes half the time of tf.argmax.
     """
     size = x.shape[1]
     # The largest divisor up to the square root.
@@ -270,8 +277,8 @@ class AlbertModel(layers.ConfiguredLayer):
     metric_names: list[str] = []
     uses_pooler = True
 
-    def __init__(self, config, *, dtype=None, **kwargs):
-        super().__init__(config, dtype=dtype, **kwargs)
+    def __init__(self, config, **kwargs):
+        super().__init__(config, **kwargs)
         self.encoder = modeling.AlbertEncoder(
             config, dtype=self.dtype_policy, name="bert"
         )
@@ -281,7 +288,7 @@ class AlbertModel(layers.ConfiguredLayer):
         """The word embeddings as a tensor, [V, E] float32."""
         return tf.convert_to_tensor(self.encoder.embeddings.word.value)
 
-    def encode(self, features, training=False, seed=None, **kwargs):
+    def encode(self, features, training=False, seed=None, with_attention=False):
         """Returns the encoder's outputs for a dict of features."""
         return self.encoder(
             features["input_ids"],
@@ -289,7 +296,7 @@ class AlbertModel(layers.ConfiguredLayer):
             features["segment_ids"],
             training=training,
             seed=seed,
-            **kwargs,
+            with_attention=with_attention,
         )
 
     def build_head_dropout(self, training, seed):
@@ -297,6 +304,12 @@ class AlbertModel(layers.ConfiguredLayer):
         if training and seed is not None:
             seed = tf.random.experimental.stateless_fold_in(seed, HEAD_SEED)
         return build_dropout(training, seed)
+
+    def pooled_logits(self, features, training, seed):
+        """Returns `output_layer` of the pooled output after dropout."""
+        pooled = self.encode(features, training, seed)["pooled_output"]
+        dropout = self.build_head_dropout(training, seed)
+        return self.output_layer(dropout(pooled, self.dropout_prob))
 
 
 def row_weights(features):
@@ -321,6 +334,16 @@ class AlbertForPreTraining(AlbertModel):
       num_pieces: as for `MaskedLM`.
       dtype: as for `modeling.AlbertEncoder`.
 
+    Example:
+      >>> from albert_tf import AlbertConfig
+      >>> config = AlbertConfig(vocab_size=9, hidden_size=64)
+      >>> model = AlbertForPreTraining(config)
+      >>> names = "input_ids", "input_mask", "segment_ids"
+      >>> features = dict.fromkeys(names, tf.ones([2, 7], tf.int32))
+      >>> features["masked_lm_positions"] = tf.constant([[3, 4], [1, 6]])
+      >>> model(features)["masked_lm_logits"].shape
+      TensorShape([2, 2, 9])
+
     Source: run_pretraining.py, `model_fn`; the weight is ours.
     """
 
@@ -336,7 +359,7 @@ class AlbertForPreTraining(AlbertModel):
         **kwargs,
     ):
         super().__init__(config, dtype=dtype, **kwargs)
-        self.sentence_weight = sentence_weight
+        self.sentence_weight, self.num_pieces = sentence_weight, num_pieces
         self.masked_lm = MaskedLM(config, num_pieces, dtype=self.dtype_policy)
         self.sentence_order = Logits(
             "cls/seq_relationship", 2, config, dtype=self.dtype_policy
@@ -346,11 +369,6 @@ class AlbertForPreTraining(AlbertModel):
         if sentence_weight:
             self.loss_scales["sentence_order_loss"] = sentence_weight
             self.metric_names.append("sentence_order_accuracy")
-
-    @property
-    def num_pieces(self):
-        """See `MaskedLM`."""
-        return self.masked_lm.num_pieces
 
     def call(self, features, training=False, seed=None):
         outputs = self.encode(features, training, seed)
@@ -410,6 +428,15 @@ class AlbertClassifier(AlbertModel):
         config's rates.
       dtype: as for `modeling.AlbertEncoder`.
 
+    Example:
+      >>> from albert_tf import AlbertConfig
+      >>> config = AlbertConfig(vocab_size=9, hidden_size=64)
+      >>> model = AlbertClassifier(config, num_labels=3)
+      >>> names = "input_ids", "input_mask", "segment_ids"
+      >>> features = dict.fromkeys(names, tf.ones([2, 7], tf.int32))
+      >>> model(features)["logits"].shape
+      TensorShape([2, 3])
+
     Source: classifier_utils.py, `create_model`; "multi_label" is ours.
     """
 
@@ -440,10 +467,7 @@ class AlbertClassifier(AlbertModel):
             self.metric_names = ["accuracy"]
 
     def call(self, features, training=False, seed=None):
-        pooled = self.encode(features, training, seed)["pooled_output"]
-        dropout = self.build_head_dropout(training, seed)
-        pooled = dropout(pooled, self.dropout_prob)
-        return {"logits": self.output_layer(pooled)}
+        return {"logits": self.pooled_logits(features, training, seed)}
 
     def ratios(self, features, training=False, seed=None):
         """See `AlbertModel`; features include `label_ids`."""
@@ -476,6 +500,15 @@ class AlbertMultipleChoice(AlbertModel):
       dropout_prob: rate of the dropout before the logits.
       dtype: as for `modeling.AlbertEncoder`.
 
+    Example:
+      >>> from albert_tf import AlbertConfig
+      >>> config = AlbertConfig(vocab_size=9, hidden_size=64)
+      >>> model = AlbertMultipleChoice(config)
+      >>> names = "input_ids", "input_mask", "segment_ids"
+      >>> features = dict.fromkeys(names, tf.ones([2, 4, 7], tf.int32))
+      >>> model(features)["logits"].shape
+      TensorShape([2, 4])
+
     Source: race_utils.py, `create_model`.
     """
 
@@ -488,14 +521,13 @@ class AlbertMultipleChoice(AlbertModel):
         self.output_layer = Logits("", 1, config, dtype=self.dtype_policy)
 
     def call(self, features, training=False, seed=None):
-        names = ("input_ids", "input_mask", "segment_ids")
-        ids = features["input_ids"]
-        num_choices = ids.shape[1]
-        num_tokens = operations.size_of(ids, 2)
-        flat = {n: tf.reshape(features[n], [-1, num_tokens]) for n in names}
-        pooled = self.encode(flat, training, seed)["pooled_output"]  # [B*C, H]
-        dropout = self.build_head_dropout(training, seed)
-        logits = self.output_layer(dropout(pooled, self.dropout_prob))
+        num_choices = features["input_ids"].shape[1]
+        num_tokens = operations.size_of(features["input_ids"], 2)
+        flat = {
+            name: tf.reshape(features[name], [-1, num_tokens])
+            for name in ("input_ids", "input_mask", "segment_ids")
+        }
+        logits = self.pooled_logits(flat, training, seed)  # [B * C, 1]
         return {"logits": tf.reshape(logits, [-1, num_choices])}
 
     def ratios(self, features, training=False, seed=None):

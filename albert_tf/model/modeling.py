@@ -250,12 +250,7 @@ def feed_forward(x, weights, dropout, config):
 def add_and_norm(x, y, weights, dropout, rate):
     """Returns layer_norm(x + dropout(y @ kernel + bias)), [R, H].
 
-    Args:
-      x: input of the sub-layer, [R, H].
-      y: input of the last dense layer, [R, H] or [R, F].
-      weights: SubLayerWeights, for kernel, bias and norm.
-      dropout: a `Dropout`.
-      rate: its rate.
+    x is the input of the sub-layer, y that of its last dense layer.
     """
     kernel, bias = weights.last
     gamma, beta = weights.norm

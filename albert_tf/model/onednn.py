@@ -1,8 +1,9 @@
 """Operations of oneDNN that TensorFlow contains, but has no function for.
 
-Grappler puts them into graphs in place of certain patterns of others, which
-are several times slower where a pattern is missed. Other builds of TensorFlow
-lack them, so a function with them must stay in the process that traced it.
+Grappler puts them into graphs in place of certain patterns of operations. Where
+it misses a pattern, as with the norms, those are several times slower. Other
+builds of TensorFlow lack them, so a function with them must stay in the process
+that traced it.
 """
 
 import functools
@@ -23,13 +24,9 @@ LIMITS = {"SSE41", "AVX", "AVX2", "AVX2_VNNI"}
 
 
 def layer_norm(x, gamma, beta, epsilon):
-    """Normalizes over the last axis in one pass, computed in float32.
+    """Normalizes x [..., H] over the last axis in one pass, in float32.
 
-    Args:
-      x: [..., H] float32 or bfloat16; the result has the same shape and dtype.
-      gamma: [H].
-      beta: [H].
-      epsilon: a float.
+    The result has the shape and dtype of x, float32 or bfloat16.
     """
     rows = tf.reshape(x, [-1, x.shape[-1]])  # [R, H]
     weights = [tf.cast(tf.convert_to_tensor(w), x.dtype) for w in (gamma, beta)]
@@ -42,10 +39,8 @@ def layer_norm(x, gamma, beta, epsilon):
 def masked_scores(q, k, mask_scores):
     """Returns q @ k^T + mask_scores, [B, N, T, T], as one operation.
 
-    Args:
-      q: [B, N, T, D] float32 or bfloat16.
-      k: [B, N, T, D], like q.
-      mask_scores: [B, 1, 1, T], like q.
+    q and k are [B, N, T, D], mask_scores [B, 1, 1, T]; all are float32 or
+    bfloat16.
     """
     fused_ops = _Attribute.ListValue(s=[b"Mul", b"Add"])
     return _create(
@@ -59,13 +54,7 @@ def masked_scores(q, k, mask_scores):
 
 
 def _create(kind, inputs, **attributes):
-    """Adds an operation to the graph; returns its output.
-
-    Args:
-      kind: type of the operation.
-      inputs: its inputs, of one dtype, which the output has, too.
-      **attributes: its attributes besides "T", the dtype.
-    """
+    """Adds an operation to the graph; inputs and output have one dtype."""
     dtype = inputs[0].dtype
     attributes["T"] = _Attribute(type=dtype.as_datatype_enum)
     operation = tf.compat.v1.get_default_graph().create_op(
@@ -82,15 +71,15 @@ def _create(kind, inputs, **attributes):
 def is_limited():
     """Returns whether the environment forbids oneDNN to multiply bfloat16.
 
-    TensorFlow does not ask, so every product then aborts the process.
+    TensorFlow does not check it: any multiplication then aborts the process.
     """
     return os.environ.get(LIMIT, "").upper() in LIMITS
 
 
 def multiplies_bfloat16():
-    """Returns whether oneDNN has products of bfloat16 on this CPU.
+    """Returns whether oneDNN can multiply bfloat16 on this CPU.
 
-    Without, its operations abort the process; TensorFlow's own work.
+    If not, oneDNN's operations abort the process; TensorFlow's own work.
     """
     flags = read_cpu_flags()
     is_unknown = not flags  # Not Linux, or not x86.
@@ -109,11 +98,7 @@ def read_cpu_flags():
 
 @functools.cache
 def is_available(dtype):
-    """Returns whether the operations work here, by trying them.
-
-    Args:
-      dtype: dtype of x and q, a tf.DType.
-    """
+    """Returns whether the operations work here for a dtype, by trying them."""
     if dtype == tf.bfloat16 and not multiplies_bfloat16():
         return False
     x = np.arange(16).reshape(2, 8) ** 2.0

@@ -98,11 +98,8 @@ def _sum_norm_gradients(total, gamma, beta, d_y):
 def layer_norm(x, gamma, beta, *, training=False):
     """Normalizes over the last axis, in float32 for every dtype of x.
 
-    Args:
-      x: [..., H]; the result has the same shape and dtype.
-      gamma: [H] float32.
-      beta: [H] float32.
-      training: whether to compile value and gradient.
+    The result has the shape and dtype of x, [..., H]; gamma and beta are [H]
+    float32. In training, value and gradient are compiled.
 
     Source: tf.contrib.layers.layer_norm, epsilon 1e-12.
     """
@@ -123,14 +120,7 @@ _compiled_layer_norm = compiled.compiled(layer_norm)
 
 
 def attention_probs(q, k, mask_scores, *, training=False):
-    """Returns `masked_softmax` of q @ k^T, [B, N, T, T].
-
-    Args:
-      q: [B, N, T, D].
-      k: [B, N, T, D].
-      mask_scores: [B, 1, 1, T] float32.
-      training: as for `masked_softmax`.
-    """
+    """Returns `masked_softmax` of q @ k^T; q and k are [B, N, T, D]."""
     if execution.current().uses_onednn(q.dtype):
         # One operation adds the mask within the multiplication.
         mask_scores = tf.cast(mask_scores, q.dtype)
@@ -142,11 +132,13 @@ def attention_probs(q, k, mask_scores, *, training=False):
 def masked_softmax(scores, mask_scores=None, *, training=False):
     """Returns softmax of scores + mask_scores, computed in float32.
 
+    In training, the gradient is derived from the result, so that no float32
+    tensor is kept for it.
+
     Args:
       scores: [B, N, T, T]; the result has the same shape and dtype.
-      mask_scores: [B, 1, 1, T] float32; None if the scores have it in them.
-      training: whether to derive the gradient from the result, so that no
-        float32 tensor is kept for it. There is none for mask_scores.
+      mask_scores: [B, 1, 1, T] float32; None if the scores include it.
+      training: as above. There is no gradient for mask_scores.
     """
     if training:
         return _trained_softmax(scores, mask_scores)
@@ -172,14 +164,10 @@ def _softmax_gradient(probs, d_probs):
 
 
 def copies(tensors, count):
-    """Returns a list of copies, for uses whose gradients are to be summed.
+    """Returns a list of copies of nested tensors, each of which must be used.
 
     Their gradients are summed in float32 and in one pass. TensorFlow would add
     those of a single tensor in its dtype, slowly if that is bfloat16.
-
-    Args:
-      tensors: nested tuples and lists of tensors.
-      count: number of copies, each of which must be used.
     """
 
     @custom_gradients.custom_gradient

@@ -1,7 +1,4 @@
-"""Counts the weights of a model from its config, without building it.
-
-Letters are those of `albert_tf.model.modeling`.
-"""
+"""Counts the weights of a model from its config, without building it."""
 
 import dataclasses
 
@@ -27,6 +24,7 @@ def count_parameters(config: AlbertConfig) -> dict[str, int]:
       Dict from each of ENCODER and HEADS to a number of weights. The kernel
       of the masked LM's output is the word embeddings, counted there.
     """
+    # Letters are those of `modeling`.
     v, e = config.vocab_size, config.embedding_size
     h, f = config.hidden_size, config.intermediate_size
     num_attention, num_ffn = count_blocks(config)
@@ -59,30 +57,8 @@ def count_encoder(config: AlbertConfig) -> int:
     return sum(counts[part] for part in ENCODER)
 
 
-def factorize(
-    vocab_size: int, hidden_size: int, embedding_size: int
-) -> tuple[int, int]:
-    """Compares a word embedding with its factorization into two matrices.
-
-    Returns:
-      V * H, the weights of embeddings as wide as the layers; and
-      V * E + E * H, without the projection's bias.
-
-    Source: the paper, Section 3.1.
-    """
-    direct = vocab_size * hidden_size
-    return direct, embedding_size * (vocab_size + hidden_size)
-
-
 def share(config: AlbertConfig, sharing: str) -> AlbertConfig:
     """Returns the config with another of SHARING, and without groups."""
     return dataclasses.replace(
         config, parameter_sharing=sharing, num_hidden_groups=1
     )
-
-
-def count_layer(config: AlbertConfig) -> int:
-    """Returns the number of weights of one layer."""
-    one = dataclasses.replace(share(config, "all"), num_hidden_layers=1)
-    counts = count_parameters(one)
-    return sum(counts[part] for part in LAYERS)

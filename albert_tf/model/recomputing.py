@@ -80,7 +80,7 @@ def _backward(run_step, inputs, d_y, tensors, count):
     # takes memory.
     with tf.control_dependencies([d_y]):
         last = tf.constant(count - 1)
-    # One step at a time: a step that is recomputed early takes memory.
+    # One step at a time: steps that are recomputed early take memory.
     _, d_x, sums = tf.while_loop(
         lambda i, *_: i >= 0,
         body,

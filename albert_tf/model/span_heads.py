@@ -26,8 +26,8 @@ def score_spans(logits, positions):
     losses, hits = 0.0, True
     for scores, wanted in zip(logits, positions, strict=True):
         losses += tf.nn.sparse_softmax_cross_entropy_with_logits(wanted, scores)
-        found = tf.argmax(scores, axis=-1, output_type=wanted.dtype)
-        hits = tf.logical_and(hits, found == wanted)
+        best = tf.argmax(scores, axis=-1, output_type=wanted.dtype)
+        hits = tf.logical_and(hits, best == wanted)
     return losses, hits
 
 
@@ -58,11 +58,8 @@ def build_p_mask(features):
 
 
 def apply_dense(x, weights):
-    """Returns x @ kernel + bias over the last axis of x [..., inputs].
-
-    The product has the weights' dtype.
-    """
-    # Flattened to a matrix, because oneDNN's product of [B, 1, T, H] and
+    """Returns x @ kernel + bias for x [..., inputs], in the weights' dtype."""
+    # Flattened to a matrix, because oneDNN's multiplication of [B, 1, T, H] by
     # [H, 1] writes out of bounds (TensorFlow 2.21 on CPUs).
     kernel, bias = weights
     rows = tf.cast(tf.reshape(x, [-1, kernel.shape[0]]), kernel.dtype)
@@ -80,6 +77,15 @@ class AlbertSpans(heads.AlbertModel):
     Args:
       config: an AlbertConfig.
       dtype: as for `modeling.AlbertEncoder`.
+
+    Example:
+      >>> from albert_tf import AlbertConfig
+      >>> config = AlbertConfig(vocab_size=9, hidden_size=64)
+      >>> model = AlbertSpans(config)
+      >>> names = "input_ids", "input_mask", "segment_ids"
+      >>> features = dict.fromkeys(names, tf.ones([2, 7], tf.int32))
+      >>> model(features)["start_logits"].shape
+      TensorShape([2, 7])
 
     Source: squad_utils.py, `create_v1_model`.
     """
@@ -135,17 +141,17 @@ class EndLogits(layers.WeightOwner):
     def __init__(self, config, **kwargs):
         super().__init__(config, "end_logits", **kwargs)
         size = config.hidden_size
-        self.size = size
         self.dense_0 = self.add_dense("dense_0", 2 * size, size)
         self.norm = self.add_norm("LayerNorm", size)
         self.dense_1 = self.add_dense("dense_1", size, 1)
 
     def call(self, x, starts, p_mask):
         kernel, bias = self.cast(self.dense_0)
-        # A product with concat(x, start) is the sum of two products, so each
+        # concat(x, start) @ kernel is the sum of two multiplications, so each
         # token is multiplied once instead of once per start.
-        x = apply_dense(x, (kernel[: self.size], bias))  # [B, T, H]
-        starts = tf.matmul(starts, kernel[self.size :])  # [B, K, H]
+        size = self.config.hidden_size
+        x = apply_dense(x, (kernel[:size], bias))  # [B, T, H]
+        starts = tf.matmul(starts, kernel[size:])  # [B, K, H]
         x = tf.tanh(x[:, tf.newaxis] + starts[:, :, tf.newaxis])
         x = operations.layer_norm(x, *(w.value for w in self.norm))
         weights = self.cast(self.dense_1, tf.float32)
@@ -193,6 +199,15 @@ class AlbertConditionalSpans(heads.AlbertModel):
       end_n_top: number of ends per start, J; at most T are used.
       dropout_prob: rate of the dropout before the answerability logit.
       dtype: as for `modeling.AlbertEncoder`.
+
+    Example:
+      >>> from albert_tf import AlbertConfig
+      >>> config = AlbertConfig(vocab_size=9, hidden_size=64)
+      >>> model = AlbertConditionalSpans(config, start_n_top=2, end_n_top=3)
+      >>> names = "input_ids", "input_mask", "segment_ids"
+      >>> features = dict.fromkeys(names, tf.ones([2, 7], tf.int32))
+      >>> model(features)["end_top_index"].shape
+      TensorShape([2, 6])
 
     Source: squad_utils.py, `create_v2_model`, after XLNet. Its end indices
     have the same order, start * J + end.

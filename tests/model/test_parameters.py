@@ -5,7 +5,7 @@ import pathlib
 
 import pytest
 
-from albert_tf.lab import paper
+from albert_tf.lab import paper, summary
 from albert_tf.model import heads, modeling, parameters
 from albert_tf.model.config import AlbertConfig
 from tests import tiny
@@ -65,7 +65,7 @@ def test_bert_base_has_its_known_size():
     assert layers == 85_054_464 == 12 * 7_087_872
     assert parameters.count_encoder(config) == 109_482_240
     assert embeddings / 109_482_240 == pytest.approx(0.218, abs=5e-4)
-    assert parameters.factorize(30522, 768, 128) == (23_440_896, 4_005_120)
+    assert summary.factorize(30522, 768, 128) == (23_440_896, 4_005_120)
     assert parameters.count_encoder(read("bert/large")) == 335_141_888
 
 
@@ -143,4 +143,4 @@ def test_all_layers_are_as_large_as_one_each():
     )
     counts = parameters.count_parameters(parameters.share(config, "none"))
     layers = sum(counts[part] for part in parameters.LAYERS)
-    assert layers == 4 * parameters.count_layer(config)
+    assert layers == 4 * summary.count_layer(config)
