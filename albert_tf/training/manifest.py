@@ -199,11 +199,6 @@ def read_setting(folder, name):
     return Manifest(folder, {}).stored["made_of"].get(name)
 
 
-def default_sentence_weight(sentence_objective):
-    """Returns the factor of the sentence loss of records' objective."""
-    return 0.0 if sentence_objective == "none" else 1.0
-
-
 def flatten(values, prefix=""):
     """Flattens nested dicts to one with dotted keys."""
     flat: dict = {}
