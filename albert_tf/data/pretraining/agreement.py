@@ -46,11 +46,11 @@ def check_sidecar_sizes(file: str, sidecar: dict, sizes: dict):
         ("masking", [masking]),
     ]
     if not is_dynamic(sizes):
-        found = sizes["masked_lm_positions"]
+        num_listed = sizes["masked_lm_positions"]
         checks += [
-            ("num_predictions", [found]),
+            ("num_predictions", [num_listed]),
             # Permutation doubles the length of the lists.
-            ("max_predictions_per_seq", [found, found // 2]),
+            ("max_predictions_per_seq", [num_listed, num_listed // 2]),
         ]
     for key, wanted in checks:
         if sidecar[key] not in wanted:
@@ -63,13 +63,13 @@ def check_sidecar_sizes(file: str, sidecar: dict, sizes: dict):
 
 
 def check_size(
-    files: list[str], name: str, wanted: int | None, found: list[int]
+    files: list[str], name: str, wanted: int | None, sizes: list[int]
 ):
     """Raises ValueError if a flag is set and the records contradict it."""
-    if wanted is not None and wanted not in found:
+    if wanted is not None and wanted not in sizes:
         raise ValueError(
             f"{name}={wanted}, but the records in {files[0]} have "
-            f"{found[0]}. Omit it, or create the records again."
+            f"{sizes[0]}. Omit it, or create the records again."
         )
 
 
@@ -94,10 +94,10 @@ def check_predictions(opened, wanted: int | None):
         return
     # Permuted records have twice as many; the release wants that number.
     num_predictions = opened.features["masked_lm_positions"][0][0]
-    found = [num_predictions // 2, num_predictions]
+    sizes = [num_predictions // 2, num_predictions]
     if opened.sidecar:
-        found[0] = opened.sidecar["max_predictions_per_seq"]
-    check_size(opened.files, "max_predictions_per_seq", wanted, found)
+        sizes[0] = opened.sidecar["max_predictions_per_seq"]
+    check_size(opened.files, "max_predictions_per_seq", wanted, sizes)
 
 
 def check_vocabulary(files: list[str], tokenizer: dict, config):
@@ -155,20 +155,20 @@ def check_held_out(train, held_out, sentence_weight: float = 1.0):
             )
     if not (train.sidecar and held_out.sidecar):
         return
-    wanted, found = train.sidecar["tokenizer"], held_out.sidecar["tokenizer"]
-    for key in sorted(wanted.keys() & found.keys() & _TOKENIZER_KEYS):
-        if found[key] != wanted[key]:
+    wanted, own = train.sidecar["tokenizer"], held_out.sidecar["tokenizer"]
+    for key in sorted(wanted.keys() & own.keys() & _TOKENIZER_KEYS):
+        if own[key] != wanted[key]:
             raise ValueError(
-                f"{held_out.files[0]} was created with {key} {found[key]}, "
+                f"{held_out.files[0]} was created with {key} {own[key]}, "
                 f"{train.files[0]} with {wanted[key]}. Create the held-out "
                 "records with the vocabulary and casing of the others "
                 f"({wanted})."
             )
-    objectives = held_out.sentence_objective, train.sentence_objective
-    if sentence_weight > 0 and objectives[0] != objectives[1]:
+    scored, trained = held_out.sentence_objective, train.sentence_objective
+    if sentence_weight > 0 and scored != trained:
         raise ValueError(
             f"{held_out.files[0]} has the sentence objective "
-            f"{objectives[0]!r}, {train.files[0]} has {objectives[1]!r}. "
+            f"{scored!r}, {train.files[0]} has {trained!r}. "
             "Create the held-out records with that of the others, or give "
             "sentence_weight=0."
         )

@@ -29,6 +29,8 @@ from albert_tf.text import normalization
 
 _NAMES = ("tokens.bin", "sentences.bin", "documents.bin")
 BLOCK_BYTES = 1 << 20
+# A text without blank lines is one document. It is split, because a document
+# is assigned to one shard as a whole.
 MAX_DOCUMENT_TOKENS = 1 << 18
 # Longer lines are split before tokenization, at whitespace where possible.
 MAX_LINE_CHARS = 10_000

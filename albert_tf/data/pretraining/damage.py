@@ -23,17 +23,17 @@ def explain_record(
     Returns:
       A clause, or None if the record is valid.
     """
-    found = records.parse_example(serialized)
-    if found is None:
+    stored = records.parse_example(serialized)
+    if stored is None:
         return "it is not a tf.train.Example"
-    if missing := sorted(features.keys() - found.keys()):
-        return f"it lacks {missing}; it has {sorted(found)}"
+    if missing := sorted(features.keys() - stored.keys()):
+        return f"it lacks {missing}; it has {sorted(stored)}"
     for name, (shape, dtype) in features.items():
-        kind = found[name].WhichOneof("kind")
+        kind = stored[name].WhichOneof("kind")
         wanted = "float_list" if dtype.startswith("float") else "int64_list"
         if kind not in (wanted, None):
             return f"{name} is a {kind}, wanted {wanted}"
-        values = getattr(found[name], wanted).value
+        values = getattr(stored[name], wanted).value
         if len(values) != math.prod(shape):
             return f"{name} has {len(values)} values, wanted {shape[0]}"
         least, most = records.limits_of_feature(name, features, limits)

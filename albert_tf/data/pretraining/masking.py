@@ -183,7 +183,8 @@ def _cumulative_ngram_probs(rule):
     probs = 1 / np.arange(1, rule.ngram + 1)
     if not rule.favor_shorter_ngram:
         probs = probs[::-1]
-    # Without the last bound: a draw above all others selects the longest.
+    # Without the last bound, which may round to less than 1: a draw above all
+    # others selects the longest.
     return np.cumsum(probs / probs.sum())[:-1]
 
 
@@ -219,7 +220,7 @@ def mask_batch(
     if not rule.do_whole_word_mask:
         is_start = np.ones_like(is_maskable)
     for_ngrams, for_fates, for_others, for_shuffle = source.split(4)
-    # [CLS] and two [SEP] count.
+    # As in the release, [CLS] and both [SEP] count as tokens.
     budget = rule.budget(is_maskable.sum(axis=1) + 3)  # [N]
     words = find_words(is_maskable, is_start)
     words = _divide_long(words, budget, is_maskable)

@@ -19,7 +19,8 @@ from albert_tf.data.pretraining import (
 )
 from albert_tf.text import tokenization
 
-# Up to this size, every record is checked before work starts.
+# Up to this size, every record is checked before work starts. In larger files
+# damage is found, and named, when it is read.
 MAX_CHECKED_BYTES = 64 << 20
 # Records in which at least one token must be masked.
 _NUM_PROBED = 1024
@@ -41,27 +42,6 @@ class PretrainingRecords:
       num_records: number of usable records in all files.
       damaged: error of each damaged file, if damaged records are skipped. The
         file is read up to its first damaged record.
-
-    Example:
-      >>> import tempfile
-      >>> import numpy as np
-      >>> from albert_tf.data.pretraining import records
-      >>> from albert_tf.model.config import AlbertConfig
-      >>> features = {
-      ...     name: np.ones([4, *shape], dtype)
-      ...     for name, (shape, dtype)
-      ...     in records.pretraining_features(16, 2).items()
-      ... }
-      >>> folder = tempfile.mkdtemp()
-      >>> records.write_records(
-      ...     f"{folder}/a.tfrecord", records.encode_examples(features)
-      ... )
-      4
-      >>> opened = open_records(f"{folder}/*", AlbertConfig(vocab_size=30))
-      >>> opened.num_records, opened.num_tokens, opened.num_predictions
-      (4, 16, 2)
-      >>> next(iter(opened.read_part(batch_size=3)))["input_ids"].shape
-      TensorShape([3, 16])
     """
 
     files: list[str]
@@ -181,6 +161,19 @@ def open_records(
       ValueError: if no record is found, if the expected sizes, the config and
         the records contradict each other, if a record is damaged, or if static
         records are to be masked.
+
+    Example:
+      >>> import numpy as np
+      >>> from albert_tf.model.config import AlbertConfig
+      >>> shapes = records.pretraining_features(16, 2).items()
+      >>> features = {k: np.ones([4, *x], dtype) for k, (x, dtype) in shapes}
+      >>> rows = records.encode_examples(features)
+      >>> _ = records.write_records("a.tfrecord", rows)
+      >>> opened = open_records("*.tfrecord", AlbertConfig(vocab_size=30))
+      >>> opened.num_records, opened.num_tokens, opened.num_predictions
+      (4, 16, 2)
+      >>> next(iter(opened.read_part(batch_size=3)))["input_ids"].shape
+      TensorShape([3, 16])
     """
     files = sidecars.find_records(patterns)
     sidecar = sidecars.read_sidecar(files, is_strict=not skip_damaged)
@@ -263,19 +256,15 @@ def _open_masker(file, sidecar, changes, config, num_tokens):
             "is missing, which says how to mask them. Copy it, too."
         )
     masker = dynamic.Masker.from_sidecar(path, sidecar, changes)
-    for name, found, wanted, fits in (
-        (
-            "word starts",
-            len(masker.vocabulary.is_word_start),
-            "vocab_size",
-            tokenization.fits,
-        ),
-        ("segments", 2, "type_vocab_size", operator.eq),
+    num_pieces = len(masker.vocabulary.is_word_start)
+    for number, name, key, fits in (
+        (num_pieces, "word starts", "vocab_size", tokenization.fits),
+        (2, "segments", "type_vocab_size", operator.eq),
     ):
-        if not fits(found, getattr(config, wanted)):
+        if not fits(number, getattr(config, key)):
             raise ValueError(
-                f"{path} describes {found} {name}; the config has {wanted} "
-                f"{getattr(config, wanted)}. Does it belong to other records?"
+                f"{path} describes {number} {name}; the config has {key} "
+                f"{getattr(config, key)}. Does it belong to other records?"
             )
     if masker.rule.max_predictions > num_tokens:
         raise ValueError(

@@ -195,6 +195,7 @@ class _Planner:
             i = j
 
     def _random_below(self, limit):
+        # Takes half of the time of `randrange`.
         return int(self.rng.random() * limit)
 
     def _split_sentence(self, i, j):

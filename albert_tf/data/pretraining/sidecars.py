@@ -31,7 +31,7 @@ _COMMON_KEYS = (
     "num_predictions",
     "sentence_objective",
     "tokenizer",
-    # Static records have neither.
+    # Absent for static records.
     "masking_rule",
     "vocabulary",
 )
@@ -257,10 +257,10 @@ def _num_records(file, path, description, is_strict):
             "partially, or replaced? Copy both files again, or create them "
             "again with create_pretraining_data.py."
         )
-    found = records.count_records(file)
-    if found != wanted:
+    count = records.count_records(file)
+    if count != wanted:
         raise ValueError(
-            f"{file} has {found} records; {path} says {wanted}. Was either "
+            f"{file} has {count} records; {path} says {wanted}. Was either "
             "file truncated, replaced or edited? Copy both again, or create "
             "them again with create_pretraining_data.py."
         )

@@ -11,14 +11,6 @@ from albert_tf import filesystem
 from albert_tf.data.pretraining import sidecars
 
 _STATE = "state.json"
-_TEXT_COUNTS = {
-    "bad_characters",
-    "cut_documents",
-    "input_documents",
-    "input_sentences",
-    "input_tokens",
-}
-_SHARD_COUNTS = {"num_bytes", "sequences"}
 
 
 class Unfinished:
@@ -26,7 +18,7 @@ class Unfinished:
 
     New files are written into these folders and renamed together when all are
     complete; until then, existing files can still be read. Recorded progress
-    is ignored if the settings or the text differ, or if the file is damaged.
+    is ignored if the settings or the text differ, or if its file is truncated.
     As a context manager: if the text is not accepted, the folders are removed,
     unless existing files have been replaced.
 
@@ -88,13 +80,7 @@ class Unfinished:
             return None
         if state.get("fingerprint") != self.fingerprint:
             return None
-        counts, shards = state.get("counts"), state.get("shards")
-        is_valid = (
-            _are_counts(counts, _TEXT_COUNTS)
-            and isinstance(shards, dict)
-            and all(_are_counts(s, _SHARD_COUNTS) for s in shards.values())
-        )
-        return (counts, shards) if is_valid else None
+        return state["counts"], state["shards"]
 
     def is_finished(self, output: str) -> bool:
         """Returns whether a shard was written and is still complete."""
@@ -147,14 +133,6 @@ def staged(output: str) -> str:
     """Returns the name of a record file until all of its set are complete."""
     folder = sidecars.unfinished_folder(output)
     return os.path.join(folder, os.path.basename(output))
-
-
-def _are_counts(values, wanted):
-    return (
-        isinstance(values, dict)
-        and wanted <= values.keys()
-        and all(type(number) is int for number in values.values())
-    )
 
 
 def _empty(folder):
