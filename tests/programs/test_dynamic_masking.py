@@ -262,7 +262,7 @@ def test_more_predictions_than_tokens_are_refused(args):
 
 def test_a_tpu_elsewhere_cannot_mask(args):
     config = AlbertConfig.from_json_file(args.albert_config_file)
-    opened = run_pretraining.open_train_records(args, config, None)
+    opened = run_pretraining.open_train_records(args, config)
     run_pretraining.check_remote_hosts(args, opened, None)
     remote = dataclasses.replace(
         args,

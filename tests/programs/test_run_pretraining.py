@@ -572,22 +572,3 @@ def test_a_damaged_file_is_not_held_out(args):
     damage_record(pathlib.Path(args.input_file), 19)
     with pytest.raises(ValueError, match="for training and for evaluation"):
         run(args, damaged_records="skip", eval_input_file=args.input_file)
-
-
-@pytest.mark.parametrize(
-    "given, num_warmup_steps", [({}, 62), ({"num_warmup_steps": 50}, 50)]
-)
-def test_the_rate_is_chosen_for_the_batch_size(given, num_warmup_steps):
-    args = PretrainingFlags(
-        albert_config_file="config.json",
-        input_file="train.tfrecord",
-        output_dir="out",
-        train_batch_size=1024,
-        num_train_steps=10_000,
-        learning_rate="auto",
-        **given,
-    )
-    chosen = run_pretraining.choose_rate(args)
-    assert chosen.learning_rate == pytest.approx(0.00088)
-    assert chosen.num_warmup_steps == num_warmup_steps
-    assert run_pretraining.choose_rate(chosen) is chosen

@@ -185,8 +185,8 @@ def test_the_rate_has_two_names(args, monkeypatch):
     class Stop(Exception):
         pass
 
-    def record(folder, task, *_, **__):
-        model = task.build_model(tiny.CONFIG)
+    def record(folder, task, start, recipe, **_):
+        model = task.build_model(tiny.CONFIG, recipe.classifier_dropout)
         assert isinstance(model, heads.AlbertMultipleChoice)
         rates.append(model.dropout_prob)
         raise Stop

@@ -143,3 +143,18 @@ def test_advice_names_what_is_left_to_do(train):
     # Weights that there are already were initialized before.
     found = pretraining.list_remedies(narrow, recipe, better, 0.0, True)
     assert found == ["beta_2=0.98", "more steps"]
+
+
+@pytest.mark.parametrize(
+    ("given", "num_warmup_steps"), [({}, 62), ({"num_warmup_steps": 50}, 50)]
+)
+def test_the_rate_is_chosen_for_the_batch_size(given, num_warmup_steps):
+    recipe = PretrainingRecipe(
+        train_batch_size=1024,
+        num_train_steps=10_000,
+        learning_rate="auto",
+        **given,
+    )
+    schedule = recipe.schedule()
+    assert schedule.learning_rate == pytest.approx(0.00088)
+    assert schedule.num_warmup_steps == num_warmup_steps
