@@ -141,7 +141,7 @@ def choose_panels(runs):
         known = sorted({name for _, names in PANELS for name in names})
         raise ValueError(
             f"{', '.join(runs)}: there are no known metrics; wanted at least "
-            f"one of {', '.join(known)}. Were they written by a training?"
+            f"one of {', '.join(known)}. Were they written by a training run?"
         )
     return panels
 

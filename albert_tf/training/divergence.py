@@ -25,7 +25,7 @@ NUM_FIRST_STEPS = 100
 EXPLOSION = 100.0
 EXPLOSIONS_IN_A_ROW = 10
 NUM_RECENT = 50
-# In the records of a training: the number of predictions in a mean loss.
+# In the records of a run: the number of predictions in a mean loss.
 PREDICTIONS = "predictions"
 ADVICE = (
     "Lower learning_rate, for example to half, or lengthen the warmup, and "

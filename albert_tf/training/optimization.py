@@ -205,7 +205,7 @@ class Optimizer:
         return m_next / (tf.sqrt(v_next) + self.epsilon)
 
     def update_one(self, weight, gradient, m, v, learning_rate, *, is_decayed):
-        # Otherwise all products with weights and slots are computed at the
+        # Otherwise TensorFlow multiplies all weights and slots at the
         # start of the step, and three times the weights' size is kept.
         with tf.control_dependencies([gradient]):
             update = self.direction(gradient, m, v)
