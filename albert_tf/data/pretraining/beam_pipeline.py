@@ -42,7 +42,8 @@ from albert_tf.data.pretraining import (
 from albert_tf.text import tokenization
 
 _DIRECT_RUNNERS = {"directrunner", "direct"}
-# The driver checks the start of so many files; workers check the others.
+# Number of files whose start is checked before the pipeline; the workers check
+# the others.
 _MAX_PROBED = 100
 _SUMMARY = "summary.json"
 _SUMMARIES = "summaries"

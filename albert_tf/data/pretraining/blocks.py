@@ -42,7 +42,8 @@ MAX_DOCUMENT_BYTES = 1 << 22
 # These affect only memory and the number of files.
 BUCKET_BYTES = 1 << 26
 _RECORD_BYTES_PER_TEXT_BYTE = 2
-_RECORD_BYTES_PER_TOKEN = 6  # Of max_seq_length; records are padded to it.
+# Per token of max_seq_length, to which records are padded.
+_RECORD_BYTES_PER_TOKEN = 6
 _TEXT_BYTES_PER_COMPRESSED_BYTE = 4
 
 KEY_BYTES = 16

@@ -57,7 +57,8 @@ def opening(path: str, open_bytes: Callable):
             with reader(stored) as text:
                 yield text
         except errors as error:
-            if getattr(error, "errno", None):  # Of the system, not of the data.
+            # Errors of the system have a number, errors of the data have none.
+            if getattr(error, "errno", None):
                 raise
             raise ValueError(
                 f"{path} cannot be decompressed: {str(error).rstrip('.')}. "
@@ -67,7 +68,7 @@ def opening(path: str, open_bytes: Callable):
 
 
 def _reader(kind, path):
-    """Returns a function that decompresses a file, and the errors of data."""
+    """Returns a function that decompresses, and its errors for bad data."""
     if kind == "gzip":
         return lambda stored: gzip.GzipFile(fileobj=stored), _ERRORS
     if kind == "bzip2":

@@ -51,7 +51,8 @@ def reading_errors() -> tuple[type[BaseException], ...]:
         tf.errors.DataLossError,
         tf.errors.InvalidArgumentError,
         tf.errors.NotFoundError,
-        UnicodeDecodeError,  # From a message that quotes the damaged bytes.
+        # Python cannot decode a message that quotes the damaged bytes.
+        UnicodeDecodeError,
     )
 
 

@@ -76,13 +76,14 @@ class Masker:
             masked = sequences.mask_features(
                 features, self.rule, self.vocabulary, source
             )
-            return [_narrowed(masked[name]) for name in _NAMES]
+            return [masked[name].astype(dtypes[name]) for name in _NAMES]
 
-        is_float = {"masked_lm_weights"}
+        dtypes: dict[str, type] = dict.fromkeys(_NAMES, np.int32)
+        dtypes["masked_lm_weights"] = np.float32
         masked = tf.numpy_function(
             mask_arrays,
             [input_ids, segment_ends, indices],
-            [tf.float32 if name in is_float else tf.int32 for name in _NAMES],
+            list(dtypes.values()),
         )
         sizes = {name: num_tokens for name in _NAMES[:3]}
         return others | {
@@ -91,8 +92,3 @@ class Masker:
             )
             for name, values in zip(_NAMES, masked, strict=True)
         }
-
-
-def _narrowed(values):
-    """Casts integers to int32."""
-    return values if values.dtype == np.float32 else values.astype(np.int32)

@@ -39,9 +39,7 @@ def count_pieces(
 ) -> np.ndarray:
     """Returns how often each piece is a masked-LM label, [V].
 
-    Args:
-      opened: the records.
-      max_records: only about so many records are read, from the start.
+    About `max_records` records are read, from the start.
     """
     counts = np.zeros(opened.limits["masked_lm_ids"][1] + 1, np.int64)
     dataset = opened.read_pass(_READ_AT_ONCE)

@@ -57,7 +57,7 @@ class MaskingRule:
         return self.max_predictions * self.num_rounds
 
     def budget(self, num_tokens: np.ndarray) -> np.ndarray:
-        """Returns how many tokens to mask in sequences of so many, [N]."""
+        """Returns the number of tokens to mask of `num_tokens`, both [N]."""
         wanted = np.rint(num_tokens * self.masked_lm_prob).astype(np.int64)
         return np.clip(wanted, 1, self.max_predictions)
 

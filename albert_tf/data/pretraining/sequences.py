@@ -41,7 +41,7 @@ class Vocabulary:
     Attributes:
       cls_id, sep_id, mask_id: special tokens.
       is_word_start: [V], whether the token starts a word.
-      replacement_ids: tokens that may replace another; none is special.
+      replacement_ids: tokens that may replace a masked one; none is special.
     """
 
     cls_id: int

@@ -4,7 +4,7 @@ A sidecar NAME.dataset.json is next to the files NAME-*.tfrecord. It determines
 where in the data a resumed training continues, so it is trusted only while the
 files have the sizes that it records. While files are being written, and after
 an interruption, a folder .NAME.unfinished exists: the set may then mix old and
-new files, unless the folder has a file that says otherwise.
+new files, unless the folder has the file `UNTOUCHED`.
 """
 
 import hashlib
