@@ -36,7 +36,7 @@ ADVICE = (
     "piece frequencies: its masked-LM loss is {loss:.2f}, that of frequencies "
     "alone {frequency_loss:.2f}, the entropy of its attention "
     "{attention_entropy:.2f} of uniform. What helped small models, most "
-    "first: {remedies}. See docs/pretraining.md."
+    "first: {remedies}. See docs/plateau.md."
 )
 COLLAPSE = (
     "WARNING: After {step:,} steps the model gives all tokens nearly the same "
@@ -44,7 +44,7 @@ COLLAPSE = (
     "loss is {loss:.2f}, that of frequencies alone {frequency_loss:.2f}, and "
     "more steps will hardly lower it. Start again with a smaller "
     '"initializer_range" in the config, or with fewer layers. See '
-    "docs/pretraining.md."
+    "docs/plateau.md."
 )
 
 
