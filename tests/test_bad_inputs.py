@@ -22,7 +22,7 @@ import typing
 import pytest
 
 from albert_tf import commands as albert_commands
-from albert_tf import flags, ownership
+from albert_tf import flags, settings, ownership
 from tests.bad_inputs import (
     accepted_rows,
     commands,
@@ -339,7 +339,7 @@ def test_every_number_has_a_range(flags_class):
         field.name
         for field in dataclasses.fields(flags_class)
         if kinds[field.name] in (int, float)
-        and flags._inherited(flags_class, field.name, "range") is None
+        and settings.inherited(flags_class, field.name, "range") is None
     ]
     assert not unlimited
 
