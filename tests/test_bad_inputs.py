@@ -22,7 +22,7 @@ import typing
 import pytest
 
 from albert_tf import commands as albert_commands
-from albert_tf import flags, settings, ownership
+from albert_tf import flags, ownership, settings
 from tests.bad_inputs import (
     accepted_rows,
     commands,
