@@ -72,11 +72,9 @@ def _train_files(files, path, args):
     num_lines = sum(1 for _ in _read_lines(files, args))
     if not num_lines:
         raise ValueError(f"There is no text in {', '.join(files)}.")
-    warning = coverage.find_lost_marks(
-        coverage.read_sample(files, text.open),
-        _build_normalizer(args).normalize,
-    )
-    if warning:
+    sample = coverage.read_sample(files, text.open)
+    normalize = _build_normalizer(args).normalize
+    if warning := coverage.find_lost_marks(sample, normalize):
         logging.warning("In the first lines, %s", warning)
     num_sampled = min(num_lines, args.input_sentence_size)
     print(f"Training on {num_sampled:,} of {num_lines:,} lines.", flush=True)

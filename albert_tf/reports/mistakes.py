@@ -131,10 +131,10 @@ def tabulate_wrong(rows, columns, order, adjective="most confident"):
     """Returns a table of the first wrong predictions in an order.
 
     Args:
-      rows: rows, right and wrong.
+      rows: all rows.
       columns: see the module.
       order: function from a row to the key to sort by.
-      adjective: superlative of the first ones.
+      adjective: what the caption calls the first ones.
     """
     wrong = [row for row in rows if not _is_right(row)]
     shown = sorted(wrong, key=order)[:NUM_SHOWN]
@@ -173,11 +173,8 @@ def _confidence(row):
 
 
 def _largest_error(row, labels):
-    """Returns the largest error of the labels' probabilities.
-
-    Without names of the labels, it is the largest probability.
-    """
-    if not labels:
+    """Returns the largest error of the labels' probabilities."""
+    if not labels:  # Which probability is whose is unknown.
         return _confidence(row)
     return max(
         abs(p - (label in row["label"]))

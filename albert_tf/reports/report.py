@@ -131,14 +131,12 @@ def _explain_missing(folder):
         for name in filesystem.list_folder(folder)
         if filesystem.exists(os.path.join(folder, name, manifest.METRICS_FILE))
     ]
+    hint = "Wanted the --output_dir of a program."
+    if runs:
+        hint = f"Its subfolders {', '.join(runs)} do; give one of them."
     return (
         f"{folder or '.'} contains no training: neither "
-        f"{manifest.MANIFEST_FILE} nor {manifest.METRICS_FILE}. "
-        + (
-            f"Its subfolders {', '.join(runs)} do; give one of them."
-            if runs
-            else "Wanted the --output_dir of a program."
-        )
+        f"{manifest.MANIFEST_FILE} nor {manifest.METRICS_FILE}. {hint}"
     )
 
 
@@ -200,10 +198,8 @@ def describe_results(run):
     tests = run.summary.get("test", [])
     for name, scores in (tests[0] if tests else {}).items():
         if isinstance(scores, dict):
-            yield page.table(
-                list(scores.items()),
-                caption=f"Scores of the best checkpoint on test data ({name}).",
-            )
+            caption = f"Scores of the best checkpoint on test data ({name})."
+            yield page.table(list(scores.items()), caption=caption)
 
 
 def tabulate_results(run):
@@ -224,15 +220,12 @@ def tabulate_results(run):
         )
     if baseline := run.summary.get("baseline"):
         columns["baseline"] = baseline
-    names = [n for n in last if n not in ("split", "step", "time")]
-    return page.table(
-        [
-            [name, *(values.get(name, "") for values in columns.values())]
-            for name in names
-        ],
-        head=["", *columns],
-        caption=caption,
-    )
+    rows = [
+        [name, *(values.get(name, "") for values in columns.values())]
+        for name in last
+        if name not in ("split", "step", "time")
+    ]
+    return page.table(rows, head=["", *columns], caption=caption)
 
 
 def describe_curves(run):
@@ -264,12 +257,9 @@ def describe_settings(run):
     """Returns the run's settings, from run.json."""
     if not run.made_of:
         return missing(manifest.MANIFEST_FILE, "the settings are unknown")
+    settings = manifest.flatten(run.made_of).items()
     return page.table(
-        [
-            [key, format_value(value)]
-            for key, value in manifest.flatten(run.made_of).items()
-            if not key.endswith("sha256")
-        ]
+        [k, format_value(v)] for k, v in settings if not k.endswith("sha256")
     )
 
 
