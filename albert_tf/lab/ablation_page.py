@@ -102,13 +102,8 @@ def tabulate_seeds(results):
 
 def list_seeds(results):
     """Returns the seeds of all results, texts, in ascending order."""
-    seeds = {
-        seed
-        for row in results.values()
-        for values in row["columns"].values()
-        for seed in values
-    }
-    return sorted(seeds, key=int)
+    columns = (c for row in results.values() for c in row["columns"].values())
+    return sorted({seed for column in columns for seed in column}, key=int)
 
 
 def format_markdown(title, results):

@@ -59,15 +59,8 @@ def count_flops(
     """Counts the operations of a pretraining step, both passes.
 
     The backward pass has two matrix multiplications for each of the forward
-    pass. Layers that it computes again count once more.
-
-    Args:
-      config: an AlbertConfig.
-      batch_size: sequences, B.
-      max_seq_length: as for `count_forward`.
-      max_predictions_per_seq: as for `count_forward`.
-      num_layers: as for `count_forward`.
-      remat: whether layers are computed again in the backward pass.
+    pass. With `remat`, it computes the layers again, which count once more. The
+    other arguments are those of `count_forward`.
     """
     counts = count_forward(
         config, max_seq_length, max_predictions_per_seq, num_layers=num_layers

@@ -94,6 +94,22 @@ def feature_specs(batch_size, max_seq_length, max_predictions_per_seq):
 LAMB = Settings(optimizer="lamb", compute_dtype="bfloat16")
 
 
+def build_replica_step(strategy, config, settings):
+    """Returns `replicas.build_replica_step` of a model of random weights."""
+    with strategy.scope():
+        model = heads.AlbertForPreTraining(
+            config, dtype=layers.POLICIES[settings.compute_dtype]
+        )
+        weights = modeling.named_weights(model)
+        optimizer = optimization.build_optimizer(
+            settings.optimizer,
+            {name: weight.value for name, weight in weights.items()},
+            # The paper's; its values cost neither time nor memory.
+            optimization.build_schedule(0.00176, 125_000, 3_125),
+        )
+        return replicas.build_replica_step(model, optimizer, settings)
+
+
 class PretrainingStep:
     """The training step of `run_pretraining`, to lower at several batch sizes.
 
@@ -118,21 +134,7 @@ class PretrainingStep:
         self.lengths = max_seq_length, max_predictions_per_seq
         self.settings = settings
         self.strategy = CompileOnlyStrategy(num_replicas)
-        with self.strategy.scope():
-            model = heads.AlbertForPreTraining(
-                config, dtype=layers.POLICIES[settings.compute_dtype]
-            )
-            weights = modeling.named_weights(model)
-            self.replica_step = replicas.build_replica_step(
-                model,
-                optimization.build_optimizer(
-                    settings.optimizer,
-                    {name: weight.value for name, weight in weights.items()},
-                    # Its values make no difference to the compiler.
-                    optimization.build_schedule(0.00176, 125_000, 3_125),
-                ),
-                settings,
-            )
+        self.replica_step = build_replica_step(self.strategy, config, settings)
 
     def lower(self, batch_size, stage="hlo_serialized"):
         """Returns the step for a batch size of each replica.

@@ -41,12 +41,7 @@ REFERENCE = MODELS[1]
 
 
 def build_config(model: Model, **kwargs) -> AlbertConfig:
-    """Returns the config of a row, with a head for 64 values.
-
-    Args:
-      model: one of MODELS.
-      **kwargs: further fields of the config, or other values.
-    """
+    """Returns a model's config, with heads of 64 values; kwargs change it."""
     fields = {
         "vocab_size": VOCAB_SIZE,
         "embedding_size": model.embedding_size,
@@ -60,10 +55,7 @@ def build_config(model: Model, **kwargs) -> AlbertConfig:
 
 
 def find_model(config: AlbertConfig) -> Model | None:
-    """Returns the paper's model of a config's shape, or None.
-
-    The vocabulary may be another.
-    """
+    """Returns the paper's model of a config's shape, or None."""
     is_other = (
         config.num_hidden_groups > 1
         or config.inner_group_num > 1

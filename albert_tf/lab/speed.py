@@ -1,5 +1,6 @@
 """Measures the speed of training on this machine."""
 
+import dataclasses
 import statistics
 import time
 
@@ -7,9 +8,8 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf.lab import flops, lowering
-from albert_tf.model import heads, layers, modeling
 from albert_tf.model.config import AlbertConfig
-from albert_tf.training import distribution, optimization, replicas
+from albert_tf.training import distribution
 
 # Steps before the first turn: the first compiles.
 NUM_WARMUP_STEPS = 2
@@ -51,17 +51,8 @@ def build_step(config, features, compute_dtype, strategy):
     The step is that of `run_pretraining` with LAMB: both losses, dropout of
     the config, clipping and update.
     """
-    with strategy.scope():
-        model = heads.AlbertForPreTraining(
-            config, dtype=layers.POLICIES[compute_dtype]
-        )
-        weights = modeling.named_weights(model)
-        optimizer = optimization.build_optimizer(
-            "lamb",
-            {name: weight.value for name, weight in weights.items()},
-            optimization.build_schedule(1e-3, 100_000, 100),
-        )
-    replica_step = replicas.build_replica_step(model, optimizer)
+    settings = dataclasses.replace(lowering.LAMB, compute_dtype=compute_dtype)
+    replica_step = lowering.build_replica_step(strategy, config, settings)
     batch = {name: tf.constant(values) for name, values in features.items()}
     step = tf.function(lambda: strategy.run(replica_step, args=(batch,))[1])
     return lambda: step().numpy()

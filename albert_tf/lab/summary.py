@@ -32,7 +32,7 @@ def summarize(
         parameters: number of weights by part, from `count_parameters`.
         encoder: number of weights without the pretraining heads.
         layer: number of weights of one layer.
-        sharing: the same for each way of sharing.
+        sharing: number of weights of the encoder for each way of sharing.
         embeddings: weights of V * H, of V * E + E * H, and by E.
         flops: for each length, operations per token.
         training, inference: estimates of memory, in bytes.
