@@ -171,6 +171,28 @@ def any_cpu():
         yield
 
 
+@pytest.fixture(scope="package")
+def eager_steps():
+    """Runs the training steps of a package's tests without tracing them."""
+    # Not earlier: this module sets TensorFlow up.
+    from tests import eager
+
+    with eager.steps():
+        yield
+
+
+@pytest.fixture(autouse=True)
+def traced_steps(request):
+    """Traces the training steps of the tests that have the mark."""
+    if not request.node.get_closest_marker("traced"):
+        yield
+        return
+    from tests import eager
+
+    with eager.steps(False):
+        yield
+
+
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
     """Folder of a tiny model with random weights, and its vocabulary."""
