@@ -11,15 +11,19 @@ VENV_PYTHON := .venv/bin/python
 # Of TensorFlow's log only errors.
 export TF_CPP_MIN_LOG_LEVEL ?= 2
 
-.PHONY: setup quickstart test test-beam docs check fix
+.PHONY: setup quickstart test test-beam nightly docs check fix
 
 setup: .venv/.installed  # The command `albert`, and what the scripts need.
 
 quickstart: .venv/.installed  # Pretrains a tiny ALBERT on English prose.
 	$(VENV_PYTHON) examples/quickstart.py $(QUICKSTART_ARGS)
 
-test: .venv/.installed .venv/.docs  # The whole test suite.
-	$(VENV_PYTHON) -m pytest -q -n 2 --dist loadfile $(PYTEST_ARGS)
+test: .venv/.installed .venv/.docs  # The tests, without the nightly ones.
+	$(VENV_PYTHON) -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder \
+		-m "not nightly" $(PYTEST_ARGS)
+
+nightly: check  # All tests: the long ones after those of `check`.
+	$(VENV_PYTHON) -m pytest -q -n 2 --dist worksteal -m nightly
 
 test-beam: .venv/.installed .venv/.beam  # Those with Apache Beam.
 	PYTHONPATH=.venv/beam $(VENV_PYTHON) -m pytest -q tests/data/pretraining/test_beam_pipeline.py

@@ -73,6 +73,33 @@ ABSENT = {
 }
 
 
+# The files that take most CPU seconds, see tests/cpu_seconds.py. They are run
+# first, so that at the end no worker of pytest-xdist idles while another one
+# runs such a file.
+LONGEST = (
+    "test_bad_inputs",
+    "test_loop",
+    "test_run_pretraining",
+    "test_operations",
+    "test_hub",
+    "test_run_squad",
+    "test_workers",
+    "test_resuming",
+    "test_run_classifier_inputs",
+    "test_serving",
+    "test_freezing",
+    "test_curve",
+    "test_optimization",
+    "test_pretrained",
+)
+
+
+def pytest_collection_modifyitems(items):
+    """Moves the tests of the longest files to the front."""
+    order = {name: place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: order.get(item.path.stem, len(order)))
+
+
 class Carried(type(pathlib.Path())):
     """A path to what the repository carries of a larger collection.
 
@@ -171,9 +198,9 @@ def any_cpu():
         yield
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def eager_steps():
-    """Runs the training steps of a package's tests without tracing them."""
+    """Runs the training steps of a module's tests without tracing them."""
     # Not earlier: this module sets TensorFlow up.
     from tests import eager
 

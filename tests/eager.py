@@ -4,9 +4,9 @@ To trace and compile the step of a tiny model takes about two CPU seconds, to
 run it a hundredth. A program that trains for six steps, so that a test can look
 at the files that it leaves, need not compile them.
 
-`tests/training` and `tests/model` trace as users do, and so does in every
-program a test with the mark `traced`: only there a mistake shows such as a value
-that a trace reads once.
+Tests of `training` and `model` trace as users do. So does every program in a
+test with the mark `traced`: some mistakes show only there, such as a value that
+is read once, while the step is traced.
 """
 
 import contextlib

@@ -25,7 +25,9 @@ def run(code, home, **environment):
     )
 
 
-@pytest.mark.parametrize("backend", ["torch", "jax"])
+@pytest.mark.parametrize(
+    "backend", [pytest.param("torch", marks=pytest.mark.nightly), "jax"]
+)
 def test_another_backend_in_the_environment_is_ignored(tmp_path, backend):
     done = run(CODE, tmp_path, KERAS_BACKEND=backend)
     assert done.stdout == "tensorflow\n"
@@ -80,7 +82,13 @@ def two_encoders(tmp_path_factory):
     return path, model.predict([ids, ids], verbose=0).tolist()
 
 
-@pytest.mark.parametrize("modules", ["albert_tf, keras", "keras, albert_tf"])
+@pytest.mark.parametrize(
+    "modules",
+    [
+        pytest.param("albert_tf, keras", marks=pytest.mark.nightly),
+        "keras, albert_tf",
+    ],
+)
 def test_a_new_process_loads_a_model_of_two_encoders(
     two_encoders, tmp_path, modules
 ):

@@ -23,6 +23,7 @@ import pytest
 
 from albert_tf import commands as albert_commands
 from albert_tf import flags, ownership, settings
+from tests import eager
 from tests.bad_inputs import (
     accepted_rows,
     commands,
@@ -39,6 +40,7 @@ from tests.bad_inputs.table import Row
 
 # Of CPU, here and in child processes: other work on the machine takes none.
 SECONDS = 20
+pytestmark = pytest.mark.usefixtures("eager_steps")
 FOLDER = "a folder"
 DETAILS = "(Details: --verbosity=1)"
 ROWS = [
@@ -66,7 +68,8 @@ def made(tmp_path_factory):
     """The folder as it is before each row."""
     folder = tmp_path_factory.mktemp("world")
     before = os.getcwd()
-    world.make(folder)
+    with eager.steps():
+        world.make(folder)
     os.chdir(before)
     return folder
 

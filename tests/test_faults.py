@@ -23,12 +23,25 @@ def run_driver(code, *words):
     )
 
 
-def test_what_is_killed_or_starved_ends_as_if_nothing_had_happened():
+@pytest.mark.parametrize(
+    ("programs", "num_trials"),
+    [
+        ("convert_checkpoint", 3),
+        pytest.param(
+            "create_pretraining_data,convert_checkpoint,"
+            "create_pretraining_data+workers,run_classifier",
+            10,
+            marks=pytest.mark.nightly,
+        ),
+    ],
+)
+def test_what_is_killed_or_starved_ends_as_if_nothing_had_happened(
+    programs, num_trials
+):
     done = run_driver(
         ["-m", "tests.faults"],
-        "--programs=create_pretraining_data,convert_checkpoint,"
-        "create_pretraining_data+workers,run_classifier",
-        "--trials=10",
+        f"--programs={programs}",
+        f"--trials={num_trials}",
     )
     assert done.returncode == 0, done.stdout
     assert "0 failed" in done.stdout

@@ -115,6 +115,7 @@ def test_the_fine_tuning_notebook_learns(model, tmp_path):
     assert list(tmp_path.glob("quickstart_output/notebook_serving/*/*.pb"))
 
 
+@pytest.mark.nightly
 def test_the_film_review_notebook_learns(model, tmp_path, monkeypatch):
     for seed, (part, num_rows) in enumerate((("train", 256), ("test", 100))):
         path = tmp_path / f"reviews/{part}.tsv"

@@ -56,7 +56,18 @@ NAMES = {
 }
 
 
-@pytest.mark.parametrize("kind", NAMES)
+# Exports of text take ten seconds each to load; one kind of them is enough to
+# see a change of Keras or of our signatures.
+NIGHTLY = {"pair", "preprocessor", "text spans"}
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param(k, marks=pytest.mark.nightly) if k in NIGHTLY else k
+        for k in NAMES
+    ],
+)
 def test_every_export_is_a_layer_of_keras(tmp_path, kind):
     path = export(tmp_path, kind)
     layer = keras.layers.TFSMLayer(path, call_endpoint="serve")

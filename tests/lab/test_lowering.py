@@ -149,7 +149,11 @@ def assert_close(found, wanted):
 
 
 @pytest.mark.parametrize(
-    "kwargs", [{}, {"remat": True, "gradient_accumulation_steps": 3}]
+    "kwargs",
+    [
+        pytest.param({}, marks=pytest.mark.nightly),
+        {"remat": True, "gradient_accumulation_steps": 3},
+    ],
 )
 def test_one_replica_does_what_the_training_loop_does(wanted, kwargs):
     step = OneStep(lowering.CompileOnlyStrategy(1), **kwargs)
@@ -209,6 +213,7 @@ def test_other_sums_than_those_of_the_loop_are_refused():
         tf.function(lambda: strategy.run(mean)).get_concrete_function()
 
 
+@pytest.mark.nightly
 def test_recomputed_layers_with_shared_weights_take_no_more_code():
     def size(num_layers):
         config = dataclasses.replace(
@@ -223,6 +228,7 @@ def test_recomputed_layers_with_shared_weights_take_no_more_code():
     assert size(2) == size(6) > 1000
 
 
+@pytest.mark.nightly
 def test_equal_steps_alone_have_equal_fingerprints():
     wanted = build().fingerprint(B)
     assert build().fingerprint(B) == wanted
@@ -260,14 +266,15 @@ def count_products(text):
 @pytest.mark.parametrize(
     ("config", "kwargs"),
     [
-        (WIDE, {}),
+        pytest.param(WIDE, {}, marks=pytest.mark.nightly),
         (
             dataclasses.replace(WIDE, num_hidden_layers=5, num_hidden_groups=2),
             {"remat": True},
         ),
-        (
+        pytest.param(
             dataclasses.replace(WIDE, embedding_size=120, inner_group_num=2),
             {"compute_dtype": "bfloat16"},
+            marks=pytest.mark.nightly,
         ),
     ],
 )

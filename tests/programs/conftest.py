@@ -3,6 +3,6 @@
 import pytest
 
 
-@pytest.fixture(scope="package", autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def eager(eager_steps):
     """Programs train without tracing, except in tests marked as `traced`."""

@@ -57,6 +57,7 @@ def undropped(tmp_path_factory, model):
     return folder / "out"
 
 
+@pytest.mark.traced
 def test_a_run_writes_what_the_releases_writes(args, tmp_path, capfd):
     run_classifier.run(dataclasses.replace(args, bucket_lengths="8"))
     out = tmp_path / "out"

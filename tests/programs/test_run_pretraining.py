@@ -27,7 +27,7 @@ from albert_tf.training import (
     results_file,
 )
 from albert_tf.weights import checkpoints
-from tests import tiny, tiny_records
+from tests import eager, tiny, tiny_records
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CONFIG = tiny.SIZES
@@ -66,7 +66,7 @@ def whole(tmp_path_factory):
     said = io.StringIO()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(plateau, "FIRST_ADVICE", 3)  # Of six steps.
-        with contextlib.redirect_stderr(said):
+        with contextlib.redirect_stderr(said), eager.steps(False):
             run(args)
     return args, said.getvalue()
 
@@ -185,6 +185,7 @@ def test_a_run_logs_the_gauge(whole):
     assert said.count("has learned little more than piece frequencies") == 1
 
 
+@pytest.mark.traced
 def test_a_resumed_run_equals_an_uninterrupted_one(whole, args, tmp_path):
     # Batches of 8 cross the epochs of 20 records.
     # A run that is cut short has the schedule of the whole run.
@@ -221,6 +222,7 @@ def test_a_finished_run_is_not_trained_again(finished):
     assert read_jsonl(finished.output_dir) == before
 
 
+@pytest.mark.traced
 def test_every_held_out_row_is_evaluated(args):
     run(args, do_eval=False, num_train_steps=1, num_warmup_steps=0)
     found = []
@@ -430,6 +432,7 @@ def test_too_little_memory_is_said_first(args, monkeypatch, capsys):
     assert "needs about" not in capsys.readouterr().err
 
 
+@pytest.mark.traced
 def test_bfloat16_and_adamw_run(args, monkeypatch, capsys):
     # As --compute_dtype=auto chooses on such a device.
     monkeypatch.setattr(

@@ -70,6 +70,7 @@ def read_answers(folder):
     return dict(line.split("\t") for line in lines[1:])
 
 
+@pytest.mark.traced
 def test_a_run_scores_each_level_and_answers_each_question(
     args, tmp_path, capfd, monkeypatch
 ):

@@ -161,6 +161,7 @@ def archive_converted(folder, parent):
     return str(archive)
 
 
+@pytest.mark.traced
 def test_version_2_finds_its_threshold(args, tmp_path, capfd):
     run_squad.run(version_2(args))
     out = tmp_path / "out"

@@ -436,16 +436,21 @@ NOTHING = {
 }
 
 
-@pytest.fixture(scope="module", params=["v1", "v2"])
-def version(request):
-    return request.param
-
-
-@pytest.fixture(scope="module", params=["sentencepiece", "wordpiece"])
-def answering(request, version, words, tmp_path_factory):
+@pytest.fixture(
+    scope="module",
+    params=[
+        ("sentencepiece", "v1"),
+        ("wordpiece", "v2"),
+        pytest.param(("sentencepiece", "v2"), marks=pytest.mark.nightly),
+        pytest.param(("wordpiece", "v1"), marks=pytest.mark.nightly),
+    ],
+    ids="-".join,
+)
+def answering(request, words, tmp_path_factory):
+    kind, version = request.param
     folder = tmp_path_factory.mktemp("answering")
     tokenizer, config = words, tiny.CONFIG
-    if request.param == "sentencepiece":
+    if kind == "sentencepiece":
         line = "w1 w2 w3 \u200b \u034f \u2800 \u2764\ufe0f"
         path = folder / "spiece.model"
         path.write_bytes(train_model([line] * 9, vocab_size=16))

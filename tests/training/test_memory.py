@@ -32,7 +32,11 @@ def measure(row, words):
 @pytest.mark.parametrize(
     ("row", "words"),
     [
-        ("whole", "tiny --batch_size=16 --num_tokens=64"),
+        pytest.param(
+            "whole",
+            "tiny --batch_size=16 --num_tokens=64",
+            marks=pytest.mark.nightly,
+        ),
         (
             "recomputed layers",
             "tiny --batch_size=16 --num_tokens=64 --compute_dtype=bfloat16",
@@ -49,6 +53,7 @@ def test_the_estimate_is_that_of_a_real_step(row, words):
     assert found["estimate"] == pytest.approx(found["tensors"], rel=0.15)
 
 
+@pytest.mark.nightly
 def test_all_blocks_of_a_layer_are_recomputed_at_once(tmp_path):
     config = dataclasses.replace(
         tiny.CONFIG,
@@ -66,6 +71,7 @@ def test_all_blocks_of_a_layer_are_recomputed_at_once(tmp_path):
     assert found["estimate"] == pytest.approx(found["tensors"], rel=0.15)
 
 
+@pytest.mark.nightly
 def test_logits_and_probabilities_are_counted():
     """The masked-LM head outweighs the rest.
 

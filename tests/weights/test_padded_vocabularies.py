@@ -18,6 +18,7 @@ from tests import tiny
 from tests.bad_inputs import commands, world
 from tests.weights.test_pretrained import convert
 
+pytestmark = pytest.mark.usefixtures("eager_steps")
 NUM_PIECES, NUM_ROWS = tiny.CONFIG.vocab_size, 32
 PADDED = dataclasses.replace(tiny.CONFIG, vocab_size=NUM_ROWS)
 
