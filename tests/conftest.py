@@ -209,14 +209,17 @@ def eager_steps():
 
 
 @pytest.fixture(autouse=True)
-def traced_steps(request):
-    """Traces the training steps of the tests that have the mark."""
-    if not request.node.get_closest_marker("traced"):
+def steps_as_marked(request):
+    """Traces training steps, or not, in tests that are marked accordingly."""
+    names = [mark.name for mark in request.node.iter_markers()]  # Own first.
+    names = [name for name in names if name in ("eager", "traced")]
+    if not names:
         yield
         return
+    # Not earlier: this module sets TensorFlow up.
     from tests import eager
 
-    with eager.steps(False):
+    with eager.steps(names[0] == "eager"):
         yield
 
 

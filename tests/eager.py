@@ -43,6 +43,11 @@ def steps(wanted=True):
     is_on = before
 
 
+def python(function):
+    """Returns the Python function of a tf.function."""
+    return getattr(function, "python_function", function)
+
+
 def replace_all(patch):
     """Replaces what traces, as long as `is_on`."""
     build = evaluation.build_eval_function
@@ -51,13 +56,13 @@ def replace_all(patch):
     patch.setattr(
         evaluation,
         "build_eval_function",
-        lambda *args: build(*args).python_function if is_on else build(*args),
+        lambda *args: python(build(*args)) if is_on else build(*args),
     )
     patch.setattr(
         replicas.Traces,
         "trace",
         lambda self, *args: (
-            self.function.python_function if is_on else trace(self, *args)
+            python(self.function) if is_on else trace(self, *args)
         ),
     )
     # Its operations exist in graphs only.

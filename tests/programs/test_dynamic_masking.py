@@ -158,6 +158,7 @@ def test_the_statistics_predict_the_masks(folder):
     assert statistics["masked_share"] == pytest.approx(float(share), abs=1e-4)
 
 
+@pytest.mark.traced  # As the process that is killed.
 def test_a_killed_run_resumes_bit_for_bit(args, tmp_path):
     args = dataclasses.replace(args, do_eval=False)
     whole = run(args, output_dir=str(tmp_path / "whole"))

@@ -254,6 +254,7 @@ CHANGES = (
 )
 
 
+@pytest.mark.eager
 def test_a_changed_run_needs_accept_changes(copy):
     folder, args = copy
     args = dataclasses.replace(args, train_step=LAST + 2)
@@ -305,6 +306,7 @@ def test_other_labels_or_dev_data_are_refused(copy, tmp_path):
         run_classifier.run(other)
 
 
+@pytest.mark.eager
 def test_a_larger_batch_resumes_at_the_same_example(tmp_path, monkeypatch):
     (tmp_path / "config.json").write_text(json.dumps(CONFIG))
     tiny_records.write(tmp_path / "train.tfrecord", 40)
@@ -450,6 +452,7 @@ def test_a_second_evaluation_of_a_step_replaces_the_first(copy):
         run_classifier.run(dataclasses.replace(args, init_checkpoint=path))
 
 
+@pytest.mark.eager
 def test_a_run_may_end_where_it_was_interrupted(whole, tmp_path):
     args = dataclasses.replace(
         whole,
@@ -477,6 +480,7 @@ def begins_from(folder):
     return values["made_of"]["begins_from"]
 
 
+@pytest.mark.eager
 def test_other_initial_weights_are_detected_by_prefix_too(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(CONFIG))
     tiny_records.write(tmp_path / "train.tfrecord", 40)
