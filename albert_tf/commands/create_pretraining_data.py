@@ -14,7 +14,7 @@ from typing import Literal
 
 from albert_tf import flags, settings
 from albert_tf.commands import groups
-from albert_tf.data.pretraining import limits
+from albert_tf.data.pretraining import rules
 from albert_tf.flags import flag
 
 PROGRAM = "albert_tf.programs.create_pretraining_data"
@@ -37,7 +37,7 @@ class DataFlags(groups.TextFlags, groups.CasingFlags):
         "Number of files to write; if above 1, they are named "
         "NAME-00000-of-NNNNN.tfrecord.",
         at_least=1,
-        at_most=limits.MAX_NUM_SHARDS,
+        at_most=rules.MAX_NUM_SHARDS,
     )
     num_workers: int = flag(
         1,
@@ -67,10 +67,10 @@ class DataFlags(groups.TextFlags, groups.CasingFlags):
         "number of positions in the albert_config.json next to the vocabulary "
         "if that is less.",
         at_least=5,
-        at_most=limits.MAX_SEQ_LENGTH,
+        at_most=rules.MAX_SEQ_LENGTH,
     )
     sentence_objective: Literal["sop", "nsp", "none"] = flag(
-        "sop",
+        rules.SequenceRule.sentence_objective,
         "Meaning of sentence label 1: segments swapped (sop), second segment "
         "from another document (nsp), or unused (none).",
     )
@@ -78,7 +78,7 @@ class DataFlags(groups.TextFlags, groups.CasingFlags):
         False, "The release's name for --sentence_objective=nsp."
     )
     short_seq_prob: float = flag(
-        0.1,
+        rules.SequenceRule.short_seq_prob,
         "Fraction of documents whose sequences are shortened.",
         at_least=0,
         at_most=1,
@@ -90,27 +90,33 @@ class DataFlags(groups.TextFlags, groups.CasingFlags):
         "and run_pretraining can replace what the flags of masking say.",
     )
     masked_lm_prob: float = flag(
-        0.15, "Fraction of a sequence's tokens to mask.", above=0, at_most=1
+        rules.MaskingRule.masked_lm_prob,
+        "Fraction of a sequence's tokens to mask.",
+        above=0,
+        at_most=1,
     )
     max_predictions_per_seq: int = flag(
-        20, "Maximum number of masked tokens per sequence.", at_least=1
+        rules.MaskingRule.max_predictions,
+        "Maximum number of masked tokens per sequence.",
+        at_least=1,
     )
     ngram: int = flag(
-        3,
+        rules.MaskingRule.ngram,
         "Maximum length of a masked n-gram, in words.",
         at_least=1,
-        at_most=limits.MAX_NGRAM,
+        at_most=rules.MAX_NGRAM,
     )
     favor_shorter_ngram: bool = flag(
-        True,
+        rules.MaskingRule.favor_shorter_ngram,
         "Whether to draw n-grams with a probability proportional to 1/n; "
         "otherwise longer n-grams are more probable.",
     )
     do_whole_word_mask: bool = flag(
-        True, "Whether to mask whole words instead of single tokens."
+        rules.MaskingRule.do_whole_word_mask,
+        "Whether to mask whole words instead of single tokens.",
     )
     do_permutation: bool = flag(
-        False,
+        rules.MaskingRule.do_permutation,
         "Whether to also shuffle the same number of other n-grams and predict "
         "them.",
     )
@@ -119,7 +125,7 @@ class DataFlags(groups.TextFlags, groups.CasingFlags):
         "Number of passes over each document, each with different masks and "
         "splits.",
         at_least=1,
-        at_most=limits.MAX_DUPE_FACTOR,
+        at_most=rules.MAX_DUPE_FACTOR,
     )
     random_seed: int = flag(
         12345,

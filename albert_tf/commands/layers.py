@@ -15,7 +15,7 @@ import dataclasses
 
 from albert_tf import flags, settings
 from albert_tf.commands import groups
-from albert_tf.data.pretraining import limits
+from albert_tf.data.pretraining import rules
 from albert_tf.flags import flag
 
 PROGRAM = "albert_tf.lab.layers"
@@ -49,13 +49,13 @@ class LayersFlags(groups.PageFlags, groups.ModelFlags):
         help="Length of a sequence, in tokens. Default: 128, or the least "
         "number of positions of a model if that is less.",
         at_least=5,
-        at_most=limits.MAX_SEQ_LENGTH,
+        at_most=rules.MAX_SEQ_LENGTH,
     )
     ngram: int = flag(
         3,
         "Maximum length of a masked n-gram, in words.",
         at_least=1,
-        at_most=limits.MAX_NGRAM,
+        at_most=rules.MAX_NGRAM,
     )
     predict_batch_size: int = flag(
         8, "Sequences per batch.", at_least=1, at_most=1024

@@ -10,7 +10,7 @@ from typing import Literal
 
 from albert_tf import filesystem, flags
 from albert_tf.commands import groups
-from albert_tf.data.pretraining import limits
+from albert_tf.data.pretraining import rules
 from albert_tf.flags import flag
 from albert_tf.tasks.recipes import PretrainingRecipe
 
@@ -69,7 +69,7 @@ class PretrainingFlags(groups.TrainFlags, PretrainingRecipe):
         help="Maximum length of a masked n-gram, in words; as "
         "--masked_lm_prob.",
         at_least=1,
-        at_most=limits.MAX_NGRAM,
+        at_most=rules.MAX_NGRAM,
     )
     favor_shorter_ngram: bool | None = flag(
         help="Whether shorter n-grams are more probable; as --masked_lm_prob."

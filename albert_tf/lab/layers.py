@@ -10,7 +10,11 @@ import textwrap
 import numpy as np
 
 from albert_tf import filesystem
-from albert_tf.data.pretraining import masking, opening, sequences, shards
+from albert_tf.data.pretraining import (
+    opening,
+    rules,
+    shards,
+)
 from albert_tf.lab import layer_plots, passes, text_tables
 from albert_tf.model import heads
 from albert_tf.programs import models
@@ -92,12 +96,12 @@ def write_records(folder, inputs, start, args):
                 ("do_lower_case", settings["do_lower_case"]),
                 ("keep_accents", settings["keep_accents"]),
             ),
-            sequence=sequences.SequenceRule(
+            sequence=rules.SequenceRule(
                 max_seq_length=args.max_seq_length,
                 short_seq_prob=0.0,
                 sentence_objective="sop",
             ),
-            masking=masking.MaskingRule(
+            masking=rules.MaskingRule(
                 max_predictions=num_masked,
                 masked_lm_prob=MASKED_LM_PROB,
                 ngram=args.ngram,

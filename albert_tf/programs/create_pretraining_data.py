@@ -5,7 +5,7 @@ import logging
 import os
 
 from albert_tf import filesystem
-from albert_tf.data.pretraining import markup, masking, sequences, shards
+from albert_tf.data.pretraining import markup, rules, shards
 from albert_tf.model.config import CONFIG_FILE, AlbertConfig
 from albert_tf.text import coverage, tokenization
 
@@ -129,12 +129,12 @@ def make_settings(args):
             ("do_lower_case", args.do_lower_case),
             ("keep_accents", args.keep_accents),
         ),
-        sequence=sequences.SequenceRule(
+        sequence=rules.SequenceRule(
             max_seq_length=args.max_seq_length,
             short_seq_prob=args.short_seq_prob,
             sentence_objective=_objective(args),
         ),
-        masking=masking.MaskingRule(
+        masking=rules.MaskingRule(
             max_predictions=args.max_predictions_per_seq,
             masked_lm_prob=args.masked_lm_prob,
             ngram=args.ngram,

@@ -22,7 +22,7 @@ from albert_tf.data.pretraining import (
     masking,
     reading,
     records,
-    sequences,
+    rules,
     shards,
     sidecars,
     unfinished,
@@ -565,8 +565,8 @@ def test_settings_of_the_library_have_ranges_too(value):
     with pytest.raises(ValueError, match="masked_lm_prob"):
         shards.Settings(
             tokenizer=(),
-            sequence=sequences.SequenceRule(),
-            masking=masking.MaskingRule(masked_lm_prob=value),
+            sequence=rules.SequenceRule(),
+            masking=rules.MaskingRule(masked_lm_prob=value),
         )
 
 

@@ -11,7 +11,7 @@ import dataclasses
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.data.pretraining import draws, masking, sequences
+from albert_tf.data.pretraining import draws, rules, sequences
 
 _NAMES = (
     "input_ids",
@@ -28,11 +28,11 @@ class Masker:
     """Masks batches by a rule.
 
     Attributes:
-      rule: the `masking.MaskingRule`.
+      rule: the `rules.MaskingRule`.
       vocabulary: the `sequences.Vocabulary` of the records.
     """
 
-    rule: masking.MaskingRule
+    rule: rules.MaskingRule
     vocabulary: sequences.Vocabulary
 
     @classmethod
@@ -45,7 +45,7 @@ class Masker:
           ValueError: if a recorded or changed value is invalid.
         """
         try:
-            rule = masking.MaskingRule(**sidecar["masking_rule"])
+            rule = rules.MaskingRule(**sidecar["masking_rule"])
             vocabulary = sequences.Vocabulary.from_json(sidecar["vocabulary"])
         except (ValueError, TypeError) as error:
             raise ValueError(

@@ -13,53 +13,16 @@ import dataclasses
 
 import numpy as np
 
-from albert_tf.data.pretraining import draws, limits
+from albert_tf.data.pretraining import draws, rules
 
 # Few words of text with spaces have more tokens.
 MAX_WORD_TOKENS = 10
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class MaskingRule:
-    """Settings of masking.
-
-    Attributes:
-      max_predictions: maximum number of masked tokens per sequence.
-      masked_lm_prob: share of masked tokens; [CLS] and [SEP] count as tokens.
-      ngram: maximum number of words in an n-gram.
-      favor_shorter_ngram: whether p(n) ~ 1 / n; otherwise, the reverse.
-      do_whole_word_mask: whether to mask whole words or single tokens.
-      do_permutation: whether to also shuffle and predict as many other tokens.
-    """
-
-    max_predictions: int = 20
-    masked_lm_prob: float = 0.15
-    ngram: int = 3
-    favor_shorter_ngram: bool = True
-    do_whole_word_mask: bool = True
-    do_permutation: bool = False
-
-    def __post_init__(self):
-        limits.check("max_predictions_per_seq", self.max_predictions, 1)
-        limits.check("masked_lm_prob", self.masked_lm_prob, 0, 1)
-        limits.check("ngram", self.ngram, 1, limits.MAX_NGRAM)
-        if not self.masked_lm_prob:
-            raise ValueError("masked_lm_prob is 0: nothing would be masked.")
-
-    @property
-    def num_rounds(self) -> int:
-        """How many times the budget is spent: with permutation, twice."""
-        return 2 if self.do_permutation else 1
-
-    @property
-    def num_predictions(self) -> int:
-        """The length of the masked_lm_* lists."""
-        return self.max_predictions * self.num_rounds
-
-    def budget(self, num_tokens: np.ndarray) -> np.ndarray:
-        """Returns the number of tokens to mask of `num_tokens`, both [N]."""
-        wanted = np.rint(num_tokens * self.masked_lm_prob).astype(np.int64)
-        return np.clip(wanted, 1, self.max_predictions)
+def budget_of(rule: rules.MaskingRule, num_tokens: np.ndarray) -> np.ndarray:
+    """Returns how many tokens to mask in sequences of so many, [N]."""
+    wanted = np.rint(num_tokens * rule.masked_lm_prob).astype(np.int64)
+    return np.clip(wanted, 1, rule.max_predictions)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -120,7 +83,7 @@ def find_words(is_maskable: np.ndarray, is_start: np.ndarray) -> Words:
 
 
 def choose_ngrams(
-    words: Words, budget, is_taken, rule: MaskingRule, source: draws.Draws
+    words: Words, budget, is_taken, rule: rules.MaskingRule, source: draws.Draws
 ):
     """Chooses n-grams in each sequence until its token budget is spent.
 
@@ -192,7 +155,7 @@ def mask_batch(
     input_ids,
     is_maskable,
     is_start,
-    rule: MaskingRule,
+    rule: rules.MaskingRule,
     vocabulary,
     source: draws.Draws,
 ):
@@ -203,7 +166,7 @@ def mask_batch(
       is_maskable: [N, T], false for special tokens and padding.
       is_start: [N, T], whether a word starts at the token; ignored without
         whole-word masking.
-      rule: the `MaskingRule`.
+      rule: the `rules.MaskingRule`.
       vocabulary: (id of [MASK], array of ids that may replace a token).
       source: the random numbers.
 
@@ -221,7 +184,7 @@ def mask_batch(
         is_start = np.ones_like(is_maskable)
     for_ngrams, for_fates, for_others, for_shuffle = source.split(4)
     # As in the release, [CLS] and both [SEP] count as tokens.
-    budget = rule.budget(is_maskable.sum(axis=1) + 3)  # [N]
+    budget = budget_of(rule, is_maskable.sum(axis=1) + 3)  # [N]
     words = find_words(is_maskable, is_start)
     words = _divide_long(words, budget, is_maskable)
     nothing = np.zeros(words.first.shape, bool)

@@ -153,7 +153,7 @@ def open_records(
         masked_lm_* lists, which permutation doubles; None accepts any. Of
         dynamic records, the setting that replaces the recorded one.
       masking_changes: other settings that replace those recorded for dynamic
-        records, by field of `masking.MaskingRule`.
+        records, by field of `rules.MaskingRule`.
       skip_damaged: whether a file with a damaged record is read up to it,
         instead of refused.
 

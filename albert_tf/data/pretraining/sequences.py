@@ -13,14 +13,11 @@ import base64
 import bisect
 import dataclasses
 import random
-from typing import Literal
 
 import numpy as np
 
-from albert_tf.data.pretraining import corpus, draws, masking
+from albert_tf.data.pretraining import corpus, draws, masking, rules
 from albert_tf.text import tokenization
-
-NUM_SPECIAL_TOKENS = 3  # [CLS] A [SEP] B [SEP]
 
 PLAN = np.dtype(
     [
@@ -96,30 +93,8 @@ class Vocabulary:
         }
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class SequenceRule:
-    """Settings of sequences.
-
-    Attributes:
-      max_seq_length: tokens, including [CLS] and two [SEP].
-      short_seq_prob: share of documents whose sequences all get a random
-        target length between 2 and the maximum.
-      sentence_objective: label 1 means that the segments are swapped (sop), or
-        that the second one is from another document (nsp); always 0 for none.
-    """
-
-    max_seq_length: int = 512
-    short_seq_prob: float = 0.1
-    sentence_objective: Literal["sop", "nsp", "none"] = "sop"
-
-    @property
-    def max_tokens(self) -> int:
-        """The maximum number of non-special tokens in both segments."""
-        return self.max_seq_length - NUM_SPECIAL_TOKENS
-
-
 def plan_documents(
-    store, documents, rule: SequenceRule, is_word_start, seed: str
+    store, documents, rule: rules.SequenceRule, is_word_start, seed: str
 ):
     """Plans the sequences of some documents.
 
@@ -262,7 +237,7 @@ class _Planner:
 def build_features(
     store: corpus.Store,
     plan: np.ndarray,
-    sequence_rule: SequenceRule,
+    sequence_rule: rules.SequenceRule,
     vocabulary: Vocabulary,
 ) -> dict:
     """Builds the features of planned sequences, without masks.
@@ -290,7 +265,7 @@ def build_features(
 
 def mask_features(
     features: dict,
-    masking_rule: masking.MaskingRule,
+    masking_rule: rules.MaskingRule,
     vocabulary: Vocabulary,
     source: draws.Draws,
 ) -> dict:

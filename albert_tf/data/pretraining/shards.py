@@ -22,10 +22,9 @@ from albert_tf.data import processes
 from albert_tf.data.pretraining import (
     corpus,
     draws,
-    limits,
     markup,
-    masking,
     records,
+    rules,
     sequences,
     sidecars,
     unfinished,
@@ -55,8 +54,8 @@ class Settings:
     """
 
     tokenizer: tuple
-    sequence: sequences.SequenceRule
-    masking: masking.MaskingRule
+    sequence: rules.SequenceRule
+    masking: rules.MaskingRule
     is_dynamic: bool = False
     dupe_factor: int = 40
     seed: int = 12345
@@ -66,7 +65,7 @@ class Settings:
         rule = self.sequence
         length = rule.max_seq_length
         for name, value, least, most in (
-            ("max_seq_length", length, 5, limits.MAX_SEQ_LENGTH),
+            ("max_seq_length", length, 5, rules.MAX_SEQ_LENGTH),
             ("short_seq_prob", rule.short_seq_prob, 0, 1),
             (
                 "max_predictions_per_seq",
@@ -74,10 +73,10 @@ class Settings:
                 1,
                 length,
             ),
-            ("dupe_factor", self.dupe_factor, 1, limits.MAX_DUPE_FACTOR),
+            ("dupe_factor", self.dupe_factor, 1, rules.MAX_DUPE_FACTOR),
             ("random_seed", self.seed, 0, math.inf),
         ):
-            limits.check(name, value, least, most)
+            rules.check(name, value, least, most)
         if rule.sentence_objective not in sidecars.OBJECTIVES:
             raise ValueError(
                 f"sentence_objective must be one of {sidecars.OBJECTIVES}; got "
@@ -175,7 +174,7 @@ def output_names(output_file: str, num_shards: int) -> list[str]:
             raise ValueError(f"output_file: {name} is a folder; wanted a file.")
     if num_shards == 1:
         return names
-    if not 1 < num_shards <= limits.MAX_NUM_SHARDS or len(names) > 1:
+    if not 1 < num_shards <= rules.MAX_NUM_SHARDS or len(names) > 1:
         raise ValueError(
             "Set either one output_file and num_shards, or a list of files; "
             f"got {len(names)} files and num_shards {num_shards}."

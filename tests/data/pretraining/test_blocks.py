@@ -13,7 +13,7 @@ import tensorflow as tf
 from albert_tf.data.pretraining import (
     blocks,
     corpus,
-    masking,
+    rules,
     sequences,
     shards,
 )
@@ -47,10 +47,10 @@ def small(monkeypatch):
 def settings_of(vocabulary_file, objective="sop", dupe_factor=1, seed=7):
     return shards.Settings(
         tokenizer=(("vocab_file", vocabulary_file),),
-        sequence=sequences.SequenceRule(
+        sequence=rules.SequenceRule(
             max_seq_length=16, sentence_objective=objective
         ),
-        masking=masking.MaskingRule(max_predictions=3),
+        masking=rules.MaskingRule(max_predictions=3),
         dupe_factor=dupe_factor,
         seed=seed,
     )

@@ -15,10 +15,10 @@ from albert_tf.data.pretraining import (
     draws,
     dynamic,
     label_counts,
-    masking,
     opening,
     reading,
     records,
+    rules,
     sequences,
     sidecars,
 )
@@ -35,7 +35,7 @@ CONFIG = AlbertConfig(
     intermediate_size=17,
     max_position_embeddings=T,
 )
-RULE = masking.MaskingRule(max_predictions=6, masked_lm_prob=0.2)
+RULE = rules.MaskingRule(max_predictions=6, masked_lm_prob=0.2)
 VOCABULARY = sequences.Vocabulary(
     cls_id=2,
     sep_id=3,

@@ -9,7 +9,7 @@ import naive
 import numpy as np
 import pytest
 
-from albert_tf.data.pretraining import draws, masking, sequences
+from albert_tf.data.pretraining import draws, masking, rules, sequences
 from tests.conftest import CARRIED
 
 MASK, CLS, SEP = 4, 2, 3
@@ -58,7 +58,7 @@ def random_batch(rng, num_rows=300, num_tokens=41):
 def test_outcomes_are_as_frequent_as_in_a_naive_loop(
     kind, do_permutation, favor_shorter_ngram, do_whole_word_mask
 ):
-    rule = masking.MaskingRule(
+    rule = rules.MaskingRule(
         max_predictions=4,
         masked_lm_prob=0.33,
         favor_shorter_ngram=favor_shorter_ngram,
@@ -112,7 +112,7 @@ def test_words_end_with_their_segment():
 def test_predictions_recover_the_original(kind, ngram, do_permutation):
     rng = np.random.default_rng(ngram)
     ids, is_maskable, is_start = random_batch(rng)
-    rule = masking.MaskingRule(
+    rule = rules.MaskingRule(
         max_predictions=6,
         masked_lm_prob=0.2,
         ngram=ngram,
@@ -146,7 +146,7 @@ def test_predictions_recover_the_original(kind, ngram, do_permutation):
 def test_whole_words_are_masked(kind):
     rng = np.random.default_rng(5)
     ids, is_maskable, is_start = random_batch(rng)
-    rule = masking.MaskingRule(max_predictions=9, masked_lm_prob=0.3)
+    rule = rules.MaskingRule(max_predictions=9, masked_lm_prob=0.3)
     words = masking.find_words(is_maskable, is_start)
     masked = masking.mask_batch(
         ids, is_maskable, is_start, rule, VOCABULARY, SOURCES[kind](len(ids))
@@ -163,7 +163,7 @@ def test_special_tokens_do_not_replace_others():
     ids, is_maskable, is_start = toy_batch(3000)
     vocabulary = sequences.Vocabulary.from_tokenizer(FakeTokenizer)
     assert vocabulary.replacement_ids.tolist() == [1, 3, 5, 7, 9]
-    rule = masking.MaskingRule(max_predictions=4, masked_lm_prob=0.33)
+    rule = rules.MaskingRule(max_predictions=4, masked_lm_prob=0.33)
     masked = masking.mask_batch(
         ids,
         is_maskable,
@@ -186,7 +186,7 @@ def test_a_word_beyond_the_budget_is_masked_in_parts():
     is_maskable = np.array([[False, True, True, True, False]])
     is_start = np.array([[False, True, False, False, False]])
     ids = np.array([[CLS, 10, 11, 12, SEP]])
-    rule = masking.MaskingRule(max_predictions=2, masked_lm_prob=0.5)
+    rule = rules.MaskingRule(max_predictions=2, masked_lm_prob=0.5)
     masked = masking.mask_batch(
         ids,
         is_maskable,
@@ -206,11 +206,11 @@ def test_text_without_spaces_is_masked_as_much_as_is_asked(kind, length):
     # Words of one length, with a short one here and there.
     is_start = np.arange(130) % length == 0
     is_start = is_start | (rng.random(ids.shape) < 0.005)
-    rule = masking.MaskingRule(max_predictions=20)
+    rule = rules.MaskingRule(max_predictions=20)
     masked = masking.mask_batch(
         ids, is_maskable, is_start, rule, VOCABULARY, SOURCES[kind](500)
     )
-    wanted = rule.budget(is_maskable.sum(axis=1) + 3).sum()
+    wanted = masking.budget_of(rule, is_maskable.sum(axis=1) + 3).sum()
     assert masked["masked_lm_weights"].sum() > 0.7 * wanted
 
 
@@ -241,11 +241,11 @@ def test_statistics_match_the_release(
     golden, store_of, english, kind, name, changes
 ):
     recorded = json.loads((golden / f"stats_{name}.json").read_text())
-    rule = masking.MaskingRule(**changes)
+    rule = rules.MaskingRule(**changes)
     starts = naive.release_starts(english.pieces)
     max_seq_length = recorded["max_seq_length"]
     is_nsp = recorded["variant"] == "random_next"
-    sequence_rule = sequences.SequenceRule(
+    sequence_rule = rules.SequenceRule(
         max_seq_length=max_seq_length,
         sentence_objective="nsp" if is_nsp else "sop",
     )
@@ -332,7 +332,7 @@ def test_words_start_where_the_release_saw_them_start(english):
 def test_number_of_words_is_drawn_as_in_the_release(golden, name):
     recorded = json.loads((golden / f"stats_128_{name}.json").read_text())
     draws = recorded["raw_np_random_choice_draws_n_available->n"]
-    rule = masking.MaskingRule(
+    rule = rules.MaskingRule(
         ngram=1 if name == "ngram1" else 3,
         favor_shorter_ngram=name != "favor_longer",
     )

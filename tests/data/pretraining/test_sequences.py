@@ -8,7 +8,7 @@ import naive
 import numpy as np
 import pytest
 
-from albert_tf.data.pretraining import corpus, draws, masking, sequences
+from albert_tf.data.pretraining import corpus, draws, rules, sequences
 
 IS_WORD_START = np.arange(100) % 3 > 0  # multiples of 3 continue a word
 
@@ -47,7 +47,7 @@ def plan_all(store, rule, seed="0"):
 
 
 def rule_of(**changes):
-    return sequences.SequenceRule(**{"max_seq_length": 23, **changes})
+    return rules.SequenceRule(**{"max_seq_length": 23, **changes})
 
 
 def document_of(store, tokens):
@@ -150,7 +150,7 @@ def test_features_are_the_planned_tokens(tmp_path):
     vocabulary = sequences.Vocabulary(2, 3, 4, IS_WORD_START, np.arange(5, 100))
     features = sequences.mask_features(
         sequences.build_features(store, plan, rule, vocabulary),
-        masking.MaskingRule(max_predictions=3),
+        rules.MaskingRule(max_predictions=3),
         vocabulary,
         draws.InOrder(np.random.default_rng(0)),
     )
@@ -216,7 +216,7 @@ def test_statistics_match_the_release_without_its_faults(
     variant = {"sop": "default", "nsp": "random_next"}[objective]
     path = golden / f"stats_{max_seq_length}_{variant}.json"
     recorded = json.loads(path.read_text())
-    rule = sequences.SequenceRule(
+    rule = rules.SequenceRule(
         max_seq_length=max_seq_length, sentence_objective=objective
     )
     sizes = max_seq_length, recorded["dupe_factor"], 5
