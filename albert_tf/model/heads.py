@@ -226,12 +226,14 @@ class Logits(layers.WeightOwner):
 
     def __init__(self, prefix, num_outputs, config, **kwargs):
         super().__init__(config, prefix, **kwargs)
+        # Transposed, as in the release's checkpoints.
         self.output_weights = self.add(
             "output_weights", (num_outputs, config.hidden_size)
         )
         self.output_bias = self.add("output_bias", (num_outputs,), "zeros")
 
     def call(self, x):
+        # In float32: bfloat16 would round close logits to the same value.
         logits = tf.matmul(
             tf.cast(x, tf.float32),
             self.output_weights.value,

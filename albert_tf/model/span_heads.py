@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from albert_tf.model import heads, layers, operations
 
-# Added to the logits of positions that cannot be in an answer.
+# Added to the logits of positions that cannot be in an answer; the release's.
 MASKED_LOGIT = -1e30
 
 
@@ -166,6 +166,7 @@ class Answerability(layers.WeightOwner):
         super().__init__(config, "answer_class", **kwargs)
         size = config.hidden_size
         self.dense_0 = self.add_dense("dense_0", 2 * size, size)
+        # Without a bias, as in the release.
         self.kernel = self.add("dense_1/kernel", (size, 1))
 
     def call(self, x, start_logits, *, dropout, rate):
