@@ -193,6 +193,20 @@ def test_weights_without_gradient_stay_in_parts(tmp_path):
         assert not is_same or "kernel" not in name or name in unused
 
 
+@pytest.mark.eager
+def test_the_seed_of_dropout_depends_on_the_step(tmp_path, monkeypatch):
+    find_seed = replicas.replica_seed
+    steps = []
+
+    def record(seed, step):
+        steps.append(int(step))
+        return find_seed(seed, step)
+
+    monkeypatch.setattr(replicas, "replica_seed", record)
+    build(tmp_path).train(3)
+    assert steps == [0, 1, 2]
+
+
 def test_replicas_drop_other_values(tmp_path):
     strategy = build(tmp_path, num_replicas=2).strategy
 
