@@ -12,6 +12,7 @@ after each model.
 """
 
 import dataclasses
+import functools
 
 from albert_tf import flags
 from albert_tf.flags import flag
@@ -66,6 +67,4 @@ class AblateFlags(flags.Flags):
             raise ValueError("Give --spm_model_file or --vocab_file.")
 
 
-def main():
-    """Runs the command."""
-    flags.launch(PROGRAM, AblateFlags)
+main = functools.partial(flags.launch, PROGRAM, AblateFlags)

@@ -9,6 +9,7 @@ matplotlib: pip install matplotlib.
 """
 
 import dataclasses
+import functools
 
 from albert_tf import flags
 from albert_tf.commands import groups
@@ -68,6 +69,4 @@ class AnalyzeFlags(groups.PageFlags):
         )
 
 
-def main():
-    """Runs the command."""
-    flags.launch(PROGRAM, AnalyzeFlags)
+main = functools.partial(flags.launch, PROGRAM, AnalyzeFlags)

@@ -8,6 +8,7 @@ vocabulary, and the client converts between text and ids.
 """
 
 import dataclasses
+import functools
 
 from albert_tf import flags
 from albert_tf.commands import groups
@@ -45,6 +46,4 @@ class AnswerFlags(groups.WindowFlags):
     )
 
 
-def main():
-    """Runs the command."""
-    flags.launch(PROGRAM, AnswerFlags)
+main = functools.partial(flags.launch, PROGRAM, AnswerFlags)

@@ -8,6 +8,7 @@ after it has been read back and its weights and outputs match the original.
 """
 
 import dataclasses
+import functools
 from typing import Literal
 
 from albert_tf import flags
@@ -38,6 +39,4 @@ class ConvertFlags(groups.CopyFlags):
     )
 
 
-def main():
-    """Runs the command."""
-    flags.launch(PROGRAM, ConvertFlags)
+main = functools.partial(flags.launch, PROGRAM, ConvertFlags)

@@ -9,6 +9,7 @@ results have been compared with the SavedModel's.
 """
 
 import dataclasses
+import functools
 from typing import Literal
 
 from albert_tf import flags
@@ -46,6 +47,4 @@ class ConvertFlags(flags.Flags):
     )
 
 
-def main():
-    """Runs the command."""
-    flags.launch(PROGRAM, ConvertFlags)
+main = functools.partial(flags.launch, PROGRAM, ConvertFlags)

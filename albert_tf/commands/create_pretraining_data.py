@@ -10,6 +10,7 @@ With --runner, an Apache Beam pipeline does the work, on one or many machines.
 """
 
 import dataclasses
+import functools
 from typing import Literal
 
 from albert_tf import flags, settings
@@ -144,6 +145,4 @@ class DataFlags(groups.TextFlags, groups.CasingFlags):
             )
 
 
-def main():
-    """Runs the command."""
-    flags.launch(PROGRAM, DataFlags)
+main = functools.partial(flags.launch, PROGRAM, DataFlags)

@@ -15,6 +15,7 @@ Lines are read as they are needed, from files of any size or from a pipe
 """
 
 import dataclasses
+import functools
 from typing import Literal
 
 from albert_tf import flags, settings
@@ -60,6 +61,4 @@ class EmbedFlags(groups.ModelFlags):
     )
 
 
-def main():
-    """Runs the command."""
-    flags.launch(PROGRAM, EmbedFlags)
+main = functools.partial(flags.launch, PROGRAM, EmbedFlags)

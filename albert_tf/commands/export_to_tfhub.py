@@ -5,6 +5,7 @@ python export_to_tfhub.py --albert_directory=albert_base \
 """
 
 import dataclasses
+import functools
 
 from albert_tf import flags
 from albert_tf.commands import groups
@@ -46,6 +47,4 @@ class ExportFlags(groups.ReplacementFlags):
     )
 
 
-def main():
-    """Runs the command."""
-    flags.launch(PROGRAM, ExportFlags)
+main = functools.partial(flags.launch, PROGRAM, ExportFlags)

@@ -9,6 +9,7 @@ model, the vocabulary and the config, to be pretrained further.
 """
 
 import dataclasses
+import functools
 
 from albert_tf import flags
 from albert_tf.commands import groups
@@ -41,6 +42,4 @@ class ExtendVocabFlags(groups.CopyFlags):
     )
 
 
-def main():
-    """Runs the command."""
-    flags.launch(PROGRAM, ExtendVocabFlags)
+main = functools.partial(flags.launch, PROGRAM, ExtendVocabFlags)

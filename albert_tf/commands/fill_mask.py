@@ -8,6 +8,7 @@ it also prints the probability that the second text follows the first.
 """
 
 import dataclasses
+import functools
 
 from albert_tf import flags
 from albert_tf.commands import groups
@@ -35,6 +36,4 @@ class FillMaskFlags(groups.ModelFlags):
     )
 
 
-def main():
-    """Runs the command."""
-    flags.launch(PROGRAM, FillMaskFlags)
+main = functools.partial(flags.launch, PROGRAM, FillMaskFlags)

@@ -4,6 +4,7 @@ albert inspect_checkpoint --init_checkpoint=out
 """
 
 import dataclasses
+import functools
 
 from albert_tf import flags
 from albert_tf.commands import groups
@@ -16,6 +17,4 @@ class InspectFlags(groups.CheckpointFlags):
     """Checkpoint to inspect."""
 
 
-def main():
-    """Runs the command."""
-    flags.launch(PROGRAM, InspectFlags)
+main = functools.partial(flags.launch, PROGRAM, InspectFlags)

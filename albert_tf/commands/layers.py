@@ -12,6 +12,7 @@ pip install matplotlib.
 """
 
 import dataclasses
+import functools
 
 from albert_tf import flags, settings
 from albert_tf.commands import groups
@@ -65,6 +66,4 @@ class LayersFlags(groups.PageFlags, groups.ModelFlags):
     )
 
 
-def main():
-    """Runs the command."""
-    flags.launch(PROGRAM, LayersFlags)
+main = functools.partial(flags.launch, PROGRAM, LayersFlags)

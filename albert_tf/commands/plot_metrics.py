@@ -17,6 +17,7 @@ Requires matplotlib: pip install matplotlib.
 """
 
 import dataclasses
+import functools
 
 from albert_tf import flags
 from albert_tf.flags import flag
@@ -45,6 +46,4 @@ class PlotFlags(flags.Flags):
     )
 
 
-def main():
-    """Runs the command."""
-    flags.launch(PROGRAM, PlotFlags)
+main = functools.partial(flags.launch, PROGRAM, PlotFlags)

@@ -9,6 +9,7 @@ pip install matplotlib.
 """
 
 import dataclasses
+import functools
 
 from albert_tf import flags
 from albert_tf.flags import flag
@@ -33,6 +34,4 @@ class ReportFlags(flags.Flags):
             )
 
 
-def main():
-    """Runs the command."""
-    flags.launch(PROGRAM, ReportFlags)
+main = functools.partial(flags.launch, PROGRAM, ReportFlags)

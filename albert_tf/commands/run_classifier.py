@@ -6,6 +6,7 @@ python run_classifier.py --flagfile=configs/glue/mrpc.flags \
 """
 
 import dataclasses
+import functools
 
 from albert_tf import flags
 from albert_tf.commands import groups
@@ -73,6 +74,4 @@ class ClassifierFlags(groups.ServingFlags, groups.FineTuningFlags):
         super().check()
 
 
-def main():
-    """Runs the command."""
-    flags.launch(PROGRAM, ClassifierFlags)
+main = functools.partial(flags.launch, PROGRAM, ClassifierFlags)

@@ -7,6 +7,7 @@ Rerun the same command to resume.
 """
 
 import dataclasses
+import functools
 
 from albert_tf import filesystem, flags
 from albert_tf.flags import flag
@@ -37,6 +38,4 @@ class GlueFlags(flags.Flags):
     )
 
 
-def main():
-    """Runs the command."""
-    flags.launch(PROGRAM, GlueFlags)
+main = functools.partial(flags.launch, PROGRAM, GlueFlags)

@@ -6,6 +6,7 @@ python run_pretraining.py --input_file='data/train*.tfrecord' \
 """
 
 import dataclasses
+import functools
 from typing import Literal
 
 from albert_tf import filesystem, flags
@@ -129,6 +130,4 @@ class PretrainingFlags(groups.TrainFlags, PretrainingRecipe):
                 )
 
 
-def main():
-    """Runs the command."""
-    flags.launch(PROGRAM, PretrainingFlags)
+main = functools.partial(flags.launch, PROGRAM, PretrainingFlags)

@@ -5,6 +5,7 @@ python run_race.py --flagfile=configs/race.flags --data_dir=RACE \
 """
 
 import dataclasses
+import functools
 
 from albert_tf import flags
 from albert_tf.commands import groups
@@ -80,6 +81,4 @@ class RaceFlags(groups.FineTuningFlags):
         return dataclasses.replace(args, max_qa_length=part)
 
 
-def main():
-    """Runs the command."""
-    flags.launch(PROGRAM, RaceFlags)
+main = functools.partial(flags.launch, PROGRAM, RaceFlags)

@@ -7,6 +7,7 @@ python run_squad.py --flagfile=configs/squad/v2.flags \
 """
 
 import dataclasses
+import functools
 from typing import Literal
 
 from albert_tf import flags
@@ -85,6 +86,4 @@ class SquadFlags(
         super().check()
 
 
-def main():
-    """Runs the command."""
-    flags.launch(PROGRAM, SquadFlags)
+main = functools.partial(flags.launch, PROGRAM, SquadFlags)

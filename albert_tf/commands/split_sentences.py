@@ -9,6 +9,7 @@ English. It needs the extra `corpus`.
 """
 
 import dataclasses
+import functools
 
 from albert_tf import flags
 from albert_tf.commands import groups
@@ -34,6 +35,4 @@ class SplitFlags(groups.TextFlags):
     )
 
 
-def main():
-    """Runs the command."""
-    flags.launch(PROGRAM, SplitFlags)
+main = functools.partial(flags.launch, PROGRAM, SplitFlags)

@@ -12,6 +12,7 @@ environment of its own. Nothing runs on a TPU.
 """
 
 import dataclasses
+import functools
 from typing import Literal
 
 from albert_tf import flags, settings
@@ -88,6 +89,4 @@ class TpuCheckFlags(flags.Flags):
             raise ValueError("Give either --train_batch_size or --find_batch.")
 
 
-def main():
-    """Runs the command."""
-    flags.launch(PROGRAM, TpuCheckFlags)
+main = functools.partial(flags.launch, PROGRAM, TpuCheckFlags)

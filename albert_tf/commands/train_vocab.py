@@ -11,6 +11,7 @@ them, so a corpus may be far larger than memory.
 """
 
 import dataclasses
+import functools
 import os
 
 from albert_tf import flags, settings
@@ -68,6 +69,4 @@ class TrainVocabFlags(groups.TextFlags, groups.CasingFlags):
     )
 
 
-def main():
-    """Runs the command."""
-    flags.launch(PROGRAM, TrainVocabFlags)
+main = functools.partial(flags.launch, PROGRAM, TrainVocabFlags)
