@@ -7,7 +7,6 @@ from albert_tf.lab import flops, lowering, tpu_environment
 from albert_tf.model.config import AlbertConfig
 from albert_tf.training import distribution
 from albert_tf.training.memory import GIB
-from albert_tf.training.settings import Settings
 
 # No core holds a larger batch.
 LARGEST_BATCH = 1 << 14
@@ -77,7 +76,8 @@ def build_step(config, num_replicas, args):
         num_replicas,
         max_seq_length=args.max_seq_length,
         max_predictions_per_seq=args.max_predictions_per_seq,
-        settings=Settings(
+        settings=dataclasses.replace(
+            lowering.LAMB,
             gradient_accumulation_steps=args.gradient_accumulation_steps,
             optimizer=args.optimizer,
             compute_dtype=args.compute_dtype,
