@@ -6,6 +6,7 @@ of each are written once.
 """
 
 import dataclasses
+import inspect
 import math
 import typing
 from collections.abc import Callable
@@ -88,17 +89,35 @@ def check(values, show: Callable[[str], str] = str) -> None:
 
     Raises:
       ValueError: if a number is out of its range, NaN or infinite, or a value
-        is none of the field's choices.
+        is none of the field's choices or of another type.
     """
     hints = typing.get_type_hints(type(values))
     for field in dataclasses.fields(values):
-        value, wanted = getattr(values, field.name), None
-        if typing.get_origin(hints[field.name]) is typing.Literal:
-            wanted = typing.get_args(hints[field.name])
+        value, hint = getattr(values, field.name), hints[field.name]
+        wanted: Any = None
+        if typing.get_origin(hint) is typing.Literal:
+            wanted = typing.get_args(hint)
+        elif not _is_of(hint, value):
+            raise ValueError(
+                f"{show(field.name)}={value!r}; wanted "
+                f"{inspect.formatannotation(hint)}."
+            )
         elif isinstance(value, int | float) and not isinstance(value, bool):
             wanted = inherited(type(values), field.name, "range")
         if wanted is not None and value not in wanted:
             raise ValueError(f"{show(field.name)}={value!r}; wanted {wanted}.")
+
+
+def _is_of(hint, value):
+    """Whether a value has the type of a hint; an int is a float, too."""
+    if typing.get_origin(hint) is typing.Literal:
+        return value in typing.get_args(hint)
+    if kinds := typing.get_args(hint):
+        return any(_is_of(kind, value) for kind in kinds)
+    # A path object serves as a str as well.
+    return hint is str or isinstance(
+        value, int | hint if hint is float else hint
+    )
 
 
 def take(cls: type, source, **changes):

@@ -93,7 +93,8 @@ class Pretraining:
         self.folder, self.config = str(folder), config
         self.recipe = recipe or PretrainingRecipe()
         self.start, self.flags = start, flags or {}
-        self.records, self.held_out = self._open(records), self._open(held_out)
+        self.records = self._open("records", records)
+        self.held_out = self._open("held_out", held_out)
         if not (self.records or self.held_out):
             raise ValueError("Give records, held_out, or both: nothing to do.")
         self._any_records = self.records or self.held_out
@@ -127,10 +128,15 @@ class Pretraining:
         if self.held_out:
             self.evaluator = self._build_evaluator()
 
-    def _open(self, records):
+    def _open(self, name, records):
         """Returns PretrainingRecords of what the constructor takes."""
         if isinstance(records, str | os.PathLike):
             return opening.open_records(str(records), self.config)
+        if not isinstance(records, opening.PretrainingRecords | None):
+            raise ValueError(
+                f"{name}={records!r:.200}; wanted comma-separated paths or "
+                "globs, or what `opening.open_records` returns."
+            )
         return records
 
     def _choose_sentence_weight(self):

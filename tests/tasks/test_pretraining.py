@@ -111,6 +111,15 @@ def test_a_run_needs_records(tmp_path, held_out):
         ({"train_batch_size": 0}, "train_batch_size=0; wanted at least 1"),
         ({"optimizer": "adamw", "learning_rate": "auto"}, "a rule for optimi"),
         ({"optimizer": "sgd"}, r"optimizer='sgd'; wanted \('adamw', 'lamb'\)"),
+        (
+            {"learning_rate": "Auto"},
+            r"'Auto'; wanted Union\[float, Literal\['a",
+        ),
+        ({"learning_rate": None}, "learning_rate=None; wanted"),
+        ({"sentence_weight": "1"}, r"_weight='1'; wanted float \| None\."),
+        ({"train_batch_size": 8.0}, r"train_batch_size=8\.0; wanted int\."),
+        # Numbers that run.json cannot hold.
+        ({"random_seed": np.int64(8)}, r"random_seed=.*8\)?; wanted int\."),
     ],
 )
 def test_wrong_settings_are_refused(tmp_path, train, values, message):
@@ -118,6 +127,13 @@ def test_wrong_settings_are_refused(tmp_path, train, values, message):
         recipe = PretrainingRecipe(**{"train_batch_size": 8, **values})
         Pretraining(tmp_path / "out", CONFIG, train, recipe=recipe)
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("name", ["records", "held_out"])
+def test_records_of_another_kind_are_refused(tmp_path, train, name):
+    files = {"records": train, name: [train]}
+    with pytest.raises(ValueError, match=rf"{name}=\['.*'\]; wanted comma"):
+        Pretraining(tmp_path / "out", CONFIG, **files)
 
 
 def test_advice_names_what_is_left_to_do(train):
