@@ -91,20 +91,28 @@ def run(args):
     check_remote_hosts(args, records, held_out)
     with together.own_folder(args.output_dir) as folder:
         args = dataclasses.replace(args, output_dir=folder)
+        recipe = settings.take(PretrainingRecipe, args)
         pretraining = Pretraining(
             folder,
             config,
             records,
             held_out,
-            settings.take(PretrainingRecipe, args),
+            recipe,
             start=read_start(args, together),
             strategy=strategy,
-            flags=dataclasses.asdict(args),
+            flags=describe_flags(args, recipe.schedule()),
         )
         if args.do_train:
             pretraining.train()
         else:
             pretraining.evaluate()
+
+
+def describe_flags(args, schedule):
+    """Returns the flags to record, with the rate and warmup of "auto"."""
+    names = "learning_rate", "num_warmup_steps"
+    chosen = {name: getattr(schedule, name) for name in names}
+    return dataclasses.asdict(args) | chosen
 
 
 def check_remote_hosts(args, *opened):

@@ -26,6 +26,7 @@ from albert_tf.training import (
     plateau,
     results_file,
 )
+from albert_tf.training.settings import scale_to_batch
 from albert_tf.weights import checkpoints
 from tests import eager, tiny, tiny_records
 
@@ -172,6 +173,17 @@ def test_the_flags_reach_what_trains(args, monkeypatch):
     assert not calls["train"]["guard"].is_active
     assert session.manager.max_to_keep == 13
     assert session.model.loss_scales["sentence_order_loss"] == 0.5
+
+
+def test_the_recorded_flags_have_the_chosen_rate(args, monkeypatch):
+    monkeypatch.setattr(loop, "train", lambda *_, **__: None)
+    chosen = {"learning_rate": "auto", "num_warmup_steps": 3125}
+    run(args, **chosen, num_train_steps=6000, do_eval=False)
+    path = pathlib.Path(args.output_dir) / "flags.json"
+    values = json.loads(path.read_text())
+    rate, num_warmup_steps = scale_to_batch(8, 6000)
+    assert values["learning_rate"] == rate
+    assert values["num_warmup_steps"] == num_warmup_steps == 19
 
 
 def test_a_run_logs_the_gauge(whole):
