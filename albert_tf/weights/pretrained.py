@@ -158,14 +158,15 @@ def read_pretrained(
         described,
         source=prefix,
         values=values,
-        head=_find_head(values, folder, prefix),
+        head=_find_head(values, folder, prefix, kind),
     )
 
 
-def _find_head(values, folder, prefix):
+def _find_head(values, folder, prefix, kind):
     """Returns the head of weights, as the files of their folder describe it."""
     head = task_heads.find_head(values, task_heads.read_head(folder), prefix)
-    if head and head.kind == "conditional_spans":
+    # A SavedModel has its own threshold, which may have been given to export.
+    if head and head.kind == "conditional_spans" and kind != "module":
         threshold = task_heads.find_threshold(folder, prefix)
         head = dataclasses.replace(head, threshold=threshold)
     return head

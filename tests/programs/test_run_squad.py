@@ -16,7 +16,7 @@ from albert_tf.data import squad
 from albert_tf.programs import answer, convert_checkpoint, run_squad
 from albert_tf.text import tokenization
 from albert_tf.training import evaluation, results_file
-from albert_tf.weights import checkpoints, task_heads
+from albert_tf.weights import checkpoints, pretrained, task_heads
 from tests import tiny
 
 
@@ -270,6 +270,22 @@ def compare_with_text(tmp_path, paragraphs):
     assert ("is_answered" in found) == ("null_odds" in found)
 
 
+def check_given_threshold(args, tmp_path):
+    """Exports with another threshold, which a reader of the export finds."""
+    given = dataclasses.replace(
+        args,
+        do_train=False,
+        do_predict=False,
+        export_dir=str(tmp_path / "given"),
+        export_text_dir=None,
+        export_compact=False,
+        null_score_diff_threshold=-3.5,
+    )
+    run_squad.run(given)
+    model = pretrained.read_pretrained(tmp_path / "given")
+    assert model.head.threshold == -3.5
+
+
 @pytest.mark.parametrize("version", ["v1", "v2"])
 def test_an_export_answers_as_the_program_does(args, tmp_path, version, capfd):
     args = dataclasses.replace(
@@ -317,6 +333,7 @@ def test_an_export_answers_as_the_program_does(args, tmp_path, version, capfd):
             (path,) = (tmp_path / "serving").iterdir()
             head = task_heads.read_head(path / "assets")
             assert head.threshold == best["null_score_diff_threshold"]
+            check_given_threshold(args, tmp_path)
     compare_with_text(tmp_path, content["data"][0]["paragraphs"])
     (path,) = (tmp_path / "serving").iterdir()
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
