@@ -130,8 +130,9 @@ def test_what_is_frozen_may_change_on_purpose(
     with pytest.raises(ValueError, match=r"frozen: was .*accept_changes"):
         build(model, tmp_path, *then).train()
     changed = build(model, tmp_path, *then, accept_changes=True)
-    monkeypatch.setattr(changed.session, "train", lambda *_, **__: None)
-    changed.train()  # Killed.
+    with monkeypatch.context() as patch:
+        patch.setattr(loop, "train", lambda *_, **__: None)
+        changed.train()  # Killed.
     assert "Resuming with a change: frozen: was" in capfd.readouterr().err
     build(model, tmp_path, *then).train()
     values = [read(tmp_path, step) for step in (2, 4)]
