@@ -361,7 +361,7 @@ class AlbertForPreTraining(AlbertModel):
         **kwargs,
     ):
         super().__init__(config, dtype=dtype, **kwargs)
-        self.sentence_weight, self.num_pieces = sentence_weight, num_pieces
+        self.sentence_weight = sentence_weight
         self.masked_lm = MaskedLM(config, num_pieces, dtype=self.dtype_policy)
         self.sentence_order = Logits(
             "cls/seq_relationship", 2, config, dtype=self.dtype_policy
@@ -371,6 +371,11 @@ class AlbertForPreTraining(AlbertModel):
         if sentence_weight:
             self.loss_scales["sentence_order_loss"] = sentence_weight
             self.metric_names.append("sentence_order_accuracy")
+
+    @property
+    def num_pieces(self):
+        """The size of the vocabulary, which `build_model` may set later."""
+        return self.masked_lm.num_pieces
 
     def call(self, features, training=False, seed=None):
         outputs = self.encode(features, training, seed)

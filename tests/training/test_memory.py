@@ -156,7 +156,11 @@ def test_a_step_without_enough_memory_is_said_with_a_remedy():
 def test_memory_is_said_in_gibibytes():
     config = AlbertConfig.from_json_file(ROOT / "configs/model/v2/base.json")
     warning = memory.warn_of_training(
-        config, 4096, 512, 20, available=16 * memory.GIB
+        config,
+        Settings(train_batch_size=4096),
+        512,
+        20,
+        available=16 * memory.GIB,
     )
     needed = memory.estimate_training(config, 4096, 512, 20).peak
     assert f"about {needed / memory.GIB:.1f} GiB" in warning
