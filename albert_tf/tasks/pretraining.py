@@ -158,7 +158,7 @@ class Pretraining:
             if known is not None:
                 # A weight of 1 is the default of other records: those without
                 # a sentence objective have nothing for it to weigh.
-                return min(known, usual) if known == 1 else known
+                return usual if known == 1 else known
         return usual
 
     def _check_records(self, strategy):

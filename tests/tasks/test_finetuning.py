@@ -21,7 +21,8 @@ from albert_tf.model import execution, onednn, operations
 from albert_tf.programs import run_classifier
 from albert_tf.tasks import classification
 from albert_tf.training import distribution, evaluation, loop
-from albert_tf.weights import checkpoints, pretrained, task_heads
+from albert_tf.weights import pretrained, task_heads
+from tests import runs
 from tests.conftest import ROOT
 from tests.programs.classifier_runs import make_rows
 
@@ -66,20 +67,7 @@ def test_the_readme_gives_the_weights_of_the_program(
             save_checkpoints_steps=10,
         )
     )
-    for path in (tmp_path / "program").glob("model.ckpt-*.index"):
-        ours, theirs = (
-            checkpoints.read_checkpoint(folder / path.stem)
-            for folder in (tmp_path / "out", tmp_path / "program")
-        )
-        assert ours.keys() == theirs.keys()
-        for name, value in theirs.items():
-            np.testing.assert_array_equal(ours[name], value, err_msg=name)
-    for name in ("eval_results.txt", "run.json"):
-        ours, theirs = (
-            (tmp_path / folder / name).read_text()
-            for folder in ("out", "program")
-        )
-        assert ours == theirs
+    runs.check_equal(tmp_path / "out", tmp_path / "program")
     assert (tmp_path / served / "saved_model.pb").exists()
 
 

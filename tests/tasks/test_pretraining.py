@@ -13,8 +13,7 @@ from albert_tf.commands.run_pretraining import PretrainingFlags
 from albert_tf.data.pretraining import opening
 from albert_tf.programs import run_pretraining
 from albert_tf.tasks import pretraining
-from albert_tf.weights import checkpoints
-from tests import tiny, tiny_records
+from tests import runs, tiny, tiny_records
 from tests.conftest import ROOT
 
 CONFIG = AlbertConfig.from_dict(tiny.SIZES)
@@ -56,20 +55,7 @@ def test_the_docs_give_the_weights_of_the_program(
             save_checkpoints_steps=3,
         )
     )
-    for step in (3, 6):
-        ours, theirs = (
-            checkpoints.read_checkpoint(f"{folder}/model.ckpt-{step}")
-            for folder in ("out", "program")
-        )
-        assert ours.keys() == theirs.keys()
-        for name, value in theirs.items():
-            np.testing.assert_array_equal(ours[name], value, err_msg=name)
-    for name in ("eval_results.txt", "run.json"):
-        ours, theirs = (
-            (tmp_path / folder / name).read_text()
-            for folder in ("out", "program")
-        )
-        assert ours == theirs
+    runs.check_equal("out", "program")
 
 
 @pytest.mark.parametrize(
