@@ -40,14 +40,11 @@ def find_answers(
 ) -> Answers:
     """Finds the best answers of each question, in the original text.
 
-    Args:
-      squad: the `squad.Squad` with the questions.
-      examples: its windows, from `windows.encode_squad`.
-      outputs: model outputs, [N, ...] arrays: `start_logits` and `end_logits`
-        [N, T], or the beam of `span_heads.AlbertConditionalSpans`.
-      n_best_size: number of answers per question; without a beam, also the
-        number of starts and of ends per window that are paired.
-      max_answer_length: maximum number of tokens of an answer.
+    `examples` are the windows of the questions, from `windows.encode_squad`;
+    `outputs` those of the model, [N, ...] arrays: `start_logits` and
+    `end_logits` [N, T], or the beam of `span_heads.AlbertConditionalSpans`.
+    Without a beam, `n_best_size` is also the number of starts and of ends per
+    window that are paired. `max_answer_length` counts tokens.
 
     Returns:
       Answers to every question. A question without a candidate gets "".

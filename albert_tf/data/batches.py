@@ -63,10 +63,8 @@ class Pass(NamedTuple):
 def parse_bucket_lengths(text: str, max_seq_length: int) -> list[int]:
     """Returns the bucket lengths, in ascending order.
 
-    Args:
-      text: comma-separated numbers; values of max_seq_length or more are
-        ignored. Empty: everything is padded to max_seq_length.
-      max_seq_length: tokens of the longest sequence; always the last bucket.
+    `text` has comma-separated numbers, of which those of `max_seq_length` or
+    more are ignored: that is always the last bucket.
 
     Raises:
       ValueError: if `text` contains anything but positive numbers.
@@ -121,13 +119,6 @@ def plan_training(
     longer one, so a resumed training continues in the middle of its plan. The
     remaining examples of an epoch's buckets are batched together, longest
     first; fewer than `batch_size` examples are carried to the next epoch.
-
-    Args:
-      examples: the `Examples`.
-      bucket_lengths: lengths from `parse_bucket_lengths`.
-      batch_size: examples per batch, in all replicas together.
-      num_steps: number of batches.
-      seed: seed of the order.
 
     Raises:
       ValueError: if there are no examples, the plan is too large, or an
@@ -266,12 +257,10 @@ def _best_batch_size(lengths):
 def choose_lengths(lengths: np.ndarray, tokens_per_length: int) -> np.ndarray:
     """Chooses the padded lengths that minimize the total cost.
 
-    Args:
-      lengths: [N] lengths of the sequences.
-      tokens_per_length: cost of each chosen length, in tokens.
+    Each chosen length costs `tokens_per_length`, in tokens.
 
     Returns:
-      A subset of the lengths, ascending; the last is the maximum.
+      A subset of the lengths [N], ascending; the last is the maximum.
     """
     possible, counts = np.unique(lengths, return_counts=True)  # [K]
     num_up_to = np.concatenate([[0], np.cumsum(counts)])  # [K + 1]
@@ -323,14 +312,11 @@ def build_pass(examples: Examples, plan: Pass) -> list:
         return datasets
     with tf.device("CPU:0"):
         order = tf.constant(plan.order)
-    return [
-        _map(
-            (starts, plan.sizes, plan.lengths),
-            lambda start, size, length: look_up(
-                order[start : start + size], length
-            ),
-        )
-    ]
+
+    def look_up_slice(start, size, length):
+        return look_up(order[start : start + size], length)
+
+    return [_map((starts, plan.sizes, plan.lengths), look_up_slice)]
 
 
 def _build_dataset(look_up, length, indices):
@@ -376,14 +362,8 @@ def _build_look_up(examples):
     # tf.data runs on the CPU; a GPU's memory is for the model.
     with tf.device("CPU:0"):
         all_ids = constant(examples.ids, 1, tf.int32)
-        sequences = [
-            constant(values, num_choices, tf.int32)
-            for values in (
-                examples.starts,
-                examples.lengths,
-                examples.first_lengths,
-            )
-        ]
+        columns = examples.starts, examples.lengths, examples.first_lengths
+        sequences = [constant(x, num_choices, tf.int32) for x in columns]
         arrays = {name: constant(x, 1) for name, x in examples.arrays.items()}
 
     def look_up(index, length):

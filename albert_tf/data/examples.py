@@ -96,12 +96,8 @@ def pack_pairs(
     Truncation removes the last token of the longer text until both fit; if
     they are equally long, of the second one.
 
-    Args:
-      tokenizer: a `tokenization.Tokenizer`.
-      texts_a: R strings.
-      texts_b: R elements, each a string or None; or None for no second texts.
-        A text without tokens, such as "" or " ", counts as None.
-      max_seq_length: maximum number of tokens per sequence.
+    There are R texts of each kind. A second text of None or without tokens,
+    such as "" or " ", is absent, as all are for `texts_b=None`.
 
     Returns:
       Examples without arrays.
@@ -139,12 +135,9 @@ def pack_pairs(
 
 
 def describe_truncation(what: str, num_tokens, limit: int) -> str:
-    """Returns a sentence on the texts that are longer than allowed, or "".
+    """Returns a sentence on which of `what` are longer than `limit`, or "".
 
-    Args:
-      what: what is truncated, plural.
-      num_tokens: [R] numbers of tokens before truncation.
-      limit: maximum number of tokens.
+    `num_tokens` [R] are their tokens before truncation.
     """
     num_tokens = np.asarray(num_tokens)
     if not (num_cut := int((num_tokens > limit).sum())):
@@ -200,12 +193,7 @@ def cut_pair(num_a: int, num_b: int, limit: int) -> tuple[int, int]:
 def pad_examples(
     examples: Examples, indices, length: int
 ) -> dict[str, np.ndarray]:
-    """Pads some examples to a length.
-
-    Args:
-      examples: an `Examples`.
-      indices: [B] indices of examples.
-      length: tokens per sequence after padding, T.
+    """Pads the examples of some indices [B] to a length of T tokens.
 
     Returns:
       Dict of `input_ids`, `input_mask` and `segment_ids`, [B, T] int32, or
@@ -254,15 +242,11 @@ def cached_examples(
     key: str,
     build: Callable[[], Examples],
 ) -> Examples:
-    """Reads examples from the cache, or encodes and caches them.
+    """Reads examples from the cache, or builds and caches them.
 
-    Logs how many are truncated.
-
-    Args:
-      folder: the cache folder; None to not cache.
-      name: prefix of the file name.
-      key: a `cache_key` of everything that determines the examples.
-      build: function that encodes them.
+    Logs how many are truncated. `key` is a `cache_key` of everything that
+    determines the examples, `name` the start of the file's name. Nothing is
+    cached if `folder` is None.
     """
     path = os.path.join(folder, f"{name}-{key[:16]}.npz") if folder else None
     examples = _read_examples(path) if path else None

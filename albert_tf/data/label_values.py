@@ -29,9 +29,7 @@ def name_of(value: object) -> str:
 def is_missing(value: object, labels: Sequence[str] | None = None) -> bool:
     """Returns whether a value is None or a word for a missing one, as "NaN".
 
-    Args:
-      value: a value of the label's column.
-      labels: names of all labels; one of them is never missing.
+    One of the given labels is never missing.
     """
     name = name_of(value)
     if labels and name in labels:
@@ -53,8 +51,7 @@ def canonical(name: str) -> str:
 class Labels:
     """Finds labels by name: first as written, then as numbers or truth values.
 
-    Args:
-      names: C names of labels, all different.
+    The C names differ.
     """
 
     def __init__(self, names: Sequence[str]):
@@ -75,10 +72,8 @@ class Labels:
 def split(value: object, separator: str) -> list[str]:
     """Returns the names in a value that holds several.
 
-    Args:
-      value: an iterable of names; or a string of names between separators,
-        or of a list or set as Python, NumPy or JSON print it.
-      separator: separates names in a string.
+    It is an iterable of names; or a string of names between separators, or of a
+    list or set as Python, NumPy or JSON print it.
     """
     if isinstance(value, Iterable) and not isinstance(value, str):
         return [name_of(item) for item in value]

@@ -23,11 +23,9 @@ def ordered_map(num_workers: int, *shared) -> Iterator[Callable]:
     Workers exit with this process, even if it is killed; ctrl-C reaches only
     this process.
 
-    Args:
-      num_workers: number of processes. They are spawned, so that they do not
-        inherit TensorFlow's threads.
-      *shared: first arguments of the function in every task; each process
-        gets its own copy once.
+    Processes are spawned, so that they do not inherit TensorFlow's threads.
+    `shared` are the first arguments of the function in every task; each process
+    gets its own copy once.
     """
     if num_workers == 1:
         yield lambda function, tasks: (

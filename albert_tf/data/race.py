@@ -40,12 +40,10 @@ def read_race(
 ) -> list[Question]:
     """Reads the questions of a split of RACE.
 
-    Args:
-      folder: contains the folders `middle` and `high`, of which all files
-        *.txt are read. A passage is a JSON object: one per file, as RACE is
-        distributed, or one per line, as in the release's all.txt. If all.txt
-        exists, the other files are ignored.
-      levels: the elements of LEVELS to read.
+    Each level has a folder, `middle` or `high`, of which all files *.txt are
+    read. A passage is a JSON object: one per file, as RACE is distributed, or
+    one per line, as in the release's all.txt. If all.txt exists, the others are
+    ignored.
 
     Returns:
       List of Question, in order of levels and file names.
@@ -191,12 +189,6 @@ def encode_race(
     """Encodes each question as C sequences [CLS] article [SEP] choice [SEP].
 
     Truncation keeps the last tokens of a choice and the first of an article.
-
-    Args:
-      questions: list of Question.
-      tokenizer: a `tokenization.Tokenizer`.
-      max_seq_length: maximum number of tokens per sequence.
-      max_qa_length: maximum number of tokens per choice.
 
     Returns:
       Examples with num_choices C and the array `label_ids` [N] int32, -1 for

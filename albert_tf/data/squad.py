@@ -16,26 +16,17 @@ NOWHERE = -1
 
 
 class Answer(NamedTuple):
-    """An answer span in a paragraph.
-
-    Attributes:
-      text: the text of the answer.
-      start: its first character, as an offset in the paragraph; or NOWHERE.
-    """
+    """An answer: its text, and its first character, or NOWHERE."""
 
     text: str
     start: int
 
 
 class Question(NamedTuple):
-    """A question.
+    """A question about the paragraph of index `context`.
 
-    Attributes:
-      id: identifies the prediction.
-      text: the question.
-      context: index of its paragraph.
-      answers: tuple of Answer; empty for an unanswerable question; None if the
-        file has no answers.
+    Its `id` identifies the prediction. `answers` is empty for an unanswerable
+    question, and None if the file has no answers.
     """
 
     id: str
@@ -46,12 +37,7 @@ class Question(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Squad:
-    """Questions and their paragraphs.
-
-    Attributes:
-      contexts: list of paragraphs, strings.
-      questions: list of Question, grouped by paragraph.
-    """
+    """Paragraphs, and their questions, grouped by paragraph."""
 
     contexts: list[str]
     questions: list[Question]
@@ -201,10 +187,8 @@ def check_version(squad: Squad, version: str, path: filesystem.Path) -> None:
     Training requires that all questions have answers, as in the SQuAD version,
     and that the first answer, the one that is used, occurs in its paragraph.
 
-    Args:
-      squad: a Squad.
-      version: "v1", in which every question has an answer, or "v2".
-      path: its file, for the error message.
+    In version "v1" every question has an answer, in "v2" it may have none.
+    `path` is named in messages.
     """
     unknown = [q.id for q in squad.questions if q.answers is None]
     if unknown:

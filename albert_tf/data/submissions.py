@@ -19,17 +19,11 @@ SUBMISSION_FILE = "submit_results.tsv"
 def format_predictions(
     predictions, labels, objective: str, bounds=None, separator: str = ","
 ) -> list[str]:
-    """Formats predictions as strings.
+    """Formats predictions as N strings.
 
-    Args:
-      predictions: [N] class indices or numbers, or [N, C] of 0 and 1.
-      labels: names of the classes; None for regression.
-      objective: an objective of `heads.AlbertClassifier`.
-      bounds: (minimum, maximum) of a regression, or None.
-      separator: text between several labels.
-
-    Returns:
-      N strings.
+    `predictions` are [N] class indices or numbers, or [N, C] of 0 and 1, whose
+    labels are joined by `separator`. Those of a regression are clipped to
+    `bounds`, (minimum, maximum), unless it is None.
     """
     if objective == "classes":
         return [labels[i] for i in predictions]
@@ -67,15 +61,12 @@ def write_submission(
 
 
 def write_dev_predictions(path: filesystem.Path, step: int, rows: list[dict]):
-    """Writes a model's predictions for the dev data as JSON lines.
+    """Writes the predictions of a training step for the dev data as JSON lines.
 
-    Args:
-      path: output path.
-      step: the model's training step.
-      rows: a dict per example, in the order of the data. `id`; `text`, a list
-        of texts; `label` and `prediction`, strings or numbers; and, except for
-        regression, `probabilities` of all labels or the `probability` of the
-        prediction.
+    Each example, in the order of the data, has a dict: `id`; `text`, a list of
+    texts; `label` and `prediction`, strings or numbers; and, except for
+    regression, `probabilities` of all labels or the `probability` of the
+    prediction.
     """
     lines = (json.dumps({"step": step, **r}, ensure_ascii=False) for r in rows)
     filesystem.write_file(path, "".join(f"{line}\n" for line in lines))

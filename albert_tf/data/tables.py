@@ -154,8 +154,7 @@ def read_table(path: filesystem.Path, table: Table) -> list[Row]:
                 line=line,
             )
         )
-    _check_skipped(path, len(records), len(rows))
-    _check_ids(path, rows)
+    _check_rows(path, rows, len(records))
     if not table.is_glue:
         _warn_of_missing_texts(path, rows)
     return rows
@@ -236,12 +235,10 @@ _UNQUOTED = re.compile(r"|[-+0-9.eE]+|true|false|nan|na", re.IGNORECASE)
 
 
 def _is_quoted(rows, quoted, has_doubled):
-    """Returns whether the rows of a TSV file were written with quotes.
+    """Returns whether a TSV file was written with quotes.
 
-    Args:
-      rows: (line number, fields) if quotes are text.
-      quoted: the same if they enclose fields.
-      has_doubled: whether a field has doubled quotes between quotes.
+    Its rows are (line number, fields): `rows` if quotes are text, `quoted` if
+    they enclose fields. `has_doubled` is whether one has doubled quotes.
     """
     if len({len(fields) for _, fields in quoted}) > 1:
         return False
@@ -433,28 +430,26 @@ def _check_values(where, values, table):
         )
 
 
-def _check_skipped(path, num_records, num_rows):
-    if not num_rows:
-        raise ValueError(
-            f"{path}: all {num_records} rows have too few columns. Does it use "
-            "another delimiter?"
-        )
-    if num_rows < num_records:
-        logging.warning(
-            "%s: %d of %d rows have too few columns and are skipped.",
-            path,
-            num_records - num_rows,
-            num_records,
-        )
-
-
 def find_repeated(ids: Iterable[str]) -> str | None:
     """Returns the first id that occurs more than once, or None."""
     counts = collections.Counter(ids)
     return next((name for name in counts if counts[name] > 1), None)
 
 
-def _check_ids(path, rows):
+def _check_rows(path, rows, num_records):
+    """Raises ValueError if all rows were skipped, or ids are not unique."""
+    if not rows:
+        raise ValueError(
+            f"{path}: all {num_records} rows have too few columns. Does it use "
+            "another delimiter?"
+        )
+    if num_skipped := num_records - len(rows):
+        logging.warning(
+            "%s: %d of %d rows have too few columns and are skipped.",
+            path,
+            num_skipped,
+            num_records,
+        )
     if name := find_repeated(row.id for row in rows):
         first, second, *_ = [row.line for row in rows if row.id == name]
         raise ValueError(

@@ -56,15 +56,8 @@ def read_data(
 ) -> tuple[table_tasks.TableTask, Data]:
     """Reads and encodes a task's tables.
 
-    Args:
-      data_dir: folder of the tables.
-      task: a `table_tasks.TableTask`.
-      tokenizer: the tokenizer of the model.
-      max_seq_length: maximum number of tokens; longer sequences are truncated.
-      with_train: whether to read training data.
-      with_dev: whether to read dev data.
-      with_test: whether to read test data.
-      cached_dir: cache folder for encoded data, or None.
+    Sequences of more than `max_seq_length` tokens are truncated. `cached_dir`
+    is the folder of the cache of encoded data, or None.
 
     Returns:
       The task, with labels from the training data if it defines none, and
@@ -111,13 +104,9 @@ def encode_texts(
 ) -> tuple[table_tasks.TableTask, Data]:
     """Encodes texts and labels in memory, instead of tables.
 
-    Args:
-      tokenizer: the tokenizer of the model.
-      train: N texts or N pairs of texts, and N labels.
-      dev: held-out texts and labels in the same form, or None.
-      max_seq_length: maximum number of tokens; longer sequences are truncated.
-      objective: one of `table_tasks.OBJECTIVES`.
-      label_names: the labels in order; None for those of the training data.
+    `train` and `dev`, which is held out, have N texts, or N pairs of texts, and
+    N labels. `label_names` are the labels in order, None for those of the
+    training data. Sequences of more than `max_seq_length` tokens are truncated.
 
     Returns:
       A task with its labels, and Data.

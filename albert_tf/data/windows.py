@@ -67,14 +67,6 @@ def encode_squad(
 
     A paragraph without tokens has one empty window.
 
-    Args:
-      squad: a `squad.Squad`.
-      tokenizer: a `tokenization.Tokenizer`.
-      settings: WindowSettings.
-      is_training: whether to add the positions of answers, or the arrays for
-        finding answers.
-      num_workers: number of worker processes.
-
     Returns:
       Examples, the windows of each question in order, with the array
       `question_index` [N]. For training also `start_positions`,
@@ -191,13 +183,10 @@ def _positions(answer, start, end, num_before):
 def cut_windows(
     num_tokens: int, size: int, stride: int
 ) -> list[tuple[int, int]]:
-    """Returns (start, end) of each window of a paragraph, in tokens.
+    """Returns (start, end) of each window of a paragraph of P tokens.
 
-    Args:
-      num_tokens: tokens in the paragraph, P.
-      size: maximum number of tokens per window.
-      stride: tokens between the starts of windows; at most `size` is used, as
-        a larger stride would skip tokens.
+    A window has at most `size` tokens. Windows start `stride` tokens apart, at
+    most `size`, as a larger stride would skip tokens.
     """
     step = min(size, stride)
     starts = range(0, min(num_tokens, num_tokens - size + step), step)
@@ -205,15 +194,11 @@ def cut_windows(
 
 
 def find_max_context(bounds: list, num_tokens: int) -> list[np.ndarray]:
-    """Finds, for each token, the window with the most context.
+    """Finds, for each of P tokens, the window with the most context.
 
     The context of a token in a window is the smaller of the numbers of tokens
     to its left and right, plus a hundredth of the window's length. Ties go to
     the first window.
-
-    Args:
-      bounds: W pairs (start, end), from `cut_windows`.
-      num_tokens: tokens in the paragraph, P.
 
     Returns:
       W bool arrays [end - start]: whether this window has the most context
