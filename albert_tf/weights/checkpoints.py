@@ -48,11 +48,9 @@ def check_finite(values: dict[str, np.ndarray], source) -> None:
 
 
 def write_checkpoint(prefix: filesystem.Path, variables: dict) -> None:
-    """Writes variables by name, atomically.
+    """Writes variables, tensors or arrays by name, atomically.
 
-    Args:
-      prefix: path without suffix, such as `out/model.ckpt-100`.
-      variables: dict from name to variable, tensor or array.
+    `prefix` is a path without suffix, such as `out/model.ckpt-100`.
     """
     # `.numpy()` of a distributed variable returns the first replica's copy.
     values = {
@@ -126,9 +124,8 @@ def check_free(folder: filesystem.Path) -> None:
 def find_checkpoints(path: filesystem.Path) -> list[str]:
     """Returns the prefixes of the checkpoints at a path, the newest last.
 
-    Args:
-      path: a prefix, its .index file, or a folder with numbered checkpoints, or
-        with a single one.
+    The path is a prefix, its .index file, or a folder with numbered
+    checkpoints, or with a single one.
 
     Raises:
       FileNotFoundError: if there is none, or several without a number.
@@ -165,10 +162,8 @@ def find_checkpoints(path: filesystem.Path) -> list[str]:
 def read_newest(prefixes: Sequence[str]) -> tuple[str, dict[str, np.ndarray]]:
     """Reads the last of some checkpoints that is complete and finite.
 
-    The others are skipped with a warning.
-
-    Returns:
-      Its prefix, and a dict from name to array.
+    The others are skipped with a warning. Returns its prefix, and a dict from
+    name to array.
 
     Raises:
       DamagedCheckpoint: if there is none; it says what is wrong with the last.
@@ -188,13 +183,7 @@ def read_newest(prefixes: Sequence[str]) -> tuple[str, dict[str, np.ndarray]]:
 
 
 def read_checkpoint(path: filesystem.Path) -> dict[str, np.ndarray]:
-    """Reads every tensor of a checkpoint.
-
-    Args:
-      path: as for `find_checkpoints`.
-
-    Returns:
-      Dict from name to array.
+    """Reads every tensor of what `find_checkpoints` finds, by name.
 
     Raises:
       FileNotFoundError: if there is no checkpoint.
@@ -253,19 +242,13 @@ def restore(
 ) -> list[str]:
     """Assigns values to variables by name; all variables must be found.
 
-    Args:
-      variables: dict from name to variable.
-      values: dict from name to array; surplus names are ignored.
-      source: where the values come from, for error messages.
-      new_prefixes: variables whose names start with one of these may be
-        missing from `values`; they are not changed then.
-
-    Returns:
-      The names of missing variables.
+    Those whose names start with one of `new_prefixes` may be missing from
+    `values`; they are not changed then, and their names are returned. Surplus
+    values are ignored.
 
     Raises:
       ValueError: if another variable is missing, a shape differs or a value
-        is not finite; nothing is assigned then.
+        is not finite; nothing is assigned then. `source` is named.
     """
     missing = [n for n in variables if n not in values]
     required = [n for n in missing if not n.startswith(tuple(new_prefixes))]
@@ -375,12 +358,8 @@ class CheckpointManager:
     def save(self, is_interrupted: bool = False) -> str:
         """Writes a checkpoint of the current step; deletes old ones.
 
-        Args:
-          is_interrupted: whether the checkpoint is written between regular
-            ones, on interruption; the next regular one replaces it.
-
-        Returns:
-          Its prefix.
+        If `is_interrupted`, it is between the regular ones, the next of which
+        replaces it. Returns its prefix.
 
         Raises:
           FloatingPointError: if a value is not finite; nothing changes then.

@@ -82,10 +82,8 @@ def weight_names(
 ) -> dict[str, str]:
     """Returns a dict from canonical name to Hugging Face's name.
 
-    Args:
-      config: an AlbertConfig whose `parameter_sharing` is "all".
-      architecture: class name of the model, for its head; see
-        `huggingface_heads.LAYERS`.
+    The config's `parameter_sharing` is "all". `architecture` is the class of
+    the model, for its head; see `huggingface_heads.LAYERS`.
     """
     rows = [
         (f"bert/embeddings/{name}", f"albert.embeddings.{name}", kind)
@@ -256,14 +254,9 @@ def write_folder(
 ):
     """Writes config, weights and tokenizer.
 
-    Args:
-      folder: an existing folder.
-      values: dict from canonical name to array; heads are optional.
-      config: the model's AlbertConfig.
-      tokenizer: the model's tokenizer, or None.
-      head: head of a fine-tuned model; None for a pretrained one.
-      classifier_dropout_prob: dropout of a classifier's head in transformers;
-        None for its default.
+    The folder exists. `values` are by canonical name, with or without heads;
+    `head` is None for a pretrained model. A `classifier_dropout_prob` of None
+    is transformers' default.
 
     Raises:
       ValueError: if transformers has no class for the head; nothing is written
@@ -306,8 +299,7 @@ def describe_config(
     # Those of the release's vocabularies, which are transformers' defaults.
     pad_id, cls_id, sep_id = 0, 2, 3
     if tokenizer:
-        pad_id, cls_id = tokenizer.pad_id, tokenizer.cls_id
-        sep_id = tokenizer.sep_id
+        pad_id, _, cls_id, sep_id, _ = tokenizer.special_ids
     act = config.hidden_act
     described = {
         **config.to_dict(),

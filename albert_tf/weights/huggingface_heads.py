@@ -42,18 +42,13 @@ POOLER = "bert/pooler/dense"
 def read_head(
     folder: filesystem.Path, described: dict, values: dict
 ) -> TaskHead | None:
-    """Returns the head that a config.json describes.
+    """Returns the head that a config.json describes, or None.
 
-    Args:
-      folder: folder of the file, for error messages.
-      described: content of the file.
-      values: weights of the folder, dict from canonical name to array.
-
-    Returns:
-      The head, or None if there is none that this package has.
+    Its content is `described`; `values` are the folder's weights by canonical
+    name. A head that this package does not have is None.
 
     Raises:
-      ValueError: if the description is invalid.
+      ValueError: if the description is invalid; `folder` is named.
     """
     architecture = find_architecture(described)
     if architecture != CLASSIFIER:
@@ -103,9 +98,8 @@ def _read_labels(folder, id2label):
 def describe_head(head: TaskHead | None, values: dict) -> dict:
     """Returns the entries of config.json for a head and its labels.
 
-    Args:
-      head: a TaskHead; None for the pretraining heads.
-      values: dict from canonical name to array.
+    Without a head, the `values`, by canonical name, say which heads of
+    pretraining there are.
     """
     architecture = architecture_of(head)
     if architecture == PRETRAINING:
@@ -130,10 +124,7 @@ def describe_head(head: TaskHead | None, values: dict) -> dict:
 def check_is_known(values: dict, names: dict, head: TaskHead | None) -> None:
     """Raises ValueError if Hugging Face's format cannot represent a weight.
 
-    Args:
-      values: dict from canonical name to array.
-      names: dict whose keys are the canonical names that it can represent.
-      head: the model's head, or None.
+    The keys of `names` are the canonical names that it can represent.
     """
     others = values.keys() - names.keys() - checkpoints.find_slots(values)
     if not others:

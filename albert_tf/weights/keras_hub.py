@@ -72,16 +72,12 @@ def read_config(folder: filesystem.Path) -> AlbertConfig:
             f"{keras_hub_layout.VERSION}. Was it written by another version? "
             "Load it with that one and save_to_preset again."
         )
+    sizes = {
+        ours: values[theirs] for theirs, ours in keras_hub_layout.SIZES.items()
+    }
+    sizes["attention_probs_dropout_prob"] = values["dropout"]
     try:
-        config = AlbertConfig.from_dict(
-            {
-                **{
-                    ours: values[theirs]
-                    for theirs, ours in keras_hub_layout.SIZES.items()
-                },
-                "attention_probs_dropout_prob": values["dropout"],
-            }
-        )
+        config = AlbertConfig.from_dict(sizes)
     except ValueError as error:
         raise ValueError(f"{path} is not a model config: {error}") from None
     if config.num_hidden_layers % config.num_hidden_groups:
@@ -98,11 +94,8 @@ def read_weights(
 ) -> tuple[dict, list]:
     """Reads the weights of a preset.
 
-    Args:
-      folder: its folder.
-      config: its AlbertConfig.
-      file: name of a file of the encoder to read instead of WEIGHTS_FILE,
-        without a head; either of the usual names stands for the preset.
+    `file` is one of the encoder to read instead of WEIGHTS_FILE, without a
+    head; either of the usual names stands for the preset.
 
     Returns:
       Dict from canonical name to float32 array, and a list of remarks on
@@ -116,15 +109,12 @@ def read_weights(
     path = os.path.join(folder, WEIGHTS_FILE if is_usual else str(file))
     if not filesystem.exists(path):
         names = filesystem.list_folder(folder)
-        is_sharded = SHARDS_FILE in names
+        hint = "Was the preset copied completely?"
+        if SHARDS_FILE in names:
+            hint = "The weights are sharded: load the preset with KerasHub and "
+            hint += "save_to_preset(folder, max_shard_size=None)."
         raise FileNotFoundError(
-            f"{path} does not exist; the folder has {names}. "
-            + (
-                "The weights are sharded: load the preset with KerasHub and "
-                "save_to_preset(folder, max_shard_size=None)."
-                if is_sharded
-                else "Was the preset copied completely?"
-            )
+            f"{path} does not exist; the folder has {names}. {hint}"
         )
     values, remarks = _read_file(path, keras_hub_layout.encoder_places(config))
     regrouping.drop_identity(values, config, path)
@@ -149,15 +139,12 @@ def _read_file(path, places):
         with _opened(local, path) as file:
             arrays = {
                 ours: _read_array(file[place.key], datasets[place.key][1])
+                .astype(np.float32)
+                .reshape(place.ours)
                 for ours, place in places.items()
             }
     kinds = {datasets[place.key][1] for place in places.values()}
-    remarks = safetensor_files.describe_conversions(kinds)
-    arrays = {
-        ours: array.astype(np.float32).reshape(places[ours].ours)
-        for ours, array in arrays.items()
-    }
-    return arrays, remarks
+    return arrays, safetensor_files.describe_conversions(kinds)
 
 
 @contextlib.contextmanager
@@ -329,12 +316,7 @@ def write_folder(
 ):
     """Writes a preset of AlbertMaskedLM, or of AlbertBackbone without a head.
 
-    Args:
-      folder: an existing folder.
-      values: dict from canonical name to array; those that `select` omits are
-        not written.
-      config: the model's AlbertConfig.
-      tokenizer: a `SentencePieceTokenizer`, or None.
+    The folder exists. What `select` omits is not written.
 
     Raises:
       ValueError: as for `select`.

@@ -84,13 +84,7 @@ HEAD = (
 
 @dataclasses.dataclass(frozen=True)
 class Place:
-    """The place of a weight in a KerasHub file.
-
-    Attributes:
-      key: name of the dataset.
-      theirs: its shape.
-      ours: shape of the weight in this package.
-    """
+    """The place of a weight in a KerasHub file, its shape there, and ours."""
 
     key: str
     theirs: tuple[int, ...]
@@ -100,8 +94,7 @@ class Place:
 def encoder_places(config: AlbertConfig) -> dict[str, Place]:
     """Returns the encoder's places in WEIGHTS_FILE, by canonical name.
 
-    Args:
-      config: an AlbertConfig whose `parameter_sharing` is "all".
+    The config's `parameter_sharing` is "all".
     """
     rows = [(f"bert/{ours}", *rest) for ours, *rest in EMBEDDINGS]
     for group in range(config.num_hidden_groups):
@@ -154,16 +147,10 @@ def _places(rows, config):
 def describe_preset(
     sizes: dict, num_parameters: int, *, has_tokenizer: bool, has_head: bool
 ) -> dict[str, dict]:
-    """Returns the JSON files of a preset.
+    """Returns the JSON files of a preset: a dict from file name to content.
 
-    Args:
-      sizes: arguments of the AlbertBackbone, by KerasHub's names.
-      num_parameters: number of parameters of the backbone.
-      has_tokenizer: whether there is a vocabulary.
-      has_head: whether the preset is an AlbertMaskedLM.
-
-    Returns:
-      Dict from file name to content.
+    `sizes` are arguments of the AlbertBackbone, by KerasHub's names. With
+    `has_head` the preset is an AlbertMaskedLM.
     """
     layer = _describe_layer("float32")
     backbone = _describe(BACKBONE, "albert_backbone", {**layer, **sizes})

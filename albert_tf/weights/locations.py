@@ -60,9 +60,8 @@ def locate(path: filesystem.Path) -> Location:
     folder, name = os.path.dirname(path) or ".", os.path.basename(path)
     if filesystem.exists(f"{prefix}.index"):
         parent = os.path.join(folder, "..")
-        if os.path.basename(prefix) == "variables" and _has(
-            parent, SAVED_MODEL
-        ):
+        is_module = os.path.basename(prefix) == "variables"
+        if is_module and _has(parent, SAVED_MODEL):
             return _locate_module(parent)
         return Location("checkpoint", folder, prefixes=[prefix])
     _check_file(path, prefix, folder)

@@ -23,12 +23,8 @@ def add_words(
 ) -> tuple[pretrained.Complete, list[extension.Word]]:
     """Adds words to a model and its vocabulary.
 
-    Args:
-      model: the model.
-      words: words that differ, as `extension.find_split` returns them.
-
-    Returns:
-      The extended model, and those of the words that could be added.
+    The words differ, as `extension.find_split` returns them. Returns the
+    extended model, and those of the words that could be added.
 
     Raises:
       ValueError: if the vocabulary is a SentencePiece model of another type
@@ -60,17 +56,10 @@ def add_rows(
     parts: Sequence[Sequence[int]],
     num_pieces: int | None = None,
 ) -> dict[str, np.ndarray]:
-    """Adds pieces to the weights of a model of V pieces.
+    """Adds rows of N pieces to the weights of a model of V pieces.
 
-    A new piece begins with the mean of the pieces that it replaces.
-
-    Args:
-      values: dict from canonical name to array, with rows of V pieces.
-      parts: for each of N new pieces, the ids of the pieces that it replaces.
-      num_pieces: V, if the weights have padding beyond, which is removed.
-
-    Returns:
-      The same, with rows of V + N pieces.
+    A new piece begins with the mean of the pieces that it replaces, whose ids
+    are in `parts`. Rows of padding, beyond `num_pieces`, V, are removed.
     """
     changed = {}
     for name in ROWS_OF_PIECES:

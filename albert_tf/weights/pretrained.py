@@ -253,11 +253,8 @@ def check_same_vocabulary(
 ):
     """Checks that data or a vocabulary belong to a model.
 
-    Args:
-      pretrained: the model; what is not recorded next to it is not checked.
-      settings: settings of the tokenizer of the data, or of the vocabulary;
-        None if unknown.
-      keys: the settings to compare.
+    The `keys` of its tokenizer's settings are compared to `settings`, those of
+    the data's tokenizer or of the vocabulary. What is unknown is not checked.
 
     Raises:
       ValueError: if it was trained with another vocabulary or casing.
@@ -297,11 +294,9 @@ def build_model(
 ):
     """Builds a float32 model with pretrained weights.
 
-    Args:
-      model_class: function from an AlbertConfig to a model.
-      pretrained: a `Pretrained` with all weights of the model.
-      unused: prefixes of the names of weights that may be missing, as the
-        caller does not use them; they are then random.
+    `model_class` makes a model of an AlbertConfig. Weights whose names begin
+    with `unused` may be missing, as the caller does not use them; they are then
+    random.
 
     Raises:
       ValueError: if there is no config, a weight is missing, its shape
@@ -355,13 +350,8 @@ def replace_files(
 
     Accents are kept if the model or the vocabulary was made with them.
 
-    Args:
-      pretrained: a `Pretrained`.
-      albert_config_file: JSON file, or None to keep the config.
-      spm_model_file: SentencePiece model, or None.
-      vocab_file: WordPiece vocabulary, or None.
-      do_lower_case: whether the given vocabulary is for lowercased text; None
-        for what is recorded next to the model or the vocabulary, or else True.
+    `do_lower_case` is whether the given vocabulary is for lowercased text; None
+    for what is recorded next to the model or the vocabulary, or else True.
 
     Raises:
       ValueError: if the vocabulary is not the recorded one, or contradicts the
@@ -400,10 +390,6 @@ def select(pretrained: Pretrained, form: str) -> Pretrained:
 
     The omitted part is described in `remarks`.
 
-    Args:
-      pretrained: a `Pretrained`.
-      form: a format, as for `write_pretrained`.
-
     Raises:
       ValueError: if the format cannot represent the encoder or vocabulary.
     """
@@ -426,13 +412,10 @@ def select(pretrained: Pretrained, form: str) -> Pretrained:
 def write_pretrained(folder: filesystem.Path, pretrained, form: str):
     """Writes a model.
 
-    Args:
-      folder: an existing folder.
-      pretrained: a `Pretrained` with a config.
-      form: the format. "tf1": the release's, called model.ckpt-best, which
-        shares weights only by groups; "own": the same with
-        `parameter_sharing`; "hf": Hugging Face; "keras_hub": a preset of what
-        `select` returns.
+    The folder exists, and the model has a config. A `form` is "tf1": the
+    release's, called model.ckpt-best, which shares weights only by groups;
+    "own": the same with `parameter_sharing`; "hf": Hugging Face; "keras_hub": a
+    preset of what `select` returns.
 
     Raises:
       ValueError: if there is no such format, or it cannot hold the model.

@@ -19,14 +19,9 @@ _FFN = re.compile(r"inner_group_\d+/(ffn_1|LayerNorm_1)/")
 
 
 def spread_group0(values: dict, variables: dict) -> dict:
-    """Copies the values of group 0 to all other groups.
+    """Returns the values, with those of group 0 copied to all other groups.
 
-    Args:
-      values: dict from name to array, including group_0.
-      variables: dict whose keys are the names of the model's variables.
-
-    Returns:
-      A new dict.
+    The keys of `variables` are the names of the model's variables.
 
     Source: run_pretraining.py, `--init_from_group0`.
     """
@@ -44,15 +39,7 @@ def regroup(values: dict, source: AlbertConfig, target: AlbertConfig) -> dict:
     For each layer, the group in `target` gets the values of the layer's group
     in `source`; shared weights are copied. Those that all layers share fit any
     number of layers, as where the paper starts a deeper model from another.
-
-    Args:
-      values: dict from name to array.
-      source: the AlbertConfig of the values.
-      target: the wanted AlbertConfig; with the same number of layers if those
-        of `source` have different weights.
-
-    Returns:
-      A new dict; values outside the groups are unchanged.
+    Values outside the groups are unchanged.
 
     Raises:
       ValueError: if layers with different weights would have to share them,
@@ -96,17 +83,11 @@ def regroup_for(
 ) -> tuple[dict, AlbertConfig]:
     """Converts weights for other code, which supports only groups.
 
-    If groups cannot express the parameter sharing, or if the code rounds
-    group indices differently, each layer gets a group of its own, with copies
-    of shared weights.
-
-    Args:
-      values: dict from name to array.
-      config: its AlbertConfig.
-      group_of: function from config and layer to the index of the group that
-        the code uses for the layer.
-      always_projects: whether the code projects embeddings even if E is H; it
-        then gets a projection that changes nothing.
+    If groups cannot express the parameter sharing, or if the code rounds group
+    indices differently, each layer gets a group of its own, with copies of
+    shared weights. `group_of` returns the index of the code's group of a
+    (config, layer). If the code `always_projects` embeddings, even if E is H,
+    it then gets a projection that changes nothing.
 
     Returns:
       A new dict, and its AlbertConfig, whose `parameter_sharing` is "all".

@@ -24,10 +24,8 @@ def read_folder(
 ) -> tuple[str, dict, list]:
     """Reads the arrays of a folder as float32.
 
-    Args:
-      folder: folder with `model.safetensors`, or with shards and their index.
-      ignored: names to omit.
-      file: name of the file or index to read instead.
+    The folder has `model.safetensors`, or shards and their index; or `file`,
+    one of either. The names in `ignored` are omitted.
 
     Returns:
       The path of the file or the index, a dict from name to array, and a list

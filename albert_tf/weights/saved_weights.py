@@ -46,15 +46,11 @@ _PARTS = ("kernel", "bias", "beta", "gamma")
 def read_weights(values: dict, path: filesystem.Path) -> dict[str, np.ndarray]:
     """Returns the weights of a SavedModel by canonical name.
 
-    Args:
-      values: dict from key in its checkpoint to array.
-      path: its folder, for error messages.
-
-    Returns:
-      Dict from canonical name to array.
+    `values` are by their keys in its checkpoint.
 
     Raises:
-      ValueError: if it has neither our names nor those of TF Hub's ALBERT.
+      ValueError: if it has neither our names nor those of TF Hub's ALBERT;
+        `path`, its folder, is named.
     """
     graph = trackable_object_graph_pb2.TrackableObjectGraph.FromString(
         values[OBJECT_GRAPH]

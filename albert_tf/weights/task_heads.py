@@ -95,9 +95,7 @@ def describe_head(
 ) -> dict:
     """Returns the content of `head.json`.
 
-    Args:
-      head: the TaskHead.
-      folder: a run's folder, for what `note_scores` has noted there; or None.
+    That of a run's folder includes what `note_scores` has noted there.
     """
     described: dict = {"kind": head.kind, "labels": head.labels}
     if head.threshold is not None:
@@ -132,10 +130,8 @@ def find_threshold(
 ) -> float | None:
     """Returns the threshold with which some weights were scored, or None.
 
-    Args:
-      folder: folder with `head.json`.
-      source: checkpoint of the weights, in the folder or elsewhere. If its
-        name has no step, it is the best of those that were scored.
+    `folder` has a `head.json`. The checkpoint `source` is there or elsewhere;
+    if its name has no step, it is the best of those that were scored.
     """
     step = step_of(source)
     threshold = _read_scored(folder).get(BEST if step < 0 else str(step))
@@ -149,9 +145,7 @@ def note_scores(folder: filesystem.Path, rows: list[dict]) -> None:
     Readers of the checkpoints need the thresholds, and must know which
     checkpoints are newer than the last one that was scored.
 
-    Args:
-      folder: the run's folder.
-      rows: dict from name to float for each evaluation.
+    `rows` has a dict from name to float for each evaluation.
     """
     path = os.path.join(folder, HEAD_FILE)
     if not filesystem.exists(path):
@@ -209,18 +203,12 @@ def find_trained(folder: filesystem.Path) -> list[str]:
 def find_head(
     values: dict, given: TaskHead | None, source: filesystem.Path
 ) -> TaskHead | None:
-    """Returns the head of some weights.
+    """Returns the head of some weights; None if it is ambiguous or absent.
 
-    Args:
-      values: dict from canonical name to array.
-      given: the head that a file or flag specifies, or None.
-      source: source of the weights, for error messages.
-
-    Returns:
-      The head; None if there is none, or its kind is ambiguous.
+    A file or a flag may have `given` it; `values` are by canonical name.
 
     Raises:
-      ValueError: if `given` does not fit the weights.
+      ValueError: if `given` does not fit the weights; `source` is named.
     """
     kinds = [
         kind
@@ -257,20 +245,15 @@ def reorder_outputs(
 ) -> tuple[dict, str | None]:
     """Reorders the outputs of a head for a task with the same labels.
 
-    Labels may differ in case.
-
-    Args:
-      values: dict from canonical name to array.
-      head: the head of `values`, from `find_head`.
-      wanted: the head of the task.
-      source: source of the weights, for error messages.
+    Labels may differ in case. `values`, by canonical name, have the `head` that
+    `find_head` returns; the task has the `wanted` one.
 
     Returns:
       `values` with the outputs in the order of the task's labels, and a remark
       on what was done or could not be compared, or None.
 
     Raises:
-      ValueError: if the kinds differ.
+      ValueError: if the kinds differ; `source` is named.
     """
     # Without labels, "classes" is a guess: see `find_head`.
     is_guess = head == TaskHead("classes") and wanted.kind == "multi_label"
@@ -310,11 +293,8 @@ def reorder_outputs(
 def build_model(head: TaskHead, config: AlbertConfig, num_outputs: int):
     """Builds a model with the head and random weights.
 
-    Args:
-      head: a TaskHead of any kind except "conditional_spans", whose beam is
-        unknown.
-      config: an AlbertConfig.
-      num_outputs: number of outputs of a classifier.
+    The head is of any kind except "conditional_spans", whose beam is unknown. A
+    classifier has `num_outputs`.
     """
     if head.kind == "choices":
         return heads.AlbertMultipleChoice(config)

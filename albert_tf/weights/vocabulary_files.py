@@ -78,9 +78,7 @@ def _name_of(path, is_pieces):
 def read_casing(path: filesystem.Path, settings: dict | None) -> dict:
     """Returns do_lower_case and keep_accents as recorded for a vocabulary.
 
-    Args:
-      path: file of the vocabulary; settings may be next to it.
-      settings: settings that are recorded elsewhere, or None.
+    They are recorded next to its file `path` or elsewhere, in `settings`.
     """
     content, _, casing = tokenization.read_vocabulary(path)
     digest = hashlib.sha256(content).hexdigest()
