@@ -6,12 +6,14 @@ functions and the `tf.Variable`s that they read.
 """
 
 import contextlib
+import dataclasses
 import importlib
 import inspect
 import os
 import pathlib
 import tempfile
 import time
+from collections.abc import Sequence
 
 import tensorflow as tf
 from absl import logging
@@ -30,29 +32,34 @@ _PARTS = {"assets", "fingerprint", "saved_model", "variables"}
 _NEXT_VERSION = "next.version"
 
 
-def write_version(
-    folder,
-    model,
-    signatures,
-    assets=(),
-    labels=None,
-    resources=(),
-    is_compact=False,
-):
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Contents:
+    """What a SavedModel stores besides its functions.
+
+    Args:
+      assets: files to store as assets under their own names.
+      labels: C names of a classifier's outputs, stored as the asset
+        `labels.txt`, one per line; or None.
+      is_compact: whether to store kernels and word embeddings only as
+        constants, in the model's compute dtype: half the size or less, but
+        nothing can be trained from it.
+    """
+
+    assets: Sequence[str | os.PathLike] = ()
+    labels: Sequence[str] | None = None
+    is_compact: bool = False
+
+
+def write_version(folder, model, signatures, contents=None, resources=()):
     """Writes a SavedModel as a new version in a folder.
 
     Args:
       folder: local or gs:// folder of versions, see `next_version`.
       model: model whose weights are saved.
       signatures: as for `write_saved_model`.
-      assets: as for `write_saved_model`.
-      labels: names of the model's outputs, stored as the asset `labels.txt`;
-        or None.
+      contents: the `Contents`; None for the default.
       resources: other objects that the signatures use, such as a tokenizer's
         model.
-      is_compact: whether to leave out all weights that are constants of the
-        graph, kernels and word embeddings, which then have the model's
-        compute dtype.
 
     Returns:
       The folder of the new version.
@@ -61,8 +68,9 @@ def write_version(
       BlockingIOError: if another process is adding a version to the folder.
       ValueError: if a compact model's constants would be too large.
     """
-    choosing_kernels = _choose_kernels(model, is_compact)
-    root = build_root(model, is_compact)
+    contents = contents or Contents()
+    choosing_kernels = _choose_kernels(model, contents.is_compact)
+    root = build_root(model, contents.is_compact)
     root.resources = list(resources)
     if signatures:
         root.serve = build_endpoint(signatures)
@@ -70,8 +78,8 @@ def write_version(
         tempfile.TemporaryDirectory() as temporary,
         ownership.owning(os.path.join(folder, _NEXT_VERSION)),
     ):
-        assets = [str(asset) for asset in assets]
-        if labels:
+        assets = [str(asset) for asset in contents.assets]
+        if labels := contents.labels:
             check_labels(labels, model.num_labels)
             assets.append(os.path.join(temporary, LABELS_FILE))
             lines = "".join(f"{label}\n" for label in labels)

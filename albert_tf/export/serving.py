@@ -14,10 +14,8 @@ def export_classifier(
     model,
     *,
     max_seq_length,
-    labels=None,
     threshold=None,
-    assets=(),
-    is_compact=False,
+    contents=None,
 ):
     """Exports a classifier as a SavedModel.
 
@@ -42,13 +40,9 @@ def export_classifier(
       model: a `heads.AlbertClassifier`.
       max_seq_length: maximum length of a sequence, in tokens; at most the
         model's positions.
-      labels: C names, stored as the asset `labels.txt`, one per line.
       threshold: constant output for the client; it does not affect
         predictions.
-      assets: files to store as assets under their own names.
-      is_compact: whether to store kernels and word embeddings only as
-        constants, in the model's compute dtype: half the size or less, but
-        nothing can be trained from it.
+      contents: what else is stored, a `saved_models.Contents`, or None.
 
     Returns:
       The folder of the new version.
@@ -65,9 +59,7 @@ def export_classifier(
         model, classify(model), max_seq_length, threshold
     )
     signatures = {"serving_default": examples, "ids": ids}
-    return saved_models.write_version(
-        folder, model, signatures, assets, labels, is_compact=is_compact
-    )
+    return saved_models.write_version(folder, model, signatures, contents)
 
 
 def export_spans(
@@ -76,8 +68,7 @@ def export_spans(
     *,
     max_seq_length,
     threshold=None,
-    assets=(),
-    is_compact=False,
+    contents=None,
 ):
     """Exports a SQuAD model as a SavedModel.
 
@@ -93,8 +84,7 @@ def export_spans(
       max_seq_length: as for `export_classifier`.
       threshold: constant output `threshold` for the client: a question has an
         answer if cls_logits is below it.
-      assets: as for `export_classifier`.
-      is_compact: as for `export_classifier`.
+      contents: as for `export_classifier`.
 
     Returns:
       The folder of the new version.
@@ -107,9 +97,7 @@ def export_spans(
     """
     examples, ids = build_signatures(model, model, max_seq_length, threshold)
     signatures = {"serving_default": ids, "examples": examples}
-    return saved_models.write_version(
-        folder, model, signatures, assets, is_compact=is_compact
-    )
+    return saved_models.write_version(folder, model, signatures, contents)
 
 
 def classify(model):

@@ -98,10 +98,8 @@ def export_text_classifier(
     tokenizer,
     has_pairs,
     max_seq_length,
-    labels=None,
     threshold=None,
-    assets=(),
-    is_compact=False,
+    contents=None,
 ):
     """Exports a classifier as a SavedModel that takes text.
 
@@ -115,10 +113,8 @@ def export_text_classifier(
       tokenizer: a `tokenization.Tokenizer`.
       has_pairs: whether there is a second text.
       max_seq_length: maximum length of a sequence, in tokens.
-      labels: as for `serving.export_classifier`.
       threshold: as for `serving.export_classifier`.
-      assets: as for `serving.export_classifier`.
-      is_compact: as for `serving.export_classifier`.
+      contents: as for `serving.export_classifier`.
 
     Returns:
       The folder of the new version.
@@ -153,12 +149,7 @@ def export_text_classifier(
         return answer(features_of(*requests.check_texts(**texts)))
 
     return saved_models.write_version(
-        folder,
-        model,
-        {"serving_default": serve},
-        assets,
-        labels,
-        is_compact=is_compact,
+        folder, model, {"serving_default": serve}, contents
     )
 
 
@@ -171,8 +162,7 @@ def export_text_spans(
     max_query_length=64,
     max_answer_length=30,
     threshold=None,
-    assets=(),
-    is_compact=False,
+    contents=None,
 ):
     """Exports a SQuAD model as a SavedModel that takes text.
 
@@ -193,8 +183,7 @@ def export_text_spans(
       max_query_length: maximum length of a question, in tokens.
       max_answer_length: maximum length of an answer, in tokens.
       threshold: `is_answered` is true if null_odds is below it; or None.
-      assets: as for `serving.export_classifier`.
-      is_compact: as for `serving.export_classifier`.
+      contents: as for `serving.export_classifier`.
 
     Returns:
       The folder of the new version.
@@ -230,9 +219,8 @@ def export_text_spans(
         folder,
         model,
         {"serving_default": serve},
-        assets,
+        contents,
         resources=graph.resources,
-        is_compact=is_compact,
     )
 
 

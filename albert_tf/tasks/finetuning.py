@@ -13,6 +13,7 @@ import tensorflow as tf
 from albert_tf import filesystem
 from albert_tf.data import batches, submissions
 from albert_tf.data.examples import Examples
+from albert_tf.export import saved_models
 from albert_tf.metrics import classification
 from albert_tf.model import modeling
 from albert_tf.model.config import CONFIG_FILE, AlbertConfig
@@ -457,7 +458,9 @@ class FineTuning:
         self.session.write_files(self.assets)
         return [os.path.join(self.folder, name) for name in self.assets]
 
-    def export(self, write, folder, **kwargs) -> str:
+    def export(
+        self, write, folder, *, labels=None, is_compact=False, **kwargs
+    ) -> str:
         """Exports the current model as a SavedModel.
 
         It computes in float32, for any device, unless the recipe specifies a
@@ -466,6 +469,8 @@ class FineTuning:
         Args:
           write: function of `export.serving` or `export.text_serving`.
           folder: parent folder of the SavedModel's versions.
+          labels: as for `saved_models.Contents`.
+          is_compact: as for `saved_models.Contents`.
           **kwargs: task-specific arguments of `write`.
 
         Returns:
@@ -483,7 +488,11 @@ class FineTuning:
             folder,
             model,
             max_seq_length=self.task.max_seq_length,
-            assets=self.write_assets(),
+            contents=saved_models.Contents(
+                assets=self.write_assets(),
+                labels=labels,
+                is_compact=is_compact,
+            ),
             **kwargs,
         )
 

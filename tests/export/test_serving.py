@@ -40,11 +40,11 @@ MODELS = {
     "compact bfloat16": {"num_labels": 3, "dtype": "mixed_bfloat16"},
 }
 EXPORTS = {
-    "classes": {"labels": LABELS, "threshold": 0.25},
-    "bfloat16": {"threshold": 0.0},
+    "classes": {"labels": LABELS},
     "compact": {"is_compact": True},
     "compact bfloat16": {"is_compact": True},
 }
+THRESHOLDS = {"classes": 0.25, "bfloat16": 0.0}
 
 CPU_INFO = pathlib.Path("/proc/cpuinfo")
 CPU_FLAGS = CPU_INFO.read_text("utf-8").split() if CPU_INFO.exists() else ()
@@ -209,8 +209,10 @@ def exported(tmp_path_factory):
             folder / "written" / name,
             models[name],
             max_seq_length=MAX_SEQ_LENGTH,
-            assets=[note],
-            **EXPORTS.get(name, {}),
+            threshold=THRESHOLDS.get(name),
+            contents=saved_models.Contents(
+                assets=[note], **EXPORTS.get(name, {})
+            ),
         )
         shutil.move(written, folder / "moved" / name)
     note.unlink()
@@ -495,7 +497,7 @@ def test_a_compact_model_stores_large_weights_once(tmp_path):
                 tmp_path / f"{dtype}{is_compact}",
                 model,
                 max_seq_length=8,
-                is_compact=is_compact,
+                contents=saved_models.Contents(is_compact=is_compact),
             )
             sizes[dtype, is_compact] = sum(
                 os.path.getsize(os.path.join(folder, file))
@@ -517,7 +519,7 @@ def test_large_kernels_cannot_be_compact(tmp_path, monkeypatch):
             tmp_path,
             build_model(num_labels=2),
             max_seq_length=8,
-            is_compact=True,
+            contents=saved_models.Contents(is_compact=True),
         )
     assert not list(tmp_path.iterdir())
 
@@ -527,7 +529,7 @@ def test_a_compact_model_has_no_weights_to_start_from(tmp_path):
         tmp_path,
         build_model(num_labels=2),
         max_seq_length=8,
-        is_compact=True,
+        contents=saved_models.Contents(is_compact=True),
     )
     with pytest.raises(ValueError, match="export_compact=True"):
         pretrained.read_pretrained(path)
@@ -593,16 +595,20 @@ def test_an_export_that_fails_leaves_nothing(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
+def contents(**kwargs):
+    return {"contents": saved_models.Contents(**kwargs)}
+
+
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
         ({"max_seq_length": POSITIONS + 1}, ValueError, "has 9 positions"),
         ({"max_seq_length": 0}, ValueError, "max_seq_length=0"),
-        ({"labels": ["a"]}, ValueError, "1 labels, .* 2 outputs"),
-        ({"labels": ["a", "b\n"]}, ValueError, "not a single line"),
-        ({"assets": ["a/none.txt"]}, FileNotFoundError, "a/none.txt"),
+        (contents(labels=["a"]), ValueError, "1 labels, .* 2 outputs"),
+        (contents(labels=["a", "b\n"]), ValueError, "not a single line"),
+        (contents(assets=["a/none.txt"]), FileNotFoundError, "a/none.txt"),
         (
-            {"assets": ["a/labels.txt"], "labels": ["a", "b"]},
+            contents(assets=["a/labels.txt"], labels=["a", "b"]),
             ValueError,
             "Two assets are named labels.txt",
         ),

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from albert_tf.commands.answer import AnswerFlags
 from albert_tf.data import answers
-from albert_tf.export import requests, serving, text_serving
+from albert_tf.export import requests, saved_models, serving, text_serving
 from albert_tf.model import heads, span_heads
 from albert_tf.programs import answer
 from albert_tf.text import tokenization
@@ -77,8 +77,8 @@ def test_what_cannot_work_is_refused(changes, message):
 def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("answer")
     tiny.write_model(folder)
-    assets = [folder / name for name in ASSETS]
-    kwargs = {"max_seq_length": 16, "assets": assets}
+    contents = saved_models.Contents(assets=[folder / name for name in ASSETS])
+    kwargs = {"max_seq_length": 16, "contents": contents}
     model = span_heads.AlbertConditionalSpans(tiny.CONFIG)
     serving.export_spans(folder / "spans", model, **kwargs)
     model = heads.AlbertClassifier(tiny.CONFIG, num_labels=2)
@@ -196,7 +196,9 @@ def test_a_folder_named_with_brackets_is_read(folder, tmp_path, capsys):
         tmp_path / "a[0-9]*?b",
         model,
         max_seq_length=16,
-        assets=[folder / name for name in ASSETS],
+        contents=saved_models.Contents(
+            assets=[folder / name for name in ASSETS]
+        ),
     )
     assert tf.io.gfile.exists(path)
     answer.run(make_flags(tmp_path, "a[0-9]*?b"))

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from albert_tf.commands.convert_to_litert import ConvertFlags
-from albert_tf.export import serving
+from albert_tf.export import saved_models, serving
 from albert_tf.model import heads, span_heads
 from albert_tf.programs import convert_to_litert
 from tests import tiny
@@ -56,8 +56,7 @@ def test_a_compact_model_of_few_pieces_is_converted(tmp_path):
         tmp_path / "serving",
         model,
         max_seq_length=12,
-        is_compact=True,
-        assets=[str(config)],
+        contents=saved_models.Contents(assets=[str(config)], is_compact=True),
     )
     convert_to_litert.run(flags(tmp_path, "float32"))
     assert (tmp_path / "float32.tflite").exists()

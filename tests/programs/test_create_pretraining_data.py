@@ -95,7 +95,7 @@ def test_records_are_read_and_described(folder):
     files = filesystem.expand_files(f"{folder}/*.tfrecord")
     sidecar = sidecars.read_sidecar(files)
     features = records.pretraining_features(32, 5)
-    dataset = reading.build_dataset(files, features, 16, is_training=False)
+    dataset = reading.build_dataset(files, features, 16)
     batches = list(dataset)
 
     def total(name):
@@ -178,7 +178,7 @@ def test_permutation_doubles_the_predictions(folder):
     files = [f"{folder}/a.tfrecord"]
     assert sidecars.read_sidecar(files)["num_predictions"] == 10
     features = records.pretraining_features(32, 10)
-    dataset = reading.build_dataset(files, features, 4, is_training=False)
+    dataset = reading.build_dataset(files, features, 4)
     assert next(iter(dataset))["masked_lm_ids"].shape == (4, 10)
 
 

@@ -369,9 +369,7 @@ def test_the_baseline_is_the_most_frequent_label(tmp_path):
     tiny_records.write(path, 10, seed=2)
     opened = opening.open_records(str(path), AlbertConfig.from_dict(CONFIG))
     pieces, labels = [], []
-    for batch in reading.build_dataset(
-        opened.files, opened.features, 5, is_training=False
-    ):
+    for batch in reading.build_dataset(opened.files, opened.features, 5):
         pieces += batch["masked_lm_ids"].numpy().ravel().tolist()
         labels += batch["sentence_order_labels"].numpy().tolist()
     wanted = [max(x.count(y) for y in x) / len(x) for x in (pieces, labels)]

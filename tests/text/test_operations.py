@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from albert_tf import errors
 from albert_tf.data import examples, squad
-from albert_tf.export import text_serving
+from albert_tf.export import saved_models, text_serving
 from albert_tf.model import heads, span_heads
 from albert_tf.model.config import AlbertConfig
 from albert_tf.text import (
@@ -355,8 +355,8 @@ def test_a_text_classifier_equals_a_classifier_of_ids(
         tokenizer=tokenizer,
         has_pairs=has_pairs,
         max_seq_length=20,
-        labels=("no", "yes"),
         threshold=0.5,
+        contents=saved_models.Contents(labels=("no", "yes")),
     )
     signature = tf.saved_model.load(path).signatures["serving_default"]
     names = ("text_a", "text_b")[: 1 + has_pairs]

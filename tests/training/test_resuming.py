@@ -322,10 +322,10 @@ def test_a_larger_batch_resumes_at_the_same_example(tmp_path, monkeypatch):
     starts = []
     build_dataset = opening.reading.build_dataset
 
-    def build(*args, start=0, **kwargs):
-        if kwargs["is_training"]:
-            starts.append(start)
-        return build_dataset(*args, start=start, **kwargs)
+    def build(files, features, batch_size, order=None, **kwargs):
+        if order:
+            starts.append(order.start)
+        return build_dataset(files, features, batch_size, order, **kwargs)
 
     monkeypatch.setattr(opening.reading, "build_dataset", build)
     shared, share = [], workers.Workers.share

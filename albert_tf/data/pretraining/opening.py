@@ -104,29 +104,31 @@ class PretrainingRecords:
         Dynamic records have the same masks in every pass and every run, so
         that results compare.
         """
-        return self._build(batch_size=batch_size, is_training=False)
+        return self._build(batch_size)
 
     def read_part(
-        self, context: tf.distribute.InputContext | None = None, **kwargs
+        self,
+        context: tf.distribute.InputContext | None = None,
+        *,
+        batch_size: int,
+        **kwargs,
     ):
         """Returns a dataset for training, by `reading.build_dataset`.
 
         Args:
           context: the part of each global batch to read; None for all of it.
-          **kwargs: batch_size, and how to order the records and where to
-            start, as for `reading.build_dataset`.
+          batch_size: examples per global batch.
+          **kwargs: fields of the `reading.Order`.
         """
-        return self._build(
-            is_training=True,
-            num_records=self.num_records,
-            context=context,
-            **kwargs,
-        )
+        order = reading.Order(num_records=self.num_records, **kwargs)
+        return self._build(batch_size, order, context=context)
 
-    def _build(self, **kwargs):
+    def _build(self, batch_size, order=None, **kwargs):
         return reading.build_dataset(
             self.files,
             self.features,
+            batch_size,
+            order,
             limits=self.limits,
             masker=self.masker,
             num_usable={f: e.num_intact for f, e in self.damaged.items()},

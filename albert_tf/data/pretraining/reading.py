@@ -6,6 +6,7 @@ Parsing renames the release's misnamed feature `next_sentence_labels` to
 Shapes: B batch, T tokens, P predictions.
 """
 
+import dataclasses
 import functools
 from collections.abc import Sequence
 
@@ -24,16 +25,33 @@ RECORDS_PER_TURN = 16
 NUM_PARSED = 4
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Order:
+    """The order of training records, which repeat forever.
+
+    Epoch e visits every record once, in an order that depends only on (`seed`,
+    e); batches may span epochs.
+
+    Args:
+      seed: seed of the order, and of dynamic masks.
+      start: number of examples already consumed. The stream resumes after
+        them, as if it had never been interrupted.
+      num_records: total number of records; required if `start` > 0.
+      shuffle_buffer: number of records in the shuffle buffer.
+    """
+
+    seed: int = 0
+    start: int = 0
+    num_records: int | None = None
+    shuffle_buffer: int = 100_000
+
+
 def build_dataset(
     files: Sequence[str],
     features: dict,
     batch_size: int,
+    order: Order | None = None,
     *,
-    is_training: bool,
-    seed: int = 0,
-    start: int = 0,
-    num_records: int | None = None,
-    shuffle_buffer: int = 100_000,
     limits: dict | None = None,
     masker: dynamic.Masker | None = None,
     num_usable: dict[str, int] | None = None,
@@ -41,25 +59,18 @@ def build_dataset(
 ) -> tf.data.Dataset:
     """Builds a dataset of parsed records in batches of static shapes.
 
-    Training data repeats forever. Epoch e visits every record once, in an
-    order that depends only on (`seed`, e); batches may span epochs. Evaluation
-    is one pass in file order; its last batch is padded with zeros, and
-    `example_weight` marks the real rows.
+    Evaluation is one pass in file order; its last batch is padded with zeros,
+    and `example_weight` marks the real rows.
 
     Args:
       files: names of TFRecord files.
       features: dict of name -> (shape, dtype name).
       batch_size: examples per global batch.
-      is_training: whether to shuffle and repeat.
-      seed: seed of the order, in training, and of dynamic masks.
-      start: number of examples already consumed. The stream resumes after
-        them, as if it had never been interrupted.
-      num_records: total number of records; required if `start` > 0.
-      shuffle_buffer: number of records in the shuffle buffer.
+      order: the `Order` of training; None for evaluation.
       limits: dict of name -> (least, most), for features with known limits;
         a value outside is an error while reading.
-      masker: masks dynamic records by `seed` and their index in the stream;
-        None for static records.
+      masker: masks dynamic records by the seed of `order`, 0 without it, and
+        their index in the stream; None for static records.
       num_usable: dict of damaged file -> number of records to read of it.
       context: the part of each global batch to parse, in training: that of one
         host, in batches for its replicas in turn. None for whole batches.
@@ -72,16 +83,16 @@ def build_dataset(
       `batch_size`, or the batch size of a replica if there is a context.
 
     Raises:
-      ValueError: if there is nothing to read, or `start` is given without
+      ValueError: if there is nothing to read, or `order` has a start without
         `num_records`.
     """
     if not any(filesystem.size(file) for file in files):
         raise ValueError(f"There is no record in {list(files)[:3]}.")
     read_file = functools.partial(_read_file, num_usable=num_usable or {})
-    if is_training:
-        dataset = _repeat_forever(
-            files, read_file, seed, start, num_records, shuffle_buffer
-        )
+    is_training, seed, start = False, 0, 0
+    if order:
+        is_training, seed, start = True, order.seed, order.start
+        dataset = _repeat_forever(files, read_file, order)
     else:
         dataset = tf.data.Dataset.from_tensor_slices(list(files)).flat_map(
             read_file
@@ -123,24 +134,24 @@ def _read_file(file, num_usable):
     return dataset
 
 
-def _repeat_forever(files, read_file, seed, start, num_records, shuffle_buffer):
-    """Repeats serialized records forever, starting after `start` of them."""
-    if start and not num_records:
+def _repeat_forever(files, read_file, order):
+    """Repeats serialized records forever, from the start of an `Order` on."""
+    if order.start and not order.num_records:
         raise ValueError(
-            f"To resume after {start} examples, the number of records must be "
-            f"known; got {num_records}."
+            f"To resume after {order.start} examples, the number of records "
+            f"must be known; got {order.num_records}."
         )
-    first_epoch, num_skipped = divmod(start, num_records or 1)
+    first_epoch, num_skipped = divmod(order.start, order.num_records or 1)
 
     def read_epoch(epoch):
         # Sets the seed of this function's graph only; otherwise the order
         # would also depend on tf.random.set_seed. Shuffling with a tensor as
         # seed, the epoch, fails if this seed is 0.
-        tf.compat.v1.set_random_seed(1 + seed % (2**31 - 2))
-        order = tf.random.experimental.stateless_shuffle(
-            tf.constant(files), seed=[tf.constant(seed, tf.int64), epoch]
+        tf.compat.v1.set_random_seed(1 + order.seed % (2**31 - 2))
+        shuffled = tf.random.experimental.stateless_shuffle(
+            tf.constant(files), seed=[tf.constant(order.seed, tf.int64), epoch]
         )
-        dataset = tf.data.Dataset.from_tensor_slices(order)
+        dataset = tf.data.Dataset.from_tensor_slices(shuffled)
         dataset = dataset.interleave(
             read_file,
             cycle_length=NUM_OPEN_FILES,
@@ -149,7 +160,7 @@ def _repeat_forever(files, read_file, seed, start, num_records, shuffle_buffer):
             deterministic=True,
         )
         dataset = dataset.shuffle(
-            shuffle_buffer, seed=epoch, reshuffle_each_iteration=False
+            order.shuffle_buffer, seed=epoch, reshuffle_each_iteration=False
         )
         is_first = tf.cast(epoch == first_epoch, tf.int64)
         return dataset.skip(is_first * num_skipped)

@@ -119,9 +119,7 @@ def test_a_value_out_of_range_is_an_error(path, name, value, words, row):
     wanted = f"a.tfrecord, record {row + 1}: .*\\[1\\] is .*{words}"
     with pytest.raises(ValueError, match=wanted):
         check(path)
-    dataset = reading.build_dataset(
-        [path], FEATURES, 100, is_training=False, limits=LIMITS
-    )
+    dataset = reading.build_dataset([path], FEATURES, 100, limits=LIMITS)
     with pytest.raises(tf.errors.InvalidArgumentError, match=f"{name} is not"):
         list(dataset)
 
@@ -130,12 +128,12 @@ def test_integers_beyond_32_bits_are_not_wrapped(path):
     values = values_of(2)
     values["input_ids"][1, 1] = 2**32 + 5
     write(path, values)
-    dataset = reading.build_dataset([path], FEATURES, 2, is_training=False)
+    dataset = reading.build_dataset([path], FEATURES, 2)
     with pytest.raises(tf.errors.InvalidArgumentError, match="input_ids"):
         list(dataset)
     values["input_ids"][1, 1] = -(2**31)
     write(path, values)
-    (batch,) = reading.build_dataset([path], FEATURES, 2, is_training=False)
+    (batch,) = reading.build_dataset([path], FEATURES, 2)
     assert batch["input_ids"].numpy().min() == -(2**31)
 
 

@@ -89,11 +89,10 @@ def read(opened, batch_size, **kwargs):
         opened.files,
         opened.features,
         batch_size,
-        is_training=True,
-        num_records=opened.num_records,
-        shuffle_buffer=7,
+        reading.Order(
+            num_records=opened.num_records, shuffle_buffer=7, **kwargs
+        ),
         masker=opened.masker,
-        **kwargs,
     )
     return dataset.as_numpy_iterator()
 
@@ -336,11 +335,7 @@ def test_a_masker_has_static_shapes_in_training(path):
     opened = opening.open_records(write(path, 7), CONFIG)
     assert isinstance(opened.masker, dynamic.Masker)
     dataset = reading.build_dataset(
-        opened.files,
-        opened.features,
-        4,
-        is_training=True,
-        masker=opened.masker,
+        opened.files, opened.features, 4, reading.Order(), masker=opened.masker
     )
     for name, spec in dataset.element_spec.items():
         assert spec.shape.is_fully_defined(), name

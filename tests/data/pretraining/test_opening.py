@@ -30,9 +30,7 @@ def test_records_of_bert_are_read(path):
     opened = opening.open_records(write_records(path, make_features(7)), CONFIG)
     assert opened.num_records == 7
     assert opened.sentence_objective == "sop"
-    dataset = reading.build_dataset(
-        opened.files, opened.features, 4, is_training=False
-    )
+    dataset = reading.build_dataset(opened.files, opened.features, 4)
     assert next(iter(dataset))["input_ids"].shape == (4, T)
 
 

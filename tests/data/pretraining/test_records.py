@@ -72,7 +72,7 @@ def test_pretraining_records_round_trip(tmp_path):
     }
     path = str(tmp_path / "a.tfrecord")
     records.write_records(path, records.encode_examples(values))
-    dataset = reading.build_dataset([path], features, 3, is_training=False)
+    dataset = reading.build_dataset([path], features, 3)
     batch = next(iter(dataset))
     labels = values.pop("next_sentence_labels")
     assert batch["sentence_order_labels"].dtype == tf.int32
@@ -89,7 +89,7 @@ def test_records_of_the_release_are_read(shared, kind):
     path = str(shared / f"golden/pretrain_data/instances_{kind}.tf_record")
     predictions = 40 if kind.endswith("permutation") else 20
     features = records.pretraining_features(128, predictions)
-    dataset = reading.build_dataset([path], features, 64, is_training=False)
+    dataset = reading.build_dataset([path], features, 64)
     num_records = sum(1 for _ in tf.data.TFRecordDataset(path))
     # The full recording, or our sample of it with other ids.
     assert num_records in (200, 12)
@@ -126,7 +126,7 @@ def test_arrays_of_other_shapes_are_refused():
 def test_training_visits_every_record_once_an_epoch(tmp_path):
     files = numbered_records(tmp_path, [5, 11, 1, 6])
     dataset = reading.build_dataset(
-        files, FEATURES, 4, is_training=True, seed=3, shuffle_buffer=7
+        files, FEATURES, 4, reading.Order(seed=3, shuffle_buffer=7)
     )
     numbers = np.concatenate(first_numbers(dataset, 23))  # 4 epochs of 23
     assert dataset.element_spec["input_ids"].shape == (4, 3)
@@ -141,7 +141,7 @@ def test_order_depends_on_the_seed_alone(tmp_path):
 
     def order(seed):
         dataset = reading.build_dataset(
-            files, FEATURES, 4, is_training=True, seed=seed, shuffle_buffer=7
+            files, FEATURES, 4, reading.Order(seed=seed, shuffle_buffer=7)
         )
         return first_numbers(dataset, 9)
 
@@ -165,10 +165,7 @@ def test_a_resumed_stream_equals_an_uninterrupted_one(tmp_path, start):
             files,
             FEATURES,
             4,
-            is_training=True,
-            start=start,
-            num_records=22,
-            shuffle_buffer=7,
+            reading.Order(start=start, num_records=22, shuffle_buffer=7),
         )
         return first_numbers(dataset, num_batches)
 
@@ -190,10 +187,7 @@ def test_each_host_parses_its_own_part_alone(tmp_path, num_hosts, num_replicas):
             files,
             FEATURES,
             8,
-            is_training=True,
-            start=8,
-            num_records=22,
-            shuffle_buffer=7,
+            reading.Order(start=8, num_records=22, shuffle_buffer=7),
             masker=Recorder(),
             context=context,
         )
@@ -220,12 +214,12 @@ def test_each_host_parses_its_own_part_alone(tmp_path, num_hosts, num_replicas):
 def test_a_later_start_needs_the_number_of_records(tmp_path):
     files = numbered_records(tmp_path, [5])
     with pytest.raises(ValueError, match="number of records"):
-        reading.build_dataset(files, FEATURES, 2, is_training=True, start=2)
+        reading.build_dataset(files, FEATURES, 2, reading.Order(start=2))
 
 
 def test_evaluation_pads_the_last_batch_with_zero_rows(tmp_path):
     files = numbered_records(tmp_path, [5, 6])
-    dataset = reading.build_dataset(files, FEATURES, 4, is_training=False)
+    dataset = reading.build_dataset(files, FEATURES, 4)
     assert dataset.element_spec["example_weight"].shape == (4,)
     batches = list(dataset)
     assert [batch["example_weight"].numpy().tolist() for batch in batches] == [
@@ -241,4 +235,4 @@ def test_evaluation_pads_the_last_batch_with_zero_rows(tmp_path):
 def test_files_without_records_are_refused(tmp_path):
     files = numbered_records(tmp_path, [0])
     with pytest.raises(ValueError, match="no record"):
-        reading.build_dataset(files, FEATURES, 2, is_training=True)
+        reading.build_dataset(files, FEATURES, 2, reading.Order())
