@@ -13,6 +13,7 @@ import functools
 
 from albert_tf import flags
 from albert_tf.commands import groups
+from albert_tf.data.pretraining import rules
 from albert_tf.flags import flag
 
 PROGRAM = "albert_tf.lab.analyze"
@@ -39,7 +40,7 @@ class AnalyzeFlags(groups.PageFlags):
         "Default: 128 and 512, if all models have so many positions.",
     )
     max_predictions_per_seq: int = flag(
-        20,
+        rules.MaskingRule.max_predictions,
         "Maximum number of masked tokens per sequence.",
         at_least=1,
         at_most=1 << 16,

@@ -122,14 +122,14 @@ class DataFlags(groups.TextFlags, groups.CasingFlags):
         "them.",
     )
     dupe_factor: int = flag(
-        40,
+        rules.DUPE_FACTOR,
         "Number of passes over each document, each with different masks and "
         "splits.",
         at_least=1,
         at_most=rules.MAX_DUPE_FACTOR,
     )
     random_seed: int = flag(
-        12345,
+        settings.SEED,
         "Random seed.",
         at_least=0,
         at_most=settings.MAX_SEED,

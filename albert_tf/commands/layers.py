@@ -53,7 +53,7 @@ class LayersFlags(groups.PageFlags, groups.ModelFlags):
         at_most=rules.MAX_SEQ_LENGTH,
     )
     ngram: int = flag(
-        3,
+        rules.MaskingRule.ngram,
         "Maximum length of a masked n-gram, in words.",
         at_least=1,
         at_most=rules.MAX_NGRAM,
@@ -62,7 +62,10 @@ class LayersFlags(groups.PageFlags, groups.ModelFlags):
         8, "Sequences per batch.", at_least=1, at_most=1024
     )
     random_seed: int = flag(
-        12345, "Random seed of masks.", at_least=0, at_most=settings.MAX_SEED
+        settings.SEED,
+        "Random seed of masks.",
+        at_least=0,
+        at_most=settings.MAX_SEED,
     )
 
 

@@ -16,7 +16,9 @@ import functools
 from typing import Literal
 
 from albert_tf import flags, settings
+from albert_tf.data.pretraining import rules
 from albert_tf.flags import flag
+from albert_tf.tasks.recipes import PretrainingRecipe
 
 PROGRAM = "albert_tf.lab.tpu_check"
 
@@ -62,22 +64,27 @@ class TpuCheckFlags(flags.Flags):
         at_most=1 << 16,
     )
     max_predictions_per_seq: int = flag(
-        20,
+        rules.MaskingRule.max_predictions,
         "Maximum number of masked tokens per sequence.",
         at_least=1,
         at_most=1 << 16,
     )
-    optimizer: Literal["adamw", "lamb"] = flag("lamb", "Optimizer.")
+    optimizer: Literal["adamw", "lamb"] = flag(
+        PretrainingRecipe.optimizer, "Optimizer."
+    )
     compute_dtype: Literal["float32", "bfloat16"] = flag(
         "bfloat16", "Data type of matrix multiplications."
     )
     gradient_accumulation_steps: int = flag(
-        1,
+        PretrainingRecipe.gradient_accumulation_steps,
         "Number of parts of each training batch, computed one after another.",
         at_least=1,
         at_most=settings.MAX_BATCH_SIZE,
     )
-    remat: bool = flag(False, "Compute each layer again in the backward pass.")
+    remat: bool = flag(
+        PretrainingRecipe.remat,
+        "Compute each layer again in the backward pass.",
+    )
     environment: str | None = flag(
         help="Folder for the environment of the TPU compiler. Default: "
         "albert_tf in $XDG_CACHE_HOME, or in ~/.cache."

@@ -56,7 +56,7 @@ class TrainVocabFlags(groups.TextFlags, groups.CasingFlags):
         at_most=1,
     )
     random_seed: int = flag(
-        12345,
+        settings.SEED,
         "Seed of the line sampling.",
         at_least=0,
         at_most=settings.MAX_SEED,

@@ -105,7 +105,7 @@ class Settings:
         "batch size or seed have changed; see docs/resuming.md.",
     )
     random_seed: int = setting(
-        12345,
+        settings.SEED,
         "Seed of weight initialization, data order and dropout.",
         at_least=0,
         at_most=settings.MAX_SEED,

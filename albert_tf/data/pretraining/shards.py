@@ -29,6 +29,7 @@ from albert_tf.data.pretraining import (
     sidecars,
     unfinished,
 )
+from albert_tf.settings import SEED
 from albert_tf.text import tokenization
 
 # These sizes affect the output, because each task has its own seed.
@@ -57,8 +58,8 @@ class Settings:
     sequence: rules.SequenceRule
     masking: rules.MaskingRule
     is_dynamic: bool = False
-    dupe_factor: int = 40
-    seed: int = 12345
+    dupe_factor: int = rules.DUPE_FACTOR
+    seed: int = SEED
     text: markup.TextFormat = markup.TextFormat()
 
     def __post_init__(self):
