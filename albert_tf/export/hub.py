@@ -40,13 +40,10 @@ def export_encoder(path, model, *, tokenizer, assets):
     sop_log_probs [B, 2]), `mlm` (also takes mlm_positions [B, P], also returns
     mlm_logits), and `tokenization_info` (vocab_file, do_lower_case).
 
-    Args:
-      path: folder of the SavedModel, which must not exist.
-      model: a `heads.AlbertForPreTraining`, or a `modeling.AlbertEncoder` if
-        the weights of the heads are missing.
-      tokenizer: the `tokenization.Tokenizer` of its vocabulary.
-      assets: files to store as assets under their own names: config, tokenizer
-        settings and, last, the vocabulary.
+    The folder `path` must not exist. The model is a
+    `heads.AlbertForPreTraining`, or a `modeling.AlbertEncoder` if the weights
+    of the heads are missing. `assets` are files to store under their own names:
+    config, tokenizer settings and, last, the vocabulary.
 
     Source: export_to_tfhub.py; TF Hub's API of text embeddings with
     transformer encoders.

@@ -20,11 +20,8 @@ def check_features(inputs, names, config, max_seq_length):
 
     A graph compiled by XLA or converted to LiteRT has no assertions.
 
-    Args:
-      inputs: dict from input name to [B, T] integers; positions are [B, P].
-      names: dict from these names to FEATURES and optionally POSITIONS.
-      config: the model's AlbertConfig.
-      max_seq_length: maximum length of a sequence, in tokens.
+    `inputs` are [B, T] integers, and positions [B, P]. `names` maps their names
+    to FEATURES and optionally POSITIONS.
 
     Returns:
       Dict of FEATURES and optionally POSITIONS, int32. An empty batch without
@@ -115,10 +112,8 @@ def check_texts(**texts):
 def check_lengths(num_tokens, max_seq_length, num_rows=1):
     """Returns operations that fail for sequences with no or too many tokens.
 
-    Args:
-      num_tokens: number of tokens, a scalar or [B].
-      max_seq_length: maximum number of tokens.
-      num_rows: number of sequences; if it is 0, there may be no tokens.
+    `num_tokens` is a scalar or [B]. Without any of `num_rows`, there may be
+    none.
     """
     return [
         tf.debugging.Assert(
@@ -138,11 +133,7 @@ def check_lengths(num_tokens, max_seq_length, num_rows=1):
 
 
 def parse_examples(examples, max_seq_length):
-    """Parses serialized `tf.train.Example`s inside a graph.
-
-    Args:
-      examples: [B] strings.
-      max_seq_length: maximum length of a sequence, in tokens.
+    """Parses serialized `tf.train.Example`s, [B] strings, inside a graph.
 
     Returns:
       A dict of FEATURES, [B, T] int64 each, padded with 0 to the longest.

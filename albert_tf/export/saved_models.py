@@ -53,16 +53,10 @@ class Contents:
 def write_version(folder, model, signatures, contents=None, resources=()):
     """Writes a SavedModel as a new version in a folder.
 
-    Args:
-      folder: local or gs:// folder of versions, see `next_version`.
-      model: model whose weights are saved.
-      signatures: as for `write_saved_model`.
-      contents: the `Contents`; None for the default.
-      resources: other objects that the signatures use, such as a tokenizer's
-        model.
-
-    Returns:
-      The folder of the new version.
+    `folder`, local or gs://, is that of versions, see `next_version`; the
+    folder of the new one is returned. `signatures` are as for
+    `write_saved_model`. `resources` are other objects that they use, such as a
+    tokenizer's model.
 
     Raises:
       BlockingIOError: if another process is adding a version to the folder.
@@ -94,13 +88,9 @@ def write_version(folder, model, signatures, contents=None, resources=()):
 def build_endpoint(signatures):
     """Returns the endpoint `serve` for Keras's TFSMLayer.
 
-    Args:
-      signatures: as for `write_saved_model`; of the two for ids and for
-        serialized Examples, that for ids is taken.
-
-    Returns:
-      A tf.function of one argument: the only input of the signature, or a dict
-      of its inputs.
+    Of the two signatures for ids and for serialized Examples, it is that for
+    ids. It takes one argument: the only input of the signature, or a dict of
+    them.
     """
     call = signatures.get("ids") or signatures["serving_default"]
     spec = inspect.signature(call.python_function).parameters
@@ -183,9 +173,8 @@ def build_root(model, is_compact=False):
     It has the attributes of TF Hub's reusable SavedModels; callers may set
     more. Each weight is stored once, however often it is used.
 
-    Args:
-      model: a layer or model whose weights have canonical names.
-      is_compact: whether to leave out the weights of `is_constant`.
+    The weights have canonical names; if `is_compact`, those of `is_constant`
+    are left out.
 
     Raises:
       ValueError: if a weight is NaN or infinite.
@@ -215,11 +204,10 @@ def write_saved_model(path, root, signatures, assets=()):
     On gs:// a folder is renamed file by file, so there an incomplete one can be
     visible.
 
-    Args:
-      path: folder of the SavedModel, which must not exist.
-      root: from `build_root`; its attribute `assets` is set here.
-      signatures: dict from name to a `tf.function` with an input signature.
-      assets: files to copy to its folder `assets`, under their own names.
+    The folder `path` must not exist. `root` is from `build_root`; its attribute
+    `assets` is set here. `signatures` are `tf.function`s with an input
+    signature, by name. `assets` are copied to the folder's `assets`, under
+    their own names.
 
     Raises:
       ValueError: if two assets have the same name.
@@ -263,10 +251,7 @@ def appearing_at_once(path):
     """Yields a temporary folder and renames it to `path` at the end.
 
     If writing fails, the temporary folder is removed. The remains of a killed
-    export are removed first.
-
-    Yields:
-      The path of the temporary folder; its parent exists.
+    export are removed first. The parent of the yielded path exists.
 
     Raises:
       ValueError: if its name is taken by something other than such remains.

@@ -78,19 +78,10 @@ def export_spans(
     computes the n best answers: `start_logits` and `end_logits`, or the beam of
     `span_heads.AlbertConditionalSpans`.
 
-    Args:
-      folder: as for `export_classifier`.
-      model: a `span_heads.AlbertSpans` or `AlbertConditionalSpans`.
-      max_seq_length: as for `export_classifier`.
-      threshold: constant output `threshold` for the client: a question has an
-        answer if cls_logits is below it.
-      contents: as for `export_classifier`.
-
-    Returns:
-      The folder of the new version.
-
-    Raises:
-      As `export_classifier`.
+    The constant output `threshold` is for the client: a question has an answer
+    if cls_logits is below it. The model is a `span_heads.AlbertSpans` or
+    `AlbertConditionalSpans`. Other arguments, the result and errors are those
+    of `export_classifier`.
 
     Source: run_squad_v1.py, `build_squad_serving_input_fn`, whose shapes are
     fixed and whose logits are called `start_log_prob` and `end_log_prob`.
@@ -108,11 +99,8 @@ def classify(model):
 def build_answer(model, serve, max_seq_length, threshold=None):
     """Returns a function from a request to all outputs.
 
-    Args:
-      model: the model to export.
-      serve: function from a dict of `requests.FEATURES` to a dict of outputs.
-      max_seq_length: maximum length of a sequence, in tokens.
-      threshold: constant output of each row, or None.
+    `serve` maps a dict of `requests.FEATURES` to a dict of outputs, to which a
+    `threshold` is added for each row.
     """
     check_max_seq_length(model, max_seq_length)
     check_threshold(threshold)
@@ -139,9 +127,6 @@ def _serve_by_rows(serve):
 
     oneDNN orders kernels differently for each, see `execution.FEW_ROWS`. Unless
     `Execution.separate_few_rows` is set, both share one set.
-
-    Args:
-      serve: as for `build_answer`.
     """
     ids = tf.TensorSpec([None, None], tf.int32)
     serve_few, serve_many = (

@@ -23,11 +23,8 @@ def export_preprocessor(path, tokenizer, *, seq_length=128, assets=()):
     `bert_pack_inputs([ids] or [ids, ids], seq_length=...)` packs one or two
     segments of ids.
 
-    Args:
-      path: folder of the SavedModel, which must not exist.
-      tokenizer: a `tokenization.Tokenizer`.
-      seq_length: default length of a sequence, in tokens.
-      assets: files to store as assets under their own names.
+    The folder `path` must not exist. `seq_length` is the default length of a
+    sequence, in tokens; `assets` are files to store under their own names.
 
     Source: TF Hub's API of preprocessors for text.
     """
@@ -107,17 +104,8 @@ def export_text_classifier(
     outputs are those of `serving.export_classifier`. Texts are truncated to
     `max_seq_length` tokens.
 
-    Args:
-      folder: as for `serving.export_classifier`.
-      model: a `heads.AlbertClassifier`.
-      tokenizer: a `tokenization.Tokenizer`.
-      has_pairs: whether there is a second text.
-      max_seq_length: maximum length of a sequence, in tokens.
-      threshold: as for `serving.export_classifier`.
-      contents: as for `serving.export_classifier`.
-
-    Returns:
-      The folder of the new version.
+    If the model `has_pairs`, there is a second text. The other arguments are as
+    for `serving.export_classifier`. Returns the folder of the new version.
 
     Raises:
       ValueError: if arguments contradict the model or each other.
@@ -175,18 +163,10 @@ def export_text_spans(
     empty context, the answer is "" at 0, the score -1e30, and `is_answered`
     false. A context that does not fit into one sequence is truncated.
 
-    Args:
-      folder: as for `serving.export_classifier`.
-      model: a `span_heads.AlbertSpans` or `AlbertConditionalSpans`.
-      tokenizer: a `tokenization.Tokenizer`.
-      max_seq_length: maximum length of a sequence, in tokens.
-      max_query_length: maximum length of a question, in tokens.
-      max_answer_length: maximum length of an answer, in tokens.
-      threshold: `is_answered` is true if null_odds is below it; or None.
-      contents: as for `serving.export_classifier`.
-
-    Returns:
-      The folder of the new version.
+    The model is a `span_heads.AlbertSpans` or `AlbertConditionalSpans`. All
+    lengths are maxima, in tokens. `is_answered` is true if null_odds is below
+    the threshold. The other arguments are as for `serving.export_classifier`.
+    Returns the folder of the new version.
 
     Raises:
       ValueError: if arguments contradict the model or each other.
@@ -260,19 +240,15 @@ def quote(context, offsets, before, starts, ends, scores):
     """
     # A column for texts without a token.
     offsets = [tf.pad(x.to_tensor(), [[0, 0], [0, 1]]) for x in offsets]
-    firsts, lasts = (
-        tf.gather(
-            values,
-            tf.clip_by_value(
-                tf.broadcast_to(tokens, tf.shape(scores))
-                - before[:, tf.newaxis],
-                0,
-                tf.shape(values)[1] - 1,
-            ),
-            batch_dims=1,
-        )
-        for values, tokens in zip(offsets, (starts, ends), strict=True)
-    )  # [B, C] characters
+
+    def characters_of(values, tokens):
+        """Returns the offsets of tokens, [B, C]."""
+        tokens = tf.broadcast_to(tokens, tf.shape(scores))
+        tokens -= before[:, tf.newaxis]
+        tokens = tf.clip_by_value(tokens, 0, tf.shape(values)[1] - 1)
+        return tf.gather(values, tokens, batch_dims=1)
+
+    firsts, lasts = map(characters_of, offsets, (starts, ends))
     scores = tf.where(firsts < lasts, scores, NO_SPAN)
     best = tf.argmax(scores, axis=1, output_type=tf.int32)  # [B]
     score = tf.reduce_max(scores, axis=1)
@@ -291,11 +267,9 @@ def quote(context, offsets, before, starts, ends, scores):
 def list_spans(outputs, features, before, max_answer_length):
     """Lists the candidates for the answer of each text.
 
-    Args:
-      outputs: outputs of an `AlbertSpans` or `AlbertConditionalSpans`.
-      features: dict of `input_mask` and `segment_ids`, [B, T].
-      before: [B] number of tokens before the text.
-      max_answer_length: maximum length of an answer, in tokens.
+    `outputs` are those of an `AlbertSpans` or `AlbertConditionalSpans`;
+    `features` `input_mask` and `segment_ids`, [B, T]; `before` [B] the number
+    of tokens before the text.
 
     Returns:
       First and last token of each candidate as positions in the sequence,
