@@ -8,6 +8,7 @@ of each are written once.
 import dataclasses
 import inspect
 import math
+import os
 import typing
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -110,15 +111,17 @@ def check(values, show: Callable[[str], str] = str) -> None:
 
 
 def _is_of(hint, value):
-    """Whether a value has the type of a hint; an int is a float, too."""
+    """Whether a value has the type of a hint.
+
+    An int is a float, too, and a path object is a str.
+    """
     if typing.get_origin(hint) is typing.Literal:
         return value in typing.get_args(hint)
     if kinds := typing.get_args(hint):
         return any(_is_of(kind, value) for kind in kinds)
-    # A path object serves as a str as well.
-    return hint is str or isinstance(
-        value, int | hint if hint is float else hint
-    )
+    if hint is str:
+        return isinstance(value, str | os.PathLike)
+    return isinstance(value, int | hint if hint is float else hint)
 
 
 def take(cls: type, source, **changes):

@@ -172,6 +172,18 @@ def test_a_flag_without_help_is_refused():
         flags.launch(print, NoHelp)
 
 
+@pytest.mark.parametrize("value", [None, 3, b"a"], ids=str)
+def test_a_text_is_a_string_or_a_path(value):
+    @dataclasses.dataclass(frozen=True, kw_only=True)
+    class FileFlags(flags.Flags):
+        file: str = flags.flag(required=True, help="A file.")
+
+    path = pathlib.Path("a")
+    assert FileFlags(file=path).file == path
+    with pytest.raises(ValueError, match=rf"^--file={value!r}; wanted str\.$"):
+        FileFlags(file=value)
+
+
 @pytest.mark.parametrize(
     ("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)]
 )

@@ -38,6 +38,9 @@ class Answering(Task):
       settings: an AnswerSettings. Without a threshold, it is the best one on
         `asked`, or the one that the model was scored with.
 
+    Raises:
+      ValueError: if the version is unknown.
+
     Example:
       >>> from albert_tf import Answering
       >>> from albert_tf.data.windows import WindowSettings
@@ -59,6 +62,8 @@ class Answering(Task):
         encoded: Examples | None = None,
         settings: AnswerSettings | None = None,
     ):
+        if version not in ("v1", "v2"):
+            raise ValueError(f"version={version!r}; wanted 'v1' or 'v2'.")
         self.name, self.version = f"squad_{version}", version
         self.windows, self.max_seq_length = windows, windows.max_seq_length
         self.train, self.num_train = train, num_train

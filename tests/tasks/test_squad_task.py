@@ -53,6 +53,8 @@ def test_each_version_has_its_head():
     two = task.build_model(tiny.CONFIG, dropout=0.3)
     assert (two.start_n_top, two.end_n_top) == (3, 4)
     assert two.dropout_prob == 0.3
+    with pytest.raises(ValueError, match="version='v3'; wanted 'v1' or 'v2'"):
+        make_task("v3")
 
 
 def write_results(folder, *rows):
