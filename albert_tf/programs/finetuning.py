@@ -74,14 +74,11 @@ def read_start(args):
 
 def build_recipe(args, number):
     """Returns the Recipe of run `number`, which has its own seed."""
-    return settings.take(Recipe, args, random_seed=args.random_seed + number)
-
-
-def rename_dropout(args):
-    """Returns flags with the release's --dropout_prob as classifier_dropout."""
-    if args.dropout_prob is None:
-        return args
-    return dataclasses.replace(args, classifier_dropout=args.dropout_prob)
+    changes = {"random_seed": args.random_seed + number}
+    # The release's name, in run_race and run_squad.
+    if getattr(args, "dropout_prob", None) is not None:
+        changes["classifier_dropout"] = args.dropout_prob
+    return settings.take(Recipe, args, **changes)
 
 
 def check_start_and_outputs(args):

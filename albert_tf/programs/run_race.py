@@ -64,4 +64,4 @@ def read_task(args, model):
 
 def run(args):
     """Trains, evaluates and predicts as requested by the flags."""
-    finetuning.run(finetuning.rename_dropout(args), read_task)
+    finetuning.run(args, read_task)

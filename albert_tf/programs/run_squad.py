@@ -93,4 +93,4 @@ def run(args):
         args = dataclasses.replace(
             args, num_train_epochs=None, warmup_proportion=None
         )
-    finetuning.run(finetuning.rename_dropout(args), read_task)
+    finetuning.run(args, read_task)

@@ -6,6 +6,7 @@ hyperparameters. `FineTuning` runs both, in a notebook as in the programs.
 
 import math
 import os
+import tempfile
 
 import numpy as np
 import tensorflow as tf
@@ -365,7 +366,7 @@ class FineTuning:
         step = self.session.begin(
             self.config,
             self.start if self.start.values else None,
-            files={**files, **self.assets},
+            files={**files, **self.list_assets(self.folder)},
             evaluator=self.evaluator,
             body_only=True,
         )
@@ -438,9 +439,12 @@ class FineTuning:
             f"Seed {self.recipe.random_seed}."
         )
 
-    @property
-    def assets(self) -> dict:
-        """Returns config, vocabulary and head by file name."""
+    def list_assets(self, folder=None) -> dict:
+        """Returns config, vocabulary and head by file name.
+
+        Args:
+          folder: as for `task_heads.describe_head`.
+        """
         name, content = self.start.vocabulary_file
         files = {
             CONFIG_FILE: self.config.to_dict(),
@@ -448,15 +452,8 @@ class FineTuning:
             name: content,
         }
         if head := self.task.head:
-            files[task_heads.HEAD_FILE] = task_heads.describe_head(
-                head, self.folder
-            )
+            files[task_heads.HEAD_FILE] = task_heads.describe_head(head, folder)
         return files
-
-    def write_assets(self) -> list[str]:
-        """Writes `assets` to the folder; returns their paths."""
-        self.session.write_files(self.assets)
-        return [os.path.join(self.folder, name) for name in self.assets]
 
     def export(
         self, write, folder, *, labels=None, is_compact=False, **kwargs
@@ -484,17 +481,18 @@ class FineTuning:
         is_auto = self.recipe.compute_dtype == "auto"
         if is_auto and self.session.compute_dtype != "float32":
             model = self._build_float32()
-        return write(
-            folder,
-            model,
-            max_seq_length=self.task.max_seq_length,
-            contents=saved_models.Contents(
-                assets=self.write_assets(),
-                labels=labels,
-                is_compact=is_compact,
-            ),
-            **kwargs,
-        )
+        with tempfile.TemporaryDirectory() as temporary:
+            return write(
+                folder,
+                model,
+                max_seq_length=self.task.max_seq_length,
+                contents=saved_models.Contents(
+                    assets=session.write_files(temporary, self.list_assets()),
+                    labels=labels,
+                    is_compact=is_compact,
+                ),
+                **kwargs,
+            )
 
     def _build_float32(self):
         """Returns a copy of the model that computes in float32."""

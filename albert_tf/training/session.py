@@ -269,7 +269,7 @@ class Session:
             self.manager.confirm_latest()
         # Only now: invalid settings must not replace valid ones.
         self.manifest.write(step, self.settings.train_batch_size)
-        self.write_files(files)
+        write_files(self.folder, files)
         if evaluator:
             # As in an uninterrupted run, which has no result of this step if
             # it is one of an interruption, or of weights without training.
@@ -330,11 +330,13 @@ class Session:
             )
         self.reporter.say(f"{source} is of step {step}.{remark}")
 
-    def write_files(self, files: dict):
-        """Writes files, as for `begin`, next to the checkpoints."""
-        for name, content in files.items():
-            path = os.path.join(self.folder, name)
-            if isinstance(content, bytes):
-                filesystem.write_file(path, content)
-            else:
-                filesystem.write_json(path, content)
+
+def write_files(folder, files: dict) -> list[str]:
+    """Writes files, as for `Session.begin`; returns their paths."""
+    contents = {os.path.join(folder, name): x for name, x in files.items()}
+    for path, content in contents.items():
+        if isinstance(content, bytes):
+            filesystem.write_file(path, content)
+        else:
+            filesystem.write_json(path, content)
+    return list(contents)

@@ -181,15 +181,16 @@ def test_one_level_can_stand_alone(args, tmp_path):
 
 
 def test_the_rate_has_two_names(args, monkeypatch):
-    rates = []
+    rates, recorded = [], []
 
     class Stop(Exception):
         pass
 
-    def record(folder, task, start, recipe, **_):
+    def record(folder, task, start, recipe, *, flags, **_):
         model = task.build_model(tiny.CONFIG, recipe.classifier_dropout)
         assert isinstance(model, heads.AlbertMultipleChoice)
         rates.append(model.dropout_prob)
+        recorded.append((flags["classifier_dropout"], flags["dropout_prob"]))
         raise Stop
 
     monkeypatch.setattr(finetuning, "FineTuning", record)
@@ -201,6 +202,7 @@ def test_the_rate_has_two_names(args, monkeypatch):
         with pytest.raises(Stop):
             run_race.run(dataclasses.replace(args, **changes))
     assert rates == [0.1, 0.3, 0.0]
+    assert recorded == [(0.1, None), (0.3, None), (0.3, 0.0)]
 
 
 def test_training_data_without_answers_is_refused(args, tmp_path):

@@ -69,6 +69,15 @@ def test_the_readme_gives_the_weights_of_the_program(
     )
     runs.check_equal(tmp_path / "out", tmp_path / "program")
     assert (tmp_path / served / "saved_model.pb").exists()
+    # What a run scored is of no use to an export.
+    heads = [
+        json.loads((folder / "head.json").read_text())
+        for folder in (tmp_path / "out", tmp_path / served / "assets")
+    ]
+    assert [{*head} for head in heads] == [
+        {"kind", "labels", "scored"},
+        {"kind", "labels"},
+    ]
 
 
 def test_defaults_are_those_of_the_program():
