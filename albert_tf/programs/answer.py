@@ -55,13 +55,7 @@ def ask(
 ):
     """Answers questions about a paragraph with a SavedModel.
 
-    Args:
-      saved_model: folder of the SavedModel, or of its versions.
-      texts: list of questions.
-      paragraph: a string.
-      lengths: `groups.WindowFlags`.
-      n_best_size: number of answers per question.
-      max_answer_length: maximum length of an answer, in tokens.
+    `lengths` are `groups.WindowFlags`; `max_answer_length` counts tokens.
 
     Returns:
       `answers.Answers` whose ids are the indices of the questions, as strings;

@@ -7,12 +7,7 @@ import tensorflow as tf
 
 from albert_tf.model import heads, modeling
 from albert_tf.programs import models
-from albert_tf.weights import (
-    checkpoints,
-    pretrained,
-    regrouping,
-    task_heads,
-)
+from albert_tf.weights import checkpoints, pretrained, regrouping, task_heads
 
 # Converted weights are equal; outputs may differ by rounding.
 TOLERANCE = 1e-5
@@ -32,9 +27,8 @@ def run(args):
     print(
         f"Wrote {len(copy.values)} variables of {model.source}, "
         f"{count_parameters(copy.values):,} parameters, to "
-        f"{args.to.rstrip('/')}. Read "
-        "back, the weights are equal and outputs differ by at most "
-        f"{difference:.1g}."
+        f"{args.to.rstrip('/')}. Read back, the weights are equal and outputs "
+        f"differ by at most {difference:.1g}."
         + ("" if model.tokenizer else " The source has no vocabulary.")
     )
 
@@ -42,9 +36,8 @@ def run(args):
 def convert(folder, args):
     """Writes the converted model to a folder.
 
-    Returns:
-      The model, its copy read back from the folder, and the largest difference
-      between their outputs.
+    Returns it, its copy read back from the folder, and the largest difference
+    between their outputs.
     """
     model = models.read_pretrained(args.from_, args, keep_slots=args.keep_slots)
     if model.config is None:

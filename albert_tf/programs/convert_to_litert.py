@@ -67,11 +67,7 @@ def choose_signature(signatures, name, path):
 def convert(loaded, signature, shape, weights):
     """Converts a signature of a SavedModel to the bytes of a .tflite file.
 
-    Args:
-      loaded: the SavedModel.
-      signature: one of its signatures.
-      shape: (B, T), the fixed shape of all inputs.
-      weights: --weights, the storage type.
+    All inputs have the fixed shape (B, T). Weights are stored as --weights.
     """
     inputs = signature.structured_input_signature[1]
     specs = {

@@ -123,11 +123,9 @@ def encode(tokenizer, lines, max_seq_length, has_offsets):
 def build_function(model, pooling="mean", layer=-1):
     """Returns a compiled function from ids and mask [B, T] to vectors.
 
-    Args:
-      model: an AlbertEncoder, whose weights must not change any more.
-      pooling: "pooled" or "mean" for [B, H]; "tokens" for [B, T - 1, H], which
-        omits [CLS].
-      layer: index of the layer to read; unused for "pooled".
+    These are [B, H] if `pooling` is "pooled" or "mean", and [B, T - 1, H],
+    without [CLS], for "tokens". They are read from a `layer`, but for "pooled".
+    The weights must not change any more.
     """
     ints = tf.TensorSpec([None, None], tf.int32)
     config = model.config
@@ -156,13 +154,9 @@ def compute(
 ):
     """Computes the vectors of lines.
 
-    Args:
-      embed: from `build_function`.
-      tokenizer: the model's Tokenizer.
-      rows: N lists of ids, without [CLS] and [SEP].
-      max_length: maximum length of a line after padding, in tokens.
-      tokens_per_batch: maximum number of tokens per batch, padding included.
-      count: function that is called with the number of lines of each batch.
+    `rows` are N lists of ids, without [CLS] and [SEP]. A line has at most
+    `max_length` tokens and a batch `tokens_per_batch`, padding included.
+    `count` is called with the number of lines of each batch.
 
     Returns:
       N arrays: for each line, its row of the result of `embed`.
@@ -198,12 +192,8 @@ def compute(
 def average(tokens, mask):
     """Returns the mean of each line's tokens, without [CLS] and [SEP].
 
-    Args:
-      tokens: [B, T, H].
-      mask: [B, T], 1 for a token, 0 for padding.
-
-    Returns:
-      [B, H] float32; 0 for a line without tokens.
+    Tokens are [B, T, H]. The mask [B, T] is 1 for a token, 0 for padding. The
+    result is [B, H] float32, 0 for a line without tokens.
     """
     is_last = tf.cumsum(mask, axis=1, reverse=True) == 1
     is_inner = (mask > 0) & ~is_last

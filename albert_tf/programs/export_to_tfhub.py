@@ -76,9 +76,7 @@ def write_assets(args, start, folder):
 def is_left_over(preprocessor, assets):
     """Whether a killed export left a preprocessor without its encoder.
 
-    Args:
-      preprocessor: folder of a SavedModel.
-      assets: files that the current export gives it: settings and vocabulary.
+    `assets` are the files that the current export gives it.
     """
     folder = os.path.join(preprocessor, "assets")
     wanted = {os.path.basename(path): path for path in assets}
@@ -91,16 +89,11 @@ def is_left_over(preprocessor, assets):
 
 @contextlib.contextmanager
 def publishing(args, assets):
-    """Yields temporary output folders and renames both when the export ends.
+    """Yields temporary folders and renames them when the export ends.
 
-    The encoder is renamed last: if it exists, the export is complete.
-
-    Args:
-      args: ExportFlags.
-      assets: asset files of the preprocessor.
-
-    Yields:
-      Temporary folders of the encoder and of the preprocessor; neither exists.
+    They are of the encoder and of the preprocessor; neither exists. The encoder
+    is renamed last: if it exists, the export is complete. `assets` are those of
+    the preprocessor.
     """
     path = args.export_path + PREPROCESS
     with (

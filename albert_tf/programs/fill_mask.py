@@ -71,14 +71,8 @@ def fill_masks(
 ):
     """Predicts the piece at each [MASK].
 
-    Args:
-      model: a `heads.AlbertForPreTraining`.
-      tokenizer: a `tokenization.Tokenizer` of the model's vocabulary.
-      texts: strings that contain [MASK].
-      top_k: number of predictions per [MASK].
-      next_texts: the second segment of each text; or none.
-      max_seq_length: maximum length of a text and its second segment together,
-        in tokens; None for no limit.
+    A text with the next one, if any, has at most `max_seq_length` tokens, or
+    any number for None.
 
     Returns:
       For each text, for each [MASK] in it, `top_k` pairs of a piece and its

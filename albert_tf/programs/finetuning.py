@@ -103,10 +103,8 @@ def check_start_and_outputs(args):
 def run(args, read_task):
     """Trains, evaluates, predicts and exports, once per seed.
 
-    Args:
-      args: the flags.
-      read_task: function of args and the `pretrained.Complete` that returns a
-        `tasks.finetuning.Task` with its data.
+    `read_task` returns a `tasks.finetuning.Task` with its data, given the args
+    and the `pretrained.Complete`.
     """
     check_start_and_outputs(args)
     with ownership.owning_folder(args.output_dir):
@@ -138,11 +136,7 @@ def run(args, read_task):
 
 
 def run_once(args, number, task, start, strategy):
-    """Performs the run of one seed.
-
-    Returns:
-      Its FineTuning, and the scores on the test data.
-    """
+    """Performs the run of one seed; returns it and its scores on test data."""
     tuning = FineTuning(
         run_folder(args, number),
         task,
@@ -180,12 +174,8 @@ def export(args, task, tuning):
 def write_summary(folder, task, runs, tests, seconds):
     """Prints and writes the summary of all runs.
 
-    Args:
-      folder: the output folder.
-      task: the `tasks.finetuning.Task`.
-      runs: as for `summary.summarize`.
-      tests: of each run, its scores on the test data.
-      seconds: how long all took.
+    `runs` are as for `summary.summarize`; `tests` has the scores of each on the
+    test data; `seconds` is how long all took.
     """
     values = summary.summarize(task.best_metric, runs)
     print(summary.format_summary(values, task.baseline))

@@ -36,9 +36,7 @@ def write_vocabulary(model, folder):
 def input_files(args, others=()):
     """Returns a dict of flag -> files, as for `filesystem.check_outputs`.
 
-    Args:
-      args: a `groups.ModelFlags`.
-      others: other models, of --compare.
+    `others` are the models of --compare.
     """
     return {
         "--init_checkpoint": files_beside(args.init_checkpoint),
@@ -73,12 +71,7 @@ def build(args, model_class, unused=()):
 
 @contextlib.contextmanager
 def creating_folder(path, source):
-    """Context manager: yields a folder that becomes --to if nothing fails.
-
-    Args:
-      path: the value of --to.
-      source: the value of --from.
-    """
+    """Context manager: yields a folder that becomes --to if nothing fails."""
     output_dir = path.rstrip("/")
     check_output(output_dir, source)
     with ownership.owning(output_dir):

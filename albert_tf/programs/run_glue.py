@@ -15,12 +15,7 @@ TASKS = [name for name in table_tasks.GLUE if name not in ("mismnli", "ax")]
 
 
 def find_tasks(data_dir, names=""):
-    """Returns the names of the tasks with training data in a folder.
-
-    Args:
-      data_dir: folder with a subfolder per task.
-      names: comma-separated tasks to choose; empty for all.
-    """
+    """Returns the tasks with training data in a folder, or those of `names`."""
     present = [
         name
         for name in TASKS
@@ -85,11 +80,7 @@ def run_task(args, name, classifier, place):
 
 
 def format_table(summaries):
-    """Formats the results as a table.
-
-    Args:
-      summaries: dict from task to summary, or None if the task failed.
-    """
+    """Formats the summary of each task, None if it failed, as a table."""
     lines = [
         f"{'task':8}{'metric':16}{'last':>9}{'best':>9}{'baseline':>10}"
         f"{'minutes':>9}"
@@ -118,9 +109,7 @@ def format_table(summaries):
 def run(args, classifier=CLASSIFIER):
     """Runs the tasks one after another; ValueError at the end if one failed.
 
-    Args:
-      args: GlueFlags.
-      classifier: command line of the classifier program, without flags.
+    `classifier` is the command line of the classifier, without flags.
     """
     names = find_tasks(args.data_dir, args.tasks)
     split_flags(args.extra_flags)

@@ -9,10 +9,7 @@ from albert_tf.training import distribution
 
 
 def build_strategy(args):
-    """Returns the strategy given by the flags.
-
-    Args:
-      args: a `groups.TrainFlags` with a flag `distribution`.
+    """Returns the strategy given by `groups.TrainFlags`.
 
     Raises:
       ValueError: as `distribution.build_strategy`, or if the flags contradict
@@ -34,10 +31,7 @@ def build_strategy(args):
 
 
 def import_text_serving(wanted_by):
-    """Returns the module `text_serving`, which needs tensorflow-text.
-
-    Args:
-      wanted_by: the flag that requires it, for the message.
+    """Returns the module `text_serving`, which the flag `wanted_by` requires.
 
     Raises:
       ImportError: if tensorflow-text is not installed, or is made for another

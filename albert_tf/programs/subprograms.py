@@ -19,9 +19,7 @@ def run_program(command, **kwargs):
     has time to save its work. If this process is killed, the program receives
     SIGTERM (on Linux).
 
-    Args:
-      command: list of words of the command line.
-      **kwargs: arguments of `subprocess.Popen`.
+    Other arguments are those of `subprocess.Popen`.
     """
     # An exception during the start could lose track of the program.
     before = signal.pthread_sigmask(

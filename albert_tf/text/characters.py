@@ -65,8 +65,7 @@ def _replace(characters, counts, choose):
 class CodePointTable:
     """Replaces each code point independently of its neighbors.
 
-    Args:
-      change: function from a character to its replacement, a string.
+    `change` maps a character to its replacement, a string.
     """
 
     def __init__(self, change: Callable[[str], str]):
@@ -100,11 +99,7 @@ class CodePointTable:
 
 
 class CodePointSet:
-    """Tests whether code points belong to a set.
-
-    Args:
-      is_in: function from a character to whether it belongs to the set.
-    """
+    """Tests whether code points belong to a set, for which `is_in` is true."""
 
     def __init__(self, is_in: Callable[[str], bool]):
         codes = (i for i in range(NO_CHARACTER) if i not in _SURROGATES)
@@ -127,13 +122,9 @@ def trim(texts, starts, ends) -> tuple:
     go from the start of the first to the end of the last. If that start is not
     below that end, the answer has no visible character.
 
-    Args:
-      texts: [B] UTF-8 strings.
-      starts: [B, (T)] int32, the first character of each token.
-      ends: [B, (T)] int32, the character after each token.
-
     Returns:
-      The new starts and ends, [B, (T)] int32 each.
+      The new starts and ends of the tokens of texts [B], [B, (T)] int32 each:
+      the first character and the one after the last.
     """
     codes = decode(texts).codes
     flat, splits = codes.flat_values, tf.cast(codes.row_splits, tf.int32)
@@ -234,10 +225,8 @@ class LowerCase:
 def find_codes(characters: Characters, rows, offsets) -> tf.Tensor:
     """Converts byte offsets into indices of the N codes.
 
-    Args:
-      characters: the Characters.
-      rows: [M] indices of texts.
-      offsets: [M] byte offsets in the UTF-8 form of these texts.
+    The offsets [M] are in the UTF-8 form of the texts of the indices `rows`
+    [M].
 
     Returns:
       [M] int32 indices; N for an offset beyond the end of its text.

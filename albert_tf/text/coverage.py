@@ -20,10 +20,8 @@ def read_sample(
 ) -> Iterator[str]:
     """Yields lines that are not blank, equally many from each file.
 
-    Args:
-      files: names of text files; if there are many, some are left out. Errors
-        in their encoding are ignored.
-      open_file: function that opens one.
+    If there are many files, some are left out. Errors in their encoding are
+    ignored.
     """
     files = files[:: -(-len(files) // NUM_FILES)]
     for path in files:
@@ -43,11 +41,7 @@ _END = re.compile(rf"[.!?؟۔।॥。！？:;…]{_CLOSING}\s*$")
 
 
 def find_unsplit(lines: list[str]) -> str | None:
-    """Returns a warning if lines of a text are not sentences.
-
-    Args:
-      lines: some lines that are not blank.
-    """
+    """Returns a warning if some lines, not blank, are not sentences."""
     ends = [bool(_END.search(line)) for line in lines]
     if not any(ends):  # Text without punctuation cannot be judged.
         return None
@@ -67,12 +61,7 @@ def find_unsplit(lines: list[str]) -> str | None:
 def find_lost_marks(
     texts: Iterable[str], normalize: Callable[[str], str]
 ) -> str | None:
-    """Returns a warning if many letters lose an accent or another mark.
-
-    Args:
-      texts: some lines of a text.
-      normalize: the normalization of a tokenizer.
-    """
+    """Returns a warning if many letters lose an accent or another mark."""
     if normalize("é") != normalize("e"):
         return None
     num_marks, num_letters, example = 0, 0, None
@@ -102,12 +91,7 @@ def find_lost_marks(
 def find_unknown(
     texts: Iterable[str], tokenizer: tokenization.Tokenizer
 ) -> str | None:
-    """Returns a warning if many pieces of a text are unknown.
-
-    Args:
-      texts: some lines of the text.
-      tokenizer: the tokenizer.
-    """
+    """Returns a warning if many pieces of a text are unknown."""
     ids = [i for row in tokenizer.encode_batch(list(texts)) for i in row]
     num_unknown = ids.count(tokenizer.unk_id)
     if num_unknown <= MANY_UNKNOWN * len(ids):

@@ -26,13 +26,7 @@ _UNKNOWN_PENALTY = 10
 
 @dataclasses.dataclass(frozen=True)
 class Word:
-    """A word that a vocabulary splits.
-
-    Attributes:
-      text: the normalized word.
-      count: how often the text has it.
-      parts: ids of the pieces of which it consists.
-    """
+    """A normalized word, how often a text has it, and the ids of its pieces."""
 
     text: str
     count: int
@@ -45,13 +39,9 @@ class Word:
 
 
 class Extended(NamedTuple):
-    """A vocabulary with additional words.
+    """A vocabulary with additional words, and the bytes of its file.
 
-    Attributes:
-      words: the words that were added; their ids follow the others in this
-        order.
-      tokenizer: the tokenizer of the new vocabulary.
-      content: the bytes of its file.
+    The ids of the words follow the others in this order.
     """
 
     words: list[Word]
@@ -106,12 +96,8 @@ def find_split(
     A word that is a piece already cannot be added, even if the model prefers
     to split it.
 
-    Args:
-      words: dict from a normalized word to its count.
-      tokenizer: the tokenizer of the vocabulary.
-
-    Returns:
-      The words, those that would save most pieces first.
+    `words` are normalized, with their counts. Those that would save most pieces
+    are first.
     """
     rows = tokenizer.encode_batch(list(words))
     is_sentencepiece = tokenizer.kind == "sentencepiece"
@@ -139,10 +125,8 @@ def extend(
     Words that would still be split are left out: those that SentencePiece
     normalizes further, or that are a shorter new word and its ending.
 
-    Args:
-      tokenizer: the tokenizer of the vocabulary.
-      file: name for the new vocabulary, and content of the old one.
-      words: words that differ, as `find_split` returns them.
+    `file` is the name for the new vocabulary, and the content of the old one.
+    The words differ, as `find_split` returns them.
 
     Raises:
       ValueError: if it is a SentencePiece model of another type than unigram.

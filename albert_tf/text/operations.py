@@ -45,9 +45,6 @@ def _build_steps(normalizer, do_lower_case, keep_accents):
 class GraphTokenizer:
     r"""A tokenizer as TensorFlow operations, with the same ids as in Python.
 
-    Args:
-      tokenizer: a `tokenization.Tokenizer`.
-
     Raises:
       ValueError: if it keeps accents, which the operations cannot reorder.
 
@@ -226,10 +223,8 @@ def pack(tokenizer: tokenization.Tokenizer, segments, seq_length) -> dict:
     Truncation removes the last tokens of the longer segment, as in
     `examples.pack_pairs`; an empty second segment gets no [SEP].
 
-    Args:
-      tokenizer: a `tokenization.Tokenizer`, for the special ids.
-      segments: one or two of [B, (T)] int32.
-      seq_length: T, a scalar tensor, at least 3.
+    There are one or two segments, [B, (T)] int32. `seq_length` is T, a scalar
+    tensor, at least 3.
 
     Returns:
       Dict of `input_word_ids`, `input_mask` and `input_type_ids`, [B, T] int32.
@@ -296,11 +291,7 @@ def _cut(ids, lengths):
 def pack_question(tokenizer, query, ids, max_seq_length: int) -> tuple:
     """Packs questions and texts as [CLS] question [SEP] text [SEP].
 
-    Args:
-      tokenizer: a `tokenization.Tokenizer`, for the special ids.
-      query: [B, (T)] int32, questions.
-      ids: [B, (T)] int32, texts; truncated if too long.
-      max_seq_length: maximum number of tokens per sequence.
+    Questions and texts are [B, (T)] int32; too long texts are truncated.
 
     Returns:
       Dict of `input_ids`, `input_mask` and `segment_ids`, [B, T] int32, padded

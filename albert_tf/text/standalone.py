@@ -18,19 +18,13 @@ _WITHOUT_RULES = ("Cn", "Co", "Cs")
 
 
 def serialize(tokenizer: tokenization.SentencePieceTokenizer) -> bytes:
-    """Returns a .model that computes the tokenizer's ids from raw text.
+    """Returns the bytes of a .model that computes the ids from raw text.
 
     It differs from the vocabulary's file in two ways: its normalization rules
     include the tokenizer's, and it never uses pieces such as "2013,", which
     the tokenizer splits. Ids may still differ for a capital sigma at the end
     of a word, because rules have no context, and for a number before a comma
     if a small vocabulary has pieces such as "3," for the end of numbers.
-
-    Args:
-      tokenizer: a `SentencePieceTokenizer`.
-
-    Returns:
-      The bytes of the file.
     """
     # Suppresses a message on stderr for each set of rules.
     sentencepiece.SetMinLogLevel(1)
