@@ -99,9 +99,8 @@ def decode_one_hot(names: Sequence[str], labels: Labels) -> list[str]:
 
     Other lists, and those of names that are labels, are returned as they are.
     """
-    if len(names) != len(labels.names) or not are_zero_or_one(names):
-        return list(names)
-    if all(name in labels.ids for name in names):
+    is_one_hot = len(names) == len(labels.names) and are_zero_or_one(names)
+    if not is_one_hot or all(name in labels.ids for name in names):
         return list(names)
     return [
         label

@@ -94,7 +94,7 @@ def read_squad(path: filesystem.Path) -> Squad:
             f"{where}: {problem}. Wanted SQuAD's format: data > paragraphs > "
             "context and qas > id, question, answers > text, answer_start."
         ) from error
-    _check_ids(path, questions)
+    _check_questions(path, contexts, questions)
     if num_moved:
         logging.warning(
             "%s: the answers of %d questions are not at the stated position; "
@@ -102,24 +102,7 @@ def read_squad(path: filesystem.Path) -> Squad:
             path,
             num_moved,
         )
-    _warn_of_empty_texts(path, contexts, questions)
     return Squad(contexts, questions)
-
-
-def _warn_of_empty_texts(path, contexts, questions):
-    empty = [
-        q.id
-        for q in questions
-        if normalization.is_blank(q.text)
-        or normalization.is_blank(contexts[q.context])
-    ]
-    if empty:
-        logging.warning(
-            "%s: %d questions are empty or of an empty paragraph, such as %s.",
-            path,
-            len(empty),
-            empty[0],
-        )
 
 
 _WANTED = {list: "a list", int: "a whole number"}
@@ -170,7 +153,8 @@ def _place(answer, context):
     return Answer(text, min(offsets, key=lambda offset: abs(offset - start)))
 
 
-def _check_ids(path, questions):
+def _check_questions(path, contexts, questions):
+    """Raises ValueError without unique ids; warns of empty texts."""
     if not questions:
         raise ValueError(f"{path} has no questions.")
     repeated = tables.find_repeated(q.id for q in questions)
@@ -178,6 +162,18 @@ def _check_ids(path, questions):
         raise ValueError(
             f"{path} has the question id {repeated} twice; wanted unique ids "
             "to identify predictions. Were files concatenated?"
+        )
+    empty = [
+        q.id
+        for q in questions
+        if any(map(normalization.is_blank, (q.text, contexts[q.context])))
+    ]
+    if empty:
+        logging.warning(
+            "%s: %d questions are empty or of an empty paragraph, such as %s.",
+            path,
+            len(empty),
+            empty[0],
         )
 
 

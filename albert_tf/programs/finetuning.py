@@ -23,12 +23,9 @@ DROPOUTS = ("hidden_dropout_prob", "attention_probs_dropout_prob")
 
 
 class Start(NamedTuple):
-    """The starting point of a run, given by the flags.
+    """Where a run begins: a model, and the config to fine-tune with.
 
-    Attributes:
-      model: a `pretrained.Complete`. Its values are empty if training starts
-        from random weights or resumes.
-      config: the AlbertConfig to fine-tune with.
+    The model has no values if training starts from random weights or resumes.
     """
 
     model: pretrained.Complete

@@ -150,7 +150,8 @@ def _extend_by(tokenizer, file, words):
     if isinstance(tokenizer, tokenization.SentencePieceTokenizer):
         kind, content = "spm_model_file", _add_pieces(tokenizer, words)
     else:
-        kind, content = "vocab_file", _add_lines(content, words)
+        kind, end = "vocab_file", b"" if content.endswith(b"\n") else b"\n"
+        content += end + "".join(f"{word.text}\n" for word in words).encode()
     settings = {
         key: tokenizer.settings[key]
         for key in ("do_lower_case", "keep_accents")
@@ -175,9 +176,3 @@ def _add_pieces(tokenizer, words):
         )
     model.trainer_spec.vocab_size = len(model.pieces)
     return model.SerializeToString()
-
-
-def _add_lines(content, words):
-    """Returns a WordPiece vocabulary with words, as bytes."""
-    end = b"" if content.endswith(b"\n") else b"\n"
-    return content + end + "".join(f"{word.text}\n" for word in words).encode()

@@ -192,14 +192,6 @@ def _encodable(char):
     return "\ufffd" if unicodedata.category(char) == "Cs" else char
 
 
-def _without_combining(char):
-    return "" if unicodedata.combining(char) else _encodable(char)
-
-
-def _without_nonspacing(char):
-    return "" if unicodedata.category(char) == "Mn" else char
-
-
 def _cleaned(char):
     """Removes control characters; adds spaces around ideographs."""
     category = unicodedata.category(char)
@@ -218,7 +210,12 @@ def _spaced_punctuation(char):
     return char
 
 
-_WITHOUT_COMBINING = _CharacterTable(_without_combining)
+_WITHOUT_COMBINING = _CharacterTable(
+    lambda char: "" if unicodedata.combining(char) else _encodable(char)
+)
+_WITHOUT_NONSPACING = _CharacterTable(
+    lambda char: "" if unicodedata.category(char) == "Mn" else char
+)
 _CLEANED = _CharacterTable(_cleaned)
 _LOWER = _CharacterTable(str.lower)
 
@@ -312,6 +309,6 @@ JOIN = Step(lambda text: " ".join(text.split()), _join_words)
 LOWER = Step(str.lower, _lower)
 _DECOMPOSE = _decomposing("NFKD", _CharacterTable(_encodable))
 _DECOMPOSE_AND_STRIP = _decomposing("NFKD", _WITHOUT_COMBINING)
-_STRIP_ACCENTS = _decomposing("NFD", _CharacterTable(_without_nonspacing))
+_STRIP_ACCENTS = _decomposing("NFD", _WITHOUT_NONSPACING)
 _CLEAN = _translating(_CLEANED)
 _SEPARATE_PUNCTUATION = _translating(_CharacterTable(_spaced_punctuation))

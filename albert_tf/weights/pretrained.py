@@ -153,23 +153,14 @@ def read_pretrained(
     if not keep_slots:
         slots = checkpoints.find_slots(values)
         values = {n: v for n, v in values.items() if n not in slots}
-    described = read_description(folder)
-    return dataclasses.replace(
-        described,
-        source=prefix,
-        values=values,
-        head=_find_head(values, folder, prefix, kind),
-    )
-
-
-def _find_head(values, folder, prefix, kind):
-    """Returns the head of weights, as the files of their folder describe it."""
     head = task_heads.find_head(values, task_heads.read_head(folder), prefix)
     # A SavedModel has its own threshold, which may have been given to export.
     if head and head.kind == "conditional_spans" and kind != "module":
         threshold = task_heads.find_threshold(folder, prefix)
         head = dataclasses.replace(head, threshold=threshold)
-    return head
+    return dataclasses.replace(
+        read_description(folder), source=prefix, values=values, head=head
+    )
 
 
 def _read_described(path, weights_file):
