@@ -184,47 +184,23 @@ class Session:
             on_best=on_best,
         )
 
-    def resume_or_start(
-        self,
-        config,
-        start=None,
-        *,
-        from_group0=False,
-        tokenizer_settings=None,
-        body_only=False,
-    ) -> None:
+    def resume_or_start(self, config, start=None, **kwargs) -> None:
         """Restores the newest checkpoint, or another model, on all workers.
 
         Args:
           config: the model's AlbertConfig.
           start: as for `begin`.
-          from_group0: as for `initialization.initialize`.
-          tokenizer_settings: as for `initialization.initialize`.
-          body_only: as for `initialization.initialize`.
+          **kwargs: others, as for `initialization.initialize`.
         """
         self.reporter.say(
             initialization.initialize(
-                self.manager,
-                self.optimizer.weights,
-                config,
-                start,
-                from_group0=from_group0,
-                tokenizer_settings=tokenizer_settings,
-                body_only=body_only,
+                self.manager, self.optimizer.weights, config, start, **kwargs
             )
         )
         self.workers.share_variables(self.manager.variables)
 
     def begin(
-        self,
-        config,
-        start=None,
-        *,
-        files,
-        evaluator=None,
-        from_group0=False,
-        tokenizer_settings=None,
-        body_only=False,
+        self, config, start=None, *, files, evaluator=None, **kwargs
     ) -> int:
         """Resumes from the newest checkpoint, or starts from another model.
 
@@ -235,9 +211,7 @@ class Session:
           files: dict of files that a reader of the checkpoints needs: name ->
             JSON value, or bytes.
           evaluator: an `evaluation.Evaluator` to bring up to date, or None.
-          from_group0: as for `initialization.initialize`.
-          tokenizer_settings: as for `initialization.initialize`.
-          body_only: as for `initialization.initialize`.
+          **kwargs: as for `resume_or_start`.
 
         Returns:
           The step at which training starts.
@@ -255,13 +229,7 @@ class Session:
                 "a new object of the same kind."
             )
         self._begin_frozen()
-        self.resume_or_start(
-            config,
-            start,
-            from_group0=from_group0,
-            tokenizer_settings=tokenizer_settings,
-            body_only=body_only,
-        )
+        self.resume_or_start(config, start, **kwargs)
         step = self.step
         is_interrupted = self.manager.is_interrupted(self.manager.prefix(step))
         checkpoints.check_end(self.folder, step, self.num_train_steps)
