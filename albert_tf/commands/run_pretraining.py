@@ -102,6 +102,11 @@ class PretrainingFlags(groups.TrainFlags, PretrainingRecipe):
                     "release evaluated on the training file.)"
                 )
         self.check_rate()
+        if self.init_from_group0 and not self.init_checkpoint:
+            raise ValueError(
+                "--init_from_group0 needs --init_checkpoint, the model with "
+                "the group. Give both or neither."
+            )
         if self.distribution == "multi_worker" and not self.do_train:
             raise ValueError(
                 "--distribution=multi_worker needs --do_train; evaluate on "

@@ -604,6 +604,15 @@ ROWS = [
             ("tokenizer", 3, None),
         )
     ),
+    *(
+        row(
+            f"the first record is damaged at {place}, where damage is skipped",
+            "--damaged_records=skip",
+            "train.tfrecord, record 1: the data do not match their checksum",
+            flip_byte(RECORDS, place),
+        )
+        for place in (0, 15)
+    ),
     row(
         "a text instead of records, where damage is skipped",
         "--damaged_records=skip",
@@ -749,6 +758,11 @@ ROWS = [
         _change_vocabulary,
     ),
     # The model to begin with.
+    row(
+        "group 0 of no model",
+        "--init_from_group0",
+        "--init_from_group0 needs --init_checkpoint",
+    ),
     row("no such model", "--init_checkpoint=no", "no.index does not exist"),
     row(
         "a model of other sizes",

@@ -75,7 +75,7 @@ def check_files(
     num_bytes = sum(filesystem.size(file) for file in files)
     if max_bytes is not None and num_bytes > max_bytes:
         for file in files:
-            first = records.read_first_record(file)
+            first = read_first_record(file)
             if first is not None:
                 _check_record(file, 1, first, features, limits)
         return
@@ -132,6 +132,25 @@ def count_usable(
             )
         total += count
     return total, damaged
+
+
+def read_first_record(file: filesystem.Path) -> bytes | None:
+    """Returns the data of a file's first record; None for an empty file.
+
+    Raises:
+      DamagedFile: if the file is no TFRecord file, or its record is damaged.
+    """
+    import tensorflow as tf
+
+    try:
+        for serialized in tf.data.TFRecordDataset(file).take(1):
+            return serialized.numpy()
+    except tf.errors.DataLossError:
+        raise _explain_data_loss(file, 0) from None
+    # TensorFlow ignores an incomplete length at the end of a file.
+    if filesystem.size(file):
+        raise _explain_data_loss(file, 0)
+    return None
 
 
 def _check_file(file, features, limits):

@@ -214,7 +214,7 @@ def open_records(
 def _peek_sizes(files):
     """Returns the first file with a record, and the sizes of its features."""
     for file in files:
-        serialized = records.read_first_record(file)
+        serialized = damage.read_first_record(file)
         if serialized is not None:
             break
     else:

@@ -307,24 +307,6 @@ def _truncated(file, num_intact, start_bytes):
     return DamagedFile(message, num_intact)
 
 
-def read_first_record(file: filesystem.Path) -> bytes | None:
-    """Returns the data of a file's first record; None for an empty file.
-
-    Raises:
-      DamagedFile: if the file is not a TFRecord file.
-    """
-    size = filesystem.size(file)
-    if not size:
-        return None
-    with filesystem.open_file(file) as opened:
-        header = opened.read(_HEADER_BYTES)
-        if len(header) == _HEADER_BYTES:
-            (length,) = _LENGTH.unpack_from(header)
-            if _HEADER_BYTES + length + _FOOTER_BYTES <= size:
-                return opened.read(length)
-    raise _truncated(file, 0, header[:2])
-
-
 def parse_example(serialized: bytes):
     """Returns the features by name; None if not a `tf.train.Example`."""
     import tensorflow as tf

@@ -94,6 +94,17 @@ def test_files_without_records_are_refused(path, content):
         opening.open_records(str(path), CONFIG)
 
 
+@pytest.mark.parametrize("skip_damaged", [False, True])
+@pytest.mark.parametrize("place", [0, 9, 15, 60])
+def test_damage_of_the_first_record_is_named(path, place, skip_damaged):
+    tiny_records.write(path, 9)
+    content = bytearray(path.read_bytes())
+    content[place] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match="a.tfrecord, record 1: .* checksum"):
+        opening.open_records(str(path), CONFIG, skip_damaged=skip_damaged)
+
+
 def test_records_for_fine_tuning_are_refused(path):
     features = make_features(2)
     del features["masked_lm_positions"]
