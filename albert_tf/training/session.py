@@ -272,12 +272,16 @@ class Session:
             )
 
     def restore_best(self) -> str | None:
-        """Restores the best checkpoint, or the newest if none is marked best.
+        """Restores the checkpoint that `task_heads.find_trained` names last.
 
         Returns:
           The checkpoint; None if the folder has none, and nothing changed.
         """
-        prefixes = task_heads.find_trained(self.folder)
+        # Without a head, as in pretraining, only the results say it.
+        results = results_file.read_results(self.folder)
+        prefixes = task_heads.find_trained(
+            self.folder, [int(row[checkpoints.STEP]) for row in results]
+        )
         if not prefixes:
             return None
         source, values = checkpoints.read_newest(prefixes)

@@ -7,6 +7,7 @@ The weights of a regression and of RACE have the same names and shapes, so
 import dataclasses
 import math
 import os
+from collections.abc import Iterable
 
 from albert_tf import filesystem
 from albert_tf.model import heads, span_heads
@@ -178,17 +179,25 @@ def _read_scored(folder) -> dict[str, float | None]:
     return scored
 
 
-def find_trained(folder: filesystem.Path) -> list[str]:
+def find_trained(
+    folder: filesystem.Path, scored_steps: Iterable[int] = ()
+) -> list[str]:
     """Returns the prefixes of a folder's checkpoints, the one to use last.
 
     That is the best one; or the newest, if it is newer than all that were
     scored, as training went on without dev data.
+
+    Args:
+      folder: folder of the checkpoints.
+      scored_steps: steps that were scored, besides those that `note_scores`
+        has noted.
     """
     numbered = checkpoints.list_checkpoints(folder)
     best = checkpoints.find_best(folder)
     if best is None:
         return numbered
     steps = [int(s) for s in _read_scored(folder) if s != BEST]
+    steps += scored_steps
     # If it is unknown what was scored, as in a copy, the best one is used.
     newest = max(steps, default=math.inf)
     newer = [

@@ -13,14 +13,17 @@ import tensorflow as tf
 from albert_tf.commands.run_classifier import ClassifierFlags
 from albert_tf.commands.run_pretraining import PretrainingFlags
 from albert_tf.data.pretraining import opening
+from albert_tf.model import heads
 from albert_tf.programs import run_classifier, run_pretraining
 from albert_tf.training import (
     evaluation,
     manifest,
     reporting,
     results_file,
+    session,
     workers,
 )
+from albert_tf.training.settings import Schedule, Settings
 from albert_tf.weights import checkpoints, task_heads
 from tests import tiny, tiny_records
 from tests.programs.classifier_runs import make_rows, write_table
@@ -412,6 +415,29 @@ def test_the_best_checkpoint_is_of_a_result_that_is_kept(
     if wanted:
         assert checkpoints.read_checkpoint(path)[checkpoints.STEP] == wanted
     assert best_steps[-1] == (before if before == wanted else None)
+
+
+def test_a_newer_checkpoint_of_pretraining_is_preferred_if_it_is_unscored(
+    tmp_path,
+):
+    """Pretraining has no head.json, in which scores are noted."""
+    run = session.Session(
+        tmp_path,
+        lambda dtype: heads.AlbertForPreTraining(tiny.CONFIG, dtype=dtype),
+        Settings(compute_dtype="float32"),
+        Schedule(learning_rate=1e-3, num_train_steps=9),
+        made_of={},
+    )
+    for step in (1, 2, 3):
+        run.optimizer.step.assign(step)
+        prefix = run.manager.save()
+        if step == 1:
+            run.manager.keep_best(prefix)
+    blocks = [f"masked_lm_accuracy = 0.5\nglobal_step = {i}\n" for i in (1, 2)]
+    results_file.write_blocks(tmp_path, blocks)
+    assert run.restore_best() == run.manager.prefix(3)
+    checkpoints.remove_checkpoint(run.manager.prefix(3))
+    assert run.restore_best() == run.manager.prefix("best")
 
 
 def test_predictions_of_a_discarded_checkpoint_are_removed(copy):
