@@ -256,7 +256,7 @@ def forbid_writing():
     [(fill, "disk is full"), (forbid_writing, "file system is read-only")],
     ids=["full", "read-only"],
 )
-def test_a_disk_that_takes_nothing_is_told_of(
+def test_an_error_says_that_a_disk_is_full_or_read_only(
     disk, capfd, monkeypatch, command, change, says
 ):
     monkeypatch.setattr("sys.argv", ["the_program"])

@@ -1,4 +1,4 @@
-"""From scores to answers: the release's, and by hand."""
+"""Tests of answers.py: against the release, and of cases made by hand."""
 
 import gzip
 import json

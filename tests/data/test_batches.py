@@ -105,7 +105,7 @@ def test_a_pass_has_each_example_once(num_examples, num_replicas, is_static):
     assert num_padding < (plan.sizes[-1] if is_static else num_replicas)
 
 
-def test_a_pass_of_given_batches():
+def test_a_pass_may_have_batches_of_a_given_size():
     rows = make_examples(50)
     plan = batches.plan_pass(rows, 11, 1, batch_size=8)
     assert plan.sizes.tolist() == [8] * 6 + [2]

@@ -108,7 +108,7 @@ def test_packing_a_batch_equals_packing_each_text(tokenizer, max_seq_length):
 
 
 @pytest.mark.parametrize("second", [None, "", " ", "\t\u3000"])
-def test_an_empty_second_text_is_none(tokenizer, second):
+def test_an_empty_second_text_counts_as_missing(tokenizer, second):
     packed = examples.pack_pairs(tokenizer, ["w0 w1", ""], [second] * 2, 8)
     ids, lengths, first = sequences(packed)
     assert ids.tolist() == [CLS, 5, 6, SEP, CLS, SEP]
@@ -234,7 +234,7 @@ def test_padding_no_examples_gives_empty_arrays(three):
         assert len(values) == 0
 
 
-def test_padding_does_not_cut(three):
+def test_padding_to_less_than_the_longest_is_refused(three):
     examples.pad_examples(three, [0], 4)
     with pytest.raises(ValueError, match="has 5 tokens; wanted at most 4"):
         examples.pad_examples(three, [0, 1], 4)

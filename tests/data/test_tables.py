@@ -64,7 +64,7 @@ def test_all_rows_of_glue_are_read(shared, caplog, task, sizes):
 @pytest.mark.parametrize("folder", FOLDERS)
 @pytest.mark.parametrize("task", ["cola", "mrpc", "sst-2", "sts-b"])
 def test_ids_of_glue_are_the_index_of_its_test_files(folder, tmp_path, task):
-    """Also for part of a file in another order."""
+    """The first column counts, where a file has some rows in another order."""
     ((_, table),) = table_tasks.GLUE[task].test.items()
     path = FOLDERS[folder] / table.file
     header, *lines = path.read_text(encoding="utf-8").split("\n")[:-1]

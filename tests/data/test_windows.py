@@ -134,7 +134,9 @@ def test_token_spans_are_the_releases(recordings, tokenizers, case):
     assert num_better < 0.005 * recorded["tok_end_to_orig_index.values"].size
 
 
-def test_several_workers_give_the_same(recordings, tokenizers, monkeypatch):
+def test_several_workers_encode_the_same_windows(
+    recordings, tokenizers, monkeypatch
+):
     monkeypatch.setattr(windows, "CONTEXTS_PER_TASK", 9)
     path = recordings / "squad/v2_data.json"
     questions = squad.read_squad(str(path))

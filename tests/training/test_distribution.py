@@ -1,4 +1,4 @@
-"""From flags to a strategy."""
+"""Tests of distribution.py: strategies, batch sizes, data types, memory."""
 
 import sys
 
@@ -157,5 +157,5 @@ def test_memory_is_that_of_the_machine_or_its_container(
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="Linux says it")
-def test_this_machine_has_memory():
+def test_the_memory_of_this_machine_is_read():
     assert distribution.read_available_memory() > 1 << 26

@@ -7,7 +7,7 @@ import pytest
 
 from albert_tf.training import divergence
 
-# Predictions of a step that make a window of its own.
+# With so many predictions, each step is a window of the guard.
 MANY = divergence.NUM_PREDICTIONS
 
 
@@ -16,7 +16,7 @@ def values(loss=5.0, norm=1.0):
 
 
 def check_all(tested, losses, *, start=1, count=MANY, per_call=1):
-    """Checks steps in calls of some."""
+    """Checks losses in calls of `per_call` steps each."""
     for i in range(0, len(losses), per_call):
         some = losses[i : i + per_call]
         tested.check(
@@ -36,7 +36,7 @@ def check_norms(tested, norms, start=1):
 @pytest.mark.parametrize("name", ["loss", "gradient_norm"])
 @pytest.mark.parametrize("value", [math.nan, math.inf])
 @pytest.mark.parametrize("is_active", [True, False])
-def test_what_is_not_finite_always_stops(name, value, is_active):
+def test_a_value_that_is_not_finite_always_stops(name, value, is_active):
     found = {**values(), name: value}
     norms = [found["gradient_norm"], 1.0]
     with pytest.raises(FloatingPointError, match="At step 7 the loss is"):
@@ -57,7 +57,7 @@ def test_a_lost_half_of_what_was_learned_stops():
 
 @pytest.mark.parametrize("per_call", [1, 7, 25, 1000])
 @pytest.mark.parametrize("batch", [4, 64])
-def test_calls_do_not_matter(per_call, batch):
+def test_the_guard_does_not_depend_on_the_steps_per_call(per_call, batch):
     """A fall to 4, noise of small batches, and a real relapse at step 1500."""
     rng = np.random.default_rng(batch)
     steps = np.arange(1, 3001)
@@ -98,7 +98,7 @@ def test_records_have_the_number_of_predictions():
     assert tested.take_count() == {divergence.PREDICTIONS: 0}
 
 
-def test_a_new_weight_of_the_sentence_loss_does_not_stop():
+def test_another_sentence_weight_does_not_stop_a_run():
     tested = divergence.Guard(loss="masked_lm_loss")
     tested.resume(
         {"step": step, "masked_lm_loss": masked, "loss": loss}
@@ -109,10 +109,10 @@ def test_a_new_weight_of_the_sentence_loss_does_not_stop():
         check_all(tested, [8], start=5)
 
 
-def test_norms_that_explode_stop_if_they_stay():
+def test_gradients_that_stay_large_stop_a_run():
     tested = divergence.Guard()
     check_norms(tested, [1 + i % 3 for i in range(divergence.NUM_RECENT)])
-    # Clipped, and gone.
+    # A single large norm is clipped and does no harm.
     check_norms(tested, [500, 1, *[900] * 9, 2], start=51)
     with pytest.raises(
         FloatingPointError, match="step 72 the gradient norm is 1e[+]03"

@@ -120,10 +120,10 @@ def test_a_frozen_run_resumes_as_if_never_stopped(
 
 
 @pytest.mark.parametrize("before, after", [(1, 0), (0, 1)])
-def test_what_is_frozen_may_change_on_purpose(
+def test_accept_changes_permits_other_frozen_weights(
     model, tmp_path, monkeypatch, before, after, capfd
 ):
-    """Even if the run is killed before it has saved a checkpoint again."""
+    """A kill before the next checkpoint does not bring the momentum back."""
     first = ["encoder"] * before
     then = ["encoder"] * after
     stop_at(2, build(model, tmp_path, *first), monkeypatch)
@@ -141,10 +141,8 @@ def test_what_is_frozen_may_change_on_purpose(
     assert (f"{name}/adam_m" in values[1]) == (not after)
 
 
-def test_weights_trained_anew_begin_without_momentum(
-    model, tmp_path, monkeypatch
-):
-    """Also in one process, where other checkpoints were restored before."""
+def test_unfrozen_weights_begin_without_momentum(model, tmp_path, monkeypatch):
+    """In one process, other checkpoints were restored before."""
     name = "bert/pooler/dense/kernel/adam_m"
     tuning = build(model, tmp_path, dev=(TEXTS, LABELS), train_step=6)
     stop_at(2, tuning, monkeypatch)
@@ -185,7 +183,7 @@ def test_random_weights_are_not_frozen(model, tmp_path):
     tuning.train()
 
 
-def test_freezing_has_its_time(model, tmp_path):
+def test_freezing_all_or_after_begin_is_refused(model, tmp_path):
     tuning = build(model, tmp_path)
     tuning.model.trainable = False
     with pytest.raises(ValueError, match="All weights of the model are frozen"):

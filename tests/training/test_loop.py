@@ -145,7 +145,8 @@ def test_a_split_batch_leads_to_the_weights_of_a_whole_one(tmp_path):
     after = whole.values()
     moved = {n for n in after if np.abs(after[n] - before[n]).max() > 1e-3}
     still = set(whole.optimizer.weights) - moved
-    # A bias of all keys shifts all scores of a query alike: no gradient.
+    # The bias of keys adds the same to all scores of a query, so that its
+    # gradient is 0.
     assert {name.split("/")[-2] for name in still} == {"key"}
     for number, (num_replicas, kwargs) in enumerate(SPLITS):
         run = build(tmp_path / str(number), num_replicas=num_replicas)
@@ -319,10 +320,10 @@ def test_a_loss_that_is_not_finite_ends_the_run(tmp_path):
 def test_a_resumed_run_that_diverges_is_stopped(
     tmp_path, monkeypatch, is_interrupted
 ):
-    """Also by a signal during the call, which would save a checkpoint."""
+    """A signal during the call does not save the diverged weights."""
     monkeypatch.setattr(divergence, "NUM_PREDICTIONS", 1)
     build(tmp_path).train(4)
-    # As if the loss had fallen: to far below that of the coming steps.
+    # The guard takes the losses to come for a relapse from this one.
     losses = {2: 6.0, 4: 0.5}
     lines = (
         json.dumps({"split": "train", "step": step, "loss": loss})
@@ -349,7 +350,7 @@ def test_a_resumed_run_that_diverges_is_stopped(
     ("step_seconds", "wanted"), [(0.001, 1000), (0.125, 160), (6, 3), (30, 1)]
 )
 def test_calls_of_a_tpu_are_long_but_end_soon_enough(step_seconds, wanted):
-    """So that a signal is noticed, and returning to Python costs little."""
+    """Between calls, a signal is noticed; each return to Python costs time."""
     session = sessions.ModelSession(
         tpu_strategy_on_cpus(2), None, None, None, None, Settings(), 9
     )
@@ -470,7 +471,7 @@ def test_the_best_checkpoint_is_kept_and_results_are_not_repeated(tmp_path):
     accuracies = evaluator.known("masked_lm_accuracy")
     assert evaluator.known("global_step") == [2, 4, 6, 8, 10]
     best = checkpoints.read_checkpoint(tmp_path / "model.ckpt-best")
-    # The first of equally good ones.
+    # Of equally good checkpoints, the first is kept.
     assert best["global_step"] == 2 * (1 + np.argmax(accuracies))
     evaluator.evaluate_folder()
     assert len(evaluator.known("global_step")) == 5

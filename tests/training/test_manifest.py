@@ -136,7 +136,7 @@ def test_the_position_in_the_data_counts_examples(folder):
     assert resume(10, 4)(12) == 48
     count = resume(12, 3)
     assert [count(step) for step in (0, 5, 12, 14)] == [0, 20, 48, 54]
-    # Lost work does not count.
+    # Steps after the checkpoint were lost and do not count.
     assert resume(11, 5)(13) == 44 + 10
     assert resume(13, 5)(14) == 44 + 15
 

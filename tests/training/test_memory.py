@@ -117,7 +117,7 @@ def test_inference_keeps_no_layer():
     assert one == other
 
 
-def test_a_step_without_enough_memory_is_said_with_a_remedy():
+def test_a_step_that_needs_too_much_memory_is_warned_of_with_a_remedy():
     def warn(available, batch_size=12, num_parts=1, remat=False, num_choices=1):
         settings = Settings(
             train_batch_size=batch_size,
@@ -144,7 +144,7 @@ def test_a_step_without_enough_memory_is_said_with_a_remedy():
     assert warn(peak(4), num_parts=3) is None
     both = "gradient_accumulation_steps=12 remat=True needs"
     assert both in warn(peak(1, remat=True))
-    # What is on already is no remedy.
+    # A setting that is on already is not recommended.
     assert "smaller model" in warn(peak(1, remat=True) - 1)
     assert "smaller model" in warn(peak(1, remat=True) - 1, remat=True)
     assert warn(peak(12, remat=True), remat=True) is None
@@ -153,7 +153,7 @@ def test_a_step_without_enough_memory_is_said_with_a_remedy():
     assert "_steps=2 remat=True" in warn(peak(12, remat=True) - 1, remat=True)
 
 
-def test_memory_is_said_in_gibibytes():
+def test_memory_is_reported_in_gibibytes():
     config = AlbertConfig.from_json_file(ROOT / "configs/model/v2/base.json")
     warning = memory.warn_of_training(
         config,

@@ -101,7 +101,7 @@ def test_each_step_has_its_rate_and_is_counted():
 
 
 def test_a_zero_weight_gets_the_unscaled_update():
-    # |w| = 0 would stop it for ever.
+    # Scaled by |w| = 0, the weight would stay 0 for ever.
     weight = tf.Variable(tf.zeros([2, 3]))
     optimizer = optimization.build_optimizer(
         "lamb", {"kernel": weight}, lambda step: 0.1
@@ -327,7 +327,7 @@ def check_weights(stem, optimizer, noise):
         (1024, 5 / (2**2.5 * 1e3), 1 / 160),
         (4096, 5 / (2**1.5 * 1e3), 1 / 40),
         (32768, 5 / 1e3, 1 / 5),
-        # Beyond, the share stays.
+        # Beyond the table, the share is that of its end.
         (32, 5 / (2**5.0 * 1e3), 1 / 320),
         (1 << 17, 5 * 2 / 1e3, 1 / 5),
     ],

@@ -48,7 +48,7 @@ def build(strategy, counts, batch_size=4):
 
 
 @pytest.mark.parametrize(("kind", "batch_size"), SPLITS)
-def test_losses_are_those_of_the_sequences(kind, batch_size):
+def test_the_gauge_has_the_losses_of_its_sequences(kind, batch_size):
     counts = np.random.default_rng(2).permutation(150)
     strategy = distribution.build_strategy(kind)
     model, measured = build(strategy, counts, batch_size)
@@ -73,7 +73,7 @@ def test_losses_are_those_of_the_sequences(kind, batch_size):
 
 
 @pytest.mark.parametrize(("kind", "batch_size"), SPLITS)
-def test_cosine_and_entropy_by_hand(kind, batch_size):
+def test_cosine_and_entropy_equal_those_in_numpy(kind, batch_size):
     strategy = distribution.build_strategy(kind)
     model, measured = build(strategy, np.ones(150), batch_size)
     values = measured.measure()
@@ -99,7 +99,7 @@ def test_cosine_and_entropy_by_hand(kind, batch_size):
     )
 
 
-def test_uniform_attention_has_all_the_entropy():
+def test_uniform_attention_has_the_maximum_entropy():
     batch = make_batch()
     mask = batch["input_mask"][:, None, None, :]  # [B, 1, 1, T]
     uniform = mask / mask.sum(axis=-1, keepdims=True)
@@ -111,7 +111,7 @@ def test_uniform_attention_has_all_the_entropy():
     assert ratio.total == 0
 
 
-def test_it_is_due_once_per_interval():
+def test_the_gauge_is_due_once_per_interval():
     _, measured = build(tf.distribute.get_strategy(), np.ones(150))
     steps = [1, 50, 99, 100, 150, 199, 250, 260, 1000]
     due = [step for step in steps if measured.is_due(step)]
@@ -131,7 +131,7 @@ def test_it_is_due_once_per_interval():
         (1.3, 0.87, "learning"),  # A deep model.
     ],
 )
-def test_it_has_a_word_for_each_state(gain, entropy, word):
+def test_the_gauge_has_a_word_for_each_state(gain, entropy, word):
     values = {"frequency_gain": gain, "attention_entropy": entropy}
     assert plateau.Gauge.describe(values) == word
 
@@ -140,7 +140,7 @@ def test_it_has_a_word_for_each_state(gain, entropy, word):
     ("num_train_steps", "due"),
     [(8_000, 4_000), (2_000, 1_500), (125_000, 10_000)],
 )
-def test_it_advises_once_if_the_steps_taught_nothing(num_train_steps, due):
+def test_the_gauge_advises_once_if_nothing_was_learned(num_train_steps, due):
     stuck = {
         "frequency_loss": 6.6,
         "frequency_gain": 0.4,
@@ -160,7 +160,7 @@ def test_it_advises_once_if_the_steps_taught_nothing(num_train_steps, due):
     assert measured.advise(due, num_train_steps, learned) is None
 
 
-def test_it_tells_that_all_vectors_are_the_same():
+def test_the_gauge_says_if_all_vectors_are_equal():
     collapsed = {
         "frequency_loss": 6.53,
         "frequency_gain": -0.01,

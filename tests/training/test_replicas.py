@@ -27,7 +27,7 @@ def features():
     }
 
 
-def test_each_loss_counts_by_its_scale():
+def test_each_loss_is_weighed_by_its_scale():
     sums, gradients = {}, {}
     for scale in (1.0, 0.5):
         keras.utils.set_random_seed(7)

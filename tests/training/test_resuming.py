@@ -138,7 +138,7 @@ def test_scores_of_interrupted_training_are_forgotten(
 
 @pytest.mark.parametrize("step", [2, 8])
 def test_an_interruption_changes_no_result(whole, tmp_path, monkeypatch, step):
-    """Even at a step without a regular checkpoint."""
+    """An interruption may be at a step without a regular checkpoint."""
     args = dataclasses.replace(whole, output_dir=str(tmp_path / "out"))
     run_until(step, args, monkeypatch)
     newest = checkpoints.list_checkpoints(args.output_dir)[-1]
@@ -207,7 +207,7 @@ def test_lines_truncated_by_a_full_disk_are_dropped(copy, whole, cut, ending):
 
 
 def test_an_evaluation_is_written_once(copy, whole):
-    """If the run is killed between writing its two files, it is repeated."""
+    """It is repeated only if a kill left one of its two files unwritten."""
     folder, args = copy
     path = folder / "eval_results.txt"
     blocks = path.read_text().split(results_file.HEADER)
@@ -353,8 +353,8 @@ def test_a_larger_batch_resumes_at_the_same_example(tmp_path, monkeypatch):
     assert manifest.FORMAT == stored["format"]
 
 
-def test_scores_may_become_fewer(tmp_path):
-    """As those without a sentence loss, if its weight becomes 0."""
+def test_a_metric_may_be_absent_from_later_evaluations(tmp_path):
+    """The metrics of the sentence loss are absent once its weight is 0."""
     scores = iter(
         [{"a": 0.9, "s": 9.0}, {"a": 0.1, "s": 9.0}, {"a": 0.5}, {"a": 0.4}]
     )
@@ -488,7 +488,7 @@ def test_a_run_may_end_where_it_was_interrupted(whole, tmp_path):
     )
     run_classifier.run(args)
     results = results_file.read_results(args.output_dir)
-    # As after an interruption.
+    # The state after an interruption.
     mark = tmp_path / "out" / f"model.ckpt-3{checkpoints.MARK}"
     mark.touch()
     for path in (tmp_path / "out").glob("model.ckpt-best*"):

@@ -68,7 +68,7 @@ def meet(settings, *, indexes=None, seconds=20):
         return list(pool.map(meet_one, indexes, settings))
 
 
-def test_workers_with_equal_settings_meet():
+def test_workers_with_equal_settings_connect():
     assert meet([{"a": 1}] * 3) == [None] * 3
 
 
@@ -87,7 +87,7 @@ def test_two_workers_of_one_index_are_refused():
 
 
 @pytest.mark.parametrize("index", [0, 1])
-def test_who_waits_in_vain_says_for_whom(index):
+def test_a_timeout_names_the_missing_worker(index):
     addresses = tuple(cluster.free_addresses(2))
     found = workers.Cluster(addresses, index)
     with pytest.raises(TimeoutError, match="No answer within 1 s") as caught:
@@ -95,7 +95,7 @@ def test_who_waits_in_vain_says_for_whom(index):
     assert addresses[1 - index] in str(caught.value)
 
 
-def test_a_stranger_who_connects_does_no_harm():
+def test_connections_of_other_programs_are_ignored():
     addresses = tuple(cluster.free_addresses(2))
     with concurrent.futures.ThreadPoolExecutor() as pool:
         chief = pool.submit(

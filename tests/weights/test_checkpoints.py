@@ -285,7 +285,7 @@ def test_what_is_not_finite_is_skipped_like_what_is_damaged(tmp_path, caplog):
     assert checkpoints.read_newest(found)[0].endswith("-200")
     assert manager.restore_latest() == manager.source == manager.prefix(200)
     assert "-300: bert/pooler/dense/bias contains NaN" in caplog.text
-    # They neither count nor outlive those that are good.
+    # Damaged checkpoints are not counted, and are removed before good ones.
     save_at(manager, 360)
     assert steps_in(tmp_path) == [200, 360]
 

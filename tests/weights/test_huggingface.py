@@ -89,7 +89,7 @@ def rewrite(folder, change):
 
 
 @pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16])
-def test_half_precision_becomes_float32_and_says_so(folder, dtype):
+def test_half_precision_becomes_float32_with_a_remark(folder, dtype):
     before = rewrite(
         folder, lambda w: {n: v.astype(dtype) for n, v in w.items()}
     )
@@ -179,7 +179,7 @@ def test_a_wrong_copy_is_noticed_and_removed(tmp_path, monkeypatch):
 
     def write_other(folder, values, *rest):
         bias = "cls/predictions/output_bias"
-        # So little that outputs agree.
+        # Small enough that outputs agree.
         write(folder, {**values, bias: values[bias] + 1e-7}, *rest)
 
     monkeypatch.setattr(huggingface, "write_folder", write_other)
@@ -234,7 +234,7 @@ def poolerless(folder):
     return folder
 
 
-def test_a_missing_pooler_is_named_and_not_made_up(poolerless):
+def test_a_missing_pooler_is_named_and_not_replaced(poolerless):
     found = pretrained.read_pretrained(poolerless)
     assert not found.has_pooler
     assert found.remarks == [
@@ -257,7 +257,7 @@ def with_spans(found):
     return dataclasses.replace(found, values=found.values | more)
 
 
-def test_kerashub_needs_a_pooler(poolerless, tmp_path):
+def test_a_keras_hub_preset_needs_a_pooler(poolerless, tmp_path):
     with pytest.raises(ValueError, match="KerasHub.*requires one"):
         convert(poolerless, tmp_path / "c", format="keras_hub")
 
@@ -269,7 +269,7 @@ def test_a_missing_head_is_not_called_another_architecture(poolerless):
     assert "groups" not in str(error.value)
 
 
-def test_a_pooler_of_zeros_is_none(golden):
+def test_a_pooler_of_zeros_counts_as_missing(golden):
     found = pretrained.read_pretrained(golden("huggingface/spans"))
     with pytest.raises(ValueError, match="no pooler.*would be noise"):
         pretrained.build_model(modeling.AlbertEncoder, found)
@@ -309,7 +309,9 @@ def test_layers_that_the_config_lacks_are_not_dropped(tmp_path):
         {"hidden_act": "gelu_new", "attention_probs_dropout_prob": 0.2},
     ],
 )
-def test_a_config_goes_there_and_back(folder, tmp_path, changes, form):
+def test_a_config_survives_a_conversion_and_back(
+    folder, tmp_path, changes, form
+):
     path = folder / "config.json"
     before = json.loads(path.read_text()) | changes
     path.write_text(json.dumps(before))
@@ -319,7 +321,7 @@ def test_a_config_goes_there_and_back(folder, tmp_path, changes, form):
 
 
 @pytest.mark.parametrize("kind", ["sentencepiece", "wordpiece"])
-def test_transformers_is_told_of_segments_and_special_pieces(
+def test_a_written_config_names_segments_and_special_pieces(
     tmp_path, shared, kind
 ):
     data = shared / "data"

@@ -103,7 +103,7 @@ def test_a_recorded_head_of_transformers_computes_the_same_here(golden, name):
 
 @pytest.mark.parametrize("form", ["tf1", "own"])
 @pytest.mark.parametrize("name", HEADS)
-def test_a_head_goes_there_and_back(tmp_path, name, form):
+def test_a_head_survives_a_conversion_and_back(tmp_path, name, form):
     head, num_outputs, architecture = HEADS[name]
     values = tuned_model(tmp_path / "a", head, num_outputs)
     convert(tmp_path / "a", tmp_path / "b", format="hf")
@@ -152,7 +152,7 @@ RELEASED = [
 
 
 @pytest.mark.parametrize(("name", "head"), RELEASED)
-def test_a_fine_tuned_model_of_the_release_goes_there_and_back(
+def test_a_fine_tuned_model_of_the_release_survives_a_conversion_and_back(
     tmp_path, golden, name, head
 ):
     source = golden(f"heads/{name}")
@@ -166,7 +166,7 @@ def test_a_fine_tuned_model_of_the_release_goes_there_and_back(
         np.testing.assert_array_equal(copy.values[name], value)
 
 
-def test_a_head_that_could_be_two_is_asked_for(tmp_path):
+def test_an_ambiguous_head_must_be_given(tmp_path):
     tuned_model(tmp_path / "a", TaskHead("choices"), 1)
     (tmp_path / "a" / task_heads.HEAD_FILE).unlink()
     with pytest.raises(ValueError, match="one output.*head=choices"):
@@ -302,7 +302,7 @@ def test_a_missing_head_is_an_error_and_an_unknown_one_is_left_out(folder):
 @pytest.mark.parametrize("body_only", [True, False])
 @pytest.mark.parametrize("is_zero", [True, False])
 def test_training_begins_without_a_pooler(folder, tmp_path, body_only, is_zero):
-    """As from AlbertForMaskedLM; zeros are those of `add_pooler`."""
+    """AlbertForMaskedLM has no pooler; `add_pooler` writes one of zeros."""
     found = pretrained.read_pretrained(folder)
     for name in [n for n in found.values if "pooler" in n]:
         value = found.values.pop(name)
@@ -335,8 +335,8 @@ def test_spans_without_a_pooler_get_one_of_zeros(tmp_path, golden):
         np.testing.assert_array_equal(after[name], value)
 
 
-def test_another_task_begins_its_head_anew_and_says_so(folder, tmp_path):
-    """Even where the folder's head has the names and shapes of its own."""
+def test_another_task_begins_with_a_new_head_and_a_remark(folder, tmp_path):
+    """The folder's head may have the names and shapes of the task's head."""
     model = heads.AlbertClassifier(TINY, num_labels=3)
     weights = modeling.named_weights(model)
     held = {**weights, "global_step": tf.Variable(0, dtype=tf.int64)}

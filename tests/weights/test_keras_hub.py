@@ -125,7 +125,7 @@ def test_our_model_computes_the_same_in_keras_hub(tmp_path, name):
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
-def test_half_precision_becomes_float32_and_says_so(tmp_path, dtype):
+def test_half_precision_becomes_float32_with_a_remark(tmp_path, dtype):
     model = their_model(dtype=dtype)
     model.save_to_preset(str(tmp_path))
     found = pretrained.read_pretrained(tmp_path)
@@ -161,8 +161,8 @@ def test_a_written_vocabulary_gives_keras_hub_our_ids(tmp_path):
     assert model.predict(list(TEXT)).shape[-1] == 61
 
 
-def test_novels_get_our_ids_in_keras_hub(shared):
-    """One part in ten; from the vocabulary as it is, not one line does."""
+def test_text_of_novels_has_the_same_ids_in_keras_hub(shared):
+    """Compares every tenth line; with the unchanged vocabulary, all differ."""
     path = shared / "data/albert_en/30k-clean.model"
     ours = tokenization.build_tokenizer(spm_model_file=str(path))
     text = (shared / "data/text/novels_valid.txt").read_text(encoding="utf-8")

@@ -96,7 +96,7 @@ def test_the_model_that_is_named_is_read(models, path, factor, source):
         ("own/albert_config.json", "is not a model"),
     ],
 )
-def test_what_is_not_there_is_not_replaced(models, path, says):
+def test_a_missing_model_is_not_replaced_by_another(models, path, says):
     with pytest.raises((FileNotFoundError, ValueError), match=says):
         pretrained.read_pretrained(models[0] / path)
 

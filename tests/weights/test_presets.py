@@ -125,7 +125,7 @@ def test_a_task_without_its_weights_is_named(folder):
     assert found.remarks == ["omitted the head of AlbertMaskedLM"]
 
 
-def test_one_name_of_config_two_forms(folder, tmp_path):
+def test_a_config_json_is_recognized_by_its_content(folder, tmp_path):
     """Both formats call it config.json: its contents decide."""
     random_model(tmp_path / "a")
     convert(tmp_path / "a", tmp_path / "hf", format="hf")
@@ -183,7 +183,7 @@ def test_what_is_written_is_laid_out_as_keras_hub_does(folder, tmp_path):
             np.testing.assert_array_equal(found[name], value)
 
 
-def test_what_keras_hub_cannot_say_is_said(tmp_path, capsys):
+def test_what_keras_hub_cannot_store_is_reported(tmp_path, capsys):
     rates = {"hidden_dropout_prob": 0.1, "initializer_range": 0.3}
     random_model(tmp_path / "a", **rates)
     convert(tmp_path / "a", tmp_path / "b", format="keras_hub")
@@ -197,7 +197,7 @@ def test_what_keras_hub_cannot_say_is_said(tmp_path, capsys):
         assert f"Note: {note}" in said
 
 
-def test_a_vocabulary_goes_along_and_is_known_again(folder, tmp_path):
+def test_a_converted_vocabulary_is_recognized(folder, tmp_path):
     own = tmp_path / "own"
     convert(folder, own, format="own")
     (own / "spiece.model").rename(own / "of_any_name.model")
@@ -206,7 +206,7 @@ def test_a_vocabulary_goes_along_and_is_known_again(folder, tmp_path):
     copy = pretrained.read_pretrained(tmp_path / "b")
     # As the file it was, so data that was made with it still fits.
     pretrained.check_same_vocabulary(copy, source.tokenizer.settings)
-    # And for KerasHub, which does not lower-case.
+    # KerasHub does not lower-case, so its copy of the vocabulary does.
     for name in ("spiece.model", "tokenizer_settings.json"):
         (tmp_path / "b" / name).unlink()
     alone = pretrained.read_pretrained(tmp_path / "b").tokenizer
@@ -388,7 +388,9 @@ def link(file):
         ),
     ],
 )
-def test_what_is_wrong_with_a_preset_is_said(folder, tmp_path, change, message):
+def test_the_error_on_a_preset_says_what_is_wrong(
+    folder, tmp_path, change, message
+):
     change(folder)
     with pytest.raises((ValueError, FileNotFoundError), match=message):
         convert(folder, tmp_path / "out", format="own")
@@ -403,7 +405,7 @@ def test_weights_without_a_config_are_named(folder):
         pretrained.read_pretrained(folder / "model.weights.h5")
 
 
-def test_a_projection_that_does_something_is_refused(tmp_path):
+def test_a_projection_other_than_the_identity_is_refused(tmp_path):
     random_model(tmp_path / "a", embedding_size=12)
     convert(tmp_path / "a", tmp_path / "b", format="keras_hub")
     with h5py.File(tmp_path / "b/model.weights.h5", "r+") as file:
@@ -412,8 +414,8 @@ def test_a_projection_that_does_something_is_refused(tmp_path):
         pretrained.read_pretrained(tmp_path / "b")
 
 
-def test_a_tower_of_zeros_is_not_read(folder):
-    """A file of a few kB may tell of an array that no memory holds."""
+def test_a_huge_array_in_a_small_file_is_refused(folder):
+    """A file of a few kB can describe an array that fits into no memory."""
     with h5py.File(folder / "model.weights.h5", "r+") as file:
         del file["layers/dense/vars/0"]
         file.create_dataset(

@@ -269,7 +269,7 @@ def test_a_folder_may_have_any_name(tmp_path, form):
     assert pretrained.read_pretrained(folder).config == TINY
 
 
-def test_settings_of_another_vocabulary_are_not_believed(tmp_path):
+def test_settings_of_another_vocabulary_are_refused(tmp_path):
     tiny.write_model(tmp_path)
     path = tmp_path / "tokenizer_settings.json"
     settings = json.loads(path.read_text())
@@ -401,7 +401,7 @@ def test_two_conversions_do_not_write_one_folder(tmp_path):
     with ownership.owning(str(tmp_path / "b")):
         with pytest.raises(BlockingIOError, match="in use by process"):
             convert(tmp_path / "a", tmp_path / "b")
-    # What a stopped one left.
+    # The remains of a conversion that was stopped.
     (tmp_path / "b.incomplete").mkdir()
     (tmp_path / "b.incomplete" / "config.json").write_text("{")
     convert(tmp_path / "a", tmp_path / "b")
@@ -414,7 +414,7 @@ def test_a_folder_with_files_is_not_overwritten(tmp_path):
         convert(tmp_path / "a", tmp_path / "a")
 
 
-def test_an_inspection_counts_everything(tmp_path, capsys):
+def test_an_inspection_counts_all_weights(tmp_path, capsys):
     values = random_model(tmp_path / "a")
     shutil.copy(tmp_path / "a/albert_config.json", tmp_path)
     inspect_checkpoint.run(InspectFlags(init_checkpoint=str(tmp_path / "a")))
@@ -424,7 +424,7 @@ def test_an_inspection_counts_everything(tmp_path, capsys):
     assert "sentence-order head" in said and '"hidden_size": 12' in said
 
 
-def test_initializing_goes_on_begins_anew_or_from_another(tmp_path):
+def test_a_run_resumes_or_starts_from_random_or_other_weights(tmp_path):
     model = heads.AlbertForPreTraining(TINY)
     weights = modeling.named_weights(model)
     held = {**weights, "global_step": tf.Variable(1, dtype=tf.int64)}
@@ -438,7 +438,7 @@ def test_initializing_goes_on_begins_anew_or_from_another(tmp_path):
     values = random_model(tmp_path / "a")
     said = initialize(tmp_path / "a")
     assert said.startswith(f"Restored {len(values)} of {len(values)} variables")
-    # Another training's step is its own.
+    # The step of the other training is not taken over.
     assert held["global_step"].numpy() == 1
     convert(tmp_path / "a", tmp_path / "b", format="hf")
     for weight in weights.values():
@@ -526,7 +526,9 @@ def test_data_of_another_vocabulary_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("has_vocabulary", [True, False])
-def test_data_and_vocabulary_are_those_of_the_record(tmp_path, has_vocabulary):
+def test_the_recorded_vocabulary_is_compared_with_data_and_files(
+    tmp_path, has_vocabulary
+):
     """A run of pretraining leaves the settings without the vocabulary."""
     random_model(tmp_path / "a")
     for name, last in (("vocab", "z"), ("other", "y")):
@@ -554,7 +556,7 @@ def test_data_and_vocabulary_are_those_of_the_record(tmp_path, has_vocabulary):
     ):
         with pytest.raises(ValueError, match=message):
             pretrained.check_same_vocabulary(found, settings)
-    # Casing that is not recorded is not known.
+    # Casing that is not recorded is not compared.
     (tmp_path / "a" / tokenization.SETTINGS_FILE).unlink()
     found = pretrained.read_pretrained(tmp_path / "a")
     pretrained.check_same_vocabulary(found, cased)
@@ -580,7 +582,7 @@ def test_the_best_checkpoint_of_a_fine_tuning_is_read(tmp_path):
     assert pretrained.read_pretrained(tmp_path / "a").source.endswith("mine")
 
 
-def test_a_vocabulary_may_have_a_copy(tmp_path):
+def test_equal_copies_of_a_vocabulary_are_accepted(tmp_path):
     random_model(tmp_path / "a")
     pieces = "\n".join([*tiny.SPECIAL, *map(str, range(26))])
     for name, text in (("vocab", pieces), ("vocab_2", pieces), ("vocab_3", "")):
@@ -663,8 +665,8 @@ def test_an_unknown_format_is_refused(tmp_path):
     assert not (tmp_path / "b").exists()
 
 
-def test_a_task_takes_the_body_and_begins_its_head_anew(tmp_path):
-    """Also where the other model's head has the names of the task's own."""
+def test_a_task_takes_the_encoder_and_a_new_head(tmp_path):
+    """The other model's head may have the names of the task's head."""
     other = heads.AlbertClassifier(TINY, num_labels=3)
     pretrained.write_pretrained(
         tmp_path,

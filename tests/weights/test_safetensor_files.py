@@ -64,7 +64,7 @@ def test_shards_are_read_wherever_a_folder_is(folder, tmp_path, name):
     assert found.remarks == []
 
 
-def test_a_whole_file_goes_before_shards(folder, tmp_path):
+def test_a_whole_file_is_preferred_to_shards(folder, tmp_path):
     convert(folder, tmp_path / "c", format="hf")
     (tmp_path / "c" / INDEX_FILE).write_text("{}")
     assert pretrained.read_pretrained(tmp_path / "c").values

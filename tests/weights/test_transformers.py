@@ -131,7 +131,7 @@ def test_our_head_computes_the_same_in_transformers(tmp_path, name):
 @pytest.mark.parametrize(
     "name", ["AlbertModel", "AlbertForMaskedLM", "AlbertForTokenClassification"]
 )
-def test_a_model_with_few_heads_goes_there_and_back(tmp_path, name):
+def test_a_model_with_few_heads_survives_a_conversion_and_back(tmp_path, name):
     transformers.set_seed(0)
     model = getattr(transformers, name)(transformers.AlbertConfig(**SIZES))
     model.save_pretrained(tmp_path / "a")

@@ -319,7 +319,7 @@ def test_words_start_where_the_release_starts_them(golden, english):
 
 
 def test_words_start_where_the_release_saw_them_start(english):
-    """Of each piece in those instances, without their text."""
+    """The starts are recorded for each piece of its instances, without text."""
     recorded = np.load(CARRIED / "pretrain_data/word_starts.npz")
     assert len(recorded["ids"]) > 4000
     np.testing.assert_array_equal(
