@@ -7,6 +7,7 @@ import dataclasses
 from typing import Literal
 
 from albert_tf import settings
+from albert_tf.data.pretraining import rules
 from albert_tf.settings import setting
 from albert_tf.training.settings import (
     BETA_2,
@@ -168,7 +169,7 @@ class PretrainingRecipe(Settings):
         "init_checkpoint.",
     )
     shuffle_buffer: int = setting(
-        100_000,
+        rules.SHUFFLE_BUFFER,
         "Size of the shuffle buffer, in records.",
         at_least=1,
         at_most=1 << 30,

@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from albert_tf import filesystem
 from albert_tf.data import batches
-from albert_tf.data.pretraining import dynamic, records
+from albert_tf.data.pretraining import dynamic, records, rules
 
 # Files read in parallel, and records taken from each in turn. Constants,
 # because the order of training examples depends on them.
@@ -43,7 +43,7 @@ class Order:
     seed: int = 0
     start: int = 0
     num_records: int | None = None
-    shuffle_buffer: int = 100_000
+    shuffle_buffer: int = rules.SHUFFLE_BUFFER
 
 
 def build_dataset(
