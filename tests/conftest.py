@@ -27,6 +27,9 @@ tf.config.set_logical_device_configuration(
     [tf.config.LogicalDeviceConfiguration()] * NUM_LOGICAL_CPUS,
 )
 
+# Now, because it decorates the kernels of a model when they are imported.
+from tests import eager
+
 # What the repository may not carry: what it would prove, and its origin.
 ABSENT = {
     "curve": (
@@ -201,9 +204,6 @@ def any_cpu():
 @pytest.fixture(scope="module")
 def eager_steps():
     """Runs the training steps of a module's tests without tracing them."""
-    # Not earlier: this module sets TensorFlow up.
-    from tests import eager
-
     with eager.steps():
         yield
 
@@ -216,9 +216,6 @@ def steps_as_marked(request):
     if not names:
         yield
         return
-    # Not earlier: this module sets TensorFlow up.
-    from tests import eager
-
     with eager.steps(names[0] == "eager"):
         yield
 

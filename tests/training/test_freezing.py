@@ -10,6 +10,7 @@ from albert_tf import Classification, FineTuning, Recipe, named_weights
 from albert_tf.training import loop, replicas, reporting
 from albert_tf.weights import checkpoints, pretrained
 
+pytestmark = pytest.mark.eager
 TEXTS, LABELS = ["w1 w2", "w3", "w4 w5", "w6"] * 2, ["a", "b"] * 4
 PARTS = {
     "encoder": lambda model: model.encoder,
@@ -53,11 +54,16 @@ def read(folder, step):
 
 
 @pytest.mark.parametrize(
-    "frozen", [["freeze_encoder"], *([part] for part in PARTS)], ids=str
+    "num_parts, frozen",
+    [
+        *((1, [name]) for name in ("freeze_encoder", *PARTS)),
+        # A part of a layer, and so all that a step does in parts.
+        pytest.param(2, ["ffn"], marks=pytest.mark.traced),
+    ],
+    ids=str,
 )
-@pytest.mark.parametrize("num_parts", [1, 2])
 def test_frozen_weights_are_kept_without_slots(
-    model, tmp_path, frozen, num_parts
+    model, tmp_path, num_parts, frozen
 ):
     kwargs = {"gradient_accumulation_steps": num_parts, "optimizer": "lamb"}
     if frozen == ["freeze_encoder"]:

@@ -29,6 +29,8 @@ from tests import tiny, tiny_records
 from tests.programs.classifier_runs import make_rows, write_table
 from tests.programs.test_run_pretraining import CONFIG
 
+# Also in `whole`, with which others are compared.
+pytestmark = pytest.mark.usefixtures("eager_steps")
 LAST = 12
 
 
@@ -257,7 +259,6 @@ CHANGES = (
 )
 
 
-@pytest.mark.eager
 def test_a_changed_run_needs_accept_changes(copy):
     folder, args = copy
     args = dataclasses.replace(args, train_step=LAST + 2)
@@ -309,7 +310,6 @@ def test_other_labels_or_dev_data_are_refused(copy, tmp_path):
         run_classifier.run(other)
 
 
-@pytest.mark.eager
 def test_a_larger_batch_resumes_at_the_same_example(tmp_path, monkeypatch):
     (tmp_path / "config.json").write_text(json.dumps(CONFIG))
     tiny_records.write(tmp_path / "train.tfrecord", 40)
@@ -478,7 +478,6 @@ def test_a_second_evaluation_of_a_step_replaces_the_first(copy):
         run_classifier.run(dataclasses.replace(args, init_checkpoint=path))
 
 
-@pytest.mark.eager
 def test_a_run_may_end_where_it_was_interrupted(whole, tmp_path):
     args = dataclasses.replace(
         whole,
@@ -506,7 +505,6 @@ def begins_from(folder):
     return values["made_of"]["begins_from"]
 
 
-@pytest.mark.eager
 def test_other_initial_weights_are_detected_by_prefix_too(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(CONFIG))
     tiny_records.write(tmp_path / "train.tfrecord", 40)
