@@ -22,7 +22,7 @@ TOLERANCE = 3e-6
 
 
 @pytest.mark.parametrize(
-    "num_steps", [60, pytest.param(300, marks=pytest.mark.nightly)]
+    "num_steps", [20, pytest.param(300, marks=pytest.mark.nightly)]
 )
 def test_steps_of_the_release_are_followed(shared, tmp_path, num_steps):
     folder = shared / "golden/dev/curve"

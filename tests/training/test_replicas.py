@@ -27,6 +27,7 @@ def features():
     }
 
 
+@pytest.mark.eager
 def test_each_loss_is_weighed_by_its_scale():
     sums, gradients = {}, {}
     for scale in (1.0, 0.5):
