@@ -14,9 +14,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from albert_tf.commands.run_pretraining import PretrainingFlags
+from albert_tf.programs import run_pretraining
 from albert_tf.training import workers
 from albert_tf.weights import checkpoints
-from tests import cluster, tiny_records
+from tests import cluster, eager, tiny, tiny_records
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -157,33 +159,15 @@ def test_other_files_than_the_chiefs_are_refused():
 
 # Whole programs.
 
-COMMAND = (
-    "run_pretraining.py",
-    "--input_file=train.tfrecord",
-    "--eval_input_file=valid.tfrecord",
-    "--do_eval",
-    "--albert_config_file=config.json",
-    "--train_batch_size=8",
-    "--eval_batch_size=8",
-    "--learning_rate=0.01",
-    "--num_train_steps=10",
-    "--num_warmup_steps=2",
-    "--save_checkpoints_steps=5",
-    "--log_every_steps=5",
-    "--compute_dtype=float32",
-)
 
-
-def run_workers(folder, output_dir, count, *flags):
-    """Runs the program in several processes; returns their statuses."""
+def run_workers(folder, count, args):
+    """Runs a program in several processes; returns their statuses."""
     addresses = cluster.free_addresses(count)
-    command = [sys.executable, str(ROOT / COMMAND[0]), *COMMAND[1:], *flags]
-    command.append(f"--output_dir={output_dir}")
-    if count > 1:
-        command.append("--distribution=multi_worker")
+    command = [sys.executable, str(ROOT / "run_pretraining.py")]
+    command += [f"--{name}={value}" for name, value in args.items()]
     started = []
     for index in range(count):
-        with open(folder / f"{output_dir}.{index}.log", "w") as log:
+        with open(folder / f"{index}.log", "w") as log:
             started.append(
                 subprocess.Popen(
                     command,
@@ -224,19 +208,37 @@ os.kill(os.getpid(), signal.SIGTERM)
 
 
 def test_two_workers_reach_the_weights_of_one(tmp_path):
-    from tests.programs import test_run_pretraining
-
     tiny_records.write(tmp_path / "train.tfrecord", 20)
     tiny_records.write(tmp_path / "valid.tfrecord", 7, seed=1)
     (tmp_path / "config.json").write_text(
-        json.dumps(test_run_pretraining.CONFIG)
+        json.dumps({**tiny.SIZES, "num_hidden_layers": 1})
     )
-    assert run_workers(tmp_path, "one", 1) == [0]
-    assert run_workers(
-        tmp_path, "two", 2, "--gradient_accumulation_steps=2", "--remat"
-    ) == [0, 0]
+    args = {
+        "input_file": str(tmp_path / "train.tfrecord"),
+        "eval_input_file": str(tmp_path / "valid.tfrecord"),
+        "do_eval": True,
+        "albert_config_file": str(tmp_path / "config.json"),
+        "train_batch_size": 8,
+        "eval_batch_size": 8,
+        "learning_rate": 0.01,
+        "num_train_steps": 6,
+        "num_warmup_steps": 2,
+        "save_checkpoints_steps": 3,
+        "log_every_steps": 3,
+        "compute_dtype": "float32",
+    }
+    with eager.steps():
+        run_pretraining.run(
+            PretrainingFlags(output_dir=str(tmp_path / "one"), **args)
+        )
+    args |= {
+        "output_dir": str(tmp_path / "two"),
+        "distribution": "multi_worker",
+        "gradient_accumulation_steps": 2,
+    }
+    assert run_workers(tmp_path, 2, args) == [0, 0]
     one, two = (
-        checkpoints.read_checkpoint(tmp_path / name / "model.ckpt-10")
+        checkpoints.read_checkpoint(tmp_path / name / "model.ckpt-6")
         for name in ("one", "two")
     )
     for name, value in one.items():
@@ -247,5 +249,5 @@ def test_two_workers_reach_the_weights_of_one(tmp_path):
     ]
     assert names[0] == names[1]
     # Only the chief reports.
-    log = (tmp_path / "two.1.log").read_text()
-    assert "step 10/10" not in log and "Traceback" not in log
+    log = (tmp_path / "1.log").read_text()
+    assert "step 6/6" not in log and "Traceback" not in log
