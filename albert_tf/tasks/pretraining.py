@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from albert_tf import filesystem
 from albert_tf.data.pretraining import agreement, label_counts, opening
-from albert_tf.model import heads
+from albert_tf.model import heads, initial_values, modeling
 from albert_tf.model.config import CONFIG_FILE, AlbertConfig
 from albert_tf.tasks.recipes import PretrainingRecipe
 from albert_tf.text import tokenization
@@ -98,6 +98,7 @@ class Pretraining:
         if not (self.records or self.held_out):
             raise ValueError("Give records, held_out, or both: nothing to do.")
         self._any_records = self.records or self.held_out
+        self._check_initialization()
         if not self.records and checkpoints.list_checkpoints(self.folder):
             self.start = None  # The folder's own models are evaluated.
         self.sentence_weight = self._choose_sentence_weight()
@@ -107,10 +108,8 @@ class Pretraining:
         self.session = session.Session(
             self.folder,
             functools.partial(
-                heads.AlbertForPreTraining,
-                config,
-                sentence_weight=self.sentence_weight,
-                num_pieces=self._count_pieces(workers.find_workers(strategy)),
+                self._build_model,
+                num_pieces=self._find_size(workers.find_workers(strategy)),
             ),
             self.recipe,
             schedule,
@@ -138,6 +137,15 @@ class Pretraining:
                 "globs, or what `opening.open_records` returns."
             )
         return records
+
+    def _check_initialization(self):
+        """Raises ValueError if weights are asked for in two ways."""
+        if self.start and self.recipe.initialization != "release":
+            raise ValueError(
+                f"initialization={self.recipe.initialization} is a choice of "
+                f"random weights, but {self.start.source} was given to start "
+                "from. Omit one of them."
+            )
 
     def _choose_sentence_weight(self):
         """Returns the factor of the sentence loss; nobody else decides it.
@@ -176,7 +184,35 @@ class Pretraining:
                 strategy, self.recipe.eval_batch_size, "eval_batch_size"
             )
 
-    def _count_pieces(self, together):
+    def _build_model(self, dtype, num_pieces):
+        """Returns a `heads.AlbertForPreTraining` with the initial values."""
+        model = heads.AlbertForPreTraining(
+            self.config,
+            sentence_weight=self.sentence_weight,
+            num_pieces=num_pieces,
+            dtype=dtype,
+        )
+        if self._begins_on_neighbors:
+            weights = modeling.named_weights(model)
+            changed = initial_values.neighbors(
+                self.config,
+                {name: weight.numpy() for name, weight in weights.items()},
+                self._piece_counts,
+            )
+            for name, value in changed.items():
+                weights[name].assign(value)
+        return model
+
+    @property
+    def _begins_on_neighbors(self):
+        return self.records and self.recipe.initialization == "neighbors"
+
+    @functools.cached_property
+    def _piece_counts(self):
+        """How often each piece is to be predicted in training, [V]."""
+        return label_counts.count_pieces(self.records, MAX_COUNTED)
+
+    def _find_size(self, together):
         """Returns the size of the vocabulary, or None if nothing says it."""
         if self._any_records.sidecar:
             return self._any_records.sidecar["tokenizer"].get("vocab_size")
@@ -188,7 +224,7 @@ class Pretraining:
         recipe, sidecar = self.recipe, self._any_records.sidecar
         objective = self._any_records.sentence_objective
         parts = (("train", self.records), ("dev", self.held_out))
-        made_of = {
+        made_of: dict = {
             "config": self.config.to_dict(),
             "task": {"sentence_objective": objective},
             "data": {
@@ -215,6 +251,8 @@ class Pretraining:
             made_of["begins_from"] = manifest.describe_weights({})
         if not self.records:
             return made_of
+        if not self.start:
+            made_of["initialization"] = recipe.initialization
         return {
             **made_of,
             "optimizer": {
@@ -408,7 +446,7 @@ class Pretraining:
             strategy,
             self.model,
             batches.take(max(1, plateau.TOKENS // num_tokens)),
-            label_counts.count_pieces(self.records, MAX_COUNTED),
+            self._piece_counts,
             list_remedies(
                 self.config,
                 self.recipe,
@@ -435,6 +473,9 @@ def list_remedies(config, recipe, records, sentence_weight, is_initialized):
     # 0.05 for H = 256, and what gives the same variances for other widths.
     initializer_range = 0.8 / math.sqrt(config.hidden_size)
     remedies = {
+        "initialization=neighbors": (
+            not is_initialized and recipe.initialization == "release"
+        ),
         "records of short sequences (max_seq_length=64)": (
             records.num_tokens > 64
         ),

@@ -163,6 +163,12 @@ class PretrainingRecipe(Settings):
         "Default: 1, or 0 for records without a sentence objective.",
         at_least=0,
     )
+    initialization: Literal["release", "neighbors"] = setting(
+        "release",
+        "Values of random weights. release: a truncated normal. neighbors: "
+        "attention begins on neighboring tokens, and the model learns more "
+        "than frequencies from its first steps (docs/plateau.md).",
+    )
     init_from_group0: bool = setting(
         False,
         "Initialize every group with the weights of group 0 in "

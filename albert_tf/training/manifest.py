@@ -33,6 +33,7 @@ RULES = (
         ALLOWED,
         "the weights are already initialized",
     ),
+    ("initialization", ALLOWED, "the weights are already initialized"),
     ("config.*", REFUSED, "the weights belong to another architecture"),
     ("vocabulary.*", REFUSED, "ids would stand for other pieces"),
     ("task.*", REFUSED, "outputs and scores belong to another task"),

@@ -42,9 +42,9 @@ COLLAPSE = (
     "WARNING: After {step:,} steps the model gives all tokens nearly the same "
     "vector, whatever the text (mean cosine {token_cosine:.3f}): its masked-LM "
     "loss is {loss:.2f}, that of frequencies alone {frequency_loss:.2f}, and "
-    "more steps will hardly lower it. Start again with a smaller "
-    '"initializer_range" in the config, or with fewer layers. See '
-    "docs/plateau.md."
+    "more steps will hardly lower it. Start again with "
+    "initialization=neighbors or, if it began so, at half the learning rate. "
+    "See docs/plateau.md."
 )
 
 

@@ -7,12 +7,15 @@ import re
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from albert_tf import AlbertConfig, Pretraining, PretrainingRecipe
 from albert_tf.commands.run_pretraining import PretrainingFlags
 from albert_tf.data.pretraining import opening
+from albert_tf.model import modeling
 from albert_tf.programs import run_pretraining
 from albert_tf.tasks import pretraining
+from albert_tf.weights import pretrained
 from tests import runs, tiny, tiny_records
 from tests.conftest import ROOT
 
@@ -130,7 +133,13 @@ def test_advice_names_what_is_left_to_do(train):
     )
     found = pretraining.list_remedies(narrow, recipe, opened, 1.0, False)
     # In the order of the table "What helps" in docs/plateau.md.
-    wanted = ["40%", "sentence_weight=0", "ngram=1", "beta_2"]
+    wanted = [
+        "initialization=neighbors",
+        "40%",
+        "sentence_weight=0",
+        "ngram=1",
+        "beta_2",
+    ]
     wanted += ['"initializer_range": 0.05', "batch", "steps"]
     assert len(found) == len(wanted)
     assert all(map(operator.contains, found, wanted))
@@ -139,10 +148,11 @@ def test_advice_names_what_is_left_to_do(train):
     base = dataclasses.replace(
         narrow, hidden_size=768, num_attention_heads=12
     )  # As the release has it.
-    recipe = PretrainingRecipe(train_batch_size=64)
+    recipe = PretrainingRecipe(train_batch_size=64, initialization="neighbors")
     found = pretraining.list_remedies(base, recipe, better, 0.0, False)
     assert found == ["beta_2=0.98", "more steps"]
     # Weights that there are already were initialized before.
+    recipe = PretrainingRecipe(train_batch_size=64)
     found = pretraining.list_remedies(narrow, recipe, better, 0.0, True)
     assert found == ["beta_2=0.98", "more steps"]
 
@@ -160,3 +170,48 @@ def test_the_rate_is_chosen_for_the_batch_size(given, num_warmup_steps):
     schedule = recipe.schedule()
     assert schedule.learning_rate == pytest.approx(0.00088)
     assert schedule.num_warmup_steps == num_warmup_steps
+
+
+NEIGHBORS = {"train_batch_size": 4, "initialization": "neighbors"}
+
+
+def test_replicas_begin_on_the_same_neighbors(tmp_path, train):
+    recipe = PretrainingRecipe(**NEIGHBORS)
+    mirrored = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    one, two = (
+        Pretraining(tmp_path / name, CONFIG, train, recipe=recipe, **given)
+        for name, given in (("one", {}), ("two", {"strategy": mirrored}))
+    )
+    values = modeling.named_weights(two.model)
+    for name, weight in modeling.named_weights(one.model).items():
+        np.testing.assert_array_equal(weight.numpy(), values[name].numpy())
+    bias = values["cls/predictions/output_bias"].numpy()
+    labels = tiny_records.make_features(20)["masked_lm_ids"]
+    counts = np.bincount(labels.ravel(), minlength=CONFIG.vocab_size) + 1
+    np.testing.assert_allclose(np.exp(bias), counts / counts.sum(), rtol=1e-5)
+
+
+def test_the_initialization_is_recorded(tmp_path, train):
+    folder, values = tmp_path / "out", NEIGHBORS | {"num_warmup_steps": 0}
+    recipe = PretrainingRecipe(**values, num_train_steps=1)
+    Pretraining(folder, CONFIG, train, recipe=recipe).train()
+    made_of = json.loads((folder / "run.json").read_text())["made_of"]
+    assert made_of["initialization"] == "neighbors"
+    # A resumed run has weights: another choice changes nothing.
+    recipe = PretrainingRecipe(train_batch_size=4, num_train_steps=2)
+    recipe = dataclasses.replace(recipe, num_warmup_steps=0)
+    run = Pretraining(folder, CONFIG, train, recipe=recipe)
+    run.train()
+    assert run.session.step == 2
+
+
+def test_a_start_and_initial_values_contradict(tmp_path, train):
+    start = pretrained.Pretrained("folder", {}, CONFIG, None, None)
+    with pytest.raises(ValueError, match="initialization=neighbors is a choi"):
+        Pretraining(
+            tmp_path / "out",
+            CONFIG,
+            train,
+            recipe=PretrainingRecipe(**NEIGHBORS),
+            start=start,
+        )

@@ -171,4 +171,4 @@ def test_the_gauge_says_if_all_vectors_are_equal():
     advice = measured.advise(1_500, 2_500, collapsed)
     assert "After 1,500 steps" in advice and "cosine 1.000" in advice
     assert "loss is 6.54, that of frequencies alone 6.53" in advice
-    assert '"initializer_range"' in advice and "one, two" not in advice
+    assert "initialization=neighbors" in advice and "one, two" not in advice

@@ -1,0 +1,163 @@
+"""Initial values with which a masked LM learns from its first steps.
+
+With random values, attention is nearly uniform at first: what surrounds a
+masked piece tells it nothing but frequencies, and training stays on a plateau
+until positions, query and key kernels have found each other. Deep models of
+shared weights do worse: each layer adds the same, and all tokens become one
+vector. `neighbors` starts beyond both; docs/plateau.md says what each part of
+it is worth. Only values change: any model trains, saves and loads as before.
+
+Shapes: V vocab_size, T positions, E embedding_size, H hidden_size, N heads,
+D = H / N head size, F frequencies.
+"""
+
+import math
+
+import numpy as np
+
+from albert_tf.model.config import AlbertConfig
+
+# Amplitude of the positions, in standard deviations of the word embeddings.
+# With half as much, words drown out the positions, and nothing is gained.
+AMPLITUDE = 3.0
+# Radians per token of the slowest frequency; the fastest has 1.
+SLOWEST = 1 / 8
+# Distances in tokens to the neighbor on which each head begins. Fractions, as
+# the token itself attracts, too.
+OFFSETS = (-1.3, 1.3, -2.3, 2.3, -3.3, 3.3)
+# The largest score of two tokens, a logit of attention. In 512 tokens, half as
+# much is lost among the others.
+PEAK = 12.0
+# Share of the random query and key kernels that is kept.
+NOISE = 0.3
+
+_BLOCK = "bert/encoder/transformer/group_{}/inner_group_{}"
+_POSITIONS = "bert/embeddings/position_embeddings"
+_PROJECTION = "bert/encoder/embedding_hidden_mapping_in/kernel"
+_OUTPUT_BIAS = "cls/predictions/output_bias"
+
+
+def neighbors(
+    config: AlbertConfig, values: dict, piece_counts=None
+) -> dict[str, np.ndarray]:
+    """Returns new values for some of a model's random ones.
+
+    1. Positions are sines and cosines: position i has
+       AMPLITUDE * initializer_range * (sin(w i), cos(w i)) for E/2 frequencies
+       w, from 1 down to SLOWEST.
+    2. The projection P, from E to H, gets the standard deviation E**-0.5, so
+       that its outputs have the variance 1, as those of all layers.
+    3. Heads of the first layer begin on neighbors. With pinv(P), a query takes
+       D/2 frequencies out of the vector of its token, rotated by the head's
+       offset d; a key the same, not rotated. Then
+       q_i k_j = sum of cos(w (i + d - j)), which is largest at j = i + d.
+    4. The last kernels of both sub-layers are divided by the number of layers
+       that use them, whose outputs add up, and by the square root of the
+       number of different ones, whose outputs are independent.
+    5. The bias of the masked LM's logits is the logarithm of frequencies, so
+       that they need not be learned by making all vectors alike.
+
+    Args:
+      config: the AlbertConfig.
+      values: the random values: dict from canonical name to array.
+      piece_counts: [V], how often each piece is to be predicted; None leaves
+        the bias as it is.
+
+    Returns:
+      A dict from canonical name to float32 array of the shape in `values`.
+    """
+    changed = {_POSITIONS: _positions(config)}
+    size = config.embedding_size
+    projection = values.get(_PROJECTION)
+    inverse = np.eye(size)
+    if projection is not None:
+        deviation = max(np.std(projection), 1e-30)
+        changed[_PROJECTION] = projection / (deviation * math.sqrt(size))
+        inverse = np.linalg.pinv(changed[_PROJECTION].astype(np.float64))
+    prefix = f"{_BLOCK.format(0, 0)}/attention_1/self"
+    for name, kernel in zip(
+        ("query", "key"), _attention(config, inverse), strict=True
+    ):
+        name = f"{prefix}/{name}/kernel"
+        # [H, N, D]
+        random = values[name].reshape(kernel.shape)
+        is_begun = kernel.any(axis=(0, 2))[:, np.newaxis]  # [N, 1]
+        kernel = kernel + np.where(is_begun, NOISE, 1) * random
+        changed[name] = kernel.reshape(values[name].shape)
+    for name, factor in _output_factors(config).items():
+        changed[name] = values[name] * factor
+    if piece_counts is not None and _OUTPUT_BIAS in values:
+        counts = np.zeros(config.vocab_size)
+        counts[: len(piece_counts)] = piece_counts
+        # Add-one smoothing.
+        changed[_OUTPUT_BIAS] = np.log((counts + 1) / (counts + 1).sum())
+    return {n: np.asarray(v, np.float32) for n, v in changed.items()}
+
+
+def frequencies(config: AlbertConfig) -> np.ndarray:
+    """Returns the frequencies of the positions, [E/2] radians per token."""
+    return SLOWEST ** np.linspace(0, 1, config.embedding_size // 2)
+
+
+def _positions(config):
+    """Returns the position embeddings [T, E]; an odd E ends with 0."""
+    angles = np.outer(
+        np.arange(config.max_position_embeddings), frequencies(config)
+    )  # [T, E/2]
+    pairs = np.stack([np.sin(angles), np.cos(angles)], axis=-1)
+    table = np.zeros([len(angles), config.embedding_size])
+    table[:, : 2 * angles.shape[1]] = pairs.reshape(len(angles), -1)
+    return AMPLITUDE * config.initializer_range * table
+
+
+def _attention(config, inverse):
+    """Returns query and key kernels without noise, [H, N, D] each.
+
+    Heads that do not begin on a neighbor are 0. `inverse` is [H, E].
+    """
+    num_heads = config.num_attention_heads
+    head_size = config.hidden_size // num_heads
+    rates = frequencies(config)
+    num_pairs = min(head_size // 2, len(rates))
+    shape = [config.hidden_size, num_heads, head_size]
+    query, key = np.zeros(shape), np.zeros(shape)
+    if not num_pairs:
+        return query, key
+    chosen = np.linspace(0, len(rates) - 1, num_pairs).round().astype(int)
+    # Score of a head with scale 1: the variance of embeddings is normalized to
+    # 1, of which a truncated normal's words and segments have 0.77 each.
+    squared = AMPLITUDE**2 / (AMPLITUDE**2 / 2 + 2 * 0.77)
+    peak = squared * num_pairs / math.sqrt(head_size)
+    scale = math.sqrt(PEAK / peak)
+    for head, offset in enumerate(OFFSETS[:num_heads]):
+        for pair, frequency in enumerate(chosen):
+            sine, cosine = 2 * frequency, 2 * frequency + 1  # In E.
+            columns = slice(2 * pair, 2 * pair + 2)  # In D.
+            angle = rates[frequency] * offset
+            rotation = np.array(
+                [
+                    [math.cos(angle), -math.sin(angle)],
+                    [math.sin(angle), math.cos(angle)],
+                ]
+            )
+            plane = scale * inverse[:, [sine, cosine]]  # [H, 2]
+            query[:, head, columns] = plane @ rotation
+            key[:, head, columns] = plane
+    return query, key
+
+
+def _output_factors(config):
+    """Returns a dict from the sub-layers' last kernels to a factor."""
+    factors = {}
+    for group_of, kernel in (
+        (config.attention_group, "attention_1/output/dense"),
+        (config.ffn_group, "ffn_1/intermediate/output/dense"),
+    ):
+        groups = [group_of(layer) for layer in range(config.num_hidden_layers)]
+        num_different = len(set(groups)) * config.inner_group_num
+        for group in set(groups):
+            factor = 1 / (groups.count(group) * math.sqrt(num_different))
+            for inner in range(config.inner_group_num):
+                name = f"{_BLOCK.format(group, inner)}/{kernel}/kernel"
+                factors[name] = factor
+    return factors
