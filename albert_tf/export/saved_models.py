@@ -43,6 +43,11 @@ class Contents:
       is_compact: whether to store kernels and word embeddings only as
         constants, in the model's compute dtype: half the size or less, but
         nothing can be trained from it.
+
+    Example:
+      >>> from albert_tf.export.saved_models import Contents
+      >>> Contents(["albert_config.json"], ["no", "yes"]).is_compact
+      False
     """
 
     assets: Sequence[str | os.PathLike] = ()

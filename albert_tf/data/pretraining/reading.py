@@ -38,6 +38,11 @@ class Order:
         them, as if it had never been interrupted.
       num_records: total number of records; required if `start` > 0.
       shuffle_buffer: number of records in the shuffle buffer.
+
+    Example:
+      >>> from albert_tf.data.pretraining.reading import Order
+      >>> Order(seed=1, start=64, num_records=1000).start
+      64
     """
 
     seed: int = 0
