@@ -46,7 +46,7 @@ class Contents:
 
     Example:
       >>> from albert_tf.export.saved_models import Contents
-      >>> Contents(["albert_config.json"], ["no", "yes"]).is_compact
+      >>> Contents(labels=["no", "yes"]).is_compact
       False
     """
 
