@@ -179,7 +179,8 @@ def open_records(
     """
     files = sidecars.find_records(patterns)
     sidecar = sidecars.read_sidecar(files, is_strict=not skip_damaged)
-    first_file, sizes = _peek_sizes(files)
+    first_file, first = _read_first(files)
+    sizes = {name: len(x.int64_list.value) for name, x in first.items()}
     num_tokens = sizes["input_ids"]
     if sidecar:
         agreement.check_sidecar_sizes(first_file, sidecar, sizes)
@@ -208,28 +209,30 @@ def open_records(
         masker,
     )
     agreement.check_predictions(opened, max_predictions_per_seq)
-    return _check_is_masked(_count_records(opened, skip_damaged))
+    opened = _count_records(opened, skip_damaged)
+    # One record with a mask suffices; dynamic ones have none in the file.
+    if not any(first["masked_lm_weights"].float_list.value):
+        _check_is_masked(opened)
+    return opened
 
 
-def _peek_sizes(files):
-    """Returns the first file with a record, and the sizes of its features."""
+def _read_first(files):
+    """Returns the first file with a record, and the features of its first."""
     for file in files:
         serialized = damage.read_first_record(file)
         if serialized is not None:
             break
     else:
         raise ValueError(f"There is no record in {files[:3]}.")
-    sizes = {
-        name: len(feature.int64_list.value)
-        for name, feature in (records.parse_example(serialized) or {}).items()
-    }
-    is_known = "masked_lm_positions" in sizes or "segment_ends" in sizes
-    if not sizes.get("input_ids") or not is_known:
+    first = records.parse_example(serialized) or {}
+    is_known = "masked_lm_positions" in first or "segment_ends" in first
+    has_ids = "input_ids" in first and first["input_ids"].int64_list.value
+    if not has_ids or not is_known:
         raise ValueError(
             f"{file} does not contain pretraining records: it has the "
-            f"features {sorted(sizes)}. Was it created for fine-tuning?"
+            f"features {sorted(first)}. Was it created for fine-tuning?"
         )
-    return file, sizes
+    return file, first
 
 
 def _count_records(opened, skip_damaged):
@@ -277,12 +280,12 @@ def _open_masker(file, sidecar, changes, config, num_tokens):
 
 
 def _check_is_masked(opened):
-    """Returns records; refuses them if the first have nothing to predict."""
+    """Refuses records if the first of them have nothing to predict."""
     num_records = 0
     with naming_damage(opened):
         for batch in opened.read_pass(1).take(_NUM_PROBED):
             if np.any(batch["masked_lm_weights"]):
-                return opened
+                return
             num_records += 1
     if num_records:
         raise ValueError(
@@ -291,7 +294,6 @@ def _check_is_masked(opened):
             "again with create_pretraining_data; were their words too long to "
             "be masked?"
         )
-    return opened
 
 
 @contextlib.contextmanager
