@@ -19,6 +19,8 @@ from albert_tf.text import normalization
 SPACE, SIGMA, FINAL_SIGMA = map(ord, " Σς")
 NO_CHARACTER = sys.maxunicode + 1
 _SURROGATES = range(0xD800, 0xE000)
+# Consecutive code points that Python is asked about at once.
+_RUN = 256
 
 
 class Characters(NamedTuple):
@@ -70,8 +72,13 @@ class CodePointTable:
 
     def __init__(self, change: Callable[[str], str]):
         changed = {}
-        for code in range(NO_CHARACTER):
-            if code not in _SURROGATES:
+        for start in range(0, NO_CHARACTER, _RUN):
+            run = range(start, start + _RUN)
+            text = "".join(map(chr, run))
+            # Nearly all runs stay as they are, which takes one call to know.
+            if start in _SURROGATES or change(text) == text:
+                continue
+            for code in run:
                 text = change(chr(code))
                 if text != chr(code):
                     changed[code] = [*map(ord, text)]

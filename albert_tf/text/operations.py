@@ -27,19 +27,15 @@ def check_tokenizer(tokenizer: tokenization.Tokenizer) -> None:
         tokenizer.check_unigram()
 
 
-# Cached, since querying 1.1 million code points takes seconds.
+# Cached, since querying 1.1 million code points takes about a second.
 @functools.cache
-def _build_steps(normalizer, do_lower_case, keep_accents):
-    """Builds a normalizer's steps as functions of `characters.Characters`."""
-    steps: list = []
-    for step in normalizer(do_lower_case, keep_accents).steps():
-        if step is normalization.JOIN:
-            steps.append(characters.join_words)
-        elif step is normalization.LOWER:
-            steps.append(characters.LowerCase())
-        else:
-            steps.append(characters.CodePointTable(step.apply))
-    return steps
+def _build_step(step):
+    """Builds a normalizer's step as a function of `characters.Characters`."""
+    if step is normalization.JOIN:
+        return characters.join_words
+    if step is normalization.LOWER:
+        return characters.LowerCase()
+    return characters.CodePointTable(step.apply)
 
 
 class GraphTokenizer:
@@ -62,11 +58,11 @@ class GraphTokenizer:
     def __init__(self, tokenizer: tokenization.Tokenizer):
         check_tokenizer(tokenizer)
         self.tokenizer = tokenizer
-        self.steps = _build_steps(
-            tokenizer.normalizer,
+        normalizer = tokenizer.normalizer(
             tokenizer.settings["do_lower_case"],
             tokenizer.settings["keep_accents"],
         )
+        self.steps = [_build_step(step) for step in normalizer.steps()]
         is_pieces = tokenizer.kind == "sentencepiece"
         build = _build_sentencepiece if is_pieces else _build_wordpiece
         # A SavedModel of `tokenize_with_offsets` must track the resources.
