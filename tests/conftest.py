@@ -220,13 +220,15 @@ def steps_as_marked(request):
         yield
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def model(tmp_path_factory):
-    """Folder of a tiny model with random weights, and its vocabulary."""
+    """Folder of a tiny model of one layer and its vocabulary, to be read."""
     # Not earlier: this module sets TensorFlow up.
     from tests import tiny
 
-    return tiny.write_model(tmp_path_factory.mktemp("model"))
+    folder = tmp_path_factory.mktemp("tiny") / "model"
+    folder.mkdir()
+    return tiny.write_model(folder, tiny.ONE_LAYER)
 
 
 @contextlib.contextmanager

@@ -274,10 +274,10 @@ PROCESSES = {
     ),
     "help": (["run_squad.py", "--help"], {}, 0, "--doc_stride: .*at least 1"),
     "a script": (
-        ["run_race.py", "--data_dir=no", "--output_dir=new"],
+        ["run_race.py", "--data_dir=no", "--output_dir=new", "--num_runs=0"],
         {},
         1,
-        "run_race.py: No checkpoint to start from",
+        "run_race.py: --num_runs=0; wanted at least 1",
     ),
 }
 

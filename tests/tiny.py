@@ -1,5 +1,7 @@
 """A model of a few words with random weights, for tests of programs."""
 
+import dataclasses
+
 from albert_tf.model import heads, modeling
 from albert_tf.model.config import AlbertConfig
 from albert_tf.text import tokenization
@@ -22,9 +24,11 @@ CONFIG = AlbertConfig(
     hidden_dropout_prob=0.1,
     attention_probs_dropout_prob=0.0,
 )
+# Of the same weights, which layers share, in half the time.
+ONE_LAYER = dataclasses.replace(CONFIG, num_hidden_layers=1)
 
 
-def write_model(folder):
+def write_model(folder, config=CONFIG):
     """Writes the model, its vocabulary and its config; returns the folder."""
     (folder / "vocab.txt").write_text("\n".join([*SPECIAL, *WORDS]) + "\n")
     found = pretrained.Pretrained(
@@ -32,10 +36,10 @@ def write_model(folder):
         {
             name: weight.numpy()
             for name, weight in modeling.named_weights(
-                heads.AlbertForPreTraining(CONFIG)
+                heads.AlbertForPreTraining(config)
             ).items()
         },
-        CONFIG,
+        config,
         tokenization.build_tokenizer(vocab_file=str(folder / "vocab.txt")),
         vocabulary_files.read_vocabulary_file(folder / "vocab.txt"),
     )

@@ -131,17 +131,9 @@ _WITHOUT_LENGTH = (
         "%",
     ),
     (
-        "export_to_tfhub --albert_directory=model --export_path=new",
-        "preprocessor .32 tokens",
-    ),
-    (
         "layers --init_checkpoint=model --input_file=text.txt "
-        "--num_sequences=4 --output_file=new.html",
+        "--num_sequences=1 --json_file=new.json",
         "",
-    ),
-    (
-        "convert_to_litert --saved_model=hub --output=new.tflite",
-        "sequences of 32 tokens",
     ),
 )
 

@@ -272,12 +272,12 @@ ROWS = [
         "f.npz.*fol",
         put("f.npz/x", "x"),
     ),
-    row("embed", "a layer before all", "--layer=-3", "layer=-3.*model has 2"),
+    row("embed", "a layer before all", "--layer=-2", "layer=-2.*model has 1"),
     row(
         "embed",
         "no such layer",
-        "--layer=2",
-        "--layer=2.*has 2 layers; wanted -2 to 1",
+        "--layer=1",
+        "--layer=1.*has 1 layers; wanted -1 to 0",
     ),
     row("embed", "too many tokens", "--max_seq_length=33", "max_seq_length=33"),
     row(

@@ -89,7 +89,7 @@ def _make_grid():
     flags = {"num_train_steps": 2, "train_batch_size": 4}
     return {
         "title": "t",
-        "config": tiny.CONFIG.to_dict(),
+        "config": tiny.ONE_LAYER.to_dict(),
         "phases": [{"records": records, "flags": flags}],
         "held_out": records,
         "seeds": [1],
@@ -103,7 +103,7 @@ def make(folder):
     os.chdir(folder)
     rng = random.Random(0)
     (folder / "model").mkdir()
-    tiny.write_model(folder / "model")
+    tiny.write_model(folder / "model", tiny.ONE_LAYER)
     (folder / "vocab.txt").write_bytes(
         (folder / "model/vocab.txt").read_bytes()
     )

@@ -19,7 +19,7 @@ import tensorflow as tf
 
 from albert_tf import filesystem
 from albert_tf.commands.export_to_tfhub import ExportFlags
-from albert_tf.export import hub, saved_models
+from albert_tf.export import hub, saved_models, text_serving
 from albert_tf.model import heads, modeling
 from albert_tf.programs import export_to_tfhub, shared
 from albert_tf.text import tokenization
@@ -32,29 +32,29 @@ SHAPES = [(1, 1), (3, 7), (2, 32)]
 
 @pytest.fixture(scope="module")
 def exported(model, tmp_path_factory):
-    """The moved folders of an encoder and a preprocessor."""
+    """The moved folder of an encoder."""
     folder = tmp_path_factory.mktemp("hub")
     export_to_tfhub.run(
         ExportFlags(
             albert_directory=str(model),
             export_path=f"{folder}/a/tiny/",
-            seq_length=16,
+            with_preprocessor=False,
         )
     )
     shutil.move(folder / "a", folder / "b")
-    return folder / "b/tiny", folder / "b/tiny_preprocess"
+    return folder / "b/tiny"
 
 
 @pytest.fixture(scope="module")
 def loaded(exported):
     """The encoder's SavedModel; no test changes it."""
-    return tf.saved_model.load(str(exported[0]))
+    return tf.saved_model.load(str(exported))
 
 
 @pytest.fixture(scope="module")
 def frozen(exported):
     """It as a layer, which no test changes for good."""
-    return hub.HubEncoder(exported[0], trainable=False)
+    return hub.HubEncoder(exported, trainable=False)
 
 
 def make_inputs(num_rows, num_tokens, names=INPUTS):
@@ -139,7 +139,7 @@ def elsewhere(exported, tmp_path_factory):
         shape: make_inputs(*shape) for shape in [(3, 7), (1, 1), (2, 32)]
     }
     (folder / "requests.pickle").write_bytes(
-        pickle.dumps((str(exported[0]), requests))
+        pickle.dumps((str(exported), requests))
     )
     source = "\n".join(map(inspect.getsource, (train_by_keras_2, answer)))
     subprocess.run(
@@ -165,7 +165,7 @@ def test_other_loaders_give_the_checkpoints_outputs(model, elsewhere):
                 found["default"], found["pooled_output"]
             )
         layers = elsewhere[shape]["encoder_outputs"]
-        assert len(layers) == tiny.CONFIG.num_hidden_layers
+        assert len(layers) == tiny.ONE_LAYER.num_hidden_layers
         for ours, theirs in zip(
             wanted["all_encoder_layers"], layers, strict=True
         ):
@@ -175,7 +175,9 @@ def test_other_loaders_give_the_checkpoints_outputs(model, elsewhere):
 def test_every_weight_is_trained_by_tf_hubs_layer(elsewhere):
     names = [
         n
-        for n in modeling.named_weights(heads.AlbertForPreTraining(tiny.CONFIG))
+        for n in modeling.named_weights(
+            heads.AlbertForPreTraining(tiny.ONE_LAYER)
+        )
         if n.startswith("bert/")
     ]
     assert len(elsewhere["moved"]) == len(names)
@@ -250,7 +252,7 @@ def test_wrong_inputs_are_refused(loaded, wrong):
 
 
 def test_the_layer_trains_every_weight(model, exported):
-    layer = hub.HubEncoder(exported[0])
+    layer = hub.HubEncoder(exported)
     inputs = make_inputs(8, 7)
     np.testing.assert_allclose(
         layer(inputs),
@@ -263,6 +265,7 @@ def test_the_layer_trains_every_weight(model, exported):
     classifier.compile(
         keras.optimizers.Adam(1e-2),
         keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+        run_eagerly=True,  # Below, replicas train a traced step.
     )
     before = [v.numpy() for v in layer.loaded.trainable_variables]
     labels = np.arange(8) % 2
@@ -280,7 +283,7 @@ def test_the_layer_trains_every_weight(model, exported):
 
 def test_a_frozen_layer_is_not_trained(exported):
     layer = hub.HubEncoder(
-        exported[0], trainable=False, output_key="sequence_output"
+        exported, trainable=False, output_key="sequence_output"
     )
     assert layer(make_inputs(2, 5)).shape == (2, 5, 12)
     assert not layer.trainable_weights
@@ -291,7 +294,7 @@ def test_a_frozen_layer_is_not_trained(exported):
 
 
 def test_a_frozen_layer_can_be_unfrozen(exported):
-    layer = hub.HubEncoder(exported[0], trainable=False)
+    layer = hub.HubEncoder(exported, trainable=False)
     quiet = layer(make_inputs(3, 7), training=True)
     np.testing.assert_array_equal(quiet, layer(make_inputs(3, 7)))
     layer.trainable = True
@@ -306,7 +309,7 @@ def test_each_output_has_the_shape_that_keras_infers(frozen, monkeypatch):
     for key, shape in (
         ("pooled_output", [(2, 12)]),
         ("sequence_output", [(2, None, 12)]),
-        ("encoder_outputs", [(2, None, 12)] * 2),
+        ("encoder_outputs", [(2, None, 12)]),
     ):
         monkeypatch.setattr(frozen, "output_key", key)
         foreseen = keras.tree.flatten(frozen(given))
@@ -351,7 +354,7 @@ def test_a_single_text_may_be_the_input(tmp_path):
 
 def test_a_keras_model_is_saved_with_the_layer(exported, tmp_path):
     given = {n: keras.Input((None,), dtype="int32", name=n) for n in INPUTS}
-    model = keras.Model(given, hub.HubEncoder(exported[0])(given))
+    model = keras.Model(given, hub.HubEncoder(exported)(given))
     for weight in model.trainable_weights:
         weight.assign_add(0.1 * np.ones(weight.shape))
     model.save(tmp_path / "model.keras")
@@ -366,7 +369,7 @@ def test_a_layer_is_trained_on_every_replica(exported):
         cross_device_ops=tf.distribute.ReductionToOneDevice(),
     )
     with strategy.scope():
-        layer = hub.HubEncoder(exported[0])
+        layer = hub.HubEncoder(exported)
         model = keras.Sequential([layer, keras.layers.Dense(1)])
         model.compile(keras.optimizers.SGD(0.1), "mse")
     before = [v.numpy() for v in layer.loaded.trainable_variables]
@@ -383,7 +386,7 @@ def test_a_layer_is_trained_on_every_replica(exported):
 @pytest.mark.parametrize(
     "kind",
     [
-        {"num_hidden_layers": 4, "num_hidden_groups": 2},
+        {"num_hidden_groups": 2},
         {"parameter_sharing": "attention", "inner_group_num": 2},
     ],
     ids=str,
@@ -405,7 +408,10 @@ def test_every_kind_of_sharing_survives(model, tmp_path, kind):
     inputs = make_inputs(3, 7)
     wanted = ours(*inputs.values())
     found = loaded(inputs)
-    assert len(found["encoder_outputs"]) == len(wanted["all_encoder_layers"])
+    for layer, other in zip(
+        found["encoder_outputs"], wanted["all_encoder_layers"], strict=True
+    ):
+        np.testing.assert_allclose(layer, other, atol=1e-5)
     np.testing.assert_allclose(
         found["sequence_output"], wanted["sequence_output"], atol=1e-5
     )
@@ -429,7 +435,12 @@ def test_flags_choose_checkpoint_vocabulary_and_length(
     (tmp_path / "model" / tokenization.SETTINGS_FILE).unlink()
     vocabulary.write_text("\n".join([*tiny.SPECIAL, *pieces]))
     # What makes `exported` need not be repeated.
-    exports = []
+    exports, preprocessors = [], []
+    parameters = inspect.signature(text_serving.export_preprocessor)
+
+    def keep_preprocessor(*args, **kwargs):
+        preprocessors.append(parameters.bind(*args, **kwargs).arguments)
+        write_quickly(*args, **kwargs)
 
     def keep(path, model, *, tokenizer, assets):
         value = modeling.named_weights(model)[name].numpy()
@@ -438,6 +449,7 @@ def test_flags_choose_checkpoint_vocabulary_and_length(
         write_quickly(path, assets=assets)
 
     monkeypatch.setattr(hub, "export_encoder", keep)
+    monkeypatch.setattr(text_serving, "export_preprocessor", keep_preprocessor)
     args = ExportFlags(
         albert_directory=str(tmp_path / "model"),
         export_path=str(tmp_path / "best"),
@@ -459,9 +471,9 @@ def test_flags_choose_checkpoint_vocabulary_and_length(
         np.testing.assert_array_equal(export[0], wanted[name])
         assert export[1] == [5, 24, 1]
         assert "vocab_other.txt" in export[2]
-    preprocess = tf.saved_model.load(str(tmp_path / "best_preprocess"))
-    ids = preprocess(tf.constant(["v0 v19 w1"]))["input_word_ids"]
-    assert ids.numpy().tolist() == [[2, 5, 24, 1, 3, 0, 0, 0, 0]]
+    (preprocessor,) = preprocessors
+    assert preprocessor["tokenizer"].encode("v0 v19 w1") == [5, 24, 1]
+    assert preprocessor["seq_length"] == 9
     assets = {x.name for x in (tmp_path / "best_preprocess/assets").iterdir()}
     assert assets == {"vocab_other.txt", "tokenizer_settings.json"}
 
@@ -489,7 +501,7 @@ def test_refused_accents_leave_no_files(model, tmp_path, monkeypatch):
 
 def test_kerass_own_layer_accepts_it(exported, loaded):
     layer = keras.layers.TFSMLayer(
-        str(exported[0]), call_endpoint="__call__", trainable=True
+        str(exported), call_endpoint="__call__", trainable=True
     )
     inputs = make_inputs(3, 7)
     found = layer({n: tf.constant(x) for n, x in inputs.items()})
@@ -510,11 +522,11 @@ def test_a_saved_model_that_cannot_be_called_is_refused(tmp_path):
 
 @pytest.mark.parametrize("form", ["folder", "tar"])
 def test_our_module_can_initialize_a_run(model, exported, tmp_path, form):
-    path = exported[0]
+    path = exported
     if form == "tar":
         path = tmp_path / "tiny.tar.gz"
         with tarfile.open(path, "w:gz") as tar:
-            tar.add(exported[0], ".")
+            tar.add(exported, ".")
     found = pretrained.read_pretrained(str(path))
     wanted = pretrained.read_pretrained(str(model))
     body = {n: v for n, v in wanted.values.items() if n.startswith("bert/")}
@@ -637,9 +649,7 @@ def test_what_cannot_work_is_refused(model, tmp_path, changes, message):
 
 
 def test_nothing_is_overwritten(model, exported):
-    args = ExportFlags(
-        albert_directory=str(model), export_path=str(exported[0])
-    )
+    args = ExportFlags(albert_directory=str(model), export_path=str(exported))
     with pytest.raises(ValueError, match="already exists"):
         export_to_tfhub.run(args)
 
@@ -647,8 +657,22 @@ def test_nothing_is_overwritten(model, exported):
 def write_quickly(path, *_, assets, seq_length=0, **__):
     """Writes a SavedModel of nothing but assets and the length."""
     root = saved_models.Root()
-    root.seq_length = tf.Variable(seq_length)
+    root.seq_length = seq_length
     saved_models.write_saved_model(path, root, {}, assets)
+
+
+def save_quickly(root, folder, **_):
+    """Writes files of the same names as `tf.saved_model.save`."""
+    for name in ("assets", "variables"):
+        (pathlib.Path(folder) / name).mkdir(parents=True)
+    for asset in root.assets:
+        shutil.copy(asset.asset_path.numpy().decode(), f"{folder}/assets")
+    pathlib.Path(folder, "saved_model.pb").touch()
+    pathlib.Path(folder, "variables/length").write_text(str(root.seq_length))
+
+
+def read_length(folder):
+    return int(pathlib.Path(folder, "variables/length").read_text())
 
 
 class Killed(BaseException):
@@ -662,6 +686,7 @@ def quick_args(model, tmp_path, monkeypatch):
     # Dozens of these need no weights.
     monkeypatch.setattr(pretrained, "build_model", lambda kind, start: None)
     monkeypatch.setattr(hub, "export_encoder", write_quickly)
+    monkeypatch.setattr(tf.saved_model, "save", save_quickly)
     monkeypatch.setattr(
         shared,
         "import_text_serving",
@@ -727,13 +752,18 @@ def test_rerunning_a_killed_export_completes_it(
         export_to_tfhub.run(quick_args)
         names = {x.name for x in folder.iterdir()}
         assert names == {"hub", "hub_preprocess"}, moment
-        reader = tf.train.load_checkpoint(
-            str(folder / "hub_preprocess/variables/variables")
-        )
-        (key,) = [n for n in reader.get_variable_to_shape_map() if "seq" in n]
-        assert reader.get_tensor(key) == 16
+        assert read_length(folder / "hub_preprocess") == 16
     assert {"hub_preprocess temp-hub", "hub hub_preprocess"} <= states
     assert moment > 12
+
+
+def test_the_models_positions_are_the_length_that_is_not_given(
+    quick_args, capsys
+):
+    """If they are fewer than the usual length."""
+    export_to_tfhub.run(dataclasses.replace(quick_args, seq_length=None))
+    assert read_length(f"{quick_args.export_path}_preprocess") == 32
+    assert "preprocessor (32 tokens)" in capsys.readouterr().out
 
 
 def test_another_preprocessor_is_not_replaced(quick_args):
@@ -792,7 +822,7 @@ def test_the_layer_keeps_large_ids_in_half_precision(exported):
     inputs = {n: x.astype(np.float32) for n, x in make_inputs(2, 7).items()}
     inputs["input_word_ids"][0, 0] = 2049  # float16 has no such number.
     with pytest.raises(tf.errors.InvalidArgumentError, match=r"\[2049\]"):
-        hub.HubEncoder(exported[0], dtype="mixed_float16")(inputs)
+        hub.HubEncoder(exported, dtype="mixed_float16")(inputs)
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ LABELS = ("bad", "süß", "not so good")
 # All batch sizes at all lengths.
 SHAPES = [(b, t) for b in (1, 3) for t in range(1, MAX_SEQ_LENGTH + 1)]
 MODELS = {
-    "classes": {"num_labels": 3},
+    "classes": {"num_labels": 3, "num_hidden_layers": 2},
     "regression": {"num_labels": 1, "objective": "regression"},
     "multi_label": {"num_labels": 4, "objective": "multi_label"},
     "bfloat16": {"num_labels": 3, "dtype": "mixed_bfloat16"},
@@ -122,10 +122,13 @@ OTHER_PROCESS = (answer_with_v2, answer_with_v1, main)
 # This process.
 
 
-def build_model(*, vocab_size=31, positions=POSITIONS, **kwargs):
+def build_model(
+    *, vocab_size=31, positions=POSITIONS, num_hidden_layers=1, **kwargs
+):
     config = AlbertConfig(
         **{
             **tiny.SIZES,
+            "num_hidden_layers": num_hidden_layers,
             "vocab_size": vocab_size,
             "max_position_embeddings": positions,
         }
@@ -491,7 +494,9 @@ def test_few_and_many_rows_give_the_models_logits(exported_longer):
 def test_a_compact_model_stores_large_weights_once(tmp_path):
     sizes = {}
     for dtype in ("float32", "mixed_bfloat16"):
-        model = build_model(vocab_size=9000, num_labels=2, dtype=dtype)
+        model = build_model(
+            vocab_size=9000, num_hidden_layers=2, num_labels=2, dtype=dtype
+        )
         for is_compact in (False, True):
             path = serving.export_classifier(
                 tmp_path / f"{dtype}{is_compact}",

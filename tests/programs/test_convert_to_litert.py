@@ -101,8 +101,11 @@ def test_a_comparison_sees_all_but_masked_scores():
 
 def test_another_signature_is_converted_if_asked_for(exported, capsys):
     folder, _ = exported
-    convert_to_litert.run(flags(folder, "float32", signature="ids"))
-    assert "logits" in capsys.readouterr().out
+    # Without a length, all positions of the model.
+    changes = {"signature": "ids", "seq_length": None}
+    convert_to_litert.run(flags(folder, "float32", **changes))
+    said = capsys.readouterr().out
+    assert "logits" in said and "sequences of 32 tokens" in said
     with pytest.raises(ValueError, match="no signature examples that"):
         convert_to_litert.run(flags(folder, "float32", signature="examples"))
     assert convert_to_litert.TOLERANCES["float32"] <= 1e-4
