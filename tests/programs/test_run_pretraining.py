@@ -32,12 +32,14 @@ from tests import eager, tiny, tiny_records
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CONFIG = tiny.SIZES
+# All that most tests need, traced in half the time.
+ONE_LAYER = {**CONFIG, "num_hidden_layers": 1}
 
 
 def build_args(folder):
     """Returns the flags of six steps on small records, which it writes."""
     config = folder / "albert_config.json"
-    config.write_text(json.dumps(CONFIG))
+    config.write_text(json.dumps(ONE_LAYER))
     tiny_records.write(folder / "train.tfrecord", 20)
     tiny_records.write(folder / "valid.tfrecord", 7, seed=1)
     return PretrainingFlags(
@@ -57,7 +59,13 @@ def build_args(folder):
 
 @pytest.fixture
 def args(tmp_path):
-    return build_args(tmp_path)
+    """Flags of two steps, which are not traced."""
+    return dataclasses.replace(
+        build_args(tmp_path),
+        num_train_steps=2,
+        num_warmup_steps=0,
+        save_checkpoints_steps=1,
+    )
 
 
 @pytest.fixture(scope="module")
@@ -198,7 +206,8 @@ def test_a_run_logs_the_gauge(whole):
 
 
 @pytest.mark.traced
-def test_a_resumed_run_equals_an_uninterrupted_one(whole, args, tmp_path):
+def test_a_resumed_run_equals_an_uninterrupted_one(whole, tmp_path):
+    args = build_args(tmp_path)
     # Batches of 8 cross the epochs of 20 records.
     # A run that is cut short has the schedule of the whole run.
     manager = checkpoints.CheckpointManager
@@ -235,8 +244,7 @@ def test_a_finished_run_is_not_trained_again(finished):
 
 
 @pytest.mark.traced
-def test_every_held_out_row_is_evaluated(args):
-    run(args, do_eval=False, num_train_steps=1, num_warmup_steps=0)
+def test_every_held_out_row_is_evaluated(whole, args):
     found = []
     # 7 rows in batches of 4, of 7, and on two replicas in batches of 2.
     for number, changes in enumerate(
@@ -247,14 +255,12 @@ def test_every_held_out_row_is_evaluated(args):
         )
     ):
         folder = f"{args.output_dir}{number}"
-        shutil.copytree(args.output_dir, folder)
         run(
             args,
+            init_checkpoint=whole[0].output_dir,
             output_dir=folder,
             do_train=False,
             input_file=None,
-            num_train_steps=1,
-            num_warmup_steps=0,
             **changes,
         )
         found.append(read_jsonl(folder)[-1]["loss"])
@@ -265,7 +271,7 @@ def test_checkpoints_are_evaluated_afterwards(args):
     run(args, do_eval=False)
     run(args, do_train=False, input_file=None)
     found = [r["step"] for r in read_jsonl(args.output_dir)]
-    assert found == [6, 3, 6]
+    assert found == [2, 1, 2]
     # Of the higher accuracy, or the first of equal ones.
     results = results_file.read_results(args.output_dir)
     best = max(results, key=lambda row: row["masked_lm_accuracy"])
@@ -297,7 +303,7 @@ def test_another_checkpoint_is_scored_without_training(whole, args):
 
 
 def test_the_checkpoint_of_the_highest_accuracy_is_kept(args, monkeypatch):
-    scores = iter((0.2, 0.4, 0.3))  # Before training, and at steps 3 and 6.
+    scores = iter((0.2, 0.4, 0.3))  # Before training, and at steps 1 and 2.
     monkeypatch.setattr(
         evaluation,
         "evaluate",
@@ -305,7 +311,7 @@ def test_the_checkpoint_of_the_highest_accuracy_is_kept(args, monkeypatch):
     )
     run(args)
     kept = checkpoints.read_checkpoint(f"{args.output_dir}/model.ckpt-best")
-    assert kept["global_step"] == 3
+    assert kept["global_step"] == 1
 
 
 def test_a_run_starts_from_another_checkpoint(whole, args):
@@ -319,26 +325,25 @@ def test_a_run_starts_from_another_checkpoint(whole, args):
     assert first_eval["loss"] == pytest.approx(last_eval["loss"], rel=1e-6)
 
 
-def test_a_mismatched_config_leaves_the_folder_unchanged(args, tmp_path):
-    run(args)
-    path = pathlib.Path(args.output_dir) / "albert_config.json"
+def test_a_mismatched_config_leaves_the_folder_unchanged(finished, tmp_path):
+    path = pathlib.Path(finished.output_dir) / "albert_config.json"
     before = path.read_text()
     other = tmp_path / "other.json"
     other.write_text(json.dumps({**CONFIG, "num_hidden_groups": 2}))
     wanted = "config.num_hidden_groups: was 1, is 2: refused"
     with pytest.raises(ValueError, match=wanted):
-        run(args, albert_config_file=str(other))
+        run(finished, albert_config_file=str(other))
     assert path.read_text() == before
 
 
 def test_the_config_in_the_output_folder_is_read_and_kept(args, tmp_path):
-    run(args, num_train_steps=3)
+    run(args, num_train_steps=1)
     path = tmp_path / "out" / "albert_config.json"
-    path.write_text(json.dumps(CONFIG))
+    path.write_text(json.dumps(ONE_LAYER))
     before = path.read_text(), path.stat().st_mtime_ns
     run(args, albert_config_file=str(path))
     assert (path.read_text(), path.stat().st_mtime_ns) == before
-    assert checkpoints.read_checkpoint(args.output_dir)["global_step"] == 6
+    assert checkpoints.read_checkpoint(args.output_dir)["global_step"] == 2
 
 
 def test_every_group_starts_from_group_0(finished, tmp_path):
@@ -418,7 +423,7 @@ def test_scores_afterwards_leave_out_what_was_not_trained(args):
 def test_scores_elsewhere_leave_it_out_too(args, tmp_path, capsys):
     run(args, sentence_weight=0.0, do_eval=False)
     capsys.readouterr()
-    paths = [args.output_dir, f"{args.output_dir}/model.ckpt-6"]
+    paths = [args.output_dir, f"{args.output_dir}/model.ckpt-2"]
     for number, path in enumerate(paths):
         output = str(tmp_path / f"scores{number}")
         changes = {"init_checkpoint": path, "output_dir": output}
@@ -431,14 +436,14 @@ def test_scores_elsewhere_leave_it_out_too(args, tmp_path, capsys):
 
 def test_too_little_memory_is_said_first(args, monkeypatch, capsys):
     monkeypatch.setattr(distribution, "read_available_memory", lambda: 9000)
-    args = dataclasses.replace(args, do_eval=False, num_train_steps=3)
+    args = dataclasses.replace(args, do_eval=False, num_train_steps=1)
     run_pretraining.run(args)
     said = capsys.readouterr().err
     said, _, rest = said.partition("WARNING: A training step needs about")
     assert "First step" in rest and "First step" not in said
     assert "Train a smaller model" in rest  # The weights alone need more.
     monkeypatch.setattr(distribution, "read_available_memory", lambda: None)
-    run_pretraining.run(dataclasses.replace(args, num_train_steps=4))
+    run_pretraining.run(dataclasses.replace(args, num_train_steps=2))
     assert "needs about" not in capsys.readouterr().err
 
 
@@ -485,14 +490,14 @@ def test_another_sentence_objective_is_not_scored(args, tmp_path):
     changes = {"eval_input_file": str(tmp_path / "nsp.tfrecord")}
     with pytest.raises(ValueError, match="'nsp', .* has 'sop'"):
         run(args, **changes)
-    run(args, **changes, sentence_weight=0.0, num_train_steps=3)
+    run(args, **changes, sentence_weight=0.0, num_train_steps=1)
     (row, *_) = results_file.read_results(args.output_dir)
     assert "masked_lm_accuracy" in row and "sentence_order_accuracy" not in row
 
 
 def test_an_evaluation_without_records_is_warned_of_once(args, caplog):
     """The command of the release's README."""
-    run(args, eval_input_file=None, num_train_steps=3)
+    run(args, eval_input_file=None, num_train_steps=1)
     said = [r for r in caplog.records if "nothing will be" in r.message]
     assert len(said) == 1
     assert not results_file.read_results(args.output_dir)
@@ -544,10 +549,11 @@ def test_damaged_records_are_skipped_on_request(args, tmp_path, caplog):
     size = len(rows) // 20
     (tmp_path / "rest.tfrecord").write_bytes(rows[: 18 * size])
     damage_record(path, 19)
-    args = dataclasses.replace(args, do_eval=False)
+    # Two batches cross the epoch of 18 records.
+    args = dataclasses.replace(args, do_eval=False, train_batch_size=16)
     with pytest.raises(ValueError, match="record 19: the data do not match"):
         run(args)
-    run(args, damaged_records="skip", num_train_steps=3)
+    run(args, damaged_records="skip", num_train_steps=1)
     assert "Its first 18 records are used, 2 are left out." in caplog.text
     stored = json.loads((tmp_path / "out" / "run.json").read_text())
     described = stored["made_of"]["data"]["train"]
@@ -558,7 +564,7 @@ def test_damaged_records_are_skipped_on_request(args, tmp_path, caplog):
     # Resumed, it trains as on the other records alone.
     run(args, damaged_records="skip")
     whole = str(tmp_path / "whole")
-    for steps in (3, 6):
+    for steps in (1, 2):
         run(
             args,
             input_file=str(tmp_path / "rest.tfrecord"),
