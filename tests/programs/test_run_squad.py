@@ -1,9 +1,13 @@
 """run_squad: learns, answers, exports, resumes, refuses."""
 
+import contextlib
 import dataclasses
+import io
 import json
 import pathlib
+import shutil
 import tarfile
+import typing
 
 import numpy as np
 import pytest
@@ -17,7 +21,7 @@ from albert_tf.programs import answer, convert_checkpoint, run_squad
 from albert_tf.text import tokenization
 from albert_tf.training import evaluation, results_file
 from albert_tf.weights import checkpoints, pretrained, task_heads
-from tests import tiny
+from tests import eager, tiny
 
 
 def make_squad(num_paragraphs, *, with_answers=True, with_impossible=False):
@@ -83,14 +87,6 @@ def args(tmp_path, model):
     return build_args(tmp_path, model)
 
 
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory, model):
-    """Folder of a finished run of version 1, only to be read."""
-    args = build_args(tmp_path_factory.mktemp("whole"), model)
-    run_squad.run(args)
-    return pathlib.Path(args.output_dir)
-
-
 def version_2(args, **changes):
     return dataclasses.replace(
         args,
@@ -99,6 +95,49 @@ def version_2(args, **changes):
         predict_file=args.predict_file.replace("dev", "dev2"),
         **changes,
     )
+
+
+class Finished(typing.NamedTuple):
+    """A finished run with both exports, only to be read.
+
+    Attributes:
+      args: its flags.
+      folder: of its data, and of what it wrote: out, serving and text.
+      said: what it printed.
+    """
+
+    args: SquadFlags
+    folder: pathlib.Path
+    said: str
+
+
+def finish(args, folder, **changes):
+    said = io.StringIO()
+    args = dataclasses.replace(
+        args,
+        export_dir=str(folder / "serving"),
+        export_text_dir=str(folder / "text"),
+        **changes,
+    )
+    with contextlib.redirect_stderr(said), contextlib.redirect_stdout(said):
+        run_squad.run(args)
+    return Finished(args, folder, said.getvalue())
+
+
+@pytest.fixture(scope="module")
+def finished_1(tmp_path_factory, model):
+    """A Finished of version 1."""
+    folder = tmp_path_factory.mktemp("version_1")
+    return finish(build_args(folder, model), folder)
+
+
+@pytest.fixture(scope="module")
+def finished_2(tmp_path_factory, model):
+    """A Finished of version 2, whose steps were traced."""
+    folder = tmp_path_factory.mktemp("version_2")
+    args = version_2(build_args(folder, model))
+    with eager.steps(False):
+        return finish(args, folder, export_compact=True)
 
 
 def read(folder, name):
@@ -118,9 +157,9 @@ def check_dev_predictions(folder, best):
     assert all(0 < row["probability"] <= 1 for row in rows)
 
 
-def test_version_1_writes_what_the_release_writes(args, tmp_path, capfd):
-    run_squad.run(args)
-    out = tmp_path / "out"
+def test_version_1_writes_what_the_release_writes(finished_1, tmp_path):
+    args, folder, said = finished_1
+    out = folder / "out"
     results = results_file.read_results(out)
     assert [row["global_step"] for row in results] == [3, 6]
     assert all({"exact_match", "f1"} <= row.keys() for row in results)
@@ -132,18 +171,24 @@ def test_version_1_writes_what_the_release_writes(args, tmp_path, capfd):
     check_dev_predictions(out, max(results, key=lambda row: row["f1"]))
     best = checkpoints.read_checkpoint(out / "model.ckpt-best")
     assert best["cls/squad/output_weights"].shape == (2, 12)
-    said = capfd.readouterr()
-    assert "cls/squad/output_bias" in said.err
-    assert "best on dev" in said.out
+    assert "cls/squad/output_bias" in said
+    assert "best on dev" in said
     # Encoded once; and once more for other windows.
-    cached = sorted(path.name for path in (tmp_path / "cache").iterdir())
+    cached = sorted(path.name for path in (folder / "cache").iterdir())
     assert len(cached) == 2
-    other = dataclasses.replace(args, doc_stride=7, do_train=False)
+    other = dataclasses.replace(
+        args,
+        doc_stride=7,
+        do_train=False,
+        export_dir=None,
+        export_text_dir=None,
+        cached_dir=shutil.copytree(args.cached_dir, tmp_path / "cache"),
+    )
     with pytest.raises(ValueError, match=r"data\.dev\.tokens.*refused"):
         run_squad.run(other)
     run_squad.run(
         dataclasses.replace(
-            other, init_checkpoint=str(out), output_dir=f"{out}_7"
+            other, init_checkpoint=str(out), output_dir=f"{tmp_path}/out_7"
         )
     )
     assert len(list((tmp_path / "cache").iterdir())) == 3
@@ -161,10 +206,8 @@ def archive_converted(folder, parent):
     return str(archive)
 
 
-@pytest.mark.traced
-def test_version_2_finds_its_threshold(args, tmp_path, capfd):
-    run_squad.run(version_2(args))
-    out = tmp_path / "out"
+def test_version_2_finds_its_threshold(finished_2, args, tmp_path, capfd):
+    out = shutil.copytree(finished_2.folder / "out", tmp_path / "out")
     odds = read(out, "null_odds.json")
     predictions = read(out, "predictions.json")
     nbest = read(out, "nbest_predictions.json")
@@ -180,7 +223,7 @@ def test_version_2_finds_its_threshold(args, tmp_path, capfd):
         wanted = nbest[question_id][0]["text"] if is_answered else ""
         assert text == wanted
     assert {"HasAns_f1", "NoAns_f1", "best_exact"} <= best.keys()
-    said = capfd.readouterr().err
+    said = finished_2.said
     assert "expect lower scores on others" in said
     assert f"predictions.json: {{'exact': {best['exact']:.8}" in said
     with pytest.raises(ValueError, match=r"scored_answers.end_n_top.*\n.*null"):
@@ -219,7 +262,9 @@ def test_version_2_finds_its_threshold(args, tmp_path, capfd):
     assert predictions == {i: rows[0]["text"] for i, rows in nbest.items()}
 
 
-def test_answers_do_not_depend_on_buckets_or_batches(whole, args, tmp_path):
+def test_answers_do_not_depend_on_buckets_or_batches(
+    finished_1, args, tmp_path
+):
     found = []
     for i, (lengths, size) in enumerate([("12", 4), ("", 3), ("9,16", 64)]):
         again = dataclasses.replace(
@@ -227,7 +272,7 @@ def test_answers_do_not_depend_on_buckets_or_batches(whole, args, tmp_path):
             do_train=False,
             train_file=None,
             train_step=None,
-            init_checkpoint=str(whole / "model.ckpt-best"),
+            init_checkpoint=str(finished_1.folder / "out/model.ckpt-best"),
             output_dir=str(tmp_path / f"again{i}"),
             bucket_lengths=lengths,
             predict_batch_size=size,
@@ -244,10 +289,9 @@ def test_answers_do_not_depend_on_buckets_or_batches(whole, args, tmp_path):
                 )
 
 
-def compare_with_text(tmp_path, paragraphs):
+def compare_with_text(folder, loaded, paragraphs):
     """Asks the SavedModel that takes text what fits into one window."""
-    (path,) = (tmp_path / "text").iterdir()
-    serve = tf.saved_model.load(str(path)).signatures["serving_default"]
+    serve = loaded.signatures["serving_default"]
     # [CLS] w1 w0 [SEP] ... [SEP]
     short = [p for p in paragraphs if len(p["context"].split()) <= 15]
     assert len(short) > 1
@@ -255,7 +299,7 @@ def compare_with_text(tmp_path, paragraphs):
         question=tf.constant([p["qas"][0]["question"] for p in short]),
         context=tf.constant([p["context"] for p in short]),
     )
-    wanted = read(tmp_path / "out", "nbest_predictions.json")
+    wanted = read(folder / "out", "nbest_predictions.json")
     for row, paragraph in enumerate(short):
         best = wanted[paragraph["qas"][0]["id"]][0]
         text = found["answer"].numpy()[row].decode()
@@ -276,6 +320,7 @@ def check_given_threshold(args, tmp_path):
         args,
         do_train=False,
         do_predict=False,
+        output_dir=shutil.copytree(args.output_dir, tmp_path / "out"),
         export_dir=str(tmp_path / "given"),
         export_text_dir=None,
         export_compact=False,
@@ -287,26 +332,21 @@ def check_given_threshold(args, tmp_path):
 
 
 @pytest.mark.parametrize("version", ["v1", "v2"])
-def test_an_export_answers_as_the_program_does(args, tmp_path, version, capfd):
-    args = dataclasses.replace(
-        args,
-        export_dir=str(tmp_path / "serving"),
-        export_text_dir=str(tmp_path / "text"),
-        export_compact=version == "v2",
-    )
-    if version == "v2":
-        args = version_2(args)
-    run_squad.run(args)
+def test_an_export_answers_as_the_program_does(
+    request, tmp_path, version, capfd
+):
+    args, folder, _ = request.getfixturevalue(f"finished_{version[1]}")
     for kind in ("serving", "text"):
-        (path,) = (tmp_path / kind).iterdir()
-        kept = tf.saved_model.load(str(path)).weights
-        assert ("bert/pooler/dense/kernel" in kept) == (version == "v1")
-    out = tmp_path / "out"
-    content = read(tmp_path, args.predict_file.rsplit("/", 1)[1])
+        (path,) = (folder / kind).iterdir()
+        loaded = tf.saved_model.load(str(path))
+        is_kept = "bert/pooler/dense/kernel" in loaded.weights
+        assert is_kept == (version == "v1")
+    out = folder / "out"
+    content = read(folder, args.predict_file.rsplit("/", 1)[1])
     for paragraph in content["data"][0]["paragraphs"][:2]:
         (qa,) = paragraph["qas"]
         found, thresholds = answer.ask(
-            tmp_path / "serving",
+            folder / "serving",
             [qa["question"]],
             paragraph["context"],
             args,
@@ -330,12 +370,13 @@ def test_an_export_answers_as_the_program_does(args, tmp_path, version, capfd):
             np.testing.assert_allclose(
                 thresholds, best["null_score_diff_threshold"], rtol=1e-6
             )
-            (path,) = (tmp_path / "serving").iterdir()
+            (path,) = (folder / "serving").iterdir()
             head = task_heads.read_head(path / "assets")
             assert head.threshold == best["null_score_diff_threshold"]
-            check_given_threshold(args, tmp_path)
-    compare_with_text(tmp_path, content["data"][0]["paragraphs"])
-    (path,) = (tmp_path / "serving").iterdir()
+    if version == "v2":
+        check_given_threshold(args, tmp_path)
+    compare_with_text(folder, loaded, content["data"][0]["paragraphs"])
+    (path,) = (folder / "serving").iterdir()
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         meta = tf.compat.v1.saved_model.load(session, ["serve"], str(path))
         signature = meta.signature_def["serving_default"]
@@ -348,7 +389,7 @@ def test_an_export_answers_as_the_program_does(args, tmp_path, version, capfd):
         outputs = {n: o.name for n, o in signature.outputs.items()}
         assert len(session.run(outputs, feed)) >= 2
     flags = AnswerFlags(
-        saved_model=str(tmp_path / "serving"),
+        saved_model=str(folder / "serving"),
         question="w1 w0\nw2",
         paragraph="w5 w1 w6 w7",
         max_seq_length=20,
@@ -362,7 +403,7 @@ def test_an_export_answers_as_the_program_does(args, tmp_path, version, capfd):
         answer.run(long)
 
 
-def test_a_stopped_run_resumes(whole, args, tmp_path, monkeypatch):
+def test_a_stopped_run_resumes(finished_1, args, tmp_path, monkeypatch):
     original = evaluation.Evaluator.evaluate
 
     def stop(evaluator, step, prefix=None):
@@ -377,7 +418,7 @@ def test_a_stopped_run_resumes(whole, args, tmp_path, monkeypatch):
     run_squad.run(args)
     for name in ("eval_results.txt", "nbest_predictions.json"):
         found = (tmp_path / "out" / name).read_text()
-        assert found == (whole / name).read_text()
+        assert found == (finished_1.folder / "out" / name).read_text()
 
 
 def test_epochs_count_questions_as_in_the_release(args, tmp_path, capfd):
