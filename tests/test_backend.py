@@ -25,9 +25,8 @@ def run(code, home, **environment):
     )
 
 
-@pytest.mark.parametrize(
-    "backend", [pytest.param("torch", marks=pytest.mark.nightly), "jax"]
-)
+@pytest.mark.nightly  # tests/test_bad_inputs.py has a program with it.
+@pytest.mark.parametrize("backend", ["torch", "jax"])
 def test_another_backend_in_the_environment_is_ignored(tmp_path, backend):
     done = run(CODE, tmp_path, KERAS_BACKEND=backend)
     assert done.stdout == "tensorflow\n"
@@ -67,7 +66,7 @@ def two_encoders(tmp_path_factory):
     import albert_tf
     from tests import tiny
 
-    config = albert_tf.AlbertConfig(**tiny.SIZES)
+    config = albert_tf.AlbertConfig(**tiny.SIZES | {"num_hidden_layers": 1})
     inputs = [keras.Input([7], dtype="int32") for _ in range(2)]
     vectors = [
         albert_tf.AlbertEncoder(config)(ids)["pooled_output"] for ids in inputs

@@ -337,7 +337,7 @@ def test_a_text_classifier_equals_a_classifier_of_ids(
         vocab_size=tokenizer.vocab_size,
         embedding_size=4,
         hidden_size=8,
-        num_hidden_layers=2,
+        num_hidden_layers=1,
         num_attention_heads=2,
         intermediate_size=8,
         max_position_embeddings=40,
@@ -449,7 +449,7 @@ NOTHING = {
 def answering(request, words, tmp_path_factory):
     kind, version = request.param
     folder = tmp_path_factory.mktemp("answering")
-    tokenizer, config = words, tiny.CONFIG
+    tokenizer, config = words, tiny.ONE_LAYER
     if kind == "sentencepiece":
         line = "w1 w2 w3 \u200b \u034f \u2800 \u2764\ufe0f"
         path = folder / "spiece.model"
