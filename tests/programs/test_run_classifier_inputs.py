@@ -32,7 +32,9 @@ def test_an_exported_encoder_starts_like_its_checkpoint(args, tmp_path, model):
             with_preprocessor=False,
         )
     )
-    args = dataclasses.replace(args, do_predict=False, train_step=4)
+    args = dataclasses.replace(
+        args, do_predict=False, train_step=2, warmup_step=0
+    )
     run_classifier.run(args)
     from_hub = dataclasses.replace(
         args,
@@ -125,7 +127,8 @@ def test_any_table_is_learned(args, tmp_path, objective):
             label_separator=";",
             dev_share=0.2,
         ),
-        train_step=4,
+        train_step=2,
+        warmup_step=0,
         export_dir=str(tmp_path / "export"),
         threshold_to_export=0.25,
     )
@@ -364,6 +367,7 @@ def test_a_text_classifier_predicts_like_the_run(args, tmp_path, has_pairs):
     args = dataclasses.replace(
         runs.with_config(args, tmp_path, text=text),
         do_eval=False,
+        train_step=4,
         learning_rate=0.01,
         export_text_dir=str(tmp_path / "text"),
     )
