@@ -205,15 +205,13 @@ def test_word_length_is_in_characters_and_padding_uses_its_id(tmp_path):
     tokenizer = tokenization.build_tokenizer(
         vocab_file=str(path), do_lower_case=False
     )
-    text_serving.export_preprocessor(
-        str(tmp_path / "preprocess"), tokenizer, seq_length=5
-    )
-    preprocessor = tf.saved_model.load(str(tmp_path / "preprocess"))
+    graph = operations.GraphTokenizer(tokenizer)
     lines = ["é" * 200, "é" * 201, "é é"]
-    found = preprocessor.tokenize(tf.constant(lines)).to_list()
+    ids = graph.tokenize(tf.constant(lines))
+    found = ids.to_list()
     assert found == tokenizer.encode_batch(lines)
     assert list(map(len, found)) == [200, 1, 2]
-    packed = preprocessor(tf.constant(lines[1:2]))["input_word_ids"]
+    packed = operations.pack(tokenizer, [ids[1:2]], 5)["input_word_ids"]
     assert packed.numpy().tolist() == [[3, 2, 4, 6, 6]]
 
 
