@@ -19,14 +19,9 @@ PROGRAM = "albert_tf.programs.convert_checkpoint"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ConvertFlags(groups.CopyFlags):
+class ConvertFlags(groups.FormatFlags, groups.CopyFlags):
     """Source, destination and format of a conversion."""
 
-    format: Literal["tf1", "own", "hf", "keras_hub"] = flag(
-        "hf",
-        "Output format: tf1 for the release's scripts, own for this package, "
-        "hf for Hugging Face, keras_hub for a KerasHub preset.",
-    )
     head: Literal["auto", "classes", "regression", "multi_label", "choices"] = (
         flag(
             "auto",

@@ -136,14 +136,31 @@ class FilesFlags(ReplacementFlags):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class CopyFlags(FilesFlags):
+class FolderFlags(flags.Flags):
+    """Folder of a model to write."""
+
+    to: str = flag(
+        required=True, help="Output folder; it must be new or empty."
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FormatFlags(FolderFlags):
+    """The same, and the format of the model."""
+
+    format: Literal["tf1", "own", "hf", "keras_hub"] = flag(
+        "hf",
+        "Output format: tf1 for the release's scripts, own for this package, "
+        "hf for Hugging Face, keras_hub for a KerasHub preset.",
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CopyFlags(FolderFlags, FilesFlags):
     """Checkpoint to read, and folder of the model that is made of it."""
 
     from_: str = flag(
         required=True, help=f"Checkpoint to read: {_CHECKPOINT_FORMATS}"
-    )
-    to: str = flag(
-        required=True, help="Output folder; it must be new or empty."
     )
 
 

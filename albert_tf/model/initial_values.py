@@ -15,6 +15,7 @@ import math
 
 import numpy as np
 
+from albert_tf.model import modeling
 from albert_tf.model.config import AlbertConfig
 
 # Amplitude of the positions, in standard deviations of the word embeddings.
@@ -92,6 +93,14 @@ def neighbors(
         # Add-one smoothing.
         changed[_OUTPUT_BIAS] = np.log((counts + 1) / (counts + 1).sum())
     return {n: np.asarray(v, np.float32) for n, v in changed.items()}
+
+
+def begin_on_neighbors(model, config: AlbertConfig, piece_counts=None):
+    """Replaces some of a model's random values by those of `neighbors`."""
+    weights = modeling.named_weights(model)
+    values = {name: weight.numpy() for name, weight in weights.items()}
+    for name, value in neighbors(config, values, piece_counts).items():
+        weights[name].assign(value)
 
 
 def frequencies(config: AlbertConfig) -> np.ndarray:

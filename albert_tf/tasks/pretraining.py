@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from albert_tf import filesystem
 from albert_tf.data.pretraining import agreement, label_counts, opening
-from albert_tf.model import heads, initial_values, modeling
+from albert_tf.model import heads, initial_values
 from albert_tf.model.config import CONFIG_FILE, AlbertConfig
 from albert_tf.tasks.recipes import PretrainingRecipe
 from albert_tf.text import tokenization
@@ -193,14 +193,9 @@ class Pretraining:
             dtype=dtype,
         )
         if self._begins_on_neighbors:
-            weights = modeling.named_weights(model)
-            changed = initial_values.neighbors(
-                self.config,
-                {name: weight.numpy() for name, weight in weights.items()},
-                self._piece_counts,
+            initial_values.begin_on_neighbors(
+                model, self.config, self._piece_counts
             )
-            for name, value in changed.items():
-                weights[name].assign(value)
         return model
 
     @property

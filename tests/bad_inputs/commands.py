@@ -46,6 +46,10 @@ COMMANDS = {
         "--num_threads=1"
     ),
     "extend_vocab": "--from=model --to=new --words_file=new_words.txt",
+    "initialize": (
+        "--albert_config_file=model/albert_config.json "
+        "--vocab_file=vocab.txt --input_file=text.txt --to=new"
+    ),
     "convert_checkpoint": "--from=model --to=new --format=hf",
     "inspect_checkpoint": "--init_checkpoint=model",
     "embed": (
@@ -97,6 +101,7 @@ WRITING = (
     "export_to_tfhub --export_path=disk/hub --nowith_preprocessor",
     "train_vocab --model_prefix=disk/w",
     "extend_vocab --to=disk/x",
+    "initialize --to=disk/x",
     "convert_checkpoint --to=disk/hf",
     "embed --output_file=disk/v.jsonl",
     "plot_metrics --output_file=disk/x.svg",

@@ -134,6 +134,41 @@ ROWS = [
         random_seed -1
         """,
     ),
+    # initialize.
+    row(
+        "initialize",
+        "no config",
+        "--albert_config_file=none.json",
+        "none.json: there is no such file",
+    ),
+    row(
+        "initialize",
+        "no vocabulary",
+        "--vocab_file=",
+        "Give --spm_model_file or --vocab_file",
+    ),
+    row(
+        "initialize",
+        "two vocabularies",
+        "--spm_model_file=pieces/pieces.model",
+        "Set exactly one vocabulary",
+    ),
+    row(
+        "initialize",
+        "a vocabulary of another size",
+        "--vocab_file= --spm_model_file=pieces/pieces.model",
+        "has 34 pieces, the model 25",
+    ),
+    row("initialize", "no such text", "--input_file=no*", "No file matches"),
+    row(
+        "initialize",
+        "the text is not UTF-8",
+        "--input_file=latin.txt",
+        "latin.txt, line 2 is not UTF-8",
+        put("latin.txt", b"w1\n\xe4\n"),
+    ),
+    row("initialize", "a place in use", "--to=glue", "glue is not empty"),
+    *rows_of_flags("initialize", "random_seed -1"),
     # extend_vocab.
     row("extend_vocab", "no model", "--from=none", "none.index does not exist"),
     row(

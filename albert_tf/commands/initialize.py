@@ -1,0 +1,49 @@
+r"""Writes an untrained model that begins on neighbors, for any library.
+
+    albert initialize --albert_config_file=configs/model/small.json \
+        --spm_model_file=30k-clean.model --input_file=text.txt \
+        --format=hf --to=start
+
+A masked language model that starts from it learns more than frequencies from
+its first steps, in transformers, KerasHub or the release's scripts.
+"""
+
+import dataclasses
+import functools
+
+from albert_tf import flags, settings
+from albert_tf.commands import groups
+from albert_tf.flags import flag
+
+PROGRAM = "albert_tf.programs.initialize"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class InitializeFlags(groups.FormatFlags):
+    """Config, vocabulary, and the text whose frequencies the model has."""
+
+    albert_config_file: str = flag(
+        required=True, help="JSON file with the architecture."
+    )
+    spm_model_file: str | None = flag(
+        help="SentencePiece model, or a tokenizer.json of one."
+    )
+    vocab_file: str | None = flag(help="WordPiece vocabulary.")
+    do_lower_case: bool | None = flag(
+        help="Whether to lowercase the text. Default: as recorded next to the "
+        "vocabulary, else true."
+    )
+    input_file: str | None = flag(
+        help="UTF-8 text files: comma-separated paths or globs. The model "
+        "begins with the frequencies of their pieces, without which models of "
+        "many layers may learn nothing."
+    )
+    random_seed: int = flag(
+        settings.SEED,
+        "Seed of the random values.",
+        at_least=0,
+        at_most=settings.MAX_SEED,
+    )
+
+
+main = functools.partial(flags.launch, PROGRAM, InitializeFlags)

@@ -1,0 +1,62 @@
+"""Writes an untrained model that begins on neighbors."""
+
+import keras
+import numpy as np
+
+from albert_tf import filesystem
+from albert_tf.data import tables
+from albert_tf.model import heads, initial_values, modeling
+from albert_tf.programs import models
+from albert_tf.text import extension
+from albert_tf.weights import pretrained
+
+SOURCE = "initial values"
+
+
+def run(args):
+    """Builds the model, writes it and says what to do with it."""
+    with models.creating_folder(args.to, "") as folder:
+        start = pretrained.replace_files(
+            pretrained.Pretrained(SOURCE, {}, None, None, None),
+            albert_config_file=args.albert_config_file,
+            spm_model_file=args.spm_model_file,
+            vocab_file=args.vocab_file,
+            do_lower_case=args.do_lower_case,
+        )
+        start = pretrained.complete(start)
+        counts = None
+        if args.input_file:
+            files = filesystem.expand_files(args.input_file)
+            counts = count_pieces(files, start.tokenizer)
+        start.values.update(build_values(start, counts, args.random_seed))
+        written = pretrained.select(start, args.format)
+        pretrained.write_pretrained(folder, written, args.format)
+    num_weights = sum(value.size for value in written.values.values())
+    print(f"Wrote {num_weights:,} untrained weights to {args.to}.")
+    if counts is None:
+        print(
+            "Without --input_file, it has no frequencies of pieces. Models of "
+            "many layers need them."
+        )
+
+
+def count_pieces(files, tokenizer):
+    """Returns how often texts have each piece, [V]."""
+    lines = (line for path in files for line in tables.read_lines(path))
+    units = extension.count_units(lines, tokenizer)
+    counts = np.zeros(tokenizer.vocab_size, np.int64)
+    rows = tokenizer.encode_batch(list(units))
+    for row, count in zip(rows, units.values(), strict=True):
+        np.add.at(counts, row, count)
+    return counts
+
+
+def build_values(start, counts, seed):
+    """Returns the values of a model that begins on neighbors, by name."""
+    keras.utils.set_random_seed(seed)
+    model = heads.AlbertForPreTraining(
+        start.config, num_pieces=start.tokenizer.vocab_size
+    )
+    initial_values.begin_on_neighbors(model, start.config, counts)
+    weights = modeling.named_weights(model)
+    return {name: weight.numpy() for name, weight in weights.items()}
