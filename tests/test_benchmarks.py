@@ -3,10 +3,13 @@
 import json
 import pathlib
 
+import numpy as np
 import pytest
 
+from albert_tf import AlbertConfig
 from albert_tf.lab import digests
-from benchmarks import plateau, programs, transfer
+from albert_tf.model import initial_values
+from benchmarks import plateau, programs, stacked_values, transfer
 
 SUMMARY = {"metric": "f1", "runs": [{"best": {"f1": 0.5}}], "median": 0.5}
 
@@ -126,3 +129,63 @@ def test_a_part_of_the_fine_tunings_can_be_run(tmp_path, calls, capsys):
         assert {"--learning_rate=0.0003", "--from_scratch=True"} <= set(call)
     row = "| STS-B, f1 |  |  | 0.500 | 0.500 (0.0003) |"
     assert capsys.readouterr().out.endswith(f"{row}\n")
+
+
+@pytest.mark.parametrize(
+    ("num_groups", "output_power"), [(1, 1), (3, 0.5)], ids=str
+)
+def test_stacked_values_can_be_those_of_production(num_groups, output_power):
+    config = AlbertConfig(
+        vocab_size=31,
+        hidden_size=256,
+        num_hidden_layers=3,
+        num_hidden_groups=num_groups,
+        num_attention_heads=4,
+        intermediate_size=17,
+        max_position_embeddings=13,
+    )
+    names = {
+        "bert/embeddings/position_embeddings": "position_embeddings",
+        "bert/encoder/embedding_hidden_mapping_in/kernel": "projection/kernel",
+        "cls/predictions/output_bias": "output_bias",
+    }
+    for group in range(num_groups):
+        prefix = f"bert/encoder/transformer/group_{group}/inner_group_0/"
+        names |= {
+            f"{prefix}{name}/kernel": f"{group}/{short}/kernel"
+            for name, short in {
+                "attention_1/self/query": "query",
+                "attention_1/self/key": "key",
+                "attention_1/output/dense": "attention_output",
+                "ffn_1/intermediate/output/dense": "output",
+            }.items()
+        }
+    values = stacked_values.random_values(config, seed=1)
+    counts = np.arange(31)
+    wanted = initial_values.neighbors(
+        config, {name: values[short] for name, short in names.items()}, counts
+    )
+    wanted["cls/predictions/output_bias"] -= np.mean(
+        wanted["cls/predictions/output_bias"]
+    )
+    found = stacked_values.neighbors(
+        config,
+        values,
+        piece_counts=counts,
+        amplitude=initial_values.AMPLITUDE,
+        slowest=initial_values.SLOWEST,
+        unit_projection=True,
+        offsets=initial_values.OFFSETS,
+        noise=initial_values.NOISE,
+        score=initial_values.PEAK / 5.96,
+        is_first_alone=True,
+        output_power=output_power,
+    )
+    for name, short in names.items():
+        np.testing.assert_allclose(
+            found[short],
+            wanted.get(name, values[short]),
+            rtol=1e-4,
+            atol=1e-6,
+            err_msg=name,
+        )

@@ -1,0 +1,283 @@
+"""Pretrains many ALBERTs of one shape at once, as one stack, with PyTorch.
+
+A small model leaves most of a GPU idle. Here every weight has a leading axis M,
+and one batched matrix product serves all models. They compute what ours do,
+without dropout; on a GPU, matrix products are in bfloat16.
+
+Shapes: M models, B batch, T tokens, P predictions, V vocab_size,
+E embedding_size, H hidden_size, N heads, D = H / N.
+"""
+
+import collections
+import time
+
+import torch
+from torch.nn import functional
+
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+COMPUTE = torch.bfloat16 if DEVICE == "cuda" else torch.float32
+NUM_HELD_OUT = 512  # Sequences.
+HELD_OUT_BATCH = 64
+FIRST_EVALUATION = 100  # Steps.
+WARMUP = 0.1  # Share of the steps.
+CLIP_NORM = 1.0
+WEIGHT_DECAY = 0.01
+DECAYED = "kernel", "embeddings"  # Ends of names.
+
+
+def to_device(arrays):
+    """Returns tensors of a dict of arrays of integers."""
+    return {
+        name: torch.from_numpy(array.astype("int32")).to(DEVICE)
+        for name, array in arrays.items()
+    }
+
+
+def take(data, rows):
+    """Returns the features of some records, [M, B, ...], by name.
+
+    Args:
+      data: dict of tensors, as `initial_values.pack` makes them.
+      rows: [M, B], indices.
+    """
+    batch = {name: x[rows].long() for name, x in data.items()}
+    ends = batch.pop("segment_ends")  # [M, B, 2]
+    token = torch.arange(batch["input_ids"].shape[-1], device=DEVICE)
+    mask = token < ends[..., 1:]  # [M, B, T]
+    num_predictions = batch.pop("num_predictions")[..., None]  # [M, B, 1]
+    place = torch.arange(batch["masked_lm_ids"].shape[-1], device=DEVICE)
+    return batch | {
+        "input_mask": mask,
+        "segment_ids": ((token >= ends[..., :1]) & mask).float(),
+        "masked_lm_weights": (place < num_predictions).float(),  # [M, B, P]
+    }
+
+
+def dense(x, weights, name):
+    """Returns the product with a kernel, plus its bias: [M, ?, width]."""
+    kernel, bias = (weights[f"{name}/{kind}"] for kind in ("kernel", "bias"))
+    return torch.baddbmm(
+        bias.to(COMPUTE)[:, None], x.to(COMPUTE), kernel.to(COMPUTE)
+    )
+
+
+def normalize(x, weights, name):
+    """Returns the layer norm of [M, ?, width], in float32."""
+    x = functional.layer_norm(x.float(), x.shape[-1:], eps=1e-12)
+    gamma, beta = (weights[f"{name}/{kind}"] for kind in ("gamma", "beta"))
+    return x * gamma[:, None] + beta[:, None]
+
+
+def gelu(x):
+    """Returns the tanh form, as ours."""
+    return functional.gelu(x, approximate="tanh")
+
+
+def embed(config, weights, features):
+    """Returns the input of the first layer, [M, B * T, H]."""
+    ids = features["input_ids"]
+    num_models, batch_size, num_tokens = ids.shape
+    words = weights["word_embeddings"].flatten(0, 1)  # [M * V, E]
+    first = torch.arange(num_models, device=DEVICE) * config.vocab_size
+    ids = ids.flatten(1) + first[:, None]  # [M, B * T]
+    x = functional.embedding(ids, words)  # [M, B * T, E]
+    segments = weights["segment_embeddings"]  # [M, 2, E]
+    is_second = features["segment_ids"].reshape(num_models, -1, 1)
+    x = x + segments[:, :1] * (1 - is_second) + segments[:, 1:] * is_second
+    x = x + weights["position_embeddings"].repeat(1, batch_size, 1)
+    return dense(normalize(x, weights, "norm"), weights, "projection")
+
+
+def encode(config, weights, features):
+    """Returns the output of the last layer, [M, B, T, H]."""
+    shape = features["input_ids"].shape
+    num_tokens = shape[-1]
+    size = config.hidden_size // config.num_attention_heads
+    mask = features["input_mask"].reshape(-1, 1, 1, num_tokens)  # [M * B, ...]
+    x = embed(config, weights, features)
+    for layer in range(config.num_hidden_layers):
+        group = config.attention_group(layer)
+        query, key, value = (
+            dense(x, weights, f"{group}/{kind}")
+            .reshape(-1, num_tokens, config.num_attention_heads, size)
+            .transpose(1, 2)  # [M * B, N, T, D]
+            for kind in ("query", "key", "value")
+        )
+        context = functional.scaled_dot_product_attention(
+            query, key, value, attn_mask=mask
+        )
+        context = context.transpose(1, 2).reshape(x.shape)  # [M, B * T, H]
+        x = x + dense(context, weights, f"{group}/attention_output")
+        x = normalize(x, weights, f"{group}/norm_1")
+        inner = gelu(dense(x, weights, f"{group}/intermediate"))
+        x = x + dense(inner, weights, f"{group}/output")
+        x = normalize(x, weights, f"{group}/norm_2")
+    return x.reshape(*shape, -1)
+
+
+def predict(weights, features, encoded):
+    """Returns logits of pieces [M, B * P, V] and of the order [M, B, 2]."""
+    num_tokens, width = encoded.shape[2:]
+    pooled = torch.tanh(dense(encoded[:, :, 0], weights, "pooler"))
+    order = dense(pooled, weights, "sentence_order").float()
+    positions = features["masked_lm_positions"]  # [M, B, P]
+    batch = torch.arange(positions.shape[1], device=DEVICE)[:, None]
+    positions = (positions + batch * num_tokens).flatten(1)  # [M, B * P]
+    x = encoded.flatten(1, 2).gather(
+        1, positions[..., None].expand(-1, -1, width)
+    )
+    x = normalize(gelu(dense(x, weights, "masked_lm")), weights, "masked_norm")
+    words = weights["word_embeddings"].to(COMPUTE)
+    bias = weights["output_bias"].to(COMPUTE)[:, None]
+    return torch.baddbmm(bias, x.to(COMPUTE), words.transpose(1, 2)), order
+
+
+def entropies(logits, labels):
+    """Returns the cross-entropy of each label, [M, ?]."""
+    losses = functional.cross_entropy(
+        logits.flatten(0, 1).float(), labels.flatten(), reduction="none"
+    )
+    return losses.reshape(len(logits), -1)
+
+
+def compute_losses(config, weights, features):
+    """Returns the sum of both losses for each model, [M]."""
+    encoded = encode(config, weights, features)
+    logits, order = predict(weights, features, encoded)
+    shares = features["masked_lm_weights"].flatten(1)  # [M, B * P]
+    masked = entropies(logits, features["masked_lm_ids"]) * shares
+    sentence = entropies(order, features["next_sentence_labels"])
+    return masked.sum(1) / (shares.sum(1) + 1e-5) + sentence.mean(1)
+
+
+@torch.no_grad()
+def evaluate(config, weights, data):
+    """Returns metrics of the held-out records: dict from name to [M].
+
+    The cosine is that of two tokens of a sequence, of all pairs of tokens of
+    the first four sequences in each batch.
+    """
+    num_models = len(weights["output_bias"])
+    num_batches = min(NUM_HELD_OUT, len(data["input_ids"])) // HELD_OUT_BATCH
+    rows = torch.arange(num_batches * HELD_OUT_BATCH, device=DEVICE)
+    sums: collections.Counter = collections.Counter()
+    count: torch.Tensor | int = 0
+    for part in rows.split(HELD_OUT_BATCH):
+        features = take(data, part.expand(num_models, -1))
+        encoded = encode(config, weights, features)
+        logits, order = predict(weights, features, encoded)
+        labels = features["masked_lm_ids"].flatten(1)  # [M, B * P]
+        shares = features["masked_lm_weights"].flatten(1)
+        count = count + shares.sum(1)
+        right = features["next_sentence_labels"].squeeze(-1)  # [M, B]
+        vectors = functional.normalize(encoded[:, :4], dim=-1)
+        cosines = vectors @ vectors.transpose(-1, -2)  # [M, 4, T, T]
+        for name, value in {
+            "accuracy": ((logits.argmax(-1) == labels) * shares).sum(1),
+            "loss": (entropies(logits, labels) * shares).sum(1),
+            "sentence_order": (order.argmax(-1) == right).float().mean(1),
+            "cosine": cosines.mean((1, 2, 3)),
+        }.items():
+            sums[name] = sums[name] + value
+    divisors = {"accuracy": count, "loss": count}
+    return {
+        name: torch.divide(total, divisors.get(name, num_batches)).tolist()
+        for name, total in sums.items()
+    }
+
+
+class Optimizer:
+    """AdamW or LAMB without bias correction, as ours; clips the gradients.
+
+    Args:
+      weights: dict of [M, ...].
+      rates: [M], peak learning rates.
+      kind: "adamw" or "lamb".
+      beta_2: decay rate of the second moment.
+    """
+
+    def __init__(self, weights, rates, kind, beta_2):
+        self.weights, self.rates = weights, rates
+        self.kind, self.beta_2 = kind, beta_2
+        self.moments = {
+            name: (torch.zeros_like(x), torch.zeros_like(x))
+            for name, x in weights.items()
+        }
+
+    @torch.no_grad()
+    def update(self, share):
+        """Takes a step at a share of the peak rates."""
+        norms = sum(  # [M], squared
+            x.grad.flatten(1).square().sum(1) for x in self.weights.values()
+        )
+        factors = (CLIP_NORM / norms.sqrt().clamp(min=1e-30)).clamp(max=1)
+        for name, x in self.weights.items():
+            shape = [-1] + [1] * (x.dim() - 1)
+            gradient = x.grad.mul_(factors.reshape(shape))
+            m, v = self.moments[name]
+            m.lerp_(gradient, 0.1)
+            v.mul_(self.beta_2)
+            v.addcmul_(gradient, gradient, value=1 - self.beta_2)
+            change = m / (v.sqrt() + 1e-6)
+            rates = self.rates * share
+            if name.endswith(DECAYED):
+                change.add_(x, alpha=WEIGHT_DECAY)
+                if self.kind == "lamb":
+                    size, length = (
+                        y.flatten(1).norm(dim=1) for y in (x, change)
+                    )
+                    is_nonzero = (size > 0) & (length > 0)
+                    rates = rates * torch.where(is_nonzero, size / length, 1)
+            x.sub_(change.mul_(rates.reshape(shape)))
+            x.grad = None
+
+
+def train(
+    config,
+    values,
+    rates,
+    orders,
+    records,
+    *,
+    batch_size,
+    num_steps,
+    optimizer,
+    beta_2,
+    eval_steps,
+    max_seconds,
+):
+    """Trains M models; yields steps and what `evaluate` returns.
+
+    Args:
+      config: an AlbertConfig, without dropout and with a projection.
+      values: dict of arrays [M, ...], as `initial_values.build` makes them.
+      rates: [M], peak learning rates.
+      orders: [M, num_steps * batch_size], the records that a model sees.
+      records: dicts of arrays, for training and held out.
+      batch_size: sequences in a step.
+      num_steps: number of steps, after which the rate is 0.
+      optimizer: "adamw" or "lamb".
+      beta_2: decay rate of the second moment.
+      eval_steps: number of steps between evaluations.
+      max_seconds: number of seconds after which training stops.
+    """
+    start = time.monotonic()
+    data, held_out = map(to_device, records)
+    weights = {
+        name: torch.from_numpy(value).to(DEVICE).requires_grad_()
+        for name, value in values.items()
+    }
+    rates, orders = (torch.from_numpy(x).to(DEVICE) for x in (rates, orders))
+    updater = Optimizer(weights, rates, optimizer, beta_2)
+    warmup = int(num_steps * WARMUP)
+    yield 0, evaluate(config, weights, held_out)
+    for step, rows in enumerate(orders.split(batch_size, dim=1)):
+        features = take(data, rows)
+        compute_losses(config, weights, features).sum().backward()
+        updater.update(step / warmup if step < warmup else 1 - step / num_steps)
+        done = step + 1
+        is_over = time.monotonic() - start > max_seconds or done == num_steps
+        if is_over or done == FIRST_EVALUATION or done % eval_steps == 0:
+            yield done, evaluate(config, weights, held_out)
+        if is_over:
+            return
