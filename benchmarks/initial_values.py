@@ -72,6 +72,12 @@ BASE: dict[str, Any] = {
     "beta_2": 0.98,
 }
 LONG: dict[str, Any] = {"num_tokens": 512, "batch_size": 8, "eval_steps": 500}
+LONGER = LONG | {
+    "num_seeds": 1,
+    "batch_size": 16,
+    "learning_rate": 8e-4,
+    "beta_2": 0.98,
+}
 # Settings that `stacked.train` takes.
 TRAINING = (
     "batch_size num_steps optimizer beta_2 eval_steps max_seconds".split()
@@ -195,6 +201,43 @@ STUDIES: dict[str, dict] = {
             "fast ±1": FAST_1,
             "fast ±1, piece bias": FAST_1 | BIAS,
             "unit projection": UNIT,
+        },
+    },
+    "long3": LONGER
+    | {
+        "eval_steps": 250,
+        "max_seconds": 60,
+        "variants": {
+            "fast ±1": FAST_1 | BIAS,
+            "fast ±1, score 2": FAST_1 | BIAS | {"score": 2},
+            "fast ±1, score 4": FAST_1 | BIAS | {"score": 4},
+            "unit projection ±1": UNIT | TWICE_1 | BIAS,
+            "unit projection ±1, score 2": UNIT | TWICE_1 | BIAS | {"score": 2},
+            "unit projection ±1, score 4": UNIT | TWICE_1 | BIAS | {"score": 4},
+            "unit projection, score 2": UNIT | BIAS | {"score": 2},
+        },
+    },
+    "long4": LONGER
+    | {
+        "max_seconds": 40,
+        "variants": {
+            "fast, score 2": FAST | BIAS | {"score": 2},
+            "unit projection, slowest 1/8, score 2": UNIT
+            | BIAS
+            | {"slowest": 1 / 8, "score": 2},
+            "unit projection, score 3": UNIT | BIAS | {"score": 3},
+            "fast, score 3": FAST | BIAS | {"score": 3},
+            "fast, two heads at each of ±1.3, score 2": FAST
+            | TWICE_1_3
+            | BIAS
+            | {"score": 2},
+            "fast, offsets ±1, ±2, score 2": FAST
+            | ONE_AND_TWO
+            | BIAS
+            | {"score": 2},
+            "fast, amplitude 5, score 2": FAST
+            | BIAS
+            | {"amplitude": 5, "score": 2},
         },
     },
     "lamb": {
