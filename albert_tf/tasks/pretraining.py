@@ -455,7 +455,7 @@ class Pretraining:
 def list_remedies(config, recipe, records, sentence_weight, is_initialized):
     """Returns what left the plateau earlier and a run does not do.
 
-    In the order of "What helps" in docs/plateau.md.
+    In the order of "What helps besides" in docs/plateau.md.
 
     Args:
       config: the AlbertConfig.

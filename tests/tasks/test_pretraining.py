@@ -132,7 +132,7 @@ def test_advice_names_what_is_left_to_do(train):
         CONFIG, hidden_size=256, num_attention_heads=4, initializer_range=0.02
     )
     found = pretraining.list_remedies(narrow, recipe, opened, 1.0, False)
-    # In the order of the table "What helps" in docs/plateau.md.
+    # In the order of the table "What helps besides" in docs/plateau.md.
     wanted = [
         "initialization=neighbors",
         "40%",
