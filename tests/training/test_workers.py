@@ -226,6 +226,7 @@ def test_two_workers_reach_the_weights_of_one(tmp_path):
         "save_checkpoints_steps": 3,
         "log_every_steps": 3,
         "compute_dtype": "float32",
+        "initialization": "neighbors",
     }
     with eager.steps():
         run_pretraining.run(
