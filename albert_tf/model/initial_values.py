@@ -132,26 +132,20 @@ def _attention(config, inverse):
     query, key = np.zeros(shape), np.zeros(shape)
     if not num_pairs:
         return query, key
-    chosen = np.linspace(0, len(rates) - 1, num_pairs).round().astype(int)
-    # Score of a head with scale 1: the variance of embeddings is normalized to
-    # 1, of which a truncated normal's words and segments have 0.77 each.
+    # Largest score if nothing is scaled: the variance of an embedding is 1, and
+    # words and segments, truncated normals, have two parts of 0.77 in it.
     squared = AMPLITUDE**2 / (AMPLITUDE**2 / 2 + 2 * 0.77)
-    peak = squared * num_pairs / math.sqrt(head_size)
-    scale = math.sqrt(PEAK / peak)
+    scale = math.sqrt(PEAK / (squared * num_pairs / math.sqrt(head_size)))
+    chosen = np.linspace(0, len(rates) - 1, num_pairs).round().astype(int)
+    # [H, D/2] each
+    sine, cosine = (scale * inverse[:, 2 * chosen + i] for i in (0, 1))
+    even, odd = slice(0, 2 * num_pairs, 2), slice(1, 2 * num_pairs, 2)
     for head, offset in enumerate(OFFSETS[:num_heads]):
-        for pair, frequency in enumerate(chosen):
-            sine, cosine = 2 * frequency, 2 * frequency + 1  # In E.
-            columns = slice(2 * pair, 2 * pair + 2)  # In D.
-            angle = rates[frequency] * offset
-            rotation = np.array(
-                [
-                    [math.cos(angle), -math.sin(angle)],
-                    [math.sin(angle), math.cos(angle)],
-                ]
-            )
-            plane = scale * inverse[:, [sine, cosine]]  # [H, 2]
-            query[:, head, columns] = plane @ rotation
-            key[:, head, columns] = plane
+        angles = rates[chosen] * offset  # [D/2]
+        cos, sin = np.cos(angles), np.sin(angles)
+        query[:, head, even] = sine * cos + cosine * sin
+        query[:, head, odd] = cosine * cos - sine * sin
+        key[:, head, even], key[:, head, odd] = sine, cosine
     return query, key
 
 
