@@ -20,7 +20,7 @@ from tests.weights.test_pretrained import convert
 
 pytestmark = pytest.mark.usefixtures("eager_steps")
 NUM_PIECES, NUM_ROWS = tiny.CONFIG.vocab_size, 32
-PADDED = dataclasses.replace(tiny.CONFIG, vocab_size=NUM_ROWS)
+PADDED = dataclasses.replace(tiny.ONE_LAYER, vocab_size=NUM_ROWS)
 
 
 @pytest.mark.parametrize(
