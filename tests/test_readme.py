@@ -245,6 +245,7 @@ def test_the_page_on_vectors_can_be_typed(archive, tmp_path, monkeypatch):
     np.testing.assert_allclose(np.diag(values["cosines"]), 1, atol=1e-6)
 
 
+@pytest.mark.nightly
 def test_the_readme_can_be_typed_from_top_to_bottom(capsys):
     if not typed.is_installed():
         pytest.skip("needs the .venv of `make setup`, up to date")
