@@ -24,7 +24,7 @@ TOOLS = {
     "split_sentences": "split text into sentences, one on each line",
     "train_vocab": "train a vocabulary on text",
     "extend_vocab": "add words to a model's vocabulary",
-    "initialize": "write an untrained model that learns at once",
+    "initialize": "write an untrained model that begins on neighbors",
     "run_glue": "fine-tune on all GLUE tasks",
     "fill_mask": "predict the [MASK] tokens of a text",
     "embed": "compute vectors of texts",

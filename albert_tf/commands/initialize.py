@@ -4,8 +4,8 @@ r"""Writes an untrained model that begins on neighbors, for any library.
         --spm_model_file=30k-clean.model --input_file=text.txt \
         --format=hf --to=start
 
-A masked language model that starts from it learns more than frequencies from
-its first steps, in transformers, KerasHub or the release's scripts.
+Attention begins on neighboring tokens, as with --initialization=neighbors of
+run_pretraining; transformers, KerasHub and the release's scripts can read it.
 """
 
 import dataclasses
