@@ -43,20 +43,8 @@ def neighbors(
 ) -> dict[str, np.ndarray]:
     """Returns new values for some of a model's random ones.
 
-    1. Positions are sines and cosines: position i has
-       AMPLITUDE * initializer_range * (sin(w i), cos(w i)) for E/2 frequencies
-       w, from 1 down to SLOWEST.
-    2. The projection P, from E to H, gets the standard deviation E**-0.5, so
-       that its outputs have the variance 1, as those of all layers.
-    3. Heads of the first layer begin on neighbors. With pinv(P), a query takes
-       D/2 frequencies out of the vector of its token, rotated by the head's
-       offset d; a key the same, not rotated. Then
-       q_i k_j = sum of cos(w (i + d - j)), which is largest at j = i + d.
-    4. The last kernels of both sub-layers are divided by the number of layers
-       that use them, whose outputs add up, and by the square root of the
-       number of different ones, whose outputs are independent.
-    5. The bias of the masked LM's logits is the logarithm of frequencies, so
-       that they need not be learned by making all vectors alike.
+    Each of the five functions below has the formula of one part, and returns
+    its values by name.
 
     Args:
       config: the AlbertConfig.
@@ -67,31 +55,14 @@ def neighbors(
     Returns:
       A dict from canonical name to float32 array of the shape in `values`.
     """
-    changed = {_POSITIONS: _positions(config)}
-    size = config.embedding_size
-    projection = values.get(_PROJECTION)
-    inverse = np.eye(size)
-    if projection is not None:
-        deviation = max(np.std(projection), 1e-30)
-        changed[_PROJECTION] = projection / (deviation * math.sqrt(size))
-        inverse = np.linalg.pinv(changed[_PROJECTION].astype(np.float64))
-    prefix = f"{_BLOCK.format(0, 0)}/attention_1/self"
-    for name, kernel in zip(
-        ("query", "key"), _attention(config, inverse), strict=True
-    ):
-        name = f"{prefix}/{name}/kernel"
-        # [H, N, D]
-        random = values[name].reshape(kernel.shape)
-        is_begun = kernel.any(axis=(0, 2))[:, np.newaxis]  # [N, 1]
-        kernel = kernel + np.where(is_begun, NOISE, 1) * random
-        changed[name] = kernel.reshape(values[name].shape)
-    for name, factor in _output_factors(config).items():
-        changed[name] = values[name] * factor
-    if piece_counts is not None and _OUTPUT_BIAS in values:
-        counts = np.zeros(config.vocab_size)
-        counts[: len(piece_counts)] = piece_counts
-        # Add-one smoothing.
-        changed[_OUTPUT_BIAS] = np.log((counts + 1) / (counts + 1).sum())
+    projection = _projection(config, values)
+    changed = {
+        **_positions(config),
+        **projection,
+        **_heads(config, values, projection.get(_PROJECTION)),
+        **_outputs(config, values),
+        **_bias(config, values, piece_counts),
+    }
     return {n: np.asarray(v, np.float32) for n, v in changed.items()}
 
 
@@ -104,54 +75,87 @@ def begin_on_neighbors(model, config: AlbertConfig, piece_counts=None):
 
 
 def frequencies(config: AlbertConfig) -> np.ndarray:
-    """Returns the frequencies of the positions, [E/2] radians per token."""
+    """Returns the frequencies w of the positions, [E/2], from 1 to SLOWEST."""
     return SLOWEST ** np.linspace(0, 1, config.embedding_size // 2)
 
 
 def _positions(config):
-    """Returns the position embeddings [T, E]; an odd E ends with 0."""
+    """Returns sines and cosines as position embeddings, [T, E].
+
+    Position i has AMPLITUDE * initializer_range * (sin(w i), cos(w i)) for
+    each frequency w. An odd E ends with 0.
+    """
     angles = np.outer(
         np.arange(config.max_position_embeddings), frequencies(config)
     )  # [T, E/2]
     pairs = np.stack([np.sin(angles), np.cos(angles)], axis=-1)
     table = np.zeros([len(angles), config.embedding_size])
     table[:, : 2 * angles.shape[1]] = pairs.reshape(len(angles), -1)
-    return AMPLITUDE * config.initializer_range * table
+    return {_POSITIONS: AMPLITUDE * config.initializer_range * table}
 
 
-def _attention(config, inverse):
-    """Returns query and key kernels without noise, [H, N, D] each.
+def _projection(config, values):
+    """Returns the projection, [E, H], with the standard deviation E**-0.5.
 
-    Heads that do not begin on a neighbor are 0. `inverse` is [H, E].
+    Its outputs have the variance 1 then, as those of all layers. A model with
+    E = H has none.
+    """
+    if _PROJECTION not in values:
+        return {}
+    projection = values[_PROJECTION]
+    deviation = max(np.std(projection), 1e-30)
+    size = math.sqrt(config.embedding_size)
+    return {_PROJECTION: projection / (deviation * size)}
+
+
+def _heads(config, values, projection):
+    """Returns query and key kernels whose heads begin on neighbors, [H, N * D].
+
+    With pinv(projection), a query takes D/2 frequencies out of the vector of
+    its token, rotated by the head's offset d; a key the same, rotated by 0.
+    Then q_i k_j = sum of cos(w (i + d - j)), which is largest at j = i + d.
+    NOISE times the random kernel is added. Heads without an offset stay random.
     """
     num_heads = config.num_attention_heads
     head_size = config.hidden_size // num_heads
     rates = frequencies(config)
     num_pairs = min(head_size // 2, len(rates))
-    shape = [config.hidden_size, num_heads, head_size]
-    query, key = np.zeros(shape), np.zeros(shape)
     if not num_pairs:
-        return query, key
+        return {}
     # Largest score if nothing is scaled: the variance of an embedding is 1, and
     # words and segments, truncated normals, have two parts of 0.77 in it.
     squared = AMPLITUDE**2 / (AMPLITUDE**2 / 2 + 2 * 0.77)
     scale = math.sqrt(PEAK / (squared * num_pairs / math.sqrt(head_size)))
+    inverse = np.eye(config.embedding_size)
+    if projection is not None:
+        inverse = np.linalg.pinv(projection.astype(np.float64))  # [H, E]
     chosen = np.linspace(0, len(rates) - 1, num_pairs).round().astype(int)
     # [H, D/2] each
     sine, cosine = (scale * inverse[:, 2 * chosen + i] for i in (0, 1))
     even, odd = slice(0, 2 * num_pairs, 2), slice(1, 2 * num_pairs, 2)
-    for head, offset in enumerate(OFFSETS[:num_heads]):
-        angles = rates[chosen] * offset  # [D/2]
-        cos, sin = np.cos(angles), np.sin(angles)
-        query[:, head, even] = sine * cos + cosine * sin
-        query[:, head, odd] = cosine * cos - sine * sin
-        key[:, head, even], key[:, head, odd] = sine, cosine
-    return query, key
+    changed = {}
+    for kind, offsets in (("query", OFFSETS), ("key", [0] * len(OFFSETS))):
+        name = f"{_BLOCK.format(0, 0)}/attention_1/self/{kind}/kernel"
+        kernel = values[name].astype(np.float64)
+        heads = kernel.reshape(-1, num_heads, head_size)  # A view, [H, N, D].
+        for head, offset in enumerate(offsets[:num_heads]):
+            angles = rates[chosen] * offset  # [D/2]
+            cos, sin = np.cos(angles), np.sin(angles)
+            heads[:, head] *= NOISE
+            heads[:, head, even] += sine * cos + cosine * sin
+            heads[:, head, odd] += cosine * cos - sine * sin
+        changed[name] = kernel
+    return changed
 
 
-def _output_factors(config):
-    """Returns a dict from the sub-layers' last kernels to a factor."""
-    factors = {}
+def _outputs(config, values):
+    """Returns the last kernels of both sub-layers, divided by what adds up.
+
+    The outputs of the layers that use a kernel add up: it is divided by their
+    number. Those of different kernels are independent: it is also divided by
+    the square root of their number.
+    """
+    changed = {}
     for group_of, kernel in (
         (config.attention_group, "attention_1/output/dense"),
         (config.ffn_group, "ffn_1/intermediate/output/dense"),
@@ -162,5 +166,18 @@ def _output_factors(config):
             factor = 1 / (groups.count(group) * math.sqrt(num_different))
             for inner in range(config.inner_group_num):
                 name = f"{_BLOCK.format(group, inner)}/{kernel}/kernel"
-                factors[name] = factor
-    return factors
+                changed[name] = values[name] * factor
+    return changed
+
+
+def _bias(config, values, piece_counts):
+    """Returns the logarithm of frequencies as the bias of the logits, [V].
+
+    Then they need not be learned by making all vectors alike.
+    """
+    if piece_counts is None or _OUTPUT_BIAS not in values:
+        return {}
+    counts = np.zeros(config.vocab_size)
+    counts[: len(piece_counts)] = piece_counts
+    # Add-one smoothing.
+    return {_OUTPUT_BIAS: np.log((counts + 1) / (counts + 1).sum())}
