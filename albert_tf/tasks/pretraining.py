@@ -105,11 +105,13 @@ class Pretraining:
         strategy = strategy or tf.distribute.get_strategy()
         self._check_records(strategy)
         schedule = self.recipe.schedule()
+        together = workers.find_workers(strategy)
         self.session = session.Session(
             self.folder,
             functools.partial(
                 self._build_model,
-                num_pieces=self._find_size(workers.find_workers(strategy)),
+                num_pieces=self._find_size(together),
+                begins_on_neighbors=self._begins_on_neighbors(together),
             ),
             self.recipe,
             schedule,
@@ -184,7 +186,7 @@ class Pretraining:
                 strategy, self.recipe.eval_batch_size, "eval_batch_size"
             )
 
-    def _build_model(self, dtype, num_pieces):
+    def _build_model(self, dtype, num_pieces, begins_on_neighbors):
         """Returns a `heads.AlbertForPreTraining` with the initial values."""
         model = heads.AlbertForPreTraining(
             self.config,
@@ -192,15 +194,22 @@ class Pretraining:
             num_pieces=num_pieces,
             dtype=dtype,
         )
-        if self._begins_on_neighbors:
+        if begins_on_neighbors:
             initial_values.begin_on_neighbors(
                 model, self.config, self._piece_counts
             )
         return model
 
-    @property
-    def _begins_on_neighbors(self):
-        return self.records and self.recipe.initialization == "neighbors"
+    def _begins_on_neighbors(self, together):
+        """Whether to replace random values; a resumed run has others."""
+        return (
+            self.records
+            and self.recipe.initialization == "neighbors"
+            # Other workers than the chief have no checkpoints.
+            and not together.share(
+                bool(checkpoints.list_checkpoints(self.folder))
+            )
+        )
 
     @functools.cached_property
     def _piece_counts(self):

@@ -12,7 +12,7 @@ import tensorflow as tf
 from albert_tf import AlbertConfig, Pretraining, PretrainingRecipe
 from albert_tf.commands.run_pretraining import PretrainingFlags
 from albert_tf.data.pretraining import opening
-from albert_tf.model import modeling
+from albert_tf.model import initial_values, modeling
 from albert_tf.programs import run_pretraining
 from albert_tf.tasks import pretraining
 from albert_tf.weights import pretrained
@@ -203,6 +203,25 @@ def test_the_initialization_is_recorded(tmp_path, train):
     run = Pretraining(folder, CONFIG, train, recipe=recipe)
     run.train()
     assert run.session.step == 2
+
+
+def test_a_resumed_run_does_not_compute_initial_values(
+    tmp_path, train, monkeypatch
+):
+    folder, recipe = tmp_path / "out", PretrainingRecipe(**NEIGHBORS)
+    recipe = dataclasses.replace(recipe, num_train_steps=1, num_warmup_steps=0)
+    Pretraining(folder, CONFIG, train, recipe=recipe).train()
+    monkeypatch.setattr(initial_values, "begin_on_neighbors", None)
+    recipe = dataclasses.replace(recipe, num_train_steps=2)
+    run = Pretraining(folder, CONFIG, train, recipe=recipe)
+    run.train()
+    assert run.session.step == 2
+    # Without a checkpoint that can be read, it still does not start over.
+    for path in folder.glob("model.ckpt-*.data-*"):
+        path.write_bytes(b"")
+    run = Pretraining(folder, CONFIG, train, recipe=recipe)
+    with pytest.raises(ValueError, match="2 checkpoints, none of which can"):
+        run.train()
 
 
 def test_a_start_and_initial_values_contradict(tmp_path, train):
