@@ -93,12 +93,12 @@ class Pretraining:
         self.folder, self.config = str(folder), config
         self.recipe = recipe or PretrainingRecipe()
         self.start, self.flags = start, flags or {}
+        self.recipe.check_start(start and start.source)
         self.records = self._open("records", records)
         self.held_out = self._open("held_out", held_out)
         if not (self.records or self.held_out):
             raise ValueError("Give records, held_out, or both: nothing to do.")
         self._any_records = self.records or self.held_out
-        self._check_initialization()
         if not self.records and checkpoints.list_checkpoints(self.folder):
             self.start = None  # The folder's own models are evaluated.
         self.sentence_weight = self._choose_sentence_weight()
@@ -139,15 +139,6 @@ class Pretraining:
                 "globs, or what `opening.open_records` returns."
             )
         return records
-
-    def _check_initialization(self):
-        """Raises ValueError if weights are asked for in two ways."""
-        if self.start and self.recipe.initialization != "release":
-            raise ValueError(
-                f"initialization={self.recipe.initialization} is a choice of "
-                f"random weights, but {self.start.source} was given to start "
-                "from. Omit one of them."
-            )
 
     def _choose_sentence_weight(self):
         """Returns the factor of the sentence loss; nobody else decides it.

@@ -198,6 +198,15 @@ class PretrainingRecipe(Settings):
                 "number."
             )
 
+    def check_start(self, source: str | None):
+        """Raises ValueError if weights are asked for in two ways."""
+        if source and self.initialization != "release":
+            raise ValueError(
+                f"initialization={self.initialization} is a choice of random "
+                f"weights, but {source} was given to start from. Omit one of "
+                "them."
+            )
+
     def schedule(self) -> Schedule:
         """Returns the learning rate and number of steps."""
         rate, num_warmup_steps = self.learning_rate, self.num_warmup_steps

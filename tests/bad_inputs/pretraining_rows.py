@@ -763,6 +763,12 @@ ROWS = [
         "--init_from_group0",
         "--init_from_group0 needs --init_checkpoint",
     ),
+    row(
+        "initial values and a model",
+        # Refused before anything is read.
+        "--initialization=neighbors --init_checkpoint=no --input_file=no",
+        "--initialization=neighbors .*, but no was given to start from",
+    ),
     row("no such model", "--init_checkpoint=no", "no.index does not exist"),
     row(
         "a model of other sizes",
