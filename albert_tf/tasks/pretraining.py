@@ -93,7 +93,7 @@ class Pretraining:
         self.folder, self.config = str(folder), config
         self.recipe = recipe or PretrainingRecipe()
         self.start, self.flags = start, flags or {}
-        self.recipe.check_start(start and start.source)
+        self.recipe.check_start(start.source if start else None)
         self.records = self._open("records", records)
         self.held_out = self._open("held_out", held_out)
         if not (self.records or self.held_out):
