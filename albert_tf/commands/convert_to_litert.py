@@ -38,7 +38,7 @@ class ConvertFlags(flags.Flags):
     )
     seq_length: int | None = flag(
         help="Length of each sequence, in tokens; pad shorter ones with mask "
-        "0. Default: 128, or the model's number of positions if that is less.",
+        "0. Default: 128, or the length of the export if that is less.",
         at_least=1,
         at_most=1 << 16,
     )

@@ -1,5 +1,6 @@
 """Converts an exported SavedModel to LiteRT (TensorFlow Lite)."""
 
+import bisect
 import os
 import tempfile
 import warnings
@@ -28,7 +29,8 @@ def run(args):
     loaded = saved_models.load_saved_model(path)
     signature = choose_signature(loaded.signatures, args.signature, path)
     *num_ids, usual = count_ids(path, loaded)
-    shape = args.batch_size, args.seq_length or usual
+    length = args.seq_length or find_length(signature, usual, num_ids)
+    shape = args.batch_size, length
     features = make_features(signature, shape, *num_ids)
     # First, because it explains which limit a long sequence exceeds.
     wanted = signature(**{n: tf.constant(x) for n, x in features.items()})
@@ -44,7 +46,7 @@ def run(args):
     filesystem.write_file(args.output, content)
     print(
         f"{args.output}: {len(content) / 1e6:.1f} MB, sequences of "
-        f"{shape[1]} tokens; differs by at most "
+        f"{length} tokens; differs by at most "
         f"{', '.join(f'{v:.2g} ({n})' for n, v in differences.items())}"
     )
 
@@ -104,6 +106,25 @@ def count_ids(path, loaded):
         size = config.get(key, usual) if table is None else table.shape[0]
         sizes.append(min(usual, size))
     return sizes
+
+
+def find_length(signature, usual, num_ids):
+    """Returns the length of an export, or `usual` if that is less.
+
+    An export refuses longer sequences.
+    """
+
+    def is_refused(length):
+        features = make_features(signature, (1, length), *num_ids)
+        try:
+            signature(**{n: tf.constant(x) for n, x in features.items()})
+        except tf.errors.InvalidArgumentError:
+            return True
+        return False
+
+    # If each is refused, not for its length: `run` shows the error of `usual`.
+    lengths = range(1, usual + 1)
+    return bisect.bisect_left(lengths, True, key=is_refused) or usual
 
 
 def make_features(signature, shape, num_ids=1000, num_segments=2):

@@ -47,7 +47,7 @@ def test_weights_are_stored_once_and_small(exported, capsys):
     assert "differs by at most" in capsys.readouterr().out
 
 
-def test_a_compact_model_of_few_pieces_is_converted(tmp_path):
+def test_a_compact_model_of_few_pieces_is_converted(tmp_path, capsys):
     """Its embeddings are constants; assets say how many there are."""
     model = heads.AlbertClassifier(tiny.CONFIG, num_labels=3)
     config = tmp_path / "albert_config.json"
@@ -58,7 +58,9 @@ def test_a_compact_model_of_few_pieces_is_converted(tmp_path):
         max_seq_length=12,
         contents=saved_models.Contents(assets=[str(config)], is_compact=True),
     )
-    convert_to_litert.run(flags(tmp_path, "float32"))
+    # Without a length, that of the export.
+    convert_to_litert.run(flags(tmp_path, "float32", seq_length=None))
+    assert "sequences of 12 tokens" in capsys.readouterr().out
     assert (tmp_path / "float32.tflite").exists()
 
 
