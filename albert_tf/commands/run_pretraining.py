@@ -101,7 +101,7 @@ class PretrainingFlags(groups.TrainFlags, PretrainingRecipe):
                     "--do_eval needs --eval_input_file, held-out records. (The "
                     "release evaluated on the training file.)"
                 )
-        self.check_rate()
+        self.check_schedule()
         self.check_start(self.init_checkpoint)
         if self.init_from_group0 and not self.init_checkpoint:
             raise ValueError(

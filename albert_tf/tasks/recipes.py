@@ -188,15 +188,16 @@ class PretrainingRecipe(Settings):
 
     def __post_init__(self):
         super().__post_init__()
-        self.check_rate()
+        self.check_schedule()
 
-    def check_rate(self):
-        """Raises ValueError if learning_rate="auto" has no rule."""
+    def check_schedule(self):
+        """Raises ValueError if rate, steps and optimizer contradict."""
         if self.learning_rate == "auto" and self.optimizer != "lamb":
             raise ValueError(
                 "learning_rate=auto is a rule for optimizer=lamb; give a "
                 "number."
             )
+        self.schedule().check()
 
     def check_start(self, source: str | None):
         """Raises ValueError if weights are asked for in two ways."""

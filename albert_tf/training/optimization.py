@@ -6,12 +6,11 @@ bias, match names differently and, for LAMB, apply weight decay elsewhere: see
 docs/porting.md.
 """
 
-import math
 import re
 
 import tensorflow as tf
 
-from albert_tf.training.settings import BETA_2
+from albert_tf.training.settings import BETA_2, Schedule
 from albert_tf.weights import checkpoints
 
 # The release searches canonical names for these patterns. Matching variables
@@ -43,27 +42,17 @@ def build_schedule(
       A function from an integer scalar to a float32 scalar.
 
     Raises:
-      ValueError: if a number of steps is negative, no step remains after
-        warmup, or a rate or exponent is negative or not finite.
+      ValueError: as for `settings.Schedule.check`.
 
     Source: optimization.py, `create_optimizer`.
     """
-    num_before = start_warmup_step + num_warmup_steps
-    if (
-        min(num_warmup_steps, start_warmup_step) < 0
-        or num_before >= num_train_steps
-    ):
-        raise ValueError(
-            f"num_train_steps {num_train_steps} must be more than the sum of "
-            f"start_warmup_step {start_warmup_step} and num_warmup_steps "
-            f"{num_warmup_steps}, and neither may be negative."
-        )
-    for name, value in (
-        ("learning_rate", learning_rate),
-        ("poly_power", poly_power),
-    ):
-        if not 0 <= value < math.inf:
-            raise ValueError(f"{name} is {value}; wanted 0 or more.")
+    Schedule(
+        learning_rate,
+        num_train_steps,
+        num_warmup_steps,
+        start_warmup_step,
+        poly_power,
+    ).check()
 
     def schedule(step):
         step = tf.cast(step, tf.float32)

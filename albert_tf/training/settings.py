@@ -38,6 +38,26 @@ class Schedule(NamedTuple):
     start_warmup_step: int = 0
     poly_power: float = 1.0
 
+    def check(self):
+        """Checks the numbers.
+
+        Raises:
+          ValueError: if a number of steps is negative, no step remains after
+            warmup, or a rate or exponent is negative or not finite.
+        """
+        warmup = self.start_warmup_step, self.num_warmup_steps
+        if min(warmup) < 0 or sum(warmup) >= self.num_train_steps:
+            raise ValueError(
+                f"num_train_steps {self.num_train_steps} must be more than the "
+                f"sum of start_warmup_step {self.start_warmup_step} and "
+                f"num_warmup_steps {self.num_warmup_steps}, and neither may be "
+                "negative."
+            )
+        for name in ("learning_rate", "poly_power"):
+            value = getattr(self, name)
+            if not 0 <= value < math.inf:
+                raise ValueError(f"{name} is {value}; wanted 0 or more.")
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Settings:

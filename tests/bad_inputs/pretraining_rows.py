@@ -233,7 +233,8 @@ ROWS = [
     ),
     row(
         "as many steps of warmup as steps",
-        "--num_warmup_steps=2",
+        # Refused before anything is read.
+        "--num_warmup_steps=2 --input_file=no",
         "num_train_steps 2 .*num_warmup_steps 2",
     ),
     row(

@@ -172,6 +172,14 @@ def test_the_rate_is_chosen_for_the_batch_size(given, num_warmup_steps):
     assert schedule.num_warmup_steps == num_warmup_steps
 
 
+def test_a_recipe_has_steps_after_warmup():
+    PretrainingRecipe(num_train_steps=3126)
+    PretrainingRecipe(num_train_steps=2, learning_rate="auto")
+    for changes in ({}, {"num_warmup_steps": 9, "start_warmup_step": 3116}):
+        with pytest.raises(ValueError, match="num_train_steps 3125 must be"):
+            PretrainingRecipe(num_train_steps=3125, **changes)
+
+
 NEIGHBORS = {"train_batch_size": 4, "initialization": "neighbors"}
 
 
@@ -198,8 +206,9 @@ def test_the_initialization_is_recorded(tmp_path, train):
     made_of = json.loads((folder / "run.json").read_text())["made_of"]
     assert made_of["initialization"] == "neighbors"
     # A resumed run has weights: another choice changes nothing.
-    recipe = PretrainingRecipe(train_batch_size=4, num_train_steps=2)
-    recipe = dataclasses.replace(recipe, num_warmup_steps=0)
+    recipe = PretrainingRecipe(
+        train_batch_size=4, num_train_steps=2, num_warmup_steps=0
+    )
     run = Pretraining(folder, CONFIG, train, recipe=recipe)
     run.train()
     assert run.session.step == 2
