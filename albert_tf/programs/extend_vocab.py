@@ -34,7 +34,7 @@ def run(args):
     print(describe(model, extended, words))
     if args.input_file:
         before, after = (
-            extension.count_pieces(units, m.tokenizer)
+            extension.count_pieces(units, m.tokenizer).sum()
             for m in (model, extended)
         )
         print(

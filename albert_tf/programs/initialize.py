@@ -1,7 +1,6 @@
 """Writes an untrained model that begins on neighbors."""
 
 import keras
-import numpy as np
 
 from albert_tf import filesystem
 from albert_tf.data import tables
@@ -27,7 +26,9 @@ def run(args):
         counts = None
         if args.input_file:
             files = filesystem.expand_files(args.input_file)
-            counts = count_pieces(files, start.tokenizer)
+            lines = (line for path in files for line in tables.read_lines(path))
+            units = extension.count_units(lines, start.tokenizer)
+            counts = extension.count_pieces(units, start.tokenizer)
         start.values.update(build_values(start, counts, args.random_seed))
         written = pretrained.select(start, args.format)
         pretrained.write_pretrained(folder, written, args.format)
@@ -38,17 +39,6 @@ def run(args):
             "Without --input_file, it has no frequencies of pieces. Models of "
             "many layers need them."
         )
-
-
-def count_pieces(files, tokenizer):
-    """Returns how often texts have each piece, [V]."""
-    lines = (line for path in files for line in tables.read_lines(path))
-    units = extension.count_units(lines, tokenizer)
-    counts = np.zeros(tokenizer.vocab_size, np.int64)
-    rows = tokenizer.encode_batch(list(units))
-    for row, count in zip(rows, units.values(), strict=True):
-        np.add.at(counts, row, count)
-    return counts
 
 
 def build_values(start, counts, seed):

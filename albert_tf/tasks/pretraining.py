@@ -205,7 +205,7 @@ class Pretraining:
     @functools.cached_property
     def _piece_counts(self):
         """How often each piece is to be predicted in training, [V]."""
-        return label_counts.count_pieces(self.records, MAX_COUNTED)
+        return label_counts.count_masked_pieces(self.records, MAX_COUNTED)
 
     def _find_size(self, together):
         """Returns the size of the vocabulary, or None if nothing says it."""

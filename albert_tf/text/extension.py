@@ -14,6 +14,8 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+import numpy as np
+
 from albert_tf import filesystem
 from albert_tf.text import normalization, tokenization
 
@@ -60,13 +62,13 @@ def count_units(
 
 def count_pieces(
     units: dict[str, int], tokenizer: tokenization.Tokenizer
-) -> int:
-    """Returns the number of pieces of counted units."""
+) -> np.ndarray:
+    """Returns how often counted units have each piece, [V]."""
+    counts = np.zeros(tokenizer.vocab_size, np.int64)
     rows = tokenizer.encode_batch(list(units))
-    return sum(
-        count * len(row)
-        for count, row in zip(units.values(), rows, strict=True)
-    )
+    for row, count in zip(rows, units.values(), strict=True):
+        np.add.at(counts, row, count)
+    return counts
 
 
 def find_words(units: dict[str, int]) -> collections.Counter[str]:

@@ -50,6 +50,17 @@ def test_a_word_is_the_letters_that_begin_a_unit(english):
     }
 
 
+def test_pieces_of_units_are_counted(english):
+    tokenizer, _ = english
+    texts = ["cat \u200b cat x", "▁"]  # Two units have no piece.
+    counts = extension.count_pieces(
+        extension.count_units(texts, tokenizer), tokenizer
+    )
+    assert counts.shape == (tokenizer.vocab_size,)
+    wanted = {tokenizer.encode("cat")[0]: 2, tokenizer.encode("x")[0]: 1}
+    assert {i: counts[i] for i in counts.nonzero()[0]} == wanted
+
+
 def test_words_that_save_most_pieces_come_first(english):
     tokenizer, _ = english
     counts = {"myocardial": 2, "edgy": 3, "cat": 9, "infarction": 1}
@@ -82,9 +93,9 @@ def test_new_words_are_single_pieces(english):
         assert found.tokenizer.pieces[i] == f"▁{new.text}"
         assert found.tokenizer.is_word_start[i]
     before = sum(len(tokenizer.encode(text)) for text in TEXTS)
-    assert extension.count_pieces(units, tokenizer) == before
+    assert extension.count_pieces(units, tokenizer).sum() == before
     after = sum(len(found.tokenizer.encode(text)) for text in TEXTS)
-    assert extension.count_pieces(units, found.tokenizer) == after
+    assert extension.count_pieces(units, found.tokenizer).sum() == after
     assert before - after >= sum(new.gain for new in found.words)
 
 

@@ -34,7 +34,7 @@ def score_best_guess(opened: opening.PretrainingRecords) -> tuple[float, ...]:
     )
 
 
-def count_pieces(
+def count_masked_pieces(
     opened: opening.PretrainingRecords, max_records: int
 ) -> np.ndarray:
     """Returns how often each piece is a masked-LM label, [V].

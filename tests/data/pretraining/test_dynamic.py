@@ -266,7 +266,7 @@ def test_settings_replace_those_recorded(path):
         "masked_lm_prob": 0.4,
         "do_permutation": True,
     }
-    counts = label_counts.count_pieces(opened, 50)
+    counts = label_counts.count_masked_pieces(opened, 50)
     first_pass = rows_of(opened.read_pass(50).as_numpy_iterator(), 50)
     assert counts.sum() == first_pass["masked_lm_weights"].sum()
 
