@@ -14,7 +14,11 @@ from tests import tiny
 SHIPPED = pathlib.Path(__file__).parents[2] / "configs" / "ablations"
 PHASE = {
     "records": {"max_seq_length": 16},
-    "flags": {"num_train_steps": 10, "train_batch_size": 4},
+    "flags": {
+        "num_train_steps": 10,
+        "num_warmup_steps": 0,
+        "train_batch_size": 4,
+    },
 }
 GRID = {
     "title": "Depth",
@@ -54,6 +58,7 @@ def test_rows_change_the_grid(tmp_path):
     assert longer.phases[0] == two.phases[0]
     assert longer.phases[1].flags == {
         "num_train_steps": 20,
+        "num_warmup_steps": 0,
         "train_batch_size": 4,
     }
     assert two.count_tokens() == 2 * 10 * 4 * 16
