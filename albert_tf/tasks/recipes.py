@@ -11,6 +11,8 @@ from albert_tf.data.pretraining import rules
 from albert_tf.settings import setting
 from albert_tf.training.settings import (
     BETA_2,
+    POLY_POWER,
+    START_WARMUP_STEP,
     Schedule,
     Settings,
     scale_to_batch,
@@ -125,7 +127,9 @@ class PretrainingRecipe(Settings):
         at_least=0,
     )
     poly_power: float = setting(
-        1.0, "Exponent of the polynomial learning rate decay.", at_least=0
+        POLY_POWER,
+        "Exponent of the polynomial learning rate decay.",
+        at_least=0,
     )
     num_train_steps: int = setting(
         125000, "Number of training steps.", at_least=1
@@ -134,7 +138,7 @@ class PretrainingRecipe(Settings):
         3125, "Number of linear warmup steps.", at_least=0
     )
     start_warmup_step: int = setting(
-        0,
+        START_WARMUP_STEP,
         "Step at which warmup starts; the learning rate is 0 before it. "
         "Without num_warmup_steps it has no effect.",
         at_least=0,

@@ -10,7 +10,12 @@ import re
 
 import tensorflow as tf
 
-from albert_tf.training.settings import BETA_2, Schedule
+from albert_tf.training.settings import (
+    BETA_2,
+    POLY_POWER,
+    START_WARMUP_STEP,
+    Schedule,
+)
 from albert_tf.weights import checkpoints
 
 # The release searches canonical names for these patterns. Matching variables
@@ -22,21 +27,15 @@ def build_schedule(
     learning_rate,
     num_train_steps,
     num_warmup_steps=0,
-    start_warmup_step=0,
-    poly_power=1.0,
+    start_warmup_step=START_WARMUP_STEP,
+    poly_power=POLY_POWER,
 ):
     """Returns the release's learning rate as a function of the step.
 
     Warmup is linear from 0. Decay is measured from step 0, not from the end of
     warmup, so the rate drops slightly there. Step t uses the rate of t.
 
-    Args:
-      learning_rate: peak learning rate, at the end of warmup.
-      num_train_steps: step at which the rate reaches 0.
-      num_warmup_steps: number of warmup steps, from start_warmup_step on.
-      start_warmup_step: step before which the rate is 0 (the release:
-        negative). As in the release, without effect if there is no warmup.
-      poly_power: exponent of the polynomial decay.
+    The arguments are the attributes of `settings.Schedule`.
 
     Returns:
       A function from an integer scalar to a float32 scalar.

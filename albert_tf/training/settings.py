@@ -12,6 +12,9 @@ from albert_tf.settings import setting
 
 # Decay rate of the second moment in the release's optimizers.
 BETA_2 = 0.999
+# The learning rate of the release: it warms up from step 0 and decays linearly.
+START_WARMUP_STEP = 0
+POLY_POWER = 1.0
 
 
 class Schedule(NamedTuple):
@@ -21,8 +24,8 @@ class Schedule(NamedTuple):
       learning_rate: peak learning rate, at the end of warmup.
       num_train_steps: step at which training ends and the rate reaches 0.
       num_warmup_steps: number of warmup steps, from `start_warmup_step` on.
-      start_warmup_step: step before which the rate is 0. As in the release,
-        without effect if there is no warmup.
+      start_warmup_step: step before which the rate is 0 (the release:
+        negative). As in the release, without effect if there is no warmup.
       poly_power: exponent of the polynomial decay.
 
     Example:
@@ -35,8 +38,8 @@ class Schedule(NamedTuple):
     learning_rate: float
     num_train_steps: int
     num_warmup_steps: int = 0
-    start_warmup_step: int = 0
-    poly_power: float = 1.0
+    start_warmup_step: int = START_WARMUP_STEP
+    poly_power: float = POLY_POWER
 
     def check(self):
         """Checks the numbers.
