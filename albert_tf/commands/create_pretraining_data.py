@@ -116,6 +116,12 @@ class DataFlags(groups.TextFlags, groups.CasingFlags):
         rules.MaskingRule.do_whole_word_mask,
         "Whether to mask whole words instead of single tokens.",
     )
+    words_from_spaces: bool = flag(
+        False,
+        "Whether spaces divide the words of scripts without spaces between "
+        "words, such as Chinese: they are removed, and words between them are "
+        "masked as a whole.",
+    )
     do_permutation: bool = flag(
         rules.MaskingRule.do_permutation,
         "Whether to also shuffle the same number of other n-grams and predict "

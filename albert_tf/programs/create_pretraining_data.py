@@ -146,6 +146,7 @@ def make_settings(args):
         dupe_factor=args.dupe_factor,
         seed=args.random_seed,
         text=markup.TextFormat(args.input_format, args.text_key),
+        words_from_spaces=args.words_from_spaces,
     )
 
 

@@ -25,7 +25,7 @@ _IDEOGRAPHS = (
 # More characters that are written without spaces between words: Thai, Lao,
 # Tibetan; Burmese; Khmer; scripts of the Tai languages; Javanese; ideographic
 # iteration marks and zero; kana; bopomofo; half-width kana; later ideographs.
-_UNSPACED = _IDEOGRAPHS + (
+UNSPACED = _IDEOGRAPHS + (
     "\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u1950-\u19ff\u1a20-\u1aaf"
     "\ua980-\ua9ff\uaa60-\uaadf\u3005-\u3007\u3040-\u30ff\u3105-\u312f"
     "\u31f0-\u31ff\uff66-\uff9d\U0002ceb0-\U000323af"
@@ -40,7 +40,7 @@ _DRAWN = "\u0600-\u0605\u06dd\u070f\u0890\u0891\u08e2\U000110bd\U000110cd"
 _SELECTORS = "\u180b-\u180f\ufe00-\ufe0f\U000e0000-\U000e0fff"
 _is_ideograph, _is_unspaced, _is_filler, _is_drawn, _is_selector = (
     re.compile(f"[{characters}]").match
-    for characters in (_IDEOGRAPHS, _UNSPACED, _FILLERS, _DRAWN, _SELECTORS)
+    for characters in (_IDEOGRAPHS, UNSPACED, _FILLERS, _DRAWN, _SELECTORS)
 )
 
 

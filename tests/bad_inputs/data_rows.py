@@ -122,6 +122,12 @@ ROWS = [
         put("blank.txt", b"\n \n\t\n"),
     ),
     row(
+        "words are to be given by spaces, and there are none",
+        "--input_file=sentences.txt --words_from_spaces",
+        "--words_from_spaces, but .* 0 spaces among 150 characters",
+        put("sentences.txt", "我们喜欢北京。\n\n" * 25),
+    ),
+    row(
         "the text is UTF-16",
         "--input_file=wide.txt",
         "wide.txt is UTF-16.*iconv",

@@ -37,9 +37,9 @@ from albert_tf.data.pretraining import (
     sequences,
     shards,
     sidecars,
+    spaced_words,
     unfinished,
 )
-from albert_tf.text import tokenization
 
 _DIRECT_RUNNERS = {"directrunner", "direct"}
 # Number of files whose start is checked before the pipeline; the workers check
@@ -117,7 +117,10 @@ def create_shards(
     pipeline = _make_pipeline(runner, options, num_workers)
     files = [_without_markup(file, settings.text) for file in files]
     starts = _check_text(files, settings.text)
-    tokenizer = tokenization.build_tokenizer(**dict(settings.tokenizer))
+    if settings.words_from_spaces:
+        text = b"\n".join(starts).decode(errors="ignore")
+        spaced_words.check_sample(text.splitlines())
+    tokenizer = settings.build_tokenizer()
     run_id = uuid.uuid4().hex
     with (
         ownership.owning(*unfinished.lock_names(outputs)),

@@ -201,13 +201,10 @@ def open_records(
             num_tokens, sizes["masked_lm_positions"]
         )
         del features[_UNUSED_FEATURE]
-    opened = PretrainingRecords(
-        files,
-        features,
-        agreement.limits_of(config, num_tokens),
-        sidecar,
-        masker,
-    )
+    limits = agreement.limits_of(config, num_tokens)
+    if masker:
+        limits["input_ids"] = 0, len(masker.vocabulary.is_word_start) - 1
+    opened = PretrainingRecords(files, features, limits, sidecar, masker)
     agreement.check_predictions(opened, max_predictions_per_seq)
     opened = _count_records(opened, skip_damaged)
     # One record with a mask suffices; dynamic ones have none in the file.
@@ -261,7 +258,7 @@ def _open_masker(file, sidecar, changes, config, num_tokens):
             "is missing, which says how to mask them. Copy it, too."
         )
     masker = dynamic.Masker.from_sidecar(path, sidecar, changes)
-    num_pieces = len(masker.vocabulary.is_word_start)
+    num_pieces = masker.vocabulary.num_pieces
     for number, name, key, fits in (
         (num_pieces, "word starts", "vocab_size", tokenization.fits),
         (2, "segments", "type_vocab_size", operator.eq),

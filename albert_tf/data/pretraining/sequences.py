@@ -37,13 +37,16 @@ class Vocabulary:
 
     Attributes:
       cls_id, sep_id, mask_id: special tokens.
-      is_word_start: [V], whether the token starts a word.
+      num_pieces: V.
+      is_word_start: [V], whether the token starts a word; [2 V] for ids of a
+        `spaced_words.SpacedTokenizer`.
       replacement_ids: tokens that may replace a masked one; none is special.
     """
 
     cls_id: int
     sep_id: int
     mask_id: int
+    num_pieces: int
     is_word_start: np.ndarray
     replacement_ids: np.ndarray
 
@@ -53,9 +56,10 @@ class Vocabulary:
             tokenizer.cls_id,
             tokenizer.sep_id,
             tokenizer.mask_id,
+            len(tokenizer.pieces),
             tokenizer.is_word_start,
             np.setdiff1d(
-                np.arange(tokenizer.vocab_size), tokenizer.special_ids
+                np.arange(len(tokenizer.pieces)), tokenizer.special_ids
             ),
         )
 
@@ -65,7 +69,8 @@ class Vocabulary:
         try:
             size, special_ids = values["vocab_size"], values["special_ids"]
             packed = base64.b64decode(values["word_starts"], validate=True)
-            bits = np.unpackbits(np.frombuffer(packed, np.uint8), count=size)
+            num_ids = size if len(packed) <= -(-size // 8) else 2 * size
+            bits = np.unpackbits(np.frombuffer(packed, np.uint8), count=num_ids)
             cls_id, sep_id, mask_id = ids = [
                 values[f"{name}_id"] for name in ("cls", "sep", "mask")
             ]
@@ -74,14 +79,15 @@ class Vocabulary:
             raise ValueError(
                 f"the vocabulary lacks a value, or it is damaged: {error!r}"
             ) from error
-        if not is_known.all() or len(packed) != -(-size // 8):
+        if not is_known.all() or len(packed) != -(-num_ids // 8):
             raise ValueError(f"the vocabulary does not have {size} pieces")
         replacement_ids = np.setdiff1d(np.arange(size), special_ids)
-        return cls(cls_id, sep_id, mask_id, bits.astype(bool), replacement_ids)
+        is_start = bits.astype(bool)
+        return cls(cls_id, sep_id, mask_id, size, is_start, replacement_ids)
 
     def to_json(self) -> dict:
         """Returns the properties as JSON values; the starts as packed bits."""
-        pieces = np.arange(len(self.is_word_start))
+        pieces = np.arange(self.num_pieces)
         packed = np.packbits(self.is_word_start).tobytes()
         return {
             "vocab_size": len(pieces),
@@ -284,6 +290,7 @@ def mask_features(
         others.pop("segment_ends"), input_ids.shape[1]
     )
     is_start = vocabulary.is_word_start[input_ids]
+    input_ids = input_ids % vocabulary.num_pieces
     masked = masking.mask_batch(
         input_ids,
         is_text,

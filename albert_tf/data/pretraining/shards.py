@@ -27,10 +27,11 @@ from albert_tf.data.pretraining import (
     rules,
     sequences,
     sidecars,
+    spaced_words,
     unfinished,
 )
 from albert_tf.settings import SEED
-from albert_tf.text import tokenization
+from albert_tf.text import coverage, tokenization
 
 # These sizes affect the output, because each task has its own seed.
 PART_TOKENS = 1 << 20
@@ -52,6 +53,7 @@ class Settings:
       dupe_factor: number of times each document is used.
       seed: random seed.
       text: how the files contain the text.
+      words_from_spaces: whether spaces divide words of scripts without them.
     """
 
     tokenizer: tuple
@@ -61,6 +63,7 @@ class Settings:
     dupe_factor: int = rules.DUPE_FACTOR
     seed: int = SEED
     text: markup.TextFormat = markup.TextFormat()
+    words_from_spaces: bool = False
 
     def __post_init__(self):
         rule = self.sequence
@@ -84,6 +87,13 @@ class Settings:
                 f"{rule.sentence_objective!r}."
             )
 
+    def build_tokenizer(self):
+        """Builds the tokenizer of the text."""
+        tokenizer = tokenization.build_tokenizer(**dict(self.tokenizer))
+        if self.words_from_spaces:
+            return spaced_words.SpacedTokenizer(tokenizer)
+        return tokenizer
+
 
 @dataclasses.dataclass
 class _Worker:
@@ -100,7 +110,7 @@ class _Worker:
 
     @functools.cached_property
     def tokenizer(self):
-        return tokenization.build_tokenizer(**dict(self.settings.tokenizer))
+        return self.settings.build_tokenizer()
 
     @functools.cached_property
     def vocabulary(self):
@@ -221,8 +231,8 @@ def create_shards(
       ValueError: if there is no text, or only one document for NSP.
       BlockingIOError: if another process is writing the same files.
     """
-    _check_inputs(inputs, settings.text)
-    tokenizer = tokenization.build_tokenizer(**dict(settings.tokenizer))
+    _check_inputs(inputs, settings)
+    tokenizer = settings.build_tokenizer()
     fingerprint = unfinished.fingerprint(
         inputs,
         outputs,
@@ -434,7 +444,7 @@ def summarize(counts: dict, results) -> dict:
     }
 
 
-def _check_inputs(inputs, text):
+def _check_inputs(inputs, settings):
     empty = [path for path in inputs if not filesystem.size(path)]
     if len(empty) == len(inputs):
         raise ValueError(
@@ -442,7 +452,10 @@ def _check_inputs(inputs, text):
         )
     for path in empty:
         logging.warning("%s is empty.", path)
-    markup.say_formats(text.detect(path) for path in inputs)
+    markup.say_formats(settings.text.detect(path) for path in inputs)
+    if settings.words_from_spaces:
+        lines = coverage.read_sample(inputs, settings.text.open)
+        spaced_words.check_sample(lines)
 
 
 def check_counts(

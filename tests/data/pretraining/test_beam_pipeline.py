@@ -11,6 +11,7 @@ import hashlib
 import importlib
 import importlib.util
 import io
+import itertools
 import json
 import lzma
 import random
@@ -281,6 +282,36 @@ def test_nsp_takes_segments_of_other_documents(folder):
     for example in read_examples(files_of(folder)):
         first, second = map(set, restore(example))
         assert (first == second) != example["next_sentence_labels"][0]
+
+
+@needs_beam
+def test_words_that_are_given_by_spaces_are_masked_as_a_whole(folder):
+    for path in folder.glob("text*"):
+        path.unlink()
+    # Words of two characters, of ids 5 and 6, 7 and 8, and so on.
+    words = [chr(0x4E00 + i) + chr(0x4E01 + i) for i in range(0, 80, 2)]
+    vocabulary = "\n".join([*SPECIAL, *"".join(words)])
+    (folder / "vocab.txt").write_text(vocabulary, encoding="utf-8")
+    rng = random.Random(0)
+    lines = [" ".join(rng.choices(words, k=6)) for _ in range(300)]
+    (folder / "text.txt").write_text("\n\n".join(lines), encoding="utf-8")
+    program.run(flags_of(folder, words_from_spaces=True))
+    num_words = 0
+    for example in read_examples(files_of(folder)):
+        count = int(example["masked_lm_weights"].sum())
+        places = set(example["masked_lm_positions"][:count].tolist())
+        start = 1
+        for segment in restore(example):
+            for i, (first, second) in enumerate(itertools.pairwise(segment)):
+                if first % 2 and second == first + 1:
+                    num_words += start + i in places
+                    assert (start + i in places) == (start + i + 1 in places)
+            start += len(segment) + 1
+    assert num_words > 100
+    text = "\n".join(lines).replace(" ", "")
+    (folder / "text.txt").write_text(text, encoding="utf-8")
+    with pytest.raises(ValueError, match="have 0 spaces among 3,600 char"):
+        program.run(flags_of(folder, words_from_spaces=True))
 
 
 @needs_beam

@@ -40,6 +40,7 @@ VOCABULARY = sequences.Vocabulary(
     cls_id=2,
     sep_id=3,
     mask_id=4,
+    num_pieces=V,
     is_word_start=np.arange(V) % 3 > 0,
     replacement_ids=np.arange(5, V),
 )

@@ -177,7 +177,7 @@ def test_special_tokens_do_not_replace_others():
 
 
 class FakeTokenizer:
-    vocab_size = 10
+    pieces = list(range(10))
     special_ids = pad_id, unk_id, cls_id, sep_id, mask_id = 0, 2, 4, 6, 8
     is_word_start = np.ones(10, bool)
 
@@ -257,6 +257,7 @@ def test_statistics_match_the_release(
         english.cls_id,
         english.sep_id,
         english.mask_id,
+        len(starts),
         starts,
         np.arange(5, 30000),
     )

@@ -147,7 +147,9 @@ def test_features_are_the_planned_tokens(tmp_path):
     store = random_store(tmp_path, np.random.default_rng(0))
     rule = rule_of()
     plan, _ = plan_all(store, rule)
-    vocabulary = sequences.Vocabulary(2, 3, 4, IS_WORD_START, np.arange(5, 100))
+    vocabulary = sequences.Vocabulary(
+        2, 3, 4, 100, IS_WORD_START, np.arange(5, 100)
+    )
     features = sequences.mask_features(
         sequences.build_features(store, plan, rule, vocabulary),
         rules.MaskingRule(max_predictions=3),
