@@ -86,7 +86,7 @@ def _write_race(rng):
 def _make_grid():
     """Returns the grid of one small training."""
     records = {"max_seq_length": 16, "max_predictions_per_seq": 3}
-    flags = {"num_train_steps": 2, "train_batch_size": 4}
+    flags = {"num_train_steps": 2, "num_warmup_steps": 0, "train_batch_size": 4}
     return {
         "title": "t",
         "config": tiny.ONE_LAYER.to_dict(),
