@@ -214,6 +214,20 @@ class Pretraining:
         known = (self.start and self.start.num_pieces) or 0
         return together.share(known) or None
 
+    def _count_trained_positions(self):
+        """Returns how many positions texts reach, in this run or before.
+
+        None if the run starts from a model that does not say it.
+        """
+        if checkpoints.list_checkpoints(self.folder):
+            before = self.folder
+        elif self.start:
+            before = filesystem.folder_of(self.start.source)
+        else:
+            return self.records.num_tokens
+        known = manifest.read_setting(before, "trained_positions")
+        return known and max(known, self.records.num_tokens)
+
     def _describe_run(self, schedule):
         """Returns the manifest's description of the run."""
         recipe, sidecar = self.recipe, self._any_records.sidecar
@@ -248,6 +262,8 @@ class Pretraining:
             return made_of
         if not self.start:
             made_of["initialization"] = recipe.initialization
+        if trained := self._count_trained_positions():
+            made_of["trained_positions"] = trained
         return {
             **made_of,
             "optimizer": {

@@ -1,7 +1,7 @@
 """Gives a run its first weights: of its own checkpoint or of another model."""
 
 from albert_tf.model.config import AlbertConfig
-from albert_tf.weights import checkpoints, regrouping
+from albert_tf.weights import checkpoints, positions, regrouping
 from albert_tf.weights.pretrained import (
     BODY,
     POOLER,
@@ -23,6 +23,7 @@ def initialize(
     from_group0: bool = False,
     tokenizer_settings: dict | None = None,
     body_only: bool = False,
+    trained_positions: int | None = None,
 ) -> str:
     """Restores the newest checkpoint, or starts from another model.
 
@@ -38,6 +39,8 @@ def initialize(
         data, to compare with the model's vocabulary; None if unknown.
       body_only: whether heads start from random weights, even if the
         pretrained model has heads of the same name.
+      trained_positions: how many positions `pretrained` was trained with; None
+        for all that it has. If the config has more, `positions` continues them.
 
     Returns:
       A sentence that describes the source of the weights.
@@ -52,7 +55,10 @@ def initialize(
         return "Starting from random weights."
     check_same_vocabulary(pretrained, tokenizer_settings)
     check_same_function(pretrained, config)
-    values, remarks = pretrained.values, list(pretrained.remarks)
+    values, remarks = positions.continue_positions(
+        pretrained.values, config.max_position_embeddings, trained_positions
+    )
+    remarks = [*pretrained.remarks, *remarks]
     new_prefixes = ["cls/"]
     if body_only:
         values = {n: v for n, v in values.items() if n.startswith(BODY)}
