@@ -2,6 +2,7 @@
 
     make quickstart                                   # in the repository
     python REPOSITORY/examples/quickstart.py          # if it is installed
+    python examples/quickstart.py --recipe=hour --text=FILES --output_dir=own
 
 runs the pretraining programs one after another and prints the command line of
 each, which you can rerun with other text and sizes. Rerun it to resume: steps
@@ -14,7 +15,7 @@ import pathlib
 import re
 import shlex
 import sys
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from albert_tf import filesystem, flags, settings
 from albert_tf.commands import groups
@@ -24,8 +25,6 @@ from albert_tf.programs import subprograms
 from albert_tf.reports import plot_metrics
 
 EXAMPLES = pathlib.Path(__file__).parent
-CONFIG = "model/tiny.json"
-RECIPE = "pretrain/ten_minutes.flags"
 ALBERT = ("-m", "albert_tf")
 NUM_MASKED_TEXTS = 6
 # Chosen before the first training run.
@@ -48,7 +47,35 @@ Next steps:
   plot the curves       {python} -m tensorboard.main --logdir={folder}/model
   train longer          {python} {script} --output_dir=longer --num_train_steps=20000
   use your own text     {python} {script} --output_dir=own --text=FILES
+  and a larger model    {python} {script} --output_dir=own --text=FILES --recipe=hour
 """  # noqa: E501
+
+
+class Recipe(NamedTuple):
+    """A model and its records; what is trained how, configs/pretrain says.
+
+    Args:
+      config: name of a file in configs/model.
+      max_seq_length: tokens in a sequence.
+      ngram: most words that are masked together.
+      num_predictions: most masked tokens of a sequence, in training and in
+        evaluation.
+      dupe_factor: how many times the training text is masked.
+    """
+
+    config: str
+    max_seq_length: int
+    ngram: int
+    num_predictions: tuple[int, int]
+    dupe_factor: int
+
+
+# By name of a file in configs/pretrain.
+RECIPES = {
+    "ten_minutes": Recipe("tiny", 64, 1, (26, 10), 4),
+    "hour": Recipe("small", 128, 3, (52, 20), 6),
+    "night": Recipe("small", 128, 3, (52, 20), 6),
+}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -61,18 +88,24 @@ class QuickstartFlags(groups.CasingFlags):
         "globs of files with one sentence per line and a blank line between "
         "documents."
     )
-    vocab_size: int = flags.flag(
-        8000,
-        "Number of pieces of the vocabulary.",
+    recipe: Literal["ten_minutes", "hour", "night"] = flags.flag(
+        "ten_minutes",
+        "How long to train, on two CPU cores: a tiny model, or a small one for "
+        "an hour or a night.",
+    )
+    vocab_size: int | None = flags.flag(
+        help="Number of pieces of the vocabulary. Default: 8,000 for ten "
+        "minutes, or else 30,000.",
         at_least=1,
         at_most=1_000_000,
     )
-    num_train_steps: int = flags.flag(
-        6000, "Number of training steps.", at_least=1, at_most=1_000_000_000
+    num_train_steps: int | None = flags.flag(
+        help="Number of training steps. Default: the recipe's.",
+        at_least=12,
+        at_most=1_000_000_000,
     )
-    train_batch_size: int = flags.flag(
-        16,
-        "Number of sequences per training step.",
+    train_batch_size: int | None = flags.flag(
+        help="Number of sequences per training step. Default: the recipe's.",
         at_least=1,
         at_most=settings.MAX_BATCH_SIZE,
     )
@@ -121,13 +154,15 @@ def check_source(folder, args):
       args: `QuickstartFlags`.
 
     Raises:
-      ValueError: if the folder has a vocabulary of other text or settings.
+      ValueError: if the folder has a vocabulary of other text or settings, or
+        records of another recipe.
     """
     note = f"{folder}/text/source.json"
     files = filesystem.expand_files(args.text) if args.text else []
     source = {
         "text": args.text or "English",
         "fingerprint": unfinished.fingerprint(files),
+        "recipe": args.recipe,
         "vocab_size": args.vocab_size,
         "do_lower_case": args.do_lower_case,
         "keep_accents": args.keep_accents,
@@ -139,8 +174,8 @@ def check_source(folder, args):
         if os.path.exists(f"{folder}/vocab.model"):
             raise ValueError(
                 f"{folder} was made from other text: {before['text']}, or "
-                "files that have changed since, or has another vocabulary. "
-                f"Give another --output_dir, or remove {folder} first."
+                "files that have changed since, or has another vocabulary or "
+                f"recipe. Give another --output_dir, or remove {folder} first."
             )
         for name in "train", "heldout":
             pathlib.Path(folder, "text", f"{name}.txt").unlink(missing_ok=True)
@@ -154,7 +189,9 @@ def build_steps(folder, args):
       folder: output folder.
       args: `QuickstartFlags`.
     """
+    recipe = RECIPES[args.recipe]
     vocabulary = f"--spm_model_file={folder}/vocab.model"
+    config, vocab_size = find_config(folder, recipe.config, args.vocab_size)
     casing = [
         f"--{field.name}={str(value).lower()}"
         for field in dataclasses.fields(groups.CasingFlags)
@@ -176,45 +213,40 @@ def build_steps(folder, args):
             "train_vocab",
             f"--input_file={folder}/text/train.txt",
             f"--model_prefix={folder}/vocab",
-            f"--vocab_size={args.vocab_size}",
+            f"--vocab_size={vocab_size}",
             *casing,
         ],
         f"{folder}/vocab.model",
     )
     # More masks teach more per step; evaluation uses the usual 15%.
-    yield build_records_step(
-        folder,
-        vocabulary,
-        "train",
-        "--masked_lm_prob=0.4",
-        "--max_predictions_per_seq=26",
-        "--dupe_factor=4",
-        *casing,
-    )
-    yield build_records_step(
-        folder,
-        vocabulary,
-        "heldout",
-        "--max_predictions_per_seq=10",
-        "--dupe_factor=1",
-        *casing,
-    )
-    configs = filesystem.shipped_configs()
+    for name, share, most, dupe_factor in (
+        ("train", 0.4, recipe.num_predictions[0], recipe.dupe_factor),
+        ("heldout", 0.15, recipe.num_predictions[1], 1),
+    ):
+        yield build_records_step(
+            folder,
+            vocabulary,
+            name,
+            f"--max_seq_length={recipe.max_seq_length}",
+            f"--ngram={recipe.ngram}",
+            f"--masked_lm_prob={share}",
+            f"--max_predictions_per_seq={most}",
+            f"--dupe_factor={dupe_factor}",
+            *casing,
+        )
+    configs = filesystem.shipped_configs() / "pretrain"
     yield Step(
         "Pretrain, and evaluate on the held-out text before and after",
         [
             *ALBERT,
             "run_pretraining",
-            f"--albert_config_file={find_config(folder, args.vocab_size)}",
+            f"--albert_config_file={config}",
             f"--input_file={folder}/records/train.tfrecord",
             f"--eval_input_file={folder}/records/heldout.tfrecord",
             f"--output_dir={folder}/model",
             "--do_eval",
-            f"--flagfile={as_typed(configs / RECIPE)}",
-            f"--train_batch_size={args.train_batch_size}",
-            f"--num_train_steps={args.num_train_steps}",
-            f"--num_warmup_steps={args.num_train_steps // 12}",
-            f"--save_checkpoints_steps={-(-args.num_train_steps // 3)}",
+            f"--flagfile={as_typed(configs / args.recipe)}.flags",
+            *list_changes(args),
         ],
     )
     title, texts = "Predict masked words", MASKED_TEXTS
@@ -234,16 +266,33 @@ def build_steps(folder, args):
     )
 
 
-def find_config(folder, vocab_size):
-    """Returns the file of CONFIG, or of its copy with another vocabulary."""
-    path = filesystem.shipped_configs() / CONFIG
+def find_config(folder, name, vocab_size):
+    """Returns the file and vocabulary size of a shipped model, or of a copy.
+
+    A copy has another `vocab_size`; None is the model's own.
+    """
+    path = filesystem.shipped_configs() / "model" / f"{name}.json"
     config = AlbertConfig.from_json_file(path)
-    if config.vocab_size == vocab_size:
-        return as_typed(path)
+    if vocab_size in (None, config.vocab_size):
+        return as_typed(path), config.vocab_size
     copy = f"{folder}/albert_config.json"
     config = dataclasses.replace(config, vocab_size=vocab_size)
     filesystem.write_file(copy, config.to_json_string())
-    return copy
+    return copy, vocab_size
+
+
+def list_changes(args):
+    """Returns the flags that replace those of the recipe."""
+    changes = []
+    if args.train_batch_size:
+        changes.append(f"--train_batch_size={args.train_batch_size}")
+    if steps := args.num_train_steps:
+        changes += [
+            f"--num_train_steps={steps}",
+            f"--num_warmup_steps={steps // 12}",
+            f"--save_checkpoints_steps={-(-steps // 3)}",
+        ]
+    return changes
 
 
 def mask_words(text):
@@ -279,8 +328,6 @@ def build_records_step(folder, vocabulary, name, *arguments):
             f"--input_file={folder}/text/{name}.txt",
             f"--output_file={folder}/records/{name}.tfrecord",
             vocabulary,
-            "--max_seq_length=64",
-            "--ngram=1",
             *arguments,
             f"--num_workers={os.cpu_count()}",
         ],

@@ -5,6 +5,7 @@ import dataclasses
 import json
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import sys
@@ -14,7 +15,7 @@ import pytest
 import collect_english
 import quickstart
 from albert_tf import __main__ as commands
-from albert_tf import filesystem
+from albert_tf.model.config import AlbertConfig
 from tests.conftest import ROOT, started
 
 
@@ -38,11 +39,13 @@ def ran(monkeypatch, tmp_path):
     return ran
 
 
-def test_every_program_and_config_that_it_names_exists(monkeypatch, tmp_path):
+@pytest.mark.parametrize("recipe", quickstart.RECIPES)
+def test_every_program_and_config_that_it_names_exists(
+    recipe, monkeypatch, tmp_path
+):
     monkeypatch.chdir(tmp_path)
-    args = quickstart.QuickstartFlags()
+    args = quickstart.QuickstartFlags(recipe=recipe)
     steps = [*quickstart.build_steps("out", args)]
-    assert args.vocab_size == 8000  # That of the config, which is as shipped.
     assert not pathlib.Path("out").exists()
     named = set()
     for step in steps:
@@ -52,8 +55,16 @@ def test_every_program_and_config_that_it_names_exists(monkeypatch, tmp_path):
             assert pathlib.Path(step.arguments[0]).is_file()
     assert len(named) == 4
     assert named <= commands.PROGRAMS.keys() | commands.TOOLS.keys()
-    config = filesystem.shipped_configs() / quickstart.CONFIG
-    assert config.is_file()
+    # Model, vocabulary and records fit each other, as shipped.
+    texts = [" ".join(step.arguments) for step in steps]
+    config = AlbertConfig.from_json_file(
+        re.search(r"--albert_config_file=(\S+)", texts[4])[1]
+    )
+    assert f"--vocab_size={config.vocab_size}" in texts[1]
+    length = int(re.search(r"--max_seq_length=(\d+)", texts[2])[1])
+    assert length <= config.max_position_embeddings
+    flagfile = pathlib.Path(re.search(r"--flagfile=(\S+)", texts[4])[1])
+    assert flagfile.name == f"{recipe}.flags" and flagfile.is_file()
 
 
 def test_own_text_is_divided_and_not_filtered(tmp_path):
@@ -98,9 +109,10 @@ def test_changed_text_is_divided_again_until_it_has_a_vocabulary(tmp_path):
     quickstart.check_source(str(out), args)
     with pytest.raises(ValueError, match="was made from other text: /.*own"):
         quickstart.check_source(str(out), quickstart.QuickstartFlags())
-    other = dataclasses.replace(args, keep_accents=True)
-    with pytest.raises(ValueError, match="or has another vocabulary"):
-        quickstart.check_source(str(out), other)
+    for change in ({"keep_accents": True}, {"recipe": "hour"}):
+        other = dataclasses.replace(args, **change)
+        with pytest.raises(ValueError, match="another vocabulary or recipe"):
+            quickstart.check_source(str(out), other)
     own.write_text("a\n\n" * 40)
     with pytest.raises(ValueError, match="or files that have changed since"):
         quickstart.check_source(str(out), args)
