@@ -22,7 +22,6 @@ FLAGS = flags.FLAGS
 # Recipe -> config, batch size, tokens, predictions.
 ROWS = {
     "ten_minutes": ("tiny", 16, 64, 26),
-    "first_phase": ("small", 64, 64, 26),
     "hour, night": ("small", 64, 128, 52),
 }
 

@@ -1,12 +1,11 @@
-r"""Pretrains configs/model/small.json in two phases; evaluates and plots.
+r"""Pretrains configs/model/small.json; evaluates and plots.
 
   python -m benchmarks.pretrain_small --recipe=hour --train_text=novels.txt \
     --heldout_text=novels_valid.txt --spm_model_file=30k-clean.model \
     --output_dir=out
 
-These are the runs in docs/results.md: "hour" takes 70 minutes of a core with
-AMX, "night" three hours of two without. Rerun the same command to resume:
-finished work is skipped.
+"hour" takes an hour of two cores, "night" three. Rerun the same command to
+resume: finished work is skipped.
 """
 
 import dataclasses
@@ -16,14 +15,14 @@ from albert_tf import flags
 from albert_tf.flags import flag
 from benchmarks import programs
 
-LONG = {
+RECORDS = {
     "max_seq_length": 128,
     "ngram": 3,
     "masked_lm_prob": 0.4,
     "max_predictions_per_seq": 52,
     "dupe_factor": 6,
 }
-LONG_HELD_OUT = LONG | {
+HELD_OUT = RECORDS | {
     "masked_lm_prob": 0.15,
     "max_predictions_per_seq": 20,
     "dupe_factor": 1,
@@ -46,34 +45,19 @@ The captain ordered his men to lower the [MASK] into the water."""
 class BenchmarkFlags(programs.TextFlags):
     """Data, output folder and length of training."""
 
-    recipe: Literal["hour", "night"] = flag("hour", "Recipe of phase two.")
+    recipe: Literal["hour", "night"] = flag("hour", "Recipe.")
 
 
 def run(args):
-    """Trains both phases, predicts masked words after each; plots phase two."""
-    first = programs.pretrain(
-        args,
-        "first_phase",
-        "first_phase",
-        programs.SHORT,
-        programs.SHORT_HELD_OUT,
-        {},
+    """Trains, predicts masked words, and plots."""
+    name = args.recipe
+    folder = programs.pretrain(args, name, name, RECORDS, HELD_OUT, {})
+    programs.run(
+        *("-m", "albert_tf", "fill_mask"),
+        f"--init_checkpoint={folder}",
+        f"--spm_model_file={args.spm_model_file}",
+        f"--text={MASKED_TEXTS}",
     )
-    folder = programs.pretrain(
-        args,
-        args.recipe,
-        args.recipe,
-        LONG,
-        LONG_HELD_OUT,
-        {"init_checkpoint": first},
-    )
-    for model in (first, folder):
-        programs.run(
-            *("-m", "albert_tf", "fill_mask"),
-            f"--init_checkpoint={model}",
-            f"--spm_model_file={args.spm_model_file}",
-            f"--text={MASKED_TEXTS}",
-        )
     programs.run(
         "-m",
         "albert_tf",

@@ -11,20 +11,6 @@ from albert_tf.lab import digests
 from albert_tf.programs import subprograms
 
 ROOT = pathlib.Path(__file__).parent.parent
-# Records of configs/pretrain/first_phase.flags.
-SHORT = {
-    "max_seq_length": 64,
-    "ngram": 1,
-    "masked_lm_prob": 0.4,
-    "max_predictions_per_seq": 26,
-    "dupe_factor": 2,
-}
-# Held-out records: the usual fraction of masks, one pass over the text.
-SHORT_HELD_OUT = SHORT | {
-    "masked_lm_prob": 0.15,
-    "max_predictions_per_seq": 10,
-    "dupe_factor": 1,
-}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

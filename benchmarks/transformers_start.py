@@ -5,9 +5,10 @@ r"""Pretrains with transformers, from our initial values and from its own.
   python -m benchmarks.transformers_start --start=start \
     --train_text=novels.txt --heldout_text=novels_valid.txt
 
-Masks are those of `DataCollatorForLanguageModeling` (15% of single pieces).
-Both models see the same batches. A step of configs/model/small.json takes half
-a second of two cores. Needs torch and transformers.
+Masks are those of `DataCollatorForLanguageModeling`, of single pieces; 15% of
+held-out ones. Both models see the same batches. A step of
+configs/model/small.json takes two seconds of a core. Needs torch and
+transformers.
 """
 
 import dataclasses
@@ -32,9 +33,12 @@ class BenchmarkFlags(flags.Flags):
     train_text: str = flag(required=True, help="Text to train on.")
     heldout_text: str = flag(required=True, help="Text to score on.")
     num_train_steps: int = flag(1000, "Number of steps.", at_least=1)
-    train_batch_size: int = flag(16, "Sequences in a step.", at_least=1)
-    max_seq_length: int = flag(64, "Tokens in a sequence.", at_least=8)
-    learning_rate: float = flag(1e-3, "Peak rate of AdamW.", above=0)
+    train_batch_size: int = flag(32, "Sequences in a step.", at_least=1)
+    max_seq_length: int = flag(128, "Tokens in a sequence.", at_least=8)
+    mlm_probability: float = flag(
+        0.4, "Share of masked pieces.", above=0, at_most=1
+    )
+    learning_rate: float = flag(4e-4, "Peak rate of AdamW.", above=0)
     random_seed: int = flag(1, "Seed of weights, masks and order.")
 
 
@@ -44,15 +48,18 @@ def run(args):
     import transformers
 
     tokenizer = transformers.AutoTokenizer.from_pretrained(args.start)
-    collate = transformers.DataCollatorForLanguageModeling(
-        tokenizer, mlm_probability=0.15
+    collate, collate_held_out = (
+        transformers.DataCollatorForLanguageModeling(
+            tokenizer, mlm_probability=share
+        )
+        for share in (args.mlm_probability, 0.15)
     )
     train, held_out = (
         read_sequences(path, tokenizer, args.max_seq_length)
         for path in (args.train_text, args.heldout_text)
     )
     torch.manual_seed(0)
-    test = collate(held_out[:NUM_HELD_OUT])
+    test = collate_held_out(held_out[:NUM_HELD_OUT])
     config = transformers.AutoConfig.from_pretrained(args.start)
     model_class = transformers.AlbertForMaskedLM
     for name, build in (
@@ -63,7 +70,10 @@ def run(args):
         model = build()
         torch.manual_seed(args.random_seed)
         for step, accuracy, loss in pretrain(args, model, train, test, collate):
-            print(f"{name}: step {step}: {accuracy:.1%}, loss {loss:.2f}")
+            print(
+                f"{name}: step {step}: {accuracy:.1%}, loss {loss:.2f}",
+                flush=True,
+            )
 
 
 def read_sequences(path, tokenizer, num_tokens):

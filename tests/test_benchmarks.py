@@ -45,7 +45,7 @@ def test_records_of_changed_text_are_made_anew(tmp_path, calls, name):
 
     def make():
         digests.digest_file.cache_clear()
-        return programs.make_records(args, args.train_text, programs.SHORT)
+        return programs.make_records(args, args.train_text, plateau.RECORDS)
 
     assert make() == make() and len(calls) == 1
     pathlib.Path(paths[name]).write_text("Another.\n")
