@@ -34,7 +34,11 @@ RULES = (
         "the weights are already initialized",
     ),
     ("initialization", ALLOWED, "the weights are already initialized"),
-    ("trained_positions", ALLOWED, "positions of earlier data stay trained"),
+    (
+        "trained_positions",
+        ALLOWED,
+        "further positions are trained from the values that they have",
+    ),
     ("config.*", REFUSED, "the weights belong to another architecture"),
     ("vocabulary.*", REFUSED, "ids would stand for other pieces"),
     ("task.*", REFUSED, "outputs and scores belong to another task"),

@@ -144,14 +144,7 @@ def read_sidecar(files: list[str], is_strict: bool = True) -> dict | None:
                 "*.dataset.json files away: the program then counts the "
                 "records and assumes sentence-order labels."
             )
-        for key in _COMMON_KEYS:
-            own, common = descriptions[path].get(key), first.get(key)
-            if own != common:
-                raise ValueError(
-                    f"{path} says {key} = {own!s:.200}, but {first_path} says "
-                    f"{common!s:.200}. Files with different settings cannot be "
-                    "read together."
-                )
+        _check_common(path, descriptions[path], first_path, first)
     num_records = [
         _num_records(file, path, descriptions[path], is_strict)
         for file, path in paths.items()
@@ -163,6 +156,25 @@ def read_sidecar(files: list[str], is_strict: bool = True) -> dict | None:
         "num_records": num_records,
         "statistics": {**first["statistics"], "sequences": sum(num_records)},
     }
+
+
+def _check_common(path, own, first_path, first):
+    """Raises ValueError if descriptions have different common settings."""
+    for key in _COMMON_KEYS:
+        if own.get(key) == first.get(key):
+            continue
+        if key == "vocabulary":  # Of the same tokenizer.
+            raise ValueError(
+                f"By {path}, other pieces of the vocabulary start words than "
+                f"by {first_path}. Was one of them created with "
+                "words_from_spaces=True? Dynamic records with and without it "
+                "cannot be read together."
+            )
+        raise ValueError(
+            f"{path} says {key} = {own.get(key)!s:.200}, but {first_path} says "
+            f"{first.get(key)!s:.200}. Files with different settings cannot be "
+            "read together."
+        )
 
 
 def _check_finished(files):

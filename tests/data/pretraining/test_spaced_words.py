@@ -202,7 +202,7 @@ def test_dynamic_records_are_static_ones_without_masks(folder):
         (batch,) = opened.read_pass(opened.num_records).as_numpy_iterator()
         rows[masking] = naive.original_ids(batch)
     np.testing.assert_array_equal(rows["static"], rows["dynamic"])
-    counts = label_counts.count_pieces(opened, opened.num_records)
+    counts = label_counts.count_masked_pieces(opened, opened.num_records)
     assert len(counts) == NUM_PIECES
     assert counts.sum() == batch["masked_lm_weights"].sum()
 
@@ -241,6 +241,14 @@ def test_ids_of_dynamic_records_have_limits(folder, name, most):
     )
     with pytest.raises(ValueError, match=rf"input_ids\[1\] is {most + 1}"):
         opening.open_records(file, CONFIG)
+
+
+def test_dynamic_records_with_and_without_spaces_are_not_mixed(folder):
+    files = [
+        create(folder, name, masking="dynamic") for name in ("divided", "whole")
+    ]
+    with pytest.raises(ValueError, match=r"Was one .* words_from_spaces=True"):
+        opening.open_records(",".join(files), CONFIG)
 
 
 def test_any_number_of_workers_writes_the_same_bytes(folder):
