@@ -45,9 +45,9 @@ Output in {folder}:
 Next steps:
   try your own text     {python} -m albert_tf fill_mask --init_checkpoint={folder}/model --spm_model_file={folder}/vocab.model --text="It is [MASK]."
   plot the curves       {python} -m tensorboard.main --logdir={folder}/model
-  train longer          {python} {script} --output_dir=longer --num_train_steps=20000
-  use your own text     {python} {script} --output_dir=own --text=FILES
-  and a larger model    {python} {script} --output_dir=own --text=FILES --recipe=hour
+  train longer          {command} --output_dir=longer --num_train_steps=20000
+  use your own text     {script} --output_dir=own --text=FILES
+  and a larger model    {script} --output_dir=own --text=FILES --recipe=hour
 """  # noqa: E501
 
 
@@ -95,7 +95,7 @@ class QuickstartFlags(groups.CasingFlags):
     )
     vocab_size: int | None = flags.flag(
         help="Number of pieces of the vocabulary. Default: 8,000 for ten "
-        "minutes, or else 30,000.",
+        "minutes, or else 30,000, for which English needs 15 MB of text.",
         at_least=1,
         at_most=1_000_000,
     )
@@ -137,11 +137,13 @@ def run(args):
         print("\nStopped. Rerun the same command to resume.", file=sys.stderr)
         raise
     print(describe_progress(pathlib.Path(folder, "model/metrics.jsonl")))
+    script = [as_typed(sys.executable), as_typed(__file__)]
     print(
         NEXT_STEPS.format(
             folder=folder,
-            python=as_typed(sys.executable),
-            script=as_typed(__file__),
+            python=script[0],
+            script=" ".join(script),
+            command=shlex.join([*script, *sys.argv[1:]]),
         )
     )
 
@@ -155,7 +157,7 @@ def check_source(folder, args):
 
     Raises:
       ValueError: if the folder has a vocabulary of other text or settings, or
-        records of another recipe.
+        another recipe.
     """
     note = f"{folder}/text/source.json"
     files = filesystem.expand_files(args.text) if args.text else []
@@ -163,19 +165,27 @@ def check_source(folder, args):
         "text": args.text or "English",
         "fingerprint": unfinished.fingerprint(files),
         "recipe": args.recipe,
-        "vocab_size": args.vocab_size,
+        "vocab_size": args.vocab_size or read_config(args.recipe).vocab_size,
         "do_lower_case": args.do_lower_case,
         "keep_accents": args.keep_accents,
     }
     if os.path.exists(note):
-        before = filesystem.read_json(note)
-        if before == source:
+        # There was one recipe once, which was not noted.
+        before = {"recipe": "ten_minutes"} | filesystem.read_json(note)
+        changes = [
+            f"--{name} was {before.get(name)}, is {value}"
+            for name, value in source.items()
+            if name != "fingerprint" and before.get(name) != value
+        ]
+        if before["fingerprint"] != source["fingerprint"] and not changes:
+            changes = ["the files of --text have changed"]
+        if not changes:
             return
         if os.path.exists(f"{folder}/vocab.model"):
             raise ValueError(
-                f"{folder} was made from other text: {before['text']}, or "
-                "files that have changed since, or has another vocabulary or "
-                f"recipe. Give another --output_dir, or remove {folder} first."
+                f"{folder} was made with other settings or text: "
+                f"{', '.join(changes)}. Give another --output_dir, or remove "
+                f"{folder} first."
             )
         for name in "train", "heldout":
             pathlib.Path(folder, "text", f"{name}.txt").unlink(missing_ok=True)
@@ -191,7 +201,7 @@ def build_steps(folder, args):
     """
     recipe = RECIPES[args.recipe]
     vocabulary = f"--spm_model_file={folder}/vocab.model"
-    config, vocab_size = find_config(folder, recipe.config, args.vocab_size)
+    config, vocab_size = find_config(folder, args.recipe, args.vocab_size)
     casing = [
         f"--{field.name}={str(value).lower()}"
         for field in dataclasses.fields(groups.CasingFlags)
@@ -266,15 +276,25 @@ def build_steps(folder, args):
     )
 
 
-def find_config(folder, name, vocab_size):
+def config_path(recipe):
+    """Returns the path of a recipe's shipped model."""
+    name = RECIPES[recipe].config
+    return filesystem.shipped_configs() / "model" / f"{name}.json"
+
+
+def read_config(recipe):
+    """Returns the AlbertConfig of a recipe's shipped model."""
+    return AlbertConfig.from_json_file(config_path(recipe))
+
+
+def find_config(folder, recipe, vocab_size):
     """Returns the file and vocabulary size of a shipped model, or of a copy.
 
     A copy has another `vocab_size`; None is the model's own.
     """
-    path = filesystem.shipped_configs() / "model" / f"{name}.json"
-    config = AlbertConfig.from_json_file(path)
+    config = read_config(recipe)
     if vocab_size in (None, config.vocab_size):
-        return as_typed(path), config.vocab_size
+        return as_typed(config_path(recipe)), config.vocab_size
     copy = f"{folder}/albert_config.json"
     config = dataclasses.replace(config, vocab_size=vocab_size)
     filesystem.write_file(copy, config.to_json_string())

@@ -107,16 +107,37 @@ def test_changed_text_is_divided_again_until_it_has_a_vocabulary(tmp_path):
     held_out.write_text("a")
     (out / "vocab.model").touch()
     quickstart.check_source(str(out), args)
-    with pytest.raises(ValueError, match="was made from other text: /.*own"):
+    with pytest.raises(ValueError, match="--text was /.*own.txt, is English"):
         quickstart.check_source(str(out), quickstart.QuickstartFlags())
-    for change in ({"keep_accents": True}, {"recipe": "hour"}):
+    for change, message in (
+        ({"keep_accents": True}, "--keep_accents was None, is True"),
+        ({"recipe": "hour"}, "was ten_minutes, is hour, --vocab_size was 8000"),
+    ):
         other = dataclasses.replace(args, **change)
-        with pytest.raises(ValueError, match="another vocabulary or recipe"):
+        with pytest.raises(ValueError, match=message):
             quickstart.check_source(str(out), other)
+    # The default, typed.
+    same = dataclasses.replace(args, vocab_size=8000)
+    quickstart.check_source(str(out), same)
     own.write_text("a\n\n" * 40)
-    with pytest.raises(ValueError, match="or files that have changed since"):
+    with pytest.raises(ValueError, match="the files of --text have changed"):
         quickstart.check_source(str(out), args)
     assert held_out.exists()
+
+
+def test_a_folder_without_a_recipe_has_that_of_ten_minutes(tmp_path):
+    (tmp_path / "own.txt").write_text("a\n\n" * 20)
+    args = quickstart.QuickstartFlags(text=str(tmp_path / "own.txt"))
+    quickstart.check_source(str(tmp_path), args)
+    note = tmp_path / "text" / "source.json"
+    values = json.loads(note.read_text())
+    assert values.pop("recipe") == "ten_minutes"
+    note.write_text(json.dumps(values))
+    (tmp_path / "vocab.model").touch()
+    quickstart.check_source(str(tmp_path), args)
+    other = dataclasses.replace(args, recipe="hour", vocab_size=8000)
+    with pytest.raises(ValueError, match="--recipe was ten_minutes, is hour"):
+        quickstart.check_source(str(tmp_path), other)
 
 
 def test_own_text_has_its_own_casing_vocabulary_and_sentences(
