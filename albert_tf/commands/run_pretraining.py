@@ -102,7 +102,8 @@ class PretrainingFlags(groups.TrainFlags, PretrainingRecipe):
                     "release evaluated on the training file.)"
                 )
         self.check_schedule()
-        self.check_start(self.init_checkpoint)
+        if self.do_train:
+            self.check_start(self.init_checkpoint)
         if self.init_from_group0 and not self.init_checkpoint:
             raise ValueError(
                 "--init_from_group0 needs --init_checkpoint, the model with "

@@ -93,7 +93,7 @@ class Pretraining:
         self.folder, self.config = str(folder), config
         self.recipe = recipe or PretrainingRecipe()
         self.start, self.flags = start, flags or {}
-        self.recipe.check_start(start.source if start else None)
+        self.recipe.check_start(start.source if start and records else None)
         self.records = self._open("records", records)
         self.held_out = self._open("held_out", held_out)
         if not (self.records or self.held_out):
@@ -395,6 +395,8 @@ class Pretraining:
         return {
             "from_group0": self.recipe.init_from_group0,
             "tokenizer_settings": sidecar and sidecar["tokenizer"],
+            "untrained": "random weights, "
+            f"initialization={self.recipe.initialization}",
         }
 
     def _evaluate_start(self, evaluator):

@@ -208,8 +208,8 @@ class PretrainingRecipe(Settings):
         if source and self.initialization != "release":
             raise ValueError(
                 f"initialization={self.initialization} is a choice of random "
-                f"weights, but {source} was given to start from. Omit one of "
-                "them."
+                f"weights, but {source} was given to start from. Omit it, or "
+                "set initialization=release."
             )
 
     def schedule(self) -> Schedule:

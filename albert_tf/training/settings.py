@@ -51,10 +51,10 @@ class Schedule(NamedTuple):
         warmup = self.start_warmup_step, self.num_warmup_steps
         if min(warmup) < 0 or sum(warmup) >= self.num_train_steps:
             raise ValueError(
-                f"num_train_steps {self.num_train_steps} must be more than the "
-                f"sum of start_warmup_step {self.start_warmup_step} and "
-                f"num_warmup_steps {self.num_warmup_steps}, and neither may be "
-                "negative."
+                f"num_train_steps={self.num_train_steps} leaves no step after "
+                f"warmup: num_warmup_steps={self.num_warmup_steps}, "
+                f"start_warmup_step={self.start_warmup_step}. Set fewer (0 or "
+                "more) warmup steps, or train for more steps."
             )
         for name in ("learning_rate", "poly_power"):
             value = getattr(self, name)

@@ -24,6 +24,7 @@ def initialize(
     tokenizer_settings: dict | None = None,
     body_only: bool = False,
     trained_positions: int | None = None,
+    untrained: str = "random weights",
 ) -> str:
     """Restores the newest checkpoint, or starts from another model.
 
@@ -41,6 +42,7 @@ def initialize(
         pretrained model has heads of the same name.
       trained_positions: how many positions `pretrained` was trained with; None
         for all that it has. If the config has more, `positions` continues them.
+      untrained: what the weights are without a checkpoint, in words.
 
     Returns:
       A sentence that describes the source of the weights.
@@ -52,13 +54,12 @@ def initialize(
     if prefix := manager.restore_latest():
         return f"Resuming from {prefix}."
     if not pretrained:
-        return "Starting from random weights."
+        return f"Starting from {untrained}."
     check_same_vocabulary(pretrained, tokenizer_settings)
     check_same_function(pretrained, config)
     values, remarks = positions.continue_positions(
         pretrained.values, config.max_position_embeddings, trained_positions
     )
-    remarks = [*pretrained.remarks, *remarks]
     new_prefixes = ["cls/"]
     if body_only:
         values = {n: v for n, v in values.items() if n.startswith(BODY)}
@@ -83,7 +84,7 @@ def initialize(
         check_all_layers(values, weights, pretrained.source)
     new = checkpoints.restore(weights, values, pretrained.source, new_prefixes)
     manager.source = pretrained.source
-    parts = [f"new: {', '.join(new) or 'none'}", *remarks]
+    parts = [f"new: {', '.join(new) or 'none'}", *pretrained.remarks, *remarks]
     return (
         f"Restored {len(weights) - len(new)} of {len(weights)} variables from "
         f"{pretrained.source}; {'; '.join(parts)}."

@@ -235,22 +235,22 @@ ROWS = [
         "as many steps of warmup as steps",
         # Refused before anything is read.
         "--num_warmup_steps=2 --input_file=no",
-        "num_train_steps 2 .*num_warmup_steps 2",
+        "num_train_steps=2 .*num_warmup_steps=2",
     ),
     row(
         "more steps of warmup than steps",
         "--num_warmup_steps=3125",
-        "num_train_steps 2 .*num_warmup_steps 3125",
+        "num_train_steps=2 .*num_warmup_steps=3125",
     ),
     row(
         "warmup begins after the end",
         "--start_warmup_step=2",
-        "num_train_steps 2 .*start_warmup_step 2",
+        "num_train_steps=2 .*start_warmup_step=2",
     ),
     row(
         "warmup ends after the end",
         "--start_warmup_step=1 --num_warmup_steps=1",
-        "num_train_steps 2 .*start_warmup_step 1",
+        "num_train_steps=2 .*start_warmup_step=1",
     ),
     row(
         "a name of a TPU without a TPU",
@@ -768,7 +768,7 @@ ROWS = [
         "initial values and a model",
         # Refused before anything is read.
         "--initialization=neighbors --init_checkpoint=no --input_file=no",
-        "--initialization=neighbors .*, but no was given to start from",
+        "neighbors .*, but no was given .*or set --initialization=release",
     ),
     row("no such model", "--init_checkpoint=no", "no.index does not exist"),
     row(

@@ -12,7 +12,7 @@ import tensorflow as tf
 from albert_tf import AlbertConfig, Pretraining, PretrainingRecipe
 from albert_tf.commands.run_pretraining import PretrainingFlags
 from albert_tf.data.pretraining import opening
-from albert_tf.model import initial_values, modeling
+from albert_tf.model import heads, initial_values, modeling
 from albert_tf.programs import run_pretraining
 from albert_tf.tasks import pretraining
 from albert_tf.weights import pretrained
@@ -199,10 +199,12 @@ def test_replicas_begin_on_the_same_neighbors(tmp_path, train):
     np.testing.assert_allclose(np.exp(bias), counts / counts.sum(), rtol=1e-5)
 
 
-def test_the_initialization_is_recorded(tmp_path, train):
+def test_the_initialization_is_said_and_recorded(tmp_path, train, capfd):
     folder, values = tmp_path / "out", NEIGHBORS | {"num_warmup_steps": 0}
     recipe = PretrainingRecipe(**values, num_train_steps=1)
     Pretraining(folder, CONFIG, train, recipe=recipe).train()
+    said = "Starting from random weights, initialization=neighbors."
+    assert said in capfd.readouterr().err
     made_of = json.loads((folder / "run.json").read_text())["made_of"]
     assert made_of["initialization"] == "neighbors"
     # A resumed run has weights: another choice changes nothing.
@@ -243,3 +245,19 @@ def test_a_start_and_initial_values_contradict(tmp_path, train):
             recipe=PretrainingRecipe(**NEIGHBORS),
             start=start,
         )
+
+
+def test_a_recipe_that_begins_on_neighbors_evaluates_a_start(tmp_path, train):
+    values = modeling.named_weights(heads.AlbertForPreTraining(CONFIG))
+    start = pretrained.Pretrained(
+        "folder",
+        {name: value.numpy() for name, value in values.items()},
+        CONFIG,
+        None,
+        None,
+    )
+    recipe = PretrainingRecipe(**NEIGHBORS)
+    run = Pretraining(
+        tmp_path / "out", CONFIG, held_out=train, recipe=recipe, start=start
+    )
+    assert len(run.evaluate()) == 1

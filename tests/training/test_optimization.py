@@ -51,9 +51,9 @@ def test_without_warmup_the_decay_begins_at_once():
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        ((1.0, 0), "num_train_steps 0 must be more than the sum"),
-        ((1.0, 5, 5), "num_warmup_steps 5"),
-        ((1.0, 5, -1), "num_warmup_steps -1"),
+        ((1.0, 0), "num_train_steps=0 leaves no step after"),
+        ((1.0, 5, 5), "num_warmup_steps=5"),
+        ((1.0, 5, -1), "num_warmup_steps=-1"),
         ((float("nan"), 5), "learning_rate is nan"),
         ((-1.0, 5), "learning_rate is -1.0"),
     ],
