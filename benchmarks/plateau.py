@@ -111,7 +111,10 @@ class BenchmarkFlags(programs.TextFlags):
 
     only: str = flag("", "Names of rows, separated by semicolons; empty: all.")
     num_train_steps: int = flag(
-        4000, "Steps of rows that have no number of their own.", at_least=1
+        4000,
+        "Steps of rows that have no number of their own, more than the 500 of "
+        "warmup.",
+        at_least=501,
     )
 
 
