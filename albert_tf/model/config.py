@@ -224,7 +224,8 @@ class AlbertConfig:
         if given is not None and given > positions:
             raise ValueError(
                 f"{name}={given}, but the model has {positions} positions. "
-                f"Lower it, or omit it for {min(usual, positions)}."
+                f"Lower it, omit it for {min(usual, positions)}, or give a "
+                "config with more (max_position_embeddings)."
             )
         return min(usual, positions) if given is None else given
 

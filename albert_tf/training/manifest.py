@@ -15,8 +15,9 @@ import os
 import numpy as np
 
 from albert_tf import __version__, filesystem
+from albert_tf.weights import locations
 
-MANIFEST_FILE = "run.json"
+MANIFEST_FILE = locations.MANIFEST_FILE
 # Other files of a run, next to its checkpoints.
 FLAGS_FILE = "flags.json"
 METRICS_FILE = "metrics.jsonl"

@@ -192,17 +192,9 @@ class Session:
           start: as for `begin`.
           **kwargs: others, as for `initialization.initialize`.
         """
-        known = start and manifest.read_setting(
-            filesystem.folder_of(start.source), "trained_positions"
-        )
         self.reporter.say(
             initialization.initialize(
-                self.manager,
-                self.optimizer.weights,
-                config,
-                start,
-                trained_positions=known,
-                **kwargs,
+                self.manager, self.optimizer.weights, config, start, **kwargs
             )
         )
         self.workers.share_variables(self.manager.variables)

@@ -23,7 +23,6 @@ def initialize(
     from_group0: bool = False,
     tokenizer_settings: dict | None = None,
     body_only: bool = False,
-    trained_positions: int | None = None,
     untrained: str = "random weights",
 ) -> str:
     """Restores the newest checkpoint, or starts from another model.
@@ -32,7 +31,8 @@ def initialize(
       manager: the run's CheckpointManager.
       weights: dict from name to variable, without the optimizer.
       config: the model's AlbertConfig. If it shares fewer weights than
-        `pretrained`, shared weights are copied.
+        `pretrained`, shared weights are copied; if it has more positions,
+        `positions` continues those that there are.
       pretrained: a `Pretrained` to start from if the manager's folder has no
         checkpoint; None for random weights. Its optimizer slots are not used.
       from_group0: see `regrouping.spread_group0`.
@@ -40,8 +40,6 @@ def initialize(
         data, to compare with the model's vocabulary; None if unknown.
       body_only: whether heads start from random weights, even if the
         pretrained model has heads of the same name.
-      trained_positions: how many positions `pretrained` was trained with; None
-        for all that it has. If the config has more, `positions` continues them.
       untrained: what the weights are without a checkpoint, in words.
 
     Returns:
@@ -58,7 +56,7 @@ def initialize(
     check_same_vocabulary(pretrained, tokenizer_settings)
     check_same_function(pretrained, config)
     values, remarks = positions.continue_positions(
-        pretrained.values, config.max_position_embeddings, trained_positions
+        pretrained.values, config.max_position_embeddings
     )
     new_prefixes = ["cls/"]
     if body_only:

@@ -14,6 +14,7 @@ from albert_tf import filesystem
 from albert_tf.weights import checkpoints, task_heads
 
 ARCHIVES = (".tar", ".tar.gz", ".tgz")
+MANIFEST_FILE = "run.json"  # Of a run of this package.
 CONFIG_FILE = "config.json"  # Written by transformers and KerasHub.
 SAVED_MODEL = "saved_model.pb"
 _DESCRIBED = (".safetensors", ".safetensors.index.json", ".weights.h5")

@@ -1,8 +1,12 @@
 """Continues position embeddings beyond those that a model was trained with."""
 
+import os
+
 import numpy as np
 
+from albert_tf import filesystem
 from albert_tf.model import initial_values
+from albert_tf.weights import locations
 
 NAME = "bert/embeddings/position_embeddings"
 # With more frequencies the rows are fitted better, but what follows is not:
@@ -45,14 +49,16 @@ def continue_rows(rows: np.ndarray, num_rows: int) -> np.ndarray:
 
 
 def continue_positions(
-    values: dict[str, np.ndarray], num_rows: int, num_trained: int | None = None
+    values: dict[str, np.ndarray],
+    num_rows: int | None = None,
+    num_trained: int | None = None,
 ) -> tuple[dict[str, np.ndarray], list[str]]:
     """Gives a model the positions that it was not trained with.
 
     Args:
       values: dict from canonical name to array.
-      num_rows: number of positions that are wanted; fewer than there are
-        change nothing.
+      num_rows: number of positions that are wanted; None for those there are.
+        Fewer change nothing.
       num_trained: how many of the first rows were trained; None for all.
 
     Returns:
@@ -60,13 +66,26 @@ def continue_positions(
       changed.
     """
     rows = values.get(NAME)
-    if rows is None or len(rows) > num_rows:
+    if rows is None:
         return values, []
+    num_rows = len(rows) if num_rows is None else num_rows
     trained = rows[:num_trained]
-    if len(trained) == num_rows:
+    if num_rows < len(rows) or num_rows == len(trained):
         return values, []
     remark = (
         f"positions from {len(trained)} on, with which it was not trained, "
         "continue those before"
     )
     return values | {NAME: continue_rows(trained, num_rows)}, [remark]
+
+
+def read_trained(folder: filesystem.Path) -> int | None:
+    """Returns how many positions the run in a folder has trained, if known."""
+    path = os.path.join(folder, locations.MANIFEST_FILE)
+    if not filesystem.exists(path):
+        return None
+    try:
+        made_of = filesystem.read_json(path)["made_of"]
+        return made_of.get("trained_positions")
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None  # A damaged file does not make the weights useless.

@@ -23,6 +23,7 @@ from albert_tf.weights import (
     huggingface,
     keras_hub,
     locations,
+    positions,
     regrouping,
     saved_weights,
     task_heads,
@@ -131,7 +132,8 @@ def read_pretrained(
         as a folder or tar archive; a Hugging Face folder or KerasHub preset,
         or its weights file; a folder of versions or of training checkpoints
         of these, whose newest is read. Of a folder of fine-tuning, the best
-        checkpoint is read, of one of pretraining the newest.
+        checkpoint is read, of one of pretraining the newest. Positions that
+        its pretraining did not reach continue those before, see `positions`.
       keep_slots: whether to read the optimizer's slots and the step.
 
     Raises:
@@ -158,8 +160,15 @@ def read_pretrained(
     if head and head.kind == "conditional_spans" and kind != "module":
         threshold = task_heads.find_threshold(folder, prefix)
         head = dataclasses.replace(head, threshold=threshold)
+    values, remarks = positions.continue_positions(
+        values, num_trained=positions.read_trained(folder)
+    )
     return dataclasses.replace(
-        read_description(folder), source=prefix, values=values, head=head
+        read_description(folder),
+        source=prefix,
+        values=values,
+        remarks=remarks,
+        head=head,
     )
 
 

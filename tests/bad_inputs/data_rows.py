@@ -128,6 +128,11 @@ ROWS = [
         put("sentences.txt", "我们喜欢北京。\n\n" * 25),
     ),
     row(
+        "words are given by spaces, but not masked as a whole",
+        "--words_from_spaces --do_whole_word_mask=false",
+        "--words_from_spaces needs --do_whole_word_mask",
+    ),
+    row(
         "the text is UTF-16",
         "--input_file=wide.txt",
         "wide.txt is UTF-16.*iconv",

@@ -75,21 +75,44 @@ def read_rows(model):
 
 def test_untrained_and_missing_positions_are_continued(tmp_path, capsys):
     records = tiny_records.write(tmp_path / "train.tfrecord", 4)
-    run(tmp_path / "first", records).train()
+    first = run(tmp_path / "first", records)
+    first.train()
     start = pretrained.read_pretrained(tmp_path / "first")
     rows = start.values[positions.NAME]
+    trained = read_rows(first.model)[:LENGTH]
+    np.testing.assert_array_equal(
+        rows, positions.continue_rows(trained, CONFIG.max_position_embeddings)
+    )
     longer = dataclasses.replace(CONFIG, max_position_embeddings=len(rows) + 9)
-    for config in (CONFIG, longer):
+    for config, said in ((CONFIG, LENGTH), (longer, len(rows))):
         size = config.max_position_embeddings
-        folder = tmp_path / f"second{size}"
-        second = run(folder, records, config, start)
+        second = run(tmp_path / f"second{size}", records, config, start)
         second.train()
-        wanted = positions.continue_rows(rows[:LENGTH], size)
         # One step at a low rate hardly moves them.
+        wanted = positions.continue_rows(rows, size)
         np.testing.assert_allclose(read_rows(second.model), wanted, atol=1e-3)
-        assert f"positions from {LENGTH} on" in capsys.readouterr().err
+        assert f"positions from {said} on" in capsys.readouterr().err
         made_of = second.session.manifest.stored["made_of"]
         assert made_of["trained_positions"] == LENGTH
+
+
+def test_a_converted_model_has_continued_positions(tmp_path):
+    records = tiny_records.write(tmp_path / "train.tfrecord", 4)
+    run(tmp_path / "first", records).train()
+    start = pretrained.read_pretrained(tmp_path / "first")
+    (tmp_path / "hf").mkdir()
+    pretrained.write_pretrained(tmp_path / "hf", start, "hf")
+    converted = pretrained.read_pretrained(tmp_path / "hf")
+    np.testing.assert_array_equal(
+        converted.values[positions.NAME], start.values[positions.NAME]
+    )
+    assert start.remarks and not converted.remarks
+
+
+@pytest.mark.parametrize("content", ["", "{}", '{"made_of": []}', "[]"])
+def test_a_damaged_record_of_the_run_changes_nothing(tmp_path, content):
+    (tmp_path / "run.json").write_text(content)
+    assert positions.read_trained(tmp_path) is None
 
 
 def test_what_others_trained_stays(tmp_path, capsys):

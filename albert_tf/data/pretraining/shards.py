@@ -81,6 +81,11 @@ class Settings:
             ("random_seed", self.seed, 0, math.inf),
         ):
             rules.check(name, value, least, most)
+        if self.words_from_spaces and not self.masking.do_whole_word_mask:
+            raise ValueError(
+                "words_from_spaces=True needs do_whole_word_mask=True; with "
+                "False, tokens are masked one by one. Omit one of them."
+            )
         if rule.sentence_objective not in sidecars.OBJECTIVES:
             raise ValueError(
                 f"sentence_objective must be one of {sidecars.OBJECTIVES}; got "
