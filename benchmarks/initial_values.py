@@ -276,7 +276,9 @@ STUDIES: dict[str, dict] = {
 class BenchmarkFlags(flags.Flags):
     """The step, its data and the output folder."""
 
-    step: Literal["pack", "train", "print"] = flag("train", "What to do.")
+    step: Literal["pack", "train", "print", "plot"] = flag(
+        "train", "What to do. plot: docs/neighbors.svg, from the results."
+    )
     only: str = flag(
         "", "Names of studies, separated by semicolons; empty: all."
     )
@@ -468,10 +470,63 @@ def print_table(args, name):
         print(f"| {label} | {' | '.join(cells)} |")
 
 
+# Panels of the picture: title, tokens in a step, and for each line its name,
+# study and variant.
+PANELS = (
+    (
+        "3 layers of 256, three seeds",
+        32 * 128,
+        (
+            ("random values", "parts", "random values"),
+            ("neighbors", "parts2", "unit projection, slowest 1/8"),
+        ),
+    ),
+    (
+        "12 layers of 768 (ALBERT-base), one seed",
+        64 * 128,
+        (
+            ("random values", "base", "random values"),
+            ("neighbors", "base2", "fast ±1, piece bias, rate 4e-4"),
+        ),
+    ),
+)
+
+
+def plot(args):
+    """Draws the loss over the tokens seen, from both starts."""
+    import matplotlib.pyplot as plt
+
+    figure, panels = plt.subplots(1, 2, figsize=(9, 3.5), sharey=True)
+    for panel, (title, num_tokens, lines) in zip(panels, PANELS, strict=True):
+        for color, (name, study, variant) in zip(
+            ("tab:gray", "tab:red"), lines, strict=True
+        ):
+            rows = json.loads(result_file(args, study).read_text())
+            rows = [row for row in rows if row["variant"] == variant]
+            for seed in sorted({row["seed"] for row in rows}):
+                points = [
+                    (row["step"] * num_tokens / 1e6, row["loss"])
+                    for row in rows
+                    if row["seed"] == seed and row["step"]
+                ]
+                panel.plot(
+                    *zip(*points, strict=True),
+                    color=color,
+                    marker=".",
+                    label=name if not seed else None,
+                )
+        panel.set(title=title, xlabel="million tokens")
+        panel.grid(alpha=0.3)
+    panels[0].set(ylabel="held-out masked-LM loss", ylim=(4.7, 7))
+    panels[0].legend()
+    figure.tight_layout()
+    figure.savefig(f"{args.output_dir}/neighbors.svg")
+
+
 def run(args):
-    """Packs, or trains or prints the studies that are asked for."""
-    if args.step == "pack":
-        pack(args)
+    """Packs, plots, or trains or prints the studies that are asked for."""
+    if args.step in ("pack", "plot"):
+        {"pack": pack, "plot": plot}[args.step](args)
     else:
         do = {"train": train, "print": print_table}[args.step]
         for name in flags.parse_names("only", args.only, list(STUDIES)):
