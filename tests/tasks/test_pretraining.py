@@ -176,7 +176,9 @@ def test_a_recipe_has_steps_after_warmup():
     PretrainingRecipe(num_train_steps=3126)
     PretrainingRecipe(num_train_steps=2, learning_rate="auto")
     for changes in ({}, {"num_warmup_steps": 9, "start_warmup_step": 3116}):
-        with pytest.raises(ValueError, match="num_train_steps=3125 leaves no step"):
+        with pytest.raises(
+            ValueError, match="num_train_steps=3125 leaves no step"
+        ):
             PretrainingRecipe(num_train_steps=3125, **changes)
 
 
