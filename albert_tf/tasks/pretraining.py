@@ -26,7 +26,7 @@ from albert_tf.training import (
     session,
     workers,
 )
-from albert_tf.weights import checkpoints, pretrained
+from albert_tf.weights import checkpoints, positions, pretrained
 
 # Maximum number of records read to estimate piece frequencies.
 MAX_COUNTED = 20_000
@@ -225,7 +225,7 @@ class Pretraining:
             before = filesystem.folder_of(self.start.source)
         else:
             return self.records.num_tokens
-        known = manifest.read_setting(before, "trained_positions")
+        known = positions.read_trained(before)
         return known and max(known, self.records.num_tokens)
 
     def _describe_run(self, schedule):
