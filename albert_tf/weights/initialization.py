@@ -72,9 +72,10 @@ def initialize(
         values = regrouping.regroup(values, pretrained.config, config)
         num_layers = pretrained.config.num_hidden_layers
         if num_layers != config.num_hidden_layers:
+            is_deeper = num_layers < config.num_hidden_layers
             remarks.append(
                 f"the weights of its {num_layers} layers are used in "
-                f"{config.num_hidden_layers}"
+                f"{config.num_hidden_layers}" + ", in smaller steps" * is_deeper
             )
         elif regrouping.names_of_groups(values) != groups:
             remarks.append("shared weights were copied to each layer")

@@ -16,6 +16,11 @@ PROJECTION = "bert/encoder/embedding_hidden_mapping_in"
 _GROUP = re.compile(r"/group_[1-9]\d*/")
 _BLOCK = re.compile(r"bert/encoder/transformer/group_(\d+)/(.*)")
 _FFN = re.compile(r"inner_group_\d+/(ffn_1|LayerNorm_1)/")
+# What a layer adds to its input: the last dense layer of each sub-layer, and
+# the beta of its norm.
+_ADDED = re.compile(
+    r"/(attention_1|ffn_1/intermediate)/output/dense/|/LayerNorm(_1)?/beta$"
+)
 
 
 def spread_group0(values: dict, variables: dict) -> dict:
@@ -37,9 +42,13 @@ def regroup(values: dict, source: AlbertConfig, target: AlbertConfig) -> dict:
     """Expands shared weights for a config that shares fewer, or is deeper.
 
     For each layer, the group in `target` gets the values of the layer's group
-    in `source`; shared weights are copied. Those that all layers share fit any
-    number of layers, as where the paper starts a deeper model from another.
-    Values outside the groups are unchanged.
+    in `source`; shared weights are copied. Values outside the groups are
+    unchanged.
+
+    Weights that all layers share fit any number of layers, as where the paper
+    starts a deeper model from another. n times as many layers take steps of
+    1 / n of the size: what they add is divided by n, so that together they
+    compute nearly the same (docs/results/initial_values.md).
 
     Raises:
       ValueError: if layers with different weights would have to share them,
@@ -57,6 +66,7 @@ def regroup(values: dict, source: AlbertConfig, target: AlbertConfig) -> dict:
         if match := _BLOCK.match(name):
             blocks.setdefault(int(match[1]), []).append((match[2], name))
     result = {n: v for n, v in values.items() if not _BLOCK.match(n)}
+    step = min(1, source.num_hidden_layers / target.num_hidden_layers)
     origins: dict = {}
     for layer in range(target.num_hidden_layers):
         for is_ffn, group in enumerate(("attention_group", "ffn_group")):
@@ -70,8 +80,11 @@ def regroup(values: dict, source: AlbertConfig, target: AlbertConfig) -> dict:
                 )
             for rest, name in blocks.get(old, []):
                 if bool(_FFN.search(rest)) == bool(is_ffn):
-                    prefix = f"bert/encoder/transformer/group_{new}/"
-                    result[prefix + rest] = values[name]
+                    new_name = f"bert/encoder/transformer/group_{new}/{rest}"
+                    value = values[name]
+                    if step < 1 and _ADDED.search(name):
+                        value = value * np.float32(step)
+                    result[new_name] = value
     return result
 
 

@@ -118,6 +118,45 @@ def test_weights_that_all_layers_share_fit_any_number_of_layers():
         regrouping.regroup(values, half, deeper)
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"inner_group_num": 2}, {"num_hidden_groups": 2}],
+    ids=["shared", "inner", "copied to two groups"],
+)
+def test_more_layers_in_smaller_steps_compute_nearly_the_same(changes):
+    inner = {"inner_group_num": changes.get("inner_group_num", 1)}
+    few = dataclasses.replace(TINY, initializer_range=0.15, **inner)
+    many = dataclasses.replace(few, num_hidden_layers=12, **changes)
+    tf.keras.utils.set_random_seed(1)
+    encoders = modeling.AlbertEncoder(few), modeling.AlbertEncoder(many)
+    first, deep = (modeling.named_weights(encoder) for encoder in encoders)
+    rng = np.random.default_rng(1)
+    for name, weight in first.items():
+        if name.endswith(("bias", "beta")):
+            weight.assign(rng.normal(0, 0.1, weight.shape))
+    ids = tf.constant(rng.integers(5, 31, [4, 11]))
+    wanted = encoders[0](ids)["sequence_output"]
+
+    def error(values):
+        for name, weight in deep.items():
+            weight.assign(values[name])
+        outputs = encoders[1](ids)["sequence_output"]
+        return tf.reduce_mean(tf.square(outputs - wanted)).numpy()
+
+    values = {name: weight.numpy() for name, weight in first.items()}
+    grown = regrouping.regroup(values, few, many)
+    copied = {
+        name: values[regrouping._GROUP.sub("/group_0/", name)] for name in deep
+    }
+    assert error(grown) < 0.1 * error(copied)
+    # What a layer computes from its input stays.
+    for name in ("query", "key", "value", "intermediate"):
+        for old, value in values.items():
+            if f"/{name}/" in old and "output" not in old:
+                np.testing.assert_array_equal(grown[old], value)
+    assert regrouping.regroup(values, few, few) == values
+
+
 def test_the_releases_rounding_is_not_written(tmp_path):
     random_model(tmp_path / "a", num_hidden_layers=22, num_hidden_groups=22)
     with pytest.raises(
@@ -633,7 +672,10 @@ def test_a_given_vocabulary_is_used_as_in_pretraining(tmp_path, beside):
     ("changes", "remark"),
     [
         ({}, "shared weights were copied to each layer"),
-        ({"num_hidden_layers": 6}, "the weights of its 4 layers are used in 6"),
+        (
+            {"num_hidden_layers": 6},
+            "the weights of its 4 layers are used in 6, in smaller steps",
+        ),
     ],
 )
 def test_shared_weights_begin_a_model_that_shares_less(
