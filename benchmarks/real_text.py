@@ -41,7 +41,6 @@ from albert_tf.model.config import AlbertConfig
 from albert_tf.programs import embed
 from albert_tf.tasks.squad import Answering
 from albert_tf.text import tokenization
-from albert_tf.training import evaluation
 from albert_tf.weights import pretrained
 from benchmarks import peers
 
@@ -113,9 +112,7 @@ def build_tuning(task, start, dtype):
 
 def forget_traces(tuning):
     """Makes the next prediction trace again, like the first of a program."""
-    tuning._predict = evaluation.Predictor(
-        tuning.session.strategy, tuning.model
-    )
+    tuning._predictors.clear()
 
 
 def classify(start, texts, dtype):

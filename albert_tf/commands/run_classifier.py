@@ -11,6 +11,7 @@ import functools
 from albert_tf import flags
 from albert_tf.commands import groups
 from albert_tf.flags import flag
+from albert_tf.tasks.recipes import ExitSettings
 
 PROGRAM = "albert_tf.programs.run_classifier"
 # The keys of `table_tasks.GLUE`, repeated here because it is slow to import.
@@ -30,7 +31,9 @@ GLUE = (
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ClassifierFlags(groups.ServingFlags, groups.FineTuningFlags):
+class ClassifierFlags(
+    groups.ServingFlags, groups.FineTuningFlags, ExitSettings
+):
     """The release's flags, followed by those added here."""
 
     data_dir: str = flag(
@@ -70,6 +73,11 @@ class ClassifierFlags(groups.ServingFlags, groups.FineTuningFlags):
             raise ValueError(
                 f"--task_name={self.task_name}; known: {', '.join(GLUE)}. "
                 "Describe your own data with --task_config."
+            )
+        if self.exit_loss and self.remat:
+            raise ValueError(
+                "--exit_loss needs the outputs of all layers, of which --remat "
+                "keeps the last one only: give one of them."
             )
         super().check()
 

@@ -6,7 +6,7 @@ Shapes: B batch, T tokens, C labels.
 import tensorflow as tf
 
 from albert_tf.export import requests, saved_models
-from albert_tf.model import execution
+from albert_tf.model import execution, exits
 
 
 def export_classifier(
@@ -15,6 +15,7 @@ def export_classifier(
     *,
     max_seq_length,
     threshold=None,
+    exit_threshold=None,
     contents=None,
 ):
     """Exports a classifier as a SavedModel.
@@ -34,6 +35,7 @@ def export_classifier(
       predictions: [B] int32, indices of labels; [B] float32 for a regression;
         [B, C] int32, 0 or 1, for "multi_label".
       threshold: [B] float32, the same number for every row; only if given.
+      num_layers: [B] int32, the layer that answered; with exit_threshold only.
 
     Args:
       folder: local or gs:// folder of versions, see `next_version`.
@@ -42,6 +44,8 @@ def export_classifier(
         model's positions.
       threshold: constant output for the client; it does not affect
         predictions.
+      exit_threshold: answers are given after the first layer whose uncertainty
+        is below this, see `exits.predict`; None computes all layers.
       contents: what else is stored, a `saved_models.Contents`, or None.
 
     Returns:
@@ -56,7 +60,7 @@ def export_classifier(
     Serving's batching and its JSON rows reject outputs without a batch axis.
     """
     examples, ids = build_signatures(
-        model, classify(model), max_seq_length, threshold
+        model, classify(model, exit_threshold), max_seq_length, threshold
     )
     signatures = {"serving_default": examples, "ids": ids}
     return saved_models.write_version(folder, model, signatures, contents)
@@ -91,9 +95,19 @@ def export_spans(
     return saved_models.write_version(folder, model, signatures, contents)
 
 
-def classify(model):
+def classify(model, exit_threshold=None):
     """Returns a function from features to a classifier's outputs."""
-    return lambda features: predict(model(features)["logits"], model.objective)
+
+    def serve(features):
+        if exit_threshold is None:
+            return predict(model(features)["logits"], model.objective)
+        outputs = exits.predict(model, features, exit_threshold)
+        return {
+            **predict(outputs["logits"], model.objective),
+            "num_layers": outputs["num_layers"],
+        }
+
+    return serve
 
 
 def build_answer(model, serve, max_seq_length, threshold=None):

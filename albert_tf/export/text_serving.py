@@ -96,6 +96,7 @@ def export_text_classifier(
     has_pairs,
     max_seq_length,
     threshold=None,
+    exit_threshold=None,
     contents=None,
 ):
     """Exports a classifier as a SavedModel that takes text.
@@ -111,7 +112,10 @@ def export_text_classifier(
       ValueError: if arguments contradict the model or each other.
     """
     answer = serving.build_answer(
-        model, serving.classify(model), max_seq_length, threshold
+        model,
+        serving.classify(model, exit_threshold),
+        max_seq_length,
+        threshold,
     )
     check_tokenizer(tokenizer, model.config)
     graph = operations.GraphTokenizer(tokenizer)

@@ -18,6 +18,7 @@ import tensorflow as tf
 from albert_tf.model import (
     compiled,
     custom_gradients,
+    exits,
     layers,
     modeling,
     operations,
@@ -433,6 +434,9 @@ class AlbertClassifier(AlbertModel):
         floats, squared error. "multi_label": [B, C] floats, sigmoid.
       dropout_prob: rate of the dropout before the logits, independent of the
         config's rates.
+      exit_loss: whether the loss in training is that of the logits after every
+        layer, in proportion to the number of layers before them, so that few
+        layers give an answer, too; see `exits`.
       dtype: as for `modeling.AlbertEncoder`.
 
     Example:
@@ -447,7 +451,7 @@ class AlbertClassifier(AlbertModel):
     Source: classifier_utils.py, `create_model`; "multi_label" is ours.
     """
 
-    saved_arguments = ("num_labels", "objective", "dropout_prob")
+    saved_arguments = ("num_labels", "objective", "dropout_prob", "exit_loss")
 
     def __init__(
         self,
@@ -456,6 +460,7 @@ class AlbertClassifier(AlbertModel):
         num_labels,
         objective="classes",
         dropout_prob=0.1,
+        exit_loss=False,
         dtype=None,
         **kwargs,
     ):
@@ -467,6 +472,7 @@ class AlbertClassifier(AlbertModel):
         self.num_labels = num_labels
         self.objective = objective
         self.dropout_prob = dropout_prob
+        self.exit_loss = exit_loss
         self.output_layer = Logits(
             "", num_labels, config, dtype=self.dtype_policy
         )
@@ -478,7 +484,24 @@ class AlbertClassifier(AlbertModel):
 
     def ratios(self, features, training=False, seed=None):
         """See `AlbertModel`; features include `label_ids`."""
-        logits = self(features, training=training, seed=seed)["logits"]
+        if not (training and self.exit_loss):
+            logits = self(features, training=training, seed=seed)["logits"]
+            return self.ratios_of(logits, features)
+        logits = exits.layer_logits(self, features, training, seed)
+        by_layer = [
+            self.ratios_of(x, features) for x in tf.unstack(logits, axis=1)
+        ]
+        num_layers = len(by_layer)
+        totals = [
+            ratios["loss"].total * layer
+            for layer, ratios in enumerate(by_layer, 1)
+        ]
+        total = tf.add_n(totals) / (num_layers * (num_layers + 1) / 2)
+        last = by_layer[-1]
+        return last | {"loss": last["loss"]._replace(total=total)}
+
+    def ratios_of(self, logits, features):
+        """Returns the Ratios of logits [B, C]."""
         labels = features["label_ids"]
         weights = row_weights(features)  # [B]
         if self.objective == "classes":

@@ -303,23 +303,13 @@ class Transformer(layers.WeightOwner):
     def call(self, x, input_mask, *, dropout, with_attention=False):
         config = self.config
         stacks = self.pack()
-        mask_scores = (1.0 - tf.cast(input_mask, tf.float32)) * MASKED_SCORE
-        mask_scores = mask_scores[:, tf.newaxis, tf.newaxis, :]
+        x, mask_scores = self.begin(x, input_mask)
         num_tokens = operations.size_of(input_mask, 1)
-        # Flattened, as MatMul is faster on [R, H] than on [B, T, H].
-        x = tf.reshape(x, [-1, config.embedding_size])  # [R, E]
-        if self.projection:
-            x = operations.dense(x, *self.cast(self.projection))  # [R, H]
 
         def run_layer(x, blocks, dropout):
-            """Returns outputs [R, H] and attention [B, N, T, T] per block."""
-            outputs, probs = [], []
-            for attention, ffn in blocks:
-                x, p = attend(x, attention, mask_scores, dropout, config)
-                x = feed_forward(x, ffn, dropout, config)
-                outputs.append(x)
-                probs += [tf.cast(p, tf.float32)] * with_attention
-            return outputs, probs
+            return apply_layer(
+                x, blocks, mask_scores, dropout, config, with_attention
+            )
 
         probs: list = []
         how = execution.current()
@@ -332,6 +322,19 @@ class Transformer(layers.WeightOwner):
         shape = [-1, num_tokens, config.hidden_size]
         # [B, T, H] each
         return [tf.reshape(x, shape) for x in outputs], probs
+
+    def begin(self, x, input_mask):
+        """Returns the first layer's input [R, H] and scores [B, 1, 1, T].
+
+        x are the embeddings [B, T, E]; a masked key has MASKED_SCORE.
+        """
+        mask_scores = (1.0 - tf.cast(input_mask, tf.float32)) * MASKED_SCORE
+        mask_scores = mask_scores[:, tf.newaxis, tf.newaxis, :]
+        # Flattened, as MatMul is faster on [R, H] than on [B, T, H].
+        x = tf.reshape(x, [-1, self.config.embedding_size])  # [R, E]
+        if self.projection:
+            x = operations.dense(x, *self.cast(self.projection))  # [R, H]
+        return x, mask_scores
 
     def pack(self):
         """Returns the packed weights of each stack of equal layers.
@@ -346,6 +349,22 @@ class Transformer(layers.WeightOwner):
             (list(zip(attention[a], ffn[f], strict=True)), count)
             for (a, f), count in self.config.count_uses().items()
         ]
+
+
+def apply_layer(x, blocks, mask_scores, dropout, config, with_attention=False):
+    """Applies the blocks of a layer to x [R, H].
+
+    Returns:
+      Lists of a block's output [R, H] and, `with_attention`, probabilities
+      [B, N, T, T] float32.
+    """
+    outputs, probs = [], []
+    for attention, ffn in blocks:
+        x, p = attend(x, attention, mask_scores, dropout, config)
+        x = feed_forward(x, ffn, dropout, config)
+        outputs.append(x)
+        probs += [tf.cast(p, tf.float32)] * with_attention
+    return outputs, probs
 
 
 # Three ways to run stacks of layers: `run_unrolled` has every output and builds

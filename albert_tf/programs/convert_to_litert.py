@@ -57,6 +57,12 @@ def choose_signature(signatures, name, path):
     for known in names:
         if known in signatures:
             inputs = signatures[known].structured_input_signature[1]
+            if "num_layers" in signatures[known].structured_outputs:
+                raise ValueError(
+                    f"{path} answers after as few layers as a text needs, for "
+                    "which the shapes of LiteRT would have to change. Export "
+                    "it with --exit_threshold=0."
+                )
             if {spec.dtype for spec in inputs.values()} == {tf.int32}:
                 return signatures[known]
     raise ValueError(

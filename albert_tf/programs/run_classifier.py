@@ -3,10 +3,11 @@
 import dataclasses
 import os
 
-from albert_tf import filesystem
+from albert_tf import filesystem, settings
 from albert_tf.data import submissions, table_tasks, text_data
 from albert_tf.programs import finetuning
 from albert_tf.tasks.classification import Classification
+from albert_tf.tasks.recipes import ExitSettings
 
 
 def find_task(args):
@@ -75,6 +76,7 @@ def read_task(args, model):
         data,
         max_seq_length=args.max_seq_length,
         threshold=args.threshold_to_export,
+        exits=settings.take(ExitSettings, args),
     )
 
 

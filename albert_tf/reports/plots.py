@@ -50,6 +50,19 @@ def draw_scatter(labels, predictions):
     yield finish(picture, "Prediction against label")
 
 
+def draw_exits(rows, metric):
+    """Yields the score over the mean number of layers, as Markup.
+
+    `rows` have the fields of a `metrics.exits.Exit` for each threshold.
+    """
+    picture, axes = begin()
+    axes.plot(
+        [row["num_layers"] for row in rows], [row["score"] for row in rows], "."
+    )
+    axes.set(xlabel="mean number of layers", ylabel=metric, xlim=(0, None))
+    yield finish(picture, "Answers after as few layers as a text needs")
+
+
 def begin():
     """Returns a matplotlib Figure, and its Axes."""
     figure = plot_metrics.import_matplotlib().figure

@@ -57,6 +57,7 @@ class Run:
       summary: content of summary.json.
       records: objects of metrics.jsonl.
       rows: objects of dev_predictions.jsonl.
+      exits: content of exits.json.
     """
 
     folder: str
@@ -65,6 +66,7 @@ class Run:
     summary: dict
     records: list[dict]
     rows: list[dict]
+    exits: dict
 
     @property
     def made_of(self) -> dict:
@@ -122,6 +124,7 @@ def read_run(folder) -> Run:
         summary=read(manifest.SUMMARY_FILE, filesystem.read_json, {}),
         records=records,
         rows=read(submissions.DEV_PREDICTIONS_FILE, mistakes.read_rows, []),
+        exits=read(submissions.EXITS_FILE, filesystem.read_json, {}),
     )
 
 
@@ -195,6 +198,9 @@ def describe_results(run):
         yield tabulate_results(run)
     else:
         yield page.remark("There is no evaluation on dev data.")
+    if run.exits:
+        rows = run.exits.get("exits", [])
+        yield plots.arrange(plots.draw_exits(rows, run.best_metric))
     tests = run.summary.get("test", [])
     for name, scores in (tests[0] if tests else {}).items():
         if isinstance(scores, dict):

@@ -12,12 +12,12 @@ import numpy as np
 from albert_tf.data import examples, submissions, text_data
 from albert_tf.data.table_tasks import TableTask
 from albert_tf.export import serving
-from albert_tf.metrics import classification
+from albert_tf.metrics import classification, exits
 from albert_tf.model import heads
 from albert_tf.tasks.finetuning import FineTuning, Task
-from albert_tf.tasks.recipes import Recipe
+from albert_tf.tasks.recipes import ExitSettings, Recipe
 from albert_tf.training import manifest
-from albert_tf.weights.task_heads import TaskHead
+from albert_tf.weights.task_heads import EXIT_THRESHOLD, TaskHead
 
 # Number of labels to list.
 MAX_LISTED = 20
@@ -31,6 +31,7 @@ class Classification(Task):
       data: the `text_data.Data` to train, score and predict on.
       max_seq_length: maximum length of a sequence, in tokens.
       threshold: constant output of an exported SavedModel, or None.
+      exits: an `ExitSettings`: answers after fewer layers than all.
 
     Example:
       >>> import pathlib
@@ -51,11 +52,19 @@ class Classification(Task):
         *,
         max_seq_length: int,
         threshold: float | None = None,
+        exits: ExitSettings | None = None,
     ):
         self.task, self.data = task, data
         self.name, self.best_metric = task.name, task.metrics[0]
         self.max_seq_length = max_seq_length
         self.threshold = threshold
+        self.exits = exits or ExitSettings()
+        if task.objective != "classes" and self.exits != ExitSettings():
+            raise ValueError(
+                f"{task.name} has the objective {task.objective!r}: answers "
+                "after fewer layers (exit_loss, exit_threshold) are given for "
+                "'classes' alone."
+            )
         self.head = TaskHead(task.objective, task.labels)
         self.train = data.train.examples if data.train else None
         self.num_train = len(self.train or ())
@@ -111,7 +120,9 @@ class Classification(Task):
             "dev": [*data.dev.values()],
             "test": [*data.test.values()],
         }
+        trained = {"exits": {"exit_loss": self.exits.exit_loss}}
         return {
+            **(trained if data.train and task.objective == "classes" else {}),
             "task": {
                 "name": task.name,
                 "objective": task.objective,
@@ -146,6 +157,7 @@ class Classification(Task):
             num_labels=len(self.task.labels or [""]),
             objective=self.task.objective,
             dropout_prob=dropout,
+            exit_loss=self.exits.exit_loss,
             dtype=dtype,
         )
 
@@ -154,8 +166,17 @@ class Classification(Task):
         values: dict[str, float] = {}
         tuning.dev_rows = []
         for part, split in self.data.dev.items():
-            logits = tuning.predict(split.examples)["logits"]
             label_ids = split.examples.arrays["label_ids"]
+            if self._leaves_early(tuning):
+                outputs = tuning.predict(split.examples, exit_threshold=0.0)
+                layer_logits = outputs["layer_logits"]  # [N, L, C]
+                logits = layer_logits[:, -1]
+                rows = self._list_exits(layer_logits, label_ids, not values)
+                if not values:
+                    tuning.exit_rows = rows
+                values |= _prefixed(part, self._score_exit(rows))
+            else:
+                logits = tuning.predict(split.examples)["logits"]
             scores = classification.score(
                 logits, label_ids, task.objective, task.metrics
             )
@@ -165,6 +186,63 @@ class Classification(Task):
             values |= _prefixed(part, scores)
             tuning.dev_rows += self._describe_rows(part, split, logits)
         return values
+
+    def _leaves_early(self, tuning) -> bool:
+        """Returns whether answers after fewer layers are wanted."""
+        if self.exits.exit_threshold is not None or self.exits.exit_loss:
+            return True
+        return not self.num_train and tuning.find_threshold() is not None
+
+    def _list_exits(self, layer_logits, label_ids, is_first):
+        """Returns a `metrics.exits.Exit` for each threshold.
+
+        One is chosen on the first part of the dev data, unless it is given.
+        """
+        given = self.exits.exit_threshold
+        if is_first:
+            self.scored_threshold = given
+        known = self.scored_threshold
+        rows = exits.list_exits(
+            layer_logits,
+            label_ids,
+            self.best_metric,
+            [] if known is None else [known],
+        )
+        if known is None:
+            tolerance = self.exits.exit_tolerance / 100
+            chosen = exits.choose_exit(rows, tolerance)
+            self.scored_threshold = chosen.threshold
+        return rows
+
+    def _score_exit(self, rows) -> dict:
+        """Returns the chosen threshold, and what its answers are worth."""
+        chosen = {row.threshold: row for row in rows}[self.scored_threshold]
+        return {
+            EXIT_THRESHOLD: chosen.threshold,
+            f"exit_{self.best_metric}": chosen.score,
+            "exit_num_layers": chosen.num_layers,
+        }
+
+    def choose_exit(self, tuning) -> float | None:
+        """Returns the threshold of predictions; None computes all layers."""
+        if not self._leaves_early(tuning):
+            return None
+        given = self.exits.exit_threshold
+        # With 0, no row leaves: the loop would be of no use.
+        return (tuning.find_threshold() if given is None else given) or None
+
+    def _predict(self, tuning, split) -> np.ndarray:
+        """Returns the logits of examples, [N, C], and reports early answers."""
+        threshold = self.choose_exit(tuning)
+        outputs = tuning.predict(split, threshold)
+        if threshold is not None:
+            mean = outputs["num_layers"].mean()
+            tuning.reporter.say(
+                f"Answers after {mean:.1f} of "
+                f"{tuning.config.num_hidden_layers} layers on average "
+                f"({EXIT_THRESHOLD}={threshold:g})."
+            )
+        return outputs["logits"]
 
     def _describe_rows(self, part, split, logits) -> list[dict]:
         """Returns the rows of `dev_predictions.jsonl` for logits [N, C]."""
@@ -220,7 +298,7 @@ class Classification(Task):
         task = self.task
         scores: dict[str, dict] = {}
         for number, (name, split) in enumerate(self.data.test.items()):
-            logits = tuning.predict(split.examples)["logits"]
+            logits = self._predict(tuning, split.examples)
             predictions = self._format(logits)
             paths = [os.path.join(tuning.folder, f"{name}.tsv")]
             if number == 0:
@@ -255,8 +333,7 @@ class Classification(Task):
             [row.text_b for row in rows],
             self.max_seq_length,
         )
-        logits = tuning.predict(packed)["logits"]
-        return self._format(logits)
+        return self._format(self._predict(tuning, packed))
 
     def _format(self, logits) -> list[str]:
         """Converts logits [N, C] to N labels or numbers."""
@@ -285,11 +362,17 @@ class Classification(Task):
         )
 
     def _export(self, write, tuning, folder, **kwargs):
+        """Exports a SavedModel that answers as `predict` does."""
+        exit_threshold = self.choose_exit(tuning)
+        # The assets contain the head.
+        task = self.task
+        self.head = TaskHead(task.objective, task.labels, exit_threshold)
         return tuning.export(
             write,
             folder,
-            labels=self.task.labels,
+            labels=task.labels,
             threshold=self.threshold,
+            exit_threshold=exit_threshold,
             **kwargs,
         )
 

@@ -4,6 +4,7 @@ A `Task` defines the data, model and scores; a `Recipe` holds the
 hyperparameters. `FineTuning` runs both, in a notebook as in the programs.
 """
 
+import functools
 import math
 import os
 import tempfile
@@ -16,7 +17,7 @@ from albert_tf.data import batches, submissions
 from albert_tf.data.examples import Examples
 from albert_tf.export import saved_models
 from albert_tf.metrics import classification
-from albert_tf.model import modeling
+from albert_tf.model import exits, modeling
 from albert_tf.model.config import CONFIG_FILE, AlbertConfig
 from albert_tf.tasks.recipes import Recipe
 from albert_tf.text import tokenization
@@ -48,6 +49,8 @@ class Task:
       is_scored: whether there is dev data to score a model on.
       is_predicted: whether there is data to write predictions for.
       baseline: dict from metric to the score of a constant prediction.
+      scored_threshold: threshold of the head with which the last model was
+        scored, or None.
       made_of: dict of `task` and `data`, as for `manifest.Manifest`.
 
     Example:
@@ -68,6 +71,7 @@ class Task:
     is_scored: bool = False
     is_predicted: bool = False
     baseline: dict = {}
+    scored_threshold: float | None = None
 
     @property
     def made_of(self) -> dict:
@@ -156,6 +160,8 @@ class FineTuning:
         Set it if you assign them yourself.
       dev_rows: rows of the last evaluation of the dev data, as for
         `submissions.write_dev_predictions`.
+      exit_rows: a `metrics.exits.Exit` for each threshold, of that evaluation;
+        empty for a model that computes all layers.
 
     Raises:
       ValueError: if there are no weights to start from, or the run in the
@@ -207,6 +213,7 @@ class FineTuning:
         )
         self.reporter = self.session.reporter
         self.dev_rows: list[dict] = []
+        self.exit_rows: list = []
         self.evaluator = None
         if task.is_scored:
             self.evaluator = self.session.build_evaluator(
@@ -223,20 +230,30 @@ class FineTuning:
         self.bucket_lengths = batches.parse_bucket_lengths(
             recipe.bucket_lengths, task.max_seq_length
         )
-        self._predict = evaluation.Predictor(
-            self.session.strategy, self.session.model
-        )
+        # By threshold; None for all layers.
+        self._predictors: dict[float | None, evaluation.Predictor] = {}
 
     def _write_dev_predictions(self, step):
         """Writes the last evaluation's predictions for the dev data.
 
         If `step` is None, those in the folder are of a dropped checkpoint.
         """
-        path = os.path.join(self.folder, submissions.DEV_PREDICTIONS_FILE)
+        path, exits_path = (
+            os.path.join(self.folder, name)
+            for name in (
+                submissions.DEV_PREDICTIONS_FILE,
+                submissions.EXITS_FILE,
+            )
+        )
         if step is not None:
             submissions.write_dev_predictions(path, step, self.dev_rows)
-        elif filesystem.exists(path):
-            filesystem.remove(path)
+            if self.exit_rows:
+                rows = [row._asdict() for row in self.exit_rows]
+                filesystem.write_json(exits_path, {"exits": rows})
+            return
+        for old in (path, exits_path):
+            if filesystem.exists(old):
+                filesystem.remove(old)
 
     def _build_session(self, strategy):
         """Returns the session for the recipe."""
@@ -502,13 +519,37 @@ class FineTuning:
             weight.assign(weights[name])
         return model
 
-    def predict(self, examples: Examples) -> dict[str, np.ndarray]:
+    def find_threshold(self) -> float | None:
+        """Returns the threshold with which the current weights were scored.
+
+        None if it is unknown, or the task has none.
+        """
+        # As in `restore_best`: the folder's own weights come first.
+        if self.source and task_heads.find_trained(self.folder):
+            return task_heads.find_threshold(self.folder, self.source)
+        if self.task.scored_threshold is not None:
+            return self.task.scored_threshold
+        head = self.start.head
+        return head.threshold if head else None
+
+    def predict(
+        self, examples: Examples, exit_threshold: float | None = None
+    ) -> dict[str, np.ndarray]:
         """Returns the model's outputs for examples, in order: [N, ...].
+
+        Args:
+          examples: N examples.
+          exit_threshold: for a classifier: as in `model.exits.predict`, whose
+            outputs are returned. None computes all layers.
 
         Raises:
           ValueError: if the model has no weights yet.
         """
         self._check_weights()
+        if exit_threshold not in self._predictors:
+            self._predictors[exit_threshold] = self._build_predictor(
+                exit_threshold
+            )
         strategy = self.session.strategy
         plan = batches.plan_pass(
             examples,
@@ -519,7 +560,21 @@ class FineTuning:
             num_replicas=strategy.num_replicas_in_sync,
             is_static=distribution.is_tpu(strategy),
         )
-        return self._predict(batches.build_pass(examples, plan), len(examples))
+        return self._predictors[exit_threshold](
+            batches.build_pass(examples, plan), len(examples)
+        )
+
+    def _build_predictor(self, exit_threshold):
+        """Returns the `evaluation.Predictor` for a threshold, or None."""
+        strategy, call = self.session.strategy, None
+        if exit_threshold is not None:
+            call = functools.partial(
+                exits.predict,
+                self.model,
+                threshold=exit_threshold,
+                compacts=not distribution.is_tpu(strategy),
+            )
+        return evaluation.Predictor(strategy, self.model, call)
 
     def _check_weights(self):
         """Raises ValueError if the model has no weights that are of use."""

@@ -232,6 +232,42 @@ class PretrainingRecipe(Settings):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class ExitSettings:
+    """How a classifier answers after fewer layers than it has.
+
+    Example:
+      >>> from albert_tf.tasks.recipes import ExitSettings
+      >>> ExitSettings(exit_loss=True).exit_tolerance
+      0.5
+    """
+
+    exit_loss: bool = setting(
+        False,
+        "Train an answer after every layer: the loss is the mean over layers, "
+        "in proportion to their numbers. Texts whose answer is sure after few "
+        "layers are then predicted without the others.",
+    )
+    exit_tolerance: float = setting(
+        0.5,
+        "How much the score on dev may lose by answers after few layers, in "
+        "points (hundredths).",
+        at_least=0,
+        at_most=100,
+    )
+    exit_threshold: float | None = setting(
+        help="Answer after the first layer whose uncertainty is below this: "
+        "the entropy of its probabilities, from 0 to 1. 0 takes all layers. "
+        "Default: the fastest one on dev within exit_tolerance, or the one "
+        "stored in the model folder; 0 if there is none.",
+        at_least=0,
+        at_most=1,
+    )
+
+    def __post_init__(self):
+        settings.check(self)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class AnswerSettings:
     """How answers are chosen among the spans that a SQuAD model proposes.
 

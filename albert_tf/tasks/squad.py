@@ -86,8 +86,6 @@ class Answering(Task):
                 for question in self.asked.questions
             }
             self.baseline = self._score_empty_answers()
-        # Of the last model that was scored.
-        self.scored_threshold: float | None = None
 
     @functools.cached_property
     def made_of(self):
@@ -237,17 +235,9 @@ class Answering(Task):
         were scored, here or where they come from, else 0, at which answer and
         no answer are equally probable.
         """
-        threshold, head = self.threshold, tuning.start.head
+        threshold = self.threshold
         if threshold is None:
-            # As in `restore_best`: the folder's own weights come first.
-            if task_heads.find_trained(tuning.folder):
-                threshold = task_heads.find_threshold(
-                    tuning.folder, tuning.source
-                )
-            elif self.is_scored:
-                threshold = self.scored_threshold
-            elif head:
-                threshold = head.threshold
+            threshold = tuning.find_threshold()
         if threshold is None:
             threshold = 0.0
             tuning.reporter.say(

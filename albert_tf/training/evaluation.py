@@ -75,18 +75,19 @@ def evaluate(
     return replicas.results(model, sums)
 
 
-def build_predict_function(strategy, model):
+def build_predict_function(strategy, call):
     """Returns a `replicas.Traces` of a function from a batch to outputs.
 
-    The outputs are a dict of name -> [B, ...] values, one per replica. They
-    include the batch's `example_index`, which identifies the rows.
+    `call` maps a dict of features to a dict of outputs, name -> [B, ...]. There
+    are outputs of each replica, with the batch's `example_index`, which
+    identifies the rows.
     """
 
     @tf.function
     def predict_step(features):
         return strategy.run(
             lambda f: {
-                **model(f, training=False),
+                **call(f),
                 "example_index": f["example_index"],
             },
             args=(features,),
@@ -133,10 +134,12 @@ class Predictor:
     Args:
       strategy: a tf.distribute.Strategy.
       model: a model as defined in `replicas`.
+      call: function from features to outputs; None for the model's.
     """
 
-    def __init__(self, strategy, model):
+    def __init__(self, strategy, model, call=None):
         self.strategy, self.model = strategy, model
+        self.call = call or model
         self.traces = None
         # Copies of the kernels that the traces hold.
         self.held = []
@@ -152,7 +155,7 @@ class Predictor:
                 # An interruption in between leaves no traces of other kernels.
                 self.traces = None
                 self.held = [tf.constant(kernel.numpy()) for kernel in kernels]
-                self.traces = build_predict_function(self.strategy, self.model)
+                self.traces = build_predict_function(self.strategy, self.call)
             return predict(self.strategy, self.traces, datasets, num_examples)
 
 
@@ -290,7 +293,8 @@ class Evaluator:
         self.reporter.log("eval", step, values)
         row = {**values, checkpoints.STEP: step}
         text = "".join(f"{name} = {row[name]}\n" for name in sorted(row))
-        results_file.write_blocks(folder, [*(text for _, text in before), text])
+        texts = [*(text for _, text in before), text]
+        results_file.write_blocks(folder, texts, metric)
         return values
 
     def is_missing(self, step):
@@ -317,7 +321,7 @@ class Evaluator:
         if self._best_step(blocks) > step:
             self._replace_best(self._best_step(kept))
         results_file.write_blocks(
-            self.manager.folder, [text for _, text in kept]
+            self.manager.folder, [text for _, text in kept], self.best_metric
         )
 
     def _best_step(self, blocks):

@@ -45,10 +45,16 @@ def _parse_block(text):
     return row if is_whole else None
 
 
-def write_blocks(folder: filesystem.Path, texts: list[str]) -> None:
-    """Writes blocks of results atomically, and notes them in `head.json`."""
+def write_blocks(
+    folder: filesystem.Path, texts: list[str], metric: str
+) -> None:
+    """Writes blocks of results atomically, and notes them in `head.json`.
+
+    The best result has the highest `metric`.
+    """
     # In this order: a run that is killed in between evaluates again.
-    task_heads.note_scores(folder, [_parse_block(text) for text in texts])
+    rows = [_parse_block(text) for text in texts]
+    task_heads.note_scores(folder, rows, metric)
     path = os.path.join(folder, RESULTS_FILE)
     filesystem.write_file(path, "".join(HEADER + text for text in texts))
 

@@ -157,7 +157,7 @@ def read_pretrained(
         values = {n: v for n, v in values.items() if n not in slots}
     head = task_heads.find_head(values, task_heads.read_head(folder), prefix)
     # A SavedModel has its own threshold, which may have been given to export.
-    if head and head.kind == "conditional_spans" and kind != "module":
+    if head and head.kind in task_heads.THRESHOLDS and kind != "module":
         threshold = task_heads.find_threshold(folder, prefix)
         head = dataclasses.replace(head, threshold=threshold)
     values, remarks = positions.continue_positions(

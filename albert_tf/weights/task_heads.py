@@ -17,6 +17,9 @@ from albert_tf.weights.checkpoints import STEP, step_of
 
 HEAD_FILE = "head.json"
 THRESHOLD = "null_score_diff_threshold"
+EXIT_THRESHOLD = "exit_threshold"
+# Kinds of heads that have a threshold -> its name.
+THRESHOLDS = {"conditional_spans": THRESHOLD, "classes": EXIT_THRESHOLD}
 # What was scored in a run: a dict from step, or BEST, to threshold.
 SCORED = "scored"
 BEST = "best"
@@ -41,11 +44,12 @@ class TaskHead:
       labels: names of a classifier's outputs, or None if unknown;
         `default_labels` are converted to None.
       threshold: for "conditional_spans": a question is answered if its
-        no-answer score is below this; None if unknown.
+        no-answer score is below this; for "classes": a layer answers if its
+        uncertainty is below this, see `model.exits`. None if unknown.
 
     Raises:
-      ValueError: if the kind is unknown, labels are not strings, or the
-        threshold is no number.
+      ValueError: if the kind is unknown or has no threshold, labels are not
+        strings, or the threshold is no number.
 
     Example:
       >>> head = TaskHead("classes", ["entailment", "not_entailment"])
@@ -75,8 +79,8 @@ class TaskHead:
             object.__setattr__(self, "labels", known)
         if self.threshold is not None and not is_number(self.threshold):
             raise ValueError(
-                f"the head's {THRESHOLD} is {self.threshold!r:.80}; wanted a "
-                "number"
+                f"the head's {THRESHOLDS.get(self.kind, 'threshold')} is "
+                f"{self.threshold!r:.80}; wanted a number"
             )
 
 
@@ -100,7 +104,7 @@ def describe_head(
     """
     described: dict = {"kind": head.kind, "labels": head.labels}
     if head.threshold is not None:
-        described[THRESHOLD] = head.threshold
+        described[THRESHOLDS[head.kind]] = head.threshold
     if folder is not None and (scored := _read_scored(folder)):
         described[SCORED] = scored
     return described
@@ -116,11 +120,12 @@ def read_head(folder: filesystem.Path) -> TaskHead | None:
     if not filesystem.exists(path):
         return None
     values = filesystem.read_json(path)
+    kind = values.get("kind", "")
     try:
         return TaskHead(
-            values.get("kind", ""),
+            kind,
             values.get("labels"),
-            values.get(THRESHOLD),
+            values.get(THRESHOLDS[kind]) if kind in [*THRESHOLDS] else None,
         )
     except ValueError as error:
         raise ValueError(f"{path} is invalid: {error}.") from None
@@ -140,23 +145,26 @@ def find_threshold(
     return head.threshold if threshold is None and head else threshold
 
 
-def note_scores(folder: filesystem.Path, rows: list[dict]) -> None:
+def note_scores(folder: filesystem.Path, rows: list[dict], metric: str) -> None:
     """Notes in a run's `head.json`, if there is one, what was scored.
 
     Readers of the checkpoints need the thresholds, and must know which
     checkpoints are newer than the last one that was scored.
 
-    `rows` has a dict from name to float for each evaluation.
+    `rows` has a dict from name to float for each evaluation; the best one has
+    the highest `metric`.
     """
     path = os.path.join(folder, HEAD_FILE)
     if not filesystem.exists(path):
         return
     # Step 0 is of a model that was scored here before.
     rows = [row for row in rows if row[STEP]]
-    scored = {str(int(row[STEP])): row.get(THRESHOLD) for row in rows}
-    if rows := [row for row in rows if THRESHOLD in row]:
-        scored[BEST] = max(rows, key=lambda row: row["f1"])[THRESHOLD]
-    filesystem.write_json(path, filesystem.read_json(path) | {SCORED: scored})
+    described = filesystem.read_json(path)
+    name = THRESHOLDS.get(described["kind"], THRESHOLD)
+    scored = {str(int(row[STEP])): row.get(name) for row in rows}
+    if rows := [row for row in rows if name in row]:
+        scored[BEST] = max(rows, key=lambda row: row[metric])[name]
+    filesystem.write_json(path, described | {SCORED: scored})
 
 
 def _read_scored(folder) -> dict[str, float | None]:

@@ -64,6 +64,15 @@ def test_a_compact_model_of_few_pieces_is_converted(tmp_path, capsys):
     assert (tmp_path / "float32.tflite").exists()
 
 
+def test_a_model_that_answers_early_is_refused(tmp_path):
+    model = heads.AlbertClassifier(tiny.CONFIG, num_labels=3)
+    serving.export_classifier(
+        tmp_path / "serving", model, max_seq_length=12, exit_threshold=0.2
+    )
+    with pytest.raises(ValueError, match="with --exit_threshold=0"):
+        convert_to_litert.run(flags(tmp_path, "float32"))
+
+
 def test_a_file_answers_as_the_model_does(exported):
     folder, model = exported
     convert_to_litert.run(flags(folder, "float32", batch_size=2))

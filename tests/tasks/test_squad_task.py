@@ -8,6 +8,7 @@ import pytest
 
 from albert_tf.data import answers, squad, windows
 from albert_tf.model import span_heads
+from albert_tf.tasks.finetuning import FineTuning
 from albert_tf.tasks.recipes import AnswerSettings
 from albert_tf.tasks.squad import THRESHOLD, Answering
 from albert_tf.training import results_file
@@ -67,7 +68,7 @@ def write_results(folder, *rows):
         "".join(f"{name} = {value}\n" for name, value in row.items())
         for row in rows
     ]
-    results_file.write_blocks(folder, texts)
+    results_file.write_blocks(folder, texts, "f1")
     # Nobody needs it for the thresholds.
     (folder / results_file.RESULTS_FILE).unlink()
 
@@ -84,6 +85,8 @@ def test_an_export_has_the_threshold_of_the_best_score(tmp_path, capsys):
 
     def exported(task, folder="here", source=None, head=None):
         tuning = types.SimpleNamespace(
+            task=task,
+            find_threshold=lambda: FineTuning.find_threshold(tuning),
             folder=str(tmp_path / folder),
             source=source or "/start/model.ckpt-best",
             start=types.SimpleNamespace(

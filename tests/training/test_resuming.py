@@ -434,7 +434,7 @@ def test_a_newer_checkpoint_of_pretraining_is_preferred_if_it_is_unscored(
         if step == 1:
             run.manager.keep_best(prefix)
     blocks = [f"masked_lm_accuracy = 0.5\nglobal_step = {i}\n" for i in (1, 2)]
-    results_file.write_blocks(tmp_path, blocks)
+    results_file.write_blocks(tmp_path, blocks, "masked_lm_accuracy")
     assert run.restore_best() == run.manager.prefix(3)
     checkpoints.remove_checkpoint(run.manager.prefix(3))
     assert run.restore_best() == run.manager.prefix("best")

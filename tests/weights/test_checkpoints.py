@@ -311,6 +311,7 @@ def test_a_newer_checkpoint_is_preferred_unless_it_was_scored(tmp_path):
     results_file.write_blocks(
         tmp_path,
         [f"f1 = 0.5\nglobal_step = {step}.0\n" for step in (10, 20)],
+        "f1",
     )
     assert task_heads.find_trained(tmp_path)[-1].endswith("-best")
     save_at(manager, 25, is_interrupted=True)

@@ -1,0 +1,85 @@
+"""What leaving a classifier early costs and saves, for every threshold.
+
+The logits after every layer give the answers for all thresholds at once.
+
+Shapes: N examples, L layers, C classes.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy import special
+
+from albert_tf.metrics import classification
+
+# Uncertainties below which an answer counts as sure; nothing is below 0. Small
+# ones matter to models that are sure of nearly everything.
+THRESHOLDS = (
+    0.0,
+    *np.geomspace(0.001, 0.1, 21).round(4).tolist(),
+    *np.linspace(0.12, 1, 45).round(2).tolist(),
+)
+
+
+class Exit(NamedTuple):
+    """A threshold, and what answers so given are worth on some data.
+
+    Attributes:
+      threshold: an answer is given after the first layer whose uncertainty is
+        below this.
+      score: a metric of these answers.
+      num_layers: mean number of layers.
+    """
+
+    threshold: float
+    score: float
+    num_layers: float
+
+
+def uncertainty(logits: np.ndarray) -> np.ndarray:
+    """Returns the entropy of softmax, as a share of the largest: [...].
+
+    `logits` are [..., C].
+    """
+    log_probs = special.log_softmax(np.asarray(logits, np.float64), axis=-1)
+    entropy = -(np.exp(log_probs) * log_probs).sum(axis=-1)
+    return entropy / np.log(logits.shape[-1])
+
+
+def leave(
+    layer_logits: np.ndarray, threshold: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the logits [N, C] and the number of layers [N] of each answer.
+
+    `layer_logits` are [N, L, C].
+    """
+    is_sure = uncertainty(layer_logits) < threshold  # [N, L]
+    is_sure[:, -1] = True
+    last = is_sure.argmax(axis=1)  # [N]
+    return layer_logits[np.arange(len(last)), last], last + 1
+
+
+def list_exits(
+    layer_logits: np.ndarray, label_ids: np.ndarray, metric: str, more=()
+) -> list[Exit]:
+    """Returns an `Exit` for each of THRESHOLDS and `more`, in order.
+
+    `layer_logits` are [N, L, C], `label_ids` [N] integers; `metric` is one of
+    "classes" in `classification`.
+    """
+    rows = []
+    for threshold in sorted({*THRESHOLDS, *more}):
+        logits, num_layers = leave(layer_logits, threshold)
+        scores = classification.score(logits, label_ids, "classes", [metric])
+        rows.append(Exit(threshold, scores[metric], float(num_layers.mean())))
+    return rows
+
+
+def choose_exit(rows: list[Exit], tolerance: float) -> Exit:
+    """Returns the fastest Exit that loses at most `tolerance` of the score.
+
+    `rows` are from `list_exits`, the first one for all layers. Of several as
+    fast, it is the one with the lowest threshold.
+    """
+    enough = [row for row in rows if row.score >= rows[0].score - tolerance]
+    return min(enough, key=lambda row: row.num_layers)

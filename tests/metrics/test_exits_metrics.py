@@ -1,0 +1,62 @@
+"""Leaving early, counted by hand."""
+
+import numpy as np
+
+from albert_tf.metrics import exits
+from albert_tf.metrics.exits import Exit
+
+
+def make(num_rows=40, num_layers=5, num_classes=3):
+    rng = np.random.default_rng(0)
+    logits = rng.normal(0, 3, [num_rows, num_layers, num_classes])
+    return logits, rng.integers(0, num_classes, num_rows)
+
+
+def test_uncertainty_is_0_for_one_class_and_1_for_all_alike():
+    got = exits.uncertainty(np.array([[50.0, 0, 0, 0], [2, 2, 2, 2]]))
+    np.testing.assert_allclose(got, [0, 1], atol=1e-12)
+    # Two of four classes alike are half as uncertain.
+    half = exits.uncertainty(np.array([9.0, 9.0, -90, -90]))
+    np.testing.assert_allclose(half, 0.5)
+
+
+def test_a_row_leaves_after_its_first_sure_layer():
+    layer_logits, _ = make()
+    for threshold in (0, 0.2, 0.6, 1.1):
+        logits, num_layers = exits.leave(layer_logits, threshold)
+        for row, got, count in zip(
+            layer_logits, logits, num_layers, strict=True
+        ):
+            layer = 0
+            while layer < len(row) - 1:
+                p = np.exp(row[layer]) / np.exp(row[layer]).sum()
+                if -(p * np.log(p)).sum() / np.log(3) < threshold:
+                    break
+                layer += 1
+            assert count == layer + 1
+            np.testing.assert_array_equal(got, row[layer])
+    assert set(exits.leave(layer_logits, 0)[1]) == {5}
+
+
+def test_the_first_exit_takes_all_layers():
+    layer_logits, labels = make()
+    rows = exits.list_exits(layer_logits, labels, "eval_accuracy", [0.123])
+    hits = layer_logits[:, -1].argmax(axis=-1) == labels
+    assert rows[0] == Exit(0.0, hits.mean(), 5.0)
+    assert len(rows) == len(exits.THRESHOLDS) + 1
+    assert 0.123 in [row.threshold for row in rows]
+    costs = [row.num_layers for row in rows]
+    assert costs == sorted(costs, reverse=True)
+
+
+def test_the_fastest_within_the_tolerance_is_chosen():
+    rows = [
+        Exit(0.0, 0.90, 12.0),
+        Exit(0.1, 0.895, 6.0),
+        Exit(0.2, 0.88, 4.0),
+        Exit(0.3, 0.92, 5.0),
+        Exit(0.4, 0.90, 5.0),
+    ]
+    chosen = [exits.choose_exit(rows, x).threshold for x in (0, 0.001, 0.1)]
+    assert chosen == [0.3, 0.3, 0.2]
+    assert exits.choose_exit(rows[:3], 0.0).threshold == 0.0
