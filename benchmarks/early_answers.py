@@ -161,12 +161,13 @@ def time_requests(exported, rows):
     """Returns the milliseconds of each request, by SavedModel."""
     loaded = {n: saved_models.load_saved_model(p) for n, p in exported.items()}
     times: dict = {name: [] for name in loaded}
-    for number, row in enumerate([*rows[:20], *rows]):  # 20 to warm up.
+    num_before = len(rows[:20])  # To warm up.
+    for number, row in enumerate([*rows[:num_before], *rows]):
         inputs = {n: tf.constant([v], tf.int32) for n, v in row.items()}
         for name, model in loaded.items():
             began = time.perf_counter()
             model.signatures["ids"](**inputs)["logits"].numpy()
-            if number >= 20:
+            if number >= num_before:
                 times[name].append(1000 * (time.perf_counter() - began))
     return times
 
