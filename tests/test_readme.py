@@ -16,7 +16,7 @@ from albert_tf.commands.embed import EmbedFlags
 from albert_tf.model import modeling
 from albert_tf.model.config import CONFIG_FILE, AlbertConfig
 from albert_tf.programs import embed
-from albert_tf.weights import checkpoints
+from albert_tf.weights import checkpoints, downloads
 from tests import typed
 from tests.bad_inputs.commands import find_program
 
@@ -207,7 +207,7 @@ def test_the_python_examples_give_what_they_say(shared, archive, tmp_path):
         "30k-clean.model": shared / "data" / "albert_en" / "30k-clean.model",
         '"vocab.txt"': f'"{shared / "data" / "zh" / "vocab.txt"}"',
         "configs/": f"{ROOT}/configs/",
-        "albert_base_v2.tar.gz": archive,
+        '"albert_base_v2"': f'"{archive}"',
     }
     values = {}
     for block in blocks:
@@ -229,6 +229,7 @@ def test_the_page_on_vectors_can_be_typed(archive, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     text = (ROOT / "docs/embeddings.md").read_text(encoding="utf-8")
     (tmp_path / "lines.txt").write_text("A wonderful film.\nBad.\n")
+    monkeypatch.setenv(downloads.CACHE, str(tmp_path))
     shutil.copy(archive, "albert_base_v2.tar.gz")
     # Exports, below, are in tests/export.
     text = text.partition("## Choose")[0]

@@ -8,8 +8,9 @@ from albert_tf.flags import flag
 from albert_tf.tasks.recipes import Recipe
 
 _CHECKPOINT_FORMATS = (
-    "TF1 prefix, .index file, folder or tar, TF Hub module, Hugging Face "
-    "folder, or KerasHub preset."
+    "albert_base_v2 or another released model, which is downloaded; TF1 "
+    "prefix, .index file, folder or tar, TF Hub module, Hugging Face folder, "
+    "or KerasHub preset."
 )
 
 

@@ -8,7 +8,7 @@ import shutil
 from albert_tf import filesystem, ownership
 from albert_tf.commands import groups
 from albert_tf.reports import page_files
-from albert_tf.weights import pretrained
+from albert_tf.weights import downloads, pretrained
 
 
 def read_pretrained(path, args, keep_slots=False):
@@ -49,6 +49,7 @@ def input_files(args, others=()):
 
 def files_beside(model):
     """Returns a model's path and the files in its folder."""
+    model = downloads.find_model(model)
     files = filesystem.find_files(filesystem.folder_of(model), "*")
     # Pages and figures of earlier calls may be overwritten.
     return [model, *(f for f in files if not page_files.is_own(f))]

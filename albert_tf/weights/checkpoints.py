@@ -140,8 +140,7 @@ def find_checkpoints(path: filesystem.Path) -> list[str]:
         names = [os.path.basename(f) for f in indexes]
         raise FileNotFoundError(
             f"{path}.index does not exist; {folder} has {names or 'no index'}. "
-            "Wanted a checkpoint's prefix, such as model.ckpt-best. (Models "
-            "are not downloaded by name.)"
+            "Wanted a checkpoint's prefix, such as model.ckpt-best."
         )
     if numbered := list_checkpoints(path):
         return numbered

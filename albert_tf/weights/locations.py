@@ -1,7 +1,8 @@
 """Finds the model that a path names: what is named, or nothing else.
 
-A path is a folder, a file of weights in one, or a checkpoint's prefix. Of a
-folder without a model, the newest of the numbered folders in it is taken.
+A path is a folder, a file of weights in one, a checkpoint's prefix, or the name
+of a released model, which `downloads` fetches. Of a folder without a model, the
+newest of the numbered folders in it is taken.
 """
 
 import logging
@@ -11,7 +12,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from albert_tf import filesystem
-from albert_tf.weights import checkpoints, task_heads
+from albert_tf.weights import checkpoints, downloads, task_heads
 
 ARCHIVES = (".tar", ".tar.gz", ".tgz")
 MANIFEST_FILE = "run.json"  # Of a run of this package.
@@ -49,7 +50,7 @@ def locate(path: filesystem.Path) -> Location:
       FileNotFoundError: if there is none.
       ValueError: if the path names something else.
     """
-    path = str(path).rstrip("/") or "/"
+    path = downloads.find_model(path).rstrip("/") or "/"
     if path.startswith(("http://", "https://")):
         raise ValueError(
             f"{path} is not on this machine. Download it, and give the file or "
@@ -88,7 +89,8 @@ def _check_file(path, prefix, folder):
         raise FileNotFoundError(
             f"{path if is_file else f'{prefix}.index'} does not exist; {there}."
             " Wanted a folder, a file of weights, or a checkpoint's prefix, "
-            "such as model.ckpt-best. (Models are not downloaded by name.)"
+            "such as model.ckpt-best, or the name of a released model, such "
+            f"as {downloads.NAMES[0]}."
         )
     if not _is_model(os.path.basename(path)):
         raise ValueError(
