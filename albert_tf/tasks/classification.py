@@ -164,7 +164,7 @@ class Classification(Task):
     def score(self, tuning):
         task = self.task
         values: dict[str, float] = {}
-        tuning.dev_rows = []
+        tuning.dev_rows, tuning.exit_rows = [], []
         for part, split in self.data.dev.items():
             label_ids = split.examples.arrays["label_ids"]
             if self._leaves_early(tuning):

@@ -245,15 +245,15 @@ class FineTuning:
                 submissions.EXITS_FILE,
             )
         )
-        if step is not None:
-            submissions.write_dev_predictions(path, step, self.dev_rows)
-            if self.exit_rows:
-                rows = [row._asdict() for row in self.exit_rows]
-                filesystem.write_json(exits_path, {"exits": rows})
-            return
         for old in (path, exits_path):
             if filesystem.exists(old):
                 filesystem.remove(old)
+        if step is None:
+            return
+        submissions.write_dev_predictions(path, step, self.dev_rows)
+        if self.exit_rows:
+            rows = [row._asdict() for row in self.exit_rows]
+            filesystem.write_json(exits_path, {"exits": rows})
 
     def _build_session(self, strategy):
         """Returns the session for the recipe."""

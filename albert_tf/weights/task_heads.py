@@ -152,7 +152,7 @@ def note_scores(folder: filesystem.Path, rows: list[dict], metric: str) -> None:
     checkpoints are newer than the last one that was scored.
 
     `rows` has a dict from name to float for each evaluation; the best one has
-    the highest `metric`.
+    the highest `metric`, with a threshold or without.
     """
     path = os.path.join(folder, HEAD_FILE)
     if not filesystem.exists(path):
@@ -162,8 +162,10 @@ def note_scores(folder: filesystem.Path, rows: list[dict], metric: str) -> None:
     described = filesystem.read_json(path)
     name = THRESHOLDS.get(described["kind"], THRESHOLD)
     scored = {str(int(row[STEP])): row.get(name) for row in rows}
-    if rows := [row for row in rows if name in row]:
-        scored[BEST] = max(rows, key=lambda row: row[metric])[name]
+    rows = [row for row in rows if metric in row]
+    best = max(rows, key=lambda row: row[metric], default={})
+    if name in best:
+        scored[BEST] = best[name]
     filesystem.write_json(path, described | {SCORED: scored})
 
 

@@ -2,6 +2,8 @@
 
 import dataclasses
 import json
+import re
+import shutil
 
 import numpy as np
 import pytest
@@ -184,6 +186,25 @@ def test_two_replicas_answer_alike(trained, tmp_path):
 def test_a_run_goes_on_as_it_was_trained(trained, deep):
     with pytest.raises(ValueError, match="exits.exit_loss: was true, is false"):
         build(trained.folder, deep)
+
+
+def test_notes_are_of_the_best_checkpoint(trained, tmp_path):
+    """Also if that one was trained and scored without answers of few layers."""
+    folder = tmp_path / "run"
+    shutil.copytree(trained.folder, folder)
+    recipe = dataclasses.replace(RECIPE, train_step=41, accept_changes=True)
+    # As if it had been worse.
+    results = folder / "eval_results.txt"
+    content = re.sub(
+        r"eval_accuracy = .*", "eval_accuracy = 0", results.read_text()
+    )
+    results.write_text(content)
+    tuning = build(folder, trained.start, recipe)
+    tuning.train()
+    assert tuning.restore_best().endswith("best")
+    assert len(tuning.evaluator.results()) == 3
+    assert tuning.find_threshold() is None
+    assert not (folder / submissions.EXITS_FILE).exists()
 
 
 def test_without_it_nothing_changes_but_it_can_be_asked(deep, tmp_path):

@@ -80,7 +80,7 @@ def test_an_export_has_the_threshold_of_the_best_score(tmp_path, capsys):
         {"f1": 90, "exact": 90, "global_step": 0, THRESHOLD: 7},
         {"f1": 40, "exact": 60, "global_step": 3, THRESHOLD: -1},
         {"f1": 60, "exact": 40, "global_step": 6, THRESHOLD: 1},
-        {"f1": 99, "exact": 99, "global_step": 9},
+        {"exact": 99, "global_step": 9},
     )
 
     def exported(task, folder="here", source=None, head=None):
