@@ -30,6 +30,7 @@ _MODULES = {
     "Pretraining": "tasks.pretraining",
     "PretrainingRecipe": "tasks.recipes",
     "Classification": "tasks.classification",
+    "Classifier": "inference.classifier",
     "Answering": "tasks.squad",
     "MultipleChoice": "tasks.race",
 }

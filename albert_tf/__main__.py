@@ -1,7 +1,7 @@
 """The `albert` command, which runs each program or tool by name.
 
 albert run_classifier --help
-albert inspect_checkpoint --init_checkpoint=albert_base_v2.tar.gz
+albert inspect_checkpoint --init_checkpoint=albert_base_v2
 
 `python -m albert_tf` is equivalent.
 """
@@ -26,6 +26,7 @@ TOOLS = {
     "extend_vocab": "add words to a model's vocabulary",
     "initialize": "write an untrained model that begins on neighbors",
     "run_glue": "fine-tune on all GLUE tasks",
+    "classify": "classify texts with a fine-tuned model",
     "fill_mask": "predict the [MASK] tokens of a text",
     "embed": "compute vectors of texts",
     "answer": "answer questions with an exported model",

@@ -38,8 +38,9 @@ ALLOWED = {
     "training": {"model", "weights", "data"},
     "export": STATE,
     "tasks": WORK | {"data.pretraining"},
+    "inference": WORK | {"tasks"},
     "reports": ANYTHING | {"commands"},
-    "programs": ANYTHING | {"commands", "reports"},
+    "programs": ANYTHING | {"commands", "reports", "inference"},
     # Nobody imports it: commands name its programs.
     "lab": ANYTHING | {"commands", "programs", "reports"},
 }

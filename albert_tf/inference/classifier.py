@@ -1,0 +1,170 @@
+"""Classifies texts with a fine-tuned model.
+
+Shapes: N texts, C labels.
+"""
+
+import functools
+from collections.abc import Sequence
+
+import tensorflow as tf
+
+from albert_tf import filesystem
+from albert_tf.data import batches, examples, text_data
+from albert_tf.metrics import classification
+from albert_tf.model import exits, heads, layers
+from albert_tf.tasks.recipes import Recipe
+from albert_tf.training import distribution, evaluation, manifest
+from albert_tf.weights import pretrained, task_heads
+
+
+class Classifier:
+    r"""A fine-tuned classifier or regression, ready to be called with texts.
+
+    Args:
+      model: what `read_pretrained` takes, such as the --output_dir of
+        run_classifier, or what it returns.
+      max_seq_length: maximum length of a sequence, in tokens; longer texts are
+        truncated. None for that of the fine-tuning; if it is unknown 512, or
+        the model's positions if they are fewer.
+      exit_threshold: answers after as few layers as a text needs, as for
+        `model.exits.predict`; None for the model's own, 0 for all layers.
+      compute_dtype: as for `Recipe`.
+
+    Attributes:
+      labels: C names of labels; empty for a regression.
+      objective: one of `heads.OBJECTIVES`.
+
+    Raises:
+      ValueError: if the model has no vocabulary, or another head or none.
+
+    Example:
+      >>> from albert_tf import AlbertConfig, build_tokenizer, named_weights
+      >>> words = "[PAD] [UNK] [CLS] [SEP] [MASK] good bad".split()
+      >>> size = open("vocab.txt", "w").write("\n".join(words))
+      >>> tokenizer = build_tokenizer(vocab_file="vocab.txt")
+      >>> config = AlbertConfig(
+      ...     vocab_size=7, hidden_size=8, num_attention_heads=2)
+      >>> random = heads.AlbertClassifier(config, num_labels=2)
+      >>> values = {n: w.numpy() for n, w in named_weights(random).items()}
+      >>> head = task_heads.TaskHead("classes", ("no", "yes"))
+      >>> classifier = Classifier(pretrained.Pretrained(
+      ...     "random", values, config, tokenizer, None, head=head))
+      >>> [answer] = classifier(["good"])
+      >>> sorted(answer["probabilities"])
+      ['no', 'yes']
+    """
+
+    def __init__(
+        self,
+        model: filesystem.Path | pretrained.Pretrained,
+        *,
+        max_seq_length: int | None = None,
+        exit_threshold: float | None = None,
+        compute_dtype: str = Recipe.compute_dtype,
+    ):
+        if not isinstance(model, pretrained.Pretrained):
+            model = pretrained.read_pretrained(model)
+            max_seq_length = max_seq_length or manifest.read_setting(
+                filesystem.folder_of(model.source), "max_seq_length"
+            )
+        start = pretrained.complete(model)
+        head = self._check_head(start)
+        num_outputs = len(start.values["output_bias"])
+        names = head.labels or task_heads.default_labels(num_outputs)
+        self.objective = head.kind
+        self.labels = () if self.objective == "regression" else names
+        self.tokenizer = start.tokenizer
+        self.max_seq_length = start.config.choose_length(max_seq_length)
+        if exit_threshold is None:
+            exit_threshold = head.threshold
+        self._strategy = tf.distribute.get_strategy()
+        dtype = distribution.choose_compute_dtype(compute_dtype, self._strategy)
+        self.model = pretrained.build_model(
+            lambda config: heads.AlbertClassifier(
+                config,
+                num_labels=num_outputs,
+                objective=self.objective,
+                dtype=layers.POLICIES[dtype],
+            ),
+            start,
+        )
+        call = exit_threshold and functools.partial(
+            exits.predict, self.model, threshold=exit_threshold
+        )
+        self._predict = evaluation.Predictor(
+            self._strategy, self.model, call or None
+        )
+
+    @staticmethod
+    def _check_head(start):
+        """Returns the `task_heads.TaskHead` of a classifier."""
+        head = start.head
+        if head is None or head.kind not in heads.OBJECTIVES:
+            found = f"the head {head.kind!r}" if head else "no head of a task"
+            raise ValueError(
+                f"{start.source} has {found}; wanted a classifier. Fine-tune "
+                "one with run_classifier, or give the folder of one."
+            )
+        return head
+
+    def __call__(self, texts: Sequence) -> list[dict]:
+        """Classifies texts, or pairs of texts.
+
+        Returns:
+          A dict for each text, in order:
+
+          prediction: the label; a list of labels for "multi_label"; a number
+            for a regression.
+          probabilities: dict from label to probability; absent for a
+            regression.
+          num_layers: how many layers it took, if the model leaves early.
+
+        Raises:
+          ValueError: if `texts` is no list of texts or pairs.
+        """
+        if isinstance(texts, str):
+            raise ValueError(f"The texts are {texts!r:.80}; wanted a list.")
+        if not len(texts):
+            return []
+        rows = text_data.make_rows(texts, [None] * len(texts))
+        packed = examples.pack_pairs(
+            self.tokenizer,
+            [row.text_a for row in rows],
+            [row.text_b for row in rows],
+            self.max_seq_length,
+        )
+        plan = batches.plan_pass(
+            packed,
+            self.max_seq_length,
+            Recipe.tokens_per_batch,
+            num_replicas=self._strategy.num_replicas_in_sync,
+            is_static=distribution.is_tpu(self._strategy),
+        )
+        outputs = self._predict(batches.build_pass(packed, plan), len(packed))
+        answers = self._describe(outputs["logits"])
+        if "num_layers" in outputs:
+            for answer, count in zip(
+                answers, outputs["num_layers"].tolist(), strict=True
+            ):
+                answer["num_layers"] = count
+        return answers
+
+    def _describe(self, logits):
+        """Returns the answers of logits [N, C]."""
+        found = classification.predict_labels(logits, self.objective)
+        if self.objective == "regression":
+            return [{"prediction": value} for value in found.tolist()]
+        probabilities = classification.probabilities(logits, self.objective)
+        return [
+            {
+                "prediction": self._name(some),
+                "probabilities": dict(zip(self.labels, row, strict=True)),
+            }
+            for some, row in zip(found, probabilities.tolist(), strict=True)
+        ]
+
+    def _name(self, found):
+        """Returns the label of an index, or those of a row of 0 and 1."""
+        if self.objective == "classes":
+            return self.labels[found]
+        return [self.labels[i] for i in found.nonzero()[0]]

@@ -1,0 +1,160 @@
+"""A classifier from a folder answers as the run that trained it."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from albert_tf import (
+    Classification,
+    Classifier,
+    FineTuning,
+    Recipe,
+    read_pretrained,
+)
+from albert_tf.model import heads, modeling
+from albert_tf.weights import pretrained, task_heads
+from tests import tiny
+
+TEXTS = ["w1 w2 w3", "w4", "w5 w6 w7 w8 w9", "", "w1 unknown"]
+KINDS = {
+    "classes": ("no", "yes", "perhaps"),
+    "multi_label": ("rain", "sun", "snow"),
+    "regression": None,
+}
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    """A dict from the kind of a head to the folder of a model with it."""
+    folder = tmp_path_factory.mktemp("models")
+    start = read_pretrained(tiny.write_model(folder))
+    rng = np.random.default_rng(0)
+    found = {}
+    for kind, labels in KINDS.items():
+        model = heads.AlbertClassifier(
+            tiny.CONFIG, num_labels=len(labels or [0]), objective=kind
+        )
+        values = {
+            name: rng.normal(0, 0.5, w.shape).astype(np.float32)
+            for name, w in modeling.named_weights(model).items()
+        }
+        head = task_heads.TaskHead(kind, labels)
+        (folder / kind).mkdir()
+        found[kind] = folder / kind
+        whole = pretrained.Pretrained(
+            "random",
+            values,
+            tiny.CONFIG,
+            start.tokenizer,
+            start.vocabulary_file,
+            head=head,
+        )
+        pretrained.write_pretrained(found[kind], whole, "own")
+    return found
+
+
+def logits_of(folder, kind, texts):
+    """The logits of each text alone, by the model itself."""
+    start = read_pretrained(folder)
+    model = pretrained.build_model(
+        lambda config: heads.AlbertClassifier(
+            config, num_labels=len(KINDS[kind] or [0]), objective=kind
+        ),
+        start,
+    )
+    rows = []
+    for text in texts:
+        parts = [text] if isinstance(text, str) else [x for x in text if x]
+        ids, segments = [start.tokenizer.cls_id], [0]
+        for number, part in enumerate(parts):
+            more = [*start.tokenizer.encode(part), start.tokenizer.sep_id]
+            ids += more
+            segments += [number] * len(more)
+        features = {
+            "input_ids": tf.constant([ids]),
+            "input_mask": tf.ones([1, len(ids)], tf.int32),
+            "segment_ids": tf.constant([segments]),
+        }
+        rows.append(model(features)["logits"][0].numpy())
+    return np.array(rows)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_answers_are_those_of_the_model(folders, kind):
+    classifier = Classifier(folders[kind], compute_dtype="float32")
+    logits = logits_of(folders[kind], kind, TEXTS)
+    answers = classifier(TEXTS)
+    if kind == "regression":
+        found = [answer["prediction"] for answer in answers]
+        np.testing.assert_allclose(found, logits[:, 0], atol=1e-5)
+        assert classifier.labels == () and "probabilities" not in answers[0]
+        return
+    wanted = 1 / (1 + np.exp(-logits))
+    names = [
+        [KINDS[kind][i] for i in np.flatnonzero(row > 0)] for row in logits
+    ]
+    if kind == "classes":
+        wanted = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+        names = [KINDS[kind][i] for i in logits.argmax(axis=1)]
+    assert [answer["prediction"] for answer in answers] == names
+    for answer, row in zip(answers, wanted, strict=True):
+        assert [*answer["probabilities"]] == [*KINDS[kind]]
+        found = [*answer["probabilities"].values()]
+        np.testing.assert_allclose(found, row, atol=1e-5)
+
+
+def test_pairs_have_two_segments(folders):
+    pairs = [("w1 w2", "w3"), ["w4", "w5 w6"], ("w7", "")]
+    answers = Classifier(folders["classes"], compute_dtype="float32")(pairs)
+    logits = logits_of(folders["classes"], "classes", pairs)
+    names = [KINDS["classes"][i] for i in logits.argmax(axis=1)]
+    assert [answer["prediction"] for answer in answers] == names
+
+
+def test_a_run_and_its_folder_agree(folders, tmp_path):
+    start = read_pretrained(folders["classes"])
+    task = Classification.from_texts(
+        start.tokenizer, TEXTS[:3], [*KINDS["classes"]], max_seq_length=16
+    )
+    recipe = Recipe(train_step=2, train_batch_size=3)
+    tuning = FineTuning(tmp_path, task, start, recipe)
+    tuning.train()
+    classifier = Classifier(tmp_path)
+    assert classifier.max_seq_length == 16  # As it was trained.
+    assert Classifier(tmp_path, max_seq_length=8).max_seq_length == 8
+    assert classifier.labels == ("no", "perhaps", "yes")
+    found = [answer["prediction"] for answer in classifier(TEXTS)]
+    assert found == task.predict(tuning, TEXTS)
+
+
+def test_it_leaves_early_if_it_is_told_to(folders):
+    folder = folders["classes"]
+    plain = Classifier(folder, compute_dtype="float32")(TEXTS)
+    assert "num_layers" not in plain[0]
+    early = Classifier(folder, exit_threshold=1.0, compute_dtype="float32")
+    assert [x["num_layers"] for x in early(TEXTS)] == [1] * len(TEXTS)
+    start = read_pretrained(folder)
+    start.head.__dict__["threshold"] = 1.0  # As a file says it.
+    assert "num_layers" in Classifier(start)(TEXTS[:1])[0]
+    full = Classifier(start, exit_threshold=0.0, compute_dtype="float32")
+    assert full(TEXTS) == plain
+
+
+def test_what_is_no_list_of_texts_is_refused(folders):
+    classifier = Classifier(folders["classes"])
+    assert classifier([]) == []
+    with pytest.raises(ValueError, match="wanted a list"):
+        classifier("w1")
+    with pytest.raises(ValueError, match="wanted a text or a pair"):
+        classifier(["w1", 2])
+
+
+def test_models_without_a_classifier_are_refused(tmp_path):
+    start = read_pretrained(tiny.write_model(tmp_path))
+    with pytest.raises(ValueError, match="no head of a task; wanted a class"):
+        Classifier(tmp_path)
+    start = dataclasses.replace(start, head=task_heads.TaskHead("spans"))
+    with pytest.raises(ValueError, match="the head 'spans'; wanted a class"):
+        Classifier(start)

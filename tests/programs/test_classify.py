@@ -1,0 +1,147 @@
+"""`albert classify` prints and writes labels of texts and of files."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+
+from albert_tf import Classifier, read_pretrained
+from albert_tf.commands.classify import ClassifyFlags
+from albert_tf.model import heads, modeling
+from albert_tf.programs import classify
+from albert_tf.weights import pretrained, task_heads
+from tests import tiny
+
+LABELS = ("no", "yes")
+TEXTS = ["w1 w2 w3", "w4 w5", "w6"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A classifier with random weights, and files of texts."""
+    folder = tmp_path_factory.mktemp("classifier")
+    (folder / "start").mkdir()
+    start = read_pretrained(tiny.write_model(folder / "start"))
+    model = heads.AlbertClassifier(tiny.CONFIG, num_labels=2)
+    rng = np.random.default_rng(0)
+    values = {
+        name: rng.normal(0, 0.5, w.shape).astype(np.float32)
+        for name, w in modeling.named_weights(model).items()
+    }
+    whole = pretrained.Pretrained(
+        "random",
+        values,
+        tiny.CONFIG,
+        start.tokenizer,
+        start.vocabulary_file,
+        head=task_heads.TaskHead("classes", LABELS),
+    )
+    pretrained.write_pretrained(folder / "model", whole, "own")
+    (folder / "lines.txt").write_text("".join(f"{x}\n" for x in TEXTS))
+    (folder / "pairs.csv").write_text(
+        'id,question,answer\n7,"w1, w2",w3\n8,w4,\n'
+    )
+    rows = [json.dumps({"text": x}) + "\n" for x in TEXTS]
+    (folder / "rows.jsonl").write_text("".join(rows))
+    return folder
+
+
+def run(folder, **kwargs):
+    args = ClassifyFlags(
+        init_checkpoint=str(folder / "model"),
+        compute_dtype="float32",
+        **{name: str(value) for name, value in kwargs.items()},
+    )
+    args.check()
+    classify.run(args)
+
+
+@pytest.fixture(scope="module")
+def answers(folder):
+    return Classifier(folder / "model", compute_dtype="float32")(TEXTS)
+
+
+def test_texts_are_printed_with_their_labels(folder, answers, capsys):
+    run(folder, text="\n".join(TEXTS))
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[::2] == TEXTS
+    for line, answer in zip(lines[1::2], answers, strict=True):
+        best = answer["prediction"]
+        assert line.startswith(
+            f"    {best} {answer['probabilities'][best]:.0%}, "
+        )
+
+
+@pytest.mark.parametrize("name", ["lines.txt", "rows.jsonl"])
+def test_lines_of_a_file_are_written(folder, answers, tmp_path, name):
+    path = tmp_path / "out.jsonl"
+    run(folder, input_file=folder / name, output_file=path)
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    assert rows == [
+        {"text": [text], **answer}
+        for text, answer in zip(TEXTS, answers, strict=True)
+    ]
+
+
+@pytest.mark.parametrize("ending", ["csv", "tsv"])
+def test_columns_of_pairs_become_a_table(folder, tmp_path, ending):
+    path = tmp_path / f"out.{ending}"
+    run(
+        folder,
+        input_file=folder / "pairs.csv",
+        text_columns="question,answer",
+        output_file=path,
+    )
+    with open(path, newline="") as file:
+        dialect = "excel" if ending == "csv" else "excel-tab"
+        head, *rows = csv.reader(file, dialect)
+    assert head == ["text_a", "text_b", "prediction", *LABELS]
+    pairs = [("w1, w2", "w3"), ("w4", "")]
+    assert [tuple(row[:2]) for row in rows] == pairs
+    wanted = Classifier(folder / "model", compute_dtype="float32")(pairs)
+    for row, answer in zip(rows, wanted, strict=True):
+        assert row[2] == answer["prediction"]
+        found = [float(x) for x in row[3:]]
+        np.testing.assert_allclose(found, [*answer["probabilities"].values()])
+
+
+def test_second_texts_are_given_beside_the_first(folder, capsys):
+    run(folder, text="w1\nw2", next_text="w3\nw4")
+    assert capsys.readouterr().out.splitlines()[::2] == ["w1 | w3", "w2 | w4"]
+    with pytest.raises(ValueError, match="wanted a second text for each"):
+        run(folder, text="w1\nw2", next_text="w3")
+
+
+def test_many_texts_are_classified_in_parts(
+    folder, answers, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(classify, "CHUNK", 2)
+    path = tmp_path / "out.jsonl"
+    run(folder, input_file=folder / "lines.txt", output_file=path)
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [r["prediction"] for r in rows] == [a["prediction"] for a in answers]
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "message"),
+    [
+        ({}, "Give either --text or --input_file"),
+        ({"text": "a", "input_file": "b.txt"}, "Give either"),
+        ({"input_file": "b.txt", "next_text": "a"}, "two --text_columns"),
+        ({"text": "a", "output_file": "x.npz"}, "must end in .jsonl"),
+        ({"text": " \n "}, "There are no texts in --text"),
+        ({"input_file": "rows.jsonl", "text_columns": "x"}, "'x'"),
+        ({"input_file": "rows.jsonl", "text_columns": "a,b,c"}, "1 or 2"),
+        ({"input_file": "nothing.txt"}, "nothing.txt"),
+        (
+            {"input_file": "lines.txt", "output_file": "lines.csv/x.csv"},
+            "lines.csv",
+        ),
+    ],
+)
+def test_bad_input_is_refused(folder, tmp_path, monkeypatch, kwargs, message):
+    monkeypatch.chdir(folder)
+    (folder / "lines.csv").write_text("")
+    with pytest.raises((ValueError, OSError), match=message):
+        run(folder, **kwargs)
