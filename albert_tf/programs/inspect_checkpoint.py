@@ -38,8 +38,8 @@ def run(args):
     print("vocabulary", tokenizer.settings if tokenizer else "not found")
     if head := model.head:
         print("head", head.kind, "labels", head.labels or "not named")
-        if head.kind == "conditional_spans":
-            known = head.threshold is not None
+        known = head.threshold is not None
+        if known or head.kind == "conditional_spans":
             print("threshold", head.threshold if known else "unknown")
     for remark in model.remarks:
         print(f"Note: {remark}.")

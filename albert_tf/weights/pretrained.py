@@ -393,6 +393,22 @@ def select(pretrained: Pretrained, form: str) -> Pretrained:
     Raises:
       ValueError: if the format cannot represent the encoder or vocabulary.
     """
+    head = pretrained.head
+    if (
+        form == "hf"
+        and head
+        and head.kind == "classes"
+        and head.threshold is not None
+    ):
+        remark = (
+            f"{task_heads.EXIT_THRESHOLD}={head.threshold:g} is left out: "
+            "transformers computes all layers"
+        )
+        return dataclasses.replace(
+            pretrained,
+            head=dataclasses.replace(head, threshold=None),
+            remarks=[*pretrained.remarks, remark],
+        )
     if form != "keras_hub" or pretrained.config is None:
         return pretrained
     if not pretrained.has_pooler:

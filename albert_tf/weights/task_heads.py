@@ -77,9 +77,17 @@ class TaskHead:
             is_default = tuple(labels) == default_labels(len(labels))
             known = None if is_default else tuple(labels)
             object.__setattr__(self, "labels", known)
-        if self.threshold is not None and not is_number(self.threshold):
+        if self.threshold is None:
+            return
+        if self.kind not in THRESHOLDS:
             raise ValueError(
-                f"the head's {THRESHOLDS.get(self.kind, 'threshold')} is "
+                f"the head {self.kind!r} has the threshold "
+                f"{self.threshold!r:.80}; wanted None, as only the heads "
+                f"{[*THRESHOLDS]} have one"
+            )
+        if not is_number(self.threshold):
+            raise ValueError(
+                f"the head's {THRESHOLDS[self.kind]} is "
                 f"{self.threshold!r:.80}; wanted a number"
             )
 

@@ -8,7 +8,9 @@ import pytest
 import safetensors.numpy
 import tensorflow as tf
 
+from albert_tf.commands.inspect_checkpoint import InspectFlags
 from albert_tf.model import heads, modeling, span_heads
+from albert_tf.programs import inspect_checkpoint
 from albert_tf.weights import (
     checkpoints,
     initialization,
@@ -118,6 +120,21 @@ def test_a_head_survives_a_conversion_and_back(tmp_path, name, form):
         np.testing.assert_array_equal(copy.values[name], value)
 
 
+def test_transformers_has_no_threshold_of_few_layers(tmp_path, capsys):
+    head = TaskHead("classes", NAMES, threshold=0.25)
+    tuned_model(tmp_path / "a", head)
+    convert(tmp_path / "a", tmp_path / "b", format="own")
+    assert pretrained.read_pretrained(tmp_path / "b").head == head
+    assert "left out" not in capsys.readouterr().out
+    inspect_checkpoint.run(InspectFlags(init_checkpoint=str(tmp_path / "b")))
+    assert "threshold 0.25" in capsys.readouterr().out
+    convert(tmp_path / "b", tmp_path / "c", format="hf")
+    assert "exit_threshold=0.25 is left out" in capsys.readouterr().out
+    assert pretrained.read_pretrained(tmp_path / "c").head == TaskHead(
+        "classes", NAMES
+    )
+
+
 @pytest.mark.parametrize(
     ("name", "problem", "labels"),
     [
@@ -221,12 +238,16 @@ def test_a_wrong_head_is_refused(tmp_path, name, told, message):
         ('{"kind": "classes", "labels": ["a"]}', r"\('a',\) has 1\. Was"),
         ("[]", r"head\.json: found JSON of type list"),
         (
-            '{"kind": "spans", "null_score_diff_threshold": "1"}',
-            "threshold is '1'; wanted a number",
+            '{"kind": "conditional_spans", "null_score_diff_threshold": "1"}',
+            "head's null_score_diff_threshold is '1'; wanted a number",
         ),
         (
-            '{"kind": "spans", "null_score_diff_threshold": NaN}',
+            '{"kind": "conditional_spans", "null_score_diff_threshold": NaN}',
             "threshold is nan; wanted a number",
+        ),
+        (
+            '{"kind": "classes", "exit_threshold": true}',
+            "head's exit_threshold is True; wanted a number",
         ),
     ],
 )
@@ -235,6 +256,12 @@ def test_a_damaged_head_json_is_refused(tmp_path, content, message):
     (tmp_path / "a" / task_heads.HEAD_FILE).write_text(content)
     with pytest.raises(ValueError, match=message):
         pretrained.read_pretrained(tmp_path / "a")
+
+
+@pytest.mark.parametrize("kind", ["regression", "multi_label", "spans"])
+def test_a_threshold_needs_a_head_that_has_one(kind):
+    with pytest.raises(ValueError, match=f"'{kind}' has the threshold 0.5; "):
+        TaskHead(kind, threshold=0.5)
 
 
 @pytest.fixture
