@@ -191,7 +191,12 @@ class Classification(Task):
         """Returns whether answers after fewer layers are wanted."""
         if self.exits.exit_threshold is not None or self.exits.exit_loss:
             return True
-        return not self.num_train and tuning.find_threshold() is not None
+        if self.num_train:
+            return False
+        trained = manifest.read_setting(tuning.folder, "exits") or {}
+        return bool(
+            trained.get("exit_loss") or tuning.find_threshold() is not None
+        )
 
     def _list_exits(self, layer_logits, label_ids, is_first):
         """Returns a `metrics.exits.Exit` for each threshold.

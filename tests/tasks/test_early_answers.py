@@ -188,6 +188,19 @@ def test_a_run_goes_on_as_it_was_trained(trained, deep):
         build(trained.folder, deep)
 
 
+def test_a_run_that_was_not_scored_is_scored_later(trained, tmp_path):
+    folder = tmp_path / "run"
+    shutil.copytree(trained.folder, folder)
+    (folder / "eval_results.txt").unlink()
+    path = folder / task_heads.HEAD_FILE
+    described = json.loads(path.read_text())
+    path.write_text(json.dumps({**described, "scored": {}}))
+    later = build(folder, trained.start, train=False, exit_tolerance=5.0)
+    assert later.task.choose_exit(later) is None
+    assert later.evaluate() == trained.evaluator.results()
+    assert json.loads(path.read_text()) == described
+
+
 def test_notes_are_of_the_best_checkpoint(trained, tmp_path):
     """Also if that one was trained and scored without answers of few layers."""
     folder = tmp_path / "run"
