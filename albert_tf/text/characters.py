@@ -8,6 +8,7 @@ Shapes: B texts; (C) characters per text, ragged; N characters in all texts.
 
 import functools
 import sys
+import unicodedata
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -28,20 +29,22 @@ class Characters(NamedTuple):
 
     Attributes:
       codes: [B, (C)] int32.
-      sources: [B, (C)] int32: index of the original character from which each
-        character comes.
+      starts, ends: [B, (C)] int32 each: first index and end of the original
+        characters from which each character comes.
     """
 
     codes: tf.RaggedTensor
-    sources: tf.RaggedTensor
+    starts: tf.RaggedTensor
+    ends: tf.RaggedTensor
 
 
 def decode(texts) -> Characters:
     """Decodes texts, [B] UTF-8 strings, into Characters."""
     codes = tf.strings.unicode_decode(texts, "UTF-8")
     lengths = codes.row_lengths()
-    sources = tf.ragged.range(tf.cast(lengths, tf.int32))
-    return Characters(codes, sources.with_row_splits_dtype(tf.int64))
+    indices = tf.ragged.range(tf.cast(lengths, tf.int32))
+    indices = indices.with_row_splits_dtype(tf.int64)
+    return Characters(codes, indices, indices + 1)
 
 
 def _replace(characters, counts, choose):
@@ -57,10 +60,13 @@ def _replace(characters, counts, choose):
     splits = tf.concat([[0], ends], axis=0)
     splits = tf.gather(splits, characters.codes.row_splits)
     splits = tf.cast(splits, tf.int64)
-    sources = tf.gather(characters.sources.flat_values, rows)
+    values = (
+        choose(rows, nth),
+        tf.gather(characters.starts.flat_values, rows),
+        tf.gather(characters.ends.flat_values, rows),
+    )
     return Characters(
-        tf.RaggedTensor.from_row_splits(choose(rows, nth), splits),
-        tf.RaggedTensor.from_row_splits(sources, splits),
+        *(tf.RaggedTensor.from_row_splits(value, splits) for value in values)
     )
 
 
@@ -103,6 +109,53 @@ class CodePointTable:
 
         counts = tf.where(is_changed, tf.gather(self.lengths, indices), 1)
         return _replace(characters, counts, choose)
+
+
+class CanonicalOrder:
+    """Puts the marks of each letter into Unicode's canonical order.
+
+    After a decomposition, this completes `unicodedata.normalize`. A letter and
+    its marks then come from the same original characters, all of them, as in
+    `normalization`.
+    """
+
+    def __init__(self):
+        codes = range(NO_CHARACTER)
+        classes = {i: unicodedata.combining(chr(i)) for i in codes}
+        marks = {code: rank for code, rank in classes.items() if rank}
+        self.keys = np.array([*marks, NO_CHARACTER], np.int32)
+        self.ranks = np.array([*marks.values(), 0], np.int64)
+
+    def __call__(self, characters: Characters) -> Characters:
+        """Returns the Characters in canonical order."""
+        codes, starts, ends = (x.flat_values for x in characters)  # [N] each
+        indices = tf.searchsorted(self.keys, codes)
+        is_mark = tf.gather(self.keys, indices) == codes
+        ranks = tf.where(is_mark, tf.gather(self.ranks, indices), 0)
+        rows = characters.codes.value_rowids()
+        is_first = _differs_from_previous(rows)
+        # An original character begins a cluster unless it begins with a mark.
+        begins = is_first | (_differs_from_previous(starts) & ~is_mark)
+        clusters = _number(begins)
+        starts = tf.gather(tf.math.segment_min(starts, clusters), clusters)
+        ends = tf.gather(tf.math.segment_max(ends, clusters), clusters)
+        # Marks are sorted between two characters that are none.
+        runs = tf.cast(_number(is_first | ~is_mark), tf.int64)
+        order = tf.argsort(256 * runs + ranks, stable=True)
+        codes = tf.gather(codes, order)
+        return Characters(
+            *map(characters.codes.with_flat_values, (codes, starts, ends))
+        )
+
+
+def _differs_from_previous(values):
+    """Returns whether each of N values differs from the one before, [N]."""
+    return tf.concat([[True], values[1:] != values[:-1]], 0)[: tf.size(values)]
+
+
+def _number(begins):
+    """Returns the index of the part that each of N elements is in, [N]."""
+    return tf.cumsum(tf.cast(begins, tf.int32)) - 1
 
 
 class CodePointSet:

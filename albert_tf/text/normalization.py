@@ -50,7 +50,7 @@ class Step(NamedTuple):
     Attributes:
       apply: function from a text to the changed text. All but JOIN and LOWER
         change each character independently of the others, except for the
-        order of accents.
+        order of accents that DECOMPOSE keeps.
       apply_with_spans: the same from a text and its spans to both, slower.
     """
 
@@ -100,7 +100,7 @@ class SentenceNormalizer(Normalizer):
     """
 
     def steps(self) -> list[Step]:
-        decompose = _DECOMPOSE if self.keep_accents else _DECOMPOSE_AND_STRIP
+        decompose = DECOMPOSE if self.keep_accents else _DECOMPOSE_AND_STRIP
         return [JOIN, decompose, *([LOWER] if self.do_lower_case else [])]
 
 
@@ -307,7 +307,7 @@ def _decomposing(form, table):
 
 JOIN = Step(lambda text: " ".join(text.split()), _join_words)
 LOWER = Step(str.lower, _lower)
-_DECOMPOSE = _decomposing("NFKD", _CharacterTable(_encodable))
+DECOMPOSE = _decomposing("NFKD", _CharacterTable(_encodable))
 _DECOMPOSE_AND_STRIP = _decomposing("NFKD", _WITHOUT_COMBINING)
 _STRIP_ACCENTS = _decomposing("NFD", _WITHOUT_NONSPACING)
 _CLEAN = _translating(_CLEANED)

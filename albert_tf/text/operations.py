@@ -16,13 +16,6 @@ from albert_tf.text import characters, normalization, tokenization
 
 def check_tokenizer(tokenizer: tokenization.Tokenizer) -> None:
     """Raises ValueError if a tokenizer cannot be put into a graph."""
-    if tokenizer.settings["keep_accents"]:
-        raise ValueError(
-            "A tokenizer with keep_accents cannot be put into a graph: "
-            "the order of several accents on a letter would differ. Export "
-            "what takes ids (export_dir=..., or with_preprocessor=False), and "
-            "tokenize in Python."
-        )
     if isinstance(tokenizer, tokenization.SentencePieceTokenizer):
         tokenizer.check_unigram()
 
@@ -35,6 +28,10 @@ def _build_step(step):
         return characters.join_words
     if step is normalization.LOWER:
         return characters.LowerCase()
+    if step is normalization.DECOMPOSE:
+        decompose = characters.CodePointTable(step.apply)
+        order = characters.CanonicalOrder()
+        return lambda texts: order(decompose(texts))
     return characters.CodePointTable(step.apply)
 
 
@@ -42,7 +39,7 @@ class GraphTokenizer:
     r"""A tokenizer as TensorFlow operations, with the same ids as in Python.
 
     Raises:
-      ValueError: if it keeps accents, which the operations cannot reorder.
+      ValueError: if its SentencePiece model is no unigram model.
 
     Example:
       >>> pieces = "[PAD] [UNK] [CLS] [SEP] [MASK] play ##ing".split()
@@ -93,13 +90,13 @@ class GraphTokenizer:
           a span may end with whitespace.
         """
         normalized = self.normalize(texts)
-        codes, sources = (x.flat_values for x in normalized)  # [N] each
+        codes, begins, closes = (x.flat_values for x in normalized)  # [N] each
         ids, starts, ends = self._split_with_offsets(
             tf.strings.unicode_encode(normalized.codes, "UTF-8")
         )
         lengths = tf.strings.length(texts, unit="UTF8_CHAR")  # [B]
         lengths = tf.gather(lengths, ids.value_rowids())
-        sources = tf.concat([sources, [0]], axis=0)
+        begins, closes = (tf.concat([x, [0]], 0) for x in (begins, closes))
         codes = tf.concat([codes, [characters.SPACE]], axis=0)
         is_nonempty = ends.flat_values > starts.flat_values
         first, end, last = (
@@ -112,14 +109,14 @@ class GraphTokenizer:
         )  # N at the end of a text
         text_end = tf.size(codes) - 1
         starts, ends = (
-            tf.where(x < text_end, tf.gather(sources, x), lengths)
+            tf.where(x < text_end, tf.gather(begins, x), lengths)
             for x in (first, end)
         )
         # One character, such as "½", may have become several tokens. An empty
         # or whitespace token covers no character.
         is_word = (tf.gather(codes, last) != characters.SPACE) & is_nonempty
         ends = tf.where(
-            is_word, tf.maximum(ends, tf.gather(sources, last) + 1), ends
+            is_word, tf.maximum(ends, tf.gather(closes, last)), ends
         )
         return ids, ids.with_flat_values(starts), ids.with_flat_values(ends)
 

@@ -123,12 +123,6 @@ ROWS = [
         "export_to_tfhub --seq_length=33",
         "--seq_length=33.*32 positions",
     ),
-    Row(
-        "accents that TensorFlow cannot keep",
-        "export_to_tfhub",
-        "keep_accents",
-        (set_json("model/tokenizer_settings.json", keep_accents=True),),
-    ),
     hub(
         "weights that are NaN",
         "",

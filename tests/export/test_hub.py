@@ -25,6 +25,7 @@ from albert_tf.programs import export_to_tfhub, shared
 from albert_tf.text import tokenization
 from albert_tf.weights import checkpoints, pretrained
 from tests import tiny
+from tests.text.test_tokenization import train_model
 
 INPUTS = ("input_word_ids", "input_mask", "input_type_ids")
 SHAPES = [(1, 1), (3, 7), (2, 32)]
@@ -478,25 +479,43 @@ def test_flags_choose_checkpoint_vocabulary_and_length(
     assert assets == {"vocab_other.txt", "tokenizer_settings.json"}
 
 
-def test_refused_accents_leave_no_files(model, tmp_path, monkeypatch):
+def test_a_refused_vocabulary_leaves_no_files(model, tmp_path, monkeypatch):
+    unrecorded = shutil.ignore_patterns("tokenizer_settings.json", "vocab.txt")
+    shutil.copytree(model, tmp_path / "model", ignore=unrecorded)
+    vocabulary = tmp_path / "bpe.model"
+    lines = [" ".join(tiny.WORDS)] * 9
+    vocabulary.write_bytes(train_model(lines, model_type="bpe", vocab_size=25))
+    args = ExportFlags(
+        albert_directory=str(tmp_path / "model"),
+        export_path=str(tmp_path / "hub"),
+        spm_model_file=str(vocabulary),
+        seq_length=16,
+    )
+    with pytest.raises(ValueError, match="bpe; only plain unigram"):
+        export_to_tfhub.run(args)
+    assert {x.name for x in tmp_path.iterdir()} == {"bpe.model", "model"}
+    monkeypatch.setattr(hub, "export_encoder", write_quickly)
+    export_to_tfhub.run(dataclasses.replace(args, with_preprocessor=False))
+    assert (tmp_path / "hub/assets/bpe.model").exists()
+
+
+def test_accents_are_kept_as_recorded(model, tmp_path, monkeypatch):
     shutil.copytree(model, tmp_path / "model")
     path = tmp_path / "model/tokenizer_settings.json"
     settings = json.loads(path.read_text()) | {"keep_accents": True}
     path.write_text(json.dumps(settings))
+    monkeypatch.setattr(hub, "export_encoder", write_quickly)
     args = ExportFlags(
         albert_directory=str(tmp_path / "model"),
         export_path=str(tmp_path / "hub"),
         do_lower_case=False,
         seq_length=16,
     )
-    with pytest.raises(ValueError, match="keep_accents"):
-        export_to_tfhub.run(args)
-    assert [x.name for x in tmp_path.iterdir()] == ["model"]
-    monkeypatch.setattr(hub, "export_encoder", write_quickly)
-    export_to_tfhub.run(dataclasses.replace(args, with_preprocessor=False))
-    path = tmp_path / "hub/assets/tokenizer_settings.json"
-    settings = json.loads(path.read_text())
-    assert settings["keep_accents"] and not settings["do_lower_case"]
+    export_to_tfhub.run(args)
+    for folder in ("hub", "hub_preprocess"):
+        path = tmp_path / folder / "assets/tokenizer_settings.json"
+        settings = json.loads(path.read_text())
+        assert settings["keep_accents"] and not settings["do_lower_case"]
 
 
 def test_kerass_own_layer_accepts_it(exported, loaded):

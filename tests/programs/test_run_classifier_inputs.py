@@ -16,6 +16,7 @@ from albert_tf.training import loop
 from albert_tf.weights import checkpoints, task_heads
 from tests import tiny
 from tests.programs import classifier_runs as runs
+from tests.text.test_tokenization import train_model
 
 
 @pytest.fixture
@@ -385,16 +386,20 @@ def test_a_text_classifier_predicts_like_the_run(args, tmp_path, has_pairs):
     np.testing.assert_allclose(found["probabilities"], wanted, atol=1e-5)
 
 
-def test_kept_accents_are_refused_before_training(args, model, tmp_path):
-    shutil.copytree(model, tmp_path / "model")
-    path = tmp_path / "model" / "tokenizer_settings.json"
-    settings = json.loads(path.read_text()) | {"keep_accents": True}
-    path.write_text(json.dumps(settings))
+def test_pieces_that_a_graph_cannot_find_are_refused_before_training(
+    args, model, tmp_path
+):
+    unrecorded = shutil.ignore_patterns("tokenizer_settings.json", "vocab.txt")
+    shutil.copytree(model, tmp_path / "model", ignore=unrecorded)
+    path = tmp_path / "bpe.model"
+    lines = [" ".join(tiny.WORDS)] * 9
+    path.write_bytes(train_model(lines, model_type="bpe", vocab_size=25))
     args = dataclasses.replace(
         args,
         init_checkpoint=str(tmp_path / "model"),
+        spm_model_file=str(path),
         export_text_dir=str(tmp_path / "text"),
     )
-    with pytest.raises(ValueError, match="keep_accents"):
+    with pytest.raises(ValueError, match="bpe; only plain unigram"):
         run_classifier.run(args)
     assert not (tmp_path / "out").exists()

@@ -3,6 +3,7 @@
 import dataclasses
 import random
 import sys
+import unicodedata
 
 import numpy as np
 import pytest
@@ -28,6 +29,13 @@ CASES = [
     for kind in ("sentencepiece", "wordpiece")
     for do_lower_case in (True, False)
 ]
+# Marks of several scripts; they have different ranks in the canonical order.
+MARKS = [
+    *"\u0300\u0301\u0316\u0323\u0327\u0345\u034f\u035c\u0591\u05b0\u05bc",
+    *"\u064b\u0651\u0655\u093c\u094d\u0e38\u0e48\u0f71\u0f74\u0f80\u3099",
+    *"\u0488\u1dca\u20d0\u302a\u302e\U0001d165\U0001d16e\U00016af0",
+]
+LETTERS = [*"aÉßσΣжאלبकคཀかガ가한각北ﬁ½Ǆ ", "\u212b", "\u1e69", "\U0001d15e"]
 ODD = [
     *"Σ ΟΔΟΣ ΑΣ'Α ΣΑΣ Σ. aΣ\u0301 Straße İstanbul ﬁ ½ 北京 한국어 e\u0301 "
     "👩\u200d👩\u200d👧 🇺🇸 don't U.S.A. ｆｕｌｌ ǅ \u1e9e a\u0302\u0323b "
@@ -162,10 +170,11 @@ def test_real_text_gets_the_same_ids_as_in_python(shared, graphs, case):
 def test_sources_are_indices_of_original_characters(graphs):
     _, graph, _ = graphs("sentencepiece", True)
     text = "  ½ Éa\u0301 ﬁ"
-    codes, sources = graph.normalize(tf.constant([text]))
+    codes, starts, ends = graph.normalize(tf.constant([text]))
     normalized = "".join(map(chr, codes[0].numpy()))
     assert normalized == "1⁄2 ea fi"
-    assert [text[i] for i in sources[0].numpy()] == list("½½½ÉÉaﬁﬁﬁ")
+    assert [text[i] for i in starts[0].numpy()] == list("½½½ÉÉaﬁﬁﬁ")
+    assert (ends - starts == 1).numpy().all()
 
 
 @pytest.fixture(params=["ours", "all"])
@@ -215,12 +224,75 @@ def test_word_length_is_in_characters_and_padding_uses_its_id(tmp_path):
     assert packed.numpy().tolist() == [[3, 2, 4, 6, 6]]
 
 
-def test_kept_accents_are_refused(shared):
-    tokenizer = tokenization.build_tokenizer(
-        vocab_file=str(shared / "data/zh/vocab.txt"), keep_accents=True
+def make_marked_line(rng):
+    """Letters with up to five marks each; marks may begin a line."""
+    parts = [
+        rng.choice([*LETTERS, ""]) + "".join(rng.choices(MARKS, k=count))
+        for count in rng.choices(range(6), weights=[9, 5, 4, 2, 1, 1], k=12)
+    ]
+    return "".join(parts)
+
+
+@pytest.fixture(scope="module")
+def accented(tmp_path_factory):
+    """A vocabulary that has learned letters with their marks."""
+    rng = random.Random(1)
+    lines = [f"é ü ñ \u1ec7 a {make_marked_line(rng)}" for _ in range(800)]
+    lines = [unicodedata.normalize("NFKD", line) for line in lines]
+    path = tmp_path_factory.mktemp("accented") / "accented.model"
+    path.write_bytes(
+        train_model(lines, vocab_size=400, normalization_rule_name="nfkc")
     )
-    with pytest.raises(ValueError, match="keep_accents"):
-        operations.GraphTokenizer(tokenizer)
+    return path
+
+
+@pytest.mark.parametrize("do_lower_case", [True, False])
+@pytest.mark.parametrize("kind", ["sentencepiece", "wordpiece"])
+def test_kept_accents_are_ordered_as_in_python(
+    accented, tmp_path, kind, do_lower_case
+):
+    if kind == "wordpiece":
+        path = tmp_path / "vocab.txt"
+        pieces = sorted(
+            {f"{p}{c}" for c in MARKS + LETTERS for p in ("", "##")}
+        )
+        path.write_text(
+            "\n".join([*tiny.SPECIAL, *(p for p in pieces if p.strip("# "))])
+        )
+        names = {"vocab_file": str(path)}
+    else:
+        names = {"spm_model_file": str(accented)}
+    tokenizer = tokenization.build_tokenizer(
+        **names, do_lower_case=do_lower_case, keep_accents=True
+    )
+    graph = operations.GraphTokenizer(tokenizer)
+    rng = random.Random(2)
+    lines = ["", "\u0323\u0301", *(make_marked_line(rng) for _ in range(3000))]
+    codes = graph.normalize(tf.constant(lines)).codes
+    found = tf.strings.unicode_encode(codes, "UTF-8").numpy()
+    wanted = [tokenizer.normalize(line) for line in lines]
+    assert [text.decode() for text in found] == wanted
+    assert not differences(tokenizer, graph.tokenize, lines)
+
+
+def test_kept_accents_come_from_the_same_characters(accented):
+    tokenizer = tokenization.build_tokenizer(
+        spm_model_file=str(accented), keep_accents=True
+    )
+    graph = operations.GraphTokenizer(tokenizer)
+    rng = random.Random(3)
+    texts = [
+        "Cafe\u0301 \u1ec7\u0323",
+        *(make_marked_line(rng) for _ in range(99)),
+    ]
+    ids, starts, ends = graph.tokenize_with_offsets(tf.constant(texts))
+    for text, *found in zip(
+        texts, ids.to_list(), starts.to_list(), ends.to_list(), strict=True
+    ):
+        wanted_ids, wanted = tokenizer.encode_with_offsets(text)
+        assert found[0] == wanted_ids
+        for (start, end), first, last in zip(wanted, *found[1:], strict=True):
+            assert text[start:end].strip() == text[first:last].strip()
 
 
 @pytest.mark.parametrize(
