@@ -120,7 +120,7 @@ def pack_pairs(
     def pairs():
         for a, b in zip(rows_a, rows_b, strict=True):
             limit = max_seq_length - (3 if b else 2)
-            num_a, num_b = cut_pair(len(a), len(b), limit)
+            num_a, num_b = tokenization.cut_pair(len(a), len(b), limit)
             yield (
                 [tokenizer.cls_id, *a[:num_a], tokenizer.sep_id],
                 [*b[:num_b], tokenizer.sep_id] if num_b else [],
@@ -178,16 +178,6 @@ def join_pairs(pairs: Iterable) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         np.array(lengths, np.int32),
         np.array(first_lengths, np.int32),
     )
-
-
-def cut_pair(num_a: int, num_b: int, limit: int) -> tuple[int, int]:
-    """Returns how many tokens of two texts to keep, at most `limit` in total.
-
-    Source: classifier_utils.py, `_truncate_seq_pair`.
-    """
-    # Cutting the longer text first leaves the second one at least its half.
-    kept_b = min(num_b, max(limit // 2, limit - num_a))
-    return min(num_a, limit - kept_b), kept_b
 
 
 def pad_examples(

@@ -233,7 +233,7 @@ def pack(tokenizer: tokenization.Tokenizer, segments, seq_length) -> dict:
     lengths = [tf.cast(x.row_lengths(), tf.int32) for x in (first, second)]
     has_second = lengths[1] > 0  # [B]
     limit = seq_length - 2 - tf.cast(has_second, tf.int32)  # [B]
-    # As in `examples.cut_pair`.
+    # As in `tokenization.cut_pair`.
     kept_second = tf.minimum(
         lengths[1], tf.maximum(limit // 2, limit - lengths[0])
     )

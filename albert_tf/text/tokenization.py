@@ -106,7 +106,7 @@ def fits(num_pieces: int, num_rows: int) -> bool:
 
 
 class Tokenizer(abc.ABC):
-    """Base class of the two tokenizers.
+    r"""Base class of the two tokenizers.
 
     Attributes:
       pieces: list of pieces; the index is the id.
@@ -115,6 +115,14 @@ class Tokenizer(abc.ABC):
       special_ids: list of these five.
       is_word_start: [V], whether a piece starts a word (whole-word masking).
       settings: JSON-serializable dict of the settings that affect the ids.
+
+    Example:
+      >>> words = "[PAD] [UNK] [CLS] [SEP] [MASK] good bad film".split()
+      >>> with open("vocab.txt", "w") as file:
+      ...     size = file.write("\n".join(words))
+      >>> tokenizer = build_tokenizer(vocab_file="vocab.txt")
+      >>> tokenizer(["Good", "Bad film"])["input_ids"].tolist()
+      [[2, 5, 3, 0], [2, 6, 7, 3]]
     """
 
     kind: str
@@ -190,6 +198,62 @@ class Tokenizer(abc.ABC):
     ) -> list[list[int]]:
         """Returns the ids of each text; SentencePiece can use threads."""
 
+    def __call__(
+        self,
+        texts: Sequence[str],
+        pairs: Sequence[str] | None = None,
+        max_length: int | None = None,
+    ) -> dict[str, np.ndarray]:
+        """Encodes texts, or pairs of texts, as the inputs of a model.
+
+        A row is [CLS] text [SEP], or [CLS] text [SEP] second text [SEP], and is
+        padded to the longest.
+
+        Args:
+          texts: B texts.
+          pairs: B second texts; None for none, as is an empty one.
+          max_length: T at most, in tokens; the longer of two texts is cut
+            first. None cuts nothing.
+
+        Returns:
+          Dict of `input_ids`, `input_mask` and `segment_ids`, [B, T] int32.
+
+        Raises:
+          ValueError: if `texts` is one text, the numbers of texts differ, or
+            max_length leaves no room for a token.
+        """
+        if isinstance(texts, str) or isinstance(pairs, str):
+            raise ValueError(f"Found the text {texts!r:.80}; wanted a list.")
+        if max_length is not None and max_length < 3:
+            raise ValueError(
+                f"max_length={max_length}; wanted at least 3, for [CLS], a "
+                "token and [SEP]."
+            )
+        firsts = self.encode_batch(texts)
+        seconds = self.encode_batch(pairs) if pairs else [[]] * len(firsts)
+        if len(firsts) != len(seconds):
+            raise ValueError(
+                f"{len(firsts)} texts and {len(seconds)} second texts; wanted "
+                "as many."
+            )
+        rows = []
+        for a, b in zip(firsts, seconds, strict=True):
+            if max_length is not None:
+                num_a, num_b = cut_pair(
+                    len(a), len(b), max_length - (3 if b else 2)
+                )
+                a, b = a[:num_a], b[:num_b]
+            first = [self.cls_id, *a, self.sep_id]
+            rows.append((first, [*b, self.sep_id] if b else []))
+        shape = len(rows), max((len(a) + len(b) for a, b in rows), default=0)
+        ids = np.full(shape, self.pad_id, np.int32)
+        mask, segments = (np.zeros(shape, np.int32) for _ in range(2))
+        for i, (a, b) in enumerate(rows):
+            ids[i, : len(a) + len(b)] = a + b
+            mask[i, : len(a) + len(b)] = 1
+            segments[i, len(a) : len(a) + len(b)] = 1
+        return {"input_ids": ids, "input_mask": mask, "segment_ids": segments}
+
     @abc.abstractmethod
     def encode_with_offsets(self, text: str) -> tuple[list[int], list]:
         """Encodes a text and returns the offsets of its tokens.
@@ -229,6 +293,16 @@ class Tokenizer(abc.ABC):
                     SETTINGS_FILE,
                     self.settings[name],
                 )
+
+
+def cut_pair(num_a: int, num_b: int, limit: int) -> tuple[int, int]:
+    """Returns how many tokens of two texts to keep, at most `limit` in total.
+
+    Source: classifier_utils.py, `_truncate_seq_pair`.
+    """
+    # Cutting the longer text first leaves the second one at least its half.
+    kept_b = min(num_b, max(limit // 2, limit - num_a))
+    return min(num_a, limit - kept_b), kept_b
 
 
 class SentencePieceTokenizer(Tokenizer):

@@ -289,19 +289,21 @@ def check_same_vocabulary(
 
 def build_model(
     model_class: Callable,
-    pretrained: Pretrained,
+    pretrained: Pretrained | filesystem.Path,
     unused: Sequence[str] = (),
 ):
     """Builds a float32 model with pretrained weights.
 
-    `model_class` makes a model of an AlbertConfig. Weights whose names begin
-    with `unused` may be missing, as the caller does not use them; they are then
-    random.
+    `model_class` makes a model of an AlbertConfig. `pretrained` may also be
+    what `read_pretrained` takes. Weights whose names begin with `unused` may be
+    missing, as the caller does not use them; they are then random.
 
     Raises:
       ValueError: if there is no config, a weight is missing, its shape
         differs, or the config lacks a layer.
     """
+    if not isinstance(pretrained, Pretrained):
+        pretrained = read_pretrained(pretrained)
     if pretrained.config is None:
         raise ValueError(
             f"There is no {CONFIG_FILE} next to {pretrained.source}. Put the "

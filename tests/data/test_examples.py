@@ -60,13 +60,13 @@ def test_truncation_equals_removing_one_token_at_a_time():
     for num_a in range(14):
         for num_b in range(14):
             for limit in range(30):
-                found = examples.cut_pair(num_a, num_b, limit)
+                found = tokenization.cut_pair(num_a, num_b, limit)
                 wanted = cut_slowly(num_a, num_b, limit)
                 assert found == wanted, (num_a, num_b, limit)
     rng = random.Random(5)
     for _ in range(2000):
         sizes = [rng.randrange(700) for _ in range(3)]
-        assert examples.cut_pair(*sizes) == cut_slowly(*sizes)
+        assert tokenization.cut_pair(*sizes) == cut_slowly(*sizes)
 
 
 def pack_slowly(tokenizer, text_a, text_b, max_seq_length):
@@ -367,3 +367,34 @@ def test_keys_depend_on_every_part(monkeypatch):
     monkeypatch.setattr(examples, "FORMAT", examples.FORMAT + 1)
     others.add(examples.cache_key(*parts))
     assert len(others) == 6 and key not in others
+
+
+@pytest.mark.parametrize("max_length", [None, 3, 7, 8, 20])
+@pytest.mark.parametrize("has_pairs", [True, False])
+def test_a_tokenizer_packs_as_the_programs_do(tokenizer, has_pairs, max_length):
+    rng = random.Random(1)
+    words = [f"w{i}" for i in range(20)]
+    texts, others = (
+        [" ".join(rng.choices(words, k=rng.randint(0, 9))) for _ in range(40)]
+        for _ in range(2)
+    )
+    pairs = others if has_pairs else None
+    found = tokenizer(texts, pairs, max_length=max_length)
+    packed = examples.pack_pairs(tokenizer, texts, pairs, max_length or 99)
+    wanted = examples.pad_examples(
+        packed, range(len(texts)), packed.lengths.max()
+    )
+    assert [*found] == [*wanted]
+    for name, values in wanted.items():
+        np.testing.assert_array_equal(found[name], values)
+        assert found[name].dtype == np.int32
+
+
+def test_a_tokenizer_refuses_what_it_cannot_pack(tokenizer):
+    assert tokenizer([])["input_ids"].shape == (0, 0)
+    with pytest.raises(ValueError, match="Found the text 'w1'; wanted a list"):
+        tokenizer("w1")
+    with pytest.raises(ValueError, match="2 texts and 1 second texts"):
+        tokenizer(["w1", "w2"], ["w3"])
+    with pytest.raises(ValueError, match="max_length=2; wanted at least 3"):
+        tokenizer(["w1"], max_length=2)
