@@ -205,12 +205,6 @@ ROWS = [
         "run_classifier --export_text_dir=/proc/served",
         "/proc/served.*(no such|denied)",
     ),
-    Row(
-        "accents that an export of text cannot keep",
-        "run_classifier --export_text_dir=served",
-        "keep_accents",
-        (set_json("model/tokenizer_settings.json", keep_accents=True),),
-    ),
     # Conversions.
     convert("no model", "--from=", "--from is empty"),
     convert("no such model", "--from=no", "no.index does not exist"),
