@@ -90,7 +90,7 @@ def describe(answer):
         ranked = sorted(answer["probabilities"].items(), key=lambda x: -x[1])
         words = ", ".join(f"{n} {p:.0%}" for n, p in ranked[:MAX_PRINTED])
     if "num_layers" in answer:
-        words += f" (after {answer['num_layers']} layers)"
+        words += f" (layer {answer['num_layers']})"
     return words
 
 

@@ -165,13 +165,14 @@ class Classification(Task):
         task = self.task
         values: dict[str, float] = {}
         tuning.dev_rows, tuning.exit_rows = [], []
+        self.scored_threshold = self._find_known_exit(tuning)
         for part, split in self.data.dev.items():
             label_ids = split.examples.arrays["label_ids"]
             if self._leaves_early(tuning):
                 outputs = tuning.predict(split.examples, exit_threshold=0.0)
                 layer_logits = outputs["layer_logits"]  # [N, L, C]
                 logits = layer_logits[:, -1]
-                rows = self._list_exits(layer_logits, label_ids, not values)
+                rows = self._list_exits(layer_logits, label_ids)
                 if not values:
                     tuning.exit_rows = rows
                 values |= _prefixed(part, self._score_exit(rows))
@@ -198,14 +199,22 @@ class Classification(Task):
             trained.get("exit_loss") or tuning.find_threshold() is not None
         )
 
-    def _list_exits(self, layer_logits, label_ids, is_first):
+    def _find_known_exit(self, tuning) -> float | None:
+        """Returns the threshold to score with; None to choose one.
+
+        A model that is only evaluated keeps its own.
+        """
+        if self.exits.exit_threshold is not None:
+            return self.exits.exit_threshold
+        if self.exits.exit_loss or self.num_train:
+            return None
+        return tuning.find_threshold()
+
+    def _list_exits(self, layer_logits, label_ids):
         """Returns a `metrics.exits.Exit` for each threshold.
 
-        One is chosen on the first part of the dev data, unless it is given.
+        One is chosen on the first part of the dev data, unless it is known.
         """
-        given = self.exits.exit_threshold
-        if is_first:
-            self.scored_threshold = given
         known = self.scored_threshold
         rows = exits.list_exits(
             layer_logits,

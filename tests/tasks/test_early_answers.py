@@ -126,8 +126,16 @@ def test_texts_are_predicted_so(trained, monkeypatch):
 
 def test_the_model_goes_on_doing_so_elsewhere(trained, tmp_path, monkeypatch):
     start = read_pretrained(trained.folder)
-    other = build(tmp_path / "other", start, train=False, exit_tolerance=5.0)
+    other = build(tmp_path / "other", start, train=False, exit_tolerance=0.0)
     assert other.evaluate()[0]["exit_threshold"] == trained.find_threshold()
+    anew = build(
+        tmp_path / "anew",
+        start,
+        train=False,
+        exit_loss=True,
+        exit_tolerance=100.0,
+    )
+    assert anew.evaluate()[0]["exit_num_layers"] == 1
     texts = other.task.predict(other, TEXTS)
     assert texts == trained.task.predict(trained, TEXTS)
     full = build(tmp_path / "full", start, train=False, exit_threshold=0)
