@@ -569,9 +569,7 @@ def test_each_example_needs_one_prediction(indexes, message):
     # Index 3 marks padding.
     data = tf.data.Dataset.from_tensors({"example_index": indexes})
     strategy = tf.distribute.get_strategy()
-    function = evaluation.build_predict_function(
-        strategy, lambda features, training: {}
-    )
+    function = evaluation.build_predict_function(strategy, lambda features: {})
     with pytest.raises(ValueError, match=f"Of 3 examples, {message}"):
         evaluation.predict(strategy, function, [data], 3)
 
