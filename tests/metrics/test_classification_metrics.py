@@ -1,6 +1,7 @@
 """Metrics: against the release's running ones and against naive formulas."""
 
 import json
+import types
 
 import numpy as np
 import pytest
@@ -72,17 +73,15 @@ def test_losses_equal_the_training_losses(objective):
         "multi_label": np.float32(rng.integers(0, 2, (7, 3))),
     }[objective]
 
-    class Model:
-        def __call__(self, features, training, seed):
-            return {"logits": tf.constant(logits)}
-
-    model = Model()
-    model.objective = objective
+    model = types.SimpleNamespace(objective=objective)
     features = {
         "input_ids": tf.zeros([7, 5], tf.int32),
         "label_ids": tf.constant(label_ids),
     }
-    total, weight, *_ = heads.AlbertClassifier.ratios(model, features)["loss"]
+    ratios = heads.AlbertClassifier.ratios_of(
+        model, tf.constant(logits), features
+    )
+    total, weight, *_ = ratios["loss"]
     found = classification.loss(logits, label_ids, objective)
     assert found == pytest.approx(float(total / weight), rel=1e-6)
 
