@@ -2,10 +2,12 @@
 
 import dataclasses
 
+import numpy as np
+
 from albert_tf.model import heads, modeling
 from albert_tf.model.config import AlbertConfig
 from albert_tf.text import tokenization
-from albert_tf.weights import pretrained, vocabulary_files
+from albert_tf.weights import pretrained, task_heads, vocabulary_files
 
 WORDS = [f"w{i}" for i in range(20)]
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -45,3 +47,20 @@ def write_model(folder, config=CONFIG):
     )
     pretrained.write_pretrained(folder, found, "own")
     return folder
+
+
+def write_classifier(folder, kind="classes", labels=("no", "yes")):
+    """Writes a fine-tuned model with random weights; returns the folder."""
+    start = pretrained.read_pretrained(write_model(folder))
+    model = heads.AlbertClassifier(
+        CONFIG, num_labels=len(labels or [0]), objective=kind
+    )
+    rng = np.random.default_rng(0)
+    values = {
+        name: rng.normal(0, 0.5, weight.shape).astype(np.float32)
+        for name, weight in modeling.named_weights(model).items()
+    }
+    head = task_heads.TaskHead(kind, labels)
+    whole = dataclasses.replace(start, values=values, head=head)
+    pretrained.write_pretrained(folder / kind, whole, "own")
+    return folder / kind

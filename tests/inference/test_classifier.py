@@ -13,7 +13,7 @@ from albert_tf import (
     Recipe,
     read_pretrained,
 )
-from albert_tf.model import heads, modeling
+from albert_tf.model import heads
 from albert_tf.weights import pretrained, task_heads
 from tests import tiny
 
@@ -28,31 +28,10 @@ KINDS = {
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory):
     """A dict from the kind of a head to the folder of a model with it."""
-    folder = tmp_path_factory.mktemp("models")
-    start = read_pretrained(tiny.write_model(folder))
-    rng = np.random.default_rng(0)
-    found = {}
-    for kind, labels in KINDS.items():
-        model = heads.AlbertClassifier(
-            tiny.CONFIG, num_labels=len(labels or [0]), objective=kind
-        )
-        values = {
-            name: rng.normal(0, 0.5, w.shape).astype(np.float32)
-            for name, w in modeling.named_weights(model).items()
-        }
-        head = task_heads.TaskHead(kind, labels)
-        (folder / kind).mkdir()
-        found[kind] = folder / kind
-        whole = pretrained.Pretrained(
-            "random",
-            values,
-            tiny.CONFIG,
-            start.tokenizer,
-            start.vocabulary_file,
-            head=head,
-        )
-        pretrained.write_pretrained(found[kind], whole, "own")
-    return found
+    return {
+        kind: tiny.write_classifier(tmp_path_factory.mktemp(kind), kind, labels)
+        for kind, labels in KINDS.items()
+    }
 
 
 def logits_of(folder, kind, texts):

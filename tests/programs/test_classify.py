@@ -6,11 +6,9 @@ import json
 import numpy as np
 import pytest
 
-from albert_tf import Classifier, read_pretrained
+from albert_tf import Classifier
 from albert_tf.commands.classify import ClassifyFlags
-from albert_tf.model import heads, modeling
 from albert_tf.programs import classify
-from albert_tf.weights import pretrained, task_heads
 from tests import tiny
 
 LABELS = ("no", "yes")
@@ -22,22 +20,7 @@ def folder(tmp_path_factory):
     """A classifier with random weights, and files of texts."""
     folder = tmp_path_factory.mktemp("classifier")
     (folder / "start").mkdir()
-    start = read_pretrained(tiny.write_model(folder / "start"))
-    model = heads.AlbertClassifier(tiny.CONFIG, num_labels=2)
-    rng = np.random.default_rng(0)
-    values = {
-        name: rng.normal(0, 0.5, w.shape).astype(np.float32)
-        for name, w in modeling.named_weights(model).items()
-    }
-    whole = pretrained.Pretrained(
-        "random",
-        values,
-        tiny.CONFIG,
-        start.tokenizer,
-        start.vocabulary_file,
-        head=task_heads.TaskHead("classes", LABELS),
-    )
-    pretrained.write_pretrained(folder / "model", whole, "own")
+    tiny.write_classifier(folder / "start").rename(folder / "model")
     (folder / "lines.txt").write_text("".join(f"{x}\n" for x in TEXTS))
     (folder / "pairs.csv").write_text(
         'id,question,answer\n7,"w1, w2",w3\n8,w4,\n'
