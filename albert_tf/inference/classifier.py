@@ -64,9 +64,6 @@ class Classifier:
     ):
         if not isinstance(model, pretrained.Pretrained):
             model = pretrained.read_pretrained(model)
-            max_seq_length = max_seq_length or manifest.read_setting(
-                filesystem.folder_of(model.source), "max_seq_length"
-            )
         start = pretrained.complete(model)
         head = self._check_head(start)
         num_outputs = len(start.values["output_bias"])
@@ -74,6 +71,9 @@ class Classifier:
         self.objective = head.kind
         self.labels = () if self.objective == "regression" else names
         self.tokenizer = start.tokenizer
+        folder = filesystem.folder_of(start.source)
+        if max_seq_length is None and folder:
+            max_seq_length = manifest.read_setting(folder, "max_seq_length")
         self.max_seq_length = start.config.choose_length(max_seq_length)
         if exit_threshold is None:
             exit_threshold = head.threshold
@@ -88,12 +88,15 @@ class Classifier:
             ),
             start,
         )
-        call = exit_threshold and functools.partial(
-            exits.predict, self.model, threshold=exit_threshold
-        )
-        self._predict = evaluation.Predictor(
-            self._strategy, self.model, call or None
-        )
+        call = None
+        if exit_threshold:  # With 0, no row leaves.
+            call = functools.partial(
+                exits.predict,
+                self.model,
+                threshold=exit_threshold,
+                compacts=not distribution.is_tpu(self._strategy),
+            )
+        self._predict = evaluation.Predictor(self._strategy, self.model, call)
 
     @staticmethod
     def _check_head(start):

@@ -38,7 +38,7 @@ BLOCK = 1 << 20
 TIMEOUT = 30  # Seconds without data.
 # Seconds before the next attempts to continue a download that was cut off.
 PAUSES = (1, 5, 20)
-OK, PARTIAL, UNSATISFIABLE = 200, 206, 416
+PARTIAL, UNSATISFIABLE = 206, 416
 
 
 def find_model(path: filesystem.Path) -> str:

@@ -102,6 +102,7 @@ def test_a_run_and_its_folder_agree(folders, tmp_path):
     tuning.train()
     classifier = Classifier(tmp_path)
     assert classifier.max_seq_length == 16  # As it was trained.
+    assert Classifier(read_pretrained(tmp_path)).max_seq_length == 16
     assert Classifier(tmp_path, max_seq_length=8).max_seq_length == 8
     assert classifier.labels == ("no", "perhaps", "yes")
     found = [answer["prediction"] for answer in classifier(TEXTS)]
