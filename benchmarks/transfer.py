@@ -155,6 +155,8 @@ def fine_tune(args, name, kind, rate):
     folder = f"{args.output_dir}/{name.replace(' ', '_')}/{kind}_{rate}"
     summary = pathlib.Path(folder, "summary.json")
     settings = COMMON | task.settings | describe_data(args, task) | start
+    if task.program != "run_race":  # It has the release's interval, 100.
+        settings["save_checkpoints_steps"] = 1000
     settings |= {"spm_model_file": args.spm_model_file, "do_train": True}
     settings |= {"learning_rate": rate, "output_dir": folder}
     # Of finished runs, too: it checks that they began with this checkpoint.

@@ -282,6 +282,8 @@ class GridRunner:
                 "do_eval": True,
                 "random_seed": seed,
                 "keep_checkpoint_max": 1,
+                # As in the results so far: the best of few checkpoints.
+                "save_checkpoints_steps": 1000,
                 **self.task_settings(row, task),
             },
         )

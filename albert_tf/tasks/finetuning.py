@@ -416,8 +416,9 @@ class FineTuning:
         recipe = self.recipe
         said = [*self.task.describe_data(), self._describe_training(examples)]
         num_kept = recipe.keep_checkpoint_max
+        num_steps = self.session.num_train_steps
         num_written = math.ceil(
-            self.session.num_train_steps / recipe.save_checkpoints_steps
+            num_steps / recipe.find_interval(num_steps, is_scored=False)
         )
         if self.evaluator is None and 0 < num_kept < num_written:
             said.append(

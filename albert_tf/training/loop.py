@@ -194,7 +194,7 @@ def train(
     stops = Stops(
         session.num_train_steps,
         settings.log_every_steps,
-        settings.save_checkpoints_steps,
+        settings.find_interval(session.num_train_steps, evaluator is not None),
     )
     reporter.start(step, stops.last, settings.train_batch_size)
     guard.resume(reporter.read("train"))

@@ -15,6 +15,10 @@ BETA_2 = 0.999
 # The learning rate of the release: it warms up from step 0 and decays linearly.
 START_WARMUP_STEP = 0
 POLY_POWER = 1.0
+# The release's steps between checkpoints in fine-tuning; and how many
+# evaluations show the course of a training that is shorter than ten times that.
+CHECKPOINT_STEPS = 1000
+NUM_EVALUATIONS = 10
 
 
 class Schedule(NamedTuple):
@@ -105,8 +109,10 @@ class Settings:
         "otherwise float32.",
     )
     optimizer: Literal["adamw", "lamb"] = setting("adamw", "Optimizer.")
-    save_checkpoints_steps: int = setting(
-        1000, "Number of steps between checkpoints.", at_least=1
+    save_checkpoints_steps: int | None = setting(
+        help="Number of steps between checkpoints. Default: 1000; a tenth of "
+        "the training if that is less and checkpoints are scored.",
+        at_least=1,
     )
     keep_checkpoint_max: int = setting(
         5,
@@ -138,6 +144,20 @@ class Settings:
     def beta_2(self) -> float:
         """Decay rate of the second moment; a field in pretraining."""
         return BETA_2
+
+    def find_interval(self, num_train_steps: int, is_scored: bool) -> int:
+        """Returns the number of steps between checkpoints.
+
+        Args:
+          num_train_steps: number of training steps.
+          is_scored: whether each checkpoint is scored.
+        """
+        if self.save_checkpoints_steps is not None:
+            return self.save_checkpoints_steps
+        if not is_scored:
+            return CHECKPOINT_STEPS
+        tenth = math.ceil(num_train_steps / NUM_EVALUATIONS)
+        return min(CHECKPOINT_STEPS, tenth)
 
     def __post_init__(self):
         settings.check(self)

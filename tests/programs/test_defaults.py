@@ -11,8 +11,8 @@ from albert_tf.commands.run_race import RaceFlags
 from albert_tf.commands.run_squad import SquadFlags
 from albert_tf.model.config import AlbertConfig
 
-# Ours are None: the release's default would replace what the model or another
-# flag says. Lengths have it where the model has as many positions.
+# Ours are None: the release's default would replace what the model, the data or
+# another flag says. Lengths have it where the model has as many positions.
 WINDOWS = {"max_seq_length": 384, "doc_stride": 128, "max_query_length": 64}
 UNSET = {
     "run_classifier": {
@@ -20,14 +20,21 @@ UNSET = {
         "eval_batch_size": 8,
         "max_seq_length": 512,
         "predict_batch_size": 8,
+        "save_checkpoints_steps": 1000,
         "threshold_to_export": "float('nan')",
     },
-    "run_squad_v1": {**WINDOWS, "do_lower_case": True, "predict_batch_size": 8},
+    "run_squad_v1": {
+        **WINDOWS,
+        "do_lower_case": True,
+        "predict_batch_size": 8,
+        "save_checkpoints_steps": 1000,
+    },
     "run_squad_v2": {
         **WINDOWS,
         "do_lower_case": True,
         "dropout_prob": 0.1,
         "predict_batch_size": 8,
+        "save_checkpoints_steps": 1000,
     },
     "run_race": {
         "do_lower_case": True,

@@ -112,6 +112,23 @@ def test_steps_are_counted_as_the_release_does(kwargs, num_examples, wanted):
 
 
 @pytest.mark.parametrize(
+    "num_steps, is_scored, given, interval",
+    [
+        (562, True, None, 57),
+        (3, True, None, 1),
+        (9_991, True, None, 1000),
+        (500_000, True, None, 1000),
+        (562, False, None, 1000),
+        (562, True, 1000, 1000),
+        (562, False, 7, 7),
+    ],
+)
+def test_a_training_is_scored_ten_times(num_steps, is_scored, given, interval):
+    recipe = Recipe(save_checkpoints_steps=given)
+    assert recipe.find_interval(num_steps, is_scored) == interval
+
+
+@pytest.mark.parametrize(
     "kwargs, message",
     [
         ({"num_train_epochs": 1}, "0, including 0 warmup steps, for 31 exam"),
@@ -285,6 +302,12 @@ def test_a_newer_checkpoint_that_was_not_scored_is_said(model, tmp_path, capfd):
 def test_a_recipe_is_checked(name, value):
     with pytest.raises(ValueError, match=f"^{name}={value!r}; wanted"):
         Recipe(**{name: value})
+
+
+@pytest.mark.parametrize(("dev", "wanted"), [(None, 1), ((TEXTS, LABELS), 2)])
+def test_without_dev_data_checkpoints_are_rare(model, tmp_path, dev, wanted):
+    build(model, tmp_path, TEXTS, LABELS, dev=dev).train()
+    assert len(list(tmp_path.glob("model.ckpt-[0-9].index"))) == wanted
 
 
 def test_lost_checkpoints_are_said_first(model, tmp_path, capfd):
