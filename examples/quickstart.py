@@ -43,7 +43,7 @@ Output in {folder}:
   model/      checkpoints, metrics.jsonl, TensorBoard summaries
 
 Next steps:
-  try your own text     {python} -m albert_tf fill_mask --init_checkpoint={folder}/model --spm_model_file={folder}/vocab.model --text="It is [MASK]."
+  try your own text     {python} -m albert_tf fill_mask --init_checkpoint={folder}/model --text="It is [MASK]."
   plot the curves       {python} -m tensorboard.main --logdir={folder}/model
   train longer          {command} --output_dir=longer --num_train_steps=20000
   use your own text     {script} --output_dir=own --text=FILES
@@ -270,7 +270,6 @@ def build_steps(folder, args):
             *ALBERT,
             "fill_mask",
             f"--init_checkpoint={folder}/model",
-            vocabulary,
             f"--text={texts}",
         ],
     )

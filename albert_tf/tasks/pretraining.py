@@ -10,7 +10,12 @@ import os
 import tensorflow as tf
 
 from albert_tf import filesystem
-from albert_tf.data.pretraining import agreement, label_counts, opening
+from albert_tf.data.pretraining import (
+    agreement,
+    label_counts,
+    opening,
+    sidecars,
+)
 from albert_tf.model import heads, initial_values
 from albert_tf.model.config import CONFIG_FILE, AlbertConfig
 from albert_tf.tasks.recipes import PretrainingRecipe
@@ -26,7 +31,12 @@ from albert_tf.training import (
     session,
     workers,
 )
-from albert_tf.weights import checkpoints, positions, pretrained
+from albert_tf.weights import (
+    checkpoints,
+    positions,
+    pretrained,
+    vocabulary_files,
+)
 
 # Maximum number of records read to estimate piece frequencies.
 MAX_COUNTED = 20_000
@@ -416,10 +426,29 @@ class Pretraining:
         files = {manifest.FLAGS_FILE: self.flags} if self.flags else {}
         if not self._has_config():
             files[CONFIG_FILE] = self.config.to_dict()
-        if self._any_records.sidecar:
-            files[tokenization.SETTINGS_FILE] = self._any_records.sidecar[
-                "tokenizer"
-            ]
+        return files | self._list_vocabulary()
+
+    def _list_vocabulary(self):
+        """Returns the records' vocabulary and its settings, by file name.
+
+        What the records do not say is taken from the model that a run starts
+        from; without either, nothing is known.
+        """
+        sidecar, start = self._any_records.sidecar, self.start
+        settings = sidecar and sidecar["tokenizer"]
+        content = sidecar and sidecars.decode_vocabulary(sidecar)
+        is_new = not checkpoints.list_checkpoints(self.folder)
+        if not content and start and start.tokenizer and is_new:
+            known = start.tokenizer.settings
+            if not settings or settings.get("sha256") == known["sha256"]:
+                settings, content = settings or known, start.tokenizer.content
+        if not settings:
+            return {}
+        files = {tokenization.SETTINGS_FILE: settings}
+        if content:
+            is_pieces = settings["kind"] == "sentencepiece"
+            name = settings["vocabulary"]
+            files[vocabulary_files.name_vocabulary(name, is_pieces)] = content
         return files
 
     def _has_config(self):

@@ -111,6 +111,7 @@ class Tokenizer(abc.ABC):
     Attributes:
       pieces: list of pieces; the index is the id.
       vocab_size: number of pieces.
+      content: bytes of the vocabulary's file.
       pad_id, unk_id, cls_id, sep_id, mask_id: ids of the special pieces.
       special_ids: list of these five.
       is_word_start: [V], whether a piece starts a word (whole-word masking).
@@ -147,6 +148,7 @@ class Tokenizer(abc.ABC):
         if keep_accents is None:
             keep_accents = casing.get("keep_accents", False)
         self._normalizer = self.normalizer(do_lower_case, keep_accents)
+        self.content = content
         self.pieces = self._load(content, path)
         self.vocab_size = len(self.pieces)
         ids = {piece: i for i, piece in enumerate(self.pieces)}

@@ -54,7 +54,7 @@ def find_vocabulary(folder):
             "next to it records. Was the vocabulary replaced? Restore it, or "
             "remove the settings if it is the right one."
         )
-    return tokenizer, (_name_of(paths[0], is_pieces), content)
+    return tokenizer, (name_vocabulary(paths[0], is_pieces), content)
 
 
 def read_vocabulary_file(
@@ -65,10 +65,11 @@ def read_vocabulary_file(
     The name is one of `VOCABULARIES`, by which a folder's vocabulary is found.
     """
     content = tokenization.read_vocabulary(path).content
-    return _name_of(path, is_pieces), content
+    return name_vocabulary(path, is_pieces), content
 
 
-def _name_of(path, is_pieces):
+def name_vocabulary(path: filesystem.Path, is_pieces: bool) -> str:
+    """Returns the name of a vocabulary in a model's folder."""
     name = os.path.basename(path)
     if any(fnmatch.fnmatch(name, pattern) for pattern in VOCABULARIES):
         return name

@@ -99,7 +99,6 @@ def execute(name, folder, replaced, wanted):
 
 
 def test_the_fine_tuning_notebook_learns(model, tmp_path):
-    (tmp_path / "quickstart_output/vocab.model").symlink_to(VOCABULARY)
     eras = "1790-1860", "1861-1940", "1941-"
     folder = tmp_path / "quickstart_output/speeches"
     for seed, part in enumerate(("train", "dev", "test")):

@@ -300,6 +300,7 @@ def write_sidecars(outputs, shards, settings, tokenizer, flags, statistics):
         "masking": sidecars.STATIC,
         "flags": flags or {},
         "statistics": statistics,
+        sidecars.VOCABULARY: sidecars.encode_vocabulary(tokenizer.content),
     }
     if settings.is_dynamic:  # What masking while reading requires.
         vocabulary = sequences.Vocabulary.from_tokenizer(tokenizer)

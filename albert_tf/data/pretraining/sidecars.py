@@ -7,6 +7,7 @@ an interruption, a folder .NAME.unfinished exists: the set may then mix old and
 new files, unless the folder has the file `UNTOUCHED`.
 """
 
+import base64
 import hashlib
 import json
 import logging
@@ -51,6 +52,8 @@ _CHOICES = {
     "masking": (STATIC, DYNAMIC),
     "sentence_objective": OBJECTIVES,
 }
+# The vocabulary's file, in Base64. Older sidecars do not have it.
+VOCABULARY = "vocabulary_file"
 # Further keys of dynamic records.
 _DYNAMIC_TYPES = {"masking_rule": dict, "vocabulary": dict}
 
@@ -91,6 +94,18 @@ def write_sidecar(path: str, description: dict) -> None:
     filesystem.write_file(path, text)
 
 
+def encode_vocabulary(content: bytes) -> str:
+    """Returns the content of a vocabulary as the value of `VOCABULARY`."""
+    return base64.b64encode(content).decode()
+
+
+def decode_vocabulary(description: dict) -> bytes | None:
+    """Returns the content of the vocabulary; None in an older sidecar."""
+    if VOCABULARY not in description:
+        return None
+    return base64.b64decode(description[VOCABULARY], validate=True)
+
+
 def _digest(description):
     """Returns a digest of a description, by which edits are detected."""
     values = {k: v for k, v in description.items() if k != "digest"}
@@ -115,7 +130,8 @@ def read_sidecar(files: list[str], is_strict: bool = True) -> dict | None:
       of the masked_lm_* lists), `sentence_objective`, `tokenizer` and `flags`
       (of the program that wrote them), `masking`, `files`, `num_records` (of
       each file) and `statistics`; of dynamic records also `masking_rule` (the
-      defaults) and `vocabulary`. `files`, `num_records` and
+      defaults) and `vocabulary`; `decode_vocabulary` has the vocabulary's
+      file. `files`, `num_records` and
       `statistics["sequences"]` cover the requested files only; the other
       statistics cover the whole run that wrote the first file.
 
@@ -245,6 +261,24 @@ def _check_values(path, description):
                 f"{path} says {key} = {description[key]!r}; wanted one of "
                 f"{choices}. Was it edited, or written by another version?"
             )
+    _check_vocabulary(path, description)
+
+
+def _check_vocabulary(path, description):
+    try:
+        content = decode_vocabulary(description)
+    except (TypeError, ValueError):
+        content = b""
+    if content is None:
+        return
+    found = hashlib.sha256(content).hexdigest()
+    wanted = description["tokenizer"].get("sha256")
+    if found != wanted:
+        raise ValueError(
+            f"The vocabulary in {path} has SHA-256 {found:.12}; its tokenizer "
+            f"says {wanted!s:.12}. Was it edited? Restore the file, or remove "
+            f'the key "{VOCABULARY}".'
+        )
 
 
 def _num_records(file, path, description, is_strict):

@@ -44,6 +44,7 @@ class SpacedTokenizer:
     def __init__(self, tokenizer: tokenization.Tokenizer):
         self._tokenizer = tokenizer
         self.pieces, self.settings = tokenizer.pieces, tokenizer.settings
+        self.content = tokenizer.content
         self.special_ids, self.cls_id = tokenizer.special_ids, tokenizer.cls_id
         self.sep_id, self.mask_id = tokenizer.sep_id, tokenizer.mask_id
         starts = tokenizer.is_word_start

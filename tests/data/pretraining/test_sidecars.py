@@ -143,6 +143,9 @@ def test_an_edited_count_is_an_error_and_other_edits_a_warning(
         ({"files": [1, 2]}, "does not count"),
         ({"statistics": [1]}, "no statistics of type dict"),
         ({"max_seq_length": True}, "no max_seq_length of type int"),
+        ({"vocabulary_file": "YWJj"}, "SHA-256 ba7816bf8f01; its token.* 0"),
+        ({"vocabulary_file": "?"}, "remove the key"),
+        ({"vocabulary_file": 7}, "remove the key"),
     ],
     ids=str,
 )
