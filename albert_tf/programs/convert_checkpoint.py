@@ -7,6 +7,7 @@ import tensorflow as tf
 
 from albert_tf.model import heads, modeling
 from albert_tf.programs import models
+from albert_tf.reports import card
 from albert_tf.weights import checkpoints, pretrained, regrouping, task_heads
 
 # Converted weights are equal; outputs may differ by rounding.
@@ -53,6 +54,9 @@ def convert(folder, args):
     pretrained.write_pretrained(folder, model, args.format)
     copy = pretrained.read_pretrained(folder, keep_slots=args.keep_slots)
     check_values(model, copy)
+    card.write_card(
+        folder, copy.config, find_kind(copy), model.source, args.format
+    )
     return model, copy, largest_difference(outputs, compute_outputs(copy))
 
 
@@ -103,6 +107,14 @@ def largest_difference(outputs, others):
             f"wanted at most {TOLERANCE}."
         )
     return difference
+
+
+def find_kind(model):
+    """Returns what a `Pretrained` is, as for `card.USES`."""
+    if model.head:
+        return model.head.kind
+    has_heads = heads.AlbertForPreTraining.is_complete_in(model.values)
+    return "pretraining" if has_heads else "encoder"
 
 
 def compute_outputs(model):

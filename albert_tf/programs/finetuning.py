@@ -12,6 +12,7 @@ from albert_tf import filesystem, ownership, settings
 from albert_tf.export import saved_models
 from albert_tf.model.config import AlbertConfig
 from albert_tf.programs import shared
+from albert_tf.reports import card
 from albert_tf.tasks import summary
 from albert_tf.tasks.finetuning import FineTuning
 from albert_tf.tasks.recipes import Recipe
@@ -130,6 +131,8 @@ def run(args, read_task):
             seconds = time.monotonic() - began
             write_summary(args.output_dir, task, runs, tests, seconds)
         export(args, task, best)
+        for number in range(args.num_runs):
+            card.write_run_card(run_folder(args, number))
 
 
 def run_once(args, number, task, start, strategy):

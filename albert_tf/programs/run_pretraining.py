@@ -7,6 +7,7 @@ from albert_tf import settings
 from albert_tf.data.pretraining import agreement, opening
 from albert_tf.model.config import AlbertConfig
 from albert_tf.programs import shared
+from albert_tf.reports import card
 from albert_tf.tasks.pretraining import Pretraining
 from albert_tf.tasks.recipes import PretrainingRecipe
 from albert_tf.training import workers
@@ -106,6 +107,8 @@ def run(args):
             pretraining.train()
         else:
             pretraining.evaluate()
+        if together.is_chief:
+            card.write_run_card(folder)
 
 
 def describe_flags(args, schedule):

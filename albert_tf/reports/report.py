@@ -91,6 +91,26 @@ class Run:
     def evaluations(self) -> list[dict]:
         return [r for r in self.records if r["split"] == "eval"]
 
+    @property
+    def best(self) -> dict | None:
+        """The evaluation of the best checkpoint; None if there is none."""
+        scored = [r for r in self.evaluations if self.best_metric in r]
+        # The initial weights, of step 0, have no checkpoint.
+        scored = [r for r in scored if r["step"]] or scored
+        return max(scored, key=lambda r: r[self.best_metric], default=None)
+
+    @property
+    def changed_flags(self) -> dict:
+        """The flags that differ from the command's defaults."""
+        flags_class = self.command.flags
+        fields = dataclasses.fields(flags_class) if flags_class else ()
+        defaults = {field.name: field.default for field in fields}
+        return {
+            name: value
+            for name, value in self.flags.items()
+            if name not in defaults or value != defaults[name]
+        }
+
 
 def read_run(folder) -> Run:
     """Reads the files of a run.
@@ -215,10 +235,7 @@ def tabulate_results(run):
     columns = {f"last (step {last['step']:,})": last}
     caption = "Scores on dev data."
     if metric in last:
-        # The initial weights, of step 0, have no checkpoint.
-        scored = [r for r in run.evaluations if metric in r]
-        scored = [r for r in scored if r["step"]] or scored
-        best = max(scored, key=lambda r: r[metric])
+        best = run.best
         columns = {f"best (step {best['step']:,})": best, **columns}
         caption = (
             f"Scores on dev data. The best checkpoint is selected by {metric} "
@@ -274,13 +291,9 @@ def describe_flags(run):
     if not run.flags:
         yield missing(manifest.FLAGS_FILE, "the flags are unknown")
         return
-    flags_class = run.command.flags
-    fields = dataclasses.fields(flags_class) if flags_class else ()
-    defaults = {field.name: field.default for field in fields}
     rows = [
         [f"--{name.rstrip('_')}", format_value(value)]
-        for name, value in run.flags.items()
-        if name not in defaults or value != defaults[name]
+        for name, value in run.changed_flags.items()
     ]
     yield page.table(rows)
     if num_left := len(run.flags) - len(rows):

@@ -143,3 +143,13 @@ def test_records_of_two_vocabularies_are_refused(args, tmp_path):
     both = f"{args.input_file},{tmp_path / 'other.tfrecord'}"
     with pytest.raises(ValueError, match="says tokenizer = "):
         run_pretraining.run(dataclasses.replace(args, input_file=both))
+
+
+def test_the_folder_has_a_card(args):
+    run_pretraining.run(args)
+    text = (pathlib.Path(args.output_dir) / "README.md").read_text()
+    assert 'pipeline_tag: "fill-mask"' in text
+    assert "Start: random weights.\n" in text
+    assert "| data.train.records |" in text
+    assert f"--input_file={args.input_file}" in text
+    assert "albert fill_mask --init_checkpoint=out" in text

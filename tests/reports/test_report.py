@@ -5,7 +5,6 @@ import json
 import os
 import re
 import shutil
-import types
 
 import pytest
 
@@ -139,12 +138,11 @@ def test_initial_weights_are_not_the_best_checkpoint():
         {"split": "eval", "step": step, "masked_lm_accuracy": accuracy}
         for step, accuracy in accuracies.items()
     ]
-    training = types.SimpleNamespace(
-        evaluations=evaluations, best_metric="masked_lm_accuracy", summary={}
-    )
-    assert "best (step 200)" in report.tabulate_results(training)
-    training.evaluations = evaluations[:1]
-    assert "best (step 0)" in report.tabulate_results(training)
+    made_of = {"task": {"sentence_objective": "sop"}}
+    run = report.Run("", {"made_of": made_of}, {}, {}, evaluations, [], {})
+    assert "best (step 200)" in report.tabulate_results(run)
+    run = dataclasses.replace(run, records=evaluations[:1])
+    assert "best (step 0)" in report.tabulate_results(run)
 
 
 def test_a_running_training_says_how_far_it_is(folder):

@@ -1,0 +1,175 @@
+"""Model cards: true to the run, and never in the way of the user's own."""
+
+import dataclasses
+import importlib
+import json
+import re
+import shutil
+
+import pytest
+
+import albert_tf
+from albert_tf.commands.convert_checkpoint import ConvertFlags
+from albert_tf.programs import convert_checkpoint, run_classifier
+from albert_tf.reports import card, report
+from albert_tf.weights import task_heads
+from tests import tiny
+from tests.programs import classifier_runs as runs
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory, model):
+    """Flags of a classifier's run."""
+    args = runs.build_args(tmp_path_factory.mktemp("trained"), model)
+    args = dataclasses.replace(args, do_predict=False)
+    run_classifier.run(args)
+    return args
+
+
+@pytest.fixture
+def folder(trained, tmp_path):
+    """A copy of its folder."""
+    return shutil.copytree(trained.output_dir, tmp_path / "my model")
+
+
+def parse(text):
+    """Returns the metadata of a card, and what follows."""
+    yaml = pytest.importorskip("yaml")
+    empty, metadata, text = text.split("---\n", 2)
+    assert not empty
+    return yaml.safe_load(metadata), text
+
+
+def test_a_card_says_what_a_run_did(trained, folder):
+    text = (folder / "README.md").read_text()
+    metadata, text = parse(text)
+    best = report.read_run(folder).best
+    assert metadata["pipeline_tag"] == "text-classification"
+    assert metadata["metrics"] == ["accuracy"]
+    assert "license" not in metadata and "base_model" not in metadata
+    (model,) = metadata["model-index"]
+    (result,) = model["results"]
+    assert model["name"] == "out"
+    assert result["dataset"] == {
+        "type": "nyu-mll/glue",
+        "name": "GLUE",
+        "config": "sst2",
+    }
+    assert result["metrics"] == [
+        {
+            "type": "accuracy",
+            "name": "eval_accuracy",
+            "value": best["eval_accuracy"],
+        }
+    ]
+    for wanted in (
+        "ALBERT for text-classification: 1 layers in 1 groups, hidden size 12",
+        f"Start: {trained.init_checkpoint}.\n",
+        "| data.train.0.examples |",
+        f"| eval_accuracy | {best['eval_accuracy']} |",
+        f"--output_dir={trained.output_dir}",
+        "albert classify --init_checkpoint=out ",
+        "model = albert_tf.Classifier('out')",
+    ):
+        assert wanted in text
+
+
+def test_an_edited_card_stays_and_an_own_one_is_brought_up_to_date(folder):
+    path = folder / "README.md"
+    before = path.read_text()
+    metrics = folder / "metrics.jsonl"
+    row = {**report.read_run(folder).best, "eval_accuracy": 0.9876}
+    metrics.write_text(f"{metrics.read_text()}{json.dumps(row)}\n")
+    card.write_run_card(str(folder))
+    after = path.read_text()
+    assert "0.9876" in after and "0.9876" not in before
+    for edited in (f"{before}More.\n", "My model.\n", before.replace("#", "%")):
+        path.write_text(edited)
+        card.write_run_card(str(folder))
+        assert path.read_text() == edited
+
+
+def test_a_folder_without_a_model_gets_no_card(folder):
+    for path in [folder / "README.md", *folder.glob("model.ckpt-*")]:
+        path.unlink()
+    card.write_run_card(str(folder))
+    assert not (folder / "README.md").exists()
+
+
+@pytest.mark.parametrize(
+    ("form", "library"), [("hf", "transformers"), ("tf1", "albert_tf")]
+)
+def test_a_converted_model_keeps_what_its_run_says(
+    folder, tmp_path, form, library
+):
+    convert_checkpoint.run(
+        ConvertFlags(from_=str(folder), to=str(tmp_path / "to"), format=form)
+    )
+    metadata, text = parse((tmp_path / "to" / "README.md").read_text())
+    assert metadata["library_name"] == library
+    assert metadata["pipeline_tag"] == "text-classification"
+    assert f"Converted: `{folder}/model.ckpt-best`." in text
+    assert "# to\n" in text and "| optimizer.name | adamw |" in text
+
+
+def test_a_model_without_a_run_has_a_card_of_its_config(tmp_path):
+    folder = tmp_path / "model"
+    folder.mkdir()
+    tiny.write_model(folder)
+    convert_checkpoint.run(
+        ConvertFlags(from_=str(folder), to=str(tmp_path / "to"))
+    )
+    metadata, text = parse((tmp_path / "to" / "README.md").read_text())
+    assert metadata["pipeline_tag"] == "fill-mask"
+    assert "metrics" not in metadata and "## Training" not in text
+
+
+@pytest.mark.parametrize(
+    ("start", "wanted"),
+    [
+        ("albert_base_v2", "albert/albert-base-v2"),
+        ("hf:voidful/albert_chinese_tiny", "voidful/albert_chinese_tiny"),
+        ("albert_base_zh", None),
+        ("out/albert_base_v2", None),
+        (None, None),
+    ],
+)
+def test_a_base_model_has_its_name_on_the_hub(start, wanted):
+    assert card._find_base(start) == wanted
+
+
+@pytest.mark.parametrize(
+    ("task", "flags", "wanted"),
+    [
+        ({"name": "sts-b"}, {"task_name": "STS-B"}, "nyu-mll/glue"),
+        ({"name": "sts-b"}, {"task_config": "sts-b.json"}, None),
+        ({"name": "squad_v2"}, {"predict_file": "a/dev-v2.0.json"}, "rajpu.*2"),
+        ({"name": "squad_v1"}, {"predict_file": "a/own.json"}, None),
+        ({"name": "race", "max_qa_length": 128}, {}, "ehovy/race"),
+        ({"sentence_objective": "sop"}, {}, None),
+    ],
+)
+def test_only_known_benchmarks_are_named(task, flags, wanted):
+    run = report.Run("", {"made_of": {"task": task}}, flags, {}, [], [], {})
+    dataset = card._find_dataset(run)
+    assert bool(dataset) == bool(wanted)
+    assert not wanted or re.match(wanted, dataset["type"])
+
+
+@pytest.mark.parametrize("kind", card.USES)
+def test_the_printed_commands_and_classes_exist(kind):
+    _, command, name = card.USES[kind]
+    assert hasattr(albert_tf, name)
+    program, *words = command.split(" --")
+    module = importlib.import_module(f"albert_tf.commands.{program}")
+    _, flags = module.main.args
+    fields = {field.name for field in dataclasses.fields(flags)}
+    names = {word.partition("=")[0].removeprefix("no") for word in words}
+    assert names <= fields
+
+
+def test_each_kind_of_head_has_a_use():
+    assert card.USES.keys() == task_heads.KINDS.keys() | {
+        "encoder",
+        "pretraining",
+    }
