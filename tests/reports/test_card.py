@@ -80,8 +80,12 @@ def test_an_edited_card_stays_and_an_own_one_is_brought_up_to_date(folder):
     metrics = folder / "metrics.jsonl"
     row = {**report.read_run(folder).best, "eval_accuracy": 0.9876}
     metrics.write_text(f"{metrics.read_text()}{json.dumps(row)}\n")
+    summary = json.loads((folder / "summary.json").read_text())
+    summary["test"] = [{"reviews": {"eval_accuracy": 0.5432}}]
+    (folder / "summary.json").write_text(json.dumps(summary))
     card.write_run_card(str(folder))
     after = path.read_text()
+    assert "test data (reviews)" in after and "| 0.5432 |" in after
     assert "0.9876" in after and "0.9876" not in before
     for edited in (f"{before}More.\n", "My model.\n", before.replace("#", "%")):
         path.write_text(edited)
