@@ -5,6 +5,7 @@ import difflib
 import functools
 import hashlib
 import logging
+import math
 import types
 import typing
 from collections.abc import Iterable
@@ -18,6 +19,8 @@ from albert_tf.metrics import classification
 
 OBJECTIVES = tuple(classification.METRICS_OF)
 DEFAULT_METRICS = classification.METRICS_OF | {"classes": ("eval_accuracy",)}
+# Weights with which every class has the same share in the loss.
+BALANCED = "balanced"
 # File names that run_classifier.py uses for every task.
 _RESERVED_FILES = (submissions.TEST_RESULTS_FILE, submissions.SUBMISSION_FILE)
 
@@ -39,6 +42,8 @@ class TableTask:
       dev_share: share of the training rows to hold out if there is no dev
         table.
       label_separator: separates the labels of a row, for "multi_label".
+      class_weight: factors of the training loss of each class: BALANCED, or a
+        dict from each label to a number; None for 1.
 
     Example:
       >>> table = Table("reviews.tsv", text=("review",), label="stars")
@@ -57,6 +62,7 @@ class TableTask:
     bounds: tuple[float, float] | None = None
     dev_share: float = 0.0
     label_separator: str = ","
+    class_weight: str | dict | None = None
 
     def __post_init__(self):
         for field, is_valid, wanted in self._rules():
@@ -96,6 +102,8 @@ class TableTask:
         yield "label_separator", self.label_separator, "at least one character"
         if self.labels is not None:
             yield from self._label_rules(self.labels)
+        if self.class_weight is not None:
+            yield from self._weight_rules(self.class_weight)
 
     def _label_rules(self, labels):
         is_regression = self.objective == "regression"
@@ -113,6 +121,37 @@ class TableTask:
             or not any(self.label_separator in x for x in labels),
             f"names without {self.label_separator!r}, the label_separator",
         )
+
+    def _weight_rules(self, given):
+        is_classes = self.objective == "classes"
+        yield "class_weight", is_classes, f"none for {self.objective!r}"
+        if given == BALANCED:
+            return
+        yield (
+            "class_weight",
+            isinstance(given, dict),
+            f'"{BALANCED}", or a number for each label',
+        )
+        yield (
+            "class_weight",
+            all(
+                _is_of(weight, int | float) and 0 <= weight < math.inf
+                for weight in given.values()
+            )
+            and any(given.values()),
+            "numbers of at least 0, not all 0",
+        )
+        if self.labels is not None:
+            known = label_values.Labels(self.labels)
+            ids = [known.find(label_values.name_of(name)) for name in given]
+            unknown = [n for n, i in zip(given, ids, strict=True) if i is None]
+            missing = [n for i, n in enumerate(self.labels) if i not in ids]
+            yield (
+                "class_weight",
+                not unknown and len(ids) == len(self.labels),
+                f"a number for each label: {missing} have none"
+                + f", and {unknown} are no labels" * bool(unknown),
+            )
 
 
 # Column of the server's index in GLUE's test files.
@@ -212,6 +251,10 @@ _KEYS: dict[str, tuple] = {
     ),
     "label_separator": _STRING,
     "metrics": (list[str], "a list of strings"),
+    "class_weight": (
+        str | dict,
+        f'"{BALANCED}", or a number for each label',
+    ),
 }
 
 
@@ -305,6 +348,7 @@ def _build_task(values):
         ),
         dev_share=values.get("dev_share", 0.0 if dev else 0.1),
         label_separator=values.get("label_separator", ","),
+        class_weight=values.get("class_weight"),
     )
 
 
@@ -405,6 +449,35 @@ def encode_labels(rows: list[Row], task: TableTask, path: filesystem.Path):
     if task.objective == "multi_label":
         return encoded
     return encoded.argmax(axis=1).astype(np.int32)
+
+
+def find_class_weights(
+    task: TableTask, label_ids: np.ndarray
+) -> list[float] | None:
+    """Returns the factor of each class in the training loss; None for 1.
+
+    Args:
+      task: a task with its labels, C.
+      label_ids: labels of the N training examples, [N].
+
+    Returns:
+      C numbers. Balanced ones are N / (C * n) for a class of n examples, as in
+      scikit-learn, so that their mean over the examples is 1; C does not count
+      classes without examples.
+    """
+    labels = task.labels or ()
+    if isinstance(task.class_weight, dict):
+        known = label_values.Labels(labels)
+        by_id = {
+            known.find(label_values.name_of(name)): float(weight)
+            for name, weight in task.class_weight.items()
+        }
+        return [by_id[i] for i in range(len(labels))]
+    if task.class_weight is None:
+        return None
+    counts = np.bincount(label_ids, minlength=len(labels))
+    shares = np.count_nonzero(counts) * counts / len(label_ids)
+    return [1 / share if share else 0.0 for share in shares.tolist()]
 
 
 def _number(row, path):

@@ -437,6 +437,9 @@ class AlbertClassifier(AlbertModel):
       exit_loss: whether the loss in training is that of the logits after every
         layer, in proportion to the number of layers before them, so that few
         layers give an answer, too; see `exits`.
+      class_weights: factor of the loss in training of each class, C numbers;
+        None for 1. As in Keras, the sum is divided by the number of rows, not
+        by the sum of their factors.
       dtype: as for `modeling.AlbertEncoder`.
 
     Example:
@@ -451,7 +454,13 @@ class AlbertClassifier(AlbertModel):
     Source: classifier_utils.py, `create_model`; "multi_label" is ours.
     """
 
-    saved_arguments = ("num_labels", "objective", "dropout_prob", "exit_loss")
+    saved_arguments = (
+        "num_labels",
+        "objective",
+        "dropout_prob",
+        "exit_loss",
+        "class_weights",
+    )
 
     def __init__(
         self,
@@ -461,6 +470,7 @@ class AlbertClassifier(AlbertModel):
         objective="classes",
         dropout_prob=0.1,
         exit_loss=False,
+        class_weights=None,
         dtype=None,
         **kwargs,
     ):
@@ -473,6 +483,7 @@ class AlbertClassifier(AlbertModel):
         self.objective = objective
         self.dropout_prob = dropout_prob
         self.exit_loss = exit_loss
+        self.class_weights = class_weights
         self.output_layer = Logits(
             "", num_labels, config, dtype=self.dtype_policy
         )
@@ -486,10 +497,11 @@ class AlbertClassifier(AlbertModel):
         """See `AlbertModel`; features include `label_ids`."""
         if not (training and self.exit_loss):
             logits = self(features, training=training, seed=seed)["logits"]
-            return self.ratios_of(logits, features)
+            return self.ratios_of(logits, features, training)
         logits = exits.layer_logits(self, features, training, seed)
         by_layer = [
-            self.ratios_of(x, features) for x in tf.unstack(logits, axis=1)
+            self.ratios_of(x, features, training)
+            for x in tf.unstack(logits, axis=1)
         ]
         num_layers = len(by_layer)
         totals = [
@@ -500,12 +512,17 @@ class AlbertClassifier(AlbertModel):
         last = by_layer[-1]
         return last | {"loss": last["loss"]._replace(total=total)}
 
-    def ratios_of(self, logits, features):
+    def ratios_of(self, logits, features, training=False):
         """Returns the Ratios of logits [B, C]."""
         labels = features["label_ids"]
         weights = row_weights(features)  # [B]
         if self.objective == "classes":
             loss, accuracy = classification_ratios(logits, labels, weights)
+            if training and self.class_weights:
+                factors = tf.constant(self.class_weights, tf.float32)
+                weights *= tf.gather(factors, labels)
+                weighted, _ = classification_ratios(logits, labels, weights)
+                loss = loss._replace(total=weighted.total)
             return {"loss": loss, "accuracy": accuracy}
         if self.objective == "regression":
             losses = tf.square(logits[:, 0] - labels)  # [B]

@@ -3,13 +3,15 @@
 Shapes: N examples, C labels.
 """
 
+import dataclasses
 import functools
+import math
 import os
 from collections.abc import Sequence
 
 import numpy as np
 
-from albert_tf.data import examples, submissions, text_data
+from albert_tf.data import examples, submissions, table_tasks, text_data
 from albert_tf.data.table_tasks import TableTask
 from albert_tf.export import serving
 from albert_tf.metrics import classification, exits
@@ -68,6 +70,11 @@ class Classification(Task):
         self.head = TaskHead(task.objective, task.labels)
         self.train = data.train.examples if data.train else None
         self.num_train = len(self.train or ())
+        self.class_weights: list[float] | None = None
+        if self.train is not None:
+            self.class_weights = table_tasks.find_class_weights(
+                task, self.train.arrays["label_ids"]
+            )
         self.is_scored, self.is_predicted = bool(data.dev), bool(data.test)
         self.baseline = self._score_baseline()
 
@@ -82,6 +89,7 @@ class Classification(Task):
         max_seq_length: int = 512,
         objective: str = "classes",
         label_names: Sequence[str] | None = None,
+        class_weight: str | dict | None = None,
         **kwargs,
     ) -> "Classification":
         """Builds a task from texts in memory.
@@ -97,6 +105,8 @@ class Classification(Task):
           objective: "classes", "regression" or "multi_label".
           label_names: the labels in order; None for those of the training
             data, sorted.
+          class_weight: factors of the training loss of each class: "balanced",
+            or a dict from each label to a number; None for 1.
           **kwargs: further arguments of the class.
 
         Raises:
@@ -110,6 +120,7 @@ class Classification(Task):
             objective=objective,
             label_names=label_names,
         )
+        task = dataclasses.replace(task, class_weight=class_weight)
         return cls(task, data, max_seq_length=max_seq_length, **kwargs)
 
     @functools.cached_property
@@ -120,7 +131,10 @@ class Classification(Task):
             "dev": [*data.dev.values()],
             "test": [*data.test.values()],
         }
-        trained = {"exits": {"exit_loss": self.exits.exit_loss}}
+        trained = {
+            "exits": {"exit_loss": self.exits.exit_loss},
+            "loss": {"class_weights": self.class_weights},
+        }
         return {
             **(trained if data.train and task.objective == "classes" else {}),
             "task": {
@@ -139,6 +153,11 @@ class Classification(Task):
             },
         }
 
+    @property
+    def prior_loss(self):
+        # Trained with weights of classes, probabilities are not those of dev.
+        return math.inf if self.class_weights else super().prior_loss
+
     def describe_data(self):
         if self.train is None or self.task.labels is None:
             return []
@@ -147,7 +166,11 @@ class Classification(Task):
             counts = np.bincount(label_ids, minlength=len(self.task.labels))
         else:
             counts = label_ids.sum(axis=0).astype(int)
-        return describe_labels(self.task.labels, counts.tolist())
+        said = describe_labels(self.task.labels, counts.tolist())
+        if self.class_weights:
+            listed = [f"{weight:.3g}" for weight in self.class_weights]
+            said.append(f"Their weights: {', '.join(listed[:MAX_LISTED])}.")
+        return said
 
     def build_model(
         self, config, dropout=Recipe.classifier_dropout, dtype="float32"
@@ -158,6 +181,7 @@ class Classification(Task):
             objective=self.task.objective,
             dropout_prob=dropout,
             exit_loss=self.exits.exit_loss,
+            class_weights=self.class_weights,
             dtype=dtype,
         )
 

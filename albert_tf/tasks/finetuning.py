@@ -100,6 +100,11 @@ class Task:
         """
         raise NotImplementedError
 
+    @property
+    def prior_loss(self) -> float:
+        """The loss on dev that a model which has learned stays below."""
+        return self.baseline["eval_loss"]
+
     def warn_of_collapse(self, tuning, logits, label_ids, objective, scores):
         """Logs a warning if a classifier seems to have learned nothing.
 
@@ -114,7 +119,7 @@ class Task:
             logits,
             label_ids,
             objective,
-            prior_loss=self.baseline["eval_loss"],
+            prior_loss=self.prior_loss,
             loss=scores["eval_loss"],
         )
         if warning:

@@ -7,6 +7,7 @@ import random
 
 import numpy as np
 import pytest
+from sklearn.utils import class_weight as sklearn_weights
 
 from albert_tf.data import label_values, table_tasks, tables, text_data
 from albert_tf.data.table_tasks import TableTask
@@ -231,6 +232,23 @@ def test_every_objective_has_metrics(read_config, objective):
         ({"labels": ["a", ["b"]]}, "wanted a list of strings"),
         ({"labels": ["a", "b\tc"]}, "wanted names without tabs"),
         ({"metrics": [["f1"]]}, "wanted a list of strings"),
+        ({"class_weight": 2}, 'wanted "balanced", or a number for each'),
+        ({"class_weight": "even"}, 'wanted "balanced", or a number for each'),
+        ({"class_weight": {"a": 2, "b": -1}}, "numbers of at least 0"),
+        ({"class_weight": {"a": 2, "b": "1"}}, "numbers of at least 0"),
+        ({"class_weight": {"a": 0, "b": 0}}, "not all 0"),
+        (
+            {"class_weight": "balanced", "objective": "regression"},
+            "wanted none for 'regression'",
+        ),
+        (
+            {"class_weight": {"a": 2, "B": 1}, "labels": ["a", "b"]},
+            r"\['b'\] have none, and \['B'\] are no labels",
+        ),
+        (
+            {"class_weight": {"a": 2}, "labels": ["a", "b"]},
+            r"a number for each label: \['b'\] have none\.",
+        ),
     ],
 )
 def test_an_invalid_config_is_refused(read_config, changes, message):
@@ -249,6 +267,31 @@ def test_a_config_of_another_type_is_refused(tmp_path, content):
         table_tasks.read_task_config(str(path))
     with pytest.raises(FileNotFoundError, match="absent"):
         table_tasks.read_task_config(str(tmp_path / "absent.json"))
+
+
+def test_balanced_class_weights_are_those_of_scikit_learn():
+    label_ids = np.array([0, 2, 2, 1, 2, 2, 0])
+    task = own_task(labels=("a", "b", "c"), class_weight="balanced")
+    found = table_tasks.find_class_weights(task, label_ids)
+    wanted = sklearn_weights.compute_class_weight(
+        "balanced", classes=np.arange(3), y=label_ids
+    )
+    np.testing.assert_allclose(found, wanted)
+    more = own_task(labels=("a", "b", "c", "d"), class_weight="balanced")
+    np.testing.assert_allclose(
+        table_tasks.find_class_weights(more, label_ids), [*wanted, 0]
+    )
+
+
+def test_class_weights_are_in_the_order_of_the_labels():
+    label_ids = np.array([0, 1])
+    task = own_task(labels=("no", "1.0"), class_weight={1: 2, "no": 0.5})
+    assert table_tasks.find_class_weights(task, label_ids) == [0.5, 2.0]
+    plain = own_task(labels=("no", "1.0"))
+    assert table_tasks.find_class_weights(plain, label_ids) is None
+    collected = own_task(class_weight={"x": 2, "z": 1})
+    with pytest.raises(ValueError, match="'y'.* have none, and .'z'. are no l"):
+        table_tasks.with_labels(collected, rows_of("x", "y"))
 
 
 def test_the_film_reviews_are_one_small_file(shared):

@@ -107,13 +107,19 @@ def test_nan_is_never_sure():
     assert np.isnan(got["logits"][:, 0]).all()
 
 
-def test_the_loss_weighs_layers_by_their_number():
-    model, features = build(exit_loss=True), make_features()
+@pytest.mark.parametrize("factors", [None, [0.5, 3, 2]])
+def test_the_loss_weighs_layers_by_their_number(factors):
+    model = build(exit_loss=True, class_weights=factors)
+    features = make_features()
     ratios = model.ratios(features, training=True)
     logits = exits.layer_logits(model, features).numpy()
     chosen = features["label_ids"].numpy()
     probs = np.exp(logits) / np.exp(logits).sum(axis=-1, keepdims=True)
-    losses = -np.log(probs[np.arange(NUM_ROWS), :, chosen]).sum(axis=0)  # [L]
+    losses = -np.log(probs[np.arange(NUM_ROWS), :, chosen])  # [N, L]
+    last = losses[:, -1].sum()
+    if factors:
+        losses *= np.array(factors)[chosen, None]
+    losses = losses.sum(axis=0)  # [L]
     weights = np.arange(1, NUM_LAYERS + 1)
     wanted = (losses * weights).sum() / weights.sum()
     got = ratios["loss"]
@@ -122,7 +128,7 @@ def test_the_loss_weighs_layers_by_their_number():
     assert got.weight == NUM_ROWS
     plain = build().ratios(features)
     assert plain["accuracy"] == ratios["accuracy"]
-    np.testing.assert_allclose(plain["loss"].total, losses[-1], rtol=1e-5)
+    np.testing.assert_allclose(plain["loss"].total, last, rtol=1e-5)
 
 
 def test_gradients_reach_the_weights_from_every_layer():

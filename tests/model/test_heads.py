@@ -109,6 +109,30 @@ def test_multi_label_loss_is_the_mean_over_labels_of_cross_entropy():
     np.testing.assert_allclose(ratios["accuracy"].total, hits[0], rtol=1e-6)
 
 
+@pytest.mark.parametrize("training", [False, True])
+def test_class_weights_are_factors_of_the_loss_in_training(training):
+    """As in Keras: the divisor is the number of rows."""
+    factors = np.array([0.5, 3, 0], np.float32)
+    model = small_classifier(
+        num_labels=3, dropout_prob=0.0, class_weights=factors.tolist()
+    )
+    model.output_layer.output_bias.assign([0.3, -0.2, 0.1])
+    features = {n: tf.repeat(x, 3, 0) for n, x in small_features().items()}
+    labels = np.array([0, 1, 2, 1, 0, 1], np.int32)
+    rows = np.array([1, 1, 1, 1, 1, 0], np.float32)  # The last is padding.
+    logits = model(features)["logits"].numpy()
+    chances = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    losses = -np.log(chances[np.arange(6), labels]) * rows
+    if training:
+        losses *= factors[labels]
+    features |= {"label_ids": tf.constant(labels), "example_weight": rows}
+    ratios = model.ratios(features, training=training)
+    np.testing.assert_allclose(ratios["loss"].total, losses.sum(), rtol=1e-5)
+    assert ratios["loss"].weight == ratios["accuracy"].weight == 5
+    hits = ((logits.argmax(axis=1) == labels) * rows).sum()
+    assert ratios["accuracy"].total == hits
+
+
 def test_the_classifier_dropout_differs_from_the_encoders():
     seed = tf.constant([1, 2])
     with_dropout = small_classifier(num_labels=3, dropout_prob=0.9)
