@@ -31,6 +31,9 @@ _MODULES = {
     "PretrainingRecipe": "tasks.recipes",
     "Classification": "tasks.classification",
     "Classifier": "inference.classifier",
+    "Answerer": "inference.answerer",
+    "FillMask": "inference.masks",
+    "Embedder": "inference.embedder",
     "Answering": "tasks.squad",
     "MultipleChoice": "tasks.race",
 }

@@ -29,7 +29,7 @@ TOOLS = {
     "classify": "classify texts with a fine-tuned model",
     "fill_mask": "predict the [MASK] tokens of a text",
     "embed": "compute vectors of texts",
-    "answer": "answer questions with an exported model",
+    "answer": "answer questions about a paragraph",
     "convert_checkpoint": "convert a checkpoint to another format",
     "convert_to_litert": "convert a SavedModel to LiteRT",
     "inspect_checkpoint": "print the contents of a checkpoint",

@@ -34,11 +34,11 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 
 from albert_tf import Classification, FineTuning, Recipe, flags
-from albert_tf.data import squad, table_tasks, tables, windows
+from albert_tf.data import examples, squad, table_tasks, tables, windows
 from albert_tf.flags import flag
+from albert_tf.inference import embedder
 from albert_tf.model import layers, modeling
 from albert_tf.model.config import AlbertConfig
-from albert_tf.programs import embed
 from albert_tf.tasks.squad import Answering
 from albert_tf.text import tokenization
 from albert_tf.weights import pretrained
@@ -134,10 +134,10 @@ def embed_texts(start, texts, dtype):
     model = modeling.AlbertEncoder(start.config, dtype=layers.POLICIES[dtype])
 
     def run():
-        rows, _ = embed.encode(start.tokenizer, texts, 512, False)
-        ids = [ids for ids, _ in rows]
-        function = embed.build_function(model)
-        return embed.compute(function, start.tokenizer, ids, 512)
+        rows = examples.encode_texts(start.tokenizer, texts)
+        function = embedder.build_function(model)
+        ids = [row[:510] for row in rows]
+        return embedder.compute(function, start.tokenizer, ids, 512)
 
     return run
 

@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 
-from albert_tf.model import heads, modeling
+from albert_tf.model import heads, modeling, span_heads
 from albert_tf.model.config import AlbertConfig
 from albert_tf.text import tokenization
 from albert_tf.weights import pretrained, task_heads, vocabulary_files
@@ -51,16 +51,31 @@ def write_model(folder, config=CONFIG):
 
 def write_classifier(folder, kind="classes", labels=("no", "yes")):
     """Writes a fine-tuned model with random weights; returns the folder."""
-    start = pretrained.read_pretrained(write_model(folder))
     model = heads.AlbertClassifier(
         CONFIG, num_labels=len(labels or [0]), objective=kind
     )
+    return _write_task(folder, model, task_heads.TaskHead(kind, labels))
+
+
+def write_answering(folder, version="v1", threshold=None):
+    """Writes a model of SQuAD with random weights; returns the folder."""
+    is_v1 = version == "v1"
+    kind = "spans" if is_v1 else "conditional_spans"
+    model_class = getattr(
+        span_heads, "AlbertSpans" if is_v1 else "AlbertConditionalSpans"
+    )
+    head = task_heads.TaskHead(kind, threshold=threshold)
+    return _write_task(folder, model_class(CONFIG), head)
+
+
+def _write_task(folder, model, head):
+    """Writes a fine-tuned model with random weights to a folder inside."""
+    start = pretrained.read_pretrained(write_model(folder))
     rng = np.random.default_rng(0)
     values = {
         name: rng.normal(0, 0.5, weight.shape).astype(np.float32)
         for name, weight in modeling.named_weights(model).items()
     }
-    head = task_heads.TaskHead(kind, labels)
     whole = dataclasses.replace(start, values=values, head=head)
-    pretrained.write_pretrained(folder / kind, whole, "own")
-    return folder / kind
+    pretrained.write_pretrained(folder / head.kind, whole, "own")
+    return folder / head.kind

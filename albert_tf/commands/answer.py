@@ -1,10 +1,11 @@
-r"""Answers questions about a paragraph with an exported SavedModel.
+r"""Answers questions about a paragraph with a model of run_squad.
 
-    albert answer --saved_model=out/serving \
+    albert answer --init_checkpoint=out/squad \
         --question="Who wrote Dracula?" --paragraph="Dracula is a novel by ..."
 
-This is an example client: the SavedModel takes ids, its assets contain the
-vocabulary, and the client converts between text and ids.
+The model is a folder of run_squad.py, or a SavedModel from its --export_dir.
+Windows of the paragraph are cut as in the fine-tuning, unless a flag says
+otherwise.
 """
 
 import dataclasses
@@ -19,13 +20,9 @@ PROGRAM = "albert_tf.programs.answer"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class AnswerFlags(groups.WindowFlags):
-    """A SavedModel, a question and a paragraph."""
+class AnswerFlags(groups.ModelFlags, groups.WindowFlags):
+    """A model, a question and a paragraph."""
 
-    saved_model: str = flag(
-        required=True,
-        help="SavedModel that run_squad.py wrote to its --export_dir.",
-    )
     question: str = flag(
         required=True,
         help="Questions about the paragraph, one per line, or in several "

@@ -5,7 +5,7 @@ from typing import Literal
 
 from albert_tf import flags, settings
 from albert_tf.flags import flag
-from albert_tf.tasks.recipes import Recipe
+from albert_tf.tasks import recipes
 
 _CHECKPOINT_FORMATS = (
     "albert_base_v2 or another released model, which is downloaded; TF1 "
@@ -51,19 +51,6 @@ class TrainFlags(DeviceFlags):
     do_train: bool = flag(False, "Whether to train.")
 
 
-def choose_part(given: int | None, usual: int, room: int) -> int:
-    """Returns the length of a part of a sequence.
-
-    Args:
-      given: the length asked for, or None.
-      usual: the length if none is given and it fits.
-      room: the greatest length that fits. Otherwise, half of it is used.
-    """
-    if given is None:
-        return usual if usual <= room else max(room // 2, 1)
-    return given
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class WindowFlags(flags.Flags):
     """Windows of a paragraph."""
@@ -93,17 +80,12 @@ class WindowFlags(flags.Flags):
         Raises:
           ValueError: if the model has fewer positions than a given length.
         """
-        length = config.choose_length(self.max_seq_length, 384)
-        # [CLS], 2 [SEP] and a token of the paragraph.
-        query = choose_part(self.max_query_length, 64, length - 4)
-        # A given length keeps the release's stride, whatever fits.
-        room = length - query - 3 if self.max_seq_length is None else 128
-        stride = choose_part(self.doc_stride, 128, room)
+        lengths = {
+            name: getattr(self, name)
+            for name in ("max_seq_length", "doc_stride", "max_query_length")
+        }
         return dataclasses.replace(
-            self,
-            max_seq_length=length,
-            max_query_length=query,
-            doc_stride=stride,
+            self, **recipes.choose_windows(config, **lengths)
         )
 
 
@@ -196,7 +178,7 @@ class CasingFlags(flags.Flags):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class FineTuningFlags(FilesFlags, TrainFlags, Recipe):
+class FineTuningFlags(FilesFlags, TrainFlags, recipes.Recipe):
     """Flags common to all fine-tuning commands, a Recipe among them."""
 
     albert_hub_module_handle: str | None = flag(

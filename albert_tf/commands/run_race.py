@@ -10,6 +10,7 @@ import functools
 from albert_tf import flags
 from albert_tf.commands import groups
 from albert_tf.flags import flag
+from albert_tf.tasks import recipes
 
 PROGRAM = "albert_tf.programs.run_race"
 
@@ -75,7 +76,7 @@ class RaceFlags(groups.FineTuningFlags):
     def fit(self, config):
         """As `WindowFlags.fit`."""
         args = super().fit(config)
-        part = groups.choose_part(
+        part = recipes.choose_part(
             args.max_qa_length, 128, args.max_seq_length - 3
         )
         return dataclasses.replace(args, max_qa_length=part)

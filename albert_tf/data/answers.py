@@ -23,11 +23,16 @@ class Answers:
         (normalized over the list), `start_log_prob` and `end_log_prob`.
       null_odds: dict of question id -> score of "no answer"; empty if the
         model always answers.
+      places: dict of question id -> for each of `nbest` its first character in
+        the paragraph and the one after its last.
     """
 
     best: dict[str, str]
     nbest: dict[str, list[dict]]
     null_odds: dict[str, float]
+    places: dict[str, list[tuple[int, int]]] = dataclasses.field(
+        default_factory=dict
+    )
 
 
 def find_answers(
@@ -56,7 +61,7 @@ def find_answers(
     windows: list[list[int]] = [[] for _ in squad.questions]
     for window, question in enumerate(examples.arrays["question_index"]):
         windows[question].append(window)
-    best, nbest, null_odds = {}, {}, {}
+    best, nbest, null_odds, places = {}, {}, {}, {}
     for question, rows in zip(squad.questions, windows, strict=True):
         candidates = [
             _find_candidates(
@@ -64,7 +69,7 @@ def find_answers(
             )
             for row in rows
         ]
-        nbest[question.id] = rank(
+        nbest[question.id], places[question.id] = rank(
             squad.contexts[question.context],
             n_best_size,
             *map(np.concatenate, zip(*candidates, strict=True)),
@@ -72,7 +77,7 @@ def find_answers(
         best[question.id] = nbest[question.id][0]["text"]
         if "cls_logits" in outputs:
             null_odds[question.id] = float(outputs["cls_logits"][rows].min())
-    return Answers(best, nbest, null_odds)
+    return Answers(best, nbest, null_odds, places)
 
 
 def _find_candidates(examples, outputs, row, n_best_size, max_answer_length):
@@ -139,7 +144,9 @@ def pair_beam(outputs, row) -> tuple:
     )
 
 
-def rank(context, n_best_size, firsts, lasts, start_scores, end_scores) -> list:
+def rank(
+    context, n_best_size, firsts, lasts, start_scores, end_scores
+) -> tuple:
     """Ranks the candidates of a question; keeps each text once.
 
     Candidates are the characters [firsts, lasts) of the paragraph `context`,
@@ -147,7 +154,8 @@ def rank(context, n_best_size, firsts, lasts, start_scores, end_scores) -> list:
     the release.
 
     Returns:
-      A list of 1 to `n_best_size` dicts, as in `Answers.nbest`.
+      Lists of 1 to `n_best_size` dicts and pairs of characters, as in
+      `Answers.nbest` and `Answers.places`.
     """
     if not len(firsts):  # The answer is "".
         firsts = lasts = start_scores = end_scores = np.zeros(1, np.int32)
@@ -160,22 +168,23 @@ def rank(context, n_best_size, firsts, lasts, start_scores, end_scores) -> list:
         start, end = normalization.trim(context, firsts[i], lasts[i])
         text = context[start:end]
         if text not in kept:
-            kept[text] = i
+            kept[text] = i, (start, end)
             if len(kept) == n_best_size:
                 break
-    order = list(kept.values())
+    order = [i for i, _ in kept.values()]
     odds = np.exp(scores[order] - scores[order[0]])
-    return [
+    nbest = [
         {
             "text": text,
             "probability": float(probability),
             "start_log_prob": float(start_scores[i]),
             "end_log_prob": float(end_scores[i]),
         }
-        for (text, i), probability in zip(
-            kept.items(), odds / odds.sum(), strict=True
+        for text, i, probability in zip(
+            kept, order, odds / odds.sum(), strict=True
         )
     ]
+    return nbest, [(int(start), int(end)) for _, (start, end) in kept.values()]
 
 
 def apply_threshold(answers: Answers, threshold: float) -> dict[str, str]:

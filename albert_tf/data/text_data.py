@@ -142,6 +142,8 @@ def make_rows(texts: Sequence, labels: Sequence) -> list[tables.Row]:
       ValueError: if there are no texts, one is neither a text nor a pair, or
         the numbers of texts and labels differ.
     """
+    if isinstance(texts, str):
+        raise ValueError(f"The texts are {texts!r:.80}; wanted a list.")
     if len(texts) != len(labels) or not len(texts):
         raise ValueError(
             f"{len(texts)} texts and {len(labels)} labels; wanted one label "

@@ -3,15 +3,14 @@
 Shapes: N texts, C labels.
 """
 
-import functools
 from collections.abc import Sequence
 
 import tensorflow as tf
 
 from albert_tf import filesystem
-from albert_tf.data import batches, examples, text_data
+from albert_tf.data import examples, text_data
 from albert_tf.metrics import classification
-from albert_tf.model import exits, heads, layers
+from albert_tf.model import heads, layers
 from albert_tf.tasks.recipes import Recipe
 from albert_tf.training import distribution, evaluation, manifest
 from albert_tf.weights import pretrained, task_heads
@@ -62,8 +61,6 @@ class Classifier:
         exit_threshold: float | None = None,
         compute_dtype: str = Recipe.compute_dtype,
     ):
-        if not isinstance(model, pretrained.Pretrained):
-            model = pretrained.read_pretrained(model)
         start = pretrained.complete(model)
         head = self._check_head(start)
         num_outputs = len(start.values["output_bias"])
@@ -77,8 +74,8 @@ class Classifier:
         self.max_seq_length = start.config.choose_length(max_seq_length)
         if exit_threshold is None:
             exit_threshold = head.threshold
-        self._strategy = tf.distribute.get_strategy()
-        dtype = distribution.choose_compute_dtype(compute_dtype, self._strategy)
+        strategy = tf.distribute.get_strategy()
+        dtype = distribution.choose_compute_dtype(compute_dtype, strategy)
         self.model = pretrained.build_model(
             lambda config: heads.AlbertClassifier(
                 config,
@@ -88,15 +85,10 @@ class Classifier:
             ),
             start,
         )
-        call = None
-        if exit_threshold:  # With 0, no row leaves.
-            call = functools.partial(
-                exits.predict,
-                self.model,
-                threshold=exit_threshold,
-                compacts=not distribution.is_tpu(self._strategy),
-            )
-        self._predict = evaluation.Predictor(self._strategy, self.model, call)
+        # With 0, no row leaves.
+        self._predict = evaluation.Predictor(
+            strategy, self.model, exit_threshold or None
+        )
 
     @staticmethod
     def _check_head(start):
@@ -125,8 +117,6 @@ class Classifier:
         Raises:
           ValueError: if `texts` is no list of texts or pairs.
         """
-        if isinstance(texts, str):
-            raise ValueError(f"The texts are {texts!r:.80}; wanted a list.")
         if not len(texts):
             return []
         rows = text_data.make_rows(texts, [None] * len(texts))
@@ -136,14 +126,9 @@ class Classifier:
             [row.text_b for row in rows],
             self.max_seq_length,
         )
-        plan = batches.plan_pass(
-            packed,
-            self.max_seq_length,
-            Recipe.tokens_per_batch,
-            num_replicas=self._strategy.num_replicas_in_sync,
-            is_static=distribution.is_tpu(self._strategy),
+        outputs = self._predict(
+            packed, self.max_seq_length, Recipe.tokens_per_batch
         )
-        outputs = self._predict(batches.build_pass(packed, plan), len(packed))
         answers = self._describe(outputs["logits"])
         if "num_layers" in outputs:
             for answer, count in zip(

@@ -1,4 +1,4 @@
-"""Computes vectors of lines of text, a chunk of lines at a time."""
+"""Writes vectors of lines of text, a chunk of lines at a time."""
 
 import contextlib
 import json
@@ -8,13 +8,11 @@ import tempfile
 import zipfile
 
 import numpy as np
-import tensorflow as tf
 
 from albert_tf import filesystem, ownership, progress
-from albert_tf.data import batches, examples, tables
-from albert_tf.model import modeling
+from albert_tf.data import tables
+from albert_tf.inference.embedder import Embedder
 from albert_tf.programs import models
-from albert_tf.training import evaluation
 
 # Lines are sorted by length within a chunk: larger chunks need more memory,
 # smaller ones more padding.
@@ -42,34 +40,23 @@ def run(args):
 
 def embed_files(files, args):
     """Writes the vectors of all lines of files."""
-    unused = [] if args.pooling == "pooled" else ["bert/pooler"]
-    model, tokenizer = models.build(args, modeling.AlbertEncoder, unused)
-    config = model.config
-    max_seq_length = config.choose_length(args.max_seq_length)
-    num_layers = config.num_hidden_layers * config.inner_group_num
-    if not -num_layers <= args.layer < num_layers:
-        raise ValueError(
-            f"--layer={args.layer}, but the model has {num_layers} layers; "
-            f"wanted {-num_layers} to {num_layers - 1}."
-        )
+    embedder = Embedder(
+        models.read_pretrained(args.init_checkpoint, args),
+        pooling=args.pooling,
+        layer=args.layer,
+        max_seq_length=args.max_seq_length,
+        tokens_per_batch=args.tokens_per_batch,
+    )
     num_lines = count_lines(files)
     lines = (line for path in files for line in tables.read_lines(path))
-    embed = build_function(model, args.pooling, args.layer)
     is_by_token = args.pooling == "tokens"
     is_npz = args.output_file.endswith(".npz")
     done = progress.Progress("embedding", num_lines, "lines")
     num_cut = 0
     with (writing_npz if is_npz else writing_jsonl)(args.output_file) as add:
         for chunk in split_lines(lines, args.tokens_per_batch):
-            rows, num_cut_here = encode(
-                tokenizer, chunk, max_seq_length, is_by_token
-            )
-            ids = [ids for ids, _ in rows]
-            limits = max_seq_length, args.tokens_per_batch
-            vectors = compute(embed, tokenizer, ids, *limits, done.add)
-            if is_by_token:
-                pairs = zip(vectors, ids, strict=True)
-                vectors = [vector[: len(row)] for vector, row in pairs]
+            rows, num_cut_here = embedder.encode(chunk)
+            vectors = embedder.compute(rows, done.add)
             add(chunk, rows, vectors, is_by_token)
             num_cut += num_cut_here
         if not done.amount:
@@ -77,7 +64,7 @@ def embed_files(files, args):
     done.finish()
     print(
         f"Wrote vectors of {done.amount:,} lines to {args.output_file}; "
-        f"{num_cut:,} were truncated to {max_seq_length} tokens."
+        f"{num_cut:,} were truncated to {embedder.max_seq_length} tokens."
     )
 
 
@@ -100,107 +87,6 @@ def split_lines(lines, tokens_per_batch):
             chunk, size = [], 0
     if chunk:
         yield chunk
-
-
-def encode(tokenizer, lines, max_seq_length, has_offsets):
-    """Encodes lines, without [CLS] and [SEP].
-
-    Returns:
-      A pair of ids and offsets (None without `has_offsets`) for each line; and
-      the number of truncated lines.
-    """
-    if has_offsets:
-        rows = [tokenizer.encode_with_offsets(line) for line in lines]
-    else:
-        rows = examples.encode_texts(tokenizer, lines)
-        rows = [(ids, None) for ids in rows]
-    limit = max_seq_length - 2
-    num_cut = sum(len(ids) > limit for ids, _ in rows)
-    rows = [(ids[:limit], offsets and offsets[:limit]) for ids, offsets in rows]
-    return rows, num_cut
-
-
-def build_function(model, pooling="mean", layer=-1):
-    """Returns a compiled function from ids and mask [B, T] to vectors.
-
-    These are [B, H] if `pooling` is "pooled" or "mean", and [B, T - 1, H],
-    without [CLS], for "tokens". They are read from a `layer`, but for "pooled".
-    The weights must not change any more.
-    """
-    ints = tf.TensorSpec([None, None], tf.int32)
-    config = model.config
-    last = config.num_hidden_layers * config.inner_group_num - 1
-    is_last = pooling == "pooled" or layer in (-1, last)
-
-    @tf.function(input_signature=[ints, ints])
-    def embed(ids, mask):
-        outputs = model(ids, mask)
-        if pooling == "pooled":
-            return outputs["pooled_output"]
-        tokens = outputs["sequence_output"]  # [B, T, H]
-        if not is_last:
-            tokens = outputs["all_encoder_layers"][layer]
-        return average(tokens, mask) if pooling == "mean" else tokens[:, 1:]
-
-    strategy = tf.distribute.get_strategy()
-    if is_last:  # The only layer that is returned inside.
-        with evaluation.holding_weights(strategy, model):
-            embed.get_concrete_function()
-    return embed
-
-
-def compute(
-    embed, tokenizer, rows, max_length, tokens_per_batch=4096, count=None
-):
-    """Computes the vectors of lines.
-
-    `rows` are N lists of ids, without [CLS] and [SEP]. A line has at most
-    `max_length` tokens and a batch `tokens_per_batch`, padding included.
-    `count` is called with the number of lines of each batch.
-
-    Returns:
-      N arrays: for each line, its row of the result of `embed`.
-    """
-    pairs: list = [
-        ([tokenizer.cls_id, *ids, tokenizer.sep_id], []) for ids in rows
-    ]
-    encoded = examples.Examples(*examples.join_pairs(pairs), {})
-    plan = batches.plan_pass(
-        encoded,
-        max_length,
-        tokens_per_batch,
-        # Few shapes: TensorFlow keeps half a megabyte for each.
-        is_static=True,
-        tokens_per_shape=0,
-    )
-    vectors = [None] * len(rows)
-    parts = np.split(plan.order, np.cumsum(plan.sizes)[:-1])
-    for length, indices in zip(plan.lengths, parts, strict=True):
-        real = indices[indices < len(rows)]  # Without rows of padding.
-        features = examples.pad_examples(encoded, real, int(length))
-        more = [(0, len(indices) - len(real)), (0, 0)]
-        names = "input_ids", "input_mask"
-        ids, mask = (np.pad(features[name], more) for name in names)
-        values = embed(ids, mask).numpy()[: len(real)]
-        for i, vector in zip(real, values, strict=True):
-            vectors[i] = vector
-        if count:
-            count(len(real))
-    return vectors
-
-
-def average(tokens, mask):
-    """Returns the mean of each line's tokens, without [CLS] and [SEP].
-
-    Tokens are [B, T, H]. The mask [B, T] is 1 for a token, 0 for padding. The
-    result is [B, H] float32, 0 for a line without tokens.
-    """
-    is_last = tf.cumsum(mask, axis=1, reverse=True) == 1
-    is_inner = (mask > 0) & ~is_last
-    weights = tf.cast(is_inner[:, 1:], tf.float32)  # [B, T - 1]
-    sums = tf.einsum("bth,bt->bh", tf.cast(tokens[:, 1:], tf.float32), weights)
-    counts = tf.reduce_sum(weights, axis=1, keepdims=True)  # [B, 1]
-    return sums / tf.maximum(counts, 1)
 
 
 @contextlib.contextmanager

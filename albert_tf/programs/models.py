@@ -55,21 +55,6 @@ def files_beside(model):
     return [model, *(f for f in files if not page_files.is_own(f))]
 
 
-def build(args, model_class, unused=()):
-    """Returns the model and tokenizer given by a `groups.ModelFlags`.
-
-    Other arguments are those of `pretrained.build_model`.
-    """
-    start = read_pretrained(args.init_checkpoint, args)
-    model = pretrained.build_model(model_class, start, unused)
-    if start.tokenizer is None:
-        raise ValueError(
-            "There is no vocabulary, or more than one, next to "
-            f"{start.source}. Give --spm_model_file or --vocab_file."
-        )
-    return model, start.tokenizer
-
-
 @contextlib.contextmanager
 def creating_folder(path, source):
     """Context manager: yields a folder that becomes --to if nothing fails."""

@@ -4,7 +4,6 @@ A `Task` defines the data, model and scores; a `Recipe` holds the
 hyperparameters. `FineTuning` runs both, in a notebook as in the programs.
 """
 
-import functools
 import math
 import os
 import tempfile
@@ -17,7 +16,7 @@ from albert_tf.data import batches, submissions
 from albert_tf.data.examples import Examples
 from albert_tf.export import saved_models
 from albert_tf.metrics import classification
-from albert_tf.model import exits, modeling
+from albert_tf.model import modeling
 from albert_tf.model.config import CONFIG_FILE, AlbertConfig
 from albert_tf.tasks.recipes import Recipe
 from albert_tf.text import tokenization
@@ -553,34 +552,16 @@ class FineTuning:
         """
         self._check_weights()
         if exit_threshold not in self._predictors:
-            self._predictors[exit_threshold] = self._build_predictor(
-                exit_threshold
+            self._predictors[exit_threshold] = evaluation.Predictor(
+                self.session.strategy, self.model, exit_threshold
             )
-        strategy = self.session.strategy
-        plan = batches.plan_pass(
+        return self._predictors[exit_threshold](
             examples,
             self.task.max_seq_length,
             self.recipe.tokens_per_batch,
             batch_size=self.recipe.predict_batch_size,
             min_length=self.task.min_seq_length,
-            num_replicas=strategy.num_replicas_in_sync,
-            is_static=distribution.is_tpu(strategy),
         )
-        return self._predictors[exit_threshold](
-            batches.build_pass(examples, plan), len(examples)
-        )
-
-    def _build_predictor(self, exit_threshold):
-        """Returns the `evaluation.Predictor` for a threshold, or None."""
-        strategy, call = self.session.strategy, None
-        if exit_threshold is not None:
-            call = functools.partial(
-                exits.predict,
-                self.model,
-                threshold=exit_threshold,
-                compacts=not distribution.is_tpu(strategy),
-            )
-        return evaluation.Predictor(strategy, self.model, call)
 
     def _check_weights(self):
         """Raises ValueError if the model has no weights that are of use."""

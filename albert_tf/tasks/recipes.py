@@ -267,6 +267,49 @@ class ExitSettings:
         settings.check(self)
 
 
+def choose_part(given: int | None, usual: int, room: int) -> int:
+    """Returns the length of a part of a sequence.
+
+    Args:
+      given: the length asked for, or None.
+      usual: the length if none is given and it fits.
+      room: the greatest length that fits. Otherwise, half of it is used.
+    """
+    if given is None:
+        return usual if usual <= room else max(room // 2, 1)
+    return given
+
+
+def choose_windows(
+    config,
+    *,
+    max_seq_length: int | None = None,
+    doc_stride: int | None = None,
+    max_query_length: int | None = None,
+) -> dict[str, int]:
+    """Returns the settings of windows, those that are None chosen.
+
+    Args:
+      config: the model's AlbertConfig.
+      max_seq_length: as for `WindowSettings`, like the others.
+      doc_stride: half a window if the usual one does not fit.
+      max_query_length: half a sequence if the usual one does not fit.
+
+    Raises:
+      ValueError: if the model has fewer positions than a given length.
+    """
+    length = config.choose_length(max_seq_length, 384)
+    # [CLS], 2 [SEP] and a token of the paragraph.
+    query = choose_part(max_query_length, 64, length - 4)
+    # A given length keeps the release's stride, whatever fits.
+    room = length - query - 3 if max_seq_length is None else 128
+    return {
+        "max_seq_length": length,
+        "doc_stride": choose_part(doc_stride, 128, room),
+        "max_query_length": query,
+    }
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AnswerSettings:
     """How answers are chosen among the spans that a SQuAD model proposes.

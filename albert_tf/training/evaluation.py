@@ -4,6 +4,7 @@ Shapes: N examples, B batch.
 """
 
 import contextlib
+import functools
 import math
 import os
 
@@ -11,7 +12,8 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf import filesystem, progress
-from albert_tf.model import execution
+from albert_tf.data import batches
+from albert_tf.model import execution, exits
 from albert_tf.training import distribution, replicas, results_file, workers
 from albert_tf.weights import checkpoints
 
@@ -134,18 +136,46 @@ class Predictor:
     Args:
       strategy: a tf.distribute.Strategy.
       model: a model as defined in `replicas`.
-      call: function from features to outputs; None for the model's.
+      exit_threshold: for a classifier: as in `model.exits.predict`, whose
+        outputs are returned. None computes all layers.
     """
 
-    def __init__(self, strategy, model, call=None):
-        self.strategy, self.model = strategy, model
-        self.call = call or model
+    def __init__(self, strategy, model, exit_threshold=None):
+        self.strategy, self.model, self.call = strategy, model, model
+        if exit_threshold is not None:
+            self.call = functools.partial(
+                exits.predict,
+                model,
+                threshold=exit_threshold,
+                compacts=not distribution.is_tpu(strategy),
+            )
         self.traces = None
         # Copies of the kernels that the traces hold.
         self.held = []
 
-    def __call__(self, datasets, num_examples):
-        """See `predict`."""
+    def __call__(
+        self,
+        examples,
+        max_length,
+        tokens_per_batch,
+        *,
+        batch_size=None,
+        min_length=1,
+    ):
+        """Returns the outputs for N examples, in order: name -> [N, ...].
+
+        The arguments are those of `batches.plan_pass`.
+        """
+        plan = batches.plan_pass(
+            examples,
+            max_length,
+            tokens_per_batch,
+            batch_size=batch_size,
+            min_length=min_length,
+            num_replicas=self.strategy.num_replicas_in_sync,
+            is_static=distribution.is_tpu(self.strategy),
+        )
+        datasets = batches.build_pass(examples, plan)
         with holding_weights(self.strategy, self.model) as are_held:
             kernels = execution.list_kernels(self.model) if are_held else []
             if self.traces is None or not all(
@@ -156,7 +186,7 @@ class Predictor:
                 self.traces = None
                 self.held = [tf.constant(kernel.numpy()) for kernel in kernels]
                 self.traces = build_predict_function(self.strategy, self.call)
-            return predict(self.strategy, self.traces, datasets, num_examples)
+            return predict(self.strategy, self.traces, datasets, len(examples))
 
 
 def predict(strategy, predict_function, datasets, num_examples):
@@ -177,7 +207,7 @@ def predict(strategy, predict_function, datasets, num_examples):
     Raises:
       ValueError: if an example is missing or duplicated.
     """
-    batches = []
+    parts = []
     done = progress.Progress("predicting", num_examples, "examples")
     for dataset in datasets:
         key = tuple(dataset.element_spec.items())
@@ -185,25 +215,25 @@ def predict(strategy, predict_function, datasets, num_examples):
         function = predict_function.trace(key, distributed.element_spec)
         for features in distributed:
             outputs = function(features)
-            batches.append(
+            parts.append(
                 {
                     name: _join_replicas(strategy, value)
                     for name, value in outputs.items()
                 }
             )
-            done.add(len(batches[-1]["example_index"]))
+            done.add(len(parts[-1]["example_index"]))
     done.clear()
     counts = np.zeros(num_examples + 1, np.int64)
-    for batch in batches:
-        np.add.at(counts, batch["example_index"], 1)
+    for part in parts:
+        np.add.at(counts, part["example_index"], 1)
     if (counts[:num_examples] != 1).any():
         raise ValueError(
             f"Of {num_examples} examples, {(counts[:-1] == 0).sum()} have no "
             f"prediction and {(counts[:-1] > 1).sum()} have several."
         )
     return {
-        name: _in_order(batches, name, num_examples)
-        for name in (batches[0] if batches else {})
+        name: _in_order(parts, name, num_examples)
+        for name in (parts[0] if parts else {})
         if name != "example_index"
     }
 
@@ -214,15 +244,15 @@ def _join_replicas(strategy, value):
     return np.concatenate([part.numpy() for part in parts])
 
 
-def _in_order(batches, name, num_examples):
+def _in_order(parts, name, num_examples):
     """Returns one output of all batches, by `example_index`: [N, ...]."""
-    shape = np.max([batch[name].shape[1:] for batch in batches], axis=0)
+    shape = np.max([part[name].shape[1:] for part in parts], axis=0)
     rows = np.zeros(
-        (num_examples + 1, *shape.astype(int)), batches[0][name].dtype
+        (num_examples + 1, *shape.astype(int)), parts[0][name].dtype
     )
-    for batch in batches:
-        index = batch["example_index"], *map(slice, batch[name].shape[1:])
-        rows[index] = batch[name]
+    for part in parts:
+        index = part["example_index"], *map(slice, part[name].shape[1:])
+        rows[index] = part[name]
     return rows[:num_examples]
 
 

@@ -103,12 +103,14 @@ class Complete(Pretrained):
     vocabulary_file: tuple
 
 
-def complete(pretrained: Pretrained) -> Complete:
-    """Returns the model as a Complete.
+def complete(pretrained: Pretrained | filesystem.Path) -> Complete:
+    """Returns a model, or what `read_pretrained` takes, as a Complete.
 
     Raises:
       ValueError: if the config or the vocabulary is missing.
     """
+    if not isinstance(pretrained, Pretrained):
+        pretrained = read_pretrained(pretrained)
     parts = {
         "albert_config_file": pretrained.config,
         "spm_model_file or vocab_file": pretrained.tokenizer,

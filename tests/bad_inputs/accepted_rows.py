@@ -126,7 +126,7 @@ _WITHOUT_LENGTH = (
         "truncated to 32 tokens",
     ),
     (
-        "answer --saved_model=serving/squad --question=w1 "
+        "answer --init_checkpoint=serving/squad --question=w1 "
         "--paragraph='w2 w3 w4'",
         "%",
     ),

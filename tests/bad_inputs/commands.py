@@ -58,7 +58,7 @@ COMMANDS = {
     ),
     "fill_mask": "--init_checkpoint=model --text='w1 [MASK] w2'",
     "answer": (
-        "--saved_model=serving/squad --question=w1 --paragraph='w2 w3 w4' "
+        "--init_checkpoint=serving/squad --question=w1 --paragraph='w2 w3 w4' "
         "--max_seq_length=16 --max_query_length=4"
     ),
     "convert_to_litert": (

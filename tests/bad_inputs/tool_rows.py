@@ -15,7 +15,7 @@ from tests.bad_inputs.table import (
 
 DEEP = "[" * 100_000
 MODEL = "--init_checkpoint=model"
-ASK = "bare answer --saved_model=serving/squad --paragraph=w2"
+ASK = "bare answer --init_checkpoint=serving/squad --paragraph=w2"
 
 
 def row(program, name, words, says, *changes, **kwargs):
@@ -377,7 +377,7 @@ ROWS = [
         "--top_k=26.*at most",
     ),
     # answer.
-    row("answer", "no model", "--saved_model=no", "no SavedModel in no"),
+    row("answer", "no model", "--init_checkpoint=no", "no.index does not"),
     row(ASK, "no question", "--question=", "--question is empty"),
     row(ASK, "a blank question", "--question=' '", "--question"),
     row(
@@ -409,31 +409,31 @@ ROWS = [
     row(
         "answer",
         "a classifier",
-        "--saved_model=serving/classifier",
-        "serving/classifier.*run_squad.py",
+        "--init_checkpoint=serving/classifier",
+        "serving/classifier.*has the head .classes.*run_squad",
     ),
-    row("answer", "an encoder", "--saved_model=hub", "hub.*run_squad.py"),
+    row("answer", "an encoder", "--init_checkpoint=hub", "no head of a task"),
     row(
         "answer",
-        "longer sequences than were exported",
-        f"--max_seq_length=32 --paragraph='{'w1 ' * 40}'",
-        "--max_seq_length",
+        "longer sequences than the model's",
+        "--max_seq_length=64",
+        "max_seq_length=64, but the model has 32 positions",
     ),
     row(
         "answer",
         "a SavedModel that is cut",
-        "--saved_model=squad_model",
+        "--init_checkpoint=squad_model",
         "squad_model",
         lambda: (
             serving("squad")(),
-            cut("squad_model/saved_model.pb")(),
+            cut("squad_model/variables/variables.index")(),
         ),
     ),
     row(
         "answer",
         "a SavedModel without a vocabulary",
-        "--saved_model=squad_model",
-        "squad_model/assets has no vocabulary",
+        "--init_checkpoint=squad_model",
+        "squad_model.*lacks a config or vocabulary",
         lambda: (serving("squad")(), remove("squad_model/assets/vocab.txt")()),
     ),
     *rows_of_flags(

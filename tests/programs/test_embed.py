@@ -12,6 +12,7 @@ import pytest
 import tensorflow as tf
 
 from albert_tf.commands.embed import EmbedFlags
+from albert_tf.inference import embedder
 from albert_tf.model import modeling
 from albert_tf.model.config import AlbertConfig
 from albert_tf.programs import embed
@@ -227,7 +228,7 @@ def test_all_chunks_together_meet_few_shapes():
     rng = np.random.default_rng(0)
     for _ in range(30):
         rows = [[7] * n for n in rng.integers(0, 36, rng.integers(50, 90))]
-        found = embed.compute(count_tokens, tokenizer, rows, 37, 100)
+        found = embedder.compute(count_tokens, tokenizer, rows, 37, 100)
         assert found == [len(row) + 2 for row in rows]
     assert shapes == {(12, 8), (6, 16), (4, 24), (3, 32), (2, 37)}
 

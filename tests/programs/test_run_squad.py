@@ -13,11 +13,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf.commands.answer import AnswerFlags
+from albert_tf import Answerer
 from albert_tf.commands.convert_checkpoint import ConvertFlags
 from albert_tf.commands.run_squad import SquadFlags
-from albert_tf.data import squad
-from albert_tf.programs import answer, convert_checkpoint, run_squad
+from albert_tf.data import answers, examples, squad, windows
+from albert_tf.export import requests
+from albert_tf.programs import convert_checkpoint, run_squad
 from albert_tf.text import tokenization
 from albert_tf.training import evaluation, results_file
 from albert_tf.weights import checkpoints, pretrained, task_heads
@@ -331,10 +332,93 @@ def check_given_threshold(args, tmp_path):
     assert model.head.threshold == -3.5
 
 
+def ask_export(folder, asked, args):
+    """Returns the answers of a SavedModel's signature, and its threshold."""
+    (path,) = folder.iterdir()
+    serve = tf.saved_model.load(str(path)).signatures["serving_default"]
+    tokenizer = pretrained.read_description(path / "assets").tokenizer
+    names = "max_seq_length", "doc_stride", "max_query_length"
+    encoded = windows.encode_squad(
+        asked,
+        tokenizer,
+        windows.WindowSettings(*(getattr(args, name) for name in names)),
+        is_training=False,
+    )
+    features = examples.pad_examples(
+        encoded, range(len(encoded)), encoded.lengths.max()
+    )
+    outputs = serve(
+        **{name: tf.constant(features[name]) for name in requests.FEATURES}
+    )
+    outputs = {name: value.numpy() for name, value in outputs.items()}
+    threshold = outputs.pop("threshold", None)
+    return answers.find_answers(asked, encoded, outputs), threshold
+
+
+def compare_answers(out, found):
+    """Compares `Answers` with those that a run wrote."""
+    wanted = read(out, "nbest_predictions.json")
+    assert list(found.nbest) == list(wanted)
+    for key, entries in wanted.items():
+        texts, probabilities = (
+            [entry[name] for entry in entries]
+            for name in ("text", "probability")
+        )
+        assert [entry["text"] for entry in found.nbest[key]] == texts
+        np.testing.assert_allclose(
+            [entry["probability"] for entry in found.nbest[key]],
+            probabilities,
+            atol=1e-5,
+        )
+    if found.null_odds:
+        odds = read(out, "null_odds.json")
+        assert list(found.null_odds) == list(odds)
+        np.testing.assert_allclose(
+            [*found.null_odds.values()], [*odds.values()], atol=1e-5
+        )
+
+
+@pytest.mark.parametrize(
+    ("version", "source"), [("v1", "out"), ("v1", "serving"), ("v2", "out")]
+)
+def test_an_answerer_answers_as_the_program_does(request, version, source):
+    """From the run's folder it knows the windows, from an export it is told."""
+    args, folder, _ = request.getfixturevalue(f"finished_{version[1]}")
+    names = "max_seq_length", "doc_stride", "max_query_length"
+    lengths = {name: getattr(args, name) for name in names}
+    answerer = Answerer(
+        folder / source,
+        **(lengths if source == "serving" else {}),
+        compute_dtype="float32",
+    )
+    asked = squad.read_squad(args.predict_file)
+    found = answerer(
+        [(q.text, asked.contexts[q.context]) for q in asked.questions]
+    )
+    keys = [question.id for question in asked.questions]
+    compare_answers(
+        folder / "out",
+        answers.Answers(
+            {},
+            {k: x["answers"] for k, x in zip(keys, found, strict=True)},
+            {
+                k: x["null_odds"]
+                for k, x in zip(keys, found, strict=True)
+                if "null_odds" in x
+            },
+        ),
+    )
+    predictions = read(folder / "out", "predictions.json")
+    assert [x["prediction"] for x in found] == [predictions[k] for k in keys]
+    for question, answer in zip(asked.questions, found, strict=True):
+        paragraph = asked.contexts[question.context]
+        for entry in answer["answers"]:
+            part = paragraph[entry["start"] : entry["end"]]
+            assert part == entry["text"]
+
+
 @pytest.mark.parametrize("version", ["v1", "v2"])
-def test_an_export_answers_as_the_program_does(
-    request, tmp_path, version, capfd
-):
+def test_an_export_answers_as_the_program_does(request, tmp_path, version):
     args, folder, _ = request.getfixturevalue(f"finished_{version[1]}")
     for kind in ("serving", "text"):
         (path,) = (folder / kind).iterdir()
@@ -343,36 +427,16 @@ def test_an_export_answers_as_the_program_does(
         assert is_kept == (version == "v1")
     out = folder / "out"
     content = read(folder, args.predict_file.rsplit("/", 1)[1])
-    for paragraph in content["data"][0]["paragraphs"][:2]:
-        (qa,) = paragraph["qas"]
-        found, thresholds = answer.ask(
-            folder / "serving",
-            [qa["question"]],
-            paragraph["context"],
-            args,
-            n_best_size=20,
-            max_answer_length=30,
-        )
-        wanted = read(out, "nbest_predictions.json")[qa["id"]]
-        assert [e["text"] for e in found.nbest["0"]] == [
-            e["text"] for e in wanted
-        ]
-        np.testing.assert_allclose(
-            [e["probability"] for e in found.nbest["0"]],
-            [e["probability"] for e in wanted],
-            atol=1e-5,
-        )
-        if version == "v2":
-            odds = read(out, "null_odds.json")[qa["id"]]
-            np.testing.assert_allclose(found.null_odds["0"], odds, atol=1e-5)
-            rows = results_file.read_results(out)
-            best = results_file.best_row(rows, "f1")
-            np.testing.assert_allclose(
-                thresholds, best["null_score_diff_threshold"], rtol=1e-6
-            )
-            (path,) = (folder / "serving").iterdir()
-            head = task_heads.read_head(path / "assets")
-            assert head.threshold == best["null_score_diff_threshold"]
+    asked = squad.read_squad(args.predict_file)
+    found, threshold = ask_export(folder / "serving", asked, args)
+    compare_answers(out, found)
+    if version == "v2":
+        rows = results_file.read_results(out)
+        best = results_file.best_row(rows, "f1")["null_score_diff_threshold"]
+        np.testing.assert_allclose(threshold, best, rtol=1e-6)
+        (path,) = (folder / "serving").iterdir()
+        head = task_heads.read_head(path / "assets")
+        assert head.threshold == best
     if version == "v2":
         check_given_threshold(args, tmp_path)
     compare_with_text(folder, loaded, content["data"][0]["paragraphs"])
@@ -388,19 +452,6 @@ def test_an_export_answers_as_the_program_does(
         feed = {i.name: np.ones([2, 7]) for i in signature.inputs.values()}
         outputs = {n: o.name for n, o in signature.outputs.items()}
         assert len(session.run(outputs, feed)) >= 2
-    flags = AnswerFlags(
-        saved_model=str(folder / "serving"),
-        question="w1 w0\nw2",
-        paragraph="w5 w1 w6 w7",
-        max_seq_length=20,
-        doc_stride=8,
-        max_query_length=4,
-    )
-    answer.run(flags)
-    assert "w1 w0\n" in capfd.readouterr().out
-    long = dataclasses.replace(flags, max_seq_length=32, paragraph="w1 " * 40)
-    with pytest.raises(ValueError, match=r"Lower --max_seq_length"):
-        answer.run(long)
 
 
 def test_a_stopped_run_resumes(finished_1, args, tmp_path, monkeypatch):

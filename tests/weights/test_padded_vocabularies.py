@@ -9,8 +9,8 @@ import pytest
 import tensorflow as tf
 
 from albert_tf.data.pretraining import agreement
+from albert_tf.inference import masks
 from albert_tf.model import heads, modeling
-from albert_tf.programs import fill_mask
 from albert_tf.text import extension, tokenization
 from albert_tf.training import plateau
 from albert_tf.weights import checkpoints, new_pieces, pretrained
@@ -176,7 +176,7 @@ def test_a_conversion_keeps_padding(folders, tmp_path, form):
 def test_fill_mask_and_exports_never_predict_padding(folders):
     found = pretrained.read_pretrained(folders / "padded")
     model = pretrained.build_model(heads.AlbertForPreTraining, found)
-    (candidates,), _ = fill_mask.fill_masks(
+    (candidates,), _ = masks.fill_masks(
         model, found.tokenizer, ["w1 [MASK]"], top_k=NUM_PIECES
     )
     assert len(candidates[0]) == NUM_PIECES

@@ -1,0 +1,186 @@
+"""Answers questions about paragraphs with a fine-tuned model."""
+
+import logging
+from collections.abc import Sequence
+
+import tensorflow as tf
+
+from albert_tf import filesystem
+from albert_tf.data import answers, squad, windows
+from albert_tf.model import layers, span_heads
+from albert_tf.tasks.recipes import AnswerSettings, Recipe, choose_windows
+from albert_tf.training import distribution, evaluation, manifest
+from albert_tf.weights import pretrained, task_heads
+
+
+class Answerer:
+    r"""A model of run_squad, ready to be asked about paragraphs.
+
+    Args:
+      model: what `read_pretrained` takes, such as the --output_dir or
+        --export_dir of run_squad, or what it returns.
+      max_seq_length: as for `WindowSettings`, like the next two. If all are
+        None, those of the fine-tuning; what is then unknown is chosen by
+        `recipes.choose_windows`.
+      doc_stride: see there.
+      max_query_length: see there.
+      settings: an AnswerSettings. Its threshold, if any, replaces the model's.
+      compute_dtype: as for `Recipe`.
+
+    Attributes:
+      threshold: questions whose no-answer score reaches it are not answered;
+        None for a model of SQuAD 1.1, which always answers.
+
+    Raises:
+      ValueError: if the model has no vocabulary, or another head or none, or
+        the lengths leave no room for the paragraph.
+
+    Example:
+      >>> from albert_tf import AlbertConfig, build_tokenizer, named_weights
+      >>> words = "[PAD] [UNK] [CLS] [SEP] [MASK] who ran the cat".split()
+      >>> size = open("vocab.txt", "w").write("\n".join(words))
+      >>> config = AlbertConfig(
+      ...     vocab_size=9, hidden_size=8, num_attention_heads=2)
+      >>> random = named_weights(span_heads.AlbertSpans(config))
+      >>> answerer = Answerer(pretrained.Pretrained(
+      ...     "random", {n: w.numpy() for n, w in random.items()}, config,
+      ...     build_tokenizer(vocab_file="vocab.txt"), None,
+      ...     head=task_heads.TaskHead("spans")))
+      >>> [answer] = answerer([("Who ran?", "The cat ran")])
+      >>> answer["prediction"] in "The cat ran"
+      True
+    """
+
+    def __init__(
+        self,
+        model: filesystem.Path | pretrained.Pretrained,
+        *,
+        max_seq_length: int | None = None,
+        doc_stride: int | None = None,
+        max_query_length: int | None = None,
+        settings: AnswerSettings | None = None,
+        compute_dtype: str = Recipe.compute_dtype,
+    ):
+        start = pretrained.complete(model)
+        self.settings = settings or AnswerSettings()
+        self.threshold = self._choose_threshold(start)
+        self.tokenizer = start.tokenizer
+        folder = filesystem.folder_of(start.source)
+        given = {
+            "max_seq_length": max_seq_length,
+            "doc_stride": doc_stride,
+            "max_query_length": max_query_length,
+        }
+        if not any(given.values()) and folder:
+            given = manifest.read_setting(folder, "windows") or given
+        self.windows = windows.WindowSettings(
+            **choose_windows(start.config, **given)
+        )
+        windows.check_settings(self.windows)
+        strategy = tf.distribute.get_strategy()
+        dtype = distribution.choose_compute_dtype(compute_dtype, strategy)
+        kwargs = {"dtype": layers.POLICIES[dtype]}
+        model_class, self._min_length = span_heads.AlbertSpans, 1
+        if self.threshold is not None:
+            model_class = span_heads.AlbertConditionalSpans
+            beam = {n: getattr(self.settings, n) for n in self._BEAM}
+            kwargs |= beam
+            self._min_length = max(beam.values())
+        self.model = pretrained.build_model(
+            lambda config: model_class(config, **kwargs), start
+        )
+        self._predict = evaluation.Predictor(strategy, self.model)
+
+    _BEAM = "start_n_top", "end_n_top"
+
+    def _choose_threshold(self, start):
+        """Returns the threshold of a model of SQuAD 2.0, or None of 1.1."""
+        head = start.head
+        if head is None or head.kind not in ("spans", "conditional_spans"):
+            found = f"the head {head.kind!r}" if head else "no head of a task"
+            raise ValueError(
+                f"{start.source} has {found}; wanted a model that answers "
+                "questions. Fine-tune one with run_squad, or give the folder "
+                "of one."
+            )
+        given = self.settings.null_score_diff_threshold
+        if head.kind == "spans" or given is not None:
+            return given
+        if head.threshold is None:
+            logging.warning(
+                "%s was not scored, or without %s next to it, so its best "
+                "no-answer threshold is unknown. It is set to 0.",
+                start.source,
+                task_heads.HEAD_FILE,
+            )
+        return head.threshold or 0.0
+
+    def __call__(self, questions: Sequence[tuple[str, str]]) -> list[dict]:
+        """Answers pairs of a question and its paragraph.
+
+        Returns:
+          A dict for each pair, in order:
+
+          prediction: the best answer, a part of the paragraph; "" if there is
+            none.
+          answers: list of dicts of `text`, `probability`, `start` and `end`,
+            the character after its last; the best first.
+          null_odds: the no-answer score; absent for a model of SQuAD 1.1.
+
+        Raises:
+          ValueError: if `questions` is no list of pairs.
+        """
+        for pair in questions:
+            if isinstance(pair, str) or len(pair) != 2:
+                raise ValueError(
+                    f"Found {pair!r:.80}; wanted pairs of a question and its "
+                    "paragraph."
+                )
+        if not len(questions):
+            return []
+        paragraphs = list(dict.fromkeys(text for _, text in questions))
+        asked = squad.Squad(
+            paragraphs,
+            [
+                squad.Question(str(i), question, paragraphs.index(text), None)
+                for i, (question, text) in enumerate(questions)
+            ],
+        )
+        encoded = windows.encode_squad(
+            asked, self.tokenizer, self.windows, is_training=False
+        )
+        outputs = self._predict(
+            encoded,
+            self.windows.max_seq_length,
+            Recipe.tokens_per_batch,
+            min_length=self._min_length,
+        )
+        found = answers.find_answers(
+            asked,
+            encoded,
+            outputs,
+            n_best_size=self.settings.n_best_size,
+            max_answer_length=self.settings.max_answer_length,
+        )
+        return [self._describe(found, q.id) for q in asked.questions]
+
+    def _describe(self, found, key):
+        """Returns the answer to the question with the id `key`."""
+        rows = zip(found.nbest[key], found.places[key], strict=True)
+        described = {
+            "prediction": found.best[key],
+            "answers": [
+                {
+                    "text": entry["text"],
+                    "probability": entry["probability"],
+                    "start": start,
+                    "end": end,
+                }
+                for entry, (start, end) in rows
+            ],
+        }
+        if self.threshold is not None:
+            odds = described["null_odds"] = found.null_odds[key]
+            if odds >= self.threshold:
+                described["prediction"] = ""
+        return described

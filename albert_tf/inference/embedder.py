@@ -1,0 +1,220 @@
+"""Computes vectors of texts with a pretrained or fine-tuned model.
+
+Shapes: N texts, B batch, T tokens, H hidden_size.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import tensorflow as tf
+
+from albert_tf import filesystem
+from albert_tf.data import batches, examples
+from albert_tf.model import modeling
+from albert_tf.training import evaluation
+from albert_tf.weights import pretrained
+
+
+class Embedder:
+    r"""An encoder that maps texts to vectors.
+
+    Args:
+      model: what `read_pretrained` takes, or what it returns.
+      pooling: "mean" of all tokens except [CLS] and [SEP], the model's
+        "pooled" output, or one vector for each of the "tokens".
+      layer: layer to read the tokens from, counted from 0; -1 is the last.
+        Unused for "pooled".
+      max_seq_length: maximum length of a text, in tokens with [CLS] and [SEP];
+        longer texts are truncated. None for 512, or the model's positions if
+        they are fewer.
+      tokens_per_batch: number of tokens per batch, padding included.
+
+    Raises:
+      ValueError: if the model has no vocabulary, no such layer, or no pooler.
+
+    Example:
+      >>> from albert_tf import AlbertConfig, build_tokenizer, named_weights
+      >>> words = "[PAD] [UNK] [CLS] [SEP] [MASK] good bad".split()
+      >>> size = open("vocab.txt", "w").write("\n".join(words))
+      >>> config = AlbertConfig(
+      ...     vocab_size=7, hidden_size=8, num_attention_heads=2)
+      >>> random = named_weights(modeling.AlbertEncoder(config))
+      >>> embedder = Embedder(pretrained.Pretrained(
+      ...     "random", {n: w.numpy() for n, w in random.items()}, config,
+      ...     build_tokenizer(vocab_file="vocab.txt"), None))
+      >>> embedder(["good", "bad bad"]).shape
+      (2, 8)
+    """
+
+    def __init__(
+        self,
+        model: filesystem.Path | pretrained.Pretrained,
+        *,
+        pooling: str = "mean",
+        layer: int = -1,
+        max_seq_length: int | None = None,
+        tokens_per_batch: int = 4096,
+    ):
+        if pooling not in ("mean", "pooled", "tokens"):
+            raise ValueError(
+                f"pooling={pooling!r}; wanted 'mean', 'pooled' or 'tokens'."
+            )
+        start = pretrained.complete(model)
+        unused = [] if pooling == "pooled" else [pretrained.POOLER]
+        self.model = pretrained.build_model(
+            modeling.AlbertEncoder, start, unused
+        )
+        self.tokenizer, self.pooling = start.tokenizer, pooling
+        self.max_seq_length = start.config.choose_length(max_seq_length)
+        self.tokens_per_batch = tokens_per_batch
+        config = start.config
+        num_layers = config.num_hidden_layers * config.inner_group_num
+        if not -num_layers <= layer < num_layers:
+            raise ValueError(
+                f"layer={layer}, but the model has {num_layers} layers; wanted "
+                f"{-num_layers} to {num_layers - 1}."
+            )
+        self._embed = build_function(self.model, pooling, layer)
+
+    def __call__(self, texts: Sequence[str]):
+        """Returns the vectors of texts: an array [N, H] float32.
+
+        For "tokens", it is a list of a dict for each text: `vectors` [T, H],
+        `ids` [T] of its tokens and their `offsets` [T, 2], the first character
+        of each and the one after its last.
+
+        Raises:
+          ValueError: if `texts` is no list of texts.
+        """
+        if isinstance(texts, str):
+            raise ValueError(f"The texts are {texts!r:.80}; wanted a list.")
+        rows, _ = self.encode(texts)
+        vectors = self.compute(rows) if rows else []
+        if self.pooling != "tokens":
+            size = self.model.config.hidden_size
+            return np.array(vectors, np.float32).reshape(-1, size)
+        return [
+            {"vectors": vector, "ids": ids, "offsets": offsets}
+            for vector, (ids, offsets) in zip(vectors, rows, strict=True)
+        ]
+
+    def encode(self, texts: Sequence[str]) -> tuple[list, int]:
+        """Encodes texts, without [CLS] and [SEP].
+
+        Returns:
+          A pair of ids and offsets (None but for "tokens") for each text; and
+          the number of truncated texts.
+        """
+        rows: list[tuple]
+        if self.pooling == "tokens":
+            rows = [self.tokenizer.encode_with_offsets(text) for text in texts]
+        else:
+            encoded = examples.encode_texts(self.tokenizer, texts)
+            rows = [(ids, None) for ids in encoded]
+        limit = self.max_seq_length - 2
+        num_cut = sum(len(ids) > limit for ids, _ in rows)
+        return [(ids[:limit], o and o[:limit]) for ids, o in rows], num_cut
+
+    def compute(self, rows: list, count=None) -> list:
+        """Computes the vectors of N rows of `encode`.
+
+        `count` is called with the number of texts of each batch.
+
+        Returns:
+          N arrays: [H], or [T, H] for "tokens".
+        """
+        vectors = compute(
+            self._embed,
+            self.tokenizer,
+            [ids for ids, _ in rows],
+            self.max_seq_length,
+            self.tokens_per_batch,
+            count,
+        )
+        if self.pooling != "tokens":
+            return vectors
+        pairs = zip(vectors, rows, strict=True)
+        return [vector[: len(ids)] for vector, (ids, _) in pairs]
+
+
+def build_function(model, pooling="mean", layer=-1):
+    """Returns a compiled function from ids and mask [B, T] to vectors.
+
+    These are [B, H] if `pooling` is "pooled" or "mean", and [B, T - 1, H],
+    without [CLS], for "tokens". They are read from a `layer`, but for "pooled".
+    The weights must not change any more.
+    """
+    ints = tf.TensorSpec([None, None], tf.int32)
+    config = model.config
+    last = config.num_hidden_layers * config.inner_group_num - 1
+    is_last = pooling == "pooled" or layer in (-1, last)
+
+    @tf.function(input_signature=[ints, ints])
+    def embed(ids, mask):
+        outputs = model(ids, mask)
+        if pooling == "pooled":
+            return outputs["pooled_output"]
+        tokens = outputs["sequence_output"]  # [B, T, H]
+        if not is_last:
+            tokens = outputs["all_encoder_layers"][layer]
+        return average(tokens, mask) if pooling == "mean" else tokens[:, 1:]
+
+    strategy = tf.distribute.get_strategy()
+    if is_last:  # The only layer that is returned inside.
+        with evaluation.holding_weights(strategy, model):
+            embed.get_concrete_function()
+    return embed
+
+
+def compute(
+    embed, tokenizer, rows, max_length, tokens_per_batch=4096, count=None
+):
+    """Computes the vectors of lines.
+
+    `rows` are N lists of ids, without [CLS] and [SEP]. A line has at most
+    `max_length` tokens and a batch `tokens_per_batch`, padding included.
+    `count` is called with the number of lines of each batch.
+
+    Returns:
+      N arrays: for each line, its row of the result of `embed`.
+    """
+    pairs: list = [
+        ([tokenizer.cls_id, *ids, tokenizer.sep_id], []) for ids in rows
+    ]
+    encoded = examples.Examples(*examples.join_pairs(pairs), {})
+    plan = batches.plan_pass(
+        encoded,
+        max_length,
+        tokens_per_batch,
+        # Few shapes: TensorFlow keeps half a megabyte for each.
+        is_static=True,
+        tokens_per_shape=0,
+    )
+    vectors = [None] * len(rows)
+    parts = np.split(plan.order, np.cumsum(plan.sizes)[:-1])
+    for length, indices in zip(plan.lengths, parts, strict=True):
+        real = indices[indices < len(rows)]  # Without rows of padding.
+        features = examples.pad_examples(encoded, real, int(length))
+        more = [(0, len(indices) - len(real)), (0, 0)]
+        names = "input_ids", "input_mask"
+        ids, mask = (np.pad(features[name], more) for name in names)
+        values = embed(ids, mask).numpy()[: len(real)]
+        for i, vector in zip(real, values, strict=True):
+            vectors[i] = vector
+        if count:
+            count(len(real))
+    return vectors
+
+
+def average(tokens, mask):
+    """Returns the mean of each line's tokens, without [CLS] and [SEP].
+
+    Tokens are [B, T, H]. The mask [B, T] is 1 for a token, 0 for padding. The
+    result is [B, H] float32, 0 for a line without tokens.
+    """
+    is_last = tf.cumsum(mask, axis=1, reverse=True) == 1
+    is_inner = (mask > 0) & ~is_last
+    weights = tf.cast(is_inner[:, 1:], tf.float32)  # [B, T - 1]
+    sums = tf.einsum("bth,bt->bh", tf.cast(tokens[:, 1:], tf.float32), weights)
+    counts = tf.reduce_sum(weights, axis=1, keepdims=True)  # [B, 1]
+    return sums / tf.maximum(counts, 1)

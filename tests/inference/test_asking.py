@@ -1,0 +1,146 @@
+"""Answerer, FillMask and Embedder, called from Python.
+
+That their answers are right is tested with the programs that are made of them.
+"""
+
+import logging
+
+import numpy as np
+import pytest
+
+from albert_tf import Answerer, Embedder, FillMask, read_pretrained
+from albert_tf.inference import masks
+from albert_tf.tasks.recipes import AnswerSettings
+from albert_tf.training import manifest
+from tests import tiny
+
+TEXTS = ["w1 w2 w3", "", "w4 w5"]
+
+
+@pytest.fixture(scope="module")
+def pretrained(tmp_path_factory):
+    return tiny.write_model(tmp_path_factory.mktemp("pretrained"))
+
+
+@pytest.fixture(scope="module")
+def answering(tmp_path_factory):
+    return tiny.write_answering(tmp_path_factory.mktemp("answering"), "v2")
+
+
+def test_vectors_are_rows_of_an_array(pretrained):
+    means = Embedder(pretrained)(TEXTS)
+    assert means.shape == (3, tiny.CONFIG.hidden_size)
+    assert means.dtype == np.float32
+    tokens = Embedder(pretrained, pooling="tokens")(TEXTS)
+    assert [len(row["vectors"]) for row in tokens] == [3, 0, 2]
+    np.testing.assert_allclose(
+        tokens[0]["vectors"].mean(axis=0), means[0], atol=1e-5
+    )
+    parts = [TEXTS[2][start:end] for start, end in tokens[2]["offsets"]]
+    assert parts == ["w4", "w5"] and len(tokens[2]["ids"]) == 2
+    assert Embedder(pretrained)([]).shape == (0, tiny.CONFIG.hidden_size)
+
+
+def test_a_layer_and_a_length_can_be_chosen(pretrained):
+    first = Embedder(pretrained, layer=0, max_seq_length=3)
+    np.testing.assert_allclose(first(["w1 w2"]), first(["w1 w9"]), atol=1e-6)
+    assert abs(first(["w1"]) - Embedder(pretrained)(["w1"])).max() > 1e-3
+    with pytest.raises(ValueError, match="the model has 2 layers"):
+        Embedder(pretrained, layer=2)
+    with pytest.raises(ValueError, match="pooling='max'; wanted"):
+        Embedder(pretrained, pooling="max")
+
+
+def test_masks_are_filled_in_batches_as_alone(pretrained, monkeypatch):
+    fill_mask = FillMask(pretrained)
+    texts = ["w1 [MASK]", "[MASK] w2 w3 [MASK]", "w4 w5 [MASK] w6"]
+    together = fill_mask(texts, top_k=2)
+    monkeypatch.setattr(masks, "BATCH_SIZE", 1)
+    for found, text in zip(together, texts, strict=True):
+        (alone,) = fill_mask([text], top_k=2)
+        assert len(found["masks"]) == text.count("[MASK]")
+        for a, b in zip(found["masks"], alone["masks"], strict=True):
+            assert list(a) == list(b)
+            np.testing.assert_allclose([*a.values()], [*b.values()], atol=1e-6)
+        assert "in_order" not in found
+
+
+def test_pairs_need_no_mask(pretrained):
+    fill_mask = FillMask(pretrained)
+    first, second = fill_mask([("w1", "w2 w3"), ["w4", "[MASK]"]])
+    assert first["masks"] == [] and len(second["masks"]) == 1
+    assert 0 < first["in_order"] < 1
+    with pytest.raises(ValueError, match=r"no \[MASK\] in the text 'w1'"):
+        fill_mask(["w1"])
+
+
+def test_questions_are_answered_from_their_own_paragraph(answering):
+    answerer = Answerer(
+        answering,
+        max_seq_length=16,
+        doc_stride=4,
+        max_query_length=4,
+        settings=AnswerSettings(n_best_size=3, null_score_diff_threshold=99.0),
+    )
+    pairs = [
+        ("w1", "w2 w3 " * 20),
+        ("w1 w4", "w5 w6 w7"),
+        ("w1", "w5 w6 w7"),
+        ["w8", ""],
+    ]
+    found = answerer(pairs)
+    assert [len(x["answers"]) for x in found] == [3, 3, 3, 1]
+    for (_, paragraph), answer in zip(pairs, found, strict=True):
+        best = answer["answers"][0]
+        assert answer["prediction"] == best["text"]
+        assert paragraph[best["start"] : best["end"]] == best["text"]
+        assert answer["null_odds"] < 99
+    for pair, answer in zip(pairs, found, strict=True):
+        (alone,) = answerer([pair])
+        assert alone["prediction"] == answer["prediction"]
+        np.testing.assert_allclose(
+            alone["null_odds"], answer["null_odds"], atol=1e-5
+        )
+    answerer.threshold = -99.0
+    assert {x["prediction"] for x in answerer(pairs)} == {""}
+    assert answerer([]) == []
+
+
+def test_an_unknown_threshold_is_said(answering, caplog):
+    with caplog.at_level(logging.WARNING):
+        assert Answerer(answering).threshold == 0
+    assert "best no-answer threshold is unknown" in caplog.text
+    caplog.clear()
+    settings = AnswerSettings(null_score_diff_threshold=1.5)
+    assert Answerer(answering, settings=settings).threshold == 1.5
+    assert not caplog.text
+
+
+def test_windows_are_those_of_the_fine_tuning(answering):
+    windows = {"max_seq_length": 20, "doc_stride": 5, "max_query_length": 6}
+    manifest.Manifest(str(answering), {"windows": windows}).write()
+    assert Answerer(answering).windows == (20, 5, 6)
+    assert Answerer(answering, max_seq_length=16).windows == (16, 128, 6)
+
+
+@pytest.mark.parametrize("kind", [Embedder, FillMask])
+def test_what_is_no_list_of_texts_is_refused(pretrained, kind):
+    model = kind(pretrained)
+    with pytest.raises(ValueError, match="wanted a list"):
+        model("w1 [MASK]")
+
+
+def test_what_is_no_question_is_refused(answering):
+    for wrong in ["why", ("why", "a", "b")]:
+        with pytest.raises(ValueError, match="wanted pairs of a question"):
+            Answerer(answering)([wrong])
+
+
+def test_models_of_another_kind_are_refused(pretrained, tmp_path):
+    with pytest.raises(ValueError, match="no head of a task; wanted a model"):
+        Answerer(pretrained)
+    classifier = tiny.write_classifier(tmp_path)
+    with pytest.raises(ValueError, match="the head 'classes'; wanted a model"):
+        Answerer(read_pretrained(classifier))
+    with pytest.raises(ValueError, match="lacks"):
+        FillMask(classifier)
