@@ -81,9 +81,15 @@ def find_browser():
 
 
 def browse(path, *words):
+    """As `browse_url`, of a file."""
+    return browse_url(path.as_uri(), path.parent, *words)
+
+
+def browse_url(url, folder, *words):
     """Opens a page without a window; returns what the browser prints.
 
-    The page must write nothing to the browser's console, where errors are.
+    The page must write nothing to the browser's console, where errors are. The
+    browser keeps its files in `folder`.
     """
     done = subprocess.run(
         [
@@ -98,9 +104,9 @@ def browse(path, *words):
             "--no-first-run",
             "--hide-scrollbars",
             "--enable-logging=stderr",
-            f"--user-data-dir={path.parent / 'browser'}",
+            f"--user-data-dir={folder / 'browser'}",
             *words,
-            path.as_uri(),
+            url,
         ],
         capture_output=True,
         text=True,

@@ -111,15 +111,15 @@ def complete(pretrained: Pretrained | filesystem.Path) -> Complete:
     """
     if not isinstance(pretrained, Pretrained):
         pretrained = read_pretrained(pretrained)
-    parts = {
-        "albert_config_file": pretrained.config,
-        "spm_model_file or vocab_file": pretrained.tokenizer,
-    }
-    missing = [name for name, value in parts.items() if value is None]
+    missing = {}
+    if pretrained.config is None:
+        missing["config"] = "albert_config_file"
+    if pretrained.tokenizer is None:
+        missing["vocabulary"] = "spm_model_file or vocab_file"
     if missing:
         raise ValueError(
-            f"{pretrained.source} lacks a config or vocabulary. Give "
-            f"{' and '.join(missing)}."
+            f"{pretrained.source} has no {' and no '.join(missing)}, or "
+            f"several, next to it. Give {' and '.join(missing.values())}."
         )
     return Complete(**vars(pretrained))
 

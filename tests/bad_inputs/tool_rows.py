@@ -175,7 +175,7 @@ ROWS = [
         "extend_vocab",
         "no vocabulary",
         "",
-        "lacks a config or vocabulary. Give --spm_model_file or --vocab_file",
+        "has no vocabulary, .*Give --spm_model_file or --vocab_file",
         remove("model/vocab.txt"),
     ),
     row(
@@ -374,7 +374,7 @@ ROWS = [
         "fill_mask",
         "more guesses than pieces",
         "--top_k=26",
-        "--top_k=26.*at most",
+        "--top_k=26.*wanted 1 to 25",
     ),
     # answer.
     row("answer", "no model", "--init_checkpoint=no", "no.index does not"),
@@ -433,7 +433,7 @@ ROWS = [
         "answer",
         "a SavedModel without a vocabulary",
         "--init_checkpoint=squad_model",
-        "squad_model.*lacks a config or vocabulary",
+        "squad_model.*has no vocabulary",
         lambda: (serving("squad")(), remove("squad_model/assets/vocab.txt")()),
     ),
     *rows_of_flags(
@@ -445,6 +445,22 @@ ROWS = [
         doc_stride 0 -1
         max_query_length 0
         """,
+    ),
+    # demo.
+    row("bare demo", "no model", "--init_checkpoint=no", "no.index does not"),
+    row(
+        f"bare demo {MODEL}",
+        "no vocabulary",
+        "",
+        "has no vocabulary, .*Give --spm_model_file or --vocab_file",
+        remove("model/vocab.txt"),
+    ),
+    row(f"bare demo {MODEL}", "no such port", "--port=65536", "--port=65536"),
+    row(
+        "bare demo --init_checkpoint=hub",
+        "an encoder alone",
+        "",
+        "hub.* lacks",
     ),
     # convert_to_litert.
     row(

@@ -264,7 +264,10 @@ def test_equal_texts_count_once():
 )
 def test_answers_begin_and_end_with_visible_characters(context, wanted):
     ends, scores = np.array([len(context)]), np.ones(1, np.float32)
-    ranked = answers.rank(context, 20, np.zeros(1, int), ends, scores, scores)
+    ranked, ((start, end),) = answers.rank(
+        context, 20, np.zeros(1, int), ends, scores, scores
+    )
+    assert context[start:end] == wanted
     assert [entry["text"] for entry in ranked] == [wanted]
 
 
