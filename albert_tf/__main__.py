@@ -25,6 +25,7 @@ TOOLS = {
     "train_vocab": "train a vocabulary on text",
     "extend_vocab": "add words to a model's vocabulary",
     "initialize": "write an untrained model that begins on neighbors",
+    "download": "download GLUE, SQuAD or RACE",
     "run_glue": "fine-tune on all GLUE tasks",
     "classify": "classify texts with a fine-tuned model",
     "fill_mask": "predict the [MASK] tokens of a text",

@@ -68,16 +68,29 @@ def cache_folder() -> str:
     return os.path.expanduser(os.environ.get(CACHE) or usual)
 
 
-def download(url: str, file: str) -> None:
+def download(url: str, file: str, sha256: str | None = None) -> None:
     """Downloads a file, or the rest of it, if it was cut off before.
+
+    One that exists with the digest `sha256` is not downloaded again.
 
     Raises:
       BlockingIOError: if another process is downloading it.
-      ConnectionError: if there is no such file, no network, or no end.
+      ConnectionError: if there is no such file, no network, or no end, or
+        another digest.
+      ValueError: if the file exists with another digest.
     """
     filesystem.make_folder(os.path.dirname(file))
     part = f"{file}.part"
     with ownership.owning(file):
+        if sha256 and os.path.exists(file):
+            found = _compute_digest(file, "sha256")
+            if found == sha256:
+                return
+            raise ValueError(
+                f"{file} has SHA-256 {found:.12}..., {url} had {sha256:.12}... "
+                "Was it edited, or cut off? Remove or rename it, to download "
+                "it again."
+            )
         for pause in (*PAUSES, None):
             size = _size(part)
             try:
@@ -88,11 +101,18 @@ def download(url: str, file: str) -> None:
                 if pause is None or _size(part) == size:
                     raise ConnectionError(_explain(url, file, error)) from error
             time.sleep(pause)
-        if digest and _compute_md5(part) != digest:
+        if digest and _compute_digest(part, "md5") != digest:
             os.remove(part)
             raise ConnectionError(
                 f"{url} was damaged on the way: its MD5 digest differs from "
                 "the server's. It was removed; try again."
+            )
+        if sha256 and _compute_digest(part, "sha256") != sha256:
+            os.remove(part)
+            raise ConnectionError(
+                f"{url} was damaged on the way, or is another file than it "
+                "was: its SHA-256 digest differs from the recorded one. It was "
+                "removed; try again, or download it by hand and look at it."
             )
         os.replace(part, file)
 
@@ -144,8 +164,8 @@ def _find_md5(headers):
     return None
 
 
-def _compute_md5(file):
-    digest = hashlib.md5(usedforsecurity=False)
+def _compute_digest(file, name):
+    digest = hashlib.new(name, usedforsecurity=False)
     with open(file, "rb") as source:
         while block := source.read(BLOCK):
             digest.update(block)
