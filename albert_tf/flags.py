@@ -18,9 +18,11 @@ import contextlib
 import dataclasses
 import functools
 import os
+import re
 import select
 import signal
 import sys
+import textwrap
 import threading
 import types
 import typing
@@ -172,7 +174,7 @@ def launch(run, flags_class):
         )
 
     with quiet_pipe():
-        app.run(main, flags_parser=_parse)
+        app.run(main, flags_parser=functools.partial(_parse, flags_class))
 
 
 @contextlib.contextmanager
@@ -189,8 +191,11 @@ def quiet_pipe():
         sys.exit(128 + signal.SIGPIPE)
 
 
-def _parse(argv):
+def _parse(flags_class, argv):
     """Parses a command line as absl does, but --help exits with status 0."""
+    if not {"--help", "-help", "-h", "-?"}.isdisjoint(argv[1:]):
+        print(format_help(flags_class, absl_flags.FLAGS))
+        sys.exit(0)
     names = [x.lstrip("-").split("=")[0] for x in argv[1:] if x[:1] == "-"]
     for name in sorted({*names} & {*absl_flags.FLAGS} - {"flagfile"}):
         is_list = absl_flags.FLAGS[name].flag_type().startswith("multi ")
@@ -203,6 +208,54 @@ def _parse(argv):
         sys.exit(0)
     except absl_flags.Error:
         return app.parse_flags_with_usage(argv)  # Prints it, exits with 1.
+
+
+def format_help(flags_class, values):
+    """Returns the help of a program: what it does, and its flags in groups.
+
+    The groups are those of the classes that `flags_class` is made of, between
+    the flags that must be given and those that do nothing.
+    """
+    required, ignored = [], []
+    groups: dict = {owner: [] for owner in flags_class.__mro__}
+    for field in dataclasses.fields(flags_class):
+        (*_, owner) = (
+            base
+            for base in flags_class.__mro__
+            if field.name in vars(base).get("__annotations__", {})
+        )
+        name = _flag_name(field)
+        text = values[name].help.split(";\n")[0]  # Without absl's advice.
+        group = groups[owner]
+        if _is_required(field):
+            group = required
+        elif text.startswith("Ignored"):
+            group = ignored
+        # Identity, because 0 is worth saying.
+        elif all(field.default is not x for x in (None, False, "")):
+            text += f" (default: {str(field.default).lower()})"
+        no = "[no]" if values[name].boolean else ""
+        group.append((name, f"--{no}{name}: {text}"))
+    titled = {"Required": required}
+    for owner, group in groups.items():
+        # Up to the first full stop or semicolon: what the class is about.
+        about = re.split(r"[.;]", owner.__doc__ or "")[0]
+        titled.setdefault(about, []).extend(group)
+    lines = [(sys.modules[flags_class.__module__].__doc__ or "").strip()]
+    for title, group in {**titled, "Without effect": ignored}.items():
+        lines += [f"\n{title}:"] if group else []
+        for _, text in sorted(group):
+            lines.append(
+                textwrap.fill(
+                    text,
+                    80,
+                    initial_indent="  ",
+                    subsequent_indent="    ",
+                    break_on_hyphens=False,
+                )
+            )
+    lines.append("\n--flagfile=FILE reads flags from a file, one on each line.")
+    return "\n".join(lines)
 
 
 def run_command(run, flags_class, words):

@@ -9,6 +9,7 @@ import sys
 import textwrap
 
 import pytest
+from absl import flags as absl_flags
 
 from albert_tf import flags
 
@@ -111,6 +112,41 @@ def test_help_lists_the_flags_with_inherited_help(script):
     assert "Trains nothing." in text
     assert "--learning_rate: Peak learning rate. Range: at least 0." in text
     assert "<adamw|lamb>" in text
+
+
+def test_help_begins_with_what_is_required_and_ends_with_what_is_ignored():
+    class Base(flags.Flags):
+        """Data; what is read."""
+
+        text: str = flags.flag(required=True, help="Text to read.")
+        size: int = flags.flag(0, "Size of a part.", at_least=0)
+        old: bool = flags.flag(True, "Ignored: it does nothing.")
+
+    @dataclasses.dataclass(frozen=True, kw_only=True)
+    class Whole(dataclasses.dataclass(frozen=True, kw_only=True)(Base)):
+        """What the program does."""
+
+        size: int = flags.flag(3)
+        quick: bool = flags.flag(False, "Be quick.")
+
+    values = absl_flags.FlagValues()
+    flags._define(Whole, values)
+    said = flags.format_help(Whole, values)
+    assert said.split(__doc__.strip())[1].strip().splitlines() == [
+        "Required:",
+        "  --text: Text to read.",
+        "",
+        "What the program does:",
+        "  --[no]quick: Be quick.",
+        "",
+        "Data:",
+        "  --size: Size of a part. Range: at least 0. (default: 3)",
+        "",
+        "Without effect:",
+        "  --[no]old: Ignored: it does nothing.",
+        "",
+        "--flagfile=FILE reads flags from a file, one on each line.",
+    ]
 
 
 def test_flags_after_a_flagfile_override_it(script, tmp_path):

@@ -16,7 +16,7 @@ PROGRAM = "albert_tf.programs.export_to_tfhub"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ExportFlags(groups.ReplacementFlags):
-    """The release's flags, followed by those added here."""
+    """Model and folder; the release's flags first."""
 
     albert_directory: str = flag(
         required=True,

@@ -37,7 +37,7 @@ class DeviceFlags(flags.Flags):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TrainFlags(DeviceFlags):
-    """Output, start and devices of training; the settings are in a recipe."""
+    """Output and start of training; devices, too; settings are in a recipe."""
 
     output_dir: str = flag(
         required=True,
@@ -109,7 +109,7 @@ class ReplacementFlags(flags.Flags):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FilesFlags(ReplacementFlags):
-    """The same, and the casing of a vocabulary among them."""
+    """Files that replace or complete those next to a checkpoint; casing too."""
 
     do_lower_case: bool | None = flag(
         help="Whether to lowercase the text; used only with --spm_model_file "
@@ -129,7 +129,7 @@ class FolderFlags(flags.Flags):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FormatFlags(FolderFlags):
-    """The same, and the format of the model."""
+    """Folder of a model to write; its format, too."""
 
     format: Literal["tf1", "own", "hf", "keras_hub"] = flag(
         "hf",
@@ -179,7 +179,7 @@ class CasingFlags(flags.Flags):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FineTuningFlags(FilesFlags, TrainFlags, recipes.Recipe):
-    """Flags common to all fine-tuning commands, a Recipe among them."""
+    """Data and checkpoints of fine-tuning; the settings are a Recipe."""
 
     albert_hub_module_handle: str | None = flag(
         help="TF Hub module to start from, a local folder or tar; same as "

@@ -1,7 +1,7 @@
 r"""Fine-tunes and evaluates ALBERT on GLUE, or on any table of text.
 
 python run_classifier.py --flagfile=configs/glue/mrpc.flags \
-    --data_dir=glue --init_checkpoint=albert_base_v2.tar.gz --output_dir=out \
+    --data_dir=glue --init_checkpoint=albert_base_v2 --output_dir=out \
     --do_train --do_eval --do_predict
 """
 

@@ -1,7 +1,7 @@
 r"""Fine-tunes every GLUE task found in a folder, each with its own recipe.
 
 albert run_glue --data_dir=glue \
-    --init_checkpoint=albert_base_v2.tar.gz --output_dir=out
+    --init_checkpoint=albert_base_v2 --output_dir=out
 
 Rerun the same command to resume.
 """

@@ -1,7 +1,7 @@
 r"""Fine-tunes and evaluates ALBERT on RACE.
 
 python run_race.py --flagfile=configs/race.flags --data_dir=RACE \
-    --init_checkpoint=albert_base_v2.tar.gz --output_dir=out --do_predict
+    --init_checkpoint=albert_base_v2 --output_dir=out --do_predict
 """
 
 import dataclasses
@@ -17,7 +17,7 @@ PROGRAM = "albert_tf.programs.run_race"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RaceFlags(groups.FineTuningFlags):
-    """The release's flags, followed by those added here."""
+    """Questions of RACE; the release's flags first."""
 
     data_dir: str = flag(
         required=True,

@@ -2,7 +2,7 @@ r"""Fine-tunes and evaluates ALBERT on SQuAD 1.1, 2.0 or data in their format.
 
 python run_squad.py --flagfile=configs/squad/v2.flags \
     --train_file=train-v2.0.json --predict_file=dev-v2.0.json \
-    --init_checkpoint=albert_base_v2.tar.gz --output_dir=out \
+    --init_checkpoint=albert_base_v2 --output_dir=out \
     --do_train --do_predict
 """
 
@@ -25,7 +25,7 @@ class SquadFlags(
     groups.FineTuningFlags,
     AnswerSettings,
 ):
-    """The release's flags for both versions, followed by those added here."""
+    """Questions of SQuAD; the release's flags first."""
 
     train_file: str | None = flag(help="JSON file with training data.")
     predict_file: str | None = flag(
