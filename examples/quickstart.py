@@ -43,11 +43,13 @@ Output in {folder}:
   model/      checkpoints, metrics.jsonl, TensorBoard summaries
 
 Next steps:
-  try your own text     {python} -m albert_tf fill_mask --init_checkpoint={folder}/model --text="It is [MASK]."
-  plot the curves       {python} -m tensorboard.main --logdir={folder}/model
-  train longer          {command} --output_dir=longer --num_train_steps=20000
-  use your own text     {script} --output_dir=own --text=FILES
-  and a larger model    {script} --output_dir=own --text=FILES --recipe=hour
+  try it in a browser   {albert} demo --init_checkpoint={folder}/model
+  see how it learned    {albert} report --output_dir={folder}/model
+  fine-tune it          {python} {examples}/speech_eras.py --output_dir={folder}/speeches
+                        {albert} run_classifier --task_config={configs}/tasks/speech_eras.json --data_dir={folder}/speeches --init_checkpoint={folder}/model --output_dir={folder}/eras --do_train --do_eval --num_train_epochs=3 --learning_rate=3e-4 --max_seq_length=64
+  train longer          {longer}
+  or a larger model     {larger}
+  on your own text      {own}
 """  # noqa: E501
 
 
@@ -137,14 +139,37 @@ def run(args):
         print("\nStopped. Rerun the same command to resume.", file=sys.stderr)
         raise
     print(describe_progress(pathlib.Path(folder, "model/metrics.jsonl")))
-    script = [as_typed(sys.executable), as_typed(__file__)]
-    print(
-        NEXT_STEPS.format(
-            folder=folder,
-            python=script[0],
-            script=" ".join(script),
-            command=shlex.join([*script, *sys.argv[1:]]),
+    print(describe_next_steps(folder, args))
+
+
+def describe_next_steps(folder, args):
+    """Returns `NEXT_STEPS` of what was run."""
+
+    def repeat(**changes):
+        values = dataclasses.asdict(dataclasses.replace(args, **changes))
+        return shlex.join(
+            [
+                as_typed(sys.executable),
+                as_typed(__file__),
+                *(
+                    f"--{field.name}={values[field.name]}"
+                    for field in dataclasses.fields(args)
+                    if values[field.name] != field.default
+                ),
+            ]
         )
+
+    larger = "hour" if args.recipe == "ten_minutes" else "night"
+    python = as_typed(sys.executable)
+    return NEXT_STEPS.format(
+        folder=folder,
+        python=python,
+        albert=shlex.join([python, *ALBERT]),
+        examples=as_typed(EXAMPLES),
+        configs=as_typed(filesystem.shipped_configs()),
+        longer=repeat(output_dir="longer", num_train_steps=20_000),
+        larger=repeat(output_dir="larger", recipe=larger, num_train_steps=None),
+        own=repeat(output_dir="own", text="FILES"),
     )
 
 

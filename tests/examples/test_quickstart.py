@@ -2,10 +2,13 @@
 
 import contextlib
 import dataclasses
+import importlib
+import inspect
 import json
 import os
 import pathlib
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -15,7 +18,9 @@ import pytest
 import collect_english
 import quickstart
 from albert_tf import __main__ as commands
+from albert_tf import flags
 from albert_tf.model.config import AlbertConfig
+from tests.bad_inputs.commands import find_program
 from tests.conftest import ROOT, started
 
 
@@ -65,6 +70,38 @@ def test_every_program_and_config_that_it_names_exists(
     assert length <= config.max_position_embeddings
     flagfile = pathlib.Path(re.search(r"--flagfile=(\S+)", texts[4])[1])
     assert flagfile.name == f"{recipe}.flags" and flagfile.is_file()
+
+
+@pytest.mark.parametrize(
+    "given", [{}, {"text": "a b/*.txt", "vocab_size": 500, "recipe": "hour"}]
+)
+def test_the_next_steps_can_be_typed(given):
+    """With the text and the vocabulary that were given."""
+    args = quickstart.QuickstartFlags(**given)
+    said = quickstart.describe_next_steps("out", args)
+    lines = [line[24:] for line in said.splitlines() if "--" in line]
+    taken = []
+    for line in lines:
+        _, *words = shlex.split(line)
+        if words[:2] == list(quickstart.ALBERT):
+            _, flags_class = find_program(words[2])
+            words = words[2:]
+        else:
+            assert pathlib.Path(words[0]).is_file()
+            script = importlib.import_module(pathlib.Path(words[0]).stem)
+            (flags_class,) = (
+                value
+                for value in vars(script).values()
+                if inspect.isclass(value)
+                and value.__module__ == script.__name__
+                and issubclass(value, flags.Flags)
+            )
+        assert not flags.run_command(taken.append, flags_class, words[1:])
+    assert len(taken) == len(lines) == 7
+    longer, larger, own = taken[-3:]
+    assert longer.text == larger.text == args.text and own.text == "FILES"
+    assert {x.vocab_size for x in (longer, larger, own)} == {args.vocab_size}
+    assert larger.recipe == ("night" if given else "hour")
 
 
 def test_own_text_is_divided_and_not_filtered(tmp_path):
