@@ -216,7 +216,8 @@ def format_help(flags_class, values):
     The groups are those of the classes that `flags_class` is made of, between
     the flags that must be given and those that do nothing.
     """
-    required, ignored = [], []
+    required: list = []
+    ignored: list = []
     groups: dict = {owner: [] for owner in flags_class.__mro__}
     for field in dataclasses.fields(flags_class):
         (*_, owner) = (
