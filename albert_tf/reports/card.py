@@ -33,31 +33,37 @@ METRICS = {
     "f1": "f1",
     "masked_lm_accuracy": "accuracy",
 }
-_ANSWER = "--init_checkpoint=MODEL --do_predict --output_dir=answers"
-_SQUAD = f"run_squad {_ANSWER} --predict_file=questions.json --squad_version"
-_CLASSIFY = 'classify --init_checkpoint=MODEL --text="..."', "Classifier"
-_QUESTIONS = "question-answering"
+_CLASSIFY = (
+    "text-classification",
+    'classify --init_checkpoint=MODEL --text="..."',
+    'results = albert_tf.Classifier(MODEL)(["..."])',
+)
+_ANSWER = (
+    "question-answering",
+    'answer --init_checkpoint=MODEL --question="..." --paragraph="..."',
+    'results = albert_tf.Answerer(MODEL)([("question", "paragraph")])',
+)
 # Kinds of `task_heads.KINDS`, and of models without such a head -> the Hub's
-# name of what they do, arguments of `albert` that do it, and a class.
+# name of what they do, arguments of `albert` that do it, and Python.
 USES = {
+    **dict.fromkeys(heads.OBJECTIVES, _CLASSIFY),
+    **dict.fromkeys(("spans", "conditional_spans"), _ANSWER),
     "encoder": (
         "feature-extraction",
         "embed --init_checkpoint=MODEL --input_file=a.txt --output_file=a.npz",
-        "AlbertEncoder",
+        'results = albert_tf.Embedder(MODEL)(["..."])',
     ),
     "pretraining": (
         "fill-mask",
         'fill_mask --init_checkpoint=MODEL --text="It is [MASK]."',
-        "AlbertForPreTraining",
+        'results = albert_tf.FillMask(MODEL)(["It is [MASK]."])',
     ),
-    **dict.fromkeys(heads.OBJECTIVES, ("text-classification", *_CLASSIFY)),
     "choices": (
         "multiple-choice",
-        f"run_race {_ANSWER} --data_dir=RACE --nodo_train --nodo_eval",
-        "AlbertMultipleChoice",
+        "run_race --init_checkpoint=MODEL --data_dir=RACE --nodo_train "
+        "--output_dir=scores",
+        "model = albert_tf.build_model(albert_tf.AlbertMultipleChoice, MODEL)",
     ),
-    "spans": (_QUESTIONS, f"{_SQUAD}=v1", "AlbertSpans"),
-    "conditional_spans": (_QUESTIONS, f"{_SQUAD}=v2", "AlbertConditionalSpans"),
 }
 # Flags that say where a run was, not what it did.
 _PLACES = ("tpu_name", "tpu_zone", "gcp_project", "master")
@@ -209,14 +215,12 @@ def _describe_run(run):
 
 
 def _describe_use(name, kind):
-    _, command, model_class = USES[kind]
+    _, command, python = USES[kind]
     command = command.replace("MODEL", shlex.quote(name))
-    python = f"build_model(albert_tf.{model_class}, {name!r})"
-    if model_class == "Classifier":
-        python = f"Classifier({name!r})"
+    python = python.replace("MODEL", repr(name))
     return (
-        f"\n## Use\n\n```sh\nalbert {command}\n```\n\n```python\n"
-        f"import albert_tf\n\nmodel = albert_tf.{python}\n```\n"
+        f"\n## Use\n\n```sh\nalbert {command}\n```\n\n"
+        f"```python\nimport albert_tf\n\n{python}\n```\n"
     )
 
 

@@ -4,6 +4,7 @@ import dataclasses
 import json
 import logging
 import pathlib
+import re
 
 import numpy as np
 import pytest
@@ -119,7 +120,7 @@ def test_records_without_a_vocabulary_take_the_start_s(args, tmp_path, caplog):
     run_pretraining.run(later)
     assert pretrained.read_pretrained(later.output_dir).tokenizer is None
     flags = FillMaskFlags(init_checkpoint=later.output_dir, text="[MASK]")
-    with pytest.raises(ValueError, match=r"Give --spm_model_file or --vocab"):
+    with pytest.raises(ValueError, match=r"Give spm_model_file or vocab_fi"):
         fill_mask.run(flags)
     # It resumes, and learns the vocabulary when the records say it.
     write_records(tmp_path)
@@ -153,3 +154,14 @@ def test_the_folder_has_a_card(args):
     assert "| data.train.records |" in text
     assert f"--input_file={args.input_file}" in text
     assert "albert fill_mask --init_checkpoint=out" in text
+
+
+def test_the_python_of_the_card_works(args, monkeypatch):
+    run_pretraining.run(args)
+    folder = pathlib.Path(args.output_dir)
+    monkeypatch.chdir(folder.parent)
+    text = (folder / "README.md").read_text()
+    names = {}
+    exec(re.search(r"```python\n(.*?)```", text, re.S)[1], names)
+    (answer,) = names["results"]
+    assert len(answer["masks"]) == 1
