@@ -5,6 +5,8 @@ import pathlib
 import re
 import shlex
 import shutil
+import subprocess
+import sys
 import tarfile
 import types
 
@@ -214,7 +216,7 @@ def test_the_python_examples_give_what_they_say(
     # What follows is in tests/tasks.
     text = text.partition("## Fine-tuning")[0]
     blocks = re.findall(r"```python\n(.*?)```", text, re.S)
-    assert len(blocks) == 7
+    assert len(blocks) == 9
     places = {
         "30k-clean.model": shared / "data" / "albert_en" / "30k-clean.model",
         '"vocab.txt"': f'"{shared / "data" / "zh" / "vocab.txt"}"',
@@ -233,6 +235,16 @@ def test_the_python_examples_give_what_they_say(
             code, _, said = line.partition("  # ")
             if said.startswith("[") and "B" not in said:
                 assert eval(code, values) == eval(said), line
+    wanted = values["loaded"].predict(values["ids"])
+    np.testing.assert_allclose(values["logits"], wanted, atol=1e-5)
+    script = (
+        "import sys, numpy as np, albert_tf, keras; "
+        "model = keras.models.load_model('reviews.keras'); "
+        "np.save('logits.npy', model.predict(np.array(eval(sys.argv[1]))))"
+    )
+    ids = str(values["ids"].tolist())
+    subprocess.run([sys.executable, "-c", script, ids], check=True)
+    np.testing.assert_allclose(np.load("logits.npy"), wanted, atol=1e-5)
     assert values["outputs"]["sequence_output"].shape == (1, 6, 768)
     assert values["outputs"]["pooled_output"].shape == (1, 768)
 
