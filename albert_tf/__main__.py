@@ -17,7 +17,7 @@ PROGRAMS = {
     "run_pretraining": "pretrain on these records",
     "run_classifier": "fine-tune on GLUE or a table of text",
     "run_squad": "fine-tune on SQuAD 1.1, 2.0 or similar data",
-    "run_race": "fine-tune on RACE",
+    "run_race": "fine-tune on RACE, DREAM or C3",
     "export_to_tfhub": "export an encoder for TF Hub",
 }
 TOOLS = {

@@ -193,14 +193,30 @@ def _is_json(line):
 
 
 def parse_json(content: bytes | str, where: Path) -> dict:
-    """Parses a JSON object.
+    """Parses a JSON object; arguments and errors are those of `parse_any_json`.
+
+    Raises:
+      ValueError: also if it is another type of JSON.
+    """
+    value = parse_any_json(content, where)
+    if not isinstance(value, dict):
+        hint = " JSON lines have one on each line."
+        raise ValueError(
+            f"{where}: found JSON of type {type(value).__name__}, wanted an "
+            f"object.{hint if isinstance(value, list) else ''}"
+        )
+    return value
+
+
+def parse_any_json(content: bytes | str, where: Path) -> object:
+    """Parses JSON.
 
     Args:
       content: bytes or a string.
       where: its source, for error messages: a file, or a file and a line.
 
     Raises:
-      ValueError: if it is not one, or contains an unpaired surrogate. The
+      ValueError: if it is not JSON, or contains an unpaired surrogate. The
         message guesses what it is instead, such as JSON lines or gzip.
     """
     stored = content
@@ -227,12 +243,6 @@ def parse_json(content: bytes | str, where: Path) -> dict:
         raise ValueError(
             f"{where} is not JSON: {error}. {_guess_format(stored)}"
         ) from None
-    if not isinstance(value, dict):
-        hint = " JSON lines have one on each line."
-        raise ValueError(
-            f"{where}: found JSON of type {type(value).__name__}, wanted an "
-            f"object.{hint if isinstance(value, list) else ''}"
-        )
     return value
 
 

@@ -1,4 +1,4 @@
-r"""Fine-tunes and evaluates ALBERT on RACE.
+r"""Fine-tunes and evaluates ALBERT on RACE, DREAM or C3.
 
 python run_race.py --flagfile=configs/race.flags --data_dir=RACE \
     --init_checkpoint=albert_base_v2 --output_dir=out --do_predict
@@ -22,7 +22,8 @@ class RaceFlags(groups.FineTuningFlags):
     data_dir: str = flag(
         required=True,
         help="The RACE folder or its parent; its files are "
-        "{train,dev,test}/{middle,high}/*.txt.",
+        "{train,dev,test}/{middle,high}/*.txt. Or a folder of DREAM or C3 with "
+        "files such as train.json or c3-d-train.json.",
     )
     task_name: str = flag("race", "Ignored: there is only one task.")
     train_file: str | None = flag(help="Ignored: use --cached_dir.")

@@ -1,6 +1,8 @@
 """Reads RACE: questions about passages, each with four options.
 
-Shapes: N questions, C = 4 choices.
+Data in its format may have two to six options, in one file, too.
+
+Shapes: N questions, C choices: the largest number of options.
 """
 
 import logging
@@ -16,7 +18,9 @@ from albert_tf.data import examples, tables
 from albert_tf.text import normalization, tokenization
 
 LEVELS = ("middle", "high")
-LETTERS = "ABCD"
+LETTERS = "ABCDEF"
+MIN_OPTIONS = 2
+_KINDS: dict[type, str] = {str: "a string", list: "a list", dict: "an object"}
 
 
 class Question(NamedTuple):
@@ -25,7 +29,7 @@ class Question(NamedTuple):
     Attributes:
       id: "level/passage id/index of the question in its passage".
       article: the passage.
-      choices: C texts, the question combined with each option.
+      choices: at most C texts, the question combined with each option.
       label: index of the correct choice; None if the file has no answers.
     """
 
@@ -69,17 +73,23 @@ def read_race(
         if not names:
             raise FileNotFoundError(
                 f"There is no *.txt in {path}. Wanted RACE's own folders: "
-                "{train,dev,test}/{middle,high}."
+                "{train,dev,test}/{middle,high}; or DREAM's files: "
+                "{train,dev,test}.json."
             )
         for name in names:
             questions += _read_file(os.path.join(path, name), level)
+    check_ids(folder, questions)
+    return questions
+
+
+def check_ids(folder: filesystem.Path, questions: list[Question]):
+    """Raises ValueError if two questions of a folder have the same id."""
     if repeated := tables.find_repeated(q.id for q in questions):
         raise ValueError(
             f"{folder} has the question {repeated} twice; predictions are "
             "identified by level, passage id and question index. Were files "
             "copied or concatenated?"
         )
-    return questions
 
 
 def _read_file(path, level):
@@ -94,43 +104,65 @@ def _read_file(path, level):
             name = passage.get("id")
             if name is None:  # Passages of the same file get different names.
                 name = os.path.basename(path) + f":{number}" * (number > 1)
-            _check_name(name)
-            article = _typed("article", passage["article"], str)
-            texts = _typed("questions", passage["questions"], list)
-            options = _typed("options", passage["options"], list)
+            check_name(name)
+            article = typed("article", passage["article"], str)
+            texts = typed("questions", passage["questions"], list)
+            options = typed("options", passage["options"], list)
             for row in options:
-                _typed("one of the options", row, list)
+                typed("one of the options", row, list)
             answers = passage.get("answers")
             if answers is None:
                 answers = [None] * len(texts)
-            _typed("answers", answers, list)
+            typed("answers", answers, list)
         except (KeyError, TypeError) as error:
             problem = f"lacks {error}" if isinstance(error, KeyError) else error
             raise ValueError(
                 f"{where}: {problem}. Wanted RACE's format: an object with "
                 "article, questions, options and answers."
             ) from error
-        _check_passage(where, texts, options, answers)
-        shown = [article, *texts, *sum(options, [])]
-        if any(map(normalization.is_blank, shown)):
-            logging.warning(
-                "%s: the article, a question or an option is empty.", where
-            )
-        questions += [
-            Question(
-                f"{level}/{name}/{i}",
-                article,
-                tuple(join_choice(text, option) for option in options[i]),
-                None if answers[i] is None else LETTERS.index(answers[i]),
-            )
-            for i, text in enumerate(texts)
-        ]
+        questions += build_questions(
+            where, f"{level}/{name}", article, texts, options, answers
+        )
     if not questions:
         raise ValueError(f"{path} has no questions. Was it truncated?")
     return questions
 
 
-def _check_name(name):
+def build_questions(
+    where: str, name: str, article: str, texts: list, options: list, answers
+) -> list[Question]:
+    """Returns the questions about a passage.
+
+    Args:
+      where: file and line of the passage, for messages.
+      name: "level/passage id".
+      article: the passage.
+      texts: M questions.
+      options: M lists of options.
+      answers: M letters, None for an unknown one.
+
+    Raises:
+      ValueError: if texts, options and answers are inconsistent.
+    """
+    _check_passage(where, texts, options, answers)
+    shown = [article, *texts, *sum(options, [])]
+    if any(map(normalization.is_blank, shown)):
+        logging.warning(
+            "%s: the article, a question or an option is empty.", where
+        )
+    return [
+        Question(
+            f"{name}/{i}",
+            article,
+            tuple(join_choice(text, option) for option in options[i]),
+            None if answers[i] is None else LETTERS.index(answers[i]),
+        )
+        for i, text in enumerate(texts)
+    ]
+
+
+def check_name(name):
+    """Raises TypeError unless a passage's id can be written to a table."""
     is_name = isinstance(name, str | int) and not isinstance(name, bool)
     if not is_name or set(str(name)) & set("\t\r\n"):
         raise TypeError(
@@ -139,10 +171,11 @@ def _check_name(name):
         )
 
 
-def _typed(name, value, kind):
+def typed(name: str, value, kind: type):
+    """Returns a value of the given type; raises TypeError for another."""
     if not isinstance(value, kind):
-        wanted = {str: "string", list: "list"}[kind]
-        raise TypeError(f"{name}: found {value!r:.60}, wanted a {wanted}")
+        wanted = _KINDS[kind]
+        raise TypeError(f"{name}: found {value!r:.60}, wanted {wanted}")
     return value
 
 
@@ -153,15 +186,16 @@ def _check_passage(where, texts, options, answers):
     if len(set(sizes.values())) > 1:
         raise ValueError(f"{where}: found {sizes}; wanted equal numbers.")
     for i, row in enumerate(options):
-        if len(row) != len(LETTERS):
+        if not MIN_OPTIONS <= len(row) <= len(LETTERS):
             raise ValueError(
                 f"{where}: question {i} has {len(row)} options, wanted "
-                f"{len(LETTERS)}."
+                f"{MIN_OPTIONS} to {len(LETTERS)}."
             )
-        if answers[i] not in (None, *LETTERS):
+        letters = LETTERS[: len(row)]
+        if answers[i] not in (None, *letters):
             raise ValueError(
                 f"{where}: the answer of question {i} is {answers[i]!r}, "
-                f"wanted a letter of {LETTERS}."
+                f"wanted a letter of {letters}."
             )
         if not all(isinstance(text, str) for text in (texts[i], *row)):
             raise ValueError(
@@ -189,6 +223,7 @@ def encode_race(
     """Encodes each question as C sequences [CLS] article [SEP] choice [SEP].
 
     Truncation keeps the last tokens of a choice and the first of an article.
+    A question with fewer options than others ends in sequences without tokens.
 
     Returns:
       Examples with num_choices C and the array `label_ids` [N] int32, -1 for
@@ -222,9 +257,22 @@ def encode_race(
         examples.describe_truncation("sequences", sizes, max_seq_length),
     )
     labels = [-1 if q.label is None else q.label for q in questions]
+    ids, lengths, first_lengths = examples.join_pairs(pairs)
+    counts = np.array([len(q.choices) for q in questions])
+    num_choices = int(counts.max())
+    is_option = np.arange(num_choices) < counts[:, None]  # [N, C]
     return examples.Examples(
-        *examples.join_pairs(pairs),
+        ids,
+        _pad_options(lengths, is_option),
+        _pad_options(first_lengths, is_option),
         {"label_ids": np.array(labels, np.int32)},
-        num_choices=len(LETTERS),
+        num_choices=num_choices,
         truncation=" ".join(filter(None, truncation)),
     )
+
+
+def _pad_options(lengths, is_option):
+    """Returns the lengths of all options as [N * C], with 0 for padding."""
+    padded = np.zeros(is_option.shape, np.int32)  # [N, C]
+    padded[is_option] = lengths
+    return padded.ravel()

@@ -131,7 +131,12 @@ def score(logits, label_ids, objective: str, metrics) -> dict[str, float]:
 
 
 def baseline(
-    train_labels, label_ids, objective: str, metrics, num_classes: int = 0
+    train_labels,
+    label_ids,
+    objective: str,
+    metrics,
+    num_classes: int = 0,
+    is_possible: np.ndarray | None = None,
 ) -> dict[str, float]:
     """Scores a constant baseline, which ignores the texts.
 
@@ -144,6 +149,7 @@ def baseline(
       objective: an objective of `heads.AlbertClassifier`.
       metrics: names of metrics.
       num_classes: C of the model, which may have classes that the data lack.
+      is_possible: [N, C] whether an example may have a class; None for all.
 
     Returns:
       A dict as from `score`.
@@ -161,6 +167,8 @@ def baseline(
         share = (train_labels.sum(axis=0) + 0.5) / (len(train_labels) + 1)
         logits = special.logit(share)
     logits = np.tile(logits, (len(label_ids), 1))
+    if is_possible is not None:
+        logits[~is_possible[:, : logits.shape[1]]] = -np.inf
     return score(logits, label_ids, objective, metrics)
 
 

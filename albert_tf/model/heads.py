@@ -45,7 +45,7 @@ class Ratio(NamedTuple):
 # The release adds this to the masked-LM weight, so that a batch without a
 # prediction has loss 0.
 MASKED_LM_EPSILON = 1e-5
-NEVER = -1e9  # A logit with which a piece has the probability 0.
+NEVER = -1e9  # A logit with which a piece or choice has the probability 0.
 # Folded into the seed of the heads' dropout; larger than any number of dropout
 # calls in the encoder.
 HEAD_SEED = 1_000_000
@@ -540,7 +540,8 @@ class AlbertMultipleChoice(AlbertModel):
     """The encoder with one logit per choice.
 
     Called with a dict of features (`input_ids`, `input_mask`, `segment_ids`,
-    [B, C, T] for C choices), it returns `logits` [B, C] float32.
+    [B, C, T] for C choices), it returns `logits` [B, C] float32. Choices
+    without tokens are padding: their logit is NEVER.
 
     Args:
       config: an AlbertConfig.
@@ -575,7 +576,9 @@ class AlbertMultipleChoice(AlbertModel):
             for name in ("input_ids", "input_mask", "segment_ids")
         }
         logits = self.pooled_logits(flat, training, seed)  # [B * C, 1]
-        return {"logits": tf.reshape(logits, [-1, num_choices])}
+        logits = tf.reshape(logits, [-1, num_choices])  # [B, C]
+        has_tokens = features["input_mask"][:, :, 0] > 0  # [B, C]
+        return {"logits": tf.where(has_tokens, logits, NEVER)}
 
     def ratios(self, features, training=False, seed=None):
         """See `AlbertModel`; `label_ids` are [B] integers below C."""

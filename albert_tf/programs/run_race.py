@@ -1,9 +1,9 @@
-"""Fine-tunes and evaluates ALBERT on RACE."""
+"""Fine-tunes and evaluates ALBERT on RACE, DREAM or C3."""
 
 import os
 
 from albert_tf import filesystem
-from albert_tf.data import examples, race
+from albert_tf.data import dream, examples, race
 from albert_tf.programs import finetuning
 from albert_tf.tasks.race import MultipleChoice, Part
 
@@ -17,17 +17,31 @@ def choose_levels(args):
     return ("middle",) if args.middle_only else race.LEVELS
 
 
+def read_questions(args, folder, part):
+    """Returns the questions of a part, in RACE's or DREAM's format."""
+    files = dream.find_files(folder, part)
+    folder = os.path.join(folder, part)
+    if filesystem.list_folder(folder) or not files:
+        return race.read_race(folder, choose_levels(args))
+    if args.high_only or args.middle_only:
+        raise ValueError(
+            f"{files[0]} has no levels as RACE has: omit --high_only and "
+            "--middle_only."
+        )
+    return dream.read_dream(files)
+
+
 def read_part(args, part, tokenizer):
     """Returns the `Part` of train, dev or test."""
     folder = os.path.join(args.data_dir, "RACE")
     if not filesystem.list_folder(folder):
         folder = args.data_dir
-    questions = race.read_race(os.path.join(folder, part), choose_levels(args))
+    questions = read_questions(args, folder, part)
     unknown = [q.id for q in questions if q.label is None]
     if unknown and part != "test":
         raise ValueError(
             f"{part} has {len(unknown)} questions without an answer, such as "
-            f"{unknown[0]}; wanted A, B, C or D. Is it the test data?"
+            f"{unknown[0]}; wanted an answer to each. Is it the test data?"
         )
     lengths = args.max_seq_length, args.max_qa_length
     encoded = examples.cached_examples(

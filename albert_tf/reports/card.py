@@ -156,7 +156,7 @@ def _find_base(start):
 def _find_dataset(run):
     """Returns the Hub's names of a known benchmark, or None."""
     name = run.task.get("name")
-    if "max_qa_length" in run.task:
+    if "max_qa_length" in run.task and name == "race":
         return {"type": "ehovy/race", "name": "RACE"}
     file = os.path.basename(run.flags.get("predict_file") or "")
     for version, dataset in (("1.1", "squad"), ("2.0", "squad_v2")):

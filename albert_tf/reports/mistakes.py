@@ -195,7 +195,7 @@ def _format_labels(label):
 
 def _format_choice(row, key):
     """Returns the letter and text of a choice of RACE."""
-    texts = dict(zip(race.LETTERS, row["text"], strict=True))
+    texts = dict(zip(race.LETTERS, row["text"], strict=False))
     return f"{row[key]}: {clip(texts[row[key]])}"
 
 

@@ -1,4 +1,9 @@
-"""RACE: multiple-choice questions with four options about a passage."""
+"""RACE: multiple-choice questions about a passage.
+
+RACE's own have four options; those of other data may have two to six.
+
+Shapes: N questions, C options, padding included.
+"""
 
 import functools
 import os
@@ -32,7 +37,7 @@ class Part(NamedTuple):
 
 
 class MultipleChoice(Task):
-    """The RACE task.
+    """The RACE task, or that of other questions with options.
 
     Args:
       parts: dict from "train", "dev" or "test" to a Part; each is optional.
@@ -47,7 +52,7 @@ class MultipleChoice(Task):
       ('choices', 'eval_accuracy')
     """
 
-    name, best_metric = "race", METRICS[0]
+    best_metric = METRICS[0]
     head = TaskHead("choices")
 
     def __init__(
@@ -58,6 +63,10 @@ class MultipleChoice(Task):
         max_qa_length: int,
     ):
         self.parts = parts
+        levels = {
+            level_of(q) for part in parts.values() for q in part.questions
+        }
+        self.name = "race" if levels <= {*race.LEVELS} else "choices"
         self.max_seq_length = max_seq_length
         self.max_qa_length = max_qa_length
         self.train = parts["train"].examples if "train" in parts else None
@@ -68,7 +77,7 @@ class MultipleChoice(Task):
     @functools.cached_property
     def made_of(self):
         return {
-            "task": {"name": "race", "max_qa_length": self.max_qa_length},
+            "task": {"name": self.name, "max_qa_length": self.max_qa_length},
             "data": {
                 name: manifest.describe_examples(part.examples)
                 for name, part in self.parts.items()
@@ -87,11 +96,12 @@ class MultipleChoice(Task):
         questions, encoded = self.parts["dev"]
         known = (self.train or encoded).arrays["label_ids"]
         return score_levels(
-            lambda labels: classification.baseline(
-                known, labels, "classes", METRICS
+            lambda labels, is_option: classification.baseline(
+                known, labels, "classes", METRICS, is_possible=is_option
             ),
             questions,
             encoded.arrays["label_ids"],
+            encoded.lengths.reshape(len(questions), -1) > 0,  # [N, C]
         )
 
     def score(self, tuning):
@@ -106,7 +116,7 @@ class MultipleChoice(Task):
                 "text": question.choices,
                 "label": race.LETTERS[label],
                 "prediction": race.LETTERS[row.argmax()],
-                "probabilities": row.tolist(),
+                "probabilities": row[: len(question.choices)].tolist(),
             }
             for question, label, row in zip(
                 questions, label_ids, probabilities, strict=True
@@ -119,7 +129,7 @@ class MultipleChoice(Task):
         """Writes an answer per question; returns scores if labels are known.
 
         `predictions.tsv` contains the questions' ids, `test_results.tsv` the
-        probabilities.
+        probabilities: C columns, 0 for options that a question does not have.
         """
         questions, encoded = self.parts["test"]
         logits = tuning.predict(encoded)["logits"]
@@ -139,6 +149,11 @@ class MultipleChoice(Task):
         return scores
 
 
+def level_of(question: race.Question) -> str:
+    """Returns the level that a question is of."""
+    return question.id.split("/")[0]
+
+
 def score_levels(
     score: Callable, questions: list[race.Question], *arrays: np.ndarray
 ) -> dict:
@@ -153,7 +168,7 @@ def score_levels(
       Dict of scores; the level prefixes the names of its scores.
     """
     values = score(*arrays)
-    levels = np.array([question.id.split("/")[0] for question in questions])
+    levels = np.array([level_of(question) for question in questions])
     for level in race.LEVELS:
         is_in = levels == level
         if is_in.any() and not is_in.all():

@@ -197,9 +197,17 @@ BROKEN = {
     ),
     "a word for answers": (passage(answers="AD"), "answers: found 'AD'"),
     "a broken second line": (json.dumps(passage()) + "\n[", "line 2 is not"),
-    "three options": (
-        passage(options=[["a", "b", "c"], ["a", "b", "c", "d"]]),
-        "question 0 has 3 options, wanted 4",
+    "one option": (
+        passage(options=[["a"], ["a", "b", "c", "d"]]),
+        "question 0 has 1 options, wanted 2 to 6",
+    ),
+    "seven options": (
+        passage(options=[["a", "b"], list("abcdefg")]),
+        "question 1 has 7 options, wanted 2 to 6",
+    ),
+    "a letter of no option": (
+        passage(options=[["a", "b"], ["a", "b", "c"]]),
+        "question 1 is 'D', wanted a letter of ABC",
     ),
     "no such letter": (passage(answers=["A", "E"]), "question 1 is 'E'"),
     "no letter": (passage(answers=["", "A"]), "question 0 is ''"),
@@ -226,11 +234,48 @@ def test_a_missing_level_is_named(tmp_path):
         race.read_race(folder)
 
 
-def test_an_article_keeps_its_beginning_and_a_choice_its_end(tmp_path):
-    path = tmp_path / "vocab.txt"
+def write_letters(folder):
+    """Writes a vocabulary of a few letters; returns a tokenizer."""
+    path = folder / "vocab.txt"
     pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefgh"]
     path.write_text("\n".join(pieces) + "\n")
-    tokenizer = tokenization.build_tokenizer(vocab_file=str(path))
+    return pieces, tokenization.build_tokenizer(vocab_file=str(path))
+
+
+def test_questions_may_have_two_to_six_options(tmp_path):
+    options = [["b", "c"], ["d", "e", "f", "g", "h", "a"]]
+    folder = write(
+        tmp_path,
+        passage(article="a", options=options, answers=["B", "F"]),
+        passage(
+            article="a",
+            options=[["b", "c", "d"]] * 2,
+            answers=["A", "C"],
+            id="2.txt",
+        ),
+    )
+    found = race.read_race(folder, ("high",))
+    assert [q.label for q in found] == [1, 5, 0, 2]
+    _, tokenizer = write_letters(tmp_path)
+    encoded = race.encode_race(found, tokenizer, 24, 12)
+    assert encoded.num_choices == 6
+    has_tokens = encoded.lengths.reshape(4, 6) > 0
+    assert has_tokens.sum(axis=1).tolist() == [2, 6, 3, 3]
+    # Each question alone has the same sequences.
+    padded = examples.pad_examples(encoded, range(4), 24)
+    for index, question in enumerate(found):
+        alone = race.encode_race([question], tokenizer, 24, 12)
+        count = len(question.choices)
+        assert alone.num_choices == count
+        wanted = examples.pad_examples(alone, [0], 24)
+        for name in ("input_ids", "input_mask", "segment_ids"):
+            values = padded[name][index]
+            np.testing.assert_array_equal(values[:count], wanted[name][0])
+            assert not values[count:].any()
+
+
+def test_an_article_keeps_its_beginning_and_a_choice_its_end(tmp_path):
+    pieces, tokenizer = write_letters(tmp_path)
     question = race.Question("q", "a b c d e", ("f g h", "h", "", "g"), 1)
     encoded = race.encode_race([question], tokenizer, 8, 2)
     rows = np.split(encoded.ids, np.cumsum(encoded.lengths)[:-1])

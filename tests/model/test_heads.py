@@ -109,6 +109,50 @@ def test_multi_label_loss_is_the_mean_over_labels_of_cross_entropy():
     np.testing.assert_allclose(ratios["accuracy"].total, hits[0], rtol=1e-6)
 
 
+def test_padded_choices_do_not_count():
+    """Loss and gradients are those of the questions without padding."""
+    config = AlbertConfig(
+        **{**tiny.SIZES, "max_position_embeddings": 7},
+        hidden_dropout_prob=0,
+        attention_probs_dropout_prob=0,
+    )
+    model = heads.AlbertMultipleChoice(config, dropout_prob=0.0)
+    counts, labels = [3, 4, 2], [2, 0, 1]
+    shape = [len(counts), max(counts), 7]
+    rng = np.random.default_rng(5)
+    mask = np.arange(4) < np.array(counts)[:, None]  # [B, C]
+    mask = np.tile(mask[..., None], 7).astype(np.int32)
+    features = {
+        "input_ids": tf.constant(rng.integers(5, 31, shape, np.int32) * mask),
+        "input_mask": tf.constant(mask),
+        "segment_ids": tf.zeros(shape, tf.int32),
+        "label_ids": tf.constant(labels),
+    }
+
+    def compute(features):
+        with tf.GradientTape() as tape:
+            ratios = model.ratios(features, training=True)
+        variables = [weight.value for weight in model.trainable_variables]
+        gradients = tape.gradient(ratios["loss"].total, variables)
+        return ratios, [tf.convert_to_tensor(g) for g in gradients]
+
+    alone = []
+    for row, count in enumerate(counts):
+        question = {n: x[row : row + 1] for n, x in features.items()}
+        labels = question.pop("label_ids")
+        question = {n: x[:, :count] for n, x in question.items()}
+        alone.append(compute({**question, "label_ids": labels}))
+    ratios, gradients = compute(features)
+    for name in ("loss", "accuracy"):
+        wanted = sum(float(each[name].total) for each, _ in alone)
+        np.testing.assert_allclose(ratios[name].total, wanted, rtol=1e-5)
+        assert ratios[name].weight == 3
+    for ours, *theirs in zip(gradients, *(g for _, g in alone), strict=True):
+        np.testing.assert_allclose(ours, sum(theirs), rtol=1e-3, atol=1e-6)
+    probs = tf.nn.softmax(model(features)["logits"]).numpy()
+    assert (probs[mask[..., 0] == 0] == 0).all()
+
+
 @pytest.mark.parametrize("training", [False, True])
 def test_class_weights_are_factors_of_the_loss_in_training(training):
     """As in Keras: the divisor is the number of rows."""

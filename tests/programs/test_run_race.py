@@ -214,3 +214,52 @@ def test_training_data_without_answers_is_refused(args, tmp_path):
         ValueError, match="train has 16 questions without an answer"
     ):
         run_race.run(args)
+
+
+def write_dialogues(folder, part, num_passages, *, has_answers=True):
+    """Dialogues with two questions of two to five options; "w1" is right."""
+    folder.mkdir(exist_ok=True)
+    rng = np.random.default_rng(num_passages)
+    passages = []
+    for i in range(num_passages):
+        questions = []
+        for j in range(2):
+            options = list(rng.choice(tiny.WORDS[2:], 2 + (i + j) % 4))
+            options[rng.integers(len(options))] = "w1"
+            question = {"question": "w3 _ ?", "choice": options}
+            questions.append(
+                question | ({"answer": "w1"} if has_answers else {})
+            )
+        passages.append([["w4 w5", "w6"], questions, f"{part}{i}"])
+    (folder / f"{part}.json").write_text(json.dumps(passages))
+
+
+@pytest.mark.traced
+def test_dialogues_have_questions_of_two_to_five_options(args, tmp_path):
+    folder = tmp_path / "dream"
+    write_dialogues(folder, "train", 12)
+    write_dialogues(folder, "dev", 5)
+    write_dialogues(folder, "test", 3, has_answers=False)
+    args = dataclasses.replace(args, data_dir=str(folder))
+    run_race.run(args)
+    out = tmp_path / "out"
+    for row in results_file.read_results(out):
+        assert row["eval_loss"] < 3  # Of the options that there are.
+    lines = (out / "dev_predictions.jsonl").read_text().splitlines()
+    for row in map(json.loads, lines):
+        count = len(row["text"])
+        assert len(row["probabilities"]) == count
+        assert row["prediction"] in "ABCDE"[:count]
+        np.testing.assert_allclose(sum(row["probabilities"]), 1)
+        assert "w1" in row["text"]["ABCDE".index(row["label"])]
+    answers = read_answers(out)
+    assert list(answers) == [
+        f"test/test{i}/{j}" for i in range(3) for j in (0, 1)
+    ]
+    chances = np.loadtxt(out / "test_results.tsv", delimiter="\t")
+    counts = np.array([2 + (i + j) % 4 for i in range(3) for j in range(2)])
+    assert chances.shape == (6, counts.max())
+    is_option = np.arange(counts.max()) < counts[:, None]
+    assert (chances[~is_option] == 0).all()
+    with pytest.raises(ValueError, match="dev.json has no levels"):
+        run_race.run(dataclasses.replace(args, high_only=True, do_train=False))

@@ -44,6 +44,24 @@ def test_the_baseline_knows_only_the_training_data():
         np.testing.assert_allclose(found, values)
 
 
+def test_the_baseline_guesses_options_that_there_are():
+    train = make_part(["dev"] * 3, [2, 2, 1])
+    dev = make_part(["dev"] * 2, [1, 2])
+    lengths = np.full([2, 4], 3, np.int32)
+    lengths[0, 2:] = 0  # The most frequent answer is no option here.
+    encoded = examples.Examples(
+        ids=dev.examples.ids[: lengths.sum()],
+        lengths=lengths.ravel(),
+        first_lengths=lengths.ravel(),
+        arrays=dev.examples.arrays,
+        num_choices=4,
+    )
+    task = make_task(train=train, dev=dev._replace(examples=encoded))
+    assert task.baseline["eval_accuracy"] == 1
+    assert task.name == "choices"
+    assert make_task(dev=make_part(["high"], [0])).name == "race"
+
+
 @pytest.mark.parametrize(
     ("labels", "accuracy"), [([0, 1], 0.5), ([0, -1], None), ([-1, -1], None)]
 )
