@@ -1,5 +1,6 @@
 """Tests of table_tasks.py: GLUE's rows, a user's own tasks, and labels."""
 
+import csv
 import gzip
 import json
 import os
@@ -534,6 +535,73 @@ def test_labels_with_columns_of_their_own_are_zeros_and_ones(
         rows = tables.read_table(str(path), task.train)
         encoded = table_tasks.encode_labels(rows, task, "t.csv")
         assert encoded.tolist() == [[0, 1], [1, 1], [0, 0]]
+
+
+ROWS = [
+    ("You fool.", ["toxic", "insult"]),
+    ("Thanks.", []),
+    ("Filth.", ["obscene"]),
+]
+COLUMNS = ["toxic", "obscene", "insult"]
+
+
+def write_labels(path, form, *, has_columns):
+    """Writes ROWS with a column for each label, or with one for all."""
+    names = ["text", *(COLUMNS if has_columns else ["labels"])]
+    lines = []
+    for text, labels in ROWS:
+        cells = [int(name in labels) for name in COLUMNS]
+        lines.append([text, *(cells if has_columns else [",".join(labels)])])
+    if form == "jsonl":
+        rows = [json.dumps(dict(zip(names, x, strict=True))) for x in lines]
+        path.write_text("\n".join(rows))
+        return
+    with open(path, "w", newline="") as file:
+        delimiter = {"csv": ",", "tsv": "\t"}[form]
+        csv.writer(file, delimiter=delimiter).writerows([names, *lines])
+
+
+@pytest.mark.parametrize("form", tables.FORMATS)
+def test_columns_of_labels_give_the_examples_of_one_column(
+    read_config, tmp_path, form
+):
+    found = []
+    for has_columns, settings in (
+        (True, {"label": COLUMNS}),
+        (
+            False,
+            {"label": "labels", "labels": COLUMNS, "objective": "multi_label"},
+        ),
+    ):
+        path = tmp_path / f"{has_columns}.{form}"
+        write_labels(path, form, has_columns=has_columns)
+        task = read_config(train=path.name, **settings)
+        rows = tables.read_table(str(path), task.train)
+        encoded = table_tasks.encode_labels(rows, task, path.name)
+        found.append(([row.text_a for row in rows], encoded.tolist()))
+        assert task.labels == tuple(COLUMNS)
+    assert found[0] == found[1]
+    assert found[0][1] == [[1, 0, 1], [0, 0, 0], [0, 1, 0]]
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("t.csv", "text,a,b\nx,0,1\ny,1,{}\n"),
+        ("t.jsonl", '\n{{"text": "y", "a": false, "b": {}}}\n'),
+    ],
+)
+@pytest.mark.parametrize("cell", ["2", "0.5", '"yes"', '""', "null"])
+def test_a_cell_that_is_no_zero_or_one_is_named(
+    read_config, tmp_path, name, content, cell
+):
+    (tmp_path / name).write_text(content.format(cell))
+    task = read_config(train=name, label=["a", "b"])
+    line = 1 + (tmp_path / name).read_text().rstrip().count("\n")
+    with pytest.raises(
+        ValueError, match=rf"{name}, line {line}: .*'b' has .*; wanted 0 or 1"
+    ):
+        tables.read_table(str(tmp_path / name), task.train)
 
 
 def test_a_config_may_name_a_column_for_each_label(read_config):
