@@ -747,7 +747,7 @@ ROWS = [
     race(
         "answers that are missing",
         "",
-        "train has 2 questions without .* middle/middle1.txt/0; wanted A, B",
+        "train has 2 questions without .* middle/middle1.txt/0; wanted an ans",
         drop_json(PASSAGE, "answers"),
     ),
     race("no dev data", "", "dev/middle", remove("race/RACE/dev")),
@@ -789,7 +789,8 @@ ROWS = [
             ("questions", "w1", "questions"),
             ("questions", ["w1"], "equal numbers"),
             ("options", [["a"] * 4], "equal numbers"),
-            ("options", [["a"] * 3] * 2, "has 3 options, wanted 4"),
+            ("options", [["a"]] * 2, "has 1 options, wanted 2 to 6"),
+            ("options", [["a"] * 7] * 2, "has 7 options, wanted 2 to 6"),
             ("options", [["a", 1, "b", "c"]] * 2, "must be strings"),
             ("answers", ["A", "E"], "'E', wanted a letter"),
             ("answers", ["A", ""], "'', wanted a letter"),
