@@ -7,7 +7,6 @@ import shlex
 import shutil
 import subprocess
 import sys
-import tarfile
 import types
 
 import numpy as np
@@ -15,10 +14,8 @@ import pytest
 
 from albert_tf import flags
 from albert_tf.commands.embed import EmbedFlags
-from albert_tf.model import modeling
-from albert_tf.model.config import CONFIG_FILE, AlbertConfig
 from albert_tf.programs import embed
-from albert_tf.weights import checkpoints, downloads
+from albert_tf.weights import downloads
 from tests import tiny, typed
 from tests.bad_inputs.commands import find_program
 
@@ -159,30 +156,9 @@ def test_the_flags_of_the_recipes_exist(pattern, program, number):
 
 
 @pytest.fixture
-def archive(shared, tmp_path):
+def archive(tmp_path):
     """A model with random weights, packed as the release's are."""
-    config = AlbertConfig(
-        vocab_size=30000,
-        embedding_size=4,
-        hidden_size=8,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        intermediate_size=8,
-    )
-    model = modeling.AlbertEncoder(config)
-    folder = tmp_path / "albert_base"
-    folder.mkdir()
-    checkpoints.write_checkpoint(
-        str(folder / "model.ckpt-best"),
-        {n: w.value for n, w in modeling.named_weights(model).items()},
-    )
-    (folder / CONFIG_FILE).write_text(config.to_json_string())
-    vocabulary = shared / "data" / "albert_en" / "30k-clean.model"
-    shutil.copyfile(vocabulary, folder / vocabulary.name)
-    path = tmp_path / "albert_base.tar.gz"
-    with tarfile.open(path, "w:gz") as tar:
-        tar.add(folder, folder.name)
-    return path
+    return tiny.write_archive(tmp_path / "albert_base.tar.gz")
 
 
 def check_vectors(values, archive, folder):
@@ -218,7 +194,7 @@ def test_the_python_examples_give_what_they_say(
     blocks = re.findall(r"```python\n(.*?)```", text, re.S)
     assert len(blocks) == 9
     places = {
-        "30k-clean.model": shared / "data" / "albert_en" / "30k-clean.model",
+        "30k-clean.model": tiny.RELEASED,
         '"vocab.txt"': f'"{shared / "data" / "zh" / "vocab.txt"}"',
         "configs/": f"{ROOT}/configs/",
         '"albert_base_v2"': f'"{archive}"',

@@ -1,14 +1,25 @@
 """A model of a few words with random weights, for tests of programs."""
 
 import dataclasses
+import pathlib
+import shutil
+import tarfile
 
 import numpy as np
 
 from albert_tf.model import heads, modeling, span_heads
-from albert_tf.model.config import AlbertConfig
+from albert_tf.model.config import CONFIG_FILE, AlbertConfig
 from albert_tf.text import tokenization
-from albert_tf.weights import pretrained, task_heads, vocabulary_files
+from albert_tf.weights import (
+    checkpoints,
+    pretrained,
+    task_heads,
+    vocabulary_files,
+)
 
+ROOT = pathlib.Path(__file__).parent.parent
+# The vocabulary of the released English models.
+RELEASED = ROOT / "tests/golden/data/albert_en/30k-clean.model"
 WORDS = [f"w{i}" for i in range(20)]
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 # All sizes differ, so that a transposed axis is detected.
@@ -28,6 +39,29 @@ CONFIG = AlbertConfig(
 )
 # Of the same weights, which layers share, in half the time.
 ONE_LAYER = dataclasses.replace(CONFIG, num_hidden_layers=1)
+
+
+def write_archive(path):
+    """Writes a small model with the release's vocabulary, packed as its are.
+
+    Args:
+      path: a pathlib.Path that ends in .tar.gz; a folder beside it is written,
+        too.
+    """
+    folder = path.with_name("unpacked")
+    folder.mkdir()
+    config = AlbertConfig(**{**SIZES, "vocab_size": 30_000})
+    config = dataclasses.replace(config, max_position_embeddings=512)
+    weights = modeling.named_weights(modeling.AlbertEncoder(config))
+    checkpoints.write_checkpoint(
+        str(folder / "model.ckpt-best"),
+        {name: weight.value for name, weight in weights.items()},
+    )
+    (folder / CONFIG_FILE).write_text(config.to_json_string())
+    shutil.copy(RELEASED, folder)
+    with tarfile.open(path, "w:gz") as tar:
+        tar.add(folder, "albert_base")
+    return path
 
 
 def write_model(folder, config=CONFIG):

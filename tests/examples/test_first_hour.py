@@ -4,23 +4,19 @@ import csv
 import pathlib
 import re
 import shlex
-import shutil
 import subprocess
-import tarfile
 
 import numpy as np
 import pytest
 
 import quickstart
 from albert_tf import flags
-from albert_tf.model import modeling
-from albert_tf.model.config import CONFIG_FILE, AlbertConfig
 from albert_tf.programs import subprograms
-from albert_tf.weights import checkpoints, downloads
+from albert_tf.weights import downloads
+from tests import tiny
 from tests.bad_inputs.commands import find_program
 from tests.conftest import ROOT
 
-VOCABULARY = ROOT / "tests/golden/data/albert_en/30k-clean.model"
 MESSAGES = {
     "billing": ["I was charged {} times.", "My invoice {} is wrong."],
     "delivery": ["Parcel {} is late.", "Where is my order {}?"],
@@ -37,25 +33,8 @@ def type_command(line):
 @pytest.fixture
 def released(tmp_path, monkeypatch):
     """albert_base_v2 in the cache: a small model with random weights."""
-    config = AlbertConfig(
-        vocab_size=30000,
-        embedding_size=4,
-        hidden_size=8,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        intermediate_size=8,
-    )
-    folder = tmp_path / "cache/albert_base"
-    folder.mkdir(parents=True)
-    weights = modeling.named_weights(modeling.AlbertEncoder(config))
-    checkpoints.write_checkpoint(
-        str(folder / "model.ckpt-best"),
-        {name: weight.value for name, weight in weights.items()},
-    )
-    (folder / CONFIG_FILE).write_text(config.to_json_string())
-    shutil.copy(VOCABULARY, folder)
-    with tarfile.open(tmp_path / "cache/albert_base_v2.tar.gz", "w:gz") as tar:
-        tar.add(folder, folder.name)
+    (tmp_path / "cache").mkdir()
+    tiny.write_archive(tmp_path / "cache/albert_base_v2.tar.gz")
     monkeypatch.setenv(downloads.CACHE, str(tmp_path / "cache"))
 
 
