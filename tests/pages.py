@@ -114,5 +114,5 @@ def browse_url(url, folder, *words):
         timeout=120,
     )
     console = [line for line in done.stderr.splitlines() if "CONSOLE" in line]
-    assert not console
+    assert not console, console
     return done.stdout

@@ -14,7 +14,7 @@ import tensorflow as tf
 from albert_tf import __version__, filesystem
 from albert_tf.data import table_tasks
 from albert_tf.model import heads, parameters
-from albert_tf.reports import report
+from albert_tf.reports import page, report
 from albert_tf.training import manifest
 from albert_tf.weights import downloads, pretrained, task_heads
 
@@ -189,7 +189,7 @@ def _describe_run(run):
     )
     hidden = ("config.", "vocabulary.", "begins_from.")
     settings = [
-        (key, report.format_value(value))
+        (key, page.format_value(value))
         for key, value in manifest.flatten(run.made_of).items()
         if not key.startswith(hidden) and not key.endswith("sha256")
     ]

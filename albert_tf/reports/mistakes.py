@@ -6,7 +6,10 @@ function from a row to its cell.
 """
 
 import collections
+import statistics
 from operator import itemgetter
+
+from sklearn import metrics, preprocessing
 
 from albert_tf import filesystem
 from albert_tf.data import race
@@ -53,14 +56,17 @@ def describe(rows, task):
     elif isinstance(rows[0]["label"], list):
         if labels:
             yield tabulate_labels(rows, labels)
+            yield tabulate_scores(rows, labels)
         yield tabulate_classes(rows, lambda row: _largest_error(row, labels))
     elif "max_qa_length" in task:
         yield tabulate_wrong(rows, CHOICES, lambda row: -_confidence(row))
     else:
         seen = {row[key] for row in rows for key in ("label", "prediction")}
+        labels = labels or sorted(seen)
         for part in dict.fromkeys(row.get("part", "") for row in rows):
             members = [row for row in rows if row.get("part", "") == part]
-            yield tabulate_confusion(members, labels or sorted(seen), part)
+            yield tabulate_confusion(members, labels, part)
+            yield tabulate_scores(members, labels, part)
         yield tabulate_classes(rows, _confidence)
 
 
@@ -97,6 +103,39 @@ def tabulate_confusion(rows, labels, part=""):
         ]
         table.append([label, *cells])
     return page.table(table, head=["", *labels], caption=caption)
+
+
+def tabulate_scores(rows, labels, part=""):
+    """Returns precision, recall, F1 and support of the labels that occur.
+
+    The average is over the same labels as that of the metric `f1`.
+    """
+    gold, predicted = (
+        [row[key] if isinstance(row[key], list) else [row[key]] for row in rows]
+        for key in ("label", "prediction")
+    )
+    seen = {label for some in gold + predicted for label in some}
+    names = [label for label in labels if label in seen] or labels
+    binarizer = preprocessing.MultiLabelBinarizer(classes=names)
+    scores = metrics.precision_recall_fscore_support(
+        *map(binarizer.fit_transform, (gold, predicted)), zero_division=0
+    )
+    columns = [values.tolist() for values in scores]
+    table = [list(row) for row in zip(names, *columns, strict=True)]
+    caption = f"Scores of each label on {part} dev examples.".replace("  ", " ")
+    if len(names) > MAX_LABELS:
+        table = sorted(table, key=itemgetter(3))[:NUM_SHOWN]
+        caption += f" Of {len(names)} labels, those with the lowest F1."
+    return page.table(
+        table,
+        head=["Label", "Precision", "Recall", "F1", "Support"],
+        foot=[
+            "Macro average",
+            *map(statistics.fmean, columns[:3]),
+            sum(columns[3]),
+        ],
+        caption=caption,
+    )
 
 
 def tabulate_labels(rows, labels):

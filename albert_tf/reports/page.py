@@ -1,9 +1,12 @@
 """Builds self-contained HTML pages, for screen and print.
 
 Text is escaped when it becomes `Markup`. The content security policy of
-page.html keeps browsers from loading or running anything that a text contains.
+page.html keeps browsers from loading or running anything that a text contains:
+it permits one script, by its hash.
 """
 
+import base64
+import hashlib
 import html
 import pathlib
 import string
@@ -11,6 +14,9 @@ import string
 _PAGE = string.Template(
     pathlib.Path(__file__).with_suffix(".html").read_text(encoding="utf-8")
 )
+# The page's own script, which needs no "$".
+_SCRIPT = _PAGE.template.partition("<script>")[2].partition("</script>")[0]
+_HASH = base64.b64encode(hashlib.sha256(_SCRIPT.encode()).digest()).decode()
 
 
 class Markup(str):
@@ -62,6 +68,13 @@ def cell(value):
     return element("td", value, class_=long, dir="auto")
 
 
+def format_value(value):
+    """Formats a setting briefly."""
+    if isinstance(value, list):
+        return ", ".join(map(str, value))
+    return "" if value is None else str(value)
+
+
 def number_table(rows):
     """Returns a table of numbers that are texts, aligned to the right.
 
@@ -79,21 +92,25 @@ def number_table(rows):
     )
 
 
-def table(rows, head=(), caption=None):
+def _row(values):
+    first, *rest = values
+    return element("tr", element("th", first, scope="row"), *map(cell, rest))
+
+
+def table(rows, head=(), caption=None, foot=None):
     """Returns a table as Markup, which scrolls if it is too wide.
 
     Args:
       rows: lists of values; the first value is the row's heading.
       head: headings of the columns, or none.
       caption: caption, or None.
+      foot: a last row, which stays there when the table is sorted; or None.
     """
     names = (element("th", name, scope="col") for name in head)
     heads = [element("thead", element("tr", *names))] if head else []
-    body = (
-        element("tr", element("th", first, scope="row"), *map(cell, rest))
-        for first, *rest in rows
-    )
-    whole = element("table", *heads, element("tbody", *body))
+    foots = [element("tfoot", _row(foot))] if foot else []
+    body = element("tbody", *map(_row, rows))
+    whole = element("table", *heads, body, *foots)
     grid = element("div", whole, class_="wide", tabindex=0)
     if not caption:
         return grid
@@ -103,4 +120,6 @@ def table(rows, head=(), caption=None):
 
 def page(title, *children):
     """Returns a complete page as a string."""
-    return _PAGE.substitute(title=html.escape(title), body=join(children))
+    return _PAGE.substitute(
+        title=html.escape(title), body=join(children), hash=_HASH
+    )

@@ -25,6 +25,8 @@ PANELS = (
     ("Answerability accuracy (training)", ("answerability_accuracy",)),
     ("Learning rate", ("learning_rate",)),
 )
+# What a record has besides metrics.
+NO_METRICS = {"split", "step", "time"}
 # Prefixes of the scores of parts of the dev data.
 PARTS = ("mismatched", "middle", "high", "HasAns", "NoAns")
 COLORS = {"train": "tab:gray", "eval": "tab:red"}
@@ -48,7 +50,9 @@ def collect_series(records):
     """Returns a dict from (split, metric) to lists of steps and of values."""
     series: dict = {}
     for record in records:
-        for name in record.keys() - {"split", "step", "time"}:
+        if record["split"] == "warning":
+            continue
+        for name in record.keys() - NO_METRICS:
             key = record["split"], name
             steps, values = series.setdefault(key, ([], []))
             steps.append(record["step"])

@@ -1,6 +1,7 @@
 """Plots for a page: inline SVG in the colors of its text."""
 
 import io
+import json
 import re
 
 from albert_tf.reports import page, plot_metrics
@@ -22,21 +23,37 @@ def arrange(figures):
         return page.remark(error)
 
 
-def draw_curves(series):
-    """Yields a figure for each panel of a run, as Markup.
+def draw_curves(runs, baseline):
+    """Yields a figure for each panel of one or several runs, as Markup.
 
     Args:
-      series: from `plot_metrics.collect_series`.
+      runs: dict from the name of a run to its `plot_metrics.collect_series`.
+      baseline: dict from metric to the score of a constant prediction, a thin
+        line in the panel of the metric.
 
     Raises:
       ValueError: if there is nothing to draw.
     """
-    runs = {"": series}
     for title, names in plot_metrics.choose_panels(runs):
         picture, axes = begin()
         plot_metrics.draw_panel(axes, runs, title, names)
+        curves = [
+            # JSON has no NaN.
+            [line.get_label(), *zip(*points, strict=True)]
+            for line in axes.get_lines()
+            if (points := [(x, f"{y:.5g}") for x, y in line.get_xydata()])
+        ]
+        for name in set(names) & baseline.keys():
+            axes.axhline(
+                baseline[name],
+                color="tab:gray",
+                linewidth=0.8,
+                linestyle="--",
+                label="baseline",
+            )
+        axes.legend(frameon=False, fontsize="small")
         axes.set_title("")
-        yield finish(picture, title)
+        yield finish(picture, title, curves)
 
 
 def draw_scatter(labels, predictions):
@@ -70,8 +87,15 @@ def begin():
     return picture, picture.add_subplot()
 
 
-def finish(picture, title):
-    """Returns the figure with its caption, as Markup."""
+def finish(picture, title, curves=None):
+    """Returns the figure with its caption, as Markup.
+
+    Args:
+      picture: a matplotlib Figure.
+      title: the caption.
+      curves: lists of a label, steps and values, which the page's script shows
+        where one points at the picture; or None.
+    """
     matplotlib = plot_metrics.import_matplotlib()
     buffer = io.StringIO()
     # Keeps text as text, and makes the ids in the SVG deterministic.
@@ -88,8 +112,20 @@ def finish(picture, title):
     # Ids must be unique in the page, not only in the figure.
     prefix = re.sub(r"\W+", "-", title)
     text = re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{prefix}-", text)
+    attributes = {"role": "img", "aria_label": title}
+    if curves:
+        (axes,) = picture.axes
+        box = axes.get_position()  # As fractions of the picture.
+        attributes["class_"] = "curves"
+        attributes["data_curves"] = json.dumps(
+            {
+                "box": [box.x0, box.x1],
+                "limits": axes.get_xlim(),
+                "lines": curves,
+            }
+        )
     return page.element(
         "figure",
         page.element("figcaption", title),
-        page.element("div", page.Markup(text), role="img", aria_label=title),
+        page.element("div", page.Markup(text), **attributes),
     )

@@ -4,9 +4,11 @@ Neither model nor data is read, so a report takes seconds and also works on a
 copy of the folder.
 """
 
+import collections
 import dataclasses
 import datetime
 import os
+import re
 from typing import NamedTuple
 
 from albert_tf import __version__, filesystem
@@ -17,7 +19,7 @@ from albert_tf.commands import (
     run_squad,
 )
 from albert_tf.data import submissions
-from albert_tf.reports import mistakes, page, plot_metrics, plots
+from albert_tf.reports import mistakes, page, plot_metrics, plots, side_by_side
 from albert_tf.training import manifest
 
 REPORT_FILE = "report.html"
@@ -163,16 +165,19 @@ def _explain_missing(folder):
     )
 
 
-def build_report(run: Run) -> str:
-    """Returns the HTML report of a run."""
+def build_report(run: Run, others=()) -> str:
+    """Returns the HTML report of a run, with other runs beside it."""
     name = run.task.get("name") or "pretraining"
     folder = os.path.basename(os.path.abspath(run.folder))
     title = name if name == folder else f"{name}: {folder}"
+    runs = name_runs([run, *others])
+    beside = [side_by_side.describe(runs)] if others else []
     return page.page(
         title,
         page.element("header", page.element("h1", title), *describe(run)),
+        *beside,
         page.section("Results", *describe_results(run), name="results"),
-        page.section("Curves", describe_curves(run), name="curves"),
+        page.section("Curves", describe_curves(runs), name="curves"),
         page.section("Dev examples", *describe_examples(run), name="examples"),
         page.section("Settings", describe_settings(run), name="settings"),
         page.section("Flags", *describe_flags(run), name="flags"),
@@ -204,6 +209,22 @@ def describe(run):
         )
     yield page.element("p", " ".join(words))
     yield page.remark(f"Report written by albert_tf {__version__}.")
+    yield from describe_warnings(run)
+
+
+def describe_warnings(run):
+    """Yields the warnings of a run, each with the numbers it had last."""
+    kinds = collections.defaultdict(list)
+    for record in run.records:
+        if record["split"] == "warning":
+            kind = re.sub(r"[\d.,]+", "", record["text"])
+            kinds[kind].append(record)
+    for records in kinds.values():
+        last = records[-1]
+        words = f"Warning at step {last['step']:,}"
+        if len(records) > 1:
+            words += f", the last of {len(records)} such"
+        yield page.element("p", f"{words}: {last['text']}", class_="warning")
 
 
 def format_time(seconds):
@@ -246,18 +267,30 @@ def tabulate_results(run):
     rows = [
         [name, *(values.get(name, "") for values in columns.values())]
         for name in last
-        if name not in ("split", "step", "time")
+        if name not in plot_metrics.NO_METRICS
     ]
     return page.table(rows, head=["", *columns], caption=caption)
 
 
-def describe_curves(run):
-    """Returns the training curves."""
-    series = plot_metrics.collect_series(run.records)
+def name_runs(runs):
+    """Returns a dict from the shortest unique name of a folder to its run."""
+    paths = [os.path.join(run.folder, manifest.METRICS_FILE) for run in runs]
+    return dict(zip(plot_metrics.name_runs(paths), runs, strict=True))
+
+
+def describe_curves(runs):
+    """Returns the training curves of a dict from name to Run."""
+    series = {
+        name: values
+        for name, run in runs.items()
+        if (values := plot_metrics.collect_series(run.records))
+    }
     if not series:
         return missing(manifest.METRICS_FILE, "there are no curves")
+    first, *_ = runs.values()
+    baseline = first.summary.get("baseline", {})
     try:
-        return plots.arrange(plots.draw_curves(series))
+        return plots.arrange(plots.draw_curves(series, baseline))
     except ValueError as error:
         return page.remark(error)
 
@@ -282,7 +315,9 @@ def describe_settings(run):
         return missing(manifest.MANIFEST_FILE, "the settings are unknown")
     settings = manifest.flatten(run.made_of).items()
     return page.table(
-        [k, format_value(v)] for k, v in settings if not k.endswith("sha256")
+        [k, page.format_value(v)]
+        for k, v in settings
+        if not k.endswith("sha256")
     )
 
 
@@ -292,7 +327,7 @@ def describe_flags(run):
         yield missing(manifest.FLAGS_FILE, "the flags are unknown")
         return
     rows = [
-        [f"--{name.rstrip('_')}", format_value(value)]
+        [f"--{name.rstrip('_')}", page.format_value(value)]
         for name, value in run.changed_flags.items()
     ]
     yield page.table(rows)
@@ -300,16 +335,10 @@ def describe_flags(run):
         yield page.remark(f"{num_left} other flags have default values.")
 
 
-def format_value(value):
-    """Formats a setting briefly."""
-    if isinstance(value, list):
-        return ", ".join(map(str, value))
-    return "" if value is None else str(value)
-
-
 def run(args):
     """Writes the report of a run."""
     folder = args.output_dir
     path = args.output_file or os.path.join(folder, REPORT_FILE)
-    filesystem.write_file(path, build_report(read_run(folder)))
+    first, *others = map(read_run, [folder, *args.others])
+    filesystem.write_file(path, build_report(first, others))
     print(f"Wrote {path}.")

@@ -301,6 +301,7 @@ class Evaluator:
         Returns:
           Dict from name to float.
         """
+        self.reporter.step = step
         values = self.score()
         folder, metric = self.manager.folder, self.best_metric
         before = [

@@ -7,10 +7,12 @@ import time
 
 import tensorflow as tf
 
-from albert_tf import filesystem, progress
+from albert_tf import filesystem, messages, progress
 from albert_tf.progress import format_seconds
 from albert_tf.training import manifest
 
+# How a text begins that is recorded besides being shown.
+WARNING = "WARNING: "
 # Abbreviations in the progress line.
 _SHORT = (
     ("masked_lm", "mlm"),
@@ -89,9 +91,10 @@ class Reporter:
     """Shows progress and records values.
 
     `metrics.jsonl` in the folder gets one JSON object per line; its subfolders
-    `train` and `eval` get TensorBoard summaries. A run that resumes from step S
-    first drops the entries of later steps, whose checkpoints were lost. Lines
-    truncated by a full disk or a kill are dropped as well.
+    `train` and `eval` get TensorBoard summaries. A WARNING of `say` is a line
+    with the split "warning". A run that resumes from step S first drops the
+    entries of later steps, whose checkpoints were lost. Lines truncated by a
+    full disk or a kill are dropped as well.
 
     Args:
       folder: output folder; created if absent.
@@ -107,11 +110,21 @@ class Reporter:
         if is_silent:
             stream = io.StringIO()
         self.line = progress.Line(stream)
-        self.say = self.line.say
+        self.step = 0  # Number of completed steps.
         self.clock = Clock(0, 0, 0)  # Replaced when training starts.
         self.word = ""  # State of the training, shown in its lines.
         self.writers = {}
         self.is_checked = False  # Whether all JSON lines are complete.
+
+    def say(self, text):
+        """Writes a line to the stream; records it if it is a WARNING."""
+        self.line.say(text)
+        if text.startswith(WARNING):
+            said = messages.show(text.removeprefix(WARNING))
+            record = {"split": "warning", "step": self.step, "text": said}
+            # A run that resumes says some again.
+            if record not in self.read("warning"):
+                self._append(record)
 
     def start(self, step, num_train_steps, batch_size):
         """Starts the report and the clock of a run.
@@ -122,6 +135,7 @@ class Reporter:
           batch_size: global batch size, in examples.
         """
         self.truncate(step)
+        self.step = step
         self.clock = Clock(step, num_train_steps, batch_size)
         self.say(
             f"Training from step {step} to {num_train_steps}, {batch_size} "
@@ -136,6 +150,7 @@ class Reporter:
           values: dict from name to float.
           is_compiling: as for `Clock.note`.
         """
+        self.step = step
         is_first = not self.clock.num_calls
         seconds = self.clock.note(step, is_compiling)
         if not is_compiling:
@@ -164,11 +179,10 @@ class Reporter:
         recorded = {**values, **(more or {}), **rate}
         record = {"split": split, "step": step, **recorded}
         record["time"] = round(time.time(), 1)
-        if split == "eval" or not self.is_checked:
+        if split == "eval":
             # A run that was killed before it wrote the result evaluates again.
             self._drop(lambda r: (r["split"], r["step"]) != ("eval", step))
-        with filesystem.open_file(self.path, "a") as file:
-            file.write(json.dumps(record) + "\n")
+        self._append(record)
         if split not in self.writers:
             self.writers[split] = tf.summary.create_file_writer(
                 os.path.join(self.folder, split)
@@ -182,6 +196,13 @@ class Reporter:
         else:
             self.say(f"{split} at step {step}: {format_values(values)}")
 
+    def _append(self, record):
+        """Appends a JSON line, after complete ones."""
+        if not self.is_checked:
+            self._drop(lambda _: True)
+        with filesystem.open_file(self.path, "a") as file:
+            file.write(json.dumps(record) + "\n")
+
     def truncate(self, step):
         """Drops the entries of later steps, whose checkpoints were lost."""
         self._drop(lambda record: record["step"] <= step)
@@ -189,7 +210,7 @@ class Reporter:
             drop_events(os.path.join(self.folder, split), step)
 
     def read(self, split):
-        """Returns the records of "train" or "eval" so far, a list of dicts."""
+        """Returns the records of a split so far, a list of dicts."""
         records = filter(None, map(_parse_record, self._read().split("\n")))
         return [record for record in records if record["split"] == split]
 

@@ -603,6 +603,18 @@ ROWS = [
         "--output_dir=.",
         "contains no training.* pretrained.* do; give one",
     ),
+    row(
+        "report",
+        "no such run beside it",
+        "--compare=no",
+        "no contains no training",
+    ),
+    row(
+        "report",
+        "a run beside itself",
+        "--compare=pretrained",
+        "--compare=pretrained repeats a folder; wanted other runs",
+    ),
     row("report", "another ending", "--output_file=x.svg", "x.svg must end in"),
     row("report", "a place in a file", "--output_file=a_file/x.html", "a_file"),
     row(

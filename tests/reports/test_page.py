@@ -1,8 +1,9 @@
-"""Pages: what is text stays text."""
+"""Pages: what is text stays text, and only the page's own script runs."""
 
 import pytest
 
 from albert_tf.reports import page
+from tests import pages
 
 EVIL = '<script>alert("1 & 2")</script>'
 ESCAPED = "&lt;script&gt;alert(&quot;1 &amp; 2&quot;)&lt;/script&gt;"
@@ -25,7 +26,18 @@ ESCAPED = "&lt;script&gt;alert(&quot;1 &amp; 2&quot;)&lt;/script&gt;"
     ],
 )
 def test_text_is_escaped_wherever_it_stands(markup):
-    assert "<script" not in markup and ESCAPED in markup
+    assert "<script>alert" not in markup and ESCAPED in markup
+
+
+def test_a_browser_runs_no_script_but_the_pages_own(tmp_path):
+    path = tmp_path / "x.html"
+    path.write_text(page.page("x", page.table([["b"]], head=["Name"])))
+    assert "<button>Name</button>" in pages.browse(path, "--dump-dom")
+    # As if a text had not been escaped.
+    evil = page.Markup("<script>document.title = 'run'</script>")
+    path.write_text(page.page("x", evil))
+    with pytest.raises(AssertionError, match="Content Security Policy"):
+        pages.browse(path, "--dump-dom")
 
 
 def test_markup_is_not_escaped_again():

@@ -1,12 +1,17 @@
 """The page about a training: whole, true to the files, and safe to open."""
 
+import base64
 import dataclasses
+import hashlib
+import html
 import json
 import os
 import re
 import shutil
 
+import numpy as np
 import pytest
+from sklearn import metrics
 
 from albert_tf.commands.report import ReportFlags
 from albert_tf.programs import run_classifier
@@ -65,7 +70,8 @@ def test_a_page_is_whole_and_loads_nothing(folder):
     assert len(page.ids) == len(set(page.ids))
     # Loss, accuracy and learning rate.
     assert page.tags["svg"] == 3
-    assert not page.tags.keys() & {"script", "img", "link", "iframe", "object"}
+    assert not page.tags.keys() & {"img", "link", "iframe", "object"}
+    assert page.tags["script"] == 1
     assert page.links and all(link.startswith("#") for link in page.links)
     assert "Finished: 12 steps." in page.text
     assert not list(folder.glob("*.incomplete"))
@@ -90,9 +96,11 @@ def test_the_numbers_are_those_of_the_run(folder):
     accuracy = dict((row[0], row[1:]) for row in table)["eval_accuracy"]
     assert accuracy[0] == f"{float(best['eval_accuracy']):.4f}"
     assert accuracy[1] == f"{float(results[-1]['eval_accuracy']):.4f}"
-    matrix, wrong = page.tables["examples"]
+    matrix, scores, wrong = page.tables["examples"]
     counts = [[int(cell) for cell in row[1:]] for row in matrix[1:]]
     assert sum(map(sum, counts)) == 22
+    supports = [int(row[-1]) for row in scores[1:]]
+    assert supports == [*map(sum, counts), 22]
     share = (counts[0][0] + counts[1][1]) / 22
     assert share == pytest.approx(float(best["eval_accuracy"]))
     probabilities = [float(row[3]) for row in wrong[1:]]
@@ -147,6 +155,7 @@ def test_initial_weights_are_not_the_best_checkpoint():
 
 def test_a_running_training_says_how_far_it_is(folder):
     lines = (folder / "metrics.jsonl").read_text().splitlines(keepends=True)
+    lines = [line for line in lines if '"warning"' not in line]
     (folder / "metrics.jsonl").write_text("".join(lines[:3]) + '{"spl')
     assert "Unfinished: step 8 of 12." in read_page(folder).text
 
@@ -245,7 +254,13 @@ def test_each_of_several_labels_is_counted(folder):
             for y, z, p in rows
         ),
     )
-    counts, wrong = read_page(folder).tables["examples"]
+    counts, scores, wrong = read_page(folder).tables["examples"]
+    assert scores[1:] == [
+        ["a", "1.0000", "1.0000", "1.0000", "2"],
+        ["b", "0.0000", "0.0000", "0.0000", "1"],
+        ["c", "0.0000", "0.0000", "0.0000", "0"],
+        ["Macro average", "0.3333", "0.3333", "0.3333", "3"],
+    ]
     assert counts[1:] == [
         ["a", "2", "0", "0"],
         ["b", "0", "1", "0"],
@@ -308,6 +323,104 @@ def test_more_labels_than_a_matrix_shows_are_pairs():
     assert table[1:] == [["l4", "l5", "7"], ["l2", "l3", "4"]]
 
 
+def test_scores_of_labels_are_those_of_scikit_learn():
+    rng = np.random.default_rng(1)
+    gold, predicted = rng.choice(list("abcd"), size=[2, 50])
+    rows = [
+        {"label": str(y), "prediction": str(z)}
+        for y, z in zip(gold, predicted, strict=True)
+    ]
+    wanted = metrics.classification_report(gold, predicted, output_dict=True)
+    # The label "e" does not occur.
+    found = pages.Page(mistakes.tabulate_scores(rows, list("edcba")))
+    (table,) = found.tables[None]
+    names = {"Macro average": "macro avg"}
+    assert [row[0] for row in table[1:]] == [*"dcba", "Macro average"]
+    for name, *cells in table[1:]:
+        values = wanted[names.get(name, name)]
+        keys = "precision", "recall", "f1-score"
+        assert cells == [
+            *(f"{values[key]:.4f}" for key in keys),
+            f"{values['support']:.0f}",
+        ]
+
+
+def test_of_many_labels_the_worst_are_shown():
+    names = [f"l{i:02}" for i in range(30)]
+    rows = [{"label": x, "prediction": x} for x in names * 2]
+    rows += [{"label": "l28", "prediction": "l29"}]
+    (table,) = pages.Page(mistakes.tabulate_scores(rows, names)).tables[None]
+    assert len(table) == 2 + mistakes.NUM_SHOWN
+    assert table[1] == ["l28", "1.0000", "0.6667", "0.8000", "3"]
+    assert table[-1][-1] == "61"
+
+
+def test_the_baseline_is_a_line_in_the_plots_of_scores(folder):
+    pytest.importorskip("matplotlib")
+    read_page(folder)
+    content = (folder / "report.html").read_text()
+    figures = re.findall(
+        r'</figcaption><div role="img" aria-label="(.*?)"(.*?)</svg>',
+        content,
+        re.S,
+    )
+    have = {title: "baseline" in figure for title, figure in figures}
+    assert have == {"Loss": True, "Accuracy": True, "Learning rate": False}
+
+
+def test_warnings_are_at_the_top_with_their_last_numbers(folder):
+    said = [(4, "The loss is 0.75. <b>"), (0, "Rare."), (8, "The loss is 0.5.")]
+    said += [(12, "The loss is 0.25. <b>")]
+    with open(folder / "metrics.jsonl", "w") as file:
+        for step, text in said:
+            record = {"split": "warning", "step": step, "text": text}
+            file.write(json.dumps(record) + "\n")
+    read_page(folder)
+    content = (folder / "report.html").read_text()
+    header = content.partition("</header>")[0]
+    assert re.findall('<p class="warning">(.*?)</p>', header) == [
+        "Warning at step 12, the last of 2 such: The loss is 0.25. &lt;b&gt;",
+        "Warning at step 0: Rare.",
+        "Warning at step 8: The loss is 0.5.",
+    ]
+
+
+def test_runs_are_shown_side_by_side(folder, trained, tmp_path):
+    other = shutil.copytree(trained, tmp_path / "<b>$")
+    lines = (other / "metrics.jsonl").read_text()
+    (other / "metrics.jsonl").write_text(
+        re.sub('"eval_loss": [0-9.]+', '"eval_loss": 0.5', lines)
+    )
+    values = json.loads((other / "run.json").read_text())
+    values["made_of"]["optimizer"]["learning_rate"] = 7.0
+    values["made_of"]["vocabulary"]["sha256"] = "0123456789abcdef"
+    (other / "run.json").write_text(json.dumps(values))
+    page = read_page(folder, compare=str(other))
+    scores, settings = page.tables["beside"]
+    assert scores[0] == ["", "out", "<b>$", "difference"]
+    ((_, mine, its, difference),) = [r for r in scores if r[0] == "eval_loss"]
+    assert its == "0.5000" and difference[0] in "+-"
+    assert float(difference) == pytest.approx(0.5 - float(mine), abs=1e-4)
+    assert dict((row[0], row[2]) for row in settings[1:]) == {
+        "optimizer.learning_rate": "7.0",
+        "vocabulary.sha256": "01234567",
+    }
+    # The rest of the page is about the first.
+    assert dict(page.tables["settings"][0])["optimizer.learning_rate"] != "7.0"
+
+
+def test_runs_with_the_same_settings_say_so(folder, trained):
+    page = read_page(folder, compare=f"{trained},")
+    assert "settings and data of the runs are the same" in page.text
+    scores, *rest = page.tables["beside"]
+    assert not rest and {row[3] for row in scores[1:]} == {"+0.0000"}
+
+
+def test_a_run_beside_itself_is_refused(folder):
+    with pytest.raises(ValueError, match="--compare=.* repeats a folder"):
+        ReportFlags(output_dir=str(folder), compare=f"{folder}/")
+
+
 def test_long_texts_are_cut():
     assert mistakes.clip("a" * 400) == "a" * 400
     assert mistakes.clip("ab " * 400) == ("ab " * 134)[:400].rstrip() + " …"
@@ -324,10 +437,72 @@ def test_a_browser_shows_the_plots(folder):
     assert "<title>sst-2: out</title>" in seen  # No script has changed it.
     for title in ("Loss", "Accuracy", "Learning rate"):
         (figure,) = re.findall(
-            rf'<div role="img" aria-label="{title}">.*?</div>', seen, re.S
+            rf'<div role="img" aria-label="{title}"[^>]*>.*?</div>', seen, re.S
         )
         assert figure.count("<path") > 5
     picture = folder / "seen.png"
     pages.browse(path, f"--screenshot={picture}", "--window-size=900,1200")
     pixels = 255 * image.imread(picture)[..., :3]
     assert (abs(pixels - RED).max(axis=-1) < 8).sum() > 100
+
+
+def run_script(path, script):
+    """What a browser shows of a page once a further script has run.
+
+    The policy of the page permits it, by its hash.
+    """
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    text = path.read_text()
+    text = text.replace("script-src ", f"script-src 'sha256-{digest}' ")
+    text = text.replace("</body>", f"<script>{script}</script></body>")
+    changed = path.with_name("changed.html")
+    changed.write_text(text)
+    return pages.browse(changed, "--dump-dom")
+
+
+def test_a_click_sorts_a_table(folder):
+    read_page(folder)
+    click = """
+        const heads = document.querySelectorAll("#examples thead button");
+        const find = (text, i) =>
+          [...heads].filter((x) => x.textContent === text)[i];
+        find("Support", 0).click();
+        find("Support", 0).click();
+        find("Probability", 0).click();
+    """
+    page = pages.Page(run_script(folder / "report.html", click))
+    _, scores, wrong = page.tables["examples"]
+    one, two, average = [int(row[-1]) for row in scores[1:]]
+    assert one > two and average == one + two  # It stays below.
+    probabilities = [float(row[3]) for row in wrong[1:]]
+    assert probabilities == sorted(probabilities) and len(probabilities) > 2
+    assert page.text.lstrip().startswith(
+        "sst-2: out"
+    )  # No text has been executed.
+
+
+def test_pointing_at_a_curve_shows_step_and_values(folder, trained, tmp_path):
+    pytest.importorskip("matplotlib")
+    other = shutil.copytree(trained, tmp_path / "<b>'x")
+    read_page(folder, compare=str(other))
+    point = """
+        for (const figure of document.querySelectorAll(".curves")) {
+          const box = figure.firstElementChild.getBoundingClientRect();
+          const clientX = box.right - 20;
+          figure.dispatchEvent(new PointerEvent("pointermove", { clientX }));
+        }
+    """
+    seen = run_script(folder / "report.html", point)
+    outputs = re.findall("<output>(.*?)</output>", seen)
+    lines = (folder / "metrics.jsonl").read_text().splitlines()
+    last = {r["split"]: r for r in map(json.loads, lines) if r["step"] == 12}
+    values = {
+        "train": f"{last['train']['accuracy']:.5g}",
+        "eval": f"{last['eval']['eval_accuracy']:.5g}",
+    }
+    assert html.unescape(outputs[1]) == ": step 12, " + ", ".join(
+        f"{name}: {split} {values[split]}"
+        for name in ("out", "<b>'x")
+        for split in ("train", "eval")
+    )
+    assert len(outputs) == 3

@@ -94,3 +94,30 @@ def test_lines_of_lost_work_are_dropped_on_resume(tmp_path):
     second.start(20, 100, batch_size=8)
     lines = (tmp_path / "metrics.jsonl").read_text().splitlines()
     assert [json.loads(line)["step"] for line in lines] == [10, 20]
+
+
+def test_warnings_are_recorded_once_and_dropped_with_their_step(tmp_path):
+    output = io.StringIO()
+    for _ in range(2):  # The second one resumes.
+        reporter = reporting.Reporter(tmp_path, output)
+        reporter.say("WARNING: rare labels")
+        reporter.start(4, 100, batch_size=8)
+        reporter.say("Something else.")
+        reporter.log("train", 4, {"loss": 1.0})
+        reporter.step = 8
+        reporter.say("WARNING: it predicts the same")
+    assert output.getvalue().count("WARNING: rare labels\n") == 2
+    assert reporter.read("warning") == [
+        {"split": "warning", "step": 0, "text": "rare labels"},
+        {"split": "warning", "step": 8, "text": "it predicts the same"},
+    ]
+    reporter.start(4, 100, batch_size=8)
+    assert [r["step"] for r in reporter.read("warning")] == [0]
+
+
+def test_a_warning_does_not_continue_an_incomplete_line(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    path.write_text('{"split": "train", "step": 1}\n{"split": "tr')
+    reporting.Reporter(tmp_path, io.StringIO()).say("WARNING: x")
+    splits = [json.loads(x)["split"] for x in path.read_text().splitlines()]
+    assert splits == ["train", "warning"]
