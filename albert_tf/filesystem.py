@@ -531,6 +531,27 @@ def write_file(path: Path, content: str | bytes) -> None:
         file.write(content)
 
 
+def find_folder_with(path: str) -> pathlib.Path:
+    """Returns the working folder, or the nearest above it, that has a path.
+
+    A notebook runs in its own folder, and its data may be in one above.
+
+    Args:
+      path: a file or folder, relative to the folder that is returned.
+
+    Raises:
+      FileNotFoundError: if no folder has it.
+    """
+    here = pathlib.Path.cwd()
+    for folder in (here, *here.parents):
+        if (folder / path).exists():
+            return folder
+    raise FileNotFoundError(
+        f"There is no {path} in {here} or a folder above. Was it written to "
+        "another place, or not yet?"
+    )
+
+
 def shipped_configs() -> pathlib.Path:
     """Returns the folder of configs and recipes."""
     package = pathlib.Path(__file__).resolve().parent

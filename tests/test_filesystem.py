@@ -89,3 +89,17 @@ def test_a_device_is_not_replaced(tmp_path):
             filesystem.check_can_be_written(str(path))
     assert not filesystem._is_standard_stream("/dev/stdout.model")
     assert not filesystem._is_standard_stream("/proc/served/file")
+
+
+def test_the_nearest_folder_with_a_path_is_found(tmp_path, monkeypatch):
+    inner = tmp_path / "a/b/c"
+    inner.mkdir(parents=True)
+    (tmp_path / "data/x").mkdir(parents=True)
+    monkeypatch.chdir(inner)
+    assert filesystem.find_folder_with("data/x").samefile(tmp_path)
+    (tmp_path / "a/data").mkdir()
+    assert filesystem.find_folder_with("data/x").samefile(tmp_path)
+    (tmp_path / "a/data/x").touch()
+    assert filesystem.find_folder_with("data/x").samefile(tmp_path / "a")
+    with pytest.raises(FileNotFoundError, match="no data/y in .*above"):
+        filesystem.find_folder_with("data/y")

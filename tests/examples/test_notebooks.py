@@ -75,7 +75,7 @@ def execute(name, folder, replaced, wanted):
 
     Args:
       name: file in `examples`.
-      folder: where the notebook runs.
+      folder: where its data is; the notebook is opened in one below.
       replaced: dict of what is replaced in its code.
       wanted: an expression whose value can be JSON.
     """
@@ -87,7 +87,8 @@ def execute(name, folder, replaced, wanted):
             cell.source = cell.source.replace(old, new)
     last = f"import json\nprint(json.dumps({wanted}))"
     book.cells.append(nbformat.v4.new_code_cell(last))
-    resources = {"metadata": {"path": str(folder)}}
+    (folder / "examples").mkdir()
+    resources = {"metadata": {"path": str(folder / "examples")}}
     nbclient.NotebookClient(book, timeout=300, resources=resources).execute()
     plots = [
         output
