@@ -3,6 +3,7 @@
 import json
 import pathlib
 import random
+import re
 
 import keras
 import pytest
@@ -41,13 +42,26 @@ def write_table(path, label_name, labels, num_rows, seed):
     path.write_text("\n".join(lines) + "\n")
 
 
+def write_text(path, num_documents=20):
+    """Writes documents of eight sentences; returns them, each as a line."""
+    rng = random.Random(1)
+    words = OTHERS + sum(TELLING, [])
+    documents = [
+        [" ".join(rng.choices(words, k=9)) for _ in range(8)]
+        for _ in range(num_documents)
+    ]
+    path.parent.mkdir()
+    path.write_text("\n\n".join(map("\n".join, documents)) + "\n")
+    return [" ".join(sentences) for sentences in documents]
+
+
 @pytest.fixture
-def model(tmp_path):
-    """A folder with a model of random weights."""
+def model(tmp_path, request):
+    """A folder with a model of random weights; the parameter is E."""
     tokenizer = tokenization.build_tokenizer(spm_model_file=str(VOCABULARY))
     config = AlbertConfig(
         vocab_size=tokenizer.vocab_size,
-        embedding_size=32,
+        embedding_size=getattr(request, "param", 32),
         hidden_size=32,
         num_hidden_layers=2,
         num_attention_heads=2,
@@ -139,7 +153,42 @@ def test_the_film_review_notebook_learns(model, tmp_path, monkeypatch):
     assert num_plots == 1
 
 
-@pytest.mark.parametrize("name", ["fine_tuning.ipynb", "film_reviews.ipynb"])
+@pytest.mark.parametrize("model", [24], indirect=True)
+def test_the_notebook_that_explains_albert_draws_all(model, tmp_path):
+    documents = write_text(tmp_path / "quickstart_output/text/heldout.txt")
+    values, num_plots = execute(
+        "albert_explained.ipynb",
+        tmp_path,
+        {},
+        "{'word embeddings': summaries['BERT-base']['parameters']"
+        "['word embeddings'], 'num_passes': len(measured.change), "
+        "'pairs': [[read_pairs(r, label) for label in (0, 1)] "
+        "for r in (nsp, sop)]}",
+    )
+    assert num_plots == 7
+    assert values["word embeddings"] == 23_440_896
+    assert values["num_passes"] == 8
+
+    def find_orders(pairs):
+        """Returns in which orders documents have A and B, of long pairs."""
+        return {
+            tuple(
+                any(re.search(f"{x}.*{y}", text) for text in documents)
+                for x, y in ((a, b), (b, a))
+            )
+            for a, b in pairs
+            if min(len(a.split()), len(b.split())) > 4
+        }
+
+    (following, from_others), (ordered, swapped) = values["pairs"]
+    assert find_orders(following) == find_orders(ordered) == {(True, False)}
+    assert find_orders(swapped) == {(False, True)}
+    assert find_orders(from_others) == {(False, False)}
+
+
+@pytest.mark.parametrize(
+    "name", sorted(p.name for p in (ROOT / "examples").glob("*.ipynb"))
+)
 def test_a_notebook_carries_the_output_of_a_whole_run(name):
     book = nbformat.read(ROOT / "examples" / name, 4)
     code = [cell for cell in book.cells if cell.cell_type == "code"]
