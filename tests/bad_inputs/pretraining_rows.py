@@ -692,6 +692,13 @@ ROWS = [
         "",
         "train.tfrecord was created with a vocabulary of None",
         set_json(SIDECAR, tokenizer={}),
+        drop_json(SIDECAR, "vocabulary_file"),
+    ),
+    row(
+        "the description's vocabulary is another than its tokenizer says",
+        "",
+        "vocabulary in train.dataset.json has SHA-256 .* its tokenizer says",
+        set_json(SIDECAR, tokenizer={}),
     ),
     row(
         "the records are cut at a record's end",

@@ -8,6 +8,7 @@ from tests.bad_inputs.table import (
     append,
     copy,
     cut,
+    drop_json,
     edit,
     put,
     remove,
@@ -116,6 +117,8 @@ ROWS = [
         rf"vocabulary.sha256: was .*, is .*{REFUSED}",
         replace("train.dataset.json", '"sha256": "', '"sha256": "0'),
         replace("valid.dataset.json", '"sha256": "', '"sha256": "0'),
+        drop_json("train.dataset.json", "vocabulary_file"),
+        drop_json("valid.dataset.json", "vocabulary_file"),
     ),
     # Pretraining, damaged or owned.
     pretraining(
