@@ -7,7 +7,7 @@ import dataclasses
 import functools
 import logging
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import NamedTuple
 
 from albert_tf import filesystem
@@ -135,33 +135,65 @@ def encode_texts(
     )
 
 
-def make_rows(texts: Sequence, labels: Sequence) -> list[tables.Row]:
-    """Converts texts (or pairs of texts) and labels into table rows.
+def make_rows(
+    texts: Iterable, labels: Sequence | None = None
+) -> list[tables.Row]:
+    """Converts texts (or pairs of texts) into table rows.
+
+    They have `labels`, or none if these are None.
 
     Raises:
-      ValueError: if there are no texts, one is neither a text nor a pair, or
-        the numbers of texts and labels differ.
+      ValueError: if one is neither a text nor a pair, or there are labels of
+        another number, or of no texts.
     """
-    if isinstance(texts, str):
-        raise ValueError(f"The texts are {texts!r:.80}; wanted a list.")
-    if len(texts) != len(labels) or not len(texts):
+    texts = list_texts(texts)
+    if labels is None:
+        labels = [None] * len(texts)
+    elif len(texts) != len(labels) or not texts:
         raise ValueError(
             f"{len(texts)} texts and {len(labels)} labels; wanted one label "
             "for each text, and at least one text."
         )
     rows = []
     for i, (text, label) in enumerate(zip(texts, labels, strict=True)):
-        is_pair = isinstance(text, Iterable) and not isinstance(text, str)
-        parts = [*text] if is_pair else [text]
-        if len(parts) != 1 + is_pair or not all(
-            isinstance(part, str) for part in parts
-        ):
+        parts = split_pair(text)
+        if not parts:
             raise ValueError(
                 f"texts[{i}] is {text!r:.80}; wanted a text or a pair of texts."
             )
-        text_b = parts[1] if is_pair else None
-        rows.append(tables.Row(str(i), parts[0], text_b, label, i + 1))
+        rows.append(tables.Row(str(i), *parts, label, i + 1))
     return rows
+
+
+def list_texts(texts: Iterable) -> list:
+    """Returns a list of what a caller gives as texts, in any iterable.
+
+    Raises:
+      ValueError: if it is one text, or has names instead of texts, as a dict
+        or a table has.
+    """
+    has_names = isinstance(texts, Mapping) or hasattr(texts, "columns")
+    if isinstance(texts, str) or has_names or not isinstance(texts, Iterable):
+        raise ValueError(
+            f"The texts are {texts!r:.80}; wanted a list, or one column of a "
+            "table."
+        )
+    return list(texts)
+
+
+def split_pair(text) -> tuple[str, str | None] | None:
+    """Returns the two texts of a pair, or a text and None.
+
+    What is neither gives None; so do a dict and a set, which have no order.
+    """
+    if isinstance(text, str):
+        return text, None
+    if not isinstance(text, Iterable) or isinstance(text, Mapping | Set):
+        return None
+    parts = tuple(text)
+    if len(parts) != 2 or not all(isinstance(part, str) for part in parts):
+        return None
+    return parts
 
 
 def _read_tables(data_dir, named_tables):

@@ -1,12 +1,12 @@
 """Answers questions about paragraphs with a fine-tuned model."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 import tensorflow as tf
 
 from albert_tf import filesystem
-from albert_tf.data import answers, squad, windows
+from albert_tf.data import answers, squad, text_data, windows
 from albert_tf.model import layers, span_heads
 from albert_tf.tasks.recipes import AnswerSettings, Recipe, choose_windows
 from albert_tf.training import distribution, evaluation, manifest
@@ -115,7 +115,7 @@ class Answerer:
             )
         return head.threshold or 0.0
 
-    def __call__(self, questions: Sequence[tuple[str, str]]) -> list[dict]:
+    def __call__(self, questions: Iterable[tuple[str, str]]) -> list[dict]:
         """Answers pairs of a question and its paragraph.
 
         Returns:
@@ -130,20 +130,22 @@ class Answerer:
         Raises:
           ValueError: if `questions` is no list of pairs.
         """
-        for pair in questions:
-            if isinstance(pair, str) or len(pair) != 2:
+        pairs = list(questions)
+        for pair in pairs:
+            parts = text_data.split_pair(pair)
+            if not parts or parts[1] is None:
                 raise ValueError(
                     f"Found {pair!r:.80}; wanted pairs of a question and its "
                     "paragraph."
                 )
-        if not len(questions):
+        if not pairs:
             return []
-        paragraphs = list(dict.fromkeys(text for _, text in questions))
+        paragraphs = list(dict.fromkeys(text for _, text in pairs))
         asked = squad.Squad(
             paragraphs,
             [
                 squad.Question(str(i), question, paragraphs.index(text), None)
-                for i, (question, text) in enumerate(questions)
+                for i, (question, text) in enumerate(pairs)
             ],
         )
         encoded = windows.encode_squad(

@@ -3,7 +3,7 @@
 Shapes: N texts, C labels.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 import tensorflow as tf
 
@@ -102,7 +102,7 @@ class Classifier:
             )
         return head
 
-    def __call__(self, texts: Sequence) -> list[dict]:
+    def __call__(self, texts: Iterable) -> list[dict]:
         """Classifies texts, or pairs of texts.
 
         Returns:
@@ -117,9 +117,9 @@ class Classifier:
         Raises:
           ValueError: if `texts` is no list of texts or pairs.
         """
-        if not len(texts):
+        rows = text_data.make_rows(texts)
+        if not rows:
             return []
-        rows = text_data.make_rows(texts, [None] * len(texts))
         packed = examples.pack_pairs(
             self.tokenizer,
             [row.text_a for row in rows],

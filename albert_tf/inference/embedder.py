@@ -3,13 +3,13 @@
 Shapes: N texts, B batch, T tokens, H hidden_size.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import tensorflow as tf
 
 from albert_tf import filesystem
-from albert_tf.data import batches, examples
+from albert_tf.data import batches, examples, text_data
 from albert_tf.model import modeling
 from albert_tf.training import evaluation
 from albert_tf.weights import pretrained
@@ -76,7 +76,7 @@ class Embedder:
             )
         self._embed = build_function(self.model, pooling, layer)
 
-    def __call__(self, texts: Sequence[str]):
+    def __call__(self, texts: Iterable[str]):
         """Returns the vectors of texts: an array [N, H] float32.
 
         For "tokens", it is a list of a dict for each text: `vectors` [T, H],
@@ -86,8 +86,10 @@ class Embedder:
         Raises:
           ValueError: if `texts` is no list of texts.
         """
-        if isinstance(texts, str):
-            raise ValueError(f"The texts are {texts!r:.80}; wanted a list.")
+        texts = text_data.list_texts(texts)
+        for i, text in enumerate(texts):
+            if not isinstance(text, str):
+                raise ValueError(f"texts[{i}] is {text!r:.80}; wanted a text.")
         rows, _ = self.encode(texts)
         vectors = self.compute(rows) if rows else []
         if self.pooling != "tokens":

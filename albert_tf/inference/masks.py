@@ -4,7 +4,7 @@ Shapes: B texts, P masks of a text, V vocab_size.
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 import numpy as np
 import tensorflow as tf
@@ -59,7 +59,7 @@ class FillMask:
             heads.AlbertForPreTraining, start, unused
         )
 
-    def __call__(self, texts: Sequence, *, top_k: int = 5) -> list[dict]:
+    def __call__(self, texts: Iterable, *, top_k: int = 5) -> list[dict]:
         """Predicts each [MASK] of texts, or of pairs of a text and the next.
 
         Returns:
@@ -75,9 +75,9 @@ class FillMask:
             is no pair contains no [MASK], a text is longer than the model, or
             the model does not know the order of texts.
         """
-        if not len(texts):
+        rows = text_data.make_rows(texts)
+        if not rows:
             return []
-        rows = text_data.make_rows(texts, [None] * len(texts))
         size = self.tokenizer.vocab_size
         if not 1 <= top_k <= size:
             raise ValueError(

@@ -362,9 +362,7 @@ class Classification(Task):
 
     def predict(self, tuning: FineTuning, texts: Sequence) -> list[str]:
         """Returns the current model's predictions for texts or pairs."""
-        if isinstance(texts, str):
-            raise ValueError(f"The texts are {texts!r:.80}; wanted a list.")
-        rows = text_data.make_rows(texts, [None] * len(texts))
+        rows = text_data.make_rows(texts)
         packed = examples.pack_pairs(
             tuning.start.tokenizer,
             [row.text_a for row in rows],

@@ -123,17 +123,39 @@ def test_windows_are_those_of_the_fine_tuning(answering):
     assert Answerer(answering, max_seq_length=16).windows == (16, 128, 6)
 
 
+class Table(list):
+    """A table whose elements are the names of its columns, as in pandas."""
+
+    columns = ("text", "label")
+
+
 @pytest.mark.parametrize("kind", [Embedder, FillMask])
 def test_what_is_no_list_of_texts_is_refused(pretrained, kind):
     model = kind(pretrained)
-    with pytest.raises(ValueError, match="wanted a list"):
-        model("w1 [MASK]")
+    for wrong in ["w1 [MASK]", None, {"[MASK]": "w1"}, Table(["[MASK]"])]:
+        with pytest.raises(ValueError, match="wanted a list"):
+            model(wrong)
+    for wrong in [None, float("nan"), {"w1": 1, "[MASK]": 2}]:
+        with pytest.raises(ValueError, match=r"texts\[1\] is .* wanted a text"):
+            model(["[MASK]", wrong])
+
+
+def test_texts_may_come_from_an_iterator(pretrained, answering):
+    texts = ["w1 [MASK]", "[MASK] w2"]
+    assert FillMask(pretrained)(iter(texts)) == FillMask(pretrained)(texts)
+    assert Embedder(pretrained)(iter(texts)).shape[0] == 2
+    answerer = Answerer(answering)
+    assert answerer(zip(["w1"], ["w2"], strict=True)) == answerer(
+        [("w1", "w2")]
+    )
 
 
 def test_what_is_no_question_is_refused(answering):
-    for wrong in ["why", ("why", "a", "b")]:
+    answerer = Answerer(answering)
+    question = {"question": "w1", "paragraph": "w2 w3"}
+    for wrong in ["why", ("why", "a", "b"), question, ("w1", None), None]:
         with pytest.raises(ValueError, match="wanted pairs of a question"):
-            Answerer(answering)([wrong])
+            answerer([wrong])
 
 
 def test_models_of_another_kind_are_refused(pretrained, tmp_path):

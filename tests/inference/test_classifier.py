@@ -127,8 +127,10 @@ def test_what_is_no_list_of_texts_is_refused(folders):
     assert classifier([]) == []
     with pytest.raises(ValueError, match="wanted a list"):
         classifier("w1")
-    with pytest.raises(ValueError, match="wanted a text or a pair"):
-        classifier(["w1", 2])
+    for wrong in [2, None, {"w1", "w2"}, {"a": "w1", "b": "w2"}]:
+        with pytest.raises(ValueError, match="wanted a text or a pair"):
+            classifier(["w1", wrong])
+    assert classifier(iter(TEXTS)) == classifier(TEXTS)
 
 
 def test_models_without_a_classifier_are_refused(tmp_path):
