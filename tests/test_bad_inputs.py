@@ -334,6 +334,22 @@ def classes_of_flags():
     classes_of_flags(),
     ids=lambda c: f"{c.__module__}.{c.__qualname__}",
 )
+def test_a_default_is_said_once(flags_class):
+    said_twice = [
+        field.name
+        for field in dataclasses.fields(flags_class)
+        if field.default not in (None, False, "", dataclasses.MISSING)
+        and "Default:"
+        in (settings.inherited(flags_class, field.name, "help") or "")
+    ]
+    assert not said_twice
+
+
+@pytest.mark.parametrize(
+    "flags_class",
+    classes_of_flags(),
+    ids=lambda c: f"{c.__module__}.{c.__qualname__}",
+)
 def test_every_number_has_a_range(flags_class):
     hints = typing.get_type_hints(flags_class)
     kinds = {name: flags._without_none(hint) for name, hint in hints.items()}

@@ -1,7 +1,6 @@
 r"""Predicts the [MASK] tokens of a text with a pretrained checkpoint.
 
-    albert fill_mask --init_checkpoint=out \
-        --spm_model_file=30k-clean.model --text="The cat [MASK] on the mat."
+    albert fill_mask --init_checkpoint=out --text="The cat [MASK] on the mat."
 
 prints the text and the most probable pieces for each [MASK]. With --next_text
 it also prints the probability that the second text follows the first.

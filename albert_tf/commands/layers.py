@@ -1,7 +1,7 @@
 r"""Measures what each pass through the layers does to real text.
 
-    albert layers --init_checkpoint=out --spm_model_file=30k-clean.model \
-        --input_file=text.txt --output_file=layers.html
+    albert layers --init_checkpoint=out --input_file=text.txt \
+        --output_file=layers.html
 
 The text is UTF-8, one sentence per line, with a blank line between documents,
 as for create_pretraining_data; its sequences are masked in the same way.

@@ -51,7 +51,9 @@ class RaceFlags(groups.FineTuningFlags):
     learning_rate: float = flag(1e-5)
     train_step: int = flag(12000)
     warmup_step: int = flag(1000)
-    save_checkpoints_steps: int = flag(100)
+    save_checkpoints_steps: int = flag(
+        100, "Number of steps between checkpoints."
+    )
     dropout_prob: float | None = flag(
         help="The release's name for --classifier_dropout.",
         at_least=0,

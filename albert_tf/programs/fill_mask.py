@@ -25,10 +25,12 @@ def run(args):
     ):
         print(row if isinstance(row, str) else " | ".join(row))
         for candidates in answer["masks"]:
-            words = (
-                f"{piece.replace(tokenization.WORD_PREFIX, '')} {p:.0%}"
-                for piece, p in candidates.items()
-            )
+            words = (f"{name(x)} {p:.0%}" for x, p in candidates.items())
             print("   ", ", ".join(words))
         if "in_order" in answer:
             print(f"    in order {answer['in_order']:.0%}")
+
+
+def name(piece):
+    """Returns a piece without the mark of a word, unless it is only that."""
+    return piece.replace(tokenization.WORD_PREFIX, "") or piece

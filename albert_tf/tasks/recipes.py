@@ -149,7 +149,9 @@ class PretrainingRecipe(Settings):
         at_least=0,
         below=1,
     )
-    save_checkpoints_steps: int = setting(5000)
+    save_checkpoints_steps: int = setting(
+        5000, "Number of steps between checkpoints."
+    )
     eval_batch_size: int = setting(
         64,
         "Global evaluation batch size, in examples.",

@@ -126,6 +126,16 @@ def test_what_cannot_work_is_refused(tmp_path, flags, message):
         fill_mask.run(FillMaskFlags(init_checkpoint=str(tmp_path), **flags))
 
 
+def test_a_piece_that_is_only_the_mark_of_a_word_is_shown(
+    tmp_path, monkeypatch, capsys
+):
+    tiny.write_model(tmp_path)
+    answers = [{"masks": [{"▁": 0.5, "▁der": 0.25, "n": 0.125}]}]
+    monkeypatch.setattr(fill_mask.FillMask, "__call__", lambda *a, **k: answers)
+    fill_mask.run(FillMaskFlags(init_checkpoint=str(tmp_path), text="[MASK]"))
+    assert capsys.readouterr().out.endswith("    ▁ 50%, der 25%, n 12%\n")
+
+
 def test_only_a_second_text_needs_the_sentence_head(tmp_path, capsys):
     """Other packages' masked language models have none, and no pooler."""
     tiny.write_model(tmp_path)
