@@ -11,7 +11,7 @@ VENV_PYTHON := .venv/bin/python
 # Of TensorFlow's log only errors.
 export TF_CPP_MIN_LOG_LEVEL ?= 2
 
-.PHONY: setup quickstart test test-beam nightly docs check fix
+.PHONY: setup quickstart test test-beam nightly docs pictures check fix
 
 setup: .venv/.installed  # The command `albert`, and what the scripts need.
 
@@ -30,6 +30,27 @@ test-beam: .venv/.installed .venv/.beam  # Those with Apache Beam.
 
 docs: .venv/.docs  # The documentation as a site, in site/. A broken link is an error.
 	NO_MKDOCS_2_WARNING=1 $(VENV_PYTHON) -m mkdocs build
+
+# Of the README: the quickstart's model, and the run that tells eras apart.
+MODEL ?= quickstart_output/model
+RUN ?= quickstart_output/eras
+SITE = http://127.0.0.1:18764
+DEMO = http://127.0.0.1:18765
+TEXTS = text=The+old+man+%5BMASK%5D+at+the+door+of+the+house.&next_text=He+was+tired.
+WAIT = curl -sf --output /dev/null --retry 60 --retry-delay 1 --retry-connrefused
+SHOOT = chromium --headless --no-sandbox --disable-gpu --hide-scrollbars \
+	--user-data-dir=site/browser --virtual-time-budget=20000 --screenshot=docs
+
+pictures: docs  # Those of the documentation: a report, the site and the demo.
+	$(VENV_PYTHON) -m albert_tf report --output_dir=$(RUN) --output_file=site/run.html
+	$(VENV_PYTHON) -m http.server --bind 127.0.0.1 --directory site 18764 & site=$$!; \
+	$(VENV_PYTHON) -m albert_tf demo --init_checkpoint=$(MODEL) --port=18765 & \
+	trap "kill $$site $$!" EXIT; $(WAIT) $(SITE) && $(WAIT) $(DEMO) && \
+	$(SHOOT)/report.png --window-size=1000,1450 $(SITE)/run.html && \
+	$(SHOOT)/site.png --window-size=1300,1100 $(SITE)/ && \
+	$(SHOOT)/demo.png --window-size=760,1020 "$(DEMO)/#$(TEXTS)"
+	$(VENV_PYTHON) -c "import glob; from PIL import Image; \
+		[Image.open(p).convert('RGB').quantize(64).save(p, optimize=True) for p in glob.glob('docs/*.png')]"
 
 check: .venv/.installed docs  # What CI runs.
 	$(VENV_PYTHON) -m ruff format --check .
