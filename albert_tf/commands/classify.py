@@ -40,6 +40,10 @@ class ClassifyFlags(groups.ModelFlags):
         "Name of the column with the texts, or of two columns with pairs, "
         "separated by a comma.",
     )
+    delimiter: str | None = flag(
+        help="Character between the fields of a .csv or .tsv --input_file, "
+        "such as ';'. Default: a comma or a tab."
+    )
     output_file: str | None = flag(
         help="Output file: .jsonl, .csv or .tsv. Default: print them."
     )
@@ -70,6 +74,8 @@ class ClassifyFlags(groups.ModelFlags):
                 "--next_text continues --text; of a file, give two "
                 "--text_columns."
             )
+        if self.delimiter and not self.input_file:
+            raise ValueError("--delimiter is for --input_file.")
         endings = (".jsonl", ".csv", ".tsv")
         if self.output_file and not self.output_file.endswith(endings):
             raise ValueError(

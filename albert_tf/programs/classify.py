@@ -61,7 +61,12 @@ def read_texts(args):
         texts = [(line,) for line in tables.read_lines(path)]
     else:
         names = tuple(filesystem.split_list(args.text_columns))
-        table = tables.Table(path, names, format=tables.format_of(path))
+        table = tables.Table(
+            path,
+            names,
+            format=tables.format_of(path),
+            delimiter=args.delimiter,
+        )
         texts = [
             (row.text_a,) if len(names) == 1 else (row.text_a, row.text_b or "")
             for row in tables.read_table(path, table)

@@ -127,6 +127,8 @@ class Demo:
         return {"notes": notes, "groups": [["", ranked[:MAX_BARS]]]}
 
     def _find(self, question, paragraph):
+        if not paragraph.strip():
+            raise ValueError("The paragraph is empty.")
         (found,) = self.model([(question, paragraph)])
         notes = []
         if "null_odds" in found:

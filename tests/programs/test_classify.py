@@ -89,6 +89,14 @@ def test_columns_of_pairs_become_a_table(folder, tmp_path, ending):
         np.testing.assert_allclose(found, [*answer["probabilities"].values()])
 
 
+def test_fields_may_have_another_delimiter(folder, tmp_path, capsys):
+    path = tmp_path / "table.csv"
+    path.write_text('frage;antwort\n"w1; w2";w3\n')
+    columns = {"input_file": path, "text_columns": "frage,antwort"}
+    run(folder, **columns, delimiter=";")
+    assert capsys.readouterr().out.startswith("w1; w2 | w3\n")
+
+
 def test_second_texts_are_given_beside_the_first(folder, capsys):
     run(folder, text="w1\nw2", next_text="w3\nw4")
     assert capsys.readouterr().out.splitlines()[::2] == ["w1 | w3", "w2 | w4"]
@@ -112,6 +120,8 @@ def test_many_texts_are_classified_in_parts(
         ({}, "Give either --text or --input_file"),
         ({"text": "a", "input_file": "b.txt"}, "Give either"),
         ({"input_file": "b.txt", "next_text": "a"}, "two --text_columns"),
+        ({"text": "a", "delimiter": ";"}, "--delimiter is for --input_file"),
+        ({"input_file": "pairs.csv", "delimiter": ";;"}, "one character"),
         ({"text": "a", "output_file": "x.npz"}, "must end in .jsonl"),
         ({"text": " \n "}, "There are no texts in --text"),
         ({"input_file": "rows.jsonl", "text_columns": "x"}, "'x'"),

@@ -222,11 +222,13 @@ def test_the_page_loads_nothing(port):
     ("kind", "fields", "shows"),
     [
         ("classifier", {"text": "w1 <b>w2</b>"}, [">yes<", ">[CLS]<"]),
+        ("classifier", {"text": "w1 " * 40}, [">yes<", "32 positions"]),
         ("answerer", {"text": "w1", "next_text": "w2 w3"}, ["<mark>"]),
+        ("answerer", {"text": "w1"}, ["The paragraph is empty"]),
         ("pretrained", {"text": "w1 [MASK]"}, ["[MASK] 1", ">w1<"]),
         ("pretrained", {"text": "w1"}, ['role="alert"', "There is no [MASK]"]),
     ],
-    ids=["classifier", "answerer", "pretrained", "error"],
+    ids=["classifier", "long", "answerer", "empty", "pretrained", "error"],
 )
 def test_a_browser_shows_the_answer(folders, tmp_path, kind, fields, shows):
     """A link with the texts asks at once."""
