@@ -456,12 +456,6 @@ ROWS = [
         remove("model/vocab.txt"),
     ),
     row(f"bare demo {MODEL}", "no such port", "--port=65536", "--port=65536"),
-    row(
-        "bare demo --init_checkpoint=hub",
-        "an encoder alone",
-        "",
-        "hub.* lacks",
-    ),
     # convert_to_litert.
     row(
         "convert_to_litert",
