@@ -447,10 +447,12 @@ ROWS = [
         """,
     ),
     # demo.
-    row("bare demo", "no model", "--init_checkpoint=no", "no.index does not"),
+    row(
+        "bare demo", "no model to show", "--init_checkpoint=no", "no.index does"
+    ),
     row(
         f"bare demo {MODEL}",
-        "no vocabulary",
+        "no vocabulary to show",
         "",
         "has no vocabulary, .*Give --spm_model_file or --vocab_file",
         remove("model/vocab.txt"),
