@@ -790,7 +790,7 @@ ROWS = [
             ("questions", ["w1"], "equal numbers"),
             ("options", [["a"] * 4], "equal numbers"),
             ("options", [["a"]] * 2, "has 1 options, wanted 2 to 6"),
-            ("options", [["a"] * 7] * 2, "has 7 options, wanted 2 to 6"),
+            ("options", [["b"] * 7] * 2, "has 7 options, wanted 2 to 6"),
             ("options", [["a", 1, "b", "c"]] * 2, "must be strings"),
             ("answers", ["A", "E"], "'E', wanted a letter"),
             ("answers", ["A", ""], "'', wanted a letter"),
