@@ -30,7 +30,8 @@ class FillMask:
         run_pretraining, or what it returns.
 
     Raises:
-      ValueError: if the model has no vocabulary or no masked language model.
+      ValueError: if the model has no vocabulary or no masked language model, as
+        fine-tuned ones.
 
     Example:
       >>> from albert_tf import AlbertConfig, build_tokenizer, named_weights
@@ -49,6 +50,11 @@ class FillMask:
 
     def __init__(self, model: filesystem.Path | pretrained.Pretrained):
         start = pretrained.complete(model)
+        if start.head:
+            raise ValueError(
+                f"{start.source} has the head {start.head.kind!r}; wanted a "
+                "pretrained model, such as the one that it was fine-tuned from."
+            )
         self.tokenizer, self.source = start.tokenizer, start.source
         # Other packages' masked language models do not have this head.
         self.has_order = start.has_pooler and any(

@@ -365,9 +365,9 @@ ROWS = [
     ),
     row(
         "fill_mask",
-        "a model without heads",
+        "a fine-tuned model",
         "--init_checkpoint=classifier/model.ckpt-best",
-        "lacks .*cls/",
+        "the head 'classes'; wanted a pretrained model",
     ),
     *rows_of_flags("fill_mask", "top_k 0 -1"),
     row(
