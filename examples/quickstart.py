@@ -45,12 +45,16 @@ Output in {folder}:
 Next steps:
   try it in a browser   {albert} demo --init_checkpoint={folder}/model
   see how it learned    {albert} report --output_dir={folder}/model
-  fine-tune it          {python} {examples}/speech_eras.py --output_dir={folder}/speeches
-                        {albert} run_classifier --task_config={configs}/tasks/speech_eras.json --data_dir={folder}/speeches --init_checkpoint={folder}/model --output_dir={folder}/eras --do_train --do_eval --num_train_epochs=3 --learning_rate=3e-4 --max_seq_length=64
+  fine-tune it          {fine_tune}
   train longer          {longer}
   or a larger model     {larger}
   on your own text      {own}
-"""  # noqa: E501
+"""
+FINE_TUNE = (
+    "{albert} run_classifier --task_config={task} --data_dir={data} "
+    "--init_checkpoint={folder}/model --output_dir={folder}/{name} --do_train "
+    "--do_eval --num_train_epochs=3 --learning_rate=3e-4 --max_seq_length=64"
+)
 
 
 class Recipe(NamedTuple):
@@ -161,12 +165,22 @@ def describe_next_steps(folder, args):
 
     larger = "hour" if args.recipe == "ten_minutes" else "night"
     python = as_typed(sys.executable)
+    albert = shlex.join([python, *ALBERT])
+    task, data, name = "TASK.json", "DATA", "task"  # See docs/tasks.md.
+    fine_tune = ""
+    if not args.text:
+        configs = as_typed(filesystem.shipped_configs())
+        task, name = f"{configs}/tasks/speech_eras.json", "eras"
+        data = f"{folder}/speeches"
+        script = as_typed(EXAMPLES / "speech_eras.py")
+        fine_tune = f"{python} {script} --output_dir={data}\n{'':24}"
     return NEXT_STEPS.format(
         folder=folder,
-        python=python,
-        albert=shlex.join([python, *ALBERT]),
-        examples=as_typed(EXAMPLES),
-        configs=as_typed(filesystem.shipped_configs()),
+        albert=albert,
+        fine_tune=fine_tune
+        + FINE_TUNE.format(
+            albert=albert, task=task, data=data, folder=folder, name=name
+        ),
         longer=repeat(output_dir="longer", num_train_steps=20_000),
         larger=repeat(output_dir="larger", recipe=larger, num_train_steps=None),
         own=repeat(output_dir="own", text="FILES"),

@@ -38,8 +38,9 @@ PARAGRAPH = ("next_text", "Paragraph")
 
 def run(args):
     """Serves the page until it is interrupted."""
-    demo = Demo(models.read_pretrained(args.init_checkpoint, args))
-    with build_server(demo, args.port) as server:
+    with build_server(args.port) as server:  # Before the model is read.
+        demo = Demo(models.read_pretrained(args.init_checkpoint, args))
+        server.RequestHandlerClass = functools.partial(Handler, demo)
         port = server.server_address[1]
         print(
             f"{demo.title}: http://{HOST}:{port} (Ctrl-C ends it)", flush=True
@@ -179,7 +180,7 @@ def read_texts(request):
     return texts
 
 
-def build_server(demo, port):
+def build_server(port, demo=None):
     """Returns a server of the page of a `Demo`, on this machine alone.
 
     Raises:

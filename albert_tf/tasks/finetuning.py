@@ -107,6 +107,8 @@ class Task:
     def warn_of_collapse(self, tuning, logits, label_ids, objective, scores):
         """Logs a warning if a classifier seems to have learned nothing.
 
+        Within a training, only its last evaluation does.
+
         Args:
           tuning: the task's `FineTuning`.
           logits: [N, C].
@@ -121,7 +123,7 @@ class Task:
             prior_loss=self.prior_loss,
             loss=scores["eval_loss"],
         )
-        if warning:
+        if warning and not tuning.is_within_training:
             tuning.reporter.say(f"WARNING: {warning}")
 
     def write_predictions(self, tuning) -> dict:
@@ -536,6 +538,11 @@ class FineTuning:
             return self.task.scored_threshold
         head = self.start.head
         return head.threshold if head else None
+
+    @property
+    def is_within_training(self) -> bool:
+        """Whether a training goes on, after some steps."""
+        return 0 < self.reporter.step < self.session.num_train_steps
 
     def predict(
         self, examples: Examples, exit_threshold: float | None = None

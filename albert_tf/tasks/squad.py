@@ -173,7 +173,8 @@ class Answering(Task):
         predictions, scores = self.score_answers(given)
         self.scored_threshold = scores.get(THRESHOLD)
         tuning.dev_rows = self._describe_rows(given, predictions)
-        if len(predictions) > 1 and len(set(predictions.values())) == 1:
+        is_constant = len(predictions) > 1 == len(set(predictions.values()))
+        if is_constant and not tuning.is_within_training:
             tuning.reporter.say(
                 "WARNING: The model answers every question with "
                 f"{next(iter(predictions.values()))!r:.80}. "

@@ -34,7 +34,7 @@ def folders(tmp_path_factory):
 def serving(folder):
     """Serves a model's page; yields its port."""
     shown = demo.Demo(read_pretrained(folder))
-    with demo.build_server(shown, 0) as server:
+    with demo.build_server(0, shown) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         yield server.server_address[1]
@@ -206,10 +206,9 @@ def test_models_that_the_page_cannot_show_are_refused(folders):
         demo.Demo(start)
 
 
-def test_a_port_in_use_is_said(port, folders):
-    shown = demo.Demo(read_pretrained(folders["classifier"]))
+def test_a_port_in_use_is_said(port):
     with pytest.raises(ValueError, match=f"--port={port} cannot be opened"):
-        demo.build_server(shown, port)
+        demo.build_server(port)
 
 
 def test_the_page_loads_nothing(port):

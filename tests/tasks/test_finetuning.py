@@ -425,7 +425,7 @@ def test_mismatched_arguments_are_refused(model, tmp_path):
         ({"texts": TEXTS, "labels": ["a"] * 3}, "wanted two or more"),
         ({"max_seq_length": 33}, "33, but the model has 32 positions"),
         ({"start": empty}, "No weights to start from"),
-        ({"start": bare}, "has no config and no vocabulary"),
+        ({"start": bare}, "has no config, or several, next to it"),
     ):
         kwargs = {"texts": TEXTS, "labels": LABELS, **kwargs}
         with pytest.raises(ValueError, match=message):

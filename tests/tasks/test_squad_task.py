@@ -158,7 +158,8 @@ def test_a_given_threshold_is_applied_and_reported(threshold, wanted, texts):
 def test_identical_answers_draw_a_warning(monkeypatch):
     said = []
     tuning = types.SimpleNamespace(
-        reporter=types.SimpleNamespace(say=said.append)
+        reporter=types.SimpleNamespace(say=said.append),
+        is_within_training=False,
     )
     task = make_task("v1", {str(i): ["w1"] for i in range(11)})
     for texts, is_told in ((["w1"] * 11, True), (["w1"] * 10 + [""], False)):
@@ -169,3 +170,9 @@ def test_identical_answers_draw_a_warning(monkeypatch):
         said.clear()
         task.score(tuning)
         assert any("every question with 'w1'" in s for s in said) == is_told
+    tuning.is_within_training = True  # It may still learn.
+    best = dict.fromkeys(best, "w1")
+    given = answers.Answers(best, nbest, {})
+    said.clear()
+    task.score(tuning)
+    assert not said
