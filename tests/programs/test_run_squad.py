@@ -409,8 +409,12 @@ def test_an_answerer_answers_as_the_program_does(request, version, source):
         ),
     )
     predictions = read(folder / "out", "predictions.json")
-    assert [x["prediction"] for x in found] == [predictions[k] for k in keys]
     for question, answer in zip(asked.questions, found, strict=True):
+        # The threshold is the score of a question, which may differ in its
+        # last digit here.
+        odds = answer.get("null_odds", np.inf)
+        if abs(odds - (answerer.threshold or 0)) > 1e-4:
+            assert answer["prediction"] == predictions[question.id]
         paragraph = asked.contexts[question.context]
         for entry in answer["answers"]:
             part = paragraph[entry["start"] : entry["end"]]
