@@ -5,7 +5,7 @@ r"""Answers questions about a paragraph with a model of run_squad.
 
 The model is a folder of run_squad.py, or a SavedModel from its --export_dir.
 Windows of the paragraph are cut as in the fine-tuning, unless a flag says
-otherwise. A SavedModel does not know its lengths: repeat the flags of windows.
+otherwise.
 """
 
 import dataclasses

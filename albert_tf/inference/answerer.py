@@ -9,7 +9,7 @@ from albert_tf import filesystem
 from albert_tf.data import answers, squad, text_data, windows
 from albert_tf.model import layers, span_heads
 from albert_tf.tasks.recipes import AnswerSettings, Recipe, choose_windows
-from albert_tf.training import distribution, evaluation, manifest
+from albert_tf.training import distribution, evaluation
 from albert_tf.weights import pretrained, task_heads
 
 
@@ -63,16 +63,16 @@ class Answerer:
     ):
         start = pretrained.complete(model)
         self.settings = settings or AnswerSettings()
-        self.threshold = self._choose_threshold(start)
+        head = self._check_head(start)
+        self.threshold = self._choose_threshold(head, start.source)
         self.tokenizer = start.tokenizer
-        folder = filesystem.folder_of(start.source)
         given = {
             "max_seq_length": max_seq_length,
             "doc_stride": doc_stride,
             "max_query_length": max_query_length,
         }
-        if not any(given.values()) and folder:
-            given = manifest.read_setting(folder, "windows") or given
+        if not any(given.values()):
+            given |= head.lengths
         self.windows = windows.WindowSettings(
             **choose_windows(start.config, **given)
         )
@@ -93,8 +93,9 @@ class Answerer:
 
     _BEAM = "start_n_top", "end_n_top"
 
-    def _choose_threshold(self, start):
-        """Returns the threshold of a model of SQuAD 2.0, or None of 1.1."""
+    @staticmethod
+    def _check_head(start):
+        """Returns the `task_heads.TaskHead` of a model of run_squad."""
         head = start.head
         if head is None or head.kind not in ("spans", "conditional_spans"):
             found = f"the head {head.kind!r}" if head else "no head of a task"
@@ -103,6 +104,10 @@ class Answerer:
                 "questions. Fine-tune one with run_squad, or give the folder "
                 "of one."
             )
+        return head
+
+    def _choose_threshold(self, head, source):
+        """Returns the threshold of a model of SQuAD 2.0, or None of 1.1."""
         given = self.settings.null_score_diff_threshold
         if head.kind == "spans" or given is not None:
             return given
@@ -110,7 +115,7 @@ class Answerer:
             logging.warning(
                 "%s was not scored, or without %s next to it, so its best "
                 "no-answer threshold is unknown. It is set to 0.",
-                start.source,
+                source,
                 task_heads.HEAD_FILE,
             )
         return head.threshold or 0.0

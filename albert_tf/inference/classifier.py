@@ -12,7 +12,7 @@ from albert_tf.data import examples, text_data
 from albert_tf.metrics import classification
 from albert_tf.model import heads, layers
 from albert_tf.tasks.recipes import Recipe
-from albert_tf.training import distribution, evaluation, manifest
+from albert_tf.training import distribution, evaluation
 from albert_tf.weights import pretrained, task_heads
 
 
@@ -68,10 +68,9 @@ class Classifier:
         self.objective = head.kind
         self.labels = () if self.objective == "regression" else names
         self.tokenizer = start.tokenizer
-        folder = filesystem.folder_of(start.source)
-        if max_seq_length is None and folder:
-            max_seq_length = manifest.read_setting(folder, "max_seq_length")
-        self.max_seq_length = start.config.choose_length(max_seq_length)
+        self.max_seq_length = start.config.choose_length(
+            max_seq_length or head.lengths.get("max_seq_length")
+        )
         if exit_threshold is None:
             exit_threshold = head.threshold
         strategy = tf.distribute.get_strategy()

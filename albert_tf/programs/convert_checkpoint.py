@@ -62,7 +62,9 @@ def convert(folder, args):
 
 def set_head(model, kind):
     """Returns the model with a head of the given kind."""
-    given = task_heads.TaskHead(kind, model.head and model.head.labels)
+    given = task_heads.TaskHead(kind)
+    if model.head:
+        given = dataclasses.replace(model.head, kind=kind, threshold=None)
     head = task_heads.find_head(model.values, given, model.source)
     if head is None:
         raise ValueError(f"--head={kind}, but {model.source} has no task head.")

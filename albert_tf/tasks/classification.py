@@ -67,7 +67,7 @@ class Classification(Task):
                 "after fewer layers (exit_loss, exit_threshold) are given for "
                 "'classes' alone."
             )
-        self.head = TaskHead(task.objective, task.labels)
+        self.head = self._build_head()
         self.train = data.train.examples if data.train else None
         self.num_train = len(self.train or ())
         self.class_weights: list[float] | None = None
@@ -397,16 +397,20 @@ class Classification(Task):
             **kwargs,
         )
 
+    def _build_head(self, exit_threshold=None):
+        lengths = {"max_seq_length": self.max_seq_length}
+        task = self.task
+        return TaskHead(task.objective, task.labels, exit_threshold, lengths)
+
     def _export(self, write, tuning, folder, **kwargs):
         """Exports a SavedModel that answers as `predict` does."""
         exit_threshold = self.choose_exit(tuning)
         # The assets contain the head.
-        task = self.task
-        self.head = TaskHead(task.objective, task.labels, exit_threshold)
+        self.head = self._build_head(exit_threshold)
         return tuning.export(
             write,
             folder,
-            labels=task.labels,
+            labels=self.task.labels,
             threshold=self.threshold,
             exit_threshold=exit_threshold,
             **kwargs,

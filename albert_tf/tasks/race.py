@@ -53,7 +53,6 @@ class MultipleChoice(Task):
     """
 
     best_metric = METRICS[0]
-    head = TaskHead("choices")
 
     def __init__(
         self,
@@ -69,6 +68,13 @@ class MultipleChoice(Task):
         self.name = "race" if levels <= {*race.LEVELS} else "choices"
         self.max_seq_length = max_seq_length
         self.max_qa_length = max_qa_length
+        self.head = TaskHead(
+            "choices",
+            lengths={
+                "max_seq_length": max_seq_length,
+                "max_qa_length": max_qa_length,
+            },
+        )
         self.train = parts["train"].examples if "train" in parts else None
         self.num_train = len(self.train or ())
         self.is_scored, self.is_predicted = "dev" in parts, "test" in parts

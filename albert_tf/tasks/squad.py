@@ -75,8 +75,7 @@ class Answering(Task):
             self.min_seq_length = max(
                 self.settings.start_n_top, self.settings.end_n_top
             )
-        is_v1 = version == "v1"
-        self.head = TaskHead("spans" if is_v1 else "conditional_spans")
+        self.head = self._build_head()
         self.is_predicted = asked is not None
         self.is_scored = self.is_predicted and self.asked.has_answers
         self.gold: dict[str, list[str]] = {}
@@ -267,11 +266,16 @@ class Answering(Task):
             **kwargs,
         )
 
+    def _build_head(self, threshold=None):
+        kind = "spans" if self.version == "v1" else "conditional_spans"
+        lengths = self.windows._asdict()
+        return TaskHead(kind, threshold=threshold, lengths=lengths)
+
     def _export(self, write, tuning, folder, **kwargs):
         """Exports a SavedModel with the threshold that scored the model."""
         threshold = None
         if self.version == "v2":
             threshold = self.choose_threshold(tuning)
             # The assets contain the head.
-            self.head = TaskHead("conditional_spans", threshold=threshold)
+            self.head = self._build_head(threshold)
         return tuning.export(write, folder, threshold=threshold, **kwargs)

@@ -46,10 +46,12 @@ class TaskHead:
       threshold: for "conditional_spans": a question is answered if its
         no-answer score is below this; for "classes": a layer answers if its
         uncertainty is below this, see `model.exits`. None if unknown.
+      lengths: dict of what limited texts in training, such as
+        `max_seq_length`, in tokens; empty if unknown. Not compared.
 
     Raises:
       ValueError: if the kind is unknown or has no threshold, labels are not
-        strings, or the threshold is no number.
+        strings, the threshold is no number, or lengths are no numbers.
 
     Example:
       >>> head = TaskHead("classes", ["entailment", "not_entailment"])
@@ -60,6 +62,9 @@ class TaskHead:
     kind: str
     labels: tuple[str, ...] | None = None
     threshold: float | None = None
+    lengths: dict[str, int] = dataclasses.field(
+        default_factory=dict, compare=False
+    )
 
     def __post_init__(self):
         if self.kind not in list(KINDS):
@@ -77,6 +82,14 @@ class TaskHead:
             is_default = tuple(labels) == default_labels(len(labels))
             known = None if is_default else tuple(labels)
             object.__setattr__(self, "labels", known)
+        lengths = self.lengths
+        if not isinstance(lengths, dict) or not all(
+            type(x) is int and x > 0 for x in lengths.values()
+        ):
+            raise ValueError(
+                f"the head's lengths are {lengths!r:.80}; wanted an object of "
+                "positive integers"
+            )
         if self.threshold is None:
             return
         if self.kind not in THRESHOLDS:
@@ -113,6 +126,8 @@ def describe_head(
     described: dict = {"kind": head.kind, "labels": head.labels}
     if head.threshold is not None:
         described[THRESHOLDS[head.kind]] = head.threshold
+    if head.lengths:
+        described["lengths"] = head.lengths
     if folder is not None and (scored := _read_scored(folder)):
         described[SCORED] = scored
     return described
@@ -134,6 +149,7 @@ def read_head(folder: filesystem.Path) -> TaskHead | None:
             kind,
             values.get("labels"),
             values.get(THRESHOLDS[kind]) if kind in [*THRESHOLDS] else None,
+            values.get("lengths", {}),
         )
     except ValueError as error:
         raise ValueError(f"{path} is invalid: {error}.") from None

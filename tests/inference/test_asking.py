@@ -11,7 +11,6 @@ import pytest
 from albert_tf import Answerer, Embedder, FillMask, read_pretrained
 from albert_tf.inference import masks
 from albert_tf.tasks.recipes import AnswerSettings
-from albert_tf.training import manifest
 from tests import tiny
 
 TEXTS = ["w1 w2 w3", "", "w4 w5"]
@@ -118,9 +117,10 @@ def test_an_unknown_threshold_is_said(answering, caplog):
 
 def test_windows_are_those_of_the_fine_tuning(answering):
     windows = {"max_seq_length": 20, "doc_stride": 5, "max_query_length": 6}
-    manifest.Manifest(str(answering), {"windows": windows}).write()
-    assert Answerer(answering).windows == (20, 5, 6)
-    assert Answerer(answering, max_seq_length=16).windows == (16, 128, 6)
+    start = read_pretrained(answering)
+    start.head.lengths.update(windows)
+    assert Answerer(start).windows == (20, 5, 6)
+    assert Answerer(start, max_seq_length=16).windows == (16, 128, 6)
 
 
 class Table(list):

@@ -104,6 +104,12 @@ def test_a_run_and_its_folder_agree(folders, tmp_path):
     assert classifier.max_seq_length == 16  # As it was trained.
     assert Classifier(read_pretrained(tmp_path)).max_seq_length == 16
     assert Classifier(tmp_path, max_seq_length=8).max_seq_length == 8
+    pretrained.write_pretrained(
+        tmp_path / "copy", read_pretrained(tmp_path), "own"
+    )
+    assert Classifier(tmp_path / "copy").max_seq_length == 16
+    task.export(tuning, tmp_path / "served")
+    assert Classifier(tmp_path / "served").max_seq_length == 16
     assert classifier.labels == ("no", "perhaps", "yes")
     found = [answer["prediction"] for answer in classifier(TEXTS)]
     assert found == task.predict(tuning, TEXTS)

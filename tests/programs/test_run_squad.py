@@ -382,15 +382,9 @@ def compare_answers(out, found):
     ("version", "source"), [("v1", "out"), ("v1", "serving"), ("v2", "out")]
 )
 def test_an_answerer_answers_as_the_program_does(request, version, source):
-    """From the run's folder it knows the windows, from an export it is told."""
+    """From a run's folder or an export, it knows the windows."""
     args, folder, _ = request.getfixturevalue(f"finished_{version[1]}")
-    names = "max_seq_length", "doc_stride", "max_query_length"
-    lengths = {name: getattr(args, name) for name in names}
-    answerer = Answerer(
-        folder / source,
-        **(lengths if source == "serving" else {}),
-        compute_dtype="float32",
-    )
+    answerer = Answerer(folder / source, compute_dtype="float32")
     asked = squad.read_squad(args.predict_file)
     found = answerer(
         [(q.text, asked.contexts[q.context]) for q in asked.questions]

@@ -249,6 +249,10 @@ def test_a_wrong_head_is_refused(tmp_path, name, told, message):
             '{"kind": "classes", "exit_threshold": true}',
             "head's exit_threshold is True; wanted a number",
         ),
+        (
+            '{"kind": "classes", "lengths": {"max_seq_length": "64"}}',
+            "head's lengths are .* wanted an object of positive integers",
+        ),
     ],
 )
 def test_a_damaged_head_json_is_refused(tmp_path, content, message):
