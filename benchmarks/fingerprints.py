@@ -35,7 +35,7 @@ run_squad --train_file=questions.json --predict_file=questions.json
  --squad_version=v2 --init_checkpoint=pretrained --spm_model_file={spm}
  --output_dir=squad --do_train --do_predict --train_step=10
  --train_batch_size=8 --max_seq_length=96 --doc_stride=32
- --compute_dtype=float32
+ --compute_dtype=float32 --save_checkpoints_steps=1000
 """
 RESULTS = (
     "records/train*",
