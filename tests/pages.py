@@ -2,9 +2,11 @@
 
 import collections
 import html.parser
+import json
 import os
 import shutil
 import subprocess
+import time
 
 import pytest
 
@@ -80,6 +82,24 @@ def find_browser():
     return path if os.path.exists(path) else pytest.skip(reason)
 
 
+def start_browser(folder):
+    """Returns the words of a command; the browser's files are in `folder`."""
+    return [
+        find_browser(),
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        # No connections but those of the page.
+        "--disable-background-networking",
+        "--disable-component-update",
+        "--disable-sync",
+        "--no-first-run",
+        "--hide-scrollbars",
+        "--enable-logging=stderr",
+        f"--user-data-dir={folder / 'browser'}",
+    ]
+
+
 def browse(path, *words):
     """As `browse_url`, of a file."""
     return browse_url(path.as_uri(), path.parent, *words)
@@ -92,22 +112,7 @@ def browse_url(url, folder, *words):
     browser keeps its files in `folder`.
     """
     done = subprocess.run(
-        [
-            find_browser(),
-            "--headless",
-            "--no-sandbox",
-            "--disable-gpu",
-            # No connections but those of the page.
-            "--disable-background-networking",
-            "--disable-component-update",
-            "--disable-sync",
-            "--no-first-run",
-            "--hide-scrollbars",
-            "--enable-logging=stderr",
-            f"--user-data-dir={folder / 'browser'}",
-            *words,
-            url,
-        ],
+        [*start_browser(folder), *words, url],
         capture_output=True,
         text=True,
         check=True,
@@ -116,3 +121,92 @@ def browse_url(url, folder, *words):
     console = [line for line in done.stderr.splitlines() if "CONSOLE" in line]
     assert not console, console
     return done.stdout
+
+
+class Keyboard:
+    """A browser whose page is used by keys, as a person without a mouse does.
+
+    It speaks the DevTools protocol through a pipe: JSON messages that end with
+    a zero byte. The page has the focus of the keyboard from its start.
+    """
+
+    KEYS = {"Tab": (9, ""), "Enter": (13, "\r"), " ": (32, " ")}
+    MODIFIERS = {"": 0, "Ctrl": 2, "Meta": 4, "Shift": 8}
+
+    def __init__(self, url, folder):
+        words = [*start_browser(folder), "--remote-debugging-pipe"]
+        # The browser reads descriptor 3 and writes 4.
+        self._process = subprocess.Popen(
+            ["sh", "-c", 'exec "$@" 3<&0 4>&1 </dev/null >&2', "sh", *words],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
+        self._number, self._session = 0, {}
+        target = self._send("Target.createTarget", url=url)["targetId"]
+        session = self._send(
+            "Target.attachToTarget", targetId=target, flatten=True
+        )
+        self._session = {"sessionId": session["sessionId"]}
+        self.wait(f"location.href === {url!r}")
+        self.wait("document.readyState === 'complete'")
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self._process.kill()
+        self._process.communicate()
+
+    def _send(self, method, **params):
+        """Returns the result of a command; events before it are skipped."""
+        self._number += 1
+        message = {"id": self._number, "method": method, "params": params}
+        text = json.dumps(message | self._session)
+        self._process.stdin.write(text.encode() + b"\0")
+        self._process.stdin.flush()
+        while True:
+            answer = json.loads(self._read_message())
+            if answer.get("id") == self._number:
+                assert "result" in answer, (method, answer)
+                return answer["result"]
+
+    def _read_message(self):
+        """Returns the next message of the browser."""
+        message = b""
+        while (byte := self._process.stdout.read(1)) != b"\0":
+            assert byte, f"the browser ended: {message}"
+            message += byte
+        return message
+
+    def press(self, key, modifier=""):
+        """Presses and releases a key: Tab, Enter or the space bar."""
+        code, text = self.KEYS[key]
+        pressed = {
+            "key": key,
+            "code": "Space" if key == " " else key,
+            "windowsVirtualKeyCode": code,
+            "modifiers": self.MODIFIERS[modifier],
+        }
+        down = {"text": text} if text else {}
+        self._send("Input.dispatchKeyEvent", type="keyDown", **pressed, **down)
+        self._send("Input.dispatchKeyEvent", type="keyUp", **pressed)
+
+    def write(self, text):
+        """Types a text into what has the focus."""
+        self._send("Input.insertText", text=text)
+
+    def evaluate(self, script):
+        """Returns the value of an expression in the page."""
+        result = self._send(
+            "Runtime.evaluate", expression=script, returnByValue=True
+        )
+        assert "exceptionDetails" not in result, result
+        return result["result"].get("value")
+
+    def wait(self, script, seconds=60):
+        """Waits until an expression is true."""
+        end = time.monotonic() + seconds
+        while not self.evaluate(script):
+            assert time.monotonic() < end, f"never true: {script}"
+            time.sleep(0.05)

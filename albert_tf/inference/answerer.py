@@ -51,6 +51,8 @@ class Answerer:
       True
     """
 
+    _BEAM = "start_n_top", "end_n_top"
+
     def __init__(
         self,
         model: filesystem.Path | pretrained.Pretrained,
@@ -90,8 +92,6 @@ class Answerer:
             lambda config: model_class(config, **kwargs), start
         )
         self._predict = evaluation.Predictor(strategy, self.model)
-
-    _BEAM = "start_n_top", "end_n_top"
 
     @staticmethod
     def _check_head(start):

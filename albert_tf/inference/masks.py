@@ -90,8 +90,7 @@ class FillMask:
                 f"top_k={top_k}, but the vocabulary has {size} pieces; wanted "
                 f"1 to {size}."
             )
-        are_pairs = any(row.text_b is not None for row in rows)
-        if are_pairs:
+        if any(row.text_b is not None for row in rows):
             self._check_order()
         described = []
         for first in range(0, len(rows), BATCH_SIZE):
@@ -101,12 +100,14 @@ class FillMask:
                 self.tokenizer,
                 [row.text_a for row in some],
                 top_k,
-                [row.text_b or "" for row in some] if are_pairs else (),
+                [row.text_b for row in some],
                 self.model.config.max_position_embeddings,
             )
-            for candidates, probability in zip(masks, in_order, strict=True):
+            for row, candidates, probability in zip(
+                some, masks, in_order, strict=True
+            ):
                 described.append({"masks": candidates})
-                if are_pairs:
+                if row.text_b is not None:
                     described[-1]["in_order"] = probability
         return described
 
@@ -128,36 +129,37 @@ class FillMask:
 
 
 def fill_masks(
-    model, tokenizer, texts, top_k, next_texts=(), max_seq_length=None
+    model, tokenizer, texts, top_k, next_texts=None, max_seq_length=None
 ):
     """Predicts the piece at each [MASK].
 
-    A text with the next one, if any, has at most `max_seq_length` tokens, or
-    any number for None.
+    A text with the next one, if that is not None, has at most `max_seq_length`
+    tokens, or any number for None.
 
     Returns:
       For each text, for each [MASK] in it, a dict from the `top_k` pieces to
       their probability, the most probable first; and for each text the
       probability that the second segment follows it.
     """
+    if next_texts is None:
+        next_texts = [None] * len(texts)
     firsts = [encode_masked(tokenizer, text) for text in texts]
-    seconds = [encode_masked(tokenizer, text)[1:] for text in next_texts]
-    pairs = list(zip(firsts, seconds or [[]] * len(firsts), strict=True))
+    seconds = [
+        [] if text is None else encode_masked(tokenizer, text)[1:]
+        for text in next_texts
+    ]
+    pairs = list(zip(firsts, seconds, strict=True))
     masks = [
         np.flatnonzero(np.equal([*first, *second], tokenizer.mask_id)).tolist()
         for first, second in pairs
     ]
-    for text, positions in zip(texts, masks, strict=True):
-        if not positions and not next_texts:
+    for text, next_text, positions in zip(
+        texts, next_texts, masks, strict=True
+    ):
+        if not positions and next_text is None:
             raise ValueError(f"There is no {MASK} in the text {text!r:.200}.")
     encoded = examples.Examples(*examples.join_pairs(pairs), {})
-    for text, length in zip(texts, encoded.lengths, strict=True):
-        if max_seq_length and length > max_seq_length:
-            raise ValueError(
-                f"The text {text!r:.80} has {length} tokens, including [CLS] "
-                f"and [SEP]; the model has {max_seq_length} positions. Shorten "
-                "it."
-            )
+    check_lengths(texts, encoded.lengths, max_seq_length)
     rows = range(len(encoded))
     features = examples.pad_examples(encoded, rows, encoded.lengths.max())
     features = {name: tf.constant(x) for name, x in features.items()}
@@ -178,6 +180,17 @@ def fill_masks(
     ]
     in_order = tf.nn.softmax(outputs["sentence_order_logits"])[:, 0]  # [B]
     return predictions, in_order.numpy().tolist()
+
+
+def check_lengths(texts, lengths, max_seq_length):
+    """Checks that texts of so many tokens are not too long."""
+    for text, length in zip(texts, lengths, strict=True):
+        if max_seq_length and length > max_seq_length:
+            raise ValueError(
+                f"The text {text!r:.80} has {length} tokens, including [CLS] "
+                f"and [SEP]; the model has {max_seq_length} positions. Shorten "
+                "it."
+            )
 
 
 def encode_masked(tokenizer, text):

@@ -73,6 +73,20 @@ def test_pairs_need_no_mask(pretrained):
         fill_mask(["w1"])
 
 
+def test_texts_and_pairs_can_be_in_one_list(pretrained):
+    fill_mask = FillMask(pretrained)
+    rows = ["w1 [MASK]", ("w1 [MASK]", "w2"), "[MASK] w3"]
+    mixed = fill_mask(rows)
+    assert ["in_order" in answer for answer in mixed] == [False, True, False]
+    for found, row in zip(mixed, rows, strict=True):
+        (alone,) = fill_mask([row])
+        for a, b in zip(found["masks"], alone["masks"], strict=True):
+            assert list(a) == list(b)
+            np.testing.assert_allclose([*a.values()], [*b.values()], atol=1e-6)
+    with pytest.raises(ValueError, match=r"no \[MASK\] in the text 'w4'"):
+        fill_mask([("w1", "w2"), "w4"])
+
+
 def test_questions_are_answered_from_their_own_paragraph(answering):
     answerer = Answerer(
         answering,

@@ -241,3 +241,47 @@ def test_a_browser_shows_the_answer(folders, tmp_path, kind, fields, shows):
     for part in shows:
         assert part in dom, dom
     assert "<b>w2" not in dom
+
+
+# What has the focus of the keyboard: its id, or a token's text.
+FOCUS = "(document.activeElement.id || document.activeElement.textContent)"
+
+
+def test_the_page_is_used_by_keys(folders, tmp_path):
+    """Ctrl+Enter asks; the keyboard stays where it was after each answer."""
+    with (
+        serving(folders["pretrained"]) as port,
+        pages.Keyboard(f"http://127.0.0.1:{port}/", tmp_path) as keyboard,
+    ):
+        order = []
+        for _ in range(3):
+            keyboard.press("Tab")
+            order.append(keyboard.evaluate(FOCUS))
+        assert order == ["text", "next_text", "ask"]
+        keyboard.press("Tab", "Shift")
+        keyboard.press("Tab", "Shift")
+        assert keyboard.evaluate(FOCUS) == "text"
+
+        keyboard.write("w1 [MASK]")
+        keyboard.press("Enter")  # A line, not a question.
+        assert keyboard.evaluate("find('text').value") == "w1 [MASK]\n"
+        assert keyboard.evaluate("find('result').textContent") == ""
+        keyboard.press("Enter", "Ctrl")
+        keyboard.wait("!find('attention').hidden")
+        assert "[MASK] 1" in keyboard.evaluate("find('result').textContent")
+        assert keyboard.evaluate(FOCUS) == "text"
+
+        keyboard.press("Tab")
+        keyboard.press("Tab")
+        keyboard.press("Enter")  # The button.
+        keyboard.wait("find('result').ariaBusy === 'false'")
+        assert keyboard.evaluate(FOCUS) == "ask"
+        order = []
+        for _ in range(3):
+            keyboard.press("Tab")
+            order.append(keyboard.evaluate(FOCUS))
+        assert order == ["head", "[CLS]", "w1"]
+        keyboard.press(" ")  # Chooses the token.
+        pressed = "document.querySelector('[aria-pressed=true]').textContent"
+        keyboard.wait(f"{pressed} === 'w1'")
+        assert keyboard.evaluate(FOCUS) == "w1"
