@@ -253,19 +253,30 @@ def _is_quoted(rows, quoted, has_doubled):
 
 
 def _parse_csv(path, text, table, delimiter=None):
+    rows = parse_csv(path, text, delimiter or table.delimiter or ",")
+    return [(line, fields) for line, fields in rows if fields]
+
+
+def parse_csv(
+    path: filesystem.Path, text: str, delimiter: str = ","
+) -> list[tuple[int, list[str]]]:
+    """Returns (line number, fields) of the rows of a CSV file, of `text`.
+
+    An empty line is a row without fields. `path` is named in messages.
+
+    Raises:
+      ValueError: if quotes are unclosed or not doubled.
+    """
     records, line = [], 1
     reader = csv.reader(
-        io.StringIO(text, newline=""),
-        strict=True,
-        delimiter=delimiter or table.delimiter or ",",
+        io.StringIO(text, newline=""), strict=True, delimiter=delimiter
     )
     # The default limit is 131,072 characters per field.
     limit = csv.field_size_limit()
     csv.field_size_limit(max(limit, len(text)))
     try:
         for fields in reader:
-            if fields:
-                records.append((line, fields))
+            records.append((line, fields))
             line = reader.line_num + 1
     except csv.Error as error:
         raise ValueError(
@@ -277,7 +288,14 @@ def _parse_csv(path, text, table, delimiter=None):
     return records
 
 
-def _parse_json_lines(path, text, _table):
+def parse_json_lines(
+    path: filesystem.Path, text: str
+) -> list[tuple[int, dict]]:
+    """Returns (line number, object) of the lines of `text`, but blank ones.
+
+    Raises:
+      ValueError: if a line is not a JSON object; it names `path` and the line.
+    """
     return [
         (number, filesystem.parse_json(line, f"{path}, line {number}"))
         for number, line in enumerate(re.split("\r\n|\r|\n", text), 1)
@@ -285,7 +303,11 @@ def _parse_json_lines(path, text, _table):
     ]
 
 
-_PARSERS = {"tsv": _parse_tsv, "csv": _parse_csv, "jsonl": _parse_json_lines}
+_PARSERS = {
+    "tsv": _parse_tsv,
+    "csv": _parse_csv,
+    "jsonl": lambda path, text, _: parse_json_lines(path, text),
+}
 
 
 def _find_columns(path, table, header):
