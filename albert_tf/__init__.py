@@ -17,6 +17,7 @@ _MODULES = {
     "AlbertMultipleChoice": "model.heads",
     "AlbertSpans": "model.span_heads",
     "AlbertConditionalSpans": "model.span_heads",
+    "AlbertTagger": "model.tag_heads",
     "build_tokenizer": "text.tokenization",
     "read_pretrained": "weights.pretrained",
     "build_model": "weights.pretrained",
@@ -34,8 +35,10 @@ _MODULES = {
     "Answerer": "inference.answerer",
     "FillMask": "inference.masks",
     "Embedder": "inference.embedder",
+    "Tagger": "inference.tagger",
     "Answering": "tasks.squad",
     "MultipleChoice": "tasks.race",
+    "Tagging": "tasks.tagging",
 }
 __all__ = ["__version__", *_MODULES]
 

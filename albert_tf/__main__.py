@@ -18,6 +18,7 @@ PROGRAMS = {
     "run_classifier": "fine-tune on GLUE or a table of text",
     "run_squad": "fine-tune on SQuAD 1.1, 2.0 or similar data",
     "run_race": "fine-tune on RACE, DREAM or C3",
+    "run_tagger": "fine-tune on words with tags",
     "export_to_tfhub": "export an encoder for TF Hub",
 }
 TOOLS = {
@@ -28,6 +29,7 @@ TOOLS = {
     "download": "download GLUE, SQuAD or RACE",
     "run_glue": "fine-tune on all GLUE tasks",
     "classify": "classify texts with a fine-tuned model",
+    "tag": "tag words with a fine-tuned model",
     "fill_mask": "predict the [MASK] tokens of a text",
     "embed": "compute vectors of texts",
     "answer": "answer questions about a paragraph",

@@ -7,7 +7,7 @@ import tarfile
 
 import numpy as np
 
-from albert_tf.model import heads, modeling, span_heads
+from albert_tf.model import heads, modeling, span_heads, tag_heads
 from albert_tf.model.config import CONFIG_FILE, AlbertConfig
 from albert_tf.text import tokenization
 from albert_tf.weights import (
@@ -100,6 +100,12 @@ def write_answering(folder, version="v1", threshold=None):
     )
     head = task_heads.TaskHead(kind, threshold=threshold)
     return _write_task(folder, model_class(CONFIG), head)
+
+
+def write_tagger(folder, labels=("O", "B-X", "I-X")):
+    """Writes a tagger with random weights; returns the folder."""
+    model = tag_heads.AlbertTagger(CONFIG, num_labels=len(labels))
+    return _write_task(folder, model, task_heads.TaskHead("tags", labels))
 
 
 def _write_task(folder, model, head):

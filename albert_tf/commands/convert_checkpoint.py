@@ -22,12 +22,12 @@ PROGRAM = "albert_tf.programs.convert_checkpoint"
 class ConvertFlags(groups.FormatFlags, groups.CopyFlags):
     """Source, destination and format of a conversion."""
 
-    head: Literal["auto", "classes", "regression", "multi_label", "choices"] = (
-        flag(
-            "auto",
-            "Kind of a fine-tuned model's output_weights if there is no "
-            "head.json next to it; choices: RACE.",
-        )
+    head: Literal[
+        "auto", "classes", "regression", "multi_label", "choices", "tags"
+    ] = flag(
+        "auto",
+        "Kind of a fine-tuned model's output_weights if there is no head.json "
+        "next to it; choices: RACE; tags: of words.",
     )
     keep_slots: bool = flag(
         False, "Whether to keep the optimizer slots and the step."

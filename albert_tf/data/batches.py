@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from albert_tf import filesystem
-from albert_tf.data.examples import Examples
+from albert_tf.data.examples import NO_LABEL, Examples
 
 # A plan is kept in memory: 4 bytes per example.
 MAX_PLANNED = 1 << 28
@@ -280,9 +280,9 @@ def build_datasets(examples: Examples, plan: Plan) -> dict:
 
     Returns:
       Dict of length T -> `tf.data.Dataset` of dicts of static shapes:
-      `input_ids`, `input_mask`, `segment_ids` [B, T] int32, or [B, C, T] if
-      C > 1; `examples.arrays`; `example_index` [B] int32; and
-      `example_weight` [B], 0 for a row of padding.
+      `input_ids`, `input_mask`, `segment_ids` and `examples.token_labels`
+      [B, T] int32, or [B, C, T] if C > 1; `examples.arrays`; `example_index`
+      [B] int32; and `example_weight` [B], 0 for a row of padding.
     """
     look_up = _build_look_up(examples)
     return {
@@ -365,6 +365,10 @@ def _build_look_up(examples):
         columns = examples.starts, examples.lengths, examples.first_lengths
         sequences = [constant(x, num_choices, tf.int32) for x in columns]
         arrays = {name: constant(x, 1) for name, x in examples.arrays.items()}
+        labels = {
+            name: constant(x, 1, tf.int32)
+            for name, x in examples.token_labels.items()
+        }
 
     def look_up(index, length):
         rows = index[:, tf.newaxis] * num_choices + tf.range(num_choices)
@@ -382,6 +386,10 @@ def _build_look_up(examples):
             "input_ids": tf.where(is_token, tf.gather(all_ids, where), 0),
             "input_mask": tf.cast(is_token, tf.int32),
             "segment_ids": tf.cast(segment_ids, tf.int32),
+            **{
+                name: tf.where(is_token, tf.gather(x, where), NO_LABEL)
+                for name, x in labels.items()
+            },
             **{name: tf.gather(x, index) for name, x in arrays.items()},
             "example_index": index,
             "example_weight": tf.cast(index < num_examples, tf.float32),

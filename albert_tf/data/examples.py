@@ -21,10 +21,18 @@ from albert_tf.text import tokenization
 
 # Part of the cache key; increase it when the meaning of the values changes.
 FORMAT = 2
+# Of a token that has no label.
+NO_LABEL = -1
 # Texts per call of the tokenizer; progress is shown between calls.
 TEXTS_PER_CALL = 4096
 
 _STORED = ("ids", "lengths", "first_lengths", "num_choices", "truncation")
+# In a file, the names of these arrays begin so.
+_PREFIXES = {
+    "array": "arrays",
+    "token": "token_arrays",
+    "label": "token_labels",
+}
 # Exceptions that zipfile and NumPy raise on damaged files.
 _DAMAGE = (ValueError, KeyError, EOFError, RuntimeError, zipfile.BadZipFile)
 
@@ -41,6 +49,8 @@ class Examples:
       num_choices: sequences per example.
       token_arrays: dict of name -> [S, ...] array, for decoding outputs; not
         model inputs.
+      token_labels: dict of name -> [S] int32 array, model inputs as `ids` are;
+        NO_LABEL is for tokens without one, and for padding.
       truncation: a sentence on how many texts were truncated; "" if none was.
 
     Example:
@@ -58,17 +68,21 @@ class Examples:
     token_arrays: dict[str, np.ndarray] = dataclasses.field(
         default_factory=dict
     )
+    token_labels: dict[str, np.ndarray] = dataclasses.field(
+        default_factory=dict
+    )
     truncation: str = ""
 
     def __post_init__(self):
         sizes = {name: len(values) for name, values in self.arrays.items()}
         num_sequences = len(self.lengths)
+        per_token = [*self.token_arrays.values(), *self.token_labels.values()]
         if (
             self.lengths.sum() != len(self.ids)
             or len(self.first_lengths) != num_sequences
             or num_sequences % self.num_choices
             or set(sizes.values()) - {len(self)}
-            or {len(v) for v in self.token_arrays.values()} - {len(self.ids)}
+            or {len(values) for values in per_token} - {len(self.ids)}
         ):
             raise ValueError(
                 f"{num_sequences} sequences with {self.lengths.sum()} tokens "
@@ -186,8 +200,9 @@ def pad_examples(
     """Pads the examples of some indices [B] to a length of T tokens.
 
     Returns:
-      Dict of `input_ids`, `input_mask` and `segment_ids`, [B, T] int32, or
-      [B, C, T] for C > 1 choices; and the rows of `examples.arrays`.
+      Dict of `input_ids`, `input_mask`, `segment_ids` and
+      `examples.token_labels`, [B, T] int32, or [B, C, T] for C > 1 choices;
+      and the rows of `examples.arrays`.
 
     Raises:
       ValueError: if a sequence is longer than `length`.
@@ -204,18 +219,23 @@ def pad_examples(
     positions = np.arange(length)
     is_token = positions < examples.lengths[rows, None]  # [B * C, T]
     is_second = positions >= examples.first_lengths[rows, None]
-    ids = np.zeros((len(rows), length), np.int32)
     where = np.minimum(
         examples.starts[rows, None] + positions, len(examples.ids) - 1
     )
-    ids[is_token] = examples.ids[where][is_token]
     shape: tuple[int, ...] = (len(indices), num_choices, length)
     if num_choices == 1:
         shape = (len(indices), length)
+
+    def pad(values, padding):
+        padded = np.full((len(rows), length), padding, np.int32)
+        padded[is_token] = values[where][is_token]
+        return padded.reshape(shape)
+
     return {
-        "input_ids": ids.reshape(shape),
+        "input_ids": pad(examples.ids, 0),
         "input_mask": is_token.astype(np.int32).reshape(shape),
         "segment_ids": (is_token & is_second).astype(np.int32).reshape(shape),
+        **{n: pad(v, NO_LABEL) for n, v in examples.token_labels.items()},
         **{name: values[indices] for name, values in examples.arrays.items()},
     }
 
@@ -250,11 +270,15 @@ def cached_examples(
 
 
 def _write_examples(path, examples):
+    arrays = {
+        f"{prefix}/{name}": values
+        for prefix, field in _PREFIXES.items()
+        for name, values in getattr(examples, field).items()
+    }
     values: dict = {
-        "num_arrays": len(examples.arrays) + len(examples.token_arrays),
+        "num_arrays": len(arrays),
         **{name: getattr(examples, name) for name in _STORED},
-        **{f"array/{name}": v for name, v in examples.arrays.items()},
-        **{f"token/{name}": v for name, v in examples.token_arrays.items()},
+        **arrays,
     }
     content = io.BytesIO()
     np.savez(content, **values)
@@ -269,18 +293,19 @@ def _read_examples(path):
         return None
     try:
         values = dict(np.load(io.BytesIO(filesystem.read_file(path))))
-        arrays, token_arrays = (
-            {n[6:]: v for n, v in values.items() if n.startswith(prefix)}
-            for prefix in ("array/", "token/")
-        )
+        stored: dict = {field: {} for field in _PREFIXES.values()}
+        for name, array in values.items():
+            prefix, _, rest = name.partition("/")
+            if rest:
+                stored[_PREFIXES[prefix]][rest] = array
         # A damaged zip directory may list too few arrays.
-        num_arrays = len(arrays) + len(token_arrays)
+        num_arrays = sum(map(len, stored.values()))
         if num_arrays != values["num_arrays"]:
             raise ValueError(f"{num_arrays} of {values['num_arrays']} arrays")
-        stored = {name: values[name] for name in _STORED}
+        stored |= {name: values[name] for name in _STORED}
         for name in ("num_choices", "truncation"):
             stored[name] = stored[name].item()
-        return Examples(**stored, arrays=arrays, token_arrays=token_arrays)
+        return Examples(**stored)
     except _DAMAGE as error:
         logging.warning("%s is damaged (%s); encoding again.", path, error)
         return None

@@ -21,6 +21,7 @@ from typing import NamedTuple
 from albert_tf import filesystem
 from albert_tf.data import tables, tagged_json, tagged_tables
 from albert_tf.metrics import tagging
+from albert_tf.text import words as text_words
 
 PLAIN = "plain"
 # Prefixes of the first word of a span, of those inside, of the last, and of the
@@ -79,7 +80,7 @@ def read_tagged(
     *,
     word_column: tagged_tables.Column = None,
     tag_column: tagged_tables.Column = None,
-    has_tags: bool = True,
+    has_tags: bool | None = True,
 ) -> TaggedFile:
     """Reads a file of tagged words, in the format of its ending.
 
@@ -103,8 +104,9 @@ def read_tagged(
         default "Word" or "token". JSON: the key of words, or of a text.
       tag_column: likewise of tags; by default -1, or UPOS of CoNLL-U; "Tag" or
         "label"; "tags" or "spans".
-      has_tags: if False, tags are neither read nor needed. Predictions replace
-        the column of tags, or if there is none, are appended to each row.
+      has_tags: if False, tags are neither read nor needed; None reads those
+        that there are. Predictions replace the column of tags, or if there is
+        none, are appended to each row.
 
     Raises:
       FileNotFoundError: if there is no file.
@@ -125,7 +127,11 @@ def read_tagged(
     columns = tagged_tables.Columns(word_column, tag_column, has_tags)
     rows, source = _READERS[tables.format_of(str(path))](path, text, columns)
     _check_rows(path, rows)
-    scheme = _find_scheme(path, rows) if has_tags else PLAIN
+    scheme = PLAIN
+    if all(row.tags is not None for row in rows):
+        scheme = _find_scheme(path, rows)
+    else:
+        rows = [row._replace(tags=None) for row in rows]
     sentences = [_build_sentence(row, scheme) for row in rows]
     return TaggedFile(path, sentences, scheme, source)
 
@@ -153,6 +159,23 @@ def write_tagged(
         )
     rows = [from_iob2(row, file.scheme) for row in tags]
     filesystem.write_file(path, file.source(rows))
+
+
+def join_words(words: list[str], tags: list[str] | None = None) -> Sentence:
+    """Returns the Sentence of words, whose text is these joined by spaces."""
+    ends = itertools.accumulate(len(word) + 1 for word in words)
+    spans = [
+        (end - 1 - len(word), end - 1)
+        for word, end in zip(words, ends, strict=True)
+    ]
+    return Sentence(words, tags, " ".join(words), spans)
+
+
+def split_text(text: str) -> Sentence:
+    """Returns the Sentence of a text, without tags; see `find_words`."""
+    spans = text_words.find_words(text)
+    words = [text[start:end] for start, end in spans]
+    return Sentence(words, None, text, spans)
 
 
 def list_tags(files: Iterable[TaggedFile]) -> tuple[str, ...]:
@@ -222,15 +245,9 @@ def _tag_spans(spans, num_words, scheme):
 def _build_sentence(row, scheme):
     """Returns the Sentence of a Row."""
     tags = None if row.tags is None else to_iob2(row.tags, scheme)
-    text, spans = row.text, row.spans
-    if text is None:
-        text = " ".join(row.words)
-        ends = itertools.accumulate(len(word) + 1 for word in row.words)
-        spans = [
-            (end - 1 - len(word), end - 1)
-            for word, end in zip(row.words, ends, strict=True)
-        ]
-    return Sentence(row.words, tags, text, spans)
+    if row.text is None:
+        return join_words(row.words, tags)
+    return Sentence(row.words, tags, row.text, row.spans)
 
 
 def _check_rows(path, rows):

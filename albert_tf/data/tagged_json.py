@@ -30,13 +30,15 @@ def read_json(
         words = _value_of(where, values, word_key)
         is_text = isinstance(words, str)
         key = columns.tag or ("spans" if is_text else "tags")
-        tags = _value_of(where, values, key) if columns.has_tags else None
+        tags = None
+        if columns.has_tags or (columns.has_tags is None and key in values):
+            tags = _value_of(where, values, key)
         if is_text:
             row, num = _read_text(where, line, words, tags)
             num_cut += num
         else:
             _check_strings(where, word_key, words)
-            if columns.has_tags:
+            if tags is not None:
                 _check_tags(where, key, tags, len(words))
             row = tagged_tables.Row(line, words, tags)
         rows.append(row)

@@ -32,7 +32,7 @@ class Columns(NamedTuple):
 
     word: Column
     tag: Column
-    has_tags: bool
+    has_tags: bool | None
 
 
 class Row(NamedTuple):
@@ -83,7 +83,9 @@ def read_conll(
     word, tag = _find_columns(path, columns, is_conllu, first, len(fields))
     groups = _group_lines(lines, is_conllu, len(fields))
     sentences = _split_lines(path, lines, groups, first)
-    rows = _build_rows(path, sentences, word, tag if columns.has_tags else None)
+    rows = _build_rows(
+        path, sentences, word, None if columns.has_tags is False else tag
+    )
     if columns.word is None:
         _check_words(path, rows)
     return rows, functools.partial(_write_conll, lines, groups, tag, newline)
@@ -213,7 +215,7 @@ def read_csv(
     (_, header), *lines = tables.parse_csv(path, text)
     word = _find_name(path, header, columns.word, _WORD_NAMES)
     tag = _find_name(
-        path, header, columns.tag, _TAG_NAMES, is_needed=columns.has_tags
+        path, header, columns.tag, _TAG_NAMES, is_needed=bool(columns.has_tags)
     )
     sentence = _find_name(path, header, None, _SENTENCE_NAMES, is_needed=False)
     for line, fields in lines:
@@ -224,7 +226,7 @@ def read_csv(
         path,
         [[lines[number] for number in group] for group in groups],
         word,
-        tag if columns.has_tags else None,
+        None if columns.has_tags is False else tag,
     )
     num_empty = sum(bool(fields) for _, fields in lines)
     num_empty -= sum(map(len, groups))

@@ -95,6 +95,27 @@ def export_spans(
     return saved_models.write_version(folder, model, signatures, contents)
 
 
+def export_tagger(folder, model, *, max_seq_length, contents=None):
+    """Exports a tagger as a SavedModel.
+
+    The signatures are those of `export_spans`. Their outputs:
+
+      logits, probabilities: [B, T, C] float32.
+      predictions: [B, T] int32, indices of tags.
+
+    A client reads those of each word's first token. The model is a
+    `tag_heads.AlbertTagger`. Other arguments, the result and errors are those
+    of `export_classifier`.
+    """
+
+    def serve(features):
+        return predict(model(features)["logits"], "classes")
+
+    examples, ids = build_signatures(model, serve, max_seq_length, None)
+    signatures = {"serving_default": ids, "examples": examples}
+    return saved_models.write_version(folder, model, signatures, contents)
+
+
 def classify(model, exit_threshold=None):
     """Returns a function from features to a classifier's outputs."""
 
@@ -200,7 +221,7 @@ def check_threshold(threshold):
 
 
 def predict(logits, objective):
-    """Returns the dict of a classifier's outputs for logits [B, C]."""
+    """Returns the dict of outputs for logits [B, C], or [B, T, C] of tags."""
     if objective == "regression":
         return {"logits": logits, "predictions": logits[:, 0]}
     if objective == "multi_label":

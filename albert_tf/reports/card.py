@@ -58,6 +58,11 @@ USES = {
         'fill_mask --init_checkpoint=MODEL --text="It is [MASK]."',
         'results = albert_tf.FillMask(MODEL)(["It is [MASK]."])',
     ),
+    "tags": (
+        "token-classification",
+        'tag --init_checkpoint=MODEL --text="..."',
+        'results = albert_tf.Tagger(MODEL)(["..."])',
+    ),
     "choices": (
         "multiple-choice",
         "run_race --init_checkpoint=MODEL --data_dir=RACE --nodo_train "

@@ -13,6 +13,7 @@ from sklearn import metrics, preprocessing
 
 from albert_tf import filesystem
 from albert_tf.data import race
+from albert_tf.metrics import tagging
 from albert_tf.reports import page, plots
 
 # Maximum numbers of examples per table and of characters per text.
@@ -47,7 +48,9 @@ def describe(rows, task):
       task: the entry `task` of run.json, or an empty dict.
     """
     labels = task.get("labels")
-    if "f1" in rows[0]:
+    if task.get("objective") == "tags":
+        yield from describe_tags(rows)
+    elif "f1" in rows[0]:
         yield tabulate_wrong(
             rows, ANSWERS, lambda row: (row["f1"], -row["probability"]), "worst"
         )
@@ -77,16 +80,16 @@ def clip(text):
     return text[:MAX_CHARACTERS].rstrip() + " …"
 
 
-def tabulate_confusion(rows, labels, part=""):
+def tabulate_confusion(rows, labels, part="", what="examples"):
     """Returns a confusion matrix, or the most frequent confusions."""
     counts = collections.Counter((r["label"], r["prediction"]) for r in rows)
-    caption = f"{part} dev examples" if part else "Dev examples"
+    caption = f"{part} dev {what}" if part else f"Dev {what}"
     caption += " by label (row) and prediction (column)."
     if len(labels) > MAX_LABELS:
         wrong = [pair for pair in counts.most_common() if len({*pair[0]}) > 1]
         return page.table(
             [[*pair, count] for pair, count in wrong[:NUM_SHOWN]],
-            head=["Label", "Prediction", "Examples"],
+            head=["Label", "Prediction", what.capitalize()],
             caption="Most frequent confusions.",
         )
     table = []
@@ -186,6 +189,34 @@ def tabulate_wrong(rows, columns, order, adjective="most confident"):
     return _tabulate(shown, columns, caption)
 
 
+def describe_tags(rows):
+    """Yields tables of tags or types of spans, and of the worst sentences."""
+    words = [
+        dict(zip(("label", "prediction"), map(_type_of, pair), strict=True))
+        for row in rows
+        for pair in zip(row["label"], row["prediction"], strict=True)
+    ]
+    types = dict.fromkeys(word["label"] for word in words)
+    types |= dict.fromkeys(word["prediction"] for word in words)
+    yield tabulate_confusion(words, sorted(types), what="words")
+    scores = tagging.score_types(
+        *([row[key] for row in rows] for key in ("label", "prediction"))
+    )
+    ranked = sorted(scores.items(), key=lambda item: item[1]["f1"])
+    caption = "Scores of each type, the lowest F1 first."
+    if len(ranked) > MAX_LABELS:
+        caption = f"Of {len(ranked)} types, those with the lowest F1."
+    yield page.table(
+        [
+            [name, *map(some.get, ("precision", "recall", "f1", "support"))]
+            for name, some in ranked[:MAX_LABELS]
+        ],
+        head=["Type", "Precision", "Recall", "F1", "Support"],
+        caption=caption,
+    )
+    yield tabulate_wrong(rows, TAGGED, lambda row: -_count_wrong(row), "worst")
+
+
 def describe_regression(rows):
     """Yields a scatter plot and a table of the largest errors."""
     values = ([row[k] for row in rows] for k in ("label", "prediction"))
@@ -205,6 +236,27 @@ def _is_right(row):
     if "f1" in row:
         return row["f1"] >= 1
     return row["label"] == row["prediction"]
+
+
+def _type_of(tag):
+    """Returns the type of a span's tag; another tag is its own."""
+    return tag[2:] if tagging.is_span_tag(tag) and tag != "O" else tag
+
+
+def _count_wrong(row):
+    """Returns how many words of a sentence have the wrong tag."""
+    pairs = zip(row["label"], row["prediction"], strict=True)
+    return sum(label != prediction for label, prediction in pairs)
+
+
+def _format_tags(row):
+    """Returns the words of a sentence; wrong ones with both tags."""
+    columns = row["text"], row["label"], row["prediction"]
+    words = (
+        word if label == tag else f"{word} [{label} → {tag}]"
+        for word, label, tag in zip(*columns, strict=True)
+    )
+    return page.element("td", " ".join(words), class_="text", dir="auto")
 
 
 def _confidence(row):
@@ -251,6 +303,11 @@ ANSWERS = {
     "Prediction": lambda row: row["prediction"] or "(none)",
     "F1": lambda row: float(row["f1"]),
     "Probability": itemgetter("probability"),
+}
+TAGGED = {
+    "Sentence": itemgetter("id"),
+    "Wrong": _count_wrong,
+    "Words, and their tags (right → predicted) where wrong": _format_tags,
 }
 SCORES = {
     "Example": itemgetter("id"),

@@ -261,6 +261,7 @@ def describe_examples(examples, *more):
         "first_lengths": examples.first_lengths,
         **examples.arrays,
         **examples.token_arrays,
+        **examples.token_labels,
     }
     return {
         "examples": len(examples),

@@ -221,8 +221,8 @@ def read_weights(
     regrouping.drop_identity(values, config, path)
     head = huggingface_heads.read_head(folder, described, values)
     head = task_heads.find_head(values, head, folder)
-    if head and head.kind == "spans":
-        remarks += huggingface_heads.add_pooler(values, config)
+    if head and head.kind in huggingface_heads.WITHOUT_POOLER:
+        remarks += huggingface_heads.add_pooler(values, config, head)
     elif not any(name.startswith("bert/pooler") for name in values):
         remarks.append("the model has no pooler")
     return values, remarks, head
@@ -269,7 +269,7 @@ def write_folder(
     )
     names = weight_names(target, huggingface_heads.architecture_of(head))
     huggingface_heads.check_is_known(values, names, head)
-    if head and head.kind == "spans":
+    if head and head.kind in huggingface_heads.WITHOUT_POOLER:
         huggingface_heads.drop_empty_pooler(values)
     theirs = {
         name: np.ascontiguousarray(

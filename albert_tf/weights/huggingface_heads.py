@@ -13,6 +13,7 @@ from albert_tf.weights.task_heads import HEAD_FILE, TaskHead, default_labels
 
 CLASSIFIER = "AlbertForSequenceClassification"
 CHOICES = "AlbertForMultipleChoice"
+TAGS = "AlbertForTokenClassification"
 SPANS = "AlbertForQuestionAnswering"
 # Kinds of heads -> class names of transformers' models.
 ARCHITECTURES = {
@@ -20,8 +21,11 @@ ARCHITECTURES = {
     "regression": CLASSIFIER,
     "multi_label": CLASSIFIER,
     "choices": CHOICES,
+    "tags": TAGS,
     "spans": SPANS,
 }
+# Kinds of heads whose architecture has no pooler.
+WITHOUT_POOLER = ("tags", "spans")
 PRETRAINING = "AlbertForPreTraining"
 # Without a task's head: what the pretraining heads in the weights make it.
 ENCODER, MASKED_LM = "AlbertModel", "AlbertForMaskedLM"
@@ -29,6 +33,7 @@ ENCODER, MASKED_LM = "AlbertModel", "AlbertForMaskedLM"
 LAYERS = {
     CLASSIFIER: [("", "classifier", "head")],
     CHOICES: [("", "classifier", "head")],
+    TAGS: [("", "classifier", "head")],
     SPANS: [("cls/squad", "qa_outputs", "head")],
 }
 PROBLEM_TYPES = {
@@ -51,6 +56,8 @@ def read_head(
       ValueError: if the description is invalid; `folder` is named.
     """
     architecture = find_architecture(described)
+    if architecture == TAGS:
+        return TaskHead("tags", _read_labels(folder, described.get("id2label")))
     if architecture != CLASSIFIER:
         kinds = {CHOICES: "choices", SPANS: "spans"}
         kind = kinds.get(architecture)
@@ -112,9 +119,10 @@ def describe_head(head: TaskHead | None, values: dict) -> dict:
     described: dict = {"architectures": [architecture]}
     kinds = {kind: problem for problem, kind in PROBLEM_TYPES.items()}
     if head and head.kind in kinds:
+        described["problem_type"] = kinds[head.kind]
+    if head and head.kind in (*kinds, "tags"):
         labels = head.labels or default_labels(len(values["output_bias"]))
         described |= {
-            "problem_type": kinds[head.kind],
             "id2label": {str(i): label for i, label in enumerate(labels)},
             "label2id": {label: i for i, label in enumerate(labels)},
         }
@@ -148,18 +156,19 @@ def check_is_known(values: dict, names: dict, head: TaskHead | None) -> None:
     )
 
 
-def add_pooler(values: dict, config: AlbertConfig) -> list[str]:
+def add_pooler(values: dict, config: AlbertConfig, head: TaskHead) -> list[str]:
     """Adds a pooler of zeros if there is none; returns remarks.
 
-    Our models always have a pooler, AlbertForQuestionAnswering never; the
-    logits of spans do not depend on it.
+    Our models always have a pooler, those of WITHOUT_POOLER never; the logits
+    of spans and tags do not depend on it.
     """
     size = config.hidden_size
     shapes = {f"{POOLER}/kernel": (size, size), f"{POOLER}/bias": (size,)}
     if any(name in values for name in shapes):
         return []
     values |= {n: np.zeros(shape, np.float32) for n, shape in shapes.items()}
-    return [f"{SPANS} has no pooler; {POOLER} was set to zeros"]
+    name = architecture_of(head)
+    return [f"{name} has no pooler; {POOLER} was set to zeros"]
 
 
 def drop_empty_pooler(values: dict) -> None:

@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterable
 
 from albert_tf import filesystem
-from albert_tf.model import heads, span_heads
+from albert_tf.model import heads, span_heads, tag_heads
 from albert_tf.model.config import AlbertConfig
 from albert_tf.weights import checkpoints
 from albert_tf.weights.checkpoints import STEP, step_of
@@ -27,6 +27,7 @@ BEST = "best"
 KINDS = {
     **dict.fromkeys(heads.OBJECTIVES, "output_"),
     "choices": "output_",
+    "tags": "output_",
     "spans": "cls/squad/output_",
     "conditional_spans": "answer_class/",
 }
@@ -39,9 +40,11 @@ class TaskHead:
 
     Attributes:
       kind: an objective of `heads.AlbertClassifier`: "classes", "regression",
-        "multi_label"; "choices" of `heads.AlbertMultipleChoice`; "spans" and
-        "conditional_spans" of `span_heads`.
-      labels: names of a classifier's outputs, or None if unknown;
+        "multi_label"; "choices" of `heads.AlbertMultipleChoice`; "tags" of
+        `tag_heads.AlbertTagger`; "spans" and "conditional_spans" of
+        `span_heads`.
+      labels: names of the outputs of a classifier or tagger, or None if
+        unknown;
         `default_labels` are converted to None.
       threshold: for "conditional_spans": a question is answered if its
         no-answer score is below this; for "classes": a layer answers if its
@@ -337,12 +340,14 @@ def build_model(head: TaskHead, config: AlbertConfig, num_outputs: int):
     """Builds a model with the head and random weights.
 
     The head is of any kind except "conditional_spans", whose beam is unknown. A
-    classifier has `num_outputs`.
+    classifier and a tagger have `num_outputs`.
     """
     if head.kind == "choices":
         return heads.AlbertMultipleChoice(config)
     if head.kind == "spans":
         return span_heads.AlbertSpans(config)
+    if head.kind == "tags":
+        return tag_heads.AlbertTagger(config, num_labels=num_outputs)
     return heads.AlbertClassifier(
         config, num_labels=num_outputs, objective=head.kind
     )

@@ -38,6 +38,10 @@ COMMANDS = {
     "run_race": (
         f"{_FINE_TUNING} --data_dir=race --max_qa_length=6 --do_predict"
     ),
+    "run_tagger": (
+        f"{_FINE_TUNING} --train_file=tags.txt --dev_file=tags.txt "
+        "--predict_file=tags.txt --do_train --do_eval --do_predict"
+    ),
     "export_to_tfhub": (
         "--albert_directory=model --export_path=new --seq_length=16"
     ),
@@ -57,6 +61,7 @@ COMMANDS = {
         "--output_file=new.npz --max_seq_length=16"
     ),
     "fill_mask": "--init_checkpoint=model --text='w1 [MASK] w2'",
+    "tag": "--init_checkpoint=tagger --text='w1 w2'",
     "answer": (
         "--init_checkpoint=serving/squad --question=w1 --paragraph='w2 w3 w4' "
         "--max_seq_length=16 --max_query_length=4"
@@ -98,6 +103,7 @@ WRITING = (
     "run_classifier --output_dir=disk/out",
     "run_squad --output_dir=disk/out",
     "run_race --output_dir=disk/out",
+    "run_tagger --output_dir=disk/out",
     "export_to_tfhub --export_path=disk/hub --nowith_preprocessor",
     "train_vocab --model_prefix=disk/w",
     "extend_vocab --to=disk/x",

@@ -1,4 +1,4 @@
-"""Bad inputs of run_classifier.py, run_squad.py and run_race.py."""
+"""Bad inputs of the programs that fine-tune."""
 
 import gzip
 import io
@@ -20,7 +20,7 @@ from tests.bad_inputs.table import (
 )
 
 DEEP = "[" * 100_000
-PROGRAMS = ("run_classifier", "run_squad", "run_race")
+PROGRAMS = ("run_classifier", "run_squad", "run_race", "run_tagger")
 TRAIN = "glue/SST-2/train.tsv"
 DEV = "glue/SST-2/dev.tsv"
 TEST = "glue/SST-2/test.tsv"
@@ -40,6 +40,10 @@ def squad(name, words, says, *changes, **kwargs):
 
 def race(name, words, says, *changes, **kwargs):
     return Row(name, f"run_race {words}", says, changes, **kwargs)
+
+
+def tagger(name, words, says, *changes, **kwargs):
+    return Row(name, f"run_tagger {words}", says, changes, **kwargs)
 
 
 def own_task(name, says, /, *changes, **values):
@@ -798,4 +802,73 @@ ROWS = [
             ("answers", "AD", "answers"),
         )
     ),
+    # Tags.
+    *rows_of_flags("run_tagger", "doc_stride 0 -1"),
+    tagger("no file of tags", "--train_file=no.txt", "There is no no.txt"),
+    tagger("a file of tags not named", "--dev_file=", "Please give --dev_file"),
+    tagger(
+        "tags, nothing to do",
+        "--nodo_train --nodo_eval --nodo_predict",
+        "Give --do_train, --do_eval, --do_predict or --export_dir",
+    ),
+    tagger(
+        "a file of tags empty", "", "tags.txt is empty", put("tags.txt", b"")
+    ),
+    tagger(
+        "words alone",
+        "",
+        "found 1 columns; wanted words in column 0",
+        put("tags.txt", "w1\nw2\n"),
+    ),
+    tagger(
+        "a row of tags cut",
+        "",
+        "tags.txt, line 2: found 1 columns",
+        put("tags.txt", "w1 O\nw2\n"),
+    ),
+    tagger(
+        "tags in a column that is not there",
+        "--tag_column=4",
+        "tags in column 4",
+    ),
+    tagger(
+        "tags that are numbers",
+        "--train_file=tags.jsonl",
+        "Are they indices",
+        put("tags.jsonl", '{"tokens": ["w1"], "tags": [3]}\n'),
+    ),
+    tagger(
+        "tags of two kinds",
+        "",
+        "wanted one kind",
+        put("tags.txt", "w1 B-X\nw2 B-X\nw3 NOUN\n"),
+    ),
+    tagger("tags not UTF-8", "", "is not UTF-8", put("tags.txt", b"w\xff O\n")),
+    tagger(
+        "no tags in the model",
+        "--nodo_train",
+        "model.* does not say what tags it predicts",
+    ),
+    tagger(
+        "tags with a classifier",
+        "--nodo_train --init_checkpoint=classifier",
+        "classifier/model.* does not say what tags it predicts",
+    ),
+    tagger(
+        "predictions over the data",
+        "--predict_file=new/predictions.txt",
+        "predictions.txt",
+        put("new/predictions.txt", "w1 O\n"),
+    ),
+    Row(
+        "tag with a classifier",
+        "tag --init_checkpoint=classifier",
+        "has the head 'classes'; wanted a tagger",
+    ),
+    Row(
+        "tag without texts",
+        "bare tag --init_checkpoint=tagger",
+        "Give either --text or",
+    ),
+    Row("tags in another format", "tag --output_file=new.txt", "must end in"),
 ]

@@ -20,6 +20,7 @@ _MADE_BY = (
     "run_classifier --output_dir=classifier --export_dir=serving/classifier",
     "run_squad --output_dir=squad --export_dir=serving/squad",
     "run_race --output_dir=race_out",
+    "run_tagger --output_dir=tagger",
     "export_to_tfhub --export_path=hub --nowith_preprocessor",
     "convert_checkpoint --to=hf",
     "train_vocab --model_prefix=pieces/pieces",
@@ -83,6 +84,17 @@ def _write_race(rng):
                 _write(path, json.dumps(passage))
 
 
+def _write_tags(rng):
+    sentences = [
+        "".join(
+            f"{word} {'B-X' if word < 'w5' else 'O'}\n"
+            for word in rng.choices(tiny.WORDS, k=rng.randint(1, 9))
+        )
+        for _ in range(12)
+    ]
+    _write("tags.txt", "\n".join(sentences))
+
+
 def _make_grid():
     """Returns the grid of one small training."""
     records = {"max_seq_length": 16, "max_predictions_per_seq": 3}
@@ -113,6 +125,7 @@ def make(folder):
     _write("v1.json", json.dumps(_make_squad(rng, False)))
     _write("v2.json", json.dumps(_make_squad(rng, True)))
     _write_race(rng)
+    _write_tags(rng)
     _write("a_file", "not a folder\n")
     _write("new_words.txt", "new\nwords\n")
     _write("grid.json", json.dumps(_make_grid()))

@@ -43,6 +43,8 @@ def three():
             "scores": np.arange(6, dtype=np.float32).reshape(3, 2),
         },
         num_choices=2,
+        token_arrays={"places": np.arange(2 * lengths.sum()).reshape(-1, 2)},
+        token_labels={"tag_ids": np.arange(lengths.sum(), dtype=np.int32)},
     )
 
 
@@ -213,6 +215,8 @@ def test_sequences_are_padded_one_by_one(three):
     np.testing.assert_array_equal(found["input_ids"], ids)
     np.testing.assert_array_equal(found["input_mask"], np.array(ids) > 0)
     np.testing.assert_array_equal(found["segment_ids"], segments)
+    tags = np.where(np.array(ids) > 0, np.array(ids) - 5, -1)
+    np.testing.assert_array_equal(found["tag_ids"], tags)
     np.testing.assert_array_equal(found["label_ids"], [1, 1])
     np.testing.assert_array_equal(found["scores"], [[4, 5], [0, 1]])
     for name in ("input_ids", "input_mask", "segment_ids"):
@@ -261,10 +265,12 @@ def assert_same(first, second):
         np.testing.assert_array_equal(
             getattr(first, name), getattr(second, name)
         )
-    assert list(first.arrays) == list(second.arrays)
-    for name, wanted in first.arrays.items():
-        np.testing.assert_array_equal(second.arrays[name], wanted)
-        assert second.arrays[name].dtype == wanted.dtype
+    for field in ("arrays", "token_arrays", "token_labels"):
+        ours, theirs = getattr(first, field), getattr(second, field)
+        assert list(ours) == list(theirs)
+        for name, wanted in ours.items():
+            np.testing.assert_array_equal(theirs[name], wanted)
+            assert theirs[name].dtype == wanted.dtype
     assert first.num_choices == second.num_choices
 
 

@@ -9,7 +9,7 @@ import safetensors.numpy
 import tensorflow as tf
 
 from albert_tf.commands.inspect_checkpoint import InspectFlags
-from albert_tf.model import heads, modeling, span_heads
+from albert_tf.model import heads, modeling, span_heads, tag_heads
 from albert_tf.programs import inspect_checkpoint
 from albert_tf.weights import (
     checkpoints,
@@ -35,6 +35,7 @@ HEADS = {
     "regression": (TaskHead("regression"), 1, "SequenceClassification"),
     "choices": (TaskHead("choices"), 1, "MultipleChoice"),
     "spans": (TaskHead("spans"), 2, "QuestionAnswering"),
+    "tags": (TaskHead("tags", ("O", "B-X", "I-X")), 3, "TokenClassification"),
 }
 
 
@@ -43,6 +44,8 @@ def build(kind, config, num_outputs):
         return heads.AlbertMultipleChoice(config)
     if kind == "spans":
         return span_heads.AlbertSpans(config)
+    if kind == "tags":
+        return tag_heads.AlbertTagger(config, num_labels=num_outputs)
     if kind == "conditional_spans":
         return span_heads.AlbertConditionalSpans(config)
     return heads.AlbertClassifier(
@@ -88,7 +91,8 @@ def logits_of(folder, kind):
 
 def compare(ours, theirs, kind):
     is_real = np.ones(1, bool)
-    if kind == "spans":  # Masked tokens are computed otherwise there.
+    if kind in ("spans", "tags"):
+        # Masked tokens are computed otherwise there.
         is_real = inputs()[1] == 1
         ours, theirs = ([x[is_real] for x in y] for y in (ours, theirs))
     for a, b in zip(ours, theirs, strict=True):
@@ -232,7 +236,7 @@ def test_a_wrong_head_is_refused(tmp_path, name, told, message):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ('{"kind": "tags"}', r"head\.json is invalid: .*'tags'; wanted one"),
+        ('{"kind": "words"}', r"head\.json is invalid: .*'words'; wanted one"),
         ('{"kind": ["classes"]}', r"head\.json is invalid: .*\['classes'\]"),
         ('{"kind": "classes", "labels": "ab"}', "labels are 'ab'; wanted a"),
         ('{"kind": "classes", "labels": ["a"]}', r"\('a',\) has 1\. Was"),
@@ -324,7 +328,7 @@ def test_a_missing_head_is_an_error_and_an_unknown_one_is_left_out(folder):
         pretrained.read_pretrained(folder)
     path = folder / WEIGHTS_FILE
     safetensors.numpy.save_file(weights, path)
-    edit(folder, architectures=["AlbertForTokenClassification"])
+    edit(folder, architectures=["AlbertForSomethingElse"])
     found = pretrained.read_pretrained(folder)
     assert found.head is None
     assert found.remarks == ["omitted classifier.bias, classifier.weight"]

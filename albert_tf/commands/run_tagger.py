@@ -1,0 +1,98 @@
+r"""Fine-tunes and evaluates ALBERT on words with tags, such as named entities.
+
+python run_tagger.py --train_file=train.conll --dev_file=dev.conll \
+    --init_checkpoint=albert_base_v2 --output_dir=out --do_train --do_eval
+"""
+
+import dataclasses
+import functools
+
+from albert_tf import flags
+from albert_tf.commands import groups
+from albert_tf.flags import flag
+
+PROGRAM = "albert_tf.programs.run_tagger"
+# Flags of files, and what requires them.
+FILES = {
+    "train_file": "do_train",
+    "dev_file": "do_eval",
+    "predict_file": "do_predict",
+}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TaggerFlags(groups.FineTuningFlags):
+    """Words with tags."""
+
+    train_file: str | None = flag(
+        help="Training data: CoNLL (columns; a blank line ends a sentence), "
+        "JSON lines (.jsonl: tokens and tags, or text and spans), or a table "
+        "of words (.csv)."
+    )
+    dev_file: str | None = flag(help="Data to score each checkpoint on.")
+    predict_file: str | None = flag(
+        help="Data to tag with the best checkpoint; the predictions are "
+        "scored if it has tags."
+    )
+    word_column: str | None = flag(
+        help="Column of the words: a number from 0, or from the end if "
+        "negative; in a .csv, its name. Default: 0; 1 in .conllu; in a .csv "
+        "Word or Token."
+    )
+    tag_column: str | None = flag(
+        help="Column of the tags, as for --word_column. Default: -1; 3 in "
+        ".conllu (UPOS); in a .csv Tag or Label."
+    )
+    doc_stride: int | None = flag(
+        help="Tokens between the starts of consecutive windows of a sentence "
+        "that is too long for one. Default: half of --max_seq_length.",
+        at_least=1,
+    )
+    do_eval: bool = flag(
+        False,
+        "Whether to evaluate on --dev_file: at each checkpoint while "
+        "training, or all existing checkpoints without --do_train.",
+    )
+    num_train_epochs: float | None = flag(
+        3.0, "Number of training epochs, unless --train_step is given."
+    )
+    warmup_proportion: float | None = flag(
+        0.1,
+        "Fraction of all steps used for warmup, unless --train_step is given.",
+    )
+    train_step: int | None = flag(
+        help="Number of training steps, instead of --num_train_epochs; the "
+        "warmup is then --warmup_step."
+    )
+    export_dir: str | None = flag(
+        help="Output folder for a SavedModel of the best checkpoint, of "
+        "several runs that with the best score; without scores, the first."
+    )
+    export_compact: bool = flag(
+        False,
+        "Store large weights of SavedModels only once, in the data type of "
+        "products (--compute_dtype): half the size or less, but they cannot "
+        "be named in --init_checkpoint.",
+    )
+
+    @property
+    def exports(self):
+        """As `ServingFlags.exports`."""
+        return {"ids": self.export_dir} if self.export_dir else {}
+
+    def check(self):
+        """Raises ValueError if flags contradict each other."""
+        groups.check_has_work(self, *FILES.values(), "export_dir")
+        for name, wanting in FILES.items():
+            if getattr(self, wanting) and not getattr(self, name):
+                raise ValueError(f"Please give --{name}.")
+        super().check()
+
+    def fit(self, config):
+        """As `WindowFlags.fit`."""
+        args = super().fit(config)
+        stride = args.doc_stride or max(args.max_seq_length // 2, 1)
+        return dataclasses.replace(args, doc_stride=stride)
+
+
+main = functools.partial(flags.launch, PROGRAM, TaggerFlags)

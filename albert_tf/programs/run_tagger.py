@@ -1,0 +1,106 @@
+"""Fine-tunes and evaluates ALBERT on words with tags."""
+
+import dataclasses
+import os
+
+from albert_tf import filesystem
+from albert_tf.commands.run_tagger import FILES
+from albert_tf.data import examples, tagged, word_windows
+from albert_tf.metrics import tagging
+from albert_tf.programs import finetuning
+from albert_tf.tasks.tagging import Part, Tagging
+
+# Names of FILES in the task.
+PARTS = {"train_file": "train", "dev_file": "dev", "predict_file": "test"}
+
+
+def read_files(args):
+    """Returns a `tagged.TaggedFile` for each part that the flags require."""
+    files = {}
+    for name, wanting in FILES.items():
+        if getattr(args, wanting):
+            files[PARTS[name]] = tagged.read_tagged(
+                getattr(args, name),
+                word_column=args.word_column,
+                tag_column=args.tag_column,
+                has_tags=None if name == "predict_file" else True,
+            )
+    return files
+
+
+def choose_labels(files, model):
+    """Returns the tags of the training data, or those of the model."""
+    if "train" in files:
+        return tagged.list_tags([files["train"]])
+    head = model.head
+    if not head or head.kind != "tags" or not head.labels:
+        raise ValueError(
+            f"{model.source} does not say what tags it predicts; wanted the "
+            "folder of a run of run_tagger. To train, give --do_train."
+        )
+    return head.labels
+
+
+def encode(args, file, tokenizer, labels):
+    """Returns the Part of a file, from the cache if possible."""
+    lengths = args.max_seq_length, args.doc_stride
+    has_tags = all(sentence.tags is not None for sentence in file.sentences)
+    labels = labels if has_tags else ()
+    encoded = examples.cached_examples(
+        args.cached_dir,
+        os.path.basename(file.path),
+        examples.cache_key(file.sentences, tokenizer.settings, lengths, labels),
+        lambda: word_windows.encode_sentences(
+            file.sentences, tokenizer, *lengths, labels
+        ),
+    )
+    return Part(file, encoded)
+
+
+def describe_tags(files, labels, tokenizer):
+    """Yields sentences on what may be wrong with the data or vocabulary."""
+    for name, file in files.items():
+        others = {*tagged.list_tags([file])} - {*labels}
+        if name != "train" and others:
+            yield (
+                f"WARNING: {file.path} has the tags {sorted(others)[:5]}, "
+                "which are never predicted: the training data does not have "
+                "them."
+            )
+    are_spans = any(tagging.is_span_tag(tag) for tag in labels if tag != "O")
+    if are_spans and tokenizer.settings["do_lower_case"]:
+        yield (
+            "The vocabulary is uncased, and names are mostly recognized by "
+            "their capital letters: a cased one may give better results."
+        )
+
+
+def read_task(args, model):
+    """Returns the `Tagging` with the data that the flags require."""
+    word_windows.check_lengths(args.max_seq_length, args.doc_stride)
+    files = read_files(args)
+    labels = choose_labels(files, model)
+    for text in describe_tags(files, labels, model.tokenizer):
+        print(text)
+    return Tagging(
+        {
+            name: encode(args, file, model.tokenizer, labels)
+            for name, file in files.items()
+        },
+        labels,
+        max_seq_length=args.max_seq_length,
+        doc_stride=args.doc_stride,
+    )
+
+
+def run(args):
+    """Trains, evaluates, tags and exports as requested by the flags."""
+    inputs = {f"--{name}": [getattr(args, name)] for name in FILES}
+    ending = os.path.splitext(args.predict_file or "")[1]
+    outputs = [os.path.join(args.output_dir, f"predictions{ending}")]
+    filesystem.check_outputs({"--output_dir": outputs}, inputs)
+    if args.train_step is not None:
+        args = dataclasses.replace(
+            args, num_train_epochs=None, warmup_proportion=None
+        )
+    finetuning.run(args, read_task)
