@@ -1,11 +1,11 @@
 """Serves a page on which one model can be tried.
 
 The page is demo.html. It sends the fields of a form as JSON to /answer, and
-shows what comes back: `notes` (texts), `marked` (a text, and the start and end
-of its answer) and `groups` of bars (title, and pairs of a name and a
-probability). /attention returns `tokens` and, for the `token` with an index (by
-default the first [MASK], or [CLS]), `layers`: for each layer and head its
-attention to all tokens.
+shows what comes back: `notes` (texts), `marked` (a text in parts: a part, and
+for a marked one its label, "" for none, and maybe its probability) and `groups`
+of bars (title, and pairs of a name and a probability). /attention returns
+`tokens` and, for the `token` with an index (by default the first [MASK], or
+[CLS]), `layers`: for each layer and head its attention to all tokens.
 """
 
 import functools
@@ -21,6 +21,7 @@ from albert_tf import filesystem
 from albert_tf.inference import attention, masks
 from albert_tf.inference.answerer import Answerer
 from albert_tf.inference.classifier import Classifier
+from albert_tf.inference.tagger import Tagger
 from albert_tf.model import heads
 from albert_tf.programs import models
 
@@ -52,8 +53,8 @@ class Demo:
     """A model that answers the requests of the page, one at a time.
 
     Args:
-      start: a `Pretrained`: fine-tuned by run_classifier or run_squad, or
-        pretrained.
+      start: a `Pretrained`: fine-tuned by run_classifier, run_squad or
+        run_tagger, or pretrained.
 
     Raises:
       ValueError: if it is another model.
@@ -69,6 +70,9 @@ class Demo:
             self.title = "Ask about a paragraph"
             self.fields = [("text", "Question"), PARAGRAPH]
             self.model, self._answer = Answerer(start), self._find
+        elif kind == "tags":
+            self.title, self.fields = "Tag words", [TEXT]
+            self.model, self._answer = Tagger(start), self._tag
         elif kind is None:
             self.title = "Fill masks"
             self.fields = [TEXT, ("next_text", "Next text, may be empty")]
@@ -76,7 +80,7 @@ class Demo:
         else:
             raise ValueError(
                 f"{start.source} has the head {kind!r}; wanted a model of "
-                "run_classifier, run_squad or run_pretraining."
+                "run_classifier, run_squad, run_tagger or run_pretraining."
             )
         self.source = start.source
         self._lock = threading.Lock()
@@ -139,17 +143,22 @@ class Demo:
                 f", the threshold {self.model.threshold:.2f}."
             )
         best = found["answers"][0]
-        place = [best["start"], best["end"]] if found["prediction"] else [0, 0]
+        marks = [(best["start"], best["end"], "")] * bool(found["prediction"])
         bars = [[x["text"], x["probability"]] for x in found["answers"]]
         return {
             "notes": notes,
-            "marked": [
-                paragraph[: place[0]],
-                paragraph[place[0] : place[1]],
-                paragraph[place[1] :],
-            ],
+            "marked": mark(paragraph, marks),
             "groups": [["Candidates", bars[:MAX_BARS]]],
         }
+
+    def _tag(self, text, _):
+        (found,) = self.model([text])
+        marks = [
+            (part["start"], part["end"], name, part["probability"])
+            for part in found.get("spans", found["words"])
+            for name in [part.get("label") or part["tag"]]
+        ]
+        return {"marked": mark(text, marks)}
 
     def _fill(self, text, next_text):
         (found,) = self.model(
@@ -164,6 +173,21 @@ class Demo:
             bars = [["in order", order], ["swapped", 1 - order]]
             groups.append(["Order of the texts", bars])
         return {"groups": groups}
+
+
+def mark(text, marks):
+    """Returns the parts of a text, as for the page.
+
+    Args:
+      text: a text.
+      marks: tuples of the start and the end of a marked part, and what follows
+        it: its label and maybe its probability.
+    """
+    parts, last = [], 0
+    for start, end, *more in marks:
+        parts += [[text[last:start]], [text[start:end], *more]]
+        last = end
+    return [part for part in [*parts, [text[last:]]] if part[0]]
 
 
 def read_texts(request):

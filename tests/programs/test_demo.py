@@ -10,7 +10,7 @@ import urllib.parse
 import numpy as np
 import pytest
 
-from albert_tf import Answerer, Classifier, FillMask, read_pretrained
+from albert_tf import Answerer, Classifier, FillMask, Tagger, read_pretrained
 from albert_tf.inference import attention
 from albert_tf.programs import demo
 from albert_tf.weights import task_heads
@@ -27,6 +27,8 @@ def folders(tmp_path_factory):
         "regression": tiny.write_classifier(new("r"), "regression", None),
         "answerer": tiny.write_answering(new("a"), "v2", threshold=99.0),
         "pretrained": tiny.write_model(new("p")),
+        "spans": tiny.write_tagger(new("s"), ("B-X", "B-Y")),
+        "plain": tiny.write_tagger(new("w"), ("NOUN", "VERB")),
     }
 
 
@@ -100,13 +102,32 @@ def test_an_answer_is_marked(folders):
     request = {"text": "w1", "next_text": "w2 w3 w4"}
     found = shown.answer(request)
     (wanted,) = Answerer(folders["answerer"])([("w1", "w2 w3 w4")])
-    assert "".join(found["marked"]) == "w2 w3 w4"
-    assert found["marked"][1] == wanted["prediction"] != ""
+    assert "".join(part for part, *_ in found["marked"]) == "w2 w3 w4"
+    (marked,) = (part for part in found["marked"] if len(part) > 1)
+    assert marked == [wanted["prediction"], ""] != ["", ""]
     assert found["notes"][0].startswith("An answer: ")
     shown.model.threshold = -99.0
     found = shown.answer(request)
-    assert found["marked"] == ["", "", "w2 w3 w4"]
+    assert found["marked"] == [["w2 w3 w4"]]
     assert found["notes"][0].startswith("No answer: ")
+
+
+def test_tags_are_marked(folders):
+    text = "W1 w2, w3 w4"
+    for name in ("spans", "plain"):
+        model = Tagger(folders[name])
+        (wanted,) = model([text])
+        places = wanted.get("spans", wanted["words"])
+        found = demo.Demo(read_pretrained(folders[name])).answer({"text": text})
+        assert "".join(part for part, *_ in found["marked"]) == text
+        marked = [part for part in found["marked"] if len(part) > 1]
+        assert [part[0] for part in marked] == [
+            text[place["start"] : place["end"]] for place in places
+        ]
+        for part, place in zip(marked, places, strict=True):
+            assert part[1] == (place.get("label") or place["tag"])
+            np.testing.assert_allclose(part[2], place["probability"], atol=1e-5)
+        assert marked
 
 
 def test_masks_and_order_are_shown(folders):
@@ -224,10 +245,19 @@ def test_the_page_loads_nothing(port):
         ("classifier", {"text": "w1 " * 40}, [">yes<", "32 positions"]),
         ("answerer", {"text": "w1", "next_text": "w2 w3"}, ["<mark>"]),
         ("answerer", {"text": "w1"}, ["The paragraph is empty"]),
+        ("plain", {"text": "w1 w2"}, ["<mark", "<sub>", ">[CLS]<"]),
         ("pretrained", {"text": "w1 [MASK]"}, ["[MASK] 1", ">w1<"]),
         ("pretrained", {"text": "w1"}, ['role="alert"', "There is no [MASK]"]),
     ],
-    ids=["classifier", "long", "answerer", "empty", "pretrained", "error"],
+    ids=[
+        "classifier",
+        "long",
+        "answerer",
+        "empty",
+        "tagger",
+        "pretrained",
+        "error",
+    ],
 )
 def test_a_browser_shows_the_answer(folders, tmp_path, kind, fields, shows):
     """A link with the texts asks at once."""
