@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from albert_tf.data import word_windows
+from albert_tf.data import tagged, word_windows
 from albert_tf.data.examples import NO_LABEL
 from albert_tf.data.tagged import Sentence
 from albert_tf.text import tokenization
@@ -45,6 +45,8 @@ def random_sentences(rng, count, longest):
             letters = rng.choice(list(script), rng.integers(1, 9))
             words.append("".join(letters))
         yield build(words)
+        # Of other words, which may adjoin.
+        yield tagged.split_text("".join(words[:4]))
 
 
 def build_tokenizer(kind, tmp_path):
@@ -72,7 +74,7 @@ def build_tokenizer(kind, tmp_path):
 def test_each_word_is_tagged_at_its_first_piece(kind, tmp_path):
     tokenizer = build_tokenizer(kind, tmp_path)
     num_unknown = 0
-    for sentence in random_sentences(np.random.default_rng(3), 300, 12):
+    for sentence in random_sentences(np.random.default_rng(3), 150, 12):
         ids, words = word_windows.encode_words(sentence, tokenizer)
         pieces, spans = tokenizer.encode_with_offsets(sentence.text)
         # Without those that were inserted, the pieces are the text's own.

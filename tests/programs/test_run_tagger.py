@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import pathlib
 
 import numpy as np
 import pytest
@@ -170,6 +171,11 @@ def test_a_stopped_run_resumes(args, tmp_path, monkeypatch):
     monkeypatch.undo()
     run_tagger.run(again)
     runs.check_equal(tmp_path / "again", tmp_path / "out")
+    # The same words with another tag are other data.
+    text = pathlib.Path(args.train_file).read_text()
+    pathlib.Path(args.train_file).write_text(text.replace("S-A", "S-B", 1))
+    with pytest.raises(ValueError, match="data"):
+        run_tagger.run(dataclasses.replace(again, train_step=8))
 
 
 @pytest.mark.parametrize("name", ["NOUN", "B-C"])
