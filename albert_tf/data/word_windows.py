@@ -114,6 +114,8 @@ def encode_words(
     found, where = np.unique(word[pieces], return_index=True)
     numbers = np.full(len(ids), NO_LABEL, np.int32)
     numbers[pieces[where]] = found
+    if len(found) == len(first):
+        return np.array(ids, np.int32), numbers
     lost = np.setdiff1d(np.arange(len(first)), found)
     places = np.searchsorted(np.maximum.accumulate(starts), first[lost])
     return (
