@@ -259,8 +259,8 @@ class ExitSettings:
     exit_threshold: float | None = setting(
         help="Answer after the first layer whose uncertainty is below this: "
         "the entropy of its probabilities, from 0 to 1. 0 takes all layers. "
-        "Default: the fastest one on dev within exit_tolerance, or the one "
-        "stored in the model folder; 0 if there is none.",
+        "Default: chosen on dev by exit_tolerance, or the one stored in the "
+        "model folder; 0 if there is none.",
         at_least=0,
         at_most=1,
     )
