@@ -128,7 +128,10 @@ def read_tagged(
     rows, source = _READERS[tables.format_of(str(path))](path, text, columns)
     _check_rows(path, rows)
     scheme = PLAIN
-    if all(row.tags is not None for row in rows):
+    tags = {tag for row in rows for tag in row.tags or ()}
+    # "_" is CoNLL-U's word for nothing.
+    is_blank = has_tags is None and tags == {"_"}
+    if not is_blank and all(row.tags is not None for row in rows):
         scheme = _find_scheme(path, rows)
     else:
         rows = [row._replace(tags=None) for row in rows]

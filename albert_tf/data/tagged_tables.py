@@ -15,7 +15,7 @@ Column = int | str | None
 # From the tags of each sentence to the content of a file.
 Writer = Callable[[list[list[str]]], str]
 MAX_WORDS = 10_000
-NO_TAGS = "Is it test data without tags (has_tags=False)?"
+NO_TAGS = "Is it test data without tags?"
 # Columns of CSV files, in lower case, in order of preference.
 _WORD_NAMES = ("word", "token")
 _TAG_NAMES = ("tag", "label")

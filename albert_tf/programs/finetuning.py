@@ -79,6 +79,22 @@ def build_recipe(args, number):
     return settings.take(Recipe, args, **changes)
 
 
+def recall_lengths(args, head):
+    """Returns the flags with lengths that are not given, as in training.
+
+    `head` is the `task_heads.TaskHead` of the model, or None. If it is to be
+    trained, its lengths are new.
+    """
+    if args.do_train or not head:
+        return args
+    known = {
+        name: length
+        for name, length in head.lengths.items()
+        if getattr(args, name, 0) is None
+    }
+    return dataclasses.replace(args, **known)
+
+
 def check_start_and_outputs(args):
     """Raises an error if there is no model, or an output cannot be written."""
     has_model = args.source or args.from_scratch
@@ -110,7 +126,7 @@ def run(args, read_task):
         if is_text:
             text_serving = shared.import_text_serving("--export_text_dir")
         start = read_start(args)
-        args = args.fit(start.config)
+        args = recall_lengths(args, start.model.head).fit(start.config)
         if is_text:
             text_serving.operations.check_tokenizer(start.model.tokenizer)
         task = read_task(args, start.model)

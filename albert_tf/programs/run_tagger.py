@@ -58,9 +58,20 @@ def encode(args, file, tokenizer, labels):
 
 
 def describe_tags(files, labels, tokenizer):
-    """Yields sentences on what may be wrong with the data or vocabulary."""
+    """Yields sentences on what may be wrong with the data or vocabulary.
+
+    Raises:
+      ValueError: if a file has other tags than the model.
+    """
     for name, file in files.items():
-        others = {*tagged.list_tags([file])} - {*labels}
+        found = {*tagged.list_tags([file])} - {"O"}
+        others = found - {*labels}
+        if found and found == others:
+            raise ValueError(
+                f"{file.path} has the tags {sorted(found)[:5]}; wanted some of "
+                f"{[x for x in labels if x != 'O'][:5]}. Is it another column "
+                "(tag_column)?"
+            )
         if name != "train" and others:
             yield (
                 f"WARNING: {file.path} has the tags {sorted(others)[:5]}, "

@@ -48,7 +48,7 @@ def describe(rows, task):
       task: the entry `task` of run.json, or an empty dict.
     """
     labels = task.get("labels")
-    if task.get("objective") == "tags":
+    if "tags" in task:
         yield from describe_tags(rows)
     elif "f1" in rows[0]:
         yield tabulate_wrong(

@@ -17,6 +17,7 @@ from albert_tf.commands import (
     run_pretraining,
     run_race,
     run_squad,
+    run_tagger,
 )
 from albert_tf.data import submissions
 from albert_tf.reports import mistakes, page, plot_metrics, plots, side_by_side
@@ -41,6 +42,7 @@ COMMANDS = {
         run_pretraining.PretrainingFlags,
         "masked_lm_accuracy",
     ),
+    "tags": Command("run_tagger", run_tagger.TaggerFlags),
     "objective": Command("run_classifier", run_classifier.ClassifierFlags),
     "max_qa_length": Command("run_race", run_race.RaceFlags, "eval_accuracy"),
     "name": Command("run_squad", run_squad.SquadFlags, "f1"),

@@ -85,8 +85,8 @@ class Tagging(Task):
         return {
             "task": {
                 "name": self.name,
-                "objective": KIND,
-                "labels": self.labels,
+                "metrics": [self.best_metric],
+                "tags": self.labels,
             },
             "data": {
                 name: manifest.describe_examples(part.examples)
@@ -100,9 +100,15 @@ class Tagging(Task):
         sentences = self.parts["train"].file.sentences
         tags = self._index(self.parts["train"])  # [W]
         counts = np.bincount(tags, minlength=len(self.labels)).tolist()
+        # Spans of a label may all have one word, and then no I-.
+        occurring = {
+            label: count
+            for label, count in zip(self.labels, counts, strict=True)
+            if count
+        }
         return [
             f"{len(sentences):,} sentences of {len(tags):,} words.",
-            *describe_labels(self.labels, counts),
+            *describe_labels([*occurring], [*occurring.values()]),
         ]
 
     def build_model(
@@ -148,7 +154,7 @@ class Tagging(Task):
         )
 
     def _score_baseline(self):
-        """Returns the scores on dev of each word's most frequent tag."""
+        """Returns the scores on dev of the most frequent tag of all."""
         part = self.parts["dev"]
         known = self._index(self.parts.get("train", part))
         counts = np.bincount(known[known >= 0], minlength=len(self.labels))
@@ -197,8 +203,9 @@ class Tagging(Task):
         if not is_tagged:
             return {}
         scores, _ = self._score(part, logits)
-        tuning.reporter.say(f"test: {scores}")
-        return scores
+        name = os.path.basename(part.file.path)
+        tuning.reporter.say(f"{name}: {scores}")
+        return {name: scores}
 
     def export(self, tuning, folder, **kwargs):
         return tuning.export(

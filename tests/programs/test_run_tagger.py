@@ -8,13 +8,15 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from albert_tf.commands.report import ReportFlags
 from albert_tf.commands.run_tagger import TaggerFlags
 from albert_tf.commands.tag import TagFlags
 from albert_tf.data import tagged
 from albert_tf.export import saved_models
 from albert_tf.metrics import tagging
 from albert_tf.programs import run_tagger, tag
-from albert_tf.training import evaluation, results_file
+from albert_tf.reports import report
+from albert_tf.training import evaluation, manifest, results_file
 from albert_tf.weights import task_heads
 from tests import runs
 
@@ -60,6 +62,25 @@ def args(tmp_path, model):
     )
 
 
+def check_tag(out, tmp_path, capfd):
+    """What `albert tag` does with the model."""
+    tag.run(TagFlags(init_checkpoint=str(out), text="w7 w2 w3\nw10"))
+    said = capfd.readouterr().out
+    assert "w7 w2 w3\n" in said and "B w2 w3\n" in said
+    path = tmp_path / "tags.jsonl"
+    (tmp_path / "texts.txt").write_text("w1 w7\n\nw10\n")
+    tag.run(
+        TagFlags(
+            init_checkpoint=str(out),
+            input_file=str(tmp_path / "texts.txt"),
+            output_file=str(path),
+        )
+    )
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [row["text"] for row in rows][0] == "w1 w7"
+    assert rows[0]["spans"][0]["label"] == "A"
+
+
 @pytest.mark.traced
 def test_a_run_learns_scores_and_tags(args, tmp_path, capfd):
     run_tagger.run(args)
@@ -93,24 +114,16 @@ def test_a_run_learns_scores_and_tags(args, tmp_path, capfd):
     assert head.lengths == {"max_seq_length": 12, "doc_stride": 6}
     said = "".join(capfd.readouterr())
     assert "60 sentences of" in said and "'O'" in said
-    assert "uncased" in said and "test: {'eval_loss'" in said
-    assert "albert tag" in (out / "README.md").read_text()
+    assert "uncased" in said and "test.conll: {'eval_loss'" in said
+    assert "I-" not in said.partition("No training example")[2]
+    card = (out / "README.md").read_text()
+    assert "albert tag" in card and "albert run_tagger" in card
+    assert "best checkpoint on the dev data" in card and "(test.conll)" in card
+    page = tmp_path / "report.html"
+    report.run(ReportFlags(output_dir=str(out), output_file=str(page)))
+    assert "Dev words by label" in page.read_text()
 
-    tag.run(TagFlags(init_checkpoint=str(out), text="w7 w2 w3\nw10"))
-    said = capfd.readouterr().out
-    assert said.startswith("w7 w2 w3\n") and "B w2 w3" in said
-    path = tmp_path / "tags.jsonl"
-    (tmp_path / "texts.txt").write_text("w1 w7\n\nw10\n")
-    tag.run(
-        TagFlags(
-            init_checkpoint=str(out),
-            input_file=str(tmp_path / "texts.txt"),
-            output_file=str(path),
-        )
-    )
-    rows = [json.loads(line) for line in path.read_text().splitlines()]
-    assert [row["text"] for row in rows][0] == "w1 w7"
-    assert rows[0]["spans"][0]["label"] == "A"
+    check_tag(out, tmp_path, capfd)
 
 
 def test_files_without_tags_are_tagged_but_not_scored(args, tmp_path, capfd):
@@ -122,7 +135,7 @@ def test_files_without_tags_are_tagged_but_not_scored(args, tmp_path, capfd):
     content = (tmp_path / "out" / "predictions.txt").read_text()
     words = [line for line in content.splitlines()[1:] if line]
     assert all(len(line.split(" ")) == 2 for line in words)
-    assert "test:" not in "".join(capfd.readouterr())
+    assert "words.txt: {" not in "".join(capfd.readouterr())
     # The folder alone tags the same, and so does the export.
     again = dataclasses.replace(
         args,
@@ -131,8 +144,12 @@ def test_files_without_tags_are_tagged_but_not_scored(args, tmp_path, capfd):
         init_checkpoint=str(tmp_path / "out"),
         output_dir=str(tmp_path / "again"),
         export_dir=None,
+        max_seq_length=None,
+        doc_stride=None,
     )
     run_tagger.run(again)
+    # It has the length of the training, not that of the model.
+    assert manifest.read_setting(tmp_path / "again", "max_seq_length") == 12
     # It does not know the scheme of the training data: IOB2.
     content = content.replace(" S-", " B-").replace(" E-", " I-")
     assert (tmp_path / "again" / "predictions.txt").read_text() == content
@@ -193,6 +210,30 @@ def test_tags_that_training_lacks_are_said(args, tmp_path, capfd, name):
     )
     (row, *_) = results_file.read_results(tmp_path / "out")
     assert np.isfinite(row["eval_loss"])
+
+
+@pytest.mark.parametrize("flag", ["dev_file", "predict_file"])
+@pytest.mark.parametrize("tags", ["NOUN VERB", "NOUN O"])
+def test_a_file_of_other_tags_is_refused(args, tmp_path, flag, tags):
+    path = tmp_path / "other.txt"
+    first, second = tags.split()
+    path.write_text(f"w1 {first}\nw2 {second}\n")
+    args = dataclasses.replace(args, **{flag: str(path)})
+    with pytest.raises(ValueError, match=r"has the tags \['NOUN'.*'B-A'"):
+        run_tagger.run(args)
+
+
+def test_blank_tags_of_conllu_are_none(args, tmp_path, capfd):
+    path = tmp_path / "blank.conllu"
+    rows = [f"{i}\tw{i}" + 8 * "\t_" for i in range(1, 4)]
+    path.write_text("\n".join(rows) + "\n\n")
+    run_tagger.run(
+        dataclasses.replace(args, predict_file=str(path), train_step=2)
+    )
+    content = (tmp_path / "out" / "predictions.conllu").read_text()
+    tags = [line.split("\t")[3] for line in content.splitlines() if line]
+    assert len(tags) == 3 and "_" not in tags
+    assert "blank.conllu: {" not in "".join(capfd.readouterr())
 
 
 def test_plain_tags_are_scored_by_words(args, tmp_path):

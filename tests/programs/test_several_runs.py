@@ -1,13 +1,17 @@
 """Fine-tuning programs: several runs, one report."""
 
+import dataclasses
 import gc
 import json
 import types
 import weakref
 
+import pytest
+
 from albert_tf.commands.run_classifier import ClassifierFlags
 from albert_tf.programs import finetuning, shared
 from albert_tf.training import manifest
+from albert_tf.weights import task_heads
 from tests import tiny
 from tests.tasks.test_summary import make_evaluator
 
@@ -42,7 +46,7 @@ def test_all_runs_predict_and_the_best_is_exported(
         built.append(weakref.ref(tuning))
         return tuning
 
-    model = types.SimpleNamespace(tokenizer="t")
+    model = types.SimpleNamespace(tokenizer="t", head=None)
     monkeypatch.setattr(finetuning, "FineTuning", build_tuning)
     monkeypatch.setattr(
         finetuning,
@@ -86,3 +90,17 @@ def test_all_runs_predict_and_the_best_is_exported(
         str(tmp_path / "out" / f"run_{i}") for i in (1, 2, 3)
     ]
     assert "The last step is 2" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("do_train", "length"), [(False, 12), (True, None)])
+def test_lengths_that_are_not_given_are_those_of_the_training(do_train, length):
+    head = task_heads.TaskHead(
+        "classes", lengths={"max_seq_length": 12, "other": 3}
+    )
+    args = ClassifierFlags(
+        data_dir="d", output_dir="o", task_name="sst-2", do_train=do_train
+    )
+    assert finetuning.recall_lengths(args, head).max_seq_length == length
+    given = dataclasses.replace(args, max_seq_length=9)
+    assert finetuning.recall_lengths(given, head) == given
+    assert finetuning.recall_lengths(args, None) == args
