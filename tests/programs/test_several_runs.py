@@ -98,7 +98,11 @@ def test_lengths_that_are_not_given_are_those_of_the_training(do_train, length):
         "classes", lengths={"max_seq_length": 12, "other": 3}
     )
     args = ClassifierFlags(
-        data_dir="d", output_dir="o", task_name="sst-2", do_train=do_train
+        data_dir="d",
+        output_dir="o",
+        task_name="sst-2",
+        do_train=do_train,
+        do_eval=True,
     )
     assert finetuning.recall_lengths(args, head).max_seq_length == length
     given = dataclasses.replace(args, max_seq_length=9)
