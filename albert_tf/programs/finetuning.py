@@ -80,18 +80,15 @@ def build_recipe(args, number):
 
 
 def recall_lengths(args, head):
-    """Returns the flags with lengths that are not given, as in training.
+    """Returns the flags with the lengths of the training, if none is given.
 
     `head` is the `task_heads.TaskHead` of the model, or None. If it is to be
     trained, its lengths are new.
     """
-    if args.do_train or not head:
-        return args
-    known = {
-        name: length
-        for name, length in head.lengths.items()
-        if getattr(args, name, 0) is None
-    }
+    known = head.lengths if head and not args.do_train else {}
+    known = {n: length for n, length in known.items() if hasattr(args, n)}
+    if any(getattr(args, name) is not None for name in known):
+        return args  # The others are chosen to fit.
     return dataclasses.replace(args, **known)
 
 
