@@ -235,7 +235,7 @@ class FineTuningFlags(FilesFlags, TrainFlags, recipes.Recipe):
 
     @property
     def exports(self) -> dict[str, str]:
-        """Folders of the SavedModels to write, by `ServingFlags`."""
+        """Folders of the SavedModels to write, by `ExportFlags`."""
         return {}
 
     def check(self):
@@ -263,16 +263,37 @@ class FineTuningFlags(FilesFlags, TrainFlags, recipes.Recipe):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ServingFlags(flags.Flags):
-    """SavedModels for serving."""
+class EpochFlags(flags.Flags):
+    """Steps of training, given as epochs."""
+
+    num_train_epochs: float | None = flag(
+        3.0, "Number of training epochs, unless --train_step is given."
+    )
+    warmup_proportion: float | None = flag(
+        0.1,
+        "Fraction of all steps used for warmup, unless --train_step is given.",
+    )
+    train_step: int | None = flag(
+        help="Number of training steps, instead of --num_train_epochs; the "
+        "warmup is then --warmup_step."
+    )
+
+    def choose_steps(self):
+        """Returns these flags, without epochs if steps are given."""
+        if self.train_step is None:
+            return self
+        return dataclasses.replace(
+            self, num_train_epochs=None, warmup_proportion=None
+        )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ExportFlags(flags.Flags):
+    """SavedModel for serving that takes token ids."""
 
     export_dir: str | None = flag(
         help="Output folder for a SavedModel of the best checkpoint, of "
         "several runs that with the best score; without scores, the first."
-    )
-    export_text_dir: str | None = flag(
-        help="Output folder for a SavedModel that takes text instead of token "
-        "ids; it requires tensorflow-text both here and when it is loaded."
     )
     export_compact: bool = flag(
         False,
@@ -284,8 +305,23 @@ class ServingFlags(flags.Flags):
     @property
     def exports(self) -> dict[str, str]:
         """Folders of the SavedModels to write, by what these take."""
-        folders = {"ids": self.export_dir, "text": self.export_text_dir}
-        return {kind: folder for kind, folder in folders.items() if folder}
+        return {"ids": self.export_dir} if self.export_dir else {}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ServingFlags(ExportFlags):
+    """SavedModels for serving that take token ids, or text."""
+
+    export_text_dir: str | None = flag(
+        help="Output folder for a SavedModel that takes text instead of token "
+        "ids; it requires tensorflow-text both here and when it is loaded."
+    )
+
+    @property
+    def exports(self) -> dict[str, str]:
+        """As `ExportFlags.exports`."""
+        text = {"text": self.export_text_dir} if self.export_text_dir else {}
+        return super().exports | text
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

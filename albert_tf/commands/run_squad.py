@@ -22,6 +22,7 @@ PROGRAM = "albert_tf.programs.run_squad"
 class SquadFlags(
     groups.WindowFlags,
     groups.ServingFlags,
+    groups.EpochFlags,
     groups.FineTuningFlags,
     AnswerSettings,
 ):
@@ -41,17 +42,6 @@ class SquadFlags(
         False,
         "Whether to answer --predict_file with the best checkpoint and, if it "
         "contains the answers, to score every checkpoint.",
-    )
-    num_train_epochs: float | None = flag(
-        3.0, "Number of training epochs, unless --train_step is given."
-    )
-    warmup_proportion: float | None = flag(
-        0.1,
-        "Fraction of all steps used for warmup, unless --train_step is given.",
-    )
-    train_step: int | None = flag(
-        help="Number of training steps, instead of --num_train_epochs; the "
-        "warmup is then --warmup_step."
     )
     use_einsum: bool = flag(True, "Ignored: it does not affect results.")
     dropout_prob: float | None = flag(

@@ -21,7 +21,9 @@ FILES = {
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TaggerFlags(groups.FineTuningFlags):
+class TaggerFlags(
+    groups.ExportFlags, groups.EpochFlags, groups.FineTuningFlags
+):
     """Words with tags."""
 
     train_file: str | None = flag(
@@ -53,32 +55,6 @@ class TaggerFlags(groups.FineTuningFlags):
         "Whether to evaluate on --dev_file: at each checkpoint while "
         "training, or all existing checkpoints without --do_train.",
     )
-    num_train_epochs: float | None = flag(
-        3.0, "Number of training epochs, unless --train_step is given."
-    )
-    warmup_proportion: float | None = flag(
-        0.1,
-        "Fraction of all steps used for warmup, unless --train_step is given.",
-    )
-    train_step: int | None = flag(
-        help="Number of training steps, instead of --num_train_epochs; the "
-        "warmup is then --warmup_step."
-    )
-    export_dir: str | None = flag(
-        help="Output folder for a SavedModel of the best checkpoint, of "
-        "several runs that with the best score; without scores, the first."
-    )
-    export_compact: bool = flag(
-        False,
-        "Store large weights of SavedModels only once, in the data type of "
-        "products (--compute_dtype): half the size or less, but they cannot "
-        "be named in --init_checkpoint.",
-    )
-
-    @property
-    def exports(self):
-        """As `ServingFlags.exports`."""
-        return {"ids": self.export_dir} if self.export_dir else {}
 
     def check(self):
         """Raises ValueError if flags contradict each other."""

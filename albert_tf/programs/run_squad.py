@@ -1,6 +1,5 @@
 """Fine-tunes and evaluates ALBERT on SQuAD 1.1, 2.0 or similar data."""
 
-import dataclasses
 import os
 
 from albert_tf import filesystem, settings
@@ -89,8 +88,4 @@ def run(args):
     names = (PREDICTIONS_FILE, NBEST_FILE, NULL_ODDS_FILE)
     outputs = [os.path.join(args.output_dir, name) for name in names]
     filesystem.check_outputs({"--output_dir": outputs}, inputs)
-    if args.train_step is not None:
-        args = dataclasses.replace(
-            args, num_train_epochs=None, warmup_proportion=None
-        )
-    finetuning.run(args, read_task)
+    finetuning.run(args.choose_steps(), read_task)

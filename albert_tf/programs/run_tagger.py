@@ -1,6 +1,5 @@
 """Fine-tunes and evaluates ALBERT on words with tags."""
 
-import dataclasses
 import os
 
 from albert_tf import filesystem
@@ -110,8 +109,4 @@ def run(args):
     ending = os.path.splitext(args.predict_file or "")[1]
     outputs = [os.path.join(args.output_dir, f"predictions{ending}")]
     filesystem.check_outputs({"--output_dir": outputs}, inputs)
-    if args.train_step is not None:
-        args = dataclasses.replace(
-            args, num_train_epochs=None, warmup_proportion=None
-        )
-    finetuning.run(args, read_task)
+    finetuning.run(args.choose_steps(), read_task)
