@@ -263,8 +263,8 @@ class FineTuningFlags(FilesFlags, TrainFlags, recipes.Recipe):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class EpochFlags(flags.Flags):
-    """Steps of training, given as epochs."""
+class EpochFlags(FineTuningFlags):
+    """Fine-tuning whose steps are given as epochs."""
 
     num_train_epochs: float | None = flag(
         3.0, "Number of training epochs, unless --train_step is given."

@@ -23,7 +23,6 @@ class SquadFlags(
     groups.WindowFlags,
     groups.ServingFlags,
     groups.EpochFlags,
-    groups.FineTuningFlags,
     AnswerSettings,
 ):
     """Questions of SQuAD; the release's flags first."""

@@ -21,9 +21,7 @@ FILES = {
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TaggerFlags(
-    groups.ExportFlags, groups.EpochFlags, groups.FineTuningFlags
-):
+class TaggerFlags(groups.ExportFlags, groups.EpochFlags):
     """Words with tags."""
 
     train_file: str | None = flag(
