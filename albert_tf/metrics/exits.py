@@ -77,10 +77,10 @@ def list_exits(
 
 
 def choose_exit(rows: list[Exit], tolerance: float) -> Exit:
-    """Returns the fastest Exit before one that loses more than `tolerance`.
+    """Returns the last Exit before the first that loses more than `tolerance`.
 
-    A higher threshold that loses less again does so by chance: to allow it
-    costs twice the tolerance on other data (docs/results/speed.md).
+    A higher threshold that loses less again does so by chance; choosing it
+    costs up to twice the tolerance on other data (docs/results/speed.md).
 
     `rows` are from `list_exits`, the first one for all layers. Of several as
     fast, it is the one with the lowest threshold.
