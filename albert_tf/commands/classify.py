@@ -9,24 +9,21 @@ are the lines of a .txt file, or columns of a .csv, .tsv or .jsonl file. With
 
 import dataclasses
 import functools
-from typing import Literal
 
 from albert_tf import flags
 from albert_tf.commands import groups
 from albert_tf.flags import flag
-from albert_tf.tasks.recipes import ExitSettings, Recipe
+from albert_tf.tasks.recipes import ExitSettings
 
 PROGRAM = "albert_tf.programs.classify"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ClassifyFlags(groups.ModelFlags):
-    """Model and texts."""
+class ClassifyFlags(groups.AnswersFlags):
+    """Model and texts, or pairs of texts."""
 
-    text: str | None = flag(
-        help="Texts to classify, one per line, or in several flags.",
-        has_lines=True,
-    )
+    ENDINGS = (".jsonl", ".csv", ".tsv")
+
     next_text: str | None = flag(
         help="Second texts, for a model of pairs, one for each text.",
         has_lines=True,
@@ -45,13 +42,7 @@ class ClassifyFlags(groups.ModelFlags):
         "such as ';'. Default: a comma or a tab."
     )
     output_file: str | None = flag(
-        help="Output file: .jsonl, .csv or .tsv. Default: print them."
-    )
-    max_seq_length: int | None = flag(
-        help="Maximum length of a text or pair, in tokens with [CLS] and "
-        "[SEP]; longer ones are truncated. Default: that of the fine-tuning; "
-        "if it is unknown 512, or the model's number of positions.",
-        at_least=3,
+        help="Output file: .jsonl, .csv or .tsv. Default: print the answers."
     )
     exit_threshold: float | None = flag(
         ExitSettings.exit_threshold,
@@ -60,15 +51,9 @@ class ClassifyFlags(groups.ModelFlags):
         at_least=0,
         at_most=1,
     )
-    compute_dtype: Literal["auto", "float32", "bfloat16"] = flag(
-        Recipe.compute_dtype,
-        "Data type of matrix products, as in training.",
-    )
 
     def check(self):
         """Raises ValueError if flags contradict each other."""
-        if bool(self.text) == bool(self.input_file):
-            raise ValueError("Give either --text or --input_file.")
         if self.next_text and not self.text:
             raise ValueError(
                 "--next_text continues --text; of a file, give two "
@@ -76,12 +61,6 @@ class ClassifyFlags(groups.ModelFlags):
             )
         if self.delimiter and not self.input_file:
             raise ValueError("--delimiter is for --input_file.")
-        endings = (".jsonl", ".csv", ".tsv")
-        if self.output_file and not self.output_file.endswith(endings):
-            raise ValueError(
-                f"--output_file={self.output_file} must end in "
-                f"{', '.join(endings)}."
-            )
         super().check()
 
 

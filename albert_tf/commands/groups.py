@@ -1,7 +1,7 @@
 """Groups of flags that several commands share."""
 
 import dataclasses
-from typing import Literal
+from typing import ClassVar, Literal
 
 from albert_tf import flags, settings
 from albert_tf.flags import flag
@@ -336,6 +336,44 @@ class CheckpointFlags(flags.Flags):
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ModelFlags(FilesFlags, CheckpointFlags):
     """Checkpoint to read, and files that replace or complete its own."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class AnswersFlags(ModelFlags):
+    """Fine-tuned model, its texts, and the file of its answers."""
+
+    ENDINGS: ClassVar[tuple[str, ...]] = (".jsonl",)
+
+    text: str | None = flag(
+        help="Texts, one per line, or in several flags.", has_lines=True
+    )
+    input_file: str | None = flag(
+        help="Text file with a text on each line, instead of --text."
+    )
+    output_file: str | None = flag(
+        help="Output file, .jsonl. Default: print the answers."
+    )
+    max_seq_length: int | None = flag(
+        help="Maximum length of a text, in tokens with [CLS] and [SEP]; longer "
+        "ones are truncated. Default: that of the fine-tuning; if it is "
+        "unknown 512, or the model's number of positions.",
+        at_least=3,
+    )
+    compute_dtype: Literal["auto", "float32", "bfloat16"] = flag(
+        recipes.Recipe.compute_dtype,
+        "Data type of matrix products, as in training.",
+    )
+
+    def check(self):
+        """Raises ValueError if flags contradict each other."""
+        if bool(self.text) == bool(self.input_file):
+            raise ValueError("Give either --text or --input_file.")
+        if self.output_file and not self.output_file.endswith(self.ENDINGS):
+            raise ValueError(
+                f"--output_file={self.output_file} must end in "
+                f"{', '.join(self.ENDINGS)}."
+            )
+        super().check()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -10,6 +10,7 @@ import functools
 from albert_tf import flags
 from albert_tf.commands import groups
 from albert_tf.flags import flag
+from albert_tf.tasks import recipes
 
 PROGRAM = "albert_tf.programs.run_tagger"
 # Flags of files, and what requires them.
@@ -65,7 +66,7 @@ class TaggerFlags(groups.ExportFlags, groups.EpochFlags):
     def fit(self, config):
         """As `WindowFlags.fit`."""
         args = super().fit(config)
-        stride = args.doc_stride or max(args.max_seq_length // 2, 1)
+        stride = recipes.choose_stride(args.max_seq_length, args.doc_stride)
         return dataclasses.replace(args, doc_stride=stride)
 
 

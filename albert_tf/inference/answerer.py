@@ -1,15 +1,14 @@
 """Answers questions about paragraphs with a fine-tuned model."""
 
+import functools
 import logging
-from collections.abc import Iterable
-
-import tensorflow as tf
+from collections.abc import Callable, Iterable
 
 from albert_tf import filesystem
 from albert_tf.data import answers, squad, text_data, windows
-from albert_tf.model import layers, span_heads
+from albert_tf.inference import fine_tuned
+from albert_tf.model import span_heads
 from albert_tf.tasks.recipes import AnswerSettings, Recipe, choose_windows
-from albert_tf.training import distribution, evaluation
 from albert_tf.weights import pretrained, task_heads
 
 
@@ -65,7 +64,12 @@ class Answerer:
     ):
         start = pretrained.complete(model)
         self.settings = settings or AnswerSettings()
-        head = self._check_head(start)
+        head = fine_tuned.check_head(
+            start,
+            ["spans", "conditional_spans"],
+            "a model that answers questions",
+            "run_squad",
+        )
         self.threshold = self._choose_threshold(head, start.source)
         self.tokenizer = start.tokenizer
         given = {
@@ -79,32 +83,14 @@ class Answerer:
             **choose_windows(start.config, **given)
         )
         windows.check_settings(self.windows)
-        strategy = tf.distribute.get_strategy()
-        dtype = distribution.choose_compute_dtype(compute_dtype, strategy)
-        kwargs = {"dtype": layers.POLICIES[dtype]}
-        model_class, self._min_length = span_heads.AlbertSpans, 1
+        build: Callable = span_heads.AlbertSpans
+        self._min_length = 1
         if self.threshold is not None:
-            model_class = span_heads.AlbertConditionalSpans
             beam = {n: getattr(self.settings, n) for n in self._BEAM}
-            kwargs |= beam
+            build = functools.partial(span_heads.AlbertConditionalSpans, **beam)
             self._min_length = max(beam.values())
-        self.model = pretrained.build_model(
-            lambda config: model_class(config, **kwargs), start
-        )
-        self._predict = evaluation.Predictor(strategy, self.model)
-
-    @staticmethod
-    def _check_head(start):
-        """Returns the `task_heads.TaskHead` of a model of run_squad."""
-        head = start.head
-        if head is None or head.kind not in ("spans", "conditional_spans"):
-            found = f"the head {head.kind!r}" if head else "no head of a task"
-            raise ValueError(
-                f"{start.source} has {found}; wanted a model that answers "
-                "questions. Fine-tune one with run_squad, or give the folder "
-                "of one."
-            )
-        return head
+        self._predict = fine_tuned.build_predictor(start, build, compute_dtype)
+        self.model = self._predict.model
 
     def _choose_threshold(self, head, source):
         """Returns the threshold of a model of SQuAD 2.0, or None of 1.1."""

@@ -3,16 +3,15 @@
 Shapes: N texts, C labels.
 """
 
+import functools
 from collections.abc import Iterable
-
-import tensorflow as tf
 
 from albert_tf import filesystem
 from albert_tf.data import examples, text_data
+from albert_tf.inference import fine_tuned
 from albert_tf.metrics import classification
-from albert_tf.model import heads, layers
+from albert_tf.model import heads
 from albert_tf.tasks.recipes import Recipe
-from albert_tf.training import distribution, evaluation
 from albert_tf.weights import pretrained, task_heads
 
 
@@ -62,7 +61,9 @@ class Classifier:
         compute_dtype: str = Recipe.compute_dtype,
     ):
         start = pretrained.complete(model)
-        head = self._check_head(start)
+        head = fine_tuned.check_head(
+            start, heads.OBJECTIVES, "a classifier", "run_classifier"
+        )
         num_outputs = len(start.values["output_bias"])
         names = head.labels or task_heads.default_labels(num_outputs)
         self.objective = head.kind
@@ -73,33 +74,16 @@ class Classifier:
         )
         if exit_threshold is None:
             exit_threshold = head.threshold
-        strategy = tf.distribute.get_strategy()
-        dtype = distribution.choose_compute_dtype(compute_dtype, strategy)
-        self.model = pretrained.build_model(
-            lambda config: heads.AlbertClassifier(
-                config,
-                num_labels=num_outputs,
-                objective=self.objective,
-                dtype=layers.POLICIES[dtype],
-            ),
-            start,
+        build = functools.partial(
+            heads.AlbertClassifier,
+            num_labels=num_outputs,
+            objective=self.objective,
         )
         # With 0, no row leaves.
-        self._predict = evaluation.Predictor(
-            strategy, self.model, exit_threshold or None
+        self._predict = fine_tuned.build_predictor(
+            start, build, compute_dtype, exit_threshold or None
         )
-
-    @staticmethod
-    def _check_head(start):
-        """Returns the `task_heads.TaskHead` of a classifier."""
-        head = start.head
-        if head is None or head.kind not in heads.OBJECTIVES:
-            found = f"the head {head.kind!r}" if head else "no head of a task"
-            raise ValueError(
-                f"{start.source} has {found}; wanted a classifier. Fine-tune "
-                "one with run_classifier, or give the folder of one."
-            )
-        return head
+        self.model = self._predict.model
 
     def __call__(self, texts: Iterable) -> list[dict]:
         """Classifies texts, or pairs of texts.

@@ -3,17 +3,17 @@
 Shapes: W words of all texts, C tags.
 """
 
+import functools
 from collections.abc import Iterable
 
 import numpy as np
-import tensorflow as tf
 
 from albert_tf import filesystem
 from albert_tf.data import tagged, text_data, word_windows
+from albert_tf.inference import fine_tuned
 from albert_tf.metrics import classification, tagging
-from albert_tf.model import layers, tag_heads
-from albert_tf.tasks.recipes import Recipe
-from albert_tf.training import distribution, evaluation
+from albert_tf.model import tag_heads
+from albert_tf.tasks.recipes import Recipe, choose_stride
 from albert_tf.weights import pretrained, task_heads
 
 
@@ -24,8 +24,9 @@ class Tagger:
       model: what `read_pretrained` takes, such as the --output_dir of
         run_tagger, or what it returns.
       max_seq_length: maximum length of a sequence, in tokens; longer texts are
-        divided into windows. None for that of the fine-tuning; if it is
-        unknown 512, or the model's positions if they are fewer.
+        divided into windows. If this and the next are None, they are those of
+        the fine-tuning; an unknown length is 512, or the model's positions if
+        they are fewer.
       doc_stride: tokens between the starts of windows; None for half of that.
       compute_dtype: as for `Recipe`.
 
@@ -60,36 +61,21 @@ class Tagger:
         compute_dtype: str = Recipe.compute_dtype,
     ):
         start = pretrained.complete(model)
-        head = self._check_head(start)
+        head = fine_tuned.check_head(start, ["tags"], "a tagger", "run_tagger")
         num_outputs = len(start.values["output_bias"])
         self.labels = head.labels or task_heads.default_labels(num_outputs)
         self.tokenizer = start.tokenizer
-        self.max_seq_length = start.config.choose_length(
-            max_seq_length or head.lengths.get("max_seq_length")
-        )
-        self.doc_stride = doc_stride or max(self.max_seq_length // 2, 1)
+        if max_seq_length is None and doc_stride is None:
+            max_seq_length = head.lengths.get("max_seq_length")
+            doc_stride = head.lengths.get("doc_stride")
+        self.max_seq_length = start.config.choose_length(max_seq_length)
+        self.doc_stride = choose_stride(self.max_seq_length, doc_stride)
         word_windows.check_lengths(self.max_seq_length, self.doc_stride)
-        strategy = tf.distribute.get_strategy()
-        dtype = distribution.choose_compute_dtype(compute_dtype, strategy)
-        self.model = pretrained.build_model(
-            lambda config: tag_heads.AlbertTagger(
-                config, num_labels=num_outputs, dtype=layers.POLICIES[dtype]
-            ),
-            start,
+        build = functools.partial(
+            tag_heads.AlbertTagger, num_labels=num_outputs
         )
-        self._predict = evaluation.Predictor(strategy, self.model)
-
-    @staticmethod
-    def _check_head(start):
-        """Returns the `task_heads.TaskHead` of a tagger."""
-        head = start.head
-        if head is None or head.kind != "tags":
-            found = f"the head {head.kind!r}" if head else "no head of a task"
-            raise ValueError(
-                f"{start.source} has {found}; wanted a tagger. Fine-tune one "
-                "with run_tagger, or give the folder of one."
-            )
-        return head
+        self._predict = fine_tuned.build_predictor(start, build, compute_dtype)
+        self.model = self._predict.model
 
     def __call__(self, texts: Iterable) -> list[dict]:
         """Tags texts, or lists of words.

@@ -2,28 +2,20 @@
 
 import csv
 import io
-import itertools
 import json
 
-from albert_tf import filesystem, ownership, progress
+from albert_tf import filesystem, ownership
 from albert_tf.data import tables
 from albert_tf.inference.classifier import Classifier
 from albert_tf.programs import models
 
-# Texts that are classified at once.
-CHUNK = 4096
 # Labels of a text that are printed.
 MAX_PRINTED = 5
 
 
 def run(args):
     """Prints the labels of texts, or writes them to a file."""
-    output = args.output_file
-    if output:
-        filesystem.check_outputs(
-            {"--output_file": [output]},
-            {"--input_file": [args.input_file], **models.input_files(args)},
-        )
+    models.check_output_file(args)
     texts = read_texts(args)
     classifier = Classifier(
         models.read_pretrained(args.init_checkpoint, args),
@@ -31,13 +23,19 @@ def run(args):
         exit_threshold=args.exit_threshold,
         compute_dtype=args.compute_dtype,
     )
+    output = args.output_file
+    answers = models.answer_texts(
+        lambda some: classifier([t if len(t) == 2 else t[0] for t in some]),
+        texts,
+        "classifying",
+    )
     if not output:
-        for text, answer in classify(classifier, texts):
+        for text, answer in answers:
             print(" | ".join(text))
             print(f"    {describe(answer)}")
         return
     with ownership.owning(output):
-        pairs = list(classify(classifier, texts))
+        pairs = list(answers)
         filesystem.write_file(output, format_file(classifier, pairs, output))
     print(f"Wrote {len(pairs):,} predictions to {output}.")
 
@@ -74,17 +72,6 @@ def read_texts(args):
     if not texts:
         raise ValueError(f"There are no texts in {path or '--text'}.")
     return texts
-
-
-def classify(classifier, texts):
-    """Yields each text, a tuple of one or two, with its answer."""
-    done = progress.Progress("classifying", len(texts), "texts")
-    rows = iter(texts)
-    while some := list(itertools.islice(rows, CHUNK)):
-        inputs = [text if len(text) == 2 else text[0] for text in some]
-        yield from zip(some, classifier(inputs), strict=True)
-        done.add(len(some))
-    done.clear()
 
 
 def describe(answer):

@@ -1,14 +1,17 @@
-"""Reads the pretrained model that flags name, and writes models and files."""
+"""Reads the model that flags name, asks it, and writes models and files."""
 
 import contextlib
 import dataclasses
 import os
 import shutil
 
-from albert_tf import filesystem, ownership
+from albert_tf import filesystem, ownership, progress
 from albert_tf.commands import groups
 from albert_tf.reports import page_files
 from albert_tf.weights import downloads, pretrained
+
+# Texts that are answered at once.
+CHUNK = 4096
 
 
 def read_pretrained(path, args, keep_slots=False):
@@ -18,6 +21,28 @@ def read_pretrained(path, args, keep_slots=False):
         pretrained.read_pretrained(path, keep_slots=keep_slots),
         **{name: getattr(args, name) for name in names},
     )
+
+
+def check_output_file(args):
+    """Raises ValueError if --output_file is one of the inputs."""
+    if args.output_file:
+        filesystem.check_outputs(
+            {"--output_file": [args.output_file]},
+            {"--input_file": [args.input_file], **input_files(args)},
+        )
+
+
+def answer_texts(model, texts, verb):
+    """Yields each of some texts with the model's answer.
+
+    `model` is called with a list of texts; `verb` says what it does to them.
+    """
+    done = progress.Progress(verb, len(texts), "texts")
+    for start in range(0, len(texts), CHUNK):
+        some = texts[start : start + CHUNK]
+        yield from zip(some, model(some), strict=True)
+        done.add(len(some))
+    done.clear()
 
 
 def write_vocabulary(model, folder):

@@ -1,25 +1,16 @@
 """Tags the words of texts of the command line or of a file."""
 
-import itertools
 import json
 
-from albert_tf import filesystem, ownership, progress
+from albert_tf import filesystem, ownership
 from albert_tf.data import tables
 from albert_tf.inference.tagger import Tagger
 from albert_tf.programs import models
 
-# Texts that are tagged at once.
-CHUNK = 4096
-
 
 def run(args):
     """Prints the tags of texts, or writes them to a file."""
-    output = args.output_file
-    if output:
-        filesystem.check_outputs(
-            {"--output_file": [output]},
-            {"--input_file": [args.input_file], **models.input_files(args)},
-        )
+    models.check_output_file(args)
     if args.input_file:
         texts = list(tables.read_lines(args.input_file))
     else:
@@ -33,8 +24,10 @@ def run(args):
         max_seq_length=args.max_seq_length,
         compute_dtype=args.compute_dtype,
     )
+    output = args.output_file
+    answers = models.answer_texts(tagger, texts, "tagging")
     if not output:
-        for text, answer in tag(tagger, texts):
+        for text, answer in answers:
             print(text)
             for line in describe(answer):
                 print(f"    {line}")
@@ -42,20 +35,10 @@ def run(args):
     with ownership.owning(output):
         lines = [
             json.dumps({"text": text, **answer}, ensure_ascii=False)
-            for text, answer in tag(tagger, texts)
+            for text, answer in answers
         ]
         filesystem.write_file(output, "".join(f"{line}\n" for line in lines))
     print(f"Wrote {len(lines):,} texts with tags to {output}.")
-
-
-def tag(tagger, texts):
-    """Yields each text with its answer."""
-    done = progress.Progress("tagging", len(texts), "texts")
-    rows = iter(texts)
-    while some := list(itertools.islice(rows, CHUNK)):
-        yield from zip(some, tagger(some), strict=True)
-        done.add(len(some))
-    done.clear()
 
 
 def describe(answer):

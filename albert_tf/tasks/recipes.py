@@ -312,6 +312,11 @@ def choose_windows(
     }
 
 
+def choose_stride(max_seq_length: int, doc_stride: int | None) -> int:
+    """Returns the stride of a tagger's windows: half of one, unless given."""
+    return max(max_seq_length // 2, 1) if doc_stride is None else doc_stride
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AnswerSettings:
     """How answers are chosen among the spans that a SQuAD model proposes.

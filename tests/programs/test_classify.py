@@ -8,7 +8,7 @@ import pytest
 
 from albert_tf import Classifier
 from albert_tf.commands.classify import ClassifyFlags
-from albert_tf.programs import classify
+from albert_tf.programs import classify, models
 from tests import tiny
 
 LABELS = ("no", "yes")
@@ -107,7 +107,7 @@ def test_second_texts_are_given_beside_the_first(folder, capsys):
 def test_many_texts_are_classified_in_parts(
     folder, answers, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(classify, "CHUNK", 2)
+    monkeypatch.setattr(models, "CHUNK", 2)
     path = tmp_path / "out.jsonl"
     run(folder, input_file=folder / "lines.txt", output_file=path)
     rows = [json.loads(line) for line in path.read_text().splitlines()]
