@@ -1,5 +1,6 @@
 """What the documentation says to type can be typed."""
 
+import dataclasses
 import importlib.util
 import pathlib
 import re
@@ -40,7 +41,8 @@ def commands():
 def flags_of(program):
     """The names of a program's flags."""
     _, flags_class = find_program(program)
-    return {*flags_class.__dataclass_fields__, "flagfile"}
+    names = (field.name for field in dataclasses.fields(flags_class))
+    return {*names, "flagfile"}
 
 
 @pytest.mark.parametrize(("page", "command"), [*commands()])

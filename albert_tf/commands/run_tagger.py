@@ -22,7 +22,7 @@ FILES = {
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TaggerFlags(groups.ExportFlags, groups.EpochFlags):
+class TaggerFlags(groups.ServingFlags, groups.EpochFlags):
     """Words with tags."""
 
     train_file: str | None = flag(
@@ -57,7 +57,9 @@ class TaggerFlags(groups.ExportFlags, groups.EpochFlags):
 
     def check(self):
         """Raises ValueError if flags contradict each other."""
-        groups.check_has_work(self, *FILES.values(), "export_dir")
+        groups.check_has_work(
+            self, *FILES.values(), "export_dir", "export_text_dir"
+        )
         for name, wanting in FILES.items():
             if getattr(self, wanting) and not getattr(self, name):
                 raise ValueError(f"Please give --{name}.")

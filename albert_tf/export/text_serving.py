@@ -121,28 +121,33 @@ def export_text_classifier(
     graph = operations.GraphTokenizer(tokenizer)
     ids_of = tf.function(graph.tokenize, input_signature=[TEXTS])
 
-    def features_of(*texts):
-        segments = [ids_of(text) for text in texts]
-        packed = operations.pack(tokenizer, segments, max_seq_length)
-        # Short texts are fast: what is padding in every row is cut off.
-        lengths = tf.reduce_sum(packed["input_mask"], axis=1)  # [B]
-        # [CLS] and [SEP] remain even if the batch is empty.
-        longest = tf.maximum(tf.reduce_max(lengths), 2)
-        return {
-            ours: packed[theirs][:, :longest]
-            for theirs, ours in hub.INPUTS.items()
-        }
-
     @tf.function(input_signature=[TEXTS] * (2 if has_pairs else 1))
     def serve(text_a, text_b=None):
         texts = {"text_a": text_a}
         if has_pairs:
             texts["text_b"] = text_b
-        return answer(features_of(*requests.check_texts(**texts)))
+        segments = [ids_of(x) for x in requests.check_texts(**texts)]
+        return answer(pack(tokenizer, segments, max_seq_length))
 
     return saved_models.write_version(
         folder, model, {"serving_default": serve}, contents
     )
+
+
+def pack(tokenizer, segments, max_seq_length):
+    """Packs one or two segments of ids, [B, (T)] int32, for a model.
+
+    Returns:
+      Dict of `requests.FEATURES`, [B, T] int32; T is that of the longest row.
+    """
+    packed = operations.pack(tokenizer, segments, max_seq_length)
+    # Short texts are fast: what is padding in every row is cut off.
+    lengths = tf.reduce_sum(packed["input_mask"], axis=1)  # [B]
+    # [CLS] and [SEP] remain even if the batch is empty.
+    longest = tf.maximum(tf.reduce_max(lengths), 2)
+    return {
+        ours: packed[theirs][:, :longest] for theirs, ours in hub.INPUTS.items()
+    }
 
 
 def export_text_spans(

@@ -78,7 +78,14 @@ def describe_tags(files, labels, tokenizer):
                 "them."
             )
     are_spans = any(tagging.is_span_tag(tag) for tag in labels if tag != "O")
-    if are_spans and tokenizer.settings["do_lower_case"]:
+    # Chinese has none.
+    has_capitals = any(
+        word != word.lower()
+        for file in files.values()
+        for sentence in file.sentences
+        for word in sentence.words
+    )
+    if are_spans and has_capitals and tokenizer.settings["do_lower_case"]:
         yield (
             "The vocabulary is uncased, and names are mostly recognized by "
             "their capital letters: a cased one may give better results."

@@ -70,7 +70,7 @@ class Tagging(Task):
         doc_stride: int,
     ):
         self.parts, self.labels = parts, tuple(labels)
-        self.max_seq_length = max_seq_length
+        self.max_seq_length, self.doc_stride = max_seq_length, doc_stride
         are_spans = all(map(tagging.is_span_tag, self.labels))
         self.best_metric = "f1" if are_spans else "eval_accuracy"
         lengths = {"max_seq_length": max_seq_length, "doc_stride": doc_stride}
@@ -210,4 +210,16 @@ class Tagging(Task):
     def export(self, tuning, folder, **kwargs):
         return tuning.export(
             serving.export_tagger, folder, labels=self.labels, **kwargs
+        )
+
+    def export_text(self, tuning, folder, **kwargs):
+        from albert_tf.export import text_tags
+
+        return tuning.export(
+            text_tags.export_text_tagger,
+            folder,
+            labels=self.labels,
+            tokenizer=tuning.start.tokenizer,
+            doc_stride=self.doc_stride,
+            **kwargs,
         )

@@ -172,7 +172,7 @@ class CodePointSet:
 
 
 # Each set takes seconds, as Python is asked about each character of Unicode.
-_set_of = functools.cache(CodePointSet)
+set_of = functools.cache(CodePointSet)
 
 
 def trim(texts, starts, ends) -> tuple:
@@ -191,26 +191,26 @@ def trim(texts, starts, ends) -> tuple:
     before = tf.gather(splits, starts.value_rowids())
     behind = tf.gather(splits[1:], starts.value_rowids())
     last = before + ends.flat_values
-    is_shown = ~_set_of(normalization.is_invisible)(flat)
-    first = _next(is_shown, before + starts.flat_values)
-    end = tf.maximum(_previous(is_shown, last) + 1, before)
+    is_shown = ~set_of(normalization.is_invisible)(flat)
+    first = find_next(is_shown, before + starts.flat_values)
+    end = tf.maximum(find_previous(is_shown, last) + 1, before)
     # A selector stays with its character.
-    is_other = ~_set_of(normalization.is_selector)(flat)
-    end = tf.minimum(_next(is_other, end), last)
+    is_other = ~set_of(normalization.is_selector)(flat)
+    end = tf.minimum(find_next(is_other, end), last)
     return (
         starts.with_flat_values(tf.minimum(first, behind) - before),
         ends.with_flat_values(end - before),
     )
 
 
-def _next(is_in, indices):
+def find_next(is_in, indices):
     """Returns the first index from each on, [M], at which is_in [N], or N."""
     places = tf.cast(tf.where(is_in)[:, 0], tf.int32)
     places = tf.concat([places, [tf.size(is_in)]], axis=0)
     return tf.gather(places, _count_before(is_in, indices))
 
 
-def _previous(is_in, indices):
+def find_previous(is_in, indices):
     """Returns the last index before each, [M], at which is_in [N], or -1."""
     places = tf.cast(tf.where(is_in)[:, 0], tf.int32)
     places = tf.concat([[-1], places], axis=0)
@@ -225,7 +225,7 @@ def _count_before(is_in, indices):
 def join_words(characters: Characters) -> Characters:
     """Joins words with single spaces, like " ".join(text.split())."""
     flat = characters.codes.flat_values  # [N]
-    is_word = ~_set_of(str.isspace)(flat)
+    is_word = ~set_of(str.isspace)(flat)
     rows = characters.codes.value_rowids()
     follows_word = tf.concat([[False], is_word[:-1]], axis=0)
     # The first character of a text never continues a word of another text.
@@ -242,7 +242,17 @@ def join_words(characters: Characters) -> Characters:
         is_space = (tf.gather(counts, rows) == 2) & (nth == 0)
         return tf.where(is_space, SPACE, tf.gather(flat, rows))
 
-    return _replace(characters, counts, choose)
+    joined = _replace(characters, counts, choose)
+    codes, starts, ends = (x.flat_values for x in joined)
+    # A space goes from the end of a word to the start of the next one.
+    is_space = codes == SPACE
+    before = tf.concat([[0], ends], axis=0)[:-1]
+    places = (
+        codes,
+        tf.where(is_space, before, starts),
+        tf.where(is_space, starts, ends),
+    )
+    return Characters(*map(joined.codes.with_flat_values, places))
 
 
 class LowerCase:

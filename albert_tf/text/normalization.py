@@ -127,9 +127,14 @@ def _check_text(text):
         )
 
 
+def is_mark(char: str) -> bool:
+    """Returns whether a character is a mark, such as an accent."""
+    return unicodedata.category(char)[0] == "M"
+
+
 def is_unspaced(char: str) -> bool:
     """Returns whether a character's script has no spaces between words."""
-    return unicodedata.category(char)[0] != "M" and bool(_is_unspaced(char))
+    return not is_mark(char) and bool(_is_unspaced(char))
 
 
 def is_blank(text: str) -> bool:
@@ -278,8 +283,7 @@ def _change_clusters(text, spans, form, change):
         chars = change(text[start:end])
         changed.append(chars)
         changed_spans.extend(span for _ in chars)
-        is_mark = unicodedata.category(text[start])[0] == "M"
-        if not chars and is_mark and changed_spans:
+        if not chars and is_mark(text[start]) and changed_spans:
             changed_spans[-1] = (changed_spans[-1][0], span[1])
     return "".join(changed), changed_spans
 

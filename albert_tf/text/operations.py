@@ -86,38 +86,49 @@ class GraphTokenizer:
         offsets.
 
         Returns:
-          ids, starts and ends, [B, (T)] int32 each; ends are exclusive, and
-          a span may end with whitespace.
+          ids, starts and ends, [B, (T)] int32 each, as those of
+          `Tokenizer.encode_with_offsets`.
         """
         normalized = self.normalize(texts)
         codes, begins, closes = (x.flat_values for x in normalized)  # [N] each
         ids, starts, ends = self._split_with_offsets(
             tf.strings.unicode_encode(normalized.codes, "UTF-8")
         )
-        lengths = tf.strings.length(texts, unit="UTF8_CHAR")  # [B]
-        lengths = tf.gather(lengths, ids.value_rowids())
-        begins, closes = (tf.concat([x, [0]], 0) for x in (begins, closes))
-        codes = tf.concat([codes, [characters.SPACE]], axis=0)
+        rows = ids.value_rowids()
         is_nonempty = ends.flat_values > starts.flat_values
-        first, end, last = (
-            characters.find_codes(normalized, ids.value_rowids(), x)
+        first, last, end = (
+            characters.find_codes(normalized, rows, x)
             for x in (
                 starts.flat_values,
-                ends.flat_values,
                 tf.maximum(ends.flat_values - 1, 0),
+                ends.flat_values,
             )
         )  # N at the end of a text
-        text_end = tf.size(codes) - 1
-        starts, ends = (
-            tf.where(x < text_end, tf.gather(begins, x), lengths)
-            for x in (first, end)
+        # Without preceding spaces.
+        is_letter = codes != characters.SPACE
+        first = characters.find_next(is_letter, first)
+        is_shown = is_nonempty & (first <= last)
+        original = characters.decode(texts).codes
+        splits = tf.cast(original.row_splits, tf.int32)
+        before, behind = tf.gather(splits, rows), tf.gather(splits, rows + 1)
+        begins, closes = (tf.concat([x, [0]], axis=0) for x in (begins, closes))
+
+        def place_of(code):
+            """Returns where codes begin; the text's end for its last one."""
+            is_end = code >= tf.size(codes)
+            return tf.where(is_end, behind - before, tf.gather(begins, code))
+
+        # Marks that normalization removes belong to the token before.
+        is_mark = characters.set_of(normalization.is_mark)
+        closes = tf.gather(closes, last)
+        marked = characters.find_next(
+            ~is_mark(original.flat_values), before + closes
         )
-        # One character, such as "½", may have become several tokens. An empty
-        # or whitespace token covers no character.
-        is_word = (tf.gather(codes, last) != characters.SPACE) & is_nonempty
-        ends = tf.where(
-            is_word, tf.maximum(ends, tf.gather(closes, last)), ends
-        )
+        following = place_of(characters.find_next(is_letter, end))
+        closes = tf.maximum(closes, tf.minimum(marked - before, following))
+        # A token without characters is at the place of the next one.
+        starts = tf.where(is_shown, tf.gather(begins, first), place_of(end))
+        ends = tf.where(is_shown, closes, place_of(end))
         return ids, ids.with_flat_values(starts), ids.with_flat_values(ends)
 
 

@@ -1,7 +1,5 @@
 """Splits a text into words that can be tagged."""
 
-import unicodedata
-
 from albert_tf.text import normalization
 
 
@@ -27,14 +25,21 @@ def find_words(text: str) -> list[tuple[int, int]]:
         if char.isspace():
             continue
         follows = bool(spans) and spans[-1][1] == i
-        is_invisible = normalization.is_invisible(char)
-        if is_invisible and not follows:
+        if normalization.is_invisible(char) and not follows:
             continue
-        is_mark = is_invisible or unicodedata.category(char)[0] == "M"
-        is_letter = char.isalnum() and not normalization.is_unspaced(char)
-        if follows and (is_mark or (is_run and is_letter)):
+        if follows and (is_joined(char) or (is_run and is_letter(char))):
             spans[-1] = (spans[-1][0], i + 1)
             continue
         spans.append((i, i + 1))
-        is_run = is_letter
+        is_run = is_letter(char)
     return spans
+
+
+def is_joined(char: str) -> bool:
+    """Returns whether a character belongs to the one before."""
+    return normalization.is_mark(char) or normalization.is_invisible(char)
+
+
+def is_letter(char: str) -> bool:
+    """Returns whether a character forms a word with the letters beside it."""
+    return char.isalnum() and not normalization.is_unspaced(char)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from albert_tf import Tagger
 from albert_tf.commands.report import ReportFlags
 from albert_tf.commands.run_tagger import TaggerFlags
 from albert_tf.commands.tag import TagFlags
@@ -33,7 +34,7 @@ def write_sentences(path, count, *, has_tags=True):
     lines = ["-DOCSTART- O", ""]
     for _ in range(count):
         for _ in range(rng.integers(1, 4)):
-            name = rng.choice([*NAMES, "w7", "w8 w9", "w10"])
+            name = rng.choice([*NAMES, "w7", "W8 w9", "w10"])
             tags = NAMES.get(name, ["O"] * len(name.split()))
             for word, some in zip(name.split(), tags, strict=True):
                 lines.append(f"{word} {some}" if has_tags else word)
@@ -129,7 +130,11 @@ def test_a_run_learns_scores_and_tags(args, tmp_path, capfd):
 def test_files_without_tags_are_tagged_but_not_scored(args, tmp_path, capfd):
     path = write_sentences(tmp_path / "words.txt", 4, has_tags=False)
     args = dataclasses.replace(
-        args, predict_file=path, train_step=2, export_dir=str(tmp_path / "e")
+        args,
+        predict_file=path,
+        train_step=2,
+        export_dir=str(tmp_path / "e"),
+        export_text_dir=str(tmp_path / "text"),
     )
     run_tagger.run(args)
     content = (tmp_path / "out" / "predictions.txt").read_text()
@@ -144,6 +149,7 @@ def test_files_without_tags_are_tagged_but_not_scored(args, tmp_path, capfd):
         init_checkpoint=str(tmp_path / "out"),
         output_dir=str(tmp_path / "again"),
         export_dir=None,
+        export_text_dir=None,
         max_seq_length=None,
         doc_stride=None,
     )
@@ -167,6 +173,14 @@ def test_files_without_tags_are_tagged_but_not_scored(args, tmp_path, capfd):
     np.testing.assert_allclose(
         outputs["probabilities"].numpy().sum(-1), 1, rtol=1e-6
     )
+    (version,) = (tmp_path / "text").iterdir()
+    loaded = saved_models.load_saved_model(version)
+    text = "W8 w9. w1"
+    outputs = loaded.signatures["serving_default"](text=tf.constant([text]))
+    (answer,) = Tagger(tmp_path / "out")([text])
+    assert [tag.decode() for tag in outputs["tags"].numpy()[0]] == [
+        word["tag"] for word in answer["words"]
+    ]
 
 
 def test_a_stopped_run_resumes(args, tmp_path, monkeypatch):

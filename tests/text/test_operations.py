@@ -173,7 +173,7 @@ def test_sources_are_indices_of_original_characters(graphs):
     codes, starts, ends = graph.normalize(tf.constant([text]))
     normalized = "".join(map(chr, codes[0].numpy()))
     assert normalized == "1⁄2 ea fi"
-    assert [text[i] for i in starts[0].numpy()] == list("½½½ÉÉaﬁﬁﬁ")
+    assert [text[i] for i in starts[0].numpy()] == list("½½½ Éa ﬁﬁ")
     assert (ends - starts == 1).numpy().all()
 
 
@@ -202,7 +202,7 @@ def test_offsets_are_the_same_as_in_python(contexts, graphs, kind):
         assert found[0] == wanted_ids
         for (start, end), first, last in zip(wanted, *found[1:], strict=True):
             num_tokens += 1
-            num_others += text[start:end].strip() != text[first:last].strip()
+            num_others += (start, end) != (first, last)
     # Several parts of a number before a comma share its characters.
     assert num_others < 1e-3 * num_tokens
 
@@ -292,7 +292,7 @@ def test_kept_accents_come_from_the_same_characters(accented):
         wanted_ids, wanted = tokenizer.encode_with_offsets(text)
         assert found[0] == wanted_ids
         for (start, end), first, last in zip(wanted, *found[1:], strict=True):
-            assert text[start:end].strip() == text[first:last].strip()
+            assert (start, end) == (first, last)
 
 
 @pytest.mark.parametrize(
