@@ -6,6 +6,7 @@ Shapes: N examples, L layers, C classes.
 """
 
 import itertools
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -30,11 +31,13 @@ class Exit(NamedTuple):
         below this.
       score: a metric of these answers.
       num_layers: mean number of layers.
+      error: standard error of the score's difference from all layers'.
     """
 
     threshold: float
     score: float
     num_layers: float
+    error: float = 0.0
 
 
 def uncertainty(logits: np.ndarray) -> np.ndarray:
@@ -68,23 +71,54 @@ def list_exits(
     `layer_logits` are [N, L, C], `label_ids` [N] integers; `metric` is one of
     "classes" in `classification`.
     """
+
+    def score(logits, index=slice(None)):
+        found = logits[index], label_ids[index], "classes", [metric]
+        return classification.score(*found)[metric]
+
+    whole = layer_logits[:, -1]  # [N, C]
+    parts = leave_out(len(label_ids))
+    whole_scores = [score(whole, part) for part in parts]
     rows = []
     for threshold in sorted({*THRESHOLDS, *more}):
         logits, num_layers = leave(layer_logits, threshold)
-        scores = classification.score(logits, label_ids, "classes", [metric])
-        rows.append(Exit(threshold, scores[metric], float(num_layers.mean())))
+        error = 0.0
+        if (logits.argmax(axis=1) != whole.argmax(axis=1)).any():
+            scores = [score(logits, part) for part in parts]
+            error = jackknife(np.subtract(scores, whole_scores))
+        mean = float(num_layers.mean())
+        rows.append(Exit(threshold, score(logits), mean, error))
     return rows
 
 
-def choose_exit(rows: list[Exit], tolerance: float) -> Exit:
-    """Returns the last Exit before the first that loses more than `tolerance`.
+def leave_out(count: int, num_parts: int = 20) -> list[np.ndarray]:
+    """Returns the indices of `count` examples, without each part of them."""
+    parts = np.arange(count) % num_parts
+    return [np.flatnonzero(parts != i) for i in range(min(num_parts, count))]
 
-    A higher threshold that loses less again does so by chance; choosing it
-    costs up to twice the tolerance on other data (docs/results/speed.md).
+
+def jackknife(values) -> float:
+    """Returns the standard error of a measure, of its `values` without parts.
+
+    The parts are those of `leave_out`. It is infinite for less than two.
+    """
+    if len(values) < 2:
+        return math.inf
+    return float(np.std(values) * math.sqrt(len(values) - 1))
+
+
+def choose_exit(rows: list[Exit], tolerance: float) -> Exit:
+    """Returns the last Exit before the first that may lose too much.
+
+    Its loss and one standard error of it together are `tolerance` at most. A
+    higher threshold that loses less again does so by chance; choosing that one,
+    or without the error, costs more on other data (docs/results/speed.md).
 
     `rows` are from `list_exits`, the first one for all layers. Of several as
     fast, it is the one with the lowest threshold.
     """
     least = rows[0].score - tolerance
-    enough = itertools.takewhile(lambda row: row.score >= least, rows)
+    enough = itertools.takewhile(
+        lambda row: row.score - row.error >= least, rows
+    )
     return min(enough, key=lambda row: row.num_layers)

@@ -252,7 +252,7 @@ class ExitSettings:
     exit_tolerance: float = setting(
         0.5,
         "How much the score on dev may lose by answers after few layers, in "
-        "points (hundredths).",
+        "points (hundredths), a standard error of the loss included.",
         at_least=0,
         at_most=100,
     )

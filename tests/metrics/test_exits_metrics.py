@@ -42,7 +42,7 @@ def test_the_first_exit_takes_all_layers():
     layer_logits, labels = make()
     rows = exits.list_exits(layer_logits, labels, "eval_accuracy", [0.123])
     hits = layer_logits[:, -1].argmax(axis=-1) == labels
-    assert rows[0] == Exit(0.0, hits.mean(), 5.0)
+    assert rows[0] == Exit(0.0, hits.mean(), 5.0, 0.0)
     assert len(rows) == len(exits.THRESHOLDS) + 1
     assert 0.123 in [row.threshold for row in rows]
     costs = [row.num_layers for row in rows]
@@ -63,3 +63,27 @@ def test_the_fastest_before_one_that_loses_more_is_chosen():
     # 0.3 is better by chance, as 0.2 shows; of two as fast, the lower one.
     assert chosen == [0.0, 0.0, 0.1, 0.2]
     assert exits.choose_exit(rows[3:], 0.1).threshold == 0.3
+    # The loss of 0.1 is 0.005, with its error 0.015.
+    rows[1] = rows[1]._replace(error=0.01)
+    chosen = [exits.choose_exit(rows, x).threshold for x in (0.01, 0.016)]
+    assert chosen == [0.0, 0.1]
+
+
+def test_the_error_of_a_loss_is_that_of_paired_answers():
+    layer_logits, labels = make(3000, 4)
+    layer_logits[..., 0] += 4 * (labels == 0)[:, None]  # Better than chance.
+    for row in exits.list_exits(layer_logits, labels, "eval_accuracy")[10::9]:
+        logits, _ = exits.leave(layer_logits, row.threshold)
+        hits = logits.argmax(axis=1) == labels
+        lost = (layer_logits[:, -1].argmax(axis=1) == labels) * 1.0 - hits
+        wanted = lost.std() / np.sqrt(len(lost))
+        # 20 parts tell it within a sixth (one standard deviation).
+        assert abs(row.error - wanted) < 0.5 * wanted
+        assert row.score == hits.mean()
+
+
+def test_one_example_tells_no_error():
+    assert exits.jackknife([len(part) for part in exits.leave_out(1)]) == np.inf
+    values = np.array([3.0, 5.0, 10.0])
+    error = exits.jackknife([values[x].mean() for x in exits.leave_out(3)])
+    np.testing.assert_allclose(error, values.std(ddof=1) / np.sqrt(3))
