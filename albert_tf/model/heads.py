@@ -279,6 +279,8 @@ class AlbertModel(layers.ConfiguredLayer):
     loss_scales = {"loss": 1.0}
     metric_names: list[str] = []
     uses_pooler = True
+    # Whether a row's loss depends on other rows, as of `AlbertVectors`.
+    compares_rows = False
 
     def __init__(self, config, **kwargs):
         super().__init__(config, **kwargs)

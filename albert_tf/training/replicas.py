@@ -11,7 +11,7 @@ import functools
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.model import custom_gradients, execution
+from albert_tf.model import custom_gradients, execution, heads
 from albert_tf.training.settings import Settings
 
 DEFAULTS = Settings()
@@ -99,7 +99,9 @@ def build_replica_step(model, optimizer, settings=DEFAULTS):
       norm before clipping, learning rate).
     """
     compute, num_parts = differentiate, settings.gradient_accumulation_steps
-    if num_parts > 1:
+    if model.compares_rows:
+        compute = functools.partial(differentiate_vectors, num_parts=num_parts)
+    elif num_parts > 1:
         compute = functools.partial(accumulate, num_parts=num_parts)
 
     def replica_step(features):
@@ -158,8 +160,12 @@ def differentiate(model, weights, features, seed, loss_weights=None):
                 model.loss_scales.values(), losses, loss_weights, strict=True
             )
         )
-    gradients = tape.gradient(loss, weights)
-    return stack_ratios(model, ratios), {
+    return stack_ratios(model, ratios), make_dense(tape.gradient(loss, weights))
+
+
+def make_dense(gradients):
+    """Returns gradients by name, without those that are None."""
+    return {
         # Dense, so that a repeated row counts once in the norm.
         name: tf.convert_to_tensor(gradient)
         for name, gradient in gradients.items()
@@ -178,20 +184,50 @@ def accumulate(model, weights, features, seed, num_parts):
     loss_weights = sum_loss_weights(
         model, model.ratios(features, training=True, seed=seed)
     )
-    parts = {
-        name: tf.reshape(values, [num_parts, -1, *values.shape[1:]])
-        for name, values in features.items()
-    }  # [parts, B / parts, ...]
-    with_gradient = set()
+    parts = split(features, num_parts)
 
-    def body(i, sums, totals):
-        part_sums, gradients = differentiate(
+    def compute(i):
+        return differentiate(
             model,
             weights,
             {name: values[i] for name, values in parts.items()},
-            tf.random.experimental.stateless_fold_in(seed, i),
+            part_seed(seed, i),
             loss_weights,
         )
+
+    return add_parts(compute, model, weights, num_parts)
+
+
+def split(features, num_parts):
+    """Returns the features of parts of a batch: name -> [parts, rows, ...]."""
+    return {
+        name: tf.reshape(values, [num_parts, -1, *values.shape[1:]])
+        for name, values in features.items()
+    }
+
+
+def part_seed(seed, i):
+    """Returns the seed of dropout, [2] int32, of a part of a batch."""
+    return tf.random.experimental.stateless_fold_in(seed, i)
+
+
+def add_parts(compute, model, weights, num_parts):
+    """Adds sums and gradients of parts of a batch, one after the other.
+
+    Args:
+      compute: function from the index of a part to its sums and gradients, as
+        from `differentiate`.
+      model: see the module.
+      weights: as for `differentiate`.
+      num_parts: number of parts.
+
+    Returns:
+      What `differentiate` returns for the whole batch.
+    """
+    with_gradient = set()
+
+    def body(i, sums, totals):
+        part_sums, gradients = compute(i)
         with_gradient.update(gradients)
         totals = {
             name: total + gradients[name] if name in gradients else total
@@ -211,6 +247,123 @@ def accumulate(model, weights, features, seed, num_parts):
     return sums, {
         name: totals[name] for name in totals if name in with_gradient
     }
+
+
+def differentiate_vectors(model, weights, features, seed, num_parts):
+    """Does what `differentiate` does, for a model that compares all rows.
+
+    Its loss needs the vectors of all replicas and parts, but memory only has
+    room for the layers of one part. So the vectors of parts are computed first,
+    without what a backward pass needs; then the gradient of the loss with
+    respect to them; and then, part by part, the vectors again and their
+    gradients ("gradient caching", Gao et al., 2021). A single part is computed
+    once.
+
+    Args:
+      model: a `vector_heads.AlbertVectors`; the rest as for `accumulate`.
+      weights: see there.
+      features: see there.
+      seed: see there.
+      num_parts: see there.
+    """
+    parts = split(features, num_parts)
+
+    def embed(i):
+        part = {name: values[i] for name, values in parts.items()}
+        how = {"training": True, "seed": part_seed(seed, i)}
+        return model(part, **how)["vectors"]  # [B / parts, C, H]
+
+    def differentiate_part(i, d_vectors=None):
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            tape.watch(list(weights.values()))
+            vectors = embed(i)
+        if d_vectors is None:
+            sums, d_vectors = compare_replicas(model, vectors, features)
+        else:
+            sums, d_vectors = tf.zeros([]), d_vectors[i]
+        gradients = tape.gradient(vectors, weights, output_gradients=d_vectors)
+        return sums, make_dense(gradients)
+
+    if num_parts == 1:
+        return differentiate_part(0)
+    vectors = tf.map_fn(
+        embed,
+        tf.range(num_parts),
+        parallel_iterations=1,
+        fn_output_signature=tf.float32,
+    )  # [parts, B / parts, C, H]
+    shape = [-1, *features["input_ids"].shape[1:2], model.config.hidden_size]
+    sums, d_vectors = compare_replicas(
+        model, tf.reshape(vectors, shape), features
+    )
+    d_vectors = tf.reshape(d_vectors, [num_parts, *shape])
+    _, gradients = add_parts(
+        functools.partial(differentiate_part, d_vectors=d_vectors),
+        model,
+        weights,
+        num_parts,
+    )
+    return sums, gradients
+
+
+def compare_replicas(model, vectors, features):
+    """Compares the rows of all replicas.
+
+    Args:
+      model: a model that compares rows.
+      vectors: [B, C, H] of this replica.
+      features: dict of its features, as for `model.compare`.
+
+    Returns:
+      Sums [ratios, 2] of this replica's rows, and the gradient of the global
+      loss with respect to its vectors, [B, C, H].
+    """
+    own = {
+        name: values
+        for name, values in features.items()
+        if name in ("text_ids", "label_ids", "example_weight")
+    }
+    own["example_weight"] = heads.row_weights(features)
+    everything = {name: gather_rows(values) for name, values in own.items()}
+    all_vectors = gather_rows(vectors)
+    with tf.GradientTape() as tape:
+        tape.watch(all_vectors)
+        values = model.compare(all_vectors, everything)
+        rows = everything["example_weight"]
+        loss = sum(
+            scale
+            * tf.math.divide_no_nan(
+                tf.reduce_sum(values[name] * rows), tf.reduce_sum(rows)
+            )
+            for name, scale in model.loss_scales.items()
+        )
+    d_vectors = tape.gradient(loss, all_vectors)
+    ratios = {
+        name: heads.weighted_mean(take_own(x), own["example_weight"])
+        for name, x in values.items()
+    }
+    return stack_ratios(model, ratios), take_own(d_vectors)
+
+
+def gather_rows(values):
+    """Returns the values [B, ...] of all replicas, one after the other."""
+    context = tf.distribute.get_replica_context()
+    count = context.num_replicas_in_sync
+    if count == 1:
+        return values
+    # A sum, as each strategy and device has it; others add zeros.
+    is_own = tf.range(count) == context.replica_id_in_sync_group
+    is_own = tf.reshape(is_own, [count] + [1] * len(values.shape))
+    placed = tf.where(is_own, values[tf.newaxis], tf.zeros_like(values))
+    (summed,) = sum_replicas([placed])  # [replicas, B, ...]
+    return tf.reshape(summed, [-1, *values.shape[1:]])
+
+
+def take_own(values):
+    """Returns this replica's rows of `gather_rows`."""
+    context = tf.distribute.get_replica_context()
+    parts = tf.split(values, context.num_replicas_in_sync)
+    return tf.stack(parts)[context.replica_id_in_sync_group]
 
 
 def build_train_function(strategy, model, optimizer, settings=DEFAULTS):
