@@ -18,6 +18,7 @@ _MODULES = {
     "AlbertSpans": "model.span_heads",
     "AlbertConditionalSpans": "model.span_heads",
     "AlbertTagger": "model.tag_heads",
+    "AlbertVectors": "model.vector_heads",
     "build_tokenizer": "text.tokenization",
     "read_pretrained": "weights.pretrained",
     "build_model": "weights.pretrained",
@@ -39,6 +40,7 @@ _MODULES = {
     "Answering": "tasks.squad",
     "MultipleChoice": "tasks.race",
     "Tagging": "tasks.tagging",
+    "Vectors": "tasks.vectors",
 }
 __all__ = ["__version__", *_MODULES]
 

@@ -19,6 +19,7 @@ PROGRAMS = {
     "run_squad": "fine-tune on SQuAD 1.1, 2.0 or similar data",
     "run_race": "fine-tune on RACE, DREAM or C3",
     "run_tagger": "fine-tune on words with tags",
+    "run_embedding": "train and score vectors of texts",
     "export_to_tfhub": "export an encoder for TF Hub",
 }
 TOOLS = {

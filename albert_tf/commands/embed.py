@@ -24,6 +24,7 @@ from albert_tf.flags import flag
 from albert_tf.model.config import MAX_LAYERS
 
 PROGRAM = "albert_tf.programs.embed"
+Poolings = Literal["mean", "mean_all", "cls", "pooled", "tokens"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -35,10 +36,11 @@ class EmbedFlags(groups.ModelFlags):
         help="Text files, one text per line: comma-separated paths or globs.",
     )
     output_file: str = flag(required=True, help="Output file: .npz or .jsonl.")
-    pooling: Literal["pooled", "mean", "tokens"] = flag(
-        "mean",
-        "pooled: the model's pooled output; mean: mean of all tokens except "
-        "[CLS] and [SEP]; tokens: one vector per such token.",
+    pooling: Poolings | None = flag(
+        help="mean: mean of all tokens except [CLS] and [SEP]; mean_all: with "
+        "them; cls: the vector of [CLS]; pooled: the model's pooled output; "
+        "tokens: one vector per token, without [CLS] and [SEP]. Default: that "
+        "of a model of run_embedding, else mean."
     )
     layer: int = flag(
         -1,
@@ -49,8 +51,8 @@ class EmbedFlags(groups.ModelFlags):
     )
     max_seq_length: int | None = flag(
         help="Maximum length of a line, in tokens with [CLS] and [SEP]; longer "
-        "lines are truncated. Default: 512, or the model's number of "
-        "positions if that is less.",
+        "lines are truncated. Default: that of run_embedding, else 512, or "
+        "the model's number of positions if that is less.",
         at_least=3,
     )
     tokens_per_batch: int = flag(

@@ -90,9 +90,8 @@ def export_spans(
     Source: run_squad_v1.py, `build_squad_serving_input_fn`, whose shapes are
     fixed and whose logits are called `start_log_prob` and `end_log_prob`.
     """
-    examples, ids = build_signatures(model, model, max_seq_length, threshold)
-    signatures = {"serving_default": ids, "examples": examples}
-    return saved_models.write_version(folder, model, signatures, contents)
+    kwargs = {"max_seq_length": max_seq_length, "threshold": threshold}
+    return _export(folder, model, model, contents, **kwargs)
 
 
 def export_tagger(folder, model, *, max_seq_length, contents=None):
@@ -111,7 +110,24 @@ def export_tagger(folder, model, *, max_seq_length, contents=None):
     def serve(features):
         return predict(model(features)["logits"], "classes")
 
-    examples, ids = build_signatures(model, serve, max_seq_length, None)
+    kwargs = {"max_seq_length": max_seq_length}
+    return _export(folder, model, serve, contents, **kwargs)
+
+
+def export_vectors(folder, model, *, max_seq_length, contents=None):
+    """Exports a model of vectors of texts as a SavedModel.
+
+    The signatures are those of `export_spans`; their output is `vectors`,
+    [B, H] float32, of length 1. The model is a `vector_heads.AlbertVectors`.
+    Other arguments, the result and errors are those of `export_classifier`.
+    """
+    kwargs = {"max_seq_length": max_seq_length}
+    return _export(folder, model, model, contents, **kwargs)
+
+
+def _export(folder, model, serve, contents, *, max_seq_length, threshold=None):
+    """Exports a model whose `serving_default` takes ids."""
+    examples, ids = build_signatures(model, serve, max_seq_length, threshold)
     signatures = {"serving_default": ids, "examples": examples}
     return saved_models.write_version(folder, model, signatures, contents)
 

@@ -134,6 +134,32 @@ def export_text_classifier(
     )
 
 
+def export_text_vectors(
+    folder, model, *, tokenizer, max_seq_length, contents=None
+):
+    """Exports a model of vectors of texts as a SavedModel that takes text.
+
+    `serving_default` takes `text` [B] strings and returns `vectors` [B, H]
+    float32, of length 1. Texts are truncated to `max_seq_length` tokens.
+
+    The model is a `vector_heads.AlbertVectors`. The other arguments, the result
+    and errors are those of `export_text_classifier`.
+    """
+    answer = serving.build_answer(model, model, max_seq_length)
+    check_tokenizer(tokenizer, model.config)
+    graph = operations.GraphTokenizer(tokenizer)
+
+    @tf.function(input_signature=[TEXTS])
+    def serve(text):
+        (text,) = requests.check_texts(text=text)
+        ids = graph.tokenize(text)
+        return answer(pack(tokenizer, [ids], max_seq_length))
+
+    return saved_models.write_version(
+        folder, model, {"serving_default": serve}, contents
+    )
+
+
 def pack(tokenizer, segments, max_seq_length):
     """Packs one or two segments of ids, [B, (T)] int32, for a model.
 

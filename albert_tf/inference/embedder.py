@@ -10,9 +10,11 @@ import tensorflow as tf
 
 from albert_tf import filesystem
 from albert_tf.data import batches, examples, text_data
-from albert_tf.model import modeling
+from albert_tf.model import modeling, vector_heads
 from albert_tf.training import evaluation
-from albert_tf.weights import pretrained
+from albert_tf.weights import pretrained, task_heads
+
+POOLINGS = (*vector_heads.POOLINGS, "pooled", "tokens")
 
 
 class Embedder:
@@ -20,13 +22,15 @@ class Embedder:
 
     Args:
       model: what `read_pretrained` takes, or what it returns.
-      pooling: "mean" of all tokens except [CLS] and [SEP], the model's
-        "pooled" output, or one vector for each of the "tokens".
+      pooling: "mean" of all tokens except [CLS] and [SEP], "mean_all" with
+        them, "cls" for that of [CLS], the model's "pooled" output, or one
+        vector for each of the "tokens". None for that of a model of
+        run_embedding, whose vectors then have the length 1, else "mean".
       layer: layer to read the tokens from, counted from 0; -1 is the last.
         Unused for "pooled".
       max_seq_length: maximum length of a text, in tokens with [CLS] and [SEP];
-        longer texts are truncated. None for 512, or the model's positions if
-        they are fewer.
+        longer texts are truncated. None for that of run_embedding, else 512,
+        or the model's positions if they are fewer.
       tokens_per_batch: number of tokens per batch, padding included.
 
     Raises:
@@ -50,16 +54,22 @@ class Embedder:
         self,
         model: filesystem.Path | pretrained.Pretrained,
         *,
-        pooling: str = "mean",
+        pooling: str | None = None,
         layer: int = -1,
         max_seq_length: int | None = None,
         tokens_per_batch: int = 4096,
     ):
-        if pooling not in ("mean", "pooled", "tokens"):
-            raise ValueError(
-                f"pooling={pooling!r}; wanted 'mean', 'pooled' or 'tokens'."
-            )
+        if pooling is not None and pooling not in POOLINGS:
+            raise ValueError(f"pooling={pooling!r}; wanted one of {POOLINGS}.")
         start = pretrained.complete(model)
+        self.is_normalized = False
+        if start.head and start.head.kind == task_heads.VECTORS:
+            max_seq_length = max_seq_length or start.head.lengths.get(
+                "max_seq_length"
+            )
+            self.is_normalized = pooling is None
+            pooling = pooling or start.head.pooling
+        pooling = pooling or "mean"
         unused = [] if pooling == "pooled" else [pretrained.POOLER]
         self.model = pretrained.build_model(
             modeling.AlbertEncoder, start, unused
@@ -133,6 +143,8 @@ class Embedder:
             self.tokens_per_batch,
             count,
         )
+        if self.is_normalized:
+            return [x / max(np.linalg.norm(x), 1e-6) for x in vectors]
         if self.pooling != "tokens":
             return vectors
         pairs = zip(vectors, rows, strict=True)
@@ -142,8 +154,8 @@ class Embedder:
 def build_function(model, pooling="mean", layer=-1):
     """Returns a compiled function from ids and mask [B, T] to vectors.
 
-    These are [B, H] if `pooling` is "pooled" or "mean", and [B, T - 1, H],
-    without [CLS], for "tokens". They are read from a `layer`, but for "pooled".
+    These are [B, H], and [B, T - 1, H], without [CLS], for "tokens". They are
+    read from a `layer`, but for "pooled".
     The weights must not change any more.
     """
     ints = tf.TensorSpec([None, None], tf.int32)
@@ -159,7 +171,9 @@ def build_function(model, pooling="mean", layer=-1):
         tokens = outputs["sequence_output"]  # [B, T, H]
         if not is_last:
             tokens = outputs["all_encoder_layers"][layer]
-        return average(tokens, mask) if pooling == "mean" else tokens[:, 1:]
+        if pooling == "tokens":
+            return tokens[:, 1:]
+        return vector_heads.pool(tokens, mask, pooling)
 
     strategy = tf.distribute.get_strategy()
     if is_last:  # The only layer that is returned inside.
@@ -206,17 +220,3 @@ def compute(
         if count:
             count(len(real))
     return vectors
-
-
-def average(tokens, mask):
-    """Returns the mean of each line's tokens, without [CLS] and [SEP].
-
-    Tokens are [B, T, H]. The mask [B, T] is 1 for a token, 0 for padding. The
-    result is [B, H] float32, 0 for a line without tokens.
-    """
-    is_last = tf.cumsum(mask, axis=1, reverse=True) == 1
-    is_inner = (mask > 0) & ~is_last
-    weights = tf.cast(is_inner[:, 1:], tf.float32)  # [B, T - 1]
-    sums = tf.einsum("bth,bt->bh", tf.cast(tokens[:, 1:], tf.float32), weights)
-    counts = tf.reduce_sum(weights, axis=1, keepdims=True)  # [B, 1]
-    return sums / tf.maximum(counts, 1)

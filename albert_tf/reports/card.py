@@ -58,6 +58,11 @@ USES = {
         'fill_mask --init_checkpoint=MODEL --text="It is [MASK]."',
         'results = albert_tf.FillMask(MODEL)(["It is [MASK]."])',
     ),
+    "vectors": (
+        "sentence-similarity",
+        "embed --init_checkpoint=MODEL --input_file=a.txt --output_file=a.npz",
+        'results = albert_tf.Embedder(MODEL)(["..."])',
+    ),
     "tags": (
         "token-classification",
         'tag --init_checkpoint=MODEL --text="..."',

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from albert_tf import __version__, filesystem
 from albert_tf.commands import (
     run_classifier,
+    run_embedding,
     run_pretraining,
     run_race,
     run_squad,
@@ -43,6 +44,7 @@ COMMANDS = {
         "masked_lm_accuracy",
     ),
     "tags": Command("run_tagger", run_tagger.TaggerFlags),
+    "vectors": Command("run_embedding", run_embedding.EmbeddingFlags),
     "objective": Command("run_classifier", run_classifier.ClassifierFlags),
     "max_qa_length": Command("run_race", run_race.RaceFlags, "eval_accuracy"),
     "name": Command("run_squad", run_squad.SquadFlags, "f1"),

@@ -269,6 +269,30 @@ class ExitSettings:
         settings.check(self)
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class VectorSettings:
+    """How vectors of texts are made and trained.
+
+    Example:
+      >>> from albert_tf.tasks.recipes import VectorSettings
+      >>> VectorSettings(pooling="cls").temperature
+      0.05
+    """
+
+    pooling: Literal["mean", "mean_all", "cls"] = setting(
+        "mean_all",
+        "One of `vector_heads.POOLINGS`.",
+    )
+    temperature: float = setting(
+        0.05,
+        "Temperature of the softmax over cosines.",
+        above=0,
+    )
+
+    def __post_init__(self):
+        settings.check(self)
+
+
 def choose_part(given: int | None, usual: int, room: int) -> int:
     """Returns the length of a part of a sequence.
 

@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterable
 
 from albert_tf import filesystem
-from albert_tf.model import heads, span_heads, tag_heads
+from albert_tf.model import heads, span_heads, tag_heads, vector_heads
 from albert_tf.model.config import AlbertConfig
 from albert_tf.weights import checkpoints
 from albert_tf.weights.checkpoints import STEP, step_of
@@ -31,6 +31,8 @@ KINDS = {
     "spans": "cls/squad/output_",
     "conditional_spans": "answer_class/",
 }
+# A kind without weights, of vectors of texts.
+VECTORS = "vectors"
 HAS_ONE_OUTPUT = ("regression", "choices")
 
 
@@ -42,7 +44,8 @@ class TaskHead:
       kind: an objective of `heads.AlbertClassifier`: "classes", "regression",
         "multi_label"; "choices" of `heads.AlbertMultipleChoice`; "tags" of
         `tag_heads.AlbertTagger`; "spans" and "conditional_spans" of
-        `span_heads`.
+        `span_heads`; "vectors" of `vector_heads.AlbertVectors`, which has no
+        weights of its own.
       labels: names of the outputs of a classifier or tagger, or None if
         unknown;
         `default_labels` are converted to None.
@@ -51,6 +54,7 @@ class TaskHead:
         uncertainty is below this, see `model.exits`. None if unknown.
       lengths: dict of what limited texts in training, such as
         `max_seq_length`, in tokens; empty if unknown. Not compared.
+      pooling: for "vectors": one of `vector_heads.POOLINGS`.
 
     Raises:
       ValueError: if the kind is unknown or has no threshold, labels are not
@@ -68,11 +72,20 @@ class TaskHead:
     lengths: dict[str, int] = dataclasses.field(
         default_factory=dict, compare=False
     )
+    pooling: str | None = None
 
     def __post_init__(self):
-        if self.kind not in list(KINDS):
+        kinds = [*KINDS, VECTORS]
+        if self.kind not in kinds:
             raise ValueError(
-                f"the head's kind is {self.kind!r}; wanted one of {[*KINDS]}"
+                f"the head's kind is {self.kind!r}; wanted one of {kinds}"
+            )
+        is_vectors = self.kind == VECTORS
+        poolings = [*vector_heads.POOLINGS] if is_vectors else [None]
+        if self.pooling not in poolings:
+            raise ValueError(
+                f"the head's pooling is {self.pooling!r:.80}; wanted one of "
+                f"{poolings}"
             )
         labels = self.labels
         if labels is not None:
@@ -131,6 +144,8 @@ def describe_head(
         described[THRESHOLDS[head.kind]] = head.threshold
     if head.lengths:
         described["lengths"] = head.lengths
+    if head.pooling:
+        described["pooling"] = head.pooling
     if folder is not None and (scored := _read_scored(folder)):
         described[SCORED] = scored
     return described
@@ -153,6 +168,7 @@ def read_head(folder: filesystem.Path) -> TaskHead | None:
             values.get("labels"),
             values.get(THRESHOLDS[kind]) if kind in [*THRESHOLDS] else None,
             values.get("lengths", {}),
+            values.get("pooling"),
         )
     except ValueError as error:
         raise ValueError(f"{path} is invalid: {error}.") from None
@@ -262,7 +278,7 @@ def find_head(
         if any(name.startswith(prefix) for name in values)
     ]
     if not kinds:
-        return None
+        return given if given and given.kind == VECTORS else None
     if given and given.kind not in kinds:
         raise ValueError(
             f"{source} has weights of the head {' or '.join(kinds)}; the "
@@ -346,6 +362,8 @@ def build_model(head: TaskHead, config: AlbertConfig, num_outputs: int):
         return heads.AlbertMultipleChoice(config)
     if head.kind == "spans":
         return span_heads.AlbertSpans(config)
+    if head.kind == VECTORS:
+        return vector_heads.AlbertVectors(config, pooling=head.pooling)
     if head.kind == "tags":
         return tag_heads.AlbertTagger(config, num_labels=num_outputs)
     return heads.AlbertClassifier(

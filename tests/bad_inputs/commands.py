@@ -42,6 +42,10 @@ COMMANDS = {
         f"{_FINE_TUNING} --train_file=tags.txt --dev_file=tags.txt "
         "--predict_file=tags.txt --do_train --do_eval --do_predict"
     ),
+    "run_embedding": (
+        f"{_FINE_TUNING} --train_file=pairs.tsv --dev_file=pairs.tsv "
+        "--predict_file=pairs.tsv --do_train --do_eval --do_predict"
+    ),
     "export_to_tfhub": (
         "--albert_directory=model --export_path=new --seq_length=16"
     ),
@@ -104,6 +108,7 @@ WRITING = (
     "run_squad --output_dir=disk/out",
     "run_race --output_dir=disk/out",
     "run_tagger --output_dir=disk/out",
+    "run_embedding --output_dir=disk/out",
     "export_to_tfhub --export_path=disk/hub --nowith_preprocessor",
     "train_vocab --model_prefix=disk/w",
     "extend_vocab --to=disk/x",

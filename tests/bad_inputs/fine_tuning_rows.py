@@ -20,7 +20,13 @@ from tests.bad_inputs.table import (
 )
 
 DEEP = "[" * 100_000
-PROGRAMS = ("run_classifier", "run_squad", "run_race", "run_tagger")
+PROGRAMS = (
+    "run_classifier",
+    "run_squad",
+    "run_race",
+    "run_tagger",
+    "run_embedding",
+)
 TRAIN = "glue/SST-2/train.tsv"
 DEV = "glue/SST-2/dev.tsv"
 TEST = "glue/SST-2/test.tsv"
@@ -44,6 +50,10 @@ def race(name, words, says, *changes, **kwargs):
 
 def tagger(name, words, says, *changes, **kwargs):
     return Row(name, f"run_tagger {words}", says, changes, **kwargs)
+
+
+def vectors(name, words, says, *changes, **kwargs):
+    return Row(name, f"run_embedding {words}", says, changes, **kwargs)
 
 
 def own_task(name, says, /, *changes, **values):
@@ -871,4 +881,57 @@ ROWS = [
         "Give either --text or",
     ),
     Row("tags in another format", "tag --output_file=new.txt", "must end in"),
+    # Vectors.
+    *rows_of_flags("run_embedding", "temperature 0 -1"),
+    vectors("no file of pairs", "--train_file=no.tsv", "There is no no.tsv"),
+    vectors("pairs not named", "--dev_file=", "Please give --dev_file"),
+    vectors(
+        "pairs, nothing to do",
+        "--nodo_train --nodo_eval --nodo_predict",
+        "Give --do_train, --do_eval, --do_predict, --export_dir or",
+    ),
+    vectors(
+        "a file of pairs empty", "", "pairs.tsv is empty", put("pairs.tsv", b"")
+    ),
+    vectors(
+        "pairs without rows",
+        "",
+        "pairs.tsv has no rows",
+        put("pairs.tsv", "sentence1\tsentence2\n"),
+    ),
+    vectors(
+        "pairs of unknown columns",
+        "",
+        "has the columns .'x', 'y'.; wanted such as sentence1",
+        put("pairs.tsv", "x\ty\na\tb\n"),
+    ),
+    vectors(
+        "a column of texts that is not there",
+        "--text_columns=sentence1,other",
+        "other",
+    ),
+    vectors("four columns of texts", "--text_columns=a,b,c,d", "one, two or"),
+    vectors(
+        "a score that is no number",
+        "",
+        "line 2: the score is 'high'",
+        put("pairs.tsv", "sentence1\tsentence2\tscore\na\tb\thigh\n"),
+    ),
+    vectors(
+        "single texts without dropout",
+        "--train_file=text.txt --hidden_dropout_prob=0 "
+        "--attention_probs_dropout_prob=0",
+        "differ by dropout alone",
+    ),
+    vectors(
+        "cosines over the data",
+        "--predict_file=new/predictions.tsv",
+        "predictions.tsv",
+        put("new/predictions.tsv", "sentence1\tsentence2\na\tb\n"),
+    ),
+    vectors(
+        "vectors of a classifier",
+        "--nodo_train --init_checkpoint=classifier",
+        "has the head 'classes'; the task wants 'vectors'",
+    ),
 ]

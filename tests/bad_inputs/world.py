@@ -95,6 +95,15 @@ def _write_tags(rng):
     _write("tags.txt", "\n".join(sentences))
 
 
+def _write_pairs(rng):
+    rows = [
+        f"{_words(rng, 1, 5)}\t{_words(rng, 1, 5)}\t{rng.randint(0, 5)}"
+        for _ in range(12)
+    ]
+    lines = ["sentence1\tsentence2\tscore", *rows]
+    _write("pairs.tsv", "\n".join(lines) + "\n")
+
+
 def _make_grid():
     """Returns the grid of one small training."""
     records = {"max_seq_length": 16, "max_predictions_per_seq": 3}
@@ -126,6 +135,7 @@ def make(folder):
     _write("v2.json", json.dumps(_make_squad(rng, True)))
     _write_race(rng)
     _write_tags(rng)
+    _write_pairs(rng)
     _write("a_file", "not a folder\n")
     _write("new_words.txt", "new\nwords\n")
     _write("grid.json", json.dumps(_make_grid()))

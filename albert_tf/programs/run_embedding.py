@@ -1,0 +1,103 @@
+"""Trains and scores vectors of texts."""
+
+import dataclasses
+import os
+
+import numpy as np
+
+from albert_tf import filesystem
+from albert_tf.commands.run_embedding import FILES
+from albert_tf.data import examples, text_pairs
+from albert_tf.programs import finetuning
+from albert_tf.tasks.recipes import VectorSettings
+from albert_tf.tasks.vectors import PREDICTIONS_FILE, Part, Vectors
+
+
+def read_file(args, name):
+    """Returns the `text_pairs.PairsFile` of a flag, and says what it is."""
+    file = text_pairs.read_pairs(
+        getattr(args, name),
+        filesystem.split_list(args.text_columns),
+        args.score_column,
+    )
+    print(f"{file.path}: {len(file.texts):,} {file.description}.")
+    return file
+
+
+def read_train(args, tokenizer):
+    """Returns the training Examples; None without --do_train."""
+    if not args.do_train:
+        return None
+    file = read_file(args, "train_file")
+    encoded = examples.cached_examples(
+        args.cached_dir,
+        os.path.basename(file.path),
+        examples.cache_key(
+            list(file.texts), tokenizer.settings, args.max_seq_length
+        ),
+        lambda: text_pairs.encode_rows(
+            file.texts, tokenizer, args.max_seq_length
+        ),
+    )
+    if file.scores is None:
+        return encoded
+    scores = np.array(file.scores, np.float32)
+    largest = max(float(np.abs(scores).max()), 1.0)
+    if largest > 1:
+        print(
+            f"The cosines are trained to be the scores divided by {largest:g}."
+        )
+    return dataclasses.replace(encoded, arrays={"label_ids": scores / largest})
+
+
+def read_part(args, name, tokenizer):
+    """Returns the Part of a flag."""
+    file = read_file(args, name)
+    encoded, places = text_pairs.encode_once(
+        file.texts, tokenizer, args.max_seq_length
+    )
+    return Part(file, encoded, places)
+
+
+def check_dropout(args, train, model):
+    """Raises ValueError if single texts would be compared with themselves."""
+    if train is None or "label_ids" in train.arrays:
+        return
+    ids = train.arrays["text_ids"]
+    rates = [
+        getattr(model.config if getattr(args, name) is None else args, name)
+        for name in finetuning.DROPOUTS
+    ]
+    if (ids[:, 0] == ids[:, 1]).all() and not any(rates):
+        raise ValueError(
+            f"{args.train_file} has single texts, whose two vectors differ by "
+            "dropout alone, and this model has none. Give "
+            "--hidden_dropout_prob=0.1, or pairs of texts."
+        )
+
+
+def read_task(args, model):
+    """Returns the `Vectors` with the data that the flags require."""
+    train = read_train(args, model.tokenizer)
+    check_dropout(args, train, model)
+    names = {"dev_file": "dev", "predict_file": "test"}
+    parts = {
+        names[name]: read_part(args, name, model.tokenizer)
+        for name, wanting in FILES.items()
+        if name in names and getattr(args, wanting)
+    }
+    pooling = args.pooling or (model.head and model.head.pooling)
+    settings = VectorSettings(
+        pooling=pooling or VectorSettings.pooling, temperature=args.temperature
+    )
+    return Vectors(
+        train, parts, max_seq_length=args.max_seq_length, settings=settings
+    )
+
+
+def run(args):
+    """Trains, scores, predicts and exports as requested by the flags."""
+    inputs = {f"--{name}": [getattr(args, name)] for name in FILES}
+    outputs = [os.path.join(args.output_dir, PREDICTIONS_FILE)]
+    filesystem.check_outputs({"--output_dir": outputs}, inputs)
+    finetuning.run(args.choose_steps(), read_task)

@@ -1,0 +1,106 @@
+"""Pairs of texts: what columns they are read from, and how they are encoded."""
+
+import json
+
+import numpy as np
+import pytest
+
+from albert_tf.data import text_pairs
+from albert_tf.text import tokenization
+from tests import tiny
+
+
+def write(path, *rows, delimiter="\t"):
+    path.write_text("".join(delimiter.join(row) + "\n" for row in rows))
+    return path
+
+
+def test_a_table_has_known_columns(tmp_path):
+    path = write(
+        tmp_path / "a.tsv",
+        ("index", "sentence1", "sentence2", "score"),
+        ("0", "one", "two", "4.5"),
+        ("1", "three", 'a "quoted', "0"),
+    )
+    found = text_pairs.read_pairs(path)
+    assert found.texts == [("one", "two"), ("three", 'a "quoted')]
+    assert found.scores == [4.5, 0.0]
+    path = write(
+        tmp_path / "b.csv", ("query", "positive"), ("a", "b"), delimiter=","
+    )
+    found = text_pairs.read_pairs(path)
+    assert (found.texts, found.scores) == ([("a", "b")], None)
+
+
+def test_columns_may_be_named(tmp_path):
+    path = write(
+        tmp_path / "a.tsv",
+        ("x", "y", "z", "how"),
+        ("a", "b", "c", "1"),
+        ("d", "e", " ", "2"),
+    )
+    found = text_pairs.read_pairs(path, ["x", "y", "z"])
+    assert found.texts == [("a", "b", "c"), ("d", "e", "")]
+    found = text_pairs.read_pairs(path, ["y", "x"], "how")
+    assert found.texts == [("b", "a"), ("e", "d")]
+    assert found.scores == [1, 2]
+    with pytest.raises(ValueError, match="wanted such as sentence1"):
+        text_pairs.read_pairs(path)
+    with pytest.raises(ValueError, match="line 2: the score is 'a'"):
+        text_pairs.read_pairs(path, ["y"], "x")
+
+
+def test_single_texts_are_paired_with_themselves(tmp_path):
+    (tmp_path / "a.txt").write_text("one\n\ntwo\n")
+    found = text_pairs.read_pairs(tmp_path / "a.txt")
+    assert found.texts == [("one", "one"), ("two", "two")]
+    lines = [json.dumps({"text": text}) for text in ("x", "y")]
+    (tmp_path / "b.jsonl").write_text("\n".join(lines))
+    found = text_pairs.read_pairs(tmp_path / "b.jsonl")
+    assert found.texts == [("x", "x"), ("y", "y")]
+    (tmp_path / "c.txt").write_text("\n")
+    with pytest.raises(ValueError, match="has no texts"):
+        text_pairs.read_pairs(tmp_path / "c.txt")
+
+
+def test_contradictions_are_wrong_second_texts(tmp_path):
+    rows = [
+        ("p", "e1", "entailment"),
+        ("p", "c1", "contradiction"),
+        ("p", "n1", "neutral"),
+        ("p", "e2", "entailment"),
+        ("p", "c2", "contradiction"),
+        ("q", "e3", "entailment"),
+        ("r", "c3", "contradiction"),
+        ("s", "x", "-"),
+    ]
+    header = ("premise", "hypothesis", "gold_label")
+    path = write(tmp_path / "nli.tsv", header, *rows)
+    found = text_pairs.read_pairs(path)
+    assert found.texts == [
+        ("p", "e1", "c1"),
+        ("p", "e2", "c2"),
+        ("q", "e3", ""),
+    ]
+    assert found.description == "entailments"
+    path = write(tmp_path / "none.tsv", header, rows[1])
+    with pytest.raises(ValueError, match="no pair with the label entailment"):
+        text_pairs.read_pairs(path)
+
+
+def test_rows_are_encoded_with_the_numbers_of_their_texts():
+    tokenizer = tokenization.build_tokenizer(spm_model_file=str(tiny.RELEASED))
+    texts = [("a", "b c", ""), ("b c", "a", "d")]
+    encoded = text_pairs.encode_rows(texts, tokenizer, 8)
+    assert len(encoded) == 2 and encoded.num_choices == 3
+    assert encoded.arrays["text_ids"].tolist() == [[0, 1, -1], [1, 0, 2]]
+    flat = [text for row in texts for text in row]
+    for start, length, text in zip(
+        encoded.starts, encoded.lengths, flat, strict=True
+    ):
+        ids = encoded.ids[start : start + length].tolist()
+        wanted = [tokenizer.cls_id, *tokenizer.encode(text), tokenizer.sep_id]
+        assert ids == wanted
+    once, places = text_pairs.encode_once(texts, tokenizer, 8)
+    assert len(once) == 2
+    np.testing.assert_array_equal(places, [[0, 1], [1, 0]])
