@@ -18,6 +18,7 @@ from albert_tf.weights import (
     huggingface_heads,
     regrouping,
     safetensor_files,
+    sentence_transformers,
     task_heads,
 )
 
@@ -219,7 +220,8 @@ def read_weights(
     if rest:
         remarks.append(f"omitted {', '.join(sorted(rest))}")
     regrouping.drop_identity(values, config, path)
-    head = huggingface_heads.read_head(folder, described, values)
+    head = sentence_transformers.read_head(folder)
+    head = head or huggingface_heads.read_head(folder, described, values)
     head = task_heads.find_head(values, head, folder)
     if head and head.kind in huggingface_heads.WITHOUT_POOLER:
         remarks += huggingface_heads.add_pooler(values, config, head)
@@ -264,6 +266,7 @@ def write_folder(
     """
     import safetensors.numpy
 
+    sentence_transformers.check_pooling(head)
     values, target = regrouping.regroup_for(
         values, config, layer_group, always_projects=True
     )
@@ -288,8 +291,15 @@ def write_folder(
         described["classifier_dropout_prob"] = classifier_dropout_prob
     described |= huggingface_heads.describe_head(head, values)
     filesystem.write_json(os.path.join(folder, CONFIG_FILE), described)
+    max_length = config.max_position_embeddings
+    if head:
+        max_length = head.lengths.get("max_seq_length", max_length)
     if tokenizer:
-        write_tokenizer(folder, tokenizer, config.max_position_embeddings)
+        write_tokenizer(folder, tokenizer, max_length)
+    if head and head.kind == task_heads.VECTORS:
+        sentence_transformers.write_files(
+            folder, head, config.hidden_size, max_length
+        )
 
 
 def describe_config(
