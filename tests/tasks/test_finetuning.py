@@ -80,6 +80,34 @@ def test_the_readme_gives_the_weights_of_the_program(
     ]
 
 
+def test_a_task_of_ones_own_learns_and_resumes(model, tmp_path):
+    text = (ROOT / "docs/library.md").read_text(encoding="utf-8")
+    text = text.partition("## A task of your own")[2]
+    block = re.search(r"```python\n(.*?)```", text, re.S).group(1)
+    assert len([line for line in block.splitlines() if line]) <= 40
+    values = {}
+    exec(block, values)
+    start = pretrained.read_pretrained(model)
+    texts = [text for text, _ in make_rows(40, 1)]
+    ratings = np.array([[len(t) / 20, "w1" in t] for t in texts], np.float32)
+    recipe = Recipe(
+        train_step=20,
+        train_batch_size=8,
+        save_checkpoints_steps=10,
+        learning_rate=1e-3,
+    )
+    task = values["Rating"](start.tokenizer, texts, ratings)
+    for folder in ("out", "again"):
+        tuning = FineTuning(tmp_path / folder, task, start, recipe)
+        tuning.train()
+        if folder == "again":  # As if it had been stopped.
+            (tmp_path / folder / "model.ckpt-20.index").unlink()
+            FineTuning(tmp_path / folder, task, start, recipe).train()
+    runs.check_equal(tmp_path / "again", tmp_path / "out")
+    first, last = tuning.evaluator.results()
+    assert last["r2"] > first["r2"]
+
+
 def test_defaults_are_those_of_the_program():
     program = {
         field.name: field.default
