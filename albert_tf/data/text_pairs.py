@@ -41,7 +41,9 @@ class PairsFile(NamedTuple):
     Attributes:
       path: its path.
       texts: N rows of C texts; the third one may be "", which is absent.
-      scores: N numbers, how similar the two texts are; None if unknown.
+      scores: N numbers from -1 to 1, how similar the two texts are, which
+        cosines can be; None if unknown. Larger ones of the file are divided by
+        the largest.
       description: what was read, in words.
     """
 
@@ -98,7 +100,12 @@ def read_pairs(
     pairs = [(a, b) for a, b, *_ in rows]
     if score_column is not None:
         scores = [_as_score(path, value, line) for *_, value, line in rows]
-        return PairsFile(path, pairs, scores, "pairs with scores")
+        largest = max(map(abs, scores))
+        description = "pairs with scores"
+        if largest > 1:
+            scores = [score / largest for score in scores]
+            description += f", which are divided by {largest:g}"
+        return PairsFile(path, pairs, scores, description)
     if label and {value for *_, value, _ in rows} <= NLI:
         return PairsFile(path, take_entailed(path, rows), None, "entailments")
     is_single = len(chosen) == 1

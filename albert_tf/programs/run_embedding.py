@@ -42,12 +42,7 @@ def read_train(args, tokenizer):
     if file.scores is None:
         return encoded
     scores = np.array(file.scores, np.float32)
-    largest = max(float(np.abs(scores).max()), 1.0)
-    if largest > 1:
-        print(
-            f"The cosines are trained to be the scores divided by {largest:g}."
-        )
-    return dataclasses.replace(encoded, arrays={"label_ids": scores / largest})
+    return dataclasses.replace(encoded, arrays={"label_ids": scores})
 
 
 def read_part(args, name, tokenizer):

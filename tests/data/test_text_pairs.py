@@ -24,7 +24,8 @@ def test_a_table_has_known_columns(tmp_path):
     )
     found = text_pairs.read_pairs(path)
     assert found.texts == [("one", "two"), ("three", 'a "quoted')]
-    assert found.scores == [4.5, 0.0]
+    assert found.scores == [1, 0]
+    assert "divided by 4.5" in found.description
     path = write(
         tmp_path / "b.csv", ("query", "positive"), ("a", "b"), delimiter=","
     )
@@ -43,7 +44,7 @@ def test_columns_may_be_named(tmp_path):
     assert found.texts == [("a", "b", "c"), ("d", "e", "")]
     found = text_pairs.read_pairs(path, ["y", "x"], "how")
     assert found.texts == [("b", "a"), ("e", "d")]
-    assert found.scores == [1, 2]
+    assert found.scores == [0.5, 1]
     with pytest.raises(ValueError, match="wanted such as sentence1"):
         text_pairs.read_pairs(path)
     with pytest.raises(ValueError, match="line 2: the score is 'a'"):
