@@ -31,6 +31,18 @@ def score_similarity(found: np.ndarray, scores) -> dict[str, float]:
     return {name: values[name] for name in ("spearman", "pearson")}
 
 
+def expect_ranking(count: int) -> dict[str, float]:
+    """Returns the scores of `score_ranking` to expect of random ranks.
+
+    `count` is the number of texts that are ranked.
+    """
+    return {
+        "mrr": float((1 / np.arange(1, count + 1)).mean()),
+        "recall_at_1": 1 / count,
+        "recall_at_10": min(10, count) / count,
+    }
+
+
 def score_ranking(vectors: np.ndarray, index: np.ndarray) -> dict[str, float]:
     """Ranks the second text of each pair among those of all pairs.
 

@@ -48,6 +48,16 @@ def read_train(args, tokenizer):
 def read_part(args, name, tokenizer):
     """Returns the Part of a flag."""
     file = read_file(args, name)
+    if all(first == second for first, second, *_ in file.texts):
+        raise ValueError(
+            f"{file.path} has single texts, each of which is nearest to "
+            "itself; wanted pairs to score."
+        )
+    if file.scores is not None and len(set(file.scores)) == 1:
+        raise ValueError(
+            f"All scores of {file.path} are equal, so that nothing correlates "
+            "with them."
+        )
     encoded, places = text_pairs.encode_once(
         file.texts, tokenizer, args.max_seq_length
     )

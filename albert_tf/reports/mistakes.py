@@ -50,6 +50,8 @@ def describe(rows, task):
     labels = task.get("labels")
     if "tags" in task:
         yield from describe_tags(rows)
+    elif rows[0]["label"] is None:
+        return  # Of a ranking, there are only ranks.
     elif "f1" in rows[0]:
         yield tabulate_wrong(
             rows, ANSWERS, lambda row: (row["f1"], -row["probability"]), "worst"

@@ -90,8 +90,9 @@ class Run:
 
     @property
     def best_metric(self) -> str | None:
-        first = next(iter(self.task.get("metrics", ())), None)
-        return self.command.best_metric or first
+        names = self.task.get("metrics", ())
+        known = [n for n in names if any(n in r for r in self.evaluations)]
+        return self.command.best_metric or next(iter([*known, *names]), None)
 
     @property
     def evaluations(self) -> list[dict]:

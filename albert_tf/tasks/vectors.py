@@ -20,6 +20,8 @@ from albert_tf.tasks.recipes import Recipe, VectorSettings
 from albert_tf.training import manifest
 from albert_tf.weights.task_heads import VECTORS, TaskHead
 
+# The first is of dev data with scores, the second of other data.
+METRICS = ("spearman", "mrr")
 PREDICTIONS_FILE = "predictions.tsv"
 
 
@@ -42,6 +44,13 @@ class Part(NamedTuple):
             return vectors.score_ranking(found, self.places)
         cosines = vectors.cosines(found, self.places)
         return vectors.score_similarity(cosines, self.file.scores)
+
+    @property
+    def baseline(self) -> dict[str, float]:
+        """The scores to expect of random vectors."""
+        if self.file.scores is not None:
+            return dict.fromkeys(("spearman", "pearson"), 0.0)
+        return vectors.expect_ranking(len(np.unique(self.places[:, 1])))
 
 
 class Vectors(Task):
@@ -79,16 +88,13 @@ class Vectors(Task):
         self.objective = "similarity" if has_scores else "ranking"
         self.is_scored, self.is_predicted = "dev" in parts, "test" in parts
         is_ranked = self.is_scored and parts["dev"].file.scores is None
-        self.best_metric = "mrr" if is_ranked else "spearman"
+        self.best_metric = METRICS[is_ranked]
         self.head = TaskHead(
             VECTORS,
             lengths={"max_seq_length": max_seq_length},
             pooling=self.settings.pooling,
         )
-        if self.is_scored:  # Of equal vectors.
-            part = parts["dev"]
-            equal = np.ones([len(part.examples), 1], np.float32)
-            self.baseline = part.score(equal)
+        self.baseline = parts["dev"].baseline if self.is_scored else {}
 
     @functools.cached_property
     def made_of(self):
@@ -96,6 +102,7 @@ class Vectors(Task):
             name: manifest.describe_examples(
                 part.examples, part.places.tolist(), part.file.scores
             )
+            | {"examples": len(part.places)}
             for name, part in self.parts.items()
         }
         if self.train is not None:
@@ -103,9 +110,8 @@ class Vectors(Task):
         return {
             "task": {
                 "name": self.name,
-                "metrics": [self.best_metric],
-                "vectors": self.objective,
-                "pooling": self.settings.pooling,
+                "metrics": METRICS,
+                "vectors": self.settings.pooling,
                 "temperature": self.settings.temperature,
             },
             "data": data,

@@ -424,6 +424,10 @@ def select(pretrained: Pretrained, form: str) -> Pretrained:
         pretrained.values, pretrained.config, pretrained.tokenizer
     )
     remarks = [*pretrained.remarks, *remarks]
+    if head and head.kind == task_heads.VECTORS:
+        remarks.append(
+            f"the pooling {head.pooling!r} is left out: KerasHub has none"
+        )
     return dataclasses.replace(
         pretrained, values=values, remarks=remarks, head=None
     )

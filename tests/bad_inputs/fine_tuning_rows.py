@@ -924,6 +924,15 @@ ROWS = [
         "differ by dropout alone",
     ),
     vectors(
+        "single texts to score", "--dev_file=text.txt", "nearest to itself"
+    ),
+    vectors(
+        "scores all equal",
+        "--dev_file=same.tsv",
+        "All scores of same.tsv are equal",
+        put("same.tsv", "sentence1\tsentence2\tscore\na\tb\t1\nc\td\t1\n"),
+    ),
+    vectors(
         "cosines over the data",
         "--predict_file=new/predictions.tsv",
         "predictions.tsv",

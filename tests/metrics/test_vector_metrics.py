@@ -41,6 +41,19 @@ def test_second_texts_are_ranked(monkeypatch):
     assert np.isclose(values["recall_at_10"], (ranks <= 10).mean())
 
 
+def test_random_ranks_have_the_expected_scores():
+    expected = vectors.expect_ranking(20)
+    found = [
+        vectors.score_ranking(
+            random_vectors(40, 6, seed), np.arange(40).reshape(20, 2)
+        )
+        for seed in range(200)
+    ]
+    for name, value in expected.items():
+        mean = np.mean([row[name] for row in found])
+        assert abs(mean - value) < 0.03, name
+
+
 def test_equal_vectors_are_in_the_middle():
     values = vectors.score_ranking(
         np.ones([40, 1]), np.arange(40).reshape(20, 2)

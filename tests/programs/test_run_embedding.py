@@ -9,10 +9,12 @@ import tensorflow as tf
 
 from albert_tf import Embedder
 from albert_tf.commands.embed import EmbedFlags
+from albert_tf.commands.report import ReportFlags
 from albert_tf.commands.run_embedding import EmbeddingFlags
 from albert_tf.export import saved_models
 from albert_tf.metrics import vectors
 from albert_tf.programs import embed, run_embedding
+from albert_tf.reports import report
 from albert_tf.training import evaluation, results_file
 from albert_tf.weights import task_heads
 from tests import runs, tiny
@@ -53,6 +55,17 @@ def args(tmp_path):
         save_checkpoints_steps=50,
         max_seq_length=12,
     )
+
+
+def check_predictions(args, out):
+    """A cosine of each pair; later, without the training data, the same."""
+    lines = (out / "predictions.tsv").read_text().splitlines()
+    assert lines[0] == "index\tcosine" and len(lines) == 31
+    (out / "predictions.tsv").unlink()
+    later = {"do_train": False, "do_eval": False, "train_file": None}
+    later |= {"export_dir": None, "export_text_dir": None}
+    run_embedding.run(dataclasses.replace(args, **later))
+    assert (out / "predictions.tsv").read_text().splitlines() == lines
 
 
 @pytest.mark.traced
@@ -110,9 +123,7 @@ def test_a_run_learns_scores(args, tmp_path, capfd):
     )
     stored = np.load(tmp_path / "v.npz")["vectors"]
     np.testing.assert_allclose(stored[0], flat[0], atol=1e-5)
-    # Predictions: a cosine of each pair.
-    lines = (out / "predictions.tsv").read_text().splitlines()
-    assert lines[0] == "index\tcosine" and len(lines) == 31
+    check_predictions(args, out)
 
 
 def test_pairs_without_scores_are_ranked(args, tmp_path):
@@ -125,6 +136,11 @@ def test_pairs_without_scores_are_ranked(args, tmp_path):
     results = results_file.read_results(tmp_path / "out")
     best = max(row["mrr"] for row in results)
     assert best > 0.4
+    page = tmp_path / "report.html"
+    report.run(
+        ReportFlags(output_dir=str(tmp_path / "out"), output_file=str(page))
+    )
+    assert "recall at 10" in page.read_text().replace("_", " ")
     assert task_heads.read_head(tmp_path / "out").pooling == "cls"
     # Evaluated elsewhere, it keeps pooling and length; and so does a
     # pretrained model, which has neither.
