@@ -8,6 +8,7 @@ from texts to vectors; both sort texts by length. The medians are reported.
 """
 
 import dataclasses
+import functools
 import os
 import statistics
 import time
@@ -45,13 +46,13 @@ def run(args):
     lines = lines[: args.num_texts]
     ours = Embedder(args.model)
     theirs = sentence_transformers.SentenceTransformer(args.model, device="cpu")
-    calls = {"albert_tf": lambda: ours(lines)}
+    calls: dict = {"albert_tf": functools.partial(ours, lines)}
     for size in map(int, args.batch_sizes.split(",")):
-        calls[f"sentence-transformers, batches of {size}"] = lambda size=size: (
-            theirs.encode(lines, batch_size=size)
+        calls[f"sentence-transformers, batches of {size}"] = functools.partial(
+            theirs.encode, lines, batch_size=size
         )
     vectors = {name: call() for name, call in calls.items()}  # Warm up.
-    seconds = {name: [] for name in calls}
+    seconds: dict[str, list] = {name: [] for name in calls}
     for _ in range(args.num_turns):
         for name, call in calls.items():
             began = time.perf_counter()
