@@ -325,6 +325,33 @@ class ServingFlags(ExportFlags):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class PartsFlags(ServingFlags, EpochFlags):
+    """Fine-tuning on files of train, dev and test data, named by flags."""
+
+    # Flags of files, which a subclass has, and what requires them.
+    FILES: ClassVar[dict[str, str]] = {
+        "train_file": "do_train",
+        "dev_file": "do_eval",
+        "predict_file": "do_predict",
+    }
+
+    do_eval: bool = flag(
+        False,
+        "Whether to evaluate on --dev_file: at each checkpoint while "
+        "training, or all existing checkpoints without --do_train.",
+    )
+
+    def check(self):
+        """Raises ValueError if flags contradict each other."""
+        exports = "export_dir", "export_text_dir"
+        check_has_work(self, *self.FILES.values(), *exports)
+        for name, wanting in self.FILES.items():
+            if getattr(self, wanting) and not getattr(self, name):
+                raise ValueError(f"Please give --{name}.")
+        super().check()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class CheckpointFlags(flags.Flags):
     """Checkpoint to read."""
 

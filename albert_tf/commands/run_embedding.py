@@ -18,16 +18,10 @@ from albert_tf.flags import flag
 from albert_tf.tasks import recipes
 
 PROGRAM = "albert_tf.programs.run_embedding"
-# Flags of files, and what requires them.
-FILES = {
-    "train_file": "do_train",
-    "dev_file": "do_eval",
-    "predict_file": "do_predict",
-}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class EmbeddingFlags(groups.ServingFlags, groups.EpochFlags):
+class EmbeddingFlags(groups.PartsFlags):
     """Pairs of texts; pooling and temperature."""
 
     train_file: str | None = flag(
@@ -62,21 +56,6 @@ class EmbeddingFlags(groups.ServingFlags, groups.EpochFlags):
     score_column: str | None = flag(
         help="Name of the column of scores. Default: score or similarity."
     )
-    do_eval: bool = flag(
-        False,
-        "Whether to evaluate on --dev_file: at each checkpoint while "
-        "training, or all existing checkpoints without --do_train.",
-    )
-
-    def check(self):
-        """Raises ValueError if flags contradict each other."""
-        groups.check_has_work(
-            self, *FILES.values(), "export_dir", "export_text_dir"
-        )
-        for name, wanting in FILES.items():
-            if getattr(self, wanting) and not getattr(self, name):
-                raise ValueError(f"Please give --{name}.")
-        super().check()
 
 
 main = functools.partial(flags.launch, PROGRAM, EmbeddingFlags)

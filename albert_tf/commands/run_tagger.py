@@ -13,16 +13,10 @@ from albert_tf.flags import flag
 from albert_tf.tasks import recipes
 
 PROGRAM = "albert_tf.programs.run_tagger"
-# Flags of files, and what requires them.
-FILES = {
-    "train_file": "do_train",
-    "dev_file": "do_eval",
-    "predict_file": "do_predict",
-}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TaggerFlags(groups.ServingFlags, groups.EpochFlags):
+class TaggerFlags(groups.PartsFlags):
     """Words with tags."""
 
     train_file: str | None = flag(
@@ -49,21 +43,6 @@ class TaggerFlags(groups.ServingFlags, groups.EpochFlags):
         "that is too long for one. Default: half of --max_seq_length.",
         at_least=1,
     )
-    do_eval: bool = flag(
-        False,
-        "Whether to evaluate on --dev_file: at each checkpoint while "
-        "training, or all existing checkpoints without --do_train.",
-    )
-
-    def check(self):
-        """Raises ValueError if flags contradict each other."""
-        groups.check_has_work(
-            self, *FILES.values(), "export_dir", "export_text_dir"
-        )
-        for name, wanting in FILES.items():
-            if getattr(self, wanting) and not getattr(self, name):
-                raise ValueError(f"Please give --{name}.")
-        super().check()
 
     def fit(self, config):
         """As `WindowFlags.fit`."""

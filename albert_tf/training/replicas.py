@@ -99,7 +99,7 @@ def build_replica_step(model, optimizer, settings=DEFAULTS):
       norm before clipping, learning rate).
     """
     compute, num_parts = differentiate, settings.gradient_accumulation_steps
-    if model.compares_rows:
+    if getattr(model, "compares_rows", False):
         compute = functools.partial(differentiate_vectors, num_parts=num_parts)
     elif num_parts > 1:
         compute = functools.partial(accumulate, num_parts=num_parts)

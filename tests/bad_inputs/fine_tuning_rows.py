@@ -819,7 +819,7 @@ ROWS = [
     tagger(
         "tags, nothing to do",
         "--nodo_train --nodo_eval --nodo_predict",
-        "Give --do_train, --do_eval, --do_predict or --export_dir",
+        "Give --do_train, --do_eval, --do_predict, --export_dir or",
     ),
     tagger(
         "a file of tags empty", "", "tags.txt is empty", put("tags.txt", b"")
