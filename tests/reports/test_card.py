@@ -177,4 +177,5 @@ def test_each_kind_of_head_has_a_use():
     assert card.USES.keys() == task_heads.KINDS.keys() | {
         "encoder",
         "pretraining",
+        task_heads.VECTORS,
     }
