@@ -1,9 +1,13 @@
-"""Compares the folders of two runs."""
+"""Stops runs, and compares the folders of two."""
 
+import dataclasses
 import pathlib
+from unittest import mock
 
 import numpy as np
+import pytest
 
+from albert_tf.training import evaluation
 from albert_tf.weights import checkpoints
 
 
@@ -21,3 +25,35 @@ def check_equal(folder, other):
             np.testing.assert_array_equal(ours[name], value, err_msg=name)
     for name in ("eval_results.txt", "run.json"):
         assert (folder / name).read_text() == (other / name).read_text()
+
+
+def stop_at(step, run, args):
+    """Calls run(args), as if it was interrupted before it evaluates a step."""
+    original = evaluation.Evaluator.evaluate
+
+    def stop(evaluator, number, prefix=None):
+        if number == step:
+            raise KeyboardInterrupt
+        return original(evaluator, number, prefix)
+
+    with (
+        mock.patch.object(evaluation.Evaluator, "evaluate", stop),
+        pytest.raises(KeyboardInterrupt),
+    ):
+        run(args)
+
+
+def check_resumes(run, args, folder):
+    """Asserts that a run that stops, and goes on in `folder`, is the same.
+
+    Returns the flags of six steps that were trained in `folder`.
+    """
+    args = dataclasses.replace(
+        args, train_step=6, save_checkpoints_steps=2, do_predict=False
+    )
+    run(args)
+    again = dataclasses.replace(args, output_dir=str(folder))
+    stop_at(4, run, again)
+    run(again)
+    check_equal(folder, args.output_dir)
+    return again

@@ -22,10 +22,12 @@ from albert_tf.text import normalization
 
 FORMATS = ("tsv", "csv", "jsonl")
 _SCALAR = str | int | float
+_TEXTS = ("text_a", "text_b", "text_c")
 # The JSON types allowed for each part of a row.
 _KINDS = {
     "text_a": (str, "a string"),
     "text_b": (str | None, "a string or null"),
+    "text_c": (str | None, "a string or null"),
     "label": (_SCALAR | list, "a string, a number or a list of them"),
     "id": (_SCALAR, "a string or a number"),
 }
@@ -48,7 +50,7 @@ class Table:
 
     Attributes:
       file: path relative to the data folder.
-      text: one or two columns.
+      text: one to three columns.
       label: column, or None if there are no labels; or a tuple of columns of
         0 and 1, one for each of the task's labels, in their order.
       id: column of unique values, or None to use the row number from 0.
@@ -77,8 +79,8 @@ class Table:
             raise ValueError(
                 f"format is {self.format!r}; wanted one of {FORMATS}."
             )
-        if not isinstance(self.text, tuple) or len(self.text) not in (1, 2):
-            raise ValueError(f"text is {self.text!r}; wanted 1 or 2 columns.")
+        if not isinstance(self.text, tuple) or len(self.text) not in (1, 2, 3):
+            raise ValueError(f"text is {self.text!r}; wanted 1 to 3 columns.")
         if self.delimiter and (
             len(self.delimiter) > 1 or self.delimiter in '"\r\n'
         ):
@@ -103,6 +105,7 @@ class Row(NamedTuple):
       id: identifies the prediction.
       text_a: the text, or the first of two.
       text_b: the second text, or None.
+      text_c: the third text, or None.
       label: the value in the file: a string, or for JSON any value but null;
         None if the table has no labels.
       line: number of its first line, from 1.
@@ -113,6 +116,7 @@ class Row(NamedTuple):
     text_b: str | None
     label: object
     line: int
+    text_c: str | None = None
 
 
 def read_table(path: filesystem.Path, table: Table) -> list[Row]:
@@ -123,13 +127,58 @@ def read_table(path: filesystem.Path, table: Table) -> list[Row]:
       ValueError: if it is empty or not UTF-8, a column is unknown, a row is
         invalid or has no text, or two rows have the same id.
     """
-    is_json = table.format == "jsonl"
-    records = _PARSERS[table.format](path, read_text(path), table)
-    header = None
-    if table.has_header and not is_json and records:
-        header = records.pop(0)[1]
+    header, records = read_records(
+        path,
+        format=table.format,
+        has_header=table.has_header,
+        delimiter=table.delimiter,
+        is_glue=table.is_glue,
+    )
+    return select_rows(path, table, header, records)
+
+
+def read_records(
+    path: filesystem.Path,
+    *,
+    format: str,
+    has_header: bool = True,
+    delimiter: str | None = None,
+    is_glue: bool = False,
+) -> tuple[list[str] | None, list]:
+    """Reads the records of a file; the arguments are those of Table.
+
+    Returns:
+      The names of the columns, or None if the table has no header; and the
+      records (line, fields): a list, or for JSON a dict.
+
+    Raises:
+      FileNotFoundError: if there is no file.
+      ValueError: if it is empty or not UTF-8.
+    """
+    text = read_text(path)
+    if format == "jsonl":
+        records: list = parse_json_lines(path, text)
+        has_header = False
+    elif format == "tsv" and not delimiter:
+        records = _parse_tsv(path, text, is_glue)
+    else:
+        records = _parse_csv(path, text, delimiter or ",")
+    header = records.pop(0)[1] if has_header and records else None
     if not records:
         raise ValueError(f"{path} has no rows. Was it copied completely?")
+    return header, records
+
+
+def select_rows(
+    path: filesystem.Path, table: Table, header, records
+) -> list[Row]:
+    """Returns the rows of records, which are those of `read_records`.
+
+    Raises:
+      ValueError: if a column is unknown, a row is invalid or has no text, or
+        two rows have the same id.
+    """
+    is_json = table.format == "jsonl"
     columns = _find_columns(path, table, header)
     _log_first_row(path, table, header, records)
     num_columns = len(header or records[0][1])
@@ -144,7 +193,7 @@ def read_table(path: filesystem.Path, table: Table) -> list[Row]:
         else:
             _check_width(where, fields, width, num_columns, table)
         values = _read_values(where, fields, columns, table)
-        _check_values(where, values, table)
+        _check_values(where, values, table, columns)
         rows.append(
             Row(
                 id=str(values.get("id", len(rows))),
@@ -152,6 +201,7 @@ def read_table(path: filesystem.Path, table: Table) -> list[Row]:
                 text_b=values.get("text_b"),
                 label=values.get("label"),
                 line=line,
+                text_c=values.get("text_c"),
             )
         )
     _check_rows(path, rows, len(records))
@@ -195,23 +245,21 @@ def read_lines(path: filesystem.Path) -> Iterator[str]:
             encoding = "utf-8"  # Only the first line may have the mark.
 
 
-def _parse_tsv(path, text, table):
+def _parse_tsv(path, text, is_glue):
     """Returns (line number, fields) of the rows of a TSV file."""
-    if table.delimiter:
-        return _parse_csv(path, text, table)
     # Not splitlines(): it also splits at characters that occur in texts.
     text = text.rstrip("\r\n")
-    if "\n" not in text and not table.is_glue:
+    if "\n" not in text and not is_glue:
         text = text.replace("\r", "\n")  # Line ends of older Macs.
     rows = [
         (number, line.removesuffix("\r").split("\t"))
         for number, line in enumerate(text.split("\n") if text else [], 1)
     ]
-    if table.is_glue or '"' not in text:
+    if is_glue or '"' not in text:
         return rows
     has_doubled = any(_DOUBLED.fullmatch(f) for _, row in rows for f in row)
     with contextlib.suppress(ValueError):
-        quoted = _parse_csv(path, text, table, "\t")
+        quoted = _parse_csv(path, text, "\t")
         if _is_quoted(rows, quoted, has_doubled):
             logging.warning(
                 "%s: some fields are quoted, as pandas writes them; the quotes "
@@ -252,8 +300,9 @@ def _is_quoted(rows, quoted, has_doubled):
     )
 
 
-def _parse_csv(path, text, table, delimiter=None):
-    rows = parse_csv(path, text, delimiter or table.delimiter or ",")
+def _parse_csv(path, text, delimiter):
+    """Returns (line number, fields) of the rows that are not empty."""
+    rows = parse_csv(path, text, delimiter)
     return [(line, fields) for line, fields in rows if fields]
 
 
@@ -303,20 +352,13 @@ def parse_json_lines(
     ]
 
 
-_PARSERS = {
-    "tsv": _parse_tsv,
-    "csv": _parse_csv,
-    "jsonl": lambda path, text, _: parse_json_lines(path, text),
-}
-
-
 def _find_columns(path, table, header):
     """Returns a dict from a part of a row to the index or key of its column.
 
-    Parts are "text_a", "text_b", "label", "id"; or instead of "label", for
-    several columns of labels, each column in a tuple.
+    Parts are "text_a", "text_b", "text_c", "label", "id"; or instead of
+    "label", for several columns of labels, each column in a tuple.
     """
-    wanted: dict = dict(zip(("text_a", "text_b"), table.text, strict=False))
+    wanted: dict = dict(zip(_TEXTS, table.text, strict=False))
     if isinstance(table.label, tuple):
         wanted |= {(column,): column for column in table.label}
     else:
@@ -392,7 +434,7 @@ def _check_width(where, fields, width, num_columns, table):
 
 def _check_keys(where, fields, columns):
     if missing := [c for c in columns.values() if c not in fields]:
-        others = {columns.get(name) for name in ("text_a", "text_b", "id")}
+        others = {columns.get(name) for name in (*_TEXTS, "id")}
         hint = "" if others.issuperset(missing) else f" {label_values.HINT}"
         raise ValueError(
             f"{where}: {missing} are missing from the keys "
@@ -422,16 +464,17 @@ def _is_one(value, column, where):
     return form in label_values.ONE
 
 
-def _check_values(where, values, table):
+def _check_values(where, values, table, columns):
     """Raises ValueError if texts, labels or ids are invalid."""
     for name, value in values.items():
         kind, wanted = _KINDS[name]
         if not isinstance(value, kind):
             hint = f" {label_values.HINT}" if name == "label" else ""
             raise ValueError(
-                f"{where}: {name} is {value!r:.80}; wanted {wanted}.{hint}"
+                f"{where}: {name} is {value!r:.80}; wanted {wanted} in the "
+                f"column {columns[name]!r}.{hint}"
             )
-    texts = [values.get(name) or "" for name in ("text_a", "text_b")]
+    texts = [values.get(name) or "" for name in _TEXTS]
     if not table.is_glue and all(map(normalization.is_blank, texts)):
         raise ValueError(
             f"{where}: the text is empty. Remove the row, or is it the wrong "
@@ -485,8 +528,10 @@ def _warn_of_missing_texts(path, rows):
     lines = [
         row.line
         for row in rows
-        if label_values.is_missing(row.text_a)
-        or (row.text_b is not None and label_values.is_missing(row.text_b))
+        if any(
+            text is not None and label_values.is_missing(text)
+            for text in (row.text_a, row.text_b)
+        )
     ]
     if lines:
         logging.warning(

@@ -3,9 +3,8 @@
 Shapes: N rows of C texts; U different texts.
 """
 
-import csv
 import dataclasses
-import io
+import logging
 import math
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -15,6 +14,7 @@ import numpy as np
 from albert_tf import filesystem
 from albert_tf.data import tables
 from albert_tf.data.examples import Examples, pack_pairs
+from albert_tf.text import normalization
 
 # Names of columns, of which the first that a file has are taken.
 TEXTS = (
@@ -32,7 +32,7 @@ NEGATIVES = ("negative",)
 SCORES = ("score", "similarity_score", "similarity")
 NLI_LABELS = ("gold_label", "label")
 # Labels of natural language inference; "-" is for pairs without agreement.
-NLI = {"entailment", "neutral", "contradiction", "-"}
+NLI = ("entailment", "neutral", "contradiction", "-")
 
 
 class PairsFile(NamedTuple):
@@ -82,57 +82,45 @@ def read_pairs(
         if not lines:
             raise ValueError(f"{path} has no texts.")
         return PairsFile(path, [(x, x) for x in lines], None, "single texts")
-    names = read_names(path)
+    format = tables.format_of(path)
+    header, records = tables.read_records(path, format=format)
+    names = header or [*records[0][1]]
     chosen = [*text_columns] or find_texts(path, names)
     if not 1 <= len(chosen) <= 3:
         raise ValueError(
             f"text_columns={','.join(chosen)}; wanted one, two or three names."
         )
-    if score_column is None:
-        score_column = _first(SCORES, names)
+    label = None
+    if len(chosen) < 3:
+        score_column = score_column or _first(SCORES, names)
+        label = score_column or _first(NLI_LABELS, names)
+    table = tables.Table(path, tuple(chosen), label=label, format=format)
+    rows = tables.select_rows(path, table, header, records)
+    texts = [texts_of(path, row, len(chosen)) for row in rows]
     if len(chosen) == 3:
-        rows = read_rows(path, chosen[:2], chosen[2])
-        wrong = [_as_text(path, value, line) for *_, value, line in rows]
-        triples = [(a, b, c) for (a, b, *_), c in zip(rows, wrong, strict=True)]
-        return PairsFile(path, triples, None, "pairs with wrong second texts")
-    label = score_column or _first(NLI_LABELS, names)
-    rows = read_rows(path, chosen, label)
-    pairs = [(a, b) for a, b, *_ in rows]
-    if score_column is not None:
-        scores = [_as_score(path, value, line) for *_, value, line in rows]
-        largest = max(map(abs, scores))
-        description = "pairs with scores"
-        if largest > 1:
-            scores = [score / largest for score in scores]
-            description += f", which are divided by {largest:g}"
-        return PairsFile(path, pairs, scores, description)
-    if label and {value for *_, value, _ in rows} <= NLI:
+        return PairsFile(path, texts, None, "pairs with wrong second texts")
+    if label and label == score_column:
+        return PairsFile(path, texts, *read_scores(path, rows))
+    if label and all(row.label in NLI for row in rows):
         return PairsFile(path, take_entailed(path, rows), None, "entailments")
+    if label:
+        logging.warning(
+            "%s has a column %r with values such as %r, which is not used: "
+            "all pairs count as alike. If it is a score, name it with "
+            "score_column.",
+            path,
+            label,
+            rows[0].label,
+        )
     is_single = len(chosen) == 1
     return PairsFile(
-        path, pairs, None, "single texts" if is_single else "pairs"
+        path, texts, None, "single texts" if is_single else "pairs"
     )
 
 
 def _first(wanted, names):
     """Returns the first of the wanted names that is there, or None."""
     return next((name for name in wanted if name in names), None)
-
-
-def read_names(path: str) -> list[str]:
-    """Returns the names of the columns of a table."""
-    first, _, _ = tables.read_text(path).partition("\n")
-    if not first.strip():
-        raise ValueError(f"{path} is empty, or its first line is.")
-    format = tables.format_of(path)
-    if format == "jsonl":
-        records = tables.parse_json_lines(path, first)
-        return [*records[0][1]] if records else []
-    delimiter = "," if format == "csv" else "\t"
-    header = next(
-        csv.reader(io.StringIO(first.strip()), delimiter=delimiter), []
-    )
-    return [name.strip() for name in header]
 
 
 def find_texts(path: str, names: Sequence[str]) -> list[str]:
@@ -147,63 +135,78 @@ def find_texts(path: str, names: Sequence[str]) -> list[str]:
     )
 
 
-def read_rows(path, texts, last) -> list[tuple]:
-    """Returns (first text, second text, value of `last`, line) of the rows.
-
-    If `texts` is one column, both texts are its own.
-    """
-    table = tables.Table(
-        path, tuple(texts), label=last, format=tables.format_of(path)
-    )
-    return [
-        (row.text_a, row.text_a if row.text_b is None else row.text_b)
-        + (row.label, row.line)
-        for row in tables.read_table(path, table)
+def texts_of(path: str, row: tables.Row, count: int) -> tuple[str, ...]:
+    """Returns the texts of a row of `count` texts, as those of PairsFile."""
+    if count == 1:
+        return row.text_a, row.text_a
+    texts = [
+        "" if text is None or normalization.is_blank(text) else text
+        for text in (row.text_a, row.text_b, row.text_c)
     ]
-
-
-def _as_text(path, value, line):
-    if not isinstance(value, str):
+    if not all(texts[:2]):
         raise ValueError(
-            f"{path}, line {line}: the third text is {value!r:.80}; wanted a "
-            "string."
+            f"{path}, line {row.line}: one of the two texts is empty. Remove "
+            "the row, or is it the wrong column?"
         )
-    return value if value.strip() else ""
+    return tuple(texts[:count])
 
 
-def _as_score(path, value, line):
-    try:
-        score = float(value)
-    except (TypeError, ValueError):
-        score = math.nan
-    if not math.isfinite(score):
-        raise ValueError(
-            f"{path}, line {line}: the score is {value!r:.80}; wanted a number."
-        )
-    return score
+def read_scores(path: str, rows) -> tuple[list[float], str]:
+    """Returns the scores of rows, from -1 to 1, and what they are, in words."""
+    scores = []
+    for row in rows:
+        try:
+            score = float(row.label)
+        except (TypeError, ValueError):
+            score = math.nan
+        if not math.isfinite(score):
+            raise ValueError(
+                f"{path}, line {row.line}: the score is {row.label!r:.80}; "
+                "wanted a number."
+            )
+        scores.append(score)
+    largest = max(map(abs, scores))
+    if largest <= 1:
+        return scores, "pairs with scores"
+    description = f"pairs with scores, which are divided by {largest:g}"
+    return [score / largest for score in scores], description
 
 
 def take_entailed(path: str, rows) -> list[tuple[str, str, str]]:
-    """Returns the entailments among rows of `read_rows`, as three texts.
+    """Returns the entailments among rows of a table, as three texts.
 
     The third one contradicts the first; it is "" if none does.
     """
     wrong: dict[str, list] = {}
-    for first, second, label, _ in rows:
-        if label == "contradiction":
-            wrong.setdefault(first, []).append(second)
+    for row in rows:
+        if row.label == "contradiction":
+            wrong.setdefault(row.text_a, []).append(row.text_b)
     taken, used = [], dict.fromkeys(wrong, 0)
-    for first, second, label, _ in rows:
-        if label != "entailment":
+    for row in rows:
+        if row.label != "entailment":
             continue
         third = ""
-        if first in wrong:  # Each one in turn.
-            third = wrong[first][used[first] % len(wrong[first])]
-            used[first] += 1
-        taken.append((first, second, third))
+        if row.text_a in wrong:  # Each one in turn.
+            others = wrong[row.text_a]
+            third = others[used[row.text_a] % len(others)]
+            used[row.text_a] += 1
+        taken.append((row.text_a, row.text_b, third))
     if not taken:
         raise ValueError(f"{path} has no pair with the label entailment.")
     return taken
+
+
+def number_texts(texts) -> tuple[list[str], np.ndarray]:
+    """Returns the U different texts, and the index of each of `texts`, [N, C].
+
+    `texts` are N rows of C.
+    """
+    numbers: dict[str, int] = {}
+    index = [
+        [numbers.setdefault(text, len(numbers)) for text in row]
+        for row in texts
+    ]
+    return [*numbers], np.array(index, np.int32)
 
 
 def encode_rows(texts, tokenizer, max_seq_length: int) -> Examples:
@@ -213,21 +216,14 @@ def encode_rows(texts, tokenizer, max_seq_length: int) -> Examples:
       Examples with C sequences, and `text_ids` [N, C]: equal for equal texts,
       -1 for "" as a third text.
     """
-    numbers: dict[str, int] = {}
-    ids = [
-        [
-            -1
-            if place == 2 and not text
-            else numbers.setdefault(text, len(numbers))
-            for place, text in enumerate(row)
-        ]
-        for row in texts
-    ]
+    _, ids = number_texts(texts)
+    is_absent = [[not text for text in row[2:]] for row in texts]
+    ids[:, 2:][np.array(is_absent, bool)] = -1
     flat = [text for row in texts for text in row]
     return dataclasses.replace(
         pack_pairs(tokenizer, flat, None, max_seq_length),
         num_choices=len(texts[0]),
-        arrays={"text_ids": np.array(ids, np.int32)},
+        arrays={"text_ids": ids},
     )
 
 
@@ -240,10 +236,5 @@ def encode_once(
       Examples of one sequence each; and the index of each row's first two
       texts among them, [N, 2].
     """
-    numbers: dict[str, int] = {}
-    index = [
-        [numbers.setdefault(text, len(numbers)) for text in row[:2]]
-        for row in texts
-    ]
-    encoded = pack_pairs(tokenizer, [*numbers], None, max_seq_length)
-    return encoded, np.array(index, np.int32)
+    different, index = number_texts([row[:2] for row in texts])
+    return pack_pairs(tokenizer, different, None, max_seq_length), index

@@ -34,13 +34,27 @@ def export_preprocessor(path, tokenizer, *, seq_length=128, assets=()):
     saved_models.write_saved_model(path, root, signatures, assets)
 
 
-def check_tokenizer(tokenizer, config):
-    """Raises ValueError if a tokenizer has ids that the model does not."""
-    if tokenizer.vocab_size > config.vocab_size:
+def build_parts(model, serve, tokenizer, max_seq_length, threshold=None):
+    """Returns what an export for text calls.
+
+    Arguments are those of `serving.build_answer`, and the model's tokenizer.
+
+    Returns:
+      The function of `serving.build_answer`, and an
+      `operations.GraphTokenizer`.
+
+    Raises:
+      ValueError: if arguments contradict the model, or the tokenizer has ids
+        that the model does not.
+    """
+    answer = serving.build_answer(model, serve, max_seq_length, threshold)
+    num_pieces = model.config.vocab_size
+    if tokenizer.vocab_size > num_pieces:
         raise ValueError(
             f"The vocabulary has {tokenizer.vocab_size} pieces, but the model "
-            f"has {config.vocab_size}. Does it belong to another model?"
+            f"has {num_pieces}. Does it belong to another model?"
         )
+    return answer, operations.GraphTokenizer(tokenizer)
 
 
 def build_preprocessor(tokenizer, seq_length):
@@ -111,14 +125,13 @@ def export_text_classifier(
     Raises:
       ValueError: if arguments contradict the model or each other.
     """
-    answer = serving.build_answer(
+    answer, graph = build_parts(
         model,
         serving.classify(model, exit_threshold),
+        tokenizer,
         max_seq_length,
         threshold,
     )
-    check_tokenizer(tokenizer, model.config)
-    graph = operations.GraphTokenizer(tokenizer)
     ids_of = tf.function(graph.tokenize, input_signature=[TEXTS])
 
     @tf.function(input_signature=[TEXTS] * (2 if has_pairs else 1))
@@ -145,9 +158,7 @@ def export_text_vectors(
     The model is a `vector_heads.AlbertVectors`. The other arguments, the result
     and errors are those of `export_text_classifier`.
     """
-    answer = serving.build_answer(model, model, max_seq_length)
-    check_tokenizer(tokenizer, model.config)
-    graph = operations.GraphTokenizer(tokenizer)
+    answer, graph = build_parts(model, model, tokenizer, max_seq_length)
 
     @tf.function(input_signature=[TEXTS])
     def serve(text):
@@ -206,11 +217,9 @@ def export_text_spans(
     Raises:
       ValueError: if arguments contradict the model or each other.
     """
-    answer = serving.build_answer(model, model, max_seq_length)
     serving.check_threshold(threshold)
-    check_tokenizer(tokenizer, model.config)
     check_lengths(max_seq_length, max_query_length)
-    graph = operations.GraphTokenizer(tokenizer)
+    answer, graph = build_parts(model, model, tokenizer, max_seq_length)
 
     @tf.function(input_signature=[TEXTS] * 2)
     def serve(question, context):

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from albert_tf.export import requests, saved_models, serving, text_serving
-from albert_tf.text import operations, word_operations
+from albert_tf.text import word_operations
 
 
 def export_text_tagger(
@@ -48,9 +48,9 @@ def export_text_tagger(
     def predict(features):
         return serving.predict(model(features)["logits"], "classes")
 
-    answer = serving.build_answer(model, predict, max_seq_length)
-    text_serving.check_tokenizer(tokenizer, model.config)
-    graph = operations.GraphTokenizer(tokenizer)
+    answer, graph = text_serving.build_parts(
+        model, predict, tokenizer, max_seq_length
+    )
 
     @tf.function(input_signature=[text_serving.TEXTS])
     def serve(text):

@@ -62,12 +62,12 @@ class Embedder:
         if pooling is not None and pooling not in POOLINGS:
             raise ValueError(f"pooling={pooling!r}; wanted one of {POOLINGS}.")
         start = pretrained.complete(model)
-        self.is_normalized = False
+        is_normalized = False
         if start.head and start.head.kind == task_heads.VECTORS:
             max_seq_length = max_seq_length or start.head.lengths.get(
                 "max_seq_length"
             )
-            self.is_normalized = pooling is None
+            is_normalized = pooling is None
             pooling = pooling or start.head.pooling
         pooling = pooling or "mean"
         unused = [] if pooling == "pooled" else [pretrained.POOLER]
@@ -84,7 +84,9 @@ class Embedder:
                 f"layer={layer}, but the model has {num_layers} layers; wanted "
                 f"{-num_layers} to {num_layers - 1}."
             )
-        self._embed = build_function(self.model, pooling, layer)
+        self._embed = build_function(
+            self.model, pooling, layer, is_normalized=is_normalized
+        )
 
     def __call__(self, texts: Iterable[str]):
         """Returns the vectors of texts: an array [N, H] float32.
@@ -143,19 +145,17 @@ class Embedder:
             self.tokens_per_batch,
             count,
         )
-        if self.is_normalized:
-            return [x / max(np.linalg.norm(x), 1e-6) for x in vectors]
         if self.pooling != "tokens":
             return vectors
         pairs = zip(vectors, rows, strict=True)
         return [vector[: len(ids)] for vector, (ids, _) in pairs]
 
 
-def build_function(model, pooling="mean", layer=-1):
+def build_function(model, pooling="mean", layer=-1, *, is_normalized=False):
     """Returns a compiled function from ids and mask [B, T] to vectors.
 
-    These are [B, H], and [B, T - 1, H], without [CLS], for "tokens". They are
-    read from a `layer`, but for "pooled".
+    These are [B, H], of length 1 if `is_normalized`, and [B, T - 1, H], without
+    [CLS], for "tokens". They are read from a `layer`, but for "pooled".
     The weights must not change any more.
     """
     ints = tf.TensorSpec([None, None], tf.int32)
@@ -173,7 +173,8 @@ def build_function(model, pooling="mean", layer=-1):
             tokens = outputs["all_encoder_layers"][layer]
         if pooling == "tokens":
             return tokens[:, 1:]
-        return vector_heads.pool(tokens, mask, pooling)
+        vectors = vector_heads.pool(tokens, mask, pooling)
+        return tf.math.l2_normalize(vectors, -1) if is_normalized else vectors
 
     strategy = tf.distribute.get_strategy()
     if is_last:  # The only layer that is returned inside.

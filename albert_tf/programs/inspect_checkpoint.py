@@ -37,7 +37,9 @@ def run(args):
     print("config", json.dumps(config.to_dict()) if config else "not found")
     print("vocabulary", tokenizer.settings if tokenizer else "not found")
     if head := model.head:
-        print("head", head.kind, "labels", head.labels or "not named")
+        print("head", head.kind)
+        if head.labels or head.kind in LABELED:
+            print("labels", head.labels or "not named")
         known = head.threshold is not None
         if known or head.kind == "conditional_spans":
             print("threshold", head.threshold if known else "unknown")

@@ -67,7 +67,9 @@ class GraphTokenizer:
 
     def normalize(self, texts) -> characters.Characters:
         """Normalizes texts, [B] strings, into `characters.Characters`."""
-        normalized = characters.decode(texts)
+        return self._normalize(characters.decode(texts))
+
+    def _normalize(self, normalized):
         for step in self.steps:
             normalized = step(normalized)
         return normalized
@@ -89,7 +91,8 @@ class GraphTokenizer:
           ids, starts and ends, [B, (T)] int32 each, as those of
           `Tokenizer.encode_with_offsets`.
         """
-        normalized = self.normalize(texts)
+        decoded = characters.decode(texts)
+        normalized = self._normalize(decoded)
         codes, begins, closes = (x.flat_values for x in normalized)  # [N] each
         ids, starts, ends = self._split_with_offsets(
             tf.strings.unicode_encode(normalized.codes, "UTF-8")
@@ -108,7 +111,7 @@ class GraphTokenizer:
         is_letter = codes != characters.SPACE
         first = characters.find_next(is_letter, first)
         is_shown = is_nonempty & (first <= last)
-        original = characters.decode(texts).codes
+        original = decoded.codes
         splits = tf.cast(original.row_splits, tf.int32)
         before, behind = tf.gather(splits, rows), tf.gather(splits, rows + 1)
         begins, closes = (tf.concat([x, [0]], axis=0) for x in (begins, closes))

@@ -194,7 +194,7 @@ def test_every_objective_has_metrics(read_config, objective):
         ({"train": None}, "lacks train"),
         ({"label": None, "text": None}, "lacks text, label"),
         ({"text": ["a", "b", "c"]}, "wanted 1 or 2 columns"),
-        ({"text": []}, "wanted 1 or 2 columns"),
+        ({"text": []}, "wanted 1 to 3 columns"),
         ({"format": "xls"}, "format is 'xls'; wanted one of"),
         ({"has_header": "false"}, "has_header is 'false'; wanted true or"),
         ({"labels": "a,b"}, "labels is 'a,b'; wanted a list"),

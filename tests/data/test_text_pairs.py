@@ -45,6 +45,19 @@ def test_columns_may_be_named(tmp_path):
     found = text_pairs.read_pairs(path, ["y", "x"], "how")
     assert found.texts == [("b", "a"), ("e", "d")]
     assert found.scores == [0.5, 1]
+    # A third text may be absent in JSON.
+    rows = [
+        {"anchor": "a", "positive": "b", "negative": None},
+        {"anchor": "c", "positive": "d", "negative": "e"},
+    ]
+    path_of_json = tmp_path / "b.jsonl"
+    path_of_json.write_text("\n".join(map(json.dumps, rows)))
+    found = text_pairs.read_pairs(path_of_json)
+    assert found.texts == [("a", "b", ""), ("c", "d", "e")]
+    rows[1]["positive"] = None
+    path_of_json.write_text("\n".join(map(json.dumps, rows)))
+    with pytest.raises(ValueError, match="line 2: one of the two texts is"):
+        text_pairs.read_pairs(path_of_json)
     with pytest.raises(ValueError, match="wanted such as sentence1"):
         text_pairs.read_pairs(path)
     with pytest.raises(ValueError, match="line 2: the score is 'a'"):
@@ -94,7 +107,7 @@ def test_rows_are_encoded_with_the_numbers_of_their_texts():
     texts = [("a", "b c", ""), ("b c", "a", "d")]
     encoded = text_pairs.encode_rows(texts, tokenizer, 8)
     assert len(encoded) == 2 and encoded.num_choices == 3
-    assert encoded.arrays["text_ids"].tolist() == [[0, 1, -1], [1, 0, 2]]
+    assert encoded.arrays["text_ids"].tolist() == [[0, 1, -1], [1, 0, 3]]
     flat = [text for row in texts for text in row]
     for start, length, text in zip(
         encoded.starts, encoded.lengths, flat, strict=True
@@ -105,3 +118,10 @@ def test_rows_are_encoded_with_the_numbers_of_their_texts():
     once, places = text_pairs.encode_once(texts, tokenizer, 8)
     assert len(once) == 2
     np.testing.assert_array_equal(places, [[0, 1], [1, 0]])
+
+
+def test_a_label_that_is_not_used_is_said(tmp_path, caplog):
+    rows = ("text_a", "text_b", "label"), ("a", "b", "0"), ("c", "d", "1")
+    found = text_pairs.read_pairs(write(tmp_path / "a.tsv", *rows))
+    assert (found.scores, found.description) == (None, "pairs")
+    assert "'label' with values such as '0', which is not used" in caplog.text

@@ -15,7 +15,7 @@ from albert_tf.export import saved_models
 from albert_tf.metrics import vectors
 from albert_tf.programs import embed, run_embedding
 from albert_tf.reports import report
-from albert_tf.training import evaluation, results_file
+from albert_tf.training import results_file
 from albert_tf.weights import task_heads
 from tests import runs, tiny
 
@@ -175,25 +175,8 @@ def test_single_texts_need_dropout(args, tmp_path):
     assert results_file.read_results(tmp_path / "out")
 
 
-def test_a_stopped_run_resumes(args, tmp_path, monkeypatch):
-    args = dataclasses.replace(
-        args, train_step=6, save_checkpoints_steps=2, do_predict=False
-    )
-    run_embedding.run(args)
-    original = evaluation.Evaluator.evaluate
-
-    def stop(evaluator, step, prefix=None):
-        if step == 4:
-            raise KeyboardInterrupt
-        return original(evaluator, step, prefix)
-
-    again = dataclasses.replace(args, output_dir=str(tmp_path / "again"))
-    monkeypatch.setattr(evaluation.Evaluator, "evaluate", stop)
-    with pytest.raises(KeyboardInterrupt):
-        run_embedding.run(again)
-    monkeypatch.undo()
-    run_embedding.run(again)
-    runs.check_equal(tmp_path / "again", tmp_path / "out")
+def test_a_stopped_run_resumes(args, tmp_path):
+    runs.check_resumes(run_embedding.run, args, tmp_path / "again")
 
 
 def test_parts_of_a_batch_make_the_same_run(args, tmp_path):

@@ -20,9 +20,9 @@ from albert_tf.data import answers, examples, squad, windows
 from albert_tf.export import requests
 from albert_tf.programs import convert_checkpoint, run_squad
 from albert_tf.text import tokenization
-from albert_tf.training import evaluation, results_file
+from albert_tf.training import results_file
 from albert_tf.weights import checkpoints, pretrained, task_heads
-from tests import eager, tiny
+from tests import eager, runs, tiny
 
 
 def make_squad(num_paragraphs, *, with_answers=True, with_impossible=False):
@@ -452,18 +452,8 @@ def test_an_export_answers_as_the_program_does(request, tmp_path, version):
         assert len(session.run(outputs, feed)) >= 2
 
 
-def test_a_stopped_run_resumes(finished_1, args, tmp_path, monkeypatch):
-    original = evaluation.Evaluator.evaluate
-
-    def stop(evaluator, step, prefix=None):
-        if step == 3:
-            raise KeyboardInterrupt
-        return original(evaluator, step, prefix)
-
-    monkeypatch.setattr(evaluation.Evaluator, "evaluate", stop)
-    with pytest.raises(KeyboardInterrupt):
-        run_squad.run(args)
-    monkeypatch.undo()
+def test_a_stopped_run_resumes(finished_1, args, tmp_path):
+    runs.stop_at(3, run_squad.run, args)
     run_squad.run(args)
     for name in ("eval_results.txt", "nbest_predictions.json"):
         found = (tmp_path / "out" / name).read_text()

@@ -17,7 +17,7 @@ from albert_tf.export import saved_models
 from albert_tf.metrics import tagging
 from albert_tf.programs import run_tagger, tag
 from albert_tf.reports import report
-from albert_tf.training import evaluation, manifest, results_file
+from albert_tf.training import manifest, results_file
 from albert_tf.weights import task_heads
 from tests import runs
 
@@ -183,25 +183,8 @@ def test_files_without_tags_are_tagged_but_not_scored(args, tmp_path, capfd):
     ]
 
 
-def test_a_stopped_run_resumes(args, tmp_path, monkeypatch):
-    args = dataclasses.replace(
-        args, train_step=6, save_checkpoints_steps=2, do_predict=False
-    )
-    run_tagger.run(args)
-    original = evaluation.Evaluator.evaluate
-
-    def stop(evaluator, step, prefix=None):
-        if step == 4:
-            raise KeyboardInterrupt
-        return original(evaluator, step, prefix)
-
-    again = dataclasses.replace(args, output_dir=str(tmp_path / "again"))
-    monkeypatch.setattr(evaluation.Evaluator, "evaluate", stop)
-    with pytest.raises(KeyboardInterrupt):
-        run_tagger.run(again)
-    monkeypatch.undo()
-    run_tagger.run(again)
-    runs.check_equal(tmp_path / "again", tmp_path / "out")
+def test_a_stopped_run_resumes(args, tmp_path):
+    again = runs.check_resumes(run_tagger.run, args, tmp_path / "again")
     # The same words with another tag are other data.
     text = pathlib.Path(args.train_file).read_text()
     pathlib.Path(args.train_file).write_text(text.replace("S-A", "S-B", 1))

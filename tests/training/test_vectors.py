@@ -1,5 +1,6 @@
 """Comparing rows: losses by NumPy, and one update however a batch is split."""
 
+import os
 import pathlib
 import subprocess
 import sys
@@ -12,7 +13,7 @@ import tensorflow as tf
 from albert_tf.model import modeling, vector_heads
 from albert_tf.model.config import AlbertConfig
 from albert_tf.training import replicas
-from tests import tiny
+from tests import cluster, tiny
 
 CONFIG = AlbertConfig(**tiny.SIZES)
 ROOT = pathlib.Path(__file__).parents[2]
@@ -142,7 +143,7 @@ from tests import conftest
 import numpy as np
 import tensorflow as tf
 from tests.training import test_vectors as tests
-strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+strategy = {strategy}
 for objective in tests.vector_heads.OBJECTIVES:
     for num_parts in (1, 2):
         with strategy.scope():
@@ -151,27 +152,49 @@ for objective in tests.vector_heads.OBJECTIVES:
             model, tests.make_features(), num_parts, strategy
         )
         path = "{folder}/{{}}{{}}.npz".format(objective, num_parts)
-        np.savez(path, sums=sums, **gradients)
+        if sys.argv[1] == "0":
+            np.savez(path, sums=sums, **gradients)
 """
+STRATEGIES = {
+    "replicas": 'tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])',
+    "processes": "tf.distribute.MultiWorkerMirroredStrategy()",
+}
 
 
-@pytest.fixture(scope="module")
-def mirrored(tmp_path_factory):
-    """Folder with the sums and gradients of two replicas."""
-    folder = tmp_path_factory.mktemp("replicas")
-    program = PROGRAM.format(root=str(ROOT), folder=folder)
-    subprocess.run([sys.executable, "-c", program], check=True)
+@pytest.fixture(scope="module", params=STRATEGIES)
+def divided(request, tmp_path_factory):
+    """Folder with the sums and gradients of two replicas, or processes."""
+    folder = tmp_path_factory.mktemp(request.param)
+    program = PROGRAM.format(
+        root=str(ROOT), folder=folder, strategy=STRATEGIES[request.param]
+    )
+    addresses = cluster.free_addresses(2)
+    configs = [
+        {"TF_CONFIG": cluster.describe(index=index, worker=addresses)}
+        for index in range(2)
+    ]
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", program, str(index)],
+            env={**os.environ, **config},
+        )
+        for index, config in enumerate(
+            configs if request.param == "processes" else [{}]
+        )
+    ]
+    for process in processes:
+        assert process.wait(timeout=300) == 0
     return folder
 
 
 @pytest.mark.parametrize("objective", vector_heads.OBJECTIVES)
-def test_parts_and_replicas_have_the_gradient_of_the_whole(objective, mirrored):
+def test_parts_and_replicas_have_the_gradient_of_the_whole(objective, divided):
     features = make_features()
     sums, wanted = compute(build(objective), features, 1)
     assert np.abs(wanted["bert/embeddings/word_embeddings"]).max() > 1e-3
     found = [compute(build(objective), features, parts) for parts in (4, 8)]
     for num_parts in (1, 2):
-        gradients = dict(np.load(mirrored / f"{objective}{num_parts}.npz"))
+        gradients = dict(np.load(divided / f"{objective}{num_parts}.npz"))
         found.append((gradients.pop("sums"), gradients))
     for other_sums, gradients in found:
         np.testing.assert_allclose(other_sums, sums, rtol=1e-5)
