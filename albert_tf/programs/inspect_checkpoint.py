@@ -15,6 +15,9 @@ PARTS = {
     **{name: "task's head" for name in task_heads.KINDS.values()},
 }
 
+# Kinds of heads whose outputs have names.
+LABELED = ("classes", "multi_label", "tags")
+
 
 def run(args):
     """Prints every variable, then totals, config and vocabulary."""

@@ -13,9 +13,11 @@ from albert_tf.programs import create_pretraining_data
 from tests import tiny, tiny_records
 from tests.programs import (
     classifier_runs,
+    test_run_embedding,
     test_run_pretraining,
     test_run_race,
     test_run_squad,
+    test_run_tagger,
 )
 
 try:
@@ -44,6 +46,10 @@ FINE_TUNING = (
     "--train_step=9",
     "--warmup_step=2",
     "--attention_probs_dropout_prob=0.1",
+)
+_FILES = " ".join(
+    f"--{flag}_file=../../inputs/{name}.{{ending}}"
+    for flag, name in (("train", "train"), ("dev", "dev"), ("predict", "test"))
 )
 
 
@@ -178,6 +184,29 @@ JOBS = {
             "--bucket_lengths=",
         )
     ),
+    "run_tagger": Job(
+        (
+            "run_tagger.py",
+            *FINE_TUNING,
+            *_FILES.format(ending="txt").split(),
+            "--do_eval",
+            "--max_seq_length=12",
+            "--bucket_lengths=8",
+            "--export_dir=export",
+        )
+    ),
+    "run_embedding": Job(
+        (
+            "run_embedding.py",
+            *FINE_TUNING,
+            *_FILES.format(ending="tsv").split(),
+            "--do_eval",
+            "--max_seq_length=12",
+            "--bucket_lengths=8",
+            "--gradient_accumulation_steps=2",
+            "--export_dir=export",
+        )
+    ),
     "run_glue": Job(
         (
             *("albert_tf", "run_glue"),
@@ -236,6 +265,9 @@ def write_inputs(folder):
         (folder / f"{name}.json").write_text(json.dumps(content))
     for name, num_passages in (("train", 10), ("dev", 3), ("test", 4)):
         test_run_race.write_passages(folder / "RACE" / name, num_passages)
+    for name, count in (("train", 40), ("dev", 9), ("test", 5)):
+        test_run_tagger.write_sentences(folder / f"{name}.txt", count)
+        test_run_embedding.write_pairs(folder / f"{name}.tsv", 2 * count)
 
 
 def _write_text(folder):
