@@ -9,12 +9,13 @@ lengths alone; TensorFlow only gathers the planned examples.
 Shapes: N examples, C sequences per example, B batch, T tokens.
 """
 
+import functools
 from typing import NamedTuple
 
 import numpy as np
 
 from albert_tf import filesystem
-from albert_tf.data.examples import NO_LABEL, Examples
+from albert_tf.data.examples import NO_LABEL, Examples, pad_examples
 
 # A plan is kept in memory: 4 bytes per example.
 MAX_PLANNED = 1 << 28
@@ -317,6 +318,44 @@ def build_pass(examples: Examples, plan: Pass) -> list:
         return look_up(order[start : start + size], length)
 
     return [_map((starts, plan.sizes, plan.lengths), look_up_slice)]
+
+
+class HostBatches:
+    """The batches of a pass without static shapes, for one device, in NumPy.
+
+    They are those of `build_pass`, one after the other. A dataset costs each
+    pass 50 ms, in which TensorFlow traces its functions.
+
+    Args:
+      examples: the `Examples`.
+      plan: a `Pass` for one replica.
+    """
+
+    def __init__(self, examples: Examples, plan: Pass):
+        self.examples, self.plan = examples, plan
+
+    def __iter__(self):
+        _, sizes, order, _ = self.plan
+        parts = np.split(order, np.cumsum(sizes)[:-1])
+        for length, index in zip(self.plan.lengths, parts, strict=True):
+            yield {
+                **pad_examples(self.examples, index, int(length)),
+                "example_index": index,
+                "example_weight": np.ones(len(index), np.float32),
+            }
+
+    @functools.cached_property
+    def element_spec(self):
+        """Dict of each feature's tf.TensorSpec, with unknown B and T."""
+        import tensorflow as tf
+
+        specs = {}
+        for name, values in next(iter(self)).items():
+            shape = [None, *values.shape[1:]]
+            if name not in (*self.examples.arrays, "example_index"):
+                shape[-1] = None
+            specs[name] = tf.TensorSpec(shape, values.dtype)
+        return specs
 
 
 def _build_dataset(look_up, length, indices):

@@ -175,7 +175,10 @@ class Predictor:
             num_replicas=self.strategy.num_replicas_in_sync,
             is_static=distribution.is_tpu(self.strategy),
         )
-        datasets = batches.build_pass(examples, plan)
+        if plan.is_static or self.strategy.num_replicas_in_sync > 1:
+            datasets = batches.build_pass(examples, plan)
+        else:
+            datasets = [batches.HostBatches(examples, plan)]
         with holding_weights(self.strategy, self.model) as are_held:
             kernels = execution.list_kernels(self.model) if are_held else []
             if self.traces is None or not all(
@@ -195,9 +198,9 @@ def predict(strategy, predict_function, datasets, num_examples):
     Args:
       strategy: a tf.distribute.Strategy.
       predict_function: from `build_predict_function`.
-      datasets: datasets of global batches with `example_index` [B]; an index
-        of num_examples marks a padding row. If their shapes are unknown, one
-        trace serves all batches.
+      datasets: datasets of global batches with `example_index` [B], or
+        `batches.HostBatches`; an index of num_examples marks a padding row. If
+        shapes are unknown, one trace serves all batches.
       num_examples: number of examples in all datasets, N.
 
     Returns:
@@ -211,9 +214,10 @@ def predict(strategy, predict_function, datasets, num_examples):
     done = progress.Progress("predicting", num_examples, "examples")
     for dataset in datasets:
         key = tuple(dataset.element_spec.items())
-        distributed = replicas.distribute(strategy, dataset)
-        function = predict_function.trace(key, distributed.element_spec)
-        for features in distributed:
+        if isinstance(dataset, tf.data.Dataset):
+            dataset = replicas.distribute(strategy, dataset)
+        function = predict_function.trace(key, dataset.element_spec)
+        for features in dataset:
             outputs = function(features)
             parts.append(
                 {

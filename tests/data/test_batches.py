@@ -196,6 +196,25 @@ def test_batches_equal_those_padded_in_numpy(
             assert (batch[name][len(real) :] == empty).all()
 
 
+@pytest.mark.parametrize("num_choices", [1, 3])
+def test_batches_of_the_host_are_those_of_the_dataset(num_choices):
+    rows = make_examples(21, num_choices)
+    plan = batches.plan_pass(rows, 11, 96)
+    [dataset] = batches.build_pass(rows, plan)
+    host = batches.HostBatches(rows, plan)
+    found = host.element_spec
+    for name, spec in dataset.element_spec.items():
+        assert found[name].is_compatible_with(spec), name
+        assert found[name].shape[0] is None
+    assert found["input_ids"].shape[-1] is None
+    assert found["scores"].shape[-1] == 3
+    for batch, wanted in zip(host, dataset.as_numpy_iterator(), strict=True):
+        assert batch.keys() == wanted.keys()
+        for name, values in wanted.items():
+            assert batch[name].dtype == values.dtype, name
+            np.testing.assert_array_equal(batch[name], values)
+
+
 def test_shapes_are_static():
     rows = make_examples()
     plan = batches.plan_training(rows, BUCKETS, 8, 20, seed=3)
