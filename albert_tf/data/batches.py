@@ -321,10 +321,10 @@ def build_pass(examples: Examples, plan: Pass) -> list:
 
 
 class HostBatches:
-    """The batches of a pass without static shapes, for one device, in NumPy.
+    """The batches of a pass without static shapes, for one device.
 
-    They are those of `build_pass`, one after the other. A dataset costs each
-    pass 50 ms, in which TensorFlow traces its functions.
+    They are those of `build_pass`, but no functions are traced for them, and
+    none is made before it is needed.
 
     Args:
       examples: the `Examples`.
@@ -335,14 +335,17 @@ class HostBatches:
         self.examples, self.plan = examples, plan
 
     def __iter__(self):
+        import tensorflow as tf
+
         _, sizes, order, _ = self.plan
         parts = np.split(order, np.cumsum(sizes)[:-1])
         for length, index in zip(self.plan.lengths, parts, strict=True):
-            yield {
+            batch = {
                 **pad_examples(self.examples, index, int(length)),
                 "example_index": index,
                 "example_weight": np.ones(len(index), np.float32),
             }
+            yield {name: tf.constant(x) for name, x in batch.items()}
 
     @functools.cached_property
     def element_spec(self):

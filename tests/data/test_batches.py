@@ -211,7 +211,7 @@ def test_batches_of_the_host_are_those_of_the_dataset(num_choices):
     for batch, wanted in zip(host, dataset.as_numpy_iterator(), strict=True):
         assert batch.keys() == wanted.keys()
         for name, values in wanted.items():
-            assert batch[name].dtype == values.dtype, name
+            assert batch[name].numpy().dtype == values.dtype, name
             np.testing.assert_array_equal(batch[name], values)
 
 
