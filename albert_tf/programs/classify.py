@@ -59,6 +59,10 @@ def read_texts(args):
         texts = [(line,) for line in tables.read_lines(path)]
     else:
         names = tuple(filesystem.split_list(args.text_columns))
+        if len(names) > 2:
+            raise ValueError(
+                f"--text_columns has {len(names)} names; wanted 1 or 2."
+            )
         table = tables.Table(
             path,
             names,
