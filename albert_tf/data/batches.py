@@ -321,10 +321,9 @@ def build_pass(examples: Examples, plan: Pass) -> list:
 
 
 class HostBatches:
-    """The batches of a pass without static shapes, for one device.
+    """The batches of a pass for one device, made when they are needed.
 
-    They are those of `build_pass`, but no functions are traced for them, and
-    none is made before it is needed.
+    They are those of `build_pass`, but no functions are traced for them.
 
     Args:
       examples: the `Examples`.
@@ -337,14 +336,18 @@ class HostBatches:
     def __iter__(self):
         import tensorflow as tf
 
-        _, sizes, order, _ = self.plan
-        parts = np.split(order, np.cumsum(sizes)[:-1])
+        parts = np.split(self.plan.order, np.cumsum(self.plan.sizes)[:-1])
         for length, index in zip(self.plan.lengths, parts, strict=True):
-            batch = {
-                **pad_examples(self.examples, index, int(length)),
-                "example_index": index,
-                "example_weight": np.ones(len(index), np.float32),
-            }
+            is_real = index < len(self.examples)
+            batch = pad_examples(self.examples, index[is_real], int(length))
+            for name, values in batch.items():
+                is_label = name in self.examples.token_labels
+                more = [(0, (~is_real).sum())] + [(0, 0)] * (values.ndim - 1)
+                batch[name] = np.pad(
+                    values, more, constant_values=NO_LABEL if is_label else 0
+                )
+            batch["example_index"] = index
+            batch["example_weight"] = is_real.astype(np.float32)
             yield {name: tf.constant(x) for name, x in batch.items()}
 
     @functools.cached_property

@@ -207,17 +207,11 @@ def compute(
         is_static=True,
         tokens_per_shape=0,
     )
-    vectors = [None] * len(rows)
-    parts = np.split(plan.order, np.cumsum(plan.sizes)[:-1])
-    for length, indices in zip(plan.lengths, parts, strict=True):
-        real = indices[indices < len(rows)]  # Without rows of padding.
-        features = examples.pad_examples(encoded, real, int(length))
-        more = [(0, len(indices) - len(real)), (0, 0)]
-        names = "input_ids", "input_mask"
-        ids, mask = (np.pad(features[name], more) for name in names)
-        values = embed(ids, mask).numpy()[: len(real)]
-        for i, vector in zip(real, values, strict=True):
-            vectors[i] = vector
+    vectors: dict = {}
+    for features in batches.HostBatches(encoded, plan):
+        values = embed(features["input_ids"], features["input_mask"]).numpy()
+        indices = features["example_index"].numpy()
+        vectors |= zip(indices, values, strict=True)
         if count:
-            count(len(real))
-    return vectors
+            count((indices < len(rows)).sum())
+    return [vectors[i] for i in range(len(rows))]

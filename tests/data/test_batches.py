@@ -196,19 +196,24 @@ def test_batches_equal_those_padded_in_numpy(
             assert (batch[name][len(real) :] == empty).all()
 
 
+@pytest.mark.parametrize("is_static", [False, True])
 @pytest.mark.parametrize("num_choices", [1, 3])
-def test_batches_of_the_host_are_those_of_the_dataset(num_choices):
+def test_batches_of_the_host_are_those_of_datasets(
+    num_choices, is_static, monkeypatch
+):
+    monkeypatch.setattr(batches, "TOKENS_PER_SHAPE", 10)
     rows = make_examples(21, num_choices)
-    plan = batches.plan_pass(rows, 11, 96)
-    [dataset] = batches.build_pass(rows, plan)
+    plan = batches.plan_pass(rows, 11, 96, is_static=is_static)
+    datasets = batches.build_pass(rows, plan)
     host = batches.HostBatches(rows, plan)
     found = host.element_spec
-    for name, spec in dataset.element_spec.items():
+    for name, spec in datasets[0].element_spec.items():
         assert found[name].is_compatible_with(spec), name
         assert found[name].shape[0] is None
     assert found["input_ids"].shape[-1] is None
     assert found["scores"].shape[-1] == 3
-    for batch, wanted in zip(host, dataset.as_numpy_iterator(), strict=True):
+    everything = [x for d in datasets for x in d.as_numpy_iterator()]
+    for batch, wanted in zip(host, everything, strict=True):
         assert batch.keys() == wanted.keys()
         for name, values in wanted.items():
             assert batch[name].numpy().dtype == values.dtype, name
