@@ -288,6 +288,8 @@ def _is_quoted(rows, quoted, has_doubled):
     Its rows are (line number, fields): `rows` if quotes are text, `quoted` if
     they enclose fields. `has_doubled` is whether one has doubled quotes.
     """
+    # `quoted` has no blank lines.
+    rows = [(line, fields) for line, fields in rows if fields != [""]]
     if len({len(fields) for _, fields in quoted}) > 1:
         return False
     if len({len(fields) for _, fields in rows}) > 1:

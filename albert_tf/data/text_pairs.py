@@ -43,14 +43,16 @@ class PairsFile(NamedTuple):
       texts: N rows of C texts; the third one may be "", which is absent.
       scores: N numbers from -1 to 1, how similar the two texts are, which
         cosines can be; None if unknown. Larger ones of the file are divided by
-        the largest.
+        the largest absolute value.
       description: what was read, in words.
+      unused: names of the columns that were not read.
     """
 
     path: str
     texts: Sequence[tuple[str, ...]]
     scores: list[float] | None
     description: str
+    unused: Sequence[str] = ()
 
 
 def read_pairs(
@@ -69,8 +71,9 @@ def read_pairs(
     Args:
       path: its path.
       text_columns: names of columns of texts; by default those of TEXTS and
-        NEGATIVES that it has.
+        NEGATIVES that it has, whatever their capitals.
       score_column: name of the column of scores; by default one of SCORES.
+        Three texts have none.
 
     Raises:
       FileNotFoundError: if there is no file.
@@ -84,54 +87,71 @@ def read_pairs(
         return PairsFile(path, [(x, x) for x in lines], None, "single texts")
     format = tables.format_of(path)
     header, records = tables.read_records(path, format=format)
-    names = header or [*records[0][1]]
-    chosen = [*text_columns] or find_texts(path, names)
-    if not 1 <= len(chosen) <= 3:
+    names = header or [*dict.fromkeys(key for _, row in records for key in row)]
+    chosen = [find_column(path, names, name) for name in text_columns]
+    chosen = chosen or find_texts(path, names)
+    if len(chosen) > 3 or len({*chosen}) < len(chosen):
         raise ValueError(
-            f"text_columns={','.join(chosen)}; wanted one, two or three names."
+            f"text_columns={','.join(chosen)}; wanted one to three different "
+            "names."
         )
-    label = None
+    score = label = None
     if len(chosen) < 3:
-        score_column = score_column or _first(SCORES, names)
-        label = score_column or _first(NLI_LABELS, names)
+        score = first_of(SCORES, names)
+        if score_column is not None:
+            score = find_column(path, names, score_column)
+        label = score or first_of(NLI_LABELS, names)
     table = tables.Table(path, tuple(chosen), label=label, format=format)
     rows = tables.select_rows(path, table, header, records)
-    texts = [texts_of(path, row, len(chosen)) for row in rows]
-    if len(chosen) == 3:
-        return PairsFile(path, texts, None, "pairs with wrong second texts")
-    if label and label == score_column:
-        return PairsFile(path, texts, *read_scores(path, rows))
-    if label and all(row.label in NLI for row in rows):
-        return PairsFile(path, take_entailed(path, rows), None, "entailments")
-    if label:
-        logging.warning(
-            "%s has a column %r with values such as %r, which is not used: "
-            "all pairs count as alike. If it is a score, name it with "
-            "score_column.",
-            path,
-            label,
-            rows[0].label,
-        )
-    is_single = len(chosen) == 1
-    return PairsFile(
-        path, texts, None, "single texts" if is_single else "pairs"
+    file = PairsFile(
+        path,
+        [texts_of(path, row, len(chosen)) for row in rows],
+        None,
+        ("single texts", "pairs", "pairs with wrong second texts")[
+            len(chosen) - 1
+        ],
+        [name for name in names if name not in (*chosen, label)],
     )
+    if score is not None:
+        scores, description = read_scores(path, rows)
+        return file._replace(scores=scores, description=description)
+    if label is not None and (found := take_entailed(path, label, rows)):
+        return file._replace(texts=found, description="entailments")
+    return file
 
 
-def _first(wanted, names):
-    """Returns the first of the wanted names that is there, or None."""
-    return next((name for name in wanted if name in names), None)
+def first_of(wanted: Sequence[str], names: Sequence[str]) -> str | None:
+    """Returns the first of the wanted names of columns that is there, or None.
+
+    Capitals, and spaces at the ends, make no difference.
+    """
+    known = {name.strip().lower(): name for name in reversed(names)}
+    found = (known.get(name.strip().lower()) for name in wanted)
+    return next(filter(None, found), None)
+
+
+def find_column(path: str, names: Sequence[str], wanted: str) -> str:
+    """Returns the name of a column as the table has it."""
+    found = wanted if wanted in names else first_of([wanted], names)
+    if found is None:
+        raise ValueError(
+            f"{path} has no column {wanted!r}, which text_columns or "
+            f"score_column names; it has {[*names][:12]}."
+        )
+    return found
 
 
 def find_texts(path: str, names: Sequence[str]) -> list[str]:
     """Returns the columns of texts among the names of a table's columns."""
     for known in TEXTS:
-        if {*known} <= {*names}:
-            negative = [x for x in NEGATIVES if x in names and len(known) == 2]
-            return [*known, *negative]
+        found = [name for x in known if (name := first_of([x], names))]
+        if len(found) == len(known):
+            negative = first_of(NEGATIVES, names) if len(known) == 2 else None
+            return [*found, negative] if negative else found
     raise ValueError(
         f"{path} has the columns {[*names][:12]}; wanted such as "
-        f"{' and '.join(TEXTS[0])}. Name them with text_columns."
+        f"{' and '.join(TEXTS[0])}. Name them with text_columns, or is the "
+        "delimiter another one?"
     )
 
 
@@ -172,23 +192,46 @@ def read_scores(path: str, rows) -> tuple[list[float], str]:
     return [score / largest for score in scores], description
 
 
-def take_entailed(path: str, rows) -> list[tuple[str, str, str]]:
+def take_entailed(path: str, column: str, rows) -> list[tuple[str, str, str]]:
     """Returns the entailments among rows of a table, as three texts.
 
-    The third one contradicts the first; it is "" if none does.
+    The third one contradicts the first; it is "" if none does. If labels are
+    not those of inference, there are none, which is said.
+
+    Raises:
+      ValueError: if only some labels are those of inference, or none is an
+        entailment.
     """
+    labels = [str(row.label).strip().lower() for row in rows]
+    others = [row for row, x in zip(rows, labels, strict=True) if x not in NLI]
+    if others and {*labels}.isdisjoint(NLI[:3]):
+        logging.warning(
+            "%s has a column %r with values such as %r, which is not used: "
+            "all pairs count as alike. If it is a score, name it with "
+            "score_column.",
+            path,
+            column,
+            others[0].label,
+        )
+        return []
+    if others:
+        raise ValueError(
+            f"{path}, line {others[0].line}: the label is "
+            f"{others[0].label!r:.80}; wanted one of {', '.join(NLI)}, as "
+            "other rows have."
+        )
     wrong: dict[str, list] = {}
-    for row in rows:
-        if row.label == "contradiction":
+    for row, label in zip(rows, labels, strict=True):
+        if label == "contradiction":
             wrong.setdefault(row.text_a, []).append(row.text_b)
     taken, used = [], dict.fromkeys(wrong, 0)
-    for row in rows:
-        if row.label != "entailment":
+    for row, label in zip(rows, labels, strict=True):
+        if label != "entailment":
             continue
         third = ""
         if row.text_a in wrong:  # Each one in turn.
-            others = wrong[row.text_a]
-            third = others[used[row.text_a] % len(others)]
+            texts = wrong[row.text_a]
+            third = texts[used[row.text_a] % len(texts)]
             used[row.text_a] += 1
         taken.append((row.text_a, row.text_b, third))
     if not taken:

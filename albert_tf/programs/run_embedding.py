@@ -20,7 +20,10 @@ def read_file(args, name):
         filesystem.split_list(args.text_columns),
         args.score_column,
     )
-    print(f"{file.path}: {len(file.texts):,} {file.description}.")
+    said = f"{file.path}: {len(file.texts):,} {file.description}."
+    if file.unused:
+        said += f" Columns that are not used: {', '.join(file.unused[:12])}."
+    print(said)
     return file
 
 
@@ -64,10 +67,15 @@ def read_part(args, name, tokenizer):
     return Part(file, encoded, places)
 
 
-def check_dropout(args, train, model):
-    """Raises ValueError if single texts would be compared with themselves."""
+def check_train(args, train, model):
+    """Raises ValueError if texts would be compared with themselves alone."""
     if train is None or "label_ids" in train.arrays:
         return
+    if args.train_batch_size < 2 and train.num_choices < 3:
+        raise ValueError(
+            f"--train_batch_size={args.train_batch_size}, but a pair is "
+            "compared with the others of its batch; wanted 2 or more."
+        )
     ids = train.arrays["text_ids"]
     rates = [
         getattr(model.config if getattr(args, name) is None else args, name)
@@ -84,7 +92,7 @@ def check_dropout(args, train, model):
 def read_task(args, model):
     """Returns the `Vectors` with the data that the flags require."""
     train = read_train(args, model.tokenizer)
-    check_dropout(args, train, model)
+    check_train(args, train, model)
     names = {"dev_file": "dev", "predict_file": "test"}
     parts = {
         names[name]: read_part(args, name, model.tokenizer)

@@ -19,7 +19,7 @@ from albert_tf.metrics import classification
 from albert_tf.model import modeling
 from albert_tf.model.config import CONFIG_FILE, AlbertConfig
 from albert_tf.tasks.recipes import Recipe
-from albert_tf.text import tokenization
+from albert_tf.text import coverage, tokenization
 from albert_tf.training import (
     distribution,
     evaluation,
@@ -421,6 +421,9 @@ class FineTuning:
         """Says what is about to be trained, and what may go wrong."""
         recipe = self.recipe
         said = [*self.task.describe_data(), self._describe_training(examples)]
+        unknown = coverage.describe_unknown(examples.ids, self.start.tokenizer)
+        if unknown:
+            said.append(f"WARNING: {unknown}")
         num_kept = recipe.keep_checkpoint_max
         num_steps = self.session.num_train_steps
         num_written = math.ceil(

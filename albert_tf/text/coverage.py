@@ -3,7 +3,9 @@
 import itertools
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+import numpy as np
 
 from albert_tf import filesystem
 from albert_tf.text import tokenization
@@ -93,11 +95,18 @@ def find_unknown(
 ) -> str | None:
     """Returns a warning if many pieces of a text are unknown."""
     ids = [i for row in tokenizer.encode_batch(list(texts)) for i in row]
-    num_unknown = ids.count(tokenizer.unk_id)
-    if num_unknown <= MANY_UNKNOWN * len(ids):
+    return describe_unknown(ids, tokenizer)
+
+
+def describe_unknown(
+    ids: Sequence[int] | np.ndarray, tokenizer: tokenization.Tokenizer
+) -> str | None:
+    """Returns a warning if many of some ids are those of unknown pieces."""
+    share = np.mean(np.equal(ids, tokenizer.unk_id)) if len(ids) else 0.0
+    if share <= MANY_UNKNOWN:
         return None
     return (
-        f"{num_unknown / len(ids):.0%} of the pieces are unknown to the "
+        f"{share:.0%} of the pieces are unknown to the "
         f"vocabulary {tokenizer.settings['vocabulary']}. Is it of another "
         "language? Train one with train_vocab."
     )

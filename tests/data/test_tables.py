@@ -326,6 +326,11 @@ FAULTS = {
         PAIRS,
         r"no column 'first'; its header is \['first,second,label'\]",
     ),
+    "a blank line, and quotes": (
+        'first\tsecond\tlabel\nsay "x"\tb\t1\n\nc\td\t0\n',
+        PAIRS,
+        "line 3: found 1 columns",
+    ),
     "another delimiter, and quotes": (
         'a;b\n"c";d\n',
         Table("t", (0,), format="csv"),

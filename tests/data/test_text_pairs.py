@@ -125,3 +125,33 @@ def test_a_label_that_is_not_used_is_said(tmp_path, caplog):
     found = text_pairs.read_pairs(write(tmp_path / "a.tsv", *rows))
     assert (found.scores, found.description) == (None, "pairs")
     assert "'label' with values such as '0', which is not used" in caplog.text
+
+
+def test_columns_are_found_whatever_their_capitals(tmp_path):
+    header = (" Sentence1", "SENTENCE2", "Score ", "genre")
+    path = write(tmp_path / "a.tsv", header, ("a", "b", "3", "x"))
+    for given in ((), (["sentence1", "Sentence2"], "score")):
+        found = text_pairs.read_pairs(path, *given)
+        assert (found.texts, found.scores) == ([("a", "b")], [1])
+        assert found.unused == ["genre"]
+    for wrong in (["sentence1", "nix"], ["sentence1"] * 2, ["genre"] * 4):
+        with pytest.raises(ValueError, match="has no column 'nix'|different"):
+            text_pairs.read_pairs(path, wrong)
+
+
+def test_json_lines_have_the_columns_of_all_lines(tmp_path):
+    rows = [{"text_a": "a", "text_b": "b"} for _ in range(2)]
+    rows[1]["score"] = 1
+    path = tmp_path / "a.jsonl"
+    path.write_text("\n".join(map(json.dumps, rows)))
+    with pytest.raises(ValueError, match=r"line 1: \['score'\] are missing"):
+        text_pairs.read_pairs(path)
+
+
+def test_a_label_of_inference_among_others_is_refused(tmp_path):
+    rows = [("premise", "hypothesis", "label"), ("a", "b", "Entailment")]
+    path = write(tmp_path / "a.tsv", *rows)
+    assert text_pairs.read_pairs(path).texts == [("a", "b", "")]
+    path = write(tmp_path / "a.tsv", *rows, ("a", "b", "neutrl"))
+    with pytest.raises(ValueError, match="line 3: the label is 'neutrl'"):
+        text_pairs.read_pairs(path)

@@ -175,6 +175,20 @@ def test_single_texts_need_dropout(args, tmp_path):
     assert results_file.read_results(tmp_path / "out")
 
 
+def test_a_pair_needs_others_in_its_batch(args, tmp_path, capfd):
+    path = write_pairs(tmp_path / "train.tsv", 8, has_scores=False)
+    args = dataclasses.replace(args, train_file=path, train_batch_size=1)
+    with pytest.raises(ValueError, match="train_batch_size=1, but a pair"):
+        run_embedding.run(args)
+    write_pairs(tmp_path / "dev.tsv", 8)
+    text = (tmp_path / "dev.tsv").read_text()
+    (tmp_path / "dev.tsv").write_text(text.replace("score", "rating"))
+    run_embedding.run(dataclasses.replace(args, do_train=False))
+    assert "8 pairs. Columns that are not used: rating." in "".join(
+        capfd.readouterr()
+    )
+
+
 def test_a_stopped_run_resumes(args, tmp_path):
     runs.check_resumes(run_embedding.run, args, tmp_path / "again")
 

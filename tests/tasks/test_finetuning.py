@@ -354,6 +354,13 @@ def test_lost_checkpoints_are_said_first(model, tmp_path, capfd):
         assert ("Of 4 checkpoints, the last 2" in said) == (number == 0)
 
 
+@pytest.mark.parametrize(("text", "is_known"), [("w1", True), ("日本", False)])
+def test_unknown_text_is_said_first(model, tmp_path, capfd, text, is_known):
+    build(model, tmp_path, [text, "w2"], ["a", "b"]).train()
+    said = capfd.readouterr().err.split("Training from step")[0]
+    assert ("of the pieces are unknown to the vocabulary" in said) != is_known
+
+
 def test_too_little_memory_is_said_first(model, tmp_path, monkeypatch, capfd):
     monkeypatch.setattr(distribution, "read_available_memory", lambda: 400_000)
     tuning = build(model, tmp_path, TEXTS * 9, LABELS * 9)
