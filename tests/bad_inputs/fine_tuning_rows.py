@@ -891,7 +891,10 @@ ROWS = [
         "Give --do_train, --do_eval, --do_predict, --export_dir or",
     ),
     vectors(
-        "a file of pairs empty", "", "pairs.tsv is empty", put("pairs.tsv", b"")
+        "a file of pairs empty",
+        "",
+        "pairs.tsv has no rows",
+        put("pairs.tsv", b""),
     ),
     vectors(
         "pairs without rows",
@@ -910,12 +913,28 @@ ROWS = [
         "--text_columns=sentence1,other",
         "other",
     ),
-    vectors("four columns of texts", "--text_columns=a,b,c,d", "one, two or"),
+    vectors(
+        "four columns of texts",
+        "--text_columns=sentence1,sentence2,sentence1,sentence2",
+        "one to three different names",
+    ),
     vectors(
         "a score that is no number",
         "",
         "line 2: the score is 'high'",
         put("pairs.tsv", "sentence1\tsentence2\tscore\na\tb\thigh\n"),
+    ),
+    vectors(
+        "one pair in a batch",
+        "--train_batch_size=1",
+        "train_batch_size=1, but a pair is compared",
+        put("pairs.tsv", "sentence1\tsentence2\na\tb\nc\td\n"),
+    ),
+    vectors(
+        "one label that is not of inference",
+        "",
+        "line 3: the label is 'none'",
+        put("pairs.tsv", "text_a\ttext_b\tlabel\na\tb\tneutral\na\tb\tnone\n"),
     ),
     vectors(
         "single texts without dropout",
