@@ -119,7 +119,8 @@ def complete(pretrained: Pretrained | filesystem.Path) -> Complete:
     if missing:
         raise ValueError(
             f"{pretrained.source} has no {' and no '.join(missing)}, or "
-            f"several, next to it. Give {' and '.join(missing.values())}."
+            f"several, next to it. Give {' and '.join(missing.values())} to "
+            "the command, or copy the file there."
         )
     return Complete(**vars(pretrained))
 
