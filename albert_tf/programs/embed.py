@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import logging
 import os
 import shutil
 import tempfile
@@ -13,6 +14,7 @@ from albert_tf import filesystem, ownership, progress
 from albert_tf.data import tables
 from albert_tf.inference.embedder import Embedder
 from albert_tf.programs import models
+from albert_tf.text import coverage
 
 # Lines are sorted by length within a chunk: larger chunks need more memory,
 # smaller ones more padding.
@@ -56,6 +58,8 @@ def embed_files(files, args):
     with (writing_npz if is_npz else writing_jsonl)(args.output_file) as add:
         for chunk in split_lines(lines, args.tokens_per_batch):
             rows, num_cut_here = embedder.encode(chunk)
+            if not done.amount:
+                warn_of_unknown(rows, embedder.tokenizer)
             vectors = embedder.compute(rows, done.add)
             add(chunk, rows, vectors, is_by_token)
             num_cut += num_cut_here
@@ -66,6 +70,13 @@ def embed_files(files, args):
         f"Wrote vectors of {done.amount:,} lines to {args.output_file}; "
         f"{num_cut:,} were truncated to {embedder.max_seq_length} tokens."
     )
+
+
+def warn_of_unknown(rows, tokenizer):
+    """Warns if many pieces of some rows are unknown: such texts are alike."""
+    ids = [i for row, _ in rows for i in row]
+    if warning := coverage.describe_unknown(ids, tokenizer):
+        logging.warning(warning)
 
 
 def count_lines(files):

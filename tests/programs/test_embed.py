@@ -209,6 +209,13 @@ def test_lines_without_a_token_have_arrays_without_rows(model, tmp_path):
     assert found["lengths"].tolist() == [0, 0]
 
 
+@pytest.mark.parametrize(("line", "is_known"), [("dog", True), ("犬", False)])
+def test_unknown_pieces_are_said(model, tmp_path, caplog, line, is_known):
+    (tmp_path / "lines.txt").write_text(f"{line}\nthe cat\n")
+    run(tmp_path, "vectors.npz")
+    assert ("pieces are unknown" in caplog.text) != is_known
+
+
 def test_chunks_are_as_large_as_some_batches_however_many_lines():
     endless = itertools.cycle(["a" * 98, "", "a" * 1000])
     chunks = itertools.islice(embed.split_lines(endless, 32), 100)
