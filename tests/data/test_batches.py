@@ -179,9 +179,19 @@ def test_batches_equal_those_padded_in_numpy(
     assert all(shape.is_fully_defined() == is_static for shape in shapes)
     assert len(datasets) == (2 if is_static else 1)
     found = [b for d in datasets for b in d.as_numpy_iterator()]
-    for batch, length, wanted_index in zip(
-        found, plan.lengths, split(plan), strict=True
+    host = batches.HostBatches(rows, plan)
+    for name, spec in datasets[0].element_spec.items():
+        assert host.element_spec[name].is_compatible_with(spec), name
+    shape = host.element_spec["input_ids"].shape
+    assert (shape[0], shape[-1]) == (None, None)
+    assert host.element_spec["scores"].shape[-1] == 3
+    for batch, same, length, wanted_index in zip(
+        found, host, plan.lengths, split(plan), strict=True
     ):
+        assert same.keys() == batch.keys()
+        for name, values in batch.items():
+            assert same[name].numpy().dtype == values.dtype, name
+            np.testing.assert_array_equal(same[name], values)
         index = batch.pop("example_index")
         weight = batch.pop("example_weight")
         np.testing.assert_array_equal(index, wanted_index)
@@ -194,30 +204,6 @@ def test_batches_equal_those_padded_in_numpy(
             np.testing.assert_array_equal(batch[name][: len(real)], values)
             empty = -1 if name == "tag_ids" else 0
             assert (batch[name][len(real) :] == empty).all()
-
-
-@pytest.mark.parametrize("is_static", [False, True])
-@pytest.mark.parametrize("num_choices", [1, 3])
-def test_batches_of_the_host_are_those_of_datasets(
-    num_choices, is_static, monkeypatch
-):
-    monkeypatch.setattr(batches, "TOKENS_PER_SHAPE", 10)
-    rows = make_examples(21, num_choices)
-    plan = batches.plan_pass(rows, 11, 96, is_static=is_static)
-    datasets = batches.build_pass(rows, plan)
-    host = batches.HostBatches(rows, plan)
-    found = host.element_spec
-    for name, spec in datasets[0].element_spec.items():
-        assert found[name].is_compatible_with(spec), name
-        assert found[name].shape[0] is None
-    assert found["input_ids"].shape[-1] is None
-    assert found["scores"].shape[-1] == 3
-    everything = [x for d in datasets for x in d.as_numpy_iterator()]
-    for batch, wanted in zip(host, everything, strict=True):
-        assert batch.keys() == wanted.keys()
-        for name, values in wanted.items():
-            assert batch[name].numpy().dtype == values.dtype, name
-            np.testing.assert_array_equal(batch[name], values)
 
 
 def test_shapes_are_static():
