@@ -14,6 +14,8 @@ ONE = {"1.0", "true"}
 ZERO_OR_ONE = ONE | {"0.0", "false"}
 # Without leading zeros, exponents and the like: these are codes.
 _NUMBER = re.compile(r"-?(0|[1-9][0-9]{0,14})(\.[0-9]*)?")
+# What NumPy prints in a list without commas.
+_PRINTED = re.compile(r"[-+.\deE]+|True|False")
 _CONTAINER = re.compile(r"(?:set|frozenset|array|tensor)\((.*)\)", re.DOTALL)
 _ITEM = re.compile(r"""'([^']*)'|"([^"]*)"|([^\s,'"]+(?:[^,'"]*[^\s,'"])?)""")
 
@@ -83,7 +85,11 @@ def split(value: object, separator: str) -> list[str]:
     if re.fullmatch(r"\[.*\]|\{.*\}|\(.*\)", text, re.DOTALL):
         inner = text[1:-1]
         if "," not in inner and not re.search("['\"]", inner):
-            return inner.split()  # NumPy's numbers.
+            parts = inner.split()
+            if all(map(_PRINTED.fullmatch, parts)):
+                return parts
+            # Python's tuples have a comma.
+            return [text if text[0] == "(" else inner.strip()]
         return ["".join(parts) for parts in _ITEM.findall(inner)]
     parts = [part.strip() for part in text.split(separator)]
     return [part for part in parts if part]

@@ -134,6 +134,7 @@ def read_tagged(
     if not is_blank and all(row.tags is not None for row in rows):
         scheme = _find_scheme(path, rows)
     else:
+        _warn_of_some_tags(path, rows)
         rows = [row._replace(tags=None) for row in rows]
     sentences = [_build_sentence(row, scheme) for row in rows]
     return TaggedFile(path, sentences, scheme, source)
@@ -266,12 +267,27 @@ def _check_rows(path, rows):
         raise ValueError(f"{path} has no words. Was it copied completely?")
 
 
+def _warn_of_some_tags(path, rows):
+    """Warns if only some sentences have tags."""
+    without = [row.line for row in rows if row.tags is None]
+    if 0 < len(without) < len(rows):
+        logging.warning(
+            "%s: %d of %d sentences have no tags, the first at line %d; those "
+            "of the others are not used.",
+            path,
+            len(without),
+            len(rows),
+            without[0],
+        )
+
+
 def _find_scheme(path, rows):
     """Returns the scheme in which the fewest tags are inconsistent."""
     tags = [tag for row in rows for tag in row.tags if tag != "O"]
     plain = {tag for tag in tags if not tagging.is_span_tag(tag)}
     if plain:
         _check_plain(path, rows, plain, len(tags))
+        _warn_of_prefixes(path, plain)
         return PLAIN
     prefixes = {tag[0] for tag in tags}
     odd = {}
@@ -310,6 +326,20 @@ def _find_odd(rows, scheme):
         )
         if tag != wanted
     ]
+
+
+def _warn_of_prefixes(path, plain):
+    """Warns if all plain tags would be of spans in capitals, with hyphens."""
+    tags = {tag: tag.upper().replace("_", "-", 1) for tag in plain}
+    if all(map(tagging.is_span_tag, tags.values())):
+        found = max(sorted(tags), key=len)
+        logging.warning(
+            "%s: tags such as %r are read as plain ones, a label of each word. "
+            "If they are of spans, wanted is %r.",
+            path,
+            found,
+            tags[found],
+        )
 
 
 def _check_plain(path, rows, plain, num_tags):

@@ -33,6 +33,11 @@ def read_json(
         tags = None
         if columns.has_tags or (columns.has_tags is None and key in values):
             tags = _value_of(where, values, key)
+        if columns.has_tags and tags is None:
+            raise ValueError(
+                f"{where}: {key!r} is null; wanted a list. "
+                f"{tagged_tables.NO_TAGS}"
+            )
         if is_text:
             row, num = _read_text(where, line, words, tags)
             num_cut += num

@@ -88,6 +88,7 @@ def read_conll(
     )
     if columns.word is None:
         _check_words(path, rows)
+    _check_tags(path, rows)
     return rows, functools.partial(_write_conll, lines, groups, tag, newline)
 
 
@@ -139,7 +140,8 @@ def _is_comment(line, width):
     """Returns whether the first line of a sentence is no word."""
     return line.startswith("#") and (
         len(_split_row(line)) != width
-        or re.match(r"# *[\w.:-]+ += ", line) is not None
+        or re.match(r"# *([\w.:-]+ += |newdoc|newpar|sent_id)", line)
+        is not None
     )
 
 
@@ -185,6 +187,18 @@ def _check_words(path, rows):
                 f"numbers 1 to {len(numbers)}. Are the words in the next "
                 "column (word_column=1)?"
             )
+
+
+def _check_tags(path, rows):
+    """Raises ValueError if a tag is several columns."""
+    for row in rows:
+        for tag in row.tags or ():
+            if " " in tag.strip():
+                raise ValueError(
+                    f"{path}: the tag {tag!r} of the sentence at line "
+                    f"{row.line} contains a space; wanted columns separated by "
+                    "tabs or by spaces, not by both."
+                )
 
 
 def _write_conll(lines, groups, column, newline, tags):

@@ -503,6 +503,21 @@ def test_an_empty_set_as_python_prints_it_is_no_label():
     assert label_values.split("joy(great)", ",") == ["joy(great)"]
 
 
+@pytest.mark.parametrize(
+    ("value", "wanted"),
+    [
+        ("(x)", ["(x)"]),
+        ("x, (y)", ["x", "(y)"]),
+        ("[good film]", ["good film"]),
+        ("[good film, bad]", ["good film", "bad"]),
+        ("[1 0 1]", ["1", "0", "1"]),
+        ("[]", []),
+    ],
+)
+def test_brackets_are_those_of_lists(value, wanted):
+    assert label_values.split(value, ",") == wanted
+
+
 def test_labels_with_spaces_around_them_are_one():
     rows = text_data.make_rows(list("abc"), ["no", " yes", "yes "])
     found = table_tasks.with_labels(TableTask("own", None, {}, {}), rows)

@@ -162,6 +162,23 @@ def test_conll_of_2003_is_read_and_written_back(tmp_path):
     assert read(tmp_path, text, word_column=-3).sentences[1].words == ["NNP"]
 
 
+def test_tags_in_another_spelling_are_said(tmp_path, caplog):
+    assert read(tmp_path, "a b_per\nb i_per\nc o\n").scheme == "plain"
+    assert "such as 'b_per' are read as plain" in caplog.text
+    caplog.clear()
+    assert read(tmp_path, "a NOUN\nb X\n").scheme == "plain"
+    assert not caplog.text
+
+
+def test_sentences_without_tags_among_others_are_said(tmp_path, caplog):
+    rows = [{"tokens": ["a"], "tags": tags} for tags in (["O"], None)]
+    file = read(
+        tmp_path, "\n".join(map(json.dumps, rows)), "a.jsonl", has_tags=None
+    )
+    assert [sentence.tags for sentence in file.sentences] == [None, None]
+    assert "1 of 2 sentences have no tags, the first at line 2" in caplog.text
+
+
 def test_tabs_line_ends_and_strange_spaces_are_kept(tmp_path):
     text = "New York\tO\r\n\u00a0\tO\r\n \t \r\na\u2028b\tB-X\r\n"
     file = read(tmp_path, text, "dev.tsv")
@@ -187,6 +204,8 @@ def test_comments_are_told_from_words(tmp_path):
         tmp_path, "# text = a\n# SYM a O\n#b x y O\n\n#c x y O\nd x y O\n"
     )
     assert words_and_tags(file) == [("# #b", "O O"), ("#c d", "O O")]
+    file = read(tmp_path, "# newdoc\n# newpar\n# NN\n# newdoc\n")
+    assert words_and_tags(file) == [("# #", "NN newdoc")]
 
 
 CONLLU = """\
@@ -455,6 +474,16 @@ BROKEN = {
         "a.jsonl",
         '{"tokens": [{"a": 1}], "tags": ["O"]}',
         "'tokens' contains .*; wanted strings. Does it contain an object",
+    ),
+    "no tags, null in JSON": (
+        "a.jsonl",
+        '{"tokens": ["a"], "tags": ["O"]}\n{"tokens": ["a"], "tags": null}',
+        "line 2: 'tags' is null; wanted a list",
+    ),
+    "tabs and spaces": (
+        "a.txt",
+        "a\t_ B-X\nb\t_ O\n",
+        "tag '_ B-X' of the sentence at line 1 contains a space",
     ),
     "another number of tags": (
         "a.jsonl",
