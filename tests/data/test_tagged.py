@@ -204,8 +204,8 @@ def test_comments_are_told_from_words(tmp_path):
         tmp_path, "# text = a\n# SYM a O\n#b x y O\n\n#c x y O\nd x y O\n"
     )
     assert words_and_tags(file) == [("# #b", "O O"), ("#c d", "O O")]
-    file = read(tmp_path, "# newdoc\n# newpar\n# NN\n# newdoc\n")
-    assert words_and_tags(file) == [("# #", "NN newdoc")]
+    file = read(tmp_path, "# newdoc\na NN\n\n# newpar\n# NN\n# newdoc\n")
+    assert words_and_tags(file) == [("a", "NN"), ("# #", "NN newdoc")]
 
 
 CONLLU = """\
