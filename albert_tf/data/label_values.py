@@ -2,6 +2,7 @@
 
 import collections
 import re
+import unicodedata
 from collections.abc import Iterable, Sequence
 
 from albert_tf.text import normalization
@@ -42,9 +43,11 @@ def is_missing(value: object, labels: Sequence[str] | None = None) -> bool:
 def canonical(name: str) -> str:
     """Returns one form of equal names, such as 1 and 1.0, or True and true.
 
-    Other names, such as 007, equal only themselves.
+    Names that look the same are equal: of composed or decomposed characters,
+    with spaces of any kind. Others, such as 007, equal only themselves.
     """
-    word = name.strip().lower()
+    name = " ".join(unicodedata.normalize("NFC", name).split())
+    word = name.lower()
     if _NUMBER.fullmatch(word):
         return repr(float(word) + 0.0)  # Not -0.0.
     return word if word in ("true", "false") else name

@@ -391,7 +391,7 @@ def with_labels(task: TableTask, rows: list[Row]) -> TableTask:
             names[:3],
             task.label_separator,
         )
-    # 1 and 1.0, or True and true, are the same.
+    # 1 and 1.0, True and true, and names that look the same, are one.
     kept = {label_values.canonical(name): name for name in names[::-1]}
     if len(kept) < 2:
         raise ValueError(

@@ -482,6 +482,8 @@ def test_one_hot_lists_without_names_are_refused(value):
         (["no", "yes"], " yes\u3000", 1),
         (["no", "yes"], "\ufeffyes\u200b", 1),
         (["1", "0"], "-0.0", 1),
+        (["caf\u00e9", "no"], "cafe\u0301", 0),
+        (["no", "very good"], "very\u00a0good", 1),
     ],
 )
 def test_labels_are_found_as_written_or_as_equal_values(labels, value, index):
@@ -492,10 +494,10 @@ def test_labels_are_found_as_written_or_as_equal_values(labels, value, index):
 
 def test_equal_labels_of_training_data_are_one():
     task = TableTask("own", None, {}, {})
-    values = ["1", "1.0", 0, "0", "007", "7"]
-    rows = text_data.make_rows(list("abcdef"), values)
+    values = ["1", "1.0", 0, "0", "007", "7", "caf\u00e9", "cafe\u0301"]
+    rows = text_data.make_rows(list("abcdefgh"), values)
     found = table_tasks.with_labels(task, rows)
-    assert found.labels == ("0", "007", "1", "7")
+    assert found.labels == ("0", "007", "1", "7", "cafe\u0301")
 
 
 def test_an_empty_set_as_python_prints_it_is_no_label():
