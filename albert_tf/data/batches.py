@@ -355,13 +355,23 @@ class HostBatches:
         """Dict of each feature's tf.TensorSpec, with unknown B and T."""
         import tensorflow as tf
 
-        specs = {}
-        for name, values in next(iter(self)).items():
-            shape = [None, *values.shape[1:]]
-            if name not in (*self.examples.arrays, "example_index"):
-                shape[-1] = None
-            specs[name] = tf.TensorSpec(shape, values.dtype)
-        return specs
+        examples = self.examples
+        rows = (
+            [None]
+            if examples.num_choices == 1
+            else [None, examples.num_choices]
+        )
+        tokens = tf.TensorSpec([*rows, None], tf.int32)
+        names = "input_ids", "input_mask", "segment_ids"
+        return {
+            **dict.fromkeys((*names, *examples.token_labels), tokens),
+            **{
+                name: tf.TensorSpec([None, *values.shape[1:]], values.dtype)
+                for name, values in examples.arrays.items()
+            },
+            "example_index": tf.TensorSpec([None], tf.int32),
+            "example_weight": tf.TensorSpec([None], tf.float32),
+        }
 
 
 def _build_dataset(look_up, length, indices):

@@ -44,6 +44,8 @@ def build_predictor(
 ) -> evaluation.Predictor:
     """Builds a model with the weights of `start` and its predictor.
 
+    The weights must not change any more.
+
     Args:
       start: the model.
       build: function of a config and keyword `dtype` that returns the model.
@@ -55,4 +57,4 @@ def build_predictor(
     model = pretrained.build_model(
         lambda config: build(config, dtype=layers.POLICIES[dtype]), start
     )
-    return evaluation.Predictor(strategy, model, exit_threshold)
+    return evaluation.Predictor(strategy, model, exit_threshold, is_fixed=True)
