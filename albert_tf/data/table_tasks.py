@@ -84,8 +84,6 @@ class TableTask:
         yield "name", is_file_name, "part of a file name"
         is_free = f"{self.name}.tsv" not in _RESERVED_FILES
         yield "name", is_free, "another name; result files use this one"
-        has_few = not self.train or len(self.train.text) < 3
-        yield "train", has_few, "1 or 2 columns of text"
         known = classification.METRICS_OF.get(self.objective, ())
         yield "objective", known, f"one of {OBJECTIVES}"
         is_known = self.metrics and set(self.metrics) <= set(known)

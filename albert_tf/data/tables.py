@@ -50,7 +50,7 @@ class Table:
 
     Attributes:
       file: path relative to the data folder.
-      text: one to three columns.
+      text: one or two columns, or `max_texts`.
       label: column, or None if there are no labels; or a tuple of columns of
         0 and 1, one for each of the task's labels, in their order.
       id: column of unique values, or None to use the row number from 0.
@@ -62,6 +62,7 @@ class Table:
         in "csv", and for tabs in "tsv".
       is_glue: whether it is one of GLUE's files. Their texts are read as they
         are, even with quotes, so that scores can be compared.
+      max_texts: the most columns of text, up to 3.
     """
 
     file: str
@@ -73,14 +74,18 @@ class Table:
     skips_short_rows: bool = False
     delimiter: str | None = None
     is_glue: bool = False
+    max_texts: int = 2
 
     def __post_init__(self):
         if self.format not in FORMATS:
             raise ValueError(
                 f"format is {self.format!r}; wanted one of {FORMATS}."
             )
-        if not isinstance(self.text, tuple) or len(self.text) not in (1, 2, 3):
-            raise ValueError(f"text is {self.text!r}; wanted 1 to 3 columns.")
+        count = len(self.text) if isinstance(self.text, tuple) else 0
+        if not 1 <= count <= self.max_texts:
+            raise ValueError(
+                f"text is {self.text!r}; wanted 1 to {self.max_texts} columns."
+            )
         if self.delimiter and (
             len(self.delimiter) > 1 or self.delimiter in '"\r\n'
         ):

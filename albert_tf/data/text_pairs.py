@@ -101,7 +101,9 @@ def read_pairs(
         if score_column is not None:
             score = find_column(path, names, score_column)
         label = score or first_of(NLI_LABELS, names)
-    table = tables.Table(path, tuple(chosen), label=label, format=format)
+    table = tables.Table(
+        path, tuple(chosen), label=label, format=format, max_texts=3
+    )
     rows = tables.select_rows(path, table, header, records)
     file = PairsFile(
         path,

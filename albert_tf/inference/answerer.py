@@ -29,6 +29,7 @@ class Answerer:
     Attributes:
       threshold: questions whose no-answer score reaches it are not answered;
         None for a model of SQuAD 1.1, which always answers.
+      model: the model. Its weights must not change: calls may hold copies.
 
     Raises:
       ValueError: if the model has no vocabulary, or another head or none, or

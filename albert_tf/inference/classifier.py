@@ -31,6 +31,7 @@ class Classifier:
     Attributes:
       labels: C names of labels; empty for a regression.
       objective: one of `heads.OBJECTIVES`.
+      model: the model. Its weights must not change: calls may hold copies.
 
     Raises:
       ValueError: if the model has no vocabulary, or another head or none.

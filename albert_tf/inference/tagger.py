@@ -32,6 +32,7 @@ class Tagger:
 
     Attributes:
       labels: C names of tags.
+      model: the model. Its weights must not change: calls may hold copies.
 
     Raises:
       ValueError: if the model has no vocabulary, or another head or none.

@@ -58,14 +58,10 @@ def read_texts(args):
     elif path.endswith(".txt"):
         texts = [(line,) for line in tables.read_lines(path)]
     else:
-        names = tuple(filesystem.split_list(args.text_columns))
-        if len(names) > 2:
-            raise ValueError(
-                f"--text_columns has {len(names)} names; wanted 1 or 2."
-            )
+        names = filesystem.split_list(args.text_columns)
         table = tables.Table(
             path,
-            names,
+            tuple(names),
             format=tables.format_of(path),
             delimiter=args.delimiter,
         )

@@ -486,9 +486,9 @@ def test_an_error_names_a_missing_file(tmp_path):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"text": ("a", "b", "c", "d")}, "wanted 1 to 3 columns"),
-        ({"text": ()}, "wanted 1 to 3 columns"),
-        ({"text": "ab"}, "wanted 1 to 3 columns"),
+        ({"text": ("a", "b", "c", "d")}, "wanted 1 to 2 columns"),
+        ({"text": ()}, "wanted 1 to 2 columns"),
+        ({"text": "ab"}, "wanted 1 to 2 columns"),
         ({"text": ("a",), "format": "xlsx"}, "format is 'xlsx'; wanted one of"),
     ],
 )

@@ -125,7 +125,10 @@ def test_many_texts_are_classified_in_parts(
         ({"text": "a", "output_file": "x.npz"}, "must end in .jsonl"),
         ({"text": " \n "}, "There are no texts in --text"),
         ({"input_file": "rows.jsonl", "text_columns": "x"}, "'x'"),
-        ({"input_file": "rows.jsonl", "text_columns": "a,b,c"}, "1 or 2"),
+        (
+            {"input_file": "rows.jsonl", "text_columns": "a,b,c"},
+            "1 to 2 columns",
+        ),
         ({"input_file": "nothing.txt"}, "nothing.txt"),
         (
             {"input_file": "lines.txt", "output_file": "lines.csv/x.csv"},
