@@ -51,7 +51,6 @@ def read_start(args):
         # The run has its own weights: `model` is only where it began.
         head = task_heads.read_head(folder)
         model = dataclasses.replace(model, head=head)
-    original = model.config
     model = pretrained.complete(
         pretrained.replace_files(
             model,
@@ -63,11 +62,7 @@ def read_start(args):
     )
     rates = {name: getattr(args, name) for name in DROPOUTS}
     rates = {name: rate for name, rate in rates.items() if rate is not None}
-    return Start(
-        # The values belong to the config stored next to them.
-        dataclasses.replace(model, config=original or model.config),
-        dataclasses.replace(model.config, **rates),
-    )
+    return Start(model, dataclasses.replace(model.config, **rates))
 
 
 def build_recipe(args, number):

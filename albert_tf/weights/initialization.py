@@ -1,17 +1,15 @@
 """Gives a run its first weights: of its own checkpoint or of another model."""
 
 from albert_tf.model.config import AlbertConfig
-from albert_tf.weights import checkpoints, positions, regrouping
+from albert_tf.weights import checkpoints, regrouping
 from albert_tf.weights.pretrained import (
     BODY,
     POOLER,
     Pretrained,
+    adapt,
     check_all_layers,
     check_same_vocabulary,
 )
-
-# Settings of a config that change the outputs, but no weight's shape.
-FUNCTION = ("num_attention_heads", "hidden_act", "inner_group_num")
 
 
 def initialize(
@@ -30,9 +28,8 @@ def initialize(
     Args:
       manager: the run's CheckpointManager.
       weights: dict from name to variable, without the optimizer.
-      config: the model's AlbertConfig. If it shares fewer weights than
-        `pretrained`, shared weights are copied; if it has more positions,
-        `positions` continues those that there are.
+      config: the model's AlbertConfig, to which `pretrained` is adapted, see
+        `pretrained.adapt`.
       pretrained: a `Pretrained` to start from if the manager's folder has no
         checkpoint; None for random weights. Its optimizer slots are not used.
       from_group0: see `regrouping.spread_group0`.
@@ -54,10 +51,8 @@ def initialize(
     if not pretrained:
         return f"Starting from {untrained}."
     check_same_vocabulary(pretrained, tokenizer_settings)
-    check_same_function(pretrained, config)
-    values, remarks = positions.continue_positions(
-        pretrained.values, config.max_position_embeddings
-    )
+    pretrained = adapt(pretrained, config, regroups=not from_group0)
+    values = pretrained.values
     new_prefixes = ["cls/"]
     if body_only:
         values = {n: v for n, v in values.items() if n.startswith(BODY)}
@@ -67,38 +62,12 @@ def initialize(
         new_prefixes.append(POOLER)
     if from_group0:
         values = regrouping.spread_group0(values, weights)
-    elif pretrained.config and pretrained.config != config:
-        groups = regrouping.names_of_groups(values)
-        values = regrouping.regroup(values, pretrained.config, config)
-        num_layers = pretrained.config.num_hidden_layers
-        if num_layers != config.num_hidden_layers:
-            is_deeper = num_layers < config.num_hidden_layers
-            remarks.append(
-                f"the weights of its {num_layers} layers are used in "
-                f"{config.num_hidden_layers}" + ", in smaller steps" * is_deeper
-            )
-        elif regrouping.names_of_groups(values) != groups:
-            remarks.append("shared weights were copied to each layer")
-    if not from_group0:
+    else:
         check_all_layers(values, weights, pretrained.source)
     new = checkpoints.restore(weights, values, pretrained.source, new_prefixes)
     manager.source = pretrained.source
-    parts = [f"new: {', '.join(new) or 'none'}", *pretrained.remarks, *remarks]
+    parts = [f"new: {', '.join(new) or 'none'}", *pretrained.remarks]
     return (
         f"Restored {len(weights) - len(new)} of {len(weights)} variables from "
         f"{pretrained.source}; {'; '.join(parts)}."
     )
-
-
-def check_same_function(pretrained: Pretrained, config: AlbertConfig) -> None:
-    """Raises ValueError if the same weights would compute something else."""
-    if pretrained.config is None:
-        return
-    for name in FUNCTION:
-        theirs, ours = (getattr(c, name) for c in (pretrained.config, config))
-        if theirs != ours:
-            raise ValueError(
-                f"{pretrained.source} was trained with {name} {theirs!r}, the "
-                f"config has {ours!r}: with it, the weights compute "
-                "something else. Use the model's own config."
-            )

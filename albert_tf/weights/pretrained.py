@@ -36,6 +36,8 @@ POOLER = "bert/pooler/"
 # Key of a config.
 CLASSIFIER_DROPOUT = "classifier_dropout_prob"
 FORMS = ("tf1", "own", "hf", "keras_hub")
+# Settings of a config that change the outputs, but no weight's shape.
+FUNCTION = ("num_attention_heads", "hidden_act", "inner_group_num")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -343,6 +345,59 @@ def check_all_layers(values: dict, weights: dict, source) -> None:
         )
 
 
+def adapt(
+    pretrained: Pretrained, config: AlbertConfig, *, regroups: bool = True
+) -> Pretrained:
+    """Returns a model with another config, and the weights that it needs.
+
+    Positions that the model lacks continue those that it has, see `positions`.
+    If it `regroups`, weights are copied where the config shares fewer of them,
+    and a deeper model takes smaller steps, see `regrouping.regroup`. Remarks
+    say what changed.
+
+    Raises:
+      ValueError: if the weights would compute something else, or layers with
+        different weights would have to share them.
+    """
+    check_same_function(pretrained, config)
+    values, remarks = positions.continue_positions(
+        pretrained.values, config.max_position_embeddings
+    )
+    source = pretrained.config
+    if regroups and values and source and source != config:
+        groups = regrouping.names_of_groups(values)
+        values = regrouping.regroup(values, source, config)
+        num_layers = source.num_hidden_layers
+        if num_layers != config.num_hidden_layers:
+            is_deeper = num_layers < config.num_hidden_layers
+            remarks.append(
+                f"the weights of its {num_layers} layers are used in "
+                f"{config.num_hidden_layers}" + ", in smaller steps" * is_deeper
+            )
+        elif regrouping.names_of_groups(values) != groups:
+            remarks.append("shared weights were copied to each layer")
+    return dataclasses.replace(
+        pretrained,
+        values=values,
+        config=config,
+        remarks=[*pretrained.remarks, *remarks],
+    )
+
+
+def check_same_function(pretrained: Pretrained, config: AlbertConfig) -> None:
+    """Raises ValueError if the same weights would compute something else."""
+    if pretrained.config is None:
+        return
+    for name in FUNCTION:
+        theirs, ours = (getattr(c, name) for c in (pretrained.config, config))
+        if theirs != ours:
+            raise ValueError(
+                f"{pretrained.source} was trained with {name} {theirs!r}, the "
+                f"config has {ours!r}: with it, the weights compute "
+                "something else. Use the model's own config."
+            )
+
+
 def replace_files(
     pretrained: Pretrained,
     *,
@@ -351,7 +406,7 @@ def replace_files(
     vocab_file: filesystem.Path | None = None,
     do_lower_case: bool | None = None,
 ) -> Pretrained:
-    """Replaces the config or vocabulary of a model.
+    """Replaces the config, as `adapt` does, or the vocabulary of a model.
 
     Accents are kept if the model or the vocabulary was made with them.
 
@@ -364,7 +419,7 @@ def replace_files(
     """
     if albert_config_file:
         config = AlbertConfig.from_json_file(albert_config_file)
-        pretrained = dataclasses.replace(pretrained, config=config)
+        pretrained = adapt(pretrained, config)
     if path := spm_model_file or vocab_file:
         known = pretrained.tokenizer_settings or {}
         if pretrained.tokenizer:

@@ -692,6 +692,25 @@ def test_shared_weights_begin_a_model_that_shares_less(
     kernel = "bert/encoder/transformer/group_%d/inner_group_0/ffn_1/"
     kernel += "intermediate/dense/kernel"
     np.testing.assert_array_equal(weights[kernel % 3], values[kernel % 0])
+    # A config that is given to other programs does the same.
+    (tmp_path / "config.json").write_text(config.to_json_string())
+    given = pretrained.replace_files(
+        found, albert_config_file=tmp_path / "config.json"
+    )
+    assert remark in given.remarks
+    for name, weight in weights.items():
+        np.testing.assert_array_equal(weight, given.values[name])
+
+
+def test_a_config_for_which_the_weights_compute_something_else(tmp_path):
+    random_model(tmp_path / "a")
+    config = dataclasses.replace(TINY, hidden_act="relu")
+    (tmp_path / "config.json").write_text(config.to_json_string())
+    with pytest.raises(ValueError, match="hidden_act 'gelu', the config has"):
+        pretrained.replace_files(
+            pretrained.read_pretrained(tmp_path / "a"),
+            albert_config_file=tmp_path / "config.json",
+        )
 
 
 def test_the_program_has_all_formats():
