@@ -5,6 +5,7 @@ remote files, is imported inside the functions, because worker processes that
 only read local files do not need it.
 """
 
+import collections
 import contextlib
 import fnmatch
 import json
@@ -208,6 +209,15 @@ def parse_json(content: bytes | str, where: Path) -> dict:
     return value
 
 
+def _build_object(pairs):
+    """Returns a dict of pairs; raises KeyError if a key is there twice."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        counts = collections.Counter(name for name, _ in pairs)
+        raise KeyError(max(counts, key=counts.__getitem__))
+    return found
+
+
 def parse_any_json(content: bytes | str, where: Path) -> object:
     """Parses JSON.
 
@@ -216,8 +226,9 @@ def parse_any_json(content: bytes | str, where: Path) -> object:
       where: its source, for error messages: a file, or a file and a line.
 
     Raises:
-      ValueError: if it is not JSON, or contains an unpaired surrogate. The
-        message guesses what it is instead, such as JSON lines or gzip.
+      ValueError: if it is not JSON, contains an unpaired surrogate, or has a
+        key twice in an object. The message guesses what it is instead, such as
+        JSON lines or gzip.
     """
     stored = content
     try:
@@ -225,10 +236,14 @@ def parse_any_json(content: bytes | str, where: Path) -> object:
             content = content.decode("utf-8-sig")
         if not content.strip("\0 \r\n\t"):
             raise ValueError("it is empty")
-        value = json.loads(content)
+        value = json.loads(content, object_pairs_hook=_build_object)
         if "\\ud" in content.lower():
             # An unpaired surrogate is not a character; tokenizers reject it.
             json.dumps(value, ensure_ascii=False).encode()
+    except KeyError as error:
+        raise ValueError(
+            f"{where}: an object has the key {error} twice. Were files joined?"
+        ) from None
     except RecursionError:
         raise ValueError(
             f"{where} is not readable JSON: it is nested too deeply."

@@ -47,7 +47,7 @@ def read_race(
     Each level has a folder, `middle` or `high`, of which all files *.txt are
     read. A passage is a JSON object: one per file, as RACE is distributed, or
     one per line, as in the release's all.txt. If all.txt exists, the others are
-    ignored.
+    ignored. A warning names what is not read.
 
     Returns:
       List of Question, in order of levels and file names.
@@ -60,14 +60,11 @@ def read_race(
     Source: race_utils.py, which reads all.txt only.
     """
     questions = []
+    unread = [n for n in _list_shown(folder) if n not in LEVELS]
     for level in levels:
         path = os.path.join(folder, level)
-        # Not ._1.txt, which macOS writes beside 1.txt.
-        names = [
-            name
-            for name in filesystem.list_folder(path)
-            if name.lower().endswith(".txt") and not name.startswith(".")
-        ]
+        found = _list_shown(path)
+        names = [name for name in found if name.lower().endswith(".txt")]
         if "all.txt" in names:
             names = ["all.txt"]
         if not names:
@@ -78,8 +75,22 @@ def read_race(
             )
         for name in names:
             questions += _read_file(os.path.join(path, name), level)
+        unread += [f"{level}/{n}" for n in found if n not in {*names}]
+    if unread:
+        logging.warning(
+            "%s: not read: %s%s.",
+            folder,
+            ", ".join(unread[:3]),
+            f" and {len(unread) - 3:,} others" if len(unread) > 3 else "",
+        )
     check_ids(folder, questions)
     return questions
+
+
+def _list_shown(folder):
+    """Returns the names in a folder, but not such as ._1.txt of macOS."""
+    names = filesystem.list_folder(folder)
+    return [name for name in names if not name.startswith(".")]
 
 
 def check_ids(folder: filesystem.Path, questions: list[Question]):
@@ -95,7 +106,11 @@ def check_ids(folder: filesystem.Path, questions: list[Question]):
 def _read_file(path, level):
     """Reads the questions of a file of passages."""
     questions = []
-    for number, line in enumerate(tables.read_text(path).split("\n"), 1):
+    text = tables.read_text(path)
+    # One object on several lines, or one on each.
+    is_one = re.match(r"\s*{\s*\n", text)
+    lines = [text] if is_one else text.split("\n")
+    for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
         where = f"{path}, line {number}"

@@ -13,6 +13,8 @@ from albert_tf.text import normalization
 
 # Position of an answer that does not occur in its paragraph.
 NOWHERE = -1
+# Fields of a question that SQuAD has; the last one is not used.
+_FIELDS = {"id", "question", "answers", "is_impossible", "plausible_answers"}
 
 
 class Answer(NamedTuple):
@@ -53,7 +55,8 @@ def read_squad(path: filesystem.Path) -> Squad:
 
     An answer that is not at its stated position is moved to its nearest
     occurrence. One that does not occur in its paragraph has the position
-    NOWHERE: it can be scored, but not trained on.
+    NOWHERE: it can be scored, but not trained on. If all lists of answers are
+    empty and no question is marked `is_impossible`, the answers are unknown.
 
     Raises:
       FileNotFoundError: if there is no such file.
@@ -65,7 +68,8 @@ def read_squad(path: filesystem.Path) -> Squad:
     """
     document = filesystem.read_json(path)
     contexts: list[str] = []
-    questions, num_moved = [], 0
+    questions: list[Question] = []
+    fields: list[dict] = []
     where = path
     try:
         for i, article in enumerate(_typed(document, "data", list)):
@@ -79,14 +83,11 @@ def read_squad(path: filesystem.Path) -> Squad:
                     question_id = str(_typed(qa, "id", str | int))
                     where = f"{path}, question {question_id}"
                     answers = _read_answers(qa)
-                    placed = answers and tuple(
-                        _place(answer, context) for answer in answers
-                    )
-                    num_moved += placed != answers
                     text = _typed(qa, "question")
                     questions.append(
-                        Question(question_id, text, len(contexts), placed)
+                        Question(question_id, text, len(contexts), answers)
                     )
+                    fields.append(qa)
                 contexts.append(context)
     except (KeyError, TypeError) as error:
         problem = f"lacks {error}" if isinstance(error, KeyError) else error
@@ -95,14 +96,10 @@ def read_squad(path: filesystem.Path) -> Squad:
             "context and qas > id, question, answers > text, answer_start."
         ) from error
     _check_questions(path, contexts, questions)
-    if num_moved:
-        logging.warning(
-            "%s: the answers of %d questions are not at the stated position; "
-            "their nearest occurrence is used, if there is one.",
-            path,
-            num_moved,
-        )
-    return Squad(contexts, questions)
+    _warn_of_fields(path, fields)
+    if _are_unknown(path, questions, fields):
+        questions = [q._replace(answers=None) for q in questions]
+    return Squad(contexts, _place_answers(path, contexts, questions))
 
 
 _WANTED = {list: "a list", int: "a whole number"}
@@ -122,7 +119,9 @@ def _read_answers(qa):
     """Returns the answers of a question at their stated positions."""
     is_impossible = qa.get("is_impossible")
     if is_impossible not in (None, False, True):
-        raise TypeError(f"is_impossible is {is_impossible!r:.60}")
+        raise TypeError(
+            f"is_impossible is {is_impossible!r:.60}, wanted true or false"
+        )
     if is_impossible:
         return ()
     if "answers" not in qa or (is_impossible is False and qa["answers"] == []):
@@ -151,6 +150,85 @@ def _place(answer, context):
     if not offsets:
         return Answer(text, NOWHERE)
     return Answer(text, min(offsets, key=lambda offset: abs(offset - start)))
+
+
+def _place_answers(path, contexts, questions):
+    """Returns the questions, with answers where they occur; warns of others."""
+    placed = [
+        q._replace(
+            answers=q.answers
+            and tuple(
+                _place(answer, contexts[q.context]) for answer in q.answers
+            )
+        )
+        for q in questions
+    ]
+    moved = [q.id for q, new in zip(questions, placed, strict=True) if q != new]
+    if moved:
+        lost = [
+            q.id
+            for q in placed
+            if any(answer.start == NOWHERE for answer in q.answers or ())
+        ]
+        logging.warning(
+            "%s: %d of %d questions, such as %s, have answers that are not at "
+            "the stated position, in characters; their nearest occurrence is "
+            "used. %s.",
+            path,
+            len(moved),
+            len(questions),
+            moved[0],
+            f"{len(lost)} of them, such as {lost[0]}, have answers that are "
+            "not in their paragraph at all"
+            if lost
+            else "All answers are in their paragraphs",
+        )
+    return placed
+
+
+def _warn_of_fields(path, fields):
+    """Warns of fields of questions that are unknown or contradict."""
+    if unused := sorted({name for qa in fields for name in qa} - _FIELDS):
+        logging.warning(
+            "%s: fields of questions that are not used: %s.",
+            path,
+            ", ".join(unused),
+        )
+    contradict = [
+        qa["id"]
+        for qa in fields
+        if qa.get("is_impossible") and qa.get("answers")
+    ]
+    if contradict:
+        logging.warning(
+            "%s: %d of %d questions, such as %s, are marked is_impossible, but "
+            "have answers; these are not used.",
+            path,
+            len(contradict),
+            len(fields),
+            contradict[0],
+        )
+
+
+def _are_unknown(path, questions, fields):
+    """Returns whether empty lists of answers mean that they are unknown."""
+    has_any = any(q.answers for q in questions)
+    has_empty = any(q.answers is not None for q in questions)
+    if has_any or not has_empty:
+        return False
+    if any(qa.get("is_impossible") for qa in fields):
+        logging.warning(
+            "%s: no question has an answer; a threshold that is chosen on them "
+            "lets no question be answered.",
+            path,
+        )
+        return False
+    logging.warning(
+        "%s: no question has an answer, and none is marked is_impossible: it "
+        "is read as data whose answers are unknown.",
+        path,
+    )
+    return True
 
 
 def _check_questions(path, contexts, questions):

@@ -96,8 +96,11 @@ def encode_squad(
         name: np.concatenate([part[name] for part in parts])
         for name in sorted(parts[0])
     }
-    truncation = examples.describe_truncation(
-        "questions", whole.pop("query_lengths"), settings.max_query_length
+    truncation = (
+        examples.describe_truncation(
+            "questions", whole.pop("query_lengths"), settings.max_query_length
+        ),
+        _describe_lost(whole.pop("is_lost")),
     )
     per_token = () if is_training else ("is_max_context", "token_spans")
     return Examples(
@@ -106,7 +109,7 @@ def encode_squad(
         whole.pop("first_lengths"),
         token_arrays={name: whole.pop(name) for name in per_token},
         arrays=whole,
-        truncation=truncation,
+        truncation=" ".join(filter(None, truncation)),
     )
 
 
@@ -126,7 +129,7 @@ def _encode_questions(tokenizer, settings, is_training, rows):
     """Encodes the questions of some paragraphs; returns arrays by name."""
     texts = [question.text for _, asked in rows for _, question in asked]
     queries = iter(tokenizer.encode_batch(texts))
-    windows, query_lengths = [], []
+    windows, query_lengths, is_lost = [], [], []
     for context, asked in rows:
         ids, spans = tokenizer.encode_with_offsets(context)
         spans = np.array(spans, np.int32).reshape(-1, 2)  # [P, 2]
@@ -140,6 +143,10 @@ def _encode_questions(tokenizer, settings, is_training, rows):
             answer = None
             if is_training and question.answers:
                 answer = find_tokens(spans, question.answers[0])
+            is_lost.append(
+                answer is not None
+                and not any(_is_inside(answer, *window) for window in bounds)
+            )
             is_best = find_max_context(bounds, len(ids))
             for (start, end), is_max_context in zip(
                 bounds, is_best, strict=True
@@ -162,7 +169,9 @@ def _encode_questions(tokenizer, settings, is_training, rows):
     joined = {
         name: np.concatenate([window[name] for window in windows])
         for name in windows[0]
-    } | {"query_lengths": np.array(query_lengths)}
+    }
+    joined["query_lengths"] = np.array(query_lengths)
+    joined["is_lost"] = np.array(is_lost)
     return {
         name: values if values.dtype == bool else values.astype(np.int32)
         for name, values in joined.items()
@@ -171,13 +180,29 @@ def _encode_questions(tokenizer, settings, is_training, rows):
 
 def _positions(answer, start, end, num_before):
     """Returns the positions of an answer (first, last token) in a window."""
-    is_inside = answer is not None and start <= answer[0] and answer[1] < end
+    is_inside = answer is not None and _is_inside(answer, start, end)
     offset = num_before - start
     return {
         "start_positions": [answer[0] + offset if is_inside else 0],
         "end_positions": [answer[1] + offset if is_inside else 0],
         "is_impossible": [int(not is_inside)],
     }
+
+
+def _is_inside(answer, start, end):
+    """Returns whether a window contains an answer (first, last token)."""
+    return start <= answer[0] and answer[1] < end
+
+
+def _describe_lost(is_lost):
+    """Returns a sentence on answers that no window contains, or ""."""
+    if not is_lost.any():
+        return ""
+    return (
+        f"The answers of {is_lost.sum():,} of {len(is_lost):,} questions are "
+        "in no window, which teaches that these have none: a smaller "
+        "doc_stride or a larger max_seq_length keeps more."
+    )
 
 
 def cut_windows(

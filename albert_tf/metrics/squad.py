@@ -45,20 +45,37 @@ def score_f1(gold: str, predicted: str) -> float:
 def score_v1(gold_answers: Gold, predictions: Texts) -> Scores:
     """Returns `exact_match` and `f1` in percent, as for SQuAD 1.1.
 
+    Source: SQuAD's evaluate-v1.1.py.
+    """
+    exact, f1 = score_questions_v1(gold_answers, predictions)
+    return {"exact_match": percent(exact.values()), "f1": percent(f1.values())}
+
+
+def score_questions_v1(
+    gold_answers: Gold, predictions: Texts
+) -> tuple[Scores, Scores]:
+    """Scores each question as for SQuAD 1.1.
+
     Each prediction is compared with its best-matching gold answer, or with ""
     if there is none; a question without a prediction scores 0.
 
+    Returns:
+      Two dicts of question id -> exact match and F1, from 0 to 1.
+
     Source: SQuAD's evaluate-v1.1.py.
     """
-    values = {}
-    for name, score in (("exact_match", score_exact), ("f1", score_f1)):
-        values[name] = percent(
-            max(score(text, predictions[question_id]) for text in texts or [""])
+    exact, f1 = (
+        {
+            question_id: max(
+                score(text, predictions[question_id]) for text in texts or [""]
+            )
             if question_id in predictions
             else 0.0
             for question_id, texts in gold_answers.items()
-        )
-    return values
+        }
+        for score in (score_exact, score_f1)
+    )
+    return exact, f1
 
 
 def score_questions(

@@ -17,26 +17,45 @@ def choose_levels(args):
     return ("middle",) if args.middle_only else race.LEVELS
 
 
-def read_questions(args, folder, part):
+def find_sources(data_dir, part):
+    """Returns what there is of a part, the first of which is read.
+
+    Each is a folder in RACE's format or a list of files in DREAM's.
+    """
+    sources = []
+    for folder in (os.path.join(data_dir, "RACE"), data_dir):
+        path = os.path.join(folder, part)
+        sources += [path] * bool(filesystem.list_folder(path))
+        sources += filter(None, [dream.find_files(folder, part)])
+    return sources or [os.path.join(data_dir, part)]
+
+
+def read_questions(args, part):
     """Returns the questions of a part, in RACE's or DREAM's format."""
-    files = dream.find_files(folder, part)
-    folder = os.path.join(folder, part)
-    if filesystem.list_folder(folder) or not files:
-        return race.read_race(folder, choose_levels(args))
-    if args.high_only or args.middle_only:
+    source, *others = find_sources(args.data_dir, part)
+    if isinstance(source, str):
+        questions = race.read_race(source, choose_levels(args))
+    elif args.high_only or args.middle_only:
         raise ValueError(
-            f"{files[0]} has no levels as RACE has: omit --high_only and "
+            f"{source[0]} has no levels as RACE has: omit --high_only and "
             "--middle_only."
         )
-    return dream.read_dream(files)
+    else:
+        questions = dream.read_dream(source)
+    print(f"{part}: {len(questions):,} questions of {describe(source)}.")
+    if others:
+        print(f"Not read: {', '.join(map(describe, others))}.")
+    return questions
+
+
+def describe(source):
+    """Returns the folder or the files of a source in words."""
+    return source if isinstance(source, str) else ", ".join(source)
 
 
 def read_part(args, part, tokenizer):
     """Returns the `Part` of train, dev or test."""
-    folder = os.path.join(args.data_dir, "RACE")
-    if not filesystem.list_folder(folder):
-        folder = args.data_dir
-    questions = read_questions(args, folder, part)
+    questions = read_questions(args, part)
     unknown = [q.id for q in questions if q.label is None]
     if unknown and part != "test":
         raise ValueError(

@@ -43,6 +43,22 @@ def encode(args, path, questions, tokenizer, *, is_training):
     )
 
 
+def describe_asked(args, questions):
+    """Prints how many questions to predict have no known or no answer."""
+    num_unknown = sum(q.answers is None for q in questions)
+    num_without = sum(q.answers == () for q in questions)
+    if num_unknown:
+        print(
+            f"{args.predict_file} has no answers for {num_unknown} of "
+            f"{len(questions)} questions: it will be answered but not scored."
+        )
+    elif num_without and args.squad_version == "v1":
+        print(
+            f"{args.predict_file}: {num_without} of {len(questions)} questions "
+            "have no answer. A model of --squad_version=v1 answers all."
+        )
+
+
 def read_task(args, model):
     """Returns the `Answering` with the data that the flags require."""
     windows.check_settings(window_settings(args))
@@ -61,13 +77,7 @@ def read_task(args, model):
         encoded = encode(
             args, args.predict_file, asked, tokenizer, is_training=False
         )
-        num_unknown = sum(q.answers is None for q in asked.questions)
-        if 0 < num_unknown < len(asked.questions):
-            print(
-                f"{args.predict_file} has no answers for {num_unknown} of "
-                f"{len(asked.questions)} questions: it will be answered but "
-                "not scored."
-            )
+        describe_asked(args, asked.questions)
     return Answering(
         args.squad_version,
         window_settings(args),

@@ -124,6 +124,23 @@ def test_files_of_operating_systems_are_no_passages(tmp_path):
     assert {q.id.split("/")[1] for q in found} == {"a"}
 
 
+def test_what_is_not_read_is_named(tmp_path, caplog):
+    folder = write(tmp_path, passage())
+    for name in ("1.json", "README"):
+        write(tmp_path, "", name=name)
+    race.read_race(folder, ("high",))
+    assert f"{folder}: not read: high/1.json, high/README." in caplog.text
+    write(tmp_path, passage(), name="all.txt")
+    write(tmp_path, passage(), level="college")
+    race.read_race(folder, ("high",))
+    assert "college, high/1.json, high/1.txt and 1 others." in caplog.text
+
+
+def test_an_object_may_have_several_lines(tmp_path):
+    folder = write(tmp_path, json.dumps(passage(), indent=2))
+    assert len(race.read_race(folder, ("high",))) == 2
+
+
 def test_empty_choices_are_logged(tmp_path, caplog):
     options = [["cat", "\u200b", "cow", "hen"], ["do", "eat", "see", "say"]]
     race.read_race(write(tmp_path, passage(options=options)), ("high",))

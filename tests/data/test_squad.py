@@ -9,9 +9,14 @@ from albert_tf.data import squad
 from albert_tf.data.squad import Answer
 
 CONTEXT = "The cat sat. The cat ran."
+ANSWERED = {
+    "id": "q2",
+    "question": "Who sat?",
+    "answers": [{"text": "cat", "answer_start": 4}],
+}
 
 
-def document(context=CONTEXT, **changes):
+def document(*others, context=CONTEXT, **changes):
     qa = {
         "id": "q1",
         "question": "Who ran?",
@@ -19,7 +24,8 @@ def document(context=CONTEXT, **changes):
         **changes,
     }
     qa = {name: value for name, value in qa.items() if value is not ...}
-    return {"data": [{"paragraphs": [{"context": context, "qas": [qa]}]}]}
+    qas = [qa, *others]
+    return {"data": [{"paragraphs": [{"context": context, "qas": qas}]}]}
 
 
 def read(tmp_path, content):
@@ -60,7 +66,7 @@ def test_a_misplaced_answer_moves_to_its_nearest_occurrence(
     with caplog.at_level(logging.WARNING):
         read_again = read(tmp_path, document(answers=[stated]))
     assert read_again.questions[0].answers == (found,)
-    assert "1 questions" in caplog.text
+    assert "1 of 1 questions, such as q1" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -75,9 +81,37 @@ def test_a_misplaced_answer_moves_to_its_nearest_occurrence(
     ],
 )
 def test_no_answer_and_an_unknown_answer_differ(tmp_path, changes, answers):
-    found = read(tmp_path, document(**changes))
+    found = read(tmp_path, document(ANSWERED, **changes))
     assert found.questions[0].answers == answers
     assert found.has_answers == (answers is not None)
+
+
+@pytest.mark.parametrize("is_marked", [False, True])
+def test_answers_are_unknown_if_all_are_missing(tmp_path, caplog, is_marked):
+    """Test data are often written with empty lists."""
+    marked = {"is_impossible": True} if is_marked else {}
+    found = read(
+        tmp_path, document(ANSWERED | {"answers": []}, answers=[], **marked)
+    )
+    assert found.has_answers == is_marked
+    wanted = "lets no question be answered" if is_marked else "are unknown"
+    assert "no question has an answer" in caplog.text
+    assert wanted in caplog.text
+
+
+def test_what_is_not_used_is_said(tmp_path, caplog):
+    read(tmp_path, document(answer="cat", is_impossible=True))
+    assert "fields of questions that are not used: answer." in caplog.text
+    assert "1 of 1 questions, such as q1, are marked is_imp" in caplog.text
+
+
+def test_answers_that_occur_nowhere_are_counted(tmp_path, caplog):
+    answers = [{"text": "cow", "answer_start": 3}]
+    read(tmp_path, document(ANSWERED, answers=answers))
+    assert (
+        "1 of 2 questions, such as q1, have answers that are n" in caplog.text
+    )
+    assert "1 of them, such as q1, have answers that are not in" in caplog.text
 
 
 def test_the_first_of_equally_near_occurrences_is_used(tmp_path):
@@ -90,10 +124,7 @@ def test_the_first_of_equally_near_occurrences_is_used(tmp_path):
 
 
 def test_answers_are_known_only_where_all_are(tmp_path):
-    both = document()
-    (paragraph,) = both["data"][0]["paragraphs"]
-    paragraph["qas"].append({"id": 2, "question": "Who sat?"})
-    found = read(tmp_path, both)
+    found = read(tmp_path, document({"id": 2, "question": "Who sat?"}))
     assert [question.id for question in found.questions] == ["q1", "2"]
     assert not found.has_answers
 
@@ -171,11 +202,15 @@ BROKEN = {
     },
     "a word for is_impossible": (
         document(is_impossible="false"),
-        "question q1: is_impossible is 'false'",
+        "question q1: is_impossible is 'false', wanted true or false",
     ),
     "a blank answer": (
         document(answers=[{"text": " \u200b", "answer_start": 3}]),
         "question q1: an answer is empty; .*is_impossible",
+    ),
+    "a key twice": (
+        '{"data": [], "data": []}',
+        r"squad\.json: an object has the key 'data' twice",
     ),
     "no UTF-8": (b'{"data": "\xff"}', "is not JSON"),
 }
@@ -222,7 +257,7 @@ def test_a_missing_file_is_named(tmp_path):
 
 def test_training_data_must_match_the_version(tmp_path):
     squad.check_version(read(tmp_path, document()), "v1", "x")
-    empty = read(tmp_path, document(answers=[]))
+    empty = read(tmp_path, document(ANSWERED, answers=[]))
     squad.check_version(empty, "v2", "x")
     with pytest.raises(ValueError, match="squad_version=v2"):
         squad.check_version(empty, "v1", "x")

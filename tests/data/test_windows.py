@@ -253,6 +253,17 @@ def test_a_window_without_the_whole_answer_is_impossible(words):
         "end_positions": [8, 6, 0],
         "is_impossible": [0, 0, 1],
     }
+    assert "in no window" not in encoded.truncation
+
+
+def test_answers_that_are_in_no_window_are_counted(words):
+    context = "w4 undo 北w5 w6 w7 w8"
+    for text, is_lost in (("w4 undo 北w5", False), ("w4 undo 北w5 w6", True)):
+        answer = squad.Answer(text, 0)
+        encoded = encode(words, context, (answer,), is_training=True)
+        said = "The answers of 1 of 1 questions are in no window"
+        assert (said in encoded.truncation) == is_lost
+        assert min(encoded.arrays["is_impossible"]) == is_lost
 
 
 def test_a_question_without_an_answer_is_impossible(words):

@@ -234,6 +234,20 @@ def write_dialogues(folder, part, num_passages, *, has_answers=True):
     (folder / f"{part}.json").write_text(json.dumps(passages))
 
 
+def test_what_is_read_and_what_is_not_is_said(args, tmp_path, capsys):
+    folder = tmp_path / "both"
+    (folder / "RACE").mkdir(parents=True)
+    write_dialogues(folder / "RACE", "dev", 3)
+    for name in ("dev", "old-dev"):
+        write_dialogues(folder, name, 2)
+    args = dataclasses.replace(args, data_dir=str(folder))
+    assert len(run_race.read_questions(args, "dev")) == 6
+    assert capsys.readouterr().out == (
+        f"dev: 6 questions of {folder}/RACE/dev.json.\n"
+        f"Not read: {folder}/dev.json, {folder}/old-dev.json.\n"
+    )
+
+
 @pytest.mark.traced
 def test_dialogues_have_questions_of_two_to_five_options(args, tmp_path):
     folder = tmp_path / "dream"

@@ -7,6 +7,7 @@ import json
 import pathlib
 import shutil
 import tarfile
+import types
 import typing
 
 import numpy as np
@@ -532,3 +533,19 @@ def test_wrong_data_is_refused_before_any_work(args, tmp_path):
         with pytest.raises(ValueError, match=r"broken\.json is not JSON"):
             run_squad.run(dataclasses.replace(args, **broken))
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("version", "answers", "said"),
+    [
+        ("v1", ((), None), "no answers for 1 of 2 questions"),
+        ("v1", ((), (squad.Answer("a", 0),)), "v1 answers all"),
+        ("v2", ((), (squad.Answer("a", 0),)), ""),
+    ],
+)
+def test_questions_without_answers_are_said(capsys, version, answers, said):
+    args = types.SimpleNamespace(predict_file="a.json", squad_version=version)
+    questions = [squad.Question("a", "b", 0, some) for some in answers]
+    run_squad.describe_asked(args, questions)
+    found = capsys.readouterr().out
+    assert said in found and bool(said) == bool(found)
