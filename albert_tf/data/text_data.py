@@ -169,11 +169,11 @@ def list_texts(texts: Iterable) -> list:
     """Returns a list of what a caller gives as texts, in any iterable.
 
     Raises:
-      ValueError: if it is one text, or has names instead of texts, as a dict
-        or a table has.
+      ValueError: if it is one text, has names instead of texts, as a dict or a
+        table has, or no order, as a set.
     """
-    has_names = isinstance(texts, Mapping) or hasattr(texts, "columns")
-    if isinstance(texts, str) or has_names or not isinstance(texts, Iterable):
+    is_other = isinstance(texts, str | Mapping | Set)
+    if is_other or hasattr(texts, "columns") or not isinstance(texts, Iterable):
         raise ValueError(
             f"The texts are {texts!r:.80}; wanted a list, or one column of a "
             "table."

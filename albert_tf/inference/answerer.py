@@ -122,7 +122,7 @@ class Answerer:
         Raises:
           ValueError: if `questions` is no list of pairs.
         """
-        pairs = list(questions)
+        pairs = text_data.list_texts(questions)
         for pair in pairs:
             parts = text_data.split_pair(pair)
             if not parts or parts[1] is None:

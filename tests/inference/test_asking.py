@@ -146,7 +146,8 @@ class Table(list):
 @pytest.mark.parametrize("kind", [Embedder, FillMask])
 def test_what_is_no_list_of_texts_is_refused(pretrained, kind):
     model = kind(pretrained)
-    for wrong in ["w1 [MASK]", None, {"[MASK]": "w1"}, Table(["[MASK]"])]:
+    named = {"[MASK]": "w1"}
+    for wrong in ["w1 [MASK]", None, named, {*named}, Table(["[MASK]"])]:
         with pytest.raises(ValueError, match="wanted a list"):
             model(wrong)
     for wrong in [None, float("nan"), {"w1": 1, "[MASK]": 2}]:
@@ -170,6 +171,9 @@ def test_what_is_no_question_is_refused(answering):
     for wrong in ["why", ("why", "a", "b"), question, ("w1", None), None]:
         with pytest.raises(ValueError, match="wanted pairs of a question"):
             answerer([wrong])
+    for wrong in ["why", {("w1", "w2")}, None]:
+        with pytest.raises(ValueError, match="wanted a list"):
+            answerer(wrong)
 
 
 def test_models_of_another_kind_are_refused(pretrained, tmp_path):
