@@ -23,6 +23,7 @@ TEXTS = (
     ("anchor", "positive"),
     ("query", "positive"),
     ("question", "answer"),
+    ("question", "sentence"),
     ("premise", "hypothesis"),
     ("sentence_A", "sentence_B"),
     ("text1", "text2"),
@@ -32,7 +33,7 @@ NEGATIVES = ("negative",)
 SCORES = ("score", "similarity_score", "similarity")
 NLI_LABELS = ("gold_label", "label")
 # Labels of natural language inference; "-" is for pairs without agreement.
-NLI = ("entailment", "neutral", "contradiction", "-")
+NLI = ("entailment", "neutral", "contradiction", "not_entailment", "-")
 
 
 class PairsFile(NamedTuple):
@@ -206,7 +207,7 @@ def take_entailed(path: str, column: str, rows) -> list[tuple[str, str, str]]:
     """
     labels = [str(row.label).strip().lower() for row in rows]
     others = [row for row, x in zip(rows, labels, strict=True) if x not in NLI]
-    if others and {*labels}.isdisjoint(NLI[:3]):
+    if others and {*labels}.isdisjoint(NLI[:-1]):
         logging.warning(
             "%s has a column %r with values such as %r, which is not used: "
             "all pairs count as alike. If it is a score, name it with "

@@ -102,6 +102,18 @@ def test_contradictions_are_wrong_second_texts(tmp_path):
         text_pairs.read_pairs(path)
 
 
+def test_entailments_are_read_from_two_labels(tmp_path):
+    path = write(
+        tmp_path / "qnli.tsv",
+        ("index", "question", "sentence", "label"),
+        ("0", "q", "s1", "entailment"),
+        ("1", "q", "s2", "not_entailment"),
+    )
+    found = text_pairs.read_pairs(path)
+    assert found.texts == [("q", "s1", "")]
+    assert found.unused == ["index"]
+
+
 def test_rows_are_encoded_with_the_numbers_of_their_texts():
     tokenizer = tokenization.build_tokenizer(spm_model_file=str(tiny.RELEASED))
     texts = [("a", "b c", ""), ("b c", "a", "d")]
