@@ -29,6 +29,16 @@ def name_of(value: object) -> str:
     return name.lower() if isinstance(value, bool) else name
 
 
+def number_of(value: object) -> float:
+    """Returns a number; raises ValueError or TypeError for others.
+
+    Unlike Python, it does not take 1_000 for one.
+    """
+    if isinstance(value, str) and "_" in value:
+        raise ValueError(f"{value!r:.80} is no number.")
+    return float(value)  # type: ignore[arg-type]
+
+
 def is_missing(value: object, labels: Sequence[str] | None = None) -> bool:
     """Returns whether a value is None or a word for a missing one, as "NaN".
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from albert_tf import filesystem
-from albert_tf.data import label_values, submissions, tables
+from albert_tf.data import label_values, repeats, submissions, tables
 from albert_tf.data.tables import Row, Table
 from albert_tf.metrics import classification
 
@@ -482,7 +482,7 @@ def find_class_weights(
 
 def _number(row, path):
     try:
-        value = float(row.label)
+        value = label_values.number_of(row.label)
     except (TypeError, ValueError):
         value = float("nan")
     if not abs(value) <= float(np.finfo(np.float32).max):
@@ -496,8 +496,8 @@ def _number(row, path):
 def split_rows(rows: list[Row], share: float) -> tuple[list[Row], list[Row]]:
     """Holds out a share of the rows, chosen by a hash of their text.
 
-    The split does not depend on the order of rows, and rows with equal texts
-    are never separated.
+    The split does not depend on the order of rows, and rows with nearly equal
+    texts, see `repeats.key_of`, are never separated.
 
     Returns:
       The training rows and the held-out rows.
@@ -505,14 +505,21 @@ def split_rows(rows: list[Row], share: float) -> tuple[list[Row], list[Row]]:
     Raises:
       ValueError: if either would be empty.
     """
+    keys = [repeats.key_of(row) for row in rows]
+    # The first text of those that are nearly equal stands for all of them.
+    texts: dict[str, str] = {}
+    for key, row in zip(keys, rows, strict=True):
+        text = f"{row.text_a}\t{row.text_b or ''}"
+        texts[key] = min(text, texts.get(key, text))
 
-    def is_held_out(row):
-        text = f"{row.text_a}\t{row.text_b or ''}".encode()
-        digest = hashlib.sha256(text).digest()
+    def is_held_out(key):
+        digest = hashlib.sha256(texts[key].encode()).digest()
         return int.from_bytes(digest[:8], "big") < share * 2**64
 
-    train = [row for row in rows if not is_held_out(row)]
-    held_out = [row for row in rows if is_held_out(row)]
+    train: list[Row] = []
+    held_out: list[Row] = []
+    for key, row in zip(keys, rows, strict=True):
+        (held_out if is_held_out(key) else train).append(row)
     if not train or not held_out:
         raise ValueError(
             f"dev_share={share} holds out {len(held_out)} of {len(rows)} rows; "

@@ -23,6 +23,10 @@ from albert_tf.text import normalization
 FORMATS = ("tsv", "csv", "jsonl")
 _SCALAR = str | int | float
 _TEXTS = ("text_a", "text_b", "text_c")
+# Names of columns in GLUE's files: those of texts, and some that are none.
+_GLUE_TEXTS = {"sentence", "sentence1", "sentence2", "premise", "hypothesis"}
+_GLUE_TEXTS |= {"question", "question1", "question2", "#1 string", "#2 string"}
+_NO_TEXTS = {"label", "gold_label", "score", "idx", "index", "id", "quality"}
 # The JSON types allowed for each part of a row.
 _KINDS = {
     "text_a": (str, "a string"),
@@ -185,6 +189,8 @@ def select_rows(
     """
     is_json = table.format == "jsonl"
     columns = _find_columns(path, table, header)
+    if table.is_glue:
+        _check_glue_header(path, table, header)
     _log_first_row(path, table, header, records)
     num_columns = len(header or records[0][1])
     width = 0 if is_json else _width(columns, num_columns)
@@ -210,8 +216,7 @@ def select_rows(
             )
         )
     _check_rows(path, rows, len(records))
-    if not table.is_glue:
-        _warn_of_missing_texts(path, rows)
+    _warn_of_missing_texts(path, rows, table.is_glue)
     return rows
 
 
@@ -412,6 +417,26 @@ def _log_first_row(path, table, header, records):
     logging.warning("%s: %s.", path, message)
 
 
+def _check_glue_header(path, table, header):
+    """Raises ValueError if GLUE's columns of text have other names."""
+    if not header:
+        return
+    names = [header[n].strip().lower() for n in table.text if n < len(header)]
+    if other := next((name for name in names if name in _NO_TEXTS), None):
+        raise ValueError(
+            f"{path}: column {table.text[names.index(other)]}, where GLUE's "
+            f"file has a text, is {other!r}; its header is {header}. Was it "
+            "written by another program? A task of your own can name columns."
+        )
+    if not {*names} <= _GLUE_TEXTS:
+        logging.warning(
+            "%s: its first line, %s, is read as the header, which GLUE's file "
+            "has; columns of text are called such as 'sentence' there.",
+            path,
+            header,
+        )
+
+
 def _width(columns, num_columns):
     """Returns the number of columns that each row needs."""
     numbers = {*columns.values()}
@@ -531,12 +556,14 @@ def _check_rows(path, rows, num_records):
         )
 
 
-def _warn_of_missing_texts(path, rows):
+def _warn_of_missing_texts(path, rows, is_glue):
+    # GLUE's texts may be such words.
+    is_absent = normalization.is_blank if is_glue else label_values.is_missing
     lines = [
         row.line
         for row in rows
         if any(
-            text is not None and label_values.is_missing(text)
+            text is not None and is_absent(text)
             for text in (row.text_a, row.text_b)
         )
     ]

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import NamedTuple
 
 from albert_tf import filesystem
-from albert_tf.data import examples, table_tasks, tables
+from albert_tf.data import examples, repeats, table_tasks, tables
 from albert_tf.text import tokenization
 
 
@@ -69,6 +69,7 @@ def read_data(
       ValueError: if a row or a label does not match the task.
     """
     train, dev, test = None, {}, {}
+    is_own = task.train is None or not task.train.is_glue
     has_labels = task.labels is not None or task.objective == "regression"
     if with_train or not has_labels or (with_dev and task.dev_share):
         path, table, rows = _read_tables(data_dir, {"": task.train})[""]
@@ -77,11 +78,21 @@ def read_data(
         if task.dev_share:
             rows, held_out = table_tasks.split_rows(rows, task.dev_share)
             dev = {"": (path, table, held_out)}
+            logging.warning(
+                "%s: %d of %d rows are held out to evaluate.",
+                path,
+                len(held_out),
+                len(rows) + len(held_out),
+            )
         train = path, table, rows
     if with_dev and not task.dev_share:
         dev = _read_tables(data_dir, task.dev)
     if with_test:
         test = _read_tables(data_dir, task.test)
+    if is_own:
+        _warn_of_unread(data_dir, task)
+    if train and with_train:
+        _warn_of_repeats(task, train, [*dev.values(), *test.values()])
     encode = functools.partial(
         _encode, task, tokenizer, max_seq_length, cached_dir
     )
@@ -91,6 +102,43 @@ def read_data(
         {n: encode(*table) for n, table in dev.items()} if with_dev else {},
         {n: encode(*table) for n, table in test.items()},
     )
+
+
+def _warn_of_unread(data_dir, task):
+    """Warns of tables in the folder that the task does not name."""
+    endings = {os.path.splitext(table.file)[1] for table in task.tables}
+    known = {os.path.normpath(table.file) for table in task.tables}
+    unread = [
+        name
+        for name in filesystem.list_folder(data_dir)
+        if os.path.splitext(name)[1] in endings and name not in known
+    ]
+    if unread:
+        logging.warning(
+            "The task %r does not use %s of %s.",
+            task.name,
+            ", ".join(unread),
+            data_dir,
+        )
+
+
+def _warn_of_repeats(task, train, others):
+    """Warns of texts with several labels, and of those in other data, too.
+
+    `train` and `others` are a path, its Table and its rows.
+    """
+    path, _, rows = train
+    said = []
+    if task.objective == "classes":
+        said.append((path, repeats.describe_conflicts(rows)))
+    keys = {repeats.key_of(row) for row in rows}
+    said += [
+        (other, repeats.describe_overlap(other_rows, keys))
+        for other, _, other_rows in others
+    ]
+    for name, sentence in said:
+        if sentence:
+            logging.warning("%s: %s", name, sentence)
 
 
 def encode_texts(

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from albert_tf import filesystem
-from albert_tf.data import tables
+from albert_tf.data import label_values, tables
 from albert_tf.data.examples import Examples, pack_pairs
 from albert_tf.text import normalization
 
@@ -179,7 +179,7 @@ def read_scores(path: str, rows) -> tuple[list[float], str]:
     scores = []
     for row in rows:
         try:
-            score = float(row.label)
+            score = label_values.number_of(row.label)
         except (TypeError, ValueError):
             score = math.nan
         if not math.isfinite(score):

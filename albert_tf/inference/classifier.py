@@ -4,6 +4,7 @@ Shapes: N texts, C labels.
 """
 
 import functools
+import logging
 from collections.abc import Iterable
 
 from albert_tf import filesystem
@@ -12,6 +13,7 @@ from albert_tf.inference import fine_tuned
 from albert_tf.metrics import classification
 from albert_tf.model import heads
 from albert_tf.tasks.recipes import Recipe
+from albert_tf.text import coverage
 from albert_tf.weights import pretrained, task_heads
 
 
@@ -81,6 +83,7 @@ class Classifier:
             objective=self.objective,
         )
         # With 0, no row leaves.
+        self._is_warned = False
         self._predict = fine_tuned.build_predictor(
             start, build, compute_dtype, exit_threshold or None
         )
@@ -110,6 +113,7 @@ class Classifier:
             [row.text_b for row in rows],
             self.max_seq_length,
         )
+        self._warn(packed)
         outputs = self._predict(
             packed, self.max_seq_length, Recipe.tokens_per_batch
         )
@@ -120,6 +124,14 @@ class Classifier:
             ):
                 answer["num_layers"] = count
         return answers
+
+    def _warn(self, packed):
+        """Warns once of texts that are too long, or of unknown pieces."""
+        unknown = coverage.describe_unknown(packed.ids, self.tokenizer)
+        said = " ".join(filter(None, [packed.truncation, unknown]))
+        if said and not self._is_warned:
+            logging.warning("%s", said)
+            self._is_warned = True
 
     def _describe(self, logits):
         """Returns the answers of logits [N, C]."""

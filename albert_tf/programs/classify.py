@@ -57,6 +57,12 @@ def read_texts(args):
         texts = list(zip(*columns, strict=True))
     elif path.endswith(".txt"):
         texts = [(line,) for line in tables.read_lines(path)]
+        blank = [i for i, (text,) in enumerate(texts, 1) if not text.strip()]
+        if blank:
+            raise ValueError(
+                f"{path}, line {blank[0]} is empty ({len(blank)} such lines); "
+                "wanted a text on each line."
+            )
     else:
         names = filesystem.split_list(args.text_columns)
         table = tables.Table(

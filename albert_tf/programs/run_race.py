@@ -22,11 +22,13 @@ def find_sources(data_dir, part):
 
     Each is a folder in RACE's format or a list of files in DREAM's.
     """
-    sources = []
+    sources: list = []
     for folder in (os.path.join(data_dir, "RACE"), data_dir):
         path = os.path.join(folder, part)
-        sources += [path] * bool(filesystem.list_folder(path))
-        sources += filter(None, [dream.find_files(folder, part)])
+        if filesystem.list_folder(path):
+            sources.append(path)
+        if files := dream.find_files(folder, part):
+            sources.append(files)
     return sources or [os.path.join(data_dir, part)]
 
 

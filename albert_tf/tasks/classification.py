@@ -123,6 +123,14 @@ class Classification(Task):
         task = dataclasses.replace(task, class_weight=class_weight)
         return cls(task, data, max_seq_length=max_seq_length, **kwargs)
 
+    def _list_labels(self):
+        """Returns the labels [N] of train and dev, by name."""
+        splits = {"train": self.data.train} if self.data.train else {}
+        splits |= {
+            f"dev {name}".strip(): x for name, x in self.data.dev.items()
+        }
+        return {n: x.examples.arrays["label_ids"] for n, x in splits.items()}
+
     @functools.cached_property
     def made_of(self):
         task, data = self.task, self.data
@@ -159,6 +167,12 @@ class Classification(Task):
         return math.inf if self.class_weights else super().prior_loss
 
     def describe_data(self):
+        if self.task.objective == "regression":
+            return [
+                f"Labels of {name} from {ids.min():g} to {ids.max():g}, mean "
+                f"{ids.mean():.4g}."
+                for name, ids in self._list_labels().items()
+            ]
         if self.train is None or self.task.labels is None:
             return []
         label_ids = self.train.arrays["label_ids"]

@@ -61,6 +61,26 @@ def test_all_rows_of_glue_are_read(shared, caplog, task, sizes):
     assert not caplog.records
 
 
+@pytest.mark.parametrize(
+    ("header", "message"),
+    [
+        ("sentence\tlabel\tidx", "column 1, where .* is 'label'"),
+        ("0\tA good film.", None),
+    ],
+)
+def test_other_columns_are_no_files_of_glue(tmp_path, caplog, header, message):
+    (table,) = table_tasks.GLUE["sst-2"].test.values()
+    path = tmp_path / "test.tsv"
+    path.write_text(f"{header}\n1\tbad\n2\t \n")
+    if message:
+        with pytest.raises(ValueError, match=message):
+            tables.read_table(str(path), table)
+        return
+    assert len(tables.read_table(str(path), table)) == 2
+    assert "its first line, ['0', 'A good film.'], is read as" in caplog.text
+    assert "a text of 1 rows is empty" in caplog.text
+
+
 @pytest.mark.parametrize("folder", FOLDERS)
 @pytest.mark.parametrize("task", ["cola", "mrpc", "sst-2", "sts-b"])
 def test_ids_of_glue_are_the_index_of_its_test_files(folder, tmp_path, task):

@@ -297,7 +297,9 @@ def _write_glue(folder):
             given = "" if split == "test" else f"\t{label}"
             lines.append(f"{i}\t{text}\tw1 w2{given}")
         (folder / "WNLI" / f"{split}.tsv").write_text("\n".join(lines) + "\n")
+        header = "sentence\tlabel"
         if split == "test":
+            header = "index\tsentence"
             rows = [(str(i), text) for i, (text, _) in enumerate(rows)]
         path = folder / "SST-2" / f"{split}.tsv"
-        classifier_runs.write_table(path, rows)
+        classifier_runs.write_table(path, rows, header)

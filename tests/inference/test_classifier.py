@@ -115,6 +115,17 @@ def test_a_run_and_its_folder_agree(folders, tmp_path):
     assert found == task.predict(tuning, TEXTS)
 
 
+def test_losses_of_texts_are_said_once(folders, caplog):
+    classifier = Classifier(folders["classes"], max_seq_length=8)
+    classifier(["w1 w2"])
+    assert not caplog.records
+    for _ in range(2):
+        classifier(["w1 w2 w3 w4 w5 w6 w7", "北 京 w1"])
+    (record,) = caplog.records
+    assert "1 of 2 examples are truncated to 8 tokens" in record.message
+    assert "of the pieces are unknown" in record.message
+
+
 def test_it_leaves_early_if_it_is_told_to(folders):
     folder = folders["classes"]
     plain = Classifier(folder, compute_dtype="float32")(TEXTS)

@@ -23,9 +23,9 @@ def make_rows(num_rows, seed):
     return [(text, int("w1" in text.split())) for text in texts]
 
 
-def write_table(path, rows):
+def write_table(path, rows, header="sentence\tlabel"):
     path.parent.mkdir(parents=True, exist_ok=True)
-    lines = ["sentence\tlabel", *(f"{text}\t{label}" for text, label in rows)]
+    lines = [header, *(f"{first}\t{second}" for first, second in rows)]
     path.write_text("\n".join(lines) + "\n")
 
 
@@ -39,7 +39,7 @@ def build_args(folder, model):
         (str(80 - 7 * i), text)
         for i, (text, _) in enumerate(make_rows(9, seed=3))
     ]
-    write_table(data / "test.tsv", rows)
+    write_table(data / "test.tsv", rows, "index\tsentence")
     return ClassifierFlags(
         task_name="sst-2",
         data_dir=str(folder / "data"),

@@ -130,6 +130,7 @@ def test_many_texts_are_classified_in_parts(
             "1 to 2 columns",
         ),
         ({"input_file": "nothing.txt"}, "nothing.txt"),
+        ({"input_file": "blank.txt"}, "line 2 is empty"),
         (
             {"input_file": "lines.txt", "output_file": "lines.csv/x.csv"},
             "lines.csv",
@@ -139,5 +140,6 @@ def test_many_texts_are_classified_in_parts(
 def test_bad_input_is_refused(folder, tmp_path, monkeypatch, kwargs, message):
     monkeypatch.chdir(folder)
     (folder / "lines.csv").write_text("")
+    (folder / "blank.txt").write_text("w1\n \nw2\n")
     with pytest.raises((ValueError, OSError), match=message):
         run(folder, **kwargs)

@@ -43,7 +43,11 @@ def whole(tmp_path_factory):
     data = folder / "data" / "SST-2"
     write_table(data / "train.tsv", make_rows(60, seed=1))
     write_table(data / "dev.tsv", make_rows(21, seed=2))
-    write_table(data / "test.tsv", [(9 - i, "w1 w2") for i in range(9)])
+    write_table(
+        data / "test.tsv",
+        [(9 - i, "w1 w2") for i in range(9)],
+        "index\tsentence",
+    )
     args = ClassifierFlags(
         task_name="sst-2",
         data_dir=str(folder / "data"),
