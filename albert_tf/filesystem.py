@@ -8,6 +8,7 @@ only read local files do not need it.
 import collections
 import contextlib
 import fnmatch
+import glob
 import json
 import logging
 import os
@@ -323,6 +324,9 @@ def expand_in_order(patterns: str | None) -> list[str]:
             matches = [pattern]
         elif set("[]*?") & set(folder) and exists(folder):
             matches = find_files(folder, name)
+        elif "**" in pattern and not is_remote(pattern):
+            found = glob.iglob(pattern, recursive=True)
+            matches = [path for path in found if not os.path.isdir(path)]
         else:
             matches = _gfile().glob(pattern)
         if not matches:

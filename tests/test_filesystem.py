@@ -14,6 +14,10 @@ def test_globs_are_expanded_and_sorted(tmp_path):
     pattern = f"{tmp_path}/2.txt,{tmp_path}/[01].txt"
     names = [name[-5:] for name in filesystem.expand_files(pattern)]
     assert names == ["0.txt", "1.txt", "2.txt"]
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    (tmp_path / "a" / "b" / "3.txt").touch()
+    found = filesystem.expand_files(f"{tmp_path}/**/*.txt")
+    assert [name[-5:] for name in found] == [f"{i}.txt" for i in range(4)]
     with pytest.raises(ValueError, match=r"nothing\*"):
         filesystem.expand_files(f"{tmp_path}/0.txt,{tmp_path}/nothing*")
     with pytest.raises(ValueError, match="Found no file name"):

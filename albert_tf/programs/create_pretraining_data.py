@@ -12,6 +12,7 @@ from albert_tf.text import coverage, tokenization
 # More passes gain nothing for dynamic records: their masks differ in each epoch
 # anyway, and a few passes suffice to vary the segments.
 MANY_PASSES = 10
+MUCH_LOST = 0.25  # About 0.1 is usual, of the ends of sequences.
 BEAM_PACKAGES = "apache_beam", "google_crc32c"
 
 
@@ -40,6 +41,8 @@ def create_locally(args, outputs, settings):
     """Writes the records with processes of this machine."""
     inputs = filesystem.expand_files(args.input_file)
     check_outputs(args, outputs, inputs)
+    more = f" and {len(inputs) - 3:,} more" if len(inputs) > 3 else ""
+    print(f"Reading {', '.join(inputs[:3])}{more}.", flush=True)
     warn_of_losses(inputs, settings)
     return shards.create_shards(
         inputs,
@@ -59,6 +62,7 @@ def warn_of_losses(inputs, settings):
         coverage.find_lost_marks(lines, tokenizer.normalize),
         coverage.find_unknown(lines, tokenizer),
         coverage.find_unsplit(lines),
+        coverage.find_markup(lines),
     ):
         if warning:
             logging.warning("In the first lines, %s", warning)
@@ -173,6 +177,15 @@ def report(statistics, args):
         f"{s['swapped_share']:.1%} and shortened {s['short_share']:.1%} of "
         f"the sequences. Dropped {s['dropped_words']:,} single words."
     )
+    lost = 1 - s["tokens"] / (s["input_tokens"] * args.dupe_factor)
+    if lost > MUCH_LOST:
+        logging.warning(
+            "%.0f%% of the tokens are in no sequence: lines are long for "
+            "--max_seq_length=%d. Are they paragraphs? split_sentences splits "
+            "text.",
+            100 * lost,
+            args.max_seq_length,
+        )
     if s["masked_share"] >= args.masked_lm_prob * 2 / 3:
         return
     wanted = round(args.max_seq_length * args.masked_lm_prob)

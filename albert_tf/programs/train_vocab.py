@@ -72,10 +72,14 @@ def _train_files(files, path, args):
     num_lines = sum(1 for _ in _read_lines(files, args))
     if not num_lines:
         raise ValueError(f"There is no text in {', '.join(files)}.")
-    sample = coverage.read_sample(files, text.open)
+    sample = list(coverage.read_sample(files, text.open))
     normalize = _build_normalizer(args).normalize
-    if warning := coverage.find_lost_marks(sample, normalize):
-        logging.warning("In the first lines, %s", warning)
+    for warning in (
+        coverage.find_lost_marks(sample, normalize),
+        coverage.find_markup(sample),
+    ):
+        if warning:
+            logging.warning("In the first lines, %s", warning)
     num_sampled = min(num_lines, args.input_sentence_size)
     print(f"Training on {num_sampled:,} of {num_lines:,} lines.", flush=True)
     model = _train(_training_text(files, num_lines, args), args)

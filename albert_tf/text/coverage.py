@@ -60,6 +60,35 @@ def find_unsplit(lines: list[str]) -> str | None:
     return None
 
 
+# What lines of text do not have: how it is found, how many lines may have it,
+# and what it is.
+_MARKUP = (
+    (
+        re.compile(r"\s*(\d+\s*[\t|;])"),
+        0.9,
+        "begin with a number and a separator, as Leipzig's corpora do",
+    ),
+    (re.compile(r"\s*(</?\w[^<>]*>)\s*$"), 0.02, "are tags"),
+    (
+        re.compile(r".*?(&(?:quot|amp|lt|gt|nbsp|apos|#\d+);)", re.I),
+        0.05,
+        "have entities of HTML",
+    ),
+)
+
+
+def find_markup(lines: list[str]) -> str | None:
+    """Returns a warning if many lines have what is no text."""
+    for pattern, most, what in _MARKUP:
+        found = [m[1] for line in lines if (m := pattern.match(line))]
+        if len(found) > most * len(lines) and len(found) > 1:
+            return (
+                f"{len(found):,} of {len(lines):,} {what}, such as "
+                f"{found[0]!r:.40}: this is learned as text. Remove it before."
+            )
+    return None
+
+
 def find_lost_marks(
     texts: Iterable[str], normalize: Callable[[str], str]
 ) -> str | None:

@@ -428,6 +428,26 @@ def test_unusual_text_draws_a_warning(folder, caplog):
     assert "set --max_predictions_per_seq to 5" in caplog.text
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("w1 w2 w3\n\n" * 99, "A document has 1.0 sentences on average"),
+        ("w1\nw2\nw3\nw4\n\n" * 99, "A line has 1.0 tokens on average"),
+        (f"{'w1 ' * 70}\n\n" * 99, "99 lines are longer than a sequence"),
+        (f"{'w1 ' * 26}\n" * 99, "of the tokens are in no sequence"),
+        ("w1 w2 w3\nw4 w5 w6\n\n" * 999 + "x y z\n" * 999, "33% of all pi"),
+    ],
+)
+def test_text_that_is_no_list_of_sentences_draws_a_warning(
+    folder, caplog, text, said
+):
+    program.run(flags_of(folder, dupe_factor=1))
+    assert not caplog.records
+    (folder / "text.txt").write_text(text)
+    program.run(flags_of(folder, dupe_factor=1))
+    assert said in caplog.text
+
+
 def test_a_low_share_that_is_wanted_draws_no_warning(folder, caplog):
     changes = {"masked_lm_prob": 0.06, "max_predictions_per_seq": 2}
     assert program.run(flags_of(folder, **changes))["masked_share"] < 0.07

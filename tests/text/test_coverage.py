@@ -1,6 +1,7 @@
 """What is said of text that a tokenizer does not suit."""
 
 import logging
+import re
 
 import pytest
 
@@ -51,6 +52,21 @@ def test_another_language_causes_a_warning(tmp_path, caplog):
             for words in ("'déjà' becomes 'deja'", "100% of the pieces are unk")
         ]
         assert is_said == [name == "other"] * 2
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("17\tA sentence.", "20 of 20 begin with a number .* '17"),
+        ("17 | A sentence.", "begin with a number"),
+        ('<document id="3">', "are tags, such as '<document id="),
+        ("Bread &amp; butter.", "have entities of HTML, such as '&amp;'"),
+        ("17 men, 3 < 4 & 5 > 4; a <b.", None),
+    ],
+)
+def test_what_is_learned_as_text_draws_a_warning(line, said):
+    found = coverage.find_markup([line] * 20)
+    assert re.search(said, found) if said else found is None
 
 
 def test_a_sample_has_lines_of_each_file(tmp_path, monkeypatch):

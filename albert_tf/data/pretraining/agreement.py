@@ -4,6 +4,8 @@ Each check is made before work starts: training on records of another
 vocabulary or objective would not fail, but learn nothing.
 """
 
+import logging
+
 from albert_tf import filesystem
 from albert_tf.data.pretraining import sidecars
 from albert_tf.text import tokenization
@@ -171,4 +173,19 @@ def check_held_out(train, held_out, sentence_weight: float = 1.0):
             f"{scored!r}, {train.files[0]} has {trained!r}. "
             "Create the held-out records with that of the others, or give "
             "sentence_weight=0."
+        )
+    _warn_of_same_text(train.sidecar, held_out.sidecar)
+
+
+def _warn_of_same_text(*described):
+    """Warns if the records of two sidecars were made of the same files."""
+    train, held_out = (
+        {*filesystem.split_list(sidecar.get("flags", {}).get("input_file"))}
+        for sidecar in described
+    )
+    if shared := sorted(train & held_out):
+        logging.warning(
+            "Training and held-out records were made of the same text, %s: "
+            "scores on them say nothing of other text.",
+            ", ".join(shared),
         )

@@ -214,7 +214,8 @@ def encode_block(block: bytes, tokenizer, max_sentence_tokens: int) -> tuple:
       tokens: ids of all sentences, concatenated.
       lengths: number of tokens of each sentence; 0 for a blank line.
       counts: dict with `bad_characters` (invalid UTF-8 or NUL), `cut_lines`
-        (lines that were split) and `lost_lines` (lines without a token).
+        (lines that were split), `lost_lines` (lines without a token) and
+        `unknown_tokens`.
     """
     text, num_bad = _decode(block)
     lines = text.removesuffix("\n").split("\n")
@@ -242,6 +243,9 @@ def encode_block(block: bytes, tokenizer, max_sentence_tokens: int) -> tuple:
         token_dtype(tokenizer.vocab_size),
         lengths.sum(),
     )
+    # A SpacedTokenizer has each id twice.
+    is_unknown = tokens % len(tokenizer.pieces) == tokenizer.unk_id
+    counts["unknown_tokens"] = int(is_unknown.sum())
     return tokens, lengths, counts
 
 

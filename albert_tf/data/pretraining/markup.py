@@ -20,7 +20,7 @@ from albert_tf.data.pretraining import compressed, corpus
 from albert_tf.text import normalization
 
 FORMATS = ("auto", "text", "wikiextractor", "jsonl")
-_DOC = re.compile(r"<doc\s[^>]*>")
+_DOC = re.compile(r"<doc(?:\s[^>]*)?>")
 # WikiExtractor does not escape quotation marks.
 _TITLE = re.compile(r'\btitle="(.*?)"(?:\s+\w+=|\s*>)')
 # What JSON of another form begins with, and what it is.
@@ -31,6 +31,8 @@ _OTHER_JSON = (
 _OBJECT = re.compile(r'\{[ \t]*("(?:[^"\\\n]|\\.)*"[ \t]*:|\})')
 _TAG = re.compile(r"</?(?:p|div|br|a|span|li|td|h[1-6])\b[^>\n]*>", re.I)
 _USUAL_KEYS = ("text", "content")
+# A larger share of rows without text is worth a warning.
+MANY_EMPTY = 0.1
 # The first lines, by which the format is detected.
 _NUM_LINES = 20
 
@@ -222,6 +224,7 @@ def _read_articles(lines, _):
 
 def _read_rows(lines, key):
     """Yields the lines of the text of each row."""
+    num_rows = num_empty = 0
     for where, line in lines:
         if not line.strip():
             continue
@@ -234,14 +237,21 @@ def _read_rows(lines, key):
                 f"{where}: {key!r} is {value!r:.40}; wanted a text. The keys "
                 f"are {sorted(row)}; text_key names the one of the text."
             )
+        num_rows += 1
         if text := _visible(value.splitlines()):
             yield text
+        else:
+            num_empty += 1
+    if num_empty > MANY_EMPTY * num_rows:
+        logging.warning(
+            "%d of %d rows have no text in %r.", num_empty, num_rows, key
+        )
 
 
 def _choose_key(row, where):
-    for key in _USUAL_KEYS:
-        if key in row:
-            return key
+    found = [key for key in _USUAL_KEYS if key in row]
+    if len(found) == 1:
+        return found[0]
     raise ValueError(
         f"{where}: which key has the text? Give text_key, one of {sorted(row)}."
     )

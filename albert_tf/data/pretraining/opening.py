@@ -2,7 +2,9 @@
 
 import contextlib
 import dataclasses
+import logging
 import operator
+import os
 from collections.abc import Iterator
 
 import numpy as np
@@ -182,6 +184,13 @@ def open_records(
     first_file, first = _read_first(files)
     sizes = {name: len(x.int64_list.value) for name, x in first.items()}
     num_tokens = sizes["input_ids"]
+    if not sidecar:
+        logging.warning(
+            "%s has no %s: whether its vocabulary is the model's cannot be "
+            "checked.",
+            first_file,
+            os.path.basename(sidecars.sidecar_path(first_file)),
+        )
     if sidecar:
         agreement.check_sidecar_sizes(first_file, sidecar, sizes)
     agreement.check_size(files, "max_seq_length", max_seq_length, [num_tokens])

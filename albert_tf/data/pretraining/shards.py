@@ -38,6 +38,10 @@ PART_TOKENS = 1 << 20
 BATCH_TOKENS = 1 << 17
 # Increased whenever the same settings produce different records.
 VERSION = 1
+# What text is worth a warning: fewer tokens in a line or sentences in a
+# document, and a larger share of lines that are longer than a sequence.
+MIN_TOKENS, MIN_SENTENCES, MANY_CUT = 3, 1.5, 0.2
+FEW_DOCUMENTS = 10  # Too few to judge.
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -498,4 +502,41 @@ def check_counts(
             "Documents of more than %d tokens were split, %d times.",
             corpus.MAX_DOCUMENT_TOKENS,
             counts["cut_documents"],
+        )
+    for warning in _describe_text(counts, settings):
+        logging.warning("%s", warning)
+
+
+def _describe_text(counts, settings):
+    """Yields sentences about text that is not as training needs it."""
+    num_tokens, num_sentences = (
+        counts["input_tokens"],
+        counts["input_sentences"],
+    )
+    num_documents = counts["input_documents"]
+    # Absent in an unfinished run of an older version.
+    unknown = counts.get("unknown_tokens", 0) / max(num_tokens, 1)
+    if unknown > coverage.MANY_UNKNOWN:
+        yield (
+            f"{unknown:.0%} of all pieces are unknown to the vocabulary. Is a "
+            "part of the text of another language?"
+        )
+    if num_tokens < MIN_TOKENS * num_sentences:
+        yield (
+            f"A line has {num_tokens / num_sentences:.1f} tokens on average; "
+            "wanted a sentence on each. Is it a list of words?"
+        )
+    cut = counts["cut_lines"] / num_sentences
+    if cut > MANY_CUT:
+        yield (
+            f"{counts['cut_lines']:,} lines are longer than a sequence. Are "
+            "they paragraphs? split_sentences splits text."
+        )
+    has_order = settings.sequence.sentence_objective != "none"
+    mean = num_sentences / num_documents
+    if has_order and num_documents > FEW_DOCUMENTS and mean < MIN_SENTENCES:
+        yield (
+            f"A document has {mean:.1f} sentences on average: of one sentence, "
+            "only the order of its halves can be learned. Is there a blank "
+            "line after each sentence?"
         )

@@ -47,6 +47,7 @@ class SpacedTokenizer:
         self.content = tokenizer.content
         self.special_ids, self.cls_id = tokenizer.special_ids, tokenizer.cls_id
         self.sep_id, self.mask_id = tokenizer.sep_id, tokenizer.mask_id
+        self.unk_id = tokenizer.unk_id
         starts = tokenizer.is_word_start
         self.is_word_start = np.concatenate([starts, ~starts])
         self.vocab_size = len(self.is_word_start)

@@ -68,6 +68,16 @@ def test_an_article_is_a_document_without_its_title(write, given):
     assert read(write(ARTICLES), given) == wanted
 
 
+def test_a_tag_needs_no_attributes(write):
+    assert read(write("<doc>\nA b.\n</doc>\n")) == [["A b."]]
+
+
+def test_rows_without_text_are_counted(write, caplog):
+    rows = ['{"text": "a"}'] * 8 + ['{"text": " "}']
+    assert len(read(write("\n".join(rows)))) == 8
+    assert "1 of 9 rows have no text in 'text'" in caplog.text
+
+
 def test_entities_in_articles_are_characters(write):
     title = 'title="A "B" &amp; C"'
     for end in ("", ' lang="en"'):
@@ -130,6 +140,7 @@ def test_formats_are_detected_and_said(write, caplog):
         (gzip.compress(b"\0" * 257 + b"ustar\0", mtime=0), "is a tar archive"),
         ('{"text": "a"}\n{"id": 1}\n', "a.txt, line 2: 'text' is None"),
         ('{"text": "a"}\n["b"]\n', "a.txt, line 2: found JSON of type list"),
+        ('{"text": "a", "content": "b"}\n', "line 1: which key has the text"),
         ('{"body": "a"}\n', r"line 1: which key .* one of \['body'\]"),
         ('<doc id="1">\na\n<doc id="2">\n</doc>', "line 3: a document starts"),
         ('<doc id="1">\na\n', "line 1: the document has no </doc>"),

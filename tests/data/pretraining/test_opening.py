@@ -129,7 +129,7 @@ def test_a_link_does_not_make_records_held_out(path, tmp_path):
 
 @pytest.mark.parametrize("change", [{"sha256": "b"}, {"keep_accents": True}])
 def test_held_out_records_have_the_vocabulary_of_the_others(
-    path, tmp_path, change
+    path, tmp_path, caplog, change
 ):
     tokenizer = {"vocab_size": 31, "sha256": "a", "keep_accents": False}
     others = [{"vocabulary": "other.model"}, change]
@@ -143,8 +143,26 @@ def test_held_out_records_have_the_vocabulary_of_the_others(
         for number, other in enumerate([{}, *others])
     )
     agreement.check_held_out(train, alike)
+    assert not caplog.records
     with pytest.raises(ValueError, match=f"2.tfrecord.*with {[*change][0]} "):
         agreement.check_held_out(train, unlike)
+
+
+def test_held_out_records_of_the_same_text_draw_a_warning(tmp_path, caplog):
+    train, held_out = (
+        opening.open_records(
+            tiny_records.write(tmp_path / str(i), 2, flags={"input_file": x}),
+            CONFIG,
+        )
+        for i, x in enumerate(["a.txt,b.txt", "b.txt"])
+    )
+    agreement.check_held_out(train, held_out)
+    assert "records were made of the same text, b.txt" in caplog.text
+
+
+def test_records_without_a_sidecar_draw_a_warning(path, caplog):
+    opening.open_records(write_records(path, make_features(7)), CONFIG)
+    assert "whether its vocabulary is the model's cannot be" in caplog.text
 
 
 def test_permuted_records_have_twice_the_predictions():
