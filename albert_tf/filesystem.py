@@ -17,7 +17,7 @@ import re
 import shutil
 import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from albert_tf import file_kinds
 
@@ -393,6 +393,13 @@ def name_briefly(parts: list[list[str]]) -> list[str]:
         if len(set(names)) == len(names):
             break
     return names
+
+
+def list_briefly(names: Sequence[str], most: int = 3) -> str:
+    """Returns the first names, and how many others there are, in words."""
+    listed = ", ".join(names[:most])
+    num_others = len(names) - most
+    return listed + (f" and {num_others:,} others" if num_others > 0 else "")
 
 
 def make_folder(folder: Path) -> None:

@@ -78,10 +78,7 @@ def read_race(
         unread += [f"{level}/{n}" for n in found if n not in {*names}]
     if unread:
         logging.warning(
-            "%s: not read: %s%s.",
-            folder,
-            ", ".join(unread[:3]),
-            f" and {len(unread) - 3:,} others" if len(unread) > 3 else "",
+            "%s: not read: %s.", folder, filesystem.list_briefly(unread)
         )
     check_ids(folder, questions)
     return questions

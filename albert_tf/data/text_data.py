@@ -117,7 +117,7 @@ def _warn_of_unread(data_dir, task):
         logging.warning(
             "The task %r does not use %s of %s.",
             task.name,
-            ", ".join(unread),
+            filesystem.list_briefly(unread),
             data_dir,
         )
 

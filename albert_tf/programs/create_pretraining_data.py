@@ -41,8 +41,7 @@ def create_locally(args, outputs, settings):
     """Writes the records with processes of this machine."""
     inputs = filesystem.expand_files(args.input_file)
     check_outputs(args, outputs, inputs)
-    more = f" and {len(inputs) - 3:,} more" if len(inputs) > 3 else ""
-    print(f"Reading {', '.join(inputs[:3])}{more}.", flush=True)
+    print(f"Reading {filesystem.list_briefly(inputs)}.", flush=True)
     warn_of_losses(inputs, settings)
     return shards.create_shards(
         inputs,
