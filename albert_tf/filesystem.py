@@ -194,13 +194,13 @@ def _is_json(line):
         return False
 
 
-def parse_json(content: bytes | str, where: Path) -> dict:
+def parse_json(content: bytes | str, where: Path, **kwargs) -> dict:
     """Parses a JSON object; arguments and errors are those of `parse_any_json`.
 
     Raises:
       ValueError: also if it is another type of JSON.
     """
-    value = parse_any_json(content, where)
+    value = parse_any_json(content, where, **kwargs)
     if not isinstance(value, dict):
         hint = " JSON lines have one on each line."
         raise ValueError(
@@ -219,12 +219,15 @@ def _build_object(pairs):
     return found
 
 
-def parse_any_json(content: bytes | str, where: Path) -> object:
+def parse_any_json(
+    content: bytes | str, where: Path, *, is_strict: bool = True
+) -> object:
     """Parses JSON.
 
     Args:
       content: bytes or a string.
       where: its source, for error messages: a file, or a file and a line.
+      is_strict: whether a key that an object has twice is an error.
 
     Raises:
       ValueError: if it is not JSON, contains an unpaired surrogate, or has a
@@ -237,7 +240,8 @@ def parse_any_json(content: bytes | str, where: Path) -> object:
             content = content.decode("utf-8-sig")
         if not content.strip("\0 \r\n\t"):
             raise ValueError("it is empty")
-        value = json.loads(content, object_pairs_hook=_build_object)
+        hook = _build_object if is_strict else None
+        value = json.loads(content, object_pairs_hook=hook)
         if "\\ud" in content.lower():
             # An unpaired surrogate is not a character; tokenizers reject it.
             json.dumps(value, ensure_ascii=False).encode()

@@ -3,10 +3,11 @@
 import unicodedata
 from collections.abc import Collection, Sequence
 
+from albert_tf.data import label_values
 from albert_tf.data.tables import Row
 
 # A smaller share of rows is not worth a warning.
-MIN_SHARE = 0.01
+MIN_SHARE = 0.02
 
 
 def key_of(row: Row) -> str:
@@ -28,7 +29,8 @@ def describe_conflicts(rows: Sequence[Row]) -> str | None:
     labels: dict[str, set] = {}
     keys = [key_of(row) for row in rows]
     for key, row in zip(keys, rows, strict=True):
-        labels.setdefault(key, set()).add(str(row.label))
+        label = label_values.canonical(label_values.name_of(row.label))
+        labels.setdefault(key, set()).add(label)
     found = [
         row.line
         for key, row in zip(keys, rows, strict=True)

@@ -217,11 +217,6 @@ def _are_unknown(path, questions, fields):
     if has_any or not has_empty:
         return False
     if any(qa.get("is_impossible") for qa in fields):
-        logging.warning(
-            "%s: no question has an answer; a threshold that is chosen on them "
-            "lets no question be answered.",
-            path,
-        )
         return False
     logging.warning(
         "%s: no question has an answer, and none is marked is_impossible: it "
@@ -267,8 +262,8 @@ def check_version(squad: Squad, version: str, path: filesystem.Path) -> None:
     unknown = [q.id for q in squad.questions if q.answers is None]
     if unknown:
         raise ValueError(
-            f"{path} has no answers field for {len(unknown)} questions, such "
-            f"as {unknown[0]}; training requires answers. Is it test data?"
+            f"{path} has no answers to {len(unknown)} questions, such as "
+            f"{unknown[0]}; training requires answers. Is it test data?"
         )
     lost = [
         (q.id, answer.text)

@@ -106,12 +106,16 @@ def read_data(
 
 def _warn_of_unread(data_dir, task):
     """Warns of tables in the folder that the task does not name."""
-    endings = {os.path.splitext(table.file)[1] for table in task.tables}
-    known = {os.path.normpath(table.file) for table in task.tables}
+    known = {
+        os.path.normpath(os.path.join(data_dir, table.file))
+        for table in task.tables
+    }
     unread = [
         name
         for name in filesystem.list_folder(data_dir)
-        if os.path.splitext(name)[1] in endings and name not in known
+        if name.endswith((".tsv", ".csv", ".jsonl"))
+        and not name.startswith(".")
+        and os.path.normpath(os.path.join(data_dir, name)) not in known
     ]
     if unread:
         logging.warning(

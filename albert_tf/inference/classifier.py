@@ -83,7 +83,7 @@ class Classifier:
             objective=self.objective,
         )
         # With 0, no row leaves.
-        self._is_warned = False
+        self._said: set[str] = set()
         self._predict = fine_tuned.build_predictor(
             start, build, compute_dtype, exit_threshold or None
         )
@@ -126,12 +126,12 @@ class Classifier:
         return answers
 
     def _warn(self, packed):
-        """Warns once of texts that are too long, or of unknown pieces."""
+        """Warns of texts that are too long and of unknown pieces, once each."""
         unknown = coverage.describe_unknown(packed.ids, self.tokenizer)
-        said = " ".join(filter(None, [packed.truncation, unknown]))
-        if said and not self._is_warned:
-            logging.warning("%s", said)
-            self._is_warned = True
+        for kind, said in (("long", packed.truncation), ("unknown", unknown)):
+            if said and kind not in self._said:
+                logging.warning("%s", said)
+                self._said.add(kind)
 
     def _describe(self, logits):
         """Returns the answers of logits [N, C]."""

@@ -179,9 +179,9 @@ def report(statistics, args):
     lost = 1 - s["tokens"] / (s["input_tokens"] * args.dupe_factor)
     if lost > MUCH_LOST:
         logging.warning(
-            "%.0f%% of the tokens are in no sequence: lines are long for "
-            "--max_seq_length=%d. Are they paragraphs? split_sentences splits "
-            "text.",
+            "%.0f%% of the tokens are in no sequence, as lines are long for "
+            "--max_seq_length=%d. Give more, or if they are paragraphs, "
+            "divide them with split_sentences.",
             100 * lost,
             args.max_seq_length,
         )

@@ -57,6 +57,11 @@ def describe_asked(args, questions):
             f"{args.predict_file}: {num_without} of {len(questions)} questions "
             "have no answer. A model of --squad_version=v1 answers all."
         )
+    elif num_without == len(questions):
+        print(
+            f"{args.predict_file}: no question has an answer. A threshold that "
+            "is chosen on them lets no question be answered."
+        )
 
 
 def read_task(args, model):

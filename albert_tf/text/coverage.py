@@ -68,7 +68,7 @@ _MARKUP = (
         0.9,
         "begin with a number and a separator, as Leipzig's corpora do",
     ),
-    (re.compile(r"\s*(</?\w[^<>]*>)\s*$"), 0.02, "are tags"),
+    (re.compile(r"\s*(</?\w[^<>]*>)\s*$"), 0.05, "are tags"),
     (
         re.compile(r".*?(&(?:quot|amp|lt|gt|nbsp|apos|#\d+);)", re.I),
         0.05,

@@ -94,9 +94,7 @@ def test_answers_are_unknown_if_all_are_missing(tmp_path, caplog, is_marked):
         tmp_path, document(ANSWERED | {"answers": []}, answers=[], **marked)
     )
     assert found.has_answers == is_marked
-    wanted = "lets no question be answered" if is_marked else "are unknown"
-    assert "no question has an answer" in caplog.text
-    assert wanted in caplog.text
+    assert ("no question has an answer" in caplog.text) != is_marked
 
 
 def test_what_is_not_used_is_said(tmp_path, caplog):

@@ -120,10 +120,11 @@ def test_losses_of_texts_are_said_once(folders, caplog):
     classifier(["w1 w2"])
     assert not caplog.records
     for _ in range(2):
-        classifier(["w1 w2 w3 w4 w5 w6 w7", "北 京 w1"])
-    (record,) = caplog.records
-    assert "1 of 2 examples are truncated to 8 tokens" in record.message
-    assert "of the pieces are unknown" in record.message
+        classifier(["w1 w2 w3 w4 w5 w6 w7", "w1"])
+        classifier(["北 京 w1"])
+    long, unknown = caplog.records
+    assert "1 of 2 examples are truncated to 8 tokens" in long.message
+    assert "of the pieces are unknown" in unknown.message
 
 
 def test_it_leaves_early_if_it_is_told_to(folders):

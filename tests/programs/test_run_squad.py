@@ -541,6 +541,7 @@ def test_wrong_data_is_refused_before_any_work(args, tmp_path):
         ("v1", ((), None), "no answers for 1 of 2 questions"),
         ("v1", ((), (squad.Answer("a", 0),)), "v1 answers all"),
         ("v2", ((), (squad.Answer("a", 0),)), ""),
+        ("v2", ((), ()), "no question has an answer. A threshold"),
     ],
 )
 def test_questions_without_answers_are_said(capsys, version, answers, said):

@@ -178,14 +178,16 @@ def check_held_out(train, held_out, sentence_weight: float = 1.0):
 
 
 def _warn_of_same_text(*described):
-    """Warns if the records of two sidecars were made of the same files."""
+    """Warns if the records of two sidecars seem to be of the same text."""
+    names = "input_documents", "input_tokens"
     train, held_out = (
-        {*filesystem.split_list(sidecar.get("flags", {}).get("input_file"))}
+        [sidecar["statistics"].get(name) for name in names]
         for sidecar in described
     )
-    if shared := sorted(train & held_out):
+    if train == held_out and None not in train:
         logging.warning(
-            "Training and held-out records were made of the same text, %s: "
-            "scores on them say nothing of other text.",
-            ", ".join(shared),
+            "Training and held-out records are both of %s documents with %s "
+            "tokens. Are they of the same text? Then scores say nothing of "
+            "other text.",
+            *train,
         )

@@ -218,7 +218,8 @@ def _read_articles(lines, _):
             )
     if start:
         raise ValueError(
-            f"{start}: the document has no </doc>. Is the file truncated?"
+            f"{start}: the document has no </doc>. Is the file truncated, or "
+            "plain text (input_format='text')?"
         )
 
 
@@ -228,7 +229,7 @@ def _read_rows(lines, key):
     for where, line in lines:
         if not line.strip():
             continue
-        row = filesystem.parse_json(line, where)
+        row = filesystem.parse_json(line, where, is_strict=False)
         if key is None:
             key = _choose_key(row, where)
         value = _find_value(row, key)
@@ -249,7 +250,7 @@ def _read_rows(lines, key):
 
 
 def _choose_key(row, where):
-    found = [key for key in _USUAL_KEYS if key in row]
+    found = [key for key in _USUAL_KEYS if row.get(key) is not None]
     if len(found) == 1:
         return found[0]
     raise ValueError(

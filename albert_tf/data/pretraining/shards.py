@@ -38,9 +38,8 @@ PART_TOKENS = 1 << 20
 BATCH_TOKENS = 1 << 17
 # Increased whenever the same settings produce different records.
 VERSION = 1
-# What text is worth a warning: fewer tokens in a line or sentences in a
-# document, and a larger share of lines that are longer than a sequence.
-MIN_TOKENS, MIN_SENTENCES, MANY_CUT = 3, 1.5, 0.2
+# Fewer tokens in a line or sentences in a document are worth a warning.
+MIN_TOKENS, MIN_SENTENCES = 3, 1.5
 FEW_DOCUMENTS = 10  # Too few to judge.
 
 
@@ -526,13 +525,7 @@ def _describe_text(counts, settings):
             f"A line has {num_tokens / num_sentences:.1f} tokens on average; "
             "wanted a sentence on each. Is it a list of words?"
         )
-    cut = counts["cut_lines"] / num_sentences
-    if cut > MANY_CUT:
-        yield (
-            f"{counts['cut_lines']:,} lines are longer than a sequence. Are "
-            "they paragraphs? split_sentences splits text."
-        )
-    has_order = settings.sequence.sentence_objective != "none"
+    has_order = settings.sequence.sentence_objective == "sop"
     mean = num_sentences / num_documents
     if has_order and num_documents > FEW_DOCUMENTS and mean < MIN_SENTENCES:
         yield (

@@ -92,6 +92,7 @@ def test_entities_in_articles_are_characters(write):
         ({"id": 1, "content": "A b.\nC."}, None),
         ({"meta": {"text": "A b.\nC."}, "text": "no"}, "meta.text"),
         ({"meta.text": "A b.\nC."}, "meta.text"),
+        ({"content": None, "text": "A b.\nC."}, None),
     ],
     ids=str,
 )

@@ -149,15 +149,21 @@ def test_held_out_records_have_the_vocabulary_of_the_others(
 
 
 def test_held_out_records_of_the_same_text_draw_a_warning(tmp_path, caplog):
-    train, held_out = (
+    counts = {"sequences": 2, "input_documents": 3, "input_tokens": 70}
+    train, same, other, older = (
         opening.open_records(
-            tiny_records.write(tmp_path / str(i), 2, flags={"input_file": x}),
+            tiny_records.write(tmp_path / str(i), 2, statistics=some),
             CONFIG,
         )
-        for i, x in enumerate(["a.txt,b.txt", "b.txt"])
+        for i, some in enumerate(
+            [counts, counts, counts | {"input_tokens": 9}, {"sequences": 2}]
+        )
     )
-    agreement.check_held_out(train, held_out)
-    assert "records were made of the same text, b.txt" in caplog.text
+    for records in (other, older):
+        agreement.check_held_out(train, records)
+        assert not caplog.records
+    agreement.check_held_out(train, same)
+    assert "both of 3 documents with 70 tokens" in caplog.text
 
 
 def test_records_without_a_sidecar_draw_a_warning(path, caplog):
