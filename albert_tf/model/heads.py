@@ -49,6 +49,7 @@ NEVER = -1e9  # A logit with which a piece or choice has the probability 0.
 # Folded into the seed of the heads' dropout; larger than any number of dropout
 # calls in the encoder.
 HEAD_SEED = 1_000_000
+DEPTH_SEED = 2_000_000  # Of the number of layers.
 OBJECTIVES = ("classes", "regression", "multi_label")
 
 
@@ -293,15 +294,18 @@ class AlbertModel(layers.ConfiguredLayer):
         """The word embeddings as a tensor, [V, E] float32."""
         return tf.convert_to_tensor(self.encoder.embeddings.word.value)
 
-    def encode(self, features, training=False, seed=None, with_attention=False):
-        """Returns the encoder's outputs for a dict of features."""
+    def encode(self, features, training=False, seed=None, **kwargs):
+        """Returns the encoder's outputs for a dict of features.
+
+        Other arguments are those of `AlbertEncoder`.
+        """
         return self.encoder(
             features["input_ids"],
             features["input_mask"],
             features["segment_ids"],
             training=training,
             seed=seed,
-            with_attention=with_attention,
+            **kwargs,
         )
 
     def build_head_dropout(self, training, seed):
@@ -337,6 +341,8 @@ class AlbertForPreTraining(AlbertModel):
       sentence_weight: factor of the sentence-order (or next-sentence) loss; 0
         trains only the masked LM.
       num_pieces: as for `MaskedLM`.
+      min_num_layers: each step of training draws how many layers it computes,
+        from this to all, and each replica its own; None computes all.
       dtype: as for `modeling.AlbertEncoder`.
 
     Example:
@@ -352,7 +358,7 @@ class AlbertForPreTraining(AlbertModel):
     Source: run_pretraining.py, `model_fn`; the weight is ours.
     """
 
-    saved_arguments = ("sentence_weight", "num_pieces")
+    saved_arguments = ("sentence_weight", "num_pieces", "min_num_layers")
 
     def __init__(
         self,
@@ -360,10 +366,18 @@ class AlbertForPreTraining(AlbertModel):
         *,
         sentence_weight=1.0,
         num_pieces=None,
+        min_num_layers=None,
         dtype=None,
         **kwargs,
     ):
         super().__init__(config, dtype=dtype, **kwargs)
+        num_layers = config.num_hidden_layers
+        if not 1 <= (min_num_layers or num_layers) <= num_layers:
+            raise ValueError(
+                f"min_num_layers={min_num_layers}; the model has {num_layers} "
+                "layers. Give a number from 1 to that."
+            )
+        self.min_num_layers = min_num_layers
         self.sentence_weight = sentence_weight
         self.masked_lm = MaskedLM(config, num_pieces, dtype=self.dtype_policy)
         self.sentence_order = Logits(
@@ -393,6 +407,21 @@ class AlbertForPreTraining(AlbertModel):
             ),
         }
 
+    def draw_depth(self, seed):
+        """Returns how many layers a step computes, int32; None for all.
+
+        `seed` is [2] int32, or None, with which all are computed.
+        """
+        if self.min_num_layers is None or seed is None:
+            return None
+        return tf.random.stateless_uniform(
+            [],
+            tf.random.experimental.stateless_fold_in(seed, DEPTH_SEED),
+            self.min_num_layers,
+            self.config.num_hidden_layers + 1,
+            tf.int32,
+        )
+
     @staticmethod
     def is_complete_in(names):
         """Returns whether the names of weights include those of both heads."""
@@ -401,7 +430,8 @@ class AlbertForPreTraining(AlbertModel):
 
     def ratios(self, features, training=False, seed=None):
         """See `AlbertModel`; features are from `reading.build_dataset`."""
-        outputs = self.encode(features, training, seed)
+        depth = self.draw_depth(seed) if training else None
+        outputs = self.encode(features, training, seed, depth=depth)
         rows = row_weights(features)  # [B]
         loss, accuracy = self.masked_lm.ratios(
             outputs["sequence_output"],

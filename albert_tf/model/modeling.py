@@ -28,7 +28,8 @@ class AlbertEncoder(layers.ConfiguredLayer):
     Call it with `input_ids`, `input_mask` and `segment_ids`, [B, T] integers
     each; the default mask is all ones, the default segments are all zeros.
     `training=True` turns the config's dropout on; `seed` ([2] int32) then
-    determines its masks. `with_attention=True` adds the attention
+    determines its masks, and `depth`, an int32 scalar, how many of the layers
+    are computed. `with_attention=True` adds the attention
     probabilities, which take much memory outside a tf.function. The result is
     a dict:
 
@@ -72,6 +73,7 @@ class AlbertEncoder(layers.ConfiguredLayer):
         training=False,
         seed=None,
         with_attention=False,
+        depth=None,
     ):
         num_tokens = input_ids.shape[1]
         longest = self.config.max_position_embeddings
@@ -92,6 +94,7 @@ class AlbertEncoder(layers.ConfiguredLayer):
             input_mask,
             dropout=dropout,
             with_attention=with_attention,
+            depth=depth,
         )
         attention = {"all_attention_probs": probs} if with_attention else {}
         return {
@@ -300,7 +303,7 @@ class Transformer(layers.WeightOwner):
             for group in range(last_group + 1)
         ]
 
-    def call(self, x, input_mask, *, dropout, with_attention=False):
+    def call(self, x, input_mask, *, dropout, with_attention=False, depth=None):
         config = self.config
         stacks = self.pack()
         x, mask_scores = self.begin(x, input_mask)
@@ -318,7 +321,7 @@ class Transformer(layers.WeightOwner):
         elif how.recompute_layers and dropout.is_training:
             outputs = run_recomputed(run_layer, x, stacks, dropout, config)
         else:
-            outputs, probs = run_unrolled(run_layer, x, stacks, dropout)
+            outputs, probs = run_unrolled(run_layer, x, stacks, dropout, depth)
         shape = [-1, num_tokens, config.hidden_size]
         # [B, T, H] each
         return [tf.reshape(x, shape) for x in outputs], probs
@@ -372,15 +375,29 @@ def apply_layer(x, blocks, mask_scores, dropout, config, with_attention=False):
 # `run_layer` maps x, blocks and dropout to lists of outputs and attention.
 
 
-def run_unrolled(run_layer, x, stacks, dropout):
-    """Returns the outputs and the attention of all blocks."""
+def run_unrolled(run_layer, x, stacks, dropout, depth=None):
+    """Returns the outputs and the attention of all blocks.
+
+    Layers from `depth` on, an int32 scalar or None, return their input, and
+    without attention.
+    """
+    num_layers = 0
     outputs, probs = [], []
     for blocks, count in stacks:
         uses = [blocks] * count
         if dropout.is_training and count > 1:
             uses = operations.copies(blocks, count)
         for own_blocks in uses:
-            layer_outputs, layer_probs = run_layer(x, own_blocks, dropout)
+            if depth is None:
+                layer_outputs, layer_probs = run_layer(x, own_blocks, dropout)
+            else:
+                layer_probs = []
+                layer_outputs = tf.cond(
+                    num_layers < depth,
+                    lambda x=x, b=own_blocks: run_layer(x, b, dropout)[0],
+                    lambda x=x, b=own_blocks: [x] * len(b),
+                )
+            num_layers += 1
             x = layer_outputs[-1]
             outputs += layer_outputs
             probs += layer_probs

@@ -193,6 +193,7 @@ class Pretraining:
             self.config,
             sentence_weight=self.sentence_weight,
             num_pieces=num_pieces,
+            min_num_layers=self.recipe.min_num_layers,
             dtype=dtype,
         )
         if begins_on_neighbors:
@@ -282,6 +283,7 @@ class Pretraining:
                 "beta_2": recipe.beta_2,
             },
             "sentence_weight": self.sentence_weight,
+            "min_num_layers": recipe.min_num_layers,
             "train_batch_size": recipe.train_batch_size,
             "shuffle_buffer": recipe.shuffle_buffer,
             "random_seed": recipe.random_seed,

@@ -175,6 +175,12 @@ class PretrainingRecipe(Settings):
         "attention begins on neighboring tokens, and the model learns more "
         "than frequencies from its first steps (docs/plateau.md).",
     )
+    min_num_layers: int | None = setting(
+        help="Each step draws how many layers it computes, from this number to "
+        "all: steps are faster, and fewer layers than all are of use later. "
+        "Default: all.",
+        at_least=1,
+    )
     init_from_group0: bool = setting(
         False,
         "Initialize every group with the weights of group 0 in "
@@ -197,13 +203,18 @@ class PretrainingRecipe(Settings):
         self.check_schedule()
 
     def check_schedule(self):
-        """Raises ValueError if rate, steps and optimizer contradict."""
+        """Raises ValueError if settings contradict each other."""
         if self.learning_rate == "auto" and self.optimizer != "lamb":
             raise ValueError(
                 "learning_rate=auto is a rule for optimizer=lamb; give a "
                 "number."
             )
         self.schedule().check()
+        if self.min_num_layers and self.remat:
+            raise ValueError(
+                "min_num_layers draws the number of layers, which remat=True "
+                "needs to know: give one of them."
+            )
 
     def check_start(self, source: str | None):
         """Raises ValueError if weights are asked for in two ways."""
