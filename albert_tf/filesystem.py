@@ -194,13 +194,15 @@ def _is_json(line):
         return False
 
 
-def parse_json(content: bytes | str, where: Path, **kwargs) -> dict:
+def parse_json(
+    content: bytes | str, where: Path, *, is_strict: bool = True
+) -> dict:
     """Parses a JSON object; arguments and errors are those of `parse_any_json`.
 
     Raises:
       ValueError: also if it is another type of JSON.
     """
-    value = parse_any_json(content, where, **kwargs)
+    value = parse_any_json(content, where, is_strict=is_strict)
     if not isinstance(value, dict):
         hint = " JSON lines have one on each line."
         raise ValueError(

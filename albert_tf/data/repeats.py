@@ -1,5 +1,6 @@
 """Finds texts that occur several times: with other labels, or in other data."""
 
+import itertools
 import unicodedata
 from collections.abc import Collection, Sequence
 
@@ -16,31 +17,26 @@ def key_of(row: Row) -> str:
     They differ in spaces, capitals or compatible characters, which a tokenizer
     may not tell apart.
     """
-    texts = (row.text_a, row.text_b, row.text_c)
     return "\t".join(
         " ".join(unicodedata.normalize("NFKC", text).casefold().split())
-        for text in texts
+        for text in (row.text_a, row.text_b)
         if text is not None
     )
 
 
-def describe_conflicts(rows: Sequence[Row]) -> str | None:
-    """Returns a sentence if many rows have a text of another label, or None."""
+def describe_conflicts(rows: Sequence[Row], keys: Sequence[str]) -> str | None:
+    """Returns a sentence if many rows have a text of another label, or None.
+
+    `keys` are those of the rows, see `key_of`.
+    """
     labels: dict[str, set] = {}
-    keys = [key_of(row) for row in rows]
     for key, row in zip(keys, rows, strict=True):
         label = label_values.canonical(label_values.name_of(row.label))
         labels.setdefault(key, set()).add(label)
-    found = [
-        row.line
-        for key, row in zip(keys, rows, strict=True)
-        if len(labels[key]) > 1
-    ]
-    if len(found) < max(1, MIN_SHARE * len(rows)):
-        return None
-    return (
-        f"{len(found):,} of {len(rows):,} rows have the text of a row with "
-        f"another label, the first on line {found[0]}."
+    return _describe(
+        [len(labels[key]) > 1 for key in keys],
+        rows,
+        "have the text of a row with another label, the first on line {}.",
     )
 
 
@@ -51,10 +47,17 @@ def describe_overlap(
 
     `train_keys` are those of the training data, see `key_of`.
     """
-    found = [row.line for row in rows if key_of(row) in train_keys]
+    return _describe(
+        [key_of(row) in train_keys for row in rows],
+        rows,
+        "have texts of the training data, the first on line {}: scores may be "
+        "too high.",
+    )
+
+
+def _describe(is_found, rows, words):
+    """Returns `words` about the rows that are found, if they are many."""
+    found = [row.line for row in itertools.compress(rows, is_found)]
     if len(found) < max(1, MIN_SHARE * len(rows)):
         return None
-    return (
-        f"{len(found):,} of {len(rows):,} rows have texts of the training "
-        f"data, the first on line {found[0]}: scores may be too high."
-    )
+    return f"{len(found):,} of {len(rows):,} rows {words.format(found[0])}"

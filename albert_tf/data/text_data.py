@@ -133,11 +133,12 @@ def _warn_of_repeats(task, train, others):
     """
     path, _, rows = train
     said = []
+    keys = [repeats.key_of(row) for row in rows]
     if task.objective == "classes":
-        said.append((path, repeats.describe_conflicts(rows)))
-    keys = {repeats.key_of(row) for row in rows}
+        said.append((path, repeats.describe_conflicts(rows, keys)))
+    known = set(keys)
     said += [
-        (other, repeats.describe_overlap(other_rows, keys))
+        (other, repeats.describe_overlap(other_rows, known))
         for other, _, other_rows in others
     ]
     for name, sentence in said:
