@@ -11,13 +11,14 @@ import math
 import os
 import typing
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 MAX_BATCH_SIZE = 1 << 20
 MAX_TOKENS = 1 << 30
 SEED = 12345
 # Several runs add their index to the seed, which must still fit into 32 bits.
 MAX_SEED = 2_000_000_000
+OptimizerName = Literal["adamw", "lamb", "muon"]
 
 
 class Range(NamedTuple):

@@ -69,7 +69,7 @@ class TpuCheckFlags(flags.Flags):
         at_least=1,
         at_most=1 << 16,
     )
-    optimizer: Literal["adamw", "lamb"] = flag(
+    optimizer: settings.OptimizerName = flag(
         PretrainingRecipe.optimizer, "Optimizer."
     )
     compute_dtype: Literal["float32", "bfloat16"] = flag(

@@ -119,7 +119,7 @@ class PretrainingRecipe(Settings):
     """
 
     train_batch_size: int = setting(4096)
-    optimizer: Literal["adamw", "lamb"] = setting("lamb")
+    optimizer: settings.OptimizerName = setting("lamb")
     learning_rate: float | Literal["auto"] = setting(
         0.00176,
         "Peak learning rate. auto: LAMB's rate and warmup for "

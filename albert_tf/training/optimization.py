@@ -1,15 +1,19 @@
-"""The release's learning rate schedule, AdamW and LAMB on plain variables.
+"""The release's learning rate schedule; AdamW, LAMB and Muon on variables.
 
-Both optimizers are Adam without bias correction; LAMB scales each variable's
+AdamW and LAMB are Adam without bias correction; LAMB scales each variable's
 update to the variable's norm. `keras.optimizers.AdamW` and `Lamb` correct the
 bias, match names differently and, for LAMB, apply weight decay elsewhere: see
-docs/porting.md.
+docs/porting.md. Muon, which the release lacks, is AdamW but for the kernels of
+dense layers: the singular values of their updates are all near 1. Its updates
+of them are those of `keras.optimizers.Muon`.
 """
 
 import re
+import typing
 
 import tensorflow as tf
 
+from albert_tf.settings import OptimizerName
 from albert_tf.training.settings import (
     BETA_2,
     POLY_POWER,
@@ -21,6 +25,16 @@ from albert_tf.weights import checkpoints
 # The release searches canonical names for these patterns. Matching variables
 # are excluded from weight decay and, in LAMB, from scaling.
 EXCLUDED = re.compile("LayerNorm|layer_norm|bias")
+
+# Of Muon. With this share of sqrt(n), n the larger dimension of a kernel, its
+# values change as much as by AdamW, so that one rate serves both
+# (arXiv 2502.16982).
+MUON_MOMENTUM = 0.95
+MUON_SCALE = 0.2
+# a x + b x^3 + c x^5, applied this often, brings singular values from 0.01 to 1
+# to between 0.7 and 1.2 (Jordan et al., Muon, 2024).
+MUON_POLYNOMIAL = (3.4445, -4.7750, 2.0315)
+MUON_ITERATIONS = 5
 
 
 def build_schedule(
@@ -67,16 +81,17 @@ def build_schedule(
 
 
 class Optimizer:
-    """AdamW or, with `scale_to_weights`, LAMB.
+    """AdamW, LAMB or Muon.
 
     Create it in the scope of the distribution strategy. `slots` maps the names
     `<weight>/adam_m` and `<weight>/adam_v` to variables, for the weights in
-    `trained`; `step` counts the updates.
+    `trained`; the kernels that Muon trains have only the first. `step` counts
+    the updates.
 
     Args:
       weights: dict from canonical name to tf.Variable.
       schedule: function from step to learning rate.
-      scale_to_weights: whether to scale each update by |weight| / |update|.
+      name: "adamw", "lamb" or "muon".
       weight_decay: coefficient of the weights added to the update.
       beta_1: decay rate of the first moment.
       beta_2: decay rate of the second moment.
@@ -102,7 +117,7 @@ class Optimizer:
         weights,
         schedule,
         *,
-        scale_to_weights,
+        name: OptimizerName,
         weight_decay=0.01,
         beta_1=0.9,
         beta_2=BETA_2,
@@ -110,7 +125,7 @@ class Optimizer:
     ):
         self.weights = dict(weights)
         self.schedule = schedule
-        self.scale_to_weights = scale_to_weights
+        self.name = name
         self.weight_decay = weight_decay
         self.beta_1, self.beta_2, self.epsilon = beta_1, beta_2, epsilon
         self.trained: dict = {}
@@ -137,10 +152,20 @@ class Optimizer:
             return
         self.trained = trained
         self.slots = {
-            f"{name}/{slot}": self.add_slot(weight)
+            slot: self.add_slot(weight)
             for name, weight in self.trained.items()
-            for slot in checkpoints.SLOTS
+            for slot in self.name_slots(name)
         }
+
+    def name_slots(self, name):
+        """Returns the names of the slots of a weight."""
+        is_kernel = self.name == "muon" and name.endswith("kernel")
+        return [
+            f"{name}/{slot}"
+            for slot in (
+                checkpoints.SLOTS[:1] if is_kernel else checkpoints.SLOTS
+            )
+        ]
 
     def add_slot(self, weight):
         strategy = tf.distribute.get_strategy()
@@ -175,16 +200,27 @@ class Optimizer:
                 self.update_one,
                 args=(
                     gradient,
-                    self.slots[f"{name}/adam_m"],
-                    self.slots[f"{name}/adam_v"],
                     learning_rate,
+                    *(self.slots[slot] for slot in self.name_slots(name)),
                 ),
                 kwargs={"is_decayed": not EXCLUDED.search(name)},
                 group=False,
             )
         self.step.assign_add(1)
 
-    def direction(self, gradient, m, v):
+    def update_one(self, weight, gradient, learning_rate, *slots, is_decayed):
+        # Otherwise TensorFlow multiplies all weights and slots at the
+        # start of the step, and three times the weights' size is kept.
+        with tf.control_dependencies([gradient]):
+            direction = self.adam if len(slots) == 2 else self.muon
+            update = direction(gradient, *slots)
+            if is_decayed:
+                update += self.weight_decay * weight
+                if self.name == "lamb":
+                    update *= trust_ratio(tf.norm(weight), tf.norm(update))
+            weight.assign_sub(learning_rate * update)
+
+    def adam(self, gradient, m, v):
         """Updates both moments; returns m / (sqrt(v) + epsilon)."""
         m_next = m.assign(self.beta_1 * m + (1 - self.beta_1) * gradient)
         v_next = v.assign(
@@ -192,16 +228,35 @@ class Optimizer:
         )
         return m_next / (tf.sqrt(v_next) + self.epsilon)
 
-    def update_one(self, weight, gradient, m, v, learning_rate, *, is_decayed):
-        # Otherwise TensorFlow multiplies all weights and slots at the
-        # start of the step, and three times the weights' size is kept.
-        with tf.control_dependencies([gradient]):
-            update = self.direction(gradient, m, v)
-            if is_decayed:
-                update += self.weight_decay * weight
-                if self.scale_to_weights:
-                    update *= trust_ratio(tf.norm(weight), tf.norm(update))
-            weight.assign_sub(learning_rate * update)
+    def muon(self, gradient, m):
+        """Updates the momentum; returns an orthogonal matrix near it, scaled.
+
+        Nesterov's momentum: the gradient counts once more.
+        """
+        m_next = m.assign(MUON_MOMENTUM * m + (1 - MUON_MOMENTUM) * gradient)
+        ahead = MUON_MOMENTUM * m_next + (1 - MUON_MOMENTUM) * gradient
+        scale = MUON_SCALE * max(gradient.shape) ** 0.5
+        return scale * orthogonalize(ahead)
+
+
+def orthogonalize(x):
+    """Returns U V' of x = U S V', nearly: with S from 0.7 to 1.2.
+
+    Singular values below 0.01 of the norm stay smaller.
+
+    Args:
+      x: [rows, columns].
+    """
+    is_tall = x.shape[0] > x.shape[1]
+    if is_tall:
+        x = tf.transpose(x)  # [n, m], n <= m
+    x = tf.math.divide_no_nan(x, tf.norm(x))
+    a, b, c = MUON_POLYNOMIAL
+    for _ in range(MUON_ITERATIONS):
+        square = tf.matmul(x, x, transpose_b=True)  # [n, n]
+        factor = b * square + c * tf.matmul(square, square)
+        x = a * x + tf.matmul(factor, x)
+    return tf.transpose(x) if is_tall else x
 
 
 def trust_ratio(weight_norm, update_norm):
@@ -211,18 +266,17 @@ def trust_ratio(weight_norm, update_norm):
     return tf.where(is_defined, ratio, 1.0)
 
 
-def build_optimizer(name, weights, schedule, **kwargs):
-    """Returns the optimizer "adamw" or "lamb".
+def build_optimizer(name: OptimizerName, weights, schedule, **kwargs):
+    """Returns the optimizer "adamw", "lamb" or "muon".
 
     The other arguments are those of `Optimizer`.
 
     Raises:
       ValueError: if the name is unknown.
     """
-    if name not in ("adamw", "lamb"):
+    known = typing.get_args(OptimizerName)
+    if name not in known:
         raise ValueError(
-            f'Unknown optimizer {name!r}; wanted "adamw" or "lamb".'
+            f"Unknown optimizer {name!r}; wanted one of {', '.join(known)}."
         )
-    return Optimizer(
-        weights, schedule, scale_to_weights=name == "lamb", **kwargs
-    )
+    return Optimizer(weights, schedule, name=name, **kwargs)

@@ -108,7 +108,11 @@ class Settings:
         "stay float32. auto: bfloat16 if the device has instructions for it, "
         "otherwise float32.",
     )
-    optimizer: Literal["adamw", "lamb"] = setting("adamw", "Optimizer.")
+    optimizer: settings.OptimizerName = setting(
+        "adamw",
+        "Optimizer. muon is for pretraining: it learns more from each step, at "
+        "rates near 2e-3.",
+    )
     save_checkpoints_steps: int | None = setting(
         help="Number of steps between checkpoints. Default: 1000; a tenth of "
         "the training if that is less and checkpoints are scored.",
