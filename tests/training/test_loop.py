@@ -171,6 +171,21 @@ def test_a_split_batch_leads_to_the_weights_of_a_whole_one(
         np.testing.assert_allclose(found[name], value, atol=1e-5, err_msg=name)
 
 
+def test_replicas_that_train_with_muon_have_equal_weights(tmp_path):
+    whole = build(tmp_path / "whole", optimizer="muon", rate=0.02)
+    with eager.steps():
+        whole.train(NUM_STEPS)
+    run = build(tmp_path, num_replicas=2, optimizer="muon", rate=0.02)
+    run.train(NUM_STEPS)
+    found = run.values()
+    for name, value in whole.values().items():
+        np.testing.assert_allclose(found[name], value, atol=1e-5, err_msg=name)
+    for first, second in map(
+        run.strategy.experimental_local_results, run.optimizer.weights.values()
+    ):
+        np.testing.assert_array_equal(first, second)
+
+
 @pytest.mark.parametrize(
     "num_replicas, kwargs", [(1, {}), REPLICAS_AND_PARTS], ids=str
 )
@@ -241,8 +256,11 @@ def test_replicas_drop_other_values(tmp_path):
     assert (first.numpy() != third.numpy()).any()
 
 
-def test_the_step_compiles_with_xla(tmp_path):
-    plain, compiled = (build(tmp_path / name) for name in "ab")
+@pytest.mark.parametrize("optimizer", ["lamb", "muon"])
+def test_the_step_compiles_with_xla(tmp_path, optimizer):
+    plain, compiled = (
+        build(tmp_path / name, optimizer=optimizer) for name in "ab"
+    )
     with eager.steps():
         plain.train(3)
     compiled.train(3, xla=True, gradient_accumulation_steps=2, remat=True)
