@@ -31,8 +31,8 @@ EXCLUDED = re.compile("LayerNorm|layer_norm|bias")
 # (arXiv 2502.16982).
 MUON_MOMENTUM = 0.95
 MUON_SCALE = 0.2
-# a x + b x^3 + c x^5, applied this often, brings singular values from 0.01 to 1
-# to between 0.7 and 1.2 (Jordan et al., Muon, 2024).
+# a x + b x^3 + c x^5, applied this often, brings singular values of 0.003 to 1
+# to 0.68 to 1.21 (Jordan et al., Muon, 2024).
 MUON_POLYNOMIAL = (3.4445, -4.7750, 2.0315)
 MUON_ITERATIONS = 5
 
@@ -159,13 +159,10 @@ class Optimizer:
 
     def name_slots(self, name):
         """Returns the names of the slots of a weight."""
-        is_kernel = self.name == "muon" and name.endswith("kernel")
-        return [
-            f"{name}/{slot}"
-            for slot in (
-                checkpoints.SLOTS[:1] if is_kernel else checkpoints.SLOTS
-            )
-        ]
+        is_matrix = self.weights[name].shape.rank == 2
+        is_muons = self.name == "muon" and is_matrix and name.endswith("kernel")
+        num_slots = 1 if is_muons else 2
+        return [f"{name}/{slot}" for slot in checkpoints.SLOTS[:num_slots]]
 
     def add_slot(self, weight):
         strategy = tf.distribute.get_strategy()
@@ -240,9 +237,9 @@ class Optimizer:
 
 
 def orthogonalize(x):
-    """Returns U V' of x = U S V', nearly: with S from 0.7 to 1.2.
+    """Returns U V' of x = U S V', nearly: with S from 0.68 to 1.21.
 
-    Singular values below 0.01 of the norm stay smaller.
+    Singular values below 0.003 of the norm of x become smaller ones.
 
     Args:
       x: [rows, columns].
