@@ -40,7 +40,9 @@ HELD_OUT = RECORDS | {
 # What the rows are compared with; otherwise RECIPE.
 BASE = {
     "train_batch_size": 16,
+    "optimizer": "adamw",
     "learning_rate": 1e-3,
+    "num_warmup_steps": 500,
     "initialization": "release",
     "save_checkpoints_steps": 500,
     "keep_checkpoint_max": 1,

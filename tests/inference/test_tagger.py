@@ -71,7 +71,8 @@ def test_plain_tags_have_no_spans(tmp_path):
 
 
 def test_lists_of_words_are_taken_as_they_are(tagger):
-    by_text, by_words = tagger(["w1 w2", ("w1", "w2")])
+    # One at a time: rows of one batch may differ by rounding.
+    (by_text,), (by_words,) = tagger(["w1 w2"]), tagger([("w1", "w2")])
     assert by_text == by_words
     (answer,) = tagger([["w1, w2", "w3"]])
     assert [w["word"] for w in answer["words"]] == ["w1, w2", "w3"]
