@@ -181,7 +181,7 @@ def describe_next_steps(folder, args):
         + FINE_TUNE.format(
             albert=albert, task=task, data=data, folder=folder, name=name
         ),
-        longer=repeat(output_dir="longer", num_train_steps=20_000),
+        longer=repeat(output_dir="longer", num_train_steps=10_000),
         larger=repeat(output_dir="larger", recipe=larger, num_train_steps=None),
         own=repeat(output_dir="own", text="FILES"),
     )
