@@ -31,9 +31,11 @@ class Server(http.server.ThreadingHTTPServer):
     @contextlib.contextmanager
     def running(self):
         threading.Thread(target=self.serve_forever, daemon=True).start()
-        yield self
-        self.shutdown()
-        self.server_close()
+        try:
+            yield self
+        finally:
+            self.shutdown()
+            self.server_close()
 
 
 class Handler(http.server.BaseHTTPRequestHandler):

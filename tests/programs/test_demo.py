@@ -37,11 +37,14 @@ def serving(folder):
     """Serves a model's page; yields its port."""
     shown = demo.Demo(read_pretrained(folder))
     with demo.build_server(0, shown) as server:
-        thread = threading.Thread(target=server.serve_forever)
+        # A daemon, so that a session that is cut off can end.
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
         thread.start()
-        yield server.server_address[1]
-        server.shutdown()
-        thread.join()
+        try:
+            yield server.server_address[1]
+        finally:
+            server.shutdown()
+            thread.join()
 
 
 @pytest.fixture(scope="module")
