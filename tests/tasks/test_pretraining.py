@@ -99,7 +99,10 @@ def test_a_run_needs_records(tmp_path, held_out):
         ({"train_batch_size": 21}, "A batch of 21 is larger than the training"),
         ({"train_batch_size": 0}, "train_batch_size=0; wanted at least 1"),
         ({"optimizer": "adamw", "learning_rate": "auto"}, "a rule for optimi"),
-        ({"optimizer": "sgd"}, r"wanted \('adamw', 'lamb', 'muon'\)"),
+        (
+            {"optimizer": "sgd"},
+            r"optimizer='sgd'; wanted \('adamw', 'lamb', 'muon'\)",
+        ),
         (
             {"learning_rate": "Auto"},
             r"'Auto'; wanted Union\[float, Literal\['a",

@@ -50,8 +50,8 @@ def measure(row, words):
 )
 def test_the_estimate_is_that_of_a_real_step(row, words):
     """The parts of the first two are of like size: none may be wrong."""
-    if not onednn.multiplies_bfloat16():
-        # TensorFlow then copies what it multiplies to float32.
+    if row == "recomputed layers" and not onednn.multiplies_bfloat16():
+        # Without its instructions, training in bfloat16 takes a sixth more.
         words = words.replace("bfloat16", "float32")
     found = measure(row, words)
     assert found["estimate"] == pytest.approx(found["tensors"], rel=0.15)
