@@ -13,20 +13,10 @@ from typing import Literal
 
 from albert_tf import flags
 from albert_tf.flags import flag
-from benchmarks import programs
+from benchmarks import programs, studies
 
-RECORDS = {
-    "max_seq_length": 128,
-    "ngram": 3,
-    "masked_lm_prob": 0.4,
-    "max_predictions_per_seq": 52,
-    "dupe_factor": 6,
-}
-HELD_OUT = RECORDS | {
-    "masked_lm_prob": 0.15,
-    "max_predictions_per_seq": 20,
-    "dupe_factor": 1,
-}
+RECORDS = studies.RECORDS["hour"]["train"]
+HELD_OUT = RECORDS | studies.RECORDS["hour"]["held_out"]
 # Chosen before the first training run.
 MASKED_TEXTS = """\
 She opened the [MASK] and looked out into the garden.

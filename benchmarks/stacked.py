@@ -16,12 +16,14 @@ from torch.nn import functional
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 COMPUTE = torch.bfloat16 if DEVICE == "cuda" else torch.float32
-NUM_HELD_OUT = 512  # Sequences.
 HELD_OUT_BATCH = 64
 FIRST_EVALUATION = 100  # Steps.
 WARMUP = 0.1  # Share of the steps.
 CLIP_NORM = 1.0
-WEIGHT_DECAY = 0.01
+MUON_MOMENTUM = 0.95
+MUON_SCALE = 0.2
+MUON_POLYNOMIAL = (3.4445, -4.7750, 2.0315)
+MUON_ITERATIONS = 5
 DECAYED = "kernel", "embeddings"  # Ends of names.
 
 
@@ -37,7 +39,7 @@ def take(data, rows):
     """Returns the features of some records, [M, B, ...], by name.
 
     Args:
-      data: dict of tensors, as `initial_values.pack` makes them.
+      data: dict of tensors, as `studies.unpack` makes them.
       rows: [M, B], indices.
     """
     batch = {name: x[rows].long() for name, x in data.items()}
@@ -84,7 +86,8 @@ def embed(config, weights, features):
     segments = weights["segment_embeddings"]  # [M, 2, E]
     is_second = features["segment_ids"].reshape(num_models, -1, 1)
     x = x + segments[:, :1] * (1 - is_second) + segments[:, 1:] * is_second
-    x = x + weights["position_embeddings"].repeat(1, batch_size, 1)
+    positions = weights["position_embeddings"][:, :num_tokens]
+    x = x + positions.repeat(1, batch_size, 1)
     return dense(normalize(x, weights, "norm"), weights, "projection")
 
 
@@ -158,7 +161,7 @@ def evaluate(config, weights, data):
     the first four sequences in each batch.
     """
     num_models = len(weights["output_bias"])
-    num_batches = min(NUM_HELD_OUT, len(data["input_ids"])) // HELD_OUT_BATCH
+    num_batches = len(data["input_ids"]) // HELD_OUT_BATCH
     rows = torch.arange(num_batches * HELD_OUT_BATCH, device=DEVICE)
     sums: collections.Counter = collections.Counter()
     count: torch.Tensor | int = 0
@@ -187,21 +190,48 @@ def evaluate(config, weights, data):
 
 
 class Optimizer:
-    """AdamW or LAMB without bias correction, as ours; clips the gradients.
+    """AdamW or LAMB without bias correction, or Muon; clips the gradients.
+
+    They are those of `albert_tf.training.optimization`. Each argument but the
+    last has a value for each of the M models.
 
     Args:
       weights: dict of [M, ...].
-      rates: [M], peak learning rates.
-      kind: "adamw" or "lamb".
+      learning_rate: peak learning rates.
+      optimizer: "adamw", "lamb" or "muon".
+      kernel_share: factors of the rates of the kernels that Muon trains.
+      weight_decay: coefficients of the weights added to the update.
       beta_2: decay rate of the second moment.
     """
 
-    def __init__(self, weights, rates, kind, beta_2):
-        self.weights, self.rates = weights, rates
-        self.kind, self.beta_2 = kind, beta_2
+    def __init__(
+        self,
+        weights,
+        *,
+        learning_rate,
+        optimizer,
+        kernel_share,
+        weight_decay,
+        beta_2,
+    ):
+        self.weights, self.beta_2 = weights, beta_2
+        self.rates, self.kernel_share, self.weight_decay = (
+            torch.tensor(x, dtype=torch.float32, device=DEVICE)
+            for x in (learning_rate, kernel_share, weight_decay)
+        )
+        self.is_lamb, self.is_muon = (
+            torch.tensor([x == kind for x in optimizer], device=DEVICE)
+            for kind in ("lamb", "muon")
+        )
+        self.has_lamb = "lamb" in optimizer
         self.moments = {
             name: (torch.zeros_like(x), torch.zeros_like(x))
             for name, x in weights.items()
+        }
+        self.momenta = {
+            name: torch.zeros_like(x)
+            for name, x in weights.items()
+            if "muon" in optimizer and is_muons(name)
         }
 
     @torch.no_grad()
@@ -214,63 +244,101 @@ class Optimizer:
         for name, x in self.weights.items():
             shape = [-1] + [1] * (x.dim() - 1)
             gradient = x.grad.mul_(factors.reshape(shape))
-            m, v = self.moments[name]
-            m.lerp_(gradient, 0.1)
-            v.mul_(self.beta_2)
-            v.addcmul_(gradient, gradient, value=1 - self.beta_2)
-            change = m / (v.sqrt() + 1e-6)
+            change = self.adam(name, gradient)
+            if name in self.momenta:
+                is_muon = self.is_muon.reshape(shape)
+                change = torch.where(is_muon, self.muon(name, gradient), change)
             rates = self.rates * share
             if name.endswith(DECAYED):
-                change.add_(x, alpha=WEIGHT_DECAY)
-                if self.kind == "lamb":
+                change.add_(x * self.weight_decay.reshape(shape))
+                if self.has_lamb:
                     size, length = (
                         y.flatten(1).norm(dim=1) for y in (x, change)
                     )
-                    is_nonzero = (size > 0) & (length > 0)
-                    rates = rates * torch.where(is_nonzero, size / length, 1)
+                    is_scaled = self.is_lamb & (size > 0) & (length > 0)
+                    rates = rates * torch.where(is_scaled, size / length, 1)
             x.sub_(change.mul_(rates.reshape(shape)))
             x.grad = None
+
+    def adam(self, name, gradient):
+        """Updates both moments; returns m / (sqrt(v) + epsilon)."""
+        m, v = self.moments[name]
+        m.lerp_(gradient, 0.1)
+        v.mul_(self.beta_2)
+        v.addcmul_(gradient, gradient, value=1 - self.beta_2)
+        return m / (v.sqrt() + 1e-6)
+
+    def muon(self, name, gradient):
+        """Updates the momentum; returns an orthogonal matrix near it."""
+        m = self.momenta[name]
+        m.lerp_(gradient, 1 - MUON_MOMENTUM)
+        ahead = torch.lerp(m, gradient, 1 - MUON_MOMENTUM)
+        scale = MUON_SCALE * max(gradient.shape[1:]) ** 0.5
+        scales = scale * self.kernel_share.reshape(-1, 1, 1)
+        return scales * orthogonalize(ahead)
+
+
+def is_muons(name):
+    """Returns whether Muon trains a weight: ours calls this one no kernel."""
+    return name.endswith("kernel") and name != "sentence_order/kernel"
+
+
+def orthogonalize(x):
+    """Returns matrices near [M, rows, columns] with singular values near 1."""
+    is_tall = x.shape[1] > x.shape[2]
+    if is_tall:
+        x = x.transpose(1, 2)  # [M, n, m], n <= m
+    x = x / x.norm(dim=(1, 2), keepdim=True).clamp(min=1e-30)
+    a, b, c = MUON_POLYNOMIAL
+    for _ in range(MUON_ITERATIONS):
+        square = x @ x.transpose(1, 2)
+        x = a * x + (b * square + c * (square @ square)) @ x
+    return x.transpose(1, 2) if is_tall else x
 
 
 def train(
     config,
     values,
-    rates,
+    own,
     orders,
     records,
     *,
     batch_size,
     num_steps,
-    optimizer,
+    num_warmup_steps,
     beta_2,
+    num_held_out,
     eval_steps,
     max_seconds,
 ):
-    """Trains M models; yields steps and what `evaluate` returns.
+    """Trains M models; yields steps, what `evaluate` returns, and weights.
 
     Args:
       config: an AlbertConfig, without dropout and with a projection.
-      values: dict of arrays [M, ...], as `initial_values.build` makes them.
-      rates: [M], peak learning rates.
+      values: dict of arrays [M, ...], as `studies.build` makes them.
+      own: list of M dicts, arguments of `Optimizer` with a value each.
       orders: [M, num_steps * batch_size], the records that a model sees.
       records: dicts of arrays, for training and held out.
       batch_size: sequences in a step.
       num_steps: number of steps, after which the rate is 0.
-      optimizer: "adamw" or "lamb".
+      num_warmup_steps: number of steps of warmup; None: a tenth.
       beta_2: decay rate of the second moment.
+      num_held_out: number of held-out sequences that are scored.
       eval_steps: number of steps between evaluations.
       max_seconds: number of seconds after which training stops.
     """
     start = time.monotonic()
     data, held_out = map(to_device, records)
+    held_out = {name: x[:num_held_out] for name, x in held_out.items()}
     weights = {
         name: torch.from_numpy(value).to(DEVICE).requires_grad_()
         for name, value in values.items()
     }
-    rates, orders = (torch.from_numpy(x).to(DEVICE) for x in (rates, orders))
-    updater = Optimizer(weights, rates, optimizer, beta_2)
-    warmup = int(num_steps * WARMUP)
-    yield 0, evaluate(config, weights, held_out)
+    orders = torch.from_numpy(orders).to(DEVICE)
+    settings = {name: [one[name] for one in own] for name in own[0]}
+    updater = Optimizer(weights, **settings, beta_2=beta_2)
+    warmup = num_warmup_steps or int(num_steps * WARMUP)
+    yield 0, evaluate(config, weights, held_out), weights
     for step, rows in enumerate(orders.split(batch_size, dim=1)):
         features = take(data, rows)
         compute_losses(config, weights, features).sum().backward()
@@ -278,6 +346,6 @@ def train(
         done = step + 1
         is_over = time.monotonic() - start > max_seconds or done == num_steps
         if is_over or done == FIRST_EVALUATION or done % eval_steps == 0:
-            yield done, evaluate(config, weights, held_out)
+            yield done, evaluate(config, weights, held_out), weights
         if is_over:
             return

@@ -11,6 +11,9 @@ import math
 
 import numpy as np
 
+DENSE = "kernel", "bias"
+NORM = "gamma", "beta"
+
 
 def random_values(config, seed):
     """Returns the release's initial values by name, of `stacked`'s weights."""
@@ -52,6 +55,53 @@ def random_values(config, seed):
         add_norm(f"{group}/norm_1", hidden)
         add_norm(f"{group}/norm_2", hidden)
     return values
+
+
+def canonical_names(config):
+    """Returns a dict from our names here to the release's.
+
+    The release's output weights of the sentence order are transposed.
+    """
+    names = {
+        "word_embeddings": "bert/embeddings/word_embeddings",
+        "position_embeddings": "bert/embeddings/position_embeddings",
+        "segment_embeddings": "bert/embeddings/token_type_embeddings",
+        "sentence_order/kernel": "cls/seq_relationship/output_weights",
+        "sentence_order/bias": "cls/seq_relationship/output_bias",
+        "output_bias": "cls/predictions/output_bias",
+    }
+    norms = {
+        "norm": "bert/embeddings/LayerNorm",
+        "masked_norm": "cls/predictions/transform/LayerNorm",
+    }
+    layers = {
+        "projection": "bert/encoder/embedding_hidden_mapping_in",
+        "pooler": "bert/pooler/dense",
+        "masked_lm": "cls/predictions/transform/dense",
+    }
+    for group in range(config.num_hidden_groups):
+        prefix = f"bert/encoder/transformer/group_{group}/inner_group_0"
+        attention = f"{prefix}/attention_1"
+        inner = f"{prefix}/ffn_1/intermediate"
+        layers |= {
+            f"{group}/{kind}": f"{attention}/self/{kind}"
+            for kind in ("query", "key", "value")
+        } | {
+            f"{group}/attention_output": f"{attention}/output/dense",
+            f"{group}/intermediate": f"{inner}/dense",
+            f"{group}/output": f"{inner}/output/dense",
+        }
+        norms |= {
+            f"{group}/norm_1": f"{prefix}/LayerNorm",
+            f"{group}/norm_2": f"{prefix}/LayerNorm_1",
+        }
+    for table, kinds in (layers, DENSE), (norms, NORM):
+        names |= {
+            f"{short}/{kind}": f"{name}/{kind}"
+            for short, name in table.items()
+            for kind in kinds
+        }
+    return names
 
 
 def truncated_normal(rng, shape):

@@ -9,7 +9,13 @@ import pytest
 from albert_tf import AlbertConfig
 from albert_tf.lab import digests
 from albert_tf.model import initial_values
-from benchmarks import plateau, programs, stacked_values, transfer
+from benchmarks import (
+    plateau,
+    programs,
+    stacked_values,
+    studies,
+    transfer,
+)
 
 SUMMARY = {"metric": "f1", "runs": [{"best": {"f1": 0.5}}], "median": 0.5}
 
@@ -144,26 +150,12 @@ def test_stacked_values_can_be_those_of_production(num_groups, output_power):
         intermediate_size=17,
         max_position_embeddings=13,
     )
-    names = {
-        "bert/embeddings/position_embeddings": "position_embeddings",
-        "bert/encoder/embedding_hidden_mapping_in/kernel": "projection/kernel",
-        "cls/predictions/output_bias": "output_bias",
-    }
-    for group in range(num_groups):
-        prefix = f"bert/encoder/transformer/group_{group}/inner_group_0/"
-        names |= {
-            f"{prefix}{name}/kernel": f"{group}/{short}/kernel"
-            for name, short in {
-                "attention_1/self/query": "query",
-                "attention_1/self/key": "key",
-                "attention_1/output/dense": "attention_output",
-                "ffn_1/intermediate/output/dense": "output",
-            }.items()
-        }
     values = stacked_values.random_values(config, seed=1)
+    names = stacked_values.canonical_names(config)
+    assert set(names) == set(values)
     counts = np.arange(31)
     wanted = initial_values.neighbors(
-        config, {name: values[short] for name, short in names.items()}, counts
+        config, {names[short]: x for short, x in values.items()}, counts
     )
     wanted["cls/predictions/output_bias"] -= np.mean(
         wanted["cls/predictions/output_bias"]
@@ -181,7 +173,7 @@ def test_stacked_values_can_be_those_of_production(num_groups, output_power):
         is_first_alone=True,
         output_power=output_power,
     )
-    for name, short in names.items():
+    for short, name in names.items():
         np.testing.assert_allclose(
             found[short],
             wanted.get(name, values[short]),
@@ -189,3 +181,28 @@ def test_stacked_values_can_be_those_of_production(num_groups, output_power):
             atol=1e-6,
             err_msg=name,
         )
+
+
+def test_records_of_studies_are_packed_without_loss():
+    rng = np.random.default_rng(0)
+    features = {
+        "input_ids": rng.integers(5, 99, (3, 16)),
+        "input_mask": np.arange(16) < np.array([[16], [9], [12]]),
+        "segment_ids": np.zeros((3, 16), int),
+        "masked_lm_positions": np.array([[1, 4, 15], [2, 0, 0], [0, 0, 0]]),
+        "masked_lm_ids": np.array([[7, 8, 9], [10, 0, 0], [0, 0, 0]]),
+        "masked_lm_weights": np.array([[1, 1, 1], [1, 0, 0], [0, 0, 0]]),
+        "next_sentence_labels": np.array([[0], [1], [1]]),
+    }
+    features["segment_ids"][:, 6:9] = 1
+    features["segment_ids"][0, 9:] = 1
+    found = studies.unpack(studies.pack_batch(features), max_predictions=3)
+    for name in "input_ids", "masked_lm_positions", "masked_lm_ids":
+        np.testing.assert_array_equal(found[name], features[name])
+    np.testing.assert_array_equal(found["num_predictions"], [3, 1, 0])
+    np.testing.assert_array_equal(
+        found["segment_ends"], [[6, 16], [6, 9], [9, 12]]
+    )
+    np.testing.assert_array_equal(
+        found["next_sentence_labels"], features["next_sentence_labels"]
+    )

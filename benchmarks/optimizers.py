@@ -1,0 +1,109 @@
+r"""Measures what Muon is worth in pretraining, beside AdamW.
+
+  python -m benchmarks.optimizers --step=pack --train_text=novels.txt \
+    --heldout_text=novels_valid.txt --spm_model_file=30k-clean.model \
+    --output_dir=out
+  python -m benchmarks.optimizers --output_dir=out [--only='hour']
+  python -m benchmarks.optimizers --step=print --output_dir=out
+
+The first command makes records and packs them. The second trains, all models
+of a study at once, with PyTorch. The third prints the tables of
+docs/results/optimizers.md. "hour" and "night" are the recipes of that name, in
+their numbers of steps; a model of an hour takes a quarter of a minute of a
+large GPU.
+"""
+
+from typing import Any
+
+from albert_tf import flags
+from benchmarks import studies
+
+# The initial values that albert_tf has now: arguments of
+# `stacked_values.neighbors`.
+NEIGHBORS: dict[str, Any] = {
+    "amplitude": 3,
+    "slowest": 1 / 8,
+    "unit_projection": True,
+    "offsets": (-1.3, 1.3, -2.3, 2.3, -3.3, 3.3),
+    "score": 2,
+    "is_first_alone": True,
+    "output_power": 1,
+    "piece_bias": True,
+}
+MUON = NEIGHBORS | {"optimizer": "muon"}
+RECIPE: dict[str, Any] = {
+    "records": "hour",
+    "changes": {"max_position_embeddings": 512},
+    "num_seeds": 1,
+    "num_steps": 3700,
+    "num_warmup_steps": 300,
+    "batch_size": 64,
+    "beta_2": 0.98,
+    "num_held_out": 2345,
+    "eval_steps": 500,
+    "max_seconds": 300,
+}
+
+
+def at(rate, settings):
+    """Returns a variant with a peak learning rate."""
+    return settings | {"learning_rate": rate}
+
+
+STUDIES: dict[str, dict] = {
+    "hour": RECIPE
+    | {
+        "variants": {
+            "AdamW, 2e-3": at(2e-3, NEIGHBORS),
+            "AdamW, 4e-3": at(4e-3, NEIGHBORS),
+            "Muon, 2e-3": at(2e-3, MUON),
+            "Muon, 3e-3": at(3e-3, MUON),
+            "Muon, 4e-3": at(4e-3, MUON),
+            "Muon, 6e-3": at(6e-3, MUON),
+            "Muon, 2e-3, kernels 4e-3": at(2e-3, MUON) | {"kernel_share": 2},
+            "Muon, 3e-3, decay 0.1": at(3e-3, MUON) | {"weight_decay": 0.1},
+        },
+    },
+    # As many steps as two cores do in the time of the hour.
+    "hour_384": RECIPE
+    | {
+        "changes": {
+            "max_position_embeddings": 512,
+            "hidden_size": 384,
+            "num_attention_heads": 6,
+            "intermediate_size": 1536,
+            "initializer_range": 0.04,
+        },
+        "num_steps": 2500,
+        "num_warmup_steps": 200,
+        "max_seconds": 100,
+        "variants": {
+            "AdamW, 1.5e-3": at(1.5e-3, NEIGHBORS),
+            "Muon, 2e-3": at(2e-3, MUON),
+            "Muon, 3e-3": at(3e-3, MUON),
+        },
+    },
+    "hour_12_layers": RECIPE
+    | {
+        "changes": {"max_position_embeddings": 512, "num_hidden_layers": 12},
+        "num_steps": 1350,
+        "num_warmup_steps": 150,
+        "max_seconds": 100,
+        "variants": {
+            "AdamW, 4e-4": at(4e-4, NEIGHBORS),
+            "AdamW, 8e-4": at(8e-4, NEIGHBORS),
+            "Muon, 8e-4": at(8e-4, MUON),
+            "Muon, 2e-3": at(2e-3, MUON),
+            "Muon, 3e-3": at(3e-3, MUON),
+        },
+    },
+}
+
+
+def run(args):
+    """Packs, trains or prints the studies that are asked for."""
+    studies.run(args, STUDIES)
+
+
+if __name__ == "__main__":
+    flags.launch(run, studies.StudyFlags)
