@@ -31,9 +31,11 @@ NEIGHBORS: dict[str, Any] = {
     "piece_bias": True,
 }
 MUON = NEIGHBORS | {"optimizer": "muon"}
+DECAY = {"weight_decay": 0.1}
+POSITIONS = {"max_position_embeddings": 512}
 RECIPE: dict[str, Any] = {
     "records": "hour",
-    "changes": {"max_position_embeddings": 512},
+    "changes": POSITIONS,
     "num_seeds": 1,
     "num_steps": 3700,
     "num_warmup_steps": 300,
@@ -50,6 +52,12 @@ def at(rate, settings):
     return settings | {"learning_rate": rate}
 
 
+def of_kernels(rate, other_rate, settings):
+    """Returns a variant of Muon with two rates."""
+    share = {"kernel_share": rate / other_rate}
+    return at(other_rate, settings) | share
+
+
 STUDIES: dict[str, dict] = {
     "hour": RECIPE
     | {
@@ -60,15 +68,65 @@ STUDIES: dict[str, dict] = {
             "Muon, 3e-3": at(3e-3, MUON),
             "Muon, 4e-3": at(4e-3, MUON),
             "Muon, 6e-3": at(6e-3, MUON),
-            "Muon, 2e-3, kernels 4e-3": at(2e-3, MUON) | {"kernel_share": 2},
-            "Muon, 3e-3, decay 0.1": at(3e-3, MUON) | {"weight_decay": 0.1},
+            "Muon, 2e-3, kernels 4e-3": of_kernels(4e-3, 2e-3, MUON),
+            "Muon, 3e-3, decay 0.1": at(3e-3, MUON) | DECAY,
         },
+    },
+    "hour_rates": RECIPE
+    | {
+        "variants": {
+            "AdamW, 2e-3, decay 0.1": at(2e-3, NEIGHBORS) | DECAY,
+            "Muon, 1.3e-3": at(1.3e-3, MUON),
+            "Muon, 4e-3, kernels 2e-3": of_kernels(2e-3, 4e-3, MUON),
+            "Muon, 6e-3, kernels 2e-3": of_kernels(2e-3, 6e-3, MUON),
+            "Muon, 2e-3, decay 0.1": at(2e-3, MUON) | DECAY,
+            "Muon, 3e-3, decay 0.3": at(3e-3, MUON) | {"weight_decay": 0.3},
+            "Muon, 4e-3, kernels 2e-3, decay 0.1": of_kernels(2e-3, 4e-3, MUON)
+            | DECAY,
+            "Muon, 4e-3, kernels 1e-3, decay 0.1": of_kernels(1e-3, 4e-3, MUON)
+            | DECAY,
+            "Muon, 4e-3, kernels 2e-3, decay 0.3": of_kernels(2e-3, 4e-3, MUON)
+            | {"weight_decay": 0.3},
+        },
+    },
+    "hour_batch_32": RECIPE
+    | {
+        "batch_size": 32,
+        "num_steps": 7400,
+        "num_warmup_steps": 600,
+        "eval_steps": 1000,
+        "variants": {
+            "Muon, 1.5e-3, decay 0.1": at(1.5e-3, MUON) | DECAY,
+            "Muon, 2.5e-3, decay 0.1": at(2.5e-3, MUON) | DECAY,
+        },
+    },
+    "hour_8_heads": RECIPE
+    | {
+        "changes": POSITIONS | {"num_attention_heads": 8},
+        "variants": {"Muon, 3e-3, decay 0.1": at(3e-3, MUON) | DECAY},
+    },
+    "hour_3_groups": RECIPE
+    | {
+        "changes": POSITIONS | {"num_hidden_groups": 3},
+        "variants": {
+            "Muon, 3e-3, decay 0.1": at(3e-3, MUON) | DECAY,
+            "the same, outputs / sqrt(layers)": at(3e-3, MUON)
+            | DECAY
+            | {"output_power": 0.5},
+        },
+    },
+    "hour_2_layers": RECIPE
+    | {
+        "changes": POSITIONS
+        | {"num_hidden_layers": 2, "intermediate_size": 2048},
+        "num_steps": 3500,
+        "variants": {"Muon, 3e-3, decay 0.1": at(3e-3, MUON) | DECAY},
     },
     # As many steps as two cores do in the time of the hour.
     "hour_384": RECIPE
     | {
-        "changes": {
-            "max_position_embeddings": 512,
+        "changes": POSITIONS
+        | {
             "hidden_size": 384,
             "num_attention_heads": 6,
             "intermediate_size": 1536,
@@ -85,7 +143,7 @@ STUDIES: dict[str, dict] = {
     },
     "hour_12_layers": RECIPE
     | {
-        "changes": {"max_position_embeddings": 512, "num_hidden_layers": 12},
+        "changes": POSITIONS | {"num_hidden_layers": 12},
         "num_steps": 1350,
         "num_warmup_steps": 150,
         "max_seconds": 100,
