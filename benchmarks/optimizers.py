@@ -115,6 +115,18 @@ STUDIES: dict[str, dict] = {
             | {"output_power": 0.5},
         },
     },
+    "night_8_heads": RECIPE
+    | {
+        "changes": POSITIONS | {"num_attention_heads": 8},
+        "num_steps": 11300,
+        "eval_steps": 1000,
+        "max_seconds": 165,
+        "variants": {
+            "Muon, 4e-3, kernels 2e-3, decay 0.1": of_kernels(2e-3, 4e-3, MUON)
+            | DECAY
+        },
+        "kept": ("Muon, 4e-3, kernels 2e-3, decay 0.1",),
+    },
     "hour_2_layers": RECIPE
     | {
         "changes": POSITIONS

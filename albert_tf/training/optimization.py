@@ -5,7 +5,7 @@ update to the variable's norm. `keras.optimizers.AdamW` and `Lamb` correct the
 bias, match names differently and, for LAMB, apply weight decay elsewhere: see
 docs/porting.md. Muon, which the release lacks, is AdamW but for the kernels of
 dense layers: the singular values of their updates are all near 1. Its updates
-of them are those of `keras.optimizers.Muon`.
+of them are those of `keras.optimizers.Muon`, but for their scale.
 """
 
 import re
@@ -26,11 +26,17 @@ from albert_tf.weights import checkpoints
 # are excluded from weight decay and, in LAMB, from scaling.
 EXCLUDED = re.compile("LayerNorm|layer_norm|bias")
 
+# Coefficient of the weights that is added to their update.
+WEIGHT_DECAY: dict[OptimizerName, float] = {
+    "adamw": 0.01,
+    "lamb": 0.01,
+    "muon": 0.1,
+}
 # Of Muon. With this share of sqrt(n), n the larger dimension of a kernel, its
-# values change as much as by AdamW, so that one rate serves both
-# (arXiv 2502.16982).
+# values change half as much as by AdamW: with one rate for all weights,
+# embeddings learn best at twice that of kernels (docs/results/optimizers.md).
 MUON_MOMENTUM = 0.95
-MUON_SCALE = 0.2
+MUON_SCALE = 0.1
 # a x + b x^3 + c x^5, applied this often, brings singular values of 0.003 to 1
 # to 0.68 to 1.21 (Jordan et al., Muon, 2024).
 MUON_POLYNOMIAL = (3.4445, -4.7750, 2.0315)
@@ -92,7 +98,8 @@ class Optimizer:
       weights: dict from canonical name to tf.Variable.
       schedule: function from step to learning rate.
       name: "adamw", "lamb" or "muon".
-      weight_decay: coefficient of the weights added to the update.
+      weight_decay: coefficient of the weights added to the update; None: the
+        optimizer's in WEIGHT_DECAY.
       beta_1: decay rate of the first moment.
       beta_2: decay rate of the second moment.
       epsilon: constant added to the square root of the second moment.
@@ -118,7 +125,7 @@ class Optimizer:
         schedule,
         *,
         name: OptimizerName,
-        weight_decay=0.01,
+        weight_decay=None,
         beta_1=0.9,
         beta_2=BETA_2,
         epsilon=1e-6,
@@ -126,6 +133,8 @@ class Optimizer:
         self.weights = dict(weights)
         self.schedule = schedule
         self.name = name
+        if weight_decay is None:
+            weight_decay = WEIGHT_DECAY[name]
         self.weight_decay = weight_decay
         self.beta_1, self.beta_2, self.epsilon = beta_1, beta_2, epsilon
         self.trained: dict = {}

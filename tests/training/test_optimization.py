@@ -137,7 +137,9 @@ def test_updates_of_kernels_are_those_of_kerass_muon(shape):
     optimizer = optimization.build_optimizer(
         "muon", {"dense/kernel": weight}, lambda step: 0.1
     )
-    peer = keras.optimizers.Muon(learning_rate=0.1, weight_decay=0.01)
+    peer = keras.optimizers.Muon(
+        learning_rate=0.1, weight_decay=0.1, rms_rate=0.1
+    )
     for _ in range(5):
         g = rng.standard_normal(shape).astype(np.float32)
         optimizer.apply({"dense/kernel": tf.constant(g)})
@@ -152,7 +154,7 @@ def test_muon_is_adamw_but_for_kernels(name):
     for optimizer_name in ("muon", "adamw"):
         weight = tf.Variable(first)
         optimizer = optimization.build_optimizer(
-            optimizer_name, {name: weight}, lambda step: 0.1
+            optimizer_name, {name: weight}, lambda step: 0.1, weight_decay=0.1
         )
         optimizer.apply({name: tf.constant(first + 1)})
         weights.append(weight.numpy())
@@ -168,7 +170,7 @@ def test_muon_keeps_one_moment_of_a_kernel_and_a_zero_gradient_only_decays():
     )
     assert list(optimizer.slots) == ["kernel/adam_m"]
     optimizer.apply({"kernel": tf.zeros([2, 3])})
-    np.testing.assert_allclose(weight, np.full([2, 3], 1 - 0.5 * 0.01))
+    np.testing.assert_allclose(weight, np.full([2, 3], 1 - 0.5 * 0.1))
 
 
 def test_an_orthogonalized_matrix_has_singular_values_near_one():
