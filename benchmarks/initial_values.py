@@ -37,6 +37,8 @@ FAST = UNIT | {"slowest": 1 / 20}
 FAST_1 = FAST | TWICE_1
 FAST_6 = FAST | {"offsets": (-1, 1) * 3}
 
+# configs/model/small.json had 4 heads then.
+SMALL: dict[str, Any] = {"num_attention_heads": 4}
 BASE: dict[str, Any] = {
     "config": "v2/base",
     "num_seeds": 1,
@@ -44,7 +46,12 @@ BASE: dict[str, Any] = {
     "learning_rate": 2e-4,
     "beta_2": 0.98,
 }
-LONG: dict[str, Any] = {"records": "long", "batch_size": 8, "eval_steps": 500}
+LONG: dict[str, Any] = {
+    "changes": SMALL,
+    "records": "long",
+    "batch_size": 8,
+    "eval_steps": 500,
+}
 LONGER = LONG | {
     "num_seeds": 1,
     "batch_size": 16,
@@ -55,6 +62,7 @@ LONGER = LONG | {
 # H200 only base and base2 reach their max_seconds; a slower GPU needs more.
 STUDIES: dict[str, dict] = {
     "parts": {
+        "changes": SMALL,
         "num_steps": 1500,
         "eval_steps": 500,
         "max_seconds": 130,
@@ -80,7 +88,7 @@ STUDIES: dict[str, dict] = {
         },
     },
     "deep": {
-        "changes": {"num_hidden_layers": 12},
+        "changes": SMALL | {"num_hidden_layers": 12},
         "max_seconds": 130,
         "variants": {
             "random values, range 0.05": {},
@@ -107,6 +115,7 @@ STUDIES: dict[str, dict] = {
         },
     },
     "parts2": {
+        "changes": SMALL,
         "num_steps": 1500,
         "eval_steps": 500,
         "max_seconds": 95,
@@ -128,7 +137,7 @@ STUDIES: dict[str, dict] = {
         },
     },
     "deep2": {
-        "changes": {"num_hidden_layers": 12},
+        "changes": SMALL | {"num_hidden_layers": 12},
         "beta_2": 0.98,
         "max_seconds": 95,
         "variants": {
@@ -210,6 +219,7 @@ STUDIES: dict[str, dict] = {
         },
     },
     "lamb": {
+        "changes": SMALL,
         "num_steps": 1200,
         "learning_rate": 2e-4,
         "optimizer": "lamb",
@@ -224,7 +234,7 @@ STUDIES: dict[str, dict] = {
         },
     },
     "unshared": {
-        "changes": {"num_hidden_layers": 6, "num_hidden_groups": 6},
+        "changes": SMALL | {"num_hidden_layers": 6, "num_hidden_groups": 6},
         "num_seeds": 2,
         "num_steps": 750,
         "max_seconds": 45,

@@ -33,9 +33,11 @@ NEIGHBORS: dict[str, Any] = {
 MUON = NEIGHBORS | {"optimizer": "muon"}
 DECAY = {"weight_decay": 0.1}
 POSITIONS = {"max_position_embeddings": 512}
+# configs/model/small.json had 4 heads until the study of 8.
+FORMER = POSITIONS | {"num_attention_heads": 4}
 RECIPE: dict[str, Any] = {
     "records": "hour",
-    "changes": POSITIONS,
+    "changes": FORMER,
     "num_seeds": 1,
     "num_steps": 3700,
     "num_warmup_steps": 300,
@@ -102,12 +104,12 @@ STUDIES: dict[str, dict] = {
     },
     "hour_8_heads": RECIPE
     | {
-        "changes": POSITIONS | {"num_attention_heads": 8},
+        "changes": POSITIONS,
         "variants": {"Muon, 3e-3, decay 0.1": at(3e-3, MUON) | DECAY},
     },
     "hour_3_groups": RECIPE
     | {
-        "changes": POSITIONS | {"num_hidden_groups": 3},
+        "changes": FORMER | {"num_hidden_groups": 3},
         "variants": {
             "Muon, 3e-3, decay 0.1": at(3e-3, MUON) | DECAY,
             "the same, outputs / sqrt(layers)": at(3e-3, MUON)
@@ -117,7 +119,7 @@ STUDIES: dict[str, dict] = {
     },
     "night_8_heads": RECIPE
     | {
-        "changes": POSITIONS | {"num_attention_heads": 8},
+        "changes": POSITIONS,
         "num_steps": 11300,
         "eval_steps": 1000,
         "max_seconds": 165,
@@ -129,8 +131,7 @@ STUDIES: dict[str, dict] = {
     },
     "hour_2_layers": RECIPE
     | {
-        "changes": POSITIONS
-        | {"num_hidden_layers": 2, "intermediate_size": 2048},
+        "changes": FORMER | {"num_hidden_layers": 2, "intermediate_size": 2048},
         "num_steps": 3500,
         "variants": {"Muon, 3e-3, decay 0.1": at(3e-3, MUON) | DECAY},
     },
@@ -155,7 +156,7 @@ STUDIES: dict[str, dict] = {
     },
     "hour_12_layers": RECIPE
     | {
-        "changes": POSITIONS | {"num_hidden_layers": 12},
+        "changes": FORMER | {"num_hidden_layers": 12},
         "num_steps": 1350,
         "num_warmup_steps": 150,
         "max_seconds": 100,

@@ -112,7 +112,11 @@ RECORDS: dict[str, dict] = {
 class StudyFlags(flags.Flags):
     """The step, its data and the output folder."""
 
-    step: Literal["pack", "train", "print"] = flag("train", "What to do.")
+    step: Literal["pack", "train", "print", "export"] = flag(
+        "train",
+        "What to do. export: writes the models that were kept, for our "
+        "programs.",
+    )
     only: str = flag(
         "",
         "Names of studies, to pack of kinds of records, separated by "
@@ -120,7 +124,7 @@ class StudyFlags(flags.Flags):
     )
     train_text: str = flag("", "To pack: text, one sentence per line.")
     heldout_text: str = flag("", "To pack: held-out text, the same.")
-    spm_model_file: str = flag("", "To pack: SentencePiece model.")
+    spm_model_file: str = flag("", "To pack or export: SentencePiece model.")
     output_dir: str = flag(required=True, help="Output folder.")
 
     def check(self):
@@ -140,7 +144,12 @@ def run(args, studies):
       studies: dict from name to a row: changes of STUDY, and variants, a dict
         from label to what each changes.
     """
-    do = {"pack": pack, "train": train, "print": print_table}[args.step]
+    do = {
+        "pack": pack,
+        "train": train,
+        "print": print_table,
+        "export": export,
+    }[args.step]
     known = {name: STUDY | study for name, study in studies.items()}
     if args.step == "pack":
         known = {study["records"]: {} for study in known.values()}
@@ -283,7 +292,7 @@ def train(args, name, study):
     records = read_packed(args, study["records"])
     counted = RECORDS[study["records"]]["counted"]
     others = {} if counted == study["records"] else read_packed(args, counted)
-    config = read_config(study, records[0]["input_ids"].shape[1])
+    config = read_config(study)
     counts = count_pieces((others or records)[0], config.vocab_size)
     models = [
         (label, seed)
@@ -330,8 +339,32 @@ def keep(args, stem, weights):
         np.savez(f"{args.output_dir}/{stem}-{part}.npz", **values)
 
 
-def read_config(study, num_tokens):
+def export(args, name, study):
+    """Writes the kept models of a study in folders that our programs read."""
+    from albert_tf.weights import pretrained
+
+    config = read_config(study)
+    names = stacked_values.canonical_names(config)
+    for number, label in enumerate(study["kept"]):
+        stem = f"{args.output_dir}/{name}-{number}"
+        values: dict[str, np.ndarray] = {}
+        for part in ("words", "others"):
+            with np.load(f"{stem}-{part}.npz") as file:
+                values |= {names[short]: file[short] for short in file}
+        output_weights = names["sentence_order/kernel"]
+        values[output_weights] = values[output_weights].T
+        model = pretrained.replace_files(
+            pretrained.Pretrained(label, values, config, None, None),
+            spm_model_file=args.spm_model_file,
+        )
+        pathlib.Path(stem).mkdir(exist_ok=True)
+        pretrained.write_pretrained(stem, model, "own")
+        print(f"{label}: {stem}")
+
+
+def read_config(study):
     """Returns the AlbertConfig of a study."""
+    num_tokens = RECORDS[study["records"]]["train"]["max_seq_length"]
     return dataclasses.replace(
         AlbertConfig.from_json_file(CONFIGS / f"{study['config']}.json"),
         **{"max_position_embeddings": num_tokens} | study["changes"],
