@@ -111,7 +111,7 @@ class Settings:
     optimizer: settings.OptimizerName = setting(
         "adamw",
         "Optimizer. muon is for pretraining: it learns more from each step, at "
-        "rates near 2e-3.",
+        "twice the rate of adamw.",
     )
     save_checkpoints_steps: int | None = setting(
         help="Number of steps between checkpoints. Default: 1000; a tenth of "
