@@ -24,7 +24,7 @@ def run(args):
     if not texts:
         raise ValueError("--question contains no question.")
     answerer = Answerer(
-        models.read_pretrained(args.init_checkpoint, args),
+        models.read_checkpoint(args),
         max_seq_length=args.max_seq_length,
         doc_stride=args.doc_stride,
         max_query_length=args.max_query_length,

@@ -18,7 +18,7 @@ def run(args):
     models.check_output_file(args)
     texts = read_texts(args)
     classifier = Classifier(
-        models.read_pretrained(args.init_checkpoint, args),
+        models.read_checkpoint(args),
         max_seq_length=args.max_seq_length,
         exit_threshold=args.exit_threshold,
         compute_dtype=args.compute_dtype,

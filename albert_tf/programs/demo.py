@@ -40,7 +40,7 @@ PARAGRAPH = ("next_text", "Paragraph")
 def run(args):
     """Serves the page until it is interrupted."""
     with build_server(args.port) as server:  # Before the model is read.
-        demo = Demo(models.read_pretrained(args.init_checkpoint, args))
+        demo = Demo(models.read_checkpoint(args))
         server.RequestHandlerClass = functools.partial(Handler, demo)
         port = server.server_address[1]
         print(

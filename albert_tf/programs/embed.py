@@ -43,7 +43,7 @@ def run(args):
 def embed_files(files, args):
     """Writes the vectors of all lines of files."""
     embedder = Embedder(
-        models.read_pretrained(args.init_checkpoint, args),
+        models.read_checkpoint(args),
         pooling=args.pooling,
         layer=args.layer,
         max_seq_length=args.max_seq_length,

@@ -18,7 +18,7 @@ def run(args):
         )
     if not texts:
         raise ValueError(f"--text={args.text!r:.80} contains no text.")
-    fill_mask = FillMask(models.read_pretrained(args.init_checkpoint, args))
+    fill_mask = FillMask(models.read_checkpoint(args))
     rows = list(zip(texts, next_texts, strict=True)) if next_texts else texts
     for row, answer in zip(
         rows, fill_mask(rows, top_k=args.top_k), strict=True

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import logging
 import os
 import shutil
 
@@ -21,6 +22,15 @@ def read_pretrained(path, args, keep_slots=False):
         pretrained.read_pretrained(path, keep_slots=keep_slots),
         **{name: getattr(args, name) for name in names},
     )
+
+
+def read_checkpoint(args):
+    """Returns the model of --init_checkpoint; logs what a config changed."""
+    model = read_pretrained(args.init_checkpoint, args)
+    if args.albert_config_file:
+        for remark in model.remarks:
+            logging.warning("%s: %s.", model.source, remark)
+    return model
 
 
 def check_output_file(args):

@@ -20,7 +20,7 @@ def run(args):
             f"There are no texts in {args.input_file or '--text'}."
         )
     tagger = Tagger(
-        models.read_pretrained(args.init_checkpoint, args),
+        models.read_checkpoint(args),
         max_seq_length=args.max_seq_length,
         compute_dtype=args.compute_dtype,
     )

@@ -216,6 +216,18 @@ def test_unknown_pieces_are_said(model, tmp_path, caplog, line, is_known):
     assert ("pieces are unknown" in caplog.text) != is_known
 
 
+def test_what_another_config_changes_is_said(model, tmp_path, caplog):
+    path = tmp_path / "model/albert_config.json"
+    deeper = json.loads(path.read_text()) | {"num_hidden_layers": 6}
+    (tmp_path / "deeper.json").write_text(json.dumps(deeper))
+    end = "the weights of its 3 layers are used in 6, in smaller steps."
+    run(tmp_path, "same.npz")
+    assert end not in caplog.text
+    config = str(tmp_path / "deeper.json")
+    run(tmp_path, "deeper.npz", albert_config_file=config)
+    assert f"model.ckpt-best: {end}" in caplog.text
+
+
 def test_chunks_are_as_large_as_some_batches_however_many_lines():
     endless = itertools.cycle(["a" * 98, "", "a" * 1000])
     chunks = itertools.islice(embed.split_lines(endless, 32), 100)
