@@ -41,13 +41,14 @@ def read_model(args):
     is_default = args.checkpoint_name == type(args).checkpoint_name
     if is_default and not filesystem.exists(f"{path}.index"):
         path = args.albert_directory
+    model = pretrained.replace_files(
+        pretrained.read_pretrained(path),
+        albert_config_file=args.albert_config_file,
+        spm_model_file=args.spm_model_file,
+        vocab_file=args.vocab_file,
+    )
     return pretrained.complete(
-        pretrained.replace_files(
-            pretrained.read_pretrained(path),
-            albert_config_file=args.albert_config_file,
-            spm_model_file=args.spm_model_file,
-            vocab_file=args.vocab_file,
-        )
+        models.log_changes(model, args.albert_config_file)
     )
 
 

@@ -27,7 +27,12 @@ def read_pretrained(path, args, keep_slots=False):
 def read_checkpoint(args):
     """Returns the model of --init_checkpoint; logs what a config changed."""
     model = read_pretrained(args.init_checkpoint, args)
-    if args.albert_config_file:
+    return log_changes(model, args.albert_config_file)
+
+
+def log_changes(model, albert_config_file):
+    """Logs what a config changed in a model, if one was given; returns it."""
+    if albert_config_file:
         for remark in model.remarks:
             logging.warning("%s: %s.", model.source, remark)
     return model
