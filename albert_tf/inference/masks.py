@@ -3,6 +3,7 @@
 Shapes: B texts, P masks of a text, V vocab_size.
 """
 
+import functools
 import logging
 from collections.abc import Iterable
 
@@ -118,14 +119,20 @@ class FillMask:
                 f"{self.source} has no sentence-order head, as masked language "
                 "models of other packages. Give texts without the next ones."
             )
+        if self.order_remark:
+            logging.warning("%s", self.order_remark)
+
+    @functools.cached_property
+    def order_remark(self) -> str | None:
+        """Says that the order of texts was not trained; None if it was."""
         folder = filesystem.folder_of(self.source)
-        if folder and manifest.read_setting(folder, "sentence_weight") == 0:
-            logging.warning(
-                "%s was trained with sentence_weight=0. Unless it began from "
-                "a model that knows the order of texts, the probability that "
-                "two are in order means nothing.",
-                self.source,
-            )
+        if not folder or manifest.read_setting(folder, "sentence_weight") != 0:
+            return None
+        return (
+            f"{self.source} was trained with sentence_weight=0. Unless it "
+            "began from a model that knows the order of texts, the probability "
+            "that two are in order means nothing."
+        )
 
 
 def fill_masks(

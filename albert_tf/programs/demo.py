@@ -168,11 +168,13 @@ class Demo:
             [f"[MASK] {number}", list(candidates.items())]
             for number, candidates in enumerate(found["masks"], start=1)
         ]
+        notes = []
         if "in_order" in found:
             order = found["in_order"]
             bars = [["in order", order], ["swapped", 1 - order]]
             groups.append(["Order of the texts", bars])
-        return {"groups": groups}
+            notes = [self.model.order_remark] * bool(self.model.order_remark)
+        return {"notes": notes, "groups": groups}
 
 
 def mark(text, marks):

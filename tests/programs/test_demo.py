@@ -13,6 +13,7 @@ import pytest
 from albert_tf import Answerer, Classifier, FillMask, Tagger, read_pretrained
 from albert_tf.inference import attention
 from albert_tf.programs import demo
+from albert_tf.training import manifest
 from albert_tf.weights import task_heads
 from tests import pages, tiny
 
@@ -141,10 +142,20 @@ def test_masks_and_order_are_shown(folders):
     )
     titles = [title for title, _ in found["groups"]]
     assert titles == ["[MASK] 1", "[MASK] 2", "Order of the texts"]
+    assert not found["notes"]
     for (_, bars), candidates in zip(
         found["groups"], wanted["masks"], strict=False
     ):
         assert [name for name, _ in bars] == list(candidates)
+
+
+def test_an_order_that_was_not_trained_is_said(tmp_path):
+    tiny.write_model(tmp_path)
+    manifest.Manifest(str(tmp_path), {"sentence_weight": 0.0}).write()
+    shown = demo.Demo(read_pretrained(tmp_path))
+    assert not shown.answer({"text": "w1 [MASK]"})["notes"]
+    found = shown.answer({"text": "w1 [MASK]", "next_text": "w2"})
+    assert "was trained with sentence_weight=0" in found["notes"][0]
 
 
 def test_attention_is_that_of_the_encoder(folders):
