@@ -41,15 +41,14 @@ def read_model(args):
     is_default = args.checkpoint_name == type(args).checkpoint_name
     if is_default and not filesystem.exists(f"{path}.index"):
         path = args.albert_directory
-    model = pretrained.replace_files(
-        pretrained.read_pretrained(path),
+    model = pretrained.read_pretrained(path)
+    changed = pretrained.replace_files(
+        model,
         albert_config_file=args.albert_config_file,
         spm_model_file=args.spm_model_file,
         vocab_file=args.vocab_file,
     )
-    return pretrained.complete(
-        models.log_changes(model, args.albert_config_file)
-    )
+    return pretrained.complete(models.log_changes(model, changed))
 
 
 def write_assets(args, start, folder):

@@ -17,25 +17,28 @@ CHUNK = 4096
 
 def read_pretrained(path, args, keep_slots=False):
     """Returns a `pretrained.Pretrained`, with the files of `FilesFlags`."""
-    names = [field.name for field in dataclasses.fields(groups.FilesFlags)]
-    return pretrained.replace_files(
-        pretrained.read_pretrained(path, keep_slots=keep_slots),
-        **{name: getattr(args, name) for name in names},
-    )
+    model = pretrained.read_pretrained(path, keep_slots=keep_slots)
+    return replace_files(model, args)
 
 
 def read_checkpoint(args):
     """Returns the model of --init_checkpoint; logs what a config changed."""
-    model = read_pretrained(args.init_checkpoint, args)
-    return log_changes(model, args.albert_config_file)
+    model = pretrained.read_pretrained(args.init_checkpoint)
+    return log_changes(model, replace_files(model, args))
 
 
-def log_changes(model, albert_config_file):
-    """Logs what a config changed in a model, if one was given; returns it."""
-    if albert_config_file:
-        for remark in model.remarks:
-            logging.warning("%s: %s.", model.source, remark)
-    return model
+def replace_files(model, args):
+    """Returns a model with the files of `FilesFlags`."""
+    names = [field.name for field in dataclasses.fields(groups.FilesFlags)]
+    files = {name: getattr(args, name) for name in names}
+    return pretrained.replace_files(model, **files)
+
+
+def log_changes(model, changed):
+    """Logs what differs in a model with another config; returns it."""
+    for remark in changed.remarks[len(model.remarks) :]:
+        logging.warning("%s: %s.", model.source, remark)
+    return changed
 
 
 def check_output_file(args):

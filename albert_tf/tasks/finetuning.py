@@ -26,6 +26,7 @@ from albert_tf.training import (
     loop,
     manifest,
     memory,
+    optimization,
     session,
 )
 from albert_tf.training.settings import Schedule
@@ -355,7 +356,7 @@ class FineTuning:
         return {
             **parts,
             "optimizer": {
-                "name": recipe.optimizer,
+                **optimization.describe(recipe.optimizer),
                 "learning_rate": schedule.learning_rate,
                 "num_train_steps": schedule.num_train_steps,
                 "num_warmup_steps": schedule.num_warmup_steps,

@@ -27,6 +27,7 @@ from albert_tf.training import (
     loop,
     manifest,
     memory,
+    optimization,
     plateau,
     session,
     workers,
@@ -278,7 +279,7 @@ class Pretraining:
         return {
             **made_of,
             "optimizer": {
-                "name": recipe.optimizer,
+                **optimization.describe(recipe.optimizer),
                 **schedule._asdict(),
                 "beta_2": recipe.beta_2,
             },

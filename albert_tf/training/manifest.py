@@ -150,6 +150,7 @@ class Manifest:
         ]
         verdicts = {verdict for *_, verdict, _ in rows}
         if verdicts <= allowed:
+            lines = [line.replace(NEEDS_FLAG, "accepted") for line in lines]
             return [f"Resuming with a change: {line}." for line in lines]
         remedies = [
             "To start a new run, give another output_dir (with "

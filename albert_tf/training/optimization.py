@@ -272,6 +272,17 @@ def trust_ratio(weight_norm, update_norm):
     return tf.where(is_defined, ratio, 1.0)
 
 
+def describe(name: OptimizerName) -> dict:
+    """Returns what a run records of an optimizer, besides its settings."""
+    if name != "muon":
+        return {"name": name}
+    return {
+        "name": name,
+        "weight_decay": WEIGHT_DECAY[name],
+        "scale": MUON_SCALE,
+    }
+
+
 def build_optimizer(name: OptimizerName, weights, schedule, **kwargs):
     """Returns the optimizer "adamw", "lamb" or "muon".
 

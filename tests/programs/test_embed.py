@@ -223,9 +223,11 @@ def test_what_another_config_changes_is_said(model, tmp_path, caplog):
     end = "the weights of its 3 layers are used in 6, in smaller steps."
     run(tmp_path, "same.npz")
     assert end not in caplog.text
+    run(tmp_path, "own.npz", albert_config_file=str(path))
     config = str(tmp_path / "deeper.json")
     run(tmp_path, "deeper.npz", albert_config_file=config)
-    assert f"model.ckpt-best: {end}" in caplog.text
+    (said,) = (text for text in caplog.messages if "layers" in text)
+    assert said.endswith(f"model.ckpt-best: {end}")
 
 
 def test_chunks_are_as_large_as_some_batches_however_many_lines():

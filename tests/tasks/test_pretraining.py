@@ -15,6 +15,7 @@ from albert_tf.data.pretraining import opening
 from albert_tf.model import heads, initial_values, modeling
 from albert_tf.programs import run_pretraining
 from albert_tf.tasks import pretraining
+from albert_tf.training import optimization
 from albert_tf.weights import pretrained
 from tests import runs, tiny, tiny_records
 from tests.conftest import ROOT
@@ -238,6 +239,20 @@ def test_a_resumed_run_does_not_compute_initial_values(
     run = Pretraining(folder, CONFIG, train, recipe=recipe)
     with pytest.raises(ValueError, match="2 checkpoints, none of which can"):
         run.train()
+
+
+def test_a_run_of_an_earlier_muon_is_not_continued_unasked(
+    tmp_path, train, monkeypatch
+):
+    """Its updates of kernels were twice as large: nothing else told."""
+    settings = {"train_batch_size": 4, "num_warmup_steps": 0}
+    recipe = PretrainingRecipe(**settings, num_train_steps=1, optimizer="muon")
+    with monkeypatch.context() as patch:
+        patch.setattr(optimization, "MUON_SCALE", 0.2)
+        Pretraining(tmp_path / "out", CONFIG, train, recipe=recipe).train()
+    recipe = dataclasses.replace(recipe, num_train_steps=2)
+    with pytest.raises(ValueError, match="optimizer.scale: was 0.2, is 0.1"):
+        Pretraining(tmp_path / "out", CONFIG, train, recipe=recipe).train()
 
 
 def test_a_start_and_initial_values_contradict(tmp_path, train):
