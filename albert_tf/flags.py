@@ -325,14 +325,26 @@ def _is_output_closed():
 
 
 def _raise_on_sigterm():
+    report = sys.unraisablehook
+
     def terminate(signum, frame):
         del frame
         # Only once: a second signal must not interrupt saving.
         signal.signal(signum, signal.SIG_IGN)
         raise Terminated
 
+    def repeat(ignored):
+        if not issubclass(ignored.exc_type, Terminated):
+            report(ignored)
+            return
+        # A finalizer raised it, which Python ignores: again, outside of it.
+        signal.signal(signal.SIGTERM, terminate)
+        send = functools.partial(os.kill, os.getpid(), signal.SIGTERM)
+        threading.Timer(0.1, send).start()
+
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, terminate)
+        sys.unraisablehook = repeat
 
 
 def _define(flags_class, values):

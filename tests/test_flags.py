@@ -243,3 +243,47 @@ def test_a_signal_ends_the_program_after_work_is_saved(script, number, status):
         shown, errors = process.communicate()
     assert process.returncode == status
     assert shown == "kept\n" and "Traceback" not in errors
+
+
+def test_a_signal_that_comes_in_a_finalizer_is_not_lost(tmp_path):
+    """Python ignores what a finalizer raises."""
+    (tmp_path / "script.py").write_text(
+        textwrap.dedent(
+            """
+            import dataclasses
+            import os
+            import signal
+            import time
+
+            from albert_tf import flags
+
+
+            class Dying:
+                def __del__(self):
+                    os.kill(os.getpid(), signal.SIGTERM)
+                    time.sleep(0)
+
+
+            @dataclasses.dataclass(frozen=True, kw_only=True)
+            class NoFlags(flags.Flags):
+                '''None.'''
+
+
+            def run(args):
+                Dying()
+                print("alive", flush=True)
+                time.sleep(30)
+
+
+            flags.launch(run, NoFlags)
+            """
+        )
+    )
+    done = subprocess.run(
+        [sys.executable, str(tmp_path / "script.py")],
+        capture_output=True,
+        text=True,
+        env={"PYTHONPATH": str(ROOT)},
+    )
+    assert (done.returncode, done.stdout) == (143, "alive\n")
+    assert "Traceback" not in done.stderr
