@@ -21,7 +21,7 @@ FIRST_EVALUATION = 100  # Steps.
 WARMUP = 0.1  # Share of the steps.
 CLIP_NORM = 1.0
 MUON_MOMENTUM = 0.95
-MUON_SCALE = 0.2
+MUON_SCALE = 0.2  # Twice ours, which has a kernel_share of 0.5.
 MUON_POLYNOMIAL = (3.4445, -4.7750, 2.0315)
 MUON_ITERATIONS = 5
 DECAYED = "kernel", "embeddings"  # Ends of names.
@@ -192,8 +192,9 @@ def evaluate(config, weights, data):
 class Optimizer:
     """AdamW or LAMB without bias correction, or Muon; clips the gradients.
 
-    They are those of `albert_tf.training.optimization`. Each argument but the
-    last has a value for each of the M models.
+    They are those of `albert_tf.training.optimization`, Muon with a
+    `kernel_share` of 0.5. Each argument but the last has a value for each of
+    the M models.
 
     Args:
       weights: dict of [M, ...].
