@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import platform
 import sys
 from typing import Any
 
@@ -78,6 +79,17 @@ def _choose_backend():
     os.environ["KERAS_BACKEND"] = "tensorflow"
 
 
+def _choose_products():
+    """Lets oneDNN compute products on every x86 CPU, unless a user forbids it.
+
+    By itself, TensorFlow uses it on Linux only on CPUs with instructions for
+    neural networks (AVX-512 VNNI and later). docs/results.md has the gain on
+    one with AVX2. TensorFlow reads the variable at its first operation.
+    """
+    if platform.machine() in ("x86_64", "AMD64"):
+        os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
+
+
 class _SavedLayer:
     """Stands for a layer of a saved Keras model until one is loaded."""
 
@@ -126,6 +138,7 @@ class _AfterKeras:
 
 
 _choose_backend()
+_choose_products()
 if "keras" in sys.modules:
     _register_layers()
 else:

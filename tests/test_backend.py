@@ -2,6 +2,7 @@
 
 import json
 import os
+import platform
 import subprocess
 import sys
 
@@ -51,6 +52,23 @@ def test_keras_imported_with_another_backend_is_refused(tmp_path):
     )
     done = run(code, tmp_path)
     assert "ImportError: Keras was imported with the backend" in done.stderr
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="TensorFlow's own")
+@pytest.mark.parametrize(
+    ("value", "is_used"),
+    [(None, True), pytest.param("0", False, marks=pytest.mark.nightly)],
+)
+def test_onednn_is_used_on_any_x86_cpu_unless_forbidden(
+    tmp_path, value, is_used
+):
+    code = (
+        "import albert_tf\n"
+        "from tensorflow.python.framework import test_util\n"
+        "print(test_util.IsMklEnabled())\n"
+    )
+    done = run(code, tmp_path, TF_ENABLE_ONEDNN_OPTS=value)
+    assert done.stdout == f"{is_used}\n"
 
 
 def test_importing_the_package_imports_nothing_heavy(tmp_path):
