@@ -177,7 +177,7 @@ def vocabulary_losses(x, table, bias, labels):
         )  # [V]
         d_logits = _logit_gradient(x.dtype)(probs, labels, d_losses)  # [R, V]
         d_x = tf.matmul(d_logits, table)  # [R, E]
-        d_table = tf.matmul(d_logits, x, transpose_a=True)  # [V, E]
+        d_table = operations.product_over_rows(d_logits, x)  # [V, E]
         return d_x, d_table, d_bias, None
 
     return (losses, hits), gradient

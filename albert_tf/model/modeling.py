@@ -228,7 +228,9 @@ def attend(x, weights, mask_scores, dropout, config):
     )
     num_heads = config.num_attention_heads
     head_size = config.hidden_size // num_heads
-    qkv = operations.dense(x, *weights.first)  # [R, 3H]
+    qkv = operations.dense(
+        x, *weights.first, training=dropout.is_training
+    )  # [R, 3H]
     qkv = tf.reshape(qkv, [batch_size, num_tokens, 3, num_heads, head_size])
     q, k, v = tf.unstack(tf.transpose(qkv, [2, 0, 3, 1, 4]))  # [B, N, T, D]
     probs = operations.attention_probs(
@@ -259,7 +261,8 @@ def add_and_norm(x, y, weights, dropout, rate):
     gamma, beta = weights.norm
     if dropout.is_training and not rate:
         return operations.dense_sum_norm(y, kernel, bias, x, gamma, beta)
-    y = dropout(operations.dense(y, kernel, bias), rate)  # [R, H]
+    y = operations.dense(y, kernel, bias, training=dropout.is_training)
+    y = dropout(y, rate)  # [R, H]
     return operations.layer_norm(
         x + y, gamma, beta, training=dropout.is_training
     )

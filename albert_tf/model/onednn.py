@@ -86,6 +86,19 @@ def multiplies_bfloat16():
     return not is_limited() and (is_unknown or bool(flags & BFLOAT16_FLAGS))
 
 
+@functools.cache
+def sums_rows_slowly(dtype):
+    """Returns whether x^T @ y of many rows takes oneDNN twice as long as XLA.
+
+    So it is in float32 on CPUs with AVX2 and without AVX-512 (docs/results.md).
+    """
+    flags = read_cpu_flags()
+    is_only_avx2 = "avx2" in flags and "avx512f" not in flags
+    devices = tf.config.list_logical_devices()
+    is_cpu = all(device.device_type == "CPU" for device in devices)
+    return dtype == tf.float32 and is_only_avx2 and is_cpu
+
+
 def read_cpu_flags():
     """Returns the set of x86 CPU flags that Linux reports; empty elsewhere."""
     try:

@@ -28,10 +28,39 @@ def size_of(x, axis):
     return x.shape[axis] or tf.shape(x)[axis]
 
 
-def dense(x, kernel, bias):
+def dense(x, kernel, bias, *, training=False):
     """Returns x @ kernel + bias; x is [R, inputs], the result [R, outputs]."""
     # MatMul followed by BiasAdd, which oneDNN and XLA fuse.
-    return tf.nn.bias_add(tf.matmul(x, kernel), bias)
+    multiply = product if training else tf.matmul
+    return tf.nn.bias_add(multiply(x, kernel), bias)
+
+
+def product(x, kernel):
+    """Returns x @ kernel, [R, outputs], in training; x is [R, inputs]."""
+    if onednn.sums_rows_slowly(x.dtype):
+        return _product(x, kernel)
+    return tf.matmul(x, kernel)
+
+
+@custom_gradients.custom_gradient
+def _product(x, kernel):
+    def gradient(d_y):
+        d_x = tf.matmul(d_y, kernel, transpose_b=True)  # [R, inputs]
+        return d_x, product_over_rows(x, d_y)
+
+    return tf.matmul(x, kernel), gradient
+
+
+def product_over_rows(x, y):
+    """Returns the transpose of x times y, [X, Y]; x is [R, X], y [R, Y]."""
+    if onednn.sums_rows_slowly(x.dtype):
+        return _compiled_product_over_rows(x, y)
+    return tf.matmul(x, y, transpose_a=True)
+
+
+@compiled.trace_once
+def _compiled_product_over_rows(x, y):
+    return tf.matmul(x, y, transpose_a=True)
 
 
 def dense_activation(x, kernel, bias, name, *, training=False):
@@ -42,8 +71,8 @@ def dense_activation(x, kernel, bias, name, *, training=False):
     if training and name == "gelu":
         # Without the bias, as oneDNN's multiplication with one takes twice as
         # long on a CPU with AMX, unless the kernel is a constant.
-        return _bias_gelu(tf.matmul(x, kernel), bias)
-    return ACTIVATIONS[name](dense(x, kernel, bias))
+        return _bias_gelu(product(x, kernel), bias)
+    return ACTIVATIONS[name](dense(x, kernel, bias, training=training))
 
 
 @compiled.compiled
@@ -60,7 +89,7 @@ def dense_sum_norm(x, kernel, bias, residual, gamma, beta):
     `layer_norm`; the residual is like the result.
     """
     norm = map(tf.convert_to_tensor, (gamma, beta))
-    return _sum_norm(tf.matmul(x, kernel), bias, residual, *norm)
+    return _sum_norm(product(x, kernel), bias, residual, *norm)
 
 
 @custom_gradients.custom_gradient
