@@ -23,6 +23,7 @@ from absl import app, flags
 
 FLAGS = flags.FLAGS
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+ENVIRONMENT = dict(os.environ)  # Without what importing albert_tf sets.
 flags.DEFINE_integer("rounds", 7, "Number of turns; the median is reported.")
 flags.DEFINE_float("seconds", 2.0, "Seconds per turn.")
 flags.DEFINE_string("other", None, "Path of another checkout to compare with.")
@@ -132,7 +133,7 @@ def start(kind, row, dtype, checkout, seconds):
     command = [sys.executable, os.path.abspath(__file__), f"--serve={serve}"]
     process = subprocess.Popen(
         [*command, f"--seconds={seconds}"],
-        env={**os.environ, "PYTHONPATH": checkout, "TF_CPP_MIN_LOG_LEVEL": "3"},
+        env={**ENVIRONMENT, "PYTHONPATH": checkout, "TF_CPP_MIN_LOG_LEVEL": "3"},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
