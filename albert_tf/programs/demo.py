@@ -286,6 +286,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self._send(200, function(request))
         except ValueError as error:
             self._send(400, {"error": str(error)})
+        except RecursionError:
+            self._send(400, {"error": "The JSON is nested too deeply."})
 
     def _is_from_here(self):
         """Refuses what another site's page sends through the browser."""

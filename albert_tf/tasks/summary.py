@@ -2,7 +2,7 @@
 
 import statistics
 
-from albert_tf.training import results_file
+from albert_tf.weights import task_heads
 from albert_tf.weights.checkpoints import STEP
 
 
@@ -43,7 +43,7 @@ def describe_run(evaluator) -> dict:
     return {
         "folder": evaluator.manager.folder,
         "last": max(results, key=lambda r: r[STEP]),
-        "best": results_file.best_row(results, evaluator.best_metric),
+        "best": task_heads.best_row(results, evaluator.best_metric),
     }
 
 

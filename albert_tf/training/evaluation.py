@@ -5,7 +5,6 @@ Shapes: N examples, B batch.
 
 import contextlib
 import functools
-import math
 import os
 
 import numpy as np
@@ -15,7 +14,7 @@ from albert_tf import filesystem, progress
 from albert_tf.data import batches
 from albert_tf.model import execution, exits
 from albert_tf.training import distribution, replicas, results_file, workers
-from albert_tf.weights import checkpoints
+from albert_tf.weights import checkpoints, task_heads
 
 # A pass of so many batches needs no dataset, which takes 50 ms to build.
 FEW_BATCHES = 16
@@ -321,12 +320,12 @@ class Evaluator:
             if row[checkpoints.STEP] != step
         ]
         others = [
-            row[metric]
+            row
             for row, _ in before
             # Step 0 is of initial weights: they have no checkpoint here.
-            if metric in row and (row[checkpoints.STEP] or not prefix)
+            if row[checkpoints.STEP] or not prefix
         ]
-        if values[metric] > max(others, default=-math.inf):
+        if task_heads.best_row([*others, values], metric) is values:
             # Before the result: a run killed in between evaluates again.
             if prefix:
                 self.manager.keep_best(prefix)
@@ -369,7 +368,7 @@ class Evaluator:
     def _best_step(self, blocks):
         """Returns the step of the best result of a checkpoint; 0 for none."""
         rows = [row for row, _ in blocks if row[checkpoints.STEP]]
-        best = results_file.best_row(rows, self.best_metric)
+        best = task_heads.best_row(rows, self.best_metric)
         return int(best[checkpoints.STEP]) if best else 0
 
     def _replace_best(self, step):

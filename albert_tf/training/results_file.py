@@ -50,19 +50,10 @@ def write_blocks(
 ) -> None:
     """Writes blocks of results atomically, and notes them in `head.json`.
 
-    The best result has the highest `metric`.
+    `metric` is that of `task_heads.best_row`.
     """
     # In this order: a run that is killed in between evaluates again.
     rows = [_parse_block(text) for text in texts]
     task_heads.note_scores(folder, rows, metric)
     path = os.path.join(folder, RESULTS_FILE)
     filesystem.write_file(path, "".join(HEADER + text for text in texts))
-
-
-def best_row(rows: list[dict], metric: str) -> dict | None:
-    """Returns the first row with the highest value of a metric, or None.
-
-    Rows without the metric are skipped.
-    """
-    rows = [row for row in rows if metric in row]
-    return max(rows, key=lambda row: row[metric], default=None)

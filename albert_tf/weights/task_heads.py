@@ -188,14 +188,28 @@ def find_threshold(
     return head.threshold if threshold is None and head else threshold
 
 
+def best_row(rows: list[dict], metric: str) -> dict | None:
+    """Returns the row with the highest value of a metric, or None.
+
+    Of equal ones, it is that of the lowest loss, and then the first. Rows
+    without the metric are skipped.
+    """
+    rows = [row for row in rows if not math.isnan(row.get(metric, math.nan))]
+    return max(
+        rows,
+        key=lambda row: (row[metric], -row.get("eval_loss", 0.0)),
+        default=None,
+    )
+
+
 def note_scores(folder: filesystem.Path, rows: list[dict], metric: str) -> None:
     """Notes in a run's `head.json`, if there is one, what was scored.
 
     Readers of the checkpoints need the thresholds, and must know which
     checkpoints are newer than the last one that was scored.
 
-    `rows` has a dict from name to float for each evaluation; the best one has
-    the highest `metric`, with a threshold or without.
+    `rows` has a dict from name to float for each evaluation; the best one, by
+    `metric`, may have a threshold.
     """
     path = os.path.join(folder, HEAD_FILE)
     if not filesystem.exists(path):
@@ -205,9 +219,8 @@ def note_scores(folder: filesystem.Path, rows: list[dict], metric: str) -> None:
     described = filesystem.read_json(path)
     name = THRESHOLDS.get(described["kind"], THRESHOLD)
     scored = {str(int(row[STEP])): row.get(name) for row in rows}
-    rows = [row for row in rows if metric in row]
-    best = max(rows, key=lambda row: row[metric], default={})
-    if name in best:
+    best = best_row(rows, metric)
+    if best and name in best:
         scored[BEST] = best[name]
     filesystem.write_json(path, described | {SCORED: scored})
 

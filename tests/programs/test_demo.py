@@ -183,6 +183,7 @@ REFUSED = {
     "a number": ("/answer", {"text": 3}, 400, "wanted the texts"),
     "a list": ("/answer", "[]", 400, "wanted a JSON object"),
     "no JSON": ("/answer", "{", 400, "Expecting"),
+    "deep JSON": ("/answer", "[" * 50_000, 400, "nested too deeply"),
     "not UTF-8": ("/answer", b'{"text": "\xff"}', 400, "utf-8"),
     "another path": ("/other", {}, 404, "wanted one of"),
     "a megabyte": ("/answer", {"text": "w1 " * 350_000}, 413, "at most 100"),

@@ -214,7 +214,7 @@ def test_version_2_finds_its_threshold(finished_2, args, tmp_path, capfd):
     predictions = read(out, "predictions.json")
     nbest = read(out, "nbest_predictions.json")
     results = results_file.read_results(out)
-    best = results_file.best_row(results, "f1")
+    best = task_heads.best_row(results, "f1")
     check_dev_predictions(out, best)
     threshold = best["null_score_diff_threshold"]
     if threshold != best["best_f1_thresh"]:  # Nothing is better than any.
@@ -431,7 +431,7 @@ def test_an_export_answers_as_the_program_does(request, tmp_path, version):
     compare_answers(out, found)
     if version == "v2":
         rows = results_file.read_results(out)
-        best = results_file.best_row(rows, "f1")["null_score_diff_threshold"]
+        best = task_heads.best_row(rows, "f1")["null_score_diff_threshold"]
         np.testing.assert_allclose(threshold, best, rtol=1e-6)
         (path,) = (folder / "serving").iterdir()
         head = task_heads.read_head(path / "assets")

@@ -30,7 +30,7 @@ from albert_tf.training import (
     workers,
 )
 from albert_tf.training.settings import Settings
-from albert_tf.weights import checkpoints
+from albert_tf.weights import checkpoints, task_heads
 from tests import eager, sessions, tiny
 
 CONFIG = AlbertConfig(**tiny.SIZES)
@@ -519,6 +519,36 @@ def test_the_best_checkpoint_is_kept_and_results_are_not_repeated(tmp_path):
     evaluator.evaluate_folder()
     assert len(evaluator.known("global_step")) == 5
     assert output.getvalue().count("its result is in") == 5
+
+
+@pytest.mark.parametrize(
+    ("losses", "best_step"),
+    [([0.9, 0.7, 0.8], 2), ([0.7, 0.7, 0.8], 1), ([None] * 3, 1)],
+    ids=["lower loss", "equal loss", "without losses"],
+)
+def test_of_equal_scores_the_lowest_loss_is_kept(tmp_path, losses, best_step):
+    def score():
+        loss = losses[step - 1]
+        values = {} if loss is None else {"eval_loss": loss}
+        return {"eval_accuracy": 0.5} | values
+
+    variable = tf.Variable(0, dtype=tf.int64)
+    manager = checkpoints.CheckpointManager(
+        tmp_path, {checkpoints.STEP: variable}
+    )
+    evaluator = evaluation.Evaluator(
+        score,
+        manager=manager,
+        reporter=reporting.Reporter(tmp_path, is_silent=True),
+        best_metric="eval_accuracy",
+    )
+    for step in range(1, 4):
+        variable.assign(step)
+        evaluator.evaluate(step, manager.save())
+    best = checkpoints.read_checkpoint(tmp_path / "model.ckpt-best")
+    assert best[checkpoints.STEP] == best_step
+    row = task_heads.best_row(evaluator.results(), "eval_accuracy")
+    assert row["global_step"] == best_step
 
 
 @pytest.mark.eager
