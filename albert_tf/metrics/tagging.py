@@ -60,9 +60,9 @@ def score(gold: Tags, predicted: Tags) -> dict[str, float]:
 
     Returns:
       For spans: `f1`, `precision` and `recall` of all spans, `macro_f1`, the
-      mean F1 of the labels in `gold`, and `eval_accuracy`, the share of words
-      with the right tag. For plain tags: `eval_accuracy`, and `macro_f1`, the
-      mean F1 of the tags in `gold`. All are from 0 to 1; a ratio to 0 is 0.
+      mean F1 of the labels in `gold` or `predicted`, and `eval_accuracy`, the
+      share of words with the right tag. For plain tags: `eval_accuracy`, and
+      `macro_f1`, that of tags. All are from 0 to 1; a ratio to 0 is 0.
 
     Raises:
       ValueError: if the numbers of sentences or of their words differ.
@@ -74,9 +74,8 @@ def score(gold: Tags, predicted: Tags) -> dict[str, float]:
       0.5
     """
     counts = _count(gold, predicted)
-    types = {label: _compare(*counts[label]) for label in counts}
-    occurring = [values["f1"] for values in types.values() if values["support"]]
-    macro_f1 = _ratio(sum(occurring), len(occurring))
+    types = [_compare(*count)["f1"] for count in counts.values()]
+    macro_f1 = _ratio(sum(types), len(types))
     num_words = sum(map(len, gold))
     num_right = sum(
         wanted == found

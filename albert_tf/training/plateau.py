@@ -48,6 +48,18 @@ COLLAPSE = (
 )
 
 
+def estimate_frequencies(counts: np.ndarray) -> np.ndarray:
+    """Returns the probabilities of pieces, [V], of which some counts are 0.
+
+    Each count is increased by the share of pieces that occur (Witten and Bell,
+    1991): by 1 in large texts, and by little where a large vocabulary meets a
+    small text, of which most of the probability would go to other pieces.
+    """
+    share = np.count_nonzero(counts) / len(counts)
+    smoothed = counts + (share or 1.0)  # 1.0: no piece occurs.
+    return smoothed / smoothed.sum()
+
+
 class Gauge:
     """Measures a model on a few fixed batches.
 
@@ -66,8 +78,7 @@ class Gauge:
         self.remedies = remedies
         counts = np.asarray(piece_counts[: model.num_pieces], np.float64)
         self.batches = list(replicas.distribute(strategy, dataset))
-        # Add-one smoothing.
-        log_probs = np.log((counts + 1) / (counts + 1).sum())
+        log_probs = np.log(estimate_frequencies(counts))
         rank = np.argsort(np.argsort(-counts, kind="stable"))
         self.measured = Measured(
             model,

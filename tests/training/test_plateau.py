@@ -47,6 +47,15 @@ def build(strategy, counts, batch_size=4):
     )
 
 
+def test_a_small_text_leaves_little_to_a_large_vocabulary():
+    counts = np.array([10] * 10 + [0] * 20_000)
+    probs = plateau.estimate_frequencies(counts)
+    assert probs.sum() == pytest.approx(1)
+    assert probs[:10].sum() == pytest.approx(100 / 110, abs=1e-3)
+    without = plateau.estimate_frequencies(0 * counts)
+    np.testing.assert_allclose(without, 1 / 20_010)
+
+
 @pytest.mark.parametrize(("kind", "batch_size"), SPLITS)
 def test_the_gauge_has_the_losses_of_its_sequences(kind, batch_size):
     counts = np.random.default_rng(2).permutation(150)
@@ -56,7 +65,8 @@ def test_the_gauge_has_the_losses_of_its_sequences(kind, batch_size):
     batch = make_batch()
     weights = batch["masked_lm_weights"] * batch["example_weight"][:, None]
     labels = batch["masked_lm_ids"]
-    probs = (counts + 1) / (counts + 1).sum()
+    smoothed = counts + (149 / 150)  # One of the 150 pieces has no count.
+    probs = smoothed / smoothed.sum()
     wanted = -np.log(probs[labels])[weights > 0].mean()
     np.testing.assert_allclose(values["frequency_loss"], wanted, rtol=1e-5)
     logits = model(batch)["masked_lm_logits"]
