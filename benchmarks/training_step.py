@@ -133,7 +133,11 @@ def start(kind, row, dtype, checkout, seconds):
     command = [sys.executable, os.path.abspath(__file__), f"--serve={serve}"]
     process = subprocess.Popen(
         [*command, f"--seconds={seconds}"],
-        env={**ENVIRONMENT, "PYTHONPATH": checkout, "TF_CPP_MIN_LOG_LEVEL": "3"},
+        env={
+            **ENVIRONMENT,
+            "PYTHONPATH": checkout,
+            "TF_CPP_MIN_LOG_LEVEL": "3",
+        },
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,

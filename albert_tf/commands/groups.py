@@ -394,7 +394,9 @@ class AnswersFlags(ModelFlags):
     def check(self):
         """Raises ValueError if flags contradict each other."""
         if bool(self.text) == bool(self.input_file):
-            raise ValueError("Give either --text or --input_file.")
+            raise ValueError(
+                "Give either --text or --input_file; a text must not be empty."
+            )
         if self.output_file and not self.output_file.endswith(self.ENDINGS):
             raise ValueError(
                 f"--output_file={self.output_file} must end in "

@@ -70,6 +70,7 @@ class Classifier:
         num_outputs = len(start.values["output_bias"])
         names = head.labels or task_heads.default_labels(num_outputs)
         self.objective = head.kind
+        self.has_pairs = head.has_pairs
         self.labels = () if self.objective == "regression" else names
         self.tokenizer = start.tokenizer
         self.max_seq_length = start.config.choose_length(
@@ -113,7 +114,7 @@ class Classifier:
             [row.text_b for row in rows],
             self.max_seq_length,
         )
-        self._warn(packed)
+        self._warn(rows, packed)
         outputs = self._predict(
             packed, self.max_seq_length, Recipe.tokens_per_batch
         )
@@ -125,13 +126,29 @@ class Classifier:
                 answer["num_layers"] = count
         return answers
 
-    def _warn(self, packed):
-        """Warns of texts that are too long and of unknown pieces, once each."""
+    def _warn(self, rows, packed):
+        """Warns of long texts, unknown pieces and lacking texts, once each."""
         unknown = coverage.describe_unknown(packed.ids, self.tokenizer)
-        for kind, said in (("long", packed.truncation), ("unknown", unknown)):
+        for kind, said in (
+            ("long", packed.truncation),
+            ("unknown", unknown),
+            ("pairs", self._describe_pairs(rows)),
+        ):
             if said and kind not in self._said:
                 logging.warning("%s", said)
                 self._said.add(kind)
+
+    def _describe_pairs(self, rows):
+        """Returns a warning if texts are no pairs, or should not be."""
+        is_other = [(row.text_b is not None) != self.has_pairs for row in rows]
+        if self.has_pairs is None or not any(is_other):
+            return None
+        wanted, found = ("pairs of", "single")[:: 1 if self.has_pairs else -1]
+        return (
+            f"The model was trained on {wanted} texts, but {sum(is_other):,} "
+            f"of {len(rows):,} are {found} texts. Its answers to them mean "
+            "little."
+        )
 
     def _describe(self, logits):
         """Returns the answers of logits [N, C]."""

@@ -64,7 +64,9 @@ class Demo:
         kind = start.head.kind if start.head else None
         self.model: Any
         if kind in heads.OBJECTIVES:
-            self.title, self.fields = "Classify a text", [TEXT, NEXT_TEXT]
+            self.title = "Classify a text"
+            is_single = start.head.has_pairs is False
+            self.fields = [TEXT] if is_single else [TEXT, NEXT_TEXT]
             self.model, self._answer = Classifier(start), self._classify
         elif kind in ("spans", "conditional_spans"):
             self.title = "Ask about a paragraph"

@@ -414,7 +414,13 @@ class Classification(Task):
     def _build_head(self, exit_threshold=None):
         lengths = {"max_seq_length": self.max_seq_length}
         task = self.task
-        return TaskHead(task.objective, task.labels, exit_threshold, lengths)
+        return TaskHead(
+            task.objective,
+            task.labels,
+            exit_threshold,
+            lengths,
+            has_pairs=self.has_pairs,
+        )
 
     def _export(self, write, tuning, folder, **kwargs):
         """Exports a SavedModel that answers as `predict` does."""

@@ -146,9 +146,12 @@ def find_checkpoints(path: filesystem.Path) -> list[str]:
         return numbered
     indexes = filesystem.find_files(path, "*.index")
     if not indexes:
+        names = filesystem.list_folder(path)
+        cause = "Was it copied completely?"
+        if "run_1" in names:
+            cause = f"Give the folder of one run, such as {path}/run_1."
         raise FileNotFoundError(
-            f"{path} has no model.ckpt-*.index; it has "
-            f"{filesystem.list_folder(path)}. Was it copied completely?"
+            f"{path} has no model.ckpt-*.index; it has {names}. {cause}"
         )
     if len(indexes) > 1:
         raise FileNotFoundError(

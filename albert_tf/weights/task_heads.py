@@ -55,10 +55,12 @@ class TaskHead:
       lengths: dict of what limited texts in training, such as
         `max_seq_length`, in tokens; empty if unknown. Not compared.
       pooling: for "vectors": one of `vector_heads.POOLINGS`.
+      has_pairs: whether a classifier was trained on pairs of texts; None if
+        unknown. Not compared.
 
     Raises:
-      ValueError: if the kind is unknown or has no threshold, labels are not
-        strings, the threshold is no number, or lengths are no numbers.
+      ValueError: if the kind is unknown or has no threshold, or another field
+        has the wrong type.
 
     Example:
       >>> head = TaskHead("classes", ["entailment", "not_entailment"])
@@ -73,6 +75,7 @@ class TaskHead:
         default_factory=dict, compare=False
     )
     pooling: str | None = None
+    has_pairs: bool | None = dataclasses.field(default=None, compare=False)
 
     def __post_init__(self):
         kinds = [*KINDS, VECTORS]
@@ -105,6 +108,11 @@ class TaskHead:
             raise ValueError(
                 f"the head's lengths are {lengths!r:.80}; wanted an object of "
                 "positive integers"
+            )
+        if not isinstance(self.has_pairs, bool | None):
+            raise ValueError(
+                f"the head's has_pairs is {self.has_pairs!r:.80}; wanted true "
+                "or false"
             )
         if self.threshold is None:
             return
@@ -146,6 +154,8 @@ def describe_head(
         described["lengths"] = head.lengths
     if head.pooling:
         described["pooling"] = head.pooling
+    if head.has_pairs is not None:
+        described["has_pairs"] = head.has_pairs
     if folder is not None and (scored := _read_scored(folder)):
         described[SCORED] = scored
     return described
@@ -169,6 +179,7 @@ def read_head(folder: filesystem.Path) -> TaskHead | None:
             values.get(THRESHOLDS[kind]) if kind in [*THRESHOLDS] else None,
             values.get("lengths", {}),
             values.get("pooling"),
+            values.get("has_pairs"),
         )
     except ValueError as error:
         raise ValueError(f"{path} is invalid: {error}.") from None

@@ -127,6 +127,25 @@ def test_losses_of_texts_are_said_once(folders, caplog):
     assert "of the pieces are unknown" in unknown.message
 
 
+@pytest.mark.parametrize(
+    ("has_pairs", "message"),
+    [
+        (None, ""),
+        (True, "trained on pairs of texts, but 2 of 3 are single texts"),
+        (False, "trained on single texts, but 1 of 3 are pairs of texts"),
+    ],
+)
+def test_texts_that_should_be_pairs_are_said(
+    folders, caplog, has_pairs, message
+):
+    start = read_pretrained(folders["classes"])
+    head = dataclasses.replace(start.head, has_pairs=has_pairs)
+    classifier = Classifier(dataclasses.replace(start, head=head))
+    classifier(["w1", ("w2", "w3"), "w4"])
+    assert message in caplog.text
+    assert bool(caplog.text) == (has_pairs is not None)
+
+
 def test_it_leaves_early_if_it_is_told_to(folders):
     folder = folders["classes"]
     plain = Classifier(folder, compute_dtype="float32")(TEXTS)

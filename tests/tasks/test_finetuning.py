@@ -75,8 +75,8 @@ def test_the_readme_gives_the_weights_of_the_program(
         for folder in (tmp_path / "out", tmp_path / served / "assets")
     ]
     assert [{*head} for head in heads] == [
-        {"kind", "labels", "lengths", "scored"},
-        {"kind", "labels", "lengths"},
+        {"kind", "labels", "lengths", "has_pairs", "scored"},
+        {"kind", "labels", "lengths", "has_pairs"},
     ]
 
 

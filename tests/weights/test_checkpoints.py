@@ -217,6 +217,12 @@ def test_weights_that_are_not_finite_are_not_restored(tmp_path, number):
     np.testing.assert_array_equal(good["bert/pooler/dense/kernel"], before)
 
 
+def test_the_folder_of_several_runs_names_one(tmp_path):
+    (tmp_path / "run_1").mkdir()
+    with pytest.raises(FileNotFoundError, match="of one run, such as .*/run_1"):
+        checkpoints.find_checkpoints(tmp_path)
+
+
 def test_an_absent_index_is_not_a_folder(tmp_path):
     checkpoints.write_checkpoint(tmp_path / "out" / "model.ckpt-3", variables())
     with pytest.raises(FileNotFoundError, match="out.index does not exist"):

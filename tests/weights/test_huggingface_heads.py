@@ -257,6 +257,10 @@ def test_a_wrong_head_is_refused(tmp_path, name, told, message):
             '{"kind": "classes", "lengths": {"max_seq_length": "64"}}',
             "head's lengths are .* wanted an object of positive integers",
         ),
+        (
+            '{"kind": "classes", "has_pairs": "yes"}',
+            "head's has_pairs is 'yes'; wanted true or false",
+        ),
     ],
 )
 def test_a_damaged_head_json_is_refused(tmp_path, content, message):
