@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterable
 
 from albert_tf import filesystem
 from albert_tf.data import answers, squad, text_data, windows
-from albert_tf.inference import fine_tuned
+from albert_tf.inference import fine_tuned, remarks
 from albert_tf.model import span_heads
 from albert_tf.tasks.recipes import AnswerSettings, Recipe, choose_windows
+from albert_tf.text import coverage
 from albert_tf.weights import pretrained, task_heads
 
 
@@ -90,6 +91,7 @@ class Answerer:
             beam = {n: getattr(self.settings, n) for n in self._BEAM}
             build = functools.partial(span_heads.AlbertConditionalSpans, **beam)
             self._min_length = max(beam.values())
+        self._remarks = remarks.Remarks()
         self._predict = fine_tuned.build_predictor(start, build, compute_dtype)
         self.model = self._predict.model
 
@@ -143,6 +145,8 @@ class Answerer:
         encoded = windows.encode_squad(
             asked, self.tokenizer, self.windows, is_training=False
         )
+        unknown = coverage.describe_unknown(encoded.ids, self.tokenizer)
+        self._remarks.say("unknown", unknown)
         outputs = self._predict(
             encoded,
             self.windows.max_seq_length,

@@ -4,12 +4,11 @@ Shapes: N texts, C labels.
 """
 
 import functools
-import logging
 from collections.abc import Iterable
 
 from albert_tf import filesystem
 from albert_tf.data import examples, text_data
-from albert_tf.inference import fine_tuned
+from albert_tf.inference import fine_tuned, remarks
 from albert_tf.metrics import classification
 from albert_tf.model import heads
 from albert_tf.tasks.recipes import Recipe
@@ -84,7 +83,7 @@ class Classifier:
             objective=self.objective,
         )
         # With 0, no row leaves.
-        self._said: set[str] = set()
+        self._remarks = remarks.Remarks()
         self._predict = fine_tuned.build_predictor(
             start, build, compute_dtype, exit_threshold or None
         )
@@ -114,7 +113,10 @@ class Classifier:
             [row.text_b for row in rows],
             self.max_seq_length,
         )
-        self._warn(rows, packed)
+        self._remarks.say("long", packed.truncation)
+        unknown = coverage.describe_unknown(packed.ids, self.tokenizer)
+        self._remarks.say("unknown", unknown)
+        self._remarks.say("pairs", self._describe_pairs(rows))
         outputs = self._predict(
             packed, self.max_seq_length, Recipe.tokens_per_batch
         )
@@ -125,18 +127,6 @@ class Classifier:
             ):
                 answer["num_layers"] = count
         return answers
-
-    def _warn(self, rows, packed):
-        """Warns of long texts, unknown pieces and lacking texts, once each."""
-        unknown = coverage.describe_unknown(packed.ids, self.tokenizer)
-        for kind, said in (
-            ("long", packed.truncation),
-            ("unknown", unknown),
-            ("pairs", self._describe_pairs(rows)),
-        ):
-            if said and kind not in self._said:
-                logging.warning("%s", said)
-                self._said.add(kind)
 
     def _describe_pairs(self, rows):
         """Returns a warning if texts are no pairs, or should not be."""

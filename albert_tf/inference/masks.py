@@ -4,7 +4,6 @@ Shapes: B texts, P masks of a text, V vocab_size.
 """
 
 import functools
-import logging
 from collections.abc import Iterable
 
 import numpy as np
@@ -12,8 +11,9 @@ import tensorflow as tf
 
 from albert_tf import filesystem
 from albert_tf.data import examples, text_data
+from albert_tf.inference import remarks
 from albert_tf.model import heads
-from albert_tf.text import tokenization
+from albert_tf.text import coverage, tokenization
 from albert_tf.training import manifest
 from albert_tf.weights import pretrained
 
@@ -61,6 +61,7 @@ class FillMask:
         self.has_order = start.has_pooler and any(
             name.startswith(SENTENCE_HEAD) for name in start.values
         )
+        self._remarks = remarks.Remarks()
         unused = () if self.has_order else (SENTENCE_HEAD, pretrained.POOLER)
         self.model = pretrained.build_model(
             heads.AlbertForPreTraining, start, unused
@@ -93,6 +94,9 @@ class FillMask:
             )
         if any(row.text_b is not None for row in rows):
             self._check_order()
+        texts = [x for row in rows for x in (row.text_a, row.text_b) if x]
+        unknown = coverage.find_unknown(texts, self.tokenizer)
+        self._remarks.say("unknown", unknown)
         described = []
         for first in range(0, len(rows), BATCH_SIZE):
             some = rows[first : first + BATCH_SIZE]
@@ -119,8 +123,7 @@ class FillMask:
                 f"{self.source} has no sentence-order head, as masked language "
                 "models of other packages. Give texts without the next ones."
             )
-        if self.order_remark:
-            logging.warning("%s", self.order_remark)
+        self._remarks.say("order", self.order_remark)
 
     @functools.cached_property
     def order_remark(self) -> str | None:

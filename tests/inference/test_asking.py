@@ -50,6 +50,23 @@ def test_a_layer_and_a_length_can_be_chosen(pretrained):
         Embedder(pretrained, pooling="max")
 
 
+@pytest.mark.parametrize("kind", ["masks", "answers"])
+def test_text_of_another_language_is_said_once(
+    pretrained, answering, caplog, kind
+):
+    text = "北 京 [MASK]"
+    model, requests = (
+        (FillMask(pretrained), [text])
+        if kind == "masks"
+        else (Answerer(answering), [("w1", text)])
+    )
+    caplog.clear()
+    for _ in range(2):
+        model(requests)
+    (record,) = caplog.records
+    assert "pieces are unknown to the vocabulary" in record.message
+
+
 def test_masks_are_filled_in_batches_as_alone(pretrained, monkeypatch):
     fill_mask = FillMask(pretrained)
     texts = ["w1 [MASK]", "[MASK] w2 w3 [MASK]", "w4 w5 [MASK] w6"]
