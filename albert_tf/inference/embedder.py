@@ -67,7 +67,7 @@ class Embedder:
             max_seq_length = max_seq_length or start.head.lengths.get(
                 "max_seq_length"
             )
-            is_normalized = pooling is None
+            is_normalized = pooling is None and start.head.is_normalized
             pooling = pooling or start.head.pooling
         pooling = pooling or "mean"
         unused = [] if pooling == "pooled" else [pretrained.POOLER]

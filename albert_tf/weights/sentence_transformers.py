@@ -30,7 +30,8 @@ def write_files(
     `max_length` is the maximum length of a text, in tokens.
     """
     modules = [("0", "", "Transformer"), ("1", POOLING, "Pooling")]
-    modules.append(("2", "2_Normalize", "Normalize"))
+    if head.is_normalized:
+        modules.append(("2", "2_Normalize", "Normalize"))
     described: dict[str, object] = {
         MODULES_FILE: [
             {"idx": i, "name": name, "path": path, "type": f"{_PREFIX}{kind}"}
@@ -88,7 +89,10 @@ def read_head(folder: filesystem.Path) -> TaskHead | None:
             f"{file} has {modes or 'no pooling'}; wanted one of {[*known]}."
         )
     return TaskHead(
-        VECTORS, lengths=_read_lengths(folder), pooling=known[modes[0]]
+        VECTORS,
+        lengths=_read_lengths(folder),
+        pooling=known[modes[0]],
+        is_normalized="Normalize" in kinds,
     )
 
 

@@ -55,6 +55,7 @@ class TaskHead:
       lengths: dict of what limited texts in training, such as
         `max_seq_length`, in tokens; empty if unknown. Not compared.
       pooling: for "vectors": one of `vector_heads.POOLINGS`.
+      is_normalized: for "vectors": whether they have the length 1.
       has_pairs: whether a classifier was trained on pairs of texts; None if
         unknown. Not compared.
 
@@ -75,6 +76,7 @@ class TaskHead:
         default_factory=dict, compare=False
     )
     pooling: str | None = None
+    is_normalized: bool = True
     has_pairs: bool | None = dataclasses.field(default=None, compare=False)
 
     def __post_init__(self):
@@ -109,11 +111,7 @@ class TaskHead:
                 f"the head's lengths are {lengths!r:.80}; wanted an object of "
                 "positive integers"
             )
-        if not isinstance(self.has_pairs, bool | None):
-            raise ValueError(
-                f"the head's has_pairs is {self.has_pairs!r:.80}; wanted true "
-                "or false"
-            )
+        _check_truth(is_normalized=self.is_normalized, has_pairs=self.has_pairs)
         if self.threshold is None:
             return
         if self.kind not in THRESHOLDS:
@@ -126,6 +124,15 @@ class TaskHead:
             raise ValueError(
                 f"the head's {THRESHOLDS[self.kind]} is "
                 f"{self.threshold!r:.80}; wanted a number"
+            )
+
+
+def _check_truth(**values):
+    """Raises ValueError if one of some named values is not true or false."""
+    for name, value in values.items():
+        if not isinstance(value, bool | None):
+            raise ValueError(
+                f"the head's {name} is {value!r:.80}; wanted true or false"
             )
 
 
@@ -154,6 +161,8 @@ def describe_head(
         described["lengths"] = head.lengths
     if head.pooling:
         described["pooling"] = head.pooling
+    if not head.is_normalized:
+        described["is_normalized"] = False
     if head.has_pairs is not None:
         described["has_pairs"] = head.has_pairs
     if folder is not None and (scored := _read_scored(folder)):
@@ -179,6 +188,7 @@ def read_head(folder: filesystem.Path) -> TaskHead | None:
             values.get(THRESHOLDS[kind]) if kind in [*THRESHOLDS] else None,
             values.get("lengths", {}),
             values.get("pooling"),
+            values.get("is_normalized", True),
             values.get("has_pairs"),
         )
     except ValueError as error:

@@ -11,8 +11,13 @@ from albert_tf.weights.task_heads import TaskHead
 from tests import tiny
 
 
-def write(tmp_path, pooling="mean_all"):
-    head = TaskHead("vectors", lengths={"max_seq_length": 9}, pooling=pooling)
+def write(tmp_path, pooling="mean_all", is_normalized=True):
+    head = TaskHead(
+        "vectors",
+        lengths={"max_seq_length": 9},
+        pooling=pooling,
+        is_normalized=is_normalized,
+    )
     model = read_pretrained(tiny.write_model(tmp_path))
     values = {n: v for n, v in model.values.items() if n.startswith("bert/")}
     model = dataclasses.replace(model, values=values, head=head)
@@ -24,16 +29,22 @@ def read(path):
     return json.loads(path.read_text())
 
 
+@pytest.mark.parametrize("is_normalized", [True, False])
 @pytest.mark.parametrize("pooling", ["mean_all", "cls"])
-def test_a_folder_is_read_as_it_was_written(tmp_path, pooling):
-    model, folder = write(tmp_path, pooling)
+def test_a_folder_is_read_as_it_was_written(tmp_path, pooling, is_normalized):
+    model, folder = write(tmp_path, pooling, is_normalized)
     found = read_pretrained(folder)
     assert found.head == model.head
     assert found.head.lengths == {"max_seq_length": 9}
     texts = ["w1 w2 w3", "w4", "w5 " * 20]
-    np.testing.assert_allclose(
-        Embedder(found)(texts), Embedder(model)(texts), atol=1e-6
-    )
+    vectors = Embedder(found)(texts)
+    np.testing.assert_allclose(vectors, Embedder(model)(texts), atol=1e-6)
+    lengths = np.linalg.norm(vectors, axis=1)
+    assert np.allclose(lengths, 1, atol=1e-5) == is_normalized
+    # The package's own format has the same vectors.
+    write_pretrained(tmp_path / "own", found, "own")
+    again = Embedder(tmp_path / "own")(texts)
+    np.testing.assert_allclose(again, vectors, atol=1e-6)
 
 
 def test_its_files_are_those_of_the_package(tmp_path):
