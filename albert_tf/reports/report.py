@@ -23,6 +23,7 @@ from albert_tf.commands import (
 from albert_tf.data import submissions
 from albert_tf.reports import mistakes, page, plot_metrics, plots, side_by_side
 from albert_tf.training import manifest
+from albert_tf.weights.task_heads import best_row
 
 REPORT_FILE = "report.html"
 
@@ -101,10 +102,10 @@ class Run:
     @property
     def best(self) -> dict | None:
         """The evaluation of the best checkpoint; None if there is none."""
-        scored = [r for r in self.evaluations if self.best_metric in r]
+        metric, scored = self.best_metric or "", self.evaluations
         # The initial weights, of step 0, have no checkpoint.
-        scored = [r for r in scored if r["step"]] or scored
-        return max(scored, key=lambda r: r[self.best_metric], default=None)
+        trained = [r for r in scored if r["step"]]
+        return best_row(trained, metric) or best_row(scored, metric)
 
     @property
     def changed_flags(self) -> dict:

@@ -11,7 +11,7 @@ from albert_tf.model import heads
 from albert_tf.programs import finetuning, run_race
 from albert_tf.text import tokenization
 from albert_tf.training import memory, results_file
-from albert_tf.weights import checkpoints
+from albert_tf.weights import checkpoints, task_heads
 from tests import tiny
 
 
@@ -90,7 +90,7 @@ def test_a_run_scores_each_level_and_answers_each_question(
     for row in results:
         levels = row["middle_eval_accuracy"], row["high_eval_accuracy"]
         np.testing.assert_allclose(row["eval_accuracy"], np.mean(levels))
-    best = max(results, key=lambda row: row["eval_accuracy"])
+    best = task_heads.best_row(results, "eval_accuracy")
     lines = (out / "dev_predictions.jsonl").read_text().splitlines()
     rows = [json.loads(line) for line in lines]
     assert {row["step"] for row in rows} == {best["global_step"]}

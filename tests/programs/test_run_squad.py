@@ -170,7 +170,7 @@ def test_version_1_writes_what_the_release_writes(finished_1, tmp_path):
     assert list(predictions) == list(nbest) == [f"q{i}" for i in range(11)]
     assert all(nbest[i][0]["text"] == text for i, text in predictions.items())
     assert not (out / "null_odds.json").exists()
-    check_dev_predictions(out, max(results, key=lambda row: row["f1"]))
+    check_dev_predictions(out, task_heads.best_row(results, "f1"))
     best = checkpoints.read_checkpoint(out / "model.ckpt-best")
     assert best["cls/squad/output_weights"].shape == (2, 12)
     assert "cls/squad/output_bias" in said

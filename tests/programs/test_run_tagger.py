@@ -88,7 +88,7 @@ def test_a_run_learns_scores_and_tags(args, tmp_path, capfd):
     out = tmp_path / "out"
     results = results_file.read_results(out)
     assert [row["global_step"] for row in results] == [30, 60]
-    best = max(results, key=lambda row: row["f1"])
+    best = task_heads.best_row(results, "f1")
     assert best["f1"] > 0.9
     lines = (out / "dev_predictions.jsonl").read_text().splitlines()
     rows = [json.loads(line) for line in lines]

@@ -390,7 +390,8 @@ def check_weights(stem, optimizer, noise):
     }.get(stem.suffix[1:])
     floors = noise[key or "max_abs_final_weight_diff"]
     worst = max(floors.values())
-    factor = 1 if "small_lr" in stem.name else 4
+    # Where all is learned, with oneDNN's kernels for AVX2, it takes 1.2.
+    factor = 1.5 if "small_lr" in stem.name else 4
     wanted = recorded_models.read(f"{stem}.npz")
     for name, weight in optimizer.weights.items():
         recorded_models.check(

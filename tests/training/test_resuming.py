@@ -453,7 +453,7 @@ def test_predictions_of_a_discarded_checkpoint_are_removed(copy):
     checkpoints.remove_checkpoint(str(folder / f"model.ckpt-{LAST}"))
     run_classifier.run(dataclasses.replace(args, train_step=8))
     rows = results_file.read_results(folder)
-    wanted = max(rows, key=lambda row: row["eval_accuracy"])
+    wanted = task_heads.best_row(rows, "eval_accuracy")
     found = checkpoints.read_checkpoint(folder / "model.ckpt-best")
     assert found[checkpoints.STEP] == wanted[checkpoints.STEP]
     assert not (folder / "dev_predictions.jsonl").exists()
@@ -461,9 +461,8 @@ def test_predictions_of_a_discarded_checkpoint_are_removed(copy):
 
 def test_a_second_evaluation_of_a_step_replaces_the_first(copy):
     folder, args = copy
-    wanted = max(
-        results_file.read_results(folder), key=lambda row: row["eval_accuracy"]
-    )
+    rows = results_file.read_results(folder)
+    wanted = task_heads.best_row(rows, "eval_accuracy")
     other = 12 if wanted["global_step"] == 4 else 4
     wanted["global_step"] = 0
     args = dataclasses.replace(
