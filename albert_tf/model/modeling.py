@@ -261,8 +261,10 @@ def add_and_norm(x, y, weights, dropout, rate):
     gamma, beta = weights.norm
     if dropout.is_training and not rate:
         return operations.dense_sum_norm(y, kernel, bias, x, gamma, beta)
-    y = operations.dense(y, kernel, bias, training=dropout.is_training)
-    y = dropout(y, rate)  # [R, H]
+    y = operations.dense(
+        y, kernel, bias, training=dropout.is_training
+    )  # [R, H]
+    y = dropout(y, rate)
     return operations.layer_norm(
         x + y, gamma, beta, training=dropout.is_training
     )
