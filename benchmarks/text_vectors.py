@@ -18,7 +18,7 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 import numpy as np
 
-from albert_tf import Embedder, flags
+from albert_tf import flags
 from albert_tf.data import tables
 from albert_tf.flags import flag
 
@@ -38,8 +38,11 @@ class BenchmarkFlags:
 
 def run(args):
     """Prints the table."""
+    # First, as triton of PyTorch's CUDA build crashes after TensorFlow.
     import sentence_transformers
     import torch
+
+    from albert_tf import Embedder
 
     torch.set_num_threads(len(os.sched_getaffinity(0)))
     lines = [x for x in tables.read_lines(args.input_file) if x.strip()]
