@@ -131,8 +131,10 @@ def describe_unknown(
     ids: Sequence[int] | np.ndarray, tokenizer: tokenization.Tokenizer
 ) -> str | None:
     """Returns a warning if many of some ids are those of unknown pieces."""
-    share = np.mean(np.equal(ids, tokenizer.unk_id)) if len(ids) else 0.0
-    if share <= MANY_UNKNOWN:
+    count = np.count_nonzero(np.equal(ids, tokenizer.unk_id))
+    share = count / max(len(ids), 1)
+    # One emoji in a short text does not make another language.
+    if share <= MANY_UNKNOWN or count < 2:
         return None
     return (
         f"{share:.0%} of the pieces are unknown to the "

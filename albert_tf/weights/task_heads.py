@@ -111,7 +111,8 @@ class TaskHead:
                 f"the head's lengths are {lengths!r:.80}; wanted an object of "
                 "positive integers"
             )
-        _check_truth(is_normalized=self.is_normalized, has_pairs=self.has_pairs)
+        _check_truth("is_normalized", self.is_normalized, bool)
+        _check_truth("has_pairs", self.has_pairs, bool | None)
         if self.threshold is None:
             return
         if self.kind not in THRESHOLDS:
@@ -127,13 +128,12 @@ class TaskHead:
             )
 
 
-def _check_truth(**values):
-    """Raises ValueError if one of some named values is not true or false."""
-    for name, value in values.items():
-        if not isinstance(value, bool | None):
-            raise ValueError(
-                f"the head's {name} is {value!r:.80}; wanted true or false"
-            )
+def _check_truth(name, value, kind):
+    """Raises ValueError if a value is not of a kind, bool or bool | None."""
+    if not isinstance(value, kind):
+        raise ValueError(
+            f"the head's {name} is {value!r:.80}; wanted true or false"
+        )
 
 
 def is_number(value) -> bool:
@@ -218,7 +218,7 @@ def best_row(rows: list[dict], metric: str) -> dict | None:
     rows = [row for row in rows if not math.isnan(row.get(metric, math.nan))]
     return max(
         rows,
-        key=lambda row: (row[metric], -row.get("eval_loss", 0.0)),
+        key=lambda row: (row[metric], -row.get("eval_loss", math.inf)),
         default=None,
     )
 

@@ -2,6 +2,7 @@
 
 import logging
 import re
+import types
 
 import pytest
 
@@ -80,6 +81,17 @@ def test_a_sample_has_lines_of_each_file(tmp_path, monkeypatch):
     assert [*coverage.read_sample(files[:2])] == ["a0", "a1", "b0", "b1"]
     monkeypatch.setattr(coverage, "NUM_FILES", 2)
     assert [*coverage.read_sample(files)] == ["a0", "a1", "\ufffd"]
+
+
+@pytest.mark.parametrize(
+    ("ids", "is_said"), [([1, 7, 8], False), ([1, 7, 1], True), ([], False)]
+)
+def test_one_unknown_piece_makes_no_other_language(ids, is_said):
+    tokenizer = types.SimpleNamespace(
+        unk_id=1, settings={"vocabulary": "vocab.txt"}
+    )
+    said = coverage.describe_unknown(ids, tokenizer)
+    assert (said is not None) == is_said
 
 
 def test_a_share_is_of_letters():

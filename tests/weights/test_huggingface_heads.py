@@ -261,6 +261,10 @@ def test_a_wrong_head_is_refused(tmp_path, name, told, message):
             '{"kind": "classes", "has_pairs": "yes"}',
             "head's has_pairs is 'yes'; wanted true or false",
         ),
+        (
+            '{"kind": "vectors", "pooling": "cls", "is_normalized": null}',
+            "head's is_normalized is None; wanted true or false",
+        ),
     ],
 )
 def test_a_damaged_head_json_is_refused(tmp_path, content, message):
