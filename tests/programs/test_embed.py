@@ -209,7 +209,9 @@ def test_lines_without_a_token_have_arrays_without_rows(model, tmp_path):
     assert found["lengths"].tolist() == [0, 0]
 
 
-@pytest.mark.parametrize(("line", "is_known"), [("dog", True), ("犬", False)])
+@pytest.mark.parametrize(
+    ("line", "is_known"), [("dog", True), ("犬 猫", False)]
+)
 def test_unknown_pieces_are_said(model, tmp_path, caplog, line, is_known):
     (tmp_path / "lines.txt").write_text(f"{line}\nthe cat\n")
     run(tmp_path, "vectors.npz")
