@@ -130,14 +130,16 @@ class Classifier:
 
     def _describe_pairs(self, rows):
         """Returns a warning if texts are no pairs, or should not be."""
-        is_other = [(row.text_b is not None) != self.has_pairs for row in rows]
-        if self.has_pairs is None or not any(is_other):
+        if self.has_pairs is None:
             return None
-        wanted, found = ("pairs of", "single")[:: 1 if self.has_pairs else -1]
+        count = sum((row.text_b is not None) != self.has_pairs for row in rows)
+        if not count:
+            return None
+        names = {True: "pairs of texts", False: "single texts"}
         return (
-            f"The model was trained on {wanted} texts, but {sum(is_other):,} "
-            f"of {len(rows):,} are {found} texts. Its answers to them mean "
-            "little."
+            f"The model was trained on {names[self.has_pairs]}, but {count:,} "
+            f"of {len(rows):,} are {names[not self.has_pairs]}. Its answers to "
+            "them mean little."
         )
 
     def _describe(self, logits):
