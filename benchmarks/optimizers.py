@@ -60,6 +60,18 @@ def of_kernels(rate, other_rate, settings):
     return at(other_rate, settings) | share
 
 
+SIX_LAYERS = RECIPE | {
+    "changes": POSITIONS | {"num_hidden_layers": 6},
+    "num_seeds": 3,
+    "num_warmup_steps": 150,
+    "eval_steps": 1000,
+    "eval_layers": (1, 2, 3, 4, 5, 8),
+    "max_seconds": 160,
+    "variants": {
+        "Muon, 4e-3, kernels 2e-3, decay 0.1": of_kernels(2e-3, 4e-3, MUON)
+        | DECAY
+    },
+}
 STUDIES: dict[str, dict] = {
     "hour": RECIPE
     | {
@@ -122,7 +134,7 @@ STUDIES: dict[str, dict] = {
         "changes": POSITIONS,
         "num_steps": 11300,
         "eval_steps": 1000,
-        "max_seconds": 165,
+        "max_seconds": 400,
         "variants": {
             "Muon, 4e-3, kernels 2e-3, decay 0.1": of_kernels(2e-3, 4e-3, MUON)
             | DECAY
@@ -154,6 +166,10 @@ STUDIES: dict[str, dict] = {
             "Muon, 3e-3": at(3e-3, MUON),
         },
     },
+    # Of as many steps as take the same time: a step of 2 to 6 layers computes 4
+    # of 6 on average.
+    "depth_all": SIX_LAYERS | {"num_steps": 1300},
+    "depth_drawn": SIX_LAYERS | {"num_steps": 1600, "min_num_layers": 2},
     "hour_12_layers": RECIPE
     | {
         "changes": FORMER | {"num_hidden_layers": 12},

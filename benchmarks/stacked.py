@@ -9,6 +9,7 @@ E embedding_size, H hidden_size, N heads, D = H / N.
 """
 
 import collections
+import dataclasses
 import time
 
 import torch
@@ -91,13 +92,16 @@ def embed(config, weights, features):
     return dense(normalize(x, weights, "norm"), weights, "projection")
 
 
-def encode(config, weights, features):
-    """Returns the output of the last layer, [M, B, T, H]."""
+def encode(config, weights, features, depths=None):
+    """Returns the output of the last layer, [M, B, T, H].
+
+    `depths` [M] are the numbers of layers that the models compute; None: all.
+    """
     shape = features["input_ids"].shape
     num_tokens = shape[-1]
     size = config.hidden_size // config.num_attention_heads
     mask = features["input_mask"].reshape(-1, 1, 1, num_tokens)  # [M * B, ...]
-    x = embed(config, weights, features)
+    x = last = embed(config, weights, features)
     for layer in range(config.num_hidden_layers):
         group = config.attention_group(layer)
         query, key, value = (
@@ -115,7 +119,11 @@ def encode(config, weights, features):
         inner = gelu(dense(x, weights, f"{group}/intermediate"))
         x = x + dense(inner, weights, f"{group}/output")
         x = normalize(x, weights, f"{group}/norm_2")
-    return x.reshape(*shape, -1)
+        if depths is None:
+            last = x
+        else:
+            last = torch.where((depths > layer)[:, None, None], x, last)
+    return last.reshape(*shape, -1)
 
 
 def predict(weights, features, encoded):
@@ -143,9 +151,9 @@ def entropies(logits, labels):
     return losses.reshape(len(logits), -1)
 
 
-def compute_losses(config, weights, features):
+def compute_losses(config, weights, features, depths=None):
     """Returns the sum of both losses for each model, [M]."""
-    encoded = encode(config, weights, features)
+    encoded = encode(config, weights, features, depths)
     logits, order = predict(weights, features, encoded)
     shares = features["masked_lm_weights"].flatten(1)  # [M, B * P]
     masked = entropies(logits, features["masked_lm_ids"]) * shares
@@ -302,6 +310,7 @@ def train(
     values,
     own,
     orders,
+    depths,
     records,
     *,
     batch_size,
@@ -310,15 +319,20 @@ def train(
     beta_2,
     num_held_out,
     eval_steps,
+    eval_layers,
     max_seconds,
 ):
-    """Trains M models; yields steps, what `evaluate` returns, and weights.
+    """Trains M models; yields steps, what they reach, and weights.
+
+    What they reach is a dict from a number of layers to what `evaluate`
+    returns.
 
     Args:
       config: an AlbertConfig, without dropout and with a projection.
       values: dict of arrays [M, ...], as `studies.build` makes them.
       own: list of M dicts, arguments of `Optimizer` with a value each.
       orders: [M, num_steps * batch_size], the records that a model sees.
+      depths: [M, num_steps], the layers that it computes; None: all.
       records: dicts of arrays, for training and held out.
       batch_size: sequences in a step.
       num_steps: number of steps, after which the rate is 0.
@@ -326,6 +340,8 @@ def train(
       beta_2: decay rate of the second moment.
       num_held_out: number of held-out sequences that are scored.
       eval_steps: number of steps between evaluations.
+      eval_layers: numbers of layers to evaluate with, besides all; layers must
+        share their weights.
       max_seconds: number of seconds after which training stops.
     """
     start = time.monotonic()
@@ -336,17 +352,31 @@ def train(
         for name, value in values.items()
     }
     orders = torch.from_numpy(orders).to(DEVICE)
+    if depths is not None:
+        depths = torch.from_numpy(depths).to(DEVICE)
+    configs = {
+        count: dataclasses.replace(config, num_hidden_layers=count)
+        for count in (config.num_hidden_layers, *eval_layers)
+    }
+
+    def evaluate_all():
+        return {
+            count: evaluate(some, weights, held_out)
+            for count, some in configs.items()
+        }
+
     settings = {name: [one[name] for one in own] for name in own[0]}
     updater = Optimizer(weights, **settings, beta_2=beta_2)
     warmup = num_warmup_steps or int(num_steps * WARMUP)
-    yield 0, evaluate(config, weights, held_out), weights
+    yield 0, evaluate_all(), weights
     for step, rows in enumerate(orders.split(batch_size, dim=1)):
         features = take(data, rows)
-        compute_losses(config, weights, features).sum().backward()
+        some = None if depths is None else depths[:, step]
+        compute_losses(config, weights, features, some).sum().backward()
         updater.update(step / warmup if step < warmup else 1 - step / num_steps)
         done = step + 1
         is_over = time.monotonic() - start > max_seconds or done == num_steps
         if is_over or done == FIRST_EVALUATION or done % eval_steps == 0:
-            yield done, evaluate(config, weights, held_out), weights
+            yield done, evaluate_all(), weights
         if is_over:
             return

@@ -54,12 +54,14 @@ STUDY: dict[str, Any] = {
     "beta_2": 0.999,
     "num_held_out": 512,
     "eval_steps": 250,
+    "eval_layers": (),
+    "min_num_layers": None,  # Each step draws from these to all; None: all.
     "kept": (),  # Labels of the variants whose first seed is written.
 }
 # Settings that `stacked.train` takes.
 TRAINING = (
     "batch_size num_steps num_warmup_steps beta_2 num_held_out eval_steps "
-    "max_seconds"
+    "eval_layers max_seconds"
 ).split()
 # Settings that a variant can have for itself: arguments of
 # `stacked.Optimizer`. The others that it names are its initial values.
@@ -306,22 +308,28 @@ def train(args, name, study):
     num_seen = study["num_steps"] * study["batch_size"]
     size = len(records[0]["input_ids"])
     orders = [draw_order(50 + seed, size, num_seen) for _, seed in models]
+    depths = None
+    if study["min_num_layers"]:
+        drawn = [draw_depths(study, config, 70 + seed) for _, seed in models]
+        depths = np.stack(drawn)
     rows = []
-    for step, metrics, weights in stacked.train(
+    for step, reached, weights in stacked.train(
         config,
         {n: np.stack([model[n] for model in values]) for n in values[0]},
         [own_settings(study, label) for label, _ in models],
         np.stack(orders),
+        depths,
         records,
         **{key: study[key] for key in TRAINING},
     ):
-        for index, (label, seed) in enumerate(models):
-            numbers = {key: x[index] for key, x in metrics.items()}
-            rows.append(
-                {"variant": label, "seed": seed, "step": step} | numbers
-            )
+        for num_layers, metrics in reached.items():
+            for index, (label, seed) in enumerate(models):
+                row = {"variant": label, "layers": num_layers, "seed": seed}
+                numbers = {key: x[index] for key, x in metrics.items()}
+                rows.append(row | {"step": step} | numbers)
         result_file(args, name).write_text(json.dumps(rows))
-        print(f"{name}, step {step}: {metrics['accuracy']}", flush=True)
+        accuracies = {n: x["accuracy"] for n, x in reached.items()}
+        print(f"{name}, step {step}: {accuracies}", flush=True)
         for number, label in enumerate(study["kept"]):
             first = models.index((label, 0))
             keep(
@@ -384,26 +392,39 @@ def draw_order(seed, size, num_seen):
     return np.concatenate(passes)[:num_seen]
 
 
+def draw_depths(study, config, seed):
+    """Returns how many layers each step computes, [num_steps]."""
+    rng = np.random.default_rng(seed)
+    least, most = study["min_num_layers"], config.num_hidden_layers
+    return rng.integers(least, most, study["num_steps"], endpoint=True)
+
+
 def result_file(args, name):
     """Returns the path of a study's results."""
     return pathlib.Path(args.output_dir, f"{name}.json")
 
 
 def print_table(args, name, study):
-    """Prints a line per variant: all seeds, at an early step and the last."""
+    """Prints a line per variant and number of layers, with all seeds.
+
+    Accuracy is that at an early step and at the last.
+    """
     rows = json.loads(result_file(args, name).read_text())
     last = rows[-1]["step"]
     early = max(row["step"] for row in rows if row["step"] <= EARLY)
     print(
-        f"\n{name}:\n\n| variant | accuracy at {early} | at {last} | loss "
-        "| sentence order | token cosine |\n|---|---|---|---|---|---|"
+        f"\n{name}:\n\n| variant | layers | accuracy at {early} | at {last} "
+        f"| loss | sentence order | token cosine |\n{'|---' * 7}|"
     )
-    for label in study["variants"]:
+    for label, num_layers in dict.fromkeys(
+        (row["variant"], row["layers"]) for row in rows
+    ):
         cells = [
             " ".join(
                 format(row[metric], form)
                 for row in rows
-                if (row["variant"], row["step"]) == (label, step)
+                if (row["variant"], row["layers"], row["step"])
+                == (label, num_layers, step)
             )
             for step, metric, form in (
                 (early, "accuracy", ".1%"),
@@ -413,4 +434,4 @@ def print_table(args, name, study):
                 (last, "cosine", ".2f"),
             )
         ]
-        print(f"| {label} | {' | '.join(cells)} |")
+        print(f"| {label} | {num_layers} | {' | '.join(cells)} |")

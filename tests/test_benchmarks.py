@@ -5,11 +5,13 @@ import pathlib
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from albert_tf import AlbertConfig
 from albert_tf.lab import digests
-from albert_tf.model import initial_values
+from albert_tf.model import heads, initial_values, modeling
 from benchmarks import (
+    exit_losses,
     plateau,
     programs,
     stacked_values,
@@ -206,3 +208,89 @@ def test_records_of_studies_are_packed_without_loss():
     np.testing.assert_array_equal(
         found["next_sentence_labels"], features["next_sentence_labels"]
     )
+
+
+def test_drawn_depths_are_from_the_least_to_all():
+    study = {"min_num_layers": 2, "num_steps": 500}
+    config = AlbertConfig(vocab_size=31, num_hidden_layers=5)
+    depths = studies.draw_depths(study, config, seed=1)
+    assert depths.shape == (500,)
+    assert np.unique(depths).tolist() == [2, 3, 4, 5]
+
+
+@pytest.fixture(scope="module")
+def exit_classifier():
+    """A function from an `exit_losses.Variant` to such a model."""
+    config = AlbertConfig(
+        vocab_size=31,
+        hidden_size=8,
+        num_hidden_layers=3,
+        num_attention_heads=2,
+        intermediate_size=17,
+        initializer_range=0.5,
+        hidden_dropout_prob=0,
+        attention_probs_dropout_prob=0,
+    )
+    settings = {"num_labels": 3, "dropout_prob": 0}
+    tf.keras.utils.set_random_seed(1)
+    usual = heads.AlbertClassifier(config, exit_loss=True, **settings)
+    values = modeling.named_weights(usual)
+
+    def build(variant):
+        model = exit_losses.ExitClassifier(config, variant, **settings)
+        for name, weight in modeling.named_weights(model).items():
+            if name in values:
+                weight.assign(values[name])
+        return model
+
+    build.usual = usual
+    return build
+
+
+def train_loss(model):
+    names = "input_ids", "input_mask", "segment_ids"
+    features = {name: tf.constant([[1, 1, 1], [1, 1, 0]]) for name in names}
+    features["input_ids"] = tf.constant([[2, 8, 3], [2, 3, 0]])
+    features["label_ids"] = tf.constant([2, 0])
+    loss = model.ratios(features, training=True)["loss"]
+    return float(loss.total / loss.weight), features
+
+
+def test_the_first_variant_of_exit_losses_is_that_of_exit_loss(exit_classifier):
+    wanted, features = train_loss(exit_classifier.usual)
+    found, _ = train_loss(exit_classifier(exit_losses.Variant()))
+    np.testing.assert_allclose(found, wanted, rtol=1e-6)
+    last, _ = train_loss(exit_classifier(exit_losses.Variant(weights="last")))
+    logits = exit_classifier.usual(features)["logits"]
+    by_hand = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    np.testing.assert_allclose(
+        last, by_hand(features["label_ids"], logits), rtol=1e-5
+    )
+
+
+def test_learned_weights_go_to_the_layers_with_less_loss(exit_classifier):
+    model = exit_classifier(exit_losses.Variant(True, "learned"))
+    bias = model.learned.bias
+    # Whatever the others have, the last layer has the rest of 3.
+    bias.assign([0.01, -0.02])
+    np.testing.assert_allclose(
+        model.loss_weights(), [0.6225, 0.2689, 2.1086], atol=1e-4
+    )
+    before, _ = train_loss(model)
+    with tf.GradientTape() as tape:
+        _, features = train_loss(model)
+        logits = model.layer_logits(features)  # [2, 3, 3]
+        total = model.ratios(features, training=True)["loss"].total
+    losses = tf.keras.losses.sparse_categorical_crossentropy(
+        tf.repeat(features["label_ids"][:, None], 3, axis=1),
+        logits,
+        from_logits=True,
+    )  # [2, 3]
+    means = tf.reduce_mean(losses, axis=0)  # [3]
+    np.testing.assert_allclose(
+        before, tf.reduce_mean(model.loss_weights() * means), rtol=1e-5
+    )
+    slopes = tape.gradient(total, bias.value)
+    assert (np.sign(slopes) == np.sign(means[:-1] - means[-1])).all()
+    names = modeling.named_weights(model)
+    assert {"layer_1/output_weights", "layer_2/output_weights"} <= set(names)
