@@ -2,6 +2,7 @@
 
 import functools
 import os
+import unicodedata
 
 from scipy import special
 
@@ -16,6 +17,7 @@ from albert_tf.metrics import squad as metrics
 from albert_tf.model import span_heads
 from albert_tf.tasks.finetuning import Task
 from albert_tf.tasks.recipes import AnswerSettings, Recipe
+from albert_tf.text import normalization, words
 from albert_tf.training import manifest
 from albert_tf.weights import task_heads
 from albert_tf.weights.task_heads import THRESHOLD, TaskHead
@@ -23,6 +25,8 @@ from albert_tf.weights.task_heads import THRESHOLD, TaskHead
 PREDICTIONS_FILE = "predictions.json"
 NBEST_FILE = "nbest_predictions.json"
 NULL_ODDS_FILE = "null_odds.json"
+# Score of answers in Chinese, Japanese or Thai.
+CHARACTER_F1 = "character_f1"
 
 
 class Answering(Task):
@@ -128,10 +132,31 @@ class Answering(Task):
 
     def _score_empty_answers(self):
         """Returns the scores of answering every question with ""."""
-        empty = dict.fromkeys(self.gold, "")
-        if self.version == "v1":
-            return metrics.score_v1(self.gold, empty)
-        return metrics.score_v2(self.gold, empty)
+        return self._score_predictions(dict.fromkeys(self.gold, ""))
+
+    def _score_predictions(self, predictions: dict[str, str]) -> dict:
+        """Returns the scores of SQuAD's script.
+
+        Most answers in a script without spaces between words, whose F1 there is
+        little more than the exact match, also get one of characters.
+        """
+        score = {"v1": metrics.score_v1, "v2": metrics.score_v2}[self.version]
+        scores = score(self.gold, predictions)
+        if self._is_unspaced:
+            gold = {
+                key: [divide(text) for text in texts]
+                for key, texts in self.gold.items()
+            }
+            divided = {key: divide(text) for key, text in predictions.items()}
+            scores[CHARACTER_F1] = score(gold, divided)["f1"]
+        return scores
+
+    @functools.cached_property
+    def _is_unspaced(self) -> bool:
+        """Whether most gold answers are in a script without spaces."""
+        texts = [text for texts in self.gold.values() for text in texts]
+        found = [any(map(normalization.is_unspaced, text)) for text in texts]
+        return sum(found) > len(found) / 2
 
     def find_answers(self, tuning) -> answers.Answers:
         """Returns the current model's answers."""
@@ -155,7 +180,7 @@ class Answering(Task):
         """
         gold = self.gold
         if self.version == "v1":
-            return given.best, metrics.score_v1(gold, given.best)
+            return given.best, self._score_predictions(given.best)
         best = metrics.score_best_thresholds(gold, given.best, given.null_odds)
         threshold = self.threshold
         if threshold is None:
@@ -164,7 +189,7 @@ class Answering(Task):
                 # If never answering is best, SQuAD's script returns 0.
                 threshold = min(given.null_odds.values())
         predictions = answers.apply_threshold(given, threshold)
-        scores = metrics.score_v2(gold, predictions)
+        scores = self._score_predictions(predictions)
         return predictions, {**scores, **best, THRESHOLD: threshold}
 
     def score(self, tuning):
@@ -281,3 +306,21 @@ class Answering(Task):
             # The assets contain the head.
             self.head = self._build_head(threshold)
         return tuning.export(write, folder, threshold=threshold, **kwargs)
+
+
+def divide(text: str) -> str:
+    """Returns the words of a text, without punctuation, divided by spaces.
+
+    Characters of scripts without spaces between words are words, as in MLQA's
+    script.
+
+    Example:
+      >>> from albert_tf.tasks.squad import divide
+      >>> divide("《红楼梦》, 1791")
+      '红 楼 梦 1791'
+    """
+    spans = words.find_words(text)
+    found = [text[start:end] for start, end in spans]
+    return " ".join(
+        word for word in found if unicodedata.category(word[0])[0] != "P"
+    )

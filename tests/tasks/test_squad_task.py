@@ -10,7 +10,7 @@ from albert_tf.data import answers, squad, windows
 from albert_tf.model import span_heads
 from albert_tf.tasks.finetuning import FineTuning
 from albert_tf.tasks.recipes import AnswerSettings
-from albert_tf.tasks.squad import THRESHOLD, Answering
+from albert_tf.tasks.squad import CHARACTER_F1, THRESHOLD, Answering
 from albert_tf.training import results_file
 from albert_tf.weights import task_heads
 from tests import tiny
@@ -45,6 +45,26 @@ def test_no_question_is_answered_if_that_scores_best():
     assert scores["f1"] == scores["best_f1"] == pytest.approx(200 / 3)
     assert scores["best_f1_thresh"] == 0
     assert scores["null_score_diff_threshold"] == -2
+
+
+def test_characters_are_counted_where_no_spaces_divide_words():
+    gold = {"a": ["红楼梦"], "b": ["一九八四年", "1984年"], "c": ["x"]}
+    found = {"a": "《红楼梦》", "b": "1984", "c": "y"}
+    given = answers.Answers(found, {}, dict.fromkeys(found, -1.0))
+    _, scores = make_task("v1", gold).score_answers(given)
+    # SQuAD's script knows neither these quotes nor characters as words.
+    assert scores["f1"] == scores["exact_match"] == 0
+    assert scores[CHARACTER_F1] == pytest.approx(100 * (1 + 2 / 3) / 3)
+    task = make_task("v2", {**gold, "c": []}, threshold=0)
+    assert task.score_answers(given)[1][CHARACTER_F1] == scores[CHARACTER_F1]
+    assert task.baseline[CHARACTER_F1] == pytest.approx(100 / 3)
+
+
+def test_one_chinese_answer_leaves_the_scores_of_others_as_they_are():
+    gold = {"a": ["红楼梦"], "b": ["a cat"]}
+    given = answers.Answers({"a": "红楼", "b": "cat"}, {}, {})
+    scores = make_task("v1", gold).score_answers(given)[1]
+    assert scores == {"exact_match": 50, "f1": 50}
 
 
 def test_each_version_has_its_head():
