@@ -60,6 +60,10 @@ def of_kernels(rate, other_rate, settings):
     return at(other_rate, settings) | share
 
 
+# What the recipes have now.
+PRESENT = {
+    "Muon, 4e-3, kernels 2e-3, decay 0.1": of_kernels(2e-3, 4e-3, MUON) | DECAY
+}
 SIX_LAYERS = RECIPE | {
     "changes": POSITIONS | {"num_hidden_layers": 6},
     "num_seeds": 3,
@@ -67,10 +71,7 @@ SIX_LAYERS = RECIPE | {
     "eval_steps": 1000,
     "eval_layers": (1, 2, 3, 4, 5, 8),
     "max_seconds": 160,
-    "variants": {
-        "Muon, 4e-3, kernels 2e-3, decay 0.1": of_kernels(2e-3, 4e-3, MUON)
-        | DECAY
-    },
+    "variants": PRESENT,
 }
 STUDIES: dict[str, dict] = {
     "hour": RECIPE
@@ -119,6 +120,11 @@ STUDIES: dict[str, dict] = {
         "changes": POSITIONS,
         "variants": {"Muon, 3e-3, decay 0.1": at(3e-3, MUON) | DECAY},
     },
+    "hour_16_heads": RECIPE
+    | {
+        "changes": POSITIONS | {"num_attention_heads": 16},
+        "variants": PRESENT,
+    },
     "hour_3_groups": RECIPE
     | {
         "changes": FORMER | {"num_hidden_groups": 3},
@@ -135,11 +141,8 @@ STUDIES: dict[str, dict] = {
         "num_steps": 11300,
         "eval_steps": 1000,
         "max_seconds": 400,
-        "variants": {
-            "Muon, 4e-3, kernels 2e-3, decay 0.1": of_kernels(2e-3, 4e-3, MUON)
-            | DECAY
-        },
-        "kept": ("Muon, 4e-3, kernels 2e-3, decay 0.1",),
+        "variants": PRESENT,
+        "kept": tuple(PRESENT),
     },
     "hour_2_layers": RECIPE
     | {
