@@ -141,15 +141,15 @@ def _check_text(name, value, is_required):
 
 
 class Terminated(KeyboardInterrupt):
-    """Raised on SIGTERM; code that saves work on ctrl-C also does so here."""
+    """Raised on SIGTERM and SIGHUP, at which work is saved as at ctrl-C."""
 
 
 def launch(run, flags_class):
     """Parses the command line into `flags_class` and calls `run` with it.
 
     On an error, the program prints `errors.explain` and exits with status 1;
-    --verbosity=1 shows the traceback. Ctrl-C exits with 130 and SIGTERM with
-    143, after `run` has saved its work.
+    --verbosity=1 shows the traceback. Ctrl-C exits with 130, SIGTERM and SIGHUP
+    with 143, after `run` has saved its work.
 
     Args:
       run: function of an instance of `flags_class`; or the name of a module
@@ -344,6 +344,11 @@ def _raise_on_sigterm():
 
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, terminate)
+        # A terminal that is closed, unless `nohup` ignores that.
+        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+            signal.signal(
+                signal.SIGHUP, lambda *_: signal.raise_signal(signal.SIGTERM)
+            )
         sys.unraisablehook = repeat
 
 

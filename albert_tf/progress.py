@@ -54,9 +54,24 @@ class Line:
         start = "\r\x1b[K" if self.is_terminal else ""
         self._write(f"{start}{messages.show(text)}\n")
 
+    def end(self):
+        """Ends a terminal's status line."""
+        if self.is_terminal:
+            self._write("\n")
+
     def _write(self, text):
-        self.stream.write(text)
-        self.stream.flush()
+        # A full disk, or a log that nobody reads any more (`| tee` ends at
+        # ctrl-C, too), must not cost the work.
+        try:
+            self.stream.write(text)
+            self.stream.flush()
+        except BrokenPipeError:
+            # Written at the end, the rest would change the exit status.
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, self.stream.fileno())
+            os.close(nowhere)
+        except OSError:
+            pass
 
 
 class Progress:
@@ -88,8 +103,8 @@ class Progress:
     def finish(self):
         """Shows the final state and ends the line."""
         self._show()
-        if self.is_shown and self.line.is_terminal:
-            print(file=self.line.stream)
+        if self.is_shown:
+            self.line.end()
 
     def clear(self):
         """Clears the line of a terminal; does nothing for a log."""

@@ -221,7 +221,8 @@ def test_a_text_is_a_string_or_a_path(value):
 
 
 @pytest.mark.parametrize(
-    ("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)]
+    ("number", "status"),
+    [(signal.SIGTERM, 143), (signal.SIGHUP, 143), (signal.SIGINT, 130)],
 )
 def test_a_signal_ends_the_program_after_work_is_saved(script, number, status):
     command = [sys.executable, str(script.path)]

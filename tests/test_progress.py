@@ -2,6 +2,7 @@
 
 import io
 import os
+import pathlib
 
 import pytest
 
@@ -104,3 +105,17 @@ def test_a_log_is_never_silent_for_long(monkeypatch):
             line.say("a line")
     said = stream.getvalue().splitlines()
     assert said == ["step 6, ETA", "a line"]
+
+
+def test_a_log_that_nobody_reads_or_that_is_full_ends_no_work():
+    reader, writer = os.pipe()
+    os.close(reader)
+    with open(writer, "w") as stream:
+        line = progress.Line(stream)
+        line.say("step 1")
+        line.say("step 2")
+    # Closed without an error: nothing is left to be written.
+    line = progress.Line(pathlib.Path("/dev/full").open("w"))
+    line.say("step 1")
+    with pytest.raises(OSError, match="No space left"):
+        line.stream.close()
