@@ -1,8 +1,11 @@
 """Labels as files write them: one or several names, numbers, true or false."""
 
+import ast
 import collections
+import json
 import re
 import unicodedata
+import warnings
 from collections.abc import Iterable, Sequence
 
 from albert_tf.text import normalization
@@ -18,7 +21,8 @@ _NUMBER = re.compile(r"-?(0|[1-9][0-9]{0,14})(\.[0-9]*)?")
 # What NumPy prints in a list without commas.
 _PRINTED = re.compile(r"[-+.\deE]+|True|False")
 _CONTAINER = re.compile(r"(?:set|frozenset|array|tensor)\((.*)\)", re.DOTALL)
-_ITEM = re.compile(r"""'([^']*)'|"([^"]*)"|([^\s,'"]+(?:[^,'"]*[^\s,'"])?)""")
+_QUOTED = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\""""
+_ITEM = re.compile(rf"""{_QUOTED}|[^\s,'"](?:[^,]*[^\s,])?""", re.DOTALL)
 
 
 def name_of(value: object) -> str:
@@ -95,17 +99,52 @@ def split(value: object, separator: str) -> list[str]:
     text = name_of(value)
     if container := _CONTAINER.fullmatch(text):
         text = container[1]
-    if re.fullmatch(r"\[.*\]|\{.*\}|\(.*\)", text, re.DOTALL):
+    if _is_list(text):
         inner = text[1:-1]
-        if "," not in inner and not re.search("['\"]", inner):
-            parts = inner.split()
-            if all(map(_PRINTED.fullmatch, parts)):
-                return parts
-            # Python's tuples have a comma.
-            return [text if text[0] == "(" else inner.strip()]
-        return ["".join(parts) for parts in _ITEM.findall(inner)]
+        if "," in inner or re.search("['\"]", inner):
+            return _split_list(text)
+        parts = inner.split()
+        if all(map(_PRINTED.fullmatch, parts)):
+            return parts
+        if text[0] != "(":  # Python's tuples have a comma.
+            text = inner
     parts = [part.strip() for part in text.split(separator)]
     return [part for part in parts if part]
+
+
+def _is_list(text):
+    """Returns whether a text is in brackets, of which the first is the last."""
+    if not re.fullmatch(r"\[.*\]|\{.*\}|\(.*\)", text, re.DOTALL):
+        return False
+    depth = 0
+    for char in re.sub(_QUOTED, "", text[1:-1], flags=re.DOTALL):
+        depth += (char == text[0]) - (char == text[-1])
+        if depth < 0:
+            return False
+    return True
+
+
+def _split_list(text):
+    """Returns the names of a list in JSON, or as Python or NumPy print it."""
+    try:
+        found = json.loads(text)
+    except ValueError:
+        found = None
+    if isinstance(found, list):
+        return [name_of(item) for item in found]
+    return [_unquote(item) for item in _ITEM.findall(text[1:-1])]
+
+
+def _unquote(item):
+    if not re.fullmatch(_QUOTED, item, re.DOTALL):
+        return item
+    with warnings.catch_warnings():
+        # Of a backslash that escapes nothing.
+        warnings.simplefilter("ignore")
+        try:
+            return name_of(ast.literal_eval(item))
+        except (SyntaxError, ValueError):
+            return item[1:-1]
 
 
 def are_zero_or_one(names: Sequence[str]) -> bool:

@@ -514,10 +514,26 @@ def test_an_empty_set_as_python_prints_it_is_no_label():
         ("[good film, bad]", ["good film", "bad"]),
         ("[1 0 1]", ["1", "0", "1"]),
         ("[]", []),
+        ("[NLP],[CV]", ["[NLP]", "[CV]"]),
+        ("(a), (b)", ["(a)", "(b)"]),
+        ("['a]', 'b']", ["a]", "b"]),
+        ("[children's, adult]", ["children's", "adult"]),
+        ("['a' 'it\\'s']", ["a", "it's"]),
+        ("['\\q']", ["\\q"]),
     ],
 )
 def test_brackets_are_those_of_lists(value, wanted):
     assert label_values.split(value, ",") == wanted
+
+
+def test_a_separator_counts_in_brackets_without_commas():
+    assert label_values.split("[a|good film]", "|") == ["a", "good film"]
+
+
+@pytest.mark.parametrize("write", [json.dumps, repr, ascii])
+def test_lists_have_the_names_that_were_written(write):
+    names = ["体育", "Größe", '5" disk', "it's", "a\\b", "C:\\temp", "😀"]
+    assert label_values.split(write(names), ",") == names
 
 
 def test_labels_with_spaces_around_them_are_one():
