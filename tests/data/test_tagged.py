@@ -206,6 +206,12 @@ def test_comments_are_told_from_words(tmp_path):
     assert words_and_tags(file) == [("# #b", "O O"), ("#c d", "O O")]
     file = read(tmp_path, "# newdoc\na NN\n\n# newpar\n# NN\n# newdoc\n")
     assert words_and_tags(file) == [("a", "NN"), ("# #", "NN newdoc")]
+    # Tweets: hashtags, and braces as words.
+    file = read(tmp_path, "#newparents B\nlove O\n\n{ O\n#sent_ids O\n")
+    assert words_and_tags(file) == [
+        ("#newparents love", "B O"),
+        ("{ #sent_ids", "O O"),
+    ]
 
 
 CONLLU = """\

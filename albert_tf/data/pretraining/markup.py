@@ -168,18 +168,21 @@ class _Converted:
         """Starts again; other positions are unknown."""
         if position:
             raise ValueError("Converted text can be read from its start only.")
-        self._parts, self._rest = self._documents(), b""
+        self._parts, self._part, self._at = self._documents(), b"", 0
 
     def read(self, size):
         """Returns so many bytes, or fewer at the end."""
-        parts, length = [self._rest], len(self._rest)
-        while length < size and (lines := next(self._parts, None)) is not None:
-            text = "".join(f"{x}\n" for x in lines) + "\n"
-            parts.append(text.encode(errors="replace"))
-            length += len(parts[-1])
-        data = b"".join(parts)
-        self._rest = data[size:]
-        return data[:size]
+        found = []
+        while size:
+            if self._at == len(self._part):
+                if (lines := next(self._parts, None)) is None:
+                    break
+                text = "".join(f"{x}\n" for x in lines) + "\n"
+                self._part, self._at = text.encode(errors="replace"), 0
+            found.append(self._part[self._at : self._at + size])
+            self._at += len(found[-1])
+            size -= len(found[-1])
+        return b"".join(found)
 
 
 def _visible(lines):

@@ -13,6 +13,7 @@ import json
 import logging
 import os
 import re
+from typing import NamedTuple
 
 from albert_tf import filesystem
 from albert_tf.data.pretraining import records
@@ -113,8 +114,13 @@ def _digest(description):
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _is_edited(description):
-    return description.get("digest") != _digest(description)
+class _Sidecar(NamedTuple):
+    """What a sidecar says, found once for all of its files."""
+
+    path: str
+    description: dict
+    is_edited: bool
+    places: dict[str, int]  # From a file's name to its index in `files`.
 
 
 def read_sidecar(files: list[str], is_strict: bool = True) -> dict | None:
@@ -143,16 +149,16 @@ def read_sidecar(files: list[str], is_strict: bool = True) -> dict | None:
     """
     _check_finished(files)
     paths = {file: sidecar_path(file) for file in files}
-    descriptions = {
+    sidecars = {
         path: _load(path)
         for path in sorted(set(paths.values()))
         if filesystem.exists(path)
     }
-    if not descriptions:
+    if not sidecars:
         return None
-    first_path, first = next(iter(descriptions.items()))
+    first_path, first, _, _ = next(iter(sidecars.values()))
     for file, path in paths.items():
-        if path not in descriptions:
+        if path not in sidecars:
             raise ValueError(
                 f"{file} has no sidecar {path}, but other files have one, "
                 f"such as {first_path}. Read them in separate runs, or create "
@@ -160,9 +166,9 @@ def read_sidecar(files: list[str], is_strict: bool = True) -> dict | None:
                 "*.dataset.json files away: the program then counts the "
                 "records and assumes sentence-order labels."
             )
-        _check_common(path, descriptions[path], first_path, first)
+        _check_common(path, sidecars[path].description, first_path, first)
     num_records = [
-        _num_records(file, path, descriptions[path], is_strict)
+        _num_records(file, sidecars[path], is_strict)
         for file, path in paths.items()
     ]
     known = {k: v for k, v in first.items() if k not in ("digest", "num_bytes")}
@@ -226,11 +232,13 @@ def _load(path):
             f"{path} describes {len(names)} files, but {len(missing)} are "
             f"missing, such as {missing[0]}. Were all files copied?"
         )
-    if _is_edited(description):
+    is_edited = description.get("digest") != _digest(description)
+    if is_edited:
         logging.warning(
             "%s was edited; it is checked against the records.", path
         )
-    return description
+    places = {name: index for index, name in enumerate(names)}
+    return _Sidecar(path, description, is_edited, places)
 
 
 def _check_values(path, description):
@@ -281,19 +289,20 @@ def _check_vocabulary(path, description):
         )
 
 
-def _num_records(file, path, description, is_strict):
+def _num_records(file, sidecar, is_strict):
     """Verifies a file against its sidecar; returns its number of records."""
+    path, description, is_edited, places = sidecar
     name = os.path.basename(file)
-    if name not in description["files"]:
+    if name not in places:
         raise ValueError(
             f"{path} does not list {name}. Is the file left over from an "
             "older run?"
         )
-    index = description["files"].index(name)
+    index = places[name]
     wanted = description["num_records"][index]
     if not is_strict:
         return wanted
-    if not _is_edited(description):
+    if not is_edited:
         num_bytes = filesystem.size(file)
         if num_bytes == description["num_bytes"][index]:
             return wanted
