@@ -271,7 +271,8 @@ class EpochFlags(FineTuningFlags):
     )
     warmup_proportion: float | None = flag(
         0.1,
-        "Fraction of all steps used for warmup, unless --train_step is given.",
+        "Fraction of all steps used for warmup, unless --train_step or "
+        "--warmup_step is given.",
     )
     train_step: int | None = flag(
         help="Number of training steps, instead of --num_train_epochs; the "
@@ -279,12 +280,13 @@ class EpochFlags(FineTuningFlags):
     )
 
     def choose_steps(self):
-        """Returns these flags, without epochs if steps are given."""
-        if self.train_step is None:
-            return self
-        return dataclasses.replace(
-            self, num_train_epochs=None, warmup_proportion=None
-        )
+        """Returns these flags, without epochs or shares if steps are given."""
+        replaced = dict[str, None]()
+        if self.train_step is not None:
+            replaced["num_train_epochs"] = None
+        if self.train_step is not None or self.warmup_step:
+            replaced["warmup_proportion"] = None
+        return dataclasses.replace(self, **replaced)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

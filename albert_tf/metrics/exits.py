@@ -92,9 +92,13 @@ def list_exits(
 
 
 def leave_out(count: int, num_parts: int = 20) -> list[np.ndarray]:
-    """Returns the indices of `count` examples, without each part of them."""
+    """Returns the indices of `count` examples, without each part of them.
+
+    A single example has no parts.
+    """
     parts = np.arange(count) % num_parts
-    return [np.flatnonzero(parts != i) for i in range(min(num_parts, count))]
+    size = min(num_parts, count) if count > 1 else 0
+    return [np.flatnonzero(parts != i) for i in range(size)]
 
 
 def jackknife(values) -> float:

@@ -346,6 +346,13 @@ class FineTuning:
             "max_seq_length": self.task.max_seq_length,
         }
         if not self.task.num_train:
+            # Dropout is of training alone.
+            recorded = manifest.read_setting(self.folder, "config") or {}
+            parts["config"] |= {
+                name: rate
+                for name, rate in recorded.items()
+                if name.endswith("_dropout_prob")
+            }
             is_other = self.task.is_scored and start.values
             if is_other and not task_heads.find_trained(self.folder):
                 parts["scored"] = manifest.describe_weights(start.values)

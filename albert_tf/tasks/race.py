@@ -152,7 +152,7 @@ class MultipleChoice(Task):
             return {}
         scores = score_levels(score_logits, questions, logits, label_ids)
         tuning.reporter.say(f"test: {scores}")
-        return scores
+        return {"test": scores}
 
 
 def level_of(question: race.Question) -> str:

@@ -107,15 +107,17 @@ class Vectors(Task):
         }
         if self.train is not None:
             data["train"] = manifest.describe_examples(self.train)
-        return {
+        made_of = {
             "task": {
                 "name": self.name,
                 "metrics": METRICS,
                 "vectors": self.settings.pooling,
-                "temperature": self.settings.temperature,
             },
             "data": data,
         }
+        if self.train is not None and self.objective == "ranking":
+            made_of["loss"] = {"temperature": self.settings.temperature}
+        return made_of
 
     def build_model(
         self, config, dropout=Recipe.classifier_dropout, dtype="float32"

@@ -84,6 +84,10 @@ def test_the_error_of_a_loss_is_that_of_paired_answers():
 
 def test_one_example_tells_no_error():
     assert exits.jackknife([len(part) for part in exits.leave_out(1)]) == np.inf
+    logits = np.array([[[0, 1.0], [2, 0]]])  # [1, 2, 2]
+    rows = exits.list_exits(logits, np.array([1]), "eval_accuracy")
+    assert (rows[0].score, rows[0].error) == (0, 0)
+    assert (rows[-1].score, rows[-1].error) == (1, np.inf)
     values = np.array([3.0, 5.0, 10.0])
     error = exits.jackknife([values[x].mean() for x in exits.leave_out(3)])
     np.testing.assert_allclose(error, values.std(ddof=1) / np.sqrt(3))

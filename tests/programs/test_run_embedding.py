@@ -145,6 +145,15 @@ def test_pairs_without_scores_are_ranked(args, tmp_path):
     # Evaluated elsewhere, it keeps pooling and length; and so does a
     # pretrained model, which has neither.
     trained = str(tmp_path / "out")
+    # The temperature is of training alone.
+    run_embedding.run(
+        dataclasses.replace(args, do_train=False, temperature=0.2)
+    )
+    other = dataclasses.replace(args, train_step=101, temperature=0.2)
+    with pytest.raises(
+        ValueError, match="loss.temperature.*0.05, is 0.2: need"
+    ):
+        run_embedding.run(other)
     for start in (trained, args.init_checkpoint):
         folder = tmp_path / f"scores{start == trained}"
         run_embedding.run(

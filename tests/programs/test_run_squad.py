@@ -513,14 +513,19 @@ def test_steps_are_given_or_come_from_epochs_of_questions(
         raise InterruptedError
 
     monkeypatch.setattr(run_squad.finetuning, "FineTuning", build_tuning)
-    for changed in (args, dataclasses.replace(args, train_step=None)):
+    epochs = dataclasses.replace(args, train_step=None)
+    for changed in (
+        args,
+        dataclasses.replace(epochs, warmup_step=0),
+        dataclasses.replace(epochs, warmup_step=2),
+    ):
         with pytest.raises(InterruptedError):
             run_squad.run(changed)
     found = [
         (r.train_step, r.num_train_epochs, r.warmup_proportion) for _, r in ran
     ]
-    assert found == [(6, None, None), (None, 3.0, 0.1)]
-    assert [task.num_train for task, _ in ran] == [6, 6]
+    assert found == [(6, None, None), (None, 3.0, 0.1), (None, 3.0, None)]
+    assert [task.num_train for task, _ in ran] == [6, 6, 6]
 
 
 def test_wrong_data_is_refused_before_any_work(args, tmp_path):
