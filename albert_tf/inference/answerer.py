@@ -98,6 +98,11 @@ class Answerer:
     def _choose_threshold(self, head, source):
         """Returns the threshold of a model of SQuAD 2.0, or None of 1.1."""
         given = self.settings.null_score_diff_threshold
+        if head.kind == "spans" and given is not None:
+            raise ValueError(
+                f"null_score_diff_threshold={given:g}, but {source} is a model "
+                "of SQuAD 1.1, which always answers."
+            )
         if head.kind == "spans" or given is not None:
             return given
         if head.threshold is None:

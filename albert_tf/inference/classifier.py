@@ -77,6 +77,12 @@ class Classifier:
         )
         if exit_threshold is None:
             exit_threshold = head.threshold
+        if exit_threshold and self.objective != "classes":
+            raise ValueError(
+                f"exit_threshold={exit_threshold:g}, but {start.source} has "
+                f"the objective {self.objective!r}: only answers of one class "
+                "are given after fewer layers."
+            )
         build = functools.partial(
             heads.AlbertClassifier,
             num_labels=num_outputs,

@@ -32,6 +32,14 @@ HUB_FILES = (
     "vocab.txt",
     "tokenizer*.json",
     "special_tokens_map.json",
+    # Of sentence-transformers.
+    "modules.json",
+    "sentence_bert_config.json",
+    "*_Pooling/config.json",
+    # Of KerasHub.
+    "*.weights.h5",
+    "model.weights.json",
+    "assets/tokenizer/*",
 )
 CACHE = "ALBERT_TF_CACHE"
 BLOCK = 1 << 20

@@ -8,7 +8,7 @@ import numpy as np
 
 from albert_tf import filesystem
 from albert_tf.model.config import AlbertConfig
-from albert_tf.weights import checkpoints
+from albert_tf.weights import checkpoints, sentence_transformers
 from albert_tf.weights.task_heads import HEAD_FILE, TaskHead, default_labels
 
 CLASSIFIER = "AlbertForSequenceClassification"
@@ -56,12 +56,19 @@ def read_head(
       ValueError: if the description is invalid; `folder` is named.
     """
     architecture = find_architecture(described)
+    if architecture == CHOICES:
+        return TaskHead("choices")
+    lengths = {
+        name: min(length, described.get("max_position_embeddings", length))
+        for name, length in sentence_transformers.read_lengths(folder).items()
+    }
+    if architecture == SPANS:
+        return TaskHead("spans", lengths=lengths)
     if architecture == TAGS:
-        return TaskHead("tags", _read_labels(folder, described.get("id2label")))
+        labels = _read_labels(folder, described.get("id2label"))
+        return TaskHead("tags", labels, lengths=lengths)
     if architecture != CLASSIFIER:
-        kinds = {CHOICES: "choices", SPANS: "spans"}
-        kind = kinds.get(architecture)
-        return TaskHead(kind) if kind else None
+        return None
     problem = described.get("problem_type")
     if problem is None:
         # transformers decides the same for integer labels.
@@ -73,7 +80,7 @@ def read_head(
             f"of {', '.join(PROBLEM_TYPES)}."
         )
     labels = _read_labels(folder, described.get("id2label"))
-    return TaskHead(PROBLEM_TYPES[problem], labels)
+    return TaskHead(PROBLEM_TYPES[problem], labels, lengths=lengths)
 
 
 def find_architecture(described: dict) -> str:

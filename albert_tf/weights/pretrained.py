@@ -109,7 +109,8 @@ def complete(pretrained: Pretrained | filesystem.Path) -> Complete:
     """Returns a model, or what `read_pretrained` takes, as a Complete.
 
     Raises:
-      ValueError: if the config or the vocabulary is missing.
+      ValueError: if the config or the vocabulary is missing, or they differ
+        in the number of pieces.
     """
     if not isinstance(pretrained, Pretrained):
         pretrained = read_pretrained(pretrained)
@@ -124,7 +125,9 @@ def complete(pretrained: Pretrained | filesystem.Path) -> Complete:
             f"several, next to it. Give {' and '.join(missing.values())} to "
             "the command, or copy the file there."
         )
-    return Complete(**vars(pretrained))
+    found = Complete(**vars(pretrained))
+    check_vocabulary(found.tokenizer, found.config)
+    return found
 
 
 def read_pretrained(

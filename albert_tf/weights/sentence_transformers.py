@@ -90,7 +90,7 @@ def read_head(folder: filesystem.Path) -> TaskHead | None:
         )
     return TaskHead(
         VECTORS,
-        lengths=_read_lengths(folder),
+        lengths=read_lengths(folder),
         pooling=known[modes[0]],
         is_normalized="Normalize" in kinds,
     )
@@ -111,8 +111,8 @@ def _list_modes(described):
     ]
 
 
-def _read_lengths(folder):
-    """Returns the maximum length of a text, if one of the files has it."""
+def read_lengths(folder: filesystem.Path) -> dict[str, int]:
+    """Returns `max_seq_length` of a folder, if one of its files has it."""
     for name, key in (
         (LENGTH_FILE, "max_seq_length"),
         (TOKENIZER_FILE, "model_max_length"),

@@ -43,7 +43,7 @@ def find_vocabulary(folder):
     kind = "spm_model_file" if is_pieces else "vocab_file"
     settings = tokenization.read_settings(folder)
     if settings is None:
-        settings = tokenization.read_settings(folder, HF_SETTINGS) or {}
+        settings = _read_hf_settings(folder, is_pieces)
     names = CASING & settings.keys()
     arguments: dict = {kind: paths[0], **{n: settings[n] for n in names}}
     tokenizer = tokenization.build_tokenizer(**arguments)
@@ -55,6 +55,24 @@ def find_vocabulary(folder):
             "remove the settings if it is the right one."
         )
     return tokenizer, (name_vocabulary(paths[0], is_pieces), content)
+
+
+def _read_hf_settings(folder, is_pieces):
+    """Returns the settings that transformers recorded, by our names.
+
+    Raises:
+      ValueError: if accents are removed from letters that keep their case.
+    """
+    settings = tokenization.read_settings(folder, HF_SETTINGS) or {}
+    strips = settings.get("strip_accents")
+    if is_pieces or strips is None or "keep_accents" in settings:
+        return settings
+    if strips and not settings.get("do_lower_case", True):
+        raise ValueError(
+            f"{HF_SETTINGS} in {folder} has strip_accents without "
+            "do_lower_case, which no tokenizer of this package does."
+        )
+    return {**settings, "keep_accents": not strips}
 
 
 def read_vocabulary_file(

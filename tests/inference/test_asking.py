@@ -146,6 +146,12 @@ def test_an_unknown_threshold_is_said(answering, caplog):
     assert not caplog.text
 
 
+def test_a_model_that_always_answers_has_no_threshold(tmp_path):
+    settings = AnswerSettings(null_score_diff_threshold=0.0)
+    with pytest.raises(ValueError, match="SQuAD 1.1, which always answers"):
+        Answerer(tiny.write_answering(tmp_path), settings=settings)
+
+
 def test_windows_are_those_of_the_fine_tuning(answering):
     windows = {"max_seq_length": 20, "doc_stride": 5, "max_query_length": 6}
     start = read_pretrained(answering)

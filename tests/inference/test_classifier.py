@@ -159,6 +159,23 @@ def test_it_leaves_early_if_it_is_told_to(folders):
     assert full(TEXTS) == plain
 
 
+@pytest.mark.parametrize("kind", ["multi_label", "regression"])
+def test_only_single_classes_leave_early(folders, kind):
+    with pytest.raises(ValueError, match=f"objective {kind!r}: only answers"):
+        Classifier(folders[kind], exit_threshold=0.5)
+
+
+def test_a_vocabulary_of_another_size_is_refused(tmp_path):
+    folder = tiny.write_classifier(tmp_path)
+    pieces = (folder / "vocab.txt").read_text().splitlines()
+    (folder / "vocab.txt").write_text("\n".join(pieces[:-1]))
+    (folder / "tokenizer_settings.json").unlink()
+    with pytest.raises(
+        ValueError, match=r"vocab.txt has \d+ pieces, the model"
+    ):
+        Classifier(folder)
+
+
 def test_what_is_no_list_of_texts_is_refused(folders):
     classifier = Classifier(folders["classes"])
     assert classifier([]) == []

@@ -1,6 +1,7 @@
 """Models are downloaded by name, from a server of this machine."""
 
 import base64
+import fnmatch
 import hashlib
 import multiprocessing
 import os
@@ -178,7 +179,21 @@ def test_models_of_the_hub_are_found(server, tmp_path, monkeypatch):
         downloads.find_model("hf:albert/albert-base-v2")
 
     def fetch(name, allow_patterns):
-        assert "config.json" in allow_patterns
+        # Of transformers, sentence-transformers and KerasHub.
+        for file in (
+            "config.json",
+            "model-00001-of-00002.safetensors",
+            "spiece.model",
+            "tokenizer_config.json",
+            "modules.json",
+            "1_Pooling/config.json",
+            "sentence_bert_config.json",
+            "model.weights.h5",
+            "assets/tokenizer/vocabulary.spm",
+        ):
+            assert any(fnmatch.fnmatch(file, p) for p in allow_patterns)
+        for file in "onnx/model.onnx", "pytorch_model.bin", "rust_model.ot":
+            assert not any(fnmatch.fnmatch(file, p) for p in allow_patterns)
         if name == "albert/albert-base-v2":
             return str(tmp_path)
         raise OSError("offline\nmore")

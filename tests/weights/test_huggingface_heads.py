@@ -19,6 +19,7 @@ from albert_tf.weights import (
 )
 from albert_tf.weights.safetensor_files import WEIGHTS_FILE
 from albert_tf.weights.task_heads import TaskHead
+from tests import tiny
 from tests.weights.test_huggingface import inputs, rewrite
 from tests.weights.test_pretrained import TINY, convert
 
@@ -122,6 +123,25 @@ def test_a_head_survives_a_conversion_and_back(tmp_path, name, form):
     assert copy.values.keys() == values.keys()
     for name, value in values.items():
         np.testing.assert_array_equal(copy.values[name], value)
+
+
+@pytest.mark.parametrize("write", [tiny.write_classifier, tiny.write_answering])
+def test_the_length_of_training_survives_a_conversion(tmp_path, write):
+    start = pretrained.read_pretrained(write(tmp_path))
+    lengths = {"max_seq_length": 4}
+    head = dataclasses.replace(start.head, lengths=lengths)
+    start = dataclasses.replace(start, head=head)
+    folder = tmp_path / "hf"
+    folder.mkdir()
+    pretrained.write_pretrained(folder, start, "hf")
+    assert pretrained.read_pretrained(folder).head.lengths == lengths
+    # Other models may have fewer positions than their tokenizer allows.
+    path = folder / "tokenizer_config.json"
+    settings = json.loads(path.read_text()) | {"model_max_length": 900}
+    path.write_text(json.dumps(settings))
+    found = pretrained.read_pretrained(folder)
+    positions = found.config.max_position_embeddings
+    assert found.head.lengths == {"max_seq_length": positions}
 
 
 def test_transformers_has_no_threshold_of_few_layers(tmp_path, capsys):

@@ -26,6 +26,7 @@ from albert_tf.weights import (
     pretrained,
     regrouping,
     task_heads,
+    vocabulary_files,
 )
 from tests import tiny
 
@@ -628,6 +629,29 @@ def test_equal_copies_of_a_vocabulary_are_accepted(tmp_path):
         (tmp_path / "a" / f"{name}.txt").write_text(text)
         tokenizer = pretrained.read_pretrained(tmp_path / "a").tokenizer
         assert bool(tokenizer) == bool(text)
+
+
+@pytest.mark.parametrize(
+    ("settings", "tokens"),
+    [
+        ({"strip_accents": False}, ["café"]),
+        ({"strip_accents": True}, ["cafe"]),
+        ({"strip_accents": None}, ["cafe"]),
+        ({"strip_accents": False, "keep_accents": False}, ["cafe"]),
+    ],
+)
+def test_accents_are_those_that_transformers_recorded(
+    tmp_path, settings, tokens
+):
+    pieces = "\n".join([*tiny.SPECIAL, "café", "cafe"])
+    (tmp_path / "vocab.txt").write_text(pieces)
+    path = tmp_path / vocabulary_files.HF_SETTINGS
+    path.write_text(json.dumps({"do_lower_case": True} | settings))
+    tokenizer, _ = vocabulary_files.find_vocabulary(str(tmp_path))
+    assert tokenizer.tokenize("Café") == tokens
+    path.write_text('{"do_lower_case": false, "strip_accents": true}')
+    with pytest.raises(ValueError, match="strip_accents without do_lower_case"):
+        vocabulary_files.find_vocabulary(str(tmp_path))
 
 
 @pytest.mark.parametrize("beside", ["model", "vocabulary"])
