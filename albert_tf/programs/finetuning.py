@@ -3,6 +3,7 @@
 `args` is a `groups.FineTuningFlags`.
 """
 
+import contextlib
 import dataclasses
 import os
 import time
@@ -113,7 +114,10 @@ def run(args, read_task):
     and the `pretrained.Complete`.
     """
     check_start_and_outputs(args)
-    with ownership.owning_folder(args.output_dir):
+    folders = [run_folder(args, number) for number in range(args.num_runs)]
+    with contextlib.ExitStack() as owned:
+        for folder in dict.fromkeys([args.output_dir, *folders]):
+            owned.enter_context(ownership.owning_folder(folder))
         is_text = "text" in args.exports
         if is_text:
             text_serving = shared.import_text_serving("--export_text_dir")
@@ -139,8 +143,8 @@ def run(args, read_task):
             seconds = time.monotonic() - began
             write_summary(args.output_dir, task, runs, tests, seconds)
         export(args, task, best)
-        for number in range(args.num_runs):
-            card.write_run_card(run_folder(args, number))
+        for folder in folders:
+            card.write_run_card(folder)
 
 
 def run_once(args, number, task, start, strategy):

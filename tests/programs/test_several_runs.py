@@ -8,6 +8,7 @@ import weakref
 
 import pytest
 
+from albert_tf import ownership
 from albert_tf.commands.run_classifier import ClassifierFlags
 from albert_tf.programs import finetuning, shared
 from albert_tf.training import manifest
@@ -90,6 +91,11 @@ def test_all_runs_predict_and_the_best_is_exported(
         str(tmp_path / "out" / f"run_{i}") for i in (1, 2, 3)
     ]
     assert "The last step is 2" in capsys.readouterr().out
+    with (
+        ownership.owning_folder(tmp_path / "out" / "run_2"),
+        pytest.raises(BlockingIOError, match="run_2"),
+    ):
+        finetuning.run(args, lambda args, model: task)
 
 
 @pytest.mark.parametrize(("do_train", "length"), [(False, 12), (True, None)])

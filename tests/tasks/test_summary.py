@@ -44,3 +44,12 @@ def test_a_summary_reports_the_median_run():
     alone = summary.summarize("f1", runs[:1])
     assert alone["spread"] == 0
     assert "runs:" not in summary.format_summary(alone, {})
+
+
+def test_initial_weights_are_best_only_alone():
+    """They have no checkpoint in a folder that has trained since."""
+    evaluator = make_evaluator("a", 3.0, 9.0)
+    evaluator.results()[1]["global_step"] = 0
+    assert summary.describe_run(evaluator)["best"]["f1"] == 3
+    evaluator.results().pop(0)
+    assert summary.describe_run(evaluator)["best"]["f1"] == 9
