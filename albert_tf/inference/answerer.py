@@ -139,11 +139,12 @@ class Answerer:
                 )
         if not pairs:
             return []
-        paragraphs = list(dict.fromkeys(text for _, text in pairs))
+        paragraphs = dict.fromkeys(text for _, text in pairs)
+        places = {text: i for i, text in enumerate(paragraphs)}
         asked = squad.Squad(
-            paragraphs,
+            list(paragraphs),
             [
-                squad.Question(str(i), question, paragraphs.index(text), None)
+                squad.Question(str(i), question, places[text], None)
                 for i, (question, text) in enumerate(pairs)
             ],
         )
