@@ -167,7 +167,7 @@ def read_task(args, tokenizer):
         args.max_seq_length,
         with_train=True,
         with_dev=True,
-        with_test=bool(args.task_config),
+        with_test=bool(args.task_config and task.test),
     )
     return ExitTask(task, data, max_seq_length=args.max_seq_length)
 
@@ -271,8 +271,12 @@ def run(args):
     if args.step == "print":
         show(args)
         return
-    if not (args.init_checkpoint and args.data_dir):
-        raise ValueError("Give --init_checkpoint and --data_dir, to train.")
+    task = args.task_config or args.task_name
+    if not (args.init_checkpoint and args.data_dir and task):
+        raise ValueError(
+            "To train, give --init_checkpoint, --data_dir, and --task_name or "
+            "--task_config."
+        )
     names = flags.parse_names("only", args.only, list(VARIANTS))
     for seed in args.seeds.split(","):
         for name in names:

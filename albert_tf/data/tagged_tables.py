@@ -73,7 +73,7 @@ def read_conll(
     )
     if not fields:
         raise ValueError(f"{path} has no words. Was it copied completely?")
-    if re.match(r'\{("|$)', "".join(fields)):
+    if re.match(r"""\{(["']|$)""", "".join(fields)):
         raise ValueError(
             f"{path}, line {first} begins with a brace; wanted columns of "
             "words and tags. JSON lines need a name that ends with .jsonl."
@@ -140,7 +140,7 @@ def _is_comment(line, width):
     """Returns whether the first line of a sentence is no word."""
     return line.startswith("#") and (
         len(_split_row(line)) != width
-        or re.match(r"# *([\w.:-]+ += |(newdoc|newpar|sent_id)(\s|$))", line)
+        or re.match(r"# *([\w.:-]+ += |(newdoc|newpar|sent_id)(\s|=|$))", line)
         is not None
     )
 

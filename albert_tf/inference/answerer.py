@@ -19,9 +19,9 @@ class Answerer:
     Args:
       model: what `read_pretrained` takes, such as the --output_dir or
         --export_dir of run_squad, or what it returns.
-      max_seq_length: as for `WindowSettings`, like the next two. If all are
-        None, those of the fine-tuning; what is then unknown is chosen by
-        `recipes.choose_windows`.
+      max_seq_length: as for `WindowSettings`, like the next two. Unless it is
+        given, those that are None are of the fine-tuning; what is then unknown
+        is chosen by `recipes.choose_windows`.
       doc_stride: see there.
       max_query_length: see there.
       settings: an AnswerSettings. Its threshold, if any, replaces the model's.
@@ -79,8 +79,8 @@ class Answerer:
             "doc_stride": doc_stride,
             "max_query_length": max_query_length,
         }
-        if not any(given.values()):
-            given |= head.lengths
+        if max_seq_length is None:
+            given = head.lengths | {n: x for n, x in given.items() if x}
         self.windows = windows.WindowSettings(
             **choose_windows(start.config, **given)
         )

@@ -28,7 +28,11 @@ def run(args):
         max_seq_length=args.max_seq_length,
         doc_stride=args.doc_stride,
         max_query_length=args.max_query_length,
-        settings=AnswerSettings(max_answer_length=args.max_answer_length),
+        settings=AnswerSettings(
+            max_answer_length=args.max_answer_length,
+            # In v1, fewer than usual would change the answers.
+            n_best_size=max(args.n_best_size, AnswerSettings.n_best_size),
+        ),
     )
     answers = answerer([(text, paragraph) for text in texts])
     for text, answer in zip(texts, answers, strict=True):

@@ -102,6 +102,8 @@ def files_beside(model):
 def creating_folder(path, source):
     """Context manager: yields a folder that becomes --to if nothing fails."""
     output_dir = path.rstrip("/")
+    if os.path.islink(output_dir):
+        output_dir = os.path.realpath(output_dir)
     check_output(output_dir, source)
     with ownership.owning(output_dir):
         # Again, because another process may have written it meanwhile.
@@ -129,6 +131,11 @@ def check_output(output_dir, source):
         )
     if os.path.isfile(output_dir):
         raise ValueError(f"--to={output_dir} is a file; wanted a new folder.")
+    if os.path.ismount(output_dir):
+        raise ValueError(
+            f"--to={output_dir} is a mount point, which cannot be replaced; "
+            "wanted a new folder, such as one in it."
+        )
     if not output_dir or (os.path.isdir(output_dir) and os.listdir(output_dir)):
         raise ValueError(
             f"--to={output_dir or '/'} is not empty; wanted a new folder."

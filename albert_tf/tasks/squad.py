@@ -137,8 +137,8 @@ class Answering(Task):
     def _score_predictions(self, predictions: dict[str, str]) -> dict:
         """Returns the scores of SQuAD's script.
 
-        Most answers in a script without spaces between words, whose F1 there is
-        little more than the exact match, also get one of characters.
+        If most gold answers are in a script without spaces between words, whose
+        F1 is little more than the exact match, there is also CHARACTER_F1.
         """
         score = {"v1": metrics.score_v1, "v2": metrics.score_v2}[self.version]
         scores = score(self.gold, predictions)

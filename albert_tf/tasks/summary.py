@@ -58,7 +58,8 @@ def format_summary(summary: dict, baseline: dict) -> str:
       baseline: dict from metric to the score of a constant prediction.
     """
     metric = summary["metric"]
-    names = [name for name in summary["best"] if name in baseline]
+    known = summary["last"].keys() & baseline.keys()
+    names = [name for name in summary["best"] if name in known]
     lines = [
         f"{'':24}{'last':>10}{'best on dev':>14}{'baseline':>12}",
         *(

@@ -42,7 +42,7 @@ RULES = (
     ),
     ("config.*", REFUSED, "the weights belong to another architecture"),
     ("vocabulary.*", REFUSED, "ids would stand for other pieces"),
-    ("task.temperature", ALLOWED, "`loss` replaces it"),
+    ("task.temperature", NEEDS_FLAG, "it is loss.temperature now"),
     ("task.*", REFUSED, "outputs and scores belong to another task"),
     ("data.dev.max_eval_steps", ALLOWED, "`evaluation` replaces it"),
     ("data.dev.*", REFUSED, "existing scores are on other data"),

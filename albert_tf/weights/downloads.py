@@ -39,6 +39,7 @@ HUB_FILES = (
     # Of KerasHub.
     "*.weights.h5",
     "model.weights.json",
+    "task.json",
     "assets/tokenizer/*",
 )
 CACHE = "ALBERT_TF_CACHE"

@@ -56,14 +56,16 @@ def read_head(
       ValueError: if the description is invalid; `folder` is named.
     """
     architecture = find_architecture(described)
-    if architecture == CHOICES:
-        return TaskHead("choices")
+    if architecture in (CHOICES, SPANS):
+        # Of several lengths, transformers has one alone.
+        return TaskHead({CHOICES: "choices", SPANS: "spans"}[architecture])
+    positions = described.get(
+        "max_position_embeddings", AlbertConfig.max_position_embeddings
+    )
     lengths = {
-        name: min(length, described.get("max_position_embeddings", length))
+        name: min(length, positions)
         for name, length in sentence_transformers.read_lengths(folder).items()
     }
-    if architecture == SPANS:
-        return TaskHead("spans", lengths=lengths)
     if architecture == TAGS:
         labels = _read_labels(folder, described.get("id2label"))
         return TaskHead("tags", labels, lengths=lengths)

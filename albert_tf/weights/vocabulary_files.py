@@ -2,6 +2,7 @@
 
 import fnmatch
 import hashlib
+import logging
 import os
 
 from albert_tf import filesystem
@@ -58,21 +59,21 @@ def find_vocabulary(folder):
 
 
 def _read_hf_settings(folder, is_pieces):
-    """Returns the settings that transformers recorded, by our names.
-
-    Raises:
-      ValueError: if accents are removed from letters that keep their case.
-    """
+    """Returns the settings that transformers recorded, by our names."""
     settings = tokenization.read_settings(folder, HF_SETTINGS) or {}
     strips = settings.get("strip_accents")
     if is_pieces or strips is None or "keep_accents" in settings:
         return settings
-    if strips and not settings.get("do_lower_case", True):
-        raise ValueError(
-            f"{HF_SETTINGS} in {folder} has strip_accents without "
-            "do_lower_case, which no tokenizer of this package does."
+    if settings.get("do_lower_case", True):
+        return {**settings, "keep_accents": not strips}
+    if strips:
+        logging.warning(
+            "%s in %s removes accents from letters that keep their case. Here "
+            "they stay, so ids of such letters differ from transformers'.",
+            HF_SETTINGS,
+            folder,
         )
-    return {**settings, "keep_accents": not strips}
+    return settings
 
 
 def read_vocabulary_file(

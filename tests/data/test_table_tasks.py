@@ -520,6 +520,9 @@ def test_an_empty_set_as_python_prints_it_is_no_label():
         ("[children's, adult]", ["children's", "adult"]),
         ("['a' 'it\\'s']", ["a", "it's"]),
         ("['\\q']", ["\\q"]),
+        ("[None 'a' 'b, c']", ["None", "a", "b, c"]),
+        ("['a' 1 'b']", ["a", "1", "b"]),
+        ("[1E2, 2.50]", ["1E2", "2.50"]),
     ],
 )
 def test_brackets_are_those_of_lists(value, wanted):
@@ -528,6 +531,7 @@ def test_brackets_are_those_of_lists(value, wanted):
 
 def test_a_separator_counts_in_brackets_without_commas():
     assert label_values.split("[a|good film]", "|") == ["a", "good film"]
+    assert label_values.split("(a|b)", "|") == ["(a|b)"]
 
 
 @pytest.mark.parametrize("write", [json.dumps, repr, ascii])

@@ -206,6 +206,8 @@ def test_comments_are_told_from_words(tmp_path):
     assert words_and_tags(file) == [("# #b", "O O"), ("#c d", "O O")]
     file = read(tmp_path, "# newdoc\na NN\n\n# newpar\n# NN\n# newdoc\n")
     assert words_and_tags(file) == [("a", "NN"), ("# #", "NN newdoc")]
+    file = read(tmp_path, "# sent_id=5\na NN\n")
+    assert words_and_tags(file) == [("a", "NN")]
     # Tweets: hashtags, and braces as words.
     file = read(tmp_path, "#newparents B\nlove O\n\n{ O\n#sent_ids O\n")
     assert words_and_tags(file) == [
@@ -431,6 +433,7 @@ BROKEN = {
         '{"a": 1}\n',
         "line 1 begins with a brace",
     ),
+    "dicts of Python": ("a.txt", "{'a': 1}\n", "line 1 begins with a brace"),
     "a header": (
         "a.txt",
         "Word Tag\nAnn B-PER\nLee I-PER\n",

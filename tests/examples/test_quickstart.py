@@ -73,7 +73,12 @@ def test_every_program_and_config_that_it_names_exists(
 
 
 @pytest.mark.parametrize(
-    "given", [{}, {"text": "a b/*.txt", "vocab_size": 500, "recipe": "hour"}]
+    "given",
+    [
+        {},
+        {"text": "a b/*.txt", "vocab_size": 500, "recipe": "hour"},
+        {"num_train_steps": 20000},
+    ],
 )
 def test_the_next_steps_can_be_typed(given):
     """With the text and the vocabulary that were given."""
@@ -97,12 +102,19 @@ def test_the_next_steps_can_be_typed(given):
                 and issubclass(value, flags.Flags)
             )
         assert not flags.run_command(taken.append, flags_class, words[1:])
-    assert len(taken) == len(lines) == (6 if given else 7)
-    assert ("TASK.json" in said) == bool(given)
-    longer, larger, own = taken[-3:]
-    assert longer.text == larger.text == args.text and own.text == "FILES"
-    assert {x.vocab_size for x in (longer, larger, own)} == {args.vocab_size}
-    assert larger.recipe == ("night" if given else "hour")
+    assert len(taken) == len(lines) == (5 if args.text else 7)
+    assert ("TASK.json" in said) == bool(args.text)
+    longer, *larger, own = taken[-2 if args.text else -3 :]
+    assert longer.text == args.text and own.text == "FILES"
+    assert {x.vocab_size for x in taken[-2:]} == {args.vocab_size}
+    assert longer.recipe == args.recipe
+    assert (
+        longer.num_train_steps
+        == {"hour": 11_100, "ten_minutes": 3 * (args.num_train_steps or 3000)}[
+            args.recipe
+        ]
+    )
+    assert [x.recipe for x in larger] == ([] if args.text else ["hour"])
 
 
 def test_own_text_is_divided_and_not_filtered(tmp_path):

@@ -157,6 +157,7 @@ def test_windows_are_those_of_the_fine_tuning(answering):
     start = read_pretrained(answering)
     start.head.lengths.update(windows)
     assert Answerer(start).windows == (20, 5, 6)
+    assert Answerer(start, doc_stride=4).windows == (20, 4, 6)
     assert Answerer(start, max_seq_length=16).windows == (16, 128, 6)
 
 

@@ -122,6 +122,10 @@ def test_many_texts_are_classified_in_parts(
         ({"input_file": "b.txt", "next_text": "a"}, "two --text_columns"),
         ({"text": "a", "delimiter": ";"}, "--delimiter is for --input_file"),
         ({"input_file": "pairs.csv", "delimiter": ";;"}, "one character"),
+        (
+            {"input_file": "a.txt", "text_columns": "a,b"},
+            "--text_columns is for tables",
+        ),
         ({"text": "a", "output_file": "x.npz"}, "must end in .jsonl"),
         ({"text": " \n "}, "There are no texts in --text"),
         ({"input_file": "rows.jsonl", "text_columns": "x"}, "'x'"),

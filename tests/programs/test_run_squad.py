@@ -516,8 +516,8 @@ def test_steps_are_given_or_come_from_epochs_of_questions(
     epochs = dataclasses.replace(args, train_step=None)
     for changed in (
         args,
+        dataclasses.replace(epochs, warmup_step=None),
         dataclasses.replace(epochs, warmup_step=0),
-        dataclasses.replace(epochs, warmup_step=2),
     ):
         with pytest.raises(InterruptedError):
             run_squad.run(changed)
@@ -525,6 +525,7 @@ def test_steps_are_given_or_come_from_epochs_of_questions(
         (r.train_step, r.num_train_epochs, r.warmup_proportion) for _, r in ran
     ]
     assert found == [(6, None, None), (None, 3.0, 0.1), (None, 3.0, None)]
+    assert [recipe.warmup_step for _, recipe in ran] == [args.warmup_step, 0, 0]
     assert [task.num_train for task, _ in ran] == [6, 6, 6]
 
 

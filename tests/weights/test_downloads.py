@@ -189,6 +189,7 @@ def test_models_of_the_hub_are_found(server, tmp_path, monkeypatch):
             "1_Pooling/config.json",
             "sentence_bert_config.json",
             "model.weights.h5",
+            "task.json",
             "assets/tokenizer/vocabulary.spm",
         ):
             assert any(fnmatch.fnmatch(file, p) for p in allow_patterns)

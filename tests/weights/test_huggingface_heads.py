@@ -125,7 +125,7 @@ def test_a_head_survives_a_conversion_and_back(tmp_path, name, form):
         np.testing.assert_array_equal(copy.values[name], value)
 
 
-@pytest.mark.parametrize("write", [tiny.write_classifier, tiny.write_answering])
+@pytest.mark.parametrize("write", [tiny.write_classifier, tiny.write_tagger])
 def test_the_length_of_training_survives_a_conversion(tmp_path, write):
     start = pretrained.read_pretrained(write(tmp_path))
     lengths = {"max_seq_length": 4}

@@ -454,6 +454,17 @@ def test_a_folder_with_files_is_not_overwritten(tmp_path):
         convert(tmp_path / "a", tmp_path / "a")
 
 
+def test_a_link_to_an_empty_folder_stays_a_link(tmp_path):
+    random_model(tmp_path / "a")
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "b").symlink_to(tmp_path / "disk")
+    convert(tmp_path / "a", f"{tmp_path}/b/", format="own")
+    assert (tmp_path / "b").is_symlink()
+    assert pretrained.read_pretrained(tmp_path / "disk").values
+    with pytest.raises(ValueError, match="/proc is a mount point"):
+        convert(tmp_path / "a", "/proc")
+
+
 def test_an_inspection_counts_all_weights(tmp_path, capsys):
     values = random_model(tmp_path / "a")
     shutil.copy(tmp_path / "a/albert_config.json", tmp_path)
@@ -641,7 +652,7 @@ def test_equal_copies_of_a_vocabulary_are_accepted(tmp_path):
     ],
 )
 def test_accents_are_those_that_transformers_recorded(
-    tmp_path, settings, tokens
+    tmp_path, settings, tokens, caplog
 ):
     pieces = "\n".join([*tiny.SPECIAL, "café", "cafe"])
     (tmp_path / "vocab.txt").write_text(pieces)
@@ -650,8 +661,9 @@ def test_accents_are_those_that_transformers_recorded(
     tokenizer, _ = vocabulary_files.find_vocabulary(str(tmp_path))
     assert tokenizer.tokenize("Café") == tokens
     path.write_text('{"do_lower_case": false, "strip_accents": true}')
-    with pytest.raises(ValueError, match="strip_accents without do_lower_case"):
-        vocabulary_files.find_vocabulary(str(tmp_path))
+    tokenizer, _ = vocabulary_files.find_vocabulary(str(tmp_path))
+    assert tokenizer.tokenize("café") == ["café"]
+    assert "removes accents from letters" in caplog.text
 
 
 @pytest.mark.parametrize("beside", ["model", "vocabulary"])
