@@ -1,5 +1,7 @@
 """Recognizes the format of a file by its first bytes."""
 
+import re
+
 # (bytes, their offset, the format); the first match counts. The four compressed
 # formats have no article because tables of readers have them as keys.
 KINDS = (
@@ -30,6 +32,8 @@ KINDS = (
 )
 COMPRESSED = ("gzip", "bzip2", "xz", "zstd")
 NUM_BYTES = 512
+# Escapes that begin Japanese text, or end it.
+_ISO_2022_JP = re.compile(rb"\x1b(\$[@B]|\(J)")
 
 
 def describe(content: bytes) -> str | None:
@@ -46,6 +50,8 @@ def describe(content: bytes) -> str | None:
         return "an HTML page"
     if head.startswith((b"<?xml", b"<mediawiki")):
         return "an XML document"
+    if _ISO_2022_JP.search(content[:NUM_BYTES]):
+        return "text in ISO-2022-JP"
     # UTF-16 without a byte order mark: every other byte of Latin text is zero.
     for first in (0, 1):
         half = content[first:NUM_BYTES:2]

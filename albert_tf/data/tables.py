@@ -41,7 +41,8 @@ _HAS_ZERO = (
 )
 _NOT_UTF8 = (
     "{path} is not UTF-8 ({error}). Was it saved by a spreadsheet? Save it as "
-    "UTF-8; iconv -f latin1 -t utf-8 converts Latin-1, -f gb18030 Chinese."
+    "UTF-8; iconv -f latin1 -t utf-8 converts Latin-1, -f gb18030 Chinese, "
+    "-f big5 traditional Chinese, -f cp932 Japanese."
 )
 
 

@@ -10,10 +10,11 @@ import numpy as np
 
 from albert_tf import filesystem
 from albert_tf.data import tagged, text_data, word_windows
-from albert_tf.inference import fine_tuned
+from albert_tf.inference import fine_tuned, remarks
 from albert_tf.metrics import classification, tagging
 from albert_tf.model import tag_heads
 from albert_tf.tasks.recipes import Recipe, choose_stride
+from albert_tf.text import coverage
 from albert_tf.weights import pretrained, task_heads
 
 
@@ -77,6 +78,7 @@ class Tagger:
         )
         self._predict = fine_tuned.build_predictor(start, build, compute_dtype)
         self.model = self._predict.model
+        self._remarks = remarks.Remarks()
 
     def __call__(self, texts: Iterable) -> list[dict]:
         """Tags texts, or lists of words.
@@ -97,6 +99,8 @@ class Tagger:
         encoded = word_windows.encode_sentences(
             sentences, self.tokenizer, self.max_seq_length, self.doc_stride
         )
+        unknown = coverage.describe_unknown(encoded.ids, self.tokenizer)
+        self._remarks.say("unknown", unknown)
         rows = iter(())
         if len(encoded):
             outputs = self._predict(

@@ -3,11 +3,14 @@
 import re
 
 from albert_tf import filesystem
-from albert_tf.data.pretraining import corpus, markup
+from albert_tf.data.pretraining import corpus, markup, spaced_words
 from albert_tf.text import normalization
 
 # sentencex takes digits after a Chinese full stop for decimals.
 _BEFORE_DIGITS = re.compile(r"(?<=[。！？])(?=\d)")
+_UNSPACED_BREAK = re.compile(
+    rf"(?<=[{spaced_words.WIDE}])\n(?=[{spaced_words.WIDE}])"
+)
 
 
 def run(args):
@@ -63,7 +66,7 @@ def _join_lines(lines, args):
     for line in lines:
         if normalization.is_blank(line):
             if wrapped:
-                yield " ".join(wrapped)
+                yield _unwrap(wrapped)
                 wrapped = []
             yield ""
         elif args.join_lines:
@@ -71,4 +74,9 @@ def _join_lines(lines, args):
         else:
             yield line
     if wrapped:
-        yield " ".join(wrapped)
+        yield _unwrap(wrapped)
+
+
+def _unwrap(lines):
+    """Joins lines by spaces, those of Chinese, Japanese or Thai without."""
+    return _UNSPACED_BREAK.sub("", "\n".join(lines)).replace("\n", " ")

@@ -477,6 +477,11 @@ FAULTS = {
         Table("t", ("a",)),
         "has 2 columns named 'a'. Use a column number",
     ),
+    "Japanese of old mails": (
+        "a\tb\nこれは\t1\n".encode("iso2022_jp"),
+        Table("t", ("a",)),
+        "is text in ISO-2022-JP; wanted UTF-8",
+    ),
     "UTF-16 without a mark": (
         "a\tb\n".encode("utf-16-le"),
         Table("t", ("a",)),

@@ -43,6 +43,12 @@ def test_wrapped_lines_are_joined(tmp_path):
     assert found.startswith("Apes sleep.\nBees fly.\n\nCats.\n")
 
 
+def test_wrapped_lines_of_chinese_are_joined_without_spaces(tmp_path):
+    text = "历史，\n他锲而\n不舍 地。\nApes\n吃。"
+    found = split(tmp_path, text, "zh", join_lines=True)
+    assert found.rstrip("\n") == "历史，他锲而不舍 地。\nApes 吃。"
+
+
 @pytest.mark.parametrize("language", ["English", "e", "12"])
 def test_a_wrong_language_is_named_as_it_was_written(tmp_path, language):
     with pytest.raises(ValueError, match=f"--language={language} is no code"):

@@ -17,19 +17,19 @@ from albert_tf.text import normalization, tokenization
 
 _UNSPACED = normalization.UNSPACED
 # With punctuation of the same texts; and what Latin text has, too.
-_WIDE = f"{_UNSPACED}\u3001-\u303f\ufe30-\ufe4f\uff01-\uff0f\uff1a-\uff20"
-_WIDE += "\uff3b-\uff40\uff5b-\uff65"
+WIDE = f"{_UNSPACED}\u3001-\u303f\ufe30-\ufe4f\uff01-\uff0f\uff1a-\uff20"
+WIDE += "\uff3b-\uff40\uff5b-\uff65"
 _SHARED = "\u00b7\u2010-\u2027"
 # What only divides words. " ".join(words) has three spaces for a word that is
 # itself a space; that one belongs to the text.
 _WORD_END = re.compile(
-    rf"(?<=[{_WIDE}])\s{{1,2}}(?=\S)|(?<=\S)\s{{1,2}}(?=[{_WIDE}])|"
+    rf"(?<=[{WIDE}])\s{{1,2}}(?=\S)|(?<=\S)\s{{1,2}}(?=[{WIDE}])|"
     rf"(?<=[{_SHARED}])\s{{1,2}}(?=[{_SHARED}])"
 )
 _OTHER_SPACES = re.compile(r"[^\S\n]+")
 _INNER_SPACES = re.compile(rf"[{_UNSPACED}][^\S\n]+(?=[{_UNSPACED}])")
 _is_unspaced = re.compile(f"[{_UNSPACED}]").match
-_has_wide = re.compile(f"[{_WIDE}]").search
+_has_wide = re.compile(f"[{WIDE}]").search
 # Words have 2 characters in Chinese and Japanese, 5 in Thai, 9 in Tibetan.
 _MAX_MEAN_LENGTH = 15
 
