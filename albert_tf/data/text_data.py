@@ -11,7 +11,13 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import NamedTuple
 
 from albert_tf import filesystem
-from albert_tf.data import examples, repeats, table_tasks, tables
+from albert_tf.data import (
+    examples,
+    label_values,
+    repeats,
+    table_tasks,
+    tables,
+)
 from albert_tf.text import tokenization
 
 
@@ -168,6 +174,8 @@ def encode_texts(
       ValueError: if the numbers of texts and labels differ.
     """
     rows = make_rows(*train)
+    if label_names is not None:
+        label_names = tuple(map(label_values.name_of, label_names))
     columns = ("text_a", "text_b")[: 2 if rows[0].text_b is not None else 1]
     task = table_tasks.TableTask(
         "texts",
@@ -175,7 +183,7 @@ def encode_texts(
         dev={},
         test={},
         objective=objective,
-        labels=tuple(label_names) if label_names else None,
+        labels=label_names or None,
         metrics=table_tasks.DEFAULT_METRICS.get(objective, ()),
     )
     if objective != "regression" and not label_names:

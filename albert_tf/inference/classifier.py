@@ -73,7 +73,9 @@ class Classifier:
         self.labels = () if self.objective == "regression" else names
         self.tokenizer = start.tokenizer
         self.max_seq_length = start.config.choose_length(
-            max_seq_length or head.lengths.get("max_seq_length")
+            head.lengths.get("max_seq_length")
+            if max_seq_length is None
+            else max_seq_length
         )
         if exit_threshold is None:
             exit_threshold = head.threshold

@@ -3,6 +3,7 @@
 Shapes: N texts, B batch, T tokens, H hidden_size.
 """
 
+import itertools
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -10,7 +11,9 @@ import tensorflow as tf
 
 from albert_tf import filesystem
 from albert_tf.data import batches, examples, text_data
+from albert_tf.inference import remarks
 from albert_tf.model import modeling, vector_heads
+from albert_tf.text import coverage
 from albert_tf.training import evaluation
 from albert_tf.weights import pretrained, task_heads
 
@@ -64,9 +67,8 @@ class Embedder:
         start = pretrained.complete(model)
         is_normalized = False
         if start.head and start.head.kind == task_heads.VECTORS:
-            max_seq_length = max_seq_length or start.head.lengths.get(
-                "max_seq_length"
-            )
+            if max_seq_length is None:
+                max_seq_length = start.head.lengths.get("max_seq_length")
             is_normalized = pooling is None and start.head.is_normalized
             pooling = pooling or start.head.pooling
         pooling = pooling or "mean"
@@ -76,6 +78,11 @@ class Embedder:
         )
         self.tokenizer, self.pooling = start.tokenizer, pooling
         self.max_seq_length = start.config.choose_length(max_seq_length)
+        if self.max_seq_length < 3:
+            raise ValueError(
+                f"max_seq_length={max_seq_length}; wanted at least 3, for "
+                "[CLS], a token and [SEP]."
+            )
         self.tokens_per_batch = tokens_per_batch
         config = start.config
         num_layers = config.num_hidden_layers * config.inner_group_num
@@ -84,6 +91,7 @@ class Embedder:
                 f"layer={layer}, but the model has {num_layers} layers; wanted "
                 f"{-num_layers} to {num_layers - 1}."
             )
+        self._remarks = remarks.Remarks()
         self._embed = build_function(
             self.model, pooling, layer, is_normalized=is_normalized
         )
@@ -102,7 +110,16 @@ class Embedder:
         for i, text in enumerate(texts):
             if not isinstance(text, str):
                 raise ValueError(f"texts[{i}] is {text!r:.80}; wanted a text.")
-        rows, _ = self.encode(texts)
+        rows, num_cut = self.encode(texts)
+        if num_cut:
+            self._remarks.say(
+                "long",
+                f"{num_cut} of {len(rows)} texts are truncated to "
+                f"{self.max_seq_length} tokens.",
+            )
+        all_ids = list(itertools.chain.from_iterable(ids for ids, _ in rows))
+        unknown = coverage.describe_unknown(all_ids, self.tokenizer)
+        self._remarks.say("unknown", unknown)
         vectors = self.compute(rows) if rows else []
         if self.pooling != "tokens":
             size = self.model.config.hidden_size

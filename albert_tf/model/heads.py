@@ -601,8 +601,9 @@ class AlbertMultipleChoice(AlbertModel):
         self.output_layer = Logits("", 1, config, dtype=self.dtype_policy)
 
     def call(self, features, training=False, seed=None):
-        num_choices = features["input_ids"].shape[1]
-        num_tokens = operations.size_of(features["input_ids"], 2)
+        num_choices, num_tokens = (
+            operations.size_of(features["input_ids"], axis) for axis in (1, 2)
+        )
         flat = {
             name: tf.reshape(features[name], [-1, num_tokens])
             for name in ("input_ids", "input_mask", "segment_ids")

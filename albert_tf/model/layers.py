@@ -82,7 +82,12 @@ class ConfiguredLayer(keras.layers.Layer):
     # Names of further constructor arguments, stored as attributes.
     saved_arguments: tuple[str, ...] = ()
 
-    def __init__(self, config, **kwargs):
+    def __init__(self, config, *, trainable=True, **kwargs):
+        if not trainable:
+            raise ValueError(
+                "Freeze the layer when it has its weights: layer.trainable = "
+                "False, instead of the argument trainable=False."
+            )
         super().__init__(autocast=False, **kwargs)
         self.config = config
         self.built = True
@@ -92,9 +97,21 @@ class ConfiguredLayer(keras.layers.Layer):
             **super().get_config(),
             "config": self.config.to_dict(),
             **{name: getattr(self, name) for name in self.saved_arguments},
+            "frozen": [
+                w.canonical_name for w in self.weights if not w.trainable
+            ],
         }
 
     @classmethod
     def from_config(cls, values):
         values = dict(values)
-        return cls(AlbertConfig.from_dict(values.pop("config")), **values)
+        trainable, frozen = (
+            values.pop("trainable", True),
+            values.pop("frozen", ()),
+        )
+        layer = cls(AlbertConfig.from_dict(values.pop("config")), **values)
+        layer.trainable = trainable
+        for weight in layer.weights:
+            if weight.canonical_name in frozen:
+                weight.trainable = False
+        return layer

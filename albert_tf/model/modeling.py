@@ -75,6 +75,12 @@ class AlbertEncoder(layers.ConfiguredLayer):
         with_attention=False,
         depth=None,
     ):
+        if isinstance(input_ids, dict):
+            raise TypeError(
+                "Found a dict; wanted ids. Call encoder(**features)."
+            )
+        # keras.Input without a dtype, and Sequential, give floats.
+        input_ids = tf.cast(input_ids, tf.int32)
         num_tokens = input_ids.shape[1]
         longest = self.config.max_position_embeddings
         if num_tokens is not None and num_tokens > longest:
@@ -87,6 +93,7 @@ class AlbertEncoder(layers.ConfiguredLayer):
             input_mask = tf.ones_like(input_ids)
         if segment_ids is None:
             segment_ids = tf.zeros_like(input_ids)
+        segment_ids = tf.cast(segment_ids, tf.int32)
         dropout = build_dropout(training, seed)
         embedded = self.embeddings(input_ids, segment_ids, dropout=dropout)
         outputs, probs = self.transformer(

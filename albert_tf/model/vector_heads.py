@@ -24,6 +24,7 @@ def pool(tokens, mask, pooling):
     """
     if pooling == "cls":
         return tf.cast(tokens[:, 0], tf.float32)
+    mask = tf.cast(mask, tf.int32)
     is_counted = mask > 0
     if pooling == "mean":
         is_last = tf.cumsum(mask, axis=1, reverse=True) == 1
@@ -108,7 +109,8 @@ class AlbertVectors(heads.AlbertModel):
         vectors = pool(tokens, flat["input_mask"], self.pooling)
         vectors = tf.math.l2_normalize(vectors, axis=-1)
         if len(shape) == 3:
-            vectors = tf.reshape(vectors, [-1, shape[1], vectors.shape[-1]])
+            num_texts = operations.size_of(features["input_ids"], 1)
+            vectors = tf.reshape(vectors, [-1, num_texts, vectors.shape[-1]])
         return {"vectors": vectors}
 
     def ratios(self, features, training=False, seed=None):

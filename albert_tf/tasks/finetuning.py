@@ -302,6 +302,7 @@ class FineTuning:
     def _check_start(self):
         """Raises ValueError if the task cannot start from `start`."""
         start, config = self.start, self.config
+        pretrained.check_vocabulary_file(start)
         if self.task.max_seq_length > config.max_position_embeddings:
             raise ValueError(
                 f"max_seq_length={self.task.max_seq_length}, but the model has "

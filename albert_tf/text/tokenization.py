@@ -232,7 +232,9 @@ class Tokenizer(abc.ABC):
                 "token and [SEP]."
             )
         firsts = self.encode_batch(texts)
-        seconds = self.encode_batch(pairs) if pairs else [[]] * len(firsts)
+        seconds = [[]] * len(firsts)
+        if pairs is not None:
+            seconds = self.encode_batch(pairs)
         if len(firsts) != len(seconds):
             raise ValueError(
                 f"{len(firsts)} texts and {len(seconds)} second texts; wanted "

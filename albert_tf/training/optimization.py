@@ -184,9 +184,9 @@ class Optimizer:
         Call it in a replica context, with equal gradients in all replicas.
 
         Args:
-          gradients: dict from canonical name to a dense float32 tensor,
-            already summed over replicas and clipped. Weights without a
-            gradient are not changed.
+          gradients: dict from canonical name to a float32 tensor, already
+            summed over replicas and clipped. Weights without a gradient are
+            not changed.
 
         Returns:
           The learning rate, a float32 scalar.
@@ -194,8 +194,10 @@ class Optimizer:
         learning_rate = tf.convert_to_tensor(
             self.schedule(self.step.value()), tf.float32
         )
+        # A tape gives that of the word embeddings as IndexedSlices.
+        dense = {n: tf.convert_to_tensor(g) for n, g in gradients.items()}
         tf.distribute.get_replica_context().merge_call(
-            self.update_all, args=(gradients, learning_rate)
+            self.update_all, args=(dense, learning_rate)
         )
         return learning_rate
 

@@ -254,6 +254,16 @@ def check_vocabulary(tokenizer: tokenization.Tokenizer, config: AlbertConfig):
         )
 
 
+def check_vocabulary_file(pretrained: Pretrained):
+    """Raises ValueError if a model has a tokenizer without its file."""
+    if pretrained.vocabulary_file is None:
+        raise ValueError(
+            f"{pretrained.source} has a tokenizer, but no vocabulary_file, "
+            "which is to be written. Give replace_files(model, "
+            "spm_model_file=...) or (vocab_file=...) its path."
+        )
+
+
 def check_same_vocabulary(
     pretrained: Pretrained,
     settings: dict | None,
@@ -495,16 +505,20 @@ def select(pretrained: Pretrained, form: str) -> Pretrained:
 def write_pretrained(folder: filesystem.Path, pretrained, form: str):
     """Writes a model.
 
-    The folder exists, and the model has a config. A `form` is "tf1": the
+    The model has a config. A `form` is "tf1": the
     release's, called model.ckpt-best, which shares weights only by groups;
     "own": the same with `parameter_sharing`; "hf": Hugging Face; "keras_hub": a
     preset of what `select` returns.
 
     Raises:
-      ValueError: if there is no such format, or it cannot hold the model.
+      ValueError: if there is no such format, or it cannot hold the model; if
+        the tokenizer's file is unknown.
     """
     if form not in FORMS:
         raise ValueError(f"The format is {form!r}; wanted one of {FORMS}.")
+    if pretrained.tokenizer:
+        check_vocabulary_file(pretrained)
+    filesystem.make_folder(folder)
     config, values = pretrained.config, pretrained.values
     tokenizer = pretrained.tokenizer
     head = task_heads.find_head(values, pretrained.head, pretrained.source)

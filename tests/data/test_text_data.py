@@ -154,6 +154,19 @@ def test_several_labels_in_memory_may_be_of_any_kind(tokenizer, values, labels):
     assert data.train.examples.arrays["label_ids"].tolist() == labels
 
 
+@pytest.mark.parametrize("names", [[1, 0], np.array([1, 0]), ["1", "0"]])
+def test_names_of_labels_may_be_numbers_and_pairs_arrays(tokenizer, names):
+    task, data = text_data.encode_texts(
+        tokenizer, (["x", "y"], [1, 0]), max_seq_length=9, label_names=names
+    )
+    assert task.labels == ("1", "0")
+    assert data.train.examples.arrays["label_ids"].tolist() == [0, 1]
+    pairs = tokenizer(np.array(["x", "y"]), np.array(["y", "x"]))
+    assert pairs["segment_ids"].any(axis=1).all()
+    with pytest.raises(ValueError, match="2 texts and 0 second texts"):
+        tokenizer(["x", "y"], [])
+
+
 @pytest.mark.parametrize(
     ("text", "objective", "message"),
     [

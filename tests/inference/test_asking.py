@@ -50,6 +50,16 @@ def test_a_layer_and_a_length_can_be_chosen(pretrained):
         Embedder(pretrained, pooling="max")
 
 
+def test_vectors_of_long_texts_are_said(pretrained, caplog):
+    embedder = Embedder(pretrained, max_seq_length=4)
+    embedder(["w1 w2 w3", "w1"])
+    embedder(["w1 w2 w3"])
+    assert caplog.text.count("1 of 2 texts are truncated to 4 tokens") == 1
+    assert caplog.text.count("truncated") == 1
+    with pytest.raises(ValueError, match="max_seq_length=2; wanted at least 3"):
+        Embedder(pretrained, max_seq_length=2)
+
+
 @pytest.mark.parametrize("kind", ["masks", "answers"])
 def test_text_of_another_language_is_said_once(
     pretrained, answering, caplog, kind

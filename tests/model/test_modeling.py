@@ -359,6 +359,34 @@ def test_a_keras_model_trains_the_encoder(encoder):
     assert np.abs(encoder.embeddings.word.numpy() - before).max() > 0
 
 
+@pytest.mark.parametrize("part", [(), ("encoder",), ("encoder", "pooler")])
+def test_what_is_frozen_stays_frozen_in_a_copy(part):
+    model = heads.AlbertClassifier(TINY, num_labels=2)
+    frozen = model
+    for name in part:
+        frozen = getattr(frozen, name)
+    frozen.trainable = False
+    copy = heads.AlbertClassifier.from_config(model.get_config())
+    wanted = {n: w.trainable for n, w in modeling.named_weights(model).items()}
+    found = {n: w.trainable for n, w in modeling.named_weights(copy).items()}
+    assert found == wanted and not all(found.values())
+    with pytest.raises(ValueError, match="layer.trainable = False"):
+        heads.AlbertClassifier(TINY, num_labels=2, trainable=False)
+
+
+def test_a_frozen_encoder_is_not_trained_after_saving(tmp_path):
+    encoder = modeling.AlbertEncoder(TINY)
+    encoder.trainable = False
+    ids = keras.Input([None])  # Float, as is Sequential's.
+    pooled = encoder(ids)["pooled_output"]
+    model = keras.Model(ids, keras.layers.Dense(2)(pooled))
+    model.save(tmp_path / "model.keras")
+    loaded = keras.models.load_model(tmp_path / "model.keras")
+    assert len(model.trainable_weights) == len(loaded.trainable_weights) == 2
+    with pytest.raises(TypeError, match=r"Call encoder\(\*\*features\)"):
+        encoder(features())
+
+
 class PooledOutput(keras.layers.Layer):
     def __init__(self, encoder):
         super().__init__()
