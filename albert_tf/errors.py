@@ -111,11 +111,13 @@ def _explain_tensorflow_error(error):
         return f"The disk is full ({text}). {AGAIN}"
     if "Read-only file system" in str(error):
         return f"The file system is read-only ({text}). Choose another path."
-    if "Collective ops is aborted" in str(error):
+    _, aborted, cause = str(error).partition("Collective ops is aborted by:")
+    if aborted:
         return (
-            "Another worker stopped, see its own message. Start the same "
-            "command on every host again: it resumes from the newest "
-            "checkpoint."
+            "Another worker stopped, see its own message, or the files of the "
+            "hosts differ. Start the same command on every host again: it "
+            "resumes from the newest checkpoint. (TensorFlow says:"
+            f"{cause.splitlines()[0]:.200})"
         )
     if type(error).__name__ == "ResourceExhaustedError":
         return _out_of_memory(error)

@@ -97,14 +97,12 @@ class Pretraining:
         held_out=None,
         recipe: PretrainingRecipe | None = None,
         *,
-        start: pretrained.Pretrained | filesystem.Path | None = None,
+        start: pretrained.Pretrained | None = None,
         strategy=None,
         flags: dict | None = None,
     ):
         self.folder, self.config = str(folder), config
         self.recipe = recipe or PretrainingRecipe()
-        if start and not isinstance(start, pretrained.Pretrained):
-            start = pretrained.read_pretrained(start)
         self.start, self.flags = start, flags or {}
         self.recipe.check_start(start.source if start and records else None)
         self.records = self._open("records", records)

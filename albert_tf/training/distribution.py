@@ -100,7 +100,8 @@ def connect_to_tpu(tpu_name, tpu_zone, gcp_project):
         tf.config.experimental_connect_to_cluster(resolver)
         tf.tpu.experimental.initialize_tpu_system(resolver)
         return tf.distribute.TPUStrategy(resolver)
-    except (ValueError, IndexError, tf.errors.OpError) as error:
+    # A name is looked up by a client library, which raises RuntimeError.
+    except (ValueError, IndexError, RuntimeError, tf.errors.OpError) as error:
         reason = str(error).splitlines()[0]
         raise ValueError(
             f"No TPU at {tpu_name or 'local'!r}: {reason}\nOn a TPU VM, "

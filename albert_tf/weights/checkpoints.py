@@ -23,6 +23,7 @@ from albert_tf import filesystem
 PREFIX = "model.ckpt"
 DATA_ENDING = ".data-00000-of-00001"
 ENDINGS = (DATA_ENDING, ".index")
+_READ_ERRORS = (tf.errors.OpError, IndexError, RuntimeError)
 # Suffix of a file that marks a checkpoint written on interruption, at a step
 # where an uninterrupted run writes none. Such a checkpoint is no candidate for
 # the best, and the next regular checkpoint replaces it.
@@ -195,21 +196,33 @@ def read_checkpoint(path: filesystem.Path) -> dict[str, np.ndarray]:
 
 
 def _read(prefix):
+    with contextlib.suppress(*_READ_ERRORS):
+        return _read_tensors(prefix)
+    # What cannot be reached, as in an outage, is not damaged: that is the
+    # error then. TensorFlow's classes of errors do not tell.
+    for ending in ENDINGS:
+        if filesystem.exists(prefix + ending):
+            with filesystem.open_file(prefix + ending) as file:
+                file.read(1)
     try:
-        # Not tf.train.load_checkpoint, which searches for the prefix again
-        # and cannot find it on some file systems.
-        with filesystem.named_plainly(prefix) as plain_prefix:
-            reader = tf.compat.v1.train.NewCheckpointReader(plain_prefix)
-            return {
-                name: reader.get_tensor(name)
-                for name in reader.get_variable_to_shape_map()
-            }
-    except (tf.errors.OpError, IndexError, RuntimeError) as error:
+        return _read_tensors(prefix)
+    except _READ_ERRORS as error:
         raise DamagedCheckpoint(
             f"{prefix} cannot be read: {str(error).splitlines()[0]}\nWas the "
             "copy or download cut off? Compare the size of its data file with "
             "the original."
         ) from error
+
+
+def _read_tensors(prefix):
+    # Not tf.train.load_checkpoint, which searches for the prefix again and
+    # cannot find it on some file systems.
+    with filesystem.named_plainly(prefix) as plain_prefix:
+        reader = tf.compat.v1.train.NewCheckpointReader(plain_prefix)
+        return {
+            name: reader.get_tensor(name)
+            for name in reader.get_variable_to_shape_map()
+        }
 
 
 def find_slots(values: dict[str, np.ndarray]) -> set[str]:

@@ -282,6 +282,11 @@ ROWS = [
         may_write=("new", "new/*"),
     ),
     row("no output_dir", "--output_dir=", "--output_dir is empty"),
+    row(
+        "a local output_dir for a TPU elsewhere",
+        "--use_tpu --tpu_name=a-pod --input_file=gs://a/b --eval_input_file=",
+        "--output_dir=.* is a local path; wanted gs://",
+    ),
     row("a blank output_dir", "'--output_dir= '", "--output_dir is empty"),
     Row(
         "no flags at all",

@@ -161,6 +161,36 @@ def test_restoring_deletes_none_and_saving_those_that_a_kill_left(
     assert checkpoints.list_checkpoints(tmp_path) == [newest]
 
 
+def test_a_checkpoint_that_cannot_be_reached_is_not_damaged(
+    tmp_path, monkeypatch, caplog
+):
+    prefixes = [str(tmp_path / f"model.ckpt-{step}") for step in (10, 20)]
+    for prefix in prefixes:
+        checkpoints.write_checkpoint(prefix, {"a": np.ones(3)})
+    read, failures = checkpoints._read_tensors, [1]
+
+    def fail(prefix):
+        if failures:
+            failures.pop()
+            raise tf.errors.AbortedError(
+                None, None, "All retry attempts failed"
+            )
+        return read(prefix)
+
+    monkeypatch.setattr(checkpoints, "_read_tensors", fail)
+    assert checkpoints.read_newest(prefixes)[0] == prefixes[1]
+    assert not caplog.text
+
+    def refuse(path, mode="rb"):
+        raise PermissionError(13, "Permission denied", path)
+
+    failures[:] = [1, 1]
+    monkeypatch.setattr(checkpoints.filesystem, "open_file", refuse)
+    with pytest.raises(PermissionError):
+        checkpoints.read_newest(prefixes)
+    assert not caplog.text
+
+
 def test_a_damaged_newer_checkpoint_is_not_counted(tmp_path):
     held = variables(500)
     manager = checkpoints.CheckpointManager(tmp_path, held, max_to_keep=1)

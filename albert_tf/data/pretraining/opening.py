@@ -315,7 +315,8 @@ def naming_damage(*opened: PretrainingRecords | None) -> Iterator[None]:
     """
     try:
         yield
-    except damage.reading_errors():
+    except damage.reading_errors() as error:
+        logging.warning("%s Is a record damaged?", str(error).split("\n")[0])
         for group in filter(None, opened):
             files = [file for file in group.files if file not in group.damaged]
             damage.check_files(files, group.features, group.limits)
