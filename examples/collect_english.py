@@ -223,9 +223,9 @@ def fetch_wheel(package, digest, folder):
 
 
 def find_pip():
-    """Returns a Python that has pip: this one, or that of the environment.
+    """Returns a Python that has pip.
 
-    An environment made without pip is filled by that of its Python.
+    It is this one or, in an environment made without pip, the one that made it.
     """
     has_pip = importlib.util.find_spec("pip")
     return sys.executable if has_pip else sys._base_executable

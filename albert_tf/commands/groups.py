@@ -297,7 +297,7 @@ class EpochFlags(FineTuningFlags):
 
     def choose_steps(self):
         """Returns these flags, without epochs or shares if steps are given."""
-        replaced: dict = {"warmup_step": self.warmup_step or 0}
+        replaced = dict[str, None]()
         if self.train_step is not None:
             replaced["num_train_epochs"] = None
         if self.train_step is not None or self.warmup_step is not None:

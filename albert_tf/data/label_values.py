@@ -104,7 +104,7 @@ def split(value: object, separator: str) -> list[str]:
     if _is_list(text):
         inner = text[1:-1]
         if "," in inner or re.search("['\"]", inner):
-            return _split_list(text)
+            return _split_list(text, separator)
         parts = inner.split()
         if all(map(_PRINTED.fullmatch, parts)):
             return parts
@@ -120,14 +120,14 @@ def _is_list(text):
     if not re.fullmatch(r"\[.*\]|\{.*\}|\(.*\)", text, re.DOTALL):
         return False
     depth = 0
-    for char in _without_quoted(text[1:-1]):
+    for char in re.sub(_QUOTED, "", text[1:-1], flags=re.DOTALL):
         depth += (char == text[0]) - (char == text[-1])
         if depth < 0:
             return False
     return True
 
 
-def _split_list(text):
+def _split_list(text, separator):
     """Returns the names of a list in JSON, or as Python or NumPy print it."""
     try:
         # Numbers as written: these are codes.
@@ -137,12 +137,18 @@ def _split_list(text):
     if isinstance(found, list):
         return [name_of(item) for item in found]
     inner = text[1:-1]
-    pattern = _ITEM if "," in _without_quoted(inner) else _SPACED
-    return [_unquote(item) for item in pattern.findall(inner)]
+    items = _SPACED.findall(inner)
+    if not all(map(_is_printed, items)):
+        if "," not in inner:
+            return [part.strip() for part in inner.split(separator)]
+        items = _ITEM.findall(inner)
+    return [_unquote(item) for item in items]
 
 
-def _without_quoted(text):
-    return re.sub(_QUOTED, "", text, flags=re.DOTALL)
+def _is_printed(item):
+    """Returns whether NumPy may have printed an item of a list."""
+    known = item.lower() in MISSING or _PRINTED.fullmatch(item)
+    return bool(known or re.fullmatch(_QUOTED, item, re.DOTALL))
 
 
 def _unquote(item):

@@ -80,7 +80,9 @@ class Answerer:
             "max_query_length": max_query_length,
         }
         if max_seq_length is None:
-            given = head.lengths | {n: x for n, x in given.items() if x}
+            given = head.lengths | {
+                n: x for n, x in given.items() if x is not None
+            }
         self.windows = windows.WindowSettings(
             **choose_windows(start.config, **given)
         )

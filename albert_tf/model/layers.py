@@ -105,13 +105,11 @@ class ConfiguredLayer(keras.layers.Layer):
     @classmethod
     def from_config(cls, values):
         values = dict(values)
-        trainable, frozen = (
-            values.pop("trainable", True),
-            values.pop("frozen", ()),
-        )
+        trainable = values.pop("trainable", True)
+        frozen = values.pop("frozen", None)
         layer = cls(AlbertConfig.from_dict(values.pop("config")), **values)
         layer.trainable = trainable
-        for weight in layer.weights:
-            if weight.canonical_name in frozen:
-                weight.trainable = False
+        if frozen is not None:
+            for weight in layer.weights:
+                weight.trainable = weight.canonical_name not in frozen
         return layer

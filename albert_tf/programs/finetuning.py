@@ -68,7 +68,10 @@ def read_start(args):
 
 def build_recipe(args, number):
     """Returns the Recipe of run `number`, which has its own seed."""
-    changes = {"random_seed": args.random_seed + number}
+    changes = {
+        "random_seed": args.random_seed + number,
+        "warmup_step": args.warmup_step or 0,
+    }
     # The release's name, in run_race and run_squad.
     if getattr(args, "dropout_prob", None) is not None:
         changes["classifier_dropout"] = args.dropout_prob

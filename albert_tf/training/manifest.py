@@ -42,7 +42,6 @@ RULES = (
     ),
     ("config.*", REFUSED, "the weights belong to another architecture"),
     ("vocabulary.*", REFUSED, "ids would stand for other pieces"),
-    ("task.temperature", NEEDS_FLAG, "it is loss.temperature now"),
     ("task.*", REFUSED, "outputs and scores belong to another task"),
     ("data.dev.max_eval_steps", ALLOWED, "`evaluation` replaces it"),
     ("data.dev.*", REFUSED, "existing scores are on other data"),
@@ -96,8 +95,12 @@ class Manifest:
                     f"{self.path} has format {values.get('format')!r}; wanted "
                     f"{FORMAT}."
                 )
+            made_of = dict(values["made_of"])
+            if "temperature" in made_of.get("task", {}):  # Where it once was.
+                temperature = made_of["task"].pop("temperature")
+                made_of["loss"] = {"temperature": temperature}
             return {
-                "made_of": dict(values["made_of"]),
+                "made_of": made_of,
                 "batches": [tuple(map(int, b)) for b in values["batches"]],
             }
         except (ValueError, KeyError, TypeError) as error:

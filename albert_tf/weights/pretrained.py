@@ -505,10 +505,10 @@ def select(pretrained: Pretrained, form: str) -> Pretrained:
 def write_pretrained(folder: filesystem.Path, pretrained, form: str):
     """Writes a model.
 
-    The model has a config. A `form` is "tf1": the
-    release's, called model.ckpt-best, which shares weights only by groups;
-    "own": the same with `parameter_sharing`; "hf": Hugging Face; "keras_hub": a
-    preset of what `select` returns.
+    The model has a config. A `form` is "tf1": the release's, called
+    model.ckpt-best, which shares weights only by groups; "own": the same with
+    `parameter_sharing`; "hf": Hugging Face; "keras_hub": a preset of what
+    `select` returns.
 
     Raises:
       ValueError: if there is no such format, or it cannot hold the model; if

@@ -523,6 +523,10 @@ def test_an_empty_set_as_python_prints_it_is_no_label():
         ("[None 'a' 'b, c']", ["None", "a", "b, c"]),
         ("['a' 1 'b']", ["a", "1", "b"]),
         ("[1E2, 2.50]", ["1E2", "2.50"]),
+        ("[women's, men's]", ["women's", "men's"]),
+        ("[it's a, that's b]", ["it's a", "that's b"]),
+        ("[children's books]", ["children's books"]),
+        ("[rock 'n' roll]", ["rock 'n' roll"]),
     ],
 )
 def test_brackets_are_those_of_lists(value, wanted):
@@ -532,6 +536,7 @@ def test_brackets_are_those_of_lists(value, wanted):
 def test_a_separator_counts_in_brackets_without_commas():
     assert label_values.split("[a|good film]", "|") == ["a", "good film"]
     assert label_values.split("(a|b)", "|") == ["(a|b)"]
+    assert label_values.split("[it's|that's]", "|") == ["it's", "that's"]
 
 
 @pytest.mark.parametrize("write", [json.dumps, repr, ascii])

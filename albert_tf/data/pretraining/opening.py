@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import numpy as np
 import tensorflow as tf
 
-from albert_tf import filesystem
+from albert_tf import errors, filesystem
 from albert_tf.data.pretraining import (
     agreement,
     damage,
@@ -316,7 +316,7 @@ def naming_damage(*opened: PretrainingRecords | None) -> Iterator[None]:
     try:
         yield
     except damage.reading_errors() as error:
-        logging.warning("%s Is a record damaged?", str(error).split("\n")[0])
+        logging.warning("%s. Is a record damaged?", errors.first_line(error))
         for group in filter(None, opened):
             files = [file for file in group.files if file not in group.damaged]
             damage.check_files(files, group.features, group.limits)
