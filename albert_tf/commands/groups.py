@@ -335,6 +335,16 @@ class ServingFlags(ExportFlags):
         "ids; it requires tensorflow-text both here and when it is loaded."
     )
 
+    def check(self):
+        """Raises ValueError if flags contradict each other."""
+        if self.export_dir and self.export_dir == self.export_text_dir:
+            raise ValueError(
+                f"--export_dir and --export_text_dir are both "
+                f"{self.export_dir}: a server would serve only the newer model "
+                "of the two. Give two folders."
+            )
+        super().check()
+
     @property
     def exports(self) -> dict[str, str]:
         """As `ExportFlags.exports`."""

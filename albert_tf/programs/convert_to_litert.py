@@ -93,7 +93,17 @@ def convert(loaded, signature, shape, weights):
             converter.optimizations = [tf.lite.Optimize.DEFAULT]
         if weights == "float16":
             converter.target_spec.supported_types = [tf.float16]
-        return converter.convert()
+        try:
+            return converter.convert()
+        except Exception as error:
+            # It is not public.
+            if type(error).__name__ != "ConverterError":
+                raise
+            raise ValueError(
+                "The SavedModel has operations that LiteRT lacks; the lines "
+                "above name them. Is it in bfloat16? Export it with "
+                "--compute_dtype=float32."
+            ) from error
 
 
 def count_ids(path, loaded):

@@ -205,6 +205,11 @@ ROWS = [
         "run_classifier --export_text_dir=/proc/served",
         "/proc/served.*(no such|denied)",
     ),
+    Row(
+        "two exports in one folder",
+        "run_classifier --export_dir=served --export_text_dir=served",
+        "would serve only the newer model",
+    ),
     # Conversions.
     convert("no model", "--from=", "--from is empty"),
     convert("no such model", "--from=no", "no.index does not exist"),
