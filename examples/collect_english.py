@@ -228,7 +228,8 @@ def find_pip():
     It is this one or, in an environment made without pip, the one that made it.
     """
     has_pip = importlib.util.find_spec("pip")
-    return sys.executable if has_pip else sys._base_executable
+    base = sys._base_executable  # type: ignore[attr-defined]
+    return sys.executable if has_pip else base
 
 
 def read_speeches(wheel):

@@ -327,7 +327,7 @@ def config_path(recipe):
 def read_num_steps(recipe):
     """Returns the number of training steps of a recipe."""
     path = filesystem.shipped_configs() / "pretrain" / f"{recipe}.flags"
-    return int(re.search(r"--num_train_steps=(\d+)", path.read_text())[1])
+    return int(re.findall(r"--num_train_steps=(\d+)", path.read_text())[0])
 
 
 def read_config(recipe):

@@ -291,13 +291,13 @@ class EpochFlags(FineTuningFlags):
         help="Number of training steps, instead of --num_train_epochs; the "
         "warmup is then --warmup_step."
     )
-    warmup_step: int | None = flag(
+    warmup_step: int | None = flag(  # type: ignore[assignment]
         help="Number of linear warmup steps, instead of --warmup_proportion."
     )
 
     def choose_steps(self):
         """Returns these flags, without epochs or shares if steps are given."""
-        replaced = dict[str, None]()
+        replaced: dict = {}
         if self.train_step is not None:
             replaced["num_train_epochs"] = None
         if self.train_step is not None or self.warmup_step is not None:

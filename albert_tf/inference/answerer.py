@@ -79,12 +79,12 @@ class Answerer:
             "doc_stride": doc_stride,
             "max_query_length": max_query_length,
         }
-        if max_seq_length is None:
-            given = head.lengths | {
-                n: x for n, x in given.items() if x is not None
-            }
+        known = head.lengths if max_seq_length is None else {}
+        lengths = {
+            n: known.get(n) if x is None else x for n, x in given.items()
+        }
         self.windows = windows.WindowSettings(
-            **choose_windows(start.config, **given)
+            **choose_windows(start.config, **lengths)
         )
         windows.check_settings(self.windows)
         build: Callable = span_heads.AlbertSpans

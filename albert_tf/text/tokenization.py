@@ -232,7 +232,7 @@ class Tokenizer(abc.ABC):
                 "token and [SEP]."
             )
         firsts = self.encode_batch(texts)
-        seconds = [[]] * len(firsts)
+        seconds: list[list[int]] = [[]] * len(firsts)
         if pairs is not None:
             seconds = self.encode_batch(pairs)
         if len(firsts) != len(seconds):
