@@ -3,7 +3,7 @@
 import dataclasses
 from typing import ClassVar, Literal
 
-from albert_tf import filesystem, flags, settings
+from albert_tf import flags, settings
 from albert_tf.flags import flag
 from albert_tf.tasks import recipes
 
@@ -49,18 +49,6 @@ class TrainFlags(DeviceFlags):
         "are read only if --output_dir has no checkpoint."
     )
     do_train: bool = flag(False, "Whether to train.")
-
-    def check_reach(self, name):
-        """Raises ValueError if a TPU elsewhere cannot reach a path."""
-        if not self.has_remote_tpu:
-            return
-        for pattern in filesystem.split_list(getattr(self, name)):
-            if not filesystem.is_remote(pattern):
-                raise ValueError(
-                    f"--{name}={pattern} is a local path; wanted gs://..., as "
-                    f"the hosts of the TPU {self.tpu_name!r} read or write it. "
-                    "(On a TPU VM with one host, give --tpu_name=local.)"
-                )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -252,7 +240,6 @@ class FineTuningFlags(FilesFlags, TrainFlags, recipes.Recipe):
 
     def check(self):
         """Raises ValueError if flags contradict each other."""
-        self.check_reach("output_dir")
         if self.init_checkpoint and self.albert_hub_module_handle:
             raise ValueError(
                 "Give --init_checkpoint or --albert_hub_module_handle, not "

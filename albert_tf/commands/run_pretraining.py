@@ -9,7 +9,7 @@ import dataclasses
 import functools
 from typing import Literal
 
-from albert_tf import flags
+from albert_tf import filesystem, flags
 from albert_tf.commands import groups
 from albert_tf.data.pretraining import rules
 from albert_tf.flags import flag
@@ -114,7 +114,7 @@ class PretrainingFlags(groups.TrainFlags, PretrainingRecipe):
                 "--distribution=multi_worker needs --do_train; evaluate on "
                 "one host."
             )
-        for name in ("input_file", "eval_input_file", "output_dir"):
+        for name in ("input_file", "eval_input_file"):
             self.check_reach(name)
         if self.masked_lm_budget:
             raise ValueError(
@@ -123,6 +123,18 @@ class PretrainingFlags(groups.TrainFlags, PretrainingRecipe):
                 "create_pretraining_data.py --masking=dynamic, and give "
                 "--masked_lm_prob."
             )
+
+    def check_reach(self, name):
+        """Raises ValueError if a TPU elsewhere cannot read the records."""
+        if not self.has_remote_tpu:
+            return
+        for pattern in filesystem.split_list(getattr(self, name)):
+            if not filesystem.is_remote(pattern):
+                raise ValueError(
+                    f"--{name}={pattern} is a local path; wanted gs://..., as "
+                    f"the hosts of the TPU {self.tpu_name!r} read the records. "
+                    "(On a TPU VM with one host, give --tpu_name=local.)"
+                )
 
 
 main = functools.partial(flags.launch, PROGRAM, PretrainingFlags)

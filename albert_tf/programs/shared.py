@@ -4,7 +4,7 @@ import dataclasses
 
 import tensorflow as tf
 
-from albert_tf import errors
+from albert_tf import errors, filesystem
 from albert_tf.training import distribution
 
 
@@ -19,6 +19,15 @@ def build_strategy(args):
         raise ValueError(
             f"--use_tpu contradicts --distribution={args.distribution}. Give "
             "one of the two."
+        )
+    is_tpu = args.use_tpu or args.distribution == "tpu"
+    # At an address, the TPU's host may be this machine.
+    is_named = args.has_remote_tpu and "://" not in args.tpu_name
+    if is_tpu and is_named and not filesystem.is_remote(args.output_dir):
+        raise ValueError(
+            f"--output_dir={args.output_dir} is a local path; wanted gs://..., "
+            f"as the hosts of the TPU {args.tpu_name!r} write there. (On a TPU "
+            "VM with one host, give --tpu_name=local.)"
         )
     return distribution.build_strategy(
         "tpu" if args.use_tpu else args.distribution,
