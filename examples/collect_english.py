@@ -22,7 +22,6 @@ divided into the two.
 import ast
 import dataclasses
 import hashlib
-import importlib.util
 import inspect
 import json
 import pathlib
@@ -227,7 +226,8 @@ def find_pip():
 
     It is this one or, in an environment made without pip, the one that made it.
     """
-    has_pip = importlib.util.find_spec("pip")
+    # Finding the module instead would change how setuptools imports.
+    has_pip = pathlib.Path(sysconfig.get_path("purelib"), "pip").is_dir()
     base = sys._base_executable  # type: ignore[attr-defined]
     return sys.executable if has_pip else base
 

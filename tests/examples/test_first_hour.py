@@ -81,9 +81,9 @@ def test_from_a_csv_file_to_a_served_model(
             for line in re.split(r"\n(?=albert )", block):
                 type_command(line)
         else:
-            (folder,) = pathlib.Path("out/serving").iterdir()
+            (folder,) = pathlib.Path("out/text").iterdir()
             capsys.readouterr()
-            exec(re.sub(r"out/serving/\d+", str(folder), block), {})
+            exec(re.sub(r"out/text/\d+", str(folder), block), {})
             assert capsys.readouterr().out.split()[0] in MESSAGES
     assert kinds == ["json", "sh", "sh", "python"]
     predicted = read_table("out/tickets/tickets.tsv", delimiter="\t")
