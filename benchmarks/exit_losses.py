@@ -27,8 +27,9 @@ import tensorflow as tf
 from albert_tf import Classification, FineTuning, Recipe, filesystem, flags
 from albert_tf.data import batches, table_tasks, text_data
 from albert_tf.flags import flag
-from albert_tf.metrics import classification, exits
-from albert_tf.model import heads, layers
+from albert_tf.metrics import classification
+from albert_tf.metrics import exits as exit_scores
+from albert_tf.model import exits, heads, layers
 from albert_tf.training import evaluation
 from albert_tf.weights import pretrained
 
@@ -94,12 +95,13 @@ class ExitClassifier(heads.AlbertClassifier):
     def __init__(self, config, variant, **kwargs):
         super().__init__(config, **kwargs)
         num_layers = config.num_hidden_layers
-        self.other_heads = []
+        self.layer_heads = None
         if variant.one_head_a_layer:
-            self.other_heads = [
+            others = [
                 heads.Logits(f"layer_{i}", self.num_labels, config)
                 for i in range(1, num_layers)
             ]
+            self.layer_heads = [*others, self.output_layer]
         self.learned = None
         if variant.weights == "learned":
             self.learned = LayerWeights(config)
@@ -116,15 +118,9 @@ class ExitClassifier(heads.AlbertClassifier):
 
     def layer_logits(self, features, training=False, seed=None):
         """Returns the logits after each layer, [B, L, C] float32."""
-        outputs = self.encode(features, training, seed)["all_encoder_layers"]
-        dropout = self.build_head_dropout(training, seed)
-        pooler, last = self.encoder.pooler, self.output_layer
-        others = self.other_heads or [last] * (len(outputs) - 1)
-        logits = [
-            head(dropout(pooler(x), self.dropout_prob))
-            for head, x in zip([*others, last], outputs, strict=True)
-        ]
-        return tf.stack(logits, axis=1)
+        return exits.layer_logits(
+            self, features, training, seed, self.layer_heads
+        )
 
     def ratios(self, features, training=False, seed=None):
         logits = self.layer_logits(features, training, seed)
@@ -197,8 +193,8 @@ def score(tuning):
         if split and "label_ids" in split.examples.arrays:
             labels[part] = split.examples.arrays["label_ids"]
             logits[part] = predict_layers(tuning, split.examples)
-    rows = exits.list_exits(logits["dev"], labels["dev"], metric)
-    chosen = exits.choose_exit(rows, TOLERANCE)
+    rows = exit_scores.list_exits(logits["dev"], labels["dev"], metric)
+    chosen = exit_scores.choose_exit(rows, TOLERANCE)
     found = {"metric": metric, "threshold": chosen.threshold}
 
     def measure(some, part):
@@ -206,7 +202,7 @@ def score(tuning):
         return classification.score(some, wanted, "classes", [metric])[metric]
 
     for part, some in logits.items():
-        early, num_layers = exits.leave(some, chosen.threshold)
+        early, num_layers = exit_scores.leave(some, chosen.threshold)
         found[part] = {
             "layers": [measure(x, part) for x in np.moveaxis(some, 1, 0)],
             "early": measure(early, part),

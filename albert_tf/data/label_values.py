@@ -101,16 +101,14 @@ def split(value: object, separator: str) -> list[str]:
     text = name_of(value)
     if container := _CONTAINER.fullmatch(text):
         text = container[1]
-    if _is_list(text):
-        inner = text[1:-1]
-        if "," in inner or re.search("['\"]", inner):
-            return _split_list(text, separator)
-        parts = inner.split()
-        if all(map(_PRINTED.fullmatch, parts)):
-            return parts
-        if text[0] == "(":  # Python's tuples have a comma.
-            return [text]
-        text = inner
+    if not _is_list(text):
+        return _split_text(text, separator)
+    if text[0] == "(" and not re.search("[,'\"]", text):
+        return [text]  # Python's tuples have a comma.
+    return _split_list(text, separator)
+
+
+def _split_text(text, separator):
     parts = [part.strip() for part in text.split(separator)]
     return [part for part in parts if part]
 
@@ -140,7 +138,7 @@ def _split_list(text, separator):
     items = _SPACED.findall(inner)
     if not all(map(_is_printed, items)):
         if "," not in inner:
-            return [part.strip() for part in inner.split(separator)]
+            return _split_text(inner, separator)
         items = _ITEM.findall(inner)
     return [_unquote(item) for item in items]
 

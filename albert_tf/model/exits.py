@@ -30,7 +30,7 @@ def uncertainty(logits):
     return entropy / math.log(logits.shape[-1])
 
 
-def layer_logits(model, features, training=False, seed=None):
+def layer_logits(model, features, training=False, seed=None, layer_heads=None):
     """Returns the logits after each layer, [B, L, C] float32.
 
     Args:
@@ -38,6 +38,7 @@ def layer_logits(model, features, training=False, seed=None):
       features: dict of the model's inputs.
       training: whether to drop out.
       seed: of dropout, [2] int32.
+      layer_heads: the heads of the L layers; default: the model's, for all.
 
     Raises:
       ValueError: if layers are recomputed, so that only the last is kept.
@@ -52,8 +53,12 @@ def layer_logits(model, features, training=False, seed=None):
             "recomputed layers keep the last one only: omit exit_loss or remat."
         )
     dropout = model.build_head_dropout(training, seed)
-    pooler, head = model.encoder.pooler, model.output_layer
-    logits = [head(dropout(pooler(x), model.dropout_prob)) for x in outputs]
+    pooler = model.encoder.pooler
+    layer_heads = layer_heads or [model.output_layer] * len(outputs)
+    logits = [
+        head(dropout(pooler(x), model.dropout_prob))
+        for head, x in zip(layer_heads, outputs, strict=True)
+    ]
     return tf.stack(logits, axis=1)
 
 

@@ -102,10 +102,7 @@ class Run:
     @property
     def best(self) -> dict | None:
         """The evaluation of the best checkpoint; None if there is none."""
-        metric, scored = self.best_metric or "", self.evaluations
-        # The initial weights, of step 0, have no checkpoint.
-        trained = [r for r in scored if r["step"]]
-        return best_row(trained, metric) or best_row(scored, metric)
+        return best_row(self.evaluations, self.best_metric or "", "step")
 
     @property
     def changed_flags(self) -> dict:

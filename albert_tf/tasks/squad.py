@@ -142,21 +142,22 @@ class Answering(Task):
         """
         score = {"v1": metrics.score_v1, "v2": metrics.score_v2}[self.version]
         scores = score(self.gold, predictions)
-        if self._is_unspaced:
-            gold = {
-                key: [divide(text) for text in texts]
-                for key, texts in self.gold.items()
-            }
+        if self._divided_gold:
             divided = {key: divide(text) for key, text in predictions.items()}
-            scores[CHARACTER_F1] = score(gold, divided)["f1"]
+            scores[CHARACTER_F1] = score(self._divided_gold, divided)["f1"]
         return scores
 
     @functools.cached_property
-    def _is_unspaced(self) -> bool:
-        """Whether most gold answers are in a script without spaces."""
+    def _divided_gold(self) -> dict | None:
+        """Gold answers with divided characters; None if most have spaces."""
         texts = [text for texts in self.gold.values() for text in texts]
         found = [any(map(normalization.is_unspaced, text)) for text in texts]
-        return sum(found) > len(found) / 2
+        if sum(found) <= len(found) / 2:
+            return None
+        return {
+            key: [divide(text) for text in texts]
+            for key, texts in self.gold.items()
+        }
 
     def find_answers(self, tuning) -> answers.Answers:
         """Returns the current model's answers."""

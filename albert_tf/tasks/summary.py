@@ -40,13 +40,10 @@ def describe_run(evaluator) -> dict:
       Dict of `folder`, and of the values `last` and `best`.
     """
     results, metric = evaluator.results(), evaluator.best_metric
-    # Step 0 is of initial weights: they have no checkpoint here.
-    trained = [row for row in results if row[STEP]]
     return {
         "folder": evaluator.manager.folder,
         "last": max(results, key=lambda r: r[STEP]),
-        "best": task_heads.best_row(trained, metric)
-        or task_heads.best_row(results, metric),
+        "best": task_heads.best_row(results, metric),
     }
 
 

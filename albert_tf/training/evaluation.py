@@ -319,20 +319,14 @@ class Evaluator:
             for row, text in results_file.read_blocks(folder)
             if row[checkpoints.STEP] != step
         ]
-        others = [
-            row
-            for row, _ in before
-            # Step 0 is of initial weights: they have no checkpoint here.
-            if row[checkpoints.STEP] or not prefix
-        ]
-        if task_heads.best_row([*others, values], metric) is values:
+        row = {**values, checkpoints.STEP: step}
+        if task_heads.best_row([*(r for r, _ in before), row], metric) is row:
             # Before the result: a run killed in between evaluates again.
             if prefix:
                 self.manager.keep_best(prefix)
             if self.on_best:
                 self.on_best(step)
         self.reporter.log("eval", step, values)
-        row = {**values, checkpoints.STEP: step}
         text = "".join(f"{name} = {row[name]}\n" for name in sorted(row))
         texts = [*(text for _, text in before), text]
         results_file.write_blocks(folder, texts, metric)
@@ -367,8 +361,7 @@ class Evaluator:
 
     def _best_step(self, blocks):
         """Returns the step of the best result of a checkpoint; 0 for none."""
-        rows = [row for row, _ in blocks if row[checkpoints.STEP]]
-        best = task_heads.best_row(rows, self.best_metric)
+        best = task_heads.best_row([r for r, _ in blocks], self.best_metric)
         return int(best[checkpoints.STEP]) if best else 0
 
     def _replace_best(self, step):

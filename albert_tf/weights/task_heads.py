@@ -209,16 +209,22 @@ def find_threshold(
     return head.threshold if threshold is None and head else threshold
 
 
-def best_row(rows: list[dict], metric: str) -> dict | None:
+def best_row(rows: list[dict], metric: str, step: str = STEP) -> dict | None:
     """Returns the row with the highest value of a metric, or None.
 
     Of equal ones, it is that of the lowest loss, and then the first. Rows
-    without the metric are skipped.
+    without the metric are skipped. That of step 0 counts only if it is alone:
+    it is of initial weights, which have no checkpoint. `step` is the key of the
+    steps.
     """
     rows = [row for row in rows if not math.isnan(row.get(metric, math.nan))]
     return max(
         rows,
-        key=lambda row: (row[metric], -row.get("eval_loss", math.inf)),
+        key=lambda row: (
+            row[step] > 0,
+            row[metric],
+            -row.get("eval_loss", math.inf),
+        ),
         default=None,
     )
 
