@@ -13,7 +13,6 @@ back to its own scheme when predictions are written:
 All other tags, such as those of parts of speech, are "plain".
 """
 
-import itertools
 import logging
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -47,8 +46,7 @@ class Sentence(NamedTuple):
     Attributes:
       words: W strings.
       tags: W tags, or None if they are unknown.
-      text: the text of the words; if the file has only words, these joined by
-        spaces.
+      text: the text of the words; if the file has only words, see `join_words`.
       spans: W pairs: the first character of a word in `text`, and its end.
     """
 
@@ -166,13 +164,18 @@ def write_tagged(
 
 
 def join_words(words: list[str], tags: list[str] | None = None) -> Sentence:
-    """Returns the Sentence of words, whose text is these joined by spaces."""
-    ends = itertools.accumulate(len(word) + 1 for word in words)
-    spans = [
-        (end - 1 - len(word), end - 1)
-        for word, end in zip(words, ends, strict=True)
-    ]
-    return Sentence(words, tags, " ".join(words), spans)
+    """Returns the Sentence of words, whose text is these joined by spaces.
+
+    There are none where `words.is_spaced` is False, as between Chinese words.
+    """
+    text = ""
+    spans = []
+    for word in words:
+        if text and text_words.is_spaced(text, word):
+            text += " "
+        spans.append((len(text), len(text) + len(word)))
+        text += word
+    return Sentence(words, tags, text, spans)
 
 
 def split_text(text: str) -> Sentence:

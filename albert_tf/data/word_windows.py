@@ -7,7 +7,9 @@ one that has most context for it.
 Shapes: W words of a sentence, P pieces of it; N, S as in `examples`.
 """
 
+import re
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,7 +17,8 @@ from albert_tf import progress
 from albert_tf.data import windows
 from albert_tf.data.examples import NO_LABEL, Examples
 from albert_tf.data.tagged import Sentence
-from albert_tf.text import tokenization
+from albert_tf.text import normalization, tokenization
+from albert_tf.text import words as text_words
 
 
 def check_lengths(max_seq_length: int, doc_stride: int) -> None:
@@ -48,27 +51,37 @@ def encode_sentences(
       `word_index` [S] int32: the words of all sentences are counted, and a
       word's number is at the piece where it is tagged; NO_LABEL elsewhere.
       With `labels`, also the token label `tag_ids` [S], in the same places; a
-      tag that is none of them has none.
+      tag that is none of them has none. Later characters of a word in a script
+      without spaces have it, too: in a raw text they are words. B- goes on as
+      I-.
     """
     check_lengths(max_seq_length, doc_stride)
-    parts: dict[str, list] = {"ids": [], "word_index": [], "lengths": []}
+    parts: dict[str, list] = {
+        name: [] for name in ("ids", "word_index", "inner", "lengths")
+    }
     done = progress.Progress("tokenizing", len(sentences), "sentences")
     num_words = 0
     for sentence in sentences:
-        ids, words = encode_words(sentence, tokenizer)  # [P]
+        ids, *numbers = encode_words(sentence, tokenizer)  # [P] each
+        first, inner = (
+            np.where(x == NO_LABEL, NO_LABEL, x + num_words) for x in numbers
+        )
         bounds = windows.cut_windows(len(ids), max_seq_length - 2, doc_stride)
         best = windows.find_max_context(bounds, len(ids))
         for (start, end), is_best in zip(bounds, best, strict=True):
-            is_tagged = is_best & (words[start:end] != NO_LABEL)
-            if not is_tagged.any():
+            index, more = (
+                np.where(is_best, x[start:end], NO_LABEL)
+                for x in (first, inner)
+            )
+            if (index == NO_LABEL).all():
                 continue
-            index = np.where(is_tagged, words[start:end] + num_words, NO_LABEL)
             parts["ids"] += [
                 [tokenizer.cls_id],
                 ids[start:end],
                 [tokenizer.sep_id],
             ]
             parts["word_index"] += [[NO_LABEL], index, [NO_LABEL]]
+            parts["inner"] += [[NO_LABEL], more, [NO_LABEL]]
             parts["lengths"].append([end - start + 2])
         num_words += len(sentence.words)
         done.add(1)
@@ -80,8 +93,11 @@ def encode_sentences(
     token_labels = {}
     if labels:
         tags = [tag for sentence in sentences for tag in sentence.tags or ()]
-        token_labels["tag_ids"] = label_tokens(
-            joined["word_index"], tags, labels
+        tag_ids = label_tokens(joined["word_index"], tags, labels)  # [S]
+        inside = [re.sub("^B-", "I-", tag) for tag in tags]
+        inner_ids = label_tokens(joined["inner"], inside, labels)  # [S]
+        token_labels["tag_ids"] = np.where(
+            inner_ids == NO_LABEL, tag_ids, inner_ids
         )
     return Examples(
         joined["ids"],
@@ -93,35 +109,113 @@ def encode_sentences(
     )
 
 
+class Words(NamedTuple):
+    """The pieces of a sentence, and the words that begin there.
+
+    Attributes:
+      ids: [P] int32.
+      first: [P] int32, at the first piece of a word its number; else NO_LABEL.
+      inner: [P] int32, likewise where another one of `find_words` begins, in a
+        word with characters of a script without spaces.
+    """
+
+    ids: np.ndarray
+    first: np.ndarray
+    inner: np.ndarray
+
+
 def encode_words(
     sentence: Sentence, tokenizer: tokenization.Tokenizer
-) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the ids of a sentence, and at a word's first piece its number.
+) -> Words:
+    """Finds the pieces of words.
 
-    The pieces' own spans of characters tell which word they belong to. A word
-    without a piece, as of characters that normalization removes, gets [UNK].
+    The pieces' own spans of characters tell which word they belong to. A piece
+    of several words is divided. A word without a piece, as of characters that
+    normalization removes, gets [UNK]. If a word has characters of a script
+    without spaces, both hold for each of `find_words` in it, as in a raw text.
+    """
+    units = text_words.find_words(sentence.text)
+    parts, words, is_inner = _find_parts(sentence, units)  # [Q] of each
+    ids, spans = _divide_pieces(sentence.text, units, parts, tokenizer)
+    part, count = _count_covered(spans, parts)  # [P] each
+    starts, ends = _columns(spans)
+    pieces = np.flatnonzero((count > 0) & (starts < ends))
+    found, where = np.unique(part[pieces], return_index=True)
+    index = np.full(len(ids), NO_LABEL, np.int32)
+    index[pieces[where]] = found
+    lost = np.setdiff1d(np.arange(len(parts)), found)
+    places = np.searchsorted(np.maximum.accumulate(starts), parts[lost, 0])
+    index = np.insert(index, places, lost)
+    ids = np.insert(ids, places, tokenizer.unk_id)
+    first, inner = (
+        np.where((index != NO_LABEL) & kept[index], words[index], NO_LABEL)
+        for kept in (~is_inner, is_inner)
+    )
+    return Words(ids, first, inner)
+
+
+def _find_parts(sentence, units):
+    """Divides words that have characters of scripts without spaces.
+
+    Args:
+      sentence: a Sentence.
+      units: spans of `find_words` in its text, where words are divided.
 
     Returns:
-      Two int32 arrays [P]; the number is NO_LABEL at other pieces.
+      The spans of the Q parts, [Q, 2] int32; their words, [Q]; and [Q] whether
+      it is a later part of its word.
     """
-    ids, spans = tokenizer.encode_with_offsets(sentence.text)
-    starts, ends = np.array(spans, np.int32).reshape(-1, 2).T  # [P] each
-    first, last = np.array(sentence.spans, np.int32).reshape(-1, 2).T  # [W]
-    # The first word that ends after the piece's start.
-    word = np.searchsorted(last, starts, side="right")  # [P]
-    begins = np.append(first, np.iinfo(np.int32).max)[word]  # [P]
-    pieces = np.flatnonzero((begins < ends) & (starts < ends))
-    found, where = np.unique(word[pieces], return_index=True)
-    numbers = np.full(len(ids), NO_LABEL, np.int32)
-    numbers[pieces[where]] = found
-    if len(found) == len(first):
-        return np.array(ids, np.int32), numbers
-    lost = np.setdiff1d(np.arange(len(first)), found)
-    places = np.searchsorted(np.maximum.accumulate(starts), first[lost])
-    return (
-        np.insert(np.array(ids, np.int32), places, tokenizer.unk_id),
-        np.insert(numbers, places, lost),
+    word_starts, word_ends = _columns(sentence.spans)  # [W] each
+    is_divided = np.array(
+        [any(map(normalization.is_unspaced, word)) for word in sentence.words],
+        bool,
     )
+    starts = _columns(units)[0]
+    number = np.searchsorted(word_ends, starts, side="right")
+    is_later = is_divided[number] & (np.diff(number, prepend=-1) == 0)
+    starts = np.union1d(word_starts, starts[is_later])
+    words = np.searchsorted(word_ends, starts, side="right")
+    following = np.append(starts[1:], np.iinfo(np.int32).max)
+    parts = np.stack([starts, np.minimum(following, word_ends[words])], axis=1)
+    return parts, words, ~np.isin(starts, word_starts)
+
+
+def _divide_pieces(text, units, parts, tokenizer):
+    """Returns ids and spans of pieces; one of several parts has been divided.
+
+    It is divided into all its units, if it has as many.
+    """
+    ids, spans = tokenizer.encode_with_offsets(text)
+    _, num_parts = _count_covered(spans, parts)  # [P]
+    if (num_parts < 2).all():
+        return np.array(ids, np.int32), spans
+    first, count = _count_covered(spans, units)  # [P] each
+    divided: tuple[list, list] = [], []
+    for piece, (start, end) in enumerate(spans):
+        i, unit = ids[piece], first[piece]
+        inside = units[unit : unit + count[piece]]
+        pieces, places = [[i]], [(start, end)]
+        if num_parts[piece] > 1:
+            found = tokenizer.divisions.get(i, ())
+            if len(found) == len(inside):
+                pieces, places = found, inside
+        for some, (a, b) in zip(pieces, places, strict=True):
+            divided[0].extend(some)
+            divided[1].extend([(max(a, start), min(b, end))] * len(some))
+    return np.array(divided[0], np.int32), divided[1]
+
+
+def _columns(spans):
+    """Returns the starts and the ends of spans, two int32 arrays."""
+    return np.array(spans, np.int32).reshape(-1, 2).T
+
+
+def _count_covered(spans, words):
+    """Returns the first word that each span covers, and how many: [P] each."""
+    starts, ends = _columns(spans)
+    word_starts, word_ends = _columns(words)
+    first = np.searchsorted(word_ends, starts, side="right")
+    return first, np.searchsorted(word_starts, ends, side="left") - first
 
 
 def label_tokens(

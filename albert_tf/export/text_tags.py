@@ -52,14 +52,19 @@ def export_text_tagger(
         model, predict, tokenizer, max_seq_length
     )
 
+    divisions = word_operations.build_divisions(tokenizer)
+
     @tf.function(input_signature=[text_serving.TEXTS])
     def serve(text):
         (text,) = requests.check_texts(text=text)
         # Invalid UTF-8 would make the character counts of operations differ.
         text = tf.strings.unicode_transcode(text, "UTF-8", "UTF-8")
         found = word_operations.find_words(text)
+        divided = word_operations.divide_pieces(
+            found, *graph.tokenize_with_offsets(text), divisions=divisions
+        )
         ids, pieces = word_operations.place_words(
-            found, *graph.tokenize_with_offsets(text), unk_id=tokenizer.unk_id
+            found, *divided, unk_id=tokenizer.unk_id
         )
         windows = cut_windows(ids, max_seq_length - 2, doc_stride)
         features = text_serving.pack(tokenizer, [windows.ids], max_seq_length)

@@ -88,7 +88,8 @@ class Tagger:
 
           words: list of dicts of `word`, `tag`, its `probability`, and `start`
             and `end`, the character after its last. The words of a text are
-            those of `words.find_words`; given ones are joined by spaces.
+            those of `words.find_words`; given ones are joined by spaces, but not
+            in scripts without them.
           spans: list of dicts of `text`, `label`, `probability`, that of its
             least certain word, `start` and `end`; absent for plain tags.
 

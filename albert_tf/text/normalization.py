@@ -30,6 +30,11 @@ UNSPACED = _IDEOGRAPHS + (
     "\ua980-\ua9ff\uaa60-\uaadf\u3005-\u3007\u3040-\u30ff\u3105-\u312f"
     "\u31f0-\u31ff\uff66-\uff9d\U0002ceb0-\U000323af"
 )
+# Punctuation of texts in these scripts.
+WIDE_PUNCTUATION = (
+    "\u3001-\u303f\ufe30-\ufe4f\uff01-\uff0f\uff1a-\uff20\uff3b-\uff40"
+    "\uff5b-\uff65"
+)
 # Invisible characters, besides white space, controls and format characters:
 # joiners and fillers of a script, blank Braille.
 _FILLERS = "\u034f\u115f\u1160\u17b4\u17b5\u2065\u2800\u3164\uffa0\ufff0-\ufff8"

@@ -23,6 +23,7 @@ import sentencepiece
 
 from albert_tf import filesystem
 from albert_tf.text import normalization, tokenizer_json
+from albert_tf.text import words as text_words
 
 SETTINGS_FILE = "tokenizer_settings.json"
 
@@ -189,6 +190,28 @@ class Tokenizer(abc.ABC):
     @abc.abstractmethod
     def _starts_word(self, piece):
         """Returns whether a piece starts a word."""
+
+    @abc.abstractmethod
+    def _spell_words(self, piece):
+        """Returns lists of pieces for each of `find_words` in a piece.
+
+        In each list, the first that are in the vocabulary are to be used.
+        """
+
+    @functools.cached_property
+    def divisions(self) -> dict[int, list[list[int]]]:
+        """The ids of each word in pieces of several words, by their id.
+
+        Words are those of `words.find_words`. One that is no piece has the ids
+        of its characters.
+        """
+        ids = {piece: i for i, piece in enumerate(self.pieces)}
+        found = {}
+        for i, piece in enumerate(self.pieces):
+            spelled = [] if i in self.special_ids else self._spell_words(piece)
+            if len(spelled) > 1:
+                found[i] = [_find_ids(x, ids, self.unk_id) for x in spelled]
+        return found
 
     @abc.abstractmethod
     def tokenize(self, text: str) -> list[str]:
@@ -415,6 +438,15 @@ class SentencePieceTokenizer(Tokenizer):
         kind = unicodedata.category(piece[0])[0]
         return kind not in "LNM" or normalization.is_unspaced(piece[0])
 
+    def _spell_words(self, piece):
+        text = piece.replace(WORD_PREFIX, " ")
+        spelled = []
+        for start, end in text_words.find_words(text):
+            word = text[start:end]
+            first = [[WORD_PREFIX + word]] if text[:start][-1:] == " " else []
+            spelled.append([*first, [word], [*word]])
+        return spelled
+
     def tokenize(self, text):
         # Unknown pieces keep their text.
         pieces = self._model.EncodeAsPieces(self.normalize(text))
@@ -484,6 +516,17 @@ class WordPieceTokenizer(Tokenizer):
         if not piece.startswith("##"):
             return True
         return len(piece) > 2 and normalization.is_unspaced(piece[2])
+
+    def _spell_words(self, piece):
+        text = piece.removeprefix("##")
+        is_first = text == piece
+        spelled = []
+        for start, end in text_words.find_words(text):
+            rest = [f"##{char}" for char in text[start:end]]
+            if start == 0 and is_first:
+                rest[0] = text[0]
+            spelled.append([[rest[0] + text[start + 1 : end]], rest])
+        return spelled
 
     def _split_word(self, word):
         """Splits a word into pieces and returns their ids."""
@@ -560,6 +603,18 @@ def read_vocabulary(path: filesystem.Path) -> tokenizer_json.Vocabulary:
     if content.startswith(b"{") and b'"model"' in content:
         return tokenizer_json.parse(content, path)
     return tokenizer_json.Vocabulary(content)
+
+
+def _find_ids(spellings, ids, unk_id):
+    """Returns the ids of the first of some lists of pieces that has them all.
+
+    If there is none, they are those of the last one, some of them unknown.
+    """
+    for pieces in spellings:
+        found = [ids.get(piece, unk_id) for piece in pieces]
+        if unk_id not in found:
+            break
+    return found
 
 
 def _is_sentencepiece_list(content):

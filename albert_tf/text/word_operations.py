@@ -1,14 +1,14 @@
 """Words and their pieces as TensorFlow operations, as in Python.
 
 Shapes: B texts; (W) words and (P) pieces per text, ragged; N characters in all
-texts; W and P words and pieces of all texts.
+texts; W and P words and pieces of all texts; V pieces of a vocabulary.
 """
 
 from typing import NamedTuple
 
 import tensorflow as tf
 
-from albert_tf.text import characters, normalization, words
+from albert_tf.text import characters, normalization, tokenization, words
 
 
 class Words(NamedTuple):
@@ -68,13 +68,76 @@ def find_words(texts) -> Words:
     )
 
 
-def place_words(found: Words, ids, starts, ends, *, unk_id: int) -> tuple:
-    """Finds the first piece of each word, like `word_windows.encode_words`.
+def build_divisions(tokenizer: tokenization.Tokenizer) -> tf.RaggedTensor:
+    """Returns the ids of pieces, [2 V, (words), (ids)] int32.
+
+    Row i has those of piece i itself, and row V + i those of its words, see
+    `Tokenizer.divisions`.
+    """
+    whole = [[[i]] for i in range(tokenizer.vocab_size)]
+    divided = [tokenizer.divisions.get(i, x) for i, x in enumerate(whole)]
+    return tf.ragged.constant(whole + divided, tf.int32)
+
+
+def divide_pieces(found: Words, ids, starts, ends, *, divisions) -> tuple:
+    """Divides the pieces of several words, like `word_windows.encode_words`.
 
     Args:
       found: words of the texts.
       ids: [B, (P)] int32, with starts and ends from
         `GraphTokenizer.tokenize_with_offsets`.
+      starts: first character of each piece.
+      ends: its end.
+      divisions: from `build_divisions`.
+
+    Returns:
+      The same three, of more pieces.
+    """
+    place = _build_place(found, ends)
+    first = tf.searchsorted(place(found.ends), place(starts), side="right")
+    count = tf.searchsorted(place(found.starts), place(ends)) - first  # [P]
+    divided = ids.flat_values + tf.cast(divisions.nrows(), tf.int32) // 2
+    num_words = tf.gather(divisions.row_lengths(), divided)
+    is_divided = (count > 1) & (tf.cast(count, tf.int64) == num_words)
+    parts = tf.gather(
+        divisions, tf.where(is_divided, divided, ids.flat_values)
+    )  # [P, (words), (ids)]
+
+    piece = parts.value_rowids()  # [Q]: of each word of each piece
+    number = tf.range(tf.size(piece)) - tf.cast(
+        tf.gather(parts.row_starts(), piece), tf.int32
+    )
+    word = tf.gather(first, piece) + number
+    is_divided = tf.gather(is_divided, piece)
+
+    def cut(piece_ends, word_ends, choose):
+        """Returns the ends of the new pieces, [R] int32."""
+        whole = tf.gather(piece_ends.flat_values, piece)  # [Q]
+        # Of a piece behind the last word.
+        of_words = tf.concat([word_ends.flat_values, [0]], axis=0)
+        inner = choose(whole, tf.gather(of_words, word))
+        inner = tf.where(is_divided, inner, whole)
+        return tf.gather(inner, parts.values.value_rowids())
+
+    rows = tf.gather(
+        ids.value_rowids(), tf.gather(piece, parts.values.value_rowids())
+    )
+    values = (
+        parts.flat_values,
+        cut(starts, found.starts, tf.maximum),
+        cut(ends, found.ends, tf.minimum),
+    )
+    return tuple(
+        tf.RaggedTensor.from_value_rowids(x, rows, ids.nrows()) for x in values
+    )
+
+
+def place_words(found: Words, ids, starts, ends, *, unk_id: int) -> tuple:
+    """Finds the first piece of each word, like `word_windows.encode_words`.
+
+    Args:
+      found: words of the texts.
+      ids: [B, (P)] int32, with starts and ends from `divide_pieces`.
       starts: first character of each piece.
       ends: its end.
       unk_id: id of the piece for a word that has none.
@@ -85,17 +148,7 @@ def place_words(found: Words, ids, starts, ends, *, unk_id: int) -> tuple:
     """
     num_words, num_pieces = tf.size(found.starts), tf.size(ids)
     rows = ids.value_rowids()
-
-    # Places in the texts one after the other.
-    longest = 1 + tf.reduce_max(tf.concat([ends.flat_values, [0]], axis=0))
-    longest = tf.reduce_max(tf.concat([found.ends.flat_values, [longest]], 0))
-    size = tf.cast(longest + 1, tf.int64)
-
-    def place(ragged):
-        """Returns a place for each of the values, [W] or [P] int64."""
-        values = tf.cast(ragged.flat_values, tf.int64)
-        return tf.cast(ragged.value_rowids(), tf.int64) * size + values
-
+    place = _build_place(found, ends)
     first = place(found.starts)  # [W]
     # The first word that ends after the piece's start.
     word = tf.searchsorted(place(found.ends), place(starts), side="right")
@@ -129,3 +182,20 @@ def place_words(found: Words, ids, starts, ends, *, unk_id: int) -> tuple:
         pieces + num_lost,
     )
     return joined, tf.gather(places, old)
+
+
+def _build_place(found, ends):
+    """Builds a function from characters to places in all texts in a row.
+
+    They are those of words or of pieces, [B, (W)] or [B, (P)].
+    """
+    longest = 1 + tf.reduce_max(tf.concat([ends.flat_values, [0]], axis=0))
+    longest = tf.reduce_max(tf.concat([found.ends.flat_values, [longest]], 0))
+    size = tf.cast(longest + 1, tf.int64)
+
+    def place(ragged):
+        """Returns a place for each of the values, [W] or [P] int64."""
+        values = tf.cast(ragged.flat_values, tf.int64)
+        return tf.cast(ragged.value_rowids(), tf.int64) * size + values
+
+    return place

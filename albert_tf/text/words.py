@@ -1,6 +1,10 @@
 """Splits a text into words that can be tagged."""
 
+import re
+
 from albert_tf.text import normalization
+
+_is_wide_punctuation = re.compile(f"[{normalization.WIDE_PUNCTUATION}]").match
 
 
 def find_words(text: str) -> list[tuple[int, int]]:
@@ -33,6 +37,25 @@ def find_words(text: str) -> list[tuple[int, int]]:
         spans.append((i, i + 1))
         is_run = is_letter(char)
     return spans
+
+
+def is_spaced(before: str, after: str) -> bool:
+    """Returns whether a text has a space between two of its words.
+
+    There is none beside a character of a script without spaces, unless a letter
+    of another script is on the other side, and none beside its punctuation.
+
+    Example:
+      >>> from albert_tf.text import words
+      >>> words.is_spaced("in", "東京"), words.is_spaced("5", "時")
+      (True, False)
+    """
+    last = next((x for x in reversed(before) if not is_joined(x)), before[-1])
+    sides = (last, after[0])
+    if any(map(_is_wide_punctuation, sides)):
+        return False
+    has_letter = any(is_letter(x) and x.isalpha() for x in sides)
+    return has_letter or not any(map(normalization.is_unspaced, sides))
 
 
 def is_joined(char: str) -> bool:

@@ -557,3 +557,22 @@ def test_other_bad_arguments_and_files_are_refused(tmp_path):
 def test_a_sentence_may_have_ten_thousand_words(tmp_path):
     text = TOO_LONG.removesuffix("a O\n")
     assert len(read(tmp_path, text).sentences[0].words) == 10_000
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (["Ann", "'s", "5", "%"], "Ann 's 5 %"),
+        (["上海", "市", "，", "很", "好"], "上海市，很好"),
+        (["在", "2020", "年", "(", "京", ")"], "在2020年(京)"),
+        (["用", "iPhone", "，", "说"], "用 iPhone，说"),
+        (["เขา", "พูด", "ดี", "a"], "เขาพูดดี a"),
+        (["서울", "東京", "시"], "서울 東京 시"),
+        (["\u200b", "東\u200b", "京"], "\u200b東\u200b京"),
+        (["2020", "21"], "2020 21"),
+    ],
+)
+def test_words_are_joined_as_their_script_writes_them(words, text):
+    sentence = tagged.join_words(words)
+    assert sentence.text == text
+    assert [text[a:b] for a, b in sentence.spans] == words

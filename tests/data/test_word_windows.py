@@ -1,12 +1,16 @@
 """Words, their first pieces and their windows: against naive code."""
 
+import io
+
 import numpy as np
 import pytest
+import sentencepiece
 
 from albert_tf.data import tagged, word_windows
 from albert_tf.data.examples import NO_LABEL
 from albert_tf.data.tagged import Sentence
-from albert_tf.text import tokenization
+from albert_tf.text import normalization, tokenization
+from albert_tf.text import words as text_words
 from tests import tiny
 
 SCRIPTS = (
@@ -60,9 +64,15 @@ def build_tokenizer(kind, tmp_path):
         return tokenization.build_tokenizer(
             spm_model_file=str(tiny.RELEASED), do_lower_case=False
         )
+    if kind == "pieces":
+        path = tmp_path / "vocab.model"
+        path.write_bytes(train_pieces())
+        return tokenization.build_tokenizer(spm_model_file=str(path))
     path = tmp_path / "vocab.txt"
     words = [
         *tiny.SPECIAL,
+        *"あいウงจ",
+        *("あい", "งจ", "##あ", "##い", "##うえ", "##イ", "##アイ", "##คง"),
         *"abcdeäабвגאकखก漢字",
         "##a",
         "##b",
@@ -74,33 +84,111 @@ def build_tokenizer(kind, tmp_path):
     return tokenization.build_tokenizer(vocab_file=str(path))
 
 
-@pytest.mark.parametrize("kind", ["sentencepiece", "cased", "wordpiece"])
+def naive_parts(sentence):
+    """Yields (word, whether it is a later part, start, end) of its parts."""
+    units = [start for start, _ in text_words.find_words(sentence.text)]
+    for number, (start, end) in enumerate(sentence.spans):
+        cuts = []
+        if any(map(normalization.is_unspaced, sentence.words[number])):
+            cuts = [unit for unit in units if start < unit < end]
+        for i, a in enumerate([start, *cuts]):
+            yield number, i > 0, a, [*cuts, end][i]
+
+
+def naive_pieces(sentence, parts, tokenizer):
+    """Yields (id, start, end) of pieces, those of several parts divided."""
+    known = dict(zip(tokenizer.pieces, range(99_999), strict=False))
+    units = text_words.find_words(sentence.text)
+    ids, spans = tokenizer.encode_with_offsets(sentence.text)
+    for i, (start, end) in zip(ids, spans, strict=True):
+        inside, shared = (
+            [x for x in some if max(x[0], start) < min(x[1], end)]
+            for some in (units, [part[2:] for part in parts])
+        )
+        piece = tokenizer.pieces[i].replace("##", "")
+        text = piece.replace("▁", " ")
+        names = [text[a:b] for a, b in text_words.find_words(text)]
+        is_whole = len(shared) < 2 or not 1 < len(inside) == len(names)
+        if is_whole or i in tokenizer.special_ids:
+            yield i, start, end
+            continue
+        is_wordpiece = tokenizer.kind == "wordpiece"
+        prefixes = {"▁"} if piece[0] == "▁" else {""}
+        prefixes = {"", "##"} if is_wordpiece else prefixes
+        for name, (a, b) in zip(names, inside, strict=True):
+            whole = [known[x + name] for x in prefixes if x + name in known]
+            whole = whole or [known.get(name, tokenizer.unk_id)]
+            letters = [known.get(x, tokenizer.unk_id) for x in name]
+            for j in letters if whole == [tokenizer.unk_id] else whole[:1]:
+                yield j, max(a, start), min(b, end)
+            prefixes = {"##"} if is_wordpiece else {""}
+
+
+def train_pieces():
+    """Returns a SentencePiece model with pieces of many characters each."""
+    rng = np.random.default_rng(7)
+    letters = [*"กขคงจ", *"あいうえおアイウ", *"漢字語人大小", *"abc", *"。…5"]
+    words = [
+        "".join(rng.choice(letters, rng.integers(2, 4))) for _ in range(99)
+    ]
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.Train(
+        sentence_iterator=iter(
+            ["".join(rng.choice(words, 6)) for _ in range(200)]
+        ),
+        model_writer=model,
+        vocab_size=150,
+        hard_vocab_limit=False,
+        split_by_unicode_script=False,
+        split_by_number=False,
+        pad_id=0,
+        unk_id=1,
+        bos_id=-1,
+        eos_id=-1,
+        control_symbols=["[CLS]", "[SEP]", "[MASK]"],
+        minloglevel=2,
+        num_threads=1,
+    )
+    return model.getvalue()
+
+
+KINDS = ["sentencepiece", "cased", "pieces", "wordpiece"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_each_word_is_tagged_at_its_first_piece(kind, tmp_path):
     tokenizer = build_tokenizer(kind, tmp_path)
-    num_unknown = 0
+    num_unknown = num_divided = 0
     for sentence in random_sentences(np.random.default_rng(3), 150, 12):
-        ids, words = word_windows.encode_words(sentence, tokenizer)
-        pieces, spans = tokenizer.encode_with_offsets(sentence.text)
-        # Without those that were inserted, the pieces are the text's own.
-        found = [w for w in words if w != NO_LABEL]
-        assert found == list(range(len(sentence.words)))
-        rest, expected = list(ids), {}
-        for piece, (a, b) in enumerate(spans):
+        parts = [*naive_parts(sentence)]
+        divided = [*naive_pieces(sentence, parts, tokenizer)]
+        pieces = [i for i, _, _ in divided]
+        num_divided += pieces != tokenizer.encode(sentence.text)
+        ids, first, inner = word_windows.encode_words(sentence, tokenizer)
+        found = [
+            (max(pair), pair[0] == NO_LABEL)
+            for pair in zip(first, inner, strict=True)
+            if pair != (NO_LABEL, NO_LABEL)
+        ]
+        assert found == [part[:2] for part in parts]
+        expected = {}
+        for piece, (_, a, b) in enumerate(divided):
             # It may contain the end of a word and the start of the next.
-            for number, (first, end) in enumerate(sentence.spans):
-                if max(a, first) < min(b, end):
+            for number, (*_, start, end) in enumerate(parts):
+                if max(a, start) < min(b, end):
                     expected.setdefault(number, piece)
                     break
-        missing = sorted({*range(len(sentence.words))} - {*expected})
-        places = np.flatnonzero(np.isin(words, missing))
-        assert all(ids[place] == tokenizer.unk_id for place in places)
-        num_unknown += len(places)
-        rest = np.delete(ids, places).tolist()
-        assert rest == pieces
-        numbers = np.delete(words, places)
-        for number, piece in expected.items():
-            assert numbers[piece] == number
+        places = np.flatnonzero((first != NO_LABEL) | (inner != NO_LABEL))
+        lost = sorted({*range(len(parts))} - {*expected})
+        assert all(ids[places[part]] == tokenizer.unk_id for part in lost)
+        num_unknown += len(lost)
+        # Without those that were inserted, the pieces are the text's own.
+        kept = np.delete(np.arange(len(ids)), places[lost])
+        assert ids[kept].tolist() == pieces
+        for part, piece in expected.items():
+            assert places[part] == kept[piece]
     assert num_unknown  # Normalization removes some words.
+    assert num_divided
 
 
 @pytest.mark.parametrize("length", [3, 4, 7, 16, 400])
@@ -153,3 +241,63 @@ def test_tags_are_where_words_are_and_unknown_ones_are_not_scored():
     assert tags[index == 2] == [NO_LABEL]
     assert (tags[index == NO_LABEL] == NO_LABEL).all()
     assert (index == NO_LABEL).sum() > 4  # "Unbelievable" has further pieces.
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_given_words_without_spaces_are_seen_as_in_a_raw_text(kind, tmp_path):
+    tokenizer = build_tokenizer(kind, tmp_path)
+    rng = np.random.default_rng(11)
+    for _ in range(50):
+        letters = [*"กขคงจ", *"あいうえおアイウ", *"漢字語人大小"]
+        words = [
+            f"{a}{middle}{b}"
+            for a, b in rng.choice(letters, (9, 2))
+            for middle in rng.choice([*letters, *"。…5"], 1)
+        ]
+        given = tagged.join_words(words)
+        assert given.text == "".join(words)
+        raw = word_windows.encode_words(
+            tagged.split_text(given.text), tokenizer
+        )
+        seen = word_windows.encode_words(given, tokenizer)
+        assert seen.ids.tolist() == raw.ids.tolist()
+        # Of other scripts, a word has one tag.
+        units = [given.text[a] for a, _ in text_words.find_words(given.text)]
+        is_known = (seen.first != NO_LABEL) | (seen.inner != NO_LABEL)
+        missed = (raw.first != NO_LABEL) & ~is_known
+        assert {units[i] for i in raw.first[missed]} <= set("。…5")
+        inner = seen.inner[seen.inner != NO_LABEL]
+        assert (np.diff(inner) >= 0).all() and len(inner) > 5
+
+
+@pytest.mark.parametrize("kind", ["pieces", "wordpiece"])
+def test_later_characters_of_a_word_go_on_with_its_tag(kind, tmp_path):
+    tokenizer = build_tokenizer(kind, tmp_path)
+    labels = ["O", "B-LOC", "I-LOC"]
+    sentences = [
+        tagged.join_words(["漢字", "人", "大小", "ab"], tags)
+        for tags in (
+            ["B-LOC", "I-LOC", "O", "B-LOC"],
+            ["I-LOC", "O", "B-LOC", "O"],
+        )
+    ]
+    encoded = word_windows.encode_sentences(
+        sentences, tokenizer, 32, 16, labels
+    )
+    tags = encoded.token_labels["tag_ids"]
+    assert tags[tags != NO_LABEL].tolist() == [
+        *(1, 2, 2, 0, 0, 1),
+        *(2, 2, 0, 1, 2, 0),
+    ]
+    # The words' own pieces are those that are scored.
+    index = encoded.token_arrays["word_index"]
+    assert index[index != NO_LABEL].tolist() == [*range(8)]
+
+
+def test_spaces_around_a_given_word_are_no_part_of_it(tmp_path):
+    tokenizer = build_tokenizer("wordpiece", tmp_path)
+    sentence = tagged.join_words([" 漢字 ", "\u200b字"])
+    ids, first, inner = word_windows.encode_words(sentence, tokenizer)
+    assert [tokenizer.pieces[i] for i in ids] == ["漢", "字", "字"]
+    assert first.tolist() == [0, NO_LABEL, 1]
+    assert inner.tolist() == [NO_LABEL, 0, NO_LABEL]

@@ -7,7 +7,11 @@ import tensorflow as tf
 from albert_tf.data import tagged, word_windows
 from albert_tf.data.examples import NO_LABEL
 from albert_tf.text import operations, word_operations
-from tests.data.test_word_windows import build_tokenizer, random_sentences
+from tests.data.test_word_windows import (
+    KINDS,
+    build_tokenizer,
+    random_sentences,
+)
 
 TEXTS = [
     "",
@@ -42,7 +46,7 @@ def test_words_are_those_of_python():
         ]
 
 
-@pytest.mark.parametrize("kind", ["sentencepiece", "cased", "wordpiece"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_words_have_the_same_first_pieces(kind, tmp_path):
     tokenizer = build_tokenizer(kind, tmp_path)
     sentences = list_sentences()
@@ -51,7 +55,15 @@ def test_words_have_the_same_first_pieces(kind, tmp_path):
     graph = operations.GraphTokenizer(tokenizer)
     ids, starts, ends = graph.tokenize_with_offsets(texts)
     joined, pieces = word_operations.place_words(
-        found, ids, starts, ends, unk_id=tokenizer.unk_id
+        found,
+        *word_operations.divide_pieces(
+            found,
+            ids,
+            starts,
+            ends,
+            divisions=word_operations.build_divisions(tokenizer),
+        ),
+        unk_id=tokenizer.unk_id,
     )
     assert joined.row_lengths().shape == [len(texts)]
     splits = joined.row_splits.numpy()
@@ -63,7 +75,7 @@ def test_words_have_the_same_first_pieces(kind, tmp_path):
         if ids[row].numpy().tolist() != tokenizer.encode(sentence.text):
             continue
         num_same += 1
-        wanted, numbers = word_windows.encode_words(sentence, tokenizer)
+        wanted, numbers, _ = word_windows.encode_words(sentence, tokenizer)
         assert joined[row].numpy().tolist() == wanted.tolist(), sentence.text
         places = np.flatnonzero(numbers != NO_LABEL)
         assert words.tolist() == places.tolist(), sentence.text

@@ -17,8 +17,7 @@ from albert_tf.text import normalization, tokenization
 
 _UNSPACED = normalization.UNSPACED
 # With punctuation of the same texts; and what Latin text has, too.
-WIDE = f"{_UNSPACED}\u3001-\u303f\ufe30-\ufe4f\uff01-\uff0f\uff1a-\uff20"
-WIDE += "\uff3b-\uff40\uff5b-\uff65"
+WIDE = _UNSPACED + normalization.WIDE_PUNCTUATION
 _SHARED = "\u00b7\u2010-\u2027"
 # What only divides words. " ".join(words) has three spaces for a word that is
 # itself a space; that one belongs to the text.
