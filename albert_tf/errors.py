@@ -117,7 +117,7 @@ def _explain_tensorflow_error(error):
             "Another worker stopped, see its own message, or the files of the "
             "hosts differ. Start the same command on every host again: it "
             "resumes from the newest checkpoint. (TensorFlow says:"
-            f"{cause.splitlines()[0]:.200})"
+            f"{cause.partition(chr(10))[0]:.200})"
         )
     if type(error).__name__ == "ResourceExhaustedError":
         return _out_of_memory(error)

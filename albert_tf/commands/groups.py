@@ -1,9 +1,10 @@
 """Groups of flags that several commands share."""
 
 import dataclasses
+import os
 from typing import ClassVar, Literal
 
-from albert_tf import flags, settings
+from albert_tf import filesystem, flags, settings
 from albert_tf.flags import flag
 from albert_tf.tasks import recipes
 
@@ -324,7 +325,11 @@ class ServingFlags(ExportFlags):
 
     def check(self):
         """Raises ValueError if flags contradict each other."""
-        if self.export_dir and self.export_dir == self.export_text_dir:
+        folders = {
+            f if filesystem.is_remote(f) else os.path.realpath(f)
+            for f in self.exports.values()
+        }
+        if len(folders) < len(self.exports):
             raise ValueError(
                 f"--export_dir and --export_text_dir are both "
                 f"{self.export_dir}: a server would serve only the newer model "

@@ -68,12 +68,8 @@ class RaceFlags(groups.FineTuningFlags):
                 "--high_only and --middle_only leave no questions. Give one, "
                 "or neither for both levels."
             )
-        length, part = self.max_seq_length, self.max_qa_length
-        if length and part and part > length - 3:
-            raise ValueError(
-                f"--max_qa_length={part} does not fit into "
-                f"--max_seq_length={length} with [CLS] and 2 [SEP]."
-            )
+        if self.max_seq_length and self.max_qa_length:
+            _check_part(self.max_qa_length, self.max_seq_length)
         super().check()
 
     def fit(self, config):
@@ -82,7 +78,16 @@ class RaceFlags(groups.FineTuningFlags):
         part = recipes.choose_part(
             args.max_qa_length, 128, args.max_seq_length - 3
         )
+        _check_part(part, args.max_seq_length)
         return dataclasses.replace(args, max_qa_length=part)
+
+
+def _check_part(part, length):
+    if part > length - 3:
+        raise ValueError(
+            f"--max_qa_length={part} does not fit into "
+            f"--max_seq_length={length} with [CLS] and 2 [SEP]."
+        )
 
 
 main = functools.partial(flags.launch, PROGRAM, RaceFlags)

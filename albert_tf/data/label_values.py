@@ -103,13 +103,14 @@ def split(value: object, separator: str) -> list[str]:
         text = container[1]
     if not _is_list(text):
         return _split_text(text, separator)
-    if text[0] == "(" and not re.search("[,'\"]", text):
-        return [text]  # Python's tuples have a comma.
+    is_name = re.search("[^\\s]", text[1:-1]) and not re.search("[,'\"]", text)
+    if text[0] == "(" and is_name:
+        return [text]  # Python's tuples are empty or have a comma.
     return _split_list(text, separator)
 
 
 def _split_text(text, separator):
-    parts = [part.strip() for part in text.split(separator)]
+    parts = map(name_of, text.split(separator))
     return [part for part in parts if part]
 
 
@@ -151,7 +152,7 @@ def _is_printed(item):
 
 def _unquote(item):
     if not re.fullmatch(_QUOTED, item, re.DOTALL):
-        return item
+        return name_of(item)
     with warnings.catch_warnings():
         # Of a backslash that escapes nothing.
         warnings.simplefilter("ignore")

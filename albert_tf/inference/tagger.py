@@ -25,10 +25,10 @@ class Tagger:
       model: what `read_pretrained` takes, such as the --output_dir of
         run_tagger, or what it returns.
       max_seq_length: maximum length of a sequence, in tokens; longer texts are
-        divided into windows. If this and the next are None, they are those of
-        the fine-tuning; an unknown length is 512, or the model's positions if
-        they are fewer.
-      doc_stride: tokens between the starts of windows; None for half of that.
+        divided into windows. If it is None, it is that of the fine-tuning; an
+        unknown length is 512, or the model's positions if they are fewer.
+      doc_stride: tokens between the starts of windows. If both are None, it is
+        that of the fine-tuning, otherwise half of the length.
       compute_dtype: as for `Recipe`.
 
     Attributes:
@@ -67,9 +67,10 @@ class Tagger:
         num_outputs = len(start.values["output_bias"])
         self.labels = head.labels or task_heads.default_labels(num_outputs)
         self.tokenizer = start.tokenizer
-        if max_seq_length is None and doc_stride is None:
+        if max_seq_length is None:
             max_seq_length = head.lengths.get("max_seq_length")
-            doc_stride = head.lengths.get("doc_stride")
+            if doc_stride is None:
+                doc_stride = head.lengths.get("doc_stride")
         self.max_seq_length = start.config.choose_length(max_seq_length)
         self.doc_stride = choose_stride(self.max_seq_length, doc_stride)
         word_windows.check_lengths(self.max_seq_length, self.doc_stride)
@@ -88,7 +89,7 @@ class Tagger:
 
           words: list of dicts of `word`, `tag`, its `probability`, and `start`
             and `end`, the character after its last. The words of a text are
-            those of `words.find_words`; given ones are joined by spaces, but not
+            those of `words.find_words`; given ones are joined by spaces, except
             in scripts without them.
           spans: list of dicts of `text`, `label`, `probability`, that of its
             least certain word, `start` and `end`; absent for plain tags.

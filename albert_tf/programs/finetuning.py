@@ -79,16 +79,21 @@ def build_recipe(args, number):
 
 
 def recall_lengths(args, head):
-    """Returns the flags with the lengths of the training, if none is given.
+    """Returns the flags with those lengths of the training that lack.
 
     `head` is the `task_heads.TaskHead` of the model, or None. If it is to be
-    trained, its lengths are new.
+    trained, its lengths are new. To a given max_seq_length, others are chosen
+    to fit.
     """
     known = head.lengths if head and not args.do_train else {}
-    known = {n: length for n, length in known.items() if hasattr(args, n)}
-    if any(getattr(args, name) is not None for name in known):
-        return args  # The others are chosen to fit.
-    return dataclasses.replace(args, **known)
+    if args.max_seq_length is not None:
+        known = {}
+    lacking = {
+        name: length
+        for name, length in known.items()
+        if getattr(args, name, length) is None
+    }
+    return dataclasses.replace(args, **lacking)
 
 
 def check_start_and_outputs(args):

@@ -133,8 +133,13 @@ def describe_unknown(
     """Returns a warning if many of some ids are those of unknown pieces."""
     count = np.count_nonzero(np.equal(ids, tokenizer.unk_id))
     share = count / max(len(ids), 1)
-    # One emoji in a short text does not make another language.
-    if share <= MANY_UNKNOWN or count < 2:
+    # One emoji in a short text does not make another language; but a whole text
+    # without spaces may be one unknown piece, after that of a space.
+    others = set(np.unique(ids)) - {*tokenizer.special_ids}
+    is_known = any(
+        tokenizer.pieces[i] != tokenization.WORD_PREFIX for i in others
+    )
+    if share <= MANY_UNKNOWN or (count < 2 and is_known):
         return None
     return (
         f"{share:.0%} of the pieces are unknown to the "

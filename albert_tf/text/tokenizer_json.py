@@ -6,7 +6,11 @@ other is refused, so that ids are those of the original vocabulary.
 """
 
 import base64
+import functools
+import itertools
 import re
+import sys
+import unicodedata
 from typing import NamedTuple
 
 from albert_tf import filesystem
@@ -26,7 +30,9 @@ _REPLACED = {
     *((" {2,}", " "), (" {2,}", "▁"), (r"\s+", " "), (" ", "▁")),
     *((r"\A▁", "▁▁"), (r"\A +| +\z", "")),
 }
-_STEPS = {"NFKD", "StripAccents", "Lowercase", "Precompiled", "Strip"}
+_STEPS = {"NFKD", "StripAccents", "Lowercase", "NFC", "Precompiled", "Strip"}
+# `without_accents` of any version of Unicode.
+_WITHOUT_ACCENTS = re.compile(r"\[\u0300-[^A-Za-z]*\]")
 _ADVICE = (
     "Give the .model or the vocab.txt with which the model was trained; the "
     "original model has it (spiece.model)."
@@ -45,6 +51,24 @@ class Vocabulary(NamedTuple):
     content: bytes
     kind: str | None = None
     casing: dict[str, bool] = {}
+
+
+@functools.cache
+def without_accents() -> dict:
+    """Returns the step that removes combining characters, as we do.
+
+    StripAccents removes more: all marks, also the vowels of Hindi or Thai.
+    """
+    codes = [i for i in range(sys.maxunicode) if unicodedata.combining(chr(i))]
+    # Of consecutive codes, the difference from their index is the same.
+    runs = itertools.groupby(enumerate(codes), lambda pair: pair[1] - pair[0])
+    ranges = [[code for _, code in run] for _, run in runs]
+    pattern = "".join(f"{chr(run[0])}-{chr(run[-1])}" for run in ranges)
+    return {
+        "type": "Replace",
+        "pattern": {"Regex": f"[{pattern}]"},
+        "content": "",
+    }
 
 
 def has_number_comma(piece: str) -> bool:
@@ -124,20 +148,32 @@ def _parse_unigram(described, model):
     if unknown or len(others) != 1 or not _is_known(others[0]):
         raise ValueError(f"it changes text by {unknown or splits}")
     by_type = {step["type"]: step for step in steps}
+    strips_accents = "StripAccents" in by_type or any(map(_is_strip, steps))
     charsmap = by_type.get("Precompiled", {}).get("precompiled_charsmap")
+    if not charsmap and ("NFKD" not in by_type or "NFC" in by_type):
+        raise ValueError(
+            "without the step Precompiled, texts are to be in NFKD"
+        )
     content = _build_model(described, model, base64.b64decode(charsmap or ""))
     casing = {
         "do_lower_case": "Lowercase" in by_type,
-        "keep_accents": "StripAccents" not in by_type,
+        "keep_accents": not strips_accents,
     }
     return Vocabulary(content, "sentencepiece", casing)
+
+
+def _is_strip(step):
+    """Returns whether a step is that of `without_accents`."""
+    if step["type"] != "Replace" or step["content"]:
+        return False
+    return bool(_WITHOUT_ACCENTS.fullmatch(step["pattern"].get("Regex", "")))
 
 
 def _is_known(step):
     """Returns whether SentencePiece or our tokenizer does a step, too."""
     if step["type"] == "Replace":
         (pattern,) = step["pattern"].values()
-        return (pattern, step["content"]) in _REPLACED
+        return _is_strip(step) or (pattern, step["content"]) in _REPLACED
     if step["type"] == "Metaspace":
         has_prefix = step.get("add_prefix_space", True)
         return has_prefix and step.get("prepend_scheme", "always") == "always"

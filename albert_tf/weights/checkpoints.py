@@ -203,7 +203,9 @@ def _read(prefix):
     for ending in ENDINGS:
         if filesystem.exists(prefix + ending):
             with filesystem.open_file(prefix + ending) as file:
-                file.read(1)
+                # An outage may end only later in a large file.
+                while file.read(1 << 24) and filesystem.is_remote(prefix):
+                    pass
     try:
         return _read_tensors(prefix)
     except _READ_ERRORS as error:

@@ -329,20 +329,25 @@ def describe_config(
 def write_tokenizer(folder: filesystem.Path, tokenizer, max_length: int):
     """Writes the files from which transformers computes the same ids."""
     is_wordpiece = tokenizer.kind == "wordpiece"
-    model = "Bert" if is_wordpiece else "Albert"
     settings = {
-        "tokenizer_class": f"{model}Tokenizer",
+        # AlbertTokenizer of transformers 5 normalizes texts by rules of its
+        # own, with which it has no Hindi vowels, instead of those in the file.
+        "tokenizer_class": "PreTrainedTokenizerFast",
         "do_lower_case": tokenizer.settings["do_lower_case"],
         "keep_accents": tokenizer.settings["keep_accents"],
         "model_max_length": max_length,
-        # Without these, AlbertTokenizer of transformers 5 gives a model pairs
-        # as one segment.
         "model_input_names": ["input_ids", "token_type_ids", "attention_mask"],
     }
     if is_wordpiece:
+        settings["tokenizer_class"] = "BertTokenizer"
         settings["strip_accents"] = (
             settings["do_lower_case"] and not settings["keep_accents"]
         )
+    else:
+        names = (
+            f"{name}_token" for name in ("pad", "unk", "cls", "sep", "mask")
+        )
+        settings |= zip(names, tokenizer.special_pieces, strict=True)
     path = os.path.join(folder, "tokenizer_config.json")
     filesystem.write_json(path, settings)
     if not is_wordpiece:
@@ -396,8 +401,11 @@ def _describe_normalizer(tokenizer, spec):
     charsmap = base64.b64encode(spec.precompiled_charsmap).decode()
     steps = [
         {"type": "NFKD"},
-        not tokenizer.settings["keep_accents"] and {"type": "StripAccents"},
+        not tokenizer.settings["keep_accents"]
+        and tokenizer_json.without_accents(),
         tokenizer.settings["do_lower_case"] and {"type": "Lowercase"},
+        # Precompiled does not compose what is longer than 5 bytes, as Korean.
+        charsmap and {"type": "NFC"},
         charsmap and {"type": "Precompiled", "precompiled_charsmap": charsmap},
         {"type": "Strip", "strip_left": True, "strip_right": True},
         {"type": "Replace", "pattern": {"Regex": r"\s+"}, "content": " "},

@@ -222,6 +222,8 @@ def _recorded_settings(folder, tokenizer):
     names = vocabulary_files.CASING
     if not keras_hub.is_preset(folder):
         names = vocabulary_files.CASING & recorded.keys()
+        if "strip_accents" in recorded:
+            names |= {"keep_accents"}
     return {name: tokenizer.settings[name] for name in names}
 
 

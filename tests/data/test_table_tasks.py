@@ -509,6 +509,9 @@ def test_an_empty_set_as_python_prints_it_is_no_label():
     ("value", "wanted"),
     [
         ("(x)", ["(x)"]),
+        ("()", []),
+        ("x,\u200fy", ["x", "y"]),
+        ("[a, \u200fb]", ["a", "b"]),
         ("x, (y)", ["x", "(y)"]),
         ("[good film]", ["good film"]),
         ("[good film, bad]", ["good film", "bad"]),

@@ -10,6 +10,7 @@ import pytest
 
 from albert_tf import ownership
 from albert_tf.commands.run_classifier import ClassifierFlags
+from albert_tf.commands.run_squad import SquadFlags
 from albert_tf.programs import finetuning, shared
 from albert_tf.training import manifest
 from albert_tf.weights import task_heads
@@ -114,3 +115,14 @@ def test_lengths_that_are_not_given_are_those_of_the_training(do_train, length):
     given = dataclasses.replace(args, max_seq_length=9)
     assert finetuning.recall_lengths(given, head) == given
     assert finetuning.recall_lengths(args, None) == args
+
+
+def test_a_given_stride_keeps_the_other_lengths_of_the_training():
+    lengths = {"max_seq_length": 96, "doc_stride": 48, "max_query_length": 16}
+    head = task_heads.TaskHead("spans", lengths=lengths)
+    args = SquadFlags(
+        predict_file="f", output_dir="o", do_predict=True, doc_stride=20
+    )
+    found = finetuning.recall_lengths(args, head)
+    assert (found.max_seq_length, found.doc_stride) == (96, 20)
+    assert found.max_query_length == 16

@@ -84,11 +84,30 @@ def test_a_sample_has_lines_of_each_file(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("ids", "is_said"), [([1, 7, 8], False), ([1, 7, 1], True), ([], False)]
+    ("ids", "is_said"),
+    [
+        ([1, 7, 8], False),
+        ([1, 7, 1], True),
+        ([], False),
+        ([2, 6, 1, 3, 0], True),  # A whole text is one unknown piece.
+    ],
 )
-def test_one_unknown_piece_makes_no_other_language(ids, is_said):
+def test_one_unknown_piece_among_others_makes_no_other_language(ids, is_said):
     tokenizer = types.SimpleNamespace(
-        unk_id=1, settings={"vocabulary": "vocab.txt"}
+        unk_id=1,
+        special_ids=[0, 1, 2, 3, 4],
+        pieces=[
+            "<pad>",
+            "<unk>",
+            "[CLS]",
+            "[SEP]",
+            "[MASK]",
+            "x",
+            "▁",
+            "a",
+            "b",
+        ],
+        settings={"vocabulary": "vocab.txt"},
     )
     said = coverage.describe_unknown(ids, tokenizer)
     assert (said is not None) == is_said
