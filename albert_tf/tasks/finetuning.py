@@ -313,6 +313,16 @@ class FineTuning:
                 f"from_scratch=True contradicts the weights of {start.source}: "
                 "give one of them."
             )
+        head = self.task.head
+        has_pairs = head and (
+            head.has_pairs or head.kind == "choices" or "spans" in head.kind
+        )
+        if has_pairs and config.type_vocab_size < 2:
+            raise ValueError(
+                f"The model has type_vocab_size={config.type_vocab_size}, but "
+                "the task has a second text, whose segment is 1. Take another "
+                "model, or join the two texts."
+            )
         has_weights = start.values or task_heads.find_trained(self.folder)
         if not has_weights and not self.recipe.from_scratch:
             raise ValueError(

@@ -193,8 +193,7 @@ def read_weights(
         # An AlbertModel without a head.
         theirs = {f"albert.{name}": v for name, v in theirs.items()}
     names = weight_names(config, architecture)
-    if OUTPUT_BIAS[1] not in theirs and "predictions.decoder.bias" in theirs:
-        theirs[OUTPUT_BIAS[1]] = theirs["predictions.decoder.bias"]
+    _join_biases(theirs)
     for copy, original in DECODER.items():
         if copy in theirs and not np.array_equal(
             theirs[copy], theirs.get(original, ())
@@ -228,6 +227,19 @@ def read_weights(
     elif not any(name.startswith("bert/pooler") for name in values):
         remarks.append("the model has no pooler")
     return values, remarks, head
+
+
+def _join_biases(theirs):
+    """Makes the bias of masked words and its copy one.
+
+    transformers 2, which wrote the released models, added two biases to the
+    logits; that of the decoder was not trained, and is 0.
+    """
+    names = (OUTPUT_BIAS[1], "predictions.decoder.bias")
+    known = [theirs[name] for name in names if name in theirs]
+    trained = [bias for bias in known if bias.any()]
+    if known and len(trained) < 2:
+        theirs |= dict.fromkeys(names, [*trained, *known][0])
 
 
 def _check_whole(path, values, names, theirs):

@@ -11,6 +11,7 @@ import contextlib
 import dataclasses
 import io
 import os
+import unicodedata
 
 import h5py
 import numpy as np
@@ -227,8 +228,9 @@ def read_tokenizer(folder: filesystem.Path):
     """Reads the tokenizer of a preset and its file; (None, None) without one.
 
     KerasHub never lowercases. Still, a vocabulary without capitals, such as the
-    release's, belongs to a model of lowercased text, so text is lowercased; a
-    vocabulary with capitals is used as in KerasHub.
+    release's, belongs to a model of lowercased text, so text is lowercased, and
+    loses accents if no piece has one; a vocabulary with capitals is used as in
+    KerasHub.
 
     Raises:
       FileNotFoundError: if the vocabulary is missing.
@@ -250,10 +252,13 @@ def read_tokenizer(folder: filesystem.Path):
             "does. Was the preset copied completely?"
         )
     tokenizer = tokenization.SentencePieceTokenizer(path)
-    pieces = set(tokenizer.pieces) - set(tokenizer.special_pieces)
-    if any(p != p.lower() and not p.startswith("<0x") for p in pieces):
+    special = set(tokenizer.special_pieces)
+    pieces = [p for p in tokenizer.pieces if p not in special]
+    is_cased = any(p != p.lower() and not p.startswith("<0x") for p in pieces)
+    letters = unicodedata.normalize("NFKD", "".join(pieces))
+    if is_cased or any(map(unicodedata.combining, letters)):
         tokenizer = tokenization.SentencePieceTokenizer(
-            path, do_lower_case=False, keep_accents=True
+            path, do_lower_case=not is_cased, keep_accents=True
         )
     return tokenizer, filesystem.read_file(path)
 

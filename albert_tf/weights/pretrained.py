@@ -151,7 +151,9 @@ def read_pretrained(
     kind, folder, file, prefixes = locations.locate(path)
     if kind == "archive":
         with archives.unpacked(folder) as unpacked:
-            return read_pretrained(unpacked, keep_slots=keep_slots)
+            found = read_pretrained(unpacked, keep_slots=keep_slots)
+        # The unpacked files are gone.
+        return dataclasses.replace(found, source=str(folder))
     if kind == "described":
         return _read_described(folder, file)
     prefix, values = checkpoints.read_newest(prefixes)

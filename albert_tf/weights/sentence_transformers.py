@@ -73,6 +73,8 @@ def read_head(folder: filesystem.Path) -> TaskHead | None:
     content = b'{"modules": %b}' % filesystem.read_file(path)
     modules = filesystem.parse_json(content, path)["modules"]
     kinds = [str(module["type"]).rpartition(".")[2] for module in modules]
+    if kinds == ["Transformer"]:
+        return None  # A CrossEncoder is a classifier of transformers.
     if kinds[:2] != ["Transformer", "Pooling"] or kinds[2:] not in (
         [],
         ["Normalize"],

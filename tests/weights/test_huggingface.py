@@ -123,6 +123,21 @@ def test_another_heads_weights_are_named_as_left_out(folder):
     assert found.remarks == ["omitted classifier.bias"]
 
 
+@pytest.mark.parametrize("zeros", ["predictions.bias", "decoder", None])
+def test_an_untrained_copy_of_the_bias_is_none(folder, zeros):
+    """As in the released models, which transformers 2 converted."""
+    names = "predictions.bias", "predictions.decoder.bias"
+    bias = np.arange(31, dtype="f4")
+    values = {n: 0 * bias if zeros and zeros in n else bias for n in names}
+    rewrite(folder, lambda w: {**w, **values})
+    found = pretrained.read_pretrained(folder).values
+    np.testing.assert_array_equal(found["cls/predictions/output_bias"], bias)
+    values = dict(zip(names, (bias, bias + 1), strict=True))
+    rewrite(folder, lambda w: {**w, **values})
+    with pytest.raises(ValueError, match="decoder.bias differs"):
+        pretrained.read_pretrained(folder)
+
+
 def test_an_untied_decoder_is_refused(folder):
     decoder = {"predictions.decoder.weight": np.ones((31, 5), "f4")}
     rewrite(folder, lambda w: {**w, **decoder})

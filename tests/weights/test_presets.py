@@ -441,14 +441,16 @@ def test_a_damaged_file_is_read_the_same_or_refused(folder):
         assert len(found.values) == 73 + 5
 
 
-def test_a_cased_vocabulary_is_used_as_keras_hub_does(folder, tmp_path):
+@pytest.mark.parametrize("is_cased", [True, False])
+def test_a_vocabulary_is_used_as_keras_hub_does(folder, tmp_path, is_cased):
     import sentencepiece
 
     text = "Anna went to Berlin, and Élise to Rome with Otto and Paul."
+    text = text if is_cased else text.lower()
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter([text] * 9),
         model_prefix=str(tmp_path / "m"),
-        vocab_size=30,
+        vocab_size=28,
         pad_id=0,
         unk_id=1,
         bos_id=-1,

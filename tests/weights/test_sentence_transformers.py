@@ -89,3 +89,6 @@ def test_other_poolings_and_modules_are_refused(tmp_path):
     path.write_text(json.dumps(modules))
     with pytest.raises(ValueError, match="has the modules .*'Dense'"):
         read_pretrained(folder)
+    # A CrossEncoder's, whose head config.json describes.
+    path.write_text(json.dumps(modules[:1]))
+    assert read_pretrained(folder).head is None
