@@ -117,6 +117,10 @@ class FilesFlags(ReplacementFlags):
         "or --vocab_file. Default: as recorded next to the checkpoint or the "
         "vocabulary, else true."
     )
+    keep_accents: bool | None = flag(
+        help="Likewise, whether to keep accents and other combining "
+        "characters. Default: as recorded, else false."
+    )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

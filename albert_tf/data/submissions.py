@@ -71,4 +71,6 @@ def write_dev_predictions(path: filesystem.Path, step: int, rows: list[dict]):
     prediction.
     """
     lines = (json.dumps({"step": step, **r}, ensure_ascii=False) for r in rows)
-    filesystem.write_file(path, "".join(f"{line}\n" for line in lines))
+    text = "".join(f"{line}\n" for line in lines)
+    # Texts that were given in Python may have half a character.
+    filesystem.write_file(path, text.encode(errors="replace"))

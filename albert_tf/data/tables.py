@@ -41,8 +41,9 @@ _HAS_ZERO = (
 )
 _NOT_UTF8 = (
     "{path} is not UTF-8 ({error}). Was it saved by a spreadsheet? Save it as "
-    "UTF-8; iconv -f latin1 -t utf-8 converts Latin-1, -f gb18030 Chinese, "
-    "-f big5 traditional Chinese, -f cp932 Japanese."
+    "UTF-8; iconv -f cp1252 -t utf-8 converts texts of Western Europe, "
+    "-f cp1254 Turkish, -f cp1251 Cyrillic, -f cp1256 Arabic, -f gb18030 "
+    "Chinese, -f big5 traditional Chinese, -f cp932 Japanese, -f cp949 Korean."
 )
 
 

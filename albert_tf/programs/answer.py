@@ -20,7 +20,7 @@ def run(args):
         )
     if not paragraph.strip():
         raise ValueError("The paragraph is empty.")
-    texts = [line for line in args.question.splitlines() if line.strip()]
+    texts = models.split_lines(args.question)
     if not texts:
         raise ValueError("--question contains no question.")
     answerer = Answerer(

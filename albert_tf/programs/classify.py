@@ -45,7 +45,7 @@ def read_texts(args):
     path = args.input_file
     if not path:
         columns = [
-            [line for line in text.splitlines() if line.strip()]
+            models.split_lines(text)
             for text in (args.text, args.next_text)
             if text
         ]
@@ -104,10 +104,13 @@ def format_file(classifier, pairs, path):
     writer = csv.writer(file, "excel" if path.endswith(".csv") else "excel-tab")
     names = ("text",) if len(pairs[0][0]) == 1 else ("text_a", "text_b")
     writer.writerow([*names, "prediction", *classifier.labels])
+    # Of several labels.
+    joined = "".join(classifier.labels or ())
+    separator = next((x for x in ",;|" if x not in joined), ",")
     for text, answer in pairs:
         prediction = answer["prediction"]
         if isinstance(prediction, list):
-            prediction = ",".join(prediction)
+            prediction = separator.join(prediction)
         probabilities = answer.get("probabilities", {}).values()
         writer.writerow([*text, prediction, *probabilities])
     return file.getvalue()

@@ -8,8 +8,7 @@ from albert_tf.text import tokenization
 def run(args):
     """Prints each text and, below it, the predictions for each [MASK]."""
     texts, next_texts = (
-        [line for line in (text or "").splitlines() if line.strip()]
-        for text in (args.text, args.next_text)
+        models.split_lines(text or "") for text in (args.text, args.next_text)
     )
     if next_texts and len(next_texts) != len(texts):
         raise ValueError(

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from albert_tf import filesystem, ownership, settings
 from albert_tf.export import saved_models
 from albert_tf.model.config import AlbertConfig
-from albert_tf.programs import shared
+from albert_tf.programs import models, shared
 from albert_tf.reports import card
 from albert_tf.tasks import summary
 from albert_tf.tasks.finetuning import FineTuning
@@ -52,15 +52,7 @@ def read_start(args):
         # The run has its own weights: `model` is only where it began.
         head = task_heads.read_head(folder)
         model = dataclasses.replace(model, head=head)
-    model = pretrained.complete(
-        pretrained.replace_files(
-            model,
-            albert_config_file=args.albert_config_file,
-            spm_model_file=args.spm_model_file,
-            vocab_file=args.vocab_file,
-            do_lower_case=args.do_lower_case,
-        )
-    )
+    model = pretrained.complete(models.replace_files(model, args))
     rates = {name: getattr(args, name) for name in DROPOUTS}
     rates = {name: rate for name, rate in rates.items() if rate is not None}
     return Start(model, dataclasses.replace(model.config, **rates))

@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import logging
 import os
+import re
 import shutil
 
 from albert_tf import filesystem, ownership, progress
@@ -39,6 +40,15 @@ def log_changes(model, changed):
     for remark in changed.remarks[len(model.remarks) :]:
         logging.warning("%s: %s.", model.source, remark)
     return changed
+
+
+def split_lines(text):
+    """Returns the lines of a flag's text that are not blank.
+
+    Unlike `str.splitlines`, it keeps what pasted text has within a line, such
+    as U+2028.
+    """
+    return [line for line in re.split(r"\r\n?|\n", text) if line.strip()]
 
 
 def check_output_file(args):

@@ -14,7 +14,7 @@ def run(args):
     if args.input_file:
         texts = list(tables.read_lines(args.input_file))
     else:
-        texts = [line for line in args.text.splitlines() if line.strip()]
+        texts = models.split_lines(args.text)
     if not texts:
         raise ValueError(
             f"There are no texts in {args.input_file or '--text'}."

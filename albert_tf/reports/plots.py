@@ -3,6 +3,7 @@
 import io
 import json
 import re
+import warnings
 
 from albert_tf.reports import page, plot_metrics
 
@@ -100,7 +101,9 @@ def finish(picture, title, curves=None):
     buffer = io.StringIO()
     # Keeps text as text, and makes the ids in the SVG deterministic.
     settings = {"svg.fonttype": "none", "svg.hashsalt": title}
-    with matplotlib.rc_context(settings):
+    with matplotlib.rc_context(settings), warnings.catch_warnings():
+        # The reader's fonts have other glyphs than matplotlib's.
+        warnings.filterwarnings("ignore", "Glyph")
         picture.savefig(
             buffer,
             format="svg",

@@ -109,11 +109,13 @@ def find_split(
         for piece in tokenizer.pieces
         if piece.startswith(start)
     }
-    split = [
-        Word(text, count, row)
-        for (text, count), row in zip(words.items(), rows, strict=True)
-        if text not in known and (len(row) > 1 or row == [tokenizer.unk_id])
-    ]
+    split = []
+    for (text, count), row in zip(words.items(), rows, strict=True):
+        spelled = tokenizer.spell(text)
+        is_split = len(row) > 1 or row == [tokenizer.unk_id]
+        if is_split and spelled not in known:
+            known.add(spelled)
+            split.append(Word(text, count, row))
     return sorted(split, key=lambda word: (-word.gain, word.text))
 
 
@@ -124,8 +126,8 @@ def extend(
 ) -> Extended:
     """Adds words to a vocabulary.
 
-    Words that would still be split are left out: those that SentencePiece
-    normalizes further, or that are a shorter new word and its ending.
+    Words that would still be split are left out, as those that are a shorter
+    new word and its ending.
 
     `file` is the name for the new vocabulary, and the content of the old one.
     The words differ, as `find_split` returns them.
@@ -174,7 +176,8 @@ def _add_pieces(tokenizer, words):
     for word in words:
         score = sum(scores[i] for i in word.parts) + _MARGIN
         model.pieces.add(
-            piece=tokenization.WORD_PREFIX + word.text, score=score
+            piece=tokenization.WORD_PREFIX + tokenizer.spell(word.text),
+            score=score,
         )
     model.trainer_spec.vocab_size = len(model.pieces)
     return model.SerializeToString()

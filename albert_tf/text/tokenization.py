@@ -296,6 +296,10 @@ class Tokenizer(abc.ABC):
     def decode(self, ids: Sequence[int]) -> str:
         """Returns the text of ids; normalization is not undone."""
 
+    def spell(self, word: str) -> str:
+        """Returns a normalized word as a piece of the vocabulary has it."""
+        return word
+
     def encode(self, text: str) -> list[int]:
         """Returns the ids of a text, without [CLS] and [SEP]."""
         return self.encode_batch([text])[0]
@@ -412,6 +416,11 @@ class SentencePieceTokenizer(Tokenizer):
                 f"{', '.join(others)}; only plain unigram models can be "
                 "extended, or represented exactly outside Python."
             )
+
+    def spell(self, word):
+        # SentencePiece composes letters and accents, and parts of Korean.
+        spelled = self._model.Normalize(word).removeprefix(WORD_PREFIX)
+        return word if WORD_PREFIX in spelled else spelled
 
     def _without_comma(self, piece):
         """Splits the number in a piece that ends in a digit and a comma."""

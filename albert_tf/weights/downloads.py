@@ -31,6 +31,7 @@ HUB_FILES = (
     "*.model",
     "vocab.txt",
     "tokenizer*.json",
+    "added_tokens.json",
     "special_tokens_map.json",
     # Of sentence-transformers.
     "modules.json",

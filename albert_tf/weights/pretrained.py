@@ -422,13 +422,13 @@ def replace_files(
     spm_model_file: filesystem.Path | None = None,
     vocab_file: filesystem.Path | None = None,
     do_lower_case: bool | None = None,
+    keep_accents: bool | None = None,
 ) -> Pretrained:
     """Replaces the config, as `adapt` does, or the vocabulary of a model.
 
-    Accents are kept if the model or the vocabulary was made with them.
-
-    `do_lower_case` is whether the given vocabulary is for lowercased text; None
-    for what is recorded next to the model or the vocabulary, or else True.
+    `do_lower_case` is whether the given vocabulary is for lowercased text, and
+    `keep_accents` whether for text with accents; None for what is recorded next
+    to the model or the vocabulary, or else True and False.
 
     Raises:
       ValueError: if the vocabulary is not the recorded one, or contradicts the
@@ -442,8 +442,8 @@ def replace_files(
         if pretrained.tokenizer:
             known = known | {"sha256": pretrained.tokenizer.settings["sha256"]}
         casing = vocabulary_files.read_casing(path, known)
-        if do_lower_case is not None:
-            casing["do_lower_case"] = do_lower_case
+        given = {"do_lower_case": do_lower_case, "keep_accents": keep_accents}
+        casing |= {n: value for n, value in given.items() if value is not None}
         tokenizer = tokenization.build_tokenizer(
             spm_model_file=spm_model_file, vocab_file=vocab_file, **casing
         )

@@ -10,6 +10,8 @@ from albert_tf.text import tokenization, tokenizer_json
 
 # Settings of a tokenizer as transformers records them.
 HF_SETTINGS = "tokenizer_config.json"
+# Tokens that were added to a vocabulary, and their ids, in transformers 4.
+ADDED_FILE = "added_tokens.json"
 # Settings of a tokenizer that its vocabulary does not contain.
 CASING = {"do_lower_case", "keep_accents"}
 # WordPiece vocabularies are called vocab.txt or, say, vocab_chinese.txt.
@@ -55,7 +57,25 @@ def find_vocabulary(folder):
             "next to it records. Was the vocabulary replaced? Restore it, or "
             "remove the settings if it is the right one."
         )
+    _check_added(folder, tokenizer)
     return tokenizer, (name_vocabulary(paths[0], is_pieces), content)
+
+
+def _check_added(folder, tokenizer):
+    """Raises ValueError if transformers' tokenizer has more pieces."""
+    path = os.path.join(folder, ADDED_FILE)
+    added = filesystem.read_json(path) if filesystem.exists(path) else {}
+    described = os.path.join(folder, tokenizer_json.FILE)
+    if not added and filesystem.exists(described):
+        tokens = filesystem.read_json(described).get("added_tokens") or []
+        path, added = described, {t["content"]: t["id"] for t in tokens}
+    more = [name for name, i in added.items() if i >= tokenizer.vocab_size]
+    if more:
+        raise ValueError(
+            f"{path} adds {more[:3]} to the {tokenizer.vocab_size} pieces of "
+            "the vocabulary; here texts would be split at other places. Train "
+            "a model without added tokens, or add words with extend_vocab."
+        )
 
 
 def _read_hf_settings(folder, is_pieces):

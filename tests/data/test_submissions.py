@@ -1,5 +1,7 @@
 """Files of predictions: the release's, and what the GLUE server takes."""
 
+import json
+
 import numpy as np
 import pytest
 
@@ -82,3 +84,11 @@ def test_probabilities_survive_the_file(tmp_path):
     assert lines[0] == "\t".join(str(float(value)) for value in values[0])
     found = [[float(word) for word in line.split("\t")] for line in lines]
     np.testing.assert_array_equal(found, values)
+
+
+def test_half_a_character_of_a_text_does_not_end_a_training(tmp_path):
+    rows = [{"id": "1", "text": ["good \ud83d"], "prediction": "ä"}]
+    path = tmp_path / "dev.jsonl"
+    submissions.write_dev_predictions(path, 5, rows)
+    (row,) = map(json.loads, path.read_text("utf-8").splitlines())
+    assert row == {"step": 5, **rows[0], "text": ["good ?"]}

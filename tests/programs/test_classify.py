@@ -2,6 +2,7 @@
 
 import csv
 import json
+import types
 
 import numpy as np
 import pytest
@@ -147,3 +148,15 @@ def test_bad_input_is_refused(folder, tmp_path, monkeypatch, kwargs, message):
     (folder / "blank.txt").write_text("w1\n \nw2\n")
     with pytest.raises((ValueError, OSError), match=message):
         run(folder, **kwargs)
+
+
+def test_labels_with_commas_are_separated_by_another_sign():
+    classifier = types.SimpleNamespace(labels=["Umwelt, Klima", "Sport"])
+    answers = [(("a",), {"prediction": ["Umwelt, Klima", "Sport"]})]
+    text = classify.format_file(classifier, answers, "out.tsv")
+    assert text.split("\n")[1].strip() == "a\tUmwelt, Klima;Sport"
+
+
+def test_lines_of_a_text_end_as_in_files():
+    text = "a\u2028b\x0bc\r\n \r\nd\re\n"
+    assert models.split_lines(text) == ["a\u2028b\x0bc", "d", "e"]

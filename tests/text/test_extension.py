@@ -1,10 +1,12 @@
 """Words that are added to a vocabulary."""
 
 import collections
+import io
 
 import pytest
+import sentencepiece
 
-from albert_tf.text import extension, tokenization
+from albert_tf.text import extension, normalization, tokenization
 from tests.conftest import ROOT
 
 TEXTS = [
@@ -111,13 +113,57 @@ def test_other_text_is_split_as_before(english):
 
 
 def test_words_that_would_still_be_split_are_left_out(english):
-    """SentencePiece replaces "½", and prefers "▁ed" with what follows."""
+    """SentencePiece prefers "▁ed" with what follows, and has no joiners."""
     tokenizer, file = english
-    words = [word(tokenizer, text) for text in ("½", "edgy", "ed")]
+    words = [word(tokenizer, text) for text in ("½", "edgy", "ed", "a\u200db")]
     found = extension.extend(tokenizer, file, words)
-    assert [w.text for w in found.words] == ["ed"]
-    assert found.tokenizer.encode("ed") == [tokenizer.vocab_size]
-    assert found.tokenizer.vocab_size == tokenizer.vocab_size + 1
+    assert [w.text for w in found.words] == ["½", "ed"]
+    assert found.tokenizer.encode("½") == [tokenizer.vocab_size]
+    assert found.tokenizer.encode("ed") == [tokenizer.vocab_size + 1]
+    assert found.tokenizer.vocab_size == tokenizer.vocab_size + 2
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Hüftprothese Gefäßverschluss",
+        "갑상선기능저하증 심근경색",
+        "göğüs ağrısı",
+    ],
+)
+def test_words_with_accents_and_korean_ones_are_added(text, tmp_path):
+    model = io.BytesIO()
+    normalize = normalization.SentenceNormalizer(True, True).normalize
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter([" ".join(normalize(text))] * 9),
+        model_writer=model,
+        vocab_size=60,
+        hard_vocab_limit=False,
+        control_symbols=["[CLS]", "[SEP]", "[MASK]"],
+        pad_id=0,
+        unk_id=1,
+        bos_id=-1,
+        eos_id=-1,
+        minloglevel=2,
+    )
+    path = tmp_path / "vocab.model"
+    path.write_bytes(model.getvalue())
+    tokenizer = tokenization.build_tokenizer(
+        spm_model_file=path, keep_accents=True
+    )
+    units = extension.count_units([text], tokenizer)
+    split = extension.find_split(extension.find_words(units), tokenizer)
+    assert len(split) == 2
+    file = ("vocab.model", model.getvalue())
+    found = extension.extend(tokenizer, file, split)
+    assert found.words == split
+    assert found.tokenizer.encode(text) == [
+        tokenizer.vocab_size + [w.text for w in split].index(normalize(name))
+        for name in text.split()
+    ]
+    assert not extension.find_split(
+        extension.find_words(units), found.tokenizer
+    )
 
 
 def test_only_unigram_models_can_be_extended(english, monkeypatch):

@@ -666,6 +666,24 @@ def test_accents_are_those_that_transformers_recorded(
     assert "removes accents from letters" in caplog.text
 
 
+@pytest.mark.parametrize("name", ["added_tokens.json", "tokenizer.json"])
+def test_added_tokens_are_refused(tmp_path, name):
+    (tmp_path / "vocab.txt").write_text("\n".join(tiny.SPECIAL))
+
+    def write(token, i):
+        added = {token: i}
+        if name == "tokenizer.json":
+            added = {"added_tokens": [{"content": token, "id": i}]}
+        (tmp_path / name).write_text(json.dumps(added))
+
+    write("[MASK]", 4)
+    tokenizer, _ = vocabulary_files.find_vocabulary(str(tmp_path))
+    assert tokenizer.vocab_size == 5
+    write("[E1]", 5)
+    with pytest.raises(ValueError, match=rf"{name} adds \['\[E1\]'\]"):
+        vocabulary_files.find_vocabulary(str(tmp_path))
+
+
 @pytest.mark.parametrize("beside", ["model", "vocabulary"])
 def test_a_given_vocabulary_is_used_as_in_pretraining(tmp_path, beside):
     """A model of German keeps capitals and accents in fine-tuning."""

@@ -43,6 +43,8 @@ _BAD = "\N{REPLACEMENT CHARACTER}"
 # file if more than this share of the characters is invalid.
 PROBE_BYTES = 1 << 16
 _MAX_BAD_SHARE = 0.1
+# Of a text whose other characters are ASCII; accents of German are 1.7%.
+_MAX_BAD_SHARE_OF_ASCII = 0.005
 
 
 class TokenFile:
@@ -143,13 +145,19 @@ def check_probe(path: filesystem.Path, probe: bytes) -> None:
             f"{path} is {kind}; wanted UTF-8 text. Unpack it, or extract its "
             "text."
         )
-    text, num_bad = _decode(probe)
+    text, num_bad = decode(probe)
+    limit = _MAX_BAD_SHARE * len(text)
+    rest = text.replace(_BAD, "")
+    if rest.isascii():
+        is_other = len(text) - len(rest) > _MAX_BAD_SHARE_OF_ASCII * len(text)
+        limit = 0 if is_other else limit
     # The probe may end within a character.
-    if num_bad > max(3, _MAX_BAD_SHARE * len(text)):
+    if num_bad > max(3, limit):
         raise ValueError(
             f"{path} is not UTF-8 text: {num_bad} of its first {len(text)} "
             "characters are invalid. Is it binary, or text in another "
-            "encoding? Convert text with iconv."
+            "encoding? Convert text with iconv, such as -f cp1252 for Western "
+            "Europe."
         )
 
 
@@ -166,7 +174,7 @@ def read_lines(files: Iterable, open_file: Callable) -> Iterator[str]:
     """Yields the lines of text files; says how much is not UTF-8 text."""
     num_bad = 0
     for block in read_blocks(files, open_file):
-        text, count = _decode(block)
+        text, count = decode(block)
         num_bad += count
         yield from text.replace("\0", "").removesuffix("\n").split("\n")
     warn_of_bad_characters(num_bad)
@@ -217,7 +225,7 @@ def encode_block(block: bytes, tokenizer, max_sentence_tokens: int) -> tuple:
         (lines that were split), `lost_lines` (lines without a token) and
         `unknown_tokens`.
     """
-    text, num_bad = _decode(block)
+    text, num_bad = decode(block)
     lines = text.removesuffix("\n").split("\n")
     parts_of_lines = [_line_parts(line.strip()) for line in lines]
     encoded = iter(
@@ -249,7 +257,7 @@ def encode_block(block: bytes, tokenizer, max_sentence_tokens: int) -> tuple:
     return tokens, lengths, counts
 
 
-def _decode(block):
+def decode(block):
     """Returns the text with Unix line endings and its bad character count."""
     try:
         text, num_bad = block.decode(), 0

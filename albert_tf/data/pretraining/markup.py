@@ -72,9 +72,13 @@ class TextFormat:
 
             def lines():
                 file.seek(0)
+                num_bad = 0
                 for number, line in enumerate(file, 1):
-                    text = line.decode(errors="replace").rstrip("\r\n")
-                    yield f"{path}, line {number}", text.removeprefix("\ufeff")
+                    text, count = corpus.decode(line)
+                    num_bad += count
+                    text = text.rstrip("\n").removeprefix("\ufeff")
+                    yield f"{path}, line {number}", text
+                corpus.warn_of_bad_characters(num_bad)
 
             yield _Converted(lambda: documents(lines(), self.text_key))
 

@@ -175,10 +175,27 @@ def test_what_looks_like_markup_can_be_read_as_text(write):
 def test_bad_characters_are_counted_and_invisible_lines_are_blank(
     write, caplog
 ):
-    path = write(b"w1 \xff\n" * 5 + b"x\0y " * 20 + b"plain " * 99)
-    assert len(read(path)[0]) == 6
-    assert "25 characters are not UTF-8" in caplog.text
+    path = write(b"w1 \xff\n" * 3 + b"x\0y " * 20 + b"plain " * 99)
+    assert len(read(path)[0]) == 4
+    assert "23 characters are not UTF-8" in caplog.text
     assert corpus._line_parts("\u200b\u2060 \ufeff") == []
+
+
+@pytest.mark.parametrize(
+    "form", ["%s", '{"text": "%s"}', "<doc id=1>\n%s\n</doc>"]
+)
+def test_text_in_another_encoding_is_refused(write, form):
+    line = "Der Bär schläft in der größten Höhle. "
+    text = form % (9 * line)
+    with pytest.raises(ValueError, match="iconv, such as -f cp1252"):
+        read(write(text.encode("cp1252")))
+    assert line in str(read(write(text.encode())))
+
+
+def test_bad_characters_of_json_are_counted(write, caplog):
+    found = read(write('{"text": "größer ?"}'.encode().replace(b"?", b"\xfc")))
+    assert "1 characters are not UTF-8" in caplog.text
+    assert "größer \ufffd" in str(found)
 
 
 SENTENCES = {
