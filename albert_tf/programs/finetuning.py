@@ -139,9 +139,10 @@ def run(args, read_task):
                 best = tuning
             # It is as large as the model and its optimizer together.
             del tuning
-        if task.is_scored:
+        if task.is_scored or task.is_predicted:
             seconds = time.monotonic() - began
-            write_summary(args.output_dir, task, runs, tests, seconds)
+            places = [args.output_dir, *folders]
+            write_summaries(places, task, runs, tests, seconds)
         export(args, task, best)
         for folder in folders:
             card.write_run_card(folder)
@@ -183,18 +184,58 @@ def export(args, task, tuning):
         tuning.reporter.say(f"Exported SavedModel: {path}")
 
 
-def write_summary(folder, task, runs, tests, seconds):
-    """Prints and writes the summary of all runs.
+def write_summaries(folders, task, runs, tests, seconds):
+    """Prints and writes the summary of all runs, and that of each of several.
 
-    `runs` are as for `summary.summarize`; `tests` has the scores of each on the
-    test data; `seconds` is how long all took.
+    `folders` has --output_dir and the folder of each run; the other arguments
+    are as for `write_summary`.
     """
-    values = summary.summarize(task.best_metric, runs)
-    print(summary.format_summary(values, task.baseline))
-    values |= {
-        "task": task.name,
-        "baseline": task.baseline,
-        "test": tests,
-        "seconds": round(seconds, 1),
-    }
-    filesystem.write_json(os.path.join(folder, manifest.SUMMARY_FILE), values)
+    first, *others = folders
+    values = write_summary(first, task, runs, tests, seconds)
+    if runs:
+        print(summary.format_summary(values, values["baseline"]))
+    for i, folder in enumerate(others):
+        if folder != first:
+            some = runs[i : i + 1], tests[i : i + 1]
+            write_summary(folder, task, *some, seconds / len(others))
+
+
+def write_summary(folder, task, runs, tests, seconds):
+    """Writes the summary of some runs of a task; returns it.
+
+    What is not scored now stays as in an earlier summary: the baseline of the
+    training data, and the scores on test data of the same checkpoints.
+
+    Args:
+      folder: where it is.
+      task: the task.
+      runs: as for `summary.summarize`; empty if there are no dev data.
+      tests: the scores of each run on the test data.
+      seconds: how long all took.
+    """
+    path = os.path.join(folder, manifest.SUMMARY_FILE)
+    known = {}
+    with contextlib.suppress(FileNotFoundError, ValueError):
+        known = filesystem.read_json(path)
+    values = dict(known)
+    if runs:
+        baseline = task.baseline
+        if task.train is None:
+            baseline = known.get("baseline", baseline)
+        values = summary.summarize(task.best_metric, runs) | {
+            "task": task.name,
+            "baseline": baseline,
+            "seconds": round(seconds, 1),
+        }
+    are_scored = any(isinstance(x, dict) for t in tests for x in t.values())
+    if not are_scored and _list_best(known) == _list_best(values):
+        tests = known.get("test", tests)
+    values["test"] = tests
+    if runs or are_scored:
+        filesystem.write_json(path, values)
+    return values
+
+
+def _list_best(values):
+    """Returns the best result of each run of a summary."""
+    return [run.get("best") for run in values.get("runs", ())]

@@ -76,7 +76,8 @@ def run_task(args, name, classifier, place):
     # There is none if the extra flags switch --do_eval off.
     if status or not filesystem.exists(path):
         return None
-    return filesystem.read_json(path)
+    summary = filesystem.read_json(path)
+    return summary if "metric" in summary else None
 
 
 def format_table(summaries):

@@ -121,11 +121,12 @@ def tabulate_scores(rows, labels, part=""):
     )
     seen = {label for some in gold + predicted for label in some}
     names = [label for label in labels if label in seen] or labels
-    binarizer = preprocessing.MultiLabelBinarizer(classes=names)
+    # With None, which no row has: a single column would be taken for two.
+    binarizer = preprocessing.MultiLabelBinarizer(classes=[*names, None])
     scores = metrics.precision_recall_fscore_support(
         *map(binarizer.fit_transform, (gold, predicted)), zero_division=0
     )
-    columns = [values.tolist() for values in scores]
+    columns = [values[:-1].tolist() for values in scores]
     table = [list(row) for row in zip(names, *columns, strict=True)]
     caption = f"Scores of each label on {part} dev examples.".replace("  ", " ")
     if len(names) > MAX_LABELS:

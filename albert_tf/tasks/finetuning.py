@@ -237,6 +237,8 @@ class FineTuning:
         self.bucket_lengths = batches.parse_bucket_lengths(
             recipe.bucket_lengths, task.max_seq_length
         )
+        # Initial values of the head, while it has those of `start`.
+        self._new_head: dict | None = None
         # By threshold; None for all layers.
         self._predictors: dict[float | None, evaluation.Predictor] = {}
 
@@ -396,14 +398,22 @@ class FineTuning:
             frozen weights of the encoder are random.
         """
         examples, recipe = self.task.train, self.recipe
-        if examples is None:
-            raise ValueError(f"The task {self.task.name} has no training data.")
+        if examples is None or not self.task.num_train:
+            raise ValueError(
+                f"The task {self.task.name} has no training data, or its "
+                "num_train is 0."
+            )
         num_steps, batch_size = (
             self.session.num_train_steps,
             recipe.train_batch_size,
         )
         batches.check_plan(len(examples), batch_size, num_steps)
         self._check_frozen()
+        if self._new_head:
+            weights = self.session.optimizer.weights
+            head = {name: weights[name] for name in self._new_head}
+            checkpoints.restore(head, self._new_head, "the new head")
+            self._new_head = None
         files = {manifest.FLAGS_FILE: self.flags} if self.flags else {}
         step = self.session.begin(
             self.config,
@@ -617,7 +627,14 @@ class FineTuning:
         if source := self.session.restore_best():
             return source
         source, values = self.start.source, self._read_start()
-        checkpoints.restore(self.session.optimizer.weights, values, source)
+        weights = self.session.optimizer.weights
+        if self._new_head is None:
+            self._new_head = {
+                name: weight.numpy()
+                for name, weight in weights.items()
+                if not name.startswith(pretrained.BODY)
+            }
+        checkpoints.restore(weights, values, source)
         self.source = source
         return source
 
@@ -627,6 +644,10 @@ class FineTuning:
         names = self.session.optimizer.weights.keys()
         names = [n for n in names if not n.startswith(pretrained.BODY)]
         if names and not any(name in values for name in names):
+            if start.head and self.task.head:  # An error if they differ.
+                task_heads.reorder_outputs(
+                    values, start.head, self.task.head, start.source
+                )
             raise ValueError(
                 f"{start.source} has no head for the task {self.task.name} (no "
                 f"{names[0]}): it was not fine-tuned. Train first, "

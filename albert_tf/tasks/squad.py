@@ -4,6 +4,7 @@ import functools
 import os
 import unicodedata
 
+import numpy as np
 from scipy import special
 
 from albert_tf import filesystem
@@ -36,7 +37,7 @@ class Answering(Task):
       version: "v1" or "v2"; v2 uses a different head.
       windows: `WindowSettings` that the data was encoded with.
       train: encoded training windows, or None.
-      num_train: number of training questions.
+      num_train: number of training questions; 0 for those with a window.
       asked: the Squad to answer, or None.
       encoded: its encoded windows.
       settings: an AnswerSettings. Without a threshold, it is the best one on
@@ -71,6 +72,8 @@ class Answering(Task):
         self.name, self.version = f"squad_{version}", version
         self.windows, self.max_seq_length = windows, windows.max_seq_length
         self.train, self.num_train = train, num_train
+        if train is not None and not num_train:
+            self.num_train = len(np.unique(train.arrays["question_index"]))
         self.asked = asked or Squad([], [])
         self.encoded = encoded
         self.settings = settings or AnswerSettings()

@@ -345,8 +345,9 @@ class Evaluator:
     def forget_after(self, step):
         """Drops results of later steps, whose checkpoints were lost.
 
-        If the best checkpoint is one of them, the best of the others replaces
-        it. If that one was removed, there is none.
+        If the best checkpoint is one of them, the best of those that remain
+        replaces it. Better results, of checkpoints that were removed, are
+        dropped, too: later ones are not to be compared with them.
         """
         blocks = results_file.read_blocks(self.manager.folder)
         kept = [b for b in blocks if b[0][checkpoints.STEP] <= step]
@@ -354,7 +355,11 @@ class Evaluator:
             return
         # Before the results: a run killed in between does this again.
         if self._best_step(blocks) > step:
-            self._replace_best(self._best_step(kept))
+            while (best := self._best_step(kept)) and not filesystem.exists(
+                f"{self.manager.prefix(best)}.index"
+            ):
+                kept = [b for b in kept if b[0][checkpoints.STEP] != best]
+            self._replace_best(best)
         results_file.write_blocks(
             self.manager.folder, [text for _, text in kept], self.best_metric
         )
@@ -365,10 +370,9 @@ class Evaluator:
         return int(best[checkpoints.STEP]) if best else 0
 
     def _replace_best(self, step):
-        """Makes the checkpoint of a step the best, if it still exists."""
-        prefix = self.manager.prefix(step)
-        if filesystem.exists(f"{prefix}.index"):
-            self.manager.keep_best(prefix)
+        """Makes the checkpoint of a step the best; 0 for none."""
+        if step:
+            self.manager.keep_best(self.manager.prefix(step))
         else:
             checkpoints.remove_checkpoint(self.manager.prefix("best"))
         if self.on_best:

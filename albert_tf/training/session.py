@@ -238,7 +238,9 @@ class Session:
         # Only now: invalid settings must not replace valid ones.
         self.manifest.write(step, self.settings.train_batch_size)
         write_files(self.folder, files)
-        if evaluator:
+        if not evaluator:
+            self._check_results(step)
+        else:
             # As in an uninterrupted run, which has no result of this step if
             # it is one of an interruption, or of weights without training.
             is_kept = step and not is_interrupted
@@ -246,6 +248,17 @@ class Session:
             if self.workers.share(evaluator.is_missing(step)):
                 evaluator.evaluate(step, self.manager.prefix(step))
         return step
+
+    def _check_results(self, step):
+        """Raises ValueError for results of steps that are trained anew."""
+        rows = results_file.read_results(self.folder)
+        later = [r[checkpoints.STEP] for r in rows]
+        if max(later, default=0) > step:
+            raise ValueError(
+                f"{self.folder} has results until step {max(later):.0f}, but "
+                f"training goes on from step {step}. Give the dev data again, "
+                f"or remove {results_file.RESULTS_FILE} and model.ckpt-best."
+            )
 
     def _check_step(self):
         """Raises ValueError if the devices cannot compute such steps."""

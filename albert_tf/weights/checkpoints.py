@@ -508,14 +508,25 @@ class CheckpointManager:
         self._assign(read_checkpoint(prefix), prefix)
 
     def _assign(self, values, prefix):
-        """Restores every variable; weights that were frozen have slots of 0."""
+        """Restores every variable.
+
+        Slots that the checkpoint lacks are 0: of weights that were frozen, or
+        trained by Muon, whose only slot is of no use without the other one.
+        """
         if any(name.endswith(SLOTS) for name in values):
+            first, second = SLOTS
+            lost = {
+                name.removesuffix(slot)
+                for slot in SLOTS
+                for name in self.variables
+                if name.endswith(slot) and name not in values
+            }
             zeros = {
                 name: np.zeros(variable.shape, np.float32)
                 for name, variable in self.variables.items()
-                if name.endswith(SLOTS)
+                if name.removesuffix(first).removesuffix(second) in lost
             }
-            values = {**zeros, **values}
+            values = {**values, **zeros}
         restore(self.variables, values, prefix)
         self.source = prefix
 

@@ -62,6 +62,7 @@ def test_all_runs_predict_and_the_best_is_exported(
         is_scored=True,
         is_predicted=True,
         baseline={},
+        train=None,
         write_predictions=lambda tuning: {"number": tuning.number},
         export=lambda tuning, folder, is_compact: exported.append(
             (tuning.number, folder, is_compact)
@@ -92,11 +93,46 @@ def test_all_runs_predict_and_the_best_is_exported(
         str(tmp_path / "out" / f"run_{i}") for i in (1, 2, 3)
     ]
     assert "The last step is 2" in capsys.readouterr().out
+    # For the report and the card of each run.
+    own = json.loads((tmp_path / "out/run_2" / path.name).read_text())
+    assert own["test"] == [{"number": 1}]
+    assert own["runs"] == [summary["runs"][1]]
     with (
         ownership.owning_folder(tmp_path / "out" / "run_2"),
         pytest.raises(BlockingIOError, match="run_2"),
     ):
         finetuning.run(args, lambda args, model: task)
+
+
+def test_a_summary_keeps_what_is_not_scored_now(tmp_path):
+    folders = [str(tmp_path)] * 2
+    trained, other = (
+        types.SimpleNamespace(
+            name="x", best_metric="f1", baseline={"f1": prior}, train=train
+        )
+        for prior, train in ((0.1, "data"), (0.3, None))
+    )
+
+    def write(task, scores, tests):
+        runs = [
+            {"folder": "a", "last": row, "best": row}
+            for row in ({"f1": score, "global_step": 5} for score in scores)
+        ]
+        finetuning.write_summaries(folders, task, runs, [tests], 1.0)
+        path = tmp_path / manifest.SUMMARY_FILE
+        return json.loads(path.read_text()) if path.exists() else None
+
+    test = {"test": {"f1": 0.6}}
+    assert write(other, [], {}) is None
+    write(trained, [0.7], {})
+    # Predicted later, without dev data.
+    found = write(other, [], test)
+    assert (found["test"], found["best"]["f1"]) == ([test], 0.7)
+    # Evaluated again, without training data and test data.
+    found = write(other, [0.7], {})
+    assert (found["test"], found["baseline"]) == ([test], {"f1": 0.1})
+    # The best checkpoint is another one.
+    assert write(trained, [0.8], {})["test"] == [{}]
 
 
 @pytest.mark.parametrize(("do_train", "length"), [(False, 12), (True, None)])

@@ -280,6 +280,48 @@ def test_scoring_what_is_scored_gives_no_weights(model, tmp_path):
     assert len(tuning.task.predict(tuning, TEXTS)) == 3
 
 
+def test_the_score_before_training_changes_no_training(model, tmp_path):
+    start = pretrained.read_pretrained(model)
+    head = {"output_weights": np.ones([2, start.config.hidden_size], "f4")}
+    values = {**start.values, **head, "output_bias": np.float32([3, -3])}
+    start = dataclasses.replace(
+        start, values=values, head=task_heads.TaskHead("classes", ("a", "b"))
+    )
+    scores = []
+    for folder in ("out", "scored"):
+        tuning = build(
+            model,
+            tmp_path / folder,
+            TEXTS,
+            LABELS,
+            start=start,
+            dev=(TEXTS, LABELS),
+        )
+        if folder == "scored":
+            scores = tuning.evaluate()
+        tuning.train()
+    assert scores[0]["global_step"] == 0
+    runs.check_equal(tmp_path / "scored", tmp_path / "out")
+
+
+def test_a_training_without_steps_is_refused(model, tmp_path):
+    tuning = build(model, tmp_path, TEXTS, LABELS)
+    tuning.task.num_train = 0
+    with pytest.raises(ValueError, match="or its num_train is 0"):
+        tuning.train()
+
+
+def test_results_of_lost_checkpoints_want_dev_data(model, tmp_path):
+    dev = {"dev": (TEXTS, LABELS)}
+    tuning = build(model, tmp_path, TEXTS, LABELS, **dev)
+    tuning.train()
+    for path in tmp_path.glob("model.ckpt-2*"):
+        path.unlink()
+    with pytest.raises(ValueError, match="results until step 2, but training"):
+        build(model, tmp_path, TEXTS, LABELS).train()
+    build(model, tmp_path, TEXTS, LABELS, **dev).train()
+
+
 def test_a_folder_that_was_emptied_is_not_continued(model, tmp_path):
     tuning = build(model, tmp_path / "run", TEXTS, LABELS)
     tuning.train()

@@ -67,6 +67,15 @@ def test_one_chinese_answer_leaves_the_scores_of_others_as_they_are():
     assert scores == {"exact_match": 50, "f1": 50}
 
 
+def test_training_questions_are_counted():
+    train = types.SimpleNamespace(
+        arrays={"question_index": np.array([0, 0, 2])}
+    )
+    assert Answering("v1", WINDOWS, train=train).num_train == 2
+    assert Answering("v1", WINDOWS, train=train, num_train=5).num_train == 5
+    assert Answering("v1", WINDOWS).num_train == 0
+
+
 def test_each_version_has_its_head():
     one = make_task("v1").build_model(tiny.CONFIG)
     assert isinstance(one, span_heads.AlbertSpans)

@@ -387,7 +387,7 @@ def test_a_metric_may_be_absent_from_later_evaluations(tmp_path):
     [
         ((0.2, 0.5, 0.3, 0.9), (4,), 2),
         ((0.2, 0.5, 0.3, 0.9), (3, 4), 2),
-        ((0.2, 0.5, 0.3, 0.9), (2, 4), None),
+        ((0.2, 0.5, 0.3, 0.9), (2, 4), 3),
         ((0.2, 0.9, 0.3, 0.5), (3, 4), 2),
         ((0.2, 0.9, 0.3, 0.5), (1, 2, 3, 4), None),
     ],
@@ -419,6 +419,13 @@ def test_the_best_checkpoint_is_of_a_result_that_is_kept(
     if wanted:
         assert checkpoints.read_checkpoint(path)[checkpoints.STEP] == wanted
     assert best_steps[-1] == (before if before == wanted else None)
+    # What cannot be had any more is no rival of later checkpoints.
+    values = iter([0.35])
+    step.assign(5)
+    evaluator.evaluate(5, manager.save())
+    is_best = not wanted or scores[wanted - 1] < 0.35
+    found = checkpoints.read_checkpoint(path)[checkpoints.STEP]
+    assert found == (5 if is_best else wanted)
 
 
 def test_a_newer_checkpoint_of_pretraining_is_preferred_if_it_is_unscored(

@@ -373,3 +373,16 @@ def test_invalid_notes_of_scores_are_refused(tmp_path, scored):
     (tmp_path / task_heads.HEAD_FILE).write_text(content)
     with pytest.raises(ValueError, match="head.json is invalid: scored is"):
         task_heads.find_trained(tmp_path)
+
+
+def test_momentum_alone_is_dropped(tmp_path):
+    """Of Muon, for an optimizer that divides it by the second moment."""
+    names = ["a/adam_m", "a/adam_v", "b/adam_m", "b/adam_v"]
+    step = {checkpoints.STEP: tf.Variable(3, dtype=tf.int64)}
+    given = {n: tf.Variable([1.0]) for n in names if n != "a/adam_v"}
+    checkpoints.CheckpointManager(tmp_path, {**given, **step}).save()
+    wanted = {name: tf.Variable([5.0]) for name in names}
+    manager = checkpoints.CheckpointManager(tmp_path, {**wanted, **step})
+    manager.restore_latest()
+    found = [float(variable[0]) for variable in wanted.values()]
+    assert found == [0, 0, 1, 1]
