@@ -11,6 +11,7 @@ import inspect
 import pathlib
 
 import albert_tf.commands
+from albert_tf import filesystem
 
 
 def on_page_markdown(markdown, *, page, **_):
@@ -37,7 +38,9 @@ def describe(name):
         "| flag | default | meaning |\n|---|---|---|",
     ]
     for field in sorted(dataclasses.fields(flags_class), key=lambda f: f.name):
-        default = f"`{field.default}`"
+        # Not the path of the machine that builds these pages.
+        shipped = str(filesystem.shipped_configs())
+        default = f"`{field.default}`".replace(shipped, "configs")
         if field.default is None:
             default = ""
         elif field.default is dataclasses.MISSING:

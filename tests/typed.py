@@ -6,7 +6,7 @@
 Every block of the README that is marked `sh` or `python` runs as printed, from
 top to bottom, in one shell. Blocks marked `sh download` need files that no
 package index has, and are left out; so is `make test`, which runs this. The
-quickstart trains for 60 steps instead of 6,000: its Makefile takes
+quickstart trains for 60 steps instead of 3,000: its Makefile takes
 QUICKSTART_ARGS from the environment.
 """
 

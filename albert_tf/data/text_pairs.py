@@ -47,6 +47,7 @@ class PairsFile(NamedTuple):
         the largest absolute value.
       description: what was read, in words.
       unused: names of the columns that were not read.
+      numbers: index in the file of each of the N rows; None if it has no other.
     """
 
     path: str
@@ -54,6 +55,7 @@ class PairsFile(NamedTuple):
     scores: list[float] | None
     description: str
     unused: Sequence[str] = ()
+    numbers: Sequence[int] | None = None
 
 
 def read_pairs(
@@ -119,7 +121,9 @@ def read_pairs(
         scores, description = read_scores(path, rows)
         return file._replace(scores=scores, description=description)
     if label is not None and (found := take_entailed(path, label, rows)):
-        return file._replace(texts=found, description="entailments")
+        return file._replace(
+            texts=[*found.values()], description="entailments", numbers=[*found]
+        )
     return file
 
 
@@ -195,8 +199,10 @@ def read_scores(path: str, rows) -> tuple[list[float], str]:
     return [score / largest for score in scores], description
 
 
-def take_entailed(path: str, column: str, rows) -> list[tuple[str, str, str]]:
-    """Returns the entailments among rows of a table, as three texts.
+def take_entailed(
+    path: str, column: str, rows
+) -> dict[int, tuple[str, str, str]]:
+    """Returns the entailments among rows of a table, by index, as three texts.
 
     The third one contradicts the first; it is "" if none does. If labels are
     not those of inference, there are none, which is said.
@@ -216,7 +222,7 @@ def take_entailed(path: str, column: str, rows) -> list[tuple[str, str, str]]:
             column,
             others[0].label,
         )
-        return []
+        return {}
     if others:
         raise ValueError(
             f"{path}, line {others[0].line}: the label is "
@@ -227,8 +233,8 @@ def take_entailed(path: str, column: str, rows) -> list[tuple[str, str, str]]:
     for row, label in zip(rows, labels, strict=True):
         if label == "contradiction":
             wrong.setdefault(row.text_a, []).append(row.text_b)
-    taken, used = [], dict.fromkeys(wrong, 0)
-    for row, label in zip(rows, labels, strict=True):
+    taken, used = {}, dict.fromkeys(wrong, 0)
+    for number, (row, label) in enumerate(zip(rows, labels, strict=True)):
         if label != "entailment":
             continue
         third = ""
@@ -236,7 +242,7 @@ def take_entailed(path: str, column: str, rows) -> list[tuple[str, str, str]]:
             texts = wrong[row.text_a]
             third = texts[used[row.text_a] % len(texts)]
             used[row.text_a] += 1
-        taken.append((row.text_a, row.text_b, third))
+        taken[number] = (row.text_a, row.text_b, third)
     if not taken:
         raise ValueError(f"{path} has no pair with the label entailment.")
     return taken

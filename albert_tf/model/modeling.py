@@ -397,7 +397,8 @@ def run_unrolled(run_layer, x, stacks, dropout, depth=None):
     outputs, probs = [], []
     for blocks, count in stacks:
         uses = [blocks] * count
-        if dropout.is_training and count > 1:
+        # Also in front of a branch, which then reads no variable.
+        if dropout.is_training and (count > 1 or depth is not None):
             uses = operations.copies(blocks, count)
         for own_blocks in uses:
             if depth is None:

@@ -145,6 +145,7 @@ class Vectors(Task):
         """Returns a dict of each pair: its texts, score and cosine."""
         cosines = vectors.cosines(found, part.places).tolist()
         scores = part.file.scores or [None] * len(cosines)
+        numbers = part.file.numbers or range(len(cosines))
         return [
             {
                 "id": str(number),
@@ -152,8 +153,8 @@ class Vectors(Task):
                 "label": score,
                 "prediction": cosine,
             }
-            for number, (texts, score, cosine) in enumerate(
-                zip(part.file.texts, scores, cosines, strict=True)
+            for number, texts, score, cosine in zip(
+                numbers, part.file.texts, scores, cosines, strict=True
             )
         ]
 

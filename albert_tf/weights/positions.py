@@ -23,7 +23,7 @@ def continue_rows(rows: np.ndarray, num_rows: int) -> np.ndarray:
     and a constant, by ridge regression; what follows has the mean and variance
     of the given rows. Repeated rows would be worse: heads that look at
     neighbors would also look at the same position of other repetitions
-    (docs/results/initial_values.md).
+    (docs/results/pretraining.md).
 
     Args:
       rows: [T, E], trained position embeddings.

@@ -106,11 +106,12 @@ def test_entailments_are_read_from_two_labels(tmp_path):
     path = write(
         tmp_path / "qnli.tsv",
         ("index", "question", "sentence", "label"),
-        ("0", "q", "s1", "entailment"),
-        ("1", "q", "s2", "not_entailment"),
+        ("0", "q", "s1", "not_entailment"),
+        ("1", "q", "s2", "entailment"),
     )
     found = text_pairs.read_pairs(path)
-    assert found.texts == [("q", "s1", "")]
+    assert found.texts == [("q", "s2", "")]
+    assert found.numbers == [1]  # So that predictions are of this row.
     assert found.unused == ["index"]
 
 

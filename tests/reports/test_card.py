@@ -40,7 +40,10 @@ def parse(text):
     return yaml.safe_load(metadata), text
 
 
-def test_a_card_says_what_a_run_did(trained, folder):
+def test_a_card_says_what_a_run_did(trained, folder, monkeypatch):
+    # Its dev data are 21 rows of SST-2.
+    monkeypatch.setitem(card._DEV_SIZES, "sst-2", (21,))
+    card.write_run_card(folder)
     text = (folder / "README.md").read_text()
     metadata, text = parse(text)
     best = report.read_run(folder).best
@@ -143,18 +146,29 @@ def test_a_base_model_has_its_name_on_the_hub(start, wanted):
 
 
 @pytest.mark.parametrize(
-    ("task", "flags", "wanted"),
+    ("task", "size", "flags", "wanted"),
     [
-        ({"name": "sts-b"}, {"task_name": "STS-B"}, "nyu-mll/glue"),
-        ({"name": "sts-b"}, {"task_config": "sts-b.json"}, None),
-        ({"name": "squad_v2"}, {"predict_file": "a/dev-v2.0.json"}, "rajpu.*2"),
-        ({"name": "squad_v1"}, {"predict_file": "a/own.json"}, None),
-        ({"name": "race", "max_qa_length": 128}, {}, "ehovy/race"),
-        ({"sentence_objective": "sop"}, {}, None),
+        ({"name": "sts-b"}, 1500, {"task_name": "STS-B"}, "nyu-mll/glue"),
+        ({"name": "sts-b"}, 900, {"task_name": "STS-B"}, None),
+        ({"name": "sts-b"}, 1500, {"task_config": "sts-b.json"}, None),
+        (
+            {"name": "squad_v2"},
+            0,
+            {"predict_file": "a/dev-v2.0.json"},
+            "rajpu.*2",
+        ),
+        ({"name": "squad_v1"}, 0, {"predict_file": "a/own.json"}, None),
+        ({"name": "race", "max_qa_length": 128}, 4887, {}, "ehovy/race"),
+        ({"name": "race", "max_qa_length": 128}, 50, {}, None),
+        ({"sentence_objective": "sop"}, 9, {}, None),
     ],
 )
-def test_only_known_benchmarks_are_named(task, flags, wanted):
-    run = report.Run("", {"made_of": {"task": task}}, flags, {}, [], [], {})
+def test_only_known_benchmarks_are_named(task, size, flags, wanted):
+    dev = {"examples": size}
+    if "max_qa_length" not in task:
+        dev = {"0": dev, "1": {"examples": 3}}
+    made_of = {"task": task, "data": {"dev": dev}}
+    run = report.Run("", {"made_of": made_of}, flags, {}, [], [], {})
     dataset = card._find_dataset(run)
     assert bool(dataset) == bool(wanted)
     assert not wanted or re.match(wanted, dataset["type"])
