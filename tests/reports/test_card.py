@@ -52,7 +52,7 @@ def test_a_card_says_what_a_run_did(trained, folder, monkeypatch):
     assert "license" not in metadata and "base_model" not in metadata
     (model,) = metadata["model-index"]
     (result,) = model["results"]
-    assert model["name"] == "out"
+    assert model["name"] == "my model"
     assert result["dataset"] == {
         "type": "nyu-mll/glue",
         "name": "GLUE",
