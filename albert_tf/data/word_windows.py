@@ -56,57 +56,62 @@ def encode_sentences(
       I-.
     """
     check_lengths(max_seq_length, doc_stride)
-    parts: dict[str, list] = {
-        name: [] for name in ("ids", "word_index", "inner", "lengths")
-    }
+    rows: list = []
     done = progress.Progress("tokenizing", len(sentences), "sentences")
     num_words = 0
     for sentence in sentences:
         ids, *numbers = encode_words(sentence, tokenizer)  # [P] each
-        first, inner = (
+        numbers = [
             np.where(x == NO_LABEL, NO_LABEL, x + num_words) for x in numbers
-        )
-        bounds = windows.cut_windows(len(ids), max_seq_length - 2, doc_stride)
-        best = windows.find_max_context(bounds, len(ids))
-        for (start, end), is_best in zip(bounds, best, strict=True):
-            index, more = (
-                np.where(is_best, x[start:end], NO_LABEL)
-                for x in (first, inner)
-            )
-            if (index == NO_LABEL).all():
-                continue
-            parts["ids"] += [
-                [tokenizer.cls_id],
-                ids[start:end],
-                [tokenizer.sep_id],
-            ]
-            parts["word_index"] += [[NO_LABEL], index, [NO_LABEL]]
-            parts["inner"] += [[NO_LABEL], more, [NO_LABEL]]
-            parts["lengths"].append([end - start + 2])
+        ]
+        words = Words(ids, *numbers)
+        rows += _cut_windows(words, tokenizer, max_seq_length, doc_stride)
         num_words += len(sentence.words)
         done.add(1)
     done.clear()
-    joined = {
-        name: np.concatenate([[], *some]).astype(np.int32)
-        for name, some in parts.items()
-    }
+    columns = zip(*rows, strict=True) if rows else ((), (), ())
+    ids, index, inner = (
+        np.concatenate([[], *some]).astype(np.int32) for some in columns
+    )  # [S] each
+    lengths = np.array([len(row.ids) for row in rows], np.int32)
     token_labels = {}
     if labels:
         tags = [tag for sentence in sentences for tag in sentence.tags or ()]
-        tag_ids = label_tokens(joined["word_index"], tags, labels)  # [S]
         inside = [re.sub("^B-", "I-", tag) for tag in tags]
-        inner_ids = label_tokens(joined["inner"], inside, labels)  # [S]
-        token_labels["tag_ids"] = np.where(
-            inner_ids == NO_LABEL, tag_ids, inner_ids
-        )
+        token_labels["tag_ids"] = np.maximum(
+            label_tokens(index, tags, labels),
+            label_tokens(inner, inside, labels),
+        )  # NO_LABEL is negative.
     return Examples(
-        joined["ids"],
-        joined["lengths"],
-        joined["lengths"],
+        ids,
+        lengths,
+        lengths,
         {},
-        token_arrays={"word_index": joined["word_index"]},
+        token_arrays={"word_index": index},
         token_labels=token_labels,
     )
+
+
+def _cut_windows(words, tokenizer, max_seq_length, doc_stride):
+    """Returns the Words of each window of a sentence that has a word."""
+    rows = []
+    num_pieces = len(words.ids)
+    bounds = windows.cut_windows(num_pieces, max_seq_length - 2, doc_stride)
+    best = windows.find_max_context(bounds, num_pieces)
+    for (start, end), is_best in zip(bounds, best, strict=True):
+        first, inner = (
+            np.where(is_best, x[start:end], NO_LABEL) for x in words[1:]
+        )
+        if (first != NO_LABEL).any():
+            ids = [tokenizer.cls_id, *words.ids[start:end], tokenizer.sep_id]
+            none = [NO_LABEL]
+            rows.append(
+                Words(
+                    np.array(ids, np.int32),
+                    *(np.concatenate([none, x, none]) for x in (first, inner)),
+                )
+            )
+    return rows
 
 
 class Words(NamedTuple):

@@ -71,8 +71,8 @@ def test_a_card_says_what_a_run_did(trained, folder, monkeypatch):
         "| data.train.0.examples |",
         f"| eval_accuracy | {best['eval_accuracy']} |",
         f"--output_dir={trained.output_dir}",
-        "albert classify --init_checkpoint=out ",
-        "results = albert_tf.Classifier('out')(",
+        "albert classify --init_checkpoint='my model' ",
+        "results = albert_tf.Classifier('my model')(",
     ):
         assert wanted in text
 
