@@ -90,6 +90,7 @@ def recall_lengths(args, head):
 
 def check_start_and_outputs(args):
     """Raises an error if there is no model, or an output cannot be written."""
+    shared.check_devices(args)
     has_model = args.source or args.from_scratch
     if not has_model and not task_heads.find_trained(run_folder(args, 0)):
         first = os.path.join(args.output_dir, "run_1")

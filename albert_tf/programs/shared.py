@@ -8,13 +8,8 @@ from albert_tf import errors, filesystem
 from albert_tf.training import distribution
 
 
-def build_strategy(args):
-    """Returns the strategy given by `groups.TrainFlags`.
-
-    Raises:
-      ValueError: as `distribution.build_strategy`, or if the flags contradict
-        each other.
-    """
+def check_devices(args):
+    """Raises ValueError if `groups.TrainFlags` contradict each other."""
     if args.use_tpu and args.distribution not in ("auto", "tpu"):
         raise ValueError(
             f"--use_tpu contradicts --distribution={args.distribution}. Give "
@@ -29,6 +24,15 @@ def build_strategy(args):
             f"as the hosts of the TPU {args.tpu_name!r} write there. (On a TPU "
             "VM with one host, give --tpu_name=local.)"
         )
+
+
+def build_strategy(args):
+    """Returns the strategy given by `groups.TrainFlags`.
+
+    Raises:
+      ValueError: as `distribution.build_strategy` or `check_devices`.
+    """
+    check_devices(args)
     return distribution.build_strategy(
         "tpu" if args.use_tpu else args.distribution,
         tpu_name=args.tpu_name,
