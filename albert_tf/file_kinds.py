@@ -50,7 +50,8 @@ def describe(content: bytes) -> str | None:
         return "an HTML page"
     if head.startswith((b"<?xml", b"<mediawiki")):
         return "an XML document"
-    if _ISO_2022_JP.search(content[:65_536]):  # Mails have long headers.
+    start = content[:65_536]  # Mails have long headers.
+    if start.isascii() and _ISO_2022_JP.search(start):
         return "text in ISO-2022-JP"
     # UTF-16 without a byte order mark: every other byte of Latin text is zero.
     for first in (0, 1):

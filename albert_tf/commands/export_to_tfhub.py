@@ -31,6 +31,10 @@ class ExportFlags(groups.ReplacementFlags):
         help="Whether to lowercase the text. Default: the setting stored with "
         "the vocabulary, otherwise true."
     )
+    keep_accents: bool | None = flag(
+        help="Whether to keep accents and other combining characters. "
+        "Default: as recorded, else false."
+    )
     use_einsum: bool = flag(True, "Ignored: it does not affect results.")
     export_path: str = flag(
         required=True,

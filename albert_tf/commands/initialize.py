@@ -33,6 +33,10 @@ class InitializeFlags(groups.FormatFlags):
         help="Whether to lowercase the text. Default: as recorded next to the "
         "vocabulary, else true."
     )
+    keep_accents: bool | None = flag(
+        help="Whether to keep accents and other combining characters. "
+        "Default: as recorded, else false."
+    )
     input_file: str | None = flag(
         help="UTF-8 text files: comma-separated paths or globs. The model "
         "begins with the frequencies of their pieces, without which models of "

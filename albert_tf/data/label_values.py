@@ -20,8 +20,13 @@ ZERO_OR_ONE = ONE | {"0.0", "false"}
 _NUMBER = re.compile(r"-?(0|[1-9][0-9]{0,14})(\.[0-9]*)?")
 # What NumPy prints in a list without commas.
 _PRINTED = re.compile(r"[-+.\deE]+|True|False")
-_CONTAINER = re.compile(r"(?:set|frozenset|array|tensor)\((.*)\)", re.DOTALL)
+_CONTAINER = re.compile(
+    r"(?:set|frozenset|array|tensor)\((.*?)(?:,\s*(?:dtype|device)=[^()]*)?\)",
+    re.DOTALL,
+)
 _QUOTED = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\""""
+# Scalars as NumPy 2 writes them in a list of Python.
+_SCALAR = re.compile(rf"""np\.(?:(True|False)_|\w+\(({_QUOTED}|[^()'"]*)\))""")
 # NumPy prints spaces between items, others commas.
 _SPACED = re.compile(rf"""{_QUOTED}|[^\s'"]\S*""", re.DOTALL)
 _ITEM = re.compile(rf"""{_QUOTED}|[^\s,'"](?:[^,]*[^\s,])?""", re.DOTALL)
@@ -98,7 +103,7 @@ def split(value: object, separator: str) -> list[str]:
     """
     if isinstance(value, Iterable) and not isinstance(value, str):
         return [name_of(item) for item in value]
-    text = name_of(value)
+    text = _SCALAR.sub(lambda match: match[1] or match[2], name_of(value))
     if container := _CONTAINER.fullmatch(text):
         text = container[1]
     if not _is_list(text):

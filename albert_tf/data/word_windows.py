@@ -152,9 +152,10 @@ def encode_words(
     places = np.searchsorted(np.maximum.accumulate(starts), parts[lost, 0])
     index = np.insert(index, places, lost)
     ids = np.insert(ids, places, tokenizer.unk_id)
+    numbers = np.append(words, NO_LABEL)[index]  # NO_LABEL is the last index.
+    is_inner = np.append(is_inner, False)[index]
     first, inner = (
-        np.where((index != NO_LABEL) & kept[index], words[index], NO_LABEL)
-        for kept in (~is_inner, is_inner)
+        np.where(kept, numbers, NO_LABEL) for kept in (~is_inner, is_inner)
     )
     return Words(ids, first, inner)
 
@@ -201,8 +202,8 @@ def _divide_pieces(text, units, parts, tokenizer):
         inside = units[unit : unit + count[piece]]
         pieces, places = [[i]], [(start, end)]
         if num_parts[piece] > 1:
-            found = tokenizer.divisions.get(i, ())
-            if len(found) == len(inside):
+            found = tokenizer.divisions.get(i)
+            if found and len(found) == len(inside):
                 pieces, places = found, inside
         for some, (a, b) in zip(pieces, places, strict=True):
             divided[0].extend(some)

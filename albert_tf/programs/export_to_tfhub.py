@@ -11,7 +11,7 @@ from albert_tf.model import heads, modeling
 from albert_tf.model.config import CONFIG_FILE
 from albert_tf.programs import models, shared
 from albert_tf.text import tokenization
-from albert_tf.weights import pretrained
+from albert_tf.weights import pretrained, vocabulary_files
 
 PREPROCESS = "_preprocess"
 
@@ -55,17 +55,15 @@ def write_assets(args, start, folder):
     """Writes config, settings and vocabulary to a folder.
 
     Returns:
-      Their paths, and the tokenizer with --do_lower_case applied.
+      Their paths, and the tokenizer with --do_lower_case and --keep_accents
+      applied.
     """
     tokenizer = start.tokenizer
     vocabulary = models.write_vocabulary(start, folder)
-    known = None, tokenizer.settings["do_lower_case"]
-    if args.do_lower_case not in known:
-        tokenizer = tokenization.build_tokenizer(
-            **vocabulary,
-            do_lower_case=args.do_lower_case,
-            keep_accents=tokenizer.settings["keep_accents"],
-        )
+    known = {n: tokenizer.settings[n] for n in vocabulary_files.CASING}
+    given = {n: getattr(args, n) for n in known if getattr(args, n) is not None}
+    if known != known | given:
+        tokenizer = tokenization.build_tokenizer(**vocabulary, **known | given)
     config = os.path.join(folder, CONFIG_FILE)
     filesystem.write_json(config, start.config.to_dict())
     tokenizer.write_settings(folder)

@@ -129,10 +129,11 @@ def run(args, read_task):
         task = read_task(args, start.model)
         began = time.monotonic()
         strategy = shared.build_strategy(args)
-        best, scores, runs, tests = None, [], [], []
+        best, scores, runs, tests, sources = None, [], [], [], []
         for number in range(args.num_runs):
             tuning, test = run_once(args, number, task, start, strategy)
             tests.append(test)
+            sources.append(str(tuning.source))
             if task.is_scored:
                 runs.append(summary.describe_run(tuning.evaluator))
                 scores.append(runs[-1]["best"][task.best_metric])
@@ -143,7 +144,8 @@ def run(args, read_task):
         if task.is_scored or task.is_predicted:
             seconds = time.monotonic() - began
             places = [args.output_dir, *folders]
-            write_summaries(places, task, runs, tests, seconds)
+            is_same = all(name.endswith("model.ckpt-best") for name in sources)
+            write_summaries(places, task, runs, tests, seconds, is_same)
         export(args, task, best)
         for folder in folders:
             card.write_run_card(folder)
@@ -185,23 +187,23 @@ def export(args, task, tuning):
         tuning.reporter.say(f"Exported SavedModel: {path}")
 
 
-def write_summaries(folders, task, runs, tests, seconds):
+def write_summaries(folders, task, runs, tests, seconds, is_same):
     """Prints and writes the summary of all runs, and that of each of several.
 
     `folders` has --output_dir and the folder of each run; the other arguments
     are as for `write_summary`.
     """
     first, *others = folders
-    values = write_summary(first, task, runs, tests, seconds)
+    values = write_summary(first, task, runs, tests, seconds, is_same)
     if runs:
         print(summary.format_summary(values, values["baseline"]))
     for i, folder in enumerate(others):
         if folder != first:
             some = runs[i : i + 1], tests[i : i + 1]
-            write_summary(folder, task, *some, seconds / len(others))
+            write_summary(folder, task, *some, seconds / len(others), is_same)
 
 
-def write_summary(folder, task, runs, tests, seconds):
+def write_summary(folder, task, runs, tests, seconds, is_same):
     """Writes the summary of some runs of a task; returns it.
 
     What is not scored now stays as in an earlier summary: the baseline of the
@@ -213,12 +215,13 @@ def write_summary(folder, task, runs, tests, seconds):
       runs: as for `summary.summarize`; empty if there are no dev data.
       tests: the scores of each run on the test data.
       seconds: how long all took.
+      is_same: whether `tests` are of the best checkpoints.
     """
     path = os.path.join(folder, manifest.SUMMARY_FILE)
     known = {}
     with contextlib.suppress(FileNotFoundError, ValueError):
         known = filesystem.read_json(path)
-    values = dict(known)
+    values = dict(known) if is_same else {}
     if runs:
         baseline = task.baseline
         if task.train is None:
@@ -228,11 +231,10 @@ def write_summary(folder, task, runs, tests, seconds):
             "baseline": baseline,
             "seconds": round(seconds, 1),
         }
-    are_scored = any(isinstance(x, dict) for t in tests for x in t.values())
-    if not are_scored and _list_best(known) == _list_best(values):
+    if not task.is_predicted and _list_best(known) == _list_best(values):
         tests = known.get("test", tests)
     values["test"] = tests
-    if runs or are_scored:
+    if runs or any(tests):
         filesystem.write_json(path, values)
     return values
 

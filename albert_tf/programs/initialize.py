@@ -21,6 +21,7 @@ def run(args):
             spm_model_file=args.spm_model_file,
             vocab_file=args.vocab_file,
             do_lower_case=args.do_lower_case,
+            keep_accents=args.keep_accents,
         )
         start = pretrained.complete(start)
         counts = None

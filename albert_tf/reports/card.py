@@ -75,6 +75,7 @@ USES = {
     ),
 }
 # Flags that say where a run was, not what it did.
+_PLACES = ("tpu_name", "tpu_zone", "gcp_project", "master")
 # Dev examples of benchmarks, in whose formats users have data of their own:
 # RACE's of both levels and of each.
 _DEV_SIZES = {
@@ -89,7 +90,6 @@ _DEV_SIZES = {
     "rte": (277,),
     "wnli": (71,),
 }
-_PLACES = ("tpu_name", "tpu_zone", "gcp_project", "master")
 
 
 def write_run_card(folder: filesystem.Path) -> None:

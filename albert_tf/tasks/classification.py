@@ -163,11 +163,9 @@ class Classification(Task):
 
     @property
     def prior_loss(self):
-        # Trained with weights of classes, probabilities are not those of dev;
-        # and without training data, the guess would be that of dev itself.
+        # Trained with weights of classes, probabilities are not those of dev.
         has_weights = self.task.class_weight is not None
-        is_unknown = has_weights or self.train is None
-        return math.inf if is_unknown else super().prior_loss
+        return math.inf if has_weights else super().prior_loss
 
     def describe_data(self):
         if self.task.objective == "regression":

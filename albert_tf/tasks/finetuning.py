@@ -103,7 +103,8 @@ class Task:
     @property
     def prior_loss(self) -> float:
         """The loss on dev that a model which has learned stays below."""
-        return self.baseline["eval_loss"]
+        # Without training data, a guess would be that of dev itself.
+        return math.inf if self.train is None else self.baseline["eval_loss"]
 
     def warn_of_collapse(self, tuning, logits, label_ids, objective, scores):
         """Logs a warning if a classifier seems to have learned nothing.
@@ -319,7 +320,12 @@ class FineTuning:
         has_pairs = head and (
             head.has_pairs or head.kind == "choices" or "spans" in head.kind
         )
-        if has_pairs and config.type_vocab_size < 2:
+        if (
+            has_pairs
+            and config.type_vocab_size < 2
+            and self.task.num_train
+            and not task_heads.find_trained(self.folder)
+        ):
             raise ValueError(
                 f"The model has type_vocab_size={config.type_vocab_size}, but "
                 "the task has a second text, whose segment is 1. Take another "
@@ -413,7 +419,8 @@ class FineTuning:
             weights = self.session.optimizer.weights
             head = {name: weights[name] for name in self._new_head}
             checkpoints.restore(head, self._new_head, "the new head")
-            self._new_head = None
+            # Until training begins, which may be refused.
+            self._new_head = self.session.manager.source = None
         files = {manifest.FLAGS_FILE: self.flags} if self.flags else {}
         step = self.session.begin(
             self.config,
@@ -628,7 +635,7 @@ class FineTuning:
             return source
         source, values = self.start.source, self._read_start()
         weights = self.session.optimizer.weights
-        if self._new_head is None:
+        if self._new_head is None and not self.session.step:
             self._new_head = {
                 name: weight.numpy()
                 for name, weight in weights.items()

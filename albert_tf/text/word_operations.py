@@ -6,6 +6,7 @@ texts; W and P words and pieces of all texts; V pieces of a vocabulary.
 
 from typing import NamedTuple
 
+import numpy as np
 import tensorflow as tf
 
 from albert_tf.text import characters, normalization, tokenization, words
@@ -68,15 +69,26 @@ def find_words(texts) -> Words:
     )
 
 
-def build_divisions(tokenizer: tokenization.Tokenizer) -> tf.RaggedTensor:
-    """Returns the ids of pieces, [2 V, (words), (ids)] int32.
+class Divisions(NamedTuple):
+    """The words of those D pieces that have several.
 
-    Row i has those of piece i itself, and row V + i those of its words, see
-    `Tokenizer.divisions`.
+    Attributes:
+      ids: [D + 1, (words), (ids)] int32, see `Tokenizer.divisions`; the last
+        row, [[-1]], is that of all other pieces.
+      rows: [V] int32, the row of each piece.
     """
-    whole = [[[i]] for i in range(tokenizer.vocab_size)]
-    divided = [tokenizer.divisions.get(i, x) for i, x in enumerate(whole)]
-    return tf.ragged.constant(whole + divided, tf.int32)
+
+    ids: tf.RaggedTensor
+    rows: tf.Tensor
+
+
+def build_divisions(tokenizer: tokenization.Tokenizer) -> Divisions:
+    """Returns the Divisions of a tokenizer's pieces."""
+    found = tokenizer.divisions
+    rows = np.full(tokenizer.vocab_size, len(found), np.int32)
+    rows[[*found]] = np.arange(len(found))
+    ids = tf.ragged.constant([*found.values(), [[-1]]], tf.int32)
+    return Divisions(ids, tf.constant(rows))
 
 
 def divide_pieces(found: Words, ids, starts, ends, *, divisions) -> tuple:
@@ -88,7 +100,7 @@ def divide_pieces(found: Words, ids, starts, ends, *, divisions) -> tuple:
         `GraphTokenizer.tokenize_with_offsets`.
       starts: first character of each piece.
       ends: its end.
-      divisions: from `build_divisions`.
+      divisions: the Divisions of the tokenizer.
 
     Returns:
       The same three, of more pieces.
@@ -96,12 +108,12 @@ def divide_pieces(found: Words, ids, starts, ends, *, divisions) -> tuple:
     place = _build_place(found, ends)
     first = tf.searchsorted(place(found.ends), place(starts), side="right")
     count = tf.searchsorted(place(found.starts), place(ends)) - first  # [P]
-    divided = ids.flat_values + tf.cast(divisions.nrows(), tf.int32) // 2
-    num_words = tf.gather(divisions.row_lengths(), divided)
+    row = tf.gather(divisions.rows, ids.flat_values)
+    num_words = tf.gather(divisions.ids.row_lengths(), row)
     is_divided = (count > 1) & (tf.cast(count, tf.int64) == num_words)
-    parts = tf.gather(
-        divisions, tf.where(is_divided, divided, ids.flat_values)
-    )  # [P, (words), (ids)]
+    other = tf.cast(divisions.ids.nrows(), tf.int32) - 1
+    row = tf.where(is_divided, row, other)
+    parts = tf.gather(divisions.ids, row)  # [P, (words), (ids)]
 
     piece = parts.value_rowids()  # [Q]: of each word of each piece
     number = tf.range(tf.size(piece)) - tf.cast(
@@ -119,11 +131,11 @@ def divide_pieces(found: Words, ids, starts, ends, *, divisions) -> tuple:
         inner = tf.where(is_divided, inner, whole)
         return tf.gather(inner, parts.values.value_rowids())
 
-    rows = tf.gather(
-        ids.value_rowids(), tf.gather(piece, parts.values.value_rowids())
-    )
+    piece_of_part = tf.gather(piece, parts.values.value_rowids())  # [R]
+    rows = tf.gather(ids.value_rowids(), piece_of_part)
+    new_ids = tf.gather(ids.flat_values, piece_of_part)
     values = (
-        parts.flat_values,
+        tf.where(parts.flat_values < 0, new_ids, parts.flat_values),
         cut(starts, found.starts, tf.maximum),
         cut(ends, found.ends, tf.minimum),
     )

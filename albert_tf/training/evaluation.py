@@ -349,20 +349,26 @@ class Evaluator:
         replaces it. Better results, of checkpoints that were removed, are
         dropped, too: later ones are not to be compared with them.
         """
-        blocks = results_file.read_blocks(self.manager.folder)
+        folder = self.manager.folder
+        blocks = results_file.read_blocks(folder)
         kept = [b for b in blocks if b[0][checkpoints.STEP] <= step]
+        has_best = checkpoints.find_best(folder)
+        is_lost = not has_best or self._best_step(blocks) > step
+        best = self._best_step(kept)
+        while is_lost and best and not self._has_checkpoint(best):
+            kept = [b for b in kept if b[0][checkpoints.STEP] != best]
+            best = self._best_step(kept)
         if len(kept) == len(blocks):
             return
         # Before the results: a run killed in between does this again.
-        if self._best_step(blocks) > step:
-            while (best := self._best_step(kept)) and not filesystem.exists(
-                f"{self.manager.prefix(best)}.index"
-            ):
-                kept = [b for b in kept if b[0][checkpoints.STEP] != best]
+        if is_lost:
             self._replace_best(best)
-        results_file.write_blocks(
-            self.manager.folder, [text for _, text in kept], self.best_metric
-        )
+        self.reporter.keep_evaluations({b[0][checkpoints.STEP] for b in kept})
+        texts = [text for _, text in kept]
+        results_file.write_blocks(folder, texts, self.best_metric)
+
+    def _has_checkpoint(self, step):
+        return filesystem.exists(f"{self.manager.prefix(step)}.index")
 
     def _best_step(self, blocks):
         """Returns the step of the best result of a checkpoint; 0 for none."""

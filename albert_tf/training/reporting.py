@@ -209,6 +209,10 @@ class Reporter:
         for split in ("train", "eval"):
             drop_events(os.path.join(self.folder, split), step)
 
+    def keep_evaluations(self, steps):
+        """Drops the evaluations of other steps."""
+        self._drop(lambda r: r["split"] != "eval" or r["step"] in steps)
+
     def read(self, split):
         """Returns the records of a split so far, a list of dicts."""
         records = filter(None, map(_parse_record, self._read().split("\n")))

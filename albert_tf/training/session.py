@@ -233,14 +233,14 @@ class Session:
         step = self.step
         is_interrupted = self.manager.is_interrupted(self.manager.prefix(step))
         checkpoints.check_end(self.folder, step, self.num_train_steps)
+        if not evaluator:
+            self._check_results(step)
         if step == self.num_train_steps:
             self.manager.confirm_latest()
         # Only now: invalid settings must not replace valid ones.
         self.manifest.write(step, self.settings.train_batch_size)
         write_files(self.folder, files)
-        if not evaluator:
-            self._check_results(step)
-        else:
+        if evaluator:
             # As in an uninterrupted run, which has no result of this step if
             # it is one of an interruption, or of weights without training.
             is_kept = step and not is_interrupted
@@ -257,7 +257,8 @@ class Session:
             raise ValueError(
                 f"{self.folder} has results until step {max(later):.0f}, but "
                 f"training goes on from step {step}. Give the dev data again, "
-                f"or remove {results_file.RESULTS_FILE} and model.ckpt-best."
+                f"or remove {results_file.RESULTS_FILE}, model.ckpt-best.* and "
+                "dev_predictions.jsonl."
             )
 
     def _check_step(self):

@@ -152,8 +152,9 @@ def read_pretrained(
     if kind == "archive":
         with archives.unpacked(folder) as unpacked:
             found = read_pretrained(unpacked, keep_slots=keep_slots)
-        # The unpacked files are gone.
-        return dataclasses.replace(found, source=str(folder))
+        # The unpacked files are gone, and none is beside the archive.
+        name = os.path.basename(found.source)
+        return dataclasses.replace(found, source=os.path.join(folder, name))
     if kind == "described":
         return _read_described(folder, file)
     prefix, values = checkpoints.read_newest(prefixes)

@@ -1,5 +1,6 @@
 """Finds a model's vocabulary, and the settings that were recorded for it."""
 
+import contextlib
 import fnmatch
 import hashlib
 import logging
@@ -57,25 +58,30 @@ def find_vocabulary(folder):
             "next to it records. Was the vocabulary replaced? Restore it, or "
             "remove the settings if it is the right one."
         )
-    _check_added(folder, tokenizer)
+    if more := _list_added(folder, tokenizer.vocab_size):
+        logging.warning(
+            "%s is not used: transformers adds %s to its %d pieces, and finds "
+            "them before it normalizes a text. Train a model without added "
+            "tokens, or add words with extend_vocab.",
+            paths[0],
+            more[:3],
+            tokenizer.vocab_size,
+        )
+        return None, None
     return tokenizer, (name_vocabulary(paths[0], is_pieces), content)
 
 
-def _check_added(folder, tokenizer):
-    """Raises ValueError if transformers' tokenizer has more pieces."""
-    path = os.path.join(folder, ADDED_FILE)
-    added = filesystem.read_json(path) if filesystem.exists(path) else {}
-    described = os.path.join(folder, tokenizer_json.FILE)
-    if not added and filesystem.exists(described):
-        tokens = filesystem.read_json(described).get("added_tokens") or []
-        path, added = described, {t["content"]: t["id"] for t in tokens}
-    more = [name for name, i in added.items() if i >= tokenizer.vocab_size]
-    if more:
-        raise ValueError(
-            f"{path} adds {more[:3]} to the {tokenizer.vocab_size} pieces of "
-            "the vocabulary; here texts would be split at other places. Train "
-            "a model without added tokens, or add words with extend_vocab."
-        )
+def _list_added(folder, num_pieces):
+    """Returns tokens that transformers adds to a folder's vocabulary."""
+    added: dict[str, int] = {}
+    for name in (ADDED_FILE, tokenizer_json.FILE):
+        with contextlib.suppress(FileNotFoundError, ValueError):
+            found = filesystem.read_json(os.path.join(folder, name))
+            if name == tokenizer_json.FILE:
+                tokens = found.get("added_tokens") or []
+                found = {token["content"]: token["id"] for token in tokens}
+            added |= found
+    return [name for name, i in added.items() if i >= num_pieces]
 
 
 def _read_hf_settings(folder, is_pieces):

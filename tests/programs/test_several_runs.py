@@ -40,6 +40,7 @@ def test_all_runs_predict_and_the_best_is_exported(
             evaluator=make_evaluator(folder, [0.7, 0.6, 0.9][number]),
             reporter=types.SimpleNamespace(say=said.append),
             restore_best=lambda: f"best {number}",
+            source=f"run_{number}/model.ckpt-best",
             evaluate=lambda: None,
             session=types.SimpleNamespace(
                 manifest=types.SimpleNamespace(write=lambda: None)
@@ -113,12 +114,13 @@ def test_a_summary_keeps_what_is_not_scored_now(tmp_path):
         for prior, train in ((0.1, "data"), (0.3, None))
     )
 
-    def write(task, scores, tests):
+    def write(task, scores, tests, is_same=True):
+        task.is_predicted = bool(tests)
         runs = [
             {"folder": "a", "last": row, "best": row}
             for row in ({"f1": score, "global_step": 5} for score in scores)
         ]
-        finetuning.write_summaries(folders, task, runs, [tests], 1.0)
+        finetuning.write_summaries(folders, task, runs, [tests], 1.0, is_same)
         path = tmp_path / manifest.SUMMARY_FILE
         return json.loads(path.read_text()) if path.exists() else None
 
@@ -131,8 +133,12 @@ def test_a_summary_keeps_what_is_not_scored_now(tmp_path):
     # Evaluated again, without training data and test data.
     found = write(other, [0.7], {})
     assert (found["test"], found["baseline"]) == ([test], {"f1": 0.1})
+    # Scored anew, as by SQuAD's script, whose scores have no name.
+    assert write(other, [0.7], {"f1": 0.5})["test"] == [{"f1": 0.5}]
     # The best checkpoint is another one.
     assert write(trained, [0.8], {})["test"] == [{}]
+    # The predictions are of a newer checkpoint than the best.
+    assert write(other, [], test, is_same=False) == {"test": [test]}
 
 
 @pytest.mark.parametrize(("do_train", "length"), [(False, 12), (True, None)])

@@ -23,6 +23,8 @@ TEXTS = [
     "x\u0301\u0301y\u0301z.\u0301q \u0301\u0301",
     "½ⅧＡ\x00\x1c\u3000²",
     "\u200b\u0301",
+    "\u00ad",  # It is an unknown piece, but no word.
+    "\u3164 \u2800",
 ]
 
 

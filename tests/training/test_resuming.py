@@ -397,11 +397,13 @@ def test_the_best_checkpoint_is_of_a_result_that_is_kept(
 ):
     step = tf.Variable(0, dtype=tf.int64)
     manager = checkpoints.CheckpointManager(tmp_path, {checkpoints.STEP: step})
-    best_steps, values = [], iter(scores)
+    best_steps, dropped, values = [], [], iter(scores)
     evaluator = evaluation.Evaluator(
         lambda: {"a": next(values)},
         manager=manager,
-        reporter=types.SimpleNamespace(log=lambda *_: None),
+        reporter=types.SimpleNamespace(
+            log=lambda *_: None, keep_evaluations=dropped.append
+        ),
         best_metric="a",
         on_best=best_steps.append,
     )
@@ -419,6 +421,7 @@ def test_the_best_checkpoint_is_of_a_result_that_is_kept(
     if wanted:
         assert checkpoints.read_checkpoint(path)[checkpoints.STEP] == wanted
     assert best_steps[-1] == (before if before == wanted else None)
+    assert dropped[-1] == {r["global_step"] for r in evaluator.results()}
     # What cannot be had any more is no rival of later checkpoints.
     values = iter([0.35])
     step.assign(5)

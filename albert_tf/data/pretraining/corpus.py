@@ -145,12 +145,12 @@ def check_probe(path: filesystem.Path, probe: bytes) -> None:
             f"{path} is {kind}; wanted UTF-8 text. Unpack it, or extract its "
             "text."
         )
-    text, num_bad = decode(probe)
+    text, num_bad = _decode(probe)
+    num_others = sum(not char.isascii() for char in text.replace(_BAD, ""))
     limit = _MAX_BAD_SHARE * len(text)
-    rest = text.replace(_BAD, "")
-    if rest.isascii():
-        is_other = len(text) - len(rest) > _MAX_BAD_SHARE_OF_ASCII * len(text)
-        limit = 0 if is_other else limit
+    # Some pairs of letters in another encoding look like one character.
+    if num_bad - text.count("\0") > max(20, 10 * num_others):
+        limit = _MAX_BAD_SHARE_OF_ASCII * len(text)
     # The probe may end within a character.
     if num_bad > max(3, limit):
         raise ValueError(
@@ -174,7 +174,7 @@ def read_lines(files: Iterable, open_file: Callable) -> Iterator[str]:
     """Yields the lines of text files; says how much is not UTF-8 text."""
     num_bad = 0
     for block in read_blocks(files, open_file):
-        text, count = decode(block)
+        text, count = _decode(block)
         num_bad += count
         yield from text.replace("\0", "").removesuffix("\n").split("\n")
     warn_of_bad_characters(num_bad)
@@ -225,7 +225,7 @@ def encode_block(block: bytes, tokenizer, max_sentence_tokens: int) -> tuple:
         (lines that were split), `lost_lines` (lines without a token) and
         `unknown_tokens`.
     """
-    text, num_bad = decode(block)
+    text, num_bad = _decode(block)
     lines = text.removesuffix("\n").split("\n")
     parts_of_lines = [_line_parts(line.strip()) for line in lines]
     encoded = iter(
@@ -257,7 +257,7 @@ def encode_block(block: bytes, tokenizer, max_sentence_tokens: int) -> tuple:
     return tokens, lengths, counts
 
 
-def decode(block):
+def _decode(block):
     """Returns the text with Unix line endings and its bad character count."""
     try:
         text, num_bad = block.decode(), 0

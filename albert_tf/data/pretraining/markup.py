@@ -72,13 +72,10 @@ class TextFormat:
 
             def lines():
                 file.seek(0)
-                num_bad = 0
                 for number, line in enumerate(file, 1):
-                    text, count = corpus.decode(line)
-                    num_bad += count
-                    text = text.rstrip("\n").removeprefix("\ufeff")
-                    yield f"{path}, line {number}", text
-                corpus.warn_of_bad_characters(num_bad)
+                    # Invalid bytes are counted where documents are read.
+                    text = line.decode(errors="surrogateescape").rstrip("\r\n")
+                    yield f"{path}, line {number}", text.removeprefix("\ufeff")
 
             yield _Converted(lambda: documents(lines(), self.text_key))
 
@@ -182,7 +179,8 @@ class _Converted:
                 if (lines := next(self._parts, None)) is None:
                     break
                 text = "".join(f"{x}\n" for x in lines) + "\n"
-                self._part, self._at = text.encode(errors="replace"), 0
+                content = text.encode(errors="surrogateescape")
+                self._part, self._at = content, 0
             found.append(self._part[self._at : self._at + size])
             self._at += len(found[-1])
             size -= len(found[-1])
@@ -246,7 +244,7 @@ def _read_rows(lines, key):
                 f"are {sorted(row)}; text_key names the one of the text."
             )
         num_rows += 1
-        if text := _visible(value.splitlines()):
+        if text := _visible(re.split(r"\r\n?|\n", value)):
             yield text
         else:
             num_empty += 1
