@@ -12,6 +12,9 @@ import sys
 signal.signal(signal.SIGINT, signal.default_int_handler)
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
+# Before TensorFlow, whose kernels it chooses.
+import albert_tf  # noqa: F401  # isort: skip
+
 import pytest
 import tensorflow as tf
 

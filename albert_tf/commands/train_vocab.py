@@ -46,7 +46,7 @@ class TrainVocabFlags(groups.TextFlags, groups.CasingFlags):
     input_sentence_size: int = flag(
         10_000_000,
         "Maximum number of lines to train on, sampled at random.",
-        at_least=1,
+        at_least=101,
         at_most=1_000_000_000,
     )
     character_coverage: float = flag(

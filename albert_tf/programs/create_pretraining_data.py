@@ -176,7 +176,8 @@ def report(statistics, args):
         f"{s['swapped_share']:.1%} and shortened {s['short_share']:.1%} of "
         f"the sequences. Dropped {s['dropped_words']:,} single words."
     )
-    lost = 1 - s["tokens"] / (s["input_tokens"] * args.dupe_factor)
+    num_texts = s["tokens"] - rules.NUM_SPECIAL_TOKENS * s["sequences"]
+    lost = 1 - num_texts / (s["input_tokens"] * args.dupe_factor)
     if lost > MUCH_LOST:
         logging.warning(
             "%.0f%% of the tokens are in no sequence, as lines are long for "

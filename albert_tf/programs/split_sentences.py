@@ -41,7 +41,8 @@ def run(args):
             ]
             lines = [s.strip() for s in sentences if s.strip()]
             # A blank line separates documents.
-            output.writelines(f"{line}\n".encode() for line in lines or [""])
+            content = "".join(f"{line}\n" for line in lines or [""])
+            output.write(content.encode())
             num_sentences += len(lines)
         if not num_sentences:
             raise ValueError(f"There is no text in {', '.join(files)}.")

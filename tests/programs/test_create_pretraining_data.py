@@ -421,7 +421,7 @@ def test_empty_input_ends_the_program_with_an_error(folder):
 
 
 def test_unusual_text_draws_a_warning(folder, caplog):
-    (folder / "text.txt").write_bytes(b"w1 w2 \xff\nw3 w4\n" * 200)
+    (folder / "text.txt").write_bytes(b"w1 w2 \xff\nw3 w4 \xc3\xa9\n" * 200)
     program.run(flags_of(folder, max_predictions_per_seq=1, dupe_factor=1))
     assert "200 characters are not UTF-8" in caplog.text
     assert "No blank line" in caplog.text

@@ -200,10 +200,12 @@ def test_two_replicas_train_as_one(args, folder, tmp_path):
         np.testing.assert_allclose(two[name], value, atol=1e-5, err_msg=name)
 
 
-def test_other_masks_of_training_change_no_evaluation(args, tmp_path):
+def test_other_masks_of_training_change_no_evaluation(args, tmp_path, caplog):
     changes = {"learning_rate": 0.0, "num_train_steps": 2}
     run(args, **changes)
+    assert "are masked: set" not in caplog.text
     run(args, output_dir=str(tmp_path / "b"), masked_lm_prob=0.5, **changes)
+    assert "at most 3 are masked: set max_predictions_per_seq=8" in caplog.text
     run(
         args,
         output_dir=str(tmp_path / "c"),
@@ -257,8 +259,9 @@ def test_static_records_cannot_be_masked_otherwise(
 
 
 def test_more_predictions_than_tokens_are_refused(args):
-    with pytest.raises(ValueError, match="is 17, but .* have 16 tokens"):
-        run(args, max_predictions_per_seq=17)
+    # The default, 20, is not refused: short sequences need no flag.
+    with pytest.raises(ValueError, match="is 21, but .* have 16 tokens"):
+        run(args, max_predictions_per_seq=21)
 
 
 def test_a_tpu_elsewhere_cannot_mask(args):

@@ -53,3 +53,15 @@ def test_wrapped_lines_of_chinese_are_joined_without_spaces(tmp_path):
 def test_a_wrong_language_is_named_as_it_was_written(tmp_path, language):
     with pytest.raises(ValueError, match=f"--language={language} is no code"):
         split(tmp_path, "A.", language)
+
+
+def test_the_output_may_be_remote(tmp_path):
+    (tmp_path / "a.txt").write_text("Apes eat. Bees fly.")
+    args = SplitFlags(
+        input_file=f"file://{tmp_path}/a.txt",
+        output_file=f"file://{tmp_path}/b.txt",
+        language="en",
+    )
+    split_sentences.run(args)
+    text = (tmp_path / "b.txt").read_text()
+    assert text.rstrip("\n") == "Apes eat.\nBees fly."

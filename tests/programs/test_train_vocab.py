@@ -81,14 +81,14 @@ def test_case_and_accents_are_kept_on_request(tmp_path):
 def test_the_seed_determines_the_sampled_lines(tmp_path):
     path = write_text(tmp_path, num_lines=3000)
     args = TrainVocabFlags(
-        input_file=str(path), model_prefix="unused", input_sentence_size=40
+        input_file=str(path), model_prefix="unused", input_sentence_size=140
     )
 
     def draw(**changes):
         drawn = dataclasses.replace(args, **changes)
         return list(train_vocab._training_text([str(path)], 3000, drawn))
 
-    assert len(draw()) == 40
+    assert len(draw()) == 140
     assert draw() == draw() != draw(random_seed=1)
     assert len(draw(input_sentence_size=3000)) == 3000
     assert len(draw(input_sentence_size=9999)) == 3000

@@ -149,6 +149,11 @@ def test_advice_names_what_is_left_to_do(train):
     assert all(map(operator.contains, found, wanted))
     sidecar = {"flags": {"masked_lm_prob": 0.4, "ngram": 1}}
     better = dataclasses.replace(opened, sidecar=opened.sidecar | sidecar)
+    # As many as the records have room for.
+    found = pretraining.list_remedies(narrow, recipe, better, 0.0, True)
+    assert "40%" in found[0]
+    size = ((opened.num_tokens,), "int64")
+    better.features["masked_lm_ids"] = size
     base = dataclasses.replace(
         narrow, hidden_size=768, num_attention_heads=12
     )  # As the release has it.

@@ -252,7 +252,8 @@ def encode_block(block: bytes, tokenizer, max_sentence_tokens: int) -> tuple:
         lengths.sum(),
     )
     # A SpacedTokenizer has each id twice.
-    is_unknown = tokens % len(tokenizer.pieces) == tokenizer.unk_id
+    numbers = tokens.astype(np.int64) % len(tokenizer.pieces)
+    is_unknown = numbers == tokenizer.unk_id
     counts["unknown_tokens"] = int(is_unknown.sum())
     return tokens, lengths, counts
 

@@ -17,6 +17,7 @@ from albert_tf.data.pretraining import (
     dynamic,
     reading,
     records,
+    rules,
     sidecars,
 )
 from albert_tf.text import tokenization
@@ -277,10 +278,24 @@ def _open_masker(file, sidecar, changes, config, num_tokens):
                 f"{path} describes {number} {name}; the config has {key} "
                 f"{getattr(config, key)}. Does it belong to other records?"
             )
-    if masker.rule.max_predictions > num_tokens:
+    rule = masker.rule
+    if rule.max_predictions > max(
+        num_tokens, rules.MaskingRule.max_predictions
+    ):
         raise ValueError(
-            f"max_predictions_per_seq is {masker.rule.max_predictions}, but "
-            f"the records in {file} have {num_tokens} tokens."
+            f"max_predictions_per_seq is {rule.max_predictions}, but the "
+            f"records in {file} have {num_tokens} tokens."
+        )
+    wanted = round(num_tokens * rule.masked_lm_prob)
+    if "masked_lm_prob" in changes and rule.max_predictions < wanted * 2 / 3:
+        logging.warning(
+            "masked_lm_prob=%g of %d tokens are %d, but at most %d are masked: "
+            "set max_predictions_per_seq=%d.",
+            rule.masked_lm_prob,
+            num_tokens,
+            wanted,
+            rule.max_predictions,
+            wanted,
         )
     return masker
 

@@ -183,7 +183,10 @@ def read_sidecar(files: list[str], is_strict: bool = True) -> dict | None:
 def _check_common(path, own, first_path, first):
     """Raises ValueError if descriptions have different common settings."""
     for key in _COMMON_KEYS:
-        if own.get(key) == first.get(key):
+        ours, theirs = own.get(key), first.get(key)
+        if key == "tokenizer":  # The name of its file may differ.
+            ours, theirs = ({**x, "vocabulary": ""} for x in (ours, theirs))
+        if ours == theirs:
             continue
         if key == "vocabulary":  # Of the same tokenizer.
             raise ValueError(
@@ -193,9 +196,9 @@ def _check_common(path, own, first_path, first):
                 "cannot be read together."
             )
         raise ValueError(
-            f"{path} says {key} = {own.get(key)!s:.200}, but {first_path} says "
-            f"{first.get(key)!s:.200}. Files with different settings cannot be "
-            "read together."
+            f"{path} says {key} = {ours!s:.200}, but {first_path} says "
+            f"{theirs!s:.200}. Files with different settings cannot be read "
+            "together."
         )
 
 

@@ -79,6 +79,12 @@ class Unfinished:
         except (OSError, ValueError):
             return None
         if state.get("fingerprint") != self.fingerprint:
+            logging.warning(
+                "The unfinished run in %s had other settings or text: it is "
+                "not continued, and its %d finished files are removed.",
+                self.folder,
+                len(state.get("shards", ())),
+            )
             return None
         return state["counts"], state["shards"]
 
@@ -153,7 +159,11 @@ def fingerprint(inputs: list[str], *parts) -> str:
     values.
     """
     files = [
-        [path, filesystem.size(path), filesystem.modified(path)]
+        [
+            path if filesystem.is_remote(path) else os.path.realpath(path),
+            filesystem.size(path),
+            filesystem.modified(path),
+        ]
         for path in inputs
     ]
     return hashlib.sha256(json.dumps([files, parts]).encode()).hexdigest()

@@ -8,6 +8,7 @@ import pytest
 
 from albert_tf.data.pretraining import corpus
 from albert_tf.text import tokenization
+from tests import tiny
 
 WORDS = [f"w{i}" for i in range(20)]
 
@@ -181,3 +182,15 @@ def test_long_documents_are_split(tmp_path, tokenizer, monkeypatch):
 def test_large_vocabularies_use_a_wider_dtype():
     assert corpus.token_dtype(65536) == np.uint16
     assert corpus.token_dtype(65537) == np.uint32
+
+
+def test_a_vocabulary_may_have_as_many_pieces_as_two_bytes_have_values(
+    tmp_path,
+):
+    words = [f"w{i}" for i in range((1 << 16) - len(tiny.SPECIAL))]
+    path = tmp_path / "vocab.txt"
+    path.write_text("\n".join([*tiny.SPECIAL, *words]))
+    tokenizer = tokenization.build_tokenizer(vocab_file=str(path))
+    documents, counts = documents_of(tmp_path, tokenizer, f"{words[-1]} x\n")
+    assert documents == [[[words[-1], "[UNK]"]]]
+    assert counts["unknown_tokens"] == 1

@@ -144,6 +144,8 @@ def test_held_out_records_have_the_vocabulary_of_the_others(
     )
     agreement.check_held_out(train, alike)
     assert not caplog.records
+    # Together, too.
+    opening.open_records(f"{tmp_path}/[01].tfrecord", CONFIG)
     with pytest.raises(ValueError, match=f"2.tfrecord.*with {[*change][0]} "):
         agreement.check_held_out(train, unlike)
 
