@@ -1,10 +1,7 @@
 """Words, their first pieces and their windows: against naive code."""
 
-import io
-
 import numpy as np
 import pytest
-import sentencepiece
 
 from albert_tf.data import tagged, word_windows
 from albert_tf.data.examples import NO_LABEL
@@ -12,6 +9,7 @@ from albert_tf.data.tagged import Sentence
 from albert_tf.text import normalization, tokenization
 from albert_tf.text import words as text_words
 from tests import tiny
+from tests.text.test_tokenization import train_model
 
 SCRIPTS = (
     "abcdefghijklmnopqrstuvwxyz",
@@ -131,25 +129,13 @@ def train_pieces():
     words = [
         "".join(rng.choice(letters, rng.integers(2, 4))) for _ in range(99)
     ]
-    model = io.BytesIO()
-    sentencepiece.SentencePieceTrainer.Train(
-        sentence_iterator=iter(
-            ["".join(rng.choice(words, 6)) for _ in range(200)]
-        ),
-        model_writer=model,
+    return train_model(
+        ["".join(rng.choice(words, 6)) for _ in range(200)],
         vocab_size=150,
         hard_vocab_limit=False,
         split_by_unicode_script=False,
         split_by_number=False,
-        pad_id=0,
-        unk_id=1,
-        bos_id=-1,
-        eos_id=-1,
-        control_symbols=["[CLS]", "[SEP]", "[MASK]"],
-        minloglevel=2,
-        num_threads=1,
     )
-    return model.getvalue()
 
 
 KINDS = ["sentencepiece", "cased", "pieces", "wordpiece"]

@@ -1,13 +1,12 @@
 """Words that are added to a vocabulary."""
 
 import collections
-import io
 
 import pytest
-import sentencepiece
 
 from albert_tf.text import extension, normalization, tokenization
 from tests.conftest import ROOT
+from tests.text.test_tokenization import train_model
 
 TEXTS = [
     'Myocardial "infarction", myocardial; an edgy infarction',
@@ -132,30 +131,19 @@ def test_words_that_would_still_be_split_are_left_out(english):
     ],
 )
 def test_words_with_accents_and_korean_ones_are_added(text, tmp_path):
-    model = io.BytesIO()
     normalize = normalization.SentenceNormalizer(True, True).normalize
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter([" ".join(normalize(text))] * 9),
-        model_writer=model,
-        vocab_size=60,
-        hard_vocab_limit=False,
-        control_symbols=["[CLS]", "[SEP]", "[MASK]"],
-        pad_id=0,
-        unk_id=1,
-        bos_id=-1,
-        eos_id=-1,
-        minloglevel=2,
+    content = train_model(
+        [" ".join(normalize(text))] * 9, vocab_size=60, hard_vocab_limit=False
     )
     path = tmp_path / "vocab.model"
-    path.write_bytes(model.getvalue())
+    path.write_bytes(content)
     tokenizer = tokenization.build_tokenizer(
         spm_model_file=path, keep_accents=True
     )
     units = extension.count_units([text], tokenizer)
     split = extension.find_split(extension.find_words(units), tokenizer)
     assert len(split) == 2
-    file = ("vocab.model", model.getvalue())
-    found = extension.extend(tokenizer, file, split)
+    found = extension.extend(tokenizer, (path.name, content), split)
     assert found.words == split
     assert found.tokenizer.encode(text) == [
         tokenizer.vocab_size + [w.text for w in split].index(normalize(name))

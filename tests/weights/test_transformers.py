@@ -1,16 +1,15 @@
 """Models and tokenizers beside transformers itself."""
 
 import gzip
-import io
 import json
 import shutil
 import unicodedata
 
 import pytest
-import sentencepiece
 
 from albert_tf.text import normalization, tokenization
 from albert_tf.weights import huggingface, pretrained, vocabulary_files
+from tests.text.test_tokenization import train_model
 from tests.weights import test_huggingface_heads as tuned
 from tests.weights.test_huggingface import SIZES, compare, inputs, our_outputs
 from tests.weights.test_pretrained import CONFIGS, convert, random_model
@@ -234,22 +233,15 @@ SCRIPTS = [
 def test_transformers_gives_the_same_ids_of_other_scripts(
     tmp_path, lower, accents
 ):
-    model = io.BytesIO()
     normalizer = normalization.SentenceNormalizer(lower, accents)
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=map(normalizer.normalize, SCRIPTS * 50),
-        model_writer=model,
-        vocab_size=150,
-        hard_vocab_limit=False,
-        control_symbols=["[CLS]", "[SEP]", "[MASK]"],
-        pad_id=0,
-        unk_id=1,
-        bos_id=-1,
-        eos_id=-1,
-        minloglevel=2,
-    )
     path = tmp_path / "spiece.model"
-    path.write_bytes(model.getvalue())
+    path.write_bytes(
+        train_model(
+            map(normalizer.normalize, SCRIPTS * 50),
+            vocab_size=150,
+            hard_vocab_limit=False,
+        )
+    )
     ours = tokenization.build_tokenizer(
         spm_model_file=path, do_lower_case=lower, keep_accents=accents
     )
