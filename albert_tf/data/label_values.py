@@ -26,7 +26,10 @@ _CONTAINER = re.compile(
 )
 _QUOTED = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\""""
 # Scalars as NumPy 2 writes them in a list of Python.
-_SCALAR = re.compile(rf"""np\.(?:(True|False)_|\w+\(({_QUOTED}|[^()'"]*)\))""")
+_SCALAR = re.compile(
+    r"np\.(?:(True|False)_|(?:str_|bool_?|u?int\d+|float\d+)"
+    rf"""\(({_QUOTED}|[^()'"]*)\))"""
+)
 # NumPy prints spaces between items, others commas.
 _SPACED = re.compile(rf"""{_QUOTED}|[^\s'"]\S*""", re.DOTALL)
 _ITEM = re.compile(rf"""{_QUOTED}|[^\s,'"](?:[^,]*[^\s,])?""", re.DOTALL)
@@ -103,7 +106,7 @@ def split(value: object, separator: str) -> list[str]:
     """
     if isinstance(value, Iterable) and not isinstance(value, str):
         return [name_of(item) for item in value]
-    text = _SCALAR.sub(lambda match: match[1] or match[2], name_of(value))
+    text = name_of(value)
     if container := _CONTAINER.fullmatch(text):
         text = container[1]
     if not _is_list(text):
@@ -111,6 +114,7 @@ def split(value: object, separator: str) -> list[str]:
     is_name = re.search("[^\\s]", text[1:-1]) and not re.search("[,'\"]", text)
     if text[0] == "(" and is_name:
         return [text]  # Python's tuples are empty or have a comma.
+    text = _SCALAR.sub(lambda match: match[1] or match[2], text)
     return _split_list(text, separator)
 
 

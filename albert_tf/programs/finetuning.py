@@ -18,7 +18,7 @@ from albert_tf.tasks import summary
 from albert_tf.tasks.finetuning import FineTuning
 from albert_tf.tasks.recipes import Recipe
 from albert_tf.training import manifest
-from albert_tf.weights import pretrained, task_heads
+from albert_tf.weights import checkpoints, pretrained, task_heads
 
 # Flags that override dropout rates of the config.
 DROPOUTS = ("hidden_dropout_prob", "attention_probs_dropout_prob")
@@ -129,11 +129,13 @@ def run(args, read_task):
         task = read_task(args, start.model)
         began = time.monotonic()
         strategy = shared.build_strategy(args)
-        best, scores, runs, tests, sources = None, [], [], [], []
+        best, scores, runs, tests, are_same = None, [], [], [], []
         for number in range(args.num_runs):
             tuning, test = run_once(args, number, task, start, strategy)
             tests.append(test)
-            sources.append(str(tuning.source))
+            trained = task_heads.find_trained(folders[number])
+            known = checkpoints.find_best(folders[number])
+            are_same.append(not trained or tuning.source == known)
             if task.is_scored:
                 runs.append(summary.describe_run(tuning.evaluator))
                 scores.append(runs[-1]["best"][task.best_metric])
@@ -144,8 +146,7 @@ def run(args, read_task):
         if task.is_scored or task.is_predicted:
             seconds = time.monotonic() - began
             places = [args.output_dir, *folders]
-            is_same = all(name.endswith("model.ckpt-best") for name in sources)
-            write_summaries(places, task, runs, tests, seconds, is_same)
+            write_summaries(places, task, runs, tests, seconds, are_same)
         export(args, task, best)
         for folder in folders:
             card.write_run_card(folder)
@@ -187,23 +188,30 @@ def export(args, task, tuning):
         tuning.reporter.say(f"Exported SavedModel: {path}")
 
 
-def write_summaries(folders, task, runs, tests, seconds, is_same):
+def write_summaries(folders, task, runs, tests, seconds, are_same):
     """Prints and writes the summary of all runs, and that of each of several.
 
     `folders` has --output_dir and the folder of each run; the other arguments
     are as for `write_summary`.
     """
     first, *others = folders
-    values = write_summary(first, task, runs, tests, seconds, is_same)
+    values = write_summary(first, task, runs, tests, seconds, are_same)
     if runs:
         print(summary.format_summary(values, values["baseline"]))
     for i, folder in enumerate(others):
         if folder != first:
-            some = runs[i : i + 1], tests[i : i + 1]
-            write_summary(folder, task, *some, seconds / len(others), is_same)
+            some = slice(i, i + 1)
+            write_summary(
+                folder,
+                task,
+                runs[some],
+                tests[some],
+                seconds / len(others),
+                are_same[some],
+            )
 
 
-def write_summary(folder, task, runs, tests, seconds, is_same):
+def write_summary(folder, task, runs, tests, seconds, are_same):
     """Writes the summary of some runs of a task; returns it.
 
     What is not scored now stays as in an earlier summary: the baseline of the
@@ -215,13 +223,14 @@ def write_summary(folder, task, runs, tests, seconds, is_same):
       runs: as for `summary.summarize`; empty if there are no dev data.
       tests: the scores of each run on the test data.
       seconds: how long all took.
-      is_same: whether `tests` are of the best checkpoints.
+      are_same: whether `tests` are of the best checkpoint of each run, or of a
+        model that is not trained here.
     """
     path = os.path.join(folder, manifest.SUMMARY_FILE)
     known = {}
     with contextlib.suppress(FileNotFoundError, ValueError):
         known = filesystem.read_json(path)
-    values = dict(known) if is_same else {}
+    values = dict(known) if all(are_same) else {}
     if runs:
         baseline = task.baseline
         if task.train is None:
@@ -231,7 +240,7 @@ def write_summary(folder, task, runs, tests, seconds, is_same):
             "baseline": baseline,
             "seconds": round(seconds, 1),
         }
-    if not task.is_predicted and _list_best(known) == _list_best(values):
+    if not any(tests) and _list_best(known) == _list_best(values):
         tests = known.get("test", tests)
     values["test"] = tests
     if runs or any(tests):

@@ -515,8 +515,9 @@ def list_remedies(config, recipe, records, sentence_weight, is_initialized):
       is_initialized: whether training starts from the weights of a model.
     """
     masks = records.mask_settings
-    num_masked = records.num_predictions / (1 + masks.get("do_permutation", 0))
-    share = min(masks.get("masked_lm_prob", 0), num_masked / records.num_tokens)
+    num_rounds = 1 + masks.get("do_permutation", False)
+    num_masked = records.num_predictions // num_rounds
+    wanted = round(0.4 * records.num_tokens)
     # 0.05 for H = 256, and what gives the same variances for other widths.
     initializer_range = 0.8 / math.sqrt(config.hidden_size)
     remedies = {
@@ -526,8 +527,9 @@ def list_remedies(config, recipe, records, sentence_weight, is_initialized):
         "records of short sequences (max_seq_length=64)": (
             records.num_tokens > 64
         ),
-        "records with 40% of the pieces masked (masked_lm_prob=0.4)": (
-            share < 0.39
+        "records with 40% of the pieces masked (masked_lm_prob=0.4, "
+        f"max_predictions_per_seq={wanted})": (
+            masks.get("masked_lm_prob", 0) < 0.4 or num_masked < wanted
         ),
         "sentence_weight=0": sentence_weight > 0,
         "records without n-grams (ngram=1)": masks.get("ngram", 3) > 1,

@@ -358,7 +358,7 @@ class Evaluator:
         while is_lost and best and not self._has_checkpoint(best):
             kept = [b for b in kept if b[0][checkpoints.STEP] != best]
             best = self._best_step(kept)
-        if len(kept) == len(blocks):
+        if len(kept) == len(blocks) and not (is_lost and best):
             return
         # Before the results: a run killed in between does this again.
         if is_lost:

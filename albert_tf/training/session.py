@@ -257,8 +257,8 @@ class Session:
             raise ValueError(
                 f"{self.folder} has results until step {max(later):.0f}, but "
                 f"training goes on from step {step}. Give the dev data again, "
-                f"or remove {results_file.RESULTS_FILE}, model.ckpt-best.* and "
-                "dev_predictions.jsonl."
+                f"or remove {results_file.RESULTS_FILE}, model.ckpt-best.*, "
+                f"{task_heads.HEAD_FILE} and dev_predictions.jsonl."
             )
 
     def _check_step(self):

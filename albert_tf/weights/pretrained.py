@@ -152,8 +152,8 @@ def read_pretrained(
     if kind == "archive":
         with archives.unpacked(folder) as unpacked:
             found = read_pretrained(unpacked, keep_slots=keep_slots)
-        # The unpacked files are gone, and none is beside the archive.
-        name = os.path.basename(found.source)
+            # The unpacked files will be gone, and none is beside the archive.
+            name = os.path.relpath(found.source, unpacked)
         return dataclasses.replace(found, source=os.path.join(folder, name))
     if kind == "described":
         return _read_described(folder, file)

@@ -4,6 +4,7 @@ import contextlib
 import fnmatch
 import hashlib
 import logging
+import math
 import os
 
 from albert_tf import filesystem
@@ -33,8 +34,10 @@ def find_vocabulary(folder):
     described = os.path.join(folder, tokenizer_json.FILE)
     if not paths and filesystem.exists(described):
         # KerasHub writes a file of this name, too, without a model.
-        is_ours = "model" in filesystem.read_json(described)
-        paths = [described] if is_ours else []
+        values = filesystem.read_json(described)
+        paths = [described] if "model" in values else []
+        if paths and _warn_of_added(folder, described, _count_pieces(values)):
+            return None, None
     vocabularies = {
         v.content: v for v in map(tokenization.read_vocabulary, paths)
     }
@@ -58,17 +61,31 @@ def find_vocabulary(folder):
             "next to it records. Was the vocabulary replaced? Restore it, or "
             "remove the settings if it is the right one."
         )
-    if more := _list_added(folder, tokenizer.vocab_size):
+    if _warn_of_added(folder, paths[0], tokenizer.vocab_size):
+        return None, None
+    return tokenizer, (name_vocabulary(paths[0], is_pieces), content)
+
+
+def _count_pieces(described):
+    """Returns the number of pieces of a tokenizer.json."""
+    with contextlib.suppress(KeyError, TypeError):
+        return len(described["model"]["vocab"])
+    return math.inf  # It is damaged, which its reader says.
+
+
+def _warn_of_added(folder, path, num_pieces):
+    """Returns whether transformers adds tokens to a vocabulary; warns then."""
+    more = _list_added(folder, num_pieces)
+    if more:
         logging.warning(
             "%s is not used: transformers adds %s to its %d pieces, and finds "
             "them before it normalizes a text. Train a model without added "
             "tokens, or add words with extend_vocab.",
-            paths[0],
+            path,
             more[:3],
-            tokenizer.vocab_size,
+            num_pieces,
         )
-        return None, None
-    return tokenizer, (name_vocabulary(paths[0], is_pieces), content)
+    return bool(more)
 
 
 def _list_added(folder, num_pieces):

@@ -528,6 +528,8 @@ def test_an_empty_set_as_python_prints_it_is_no_label():
         ("array(['a', 'b'], dtype='<U1')", ["a", "b"]),
         ("tensor([1, 0], device='cuda:0', dtype=torch.int32)", ["1", "0"]),
         ("array([], dtype=float64)", []),
+        ("pandas, np.array(x)", ["pandas", "np.array(x)"]),
+        ("['np.sum()', 'b']", ["np.sum()", "b"]),
         ("['a' 1 'b']", ["a", "1", "b"]),
         ("[1E2, 2.50]", ["1E2", "2.50"]),
         ("[women's, men's]", ["women's", "men's"]),

@@ -40,7 +40,7 @@ def test_all_runs_predict_and_the_best_is_exported(
             evaluator=make_evaluator(folder, [0.7, 0.6, 0.9][number]),
             reporter=types.SimpleNamespace(say=said.append),
             restore_best=lambda: f"best {number}",
-            source=f"run_{number}/model.ckpt-best",
+            source=None,
             evaluate=lambda: None,
             session=types.SimpleNamespace(
                 manifest=types.SimpleNamespace(write=lambda: None)
@@ -115,12 +115,11 @@ def test_a_summary_keeps_what_is_not_scored_now(tmp_path):
     )
 
     def write(task, scores, tests, is_same=True):
-        task.is_predicted = bool(tests)
         runs = [
             {"folder": "a", "last": row, "best": row}
             for row in ({"f1": score, "global_step": 5} for score in scores)
         ]
-        finetuning.write_summaries(folders, task, runs, [tests], 1.0, is_same)
+        finetuning.write_summaries(folders, task, runs, [tests], 1.0, [is_same])
         path = tmp_path / manifest.SUMMARY_FILE
         return json.loads(path.read_text()) if path.exists() else None
 

@@ -146,11 +146,13 @@ def check_probe(path: filesystem.Path, probe: bytes) -> None:
             "text."
         )
     text, num_bad = _decode(probe)
-    num_others = sum(not char.isascii() for char in text.replace(_BAD, ""))
     limit = _MAX_BAD_SHARE * len(text)
-    # Some pairs of letters in another encoding look like one character.
-    if num_bad - text.count("\0") > max(20, 10 * num_others):
-        limit = _MAX_BAD_SHARE_OF_ASCII * len(text)
+    num_invalid = num_bad - text.count("\0")
+    if num_invalid > 3:
+        others = [char for char in text if not char.isascii() and char != _BAD]
+        # Some pairs of letters in another encoding look like one character.
+        if num_invalid > 10 * len(others):
+            limit = _MAX_BAD_SHARE_OF_ASCII * len(text)
     # The probe may end within a character.
     if num_bad > max(3, limit):
         raise ValueError(

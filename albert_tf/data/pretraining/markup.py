@@ -234,6 +234,9 @@ def _read_rows(lines, key):
     for where, line in lines:
         if not line.strip():
             continue
+        if "\\ud" in line.lower():  # Its characters are checked.
+            content = line.encode(errors="surrogateescape")
+            line = content.decode(errors="replace")
         row = filesystem.parse_json(line, where, is_strict=False)
         if key is None:
             key = _choose_key(row, where)

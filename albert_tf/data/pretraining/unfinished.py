@@ -80,8 +80,8 @@ class Unfinished:
             return None
         if state.get("fingerprint") != self.fingerprint:
             logging.warning(
-                "The unfinished run in %s had other settings or text: it is "
-                "not continued, and its %d finished files are removed.",
+                "The unfinished run in %s had other settings, text or paths: "
+                "it is not continued, and its %d finished files are removed.",
                 self.folder,
                 len(state.get("shards", ())),
             )

@@ -272,7 +272,7 @@ def test_unfinished_work_of_the_other_kind_is_not_continued(
         create(folder, words_from_spaces=False)
     assert (folder / ".divided.unfinished/tokens.bin").exists()
     assert (folder / create(folder)).read_bytes() == wanted
-    assert "had other settings or text: it is not continued" in caplog.text
+    assert "had other settings, text or paths: it is not" in caplog.text
 
 
 def test_text_without_such_spaces_is_refused(folder):
