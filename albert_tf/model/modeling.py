@@ -298,6 +298,11 @@ class Transformer(layers.WeightOwner):
             )
         self.attention = self.add_blocks(Attention, config.attention_group)
         self.ffn = self.add_blocks(FeedForward, config.ffn_group)
+        # Before version 3.15, Keras saves no layers in lists of lists. It saves
+        # a layer under the first attribute by name: that of this list.
+        self.all_blocks = [
+            block for blocks in (*self.attention, *self.ffn) for block in blocks
+        ]
 
     def add_blocks(self, kind, group_of):
         """Builds a list of inner_group_num sub-layers for each group."""
