@@ -119,17 +119,25 @@ class _AfterKeras:
     Importing Keras here would add seconds to `import albert_tf`.
     """
 
+    is_searching = False
+
     def find_spec(self, name, path=None, target=None):
         del path, target
-        if name != "keras":
+        if name != "keras" or self.is_searching:
             return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(name)
+        # It may be asked for without an import, and again.
+        self.is_searching = True
+        try:
+            spec = importlib.util.find_spec(name)
+        finally:
+            self.is_searching = False
         if spec and spec.loader:
             execute = spec.loader.exec_module
 
             def execute_and_register(module):
                 execute(module)
+                if self in sys.meta_path:
+                    sys.meta_path.remove(self)
                 _register_layers()
 
             loader: Any = spec.loader

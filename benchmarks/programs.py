@@ -60,7 +60,7 @@ def make_records(args, text, settings):
             f"--input_file={text}",
             f"--output_file={name}.tfrecord",
             f"--spm_model_file={args.spm_model_file}",
-            f"--num_workers={os.cpu_count()}",
+            f"--num_workers={min(os.cpu_count() or 1, 16)}",
             *(f"--{flag}={value}" for flag, value in settings.items()),
         )
     return f"{name}.tfrecord"

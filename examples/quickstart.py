@@ -369,8 +369,11 @@ def mask_words(text):
     In scripts without spaces between words, it is a character.
     """
     lines = [line for line in text.splitlines() if len(line) >= 20]
-    # Without spaces, a character may be a token, of at most 128.
-    lines = [line[: 200 if " " in line[:50] else 100] for line in lines]
+    # Without many spaces, a character may be a token, of at most 128.
+    lines = [
+        line[: 200 if line.count(" ") > len(line) / 15 else 100]
+        for line in lines
+    ]
     lines = [line for line in lines if any(map(str.isalpha, line))]
     lines = lines[:: max(1, len(lines) // NUM_MASKED_TEXTS)]
     words, texts = [], []
@@ -397,7 +400,7 @@ def build_records_step(folder, vocabulary, name, *arguments):
             f"--output_file={folder}/records/{name}.tfrecord",
             vocabulary,
             *arguments,
-            f"--num_workers={os.cpu_count()}",
+            f"--num_workers={min(os.cpu_count() or 1, 16)}",
         ],
         f"{folder}/records/{name}.dataset.json",
     )

@@ -119,3 +119,16 @@ def test_a_new_process_loads_a_model_of_two_encoders(
     done = run(code, tmp_path, KERAS_BACKEND="tensorflow")
     found = json.loads(done.stdout.splitlines()[-1])
     np.testing.assert_allclose(found, wanted, atol=1e-6)
+
+
+def test_layers_are_known_after_a_search_for_keras(tmp_path):
+    code = (
+        "import importlib.util, albert_tf\n"
+        "found = [importlib.util.find_spec('keras') for _ in range(2)]\n"
+        "assert all(found)\n"
+        "import keras\n"
+        "known = keras.saving.get_custom_objects()\n"
+        "print('albert_tf>AlbertEncoder' in known)\n"
+    )
+    done = run(code, tmp_path, KERAS_BACKEND="tensorflow")
+    assert done.stdout.splitlines()[-1] == "True"

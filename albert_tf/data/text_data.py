@@ -176,7 +176,8 @@ def encode_texts(
     rows = make_rows(*train)
     if label_names is not None:
         label_names = tuple(map(label_values.name_of, label_names))
-    columns = ("text_a", "text_b")[: 2 if rows[0].text_b is not None else 1]
+    has_pairs = any(row.text_b is not None for row in rows)
+    columns = ("text_a", "text_b")[: 1 + has_pairs]
     task = table_tasks.TableTask(
         "texts",
         train=tables.Table("texts", columns, "label"),
@@ -210,11 +211,14 @@ def make_rows(
     texts = list_texts(texts)
     if labels is None:
         labels = [None] * len(texts)
-    elif len(texts) != len(labels) or not texts:
-        raise ValueError(
-            f"{len(texts)} texts and {len(labels)} labels; wanted one label "
-            "for each text, and at least one text."
-        )
+    else:
+        if not hasattr(labels, "__len__") or hasattr(labels, "columns"):
+            labels = list_texts(labels, "labels")
+        if len(texts) != len(labels) or not texts:
+            raise ValueError(
+                f"{len(texts)} texts and {len(labels)} labels; wanted one "
+                "label for each text, and at least one text."
+            )
     rows = []
     for i, (text, label) in enumerate(zip(texts, labels, strict=True)):
         parts = split_pair(text)
@@ -226,8 +230,10 @@ def make_rows(
     return rows
 
 
-def list_texts(texts: Iterable) -> list:
+def list_texts(texts: Iterable, name: str = "texts") -> list:
     """Returns a list of what a caller gives as texts, in any iterable.
+
+    `name` is that of the argument.
 
     Raises:
       ValueError: if it is one text, has names instead of texts, as a dict or a
@@ -236,8 +242,8 @@ def list_texts(texts: Iterable) -> list:
     is_other = isinstance(texts, str | Mapping | Set)
     if is_other or hasattr(texts, "columns") or not isinstance(texts, Iterable):
         raise ValueError(
-            f"The texts are {texts!r:.80}; wanted a list, or one column of a "
-            "table."
+            f"The {name} are {texts!r:.80}; wanted a list, or one column of a "
+            "table (of several, their array of values)."
         )
     return list(texts)
 

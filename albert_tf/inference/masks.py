@@ -95,7 +95,8 @@ class FillMask:
         if any(row.text_b is not None for row in rows):
             self._check_order()
         texts = [x for row in rows for x in (row.text_a, row.text_b) if x]
-        unknown = coverage.find_unknown(texts, self.tokenizer)
+        ids = [i for x in texts for i in encode_masked(self.tokenizer, x)]
+        unknown = coverage.describe_unknown(ids, self.tokenizer)
         self._remarks.say("unknown", unknown)
         described = []
         for first in range(0, len(rows), BATCH_SIZE):

@@ -1,8 +1,11 @@
 """Trains a grid of models that differ in one thing each, and compares them."""
 
+import contextlib
 import dataclasses
 import os
 import time
+
+import tensorflow as tf
 
 from albert_tf import filesystem, flags, settings
 from albert_tf.commands import (
@@ -34,6 +37,9 @@ PROGRAMS = {
 
 def run(args):
     """Does the jobs of the chosen rows and seeds; writes all results."""
+    # This process only scores; it would keep the memory that trainings need.
+    with contextlib.suppress(RuntimeError):  # TensorFlow has begun.
+        tf.config.set_visible_devices([], "GPU")
     grid = grids.read_grid(args.grid)
     check_flags(grid)
     check_casing(grid)

@@ -60,6 +60,7 @@ def find_model(config: AlbertConfig) -> Model | None:
         config.num_hidden_groups > 1
         or config.inner_group_num > 1
         or config.intermediate_size != 4 * config.hidden_size
+        or not 30_000 <= config.vocab_size <= 31_000  # Not the Chinese ones.
     )
     if is_other:
         return None

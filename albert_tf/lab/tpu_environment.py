@@ -14,7 +14,7 @@ import sys
 import tempfile
 import venv
 
-from albert_tf import filesystem
+from albert_tf import filesystem, ownership
 from albert_tf.programs import subprograms
 
 PACKAGES = ("jax==0.10.2", "jaxlib==0.10.2", "libtpu==0.0.51")
@@ -48,13 +48,15 @@ def prepare(folder):
     print(f"Installing {', '.join(PACKAGES)} into {place}.")
     # An interrupted run may have left a part of it.
     incomplete = f"{place}.incomplete"
-    shutil.rmtree(incomplete, ignore_errors=True)
-    filesystem.make_folder(incomplete)
-    try:
-        _install(incomplete)
-        os.replace(incomplete, place)
-    finally:
+    filesystem.make_folder(os.path.dirname(place))
+    with ownership.owning(place):
         shutil.rmtree(incomplete, ignore_errors=True)
+        filesystem.make_folder(incomplete)
+        try:
+            _install(incomplete)
+            os.replace(incomplete, place)
+        finally:
+            shutil.rmtree(incomplete, ignore_errors=True)
     return python
 
 

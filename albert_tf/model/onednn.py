@@ -125,11 +125,10 @@ def is_available(dtype):
 
     try:
         with tf.init_scope():
-            results = try_both(
-                tf.cast(x, dtype),
-                tf.cast(q[None, None], dtype),
-                tf.cast(mask[None, None, None], dtype),
-            )
+            arrays = x, q[None, None], mask[None, None, None]
+            tensors = [tf.cast(array, dtype) for array in arrays]
+            # Also a graph where functions run eagerly.
+            results = try_both.get_concrete_function(*tensors)(*tensors)
             y, scores = (tf.cast(r, tf.float32).numpy() for r in results)
     except (RuntimeError, ValueError, tf.errors.OpError):
         return False

@@ -8,6 +8,7 @@ of bars (title, and pairs of a name and a probability). /attention returns
 [CLS]), `layers`: for each layer and head its attention to all tokens.
 """
 
+import contextlib
 import functools
 import http.server
 import json
@@ -313,8 +314,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(body)))
         self.send_header("Cache-Control", "no-store")
         self.send_header("X-Content-Type-Options", "nosniff")
-        self.end_headers()
-        self.wfile.write(body)
+        with contextlib.suppress(ConnectionError):  # The page was closed.
+            self.end_headers()
+            self.wfile.write(body)
 
     def log_message(self, *args):
         """Says nothing of each request."""

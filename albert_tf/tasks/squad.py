@@ -100,7 +100,9 @@ class Answering(Task):
             data["train"] = manifest.describe_examples(self.train)
         if self.is_predicted:
             data["dev" if self.is_scored else "test"] = (
-                manifest.describe_examples(self.encoded, self.asked.questions)
+                manifest.describe_examples(
+                    self._find_encoded(), self.asked.questions
+                )
             )
         made_of = {
             "task": {"name": self.name},
@@ -162,16 +164,21 @@ class Answering(Task):
             for key, texts in self.gold.items()
         }
 
-    def find_answers(self, tuning) -> answers.Answers:
-        """Returns the current model's answers."""
+    def _find_encoded(self) -> Examples:
+        """Returns the windows; raises ValueError if there are none."""
         if self.encoded is None:
             raise ValueError(
                 "There are no questions: give `asked` and `encoded`."
             )
+        return self.encoded
+
+    def find_answers(self, tuning) -> answers.Answers:
+        """Returns the current model's answers."""
+        encoded = self._find_encoded()
         return answers.find_answers(
             self.asked,
-            self.encoded,
-            tuning.predict(self.encoded),
+            encoded,
+            tuning.predict(encoded),
             n_best_size=self.settings.n_best_size,
             max_answer_length=self.settings.max_answer_length,
         )

@@ -16,7 +16,7 @@ import logging
 import os
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence, Set
 
 import numpy as np
 import sentencepiece
@@ -236,7 +236,7 @@ class Tokenizer(abc.ABC):
 
         Args:
           texts: B texts.
-          pairs: B second texts; None for none, as is an empty one.
+          pairs: B second texts, of which "" is none; or None.
           max_length: T at most, in tokens; the longer of two texts is cut
             first. None cuts nothing.
 
@@ -247,8 +247,13 @@ class Tokenizer(abc.ABC):
           ValueError: if `texts` is one text, the numbers of texts differ, or
             max_length leaves no room for a token.
         """
-        if isinstance(texts, str) or isinstance(pairs, str):
-            raise ValueError(f"Found the text {texts!r:.80}; wanted a list.")
+        for some in (texts, pairs):
+            is_other = isinstance(some, str | Mapping | Set)
+            if is_other or hasattr(some, "columns"):
+                raise ValueError(
+                    f"Found {some!r:.80}; wanted a list of texts, or one "
+                    "column of a table."
+                )
         if max_length is not None and max_length < 3:
             raise ValueError(
                 f"max_length={max_length}; wanted at least 3, for [CLS], a "

@@ -6,8 +6,10 @@ It does not depend on flags, so a notebook can use it as the programs do.
 """
 
 import os
+import random
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from albert_tf import filesystem
@@ -113,9 +115,21 @@ class Session:
             self.reporter.say(remark)
 
     def _build(self, build_model, schedule):
-        """Builds the model, deterministically from the seed, and optimizer."""
+        """Builds the model, deterministically from the seed, and optimizer.
+
+        The caller's generators go on as before; of TensorFlow's, whose state
+        cannot be read, the seed is set.
+        """
+        states = random.getstate(), np.random.get_state()
+        keras.utils.set_random_seed(self.settings.random_seed)
+        try:
+            self._build_parts(build_model, schedule)
+        finally:
+            random.setstate(states[0])
+            np.random.set_state(states[1])
+
+    def _build_parts(self, build_model, schedule):
         with self.strategy.scope():
-            keras.utils.set_random_seed(self.settings.random_seed)
             self.model = build_model(dtype=layers.POLICIES[self.compute_dtype])
             weights = modeling.named_weights(self.model)
             self.optimizer = optimization.build_optimizer(

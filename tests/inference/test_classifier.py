@@ -163,6 +163,8 @@ def test_it_leaves_early_if_it_is_told_to(folders):
 def test_only_single_classes_leave_early(folders, kind):
     with pytest.raises(ValueError, match=f"objective {kind!r}: only answers"):
         Classifier(folders[kind], exit_threshold=0.5)
+    with pytest.raises(ValueError, match="exit_threshold=50; wanted"):
+        Classifier(folders[kind], exit_threshold=50)
 
 
 def test_a_vocabulary_of_another_size_is_refused(tmp_path):

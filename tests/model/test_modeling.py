@@ -578,3 +578,17 @@ def test_training_gives_every_weight_a_gradient(policy):
         # Adding a constant to all scores of a row has no effect.
         if not name.endswith("self/key/bias"):
             assert np.abs(tf.convert_to_tensor(gradient)).max() > 0, name
+
+
+@pytest.mark.parametrize("changes", [{}, {"inner_group_num": 2}])
+def test_all_layers_are_found_without_lists_in_lists(changes):
+    """Before version 3.15, Keras saves no others."""
+    encoder = modeling.AlbertEncoder(dataclasses.replace(TINY, **changes))
+    found, left = set(), [encoder]
+    while left:
+        layer = left.pop()
+        found |= set(map(id, layer._trainable_variables))
+        for value in vars(layer).values():
+            items = value if isinstance(value, list) else [value]
+            left += [x for x in items if isinstance(x, keras.layers.Layer)]
+    assert found == set(map(id, encoder.trainable_variables))

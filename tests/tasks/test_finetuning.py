@@ -3,6 +3,7 @@
 import dataclasses
 import inspect
 import json
+import random
 import re
 
 import numpy as np
@@ -205,6 +206,21 @@ def test_labels_are_those_of_the_texts(model, tmp_path):
     task = build(model, tmp_path / "pairs", pairs, LABELS).task
     assert task.has_pairs and not tuning.task.has_pairs
     assert list(task.train.lengths - task.train.first_lengths) == [2, 2, 2]
+
+
+def test_the_generators_of_the_caller_go_on(model, tmp_path):
+    np.random.seed(7)
+    random.seed(7)
+    wanted = np.random.rand(), random.random()
+    np.random.seed(7)
+    random.seed(7)
+    build(model, tmp_path, TEXTS, LABELS)
+    assert (np.random.rand(), random.random()) == wanted
+
+
+def test_any_pair_makes_a_task_of_pairs(model, tmp_path):
+    texts = ["w1", ("w2", "w3"), "w4"]
+    assert build(model, tmp_path, texts, LABELS).task.has_pairs
 
 
 def test_outputs_take_the_order_of_the_tasks_labels(model, tmp_path, capfd):

@@ -342,6 +342,15 @@ def test_the_text_of_a_special_piece_is_not_special(model_file):
     assert tokenizer.unk_id in ids
 
 
+@pytest.mark.parametrize("texts", [{"text": ["good"]}, {"good", "bad"}, "good"])
+def test_what_is_no_list_of_texts_is_refused(tmp_path, texts):
+    tokenizer = build_wordpiece(tmp_path)
+    with pytest.raises(ValueError, match="wanted a list of texts"):
+        tokenizer(texts)
+    with pytest.raises(ValueError, match="wanted a list of texts"):
+        tokenizer(["good"], texts)
+
+
 @pytest.mark.parametrize("num_threads", [1, 2])
 def test_a_batch_equals_single_texts(tmp_path, model_file, num_threads):
     for tokenizer in (
