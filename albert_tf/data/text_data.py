@@ -212,8 +212,7 @@ def make_rows(
     if labels is None:
         labels = [None] * len(texts)
     else:
-        if not hasattr(labels, "__len__") or hasattr(labels, "columns"):
-            labels = list_texts(labels, "labels")
+        labels = list_texts(labels, "labels")
         if len(texts) != len(labels) or not texts:
             raise ValueError(
                 f"{len(texts)} texts and {len(labels)} labels; wanted one "

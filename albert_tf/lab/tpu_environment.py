@@ -48,8 +48,10 @@ def prepare(folder):
     print(f"Installing {', '.join(PACKAGES)} into {place}.")
     # An interrupted run may have left a part of it.
     incomplete = f"{place}.incomplete"
-    filesystem.make_folder(os.path.dirname(place))
+    filesystem.make_folder(incomplete)
     with ownership.owning(place):
+        if os.path.exists(python):  # Another process was faster.
+            return python
         shutil.rmtree(incomplete, ignore_errors=True)
         filesystem.make_folder(incomplete)
         try:

@@ -125,6 +125,10 @@ def make_settings(args):
             args.dupe_factor,
             args.dupe_factor,
         )
+    max_predictions = args.max_predictions_per_seq
+    if max_predictions == rules.MaskingRule.max_predictions:
+        # The default; short sequences have no room for it.
+        max_predictions = min(max_predictions, args.max_seq_length)
     return shards.Settings(
         tokenizer=(
             ("spm_model_file", args.spm_model_file or None),
@@ -138,7 +142,7 @@ def make_settings(args):
             sentence_objective=_objective(args),
         ),
         masking=rules.MaskingRule(
-            max_predictions=args.max_predictions_per_seq,
+            max_predictions=max_predictions,
             masked_lm_prob=args.masked_lm_prob,
             ngram=args.ngram,
             favor_shorter_ngram=args.favor_shorter_ngram,

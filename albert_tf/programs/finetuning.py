@@ -133,9 +133,7 @@ def run(args, read_task):
         for number in range(args.num_runs):
             tuning, test = run_once(args, number, task, start, strategy)
             tests.append(test)
-            trained = task_heads.find_trained(folders[number])
-            known = checkpoints.find_best(folders[number])
-            are_same.append(not trained or tuning.source == known)
+            are_same.append(is_best(tuning))
             if task.is_scored:
                 runs.append(summary.describe_run(tuning.evaluator))
                 scores.append(runs[-1]["best"][task.best_metric])
@@ -150,6 +148,19 @@ def run(args, read_task):
         export(args, task, best)
         for folder in folders:
             card.write_run_card(folder)
+
+
+def is_best(tuning):
+    """Returns whether a run's weights are those that its summary describes.
+
+    They are of its best checkpoint, or of the model that was scored without
+    training.
+    """
+    if task_heads.find_trained(tuning.folder):
+        return tuning.source == checkpoints.find_best(tuning.folder)
+    scored = manifest.read_setting(tuning.folder, "scored")
+    values = tuning.start.values
+    return scored is None or scored == manifest.describe_weights(values)
 
 
 def run_once(args, number, task, start, strategy):

@@ -154,7 +154,8 @@ def read_pretrained(
             found = read_pretrained(unpacked, keep_slots=keep_slots)
             # The unpacked files will be gone, and none is beside the archive.
             name = os.path.relpath(found.source, unpacked)
-        return dataclasses.replace(found, source=os.path.join(folder, name))
+        source = folder if name == "." else os.path.join(folder, name)
+        return dataclasses.replace(found, source=str(source))
     if kind == "described":
         return _read_described(folder, file)
     prefix, values = checkpoints.read_newest(prefixes)

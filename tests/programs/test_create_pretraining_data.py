@@ -420,6 +420,12 @@ def test_empty_input_ends_the_program_with_an_error(folder):
     assert "Traceback" not in done.stderr
 
 
+def test_short_sequences_need_no_other_flag(folder):
+    program.run(flags_of(folder, max_seq_length=12, max_predictions_per_seq=20))
+    described = json.loads((folder / "a.dataset.json").read_text())
+    assert described["max_predictions_per_seq"] == 12
+
+
 def test_unusual_text_draws_a_warning(folder, caplog):
     (folder / "text.txt").write_bytes(b"w1 w2 \xff\nw3 w4 \xc3\xa9\n" * 200)
     program.run(flags_of(folder, max_predictions_per_seq=1, dupe_factor=1))

@@ -259,9 +259,8 @@ def test_static_records_cannot_be_masked_otherwise(
 
 
 def test_more_predictions_than_tokens_are_refused(args):
-    # The default, 20, is not refused: short sequences need no flag.
-    with pytest.raises(ValueError, match="is 21, but .* have 16 tokens"):
-        run(args, max_predictions_per_seq=21)
+    with pytest.raises(ValueError, match="is 17, but .* have 16 tokens"):
+        run(args, max_predictions_per_seq=17)
 
 
 def test_a_tpu_elsewhere_cannot_mask(args):

@@ -40,7 +40,7 @@ def test_all_runs_predict_and_the_best_is_exported(
             evaluator=make_evaluator(folder, [0.7, 0.6, 0.9][number]),
             reporter=types.SimpleNamespace(say=said.append),
             restore_best=lambda: f"best {number}",
-            source=None,
+            folder=folder,
             evaluate=lambda: None,
             session=types.SimpleNamespace(
                 manifest=types.SimpleNamespace(write=lambda: None)

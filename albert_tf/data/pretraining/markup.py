@@ -234,10 +234,11 @@ def _read_rows(lines, key):
     for where, line in lines:
         if not line.strip():
             continue
-        if "\\ud" in line.lower():  # Its characters are checked.
-            content = line.encode(errors="surrogateescape")
-            line = content.decode(errors="replace")
-        row = filesystem.parse_json(line, where, is_strict=False)
+        # Without the invalid bytes, which look like halves of characters.
+        checked = line.encode(errors="surrogateescape").decode(errors="replace")
+        row = filesystem.parse_json(checked, where, is_strict=False)
+        if checked != line:  # They are counted where documents are read.
+            row = json.loads(line)
         if key is None:
             key = _choose_key(row, where)
         value = _find_value(row, key)

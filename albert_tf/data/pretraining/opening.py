@@ -17,7 +17,6 @@ from albert_tf.data.pretraining import (
     dynamic,
     reading,
     records,
-    rules,
     sidecars,
 )
 from albert_tf.text import tokenization
@@ -279,9 +278,7 @@ def _open_masker(file, sidecar, changes, config, num_tokens):
                 f"{getattr(config, key)}. Does it belong to other records?"
             )
     rule = masker.rule
-    if rule.max_predictions > max(
-        num_tokens, rules.MaskingRule.max_predictions
-    ):
+    if rule.max_predictions > num_tokens:
         raise ValueError(
             f"max_predictions_per_seq is {rule.max_predictions}, but the "
             f"records in {file} have {num_tokens} tokens."

@@ -78,8 +78,7 @@ class Settings:
                 "max_predictions_per_seq",
                 self.masking.max_predictions,
                 1,
-                # The default may exceed short sequences.
-                max(length, rules.MaskingRule.max_predictions),
+                length,
             ),
             ("dupe_factor", self.dupe_factor, 1, rules.MAX_DUPE_FACTOR),
             ("random_seed", self.seed, 0, math.inf),

@@ -198,7 +198,9 @@ def test_bad_characters_of_json_are_counted(write, caplog):
     assert "größer \ufffd" in str(found)
     # Beside an escape that could be half a character.
     row = b'{"text": "caf\xe9 and \\ud83d\\ude00"}'
+    caplog.clear()
     assert read(write(row)) == [["caf\ufffd and \U0001f600"]]
+    assert "1 characters are not UTF-8" in caplog.text
 
 
 SENTENCES = {
