@@ -398,7 +398,7 @@ def test_a_tokenizer_packs_as_the_programs_do(tokenizer, has_pairs, max_length):
 
 def test_a_tokenizer_refuses_what_it_cannot_pack(tokenizer):
     assert tokenizer([])["input_ids"].shape == (0, 0)
-    with pytest.raises(ValueError, match="Found the text 'w1'; wanted a list"):
+    with pytest.raises(ValueError, match="Found 'w1'; wanted a list"):
         tokenizer("w1")
     with pytest.raises(ValueError, match="2 texts and 1 second texts"):
         tokenizer(["w1", "w2"], ["w3"])
