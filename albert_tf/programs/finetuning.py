@@ -159,8 +159,9 @@ def is_best(tuning):
     if task_heads.find_trained(tuning.folder):
         return tuning.source == checkpoints.find_best(tuning.folder)
     scored = manifest.read_setting(tuning.folder, "scored")
-    values = tuning.start.values
-    return scored is None or scored == manifest.describe_weights(values)
+    return scored is None or scored == manifest.describe_weights(
+        tuning.start.values
+    )
 
 
 def run_once(args, number, task, start, strategy):
