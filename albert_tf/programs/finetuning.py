@@ -71,11 +71,11 @@ def build_recipe(args, number):
 
 
 def recall_lengths(args, head):
-    """Returns the flags with those lengths of the training that lack.
+    """Returns the flags with lengths of the training for those not given.
 
     `head` is the `task_heads.TaskHead` of the model, or None. If it is to be
-    trained, its lengths are new. To a given max_seq_length, others are chosen
-    to fit.
+    trained, its lengths are new. If max_seq_length is given, all others are
+    chosen to fit it.
     """
     known = head.lengths if head and not args.do_train else {}
     if args.max_seq_length is not None:
