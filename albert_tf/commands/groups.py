@@ -1,7 +1,6 @@
 """Groups of flags that several commands share."""
 
 import dataclasses
-import os
 from typing import ClassVar, Literal
 
 from albert_tf import filesystem, flags, settings
@@ -329,10 +328,7 @@ class ServingFlags(ExportFlags):
 
     def check(self):
         """Raises ValueError if flags contradict each other."""
-        folders = {
-            f if filesystem.is_remote(f) else os.path.realpath(f)
-            for f in self.exports.values()
-        }
+        folders = set(map(filesystem.identity, self.exports.values()))
         if len(folders) < len(self.exports):
             raise ValueError(
                 f"--export_dir and --export_text_dir are both "

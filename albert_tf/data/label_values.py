@@ -111,7 +111,7 @@ def split(value: object, separator: str) -> list[str]:
         text = container[1]
     if not _is_list(text):
         return _split_text(text, separator)
-    is_name = re.search("[^\\s]", text[1:-1]) and not re.search("[,'\"]", text)
+    is_name = text[1:-1].strip() and not re.search("[,'\"]", text)
     if text[0] == "(" and is_name:
         return [text]  # Python's tuples are empty or have a comma.
     text = _SCALAR.sub(lambda match: match[1] or match[2], text)
