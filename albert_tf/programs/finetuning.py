@@ -17,8 +17,7 @@ from albert_tf.reports import card
 from albert_tf.tasks import summary
 from albert_tf.tasks.finetuning import FineTuning
 from albert_tf.tasks.recipes import Recipe
-from albert_tf.training import manifest
-from albert_tf.weights import checkpoints, pretrained, task_heads
+from albert_tf.weights import pretrained, task_heads
 
 # Flags that override dropout rates of the config.
 DROPOUTS = ("hidden_dropout_prob", "attention_probs_dropout_prob")
@@ -129,43 +128,26 @@ def run(args, read_task):
         task = read_task(args, start.model)
         began = time.monotonic()
         strategy = shared.build_strategy(args)
-        best, scores, runs, tests, are_same = None, [], [], [], []
+        best, outcomes = None, []
         for number in range(args.num_runs):
-            tuning, test = run_once(args, number, task, start, strategy)
-            tests.append(test)
-            are_same.append(is_best(tuning))
-            if task.is_scored:
-                runs.append(summary.describe_run(tuning.evaluator))
-                scores.append(runs[-1]["best"][task.best_metric])
-            if best is None or (scores and scores[-1] > max(scores[:-1])):
+            tuning, outcome = run_once(args, number, task, start, strategy)
+            if best is None or outcome.score > max(o.score for o in outcomes):
                 best = tuning
+            outcomes.append(outcome)
             # It is as large as the model and its optimizer together.
             del tuning
         if task.is_scored or task.is_predicted:
             seconds = time.monotonic() - began
-            places = [args.output_dir, *folders]
-            write_summaries(places, task, runs, tests, seconds, are_same)
+            text = summary.write(args.output_dir, task, outcomes, seconds)
+            if text:
+                print(text)
         export(args, task, best)
         for folder in folders:
             card.write_run_card(folder)
 
 
-def is_best(tuning):
-    """Returns whether a run's weights are those that its summary describes.
-
-    They are of its best checkpoint, or of the model that was scored without
-    training.
-    """
-    if task_heads.find_trained(tuning.folder):
-        return tuning.source == checkpoints.find_best(tuning.folder)
-    scored = manifest.read_setting(tuning.folder, "scored")
-    return scored is None or scored == manifest.describe_weights(
-        tuning.start.values
-    )
-
-
 def run_once(args, number, task, start, strategy):
-    """Performs the run of one seed; returns it and its scores on test data."""
+    """Performs the run of one seed; returns it and its `summary.Outcome`."""
     tuning = FineTuning(
         run_folder(args, number),
         task,
@@ -187,7 +169,7 @@ def run_once(args, number, task, start, strategy):
     if task.is_predicted:
         tuning.reporter.say(f"Predicting with {tuning.restore_best()}.")
         scores = task.write_predictions(tuning)
-    return tuning, scores
+    return tuning, summary.describe_outcome(tuning, scores)
 
 
 def export(args, task, tuning):
@@ -198,68 +180,3 @@ def export(args, task, tuning):
         write = {"ids": task.export, "text": task.export_text}[kind]
         path = write(tuning, folder, is_compact=args.export_compact)
         tuning.reporter.say(f"Exported SavedModel: {path}")
-
-
-def write_summaries(folders, task, runs, tests, seconds, are_same):
-    """Prints and writes the summary of all runs, and that of each of several.
-
-    `folders` has --output_dir and the folder of each run; the other arguments
-    are as for `write_summary`.
-    """
-    first, *others = folders
-    values = write_summary(first, task, runs, tests, seconds, are_same)
-    if runs:
-        print(summary.format_summary(values, values["baseline"]))
-    for i, folder in enumerate(others):
-        if folder != first:
-            some = slice(i, i + 1)
-            write_summary(
-                folder,
-                task,
-                runs[some],
-                tests[some],
-                seconds / len(others),
-                are_same[some],
-            )
-
-
-def write_summary(folder, task, runs, tests, seconds, are_same):
-    """Writes the summary of some runs of a task; returns it.
-
-    What is not scored now stays as in an earlier summary: the baseline of the
-    training data, and the scores on test data of the same checkpoints.
-
-    Args:
-      folder: where it is.
-      task: the task.
-      runs: as for `summary.summarize`; empty if there are no dev data.
-      tests: the scores of each run on the test data.
-      seconds: how long all took.
-      are_same: whether `tests` are of the best checkpoint of each run, or of a
-        model that is not trained here.
-    """
-    path = os.path.join(folder, manifest.SUMMARY_FILE)
-    known = {}
-    with contextlib.suppress(FileNotFoundError, ValueError):
-        known = filesystem.read_json(path)
-    values = dict(known) if all(are_same) else {}
-    if runs:
-        baseline = task.baseline
-        if task.train is None:
-            baseline = known.get("baseline", baseline)
-        values = summary.summarize(task.best_metric, runs) | {
-            "task": task.name,
-            "baseline": baseline,
-            "seconds": round(seconds, 1),
-        }
-    if not any(tests) and _list_best(known) == _list_best(values):
-        tests = known.get("test", tests)
-    values["test"] = tests
-    if runs or any(tests):
-        filesystem.write_json(path, values)
-    return values
-
-
-def _list_best(values):
-    """Returns the best result of each run of a summary."""
-    return [run.get("best") for run in values.get("runs", ())]

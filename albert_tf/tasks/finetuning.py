@@ -317,11 +317,9 @@ class FineTuning:
                 "give one of them."
             )
         head = self.task.head
-        has_pairs = head and (
-            head.has_pairs or head.kind == "choices" or "spans" in head.kind
-        )
         if (
-            has_pairs
+            head
+            and head.has_second_text
             and config.type_vocab_size < 2
             and self.task.num_train
             and not task_heads.find_trained(self.folder)

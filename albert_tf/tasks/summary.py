@@ -1,9 +1,114 @@
 """Summarizes the scores of one or several runs of a task."""
 
+import contextlib
+import dataclasses
+import math
+import os
 import statistics
 
-from albert_tf.weights import task_heads
+from albert_tf import filesystem
+from albert_tf.training import manifest
+from albert_tf.weights import checkpoints, task_heads
 from albert_tf.weights.checkpoints import STEP
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """What a run of a task has reached.
+
+    Attributes:
+      folder: folder of the run.
+      dev: what `describe_run` returns; None without dev data.
+      score: its best score; -infinity without dev data.
+      test: scores on test data; empty if there are none.
+      is_of_best: whether `test` is of the checkpoint that is best on dev, or
+        of a model that was scored without training.
+    """
+
+    folder: str
+    dev: dict | None
+    score: float
+    test: dict
+    is_of_best: bool
+
+
+def describe_outcome(tuning, test: dict) -> Outcome:
+    """Returns the Outcome of a run.
+
+    Args:
+      tuning: its `finetuning.FineTuning`, with the weights of `test`.
+      test: as in `Outcome`.
+    """
+    folder, dev, score = tuning.folder, None, -math.inf
+    if tuning.evaluator is not None:
+        dev = describe_run(tuning.evaluator)
+        score = dev["best"][tuning.evaluator.best_metric]
+    if task_heads.find_trained(folder):
+        is_of_best = tuning.source == checkpoints.find_best(folder)
+    else:
+        scored = manifest.read_setting(folder, "scored")
+        is_of_best = scored is None or (
+            scored == manifest.describe_weights(tuning.start.values)
+        )
+    return Outcome(folder, dev, score, test, is_of_best)
+
+
+def write(folder, task, outcomes: list[Outcome], seconds: float) -> str:
+    """Writes the summary of a task's runs, and that of each of several.
+
+    What is not scored now stays as in an earlier summary: the baseline of the
+    training data, and the scores on test data of the same checkpoints.
+
+    Args:
+      folder: where the summary of all is.
+      task: the `finetuning.Task`.
+      outcomes: those of the runs.
+      seconds: how long all took.
+
+    Returns:
+      The summary of all as a table of text; empty without dev data.
+    """
+    values = _write_one(folder, task, outcomes, seconds)
+    for outcome in outcomes:
+        if outcome.folder != folder:
+            each = seconds / len(outcomes)
+            _write_one(outcome.folder, task, [outcome], each)
+    if outcomes[0].dev is None:
+        return ""
+    return format_summary(values, values["baseline"])
+
+
+def _write_one(folder, task, outcomes, seconds):
+    """Writes a summary; returns it. The arguments are as for `write`."""
+    path = os.path.join(folder, manifest.SUMMARY_FILE)
+    known: dict = {}
+    with contextlib.suppress(FileNotFoundError, ValueError):
+        known = filesystem.read_json(path)
+    values = {}
+    if all(outcome.is_of_best for outcome in outcomes):
+        values = dict(known)
+    runs = [outcome.dev for outcome in outcomes if outcome.dev]
+    if runs:
+        baseline = task.baseline
+        if task.train is None:
+            baseline = known.get("baseline", baseline)
+        values = summarize(task.best_metric, runs) | {
+            "task": task.name,
+            "baseline": baseline,
+            "seconds": round(seconds, 1),
+        }
+    tests = [outcome.test for outcome in outcomes]
+    if not any(tests) and _list_best(known) == _list_best(values):
+        tests = known.get("test", tests)
+    values["test"] = tests
+    if runs or any(tests):
+        filesystem.write_json(path, values)
+    return values
+
+
+def _list_best(values):
+    """Returns the best result of each run of a summary."""
+    return [run.get("best") for run in values.get("runs", ())]
 
 
 def summarize(metric: str, runs: list[dict]) -> dict:

@@ -127,6 +127,12 @@ class TaskHead:
                 f"{self.threshold!r:.80}; wanted a number"
             )
 
+    @property
+    def has_second_text(self) -> bool:
+        """Whether the head was trained on inputs of two texts."""
+        is_built_of_two = self.kind == "choices" or "spans" in self.kind
+        return is_built_of_two or bool(self.has_pairs)
+
 
 def _check_truth(name, value, kind):
     """Raises ValueError if a value is not of a kind, bool or bool | None."""

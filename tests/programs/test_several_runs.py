@@ -105,41 +105,6 @@ def test_all_runs_predict_and_the_best_is_exported(
         finetuning.run(args, lambda args, model: task)
 
 
-def test_a_summary_keeps_what_is_not_scored_now(tmp_path):
-    folders = [str(tmp_path)] * 2
-    trained, other = (
-        types.SimpleNamespace(
-            name="x", best_metric="f1", baseline={"f1": prior}, train=train
-        )
-        for prior, train in ((0.1, "data"), (0.3, None))
-    )
-
-    def write(task, scores, tests, is_same=True):
-        runs = [
-            {"folder": "a", "last": row, "best": row}
-            for row in ({"f1": score, "global_step": 5} for score in scores)
-        ]
-        finetuning.write_summaries(folders, task, runs, [tests], 1.0, [is_same])
-        path = tmp_path / manifest.SUMMARY_FILE
-        return json.loads(path.read_text()) if path.exists() else None
-
-    test = {"test": {"f1": 0.6}}
-    assert write(other, [], {}) is None
-    write(trained, [0.7], {})
-    # Predicted later, without dev data.
-    found = write(other, [], test)
-    assert (found["test"], found["best"]["f1"]) == ([test], 0.7)
-    # Evaluated again, without training data and test data.
-    found = write(other, [0.7], {})
-    assert (found["test"], found["baseline"]) == ([test], {"f1": 0.1})
-    # Scored anew, as by SQuAD's script, whose scores have no name.
-    assert write(other, [0.7], {"f1": 0.5})["test"] == [{"f1": 0.5}]
-    # The best checkpoint is another one.
-    assert write(trained, [0.8], {})["test"] == [{}]
-    # The predictions are of a newer checkpoint than the best.
-    assert write(other, [], test, is_same=False) == {"test": [test]}
-
-
 @pytest.mark.parametrize(("do_train", "length"), [(False, 12), (True, None)])
 def test_lengths_that_are_not_given_are_those_of_the_training(do_train, length):
     head = task_heads.TaskHead(

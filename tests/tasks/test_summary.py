@@ -1,8 +1,10 @@
 """Summaries of several runs."""
 
+import json
 import types
 
 from albert_tf.tasks import summary
+from albert_tf.training import manifest
 
 
 def make_evaluator(folder, *scores):
@@ -53,3 +55,38 @@ def test_initial_weights_are_best_only_alone():
     assert summary.describe_run(evaluator)["best"]["f1"] == 3
     evaluator.results().pop(0)
     assert summary.describe_run(evaluator)["best"]["f1"] == 9
+
+
+def test_a_summary_keeps_what_is_not_scored_now(tmp_path):
+    trained, other = (
+        types.SimpleNamespace(
+            name="x", best_metric="f1", baseline={"f1": prior}, train=train
+        )
+        for prior, train in ((0.1, "data"), (0.3, None))
+    )
+
+    def write(task, score, test, is_of_best=True):
+        dev = None
+        if score is not None:
+            row = {"f1": score, "global_step": 5}
+            dev = {"folder": str(tmp_path), "last": row, "best": row}
+        outcome = summary.Outcome(str(tmp_path), dev, 0.0, test, is_of_best)
+        summary.write(str(tmp_path), task, [outcome], 1.0)
+        path = tmp_path / manifest.SUMMARY_FILE
+        return json.loads(path.read_text()) if path.exists() else None
+
+    test = {"test": {"f1": 0.6}}
+    assert write(other, None, {}) is None
+    write(trained, 0.7, {})
+    # Predicted later, without dev data.
+    found = write(other, None, test)
+    assert (found["test"], found["best"]["f1"]) == ([test], 0.7)
+    # Evaluated again, without training data and test data.
+    found = write(other, 0.7, {})
+    assert (found["test"], found["baseline"]) == ([test], {"f1": 0.1})
+    # Scored anew, as by SQuAD's script, whose scores have no name.
+    assert write(other, 0.7, {"f1": 0.5})["test"] == [{"f1": 0.5}]
+    # The best checkpoint is another one.
+    assert write(trained, 0.8, {})["test"] == [{}]
+    # The predictions are of a newer checkpoint than the best.
+    assert write(other, None, test, is_of_best=False) == {"test": [test]}
