@@ -96,9 +96,10 @@ class DataFlags(groups.TextFlags, groups.CasingFlags):
         above=0,
         at_most=1,
     )
-    max_predictions_per_seq: int = flag(
-        rules.MaskingRule.max_predictions,
-        "Maximum number of masked tokens per sequence.",
+    max_predictions_per_seq: int | None = flag(
+        help="Maximum number of masked tokens per sequence. Default: "
+        f"{rules.MaskingRule.max_predictions}, or --max_seq_length if that is "
+        "less.",
         at_least=1,
     )
     ngram: int = flag(

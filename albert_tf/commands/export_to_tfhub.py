@@ -15,7 +15,7 @@ PROGRAM = "albert_tf.programs.export_to_tfhub"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ExportFlags(groups.ReplacementFlags):
+class ExportFlags(groups.FilesFlags):
     """Model and folder; the release's flags first."""
 
     albert_directory: str = flag(
@@ -26,14 +26,6 @@ class ExportFlags(groups.ReplacementFlags):
         "model.ckpt-best",
         "Checkpoint in --albert_directory. If the default does not exist, the "
         "newest one is exported.",
-    )
-    do_lower_case: bool | None = flag(
-        help="Whether to lowercase the text. Default: the setting stored with "
-        "the vocabulary, otherwise true."
-    )
-    keep_accents: bool | None = flag(
-        help="Whether to keep accents and other combining characters. "
-        "Default: as recorded, else false."
     )
     use_einsum: bool = flag(True, "Ignored: it does not affect results.")
     export_path: str = flag(

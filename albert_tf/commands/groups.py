@@ -90,8 +90,23 @@ class WindowFlags(flags.Flags):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ReplacementFlags(flags.Flags):
-    """Files that replace or complete those next to a checkpoint."""
+class CasingFlags(flags.Flags):
+    """Normalization of a text."""
+
+    do_lower_case: bool | None = flag(
+        help="Whether to lowercase the text. Default: as recorded with the "
+        "vocabulary, else true. To change what is recorded, give the "
+        "vocabulary's file, too."
+    )
+    keep_accents: bool | None = flag(
+        help="Whether to keep accents and other combining characters. "
+        "Default: as recorded with the vocabulary, else false."
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FilesFlags(CasingFlags):
+    """Files that replace or complete those next to a checkpoint; casing too."""
 
     albert_config_file: str | None = flag(
         help="JSON file with the architecture. Default: the one next to the "
@@ -104,21 +119,6 @@ class ReplacementFlags(flags.Flags):
     vocab_file: str | None = flag(
         help="WordPiece vocabulary. Default: the vocabulary next to the "
         "checkpoint."
-    )
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class FilesFlags(ReplacementFlags):
-    """Files that replace or complete those next to a checkpoint; casing too."""
-
-    do_lower_case: bool | None = flag(
-        help="Whether to lowercase the text; used only with --spm_model_file "
-        "or --vocab_file. Default: as recorded next to the checkpoint or the "
-        "vocabulary, else true."
-    )
-    keep_accents: bool | None = flag(
-        help="Likewise, whether to keep accents and other combining "
-        "characters. Default: as recorded, else false."
     )
 
 
@@ -164,20 +164,6 @@ class TextFlags(flags.Flags):
     text_key: str | None = flag(
         help="Key of the text in JSON lines, such as meta.text; absent, text "
         "or content."
-    )
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class CasingFlags(flags.Flags):
-    """Normalization of a text, for a vocabulary or for records."""
-
-    do_lower_case: bool | None = flag(
-        help="Whether to lowercase the text. Default: as a tokenizer.json "
-        "says that is the vocabulary, else true."
-    )
-    keep_accents: bool | None = flag(
-        help="Whether to keep accents and other combining characters. "
-        "Default: as a tokenizer.json says that is the vocabulary, else false."
     )
 
 

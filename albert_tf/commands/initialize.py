@@ -19,7 +19,7 @@ PROGRAM = "albert_tf.programs.initialize"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class InitializeFlags(groups.FormatFlags):
+class InitializeFlags(groups.FormatFlags, groups.CasingFlags):
     """Config, vocabulary, and the text whose frequencies the model has."""
 
     albert_config_file: str = flag(
@@ -29,14 +29,6 @@ class InitializeFlags(groups.FormatFlags):
         help="SentencePiece model, or a tokenizer.json of one."
     )
     vocab_file: str | None = flag(help="WordPiece vocabulary.")
-    do_lower_case: bool | None = flag(
-        help="Whether to lowercase the text. Default: as recorded next to the "
-        "vocabulary, else true."
-    )
-    keep_accents: bool | None = flag(
-        help="Whether to keep accents and other combining characters. "
-        "Default: as recorded, else false."
-    )
     input_file: str | None = flag(
         help="UTF-8 text files: comma-separated paths or globs. The model "
         "begins with the frequencies of their pieces, without which models of "

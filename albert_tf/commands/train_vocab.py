@@ -22,7 +22,7 @@ PROGRAM = "albert_tf.programs.train_vocab"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TrainVocabFlags(groups.TextFlags, groups.CasingFlags):
+class TrainVocabFlags(groups.TextFlags):
     """Training text and properties of the vocabulary."""
 
     do_lower_case: bool = flag(True, "Whether to lowercase the text.")

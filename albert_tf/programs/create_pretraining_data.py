@@ -18,8 +18,7 @@ BEAM_PACKAGES = "apache_beam", "google_crc32c"
 
 def run(args):
     """Writes records and their sidecars; returns the statistics."""
-    if args.max_seq_length is None:
-        args = dataclasses.replace(args, max_seq_length=choose_length(args))
+    args = choose_lengths(args)
     settings = make_settings(args)
     outputs = shards.output_names(args.output_file, args.num_shards)
     create = create_with_beam if args.runner else create_locally
@@ -28,7 +27,18 @@ def run(args):
     return statistics
 
 
-def choose_length(args):
+def choose_lengths(args):
+    """Returns the flags with the lengths that are not given."""
+    length = args.max_seq_length or find_length(args)
+    chosen = {
+        "max_seq_length": length,
+        "max_predictions_per_seq": args.max_predictions_per_seq
+        or min(rules.MaskingRule.max_predictions, length),
+    }
+    return dataclasses.replace(args, **chosen)
+
+
+def find_length(args):
     """Returns the length of records for the model beside the vocabulary."""
     vocabulary = args.spm_model_file or args.vocab_file or ""
     path = os.path.join(filesystem.folder_of(vocabulary), CONFIG_FILE)
@@ -107,7 +117,7 @@ def check_outputs(args, outputs, inputs):
 
 
 def make_settings(args):
-    """Returns the `shards.Settings` given by the flags."""
+    """Returns the `shards.Settings` given by the flags, with lengths."""
     if not args.spm_model_file and not args.vocab_file:
         raise ValueError(
             "Please give --spm_model_file (English) or --vocab_file (Chinese)."
@@ -125,10 +135,6 @@ def make_settings(args):
             args.dupe_factor,
             args.dupe_factor,
         )
-    max_predictions = args.max_predictions_per_seq
-    if max_predictions == rules.MaskingRule.max_predictions:
-        # The default; short sequences have no room for it.
-        max_predictions = min(max_predictions, args.max_seq_length)
     return shards.Settings(
         tokenizer=(
             ("spm_model_file", args.spm_model_file or None),
@@ -142,7 +148,7 @@ def make_settings(args):
             sentence_objective=_objective(args),
         ),
         masking=rules.MaskingRule(
-            max_predictions=max_predictions,
+            max_predictions=args.max_predictions_per_seq,
             masked_lm_prob=args.masked_lm_prob,
             ngram=args.ngram,
             favor_shorter_ngram=args.favor_shorter_ngram,

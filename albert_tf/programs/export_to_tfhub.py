@@ -42,13 +42,8 @@ def read_model(args):
     if is_default and not filesystem.exists(f"{path}.index"):
         path = args.albert_directory
     model = pretrained.read_pretrained(path)
-    changed = pretrained.replace_files(
-        model,
-        albert_config_file=args.albert_config_file,
-        spm_model_file=args.spm_model_file,
-        vocab_file=args.vocab_file,
-    )
-    return pretrained.complete(models.log_changes(model, changed))
+    changed = models.log_changes(model, models.replace_files(model, args))
+    return pretrained.complete(changed)
 
 
 def write_assets(args, start, folder):

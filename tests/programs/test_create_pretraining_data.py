@@ -84,8 +84,13 @@ def test_flags_are_those_of_the_release(shared):
             assert ours[name].default is dataclasses.MISSING, name
         else:
             # None is True, unless a tokenizer.json says otherwise; a length
-            # of 512, unless the model has fewer positions.
-            follows = name in ("do_lower_case", "max_seq_length")
+            # of 512, unless the model has fewer positions; 20 predictions,
+            # unless sequences are shorter.
+            follows = name in (
+                "do_lower_case",
+                "max_predictions_per_seq",
+                "max_seq_length",
+            )
             wanted = None if follows else flag["default"]
             assert ours[name].default == wanted, name
 
@@ -421,7 +426,9 @@ def test_empty_input_ends_the_program_with_an_error(folder):
 
 
 def test_short_sequences_need_no_other_flag(folder):
-    program.run(flags_of(folder, max_seq_length=12, max_predictions_per_seq=20))
+    program.run(
+        flags_of(folder, max_seq_length=12, max_predictions_per_seq=None)
+    )
     described = json.loads((folder / "a.dataset.json").read_text())
     assert described["max_predictions_per_seq"] == 12
 
