@@ -7,10 +7,9 @@ albert inspect_checkpoint --init_checkpoint=albert_base_v2
 """
 
 import difflib
-import importlib
 import sys
 
-from albert_tf import __version__, filesystem, flags
+from albert_tf import __version__, commands, filesystem, flags
 
 PROGRAMS = {
     "create_pretraining_data": "convert text to pretraining records",
@@ -80,9 +79,11 @@ def main():
             file=sys.stderr,
         )
         return 1
+    if name == "download" and words and not words[0].startswith("-"):
+        words[0] = f"--data={words[0]}"
     # The program's name in --help and in errors.
     sys.argv = [f"albert {name}", *words]
-    return importlib.import_module(f"albert_tf.commands.{name}").main()
+    return flags.launch(*commands.find(name))
 
 
 if __name__ == "__main__":

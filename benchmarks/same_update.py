@@ -92,9 +92,7 @@ def serve(num_devices, words):
         tf.config.list_physical_devices("CPU")[0],
         [tf.config.LogicalDeviceConfiguration()] * num_devices,
     )
-    return flags.run_command(
-        run_pretraining.PROGRAM, run_pretraining.PretrainingFlags, words
-    )
+    return flags.run_command(*run_pretraining.COMMAND, words)
 
 
 def write_records(args):

@@ -6,19 +6,17 @@ A page in the repository would have to repeat every help text; here the texts of
 
 import dataclasses
 import html
-import importlib
-import inspect
 import pathlib
+import sys
 
-import albert_tf.commands
-from albert_tf import filesystem
+from albert_tf import commands, filesystem, settings
 
 
 def on_page_markdown(markdown, *, page, **_):
     """Appends the flags of all commands to their page; MkDocs calls this."""
     if page.file.src_uri != "flags.md":
         return markdown
-    folder = pathlib.Path(albert_tf.commands.__path__[0])
+    folder = pathlib.Path(commands.__path__[0])
     names = sorted({p.stem for p in folder.glob("*.py")})
     sections = (describe(n) for n in names if n not in ("__init__", "groups"))
     return "\n".join([markdown, *sections])
@@ -26,15 +24,10 @@ def on_page_markdown(markdown, *, page, **_):
 
 def describe(name):
     """Returns the flags of a command as a table in Markdown."""
-    module = importlib.import_module(f"albert_tf.commands.{name}")
-    (flags_class,) = (
-        value
-        for value in vars(module).values()
-        if inspect.isclass(value) and value.__module__ == module.__name__
-        if value.__name__.endswith("Flags")
-    )
+    _, flags_class = commands.find(name)
+    about = sys.modules[flags_class.__module__].__doc__.splitlines()[0]
     rows = [
-        f"## {name}\n\n{module.__doc__.splitlines()[0]}\n",
+        f"## {name}\n\n{about}\n",
         "| flag | default | meaning |\n|---|---|---|",
     ]
     for field in sorted(dataclasses.fields(flags_class), key=lambda f: f.name):
@@ -45,14 +38,8 @@ def describe(name):
             default = ""
         elif field.default is dataclasses.MISSING:
             default = "required"
-        text = html.escape(find_help(flags_class, field.name), quote=False)
+        text = settings.inherited(flags_class, field.name, "help")
+        text = html.escape(text, quote=False)
         text = text.replace("|", "&#124;").replace("*", "&#42;")
         rows.append(f"| `--{field.name.rstrip('_')}` | {default} | {text} |")
     return "\n".join(rows) + "\n"
-
-
-def find_help(flags_class, name):
-    """Returns the help of a flag, which a subclass need not repeat."""
-    fields = (vars(c).get("__dataclass_fields__") for c in flags_class.__mro__)
-    texts = (f[name].metadata["help"] for f in fields if f and name in f)
-    return next(text for text in texts if text)

@@ -77,10 +77,10 @@ def test_a_command_finds_its_recipes_and_its_program(installed, tmp_path):
 
 @pytest.mark.parametrize("name", [*command.PROGRAMS, *command.TOOLS])
 def test_each_command_has_a_program(name):
-    module = importlib.import_module(f"albert_tf.commands.{name}")
-    assert callable(module.main)
-    assert module.PROGRAM.endswith(f".{name}")
-    assert callable(importlib.import_module(module.PROGRAM).run)
+    program, flags_class = commands.find(name)
+    assert program.endswith(f".{name}")
+    assert callable(importlib.import_module(program).run)
+    assert flags_class.__module__ == f"albert_tf.commands.{name}"
 
 
 def test_each_command_is_listed():

@@ -12,12 +12,9 @@ after each model.
 """
 
 import dataclasses
-import functools
 
 from albert_tf import flags
 from albert_tf.flags import flag
-
-PROGRAM = "albert_tf.lab.ablate"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -67,4 +64,4 @@ class AblateFlags(flags.Flags):
             raise ValueError("Give --spm_model_file or --vocab_file.")
 
 
-main = functools.partial(flags.launch, PROGRAM, AblateFlags)
+COMMAND = "albert_tf.lab.ablate", AblateFlags

@@ -9,14 +9,12 @@ matplotlib: pip install matplotlib.
 """
 
 import dataclasses
-import functools
 
 from albert_tf import flags
 from albert_tf.commands import groups
 from albert_tf.data.pretraining import rules
 from albert_tf.flags import flag
 
-PROGRAM = "albert_tf.lab.analyze"
 # Of batches and sequences.
 MAX_SIZE = 1 << 16
 
@@ -70,4 +68,4 @@ class AnalyzeFlags(groups.PageFlags):
         )
 
 
-main = functools.partial(flags.launch, PROGRAM, AnalyzeFlags)
+COMMAND = "albert_tf.lab.analyze", AnalyzeFlags

@@ -9,14 +9,10 @@ otherwise.
 """
 
 import dataclasses
-import functools
 
-from albert_tf import flags
 from albert_tf.commands import groups
 from albert_tf.flags import flag
 from albert_tf.tasks.recipes import AnswerSettings
-
-PROGRAM = "albert_tf.programs.answer"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -55,4 +51,4 @@ class AnswerFlags(groups.ModelFlags, groups.WindowFlags):
     )
 
 
-main = functools.partial(flags.launch, PROGRAM, AnswerFlags)
+COMMAND = "albert_tf.programs.answer", AnswerFlags

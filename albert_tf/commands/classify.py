@@ -8,14 +8,10 @@ are the lines of a .txt file, or columns of a .csv, .tsv or .jsonl file. With
 """
 
 import dataclasses
-import functools
 
-from albert_tf import flags
 from albert_tf.commands import groups
 from albert_tf.flags import flag
 from albert_tf.tasks.recipes import ExitSettings
-
-PROGRAM = "albert_tf.programs.classify"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -71,4 +67,4 @@ class ClassifyFlags(groups.AnswersFlags):
         super().check()
 
 
-main = functools.partial(flags.launch, PROGRAM, ClassifyFlags)
+COMMAND = "albert_tf.programs.classify", ClassifyFlags

@@ -8,14 +8,10 @@ after it has been read back and its weights and outputs match the original.
 """
 
 import dataclasses
-import functools
 from typing import Literal
 
-from albert_tf import flags
 from albert_tf.commands import groups
 from albert_tf.flags import flag
-
-PROGRAM = "albert_tf.programs.convert_checkpoint"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -34,4 +30,4 @@ class ConvertFlags(groups.FormatFlags, groups.CopyFlags):
     )
 
 
-main = functools.partial(flags.launch, PROGRAM, ConvertFlags)
+COMMAND = "albert_tf.programs.convert_checkpoint", ConvertFlags

@@ -9,13 +9,10 @@ results have been compared with the SavedModel's.
 """
 
 import dataclasses
-import functools
 from typing import Literal
 
 from albert_tf import flags
 from albert_tf.flags import flag
-
-PROGRAM = "albert_tf.programs.convert_to_litert"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -47,4 +44,4 @@ class ConvertFlags(flags.Flags):
     )
 
 
-main = functools.partial(flags.launch, PROGRAM, ConvertFlags)
+COMMAND = "albert_tf.programs.convert_to_litert", ConvertFlags

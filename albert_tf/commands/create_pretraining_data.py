@@ -10,15 +10,12 @@ With --runner, an Apache Beam pipeline does the work, on one or many machines.
 """
 
 import dataclasses
-import functools
 from typing import Literal
 
-from albert_tf import flags, settings
+from albert_tf import settings
 from albert_tf.commands import groups
 from albert_tf.data.pretraining import rules
 from albert_tf.flags import flag
-
-PROGRAM = "albert_tf.programs.create_pretraining_data"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -152,4 +149,4 @@ class DataFlags(groups.TextFlags, groups.CasingFlags):
             )
 
 
-main = functools.partial(flags.launch, PROGRAM, DataFlags)
+COMMAND = "albert_tf.programs.create_pretraining_data", DataFlags

@@ -11,13 +11,9 @@ open it; from another one, use a tunnel: ssh -L 8765:127.0.0.1:8765 HOST.
 """
 
 import dataclasses
-import functools
 
-from albert_tf import flags
 from albert_tf.commands import groups
 from albert_tf.flags import flag
-
-PROGRAM = "albert_tf.programs.demo"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -29,4 +25,4 @@ class DemoFlags(groups.ModelFlags):
     )
 
 
-main = functools.partial(flags.launch, PROGRAM, DemoFlags)
+COMMAND = "albert_tf.programs.demo", DemoFlags

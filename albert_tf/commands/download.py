@@ -9,13 +9,10 @@ downloaded again; what was cut off continues.
 """
 
 import dataclasses
-import sys
 from typing import Literal
 
 from albert_tf import flags
 from albert_tf.flags import flag
-
-PROGRAM = "albert_tf.programs.download"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -29,9 +26,4 @@ class DownloadFlags(flags.Flags):
     to: str = flag(required=True, help="Folder for the data.")
 
 
-def main():
-    """Takes `albert download glue`, which is short for --data=glue."""
-    is_name = sys.argv[1:2] and not sys.argv[1].startswith("-")
-    if is_name:
-        sys.argv[1] = f"--data={sys.argv[1]}"
-    flags.launch(PROGRAM, DownloadFlags)
+COMMAND = "albert_tf.programs.download", DownloadFlags

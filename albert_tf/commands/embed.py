@@ -15,15 +15,13 @@ Lines are read as they are needed, from files of any size or from a pipe
 """
 
 import dataclasses
-import functools
 from typing import Literal
 
-from albert_tf import flags, settings
+from albert_tf import settings
 from albert_tf.commands import groups
 from albert_tf.flags import flag
 from albert_tf.model.config import MAX_LAYERS
 
-PROGRAM = "albert_tf.programs.embed"
 Poolings = Literal["mean", "mean_all", "cls", "pooled", "tokens"]
 
 
@@ -63,4 +61,4 @@ class EmbedFlags(groups.ModelFlags):
     )
 
 
-main = functools.partial(flags.launch, PROGRAM, EmbedFlags)
+COMMAND = "albert_tf.programs.embed", EmbedFlags

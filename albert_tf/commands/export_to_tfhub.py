@@ -5,13 +5,9 @@ python export_to_tfhub.py --albert_directory=albert_base \
 """
 
 import dataclasses
-import functools
 
-from albert_tf import flags
 from albert_tf.commands import groups
 from albert_tf.flags import flag
-
-PROGRAM = "albert_tf.programs.export_to_tfhub"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -43,4 +39,4 @@ class ExportFlags(groups.FilesFlags):
     )
 
 
-main = functools.partial(flags.launch, PROGRAM, ExportFlags)
+COMMAND = "albert_tf.programs.export_to_tfhub", ExportFlags

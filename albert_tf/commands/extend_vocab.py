@@ -9,13 +9,9 @@ model, the vocabulary and the config, to be pretrained further.
 """
 
 import dataclasses
-import functools
 
-from albert_tf import flags
 from albert_tf.commands import groups
 from albert_tf.flags import flag
-
-PROGRAM = "albert_tf.programs.extend_vocab"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -42,4 +38,4 @@ class ExtendVocabFlags(groups.CopyFlags):
     )
 
 
-main = functools.partial(flags.launch, PROGRAM, ExtendVocabFlags)
+COMMAND = "albert_tf.programs.extend_vocab", ExtendVocabFlags

@@ -7,13 +7,9 @@ it also prints the probability that the second text follows the first.
 """
 
 import dataclasses
-import functools
 
-from albert_tf import flags
 from albert_tf.commands import groups
 from albert_tf.flags import flag
-
-PROGRAM = "albert_tf.programs.fill_mask"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -35,4 +31,4 @@ class FillMaskFlags(groups.ModelFlags):
     )
 
 
-main = functools.partial(flags.launch, PROGRAM, FillMaskFlags)
+COMMAND = "albert_tf.programs.fill_mask", FillMaskFlags

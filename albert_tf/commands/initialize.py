@@ -9,13 +9,10 @@ run_pretraining; transformers, KerasHub and the release's scripts can read it.
 """
 
 import dataclasses
-import functools
 
-from albert_tf import flags, settings
+from albert_tf import settings
 from albert_tf.commands import groups
 from albert_tf.flags import flag
-
-PROGRAM = "albert_tf.programs.initialize"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -42,4 +39,4 @@ class InitializeFlags(groups.FormatFlags, groups.CasingFlags):
     )
 
 
-main = functools.partial(flags.launch, PROGRAM, InitializeFlags)
+COMMAND = "albert_tf.programs.initialize", InitializeFlags

@@ -12,14 +12,11 @@ pip install matplotlib.
 """
 
 import dataclasses
-import functools
 
-from albert_tf import flags, settings
+from albert_tf import settings
 from albert_tf.commands import groups
 from albert_tf.data.pretraining import rules
 from albert_tf.flags import flag
-
-PROGRAM = "albert_tf.lab.layers"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -69,4 +66,4 @@ class LayersFlags(groups.PageFlags, groups.ModelFlags):
     )
 
 
-main = functools.partial(flags.launch, PROGRAM, LayersFlags)
+COMMAND = "albert_tf.lab.layers", LayersFlags

@@ -17,12 +17,9 @@ Requires matplotlib: pip install matplotlib.
 """
 
 import dataclasses
-import functools
 
 from albert_tf import flags
 from albert_tf.flags import flag
-
-PROGRAM = "albert_tf.reports.plot_metrics"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -46,4 +43,4 @@ class PlotFlags(flags.Flags):
     )
 
 
-main = functools.partial(flags.launch, PROGRAM, PlotFlags)
+COMMAND = "albert_tf.reports.plot_metrics", PlotFlags

@@ -12,12 +12,9 @@ pip install matplotlib.
 """
 
 import dataclasses
-import functools
 
 from albert_tf import filesystem, flags
 from albert_tf.flags import flag
-
-PROGRAM = "albert_tf.reports.report"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -51,4 +48,4 @@ class ReportFlags(flags.Flags):
             )
 
 
-main = functools.partial(flags.launch, PROGRAM, ReportFlags)
+COMMAND = "albert_tf.reports.report", ReportFlags

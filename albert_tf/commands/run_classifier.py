@@ -6,14 +6,11 @@ python run_classifier.py --flagfile=configs/glue/mrpc.flags \
 """
 
 import dataclasses
-import functools
 
-from albert_tf import flags
 from albert_tf.commands import groups
 from albert_tf.flags import flag
 from albert_tf.tasks.recipes import ExitSettings
 
-PROGRAM = "albert_tf.programs.run_classifier"
 # The keys of `table_tasks.GLUE`, repeated here because it is slow to import.
 GLUE = (
     "cola",
@@ -82,4 +79,4 @@ class ClassifierFlags(
         super().check()
 
 
-main = functools.partial(flags.launch, PROGRAM, ClassifierFlags)
+COMMAND = "albert_tf.programs.run_classifier", ClassifierFlags

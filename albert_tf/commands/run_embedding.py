@@ -9,15 +9,11 @@ Single texts are paired with themselves, by other dropout (SimCSE).
 """
 
 import dataclasses
-import functools
 from typing import Literal
 
-from albert_tf import flags
 from albert_tf.commands import groups
 from albert_tf.flags import flag
 from albert_tf.tasks import recipes
-
-PROGRAM = "albert_tf.programs.run_embedding"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -58,4 +54,4 @@ class EmbeddingFlags(groups.PartsFlags):
     )
 
 
-main = functools.partial(flags.launch, PROGRAM, EmbeddingFlags)
+COMMAND = "albert_tf.programs.run_embedding", EmbeddingFlags

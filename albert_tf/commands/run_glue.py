@@ -7,12 +7,9 @@ Rerun the same command to resume.
 """
 
 import dataclasses
-import functools
 
 from albert_tf import filesystem, flags
 from albert_tf.flags import flag
-
-PROGRAM = "albert_tf.programs.run_glue"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -38,4 +35,4 @@ class GlueFlags(flags.Flags):
     )
 
 
-main = functools.partial(flags.launch, PROGRAM, GlueFlags)
+COMMAND = "albert_tf.programs.run_glue", GlueFlags

@@ -6,16 +6,13 @@ python run_pretraining.py --input_file='data/train*.tfrecord' \
 """
 
 import dataclasses
-import functools
 from typing import Literal
 
-from albert_tf import filesystem, flags
+from albert_tf import filesystem
 from albert_tf.commands import groups
 from albert_tf.data.pretraining import rules
 from albert_tf.flags import flag
 from albert_tf.tasks.recipes import PretrainingRecipe
-
-PROGRAM = "albert_tf.programs.run_pretraining"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -137,4 +134,4 @@ class PretrainingFlags(groups.TrainFlags, PretrainingRecipe):
                 )
 
 
-main = functools.partial(flags.launch, PROGRAM, PretrainingFlags)
+COMMAND = "albert_tf.programs.run_pretraining", PretrainingFlags

@@ -5,14 +5,10 @@ python run_race.py --flagfile=configs/race.flags --data_dir=RACE \
 """
 
 import dataclasses
-import functools
 
-from albert_tf import flags
 from albert_tf.commands import groups
 from albert_tf.flags import flag
 from albert_tf.tasks import recipes
-
-PROGRAM = "albert_tf.programs.run_race"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -90,4 +86,4 @@ def _check_part(part, length):
         )
 
 
-main = functools.partial(flags.launch, PROGRAM, RaceFlags)
+COMMAND = "albert_tf.programs.run_race", RaceFlags

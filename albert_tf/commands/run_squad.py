@@ -7,15 +7,11 @@ python run_squad.py --flagfile=configs/squad/v2.flags \
 """
 
 import dataclasses
-import functools
 from typing import Literal
 
-from albert_tf import flags
 from albert_tf.commands import groups
 from albert_tf.flags import flag
 from albert_tf.tasks.recipes import AnswerSettings
-
-PROGRAM = "albert_tf.programs.run_squad"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -75,4 +71,4 @@ class SquadFlags(
         super().check()
 
 
-main = functools.partial(flags.launch, PROGRAM, SquadFlags)
+COMMAND = "albert_tf.programs.run_squad", SquadFlags

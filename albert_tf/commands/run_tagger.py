@@ -5,14 +5,10 @@ python run_tagger.py --train_file=train.conll --dev_file=dev.conll \
 """
 
 import dataclasses
-import functools
 
-from albert_tf import flags
 from albert_tf.commands import groups
 from albert_tf.flags import flag
 from albert_tf.tasks import recipes
-
-PROGRAM = "albert_tf.programs.run_tagger"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -51,4 +47,4 @@ class TaggerFlags(groups.PartsFlags):
         return dataclasses.replace(args, doc_stride=stride)
 
 
-main = functools.partial(flags.launch, PROGRAM, TaggerFlags)
+COMMAND = "albert_tf.programs.run_tagger", TaggerFlags

@@ -9,13 +9,9 @@ English. It needs the extra `corpus`.
 """
 
 import dataclasses
-import functools
 
-from albert_tf import flags
 from albert_tf.commands import groups
 from albert_tf.flags import flag
-
-PROGRAM = "albert_tf.programs.split_sentences"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -35,4 +31,4 @@ class SplitFlags(groups.TextFlags):
     )
 
 
-main = functools.partial(flags.launch, PROGRAM, SplitFlags)
+COMMAND = "albert_tf.programs.split_sentences", SplitFlags

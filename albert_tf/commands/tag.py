@@ -9,13 +9,9 @@ CoNLL's form: run_tagger --predict_file.
 """
 
 import dataclasses
-import functools
 
-from albert_tf import flags
 from albert_tf.commands import groups
 from albert_tf.flags import flag
-
-PROGRAM = "albert_tf.programs.tag"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -30,4 +26,4 @@ class TagFlags(groups.AnswersFlags):
     )
 
 
-main = functools.partial(flags.launch, PROGRAM, TagFlags)
+COMMAND = "albert_tf.programs.tag", TagFlags

@@ -12,15 +12,12 @@ environment of its own. Nothing runs on a TPU.
 """
 
 import dataclasses
-import functools
 from typing import Literal
 
 from albert_tf import flags, settings
 from albert_tf.data.pretraining import rules
 from albert_tf.flags import flag
 from albert_tf.tasks.recipes import PretrainingRecipe
-
-PROGRAM = "albert_tf.lab.tpu_check"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -96,4 +93,4 @@ class TpuCheckFlags(flags.Flags):
             raise ValueError("Give either --train_batch_size or --find_batch.")
 
 
-main = functools.partial(flags.launch, PROGRAM, TpuCheckFlags)
+COMMAND = "albert_tf.lab.tpu_check", TpuCheckFlags

@@ -11,14 +11,11 @@ them, so a corpus may be far larger than memory.
 """
 
 import dataclasses
-import functools
 import os
 
-from albert_tf import flags, settings
+from albert_tf import settings
 from albert_tf.commands import groups
 from albert_tf.flags import flag
-
-PROGRAM = "albert_tf.programs.train_vocab"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -69,4 +66,4 @@ class TrainVocabFlags(groups.TextFlags):
     )
 
 
-main = functools.partial(flags.launch, PROGRAM, TrainVocabFlags)
+COMMAND = "albert_tf.programs.train_vocab", TrainVocabFlags

@@ -7,31 +7,21 @@ import time
 
 import tensorflow as tf
 
-from albert_tf import filesystem, flags, settings
-from albert_tf.commands import (
-    create_pretraining_data,
-    run_classifier,
-    run_pretraining,
-)
+from albert_tf import commands, filesystem, flags, settings
 from albert_tf.lab import ablation_page, grid_jobs, grid_reports, grids
 from albert_tf.weights import vocabulary_files
 
 # Seconds between two attempts to do the jobs that other processes have locked.
 WAIT = 10
-# Command -> its flags, and values for those that are required.
-PROGRAMS = {
-    "create_pretraining_data": (
-        create_pretraining_data.DataFlags,
-        {"input_file": "x", "output_file": "x"},
-    ),
-    "run_pretraining": (
-        run_pretraining.PretrainingFlags,
-        {"albert_config_file": "x", "input_file": "x", "output_dir": "x"},
-    ),
-    "run_classifier": (
-        run_classifier.ClassifierFlags,
-        {"data_dir": "x", "output_dir": "x", "do_train": True},
-    ),
+# Command -> values for the flags that are required.
+REQUIRED = {
+    "create_pretraining_data": {"input_file": "x", "output_file": "x"},
+    "run_pretraining": {
+        "albert_config_file": "x",
+        "input_file": "x",
+        "output_dir": "x",
+    },
+    "run_classifier": {"data_dir": "x", "output_dir": "x", "do_train": True},
 }
 
 
@@ -126,7 +116,7 @@ def check_flags(grid):
 
 def parse(program, values):
     """Returns the flags of a program, with values from the grid."""
-    flags_class, given = PROGRAMS[program]
+    _, flags_class = commands.find(program)
     known = {field.name for field in dataclasses.fields(flags_class)}
     if unknown := sorted(values.keys() - known):
         raise ValueError(
@@ -138,7 +128,8 @@ def parse(program, values):
             f"The grid has flags of {program} that `albert ablate` sets "
             f"itself: {reserved}. Remove them."
         )
-    words = [f"--{name}={value}" for name, value in (values | given).items()]
+    given = values | REQUIRED[program]
+    words = [f"--{name}={value}" for name, value in given.items()]
     try:
         return flags.parse(flags_class, words)
     except ValueError as error:

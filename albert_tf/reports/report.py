@@ -11,15 +11,7 @@ import os
 import re
 from typing import NamedTuple
 
-from albert_tf import __version__, filesystem
-from albert_tf.commands import (
-    run_classifier,
-    run_embedding,
-    run_pretraining,
-    run_race,
-    run_squad,
-    run_tagger,
-)
+from albert_tf import __version__, commands, filesystem
 from albert_tf.data import submissions
 from albert_tf.reports import mistakes, page, plot_metrics, plots, side_by_side
 from albert_tf.training import manifest
@@ -32,23 +24,18 @@ class Command(NamedTuple):
     """A command whose runs are reported."""
 
     name: str
-    flags: type | None = None
     # Selects the best checkpoint; by default, the first of the task's metrics.
     best_metric: str | None = None
 
 
 # By a key that only this command writes to the `task` of run.json.
 COMMANDS = {
-    "sentence_objective": Command(
-        "run_pretraining",
-        run_pretraining.PretrainingFlags,
-        "masked_lm_accuracy",
-    ),
-    "tags": Command("run_tagger", run_tagger.TaggerFlags),
-    "vectors": Command("run_embedding", run_embedding.EmbeddingFlags),
-    "objective": Command("run_classifier", run_classifier.ClassifierFlags),
-    "max_qa_length": Command("run_race", run_race.RaceFlags, "eval_accuracy"),
-    "name": Command("run_squad", run_squad.SquadFlags, "f1"),
+    "sentence_objective": Command("run_pretraining", "masked_lm_accuracy"),
+    "tags": Command("run_tagger"),
+    "vectors": Command("run_embedding"),
+    "objective": Command("run_classifier"),
+    "max_qa_length": Command("run_race", "eval_accuracy"),
+    "name": Command("run_squad", "f1"),
 }
 UNKNOWN = Command("Unknown program")
 
@@ -107,8 +94,10 @@ class Run:
     @property
     def changed_flags(self) -> dict:
         """The flags that differ from the command's defaults."""
-        flags_class = self.command.flags
-        fields = dataclasses.fields(flags_class) if flags_class else ()
+        if self.command == UNKNOWN:
+            return self.flags
+        _, flags_class = commands.find(self.command.name)
+        fields = dataclasses.fields(flags_class)
         defaults = {field.name: field.default for field in fields}
         return {
             name: value

@@ -1,10 +1,8 @@
 """Each program and tool, with flags by which it runs well on `world`."""
 
-import importlib
-import inspect
 import shlex
 
-from albert_tf import flags
+from albert_tf import commands, flags
 
 _FINE_TUNING = (
     "--init_checkpoint=model --output_dir=new --train_batch_size=4 "
@@ -123,19 +121,6 @@ WRITING = (
 )
 
 
-def find_program(name):
-    """Returns the module that does a command, and its class of flags."""
-    module = importlib.import_module(f"albert_tf.commands.{name}")
-    (flags_class,) = (
-        found
-        for found in vars(module).values()
-        if inspect.isclass(found)
-        and found.__name__.endswith("Flags")
-        and found.__module__ == module.__name__
-    )
-    return module.PROGRAM, flags_class
-
-
 def split_command(command):
     """Returns the program of a command, and all its words.
 
@@ -154,4 +139,4 @@ def call(command):
 
 def call_program(program, words):
     """Does what `call` does, of a program's name and all its words."""
-    return flags.run_command(*find_program(program), words)
+    return flags.run_command(*commands.find(program), words)

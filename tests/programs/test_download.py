@@ -11,8 +11,8 @@ import zipfile
 
 import pytest
 
-from albert_tf import flags
-from albert_tf.commands import download as command
+from albert_tf import __main__, flags
+from albert_tf.commands.download import DownloadFlags
 from albert_tf.data import race, table_tasks
 from albert_tf.programs import download
 from albert_tf.weights import downloads
@@ -76,7 +76,7 @@ def server(monkeypatch):
 
 
 def run(data, folder):
-    download.run(command.DownloadFlags(data=data, to=str(folder)))
+    download.run(DownloadFlags(data=data, to=str(folder)))
 
 
 def list_files(folder):
@@ -173,9 +173,9 @@ def test_a_remote_folder_is_refused():
 
 @pytest.mark.parametrize("word", ["squad", "--data=squad"])
 def test_the_name_needs_no_flag(monkeypatch, word):
-    monkeypatch.setattr(sys, "argv", ["albert download", word, "--to=a"])
+    monkeypatch.setattr(sys, "argv", ["albert", "download", word, "--to=a"])
     monkeypatch.setattr(flags, "launch", lambda *_: None)
-    command.main()
+    __main__.main()
     assert sys.argv[1:] == ["--data=squad", "--to=a"]
 
 

@@ -1,7 +1,6 @@
 """Model cards: true to the run, and never in the way of the user's own."""
 
 import dataclasses
-import importlib
 import json
 import re
 import shutil
@@ -9,6 +8,7 @@ import shutil
 import pytest
 
 import albert_tf
+from albert_tf import commands
 from albert_tf.commands.convert_checkpoint import ConvertFlags
 from albert_tf.programs import convert_checkpoint, run_classifier
 from albert_tf.reports import card, report
@@ -180,8 +180,7 @@ def test_the_printed_commands_and_classes_exist(kind):
     for name in re.findall(r"albert_tf\.(\w+)", python):
         assert hasattr(albert_tf, name)
     program, *words = command.split(" --")
-    module = importlib.import_module(f"albert_tf.commands.{program}")
-    _, flags = module.main.args
+    _, flags = commands.find(program)
     fields = {field.name for field in dataclasses.fields(flags)}
     names = {word.partition("=")[0].removeprefix("no") for word in words}
     assert names <= fields
