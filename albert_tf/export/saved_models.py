@@ -117,9 +117,9 @@ def _choose_kernels(model, is_compact):
     """
     if is_compact:
         check_compact(model)
-    size = execution.count_kernel_bytes(model)
-    if size > execution.MAX_CONSTANT_BYTES:
+    if not execution.may_hold(model):
         return contextlib.nullcontext()
+    size = execution.count_kernel_bytes(model)
     chosen = execution.Execution(
         constant_kernels=True,
         # In bfloat16, oneDNN has one order of kernels.

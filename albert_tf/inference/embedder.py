@@ -74,7 +74,9 @@ class Embedder:
         pooling = pooling or "mean"
         unused = [] if pooling == "pooled" else [pretrained.POOLER]
         self.model = pretrained.build_model(
-            modeling.AlbertEncoder, start, unused
+            lambda config: modeling.AlbertEncoder(config, dtype="float32"),
+            start,
+            unused,
         )
         self.tokenizer, self.pooling = start.tokenizer, pooling
         self.max_seq_length = start.config.choose_length(max_seq_length)

@@ -64,7 +64,9 @@ class FillMask:
         self._remarks = remarks.Remarks()
         unused = () if self.has_order else (SENTENCE_HEAD, pretrained.POOLER)
         self.model = pretrained.build_model(
-            heads.AlbertForPreTraining, start, unused
+            lambda config: heads.AlbertForPreTraining(config, dtype="float32"),
+            start,
+            unused,
         )
 
     def __call__(self, texts: Iterable, *, top_k: int = 5) -> list[dict]:

@@ -26,7 +26,7 @@ class Execution:
     """Choices for the functions that are called or traced inside `using`.
 
     `recompute_layers` is for training, the others are for inference. With one
-    of the first two, `all_encoder_layers` contain only the last layer.
+    of the first two, all of `all_encoder_layers` but the last one are None.
 
     Args:
       recompute_layers: whether training computes each layer again for its
@@ -80,7 +80,11 @@ current = _current.get
 
 @contextlib.contextmanager
 def using(execution):
-    """Context manager: models inside are computed as an `Execution` says."""
+    """Context manager: models inside are computed as an `Execution` says.
+
+    It holds for its own thread. A MirroredStrategy computes each replica in
+    another one: there, use it in the function given to `strategy.run`.
+    """
     token = _current.set(execution)
     try:
         yield
@@ -108,6 +112,12 @@ def list_kernels(model):
         for weight in model.weights
         if weight.canonical_name.endswith("kernel")
     ]
+
+
+def may_hold(model):
+    """Returns whether functions may have a model's kernels as constants."""
+    reads_layers = getattr(model, "reads_layers", False)
+    return not reads_layers and count_kernel_bytes(model) <= MAX_CONSTANT_BYTES
 
 
 def count_kernel_bytes(model):

@@ -47,7 +47,7 @@ def layer_logits(model, features, training=False, seed=None, layer_heads=None):
     outputs = model.encode(features, training, seed)["all_encoder_layers"]
     # The last block of each layer.
     outputs = outputs[config.inner_group_num - 1 :: config.inner_group_num]
-    if len(outputs) != config.num_hidden_layers:
+    if any(x is None for x in outputs):
         raise ValueError(
             "A loss after every layer needs the outputs of all layers, but "
             "recomputed layers keep the last one only: omit exit_loss or remat."

@@ -282,6 +282,8 @@ class AlbertModel(layers.ConfiguredLayer):
     uses_pooler = True
     # Whether a row's loss depends on other rows, as of `AlbertVectors`.
     compares_rows = False
+    # Whether it reads `all_encoder_layers`, so that all layers are kept.
+    reads_layers = False
 
     def __init__(self, config, **kwargs):
         super().__init__(config, **kwargs)
@@ -515,7 +517,15 @@ class AlbertClassifier(AlbertModel):
         self.objective = objective
         self.dropout_prob = dropout_prob
         self.exit_loss = exit_loss
-        self.class_weights = class_weights
+        self.class_weights = None
+        if class_weights is not None:
+            if objective != "classes" or len(class_weights) != num_labels:
+                raise ValueError(
+                    f"class_weights has {len(class_weights)} weights for "
+                    f"objective={objective!r} with {num_labels} labels; wanted "
+                    "one for each label of objective='classes'."
+                )
+            self.class_weights = [float(weight) for weight in class_weights]
         self.output_layer = Logits(
             "", num_labels, config, dtype=self.dtype_policy
         )

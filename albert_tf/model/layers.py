@@ -72,6 +72,11 @@ class WeightOwner(keras.layers.Layer):
         ]
 
 
+def name_weight(weight):
+    """Returns the canonical name of a weight; of Keras's own, its path."""
+    return getattr(weight, "canonical_name", weight.path)
+
+
 class ConfiguredLayer(keras.layers.Layer):
     """A layer with an AlbertConfig, which Keras can save and load.
 
@@ -97,9 +102,7 @@ class ConfiguredLayer(keras.layers.Layer):
             **super().get_config(),
             "config": self.config.to_dict(),
             **{name: getattr(self, name) for name in self.saved_arguments},
-            "frozen": [
-                w.canonical_name for w in self.weights if not w.trainable
-            ],
+            "frozen": [name_weight(w) for w in self.weights if not w.trainable],
         }
 
     @classmethod
@@ -111,5 +114,5 @@ class ConfiguredLayer(keras.layers.Layer):
         layer.trainable = trainable
         if frozen is not None:
             for weight in layer.weights:
-                weight.trainable = weight.canonical_name not in frozen
+                weight.trainable = name_weight(weight) not in frozen
         return layer

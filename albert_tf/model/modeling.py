@@ -19,6 +19,10 @@ from albert_tf.model.dropout import build_dropout
 # Added to the score of a masked key; the release's value. Finite, so that a
 # row with an all-zero mask attends uniformly instead of returning NaN.
 MASKED_SCORE = -10000.0
+_ADVICE = (
+    "Use heads.Logits, or another layers.WeightOwner, instead of layers of "
+    "Keras."
+)
 
 
 @keras.saving.register_keras_serializable(package="albert_tf")
@@ -36,7 +40,8 @@ class AlbertEncoder(layers.ConfiguredLayer):
       sequence_output: [B, T, H], the last layer.
       pooled_output: [B, H].
       embedding_output: [B, T, E], after norm and dropout.
-      all_encoder_layers: list of L * inner_group_num tensors [B, T, H].
+      all_encoder_layers: list of L * inner_group_num tensors [B, T, H]; where
+        `execution.Execution` says so, None for all but the last one.
       all_attention_probs: with_attention only; list of as many tensors
         [B, N, T, T] float32.
 
@@ -288,7 +293,7 @@ class Transformer(layers.WeightOwner):
     """
 
     def __init__(self, config, **kwargs):
-        super().__init__(config, "bert/encoder", name="encoder", **kwargs)
+        super().__init__(config, "bert/encoder", **kwargs)
         self.projection = None
         if config.embedding_size != config.hidden_size:
             self.projection = self.add_dense(
@@ -339,9 +344,13 @@ class Transformer(layers.WeightOwner):
             outputs = run_recomputed(run_layer, x, stacks, dropout, config)
         else:
             outputs, probs = run_unrolled(run_layer, x, stacks, dropout, depth)
+        num_blocks = config.num_hidden_layers * config.inner_group_num
+        outputs = [None] * (num_blocks - len(outputs)) + outputs
         shape = [-1, num_tokens, config.hidden_size]
         # [B, T, H] each
-        return [tf.reshape(x, shape) for x in outputs], probs
+        return [
+            x if x is None else tf.reshape(x, shape) for x in outputs
+        ], probs
 
     def begin(self, x, input_mask):
         """Returns the first layer's input [R, H] and scores [B, 1, 1, T].
@@ -490,11 +499,25 @@ def named_weights(layer):
 
     Raises:
       ValueError: if two weights have the same name, for example because a
-        model contains two encoders.
+        model contains two encoders; or if a weight has none, or does not
+        exist yet.
     """
+    for part in layer._flatten_layers():
+        makes_weights = type(part).build is not keras.layers.Layer.build
+        if makes_weights and not part.built:
+            raise ValueError(
+                f"The layer {part.path or part.name} is not built: weights "
+                "that it makes later would be neither trained nor saved. "
+                f"{_ADVICE}"
+            )
     named: dict = {}
     for weight in layer.weights:
-        name = weight.canonical_name
+        name = getattr(weight, "canonical_name", None)
+        if name is None:
+            raise ValueError(
+                f"The weight {weight.path} has no name for checkpoints. "
+                f"{_ADVICE}"
+            )
         if name in named and named[name] is not weight:
             raise ValueError(
                 f"Two weights are named {name}; wanted unique names, as in a "

@@ -114,11 +114,8 @@ def holding_weights(strategy, model):
     Yields:
       Whether they do: such a function must be traced again for other weights.
     """
-    size = execution.count_kernel_bytes(model)
-    if (
-        not distribution.is_single_cpu(strategy)
-        or size > execution.MAX_CONSTANT_BYTES
-    ):
+    is_single_cpu = distribution.is_single_cpu(strategy)
+    if not (is_single_cpu and execution.may_hold(model)):
         yield False
         return
     chosen = execution.Execution(

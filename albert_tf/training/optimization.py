@@ -185,8 +185,8 @@ class Optimizer:
 
         Args:
           gradients: dict from canonical name to a float32 tensor, already
-            summed over replicas and clipped. Weights without a gradient are
-            not changed.
+            summed over replicas and clipped. Weights without a gradient, or
+            with None, are not changed.
 
         Returns:
           The learning rate, a float32 scalar.
@@ -195,7 +195,11 @@ class Optimizer:
             self.schedule(self.step.value()), tf.float32
         )
         # A tape gives that of the word embeddings as IndexedSlices.
-        dense = {n: tf.convert_to_tensor(g) for n, g in gradients.items()}
+        dense = {
+            name: tf.convert_to_tensor(gradient)
+            for name, gradient in gradients.items()
+            if gradient is not None
+        }
         tf.distribute.get_replica_context().merge_call(
             self.update_all, args=(dense, learning_rate)
         )

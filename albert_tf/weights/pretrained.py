@@ -316,10 +316,11 @@ def build_model(
     pretrained: Pretrained | filesystem.Path,
     unused: Sequence[str] = (),
 ):
-    """Builds a float32 model with pretrained weights.
+    """Builds a model with pretrained weights.
 
-    `model_class` makes a model of an AlbertConfig. `pretrained` may also be
-    what `read_pretrained` takes. Weights whose names begin with `unused` may be
+    `model_class` makes a model of an AlbertConfig; ours compute in the dtype of
+    Keras's policy unless they are given another. `pretrained` may also be what
+    `read_pretrained` takes. Weights whose names begin with `unused` may be
     missing, as the caller does not use them; they are then random.
 
     Raises:

@@ -158,7 +158,7 @@ def test_class_weights_are_factors_of_the_loss_in_training(training):
     """As in Keras: the divisor is the number of rows."""
     factors = np.array([0.5, 3, 0], np.float32)
     model = small_classifier(
-        num_labels=3, dropout_prob=0.0, class_weights=factors.tolist()
+        num_labels=3, dropout_prob=0.0, class_weights=factors
     )
     model.output_layer.output_bias.assign([0.3, -0.2, 0.1])
     features = {n: tf.repeat(x, 3, 0) for n, x in small_features().items()}
@@ -175,6 +175,16 @@ def test_class_weights_are_factors_of_the_loss_in_training(training):
     assert ratios["loss"].weight == ratios["accuracy"].weight == 5
     hits = ((logits.argmax(axis=1) == labels) * rows).sum()
     assert ratios["accuracy"].total == hits
+
+
+@pytest.mark.parametrize(
+    ("weights", "objective"), [([1, 2], "classes"), ([1] * 3, "multi_label")]
+)
+def test_class_weights_without_a_meaning_are_refused(weights, objective):
+    with pytest.raises(ValueError, match="wanted one for each label"):
+        small_classifier(
+            num_labels=3, objective=objective, class_weights=weights
+        )
 
 
 def test_the_classifier_dropout_differs_from_the_encoders():

@@ -306,6 +306,40 @@ def test_a_layer_uses_its_own_feed_forward_unless_shared(sharing, moved):
     assert changed == moved
 
 
+@pytest.mark.parametrize("choice", ["constant_kernels", "recompute_layers"])
+def test_layers_that_are_not_kept_are_none(encoder, choice):
+    ids = keras.Input([None], dtype="int32")
+    model = keras.Model(ids, encoder(ids, training=True)["pooled_output"])
+    wanted = encode(encoder, features())["all_encoder_layers"]
+    with execution.using(execution.Execution(**{choice: True})):
+        outputs = encode(encoder, features(), training=True)
+        pooled = model(features()["input_ids"])
+    *others, last = outputs["all_encoder_layers"]
+    assert others == [None] * (len(wanted) - 1)
+    assert last.shape == wanted[-1].shape
+    # Keras finds outputs by their place.
+    assert pooled.shape == outputs["pooled_output"].shape
+
+
+@pytest.mark.parametrize("is_built", [False, True])
+def test_weights_without_a_name_are_refused(is_built):
+    class Own(heads.AlbertModel):
+        def __init__(self):
+            super().__init__(TINY)
+            self.drop = keras.layers.Dropout(0.1)  # It has no weights.
+            self.dense = keras.layers.Dense(2)
+
+    model = Own()
+    message = "layer dense.* is not built"
+    if is_built:
+        model.dense.build([None, 12])
+        message = "dense.*kernel has no name"
+    with pytest.raises(ValueError, match=f"{message}.* Use heads.Logits"):
+        modeling.named_weights(model)
+    model.trainable = False
+    assert len(model.get_config()["frozen"]) == len(model.weights)
+
+
 def test_a_too_long_input_is_refused(encoder):
     with pytest.raises(ValueError, match="12 tokens, the model has 11"):
         encoder(np.ones((2, 12), np.int32))

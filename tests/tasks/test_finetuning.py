@@ -18,7 +18,8 @@ from albert_tf import (
     named_weights,
 )
 from albert_tf.commands.run_classifier import ClassifierFlags
-from albert_tf.model import execution, onednn, operations
+from albert_tf.data.examples import pad_examples
+from albert_tf.model import execution, heads, onednn, operations
 from albert_tf.programs import run_classifier
 from albert_tf.tasks import classification
 from albert_tf.training import distribution, evaluation, loop
@@ -481,6 +482,31 @@ def test_predictions_are_those_of_the_weights_at_the_time(
     assert len(built) == 1 + len(kernels)
     np.testing.assert_array_equal(tuning.predict(examples)["logits"], wanted)
     assert len(built) == 1 + len(kernels)
+
+
+class Mean(heads.AlbertClassifier):
+    """Reads the last two layers."""
+
+    reads_layers = True
+
+    def call(self, features, training=False, seed=None):
+        layers = self.encode(features, training, seed)["all_encoder_layers"]
+        return {"logits": self.output_layer(sum(layers[-2:])[:, 0] / 2)}
+
+
+def test_a_model_may_read_all_layers(model, tmp_path, monkeypatch):
+    tuning = build(model, tmp_path, TEXTS, LABELS)
+    monkeypatch.setattr(
+        tuning.task,
+        "build_model",
+        lambda config, *_, dtype: Mean(config, num_labels=2, dtype=dtype),
+    )
+    examples = tuning.task.train
+    tuning = FineTuning(tmp_path / "own", tuning.task, tuning.start)
+    tuning.source = "random weights"
+    wanted = tuning.model(pad_examples(examples, [0, 1, 2], 16))["logits"]
+    found = tuning.predict(examples)["logits"]
+    np.testing.assert_allclose(found, wanted, atol=1e-5)
 
 
 CPUS = ["CPU:0", "CPU:1"]

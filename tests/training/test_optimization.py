@@ -97,7 +97,9 @@ def test_each_step_has_its_rate_and_is_counted():
     optimizer = optimization.build_optimizer(
         "adamw", {"bias": weight}, lambda step: 0.5 * tf.cast(step, tf.float32)
     )
-    rates = [float(optimizer.apply({"bias": tf.zeros([1])})) for _ in range(3)]
+    # A tape gives None for a weight that is not used.
+    gradients = {"bias": tf.zeros([1]), "unused": None}
+    rates = [float(optimizer.apply(gradients)) for _ in range(3)]
     assert rates == [0.0, 0.5, 1.0]
     assert int(optimizer.step) == 3
 
