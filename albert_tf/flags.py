@@ -196,18 +196,47 @@ def _parse(flags_class, argv):
     if not {"--help", "-help", "-h", "-?"}.isdisjoint(argv[1:]):
         print(format_help(flags_class, absl_flags.FLAGS))
         sys.exit(0)
-    names = [x.lstrip("-").split("=")[0] for x in argv[1:] if x[:1] == "-"]
-    for name in sorted({*names} & {*absl_flags.FLAGS} - {"flagfile"}):
-        is_list = absl_flags.FLAGS[name].flag_type().startswith("multi ")
-        if names.count(name) > 1 and not is_list:
-            message = f"--{name} is given twice; the last one counts."
-            print(message, file=sys.stderr)
     try:
+        for name, problem in _find_repeated(argv[1:], absl_flags.FLAGS):
+            print(f"--{name} is {problem}", file=sys.stderr)
         return absl_flags.FLAGS(argv)
     except SystemExit:  # Only flags such as --help raise it, with status 1.
         sys.exit(0)
     except absl_flags.Error:
         return app.parse_flags_with_usage(argv)  # Prints it, exits with 1.
+
+
+def _find_repeated(words, values):
+    """Yields flags of which only one value counts, and why."""
+    names = _list_names(words, values)
+    for name in sorted({n for n in names if names.count(n) > 1}):
+        yield name, "given twice; the last one counts."
+    for i, word in enumerate(words):
+        if word.lstrip("-").partition("=")[0] == "flagfile":
+            num_words = 1 if "=" in word else 2
+            read = values.read_flags_from_files(words[i : i + num_words])
+            in_file = {*_list_names(read, values)}
+            for name in sorted(in_file & {*_list_names(words[:i], values)}):
+                yield (
+                    name,
+                    (
+                        "given before --flagfile, whose value counts. Give it "
+                        "after --flagfile."
+                    ),
+                )
+
+
+def _list_names(words, values):
+    """Returns the names of the flags among words that are no lists."""
+    names = [w.lstrip("-").partition("=")[0] for w in words if w[:1] == "-"]
+    names = [n if n in values else n.removeprefix("no") for n in names]
+    return [
+        name
+        for name in names
+        if name in values
+        and name != "flagfile"
+        and not values[name].flag_type().startswith("multi ")
+    ]
 
 
 def format_help(flags_class, values):

@@ -149,6 +149,23 @@ def test_help_begins_with_what_is_required_and_ends_with_what_is_ignored():
     ]
 
 
+def test_flags_before_a_flagfile_are_said_to_be_replaced(script, tmp_path):
+    (tmp_path / "a.flags").write_text("--max_steps=3\n--nodo_train\n")
+    (tmp_path / "b.flags").write_text("--max_steps=4\n")
+    first, second = (f"{tmp_path}/{name}.flags" for name in "ab")
+    files = [f"--flagfile={first}", "--flagfile", second]
+    words = [f"--input_file={__file__}", "--max_steps=5", "--do_train"]
+    done = script(*words, *files)
+    assert ", 4, False, " in done.stdout
+    lines = done.stderr.splitlines()
+    assert len(lines) == 3 and "--do_train is given before" in lines[0]
+    for line in lines[1:]:
+        assert "--max_steps is given before --flagfile, whose value" in line
+    # One recipe may refine another.
+    done = script(words[0], *files, *words[2:])
+    assert ", 4, True, " in done.stdout and not done.stderr
+
+
 def test_flags_after_a_flagfile_override_it(script, tmp_path):
     recipe = tmp_path / "recipe.flags"
     recipe.write_text("# A recipe.\n--learning_rate=3e-5\n--max_steps=3\n")

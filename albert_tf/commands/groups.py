@@ -261,12 +261,10 @@ class EpochFlags(FineTuningFlags):
     )
     warmup_proportion: float | None = flag(
         0.1,
-        "Fraction of all steps used for warmup, unless --train_step or "
-        "--warmup_step is given.",
+        "Fraction of all steps used for warmup, unless --warmup_step is given.",
     )
     train_step: int | None = flag(
-        help="Number of training steps, instead of --num_train_epochs; the "
-        "warmup is then --warmup_step."
+        help="Number of training steps, instead of --num_train_epochs."
     )
     warmup_step: int | None = flag(  # type: ignore[assignment]
         help="Number of linear warmup steps, instead of --warmup_proportion."
@@ -277,7 +275,7 @@ class EpochFlags(FineTuningFlags):
         replaced: dict = {}
         if self.train_step is not None:
             replaced["num_train_epochs"] = None
-        if self.train_step is not None or self.warmup_step is not None:
+        if self.warmup_step is not None:
             replaced["warmup_proportion"] = None
         return dataclasses.replace(self, **replaced)
 

@@ -13,6 +13,8 @@ from albert_tf import filesystem
 DEV_PREDICTIONS_FILE = "dev_predictions.jsonl"
 # Scores of the same checkpoint if it answers after fewer layers than all.
 EXITS_FILE = "exits.json"
+# Scores of all runs of a task, see `tasks.summary`.
+SUMMARY_FILE = "summary.json"
 # The release's names: of probabilities, and of predictions.
 TEST_RESULTS_FILE = "test_results.tsv"
 SUBMISSION_FILE = "submit_results.tsv"

@@ -249,7 +249,8 @@ def read_csv(
             "%s: %d rows have no word and are skipped.", path, num_empty
         )
     table = [header, *(fields for _, fields in lines)]
-    newline = "\r\n" if "\r\n" in text else "\n"
+    # Before Python 3.13, csv quotes a lone \r only if the line end has one.
+    newline = "\r\n" if "\r" in text else "\n"
     name = columns.tag or "tag"
     return rows, functools.partial(
         _write_csv, table, groups, tag, name, newline

@@ -32,7 +32,7 @@ def run(args):
         tf.config.set_visible_devices([], "GPU")
     grid = grids.read_grid(args.grid)
     check_flags(grid)
-    check_casing(grid)
+    check_casing(grid, args.spm_model_file or args.vocab_file)
     check_texts(args.train_text, args.heldout_text)
     tasks = parse_tasks(args.task_data, grid, args.output_dir)
     grid = dataclasses.replace(grid, tasks=tasks)
@@ -138,10 +138,15 @@ def parse(program, values):
         ) from error
 
 
-def check_casing(grid):
-    """Raises ValueError if a row's texts are tokenized in different ways."""
+def check_casing(grid, vocabulary):
+    """Raises ValueError if a row's texts are tokenized in different ways.
+
+    `vocabulary` is its file.
+    """
+    recorded = vocabulary_files.read_casing(vocabulary, None)
     for name in sorted(vocabulary_files.CASING):
-        default = name == "do_lower_case"  # What an absent flag means.
+        # What an absent flag means.
+        default = recorded.get(name, name == "do_lower_case")
         wanted = grid.held_out.get(name, default)
         for row in grid.rows:
             for phase in row.phases:

@@ -16,6 +16,7 @@ import subprocess
 import time
 
 from albert_tf import __version__, filesystem, ownership
+from albert_tf.data import submissions
 from albert_tf.data.pretraining import opening
 from albert_tf.lab import digests, grid_reports, grids
 from albert_tf.model import heads, parameters
@@ -287,7 +288,7 @@ class GridRunner:
                 **self.task_settings(row, task),
             },
         )
-        path = os.path.join(output, manifest.SUMMARY_FILE)
+        path = os.path.join(output, submissions.SUMMARY_FILE)
         summary = filesystem.read_json(path)
         return {task: summary["best"][summary["metric"]]}
 

@@ -168,7 +168,11 @@ def baseline(
         logits = special.logit(share)
     logits = np.tile(logits, (len(label_ids), 1))
     if is_possible is not None:
-        logits[~is_possible[:, : logits.shape[1]]] = -np.inf
+        # The training data may have more classes than the dev data, or fewer.
+        possible = np.zeros(logits.shape, bool)
+        width = min(logits.shape[1], is_possible.shape[1])
+        possible[:, :width] = is_possible[:, :width]
+        logits[~possible] = -np.inf
     return score(logits, label_ids, objective, metrics)
 
 

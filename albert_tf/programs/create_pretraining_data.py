@@ -8,6 +8,7 @@ from albert_tf import filesystem
 from albert_tf.data.pretraining import markup, rules, shards
 from albert_tf.model.config import CONFIG_FILE, AlbertConfig
 from albert_tf.text import coverage, tokenization
+from albert_tf.weights import vocabulary_files
 
 # More passes gain nothing for dynamic records: their masks differ in each epoch
 # anyway, and a few passes suffice to vary the segments.
@@ -118,16 +119,16 @@ def check_outputs(args, outputs, inputs):
 
 def make_settings(args):
     """Returns the `shards.Settings` given by the flags, with lengths."""
-    if not args.spm_model_file and not args.vocab_file:
+    files = vocabulary_files.choose_file(args.spm_model_file, args.vocab_file)
+    if not files:
         raise ValueError(
             "Please give --spm_model_file (English) or --vocab_file (Chinese)."
         )
-    if args.spm_model_file and args.vocab_file:
-        logging.warning(
-            "--vocab_file=%s is ignored: --spm_model_file contains the "
-            "vocabulary.",
-            args.vocab_file,
-        )
+    (path,) = files.values()
+    casing = vocabulary_files.read_casing(path, None)
+    for name in vocabulary_files.CASING:
+        if (given := getattr(args, name)) is not None:
+            casing[name] = given
     if args.masking == "dynamic" and args.dupe_factor > MANY_PASSES:
         logging.warning(
             "--masking=dynamic with --dupe_factor=%d: the text is written %d "
@@ -136,12 +137,7 @@ def make_settings(args):
             args.dupe_factor,
         )
     return shards.Settings(
-        tokenizer=(
-            ("spm_model_file", args.spm_model_file or None),
-            ("vocab_file", None if args.spm_model_file else args.vocab_file),
-            ("do_lower_case", args.do_lower_case),
-            ("keep_accents", args.keep_accents),
-        ),
+        tokenizer=tuple(sorted((files | casing).items())),
         sequence=rules.SequenceRule(
             max_seq_length=args.max_seq_length,
             short_seq_prob=args.short_seq_prob,

@@ -1,7 +1,10 @@
 """Adds words to a model's vocabulary."""
 
+import itertools
+
 from albert_tf import filesystem
 from albert_tf.data import tables
+from albert_tf.data.pretraining import corpus, markup
 from albert_tf.programs import models
 from albert_tf.text import extension
 from albert_tf.weights import new_pieces, pretrained
@@ -19,7 +22,10 @@ def run(args):
     with models.creating_folder(args.to, args.from_) as folder:
         model = pretrained.complete(models.read_pretrained(args.from_, args))
         files = filesystem.expand_files(args.input_file or args.words_file)
-        lines = (line for path in files for line in tables.read_lines(path))
+        if args.input_file:
+            lines = corpus.read_lines(files, markup.TextFormat().open)
+        else:
+            lines = itertools.chain(*map(tables.read_lines, files))
         units = extension.count_units(lines, model.tokenizer)
         wanted = choose_words(args, units, model.tokenizer)
         extended, words = new_pieces.add_words(model, wanted)

@@ -17,7 +17,7 @@ from albert_tf.reports import card
 from albert_tf.tasks import summary
 from albert_tf.tasks.finetuning import FineTuning
 from albert_tf.tasks.recipes import Recipe
-from albert_tf.weights import pretrained, task_heads
+from albert_tf.weights import pretrained, task_heads, vocabulary_files
 
 # Flags that override dropout rates of the config.
 DROPOUTS = ("hidden_dropout_prob", "attention_probs_dropout_prob")
@@ -42,6 +42,8 @@ def run_folder(args, number):
 
 def read_start(args):
     """Returns the Start, with matching config and vocabulary."""
+    files = vocabulary_files.choose_file(args.spm_model_file, args.vocab_file)
+    args = dataclasses.replace(args, vocab_file=files.get("vocab_file"))
     folder = run_folder(args, 0)
     if args.source:
         model = pretrained.read_pretrained(args.source)

@@ -3,7 +3,7 @@
 import keras
 
 from albert_tf import filesystem
-from albert_tf.data import tables
+from albert_tf.data.pretraining import corpus, markup
 from albert_tf.model import heads, initial_values, modeling
 from albert_tf.programs import models
 from albert_tf.text import extension
@@ -27,7 +27,7 @@ def run(args):
         counts = None
         if args.input_file:
             files = filesystem.expand_files(args.input_file)
-            lines = (line for path in files for line in tables.read_lines(path))
+            lines = corpus.read_lines(files, markup.TextFormat().open)
             units = extension.count_units(lines, start.tokenizer)
             counts = extension.count_pieces(units, start.tokenizer)
         start.values.update(build_values(start, counts, args.random_seed))

@@ -4,9 +4,8 @@ import os
 import shlex
 
 from albert_tf import filesystem, ownership
-from albert_tf.data import table_tasks
+from albert_tf.data import submissions, table_tasks
 from albert_tf.programs import subprograms
-from albert_tf.training import manifest
 
 # Command line of run_classifier, without flags.
 CLASSIFIER = (*subprograms.ALBERT, "run_classifier")
@@ -72,7 +71,7 @@ def run_task(args, name, classifier, place):
     command = build_command(args, name, classifier)
     print(f"\nTask {place}, {name}: {shlex.join(command)}", flush=True)
     status = subprograms.run_program(command)
-    path = os.path.join(args.output_dir, name, manifest.SUMMARY_FILE)
+    path = os.path.join(args.output_dir, name, submissions.SUMMARY_FILE)
     # There is none if the extra flags switch --do_eval off.
     if status or not filesystem.exists(path):
         return None

@@ -5,7 +5,7 @@ import dataclasses
 import tensorflow as tf
 
 from albert_tf import errors, filesystem
-from albert_tf.training import distribution
+from albert_tf.training import distribution, workers
 
 
 def check_devices(args):
@@ -16,6 +16,14 @@ def check_devices(args):
             "one of the two."
         )
     is_tpu = args.use_tpu or args.distribution == "tpu"
+    num_hosts = workers.count_hosts()
+    if num_hosts > 1 and not is_tpu and args.distribution != "multi_worker":
+        raise ValueError(
+            f"TF_CONFIG lists {num_hosts} hosts, each of which would train a "
+            "model of its own. Give --distribution=multi_worker to "
+            "run_pretraining; start other programs on one host, without "
+            "TF_CONFIG."
+        )
     # At an address, the TPU's host may be this machine.
     is_named = args.has_remote_tpu and "://" not in args.tpu_name
     if is_tpu and is_named and not filesystem.is_remote(args.output_dir):
@@ -50,17 +58,18 @@ def import_text_serving(wanted_by):
       ImportError: if tensorflow-text is not installed, or is made for another
         version of TensorFlow.
     """
+    # With its dependencies, it would replace TensorFlow for TPUs.
+    version = tf.__version__.rpartition(".")[0]
+    install = f"pip install --no-deps 'tensorflow-text=={version}.*'"
     try:
         from albert_tf.export import text_serving
     except ImportError as error:
         raise ImportError(
-            f"{wanted_by} needs tensorflow-text ({error}): "
-            "pip install tensorflow-text."
+            f"{wanted_by} needs tensorflow-text ({error}): {install}."
         ) from error
     except tf.errors.NotFoundError as error:  # A symbol, in its library.
         raise ImportError(
             f"{wanted_by} needs a tensorflow-text that fits TensorFlow "
-            f"{tf.__version__} ({errors.first_line(error)}): pip install "
-            f"'tensorflow-text=={tf.__version__.rpartition('.')[0]}.*'."
+            f"{tf.__version__} ({errors.first_line(error)}): {install}."
         ) from error
     return text_serving

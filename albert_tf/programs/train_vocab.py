@@ -128,10 +128,18 @@ def _training_text(files, num_lines, args):
 
 def _train(lines, args):
     """Returns the trained model as bytes, after checking its special ids."""
-    output = io.BytesIO()
+    output, caught = io.BytesIO(), []
+
+    def yield_lines():
+        try:
+            yield from lines
+        except BaseException as error:  # SentencePiece hides it.
+            caught.append(error)
+            raise
+
     try:
         sentencepiece.SentencePieceTrainer.Train(
-            sentence_iterator=lines,
+            sentence_iterator=yield_lines(),
             model_writer=output,
             vocab_size=args.vocab_size,
             input_sentence_size=args.input_sentence_size,
@@ -141,6 +149,8 @@ def _train(lines, args):
             **_RELEASED_OPTIONS,
         )
     except RuntimeError as error:
+        if caught and not isinstance(caught[0], GeneratorExit):
+            raise caught[0] from None
         raise ValueError(_explain(str(error), args)) from error
     model = sentencepiece.SentencePieceProcessor(model_proto=output.getvalue())
     wanted = tokenization.SentencePieceTokenizer.special_pieces

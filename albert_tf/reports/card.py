@@ -184,8 +184,11 @@ def _find_dataset(run):
     if "max_qa_length" in run.task and has_size:
         return {"type": "ehovy/race", "name": "RACE"}
     file = os.path.basename(run.flags.get("predict_file") or "")
-    for version, dataset in (("1.1", "squad"), ("2.0", "squad_v2")):
-        if file == f"dev-v{version}.json":
+    for version, dataset, size in (
+        ("1.1", "squad", 10_570),
+        ("2.0", "squad_v2", 11_873),
+    ):
+        if file == f"dev-v{version}.json" and len(run.rows) == size:
             return {"type": f"rajpurkar/{dataset}", "name": f"SQuAD {version}"}
     if has_size and run.flags.get("task_name"):
         config = name.replace("-", "")

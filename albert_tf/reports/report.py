@@ -135,7 +135,7 @@ def read_run(folder) -> Run:
         folder=str(folder),
         manifest=content,
         flags=read(manifest.FLAGS_FILE, filesystem.read_json, {}),
-        summary=read(manifest.SUMMARY_FILE, filesystem.read_json, {}),
+        summary=read(submissions.SUMMARY_FILE, filesystem.read_json, {}),
         records=records,
         rows=read(submissions.DEV_PREDICTIONS_FILE, mistakes.read_rows, []),
         exits=read(submissions.EXITS_FILE, filesystem.read_json, {}),

@@ -217,7 +217,8 @@ class Pretraining:
     @functools.cached_property
     def _piece_counts(self):
         """How often each piece is to be predicted in training, [V]."""
-        return label_counts.count_masked_pieces(self.records, MAX_COUNTED)
+        with opening.naming_damage(self.records):
+            return label_counts.count_masked_pieces(self.records, MAX_COUNTED)
 
     def _find_size(self, together):
         """Returns the size of the vocabulary, or None if nothing says it."""
@@ -324,10 +325,18 @@ class Pretraining:
         if not self.records:
             raise ValueError("There are no records to train on.")
         together = self.session.workers
+        made_of = self.session.manifest.made_of
         for name in ("config", "data"):
             together.check_equal(
-                f"{name} files", self.session.manifest.made_of[name]
+                f"{name} files",
+                made_of[name],
+                "Are the files of all hosts copies of the same ones?",
             )
+        together.check_equal(
+            "data types of matrix products",
+            self.session.compute_dtype,
+            "Are the hosts of different kinds? Set compute_dtype.",
+        )
         self._warn_of_memory()
         with opening.naming_damage(self.records, self.held_out):
             step = self.session.begin(
@@ -352,8 +361,10 @@ class Pretraining:
                 {"records": read_part},
                 evaluator=self.evaluator,
                 gauge=self._build_gauge(),
+                # The other workers have not read the earlier losses.
                 guard=divergence.Guard(
-                    self.recipe.stop_on_divergence, loss="masked_lm_loss"
+                    self.recipe.stop_on_divergence and together.is_chief,
+                    loss="masked_lm_loss",
                 ),
             )
         self.reporter.say(f"Checkpoints and results are in {self.folder}.")

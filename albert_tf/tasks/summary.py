@@ -7,6 +7,7 @@ import os
 import statistics
 
 from albert_tf import filesystem
+from albert_tf.data import submissions
 from albert_tf.training import manifest
 from albert_tf.weights import checkpoints, task_heads
 from albert_tf.weights.checkpoints import STEP
@@ -80,7 +81,7 @@ def write(folder, task, outcomes: list[Outcome], seconds: float) -> str:
 
 def _write_one(folder, task, outcomes, seconds):
     """Writes a summary; returns it. The arguments are as for `write`."""
-    path = os.path.join(folder, manifest.SUMMARY_FILE)
+    path = os.path.join(folder, submissions.SUMMARY_FILE)
     known: dict = {}
     with contextlib.suppress(FileNotFoundError, ValueError):
         known = filesystem.read_json(path)

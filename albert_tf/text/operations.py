@@ -135,11 +135,25 @@ class GraphTokenizer:
         return ids, ids.with_flat_values(starts), ids.with_flat_values(ends)
 
 
+def _without_unused(tokenizer):
+    """Returns a SentencePiece model whose pieces are of known types.
+
+    The fast tokenizer refuses unused pieces. It finds no control pieces in a
+    text, either.
+    """
+    model = tokenizer.read_model()
+    kinds = model.SentencePiece
+    for piece in model.pieces:
+        if piece.type == kinds.UNUSED:
+            piece.type = kinds.CONTROL
+    return model.SerializeToString()
+
+
 def _build_sentencepiece(tokenizer):
     """Builds functions from normalized texts [B] to ids (and byte offsets)."""
     # Breaks ties like Python; see `GraphTokenizer.tokenize_with_offsets`.
     model = tensorflow_text.FastSentencepieceTokenizer(
-        tokenizer.serialized_model()
+        _without_unused(tokenizer)
     )
     rows = [
         tokenizer.expansions.get(i, [i]) for i in range(tokenizer.vocab_size)
@@ -178,8 +192,10 @@ def _build_sentencepiece(tokenizer):
 def _build_wordpiece(tokenizer):
     """Builds functions from normalized texts [B] to ids (and byte offsets)."""
     unknown = tokenizer.pieces[tokenizer.unk_id]
+    # The operation wants different pieces; a word has no space.
+    pieces = [x or f" {i}" for i, x in enumerate(tokenizer.pieces)]
     model = tensorflow_text.FastWordpieceTokenizer(
-        tokenizer.pieces,
+        pieces,
         max_bytes_per_word=4 * tokenization.MAX_CHARS_PER_WORD,
         token_out_type=tf.int32,
         unknown_token=unknown,

@@ -397,9 +397,7 @@ class SentencePieceTokenizer(Tokenizer):
 
     def read_model(self):
         """Returns the SentencePiece model as a ModelProto."""
-        from sentencepiece import sentencepiece_model_pb2 as messages
-
-        model = messages.ModelProto()  # type: ignore[attr-defined]
+        model = tokenizer_json.build_proto()
         model.ParseFromString(self.serialized_model())
         return model
 

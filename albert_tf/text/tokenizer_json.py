@@ -180,11 +180,28 @@ def _is_known(step):
     return step["type"] in _STEPS
 
 
+def build_proto():
+    """Returns an empty ModelProto of SentencePiece.
+
+    Raises:
+      ImportError: if protobuf is too old for the installed sentencepiece, which
+        does not require a version.
+    """
+    from google.protobuf import runtime_version
+
+    try:
+        from sentencepiece import sentencepiece_model_pb2 as messages
+    except runtime_version.VersionError as error:
+        raise ImportError(
+            f"sentencepiece needs a newer protobuf ({error}): "
+            "pip install -U protobuf."
+        ) from error
+    return messages.ModelProto()  # type: ignore[attr-defined]
+
+
 def _build_model(described, model, charsmap):
     """Returns a SentencePiece model as bytes."""
-    from sentencepiece import sentencepiece_model_pb2 as messages
-
-    proto = messages.ModelProto()  # type: ignore[attr-defined]
+    proto = build_proto()
     has_bytes = bool(model.get("byte_fallback"))
     special = {t["content"]: t["special"] for t in described["added_tokens"]}
     for i, (piece, score) in enumerate(_restore_scores(model["vocab"])):

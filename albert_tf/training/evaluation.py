@@ -64,8 +64,9 @@ def evaluate(
     sums = np.zeros([len(replicas.ratio_names(model)), 2])
     num_steps = 0
     total = min(num_batches or 0, max_steps or num_batches or 0)
-    done = progress.Progress("evaluating", total, "batches", bool(total))
     together = workers.find_workers(strategy)
+    is_shown = bool(total) and together.is_chief
+    done = progress.Progress("evaluating", total, "batches", is_shown)
     for features in replicas.distribute(strategy, dataset):
         sums += eval_function(features).numpy()
         num_steps += 1

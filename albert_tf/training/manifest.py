@@ -5,6 +5,7 @@ optimizer, batch size and seed of a run, and the version of the package that
 wrote it last. RULES decide which differences a resumed run may have.
 """
 
+import contextlib
 import fnmatch
 import hashlib
 import itertools
@@ -15,13 +16,13 @@ import os
 import numpy as np
 
 from albert_tf import __version__, filesystem
+from albert_tf.model.config import CONFIG_FILE, AlbertConfig
 from albert_tf.weights import locations
 
 MANIFEST_FILE = locations.MANIFEST_FILE
 # Other files of a run, next to its checkpoints.
 FLAGS_FILE = "flags.json"
 METRICS_FILE = "metrics.jsonl"
-SUMMARY_FILE = "summary.json"
 FORMAT = 1
 ALLOWED = "allowed"
 NEEDS_FLAG = "needs accept_changes=True"
@@ -84,6 +85,17 @@ class Manifest:
         self.path = os.path.join(self.folder, MANIFEST_FILE)
         self.made_of = made_of
         self.stored = self._read()
+        if "config" not in self.stored["made_of"]:
+            self.stored["made_of"] |= self._read_config()
+
+    def _read_config(self):
+        """Returns the config of a folder whose run.json does not have it."""
+        with contextlib.suppress(FileNotFoundError, ValueError, TypeError):
+            path = os.path.join(self.folder, CONFIG_FILE)
+            found = AlbertConfig.from_json_file(path).to_dict()
+            known = self.made_of.get("config", {})
+            return {"config": {n: x for n, x in found.items() if n in known}}
+        return {}
 
     def _read(self):
         if not filesystem.exists(self.path):

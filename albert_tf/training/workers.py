@@ -18,6 +18,7 @@ import socket
 import tempfile
 import threading
 import time
+from typing import IO, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -78,6 +79,14 @@ def read_cluster(text: str | None) -> Cluster:
     return Cluster(addresses, before + index)
 
 
+def count_hosts() -> int:
+    """Returns how many hosts TF_CONFIG lists; 1 without a valid one."""
+    try:
+        return len(read_cluster(os.environ.get("TF_CONFIG")).addresses)
+    except ValueError:
+        return 1
+
+
 def _split(address):
     """Returns host and port of HOST:PORT."""
     host, _, port = address.rpartition(":")
@@ -133,15 +142,37 @@ class _Wait:
             self.report_at += _REPORT_SECONDS
 
 
+class _Present(NamedTuple):
+    """A worker that waits for the others, at the chief's."""
+
+    connection: socket.socket
+    stream: IO
+    complaints: list[str]
+
+    def is_waiting(self):
+        """Returns whether the connection, which is silent now, is open."""
+        self.connection.settimeout(0)
+        try:
+            return bool(self.connection.recv(1, socket.MSG_PEEK))
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+        finally:
+            self.connection.settimeout(_ANSWER_SECONDS)
+
+    def answer(self, complaints):
+        print(json.dumps(complaints), file=self.stream, flush=True)
+
+
 def _receive_workers(cluster, settings, wait):
     """Performs the chief's part of `meet`; returns complaints for everyone."""
-    missing = set(range(1, len(cluster.addresses)))
+    everyone = set(range(1, len(cluster.addresses)))
     _, port = _split(cluster.addresses[0])
-    complaints: list[str] = []
+    present: dict[int, _Present] = {}
     with contextlib.ExitStack() as stack:
         server = stack.enter_context(socket.create_server(("", port)))
-        streams = []
-        while missing:
+        while missing := everyone - present.keys():
             names = [cluster.addresses[i] for i in sorted(missing)]
             wait.check(
                 f"the workers {names}",
@@ -151,21 +182,30 @@ def _receive_workers(cluster, settings, wait):
             server.settimeout(1)
             # Whatever else connects to the port is ignored.
             with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-                connection, _ = server.accept()
-                stack.enter_context(connection)
-                connection.settimeout(_ANSWER_SECONDS)
-                stream = stack.enter_context(connection.makefile("rw"))
-                hello = json.loads(stream.readline())
-                if hello["index"] not in missing:
-                    answer = [f"There is another worker {hello['index']}."]
-                    print(json.dumps(answer), file=stream, flush=True)
-                    continue
-                missing.remove(hello["index"])
-                streams.append(stream)
-                complaints += _compare(hello, settings)
-        for stream in streams:
-            print(json.dumps(complaints), file=stream, flush=True)
+                index, worker = _receive_one(server, settings, stack)
+                known = present.get(index)
+                if index in missing or (known and not known.is_waiting()):
+                    present[index] = worker
+                else:
+                    worker.answer([f"There is another worker {index}."])
+            # One that has ended may be started again.
+            present = {i: w for i, w in present.items() if w.is_waiting()}
+        complaints = [c for i in sorted(present) for c in present[i].complaints]
+        for worker in present.values():
+            worker.answer(complaints)
     return complaints
+
+
+def _receive_one(server, settings, stack):
+    """Returns the index of a worker that reports, and its _Present."""
+    connection, _ = server.accept()
+    stack.enter_context(connection)
+    connection.settimeout(_ANSWER_SECONDS)
+    stream = stack.enter_context(connection.makefile("rw"))
+    hello = json.loads(stream.readline())
+    return hello["index"], _Present(
+        connection, stream, _compare(hello, settings)
+    )
 
 
 def _report_to_chief(cluster, settings, wait):
@@ -304,12 +344,13 @@ class Workers:
         (total,) = self.add([int(value) if self.is_chief else 0])
         return int(total)
 
-    def check_equal(self, what: str, value):
+    def check_equal(self, what: str, value, question: str):
         """Checks that all workers have the same JSON value as the chief.
 
         Args:
           what: name of the value, in the plural.
           value: the JSON value.
+          question: a question about the likely cause, for the error.
 
         Raises:
           ValueError: in all workers, if one has another value.
@@ -321,7 +362,7 @@ class Workers:
         if count:
             raise ValueError(
                 f"{count} of {self.count} workers have other {what} than the "
-                "chief. Are the files of all hosts copies of the same ones?"
+                f"chief. {question}"
             )
 
     def share_variables(self, variables: dict):

@@ -138,6 +138,23 @@ def name_vocabulary(path: filesystem.Path, is_pieces: bool) -> str:
     return SENTENCEPIECE_FILE if is_pieces else "vocab.txt"
 
 
+def choose_file(
+    spm_model_file: filesystem.Path | None, vocab_file: filesystem.Path | None
+) -> dict[str, filesystem.Path]:
+    """Returns the vocabulary that counts, by the name of its argument.
+
+    Commands of the release give both, of which a SentencePiece model counts.
+    """
+    if not spm_model_file:
+        return {"vocab_file": vocab_file} if vocab_file else {}
+    if vocab_file:
+        logging.warning(
+            "vocab_file=%s is ignored: spm_model_file contains the vocabulary.",
+            vocab_file,
+        )
+    return {"spm_model_file": spm_model_file}
+
+
 def read_casing(path: filesystem.Path, settings: dict | None) -> dict:
     """Returns do_lower_case and keep_accents as recorded for a vocabulary.
 

@@ -203,6 +203,20 @@ def test_the_baseline_predicts_the_most_frequent_training_label():
     assert found["f1"] == pytest.approx(2 * 3 / (2 * 3 + 1))
 
 
+@pytest.mark.parametrize("num_options", [2, 4, 6])
+def test_the_baseline_takes_an_option_that_the_question_has(num_options):
+    """Training has five options, of which the last is the most frequent."""
+    found = classification.baseline(
+        [0, 4, 1, 4, 1, 4],
+        [1, 0],
+        "classes",
+        ["eval_accuracy"],
+        is_possible=np.arange(num_options) < [[num_options], [1]],
+    )
+    # Of five or more options, the fifth is the guess for the first question.
+    assert found["eval_accuracy"] == (0.5 if num_options > 4 else 1.0)
+
+
 @pytest.mark.parametrize(
     ("logits", "labels", "objective", "loss", "wanted"),
     [

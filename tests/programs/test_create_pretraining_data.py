@@ -28,6 +28,7 @@ from albert_tf.data.pretraining import (
     unfinished,
 )
 from albert_tf.programs import create_pretraining_data as program
+from albert_tf.text import tokenization
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -548,6 +549,19 @@ def test_commands_of_the_release_give_both_vocabularies(shared, folder, caplog):
     assert "is ignored" in caplog.text
     sidecar = sidecars.read_sidecar([args.output_file])
     assert sidecar["tokenizer"]["kind"] == "sentencepiece"
+
+
+@pytest.mark.parametrize("given", [{}, {"keep_accents": False}])
+def test_casing_is_as_recorded_with_the_vocabulary(folder, given):
+    path = str(folder / "vocab.txt")
+    tokenizer = tokenization.build_tokenizer(
+        vocab_file=path, do_lower_case=False, keep_accents=True
+    )
+    tokenizer.write_settings(folder)
+    args = flags_of(folder, **given)
+    program.run(args)
+    found = sidecars.read_sidecar([args.output_file])["tokenizer"]
+    assert found == tokenizer.settings | given
 
 
 CHINESE = """今天早上下了很大的雪。

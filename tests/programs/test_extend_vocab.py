@@ -1,5 +1,7 @@
 """extend_vocab: a model gets words of a text or of a list."""
 
+import json
+
 import pytest
 
 from albert_tf.commands.create_pretraining_data import DataFlags
@@ -43,6 +45,15 @@ def test_words_of_a_text_are_added(model, tmp_path, capsys):
     assert "The text has 13 pieces instead of 13 (+0.0%)" in printed
     assert "vocab_extended.txt" in printed
     assert not (tmp_path / "new.incomplete").exists()
+
+
+def test_words_are_those_of_the_text_in_json_lines(model, tmp_path):
+    rows = [{"id": "w1w2", "text": line} for line in TEXT.split("\n\n")]
+    lines = [json.dumps(row) for row in rows]
+    (tmp_path / "text.jsonl").write_text("\n".join(lines))
+    found = extend(tmp_path, input_file=f"{tmp_path}/*.jsonl", min_count=1)
+    added = found.tokenizer.pieces[25:]
+    assert "w2w3" in added and not {"id", "text", "w1w2"} & {*added}
 
 
 def test_words_of_a_list_are_added(model, tmp_path, capsys):

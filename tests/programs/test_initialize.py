@@ -54,6 +54,9 @@ def test_the_bias_has_the_frequencies_of_a_text(build, tmp_path, capsys):
     assert "Without --input_file" in capsys.readouterr().out
     (tmp_path / "text.txt").write_text("w1 w1 w2\n\nw1 other\n")
     found = build("with", input_file=str(tmp_path / "*.txt"))
+    (tmp_path / "rows.jsonl").write_text('{"text": "w1 w1 w2\\nw1 other"}\n')
+    rows = build("rows", input_file=str(tmp_path / "*.jsonl"))
+    np.testing.assert_array_equal(found.values[BIAS], rows.values[BIAS])
     assert "Without" not in capsys.readouterr().out
     counts = np.ones(25)
     for piece, count in {"w1": 3, "w2": 1, "[UNK]": 1}.items():

@@ -10,8 +10,9 @@ import pytest
 import tensorflow as tf
 
 from albert_tf.commands.export_to_tfhub import ExportFlags
+from albert_tf.commands.initialize import InitializeFlags
 from albert_tf.model import execution
-from albert_tf.programs import export_to_tfhub, run_classifier
+from albert_tf.programs import export_to_tfhub, initialize, run_classifier
 from albert_tf.training import loop
 from albert_tf.weights import checkpoints, task_heads
 from tests import tiny
@@ -50,6 +51,40 @@ def test_an_exported_encoder_starts_like_its_checkpoint(args, tmp_path, model):
     (tmp_path / "hub" / "assets" / "albert_config.json").unlink()
     with pytest.raises(ValueError, match="Give albert_config_file"):
         run_classifier.run(from_hub)
+
+
+def test_commands_of_the_release_give_both_vocabularies(
+    args, tmp_path, shared, caplog
+):
+    """Of which its run_glue.sh names one that need not exist."""
+    folder = tmp_path / "pieces"
+    initialize.run(
+        InitializeFlags(
+            albert_config_file=write_config(tmp_path, 30000),
+            spm_model_file=f"{shared}/data/albert_en/30k-clean.model",
+            format="tf1",
+            to=str(folder),
+        )
+    )
+    run_classifier.run(
+        dataclasses.replace(
+            args,
+            init_checkpoint=str(folder),
+            albert_config_file=str(folder / "albert_config.json"),
+            spm_model_file=str(folder / "30k-clean.model"),
+            vocab_file=str(folder / "vocab.txt"),
+            train_step=1,
+            warmup_step=0,
+        )
+    )
+    assert "is ignored" in caplog.text
+
+
+def write_config(folder, vocab_size):
+    config = dataclasses.replace(tiny.CONFIG, vocab_size=vocab_size)
+    path = folder / "pieces.json"
+    path.write_text(json.dumps(config.to_dict()))
+    return str(path)
 
 
 def test_what_cannot_be_exported_is_not_trained(args, tmp_path, monkeypatch):

@@ -516,6 +516,7 @@ def test_steps_are_given_or_come_from_epochs_of_questions(
     epochs = dataclasses.replace(args, train_step=None)
     for changed in (
         args,
+        dataclasses.replace(args, warmup_step=None),
         dataclasses.replace(epochs, warmup_step=None),
         dataclasses.replace(epochs, warmup_step=0),
     ):
@@ -524,9 +525,15 @@ def test_steps_are_given_or_come_from_epochs_of_questions(
     found = [
         (r.train_step, r.num_train_epochs, r.warmup_proportion) for _, r in ran
     ]
-    assert found == [(6, None, None), (None, 3.0, 0.1), (None, 3.0, None)]
-    assert [recipe.warmup_step for _, recipe in ran] == [args.warmup_step, 0, 0]
-    assert [task.num_train for task, _ in ran] == [6, 6, 6]
+    assert found == [
+        (6, None, None),
+        (6, None, 0.1),
+        (None, 3.0, 0.1),
+        (None, 3.0, None),
+    ]
+    steps = [recipe.warmup_step for _, recipe in ran]
+    assert steps == [args.warmup_step, 0, 0, 0]
+    assert [task.num_train for task, _ in ran] == [6] * 4
 
 
 def test_wrong_data_is_refused_before_any_work(args, tmp_path):

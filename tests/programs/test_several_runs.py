@@ -11,8 +11,8 @@ import pytest
 from albert_tf import ownership
 from albert_tf.commands.run_classifier import ClassifierFlags
 from albert_tf.commands.run_squad import SquadFlags
+from albert_tf.data import submissions
 from albert_tf.programs import finetuning, shared
-from albert_tf.training import manifest
 from albert_tf.weights import task_heads
 from tests import tiny
 from tests.tasks.test_summary import make_evaluator
@@ -86,7 +86,7 @@ def test_all_runs_predict_and_the_best_is_exported(
     assert [text for text in said if "Predicting" in text] == [
         f"Predicting with best {i}." for i in range(3)
     ]
-    path = tmp_path / "out" / manifest.SUMMARY_FILE
+    path = tmp_path / "out" / submissions.SUMMARY_FILE
     summary = json.loads(path.read_text())
     assert summary["test"] == [{"number": i} for i in range(3)]
     assert summary["task"] == "x"

@@ -149,6 +149,22 @@ def test_the_remains_of_a_stopped_run_are_replaced(tmp_path):
     assert read_all(tmp_path) == whole
 
 
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, OSError])
+def test_what_stops_the_reading_is_what_is_raised(tmp_path, monkeypatch, kind):
+    write_text(tmp_path)
+
+    def stopped(*_):
+        yield "Ko ba"
+        raise kind("stopped")
+
+    monkeypatch.setattr(train_vocab, "_training_text", stopped)
+    with pytest.raises(kind, match="stopped"):
+        train(tmp_path)
+    assert not (tmp_path / "out").exists() or not list(
+        (tmp_path / "out").glob("vocab*")
+    )
+
+
 def test_concurrent_runs_do_not_write_the_same_vocabulary(tmp_path):
     write_text(tmp_path)
     with ownership.owning(str(tmp_path / "out" / "vocab.model")):

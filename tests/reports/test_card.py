@@ -153,11 +153,12 @@ def test_a_base_model_has_its_name_on_the_hub(start, wanted):
         ({"name": "sts-b"}, 1500, {"task_config": "sts-b.json"}, None),
         (
             {"name": "squad_v2"},
-            0,
+            11873,
             {"predict_file": "a/dev-v2.0.json"},
             "rajpu.*2",
         ),
-        ({"name": "squad_v1"}, 0, {"predict_file": "a/own.json"}, None),
+        ({"name": "squad_v1"}, 10570, {"predict_file": "a/own.json"}, None),
+        ({"name": "squad_v1"}, 9, {"predict_file": "a/dev-v1.1.json"}, None),
         ({"name": "race", "max_qa_length": 128}, 4887, {}, "ehovy/race"),
         ({"name": "race", "max_qa_length": 128}, 50, {}, None),
         ({"sentence_objective": "sop"}, 9, {}, None),
@@ -168,7 +169,8 @@ def test_only_known_benchmarks_are_named(task, size, flags, wanted):
     if "max_qa_length" not in task:
         dev = {"0": dev, "1": {"examples": 3}}
     made_of = {"task": task, "data": {"dev": dev}}
-    run = report.Run("", {"made_of": made_of}, flags, {}, [], [], {})
+    rows = [{}] * size
+    run = report.Run("", {"made_of": made_of}, flags, {}, [], rows, {})
     dataset = card._find_dataset(run)
     assert bool(dataset) == bool(wanted)
     assert not wanted or re.match(wanted, dataset["type"])

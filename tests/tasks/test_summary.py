@@ -3,8 +3,8 @@
 import json
 import types
 
+from albert_tf.data import submissions
 from albert_tf.tasks import summary
-from albert_tf.training import manifest
 
 
 def make_evaluator(folder, *scores):
@@ -72,7 +72,7 @@ def test_a_summary_keeps_what_is_not_scored_now(tmp_path):
             dev = {"folder": str(tmp_path), "last": row, "best": row}
         outcome = summary.Outcome(str(tmp_path), dev, 0.0, test, is_of_best)
         summary.write(str(tmp_path), task, [outcome], 1.0)
-        path = tmp_path / manifest.SUMMARY_FILE
+        path = tmp_path / submissions.SUMMARY_FILE
         return json.loads(path.read_text()) if path.exists() else None
 
     test = {"test": {"f1": 0.6}}

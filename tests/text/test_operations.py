@@ -224,6 +224,30 @@ def test_word_length_is_in_characters_and_padding_uses_its_id(tmp_path):
     assert packed.numpy().tolist() == [[3, 2, 4, 6, 6]]
 
 
+def test_blank_and_unused_pieces_are_never_found(tmp_path):
+    """KerasHub's copies have unused pieces, some vocabularies blank lines."""
+    pieces = "[PAD] [UNK] [CLS] [SEP] [MASK] a ##b".split()
+    (tmp_path / "vocab.txt").write_text("\n".join([*pieces, "", "", ""]))
+    lines = ["the cat in 2013, sat on 7, the mat", "cafe 7, and tea"] * 20
+    path = tmp_path / "original.model"
+    path.write_bytes(train_model(lines, vocab_size=28))
+    original = tokenization.build_tokenizer(spm_model_file=path)
+    model = original.read_model()
+    numbers = [p for p in model.pieces if p.piece.endswith("7,")]
+    for piece in (*numbers, model.pieces[-1]):
+        piece.type = piece.UNUSED
+    (tmp_path / "unused.model").write_bytes(model.SerializeToString())
+    for kind, name in (
+        ("vocab_file", "vocab.txt"),
+        ("spm_model_file", "unused.model"),
+    ):
+        tokenizer = tokenization.build_tokenizer(**{kind: tmp_path / name})
+        graph = operations.GraphTokenizer(tokenizer)
+        texts = [*lines[:2], "a ab abb x", model.pieces[-1].piece]
+        wanted = tokenizer.encode_batch(texts)
+        assert graph.tokenize(tf.constant(texts)).to_list() == wanted
+
+
 def make_marked_line(rng):
     """Letters with up to five marks each; marks may begin a line."""
     parts = [

@@ -1,10 +1,12 @@
 """A resume compares the settings and data of a run."""
 
 import copy
+import json
 
 import numpy as np
 import pytest
 
+from albert_tf.model.config import AlbertConfig
 from albert_tf.training import manifest
 
 MADE_OF = {
@@ -153,6 +155,22 @@ def test_a_truncated_manifest_is_no_obstacle(folder, content, caplog):
     assert "are unknown" in caplog.text
     found.write(3, 4)
     assert found.count_examples(3) == 12
+
+
+@pytest.mark.parametrize("content", [None, "{"])
+def test_without_a_manifest_the_config_is_compared(tmp_path, content):
+    config = AlbertConfig(vocab_size=7)
+    values = config.to_dict()
+    # A file of the release, whose defaults count.
+    old = values | {"num_hidden_layers": 5, "gap_size": 0}
+    del old["parameter_sharing"]
+    (tmp_path / "albert_config.json").write_text(json.dumps(old))
+    if content:
+        (tmp_path / manifest.MANIFEST_FILE).write_text(content)
+    found = manifest.Manifest(tmp_path, {"config": values})
+    ((key, before, now, verdict, _),) = found.differences()
+    assert (key, before, now) == ("config.num_hidden_layers", 5, 12)
+    assert verdict == manifest.REFUSED
 
 
 def test_files_are_known_by_size_and_content(tmp_path):

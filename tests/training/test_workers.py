@@ -1,6 +1,8 @@
 """Workers: TF_CONFIG, how they meet, and what one process does alone."""
 
 import concurrent.futures
+import contextlib
+import functools
 import json
 import os
 import pathlib
@@ -88,6 +90,29 @@ def test_two_workers_of_one_index_are_refused():
     assert sum("There is another worker 1" in str(e) for e in errors[1:]) == 1
 
 
+@pytest.mark.parametrize("is_early", [True, False])
+def test_a_worker_that_ended_may_be_started_again(is_early):
+    """Before or after the last one has reported."""
+    addresses = tuple(cluster.free_addresses(3))
+    meet_one = functools.partial(workers.meet, settings={}, seconds=20)
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        chief = pool.submit(meet_one, workers.Cluster(addresses, 0))
+        for _ in range(1000):
+            with contextlib.suppress(ConnectionRefusedError):
+                host, port = addresses[0].split(":")
+                ended = socket.create_connection((host, int(port)))
+                break
+            time.sleep(0.01)
+        ended.sendall(b'{"index": 1, "settings": {}}\n')
+        time.sleep(0.2)
+        ended.close()
+        first, last = (1, 2) if is_early else (2, 1)
+        others = [pool.submit(meet_one, workers.Cluster(addresses, first))]
+        time.sleep(0.2)
+        others.append(pool.submit(meet_one, workers.Cluster(addresses, last)))
+        assert [job.result() for job in (chief, *others)] == [None] * 3
+
+
 @pytest.mark.parametrize("index", [0, 1])
 def test_a_timeout_names_the_missing_worker(index):
     addresses = tuple(cluster.free_addresses(2))
@@ -149,12 +174,12 @@ def test_other_files_than_the_chiefs_are_refused():
     one.count = 2
     one.add = lambda counts: counts
     one.share = lambda value: value
-    one.check_equal("data files", 6)
+    one.check_equal("data files", 6, "Copies?")
     one.share = lambda value: value + 1
     with pytest.raises(
         ValueError, match="1 of 2 workers have other data files than the chief"
     ):
-        one.check_equal("data files", 6)
+        one.check_equal("data files", 6, "Copies?")
 
 
 # Whole programs.
