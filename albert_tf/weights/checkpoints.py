@@ -118,7 +118,9 @@ def check_free(folder: filesystem.Path) -> None:
         raise ValueError(
             f"{folder} contains the model {best}, which training would "
             f"overwrite. Set another output_dir, and init_checkpoint="
-            f"{folder} to initialize from it."
+            f"{folder} to initialize from it. (If it is of a run whose other "
+            "checkpoints you have removed, rename its files to "
+            "model.ckpt-STEP.*, with its global_step, to go on from there.)"
         )
 
 

@@ -180,6 +180,26 @@ def test_a_damaged_newest_checkpoint_is_skipped(copy, whole, caplog):
     check_equal(folder, whole)
 
 
+def test_the_best_checkpoint_alone_goes_on_under_its_number(copy, whole):
+    folder, args = copy
+    for prefix in checkpoints.list_checkpoints(folder):
+        checkpoints.remove_checkpoint(prefix)
+    with pytest.raises(ValueError, match="rename its files to model.ckpt-STEP"):
+        run_classifier.run(args)
+    best = folder / "model.ckpt-best"
+    step = checkpoints.read_checkpoint(best)["global_step"]
+    for path in folder.glob("model.ckpt-best.*"):
+        path.rename(folder / path.name.replace("best", str(step)))
+    run_classifier.run(args)
+    for name in (f"model.ckpt-{LAST}", "model.ckpt-best"):
+        found, wanted = (
+            checkpoints.read_checkpoint(f"{where}/{name}")
+            for where in (folder, whole.output_dir)
+        )
+        for key, value in wanted.items():
+            np.testing.assert_array_equal(found[key], value, err_msg=key)
+
+
 def test_partial_checkpoints_of_a_kill_are_removed(copy, whole):
     folder, args = copy
     for name in (
