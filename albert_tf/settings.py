@@ -31,7 +31,7 @@ class Range(NamedTuple):
 
     def __contains__(self, value):
         return (
-            math.isfinite(value)
+            abs(value) < math.inf
             and (self.at_least is None or value >= self.at_least)
             and (self.above is None or value > self.above)
             and (self.at_most is None or value <= self.at_most)
@@ -102,19 +102,21 @@ def check(values, show: Callable[[str], str] = str) -> None:
             wanted = typing.get_args(hint)
         elif not _is_of(hint, value):
             raise ValueError(
-                f"{show(field.name)}={value!r}; wanted "
+                f"{show(field.name)}={value!r:.80}; wanted "
                 f"{inspect.formatannotation(hint)}."
             )
         elif isinstance(value, int | float) and not isinstance(value, bool):
             wanted = inherited(type(values), field.name, "range")
         if wanted is not None and value not in wanted:
-            raise ValueError(f"{show(field.name)}={value!r}; wanted {wanted}.")
+            raise ValueError(
+                f"{show(field.name)}={value!r:.80}; wanted {wanted}."
+            )
 
 
 def _is_of(hint, value):
     """Whether a value has the type of a hint.
 
-    An int is a float, too, and a path object is a str.
+    An int is a float, too, and a path object is a str; a bool is no number.
     """
     if typing.get_origin(hint) is typing.Literal:
         return value in typing.get_args(hint)
@@ -122,6 +124,8 @@ def _is_of(hint, value):
         return any(_is_of(kind, value) for kind in kinds)
     if hint is str:
         return isinstance(value, str | os.PathLike)
+    if hint in (int, float) and isinstance(value, bool):
+        return False
     return isinstance(value, int | hint if hint is float else hint)
 
 

@@ -9,32 +9,25 @@ import collections
 import dataclasses
 import difflib
 import json
-from typing import ClassVar
+from typing import ClassVar, Literal
 
-from albert_tf import filesystem
+from albert_tf import filesystem, settings
+from albert_tf.settings import setting
 
 CONFIG_FILE = "albert_config.json"
-CHOICES = {
-    "hidden_act": ("gelu", "relu", "tanh", "linear", None),
-    "parameter_sharing": ("all", "attention", "ffn", "none"),
-}
+Sharing = Literal["all", "attention", "ffn", "none"]
 # Each use of a layer is a separate part of the graph, so more than a few
 # hundred take longer to compile than to train.
 MAX_LAYERS = 1000
-# Larger sizes are typing errors: the largest released model has 4096 and
-# 16384, and larger models would not fit into memory.
-MAX_SIZES = {
-    "vocab_size": 10_000_000,
-    "embedding_size": 65_536,
-    "hidden_size": 65_536,
-    "intermediate_size": 1_048_576,
-    "num_hidden_layers": MAX_LAYERS,
-    "num_hidden_groups": MAX_LAYERS,
-    "inner_group_num": MAX_LAYERS,
-    "num_attention_heads": 65_536,
-    "max_position_embeddings": 1_048_576,
-    "type_vocab_size": 65_536,
-}
+
+
+def _size(default=None, *, at_most, **kwargs):
+    """Returns a field of a size.
+
+    Larger sizes are typing errors: the largest released model has 4096 and
+    16384, and larger models would not fit into memory.
+    """
+    return setting(default, at_least=1, at_most=at_most, **kwargs)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -75,21 +68,21 @@ class AlbertConfig:
     `parameter_sharing`, which the release does not have.
     """
 
-    vocab_size: int
-    embedding_size: int = 128
-    hidden_size: int = 4096
-    num_hidden_layers: int = 12
-    num_hidden_groups: int = 1
-    num_attention_heads: int = 64
-    intermediate_size: int = 16384
-    inner_group_num: int = 1
-    hidden_act: str | None = "gelu"
-    hidden_dropout_prob: float = 0.0
-    attention_probs_dropout_prob: float = 0.0
-    max_position_embeddings: int = 512
-    type_vocab_size: int = 2
-    initializer_range: float = 0.02
-    parameter_sharing: str = "all"
+    vocab_size: int = _size(required=True, at_most=10_000_000)
+    embedding_size: int = _size(128, at_most=65_536)
+    hidden_size: int = _size(4096, at_most=65_536)
+    num_hidden_layers: int = _size(12, at_most=MAX_LAYERS)
+    num_hidden_groups: int = _size(1, at_most=MAX_LAYERS)
+    num_attention_heads: int = _size(64, at_most=65_536)
+    intermediate_size: int = _size(16384, at_most=1_048_576)
+    inner_group_num: int = _size(1, at_most=MAX_LAYERS)
+    hidden_act: Literal["gelu", "relu", "tanh", "linear", None] = "gelu"
+    hidden_dropout_prob: float = setting(0.0, at_least=0, below=1)
+    attention_probs_dropout_prob: float = setting(0.0, at_least=0, below=1)
+    max_position_embeddings: int = _size(512, at_most=1_048_576)
+    type_vocab_size: int = _size(2, at_most=65_536)
+    initializer_range: float = setting(0.02, above=0, at_most=1000)
+    parameter_sharing: Sharing = "all"
 
     # Keys of released files that do not affect the computation.
     IGNORED_KEYS: ClassVar[frozenset[str]] = frozenset(
@@ -104,29 +97,8 @@ class AlbertConfig:
     )
 
     def __post_init__(self):
-        for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
-            if field.type is int:
-                _check_size(field.name, value)
-            elif field.type is float:
-                _check_number(field.name, value)
-        for name in ("hidden_dropout_prob", "attention_probs_dropout_prob"):
-            if not 0 <= getattr(self, name) < 1:
-                raise ValueError(
-                    f"'{name}' is {getattr(self, name)}, but must be at least "
-                    "0 and below 1: it is the share of values to drop."
-                )
-        if not 0 < self.initializer_range <= 1000:
-            raise ValueError(
-                f"initializer_range is {self.initializer_range}, but must be "
-                "above 0 and at most 1000: it is a standard deviation (the "
-                "release: 0.02)."
-            )
-        for name, choices in CHOICES.items():
-            if (value := getattr(self, name)) not in choices:
-                raise ValueError(
-                    f"{name} is {value!r}, but must be one of {list(choices)}."
-                )
+        # In quotes, as a key of JSON: programs have flags of some names.
+        settings.check(self, '"{}"'.format)
         self._check_division()
 
     def _check_division(self):
@@ -252,25 +224,6 @@ class AlbertConfig:
         if self.parameter_sharing in ("all", sub_layer):
             return layer * self.num_hidden_groups // self.num_hidden_layers
         return layer
-
-
-def _check_size(name, value):
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ValueError(
-            f"{name} is {value!r:.80}, but must be a whole number above 0."
-        )
-    if value > MAX_SIZES[name]:
-        raise ValueError(
-            f"{name} is {value}, but may be at most {MAX_SIZES[name]}. Is "
-            "it a typing error?"
-        )
-
-
-def _check_number(name, value):
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ValueError(
-            f"{name} is {value!r}, but must be a number. Is it in quotes?"
-        )
 
 
 def _describe_unknown(unknown, known):

@@ -1,8 +1,9 @@
 """Counts the weights of a model from its config, without building it."""
 
 import dataclasses
+from typing import get_args
 
-from albert_tf.model.config import AlbertConfig
+from albert_tf.model.config import AlbertConfig, Sharing
 
 # Parts of `count_parameters`, by where they are in the model.
 EMBEDDINGS = (
@@ -14,7 +15,7 @@ EMBEDDINGS = (
 LAYERS = "attention", "feed-forward", "layer norms"
 ENCODER = (*EMBEDDINGS, "projection", *LAYERS, "pooler")
 HEADS = "masked LM", "sentence order"
-SHARING = "all", "attention", "ffn", "none"
+SHARING: tuple[Sharing, ...] = get_args(Sharing)
 
 
 def count_parameters(config: AlbertConfig) -> dict[str, int]:
@@ -57,7 +58,7 @@ def count_encoder(config: AlbertConfig) -> int:
     return sum(counts[part] for part in ENCODER)
 
 
-def share(config: AlbertConfig, sharing: str) -> AlbertConfig:
+def share(config: AlbertConfig, sharing: Sharing) -> AlbertConfig:
     """Returns the config with another of SHARING, and without groups."""
     return dataclasses.replace(
         config, parameter_sharing=sharing, num_hidden_groups=1

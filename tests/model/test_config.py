@@ -106,38 +106,41 @@ def test_a_file_that_is_not_a_json_object_is_refused(tmp_path, text):
 def test_the_error_on_a_wrong_value_names_the_file(tmp_path):
     path = tmp_path / "config.json"
     path.write_text('{"vocab_size": 31, "hidden_size": null}')
-    with pytest.raises(ValueError, match=r"config\.json is not .*size is None"):
+    with pytest.raises(ValueError, match=r"config\.json is not .*size.=None"):
         AlbertConfig.from_json_file(path)
 
 
 @pytest.mark.parametrize(
     "changes, message",
     [
-        (dict(vocab_size="31"), "vocab_size is '31'"),
-        (dict(vocab_size=True), "vocab_size is True"),
-        (dict(hidden_size=0), "hidden_size is 0"),
-        (dict(num_hidden_layers=2.0), "num_hidden_layers is 2.0"),
+        (dict(vocab_size="31"), "vocab_size.='31'; wanted int"),
+        (dict(vocab_size=True), "vocab_size.=True; wanted int"),
+        (dict(hidden_size=0), "hidden_size.=0; wanted at least 1"),
+        (dict(num_hidden_layers=2.0), "num_hidden_layers.=2.0; wanted int"),
         (dict(hidden_size=13), "13 is not a multiple of num_attention_heads 3"),
-        (dict(hidden_act="swish"), "hidden_act is 'swish'.*'gelu'"),
-        (dict(hidden_dropout_prob=1), "hidden_dropout_prob. is 1"),
-        (dict(hidden_dropout_prob="0.1"), "hidden_dropout_prob is '0.1'"),
-        (dict(attention_probs_dropout_prob=-0.1), "dropout_prob. is -0.1"),
-        (dict(initializer_range=0), "initializer_range is 0"),
-        (dict(initializer_range=float("nan")), "initializer_range is nan"),
-        (dict(initializer_range=float("inf")), "initializer_range is inf"),
-        (dict(hidden_dropout_prob=float("nan")), "dropout_prob. is nan"),
-        (dict(hidden_dropout_prob=10**400), "dropout_prob. is 1000"),
-        (dict(num_hidden_layers=10**5), "layers is 100000, .* at most 1000"),
+        (dict(hidden_act="swish"), "hidden_act.='swish'; .*'gelu'"),
+        (dict(hidden_dropout_prob=1), "hidden_dropout_prob.=1; .* below 1"),
+        (
+            dict(hidden_dropout_prob="0.1"),
+            "hidden_dropout_prob.='0.1'; wanted float",
+        ),
+        (dict(attention_probs_dropout_prob=-0.1), "dropout_prob.=-0.1; "),
+        (dict(initializer_range=0), "initializer_range.=0; wanted above 0"),
+        (dict(initializer_range=float("nan")), "initializer_range.=nan"),
+        (dict(initializer_range=float("inf")), "initializer_range.=inf"),
+        (dict(hidden_dropout_prob=float("nan")), "dropout_prob.=nan"),
+        (dict(hidden_dropout_prob=10**400), "dropout_prob.=10{79};"),
+        (dict(num_hidden_layers=10**5), "layers.=100000; .* at most 1000"),
         (
             dict(num_hidden_layers=400, inner_group_num=3),
             "400 layers of 3 blocks are 1200 blocks",
         ),
-        (dict(hidden_size=3 * 10**9), "hidden_size is 3000000000, .* typing"),
-        (dict(vocab_size=10**400), "vocab_size is 1000"),
-        (dict(hidden_size=[12]), "hidden_size is .12., but must be a whole"),
-        (dict(hidden_act=["gelu"]), "hidden_act is .'gelu'"),
+        (dict(hidden_size=3 * 10**9), "hidden_size.=3000000000; .* 65536"),
+        (dict(vocab_size=10**400), "vocab_size.=10{79};"),
+        (dict(hidden_size=[12]), "hidden_size.=.12.; wanted int"),
+        (dict(hidden_act=["gelu"]), "hidden_act.=.'gelu'.; wanted"),
         (dict(num_hidden_layers=2, num_hidden_groups=3), "only 2 layers"),
-        (dict(parameter_sharing="some"), "parameter_sharing is 'some'"),
+        (dict(parameter_sharing="some"), "parameter_sharing.='some'; wanted"),
         (dict(parameter_sharing="ffn", num_hidden_groups=2), "needs 1 group"),
     ],
 )

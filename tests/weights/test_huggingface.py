@@ -156,7 +156,7 @@ def test_an_untied_decoder_is_refused(folder):
         ({"model_type": ["albert"]}, "model_type .'albert'"),
         ({"position_embedding_type": "relative_key"}, "type 'relative_key'"),
         ({"position_embedding_type": None}, "position_embedding_type None"),
-        ({"hidden_size": "12"}, r"config\.json is not .*hidden_size is '12'"),
+        ({"hidden_size": "12"}, r"config\.json is not .*hidden_size.='12'"),
         ({"num_hidden_layers": 10**5}, r"config\.json is not .* at most 1000"),
     ],
 )

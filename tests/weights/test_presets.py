@@ -325,7 +325,7 @@ def link(file):
             config(config={"vocabulary_size": 61, "rotary": 1}),
             r"lacks \['dropout', .* and has the unknown keys \['rotary'\]",
         ),
-        (config(hidden_dim="12"), r"config\.json is not .*hidden_size is '12'"),
+        (config(hidden_dim="12"), r"config\.json is not .*hidden_size.='12'"),
         (config(num_groups=3), "has 3 groups for 4 layers"),
         (
             config(vocabulary_size=62),
