@@ -58,8 +58,10 @@ def count_encoder(config: AlbertConfig) -> int:
     return sum(counts[part] for part in ENCODER)
 
 
-def share(config: AlbertConfig, sharing: Sharing) -> AlbertConfig:
+def share(config: AlbertConfig, sharing: str) -> AlbertConfig:
     """Returns the config with another of SHARING, and without groups."""
     return dataclasses.replace(
-        config, parameter_sharing=sharing, num_hidden_groups=1
+        config,
+        parameter_sharing=sharing,  # type: ignore[arg-type]
+        num_hidden_groups=1,
     )
