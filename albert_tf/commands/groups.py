@@ -167,9 +167,16 @@ class TextFlags(flags.Flags):
     )
 
 
+# What fine-tuning may be asked for; a program has some of these flags.
+_WORK = "do_train", "do_eval", "do_predict", "export_dir", "export_text_dir"
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FineTuningFlags(FilesFlags, TrainFlags, recipes.Recipe):
     """Data and checkpoints of fine-tuning; the settings are a Recipe."""
+
+    # Flags of files, and what requires them.
+    FILES: ClassVar[dict[str, str]] = {}
 
     albert_hub_module_handle: str | None = flag(
         help="TF Hub module to start from, a local folder or tar; same as "
@@ -230,6 +237,11 @@ class FineTuningFlags(FilesFlags, TrainFlags, recipes.Recipe):
 
     def check(self):
         """Raises ValueError if flags contradict each other."""
+        known = {field.name for field in dataclasses.fields(self)}
+        check_has_work(self, *(name for name in _WORK if name in known))
+        for name, wanting in self.FILES.items():
+            if getattr(self, wanting) and not getattr(self, name):
+                raise ValueError(f"Please give --{name}.")
         if self.init_checkpoint and self.albert_hub_module_handle:
             raise ValueError(
                 "Give --init_checkpoint or --albert_hub_module_handle, not "
@@ -332,7 +344,6 @@ class ServingFlags(ExportFlags):
 class PartsFlags(ServingFlags, EpochFlags):
     """Fine-tuning on files of train, dev and test data, named by flags."""
 
-    # Flags of files, which a subclass has, and what requires them.
     FILES: ClassVar[dict[str, str]] = {
         "train_file": "do_train",
         "dev_file": "do_eval",
@@ -344,15 +355,6 @@ class PartsFlags(ServingFlags, EpochFlags):
         "Whether to evaluate on --dev_file: at each checkpoint while "
         "training, or all existing checkpoints without --do_train.",
     )
-
-    def check(self):
-        """Raises ValueError if flags contradict each other."""
-        exports = "export_dir", "export_text_dir"
-        check_has_work(self, *self.FILES.values(), *exports)
-        for name, wanting in self.FILES.items():
-            if getattr(self, wanting) and not getattr(self, name):
-                raise ValueError(f"Please give --{name}.")
-        super().check()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

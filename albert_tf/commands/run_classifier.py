@@ -56,14 +56,6 @@ class ClassifierFlags(
 
     def check(self):
         """Raises ValueError if flags contradict each other."""
-        groups.check_has_work(
-            self,
-            "do_train",
-            "do_eval",
-            "do_predict",
-            "export_dir",
-            "export_text_dir",
-        )
         if bool(self.task_name) == bool(self.task_config):
             raise ValueError("Give either --task_name or --task_config.")
         if self.task_name and self.task_name.lower() not in GLUE:

@@ -58,7 +58,6 @@ class RaceFlags(groups.FineTuningFlags):
 
     def check(self):
         """Raises ValueError if flags contradict each other."""
-        groups.check_has_work(self, "do_train", "do_eval", "do_predict")
         if self.high_only and self.middle_only:
             raise ValueError(
                 "--high_only and --middle_only leave no questions. Give one, "

@@ -7,7 +7,7 @@ python run_squad.py --flagfile=configs/squad/v2.flags \
 """
 
 import dataclasses
-from typing import Literal
+from typing import ClassVar, Literal
 
 from albert_tf.commands import groups
 from albert_tf.flags import flag
@@ -22,6 +22,11 @@ class SquadFlags(
     AnswerSettings,
 ):
     """Questions of SQuAD; the release's flags first."""
+
+    FILES: ClassVar[dict[str, str]] = {
+        "train_file": "do_train",
+        "predict_file": "do_predict",
+    }
 
     train_file: str | None = flag(help="JSON file with training data.")
     predict_file: str | None = flag(
@@ -56,19 +61,6 @@ class SquadFlags(
         at_least=1,
         at_most=256,
     )
-
-    def check(self):
-        """Raises ValueError if flags contradict each other."""
-        groups.check_has_work(
-            self, "do_train", "do_predict", "export_dir", "export_text_dir"
-        )
-        for name, is_wanted in (
-            ("train_file", self.do_train),
-            ("predict_file", self.do_predict),
-        ):
-            if is_wanted and not getattr(self, name):
-                raise ValueError(f"Please give --{name}.")
-        super().check()
 
 
 COMMAND = "albert_tf.programs.run_squad", SquadFlags

@@ -109,6 +109,23 @@ def check_start_and_outputs(args):
             filesystem.check_can_be_written(os.path.join(folder, "file"))
 
 
+def check_outputs(args, names, inputs=None):
+    """Raises ValueError if an output would overwrite an input.
+
+    Args:
+      args: the flags.
+      names: names of files that each run writes.
+      inputs: as for `filesystem.check_outputs`; by default the flags' files.
+    """
+    outputs = [
+        os.path.join(run_folder(args, number), name)
+        for number in range(args.num_runs)
+        for name in names
+    ]
+    files = {f"--{name}": [getattr(args, name)] for name in args.FILES}
+    filesystem.check_outputs({"--output_dir": outputs}, inputs or files)
+
+
 def run(args, read_task):
     """Trains, evaluates, predicts and exports, once per seed.
 

@@ -34,20 +34,8 @@ def check_outputs(args, task):
     """Raises ValueError if predictions would overwrite the task's data."""
     names = [f"{name}.tsv" for name in task.test]
     names += [submissions.TEST_RESULTS_FILE, submissions.SUBMISSION_FILE]
-    filesystem.check_outputs(
-        {
-            "--output_dir": [
-                os.path.join(finetuning.run_folder(args, number), name)
-                for number in range(args.num_runs)
-                for name in names
-            ]
-        },
-        {
-            "--data_dir": [
-                os.path.join(args.data_dir, table.file) for table in task.tables
-            ]
-        },
-    )
+    tables = [os.path.join(args.data_dir, table.file) for table in task.tables]
+    finetuning.check_outputs(args, names, {"--data_dir": tables})
 
 
 def read_task(args, model):

@@ -6,7 +6,6 @@ import os
 import numpy as np
 
 from albert_tf import filesystem
-from albert_tf.commands.groups import PartsFlags
 from albert_tf.data import examples, text_pairs
 from albert_tf.programs import finetuning
 from albert_tf.tasks.recipes import VectorSettings
@@ -96,7 +95,7 @@ def read_task(args, model):
     names = {"dev_file": "dev", "predict_file": "test"}
     parts = {
         names[name]: read_part(args, name, model.tokenizer)
-        for name, wanting in PartsFlags.FILES.items()
+        for name, wanting in args.FILES.items()
         if name in names and getattr(args, wanting)
     }
     pooling = args.pooling or (model.head and model.head.pooling)
@@ -110,7 +109,5 @@ def read_task(args, model):
 
 def run(args):
     """Trains, scores, predicts and exports as requested by the flags."""
-    inputs = {f"--{name}": [getattr(args, name)] for name in PartsFlags.FILES}
-    outputs = [os.path.join(args.output_dir, PREDICTIONS_FILE)]
-    filesystem.check_outputs({"--output_dir": outputs}, inputs)
+    finetuning.check_outputs(args, [PREDICTIONS_FILE])
     finetuning.run(args.choose_steps(), read_task)

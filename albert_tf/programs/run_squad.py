@@ -2,7 +2,7 @@
 
 import os
 
-from albert_tf import filesystem, settings
+from albert_tf import settings
 from albert_tf.data import examples, squad, windows
 from albert_tf.programs import finetuning
 from albert_tf.tasks.recipes import AnswerSettings
@@ -96,11 +96,6 @@ def read_task(args, model):
 
 def run(args):
     """Trains, evaluates, answers and exports as requested by the flags."""
-    inputs = {
-        "--train_file": [args.train_file],
-        "--predict_file": [args.predict_file],
-    }
     names = (PREDICTIONS_FILE, NBEST_FILE, NULL_ODDS_FILE)
-    outputs = [os.path.join(args.output_dir, name) for name in names]
-    filesystem.check_outputs({"--output_dir": outputs}, inputs)
+    finetuning.check_outputs(args, names)
     finetuning.run(args.choose_steps(), read_task)

@@ -2,21 +2,19 @@
 
 import os
 
-from albert_tf import filesystem
-from albert_tf.commands.groups import PartsFlags
 from albert_tf.data import examples, tagged, word_windows
 from albert_tf.metrics import tagging
 from albert_tf.programs import finetuning
 from albert_tf.tasks.tagging import Part, Tagging
 
-# Names of `PartsFlags.FILES` in the task.
+# Names of `args.FILES` in the task.
 PARTS = {"train_file": "train", "dev_file": "dev", "predict_file": "test"}
 
 
 def read_files(args):
     """Returns a `tagged.TaggedFile` for each part that the flags require."""
     files = {}
-    for name, wanting in PartsFlags.FILES.items():
+    for name, wanting in args.FILES.items():
         if getattr(args, wanting):
             files[PARTS[name]] = tagged.read_tagged(
                 getattr(args, name),
@@ -112,8 +110,6 @@ def read_task(args, model):
 
 def run(args):
     """Trains, evaluates, tags and exports as requested by the flags."""
-    inputs = {f"--{name}": [getattr(args, name)] for name in PartsFlags.FILES}
     ending = os.path.splitext(args.predict_file or "")[1]
-    outputs = [os.path.join(args.output_dir, f"predictions{ending}")]
-    filesystem.check_outputs({"--output_dir": outputs}, inputs)
+    finetuning.check_outputs(args, [f"predictions{ending}"])
     finetuning.run(args.choose_steps(), read_task)

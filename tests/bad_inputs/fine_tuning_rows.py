@@ -283,7 +283,7 @@ ROWS = [
     classifier(
         "a key of a file that is named like a flag",
         "",
-        "model config: 'hidden_dropout_prob' is 2,",
+        'model config: "hidden_dropout_prob"=2; wanted',
         set_json("model/albert_config.json", hidden_dropout_prob=2),
     ),
     classifier(
