@@ -212,18 +212,19 @@ def _find_repeated(words, values):
     for name in sorted({n for n in names if names.count(n) > 1}):
         yield name, "given twice; the last one counts."
     for i, word in enumerate(words):
-        if word.lstrip("-").partition("=")[0] == "flagfile":
-            num_words = 1 if "=" in word else 2
-            read = values.read_flags_from_files(words[i : i + num_words])
-            in_file = {*_list_names(read, values)}
-            for name in sorted(in_file & {*_list_names(words[:i], values)}):
-                yield (
-                    name,
-                    (
-                        "given before --flagfile, whose value counts. Give it "
-                        "after --flagfile."
-                    ),
-                )
+        name, _, path = word.lstrip("-").partition("=")
+        end = i + (1 if path else 2)
+        path = path or "".join(words[i + 1 : end])
+        # A pipe can be read only once.
+        if name != "flagfile" or not os.path.isfile(os.path.expanduser(path)):
+            continue
+        read = values.read_flags_from_files(words[i:end])
+        before, within, after = (
+            {*_list_names(part, values)}
+            for part in (words[:i], read, words[end:])
+        )
+        for name in sorted(before & within - after):
+            yield name, "given before --flagfile, whose value counts."
 
 
 def _list_names(words, values):

@@ -13,12 +13,12 @@ import types
 import numpy as np
 import pytest
 
+from albert_tf import commands as albert_commands
 from albert_tf import flags
 from albert_tf.commands.embed import EmbedFlags
 from albert_tf.programs import embed
 from albert_tf.weights import downloads
 from tests import tiny, typed
-from tests.bad_inputs.commands import find_program
 
 ROOT = pathlib.Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -40,7 +40,7 @@ def commands():
 
 def flags_of(program):
     """The names of a program's flags."""
-    _, flags_class = find_program(program)
+    _, flags_class = albert_commands.find(program)
     names = (field.name for field in dataclasses.fields(flags_class))
     return {*names, "flagfile"}
 
@@ -51,7 +51,7 @@ def test_every_command_is_accepted(page, command, monkeypatch, capsys):
     _, program, *words = shlex.split(command, comments=True)
     if "..." in command or "--help" in words:
         pytest.skip("not a whole command")
-    _, flags_class = find_program(program.removesuffix(".py"))
+    _, flags_class = albert_commands.find(program.removesuffix(".py"))
     taken = []
     assert not flags.run_command(taken.append, flags_class, words), (
         capsys.readouterr().err
@@ -243,7 +243,7 @@ def test_the_page_on_vectors_can_be_typed(archive, tmp_path, monkeypatch):
             exec(block, values)
             continue
         _, name, *words = shlex.split(block.replace("\\\n", ""))
-        program, flags_class = find_program(name.removesuffix(".py"))
+        program, flags_class = albert_commands.find(name.removesuffix(".py"))
         assert not flags.run_command(program, flags_class, words)
     np.testing.assert_allclose(np.diag(values["cosines"]), 1, atol=1e-6)
 

@@ -19,7 +19,9 @@ from albert_tf.flags import flag
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class DataFlags(groups.TextFlags, groups.CasingFlags):
+class DataFlags(
+    groups.TextFlags, groups.CasingFlags, rules.SequenceRule, rules.Masks
+):
     """Input, output, and how sequences are built and masked."""
 
     input_file: str = flag(
@@ -60,26 +62,13 @@ class DataFlags(groups.TextFlags, groups.CasingFlags):
         help="WordPiece vocabulary, as for the Chinese models; ignored if "
         "--spm_model_file is given."
     )
-    max_seq_length: int | None = flag(
+    max_seq_length: int | None = flag(  # type: ignore[assignment]
         help="Maximum length of a sequence, in tokens. Default: 512, or the "
         "number of positions in the albert_config.json next to the vocabulary "
         "if that is less.",
-        at_least=5,
-        at_most=rules.MAX_SEQ_LENGTH,
-    )
-    sentence_objective: Literal["sop", "nsp", "none"] = flag(
-        rules.SequenceRule.sentence_objective,
-        "Meaning of sentence label 1: segments swapped (sop), second segment "
-        "from another document (nsp), or unused (none).",
     )
     random_next_sentence: bool = flag(
         False, "The release's name for --sentence_objective=nsp."
-    )
-    short_seq_prob: float = flag(
-        rules.SequenceRule.short_seq_prob,
-        "Fraction of documents whose sequences are shortened.",
-        at_least=0,
-        at_most=1,
     )
     masking: Literal["static", "dynamic"] = flag(
         "static",
@@ -87,43 +76,17 @@ class DataFlags(groups.TextFlags, groups.CasingFlags):
         "each epoch (dynamic). For dynamic records, --dupe_factor=1 suffices, "
         "and run_pretraining can replace what the flags of masking say.",
     )
-    masked_lm_prob: float = flag(
-        rules.MaskingRule.masked_lm_prob,
-        "Fraction of a sequence's tokens to mask.",
-        above=0,
-        at_most=1,
-    )
     max_predictions_per_seq: int | None = flag(
         help="Maximum number of masked tokens per sequence. Default: "
         f"{rules.MaskingRule.max_predictions}, or --max_seq_length if that is "
         "less.",
         at_least=1,
     )
-    ngram: int = flag(
-        rules.MaskingRule.ngram,
-        "Maximum length of a masked n-gram, in words.",
-        at_least=1,
-        at_most=rules.MAX_NGRAM,
-    )
-    favor_shorter_ngram: bool = flag(
-        rules.MaskingRule.favor_shorter_ngram,
-        "Whether to draw n-grams with a probability proportional to 1/n; "
-        "otherwise longer n-grams are more probable.",
-    )
-    do_whole_word_mask: bool = flag(
-        rules.MaskingRule.do_whole_word_mask,
-        "Whether to mask whole words instead of single tokens.",
-    )
     words_from_spaces: bool = flag(
         False,
         "Whether spaces divide the words of scripts without spaces between "
         "words, such as Chinese: they are removed, and words between them are "
         "masked as a whole.",
-    )
-    do_permutation: bool = flag(
-        rules.MaskingRule.do_permutation,
-        "Whether to also shuffle the same number of other n-grams and predict "
-        "them.",
     )
     dupe_factor: int = flag(
         rules.DUPE_FACTOR,

@@ -15,7 +15,7 @@ from albert_tf.flags import flag
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ExtendVocabFlags(groups.CopyFlags):
+class ExtendVocabFlags(groups.CopyFlags, groups.TextFlags):
     """Model, and the words to add."""
 
     input_file: str | None = flag(

@@ -95,8 +95,7 @@ class CasingFlags(flags.Flags):
 
     do_lower_case: bool | None = flag(
         help="Whether to lowercase the text. Default: as recorded with the "
-        "vocabulary, else true. To change what is recorded, give the "
-        "vocabulary's file, too."
+        "vocabulary, else true."
     )
     keep_accents: bool | None = flag(
         help="Whether to keep accents and other combining characters. "
@@ -106,7 +105,10 @@ class CasingFlags(flags.Flags):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FilesFlags(CasingFlags):
-    """Files that replace or complete those next to a checkpoint; casing too."""
+    """Files that replace or complete those next to a checkpoint.
+
+    Their casing counts if the vocabulary's file is given.
+    """
 
     albert_config_file: str | None = flag(
         help="JSON file with the architecture. Default: the one next to the "

@@ -16,7 +16,7 @@ from albert_tf.flags import flag
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class InitializeFlags(groups.FormatFlags, groups.CasingFlags):
+class InitializeFlags(groups.FormatFlags, groups.CasingFlags, groups.TextFlags):
     """Config, vocabulary, and the text whose frequencies the model has."""
 
     albert_config_file: str = flag(

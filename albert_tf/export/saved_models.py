@@ -133,6 +133,11 @@ def _choose_kernels(model, is_compact):
 
 def check_compact(model):
     """Raises ValueError if a model is too large for a compact SavedModel."""
+    if getattr(model, "reads_layers", False):
+        raise ValueError(
+            "The model reads all layers, of which a compact SavedModel keeps "
+            "the last one only: export it without that option."
+        )
     size = execution.count_kernel_bytes(model)
     if size > execution.MAX_CONSTANT_BYTES:
         raise ValueError(

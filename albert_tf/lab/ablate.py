@@ -156,14 +156,6 @@ def check_casing(grid, vocabulary):
                         f"Row {row.name!r} is trained on records with {name} "
                         f"{actual}; held_out has {wanted}. Give both the same."
                     )
-    keeps_accents = str(grid.held_out.get("keep_accents", False)).lower()
-    for row in grid.rows:
-        if keeps_accents == "true" and not row.phases:
-            raise ValueError(
-                f"Row {row.name!r} has random weights, which run_classifier "
-                "fine-tunes without accents; held_out has keep_accents. Leave "
-                "out the row."
-            )
 
 
 def check_texts(train, held_out):

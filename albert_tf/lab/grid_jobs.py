@@ -23,7 +23,7 @@ from albert_tf.model import heads, parameters
 from albert_tf.programs import subprograms
 from albert_tf.reports import plot_metrics
 from albert_tf.training import distribution, evaluation, manifest
-from albert_tf.weights import pretrained
+from albert_tf.weights import pretrained, vocabulary_files
 
 RESULT_FILE = "result.json"
 HELD_OUT = "held out"  # The job that scores a model on held-out records.
@@ -73,8 +73,12 @@ class GridRunner:
             text: list(map(digests.digest_file, filesystem.expand_files(text)))
             for text in (args.train_text, args.heldout_text)
         }
-        # Every job depends on the vocabulary.
-        self.begin = list(map(digests.digest_file, self.vocabulary.values()))
+        # Every job depends on the vocabulary, and on what is recorded with it.
+        self.begin: list = []
+        for path in self.vocabulary.values():
+            casing = vocabulary_files.read_casing(path, None)
+            self.begin.append(digests.digest_file(path))
+            self.begin += sorted(casing.items())
 
     def do_row(self, row, seed):
         """Does all jobs of a row with a seed.
@@ -151,10 +155,11 @@ class GridRunner:
     def task_settings(self, row, task):
         """Returns the flags of run_classifier for a row's task."""
         settings = self.grid.tasks[task] | row.tasks.get(task, {})
-        name = "do_lower_case"
-        if not row.phases and name in self.grid.held_out:
+        if not row.phases:
             # A trained model has the casing of its records.
-            settings = {name: self.grid.held_out[name]} | settings
+            names = vocabulary_files.CASING & self.grid.held_out.keys()
+            casing = {name: self.grid.held_out[name] for name in names}
+            settings = casing | settings
         # Not data_dir: the user's folder may begin with "configs/", too.
         return find_shipped(settings) | {"data_dir": settings["data_dir"]}
 

@@ -72,11 +72,6 @@ class WeightOwner(keras.layers.Layer):
         ]
 
 
-def name_weight(weight):
-    """Returns the canonical name of a weight; of Keras's own, its path."""
-    return getattr(weight, "canonical_name", weight.path)
-
-
 class ConfiguredLayer(keras.layers.Layer):
     """A layer with an AlbertConfig, which Keras can save and load.
 
@@ -102,8 +97,18 @@ class ConfiguredLayer(keras.layers.Layer):
             **super().get_config(),
             "config": self.config.to_dict(),
             **{name: getattr(self, name) for name in self.saved_arguments},
-            "frozen": [name_weight(w) for w in self.weights if not w.trainable],
+            "frozen": [
+                name
+                for name, weight in self._named_weights()
+                if not weight.trainable
+            ],
         }
+
+    def _named_weights(self):
+        """Yields the names and weights of this package's layers."""
+        for weight in self.weights:
+            if name := getattr(weight, "canonical_name", None):
+                yield name, weight
 
     @classmethod
     def from_config(cls, values):
@@ -113,6 +118,6 @@ class ConfiguredLayer(keras.layers.Layer):
         layer = cls(AlbertConfig.from_dict(values.pop("config")), **values)
         layer.trainable = trainable
         if frozen is not None:
-            for weight in layer.weights:
-                weight.trainable = name_weight(weight) not in frozen
+            for name, weight in layer._named_weights():
+                weight.trainable = name not in frozen
         return layer

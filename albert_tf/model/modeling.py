@@ -19,6 +19,8 @@ from albert_tf.model.dropout import build_dropout
 # Added to the score of a masked key; the release's value. Finite, so that a
 # row with an all-zero mask attends uniformly instead of returning NaN.
 MASKED_SCORE = -10000.0
+# Layers such as Add and Concatenate, which build nothing.
+_WITHOUT_WEIGHTS = keras.layers.Add.__base__
 _ADVICE = (
     "Use heads.Logits, or another layers.WeightOwner, instead of layers of "
     "Keras."
@@ -503,8 +505,10 @@ def named_weights(layer):
         exist yet.
     """
     for part in layer._flatten_layers():
-        makes_weights = type(part).build is not keras.layers.Layer.build
-        if makes_weights and not part.built:
+        makes_none = isinstance(part, _WITHOUT_WEIGHTS) or (
+            type(part).build is keras.layers.Layer.build
+        )
+        if not (part.built or makes_none):
             raise ValueError(
                 f"The layer {part.path or part.name} is not built: weights "
                 "that it makes later would be neither trained nor saved. "

@@ -7,6 +7,7 @@ import os
 from albert_tf import filesystem
 from albert_tf.data.pretraining import markup, rules, shards
 from albert_tf.model.config import CONFIG_FILE, AlbertConfig
+from albert_tf.settings import take
 from albert_tf.text import coverage, tokenization
 from albert_tf.weights import vocabulary_files
 
@@ -138,18 +139,13 @@ def make_settings(args):
         )
     return shards.Settings(
         tokenizer=tuple(sorted((files | casing).items())),
-        sequence=rules.SequenceRule(
-            max_seq_length=args.max_seq_length,
-            short_seq_prob=args.short_seq_prob,
-            sentence_objective=_objective(args),
+        sequence=take(
+            rules.SequenceRule, args, sentence_objective=_objective(args)
         ),
-        masking=rules.MaskingRule(
+        masking=take(
+            rules.MaskingRule,
+            args,
             max_predictions=args.max_predictions_per_seq,
-            masked_lm_prob=args.masked_lm_prob,
-            ngram=args.ngram,
-            favor_shorter_ngram=args.favor_shorter_ngram,
-            do_whole_word_mask=args.do_whole_word_mask,
-            do_permutation=args.do_permutation,
         ),
         is_dynamic=args.masking == "dynamic",
         dupe_factor=args.dupe_factor,

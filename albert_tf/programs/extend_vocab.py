@@ -4,7 +4,6 @@ import itertools
 
 from albert_tf import filesystem
 from albert_tf.data import tables
-from albert_tf.data.pretraining import corpus, markup
 from albert_tf.programs import models
 from albert_tf.text import extension
 from albert_tf.weights import new_pieces, pretrained
@@ -21,10 +20,10 @@ def run(args):
         )
     with models.creating_folder(args.to, args.from_) as folder:
         model = pretrained.complete(models.read_pretrained(args.from_, args))
-        files = filesystem.expand_files(args.input_file or args.words_file)
         if args.input_file:
-            lines = corpus.read_lines(files, markup.TextFormat().open)
+            lines = models.read_text(args)
         else:
+            files = filesystem.expand_files(args.words_file)
             lines = itertools.chain(*map(tables.read_lines, files))
         units = extension.count_units(lines, model.tokenizer)
         wanted = choose_words(args, units, model.tokenizer)

@@ -2,8 +2,6 @@
 
 import keras
 
-from albert_tf import filesystem
-from albert_tf.data.pretraining import corpus, markup
 from albert_tf.model import heads, initial_values, modeling
 from albert_tf.programs import models
 from albert_tf.text import extension
@@ -26,9 +24,8 @@ def run(args):
         start = pretrained.complete(start)
         counts = None
         if args.input_file:
-            files = filesystem.expand_files(args.input_file)
-            lines = corpus.read_lines(files, markup.TextFormat().open)
-            units = extension.count_units(lines, start.tokenizer)
+            text = models.read_text(args)
+            units = extension.count_units(text, start.tokenizer)
             counts = extension.count_pieces(units, start.tokenizer)
         start.values.update(build_values(start, counts, args.random_seed))
         written = pretrained.select(start, args.format)

@@ -9,6 +9,7 @@ import shutil
 
 from albert_tf import filesystem, ownership, progress
 from albert_tf.commands import groups
+from albert_tf.data.pretraining import corpus, markup
 from albert_tf.reports import page_files
 from albert_tf.weights import downloads, pretrained
 
@@ -49,6 +50,18 @@ def split_lines(text):
     as U+2028.
     """
     return [line for line in re.split(r"\r\n?|\n", text) if line.strip()]
+
+
+def read_text(args):
+    """Yields the lines of --input_file, by `groups.TextFlags`.
+
+    Raises:
+      ValueError: if it is not all UTF-8 text.
+    """
+    files = filesystem.expand_files(args.input_file)
+    text = markup.TextFormat(args.input_format, args.text_key)
+    markup.say_formats(map(text.detect, filter(filesystem.size, files)))
+    return corpus.read_lines(files, text.open, is_strict=True)
 
 
 def check_output_file(args):

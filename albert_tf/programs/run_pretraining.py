@@ -4,7 +4,7 @@ import dataclasses
 import logging
 
 from albert_tf import settings
-from albert_tf.data.pretraining import agreement, opening
+from albert_tf.data.pretraining import agreement, opening, rules
 from albert_tf.model.config import AlbertConfig
 from albert_tf.programs import shared
 from albert_tf.reports import card
@@ -13,19 +13,12 @@ from albert_tf.tasks.recipes import PretrainingRecipe
 from albert_tf.training import workers
 from albert_tf.weights import checkpoints, pretrained
 
-# Flags that replace the recorded settings of dynamic masking.
-MASKING = (
-    "masked_lm_prob",
-    "ngram",
-    "favor_shorter_ngram",
-    "do_whole_word_mask",
-    "do_permutation",
-)
-
 
 def open_train_records(args, config):
     """Returns `opening.PretrainingRecords` that match flags and config."""
-    changes = {name: getattr(args, name) for name in MASKING}
+    # Flags that replace the recorded settings of dynamic masking.
+    names = [field.name for field in dataclasses.fields(rules.Masks)]
+    changes = {name: getattr(args, name) for name in names}
     return opening.open_records(
         args.input_file,
         config,

@@ -17,7 +17,8 @@ def check_devices(args):
         )
     is_tpu = args.use_tpu or args.distribution == "tpu"
     num_hosts = workers.count_hosts()
-    if num_hosts > 1 and not is_tpu and args.distribution != "multi_worker":
+    is_alone = args.distribution != "multi_worker" and not is_tpu
+    if args.do_train and is_alone and num_hosts > 1:
         raise ValueError(
             f"TF_CONFIG lists {num_hosts} hosts, each of which would train a "
             "model of its own. Give --distribution=multi_worker to "

@@ -361,9 +361,10 @@ class Pretraining:
                 {"records": read_part},
                 evaluator=self.evaluator,
                 gauge=self._build_gauge(),
-                # The other workers have not read the earlier losses.
+                # Only the chief has read the losses of earlier steps.
                 guard=divergence.Guard(
-                    self.recipe.stop_on_divergence and together.is_chief,
+                    self.recipe.stop_on_divergence
+                    and (together.is_chief or not step),
                     loss="masked_lm_loss",
                 ),
             )

@@ -93,7 +93,7 @@ class Manifest:
         with contextlib.suppress(FileNotFoundError, ValueError, TypeError):
             path = os.path.join(self.folder, CONFIG_FILE)
             found = AlbertConfig.from_json_file(path).to_dict()
-            known = self.made_of.get("config", {})
+            known = self.made_of.get("config", found)
             return {"config": {n: x for n, x in found.items() if n in known}}
         return {}
 

@@ -138,6 +138,11 @@ class Session:
                 schedule,
                 beta_2=self.settings.beta_2,
             )
+        if self.settings.remat and getattr(self.model, "reads_layers", False):
+            raise ValueError(
+                "The model reads all layers, of which remat=True keeps the "
+                "last one only: omit remat."
+            )
 
     def _list_frozen(self):
         """Returns the names of the model's weights that are not trainable."""

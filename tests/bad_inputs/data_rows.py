@@ -265,7 +265,7 @@ ROWS = [
     row(
         "more masked tokens than tokens",
         "--max_seq_length=8 --max_predictions_per_seq=9",
-        "max_predictions_per_seq must be .* at most 8; got 9",
+        "--max_predictions_per_seq=9; wanted at most --max_seq_length=8",
     ),
     row("an unknown flag", "--dupe_factors=3", "dupe_factors"),
     row("a stray word", "--do_lower_case False", "--flag=value.*False"),

@@ -669,7 +669,7 @@ ROWS = [
             ("masking", "both", "masking = 'both'"),
             ("masking", "static", "masking = static"),
             ("masking_rule", [], "masking_rule of type dict"),
-            ("masking_rule", {"ngram": -1}, "ngram must be at least 1"),
+            ("masking_rule", {"ngram": -1}, "ngram=-1; wanted at least 1"),
             ("masking_rule", {"ngrams": 3}, "ngrams"),
             ("vocabulary", None, "vocabulary of type dict"),
             ("vocabulary", {"vocab_size": 25}, "lacks a value"),

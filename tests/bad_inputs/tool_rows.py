@@ -164,7 +164,7 @@ ROWS = [
         "initialize",
         "the text is not UTF-8",
         "--input_file=latin.txt",
-        "latin.txt, line 2 is not UTF-8",
+        "latin.txt is not UTF-8 text: 1 characters",
         put("latin.txt", b"w1\n\xe4\n"),
     ),
     row("initialize", "a place in use", "--to=glue", "glue is not empty"),
@@ -197,6 +197,13 @@ ROWS = [
         "either --input_file, a text, or --words_file",
     ),
     row("extend_vocab", "no such words", "--words_file=no*", "No file matches"),
+    row(
+        "extend_vocab",
+        "the text is not UTF-8",
+        "--words_file= --input_file=latin.txt",
+        "latin.txt is not UTF-8 text: 1 characters",
+        put("latin.txt", b"w1\n\xe4\n"),
+    ),
     row(
         "extend_vocab",
         "the words are not UTF-8",
@@ -734,7 +741,9 @@ ROWS = [
         ),
     ),
     row("ablate", "no such text", "--train_text=no", "No file matches 'no'"),
-    row("ablate", "no such vocabulary", "--vocab_file=no", "no: there is no"),
+    row(
+        "ablate", "no such vocabulary", "--vocab_file=no", "no vocabulary file"
+    ),
     row(
         "ablate",
         "two vocabularies",

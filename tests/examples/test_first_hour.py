@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 import quickstart
+from albert_tf import commands as albert_commands
 from albert_tf import flags
 from albert_tf.programs import subprograms
 from albert_tf.weights import downloads
 from tests import tiny
-from tests.bad_inputs.commands import find_program
 from tests.conftest import ROOT
 
 MESSAGES = {
@@ -26,7 +26,7 @@ MESSAGES = {
 def type_command(line):
     """Runs `albert NAME ...` in this process; it must end without an error."""
     _, name, *words = shlex.split(line.replace("\\\n", " "))
-    program, flags_class = find_program(name)
+    program, flags_class = albert_commands.find(name)
     assert not flags.run_command(program, flags_class, words), line
 
 
@@ -97,7 +97,7 @@ def test_from_a_csv_file_to_a_served_model(
 def run_here(command, **_):
     """As `subprograms.run_program`; runs `albert` in this process."""
     if command[1:3] == list(quickstart.ALBERT):
-        program, flags_class = find_program(command[3])
+        program, flags_class = albert_commands.find(command[3])
         return flags.run_command(program, flags_class, command[4:])
     return subprocess.run(command, check=False).returncode
 

@@ -18,9 +18,9 @@ import pytest
 import collect_english
 import quickstart
 from albert_tf import __main__ as commands
+from albert_tf import commands as albert_commands
 from albert_tf import flags
 from albert_tf.model.config import AlbertConfig
-from tests.bad_inputs.commands import find_program
 from tests.conftest import ROOT, started
 
 
@@ -89,7 +89,7 @@ def test_the_next_steps_can_be_typed(given):
     for line in lines:
         _, *words = shlex.split(line)
         if words[:2] == list(quickstart.ALBERT):
-            _, flags_class = find_program(words[2])
+            _, flags_class = albert_commands.find(words[2])
             words = words[2:]
         else:
             assert pathlib.Path(words[0]).is_file()

@@ -12,6 +12,7 @@ from albert_tf import ownership
 from albert_tf.commands.ablate import AblateFlags
 from albert_tf.lab import ablate, digests, grid_jobs, grid_reports, grids
 from albert_tf.reports import plot_metrics
+from albert_tf.text import tokenization
 from albert_tf.training import results_file
 from tests import pages, tiny
 from tests.bad_inputs import commands
@@ -575,8 +576,13 @@ def test_random_weights_have_the_casing_of_the_records(work, tmp_path):
     assert found == [None, "False"]
     values["held_out"] = GRID["held_out"] | {"keep_accents": True}
     (tmp_path / "grid.json").write_text(json.dumps(values))
-    with pytest.raises(ValueError, match="'random' .* without accents"):
-        work()
+    calls, _ = work(seeds="1")
+    assert [flags.get("keep_accents") for _, flags in calls] == ["True"]
+    # Another vocabulary of the same pieces.
+    tokenization.build_tokenizer(
+        vocab_file=tmp_path / "vocab.txt", keep_accents=True
+    ).write_settings(tmp_path)
+    assert len(work(seeds="1")[0]) == 1
 
 
 def test_a_grid_among_its_results_is_refused(tmp_path):

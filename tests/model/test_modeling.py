@@ -326,7 +326,9 @@ def test_weights_without_a_name_are_refused(is_built):
     class Own(heads.AlbertModel):
         def __init__(self):
             super().__init__(TINY)
-            self.drop = keras.layers.Dropout(0.1)  # It has no weights.
+            # They have no weights.
+            self.drop = keras.layers.Dropout(0.1)
+            self.join = keras.layers.Concatenate()
             self.dense = keras.layers.Dense(2)
 
     model = Own()
@@ -337,7 +339,7 @@ def test_weights_without_a_name_are_refused(is_built):
     with pytest.raises(ValueError, match=f"{message}.* Use heads.Logits"):
         modeling.named_weights(model)
     model.trainable = False
-    assert len(model.get_config()["frozen"]) == len(model.weights)
+    assert len(model.get_config()["frozen"]) == len(model.encoder.weights)
 
 
 def test_a_too_long_input_is_refused(encoder):

@@ -1,6 +1,7 @@
 """Objects built from flags."""
 
 import builtins
+import dataclasses
 
 import pytest
 import tensorflow as tf
@@ -71,5 +72,7 @@ def test_several_hosts_do_not_train_apart(
     )
     if not is_refused:
         return shared.check_devices(args)
+    evaluation = {"do_train": False, "do_eval": True, "eval_input_file": "x"}
+    shared.check_devices(dataclasses.replace(args, **evaluation))
     with pytest.raises(ValueError, match="lists 2 hosts, each of which"):
         shared.check_devices(args)

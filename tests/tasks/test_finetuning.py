@@ -19,6 +19,7 @@ from albert_tf import (
 )
 from albert_tf.commands.run_classifier import ClassifierFlags
 from albert_tf.data.examples import pad_examples
+from albert_tf.export import saved_models
 from albert_tf.model import execution, heads, onednn, operations
 from albert_tf.programs import run_classifier
 from albert_tf.tasks import classification
@@ -502,7 +503,13 @@ def test_a_model_may_read_all_layers(model, tmp_path, monkeypatch):
         lambda config, *_, dtype: Mean(config, num_labels=2, dtype=dtype),
     )
     examples = tuning.task.train
+    with pytest.raises(ValueError, match="omit remat"):
+        FineTuning(
+            tmp_path / "remat", tuning.task, tuning.start, Recipe(remat=True)
+        )
     tuning = FineTuning(tmp_path / "own", tuning.task, tuning.start)
+    with pytest.raises(ValueError, match="reads all layers"):
+        saved_models.check_compact(tuning.model)
     tuning.source = "random weights"
     wanted = tuning.model(pad_examples(examples, [0, 1, 2], 16))["logits"]
     found = tuning.predict(examples)["logits"]

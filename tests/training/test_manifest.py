@@ -167,6 +167,7 @@ def test_without_a_manifest_the_config_is_compared(tmp_path, content):
     (tmp_path / "albert_config.json").write_text(json.dumps(old))
     if content:
         (tmp_path / manifest.MANIFEST_FILE).write_text(content)
+    assert manifest.read_setting(tmp_path, "config")["vocab_size"] == 7
     found = manifest.Manifest(tmp_path, {"config": values})
     ((key, before, now, verdict, _),) = found.differences()
     assert (key, before, now) == ("config.num_hidden_layers", 5, 12)

@@ -172,13 +172,25 @@ def read_blocks(
             yield from split_blocks(file)
 
 
-def read_lines(files: Iterable, open_file: Callable) -> Iterator[str]:
-    """Yields the lines of text files; says how much is not UTF-8 text."""
+def read_lines(
+    files: Iterable, open_file: Callable, is_strict: bool = False
+) -> Iterator[str]:
+    """Yields the lines of text files; says how much is not UTF-8 text.
+
+    Raises:
+      ValueError: if some is, and `is_strict`.
+    """
     num_bad = 0
-    for block in read_blocks(files, open_file):
-        text, count = _decode(block)
-        num_bad += count
-        yield from text.replace("\0", "").removesuffix("\n").split("\n")
+    for path in files:
+        for block in read_blocks([path], open_file):
+            text, count = _decode(block)
+            if count and is_strict:
+                raise ValueError(
+                    f"{path} is not UTF-8 text: {count} characters are "
+                    "invalid. Is it in another encoding, or damaged?"
+                )
+            num_bad += count
+            yield from text.replace("\0", "").removesuffix("\n").split("\n")
     warn_of_bad_characters(num_bad)
 
 

@@ -48,8 +48,9 @@ class Masker:
             rule = rules.MaskingRule(**sidecar["masking_rule"])
             vocabulary = sequences.Vocabulary.from_json(sidecar["vocabulary"])
         except (ValueError, TypeError) as error:
+            reason = str(error).removesuffix(".")
             raise ValueError(
-                f"{path} does not describe the masks: {error}. Was it edited? "
+                f"{path} does not describe the masks: {reason}. Was it edited? "
                 "Create the records again with create_pretraining_data.py."
             ) from error
         return cls(dataclasses.replace(rule, **changes), vocabulary)

@@ -1,11 +1,13 @@
 """Settings of pretraining records, and their limits.
 
-The flags have the same defaults, so this module imports nothing heavy.
+The flags inherit them, so this module imports nothing heavy.
 """
 
 import dataclasses
-import math
 from typing import Literal
+
+from albert_tf import settings
+from albert_tf.settings import setting
 
 NUM_SPECIAL_TOKENS = 3  # [CLS] A [SEP] B [SEP]
 
@@ -18,29 +20,39 @@ SHUFFLE_BUFFER = 100_000  # records
 MAX_DUPE_FACTOR = 1_000_000
 
 
-def check(name: str, value: float, least: float, most: float = math.inf):
-    """Raises ValueError if a setting is out of range or not a number."""
-    if not least <= value <= most:  # True for NaN, too.
-        raise ValueError(
-            f"{name} must be at least {least} and at most {most}; got {value}."
-        )
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SequenceRule:
-    """Settings of sequences.
+    """How sequences are built.
 
-    Attributes:
-      max_seq_length: tokens, including [CLS] and two [SEP].
-      short_seq_prob: share of documents whose sequences all get a random
-        target length between 2 and the maximum.
-      sentence_objective: label 1 means that the segments are swapped (sop), or
-        that the second one is from another document (nsp); always 0 for none.
+    Sentence label 1 means that the segments are swapped (sop), or that the
+    second one is from another document (nsp); it is always 0 for none. The
+    share of short ones is that of documents, whose sequences all get a random
+    target length between 2 and the maximum.
+
+    Raises:
+      ValueError: if a value is out of range.
     """
 
-    max_seq_length: int = 512
-    short_seq_prob: float = 0.1
-    sentence_objective: Literal["sop", "nsp", "none"] = "sop"
+    max_seq_length: int = setting(
+        512,
+        "Maximum length of a sequence, in tokens, with [CLS] and two [SEP].",
+        at_least=5,
+        at_most=MAX_SEQ_LENGTH,
+    )
+    sentence_objective: Literal["sop", "nsp", "none"] = setting(
+        "sop",
+        "Meaning of sentence label 1: segments swapped (sop), second segment "
+        "from another document (nsp), or unused (none).",
+    )
+    short_seq_prob: float = setting(
+        0.1,
+        "Fraction of documents whose sequences are shortened.",
+        at_least=0,
+        at_most=1,
+    )
+
+    def __post_init__(self):
+        settings.check(self)
 
     @property
     def max_tokens(self) -> int:
@@ -49,38 +61,49 @@ class SequenceRule:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class MaskingRule:
+class Masks:
+    """How tokens are masked; [CLS] and [SEP] count as tokens, too."""
+
+    masked_lm_prob: float = setting(
+        0.15, "Fraction of a sequence's tokens to mask.", above=0, at_most=1
+    )
+    ngram: int = setting(
+        3,
+        "Maximum length of a masked n-gram, in words.",
+        at_least=1,
+        at_most=MAX_NGRAM,
+    )
+    favor_shorter_ngram: bool = setting(
+        True,
+        "Whether to draw n-grams with a probability proportional to 1/n; "
+        "otherwise longer n-grams are more probable.",
+    )
+    do_whole_word_mask: bool = setting(
+        True, "Whether to mask whole words instead of single tokens."
+    )
+    do_permutation: bool = setting(
+        False,
+        "Whether to also shuffle the same number of other n-grams and predict "
+        "them.",
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class MaskingRule(Masks):
     """Settings of masking.
 
-    Attributes:
-      max_predictions: maximum number of masked tokens per sequence.
-      masked_lm_prob: share of masked tokens; [CLS] and [SEP] count as tokens.
-      ngram: maximum number of words in an n-gram.
-      favor_shorter_ngram: whether p(n) ~ 1 / n; otherwise, the reverse.
-      do_whole_word_mask: whether to mask whole words or single tokens.
-      do_permutation: whether to also shuffle and predict as many other tokens.
+    Raises:
+      ValueError: if a value is out of range.
     """
 
-    max_predictions: int = 20
-    masked_lm_prob: float = 0.15
-    ngram: int = 3
-    favor_shorter_ngram: bool = True
-    do_whole_word_mask: bool = True
-    do_permutation: bool = False
+    max_predictions: int = setting(
+        20, "Maximum number of masked tokens per sequence.", at_least=1
+    )
 
     def __post_init__(self):
-        check("max_predictions_per_seq", self.max_predictions, 1)
-        check("masked_lm_prob", self.masked_lm_prob, 0, 1)
-        check("ngram", self.ngram, 1, MAX_NGRAM)
-        if not self.masked_lm_prob:
-            raise ValueError("masked_lm_prob is 0: nothing would be masked.")
-
-    @property
-    def num_rounds(self) -> int:
-        """How many times the budget is spent: with permutation, twice."""
-        return 2 if self.do_permutation else 1
+        settings.check(self)
 
     @property
     def num_predictions(self) -> int:
-        """The length of the masked_lm_* lists."""
-        return self.max_predictions * self.num_rounds
+        """The length of the masked_lm_* lists: with permutation, twice."""
+        return self.max_predictions * (1 + self.do_permutation)

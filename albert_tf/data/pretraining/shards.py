@@ -11,13 +11,12 @@ import collections
 import dataclasses
 import functools
 import logging
-import math
 import os
 import re
 
 import numpy as np
 
-from albert_tf import filesystem, ownership, progress
+from albert_tf import filesystem, ownership, progress, settings
 from albert_tf.data import processes
 from albert_tf.data.pretraining import (
     corpus,
@@ -30,7 +29,7 @@ from albert_tf.data.pretraining import (
     spaced_words,
     unfinished,
 )
-from albert_tf.settings import SEED
+from albert_tf.settings import setting
 from albert_tf.text import coverage, tokenization
 
 # These sizes affect the output, because each task has its own seed.
@@ -63,36 +62,25 @@ class Settings:
     sequence: rules.SequenceRule
     masking: rules.MaskingRule
     is_dynamic: bool = False
-    dupe_factor: int = rules.DUPE_FACTOR
-    seed: int = SEED
+    dupe_factor: int = setting(
+        rules.DUPE_FACTOR, at_least=1, at_most=rules.MAX_DUPE_FACTOR
+    )
+    seed: int = setting(settings.SEED, at_least=0)
     text: markup.TextFormat = markup.TextFormat()
     words_from_spaces: bool = False
 
     def __post_init__(self):
-        rule = self.sequence
-        length = rule.max_seq_length
-        for name, value, least, most in (
-            ("max_seq_length", length, 5, rules.MAX_SEQ_LENGTH),
-            ("short_seq_prob", rule.short_seq_prob, 0, 1),
-            (
-                "max_predictions_per_seq",
-                self.masking.max_predictions,
-                1,
-                length,
-            ),
-            ("dupe_factor", self.dupe_factor, 1, rules.MAX_DUPE_FACTOR),
-            ("random_seed", self.seed, 0, math.inf),
-        ):
-            rules.check(name, value, least, most)
+        settings.check(self)
+        length = self.sequence.max_seq_length
+        if self.masking.max_predictions > length:
+            raise ValueError(
+                f"max_predictions_per_seq={self.masking.max_predictions}; "
+                f"wanted at most max_seq_length={length}."
+            )
         if self.words_from_spaces and not self.masking.do_whole_word_mask:
             raise ValueError(
                 "words_from_spaces=True needs do_whole_word_mask=True; with "
                 "False, tokens are masked one by one. Omit one of them."
-            )
-        if rule.sentence_objective not in sidecars.OBJECTIVES:
-            raise ValueError(
-                f"sentence_objective must be one of {sidecars.OBJECTIVES}; got "
-                f"{rule.sentence_objective!r}."
             )
 
     def build_tokenizer(self):

@@ -283,7 +283,7 @@ VALUES = VOCABULARY.to_json()
         ({"masking_rule": None}, "no masking_rule of type dict"),
         ({"vocabulary": None}, "no vocabulary of type dict"),
         ({"masking_rule": {"n": 3}}, "does not describe the masks.*'n'"),
-        ({"masking_rule": {"ngram": 0}}, "ngram must be at least 1"),
+        ({"masking_rule": {"ngram": 0}}, "ngram=0; wanted at least 1"),
         ({"masking_rule": {"ngram": "3"}}, "does not describe the masks"),
         ({"masking_rule": {"max_predictions": 42}}, "is 42, but .* 41 tokens"),
         ({"vocabulary": {}}, "lacks a value"),
