@@ -14,6 +14,7 @@ All other tags, such as those of parts of speech, are "plain".
 """
 
 import logging
+import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -124,12 +125,14 @@ def read_tagged(
         raise ValueError(f"{path} is empty. Was it copied completely?")
     columns = tagged_tables.Columns(word_column, tag_column, has_tags)
     rows, source = _READERS[tables.format_of(str(path))](path, text, columns)
-    _check_rows(path, rows)
-    scheme = PLAIN
     tags = {tag for row in rows for tag in row.tags or ()}
     # "_" is CoNLL-U's word for nothing.
-    is_blank = has_tags is None and tags == {"_"}
-    if not is_blank and all(row.tags is not None for row in rows):
+    is_blank = has_tags is None and tags <= {"_", ""}
+    if is_blank:
+        rows = [row._replace(tags=None) for row in rows]
+    _check_rows(path, rows)
+    scheme = PLAIN
+    if all(row.tags is not None for row in rows):
         scheme = _find_scheme(path, rows)
     else:
         _warn_of_some_tags(path, rows)
@@ -334,6 +337,10 @@ def _find_odd(rows, scheme):
 def _warn_of_prefixes(path, plain):
     """Warns if all plain tags would be of spans in capitals, with hyphens."""
     tags = {tag: tag.upper().replace("_", "-", 1) for tag in plain}
+    if "B" in plain and plain <= {*"BIOMESLU"}:  # Spans of one kind.
+        tags = {tag: f"{tag}-X" for tag in plain}
+    if all(re.fullmatch(r".+-[BIMESLU]", tag) for tag in plain):
+        tags = {tag: f"{tag[-1]}-{tag[:-2]}" for tag in plain}
     if all(map(tagging.is_span_tag, tags.values())):
         found = max(sorted(tags), key=len)
         logging.warning(

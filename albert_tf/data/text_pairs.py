@@ -3,6 +3,7 @@
 Shapes: N rows of C texts; U different texts.
 """
 
+import contextlib
 import dataclasses
 import logging
 import math
@@ -76,7 +77,7 @@ def read_pairs(
       text_columns: names of columns of texts; by default those of TEXTS and
         NEGATIVES that it has, whatever their capitals.
       score_column: name of the column of scores; by default one of SCORES.
-        Three texts have none.
+        Only two texts have one.
 
     Raises:
       FileNotFoundError: if there is no file.
@@ -84,6 +85,7 @@ def read_pairs(
     """
     path = str(path)
     if path.endswith(".txt"):
+        _check_lines(path, text_columns, score_column)
         lines = [line for line in tables.read_lines(path) if line.strip()]
         if not lines:
             raise ValueError(f"{path} has no texts.")
@@ -99,11 +101,16 @@ def read_pairs(
             "names."
         )
     score = label = None
-    if len(chosen) < 3:
+    if len(chosen) == 2:
         score = first_of(SCORES, names)
         if score_column is not None:
             score = find_column(path, names, score_column)
         label = score or first_of(NLI_LABELS, names)
+    elif score_column is not None:
+        raise ValueError(
+            f"score_column={score_column}, but {path} has {len(chosen)} texts "
+            "in a row; only two have a score. Omit it."
+        )
     table = tables.Table(
         path, tuple(chosen), label=label, format=format, max_texts=3
     )
@@ -125,6 +132,19 @@ def read_pairs(
             texts=[*found.values()], description="entailments", numbers=[*found]
         )
     return file
+
+
+def _check_lines(path, text_columns, score_column):
+    """Raises ValueError if a .txt file is to be read as a table, or is one."""
+    first = next(tables.read_lines(path), "")
+    with contextlib.suppress(ValueError):
+        if "\t" in first:
+            text_columns = text_columns or find_texts(path, first.split("\t"))
+    if text_columns or score_column:
+        raise ValueError(
+            f"{path} would be read as a text on each line, but columns of a "
+            "table are named. If it is a table, rename it to .tsv."
+        )
 
 
 def first_of(wanted: Sequence[str], names: Sequence[str]) -> str | None:
@@ -199,41 +219,26 @@ def read_scores(path: str, rows) -> tuple[list[float], str]:
     return [score / largest for score in scores], description
 
 
-def take_entailed(
-    path: str, column: str, rows
-) -> dict[int, tuple[str, str, str]]:
-    """Returns the entailments among rows of a table, by index, as three texts.
+def take_entailed(path: str, column: str, rows) -> dict[int, tuple[str, ...]]:
+    """Returns the entailments among rows of a table, by index, as texts.
 
-    The third one contradicts the first; it is "" if none does. If labels are
-    not those of inference, there are none, which is said.
+    Of three texts, the last one contradicts the first; it is "" if none does.
+    There are two if no row has a third one. If labels are not those of
+    inference, there are no entailments, which is said.
 
     Raises:
-      ValueError: if only some labels are those of inference, or none is an
-        entailment.
+      ValueError: if labels are numbers, only some are those of inference, or
+        none is an entailment.
     """
     labels = [str(row.label).strip().lower() for row in rows]
-    others = [row for row, x in zip(rows, labels, strict=True) if x not in NLI]
-    if others and {*labels}.isdisjoint(NLI[:-1]):
-        logging.warning(
-            "%s has a column %r with values such as %r, which is not used: "
-            "all pairs count as alike. If it is a score, name it with "
-            "score_column.",
-            path,
-            column,
-            others[0].label,
-        )
+    if not _are_of_inference(path, column, rows, labels):
         return {}
-    if others:
-        raise ValueError(
-            f"{path}, line {others[0].line}: the label is "
-            f"{others[0].label!r:.80}; wanted one of {', '.join(NLI)}, as "
-            "other rows have."
-        )
     wrong: dict[str, list] = {}
     for row, label in zip(rows, labels, strict=True):
         if label == "contradiction":
             wrong.setdefault(row.text_a, []).append(row.text_b)
-    taken, used = {}, dict.fromkeys(wrong, 0)
+    taken: dict[int, tuple[str, ...]] = {}
+    used = dict.fromkeys(wrong, 0)
     for number, (row, label) in enumerate(zip(rows, labels, strict=True)):
         if label != "entailment":
             continue
@@ -245,7 +250,38 @@ def take_entailed(
         taken[number] = (row.text_a, row.text_b, third)
     if not taken:
         raise ValueError(f"{path} has no pair with the label entailment.")
+    if not wrong.keys() & {row[0] for row in taken.values()}:
+        return {number: row[:2] for number, row in taken.items()}
     return taken
+
+
+def _are_of_inference(path, column, rows, labels):
+    """Returns whether labels are those of inference; raises or says else."""
+    others = [row for row, x in zip(rows, labels, strict=True) if x not in NLI]
+    if others and all(label in ("-1", "0", "1", "2") for label in labels):
+        raise ValueError(
+            f"{path} has numbers in the column {column!r}. If they number the "
+            "labels of inference, write the names instead, such as "
+            "'entailment'; if they are scores, name the column with "
+            "score_column; if all pairs are alike, remove it."
+        )
+    if others and {*labels}.isdisjoint(NLI[:-1]):
+        logging.warning(
+            "%s has a column %r with values such as %r, which is not used: "
+            "all pairs count as alike. If it is a score, name it with "
+            "score_column.",
+            path,
+            column,
+            others[0].label,
+        )
+        return False
+    if others:
+        raise ValueError(
+            f"{path}, line {others[0].line}: the label is "
+            f"{others[0].label!r:.80}; wanted one of {', '.join(NLI)}, as "
+            "other rows have."
+        )
+    return True
 
 
 def number_texts(texts) -> tuple[list[str], np.ndarray]:

@@ -102,8 +102,8 @@ class Answerer:
         given = self.settings.null_score_diff_threshold
         if head.kind == "spans" and given is not None:
             raise ValueError(
-                f"null_score_diff_threshold={given:g}, but {source} is a model "
-                "of SQuAD 1.1, which always answers."
+                f"null_score_diff_threshold={given:g}, but {source} has the "
+                "head of SQuAD 1.1, which always answers."
             )
         if head.kind == "spans" or given is not None:
             return given

@@ -69,8 +69,9 @@ class Embedder:
         if start.head and start.head.kind == task_heads.VECTORS:
             if max_seq_length is None:
                 max_seq_length = start.head.lengths.get("max_seq_length")
-            is_normalized = pooling is None and start.head.is_normalized
             pooling = pooling or start.head.pooling
+            is_own = pooling == start.head.pooling
+            is_normalized = is_own and start.head.is_normalized
         pooling = pooling or "mean"
         unused = [] if pooling == "pooled" else [pretrained.POOLER]
         self.model = pretrained.build_model(

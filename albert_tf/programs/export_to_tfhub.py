@@ -11,7 +11,7 @@ from albert_tf.model import heads, modeling
 from albert_tf.model.config import CONFIG_FILE
 from albert_tf.programs import models, shared
 from albert_tf.text import tokenization
-from albert_tf.weights import pretrained, vocabulary_files
+from albert_tf.weights import pretrained
 
 PREPROCESS = "_preprocess"
 
@@ -46,24 +46,14 @@ def read_model(args):
     return pretrained.complete(changed)
 
 
-def write_assets(args, start, folder):
-    """Writes config, settings and vocabulary to a folder.
-
-    Returns:
-      Their paths, and the tokenizer with --do_lower_case and --keep_accents
-      applied.
-    """
-    tokenizer = start.tokenizer
+def write_assets(start, folder):
+    """Writes config, settings and vocabulary to a folder; returns the paths."""
     vocabulary = models.write_vocabulary(start, folder)
-    known = {n: tokenizer.settings[n] for n in vocabulary_files.CASING}
-    given = {n: getattr(args, n) for n in known if getattr(args, n) is not None}
-    if known != known | given:
-        tokenizer = tokenization.build_tokenizer(**vocabulary, **known | given)
     config = os.path.join(folder, CONFIG_FILE)
     filesystem.write_json(config, start.config.to_dict())
-    tokenizer.write_settings(folder)
+    start.tokenizer.write_settings(folder)
     settings = os.path.join(folder, tokenization.SETTINGS_FILE)
-    return [config, settings, *vocabulary.values()], tokenizer
+    return [config, settings, *vocabulary.values()]
 
 
 def is_left_over(preprocessor, assets):
@@ -124,19 +114,19 @@ def run(args):
     kind = heads.AlbertForPreTraining if has_heads else modeling.AlbertEncoder
     model = pretrained.build_model(kind, start)
     with tempfile.TemporaryDirectory() as folder:
-        assets, tokenizer = write_assets(args, start, folder)
+        assets = write_assets(start, folder)
         with publishing(args, assets[1:]) as (encoder, preprocessor):
             # First, because it rejects some tokenizers.
             if args.with_preprocessor:
                 text_serving = shared.import_text_serving("--with_preprocessor")
                 text_serving.export_preprocessor(
                     preprocessor,
-                    tokenizer,
+                    start.tokenizer,
                     seq_length=args.seq_length,
                     assets=assets[1:],
                 )
             hub.export_encoder(
-                encoder, model, tokenizer=tokenizer, assets=assets
+                encoder, model, tokenizer=start.tokenizer, assets=assets
             )
     if args.with_preprocessor:
         path = args.export_path + PREPROCESS

@@ -13,6 +13,9 @@ PARTS = {
     "cls/predictions/": "masked-LM head",
     "cls/seq_relationship/": "sentence-order head",
     **{name: "task's head" for name in task_heads.KINDS.values()},
+    # Of SQuAD 2.0.
+    "start_logits/": "task's head",
+    "end_logits/": "task's head",
 }
 
 # Kinds of heads whose outputs have names.

@@ -127,6 +127,11 @@ def creating_folder(path, source):
     output_dir = path.rstrip("/")
     if os.path.islink(output_dir):
         output_dir = os.path.realpath(output_dir)
+    if os.path.realpath(output_dir) == os.getcwd():
+        raise ValueError(
+            f"--to={path} is the current folder, which cannot be replaced; "
+            "wanted another one."
+        )
     check_output(output_dir, source)
     with ownership.owning(output_dir):
         # Again, because another process may have written it meanwhile.

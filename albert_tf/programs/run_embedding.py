@@ -1,6 +1,7 @@
 """Trains and scores vectors of texts."""
 
 import dataclasses
+import logging
 import os
 
 import numpy as np
@@ -63,6 +64,8 @@ def read_part(args, name, tokenizer):
     encoded, places = text_pairs.encode_once(
         file.texts, tokenizer, args.max_seq_length
     )
+    if encoded.truncation:
+        logging.warning("%s: %s", file.path, encoded.truncation)
     return Part(file, encoded, places)
 
 

@@ -26,10 +26,16 @@ NAMES = [
 HUB = "hf:"
 HUB_FILES = (
     "config.json",
+    # Of this package.
+    "albert_config.json",
+    "model.ckpt-*",
+    "head.json",
+    "run.json",
+    "vocab*.txt",
+    # Of transformers.
     "*.safetensors",
     "*.safetensors.index.json",
     "*.model",
-    "vocab.txt",
     "tokenizer*.json",
     "added_tokens.json",
     "special_tokens_map.json",
@@ -213,10 +219,10 @@ def _find_in_hub(name):
         return huggingface_hub.snapshot_download(
             name, allow_patterns=list(HUB_FILES)
         )
-    # Its errors have no common class of their own.
-    except (OSError, ValueError) as error:
+    # Its errors, and those of its client, have no common class.
+    except Exception as error:
+        lines = [line for line in str(error).splitlines() if line.strip()]
         raise ConnectionError(
-            f"{HUB}{name} cannot be downloaded: "
-            f"{str(error).strip().splitlines()[0]} Or download it where there "
-            "is a network, and give its folder."
+            f"{HUB}{name} cannot be downloaded: {' '.join(lines[:2])} Or "
+            "download it where there is a network, and give its folder."
         ) from error

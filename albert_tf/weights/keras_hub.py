@@ -201,7 +201,8 @@ def _check_datasets(datasets, places, path):
             f"{path} lacks {len(lost)} of the {len(wanted)} weights that "
             f"{CONFIG_FILE} specifies, such as {lost[:2]}; it has "
             f"{sorted(datasets)[:2]}. Does {CONFIG_FILE} belong to another "
-            "model?"
+            "model, or was it written by another version of Keras? Then load "
+            "it with KerasHub, and save it anew with save_to_preset."
         )
     if rest := sorted(weights - wanted.keys()):
         raise ValueError(

@@ -429,7 +429,7 @@ def replace_files(
 ) -> Pretrained:
     """Replaces the config, as `adapt` does, or the vocabulary of a model.
 
-    `do_lower_case` is whether the given vocabulary is for lowercased text, and
+    `do_lower_case` is whether the vocabulary is for lowercased text, and
     `keep_accents` whether for text with accents; None for what is recorded next
     to the model or the vocabulary, or else True and False.
 
@@ -440,21 +440,30 @@ def replace_files(
     if albert_config_file:
         config = AlbertConfig.from_json_file(albert_config_file)
         pretrained = adapt(pretrained, config)
+    given = {"do_lower_case": do_lower_case, "keep_accents": keep_accents}
+    given = {n: value for n, value in given.items() if value is not None}
     if path := spm_model_file or vocab_file:
         known = pretrained.tokenizer_settings or {}
         if pretrained.tokenizer:
             known = known | {"sha256": pretrained.tokenizer.settings["sha256"]}
         casing = vocabulary_files.read_casing(path, known)
-        given = {"do_lower_case": do_lower_case, "keep_accents": keep_accents}
-        casing |= {n: value for n, value in given.items() if value is not None}
         tokenizer = tokenization.build_tokenizer(
-            spm_model_file=spm_model_file, vocab_file=vocab_file, **casing
+            spm_model_file=spm_model_file,
+            vocab_file=vocab_file,
+            **(casing | given),
         )
         pretrained = dataclasses.replace(
             pretrained,
             tokenizer=tokenizer,
             vocabulary_file=vocabulary_files.read_vocabulary_file(
                 path, is_pieces=bool(spm_model_file)
+            ),
+        )
+    elif pretrained.tokenizer and pretrained.vocabulary_file:
+        pretrained = dataclasses.replace(
+            pretrained,
+            tokenizer=vocabulary_files.change_casing(
+                pretrained.tokenizer, pretrained.vocabulary_file, given
             ),
         )
     if pretrained.config and pretrained.tokenizer:

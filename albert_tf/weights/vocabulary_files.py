@@ -6,6 +6,7 @@ import hashlib
 import logging
 import math
 import os
+import tempfile
 
 from albert_tf import filesystem
 from albert_tf.text import tokenization, tokenizer_json
@@ -38,6 +39,34 @@ def find_vocabulary(folder):
         paths = [described] if "model" in values else []
         if paths and _warn_of_added(folder, described, _count_pieces(values)):
             return None, None
+    settings = tokenization.read_settings(folder)
+    if settings is None:
+        tokenization.read_settings(folder, HF_SETTINGS)  # If they are valid.
+    try:
+        tokenizer, file = _read_only(folder, paths, settings)
+    except ValueError as error:
+        logging.warning("%s It is not used.", error)
+        return None, None
+    if tokenizer is None:
+        return None, None
+    digest = tokenizer.settings["sha256"]
+    if settings and settings.get("sha256", digest) != digest:
+        raise ValueError(
+            f"{paths[0]} has another hash than {tokenization.SETTINGS_FILE} "
+            "next to it records. Was the vocabulary replaced? Restore it, or "
+            "remove the settings if it is the right one."
+        )
+    if _warn_of_added(folder, paths[0], tokenizer.vocab_size):
+        return None, None
+    return tokenizer, file
+
+
+def _read_only(folder, paths, settings):
+    """Returns the tokenizer and file of a vocabulary under one or more names.
+
+    Raises:
+      ValueError: if our tokenizers cannot represent it.
+    """
     vocabularies = {
         v.content: v for v in map(tokenization.read_vocabulary, paths)
     }
@@ -47,22 +76,12 @@ def find_vocabulary(folder):
     is_pieces = vocabulary.kind == "sentencepiece" or paths[0].endswith(
         ".model"
     )
-    kind = "spm_model_file" if is_pieces else "vocab_file"
-    settings = tokenization.read_settings(folder)
     if settings is None:
         settings = _read_hf_settings(folder, is_pieces)
     names = CASING & settings.keys()
+    kind = "spm_model_file" if is_pieces else "vocab_file"
     arguments: dict = {kind: paths[0], **{n: settings[n] for n in names}}
     tokenizer = tokenization.build_tokenizer(**arguments)
-    digest = tokenizer.settings["sha256"]
-    if settings.get("sha256", digest) != digest:
-        raise ValueError(
-            f"{paths[0]} has another hash than {tokenization.SETTINGS_FILE} "
-            "next to it records. Was the vocabulary replaced? Restore it, or "
-            "remove the settings if it is the right one."
-        )
-    if _warn_of_added(folder, paths[0], tokenizer.vocab_size):
-        return None, None
     return tokenizer, (name_vocabulary(paths[0], is_pieces), content)
 
 
@@ -155,15 +174,39 @@ def choose_file(
     return {"spm_model_file": spm_model_file}
 
 
+def change_casing(
+    tokenizer: tokenization.Tokenizer, file: tuple[str, bytes], casing: dict
+) -> tokenization.Tokenizer:
+    """Returns the tokenizer of a vocabulary with another casing.
+
+    `file` is the name and content of the vocabulary.
+    """
+    known = {name: tokenizer.settings[name] for name in CASING}
+    if known == known | casing:
+        return tokenizer
+    name, content = file
+    is_pieces = tokenizer.kind == "sentencepiece"
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, name)
+        filesystem.write_file(path, content)
+        kind = "spm_model_file" if is_pieces else "vocab_file"
+        arguments: dict = {kind: path, **known, **casing}
+        return tokenization.build_tokenizer(**arguments)
+
+
 def read_casing(path: filesystem.Path, settings: dict | None) -> dict:
     """Returns do_lower_case and keep_accents as recorded for a vocabulary.
 
     They are recorded next to its file `path` or elsewhere, in `settings`.
     """
-    content, _, casing = tokenization.read_vocabulary(path)
+    content, kind, casing = tokenization.read_vocabulary(path)
     digest = hashlib.sha256(content).hexdigest()
     beside = tokenization.read_settings(os.path.dirname(path))
     for known in (settings, beside):
         if known and known.get("sha256") == digest:
             return {name: known[name] for name in CASING & known.keys()}
+    if beside is None:
+        is_pieces = kind == "sentencepiece" or str(path).endswith(".model")
+        theirs = _read_hf_settings(os.path.dirname(path), is_pieces)
+        casing = casing | {n: theirs[n] for n in CASING & theirs.keys()}
     return dict(casing)

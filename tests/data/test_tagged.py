@@ -168,6 +168,20 @@ def test_tags_in_another_spelling_are_said(tmp_path, caplog):
     caplog.clear()
     assert read(tmp_path, "a NOUN\nb X\n").scheme == "plain"
     assert not caplog.text
+    read(tmp_path, "a B\nb I\nc O\n")
+    assert "wanted is 'B-X'" in caplog.text
+    caplog.clear()
+    read(tmp_path, "a PER-B\nb PER-I\nc O\n")
+    assert "wanted is 'B-PER'" in caplog.text
+
+
+def test_test_data_may_have_empty_tags(tmp_path):
+    text = "Sentence #,Word,Tag\n1,Ann,\n,sings,\n"
+    file = read(tmp_path, text, "a.csv", has_tags=None)
+    assert [s.words for s in file.sentences] == [["Ann", "sings"]]
+    assert file.sentences[0].tags is None
+    with pytest.raises(ValueError, match="tag 1 of the sentence .* is empty"):
+        read(tmp_path, text, "a.csv")
 
 
 def test_sentences_without_tags_among_others_are_said(tmp_path, caplog):

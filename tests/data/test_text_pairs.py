@@ -61,7 +61,7 @@ def test_columns_may_be_named(tmp_path):
     with pytest.raises(ValueError, match="wanted such as sentence1"):
         text_pairs.read_pairs(path)
     with pytest.raises(ValueError, match="line 2: the score is 'a'"):
-        text_pairs.read_pairs(path, ["y"], "x")
+        text_pairs.read_pairs(path, ["y", "how"], "x")
 
 
 def test_single_texts_are_paired_with_themselves(tmp_path):
@@ -110,7 +110,7 @@ def test_entailments_are_read_from_two_labels(tmp_path):
         ("1", "q", "s2", "entailment"),
     )
     found = text_pairs.read_pairs(path)
-    assert found.texts == [("q", "s2", "")]
+    assert found.texts == [("q", "s2")]  # Nothing is contradicted.
     assert found.numbers == [1]  # So that predictions are of this row.
     assert found.unused == ["index"]
 
@@ -134,10 +134,40 @@ def test_rows_are_encoded_with_the_numbers_of_their_texts():
 
 
 def test_a_label_that_is_not_used_is_said(tmp_path, caplog):
-    rows = ("text_a", "text_b", "label"), ("a", "b", "0"), ("c", "d", "1")
+    rows = ("text_a", "text_b", "label"), ("a", "b", "x"), ("c", "d", "1")
     found = text_pairs.read_pairs(write(tmp_path / "a.tsv", *rows))
     assert (found.scores, found.description) == (None, "pairs")
-    assert "'label' with values such as '0', which is not used" in caplog.text
+    assert "'label' with values such as 'x', which is not used" in caplog.text
+
+
+def test_numbers_of_labels_are_refused(tmp_path):
+    """As of datasets: 0 may be entailment, or the opposite of alike."""
+    rows = ("premise", "hypothesis", "label"), ("a", "b", "0"), ("c", "d", "2")
+    path = write(tmp_path / "a.tsv", *rows)
+    with pytest.raises(ValueError, match="numbers in the column 'label'"):
+        text_pairs.read_pairs(path)
+    assert text_pairs.read_pairs(path, (), "label").scores == [0, 1]
+
+
+def test_a_score_is_of_two_texts(tmp_path):
+    path = write(tmp_path / "a.tsv", ("text", "score"), ("good", "5"))
+    found = text_pairs.read_pairs(path)
+    assert (found.texts, found.scores) == ([("good", "good")], None)
+    assert found.unused == ["score"]
+    with pytest.raises(ValueError, match="has 1 texts in a row; only two"):
+        text_pairs.read_pairs(path, (), "score")
+
+
+def test_a_table_that_ends_in_txt_is_refused(tmp_path):
+    path = write(
+        tmp_path / "SICK.txt", ("sentence_A", "sentence_B"), ("a", "b")
+    )
+    with pytest.raises(ValueError, match="rename it to .tsv"):
+        text_pairs.read_pairs(path)
+    path = write(tmp_path / "lines.txt", ("a", "b"), ("c", "d"))
+    assert text_pairs.read_pairs(path).texts[0] == ("a\tb", "a\tb")
+    with pytest.raises(ValueError, match="rename it to .tsv"):
+        text_pairs.read_pairs(path, ["a", "b"])
 
 
 def test_columns_are_found_whatever_their_capitals(tmp_path):
@@ -164,7 +194,7 @@ def test_json_lines_have_the_columns_of_all_lines(tmp_path):
 def test_a_label_of_inference_among_others_is_refused(tmp_path):
     rows = [("premise", "hypothesis", "label"), ("a", "b", "Entailment")]
     path = write(tmp_path / "a.tsv", *rows)
-    assert text_pairs.read_pairs(path).texts == [("a", "b", "")]
+    assert text_pairs.read_pairs(path).texts == [("a", "b")]
     path = write(tmp_path / "a.tsv", *rows, ("a", "b", "neutrl"))
     with pytest.raises(ValueError, match="line 3: the label is 'neutrl'"):
         text_pairs.read_pairs(path)

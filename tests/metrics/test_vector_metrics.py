@@ -54,6 +54,13 @@ def test_random_ranks_have_the_expected_scores():
         assert abs(mean - value) < 0.03, name
 
 
+def test_vectors_that_are_nan_are_last():
+    values = vectors.score_ranking(
+        np.full([4, 1], np.nan), np.arange(4).reshape(2, 2)
+    )
+    assert values["recall_at_1"] == 0
+
+
 def test_equal_vectors_are_in_the_middle():
     values = vectors.score_ranking(
         np.ones([40, 1]), np.arange(40).reshape(20, 2)

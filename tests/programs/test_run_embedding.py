@@ -52,6 +52,7 @@ def args(tmp_path):
         train_batch_size=16,
         learning_rate=1e-3,
         train_step=100,
+        warmup_step=0,
         save_checkpoints_steps=50,
         max_seq_length=12,
     )

@@ -179,8 +179,12 @@ def test_models_of_the_hub_are_found(server, tmp_path, monkeypatch):
         downloads.find_model("hf:albert/albert-base-v2")
 
     def fetch(name, allow_patterns):
-        # Of transformers, sentence-transformers and KerasHub.
+        # Of this package, transformers, sentence-transformers and KerasHub.
         for file in (
+            "albert_config.json",
+            "model.ckpt-best.data-00000-of-00001",
+            "vocab_extended.txt",
+            "head.json",
             "config.json",
             "model-00001-of-00002.safetensors",
             "spiece.model",
@@ -197,12 +201,12 @@ def test_models_of_the_hub_are_found(server, tmp_path, monkeypatch):
             assert not any(fnmatch.fnmatch(file, p) for p in allow_patterns)
         if name == "albert/albert-base-v2":
             return str(tmp_path)
-        raise OSError("offline\nmore")
+        raise RuntimeError("offline\n\nmore\nand more")
 
     fake = types.SimpleNamespace(snapshot_download=fetch)
     monkeypatch.setitem(sys.modules, "huggingface_hub", fake)
     assert downloads.find_model("hf:albert/albert-base-v2") == str(tmp_path)
-    with pytest.raises(ConnectionError, match="downloaded: offline Or"):
+    with pytest.raises(ConnectionError, match="downloaded: offline more Or"):
         downloads.find_model("hf:other")
 
 

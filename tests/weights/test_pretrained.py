@@ -666,6 +666,44 @@ def test_accents_are_those_that_transformers_recorded(
     assert "removes accents from letters" in caplog.text
 
 
+def test_a_vocabulary_that_cannot_be_used_is_replaced(tmp_path, caplog):
+    folder = tmp_path / "model"
+    random_model(folder, vocab_size=25)
+    (folder / "vocab.txt").write_text("only\nwords\n")
+    assert pretrained.read_pretrained(folder).tokenizer is None
+    assert "It is not used." in caplog.text
+    words = write_pieces(tmp_path / "other.list")
+    given = pretrained.replace_files(
+        pretrained.read_pretrained(folder), vocab_file=words
+    )
+    assert given.tokenizer.vocab_size == 25
+
+
+@pytest.mark.parametrize("is_given", [False, True])
+def test_casing_that_is_given_counts(tmp_path, is_given):
+    """Whatever is recorded, and whether or not the file is given."""
+    folder = tmp_path / "model"
+    random_model(folder, vocab_size=25)
+    path = write_pieces(folder / "vocab.txt")
+    start = pretrained.read_pretrained(folder)
+    assert start.tokenizer.settings["do_lower_case"]
+    files = {"vocab_file": path} if is_given else {}
+    for casing in ({"do_lower_case": False}, {"keep_accents": True}):
+        found = pretrained.replace_files(start, **files, **casing)
+        wanted = start.tokenizer.settings | casing
+        assert found.tokenizer.settings == wanted
+    # As transformers records it, of a vocabulary that is given by its path.
+    (folder / "tokenizer_config.json").write_text('{"do_lower_case": false}')
+    found = pretrained.replace_files(start, vocab_file=path)
+    assert not found.tokenizer.settings["do_lower_case"]
+
+
+def write_pieces(path):
+    pieces = [*tiny.SPECIAL, *(f"w{i}" for i in range(20))]
+    path.write_text("\n".join(pieces))
+    return path
+
+
 @pytest.mark.parametrize("name", ["added_tokens.json", "tokenizer.json"])
 def test_a_vocabulary_with_added_tokens_is_not_used(tmp_path, name, caplog):
     (tmp_path / "vocab.txt").write_text("\n".join(tiny.SPECIAL))

@@ -41,6 +41,8 @@ def test_a_folder_is_read_as_it_was_written(tmp_path, pooling, is_normalized):
     np.testing.assert_allclose(vectors, Embedder(model)(texts), atol=1e-6)
     lengths = np.linalg.norm(vectors, axis=1)
     assert np.allclose(lengths, 1, atol=1e-5) == is_normalized
+    again = Embedder(found, pooling=pooling)(texts)
+    np.testing.assert_allclose(again, vectors, atol=1e-6)
     # The package's own format has the same vectors.
     write_pretrained(tmp_path / "own", found, "own")
     again = Embedder(tmp_path / "own")(texts)
