@@ -69,7 +69,8 @@ $(VENV_PYTHON):
 	@$(PYTHON) -m venv .venv >/dev/null \
 		|| { $(PYTHON) -m venv --without-pip .venv && $(PYTHON) -m pip --version; } \
 		|| { rm -rf .venv; echo "$(PYTHON) cannot make a virtual environment." \
-		"On Debian and Ubuntu: apt-get install python3-venv" >&2; exit 1; }
+		"On Debian and Ubuntu: apt-get install $(notdir $(PYTHON))-venv. Or" \
+		"choose another Python, such as: make PYTHON=python3 setup" >&2; exit 1; }
 
 # A .venv without a pip of its own is filled by the pip beside $(PYTHON).
 INSTALL = @if $(VENV_PYTHON) -m pip --version >/dev/null 2>&1; \

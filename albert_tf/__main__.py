@@ -33,7 +33,7 @@ TOOLS = {
     "fill_mask": "predict the [MASK] tokens of a text",
     "embed": "compute vectors of texts",
     "answer": "answer questions about a paragraph",
-    "demo": "open a local page to try a model on",
+    "demo": "try a model in the browser",
     "convert_checkpoint": "convert a checkpoint to another format",
     "convert_to_litert": "convert a SavedModel to LiteRT",
     "inspect_checkpoint": "print the contents of a checkpoint",

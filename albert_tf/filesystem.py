@@ -317,7 +317,8 @@ def expand_files(patterns: str | None) -> list[str]:
 def expand_in_order(patterns: str | None) -> list[str]:
     """Like `expand_files`, in the order given and with repetitions.
 
-    Only the matches of one glob are sorted.
+    Only the matches of one glob are sorted. As in a shell, "*" does not match
+    a leading dot, and "**" matches any number of folders.
     """
     files: list[str] = []
     words = split_list(patterns)
@@ -330,11 +331,13 @@ def expand_in_order(patterns: str | None) -> list[str]:
             matches = [pattern]
         elif set("[]*?") & set(folder) and exists(folder):
             matches = find_files(folder, name)
-        elif "**" in pattern and not is_remote(pattern):
-            found = glob.iglob(pattern, recursive=True)
-            matches = [path for path in found if not os.path.isdir(path)]
-        else:
+        elif is_remote(pattern):
             matches = _gfile().glob(pattern)
+        else:
+            # As in a shell, "[^" means the same as "[!".
+            matches = glob.glob(pattern.replace("[^", "[!"), recursive=True)
+            if "**" in pattern:
+                matches = [path for path in matches if not is_folder(path)]
         if not matches:
             raise ValueError(
                 f"No file matches {pattern!r}. Is the path correct, relative "

@@ -39,6 +39,9 @@ absl_flags.disclaim_key_flags()
 
 flag = settings.setting
 
+# Flags of prose, besides those that have lines. All others may be paths.
+_PROSE = "paragraph", "title"
+
 # A number, or the word "auto".
 NumberOrAuto = float | Literal["auto"]
 
@@ -113,7 +116,8 @@ class Flags:
 
     Raises:
       ValueError: if a number is out of range, NaN or infinite, if a required
-        text is empty, if a text is not UTF-8, or from `check`.
+        text is empty, if a text is not UTF-8, if a path begins with "~/", or
+        from `check`.
     """
 
     def __post_init__(self):
@@ -122,11 +126,17 @@ class Flags:
             if isinstance(value, str):
                 name = f"--{_flag_name(field)}"
                 _check_text(name, value, _is_required(field))
+                if not self._is_prose(field.name):
+                    _check_is_expanded(name, value)
         settings.check(self, lambda name: f"--{name.rstrip('_')}")
         self.check()
 
     def check(self):
         """Raises ValueError if flags contradict each other; for subclasses."""
+
+    def _is_prose(self, name):
+        has_lines = settings.inherited(type(self), name, "has_lines")
+        return has_lines or name in _PROSE
 
 
 def _check_text(name, value, is_required):
@@ -138,6 +148,14 @@ def _check_text(name, value, is_required):
         raise ValueError(f"{name}={value!r:.80} is not UTF-8.") from None
     if "\0" in value:
         raise ValueError(f"{name}={value!r:.80} contains a NUL character.")
+
+
+def _check_is_expanded(name, value):
+    if value.startswith("~/"):
+        raise ValueError(
+            f"{name}={value}: the shell does not expand ~ after '='. Write "
+            f"{name}={os.path.expanduser(value)}."
+        )
 
 
 class Terminated(KeyboardInterrupt):

@@ -18,7 +18,6 @@ import sys
 from typing import Literal, NamedTuple
 
 from albert_tf import filesystem, flags, settings
-from albert_tf.commands import groups
 from albert_tf.data.pretraining import unfinished
 from albert_tf.model.config import AlbertConfig
 from albert_tf.programs import subprograms
@@ -43,17 +42,21 @@ Output in {folder}:
   model/      checkpoints, metrics.jsonl, TensorBoard summaries
 
 Next steps:
-  try it in a browser   {albert} demo --init_checkpoint={folder}/model
-  see how it learned    {albert} report --output_dir={folder}/model
+  try it in a browser   {albert} demo --init_checkpoint={model}
+  see how it learned    {albert} report --output_dir={model}
   fine-tune it          {fine_tune}
   train longer          {longer}
 {larger}  on your own text      {own}
 """
 LARGER = "  or a larger model     {}\n"
+# As in README.md, so that its commands continue this run.
 FINE_TUNE = (
-    "{albert} run_classifier --task_config={task} --data_dir={data} "
-    "--init_checkpoint={folder}/model --output_dir={folder}/{name} --do_train "
-    "--do_eval --num_train_epochs=3 --learning_rate=3e-4 --max_seq_length=64"
+    "--do_train",
+    "--do_eval",
+    "--num_train_epochs=3",
+    "--learning_rate=3e-4",
+    "--warmup_proportion=0.1",
+    "--max_seq_length=64",
 )
 
 
@@ -85,7 +88,7 @@ RECIPES = {
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class QuickstartFlags(groups.CasingFlags):
+class QuickstartFlags(flags.Flags):
     """Output folder, text, its vocabulary, and length of training."""
 
     output_dir: str = flags.flag("quickstart_output", "Output folder.")
@@ -98,6 +101,10 @@ class QuickstartFlags(groups.CasingFlags):
         "ten_minutes",
         "How long to train, on two CPU cores: a tiny model, or a small one for "
         "an hour or a night.",
+    )
+    do_lower_case: bool = flags.flag(True, "Whether to lowercase the text.")
+    keep_accents: bool = flags.flag(
+        False, "Whether to keep accents and other combining characters."
     )
     vocab_size: int | None = flags.flag(
         help="Number of pieces of the vocabulary. Default: 8,000 for ten "
@@ -115,6 +122,13 @@ class QuickstartFlags(groups.CasingFlags):
         at_least=1,
         at_most=settings.MAX_BATCH_SIZE,
     )
+
+
+CASING = "do_lower_case", "keep_accents"
+# Settings of a folder whose note lacks them or has null.
+UNNOTED = {"recipe": "ten_minutes"} | {
+    name: getattr(QuickstartFlags, name) for name in CASING
+}
 
 
 class Step(NamedTuple):
@@ -170,25 +184,38 @@ def describe_next_steps(folder, args):
         larger = LARGER.format(repeat(output_dir="larger", **changes))
     python = as_typed(sys.executable)
     albert = shlex.join([python, *ALBERT])
+    return NEXT_STEPS.format(
+        folder=folder,
+        albert=albert,
+        model=shlex.quote(f"{folder}/model"),
+        fine_tune=describe_fine_tuning(folder, args, python),
+        longer=repeat(output_dir="longer", num_train_steps=3 * steps),
+        larger=larger,
+        own=repeat(output_dir="own", text="FILES"),
+    )
+
+
+def describe_fine_tuning(folder, args, python):
+    """Returns the commands that make a table and fine-tune on it."""
     task, data, name = "TASK.json", "DATA", "task"  # See docs/tasks.md.
-    fine_tune = ""
+    commands = []
     if not args.text:
         configs = as_typed(filesystem.shipped_configs())
         task, name = f"{configs}/tasks/speech_eras.json", "eras"
         data = f"{folder}/speeches"
         script = as_typed(EXAMPLES / "speech_eras.py")
-        fine_tune = f"{python} {script} --output_dir={data}\n{'':24}"
-    return NEXT_STEPS.format(
-        folder=folder,
-        albert=albert,
-        fine_tune=fine_tune
-        + FINE_TUNE.format(
-            albert=albert, task=task, data=data, folder=folder, name=name
-        ),
-        longer=repeat(output_dir="longer", num_train_steps=3 * steps),
-        larger=larger,
-        own=repeat(output_dir="own", text="FILES"),
+        commands.append([python, script, f"--output_dir={data}"])
+    commands.append(
+        [
+            *(python, *ALBERT, "run_classifier"),
+            f"--task_config={task}",
+            f"--data_dir={data}",
+            f"--init_checkpoint={folder}/model",
+            f"--output_dir={folder}/{name}",
+            *FINE_TUNE,
+        ]
     )
+    return f"\n{'':24}".join(map(shlex.join, commands))
 
 
 def check_source(folder, args):
@@ -200,10 +227,12 @@ def check_source(folder, args):
 
     Raises:
       ValueError: if the folder has a vocabulary of other text or settings, or
-        another recipe.
+        another recipe, or if the divided text would replace other files.
     """
     note = f"{folder}/text/source.json"
+    divided = [f"{folder}/text/{name}.txt" for name in ("train", "heldout")]
     files = filesystem.expand_files(args.text) if args.text else []
+    filesystem.check_outputs({"--output_dir": divided}, {"--text": files})
     source = {
         "text": args.text or "English",
         "fingerprint": unfinished.fingerprint(files),
@@ -213,8 +242,8 @@ def check_source(folder, args):
         "keep_accents": args.keep_accents,
     }
     if os.path.exists(note):
-        # There was one recipe once, which was not noted.
-        before = {"recipe": "ten_minutes"} | filesystem.read_json(note)
+        noted = filesystem.read_json(note).items()
+        before = UNNOTED | {name: x for name, x in noted if x is not None}
         changes = [
             f"--{name} was {before.get(name)}, is {value}"
             for name, value in source.items()
@@ -230,8 +259,13 @@ def check_source(folder, args):
                 f"{', '.join(changes)}. Give another --output_dir, or remove "
                 f"{folder} first."
             )
-        for name in "train", "heldout":
-            pathlib.Path(folder, "text", f"{name}.txt").unlink(missing_ok=True)
+        for path in divided:
+            pathlib.Path(path).unlink(missing_ok=True)
+    elif found := next(filter(os.path.exists, divided), None):
+        raise ValueError(
+            f"{found} already exists, and the quickstart did not write it. "
+            "Give another --output_dir."
+        )
     filesystem.write_json(note, source)
 
 
@@ -246,9 +280,9 @@ def build_steps(folder, args):
     vocabulary = f"--spm_model_file={folder}/vocab.model"
     config, vocab_size = find_config(folder, args.recipe, args.vocab_size)
     casing = [
-        f"--{field.name}={str(value).lower()}"
-        for field in dataclasses.fields(groups.CasingFlags)
-        if (value := getattr(args, field.name)) != field.default
+        f"--{name}={str(value).lower()}"
+        for name in CASING
+        if (value := getattr(args, name)) != getattr(QuickstartFlags, name)
     ]
     yield Step(
         "Divide your text" if args.text else "Collect English",

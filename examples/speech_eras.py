@@ -14,6 +14,7 @@ same number of sentences for each era. No address is in two of the files.
 
 import csv
 import dataclasses
+import io
 import pathlib
 import random
 import subprocess
@@ -46,19 +47,25 @@ def run(args):
     """Downloads the addresses and writes the tables.
 
     Raises:
-      ValueError: if a table exists already.
+      ValueError: if there are other tables already.
     """
     folder = pathlib.Path(args.output_dir)
     with ownership.owning_folder(folder):
-        for part in PARTS:
-            if (folder / f"{part}.tsv").exists():
+        parts = split(fetch_addresses(), args.random_seed)
+        tables = {
+            folder / f"{part}.tsv": format_table(rows)
+            for part, rows in parts.items()
+        }
+        for path, table in tables.items():
+            if path.exists() and path.read_bytes() != table.encode():
                 raise ValueError(
-                    f"{folder / part}.tsv exists already. Give another "
+                    f"{path} already exists with other content. Give another "
                     "--output_dir, or remove it first."
                 )
-        addresses = fetch_addresses()
-        for part, rows in split(addresses, args.random_seed).items():
-            write_table(folder / f"{part}.tsv", rows)
+        for path, table in tables.items():
+            filesystem.write_file(path, table)
+            num_lines = table.count("\n")
+            print(f"{path}: {num_lines - 1} sentences")
 
 
 def fetch_addresses():
@@ -120,20 +127,19 @@ def split(addresses, seed):
     return tables
 
 
-def write_table(path, rows):
-    """Writes rows of (era, sentence) as tab-separated text with a header."""
-    with filesystem.replacing(path) as temporary:
-        with open(temporary, "w", encoding="utf-8", newline="") as file:
-            writer = csv.writer(
-                file,
-                delimiter="\t",
-                lineterminator="\n",
-                quoting=csv.QUOTE_NONE,
-                quotechar=None,
-            )
-            writer.writerow(("era", "text"))
-            writer.writerows(rows)
-    print(f"{path}: {len(rows)} sentences")
+def format_table(rows):
+    """Returns rows of (era, sentence) as tab-separated text with a header."""
+    file = io.StringIO()
+    writer = csv.writer(
+        file,
+        delimiter="\t",
+        lineterminator="\n",
+        quoting=csv.QUOTE_NONE,
+        quotechar=None,
+    )
+    writer.writerow(("era", "text"))
+    writer.writerows(rows)
+    return file.getvalue()
 
 
 def main():

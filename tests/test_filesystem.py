@@ -24,6 +24,27 @@ def test_globs_are_expanded_and_sorted(tmp_path):
         filesystem.expand_files("")
 
 
+def test_local_globs_mean_what_they_mean_in_a_shell(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(filesystem, "_gfile", None)  # TensorFlow is slow.
+    (tmp_path / "a").mkdir()
+    for name in "1.txt", "2.txt", "._1.txt", "a/3.txt", "a/.4.txt":
+        (tmp_path / name).touch()
+    for pattern, wanted in (
+        ("*.txt", ["1.txt", "2.txt"]),
+        (".*.txt", ["._1.txt"]),
+        ("?.txt", ["1.txt", "2.txt"]),
+        ("[!1].txt", ["2.txt"]),
+        ("[^1].txt", ["2.txt"]),
+        ("*/*.txt", ["a/3.txt"]),
+        ("**", ["1.txt", "2.txt", "a/3.txt"]),
+        ("2.txt,?.txt", ["2.txt", "1.txt", "2.txt"]),
+    ):
+        assert filesystem.expand_in_order(pattern) == wanted
+    with pytest.raises(ValueError, match="a is a folder"):
+        filesystem.expand_in_order("*")
+
+
 def test_the_name_of_one_file_may_have_commas(tmp_path):
     for name in "a", "b, c", "b":
         (tmp_path / name).touch()

@@ -225,6 +225,24 @@ def test_a_flag_without_help_is_refused():
         flags.launch(print, NoHelp)
 
 
+def test_a_path_that_the_shell_did_not_expand_is_refused(monkeypatch):
+    @dataclasses.dataclass(frozen=True, kw_only=True)
+    class PathFlags(flags.Flags):
+        file_: str | None = flags.flag(help="A file.")
+        text: str | None = flags.flag(help="Lines.", has_lines=True)
+        paragraph: str | None = flags.flag(help="A text.")
+
+    monkeypatch.setenv("HOME", "/home/me")
+    with pytest.raises(ValueError, match=r"^--file=~/a b:.*=/home/me/a b\.$"):
+        PathFlags(file_="~/a b")
+    for name, value in (
+        ("file_", "./~/a"),
+        ("text", "~/a is a path."),
+        ("paragraph", "~/a is a path."),
+    ):
+        assert getattr(PathFlags(**{name: value}), name) == value
+
+
 @pytest.mark.parametrize("value", [None, 3, b"a"], ids=str)
 def test_a_text_is_a_string_or_a_path(value):
     @dataclasses.dataclass(frozen=True, kw_only=True)

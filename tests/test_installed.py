@@ -44,6 +44,24 @@ def run_albert(site, folder, *words):
     )
 
 
+def test_make_names_the_debian_package_that_a_python_lacks(tmp_path):
+    python = tmp_path / "python3.13"
+    python.write_text("#!/bin/sh\nexit 1\n")
+    python.chmod(0o755)
+    done = subprocess.run(
+        [
+            *("make", f"--file={ROOT}/Makefile", f"PYTHON={python}"),
+            ".venv/bin/python",
+        ],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode
+    assert "apt-get install python3.13-venv. Or choose" in done.stderr
+    assert list(tmp_path.iterdir()) == [python]
+
+
 def test_a_wheel_holds_all_that_commands_need(installed, tmp_path):
     said = run_albert(installed, tmp_path).stdout
     assert said.splitlines()[-1].endswith(str(installed / "albert_tf/configs"))

@@ -27,7 +27,8 @@ class AnalyzeFlags(groups.PageFlags):
         required=True, help="JSON file with the architecture."
     )
     compare: str | None = flag(
-        help="Other configs to show beside it: comma-separated globs."
+        help="Other configs to show beside --albert_config_file: "
+        "comma-separated globs."
     )
     batch_sizes: str = flag(
         "8", "Comma-separated batch sizes to estimate memory for."

@@ -23,7 +23,7 @@ class ReportFlags(flags.Flags):
 
     output_dir: str = flag(required=True, help="The run's --output_dir.")
     compare: str | None = flag(
-        help="Other runs to show beside it: comma-separated folders."
+        help="Other runs to show beside this run: comma-separated folders."
     )
     output_file: str | None = flag(
         help="Output .html file. Default: report.html in --output_dir."

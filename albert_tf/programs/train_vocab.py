@@ -61,7 +61,8 @@ def _check_outputs(path, files):
         if filesystem.exists(output):
             raise ValueError(
                 f"{output} already exists and belongs to another vocabulary. "
-                "Give another --model_prefix, or remove it first."
+                "Each vocabulary needs a folder of its own: "
+                "--model_prefix=FOLDER/NAME."
             )
 
 

@@ -275,9 +275,10 @@ class Session:
         if max(later, default=0) > step:
             raise ValueError(
                 f"{self.folder} has results until step {max(later):.0f}, but "
-                f"training goes on from step {step}. Give the dev data again, "
-                f"or remove {results_file.RESULTS_FILE}, model.ckpt-best.*, "
-                f"{task_heads.HEAD_FILE} and dev_predictions.jsonl."
+                f"training continues from step {step}. Give the dev data "
+                f"again, or remove {results_file.RESULTS_FILE}, "
+                f"model.ckpt-best.*, {task_heads.HEAD_FILE} and "
+                "dev_predictions.jsonl."
             )
 
     def _check_step(self):

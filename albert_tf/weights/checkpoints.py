@@ -120,7 +120,7 @@ def check_free(folder: filesystem.Path) -> None:
             f"overwrite. Set another output_dir, and init_checkpoint="
             f"{folder} to initialize from it. (If it is of a run whose other "
             "checkpoints you have removed, rename its files to "
-            "model.ckpt-STEP.*, with its global_step, to go on from there.)"
+            "model.ckpt-STEP.*, with its global_step, to continue from there.)"
         )
 
 

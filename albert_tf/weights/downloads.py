@@ -65,6 +65,7 @@ def find_model(path: filesystem.Path) -> str:
     Raises:
       ConnectionError: if it cannot be downloaded.
       ImportError: if huggingface_hub is needed and not installed.
+      OSError: if the cache cannot be written.
     """
     path = str(path)
     if path.startswith(HUB):
@@ -73,6 +74,15 @@ def find_model(path: filesystem.Path) -> str:
         return path
     file = os.path.join(cache_folder(), f"{path}.tar.gz")
     if not filesystem.exists(file):
+        try:
+            filesystem.check_can_be_written(file)
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise OSError(
+                f"{path} cannot be downloaded to {file}: "
+                f"{reason.rstrip('.')}. Set {CACHE} to a folder that can be "
+                "written."
+            ) from error
         download(URL.format(path), file)
         progress.Line().say(f"{path} was downloaded to {file}.")
     return file

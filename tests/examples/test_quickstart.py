@@ -83,7 +83,7 @@ def test_every_program_and_config_that_it_names_exists(
 def test_the_next_steps_can_be_typed(given):
     """With the text and the vocabulary that were given."""
     args = quickstart.QuickstartFlags(**given)
-    said = quickstart.describe_next_steps("out", args)
+    said = quickstart.describe_next_steps("my out", args)
     lines = [line[24:] for line in said.splitlines() if "--" in line]
     taken = []
     for line in lines:
@@ -103,6 +103,7 @@ def test_the_next_steps_can_be_typed(given):
             )
         assert not flags.run_command(taken.append, flags_class, words[1:])
     assert len(taken) == len(lines) == (5 if args.text else 7)
+    assert taken[0].init_checkpoint == "my out/model"
     assert ("TASK.json" in said) == bool(args.text)
     longer, *larger, own = taken[-2 if args.text else -3 :]
     assert longer.text == args.text and own.text == "FILES"
@@ -115,6 +116,20 @@ def test_the_next_steps_can_be_typed(given):
         ]
     )
     assert [x.recipe for x in larger] == ([] if args.text else ["hour"])
+
+
+def test_the_readme_continues_the_fine_tuning_that_it_prints(monkeypatch):
+    monkeypatch.chdir(ROOT)
+    args = quickstart.QuickstartFlags()
+    said = quickstart.describe_fine_tuning(args.output_dir, args, "python")
+    block = pathlib.Path("README.md").read_text().partition("Fine-tune that")
+    block = block[2].partition("```sh\n")[2].partition("```")[0]
+    documented = shlex.split(block.replace("\\\n", ""))
+    printed = shlex.split(said)
+    assert "examples/speech_eras.py" in printed
+    assert set(printed) - set(documented) == {"-m", "albert_tf"}
+    more = {x.partition("=")[0] for x in set(documented) - set(printed)}
+    assert more == {"albert", "--do_predict", "--export_text_dir"}
 
 
 def test_own_text_is_divided_and_not_filtered(tmp_path):
@@ -160,7 +175,7 @@ def test_changed_text_is_divided_again_until_it_has_a_vocabulary(tmp_path):
     with pytest.raises(ValueError, match="--text was /.*own.txt, is English"):
         quickstart.check_source(str(out), quickstart.QuickstartFlags())
     for change, message in (
-        ({"keep_accents": True}, "--keep_accents was None, is True"),
+        ({"keep_accents": True}, "--keep_accents was False, is True"),
         ({"recipe": "hour"}, "was ten_minutes, is hour, --vocab_size was 8000"),
     ):
         other = dataclasses.replace(args, **change)
@@ -175,13 +190,35 @@ def test_changed_text_is_divided_again_until_it_has_a_vocabulary(tmp_path):
     assert held_out.exists()
 
 
-def test_a_folder_without_a_recipe_has_that_of_ten_minutes(tmp_path):
+@pytest.mark.parametrize("name", ["train", "heldout"])
+def test_no_file_of_the_user_is_replaced(name, tmp_path):
+    own = tmp_path / f"own/text/{name}.txt"
+    own.parent.mkdir(parents=True)
+    own.write_text("a\n\n" * 20)
+    (tmp_path / "link.txt").symlink_to(own)
+    out = str(tmp_path / "own")
+    for text, message in (
+        (own, "--output_dir would overwrite .*, which --text reads"),
+        (tmp_path / "link.txt", "which --text reads as .*link.txt"),
+        (None, f"{name}.txt already exists, and the quickstart did not"),
+    ):
+        args = quickstart.QuickstartFlags(
+            output_dir=out, text=text and str(text)
+        )
+        with pytest.raises(ValueError, match=message):
+            quickstart.run(args)
+    assert list((tmp_path / "own").rglob("*.*")) == [own]
+    assert own.read_text() == "a\n\n" * 20
+
+
+def test_a_note_without_recipe_and_casing_is_of_the_defaults(tmp_path):
     (tmp_path / "own.txt").write_text("a\n\n" * 20)
     args = quickstart.QuickstartFlags(text=str(tmp_path / "own.txt"))
     quickstart.check_source(str(tmp_path), args)
     note = tmp_path / "text" / "source.json"
     values = json.loads(note.read_text())
     assert values.pop("recipe") == "ten_minutes"
+    values |= {"do_lower_case": None, "keep_accents": None}
     note.write_text(json.dumps(values))
     (tmp_path / "vocab.model").touch()
     quickstart.check_source(str(tmp_path), args)

@@ -102,9 +102,25 @@ def test_an_unreachable_index_is_an_error_and_writes_nothing(
     assert not list((tmp_path / "out").glob("*.tsv"))
 
 
-def test_tables_are_not_replaced(index, tmp_path):
-    (tmp_path / "dev.tsv").write_text("mine")
-    args = speech_eras.ErasFlags(output_dir=str(tmp_path))
-    with pytest.raises(ValueError, match="dev.tsv exists already"):
+def test_other_tables_are_not_replaced(index, tmp_path):
+    folder = tmp_path / "speeches"
+    folder.mkdir()
+    (folder / "dev.tsv").write_text("mine")
+    args = speech_eras.ErasFlags(output_dir=str(folder))
+    with pytest.raises(ValueError, match="dev.tsv already exists with other"):
         speech_eras.run(args)
-    assert (tmp_path / "dev.tsv").read_text() == "mine"
+    assert (folder / "dev.tsv").read_text() == "mine"
+    assert list(folder.glob("*")) == [folder / "dev.tsv"]
+
+
+def test_the_command_may_be_repeated(index, tmp_path):
+    folder = tmp_path / "speeches"
+    args = speech_eras.ErasFlags(output_dir=str(folder))
+    speech_eras.run(args)
+    before = {path: path.read_bytes() for path in folder.iterdir()}
+    speech_eras.run(args)
+    assert {path: path.read_bytes() for path in folder.iterdir()} == before
+    other = speech_eras.ErasFlags(output_dir=str(folder), random_seed=1)
+    with pytest.raises(ValueError, match="already exists with other content"):
+        speech_eras.run(other)
+    assert {path: path.read_bytes() for path in folder.iterdir()} == before

@@ -162,6 +162,15 @@ def test_without_a_network_one_sentence_says_what_to_do(
     assert f"copy it to {tmp_path}/cache/{NAME}.tar.gz." in said
 
 
+def test_a_cache_that_cannot_be_written_is_named(server, tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv(downloads.CACHE, str(tmp_path / "file/cache"))
+    wanted = f"{NAME} cannot be .*Set {downloads.CACHE} to a folder that can"
+    with pytest.raises(OSError, match=wanted):
+        downloads.find_model(NAME)
+    assert server.requests == []
+
+
 def test_local_models_come_first(server, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     os.mkdir(NAME)
