@@ -443,9 +443,9 @@ def replace_files(
     given = {"do_lower_case": do_lower_case, "keep_accents": keep_accents}
     given = {n: value for n, value in given.items() if value is not None}
     if path := spm_model_file or vocab_file:
-        known = pretrained.tokenizer_settings or {}
+        known = pretrained.tokenizer_settings
         if pretrained.tokenizer:
-            known = known | {"sha256": pretrained.tokenizer.settings["sha256"]}
+            known = pretrained.tokenizer.settings
         casing = vocabulary_files.read_casing(path, known)
         tokenizer = tokenization.build_tokenizer(
             spm_model_file=spm_model_file,
