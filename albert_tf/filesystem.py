@@ -566,6 +566,12 @@ def write_file(path: Path, content: str | bytes) -> None:
         file.write(content)
 
 
+def cache_folder() -> str:
+    """Returns the folder of this package in the user's cache."""
+    cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    return os.path.join(cache, "albert_tf")
+
+
 def find_folder_with(path: str) -> pathlib.Path:
     """Returns the working folder, or the nearest above it, that has a path.
 

@@ -3,6 +3,7 @@
 import dataclasses
 import math
 
+from albert_tf import filesystem
 from albert_tf.lab import flops, lowering, tpu_environment
 from albert_tf.model.config import AlbertConfig
 from albert_tf.training import distribution
@@ -27,9 +28,7 @@ def run(args):
     if args.num_replicas:
         check_batch_size(args, args.num_replicas)
     compiler = tpu_environment.Compiler(
-        tpu_environment.prepare(
-            args.environment or tpu_environment.default_folder()
-        ),
+        tpu_environment.prepare(args.environment or filesystem.cache_folder()),
         args.topology,
     )
     num_replicas = args.num_replicas or compiler.num_cores

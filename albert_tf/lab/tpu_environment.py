@@ -22,12 +22,6 @@ OLDEST_PYTHON = (3, 11)
 SCRIPT = pathlib.Path(__file__).with_name("tpu_compiler.py")
 
 
-def default_folder():
-    """Returns the folder for environments, in the user's cache."""
-    cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    return os.path.join(cache, "albert_tf")
-
-
 def find_python(folder):
     """Returns the path of the environment's Python, which may not exist."""
     name = "-".join(package.replace("==", "-") for package in PACKAGES)

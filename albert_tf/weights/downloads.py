@@ -90,8 +90,8 @@ def find_model(path: filesystem.Path) -> str:
 
 def cache_folder() -> str:
     """Returns the folder of downloaded models: $ALBERT_TF_CACHE, or usual."""
-    usual = os.path.join("~", ".cache", "albert_tf")
-    return os.path.expanduser(os.environ.get(CACHE) or usual)
+    given = os.environ.get(CACHE)
+    return os.path.expanduser(given) if given else filesystem.cache_folder()
 
 
 def download(url: str, file: str, sha256: str | None = None) -> None:

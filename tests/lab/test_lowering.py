@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from albert_tf import filesystem
 from albert_tf.lab import lowering, tpu_check, tpu_environment
 from albert_tf.model import heads, modeling
 from albert_tf.training import optimization, replicas
@@ -160,7 +161,7 @@ def test_one_replica_does_what_the_training_loop_does(wanted, kwargs):
     assert_close(step.run(jit_compile=True), wanted)
 
 
-PYTHON = tpu_environment.find_python(tpu_environment.default_folder())
+PYTHON = tpu_environment.find_python(filesystem.cache_folder())
 
 
 @pytest.mark.skipif(

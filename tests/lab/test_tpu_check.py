@@ -8,6 +8,7 @@ import shlex
 
 import pytest
 
+from albert_tf import filesystem
 from albert_tf.commands.tpu_check import TpuCheckFlags
 from albert_tf.lab import tpu_check, tpu_environment
 from tests import tiny
@@ -212,7 +213,7 @@ def test_the_compiler_is_a_script_of_its_own():
         ), path
 
 
-FOLDER = tpu_environment.default_folder()
+FOLDER = filesystem.cache_folder()
 
 
 @pytest.mark.skipif(

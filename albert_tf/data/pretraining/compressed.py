@@ -9,7 +9,6 @@ import gzip
 import importlib
 import lzma
 import os
-import sys
 import zlib
 from collections.abc import Callable
 
@@ -75,11 +74,8 @@ def _reader(kind, path):
         return bz2.BZ2File, _ERRORS
     if kind == "xz":
         return lzma.LZMAFile, _ERRORS
-    own = sys.version_info >= (3, 14)
     try:
-        zstd = importlib.import_module(
-            "compression.zstd" if own else "backports.zstd"
-        )
+        zstd = importlib.import_module("backports.zstd")
     except ModuleNotFoundError:
         raise ImportError(
             f"{path} is compressed with zstd, which needs the extra `corpus`: "

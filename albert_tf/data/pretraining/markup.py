@@ -19,7 +19,6 @@ from albert_tf import filesystem
 from albert_tf.data.pretraining import compressed, corpus
 from albert_tf.text import normalization
 
-FORMATS = ("auto", "text", "wikiextractor", "jsonl")
 _DOC = re.compile(r"<doc(?:\s[^>]*)?>")
 # WikiExtractor does not escape quotation marks.
 _TITLE = re.compile(r'\btitle="(.*?)"(?:\s+\w+=|\s*>)')
@@ -42,7 +41,7 @@ class TextFormat:
     """How files contain text.
 
     Attributes:
-      input_format: one of FORMATS; auto detects it for each file.
+      input_format: as the flag; auto detects it for each file.
       text_key: the key of the text in JSON lines, with dots between the keys
         of nested objects; None for "text" or "content".
     """

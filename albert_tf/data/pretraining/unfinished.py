@@ -183,6 +183,5 @@ def lock_names(outputs: list[str]) -> list[str]:
 
 def _cached(name):
     """Returns a local path for a remote name, in the user's cache folder."""
-    cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     digest = hashlib.sha256(name.encode()).hexdigest()[:16]
-    return os.path.join(cache, "albert_tf", digest)
+    return os.path.join(filesystem.cache_folder(), digest)
