@@ -18,6 +18,7 @@ import os
 
 from absl import app, flags
 
+from albert_tf import filesystem
 from albert_tf.lab import lowering, tpu_check, tpu_environment
 from albert_tf.model.config import AlbertConfig
 
@@ -26,7 +27,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 flags.DEFINE_string("output_file", "tpu_table.jsonl", "File for the figures.")
 flags.DEFINE_string(
     "environment",
-    tpu_environment.default_folder(),
+    filesystem.cache_folder(),
     "Folder for the environment of the compiler.",
 )
 flags.DEFINE_bool("only_print", False, "Print the tables without compiling.")
