@@ -100,17 +100,7 @@ def read_pairs(
             f"text_columns={','.join(chosen)}; wanted one to three different "
             "names."
         )
-    score = label = None
-    if len(chosen) == 2:
-        score = first_of(SCORES, names)
-        if score_column is not None:
-            score = find_column(path, names, score_column)
-        label = score or first_of(NLI_LABELS, names)
-    elif score_column is not None:
-        raise ValueError(
-            f"score_column={score_column}, but {path} has {len(chosen)} texts "
-            "in a row; only two have a score. Omit it."
-        )
+    score, label = _find_score(path, names, len(chosen), score_column)
     table = tables.Table(
         path, tuple(chosen), label=label, format=format, max_texts=3
     )
@@ -132,6 +122,21 @@ def read_pairs(
             texts=[*found.values()], description="entailments", numbers=[*found]
         )
     return file
+
+
+def _find_score(path, names, num_texts, given):
+    """Returns the column of scores, and that of scores or labels, or None."""
+    if num_texts == 2:
+        score = first_of(SCORES, names)
+        if given is not None:
+            score = find_column(path, names, given)
+        return score, score or first_of(NLI_LABELS, names)
+    if given is not None:
+        raise ValueError(
+            f"score_column={given}, but {path} has {num_texts} texts in a row; "
+            "only two have a score. Omit it."
+        )
+    return None, None
 
 
 def _check_lines(path, text_columns, score_column):
