@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from albert_tf import __version__, filesystem
 from albert_tf.model import heads, parameters
-from albert_tf.reports import page, report
+from albert_tf.reports import markdown, page, report
 from albert_tf.training import manifest
 from albert_tf.weights import downloads, pretrained, task_heads
 
@@ -222,15 +222,16 @@ def _describe_run(run):
         if not key.startswith(hidden) and not key.endswith("sha256")
     ]
     rows = [(key, value) for key, value in settings if value]
-    yield _tabulate(["data and settings", ""], rows)
+    yield markdown.format_table([("data and settings", ""), *rows])
     if best := run.best:
         rows = [(k, v) for k, v in best.items() if k not in ("split", "time")]
-        yield "\n" + _tabulate(["best checkpoint on the dev data", ""], rows)
+        head = "best checkpoint on the dev data", ""
+        yield "\n" + markdown.format_table([head, *rows])
         yield f"\nIt was chosen by {run.best_metric} on the same data."
     for name, scores in next(iter(run.summary.get("test", [])), {}).items():
         if isinstance(scores, dict):
-            head = [f"on the test data ({name})", ""]
-            yield "\n" + _tabulate(head, scores.items())
+            head = f"on the test data ({name})", ""
+            yield "\n" + markdown.format_table([head, *scores.items()])
     words = [
         f"--{name.rstrip('_')}="
         + (value if isinstance(value, str) else json.dumps(value))
@@ -250,10 +251,3 @@ def _describe_use(name, kind):
         f"\n## Use\n\n```sh\nalbert {command}\n```\n\n"
         f"```python\nimport albert_tf\n\n{python}\n```\n"
     )
-
-
-def _tabulate(head, rows):
-    """Returns a table in Markdown."""
-    lines = [head, ["---"] * len(head), *rows]
-    cells = [[str(x).replace("|", "\\|") for x in line] for line in lines]
-    return "\n".join(f"| {' | '.join(line)} |" for line in cells)

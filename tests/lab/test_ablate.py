@@ -228,6 +228,15 @@ def test_the_table_has_means_deviations_and_the_paper(work, tmp_path, capsys):
     assert "phase 1, seconds" not in head
 
 
+def test_the_name_of_a_row_may_have_a_bar(work, tmp_path):
+    text = json.dumps(GRID).replace('"two"', '"one | two"')
+    (tmp_path / "grid.json").write_text(text)
+    work(report_only=True)
+    head, _, row, *_ = (tmp_path / "out/grid.md").read_text().splitlines()[2:]
+    assert row.startswith(r"| one \| two |")
+    assert row.replace(r"\|", "").count("|") == head.count("|")
+
+
 def test_a_second_table_has_each_seed(work, tmp_path):
     work(only="three", seeds="2", task_data="")
     work(only="two", seeds="7,2", task_data="")
