@@ -610,6 +610,15 @@ def test_a_grid_among_its_results_is_refused(tmp_path):
         ablate.run(flags)
 
 
+def test_a_copy_of_the_grid_is_not_overwritten(work, tmp_path):
+    path = tmp_path / "out" / "grid.json"
+    path.parent.mkdir()
+    shutil.copy(tmp_path / "grid.json", path)
+    with pytest.raises(ValueError, match="out/grid.json is no report .* Rena"):
+        work(report_only=True)
+    assert json.loads(path.read_text()) == GRID
+
+
 def test_the_commit_is_that_of_this_checkout():
     found = grid_jobs.find_commit()
     assert re.fullmatch(r"[0-9a-f]{7,}(-dirty)?|\d+\.\d+.*", found)
