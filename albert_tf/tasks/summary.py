@@ -64,7 +64,7 @@ def write(folder, task, outcomes: list[Outcome], seconds: float) -> str:
       folder: where the summary of all is.
       task: the `finetuning.Task`.
       outcomes: those of the runs.
-      seconds: how long all took.
+      seconds: how long all took, in this call.
 
     Returns:
       The summary of all as a table of text; empty without dev data.
