@@ -298,6 +298,15 @@ def test_answers_are_sorted_from_the_worst(folder):
     assert table[1][1:5] == ["?", "<x>", "(none)", "0.0000"]
 
 
+def test_tags_are_known_without_the_settings(folder):
+    (folder / "run.json").unlink()
+    tags = {"label": ["B-A", "O"], "prediction": ["O", "O"]}
+    write_rows(folder, [("0", tags | {"text": ["w1", "w2"]})])
+    page = read_page(folder)
+    *_, wrong = page.tables["examples"]
+    assert wrong[1] == ["0", "1", "w1 [B-A → O] w2"]
+
+
 def test_choices_show_the_right_and_the_chosen_one(folder):
     edit_task(folder, {"name": "race", "max_qa_length": 8})
     row = {"text": ["Is p", "Is q", "Is r", "Is s"]}
