@@ -218,9 +218,7 @@ def report(runner, seeds, path, others=()):
     seeds = {*grid.seeds, *seeds}
     stem = os.path.splitext(path)[0]
     with grid_jobs.waiting_for_folder(os.path.dirname(path)):
-        if filesystem.exists(path):
-            for row in filesystem.read_json(path).values():
-                seeds |= {int(s) for c in row["columns"].values() for s in c}
+        seeds |= grid_reports.read_seeds(path)
         results = {
             row.name: runner.collect(row, sorted(seeds)) for row in grid.rows
         }

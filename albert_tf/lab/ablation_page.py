@@ -1,6 +1,6 @@
 """Tables and plots of an ablation, beside the paper's results."""
 
-from albert_tf.reports import page, plots
+from albert_tf.reports import markdown, page, plots
 
 FIRST, LAST = ("parameters", "M tokens"), ("seconds", "commit")
 NOTE = (
@@ -108,18 +108,13 @@ def list_seeds(results):
 
 def format_markdown(title, results):
     """Returns two tables in Markdown, means and each seed, with notes."""
-    table = f"# {title}\n\n{join(tabulate(results))}\n\n{NOTE}\n"
+    means = markdown.format_table(tabulate(results))
+    table = f"# {title}\n\n{means}\n\n{NOTE}\n"
     if seeds := list_seeds(results):
         table += f"\nOf the seeds {', '.join(seeds)}, in this order:\n\n"
-        table += f"{join(tabulate_seeds(results))}\n"
+        values = markdown.format_table(tabulate_seeds(results))
+        table += f"{values}\n"
     return table
-
-
-def join(rows):
-    """Returns rows of texts as a table in Markdown; the first is the head."""
-    head, *body = rows
-    lines = [head, ["---"] * len(head), *body]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def build_page(title, results):

@@ -139,20 +139,21 @@ def widen(config, size, embedding_size):
 def draw_embeddings(models):
     """Yields curves of word embeddings over the embedding size."""
     picture, axes = plots.begin()
-    all_widths: set[int] = set()
+    named, all_widths = [], set()
     for number, (name, model) in enumerate(models.items()):
         counts = model["embeddings"]
         widths = list(counts["by_embedding_size"])
         all_widths.update(widths)
         sizes = [n / 1e6 for n in counts["by_embedding_size"].values()]
-        axes.plot(widths, sizes, marker=".", color=f"C{number}", label=name)
-        axes.axhline(counts["direct"] / 1e6, color=f"C{number}", linestyle=":")
+        color = f"C{number}"
+        named += axes.plot(widths, sizes, marker=".", color=color, label=name)
+        axes.axhline(counts["direct"] / 1e6, color=color, linestyle=":")
     axes.set(xlabel="embedding size E", ylabel="millions", xscale="log")
     # On a narrow plot, the labels of matplotlib's own ticks overlap.
     ticks = [width for width in all_widths if width.bit_count() == 1]
     axes.set_xticks(ticks, labels=map(str, ticks))
     axes.set_xticks([], minor=True)
-    axes.legend(frameon=False, fontsize="small")
+    plots.add_legend(axes, named)
     yield plots.finish(picture, "V * E + E * H; dotted: V * H")
     yield draw_reduction(models)
 

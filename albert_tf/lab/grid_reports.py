@@ -23,6 +23,20 @@ def read_report(path, grid):
     return report
 
 
+def read_seeds(path):
+    """Returns the seeds of an earlier report; none if there is no file."""
+    report = filesystem.read_json(path) if filesystem.exists(path) else {}
+    seeds: set[int] = set()
+    for row in report.values():
+        if not isinstance(row, dict) or not are_columns(row.get("columns")):
+            raise ValueError(
+                f"{path} is no report of `albert ablate`, and would be "
+                "overwritten. Rename it."
+            )
+        seeds |= {int(s) for c in row["columns"].values() for s in c}
+    return seeds
+
+
 def check_results(where, results, row):
     """Raises ValueError if a report's row does not describe a grid's row."""
     wanted = {

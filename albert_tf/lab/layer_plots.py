@@ -32,11 +32,14 @@ def draw_comparison(models):
         ("Cosine between tokens", 0, lambda p: p["token_cosine"]),
     ):
         picture, axes = plots.begin()
+        named = []
         for number, (name, model) in enumerate(models.items()):
             values = list(values_of(model["passes"]))
             steps = range(first, first + len(values))
             color = f"C{number}"
-            axes.plot(steps, values, marker=".", color=color, label=name)
+            named += axes.plot(
+                steps, values, marker=".", color=color, label=name
+            )
             trained = model["trained_passes"]
             if first <= trained < first + len(values):
                 circle = {"marker": "o", "fillstyle": "none", "markersize": 10}
@@ -44,7 +47,7 @@ def draw_comparison(models):
                 axes.plot(trained, y, color=color, **circle)
         axes.set(xlabel="pass (circle: passes in training)")
         axes.locator_params("x", integer=True)
-        axes.legend(frameon=False, fontsize="small")
+        plots.add_legend(axes, named)
         yield plots.finish(picture, title)
 
 

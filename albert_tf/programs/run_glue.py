@@ -101,7 +101,8 @@ def format_table(summaries):
         mean = sum(100 * f["best"][f["metric"]] for f in done) / len(done)
         lines.append(
             f"Mean of the best scores of {len(done)} tasks: {mean:.1f}. All "
-            "scores are on dev data, which also selected the best checkpoints."
+            "scores are on dev data, which also selected the best checkpoints. "
+            "Minutes are of each task's last call."
         )
     return "\n".join(lines)
 

@@ -13,9 +13,9 @@ import tensorflow as tf
 
 from albert_tf import __version__, filesystem
 from albert_tf.model import heads, parameters
-from albert_tf.reports import page, report
+from albert_tf.reports import markdown, page, report
 from albert_tf.training import manifest
-from albert_tf.weights import downloads, pretrained, task_heads
+from albert_tf.weights import checkpoints, downloads, pretrained, task_heads
 
 CARD_FILE = "README.md"
 # Begins the second line; the digest of all that follows ends it.
@@ -108,7 +108,8 @@ def write_card(folder, config, kind, source, form="own") -> None:
       config: its AlbertConfig.
       kind: a key of USES.
       source: the folder itself, or that of the model that was converted, or
-        its checkpoint. What is known of its run is in the card.
+        its checkpoint. What is known of its run is in the card, with the
+        scores of this checkpoint or, of a folder, of the one that is read.
       form: one of `pretrained.FORMS`.
     """
     path = os.path.join(folder, CARD_FILE)
@@ -120,13 +121,15 @@ def write_card(folder, config, kind, source, form="own") -> None:
         run = report.read_run(filesystem.folder_of(source))
     except (OSError, ValueError):
         run = None  # There is none, or its files are damaged.
+    is_own = str(source) == str(folder)
+    checkpoint = _find_checkpoint(folder) if is_own else str(source)
     name = os.path.basename(os.path.abspath(folder))
     name = name.removesuffix(".incomplete")
     parts = [
-        *_describe_metadata(name, kind, run, form),
+        *_describe_metadata(name, kind, run, checkpoint, form),
         f"---\n\n# {name}\n\n{_describe_config(config, kind)}",
-        *([] if str(source) == str(folder) else [f"\nConverted: `{source}`."]),
-        *(_describe_run(run) if run else []),
+        *([] if is_own else [f"\nConverted: `{source}`."]),
+        *(_describe_run(run, checkpoint) if run else []),
         _describe_use(name, kind),
         f"albert_tf {__version__}, TensorFlow {tf.__version__}.\n",
     ]
@@ -139,12 +142,34 @@ def _seal(text):
     return f"---\n{MARK}{digest}\n{text}"
 
 
-def _describe_metadata(name, kind, run, form):
+def _find_checkpoint(folder):
+    """Returns the checkpoint that a reader of a run's folder takes."""
+    trained = task_heads.find_trained(folder)
+    if task_heads.read_head(folder) is None:  # As in pretraining.
+        trained = checkpoints.list_checkpoints(folder) or trained
+    return trained[-1]
+
+
+def _find_scores(run, checkpoint):
+    """Returns a checkpoint's scores on the dev data; empty if unknown."""
+    if _is_best(checkpoint):
+        return run.best or {}
+    step = checkpoints.step_of(checkpoint)
+    rows = [row for row in run.evaluations if row["step"] == step]
+    return rows[-1] if rows else {}
+
+
+def _is_best(checkpoint):
+    return os.path.basename(checkpoint) == f"{checkpoints.PREFIX}-best"
+
+
+def _describe_metadata(name, kind, run, checkpoint, form):
     """Yields lines of YAML; their values are JSON."""
     pipeline, *_ = USES[kind]
+    scores = _find_scores(run, checkpoint) if run else {}
     metrics = [
         {"type": METRICS[metric], "name": metric, "value": value}
-        for metric, value in ((run and run.best) or {}).items()
+        for metric, value in scores.items()
         if metric in METRICS
     ]
     dataset = run and _find_dataset(run)
@@ -154,7 +179,7 @@ def _describe_metadata(name, kind, run, form):
         "pipeline_tag": pipeline,
         "tags": ["albert"],
         "language": dataset and "en",
-        "base_model": run and _find_base(run.flags.get("init_checkpoint")),
+        "base_model": run and _find_base(_find_start(run)),
         "datasets": dataset and [dataset["type"]],
         "metrics": sorted({metric["type"] for metric in metrics}),
         "model-index": dataset
@@ -164,6 +189,13 @@ def _describe_metadata(name, kind, run, form):
     for key, value in values.items():
         if value:
             yield f"{key}: {json.dumps(value, ensure_ascii=False)}"
+
+
+def _find_start(run):
+    """Returns what a run began from, as its flags name it, or None."""
+    source = run.made_of.get("begins_from", {}).get("source")
+    named = (run.flags.get(name) for name in manifest.START_FLAGS)
+    return source or next(filter(None, named), None)
 
 
 def _find_base(start):
@@ -208,13 +240,9 @@ def _describe_config(config, kind):
     )
 
 
-def _describe_run(run):
-    """Yields start, data, settings, scores and command of a run."""
-    start = run.made_of.get("begins_from", {}).get("source")
-    yield (
-        "\n## Training\n\nStart: "
-        f"{start or run.flags.get('init_checkpoint') or 'unknown'}.\n"
-    )
+def _describe_run(run, checkpoint):
+    """Yields start, data, settings, a checkpoint's scores, and the command."""
+    yield f"\n## Training\n\nStart: {_find_start(run) or 'unknown'}.\n"
     hidden = ("config.", "vocabulary.", "begins_from.")
     settings = [
         (key, page.format_value(value))
@@ -222,24 +250,38 @@ def _describe_run(run):
         if not key.startswith(hidden) and not key.endswith("sha256")
     ]
     rows = [(key, value) for key, value in settings if value]
-    yield _tabulate(["data and settings", ""], rows)
-    if best := run.best:
-        rows = [(k, v) for k, v in best.items() if k not in ("split", "time")]
-        yield "\n" + _tabulate(["best checkpoint on the dev data", ""], rows)
-        yield f"\nIt was chosen by {run.best_metric} on the same data."
-    for name, scores in next(iter(run.summary.get("test", [])), {}).items():
-        if isinstance(scores, dict):
-            head = [f"on the test data ({name})", ""]
-            yield "\n" + _tabulate(head, scores.items())
+    yield markdown.format_table([("data and settings", ""), *rows])
+    yield from _describe_scores(run, checkpoint)
     words = [
         f"--{name.rstrip('_')}="
         + (value if isinstance(value, str) else json.dumps(value))
         for name, value in run.changed_flags.items()
         if value is not None and name not in _PLACES
     ]
-    if words:
+    if words and run.command.has_flags:
         command = shlex.join(["albert", run.command.name, *words])
         yield f"\n```sh\n{command}\n```"
+
+
+def _describe_scores(run, checkpoint):
+    """Yields the scores of a checkpoint, as far as they are known."""
+    step = checkpoints.step_of(checkpoint)
+    is_best = _is_best(checkpoint)
+    if scores := _find_scores(run, checkpoint):
+        rows = [(k, v) for k, v in scores.items() if k not in ("split", "time")]
+        which = "best checkpoint" if is_best else f"checkpoint of step {step}"
+        head = f"{which} on the dev data", ""
+        yield "\n" + markdown.format_table([head, *rows])
+        if is_best:
+            yield f"\nIt was chosen by {run.best_metric} on the same data."
+    tests: dict = next(iter(run.summary.get("test", [])), {})
+    # The scores of the best checkpoint have no step.
+    if tests.get(checkpoints.STEP, "best") != ("best" if is_best else step):
+        return
+    for name, scores in tests.items():
+        if isinstance(scores, dict):
+            head = f"on the test data ({name})", ""
+            yield "\n" + markdown.format_table([head, *scores.items()])
 
 
 def _describe_use(name, kind):
@@ -250,10 +292,3 @@ def _describe_use(name, kind):
         f"\n## Use\n\n```sh\nalbert {command}\n```\n\n"
         f"```python\nimport albert_tf\n\n{python}\n```\n"
     )
-
-
-def _tabulate(head, rows):
-    """Returns a table in Markdown."""
-    lines = [head, ["---"] * len(head), *rows]
-    cells = [[str(x).replace("|", "\\|") for x in line] for line in lines]
-    return "\n".join(f"| {' | '.join(line)} |" for line in cells)

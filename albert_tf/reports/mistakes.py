@@ -47,18 +47,20 @@ def describe(rows, task):
       rows: one or more rows.
       task: the entry `task` of run.json, or an empty dict.
     """
-    labels = task.get("labels")
-    if "tags" in task:
+    labels, first = task.get("labels"), rows[0]
+    is_list = isinstance(first["label"], list)
+    # Without run.json, the task is unknown.
+    if "tags" in task or (is_list and not {"f1", "probabilities"} & {*first}):
         yield from describe_tags(rows)
-    elif rows[0]["label"] is None:
+    elif first["label"] is None:
         return  # Of a ranking, there are only ranks.
-    elif "f1" in rows[0]:
+    elif "f1" in first:
         yield tabulate_wrong(
             rows, ANSWERS, lambda row: (row["f1"], -row["probability"]), "worst"
         )
-    elif "probabilities" not in rows[0]:
+    elif "probabilities" not in first:
         yield from describe_regression(rows)
-    elif isinstance(rows[0]["label"], list):
+    elif is_list:
         if labels:
             yield tabulate_labels(rows, labels)
             yield tabulate_scores(rows, labels)

@@ -1,5 +1,6 @@
 """Plots training curves from metrics.jsonl."""
 
+import io
 import logging
 import os
 
@@ -239,6 +240,8 @@ def run(args):
     tokens = parse_tokens(args.tokens_per_step, names)
     runs = dict(zip(names, map(read_series, files), strict=True))
     picture = draw(runs, args.title, tokens)
-    with filesystem.replacing(args.output_file) as temporary:
-        picture.savefig(temporary, format=args.output_file.rpartition(".")[2])
+    # matplotlib cannot open remote files.
+    buffer = io.BytesIO()
+    picture.savefig(buffer, format=args.output_file.rpartition(".")[2])
+    filesystem.write_file(args.output_file, buffer.getvalue())
     print(f"Wrote {args.output_file}.")

@@ -52,7 +52,7 @@ def draw_curves(runs, baseline):
                 linestyle="--",
                 label="baseline",
             )
-        axes.legend(frameon=False, fontsize="small")
+        add_legend(axes, axes.get_lines())
         axes.set_title("")
         yield finish(picture, title, curves)
 
@@ -86,6 +86,13 @@ def begin():
     figure = plot_metrics.import_matplotlib().figure
     picture = figure.Figure(figsize=SIZE, layout="constrained")
     return picture, picture.add_subplot()
+
+
+def add_legend(axes, lines):
+    """Adds a legend of lines, also of those with a label like "_name"."""
+    # matplotlib's own choice of lines leaves these out.
+    labels = [line.get_label() for line in lines]
+    axes.legend(lines, labels, frameon=False, fontsize="small")
 
 
 def finish(picture, title, curves=None):

@@ -26,8 +26,10 @@ class Command(NamedTuple):
     name: str
     # Selects the best checkpoint; by default, the first of the task's metrics.
     best_metric: str | None = None
+    has_flags: bool = True
 
 
+SQUAD = Command("run_squad", "f1")
 # By a key that only this command writes to the `task` of run.json.
 COMMANDS = {
     "sentence_objective": Command("run_pretraining", "masked_lm_accuracy"),
@@ -35,9 +37,9 @@ COMMANDS = {
     "vectors": Command("run_embedding"),
     "objective": Command("run_classifier"),
     "max_qa_length": Command("run_race", "eval_accuracy"),
-    "name": Command("run_squad", "f1"),
+    "name": Command("A task of your own", has_flags=False),
 }
-UNKNOWN = Command("Unknown program")
+UNKNOWN = Command("Unknown program", has_flags=False)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,6 +74,8 @@ class Run:
 
     @property
     def command(self) -> Command:
+        if self.task.get("name") in ("squad_v1", "squad_v2"):
+            return SQUAD
         return next(
             (c for key, c in COMMANDS.items() if key in self.task), UNKNOWN
         )
@@ -93,8 +97,8 @@ class Run:
 
     @property
     def changed_flags(self) -> dict:
-        """The flags that differ from the command's defaults."""
-        if self.command == UNKNOWN:
+        """The flags that differ from the command's defaults, if known."""
+        if not self.command.has_flags:
             return self.flags
         _, flags_class = commands.find(self.command.name)
         fields = dataclasses.fields(flags_class)
@@ -237,7 +241,7 @@ def describe_results(run):
     tests = run.summary.get("test", [])
     for name, scores in (tests[0] if tests else {}).items():
         if isinstance(scores, dict):
-            caption = f"Scores of the best checkpoint on test data ({name})."
+            caption = f"Scores on test data ({name})."
             yield page.table(list(scores.items()), caption=caption)
 
 
@@ -291,7 +295,10 @@ def describe_examples(run):
     """Yields the best checkpoint's predictions for the dev data."""
     if not run.rows:
         name = submissions.DEV_PREDICTIONS_FILE
-        yield missing(name, "only fine-tuning with dev data writes it")
+        if filesystem.exists(os.path.join(run.folder, name)):
+            yield page.remark(f"{name} has no rows.")
+        else:
+            yield missing(name, "only fine-tuning with dev data writes it")
         return
     yield page.element(
         "p",

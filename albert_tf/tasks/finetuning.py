@@ -419,11 +419,11 @@ class FineTuning:
             checkpoints.restore(head, self._new_head, "the new head")
             # Until training begins, which may be refused.
             self._new_head = self.session.manager.source = None
-        files = {manifest.FLAGS_FILE: self.flags} if self.flags else {}
+        flags = manifest.list_flags(self.folder, self.flags)
         step = self.session.begin(
             self.config,
             self.start if self.start.values else None,
-            files={**files, **self.list_assets(self.folder)},
+            files={**flags, **self.list_assets(self.folder)},
             evaluator=self.evaluator,
             body_only=True,
         )

@@ -438,7 +438,7 @@ class Pretraining:
 
     def _list_files(self):
         """Returns the files that a reader of the checkpoints needs, by name."""
-        files = {manifest.FLAGS_FILE: self.flags} if self.flags else {}
+        files = manifest.list_flags(self.folder, self.flags)
         if not self._has_config():
             files[CONFIG_FILE] = self.config.to_dict()
         return files | self._list_vocabulary()

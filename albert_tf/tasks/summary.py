@@ -21,7 +21,8 @@ class Outcome:
       folder: folder of the run.
       dev: what `describe_run` returns; None without dev data.
       score: its best score; -infinity without dev data.
-      test: scores on test data; empty if there are none.
+      test: scores on test data, with the STEP of their checkpoint unless it is
+        the best; empty if there are none.
       is_of_best: whether `test` is of the checkpoint that is best on dev, or
         of a model that was scored without training.
     """
@@ -38,7 +39,7 @@ def describe_outcome(tuning, test: dict) -> Outcome:
 
     Args:
       tuning: its `finetuning.FineTuning`, with the weights of `test`.
-      test: as in `Outcome`.
+      test: scores on test data; empty if there are none.
     """
     folder, dev, score = tuning.folder, None, -math.inf
     if tuning.evaluator is not None:
@@ -46,6 +47,8 @@ def describe_outcome(tuning, test: dict) -> Outcome:
         score = dev["best"][tuning.evaluator.best_metric]
     if task_heads.find_trained(folder):
         is_of_best = tuning.source == checkpoints.find_best(folder)
+        if test and not is_of_best:
+            test = {**test, STEP: checkpoints.step_of(tuning.source)}
     else:
         scored = manifest.read_setting(folder, "scored")
         is_of_best = scored is None or (
@@ -64,7 +67,7 @@ def write(folder, task, outcomes: list[Outcome], seconds: float) -> str:
       folder: where the summary of all is.
       task: the `finetuning.Task`.
       outcomes: those of the runs.
-      seconds: how long all took.
+      seconds: how long all took, in this call.
 
     Returns:
       The summary of all as a table of text; empty without dev data.

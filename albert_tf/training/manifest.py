@@ -17,12 +17,14 @@ import numpy as np
 
 from albert_tf import __version__, filesystem
 from albert_tf.model.config import CONFIG_FILE, AlbertConfig
-from albert_tf.weights import locations
+from albert_tf.weights import checkpoints, locations
 
 MANIFEST_FILE = locations.MANIFEST_FILE
 # Other files of a run, next to its checkpoints.
 FLAGS_FILE = "flags.json"
 METRICS_FILE = "metrics.jsonl"
+# Flags that name what a run begins from.
+START_FLAGS = ("init_checkpoint", "albert_hub_module_handle")
 FORMAT = 1
 ALLOWED = "allowed"
 NEEDS_FLAG = "needs accept_changes=True"
@@ -221,6 +223,21 @@ class Manifest:
 def read_setting(folder, name):
     """Returns what a run in a folder was made of, by name; None if unknown."""
     return Manifest(folder, {}).stored["made_of"].get(name)
+
+
+def list_flags(folder, flags):
+    """Returns FLAGS_FILE and its content, or an empty dict without flags.
+
+    A resumed run ignores what it is given to start from: START_FLAGS stay.
+    """
+    if not flags:
+        return {}
+    first: dict = {}
+    if checkpoints.list_checkpoints(folder):
+        with contextlib.suppress(FileNotFoundError, ValueError):
+            known = filesystem.read_json(os.path.join(folder, FLAGS_FILE))
+            first = {name: known[name] for name in START_FLAGS if name in known}
+    return {FLAGS_FILE: flags | first if any(first.values()) else flags}
 
 
 def flatten(values, prefix=""):

@@ -228,6 +228,15 @@ def test_the_table_has_means_deviations_and_the_paper(work, tmp_path, capsys):
     assert "phase 1, seconds" not in head
 
 
+def test_the_name_of_a_row_may_have_a_bar(work, tmp_path):
+    text = json.dumps(GRID).replace('"two"', '"one | two"')
+    (tmp_path / "grid.json").write_text(text)
+    work(report_only=True)
+    head, _, row, *_ = (tmp_path / "out/grid.md").read_text().splitlines()[2:]
+    assert row.startswith(r"| one \| two |")
+    assert row.replace(r"\|", "").count("|") == head.count("|")
+
+
 def test_a_second_table_has_each_seed(work, tmp_path):
     work(only="three", seeds="2", task_data="")
     work(only="two", seeds="7,2", task_data="")
@@ -599,6 +608,15 @@ def test_a_grid_among_its_results_is_refused(tmp_path):
     )
     with pytest.raises(ValueError, match="output_dir would overwrite .*grid"):
         ablate.run(flags)
+
+
+def test_a_copy_of_the_grid_is_not_overwritten(work, tmp_path):
+    path = tmp_path / "out" / "grid.json"
+    path.parent.mkdir()
+    shutil.copy(tmp_path / "grid.json", path)
+    with pytest.raises(ValueError, match="out/grid.json is no report .* Rena"):
+        work(report_only=True)
+    assert json.loads(path.read_text()) == GRID
 
 
 def test_the_commit_is_that_of_this_checkout():

@@ -118,6 +118,15 @@ def test_a_tiny_model_has_a_page(tmp_path):
     assert f"What {tmp_path.name} is made of" in write_page(tmp_path)
 
 
+def test_a_name_that_begins_with_an_underscore_is_in_the_legend(tmp_path):
+    """Without being asked, matplotlib leaves it out."""
+    pytest.importorskip("matplotlib")
+    (tmp_path / "_own").mkdir()
+    page = write_page(tmp_path / "_own")
+    plot = page[page.index('aria-label="V * E + E * H; dotted') :]
+    assert ">_own</text>" in plot[: plot.index("</svg>")]
+
+
 def test_lengths_are_those_that_all_models_have(tmp_path, capsys):
     config = str(CONFIGS / "tiny.json")
     analyze.run(AnalyzeFlags(albert_config_file=config, compare=BASE))

@@ -40,6 +40,13 @@ def parse(text):
     return yaml.safe_load(metadata), text
 
 
+def add_test_scores(folder, **more):
+    path = folder / "summary.json"
+    summary = json.loads(path.read_text())
+    summary["test"] = [{"reviews": {"eval_accuracy": 0.5432}, **more}]
+    path.write_text(json.dumps(summary))
+
+
 def test_a_card_says_what_a_run_did(trained, folder, monkeypatch):
     # Its dev data are 21 rows of SST-2.
     monkeypatch.setitem(card._DEV_SIZES, "sst-2", (21,))
@@ -83,9 +90,7 @@ def test_an_edited_card_stays_and_an_own_one_is_brought_up_to_date(folder):
     metrics = folder / "metrics.jsonl"
     row = {**report.read_run(folder).best, "eval_accuracy": 0.9876}
     metrics.write_text(f"{metrics.read_text()}{json.dumps(row)}\n")
-    summary = json.loads((folder / "summary.json").read_text())
-    summary["test"] = [{"reviews": {"eval_accuracy": 0.5432}}]
-    (folder / "summary.json").write_text(json.dumps(summary))
+    add_test_scores(folder)
     card.write_run_card(str(folder))
     after = path.read_text()
     assert "test data (reviews)" in after and "| 0.5432 |" in after
@@ -117,6 +122,82 @@ def test_a_converted_model_keeps_what_its_run_says(
     assert metadata["pipeline_tag"] == "text-classification"
     assert f"Converted: `{folder}/model.ckpt-best`." in text
     assert "# to\n" in text and "| optimizer.name | adamw |" in text
+
+
+@pytest.mark.parametrize("step", [4, 12])
+def test_the_scores_are_those_of_the_converted_checkpoint(
+    folder, tmp_path, monkeypatch, step
+):
+    monkeypatch.setitem(card._DEV_SIZES, "sst-2", (21,))
+    add_test_scores(folder)
+    convert_checkpoint.run(
+        ConvertFlags(
+            from_=str(folder / f"model.ckpt-{step}"), to=str(tmp_path / "to")
+        )
+    )
+    metadata, text = parse((tmp_path / "to" / "README.md").read_text())
+    (row,) = (
+        row
+        for row in report.read_run(folder).evaluations
+        if row["step"] == step
+    )
+    (result,) = metadata["model-index"][0]["results"]
+    assert result["metrics"][0]["value"] == row["eval_accuracy"]
+    assert f"| checkpoint of step {step} on the dev data |" in text
+    assert f"| eval_loss | {row['eval_loss']} |" in text
+    assert "best checkpoint" not in text and "was chosen" not in text
+    assert "on the test data" not in text
+
+
+def test_a_pretraining_has_the_scores_of_its_newest_checkpoint(folder):
+    # What tells it from fine-tuning.
+    (folder / "head.json").unlink()
+    card.write_run_card(str(folder))
+    text = (folder / "README.md").read_text()
+    assert "| checkpoint of step 12 on the dev data |" in text
+    assert "best checkpoint" not in text
+
+
+def test_a_checkpoint_that_was_not_scored_has_no_scores(trained, folder):
+    add_test_scores(folder)
+    args = dataclasses.replace(
+        trained,
+        output_dir=str(folder),
+        init_checkpoint=None,
+        do_eval=False,
+        train_step=16,
+    )
+    run_classifier.run(args)
+    metadata, text = parse((folder / "README.md").read_text())
+    assert "metrics" not in metadata and "data |  |" not in text
+    # A resumed run need not be told again what it began from.
+    assert f"Start: {trained.init_checkpoint}.\n" in text
+    assert f"--init_checkpoint={trained.init_checkpoint}" in text
+    # Scores on test data are of this checkpoint if they have its step.
+    add_test_scores(folder, global_step=16)
+    card.write_run_card(str(folder))
+    assert "test data (reviews)" in (folder / "README.md").read_text()
+
+
+def test_a_card_has_no_command_of_an_unknown_program(folder):
+    (folder / "run.json").unlink()
+    card.write_run_card(str(folder))
+    text = (folder / "README.md").read_text()
+    assert "Unknown program" not in text and "Start: " in text
+
+
+def test_a_start_may_be_named_by_either_flag(folder):
+    path = folder / "flags.json"
+    flags = json.loads(path.read_text())
+    flags |= {
+        "init_checkpoint": None,
+        "albert_hub_module_handle": "albert_base_v2",
+    }
+    path.write_text(json.dumps(flags))
+    card.write_run_card(str(folder))
+    metadata, text = parse((folder / "README.md").read_text())
+    assert metadata["base_model"] == "albert/albert-base-v2"
+    assert "Start: albert_base_v2.\n" in text
 
 
 def test_a_model_without_a_run_has_a_card_of_its_config(tmp_path):

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from albert_tf import filesystem
 from albert_tf.commands.plot_metrics import PlotFlags
 from albert_tf.reports import plot_metrics
 
@@ -72,6 +73,16 @@ def test_what_was_measured_has_a_panel(metrics_file, tmp_path, names, titles):
     record = {"split": "train", "step": 20} | dict.fromkeys(names.split(), 0.5)
     metrics_file.write_text(json.dumps(record) + "\n")
     assert draw(str(metrics_file), tmp_path / "curves.svg") == titles
+
+
+def test_a_picture_is_written_to_a_remote_folder(metrics_file):
+    """TensorFlow's ram:// stands for gs://."""
+    pytest.importorskip("matplotlib")
+    picture = f"ram:/{metrics_file.parent}/curves.svg"
+    plot_metrics.run(
+        PlotFlags(metrics_file=str(metrics_file), output_file=picture)
+    )
+    assert b"</svg>" in filesystem.read_file(picture)
 
 
 def test_parts_of_the_dev_data_have_lines_of_their_own():

@@ -15,7 +15,7 @@ from sklearn import metrics
 
 from albert_tf.commands.report import ReportFlags
 from albert_tf.programs import run_classifier
-from albert_tf.reports import mistakes, report
+from albert_tf.reports import mistakes, page, plots, report
 from albert_tf.training import results_file
 from albert_tf.weights import task_heads
 from tests import pages
@@ -298,6 +298,15 @@ def test_answers_are_sorted_from_the_worst(folder):
     assert table[1][1:5] == ["?", "<x>", "(none)", "0.0000"]
 
 
+def test_tags_are_known_without_the_settings(folder):
+    (folder / "run.json").unlink()
+    tags = {"label": ["B-A", "O"], "prediction": ["O", "O"]}
+    write_rows(folder, [("0", tags | {"text": ["w1", "w2"]})])
+    page = read_page(folder)
+    *_, wrong = page.tables["examples"]
+    assert wrong[1] == ["0", "1", "w1 [B-A → O] w2"]
+
+
 def test_choices_show_the_right_and_the_chosen_one(folder):
     edit_task(folder, {"name": "race", "max_qa_length": 8})
     row = {"text": ["Is p", "Is q", "Is r", "Is s"]}
@@ -369,6 +378,15 @@ def test_the_baseline_is_a_line_in_the_plots_of_scores(folder):
     )
     have = {title: "baseline" in figure for title, figure in figures}
     assert have == {"Loss": True, "Accuracy": True, "Learning rate": False}
+
+
+def test_a_run_whose_name_begins_with_an_underscore_is_in_the_legends():
+    """Without being asked, matplotlib leaves it out."""
+    pytest.importorskip("matplotlib")
+    runs = dict.fromkeys(["_a", "b"], {("eval", "f1"): ([1, 2], [0.5, 0.25])})
+    (figure,) = plots.draw_curves(runs, {"f1": 0.125})
+    for label in ("_a: eval", "b: eval", "baseline"):
+        assert f">{label}</text>" in figure
 
 
 def test_warnings_are_at_the_top_with_their_last_numbers(folder):
@@ -482,6 +500,23 @@ def test_a_click_sorts_a_table(folder):
     assert page.text.lstrip().startswith(
         "sst-2: out"
     )  # No text has been executed.
+
+
+def test_a_click_sorts_by_the_first_number_of_a_cell(tmp_path):
+    columns = [
+        ["", "", "240 ± 1 (2)", "5,432 ± 10 (2)", "12,000 ± 3 (2)"],
+        ["9,999 (2.1%)", "91,648 (0.8%)", "3,840,000 (32.9%)"],
+        ["-2", "1e-05", "3.5%", "20%"],
+        ["2 or 1", "2 or 3", "2 or 10", "a2", "a10", "b"],
+    ]
+    for column in columns:
+        rows = [[text] for text in column[::-1]]
+        content = page.section("x", page.table(rows, head=["n"]), name="x")
+        (tmp_path / "x.html").write_text(page.page("x", content))
+        click = "document.querySelector('thead button').click();"
+        seen = run_script(tmp_path / "x.html", click)
+        (table,) = pages.Page(seen).tables["x"]
+        assert [text for (text,) in table[1:]] == column
 
 
 def test_pointing_at_a_curve_shows_step_and_values(folder, trained, tmp_path):

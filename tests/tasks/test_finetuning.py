@@ -22,6 +22,7 @@ from albert_tf.data.examples import pad_examples
 from albert_tf.export import saved_models
 from albert_tf.model import execution, heads, onednn, operations
 from albert_tf.programs import run_classifier
+from albert_tf.reports import report
 from albert_tf.tasks import classification
 from albert_tf.training import distribution, evaluation, loop
 from albert_tf.weights import pretrained, task_heads
@@ -109,6 +110,10 @@ def test_a_task_of_ones_own_learns_and_resumes(model, tmp_path):
     runs.check_equal(tmp_path / "again", tmp_path / "out")
     first, last = tuning.evaluator.results()
     assert last["r2"] > first["r2"]
+    page = report.build_report(report.read_run(tmp_path / "out"))
+    assert "A task of your own, albert_tf" in page
+    assert "best (step 20)" in page and "selected by r2" in page
+    assert "dev_predictions.jsonl has no rows." in page
 
 
 def test_defaults_are_those_of_the_program():

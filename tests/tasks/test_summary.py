@@ -57,6 +57,21 @@ def test_initial_weights_are_best_only_alone():
     assert summary.describe_run(evaluator)["best"]["f1"] == 9
 
 
+def test_test_scores_have_the_step_of_a_checkpoint_that_is_not_the_best(
+    tmp_path,
+):
+    found = []
+    for name in ("model.ckpt-7", "model.ckpt-best"):
+        source = str(tmp_path / name)
+        (tmp_path / f"{name}.index").touch()
+        tuning = types.SimpleNamespace(
+            folder=str(tmp_path), evaluator=None, source=source
+        )
+        scores = {"mine": {"f1": 0.5}}
+        found.append(summary.describe_outcome(tuning, scores).test)
+    assert found == [{"mine": {"f1": 0.5}, "global_step": 7}, scores]
+
+
 def test_a_summary_keeps_what_is_not_scored_now(tmp_path):
     trained, other = (
         types.SimpleNamespace(

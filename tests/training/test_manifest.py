@@ -174,6 +174,28 @@ def test_without_a_manifest_the_config_is_compared(tmp_path, content):
     assert verdict == manifest.REFUSED
 
 
+def test_a_resumed_run_keeps_the_flags_of_its_start(tmp_path):
+    def write(**flags):
+        (content,) = manifest.list_flags(tmp_path, flags).values()
+        (tmp_path / "flags.json").write_text(json.dumps(content))
+        return content
+
+    first = {"init_checkpoint": None, "albert_hub_module_handle": "a"}
+    nothing = dict.fromkeys(first)
+    assert manifest.list_flags(tmp_path, {}) == {}
+    assert write(**nothing, train_step=1) == {**nothing, "train_step": 1}
+    # There is no checkpoint yet.
+    assert write(**first, train_step=2) == {**first, "train_step": 2}
+    (tmp_path / "model.ckpt-2.index").touch()
+    for given in (nothing, nothing | {"init_checkpoint": "b"}):
+        assert write(**given, train_step=3) == {**first, "train_step": 3}
+    # Pretraining has only one of these flags.
+    (tmp_path / "flags.json").write_text('{"init_checkpoint": "a"}')
+    assert write(init_checkpoint=None) == {"init_checkpoint": "a"}
+    (tmp_path / "flags.json").write_text("{")
+    assert write(**nothing) == nothing
+
+
 def test_files_are_known_by_size_and_content(tmp_path):
     path = tmp_path / "a.tfrecord"
     content = bytearray(np.random.default_rng(0).bytes(10**6))
