@@ -105,10 +105,7 @@ class CasingFlags(flags.Flags):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FilesFlags(CasingFlags):
-    """Files that replace or complete those next to a checkpoint.
-
-    Their casing counts if the vocabulary's file is given.
-    """
+    """Files that replace or complete those next to a checkpoint; casing too."""
 
     albert_config_file: str | None = flag(
         help="JSON file with the architecture. Default: the one next to the "

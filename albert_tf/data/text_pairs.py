@@ -3,7 +3,6 @@
 Shapes: N rows of C texts; U different texts.
 """
 
-import contextlib
 import dataclasses
 import logging
 import math
@@ -85,7 +84,7 @@ def read_pairs(
     """
     path = str(path)
     if path.endswith(".txt"):
-        _check_lines(path, text_columns, score_column)
+        _check_lines(path, text_columns)
         lines = [line for line in tables.read_lines(path) if line.strip()]
         if not lines:
             raise ValueError(f"{path} has no texts.")
@@ -131,24 +130,25 @@ def _find_score(path, names, num_texts, given):
         if given is not None:
             score = find_column(path, names, given)
         return score, score or first_of(NLI_LABELS, names)
-    if given is not None:
+    # The name may be of another file.
+    if num_texts == 1 and given is not None and first_of([given], names):
         raise ValueError(
-            f"score_column={given}, but {path} has {num_texts} texts in a row; "
-            "only two have a score. Omit it."
+            f"{path} has one text in a row, which has no score, but a column "
+            f"{given!r}, which score_column names. Name two columns of texts."
         )
     return None, None
 
 
-def _check_lines(path, text_columns, score_column):
-    """Raises ValueError if a .txt file is to be read as a table, or is one."""
-    first = next(tables.read_lines(path), "")
-    with contextlib.suppress(ValueError):
-        if "\t" in first:
-            text_columns = text_columns or find_texts(path, first.split("\t"))
-    if text_columns or score_column:
+def _check_lines(path, text_columns):
+    """Raises ValueError if a .txt file is a table of texts."""
+    names = next(tables.read_lines(path), "").split("\t")
+    known = [tuple(text_columns), *TEXTS]
+    if len(names) > 1 and any(
+        x and all(first_of([name], names) for name in x) for x in known
+    ):
         raise ValueError(
-            f"{path} would be read as a text on each line, but columns of a "
-            "table are named. If it is a table, rename it to .tsv."
+            f"{path} has the columns {names[:12]}, but a .txt file is read as "
+            "a text on each line. Rename it to .tsv."
         )
 
 

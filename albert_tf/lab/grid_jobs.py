@@ -78,7 +78,12 @@ class GridRunner:
         for path in self.vocabulary.values():
             casing = vocabulary_files.read_casing(path, None)
             self.begin.append(digests.digest_file(path))
-            self.begin += sorted(casing.items())
+            # The usual casing, true and false, needs no mention.
+            self.begin += sorted(
+                (name, value)
+                for name, value in casing.items()
+                if value != (name == "do_lower_case")
+            )
 
     def do_row(self, row, seed):
         """Does all jobs of a row with a seed.

@@ -73,8 +73,8 @@ def score_ranking(vectors: np.ndarray, index: np.ndarray) -> dict[str, float]:
             is_rival[row, others] = False
             # A text is no rival of itself.
             is_rival[row, candidates == first] = False
-        # NaN is last.
-        nearer = (~(scores <= own) & is_rival).sum(axis=1)
+        # A row whose own cosine is NaN is last.
+        nearer = (((scores > own) | np.isnan(own)) & is_rival).sum(axis=1)
         as_near = ((scores == own) & is_rival).sum(axis=1)
         ranks.append(1 + nearer + as_near / 2)
     rank = np.concatenate(ranks)

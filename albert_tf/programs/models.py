@@ -127,7 +127,7 @@ def creating_folder(path, source):
     output_dir = path.rstrip("/")
     if os.path.islink(output_dir):
         output_dir = os.path.realpath(output_dir)
-    if os.path.realpath(output_dir) == os.getcwd():
+    if output_dir and os.path.realpath(output_dir) == os.getcwd():
         raise ValueError(
             f"--to={path} is the current folder, which cannot be replaced; "
             "wanted another one."

@@ -200,7 +200,7 @@ def _read_described(path, weights_file):
             path, config, weights_file
         )
     settings = tokenization.read_settings(path)
-    if settings is None and tokenizer:
+    if settings is None:
         settings = _recorded_settings(path, tokenizer)
     described = filesystem.read_json(
         os.path.join(path, huggingface.CONFIG_FILE)
@@ -219,11 +219,13 @@ def _read_described(path, weights_file):
 
 
 def _recorded_settings(folder, tokenizer):
-    """Returns the tokenizer's settings that other packages record."""
+    """Returns the settings of a tokenizer, or None, that others record."""
     recorded = (
         tokenization.read_settings(folder, vocabulary_files.HF_SETTINGS) or {}
     )
     names = vocabulary_files.CASING
+    if tokenizer is None:  # It cannot be used, but its casing is known.
+        return {n: recorded[n] for n in names & recorded.keys()} or None
     if not keras_hub.is_preset(folder):
         names = vocabulary_files.CASING & recorded.keys()
         if "strip_accents" in recorded:
@@ -443,10 +445,9 @@ def replace_files(
     given = {"do_lower_case": do_lower_case, "keep_accents": keep_accents}
     given = {n: value for n, value in given.items() if value is not None}
     if path := spm_model_file or vocab_file:
-        known = pretrained.tokenizer_settings
-        if pretrained.tokenizer:
-            known = pretrained.tokenizer.settings
-        casing = vocabulary_files.read_casing(path, known)
+        casing = vocabulary_files.read_casing(
+            path, pretrained.tokenizer_settings
+        )
         tokenizer = tokenization.build_tokenizer(
             spm_model_file=spm_model_file,
             vocab_file=vocab_file,

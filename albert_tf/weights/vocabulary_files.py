@@ -202,8 +202,12 @@ def read_casing(path: filesystem.Path, settings: dict | None) -> dict:
     content, kind, casing = tokenization.read_vocabulary(path)
     digest = hashlib.sha256(content).hexdigest()
     beside = tokenization.read_settings(os.path.dirname(path))
-    for known in (settings, beside):
-        if known and known.get("sha256") == digest:
+    for known in (settings or {}, beside or {}):
+        # Other packages record no hash, and that of a rebuilt one is another.
+        is_same = known.get("is_rebuilt") or (
+            known.get("sha256", digest) == digest
+        )
+        if is_same and CASING & known.keys():
             return {name: known[name] for name in CASING & known.keys()}
     if beside is None:
         is_pieces = kind == "sentencepiece" or str(path).endswith(".model")

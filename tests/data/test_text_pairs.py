@@ -154,7 +154,7 @@ def test_a_score_is_of_two_texts(tmp_path):
     found = text_pairs.read_pairs(path)
     assert (found.texts, found.scores) == ([("good", "good")], None)
     assert found.unused == ["score"]
-    with pytest.raises(ValueError, match="has 1 texts in a row; only two"):
+    with pytest.raises(ValueError, match="one text in a row, which has no"):
         text_pairs.read_pairs(path, (), "score")
 
 
@@ -162,12 +162,18 @@ def test_a_table_that_ends_in_txt_is_refused(tmp_path):
     path = write(
         tmp_path / "SICK.txt", ("sentence_A", "sentence_B"), ("a", "b")
     )
-    with pytest.raises(ValueError, match="rename it to .tsv"):
+    with pytest.raises(ValueError, match="Rename it to .tsv"):
         text_pairs.read_pairs(path)
     path = write(tmp_path / "lines.txt", ("a", "b"), ("c", "d"))
     assert text_pairs.read_pairs(path).texts[0] == ("a\tb", "a\tb")
-    with pytest.raises(ValueError, match="rename it to .tsv"):
+    with pytest.raises(ValueError, match="Rename it to .tsv"):
         text_pairs.read_pairs(path, ["a", "b"])
+    # Columns that are named may be of another file.
+    assert text_pairs.read_pairs(path, ["left", "right"], "gold").texts
+    path = write(
+        tmp_path / "a.tsv", ("anchor", "positive", "negative"), ("a", "b", "c")
+    )
+    assert text_pairs.read_pairs(path, (), "gold").texts == [("a", "b", "c")]
 
 
 def test_columns_are_found_whatever_their_capitals(tmp_path):

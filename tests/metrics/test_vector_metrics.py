@@ -59,6 +59,11 @@ def test_vectors_that_are_nan_are_last():
         np.full([4, 1], np.nan), np.arange(4).reshape(2, 2)
     )
     assert values["recall_at_1"] == 0
+    # One of three pairs, whose second text is no rival of others.
+    found = np.repeat(np.eye(3), 2, axis=0)
+    found[5] = np.nan
+    values = vectors.score_ranking(found, np.arange(6).reshape(3, 2))
+    assert np.isclose(values["recall_at_1"], 2 / 3)
 
 
 def test_equal_vectors_are_in_the_middle():

@@ -679,6 +679,22 @@ def test_a_vocabulary_that_cannot_be_used_is_replaced(tmp_path, caplog):
     assert given.tokenizer.vocab_size == 25
 
 
+def test_another_vocabulary_has_the_casing_that_is_recorded(tmp_path):
+    random_model(tmp_path / "a", vocab_size=25)
+    write_pieces(tmp_path / "a" / "vocab.txt")
+    convert(tmp_path / "a", tmp_path / "b", format="hf")
+    for path in (tmp_path / "b").glob("tokenizer*.json"):
+        path.unlink()
+    (tmp_path / "b" / "vocab.txt").write_text("only\nwords\n")
+    settings = tmp_path / "b" / vocabulary_files.HF_SETTINGS
+    settings.write_text('{"do_lower_case": false}')
+    found = pretrained.replace_files(
+        pretrained.read_pretrained(tmp_path / "b"),
+        vocab_file=write_pieces(tmp_path / "other.list"),
+    )
+    assert not found.tokenizer.settings["do_lower_case"]
+
+
 @pytest.mark.parametrize("is_given", [False, True])
 def test_casing_that_is_given_counts(tmp_path, is_given):
     """Whatever is recorded, and whether or not the file is given."""
