@@ -151,10 +151,12 @@ def _check_text(name, value, is_required):
 
 
 def _check_is_expanded(name, value):
-    if value.startswith("~/"):
+    paths = value.split(",")
+    if any(path.startswith("~/") for path in paths):
+        expanded = ",".join(map(os.path.expanduser, paths))
         raise ValueError(
             f"{name}={value}: the shell does not expand ~ after '='. Write "
-            f"{name}={os.path.expanduser(value)}."
+            f"{name}={expanded}."
         )
 
 

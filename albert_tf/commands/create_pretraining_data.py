@@ -22,7 +22,7 @@ from albert_tf.flags import flag
 class DataFlags(
     groups.TextFlags, groups.CasingFlags, rules.SequenceRule, rules.Masks
 ):
-    """Input, output, and how sequences are built and masked."""
+    """Input, output, and number of passes."""
 
     input_file: str = flag(
         required=True, help="Text files: comma-separated paths or globs."

@@ -24,7 +24,18 @@ def read_report(path, grid):
 
 
 def read_seeds(path):
-    """Returns the seeds of an earlier report; none if there is no file."""
+    """Returns the seeds of an earlier report; none if there is no file.
+
+    Raises:
+      ValueError: if it, or a file beside it, is no such report.
+    """
+    stem = path.removesuffix(".json")
+    for other in (f"{stem}.md", f"{stem}.html"):
+        if filesystem.exists(other) and not filesystem.exists(path):
+            raise ValueError(
+                f"{other} is no report of `albert ablate`, and would be "
+                "overwritten. Rename it."
+            )
     report = filesystem.read_json(path) if filesystem.exists(path) else {}
     seeds: set[int] = set()
     for row in report.values():

@@ -15,6 +15,7 @@ from albert_tf import __version__, commands, filesystem
 from albert_tf.data import submissions
 from albert_tf.reports import mistakes, page, plot_metrics, plots, side_by_side
 from albert_tf.training import manifest
+from albert_tf.weights.checkpoints import STEP
 from albert_tf.weights.task_heads import best_row
 
 REPORT_FILE = "report.html"
@@ -238,10 +239,12 @@ def describe_results(run):
     if run.exits:
         rows = run.exits.get("exits", [])
         yield plots.arrange(plots.draw_exits(rows, run.best_metric))
-    tests = run.summary.get("test", [])
-    for name, scores in (tests[0] if tests else {}).items():
+    tests: dict = next(iter(run.summary.get("test", [])), {})
+    # The scores of the best checkpoint have no step.
+    which = f" of step {tests[STEP]}" if STEP in tests else ""
+    for name, scores in tests.items():
         if isinstance(scores, dict):
-            caption = f"Scores on test data ({name})."
+            caption = f"Scores on test data ({name}){which}."
             yield page.table(list(scores.items()), caption=caption)
 
 

@@ -199,9 +199,7 @@ def _read_described(path, weights_file):
         values, remarks, head = huggingface.read_weights(
             path, config, weights_file
         )
-    settings = tokenization.read_settings(path)
-    if settings is None:
-        settings = _recorded_settings(path, tokenizer)
+    settings = _recorded_settings(path, tokenizer)
     described = filesystem.read_json(
         os.path.join(path, huggingface.CONFIG_FILE)
     )
@@ -219,7 +217,10 @@ def _read_described(path, weights_file):
 
 
 def _recorded_settings(folder, tokenizer):
-    """Returns the settings of a tokenizer, or None, that others record."""
+    """Returns the settings of a tokenizer that are recorded, or None."""
+    settings = tokenization.read_settings(folder)
+    if settings is not None:
+        return settings
     recorded = (
         tokenization.read_settings(folder, vocabulary_files.HF_SETTINGS) or {}
     )
@@ -230,7 +231,7 @@ def _recorded_settings(folder, tokenizer):
         names = vocabulary_files.CASING & recorded.keys()
         if "strip_accents" in recorded:
             names |= {"keep_accents"}
-    return {name: tokenizer.settings[name] for name in names}
+    return {name: tokenizer.settings[name] for name in names} or None
 
 
 def read_description(folder: filesystem.Path) -> Pretrained:
@@ -247,7 +248,7 @@ def read_description(folder: filesystem.Path) -> Pretrained:
         config,
         tokenizer,
         file,
-        tokenizer_settings=tokenization.read_settings(folder),
+        tokenizer_settings=_recorded_settings(folder, tokenizer),
         classifier_dropout_prob=described.get(CLASSIFIER_DROPOUT),
     )
 

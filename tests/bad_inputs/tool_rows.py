@@ -164,7 +164,7 @@ ROWS = [
         "initialize",
         "the text is not UTF-8",
         "--input_file=latin.txt",
-        "latin.txt is not UTF-8 text: 1 characters",
+        "latin.txt is not UTF-8 text: at least 1 characters",
         put("latin.txt", b"w1\n\xe4\n"),
     ),
     row("initialize", "a place in use", "--to=glue", "glue is not empty"),
@@ -201,7 +201,7 @@ ROWS = [
         "extend_vocab",
         "the text is not UTF-8",
         "--words_file= --input_file=latin.txt",
-        "latin.txt is not UTF-8 text: 1 characters",
+        "latin.txt is not UTF-8 text: at least 1 characters",
         put("latin.txt", b"w1\n\xe4\n"),
     ),
     row(

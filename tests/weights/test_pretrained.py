@@ -710,10 +710,11 @@ def test_casing_that_is_given_counts(tmp_path, is_given):
         assert found.tokenizer.settings == wanted
     # As transformers records it, of a vocabulary that is given by its path.
     (folder / "tokenizer_config.json").write_text('{"do_lower_case": false}')
-    found = pretrained.replace_files(
-        pretrained.read_pretrained(folder), vocab_file=path
-    )
-    assert not found.tokenizer.settings["do_lower_case"]
+    for given in (path, write_pieces(tmp_path / "copy.txt")):
+        found = pretrained.replace_files(
+            pretrained.read_pretrained(folder), vocab_file=given
+        )
+        assert not found.tokenizer.settings["do_lower_case"]
 
 
 def write_pieces(path):

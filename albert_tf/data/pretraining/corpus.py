@@ -186,8 +186,9 @@ def read_lines(
             text, count = _decode(block)
             if count and is_strict:
                 raise ValueError(
-                    f"{path} is not UTF-8 text: {count} characters are "
-                    "invalid. Is it in another encoding, or damaged?"
+                    f"{path} is not UTF-8 text: at least {count} characters "
+                    "are invalid, or NUL. Is it in another encoding, or "
+                    "damaged?"
                 )
             num_bad += count
             yield from text.replace("\0", "").removesuffix("\n").split("\n")
