@@ -227,7 +227,8 @@ def _recorded_settings(folder, tokenizer):
     names = vocabulary_files.CASING
     if tokenizer is None:  # It cannot be used, but its casing is known.
         return {n: recorded[n] for n in names & recorded.keys()} or None
-    if not keras_hub.is_preset(folder):
+    config = os.path.join(folder, huggingface.CONFIG_FILE)
+    if not (filesystem.exists(config) and keras_hub.is_preset(folder)):
         names = vocabulary_files.CASING & recorded.keys()
         if "strip_accents" in recorded:
             names |= {"keep_accents"}
