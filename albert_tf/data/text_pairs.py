@@ -85,6 +85,13 @@ def read_pairs(
     path = str(path)
     if path.endswith(".txt"):
         _check_lines(path, text_columns)
+        if text_columns or score_column:
+            logging.warning(
+                "%s is read as a text on each line: text_columns and "
+                "score_column are not of it. Is it a table? Then rename it to "
+                ".tsv.",
+                path,
+            )
         lines = [line for line in tables.read_lines(path) if line.strip()]
         if not lines:
             raise ValueError(f"{path} has no texts.")

@@ -1,5 +1,7 @@
 """Reports of a grid that contain results of several output folders."""
 
+import os
+
 from albert_tf import filesystem
 from albert_tf.lab import grids
 from albert_tf.model import parameters
@@ -29,12 +31,12 @@ def read_seeds(path):
     Raises:
       ValueError: if it, or a file beside it, is no such report.
     """
-    stem = path.removesuffix(".json")
+    stem = os.path.splitext(path)[0]
     for other in (f"{stem}.md", f"{stem}.html"):
         if filesystem.exists(other) and not filesystem.exists(path):
             raise ValueError(
-                f"{other} is no report of `albert ablate`, and would be "
-                "overwritten. Rename it."
+                f"{other} would be overwritten: without {path} beside it, it "
+                "may be no report of `albert ablate`. Rename or remove it."
             )
     report = filesystem.read_json(path) if filesystem.exists(path) else {}
     seeds: set[int] = set()

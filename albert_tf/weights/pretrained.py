@@ -221,12 +221,13 @@ def _recorded_settings(folder, tokenizer):
     settings = tokenization.read_settings(folder)
     if settings is not None:
         return settings
+    names = vocabulary_files.CASING
+    if tokenizer is None:  # It cannot be used, but its casing is known.
+        recorded = vocabulary_files.read_hf_settings(folder, is_pieces=False)
+        return {n: recorded[n] for n in names & recorded.keys()} or None
     recorded = (
         tokenization.read_settings(folder, vocabulary_files.HF_SETTINGS) or {}
     )
-    names = vocabulary_files.CASING
-    if tokenizer is None:  # It cannot be used, but its casing is known.
-        return {n: recorded[n] for n in names & recorded.keys()} or None
     config = os.path.join(folder, huggingface.CONFIG_FILE)
     if not (filesystem.exists(config) and keras_hub.is_preset(folder)):
         names = vocabulary_files.CASING & recorded.keys()
@@ -447,9 +448,13 @@ def replace_files(
     given = {"do_lower_case": do_lower_case, "keep_accents": keep_accents}
     given = {n: value for n, value in given.items() if value is not None}
     if path := spm_model_file or vocab_file:
-        casing = vocabulary_files.read_casing(
-            path, pretrained.tokenizer_settings
-        )
+        known = pretrained.tokenizer_settings
+        if known is None and pretrained.tokenizer:
+            # Made in Python, or of a tokenizer.json, which says the casing.
+            own = pretrained.tokenizer.settings
+            if own.get("is_rebuilt") or not pretrained.vocabulary_file:
+                known = own
+        casing = vocabulary_files.read_casing(path, known)
         tokenizer = tokenization.build_tokenizer(
             spm_model_file=spm_model_file,
             vocab_file=vocab_file,

@@ -77,7 +77,7 @@ def _read_only(folder, paths, settings):
         ".model"
     )
     if settings is None:
-        settings = _read_hf_settings(folder, is_pieces)
+        settings = read_hf_settings(folder, is_pieces)
     names = CASING & settings.keys()
     kind = "spm_model_file" if is_pieces else "vocab_file"
     arguments: dict = {kind: paths[0], **{n: settings[n] for n in names}}
@@ -120,7 +120,7 @@ def _list_added(folder, num_pieces):
     return [name for name, i in added.items() if i >= num_pieces]
 
 
-def _read_hf_settings(folder, is_pieces):
+def read_hf_settings(folder, is_pieces):
     """Returns the settings that transformers recorded, by our names."""
     settings = tokenization.read_settings(folder, HF_SETTINGS) or {}
     strips = settings.get("strip_accents")
@@ -194,6 +194,10 @@ def change_casing(
         return tokenization.build_tokenizer(**arguments)
 
 
+def _has_hash(settings):
+    return "sha256" in settings
+
+
 def read_casing(path: filesystem.Path, settings: dict | None) -> dict:
     """Returns do_lower_case and keep_accents as recorded for a vocabulary.
 
@@ -202,15 +206,14 @@ def read_casing(path: filesystem.Path, settings: dict | None) -> dict:
     content, kind, casing = tokenization.read_vocabulary(path)
     digest = hashlib.sha256(content).hexdigest()
     beside = tokenization.read_settings(os.path.dirname(path))
-    for known in (settings or {}, beside or {}):
-        # Other packages record no hash, and that of a rebuilt one is another.
-        is_same = known.get("is_rebuilt") or (
-            known.get("sha256", digest) == digest
-        )
-        if is_same and CASING & known.keys():
-            return {name: known[name] for name in CASING & known.keys()}
+    found = dict(casing)
     if beside is None:
         is_pieces = kind == "sentencepiece" or str(path).endswith(".model")
-        theirs = _read_hf_settings(os.path.dirname(path), is_pieces)
-        casing = casing | {n: theirs[n] for n in CASING & theirs.keys()}
-    return dict(casing)
+        theirs = read_hf_settings(os.path.dirname(path), is_pieces)
+        found |= {name: theirs[name] for name in CASING & theirs.keys()}
+    # Last what has a hash. Other packages record none, and that of a rebuilt
+    # vocabulary is another.
+    for known in sorted((beside or {}, settings or {}), key=_has_hash):
+        if known.get("is_rebuilt") or known.get("sha256", digest) == digest:
+            found |= {name: known[name] for name in CASING & known.keys()}
+    return found

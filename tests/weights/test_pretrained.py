@@ -687,12 +687,23 @@ def test_another_vocabulary_has_the_casing_that_is_recorded(tmp_path):
         path.unlink()
     (tmp_path / "b" / "vocab.txt").write_text("only\nwords\n")
     settings = tmp_path / "b" / vocabulary_files.HF_SETTINGS
-    settings.write_text('{"do_lower_case": false}')
-    found = pretrained.replace_files(
-        pretrained.read_pretrained(tmp_path / "b"),
-        vocab_file=write_pieces(tmp_path / "other.list"),
-    )
-    assert not found.tokenizer.settings["do_lower_case"]
+    words = write_pieces(tmp_path / "other.list")
+    for name, value, wanted in (
+        ("do_lower_case", False, {"do_lower_case": False}),
+        ("strip_accents", False, {"keep_accents": True}),
+    ):
+        settings.write_text(json.dumps({name: value}))
+        start = pretrained.read_pretrained(tmp_path / "b")
+        found = pretrained.replace_files(start, vocab_file=words)
+        assert found.tokenizer.settings.items() >= wanted.items()
+
+
+def test_casing_of_a_tokenizer_in_memory_stays(tmp_path):
+    words = write_pieces(tmp_path / "words.list")
+    made = tokenization.build_tokenizer(vocab_file=words, do_lower_case=False)
+    start = pretrained.Pretrained("memory", {}, None, made, None)
+    found = pretrained.replace_files(start, vocab_file=words)
+    assert found.tokenizer.settings == made.settings
 
 
 @pytest.mark.parametrize("is_given", [False, True])
