@@ -84,18 +84,7 @@ def read_pairs(
     """
     path = str(path)
     if path.endswith(".txt"):
-        _check_lines(path, text_columns)
-        if text_columns or score_column:
-            logging.warning(
-                "%s is read as a text on each line: text_columns and "
-                "score_column are not of it. Is it a table? Then rename it to "
-                ".tsv.",
-                path,
-            )
-        lines = [line for line in tables.read_lines(path) if line.strip()]
-        if not lines:
-            raise ValueError(f"{path} has no texts.")
-        return PairsFile(path, [(x, x) for x in lines], None, "single texts")
+        return _read_lines(path, text_columns, score_column)
     format = tables.format_of(path)
     header, records = tables.read_records(path, format=format)
     names = header or [*dict.fromkeys(key for _, row in records for key in row)]
@@ -146,8 +135,12 @@ def _find_score(path, names, num_texts, given):
     return None, None
 
 
-def _check_lines(path, text_columns):
-    """Raises ValueError if a .txt file is a table of texts."""
+def _read_lines(path, text_columns, score_column):
+    """Returns the PairsFile of a text on each line.
+
+    Raises:
+      ValueError: if it is a table of texts, or has none.
+    """
     names = next(tables.read_lines(path), "").split("\t")
     known = [tuple(text_columns), *TEXTS]
     if len(names) > 1 and any(
@@ -157,6 +150,16 @@ def _check_lines(path, text_columns):
             f"{path} has the columns {names[:12]}, but a .txt file is read as "
             "a text on each line. Rename it to .tsv."
         )
+    if text_columns or score_column:
+        logging.warning(
+            "%s is read as a text on each line: text_columns and score_column "
+            "are not of it. Is it a table? Then rename it to .tsv.",
+            path,
+        )
+    lines = [line for line in tables.read_lines(path) if line.strip()]
+    if not lines:
+        raise ValueError(f"{path} has no texts.")
+    return PairsFile(path, [(x, x) for x in lines], None, "single texts")
 
 
 def first_of(wanted: Sequence[str], names: Sequence[str]) -> str | None:
