@@ -93,12 +93,8 @@ def read_questions(args):
 def build_start(args):
     """Returns a `pretrained.Pretrained` with random weights."""
     tokenizer = tokenization.build_tokenizer(spm_model_file=args.spm_model_file)
-    with open(args.spm_model_file, "rb") as file:
-        vocabulary = os.path.basename(args.spm_model_file), file.read()
     config = AlbertConfig.from_json_file(args.albert_config_file)
-    return pretrained.Pretrained(
-        "random weights", {}, config, tokenizer, vocabulary
-    )
+    return pretrained.Pretrained("random weights", {}, config, tokenizer)
 
 
 def build_tuning(task, start, dtype):

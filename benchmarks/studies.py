@@ -362,7 +362,7 @@ def export(args, name, study):
         output_weights = names["sentence_order/kernel"]
         values[output_weights] = values[output_weights].T
         model = pretrained.replace_files(
-            pretrained.Pretrained(label, values, config, None, None),
+            pretrained.Pretrained(label, values, config),
             spm_model_file=args.spm_model_file,
         )
         pathlib.Path(stem).mkdir(exist_ok=True)

@@ -10,12 +10,7 @@ import numpy as np
 from albert_tf.model import heads, modeling, span_heads, tag_heads
 from albert_tf.model.config import CONFIG_FILE, AlbertConfig
 from albert_tf.text import tokenization
-from albert_tf.weights import (
-    checkpoints,
-    pretrained,
-    task_heads,
-    vocabulary_files,
-)
+from albert_tf.weights import checkpoints, pretrained, task_heads
 
 ROOT = pathlib.Path(__file__).parent.parent
 # The vocabulary of the released English models.
@@ -77,7 +72,6 @@ def write_model(folder, config=CONFIG):
         },
         config,
         tokenization.build_tokenizer(vocab_file=str(folder / "vocab.txt")),
-        vocabulary_files.read_vocabulary_file(folder / "vocab.txt"),
     )
     pretrained.write_pretrained(folder, found, "own")
     return folder

@@ -45,7 +45,7 @@ class Answerer:
       >>> random = named_weights(span_heads.AlbertSpans(config))
       >>> answerer = Answerer(pretrained.Pretrained(
       ...     "random", {n: w.numpy() for n, w in random.items()}, config,
-      ...     build_tokenizer(vocab_file="vocab.txt"), None,
+      ...     build_tokenizer(vocab_file="vocab.txt"),
       ...     head=task_heads.TaskHead("spans")))
       >>> [answer] = answerer([("Who ran?", "The cat ran")])
       >>> answer["prediction"] in "The cat ran"

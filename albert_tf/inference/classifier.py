@@ -48,7 +48,7 @@ class Classifier:
       >>> values = {n: w.numpy() for n, w in named_weights(random).items()}
       >>> head = task_heads.TaskHead("classes", ("no", "yes"))
       >>> classifier = Classifier(pretrained.Pretrained(
-      ...     "random", values, config, tokenizer, None, head=head))
+      ...     "random", values, config, tokenizer, head=head))
       >>> [answer] = classifier(["good"])
       >>> sorted(answer["probabilities"])
       ['no', 'yes']

@@ -48,7 +48,7 @@ class Embedder:
       >>> random = named_weights(modeling.AlbertEncoder(config))
       >>> embedder = Embedder(pretrained.Pretrained(
       ...     "random", {n: w.numpy() for n, w in random.items()}, config,
-      ...     build_tokenizer(vocab_file="vocab.txt"), None))
+      ...     build_tokenizer(vocab_file="vocab.txt")))
       >>> embedder(["good", "bad bad"]).shape
       (2, 8)
     """

@@ -43,7 +43,7 @@ class FillMask:
       >>> random = named_weights(heads.AlbertForPreTraining(config))
       >>> fill_mask = FillMask(pretrained.Pretrained(
       ...     "random", {n: w.numpy() for n, w in random.items()}, config,
-      ...     build_tokenizer(vocab_file="vocab.txt"), None))
+      ...     build_tokenizer(vocab_file="vocab.txt")))
       >>> [answer] = fill_mask(["the [MASK] sat"], top_k=3)
       >>> [len(candidates) for candidates in answer["masks"]]
       [3]

@@ -47,7 +47,7 @@ class Tagger:
       >>> random = named_weights(tag_heads.AlbertTagger(config, num_labels=3))
       >>> tagger = Tagger(pretrained.Pretrained(
       ...     "random", {n: w.numpy() for n, w in random.items()}, config,
-      ...     build_tokenizer(vocab_file="vocab.txt"), None,
+      ...     build_tokenizer(vocab_file="vocab.txt"),
       ...     head=task_heads.TaskHead("tags", ("O", "B-PER", "I-PER"))))
       >>> [answer] = tagger(["Ann ran."])
       >>> [word["word"] for word in answer["words"]]

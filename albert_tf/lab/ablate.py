@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from albert_tf import commands, filesystem, flags, settings
 from albert_tf.lab import ablation_page, grid_jobs, grid_reports, grids
+from albert_tf.text import tokenization
 from albert_tf.weights import vocabulary_files
 
 # Seconds between two attempts to do the jobs that other processes have locked.
@@ -143,8 +144,8 @@ def check_casing(grid, vocabulary):
 
     `vocabulary` is its file.
     """
-    recorded = vocabulary_files.read_casing(vocabulary, None)
-    for name in sorted(vocabulary_files.CASING):
+    recorded = vocabulary_files.read_casing(vocabulary)
+    for name in tokenization.CASING:
         # What an absent flag means.
         default = recorded.get(name, name == "do_lower_case")
         wanted = grid.held_out.get(name, default)

@@ -22,6 +22,7 @@ from albert_tf.lab import digests, grid_reports, grids
 from albert_tf.model import heads, parameters
 from albert_tf.programs import subprograms
 from albert_tf.reports import plot_metrics
+from albert_tf.text import tokenization
 from albert_tf.training import distribution, evaluation, manifest
 from albert_tf.weights import pretrained, vocabulary_files
 
@@ -76,7 +77,7 @@ class GridRunner:
         # Every job depends on the vocabulary, and on what is recorded with it.
         self.begin: list = []
         for path in self.vocabulary.values():
-            casing = vocabulary_files.read_casing(path, None)
+            casing = vocabulary_files.read_casing(path)
             self.begin.append(digests.digest_file(path))
             # The usual casing, true and false, needs no mention.
             self.begin += sorted(
@@ -162,8 +163,7 @@ class GridRunner:
         settings = self.grid.tasks[task] | row.tasks.get(task, {})
         if not row.phases:
             # A trained model has the casing of its records.
-            names = vocabulary_files.CASING & self.grid.held_out.keys()
-            casing = {name: self.grid.held_out[name] for name in names}
+            casing = tokenization.take_casing(self.grid.held_out)
             settings = casing | settings
         # Not data_dir: the user's folder may begin with "configs/", too.
         return find_shipped(settings) | {"data_dir": settings["data_dir"]}

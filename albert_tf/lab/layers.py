@@ -19,7 +19,8 @@ from albert_tf.lab import layer_plots, passes, text_tables
 from albert_tf.model import heads
 from albert_tf.programs import models
 from albert_tf.reports import page, page_files, plots
-from albert_tf.weights import pretrained, vocabulary_files
+from albert_tf.text import tokenization
+from albert_tf.weights import pretrained
 
 # The most frequent pieces of the text, whose embeddings are projected.
 NUM_WORDS = 500
@@ -69,7 +70,7 @@ def read_models(paths, args):
             start.config.choose_length(args.max_seq_length)
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from error
-        for key in ("sha256", *sorted(vocabulary_files.CASING)):
+        for key in ("sha256", *tokenization.CASING):
             values = [s.tokenizer.settings[key] for s in (start, starts[0])]
             if values[0] != values[1]:
                 what = f"{key} {values[0]}, {paths[0]} {values[1]}"
@@ -84,7 +85,6 @@ def read_models(paths, args):
 
 def write_records(folder, inputs, start, args):
     """Writes pretraining records of the text; returns their file."""
-    settings = start.tokenizer.settings
     path = os.path.join(folder, "records.tfrecord")
     num_masked = max(1, round(MASKED_LM_PROB * args.max_seq_length))
     shards.create_shards(
@@ -93,8 +93,7 @@ def write_records(folder, inputs, start, args):
         shards.Settings(
             tokenizer=(
                 *models.write_vocabulary(start, folder).items(),
-                ("do_lower_case", settings["do_lower_case"]),
-                ("keep_accents", settings["keep_accents"]),
+                *tokenization.take_casing(start.tokenizer.settings).items(),
             ),
             sequence=rules.SequenceRule(
                 max_seq_length=args.max_seq_length,

@@ -126,10 +126,8 @@ def make_settings(args):
             "Please give --spm_model_file (English) or --vocab_file (Chinese)."
         )
     (path,) = files.values()
-    casing = vocabulary_files.read_casing(path, None)
-    for name in vocabulary_files.CASING:
-        if (given := getattr(args, name)) is not None:
-            casing[name] = given
+    casing = vocabulary_files.read_casing(path)
+    casing |= tokenization.take_casing(vars(args))
     if args.masking == "dynamic" and args.dupe_factor > MANY_PASSES:
         logging.warning(
             "--masking=dynamic with --dupe_factor=%d: the text is written %d "

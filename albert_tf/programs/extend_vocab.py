@@ -46,7 +46,7 @@ def run(args):
             f"The text has {after:,} pieces instead of {before:,} "
             f"({after / before - 1:+.1%})."
         )
-    name, _ = extended.vocabulary_file
+    name = extended.tokenizer.settings["vocabulary"]
     print(f"Wrote the model and its vocabulary {name} to {args.to}.")
 
 

@@ -14,7 +14,7 @@ def run(args):
     """Builds the model, writes it and says what to do with it."""
     with models.creating_folder(args.to, "") as folder:
         start = pretrained.replace_files(
-            pretrained.Pretrained(SOURCE, {}, None, None, None),
+            pretrained.Pretrained(SOURCE, {}),
             albert_config_file=args.albert_config_file,
             spm_model_file=args.spm_model_file,
             vocab_file=args.vocab_file,

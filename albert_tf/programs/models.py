@@ -11,7 +11,8 @@ from albert_tf import filesystem, ownership, progress
 from albert_tf.commands import groups
 from albert_tf.data.pretraining import corpus, markup
 from albert_tf.reports import page_files
-from albert_tf.weights import downloads, pretrained
+from albert_tf.text import tokenization
+from albert_tf.weights import downloads, pretrained, vocabulary_files
 
 # Texts that are answered at once.
 CHUNK = 4096
@@ -92,11 +93,11 @@ def write_vocabulary(model, folder):
     Returns:
       Its path, by the name of the argument of `tokenization.build_tokenizer`.
     """
-    name, content = model.vocabulary_file
+    tokenizer = model.tokenizer
+    name = vocabulary_files.choose_name(tokenizer.settings)
     path = os.path.join(folder, name)
-    filesystem.write_file(path, content)
-    is_pieces = model.tokenizer.kind == "sentencepiece"
-    return {"spm_model_file" if is_pieces else "vocab_file": path}
+    filesystem.write_file(path, tokenizer.content)
+    return {tokenization.ARGUMENTS[tokenizer.kind]: path}
 
 
 def input_files(args, others=()):

@@ -30,7 +30,12 @@ from albert_tf.training import (
     session,
 )
 from albert_tf.training.settings import Schedule
-from albert_tf.weights import checkpoints, pretrained, task_heads
+from albert_tf.weights import (
+    checkpoints,
+    pretrained,
+    task_heads,
+    vocabulary_files,
+)
 
 
 class Task:
@@ -188,7 +193,6 @@ class FineTuning:
       ...     {},
       ...     AlbertConfig(vocab_size=7, hidden_size=8, num_attention_heads=2),
       ...     build_tokenizer(vocab_file="vocab.txt"),
-      ...     ("vocab.txt", pieces),
       ... )
       >>> task = Classification.from_texts(
       ...     start.tokenizer, ["good", "bad"], [1, 0], max_seq_length=8
@@ -305,7 +309,6 @@ class FineTuning:
     def _check_start(self):
         """Raises ValueError if the task cannot start from `start`."""
         start, config = self.start, self.config
-        pretrained.check_vocabulary_file(start)
         if self.task.max_seq_length > config.max_position_embeddings:
             raise ValueError(
                 f"max_seq_length={self.task.max_seq_length}, but the model has "
@@ -359,7 +362,7 @@ class FineTuning:
         parts = {
             **self.task.made_of,
             "config": self.config.to_dict(),
-            "vocabulary": manifest.describe_tokenizer(start.tokenizer.settings),
+            "vocabulary": tokenization.take_identity(start.tokenizer.settings),
             "max_seq_length": self.task.max_seq_length,
         }
         if not self.task.num_train:
@@ -506,11 +509,11 @@ class FineTuning:
         Args:
           folder: as for `task_heads.describe_head`.
         """
-        name, content = self.start.vocabulary_file
+        tokenizer = self.start.tokenizer
         files = {
             CONFIG_FILE: self.config.to_dict(),
-            tokenization.SETTINGS_FILE: self.start.tokenizer.settings,
-            name: content,
+            tokenization.SETTINGS_FILE: tokenizer.settings,
+            vocabulary_files.choose_name(tokenizer.settings): tokenizer.content,
         }
         if head := self.task.head:
             files[task_heads.HEAD_FILE] = task_heads.describe_head(head, folder)

@@ -257,7 +257,7 @@ class Pretraining:
             },
         }
         if sidecar:
-            made_of["vocabulary"] = manifest.describe_tokenizer(
+            made_of["vocabulary"] = tokenization.take_identity(
                 sidecar["tokenizer"]
             )
         if self.held_out:
@@ -461,9 +461,7 @@ class Pretraining:
             return {}
         files = {tokenization.SETTINGS_FILE: settings}
         if content:
-            is_pieces = settings["kind"] == "sentencepiece"
-            name = settings["vocabulary"]
-            files[vocabulary_files.name_vocabulary(name, is_pieces)] = content
+            files[vocabulary_files.choose_name(settings)] = content
         return files
 
     def _has_config(self):

@@ -41,14 +41,13 @@ class Word:
 
 
 class Extended(NamedTuple):
-    """A vocabulary with additional words, and the bytes of its file.
+    """A vocabulary with additional words.
 
     The ids of the words follow the others in this order.
     """
 
     words: list[Word]
     tokenizer: tokenization.Tokenizer
-    content: bytes
 
 
 def count_units(
@@ -120,22 +119,20 @@ def find_split(
 
 
 def extend(
-    tokenizer: tokenization.Tokenizer,
-    file: tuple[str, bytes],
-    words: Sequence[Word],
+    tokenizer: tokenization.Tokenizer, name: str, words: Sequence[Word]
 ) -> Extended:
     """Adds words to a vocabulary.
 
     Words that would still be split are left out, as those that are a shorter
     new word and its ending.
 
-    `file` is the name for the new vocabulary, and the content of the old one.
-    The words differ, as `find_split` returns them.
+    `name` is that of the new vocabulary's file. The words differ, as
+    `find_split` returns them.
 
     Raises:
       ValueError: if it is a SentencePiece model of another type than unigram.
     """
-    extended = _extend_by(tokenizer, file, words)
+    extended = _extend_by(tokenizer, name, words)
     rows = extended.tokenizer.encode_batch([word.text for word in words])
     first_id = tokenizer.vocab_size
     whole = [
@@ -144,27 +141,23 @@ def extend(
         if row == [i]
     ]
     if len(whole) < len(words):
-        extended = _extend_by(tokenizer, file, whole)
+        extended = _extend_by(tokenizer, name, whole)
     return extended
 
 
-def _extend_by(tokenizer, file, words):
+def _extend_by(tokenizer, name, words):
     """Returns the Extended with all words."""
-    name, content = file
     if isinstance(tokenizer, tokenization.SentencePieceTokenizer):
-        kind, content = "spm_model_file", _add_pieces(tokenizer, words)
+        content = _add_pieces(tokenizer, words)
     else:
-        kind, end = "vocab_file", b"" if content.endswith(b"\n") else b"\n"
-        content += end + "".join(f"{word.text}\n" for word in words).encode()
-    settings = {
-        key: tokenizer.settings[key]
-        for key in ("do_lower_case", "keep_accents")
-    }
+        content = tokenizer.content.removesuffix(b"\n") + b"\n"
+        content += "".join(f"{word.text}\n" for word in words).encode()
+    casing = tokenization.take_casing(tokenizer.settings)
     with tempfile.TemporaryDirectory(prefix="albert_tf-") as folder:
-        settings[kind] = os.path.join(folder, name)
-        filesystem.write_file(settings[kind], content)
-        extended = tokenization.build_tokenizer(**settings)
-    return Extended(list(words), extended, content)
+        path = os.path.join(folder, name)
+        filesystem.write_file(path, content)
+        extended = type(tokenizer)(path, **casing)
+    return Extended(list(words), extended)
 
 
 def _add_pieces(tokenizer, words):

@@ -55,10 +55,8 @@ class GraphTokenizer:
     def __init__(self, tokenizer: tokenization.Tokenizer):
         check_tokenizer(tokenizer)
         self.tokenizer = tokenizer
-        normalizer = tokenizer.normalizer(
-            tokenizer.settings["do_lower_case"],
-            tokenizer.settings["keep_accents"],
-        )
+        casing = tokenization.take_casing(tokenizer.settings)
+        normalizer = tokenizer.normalizer(**casing)
         self.steps = [_build_step(step) for step in normalizer.steps()]
         is_pieces = tokenizer.kind == "sentencepiece"
         build = _build_sentencepiece if is_pieces else _build_wordpiece

@@ -9,6 +9,7 @@ accents, vocabulary) are in `tokenizer.settings`; programs store them as
 """
 
 import abc
+import copy
 import functools
 import hashlib
 import itertools
@@ -26,6 +27,10 @@ from albert_tf.text import normalization, tokenizer_json
 from albert_tf.text import words as text_words
 
 SETTINGS_FILE = "tokenizer_settings.json"
+# Settings that a vocabulary does not contain.
+CASING = ("do_lower_case", "keep_accents")
+# Arguments that take the path of a vocabulary, by its kind.
+ARGUMENTS = {"sentencepiece": "spm_model_file", "wordpiece": "vocab_file"}
 
 WORD_PREFIX = "▁"  # U+2581, SentencePiece's visible space
 MAX_CHARS_PER_WORD = 200  # As in BERT; longer words are unknown.
@@ -80,12 +85,23 @@ def read_settings(
     if not filesystem.exists(path):
         return None
     settings = filesystem.read_json(path)
-    for key in ("do_lower_case", "keep_accents"):
+    for key in CASING:
         if not isinstance(settings.get(key, False), bool):
             raise ValueError(
                 f"{path}: {key} is {settings[key]!r:.80}; wanted true or false."
             )
     return settings
+
+
+def take_casing(settings: Mapping) -> dict[str, bool]:
+    """Returns those of `CASING` that settings or arguments give, not None."""
+    return {n: settings[n] for n in CASING if settings.get(n) is not None}
+
+
+def take_identity(settings: Mapping | None) -> dict:
+    """Returns the settings on which ids depend; empty for None."""
+    known, names = settings or {}, ("kind", "sha256", *CASING)
+    return {n: known[n] for n in names if n in known}
 
 
 @functools.cache  # One warning for each pair.
@@ -116,6 +132,7 @@ class Tokenizer(abc.ABC):
       pad_id, unk_id, cls_id, sep_id, mask_id: ids of the special pieces.
       special_ids: list of these five.
       is_word_start: [V], whether a piece starts a word (whole-word masking).
+      casing: the settings of `CASING` that were given, or that the file has.
       settings: JSON-serializable dict of the settings that affect the ids.
 
     Example:
@@ -140,15 +157,10 @@ class Tokenizer(abc.ABC):
         content, kind, casing = read_vocabulary(path)
         if kind not in (None, self.kind):
             raise ValueError(
-                f"{path} is a {kind} vocabulary. Set "
-                f"{'vocab_file' if kind == 'wordpiece' else 'spm_model_file'} "
-                "for it."
+                f"{path} is a {kind} vocabulary. Set {ARGUMENTS[kind]} for it."
             )
-        if do_lower_case is None:
-            do_lower_case = casing.get("do_lower_case", True)
-        if keep_accents is None:
-            keep_accents = casing.get("keep_accents", False)
-        self._normalizer = self.normalizer(do_lower_case, keep_accents)
+        given = {"do_lower_case": do_lower_case, "keep_accents": keep_accents}
+        self.casing = casing | take_casing(given)
         self.content = content
         self.pieces = self._load(content, path)
         self.vocab_size = len(self.pieces)
@@ -169,15 +181,28 @@ class Tokenizer(abc.ABC):
         )
         self.settings = {
             "kind": self.kind,
-            "do_lower_case": do_lower_case,
-            "keep_accents": keep_accents,
+            "do_lower_case": True,
+            "keep_accents": False,
+            **self.casing,
             "vocabulary": os.path.basename(path),
             "sha256": hashlib.sha256(content).hexdigest(),
             "vocab_size": self.vocab_size,
         }
         if tokenizer_json.REBUILT.encode() in content:
             self.settings["is_rebuilt"] = True
+        self._normalizer = self.normalizer(**take_casing(self.settings))
         self._warn_of_other_settings(path)
+
+    def change_casing(self, casing: dict[str, bool]) -> "Tokenizer":
+        """Returns a tokenizer of the same vocabulary with another casing.
+
+        `casing` has those of `CASING` that change.
+        """
+        changed = copy.copy(self)
+        changed.casing = self.casing | casing
+        changed.settings = self.settings | casing
+        changed._normalizer = self.normalizer(**take_casing(changed.settings))
+        return changed
 
     def normalize(self, text: str) -> str:
         """Returns the normalized text, which is then split into pieces."""
@@ -318,7 +343,7 @@ class Tokenizer(abc.ABC):
         stored = read_settings(os.path.dirname(path)) or {}
         if stored.get("sha256") != self.settings["sha256"]:
             return
-        for name in ("do_lower_case", "keep_accents"):
+        for name in CASING:
             if stored.get(name, self.settings[name]) != self.settings[name]:
                 logging.warning(
                     "%s was created with %s=%s (see %s next to it), but %s is "

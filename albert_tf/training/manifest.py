@@ -69,7 +69,6 @@ RULES = (
 # Number of bytes hashed at the start, middle and end of a record file: to read
 # a whole corpus would take minutes at each start.
 SAMPLE_BYTES = 1 << 16
-_TOKENIZER_KEYS = ("kind", "sha256", "do_lower_case", "keep_accents")
 
 
 class Manifest:
@@ -275,11 +274,6 @@ def _short(value):
 
 
 # Sections of `made_of`.
-
-
-def describe_tokenizer(settings):
-    """Returns the tokenizer settings that affect ids; empty for None."""
-    return {k: settings[k] for k in _TOKENIZER_KEYS if k in (settings or {})}
 
 
 def describe_examples(examples, *more):

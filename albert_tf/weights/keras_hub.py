@@ -226,7 +226,7 @@ def _check_datasets(datasets, places, path):
 
 
 def read_tokenizer(folder: filesystem.Path):
-    """Reads the tokenizer of a preset and its file; (None, None) without one.
+    """Reads the tokenizer of a preset; None without one.
 
     KerasHub never lowercases. Still, a vocabulary without capitals, such as the
     release's, belongs to a model of lowercased text, so text is lowercased, and
@@ -239,7 +239,7 @@ def read_tokenizer(folder: filesystem.Path):
     """
     path = os.path.join(folder, keras_hub_layout.TOKENIZER_FILE)
     if not filesystem.exists(path):
-        return None, None
+        return None
     kind = filesystem.read_json(path).get("class_name")
     if kind != keras_hub_layout.TOKENIZER:
         raise ValueError(
@@ -261,7 +261,7 @@ def read_tokenizer(folder: filesystem.Path):
         tokenizer = tokenization.SentencePieceTokenizer(
             path, do_lower_case=not is_cased, keep_accents=True
         )
-    return tokenizer, filesystem.read_file(path)
+    return tokenizer
 
 
 def select(

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from albert_tf.text import extension
-from albert_tf.weights import pretrained
+from albert_tf.weights import pretrained, vocabulary_files
 
 # Weights that have a row for each piece.
 ROWS_OF_PIECES = (
@@ -30,10 +30,10 @@ def add_words(
       ValueError: if the vocabulary is a SentencePiece model of another type
         than unigram.
     """
-    name, content = model.vocabulary_file
+    name = vocabulary_files.choose_name(model.tokenizer.settings)
     stem, ending = os.path.splitext(name)
     name = f"{stem.removesuffix(SUFFIX)}{SUFFIX}{ending}"
-    result = extension.extend(model.tokenizer, (name, content), words)
+    result = extension.extend(model.tokenizer, name, words)
     extended = dataclasses.replace(
         model,
         values=add_rows(
@@ -45,7 +45,6 @@ def add_words(
             model.config, vocab_size=result.tokenizer.vocab_size
         ),
         tokenizer=result.tokenizer,
-        vocabulary_file=(name, result.content),
         tokenizer_settings=result.tokenizer.settings,
     )
     return extended, result.words

@@ -48,8 +48,8 @@ class Pretrained:
       source: the checkpoint's prefix, or a folder.
       values: dict from canonical name to array.
       config: the AlbertConfig next to the weights, or None.
-      tokenizer: tokenizer of the vocabulary next to the weights, or None.
-      vocabulary_file: name and content of the vocabulary's file, or None.
+      tokenizer: tokenizer of the vocabulary next to the weights, or None. It
+        has the content of the vocabulary's file, too.
       remarks: notes on converted or omitted weights.
       head: head of a fine-tuned model; None if there is none or its kind is
         ambiguous.
@@ -66,7 +66,7 @@ class Pretrained:
       >>> weights = modeling.named_weights(albert_tf.AlbertEncoder(config))
       >>> values = {name: weight.numpy() for name, weight in weights.items()}
       >>> folder = tempfile.mkdtemp()
-      >>> model = Pretrained("random weights", values, config, None, None)
+      >>> model = Pretrained("random weights", values, config)
       >>> write_pretrained(folder, model, "own")
       >>> read_pretrained(folder).config == config
       True
@@ -74,9 +74,9 @@ class Pretrained:
 
     source: str
     values: dict[str, np.ndarray]
-    config: AlbertConfig | None
-    tokenizer: tokenization.Tokenizer | None
-    vocabulary_file: tuple[str, bytes] | None
+    config: AlbertConfig | None = None
+    tokenizer: tokenization.Tokenizer | None = None
+    _: dataclasses.KW_ONLY
     remarks: Sequence[str] = ()
     head: task_heads.TaskHead | None = None
     tokenizer_settings: dict | None = None
@@ -102,7 +102,6 @@ class Complete(Pretrained):
 
     config: AlbertConfig
     tokenizer: tokenization.Tokenizer
-    vocabulary_file: tuple
 
 
 def complete(pretrained: Pretrained | filesystem.Path) -> Complete:
@@ -186,14 +185,12 @@ def read_pretrained(
 
 def _read_described(path, weights_file):
     """Reads a folder with a config.json of transformers or KerasHub."""
-    tokenizer, file = vocabulary_files.find_vocabulary(path)
+    tokenizer = vocabulary_files.find_vocabulary(path)
     head = None
     if keras_hub.is_preset(path):
         config = keras_hub.read_config(path)
         values, remarks = keras_hub.read_weights(path, config, weights_file)
-        if not tokenizer:
-            tokenizer, content = keras_hub.read_tokenizer(path)
-            file = tokenizer and (vocabulary_files.SENTENCEPIECE_FILE, content)
+        tokenizer = tokenizer or keras_hub.read_tokenizer(path)
     else:
         config = huggingface.read_config(path)
         values, remarks, head = huggingface.read_weights(
@@ -208,11 +205,10 @@ def _read_described(path, weights_file):
         values,
         config,
         tokenizer,
-        file,
-        remarks,
-        head,
-        settings,
-        described.get(CLASSIFIER_DROPOUT),
+        remarks=remarks,
+        head=head,
+        tokenizer_settings=settings,
+        classifier_dropout_prob=described.get(CLASSIFIER_DROPOUT),
     )
 
 
@@ -221,16 +217,16 @@ def _recorded_settings(folder, tokenizer):
     settings = tokenization.read_settings(folder)
     if settings is not None:
         return settings
-    names = vocabulary_files.CASING
     if tokenizer is None:  # It cannot be used, but its casing is known.
-        recorded = vocabulary_files.read_hf_settings(folder, is_pieces=False)
-        return {n: recorded[n] for n in names & recorded.keys()} or None
+        recorded = vocabulary_files.read_hf_settings(folder, "wordpiece")
+        return tokenization.take_casing(recorded) or None
     recorded = (
         tokenization.read_settings(folder, vocabulary_files.HF_SETTINGS) or {}
     )
+    names = set(tokenization.CASING)
     config = os.path.join(folder, huggingface.CONFIG_FILE)
     if not (filesystem.exists(config) and keras_hub.is_preset(folder)):
-        names = vocabulary_files.CASING & recorded.keys()
+        names &= recorded.keys()
         if "strip_accents" in recorded:
             names |= {"keep_accents"}
     return {name: tokenizer.settings[name] for name in names} or None
@@ -243,13 +239,12 @@ def read_description(folder: filesystem.Path) -> Pretrained:
     if filesystem.exists(path):
         config = AlbertConfig.from_json_file(path)
         described = filesystem.read_json(path)
-    tokenizer, file = vocabulary_files.find_vocabulary(folder)
+    tokenizer = vocabulary_files.find_vocabulary(folder)
     return Pretrained(
         str(folder),
         {},
         config,
         tokenizer,
-        file,
         tokenizer_settings=_recorded_settings(folder, tokenizer),
         classifier_dropout_prob=described.get(CLASSIFIER_DROPOUT),
     )
@@ -265,20 +260,10 @@ def check_vocabulary(tokenizer: tokenization.Tokenizer, config: AlbertConfig):
         )
 
 
-def check_vocabulary_file(pretrained: Pretrained):
-    """Raises ValueError if a model has a tokenizer without its file."""
-    if pretrained.vocabulary_file is None:
-        raise ValueError(
-            f"{pretrained.source} has a tokenizer, but no vocabulary_file, "
-            "which is to be written. Give replace_files(model, "
-            "spm_model_file=...) or (vocab_file=...) its path."
-        )
-
-
 def check_same_vocabulary(
     pretrained: Pretrained,
     settings: dict | None,
-    keys: Sequence[str] = ("sha256", "do_lower_case", "keep_accents"),
+    keys: Sequence[str] = ("sha256", *tokenization.CASING),
 ):
     """Checks that data or a vocabulary belong to a model.
 
@@ -445,38 +430,25 @@ def replace_files(
     if albert_config_file:
         config = AlbertConfig.from_json_file(albert_config_file)
         pretrained = adapt(pretrained, config)
-    given = {"do_lower_case": do_lower_case, "keep_accents": keep_accents}
-    given = {n: value for n, value in given.items() if value is not None}
+    casing = tokenization.take_casing(
+        {"do_lower_case": do_lower_case, "keep_accents": keep_accents}
+    )
+    tokenizer = pretrained.tokenizer
     if path := spm_model_file or vocab_file:
         known = pretrained.tokenizer_settings
-        if known is None and pretrained.tokenizer:
+        if known is None and tokenizer and tokenizer.casing:
             # Made in Python, or of a tokenizer.json, which says the casing.
-            own = pretrained.tokenizer.settings
-            if own.get("is_rebuilt") or not pretrained.vocabulary_file:
-                known = own
-        casing = vocabulary_files.read_casing(path, known)
+            known = tokenizer.settings
+        casing = vocabulary_files.read_casing(path, known) | casing
         tokenizer = tokenization.build_tokenizer(
-            spm_model_file=spm_model_file,
-            vocab_file=vocab_file,
-            **(casing | given),
+            spm_model_file=spm_model_file, vocab_file=vocab_file, **casing
         )
-        pretrained = dataclasses.replace(
-            pretrained,
-            tokenizer=tokenizer,
-            vocabulary_file=vocabulary_files.read_vocabulary_file(
-                path, is_pieces=bool(spm_model_file)
-            ),
-        )
-    elif pretrained.tokenizer and pretrained.vocabulary_file:
-        pretrained = dataclasses.replace(
-            pretrained,
-            tokenizer=vocabulary_files.change_casing(
-                pretrained.tokenizer, pretrained.vocabulary_file, given
-            ),
-        )
-    if pretrained.config and pretrained.tokenizer:
-        check_vocabulary(pretrained.tokenizer, pretrained.config)
-    if path:
+    elif tokenizer:
+        tokenizer = tokenizer.change_casing(casing)
+    pretrained = dataclasses.replace(pretrained, tokenizer=tokenizer)
+    if pretrained.config and tokenizer:
+        check_vocabulary(tokenizer, pretrained.config)
+    if path and tokenizer:
         recorded = dataclasses.replace(pretrained, tokenizer=None)
         check_same_vocabulary(recorded, tokenizer.settings, keys=["sha256"])
     return pretrained
@@ -535,13 +507,10 @@ def write_pretrained(folder: filesystem.Path, pretrained, form: str):
     `select` returns.
 
     Raises:
-      ValueError: if there is no such format, or it cannot hold the model; if
-        the tokenizer's file is unknown.
+      ValueError: if there is no such format, or it cannot hold the model.
     """
     if form not in FORMS:
         raise ValueError(f"The format is {form!r}; wanted one of {FORMS}.")
-    if pretrained.tokenizer:
-        check_vocabulary_file(pretrained)
     filesystem.make_folder(folder)
     config, values = pretrained.config, pretrained.values
     tokenizer = pretrained.tokenizer
@@ -575,11 +544,8 @@ def write_pretrained(folder: filesystem.Path, pretrained, form: str):
             path = os.path.join(folder, task_heads.HEAD_FILE)
             filesystem.write_json(path, task_heads.describe_head(head))
     if tokenizer:
-        name, content = pretrained.vocabulary_file
+        name = vocabulary_files.choose_name(tokenizer.settings)
         if form in ("hf", "keras_hub"):
-            # Their tokenizers find the vocabulary under these names only.
-            is_pieces = tokenizer.kind == "sentencepiece"
-            pieces_file = vocabulary_files.SENTENCEPIECE_FILE
-            name = pieces_file if is_pieces else "vocab.txt"
-        filesystem.write_file(os.path.join(folder, name), content)
+            name = vocabulary_files.USUAL_NAMES[tokenizer.kind]
+        filesystem.write_file(os.path.join(folder, name), tokenizer.content)
         tokenizer.write_settings(folder)

@@ -6,7 +6,7 @@ import hashlib
 import logging
 import math
 import os
-import tempfile
+from collections.abc import Mapping
 
 from albert_tf import filesystem
 from albert_tf.text import tokenization, tokenizer_json
@@ -15,15 +15,14 @@ from albert_tf.text import tokenization, tokenizer_json
 HF_SETTINGS = "tokenizer_config.json"
 # Tokens that were added to a vocabulary, and their ids, in transformers 4.
 ADDED_FILE = "added_tokens.json"
-# Settings of a tokenizer that its vocabulary does not contain.
-CASING = {"do_lower_case", "keep_accents"}
 # WordPiece vocabularies are called vocab.txt or, say, vocab_chinese.txt.
-SENTENCEPIECE_FILE = "spiece.model"
 VOCABULARIES = ("*.model", "vocab*.txt")
+# Names under which other packages find a vocabulary.
+USUAL_NAMES = {"sentencepiece": "spiece.model", "wordpiece": "vocab.txt"}
 
 
-def find_vocabulary(folder):
-    """Returns the tokenizer and file of a folder's only vocabulary.
+def find_vocabulary(folder: filesystem.Path) -> tokenization.Tokenizer | None:
+    """Returns the tokenizer of a folder's only vocabulary.
 
     A run that was resumed with a copy of it may have it under two names.
     """
@@ -38,17 +37,17 @@ def find_vocabulary(folder):
         values = filesystem.read_json(described)
         paths = [described] if "model" in values else []
         if paths and _warn_of_added(folder, described, _count_pieces(values)):
-            return None, None
+            return None
     settings = tokenization.read_settings(folder)
     if settings is None:
         tokenization.read_settings(folder, HF_SETTINGS)  # If they are valid.
     try:
-        tokenizer, file = _read_only(folder, paths, settings)
+        tokenizer = _read_only(folder, paths, settings)
     except ValueError as error:
         logging.warning("%s It is not used.", error)
-        return None, None
+        return None
     if tokenizer is None:
-        return None, None
+        return None
     digest = tokenizer.settings["sha256"]
     if settings and settings.get("sha256", digest) != digest:
         raise ValueError(
@@ -57,12 +56,12 @@ def find_vocabulary(folder):
             "remove the settings if it is the right one."
         )
     if _warn_of_added(folder, paths[0], tokenizer.vocab_size):
-        return None, None
-    return tokenizer, file
+        return None
+    return tokenizer
 
 
 def _read_only(folder, paths, settings):
-    """Returns the tokenizer and file of a vocabulary under one or more names.
+    """Returns the tokenizer of a vocabulary under one or more names, or None.
 
     Raises:
       ValueError: if our tokenizers cannot represent it.
@@ -71,18 +70,20 @@ def _read_only(folder, paths, settings):
         v.content: v for v in map(tokenization.read_vocabulary, paths)
     }
     if len(vocabularies) != 1:
-        return None, None
-    ((content, vocabulary),) = vocabularies.items()
-    is_pieces = vocabulary.kind == "sentencepiece" or paths[0].endswith(
-        ".model"
-    )
+        return None
+    (vocabulary,) = vocabularies.values()
+    kind = _find_kind(paths[0], vocabulary)
     if settings is None:
-        settings = read_hf_settings(folder, is_pieces)
-    names = CASING & settings.keys()
-    kind = "spm_model_file" if is_pieces else "vocab_file"
-    arguments: dict = {kind: paths[0], **{n: settings[n] for n in names}}
-    tokenizer = tokenization.build_tokenizer(**arguments)
-    return tokenizer, (name_vocabulary(paths[0], is_pieces), content)
+        settings = read_hf_settings(folder, kind)
+    arguments: dict = {tokenization.ARGUMENTS[kind]: paths[0]}
+    arguments |= tokenization.take_casing(settings)
+    return tokenization.build_tokenizer(**arguments)
+
+
+def _find_kind(path, vocabulary):
+    """Returns the kind of a vocabulary, by its file's name if it has none."""
+    is_model = str(path).endswith(".model")
+    return vocabulary.kind or ("sentencepiece" if is_model else "wordpiece")
 
 
 def _count_pieces(described):
@@ -120,10 +121,11 @@ def _list_added(folder, num_pieces):
     return [name for name, i in added.items() if i >= num_pieces]
 
 
-def read_hf_settings(folder, is_pieces):
+def read_hf_settings(folder: filesystem.Path, kind: str) -> dict:
     """Returns the settings that transformers recorded, by our names."""
     settings = tokenization.read_settings(folder, HF_SETTINGS) or {}
     strips = settings.get("strip_accents")
+    is_pieces = kind == "sentencepiece"
     if is_pieces or strips is None or "keep_accents" in settings:
         return settings
     if settings.get("do_lower_case", True):
@@ -138,23 +140,16 @@ def read_hf_settings(folder, is_pieces):
     return settings
 
 
-def read_vocabulary_file(
-    path: filesystem.Path, is_pieces: bool = False
-) -> tuple[str, bytes]:
-    """Returns the name and content of a vocabulary, SentencePiece or not.
+def choose_name(settings: Mapping) -> str:
+    """Returns the name of a vocabulary's file in a model's folder.
 
-    The name is one of `VOCABULARIES`, by which a folder's vocabulary is found.
+    It is the file's own, as in the settings of its tokenizer, or else the usual
+    one: `VOCABULARIES`, by which a folder's vocabulary is found, have it.
     """
-    content = tokenization.read_vocabulary(path).content
-    return name_vocabulary(path, is_pieces), content
-
-
-def name_vocabulary(path: filesystem.Path, is_pieces: bool) -> str:
-    """Returns the name of a vocabulary in a model's folder."""
-    name = os.path.basename(path)
+    name = os.path.basename(settings["vocabulary"])
     if any(fnmatch.fnmatch(name, pattern) for pattern in VOCABULARIES):
         return name
-    return SENTENCEPIECE_FILE if is_pieces else "vocab.txt"
+    return USUAL_NAMES[settings["kind"]]
 
 
 def choose_file(
@@ -174,46 +169,28 @@ def choose_file(
     return {"spm_model_file": spm_model_file}
 
 
-def change_casing(
-    tokenizer: tokenization.Tokenizer, file: tuple[str, bytes], casing: dict
-) -> tokenization.Tokenizer:
-    """Returns the tokenizer of a vocabulary with another casing.
-
-    `file` is the name and content of the vocabulary.
-    """
-    known = {name: tokenizer.settings[name] for name in CASING}
-    if known == known | casing:
-        return tokenizer
-    name, content = file
-    is_pieces = tokenizer.kind == "sentencepiece"
-    with tempfile.TemporaryDirectory() as folder:
-        path = os.path.join(folder, name)
-        filesystem.write_file(path, content)
-        kind = "spm_model_file" if is_pieces else "vocab_file"
-        arguments: dict = {kind: path, **known, **casing}
-        return tokenization.build_tokenizer(**arguments)
-
-
 def _has_hash(settings):
     return "sha256" in settings
 
 
-def read_casing(path: filesystem.Path, settings: dict | None) -> dict:
-    """Returns do_lower_case and keep_accents as recorded for a vocabulary.
+def read_casing(
+    path: filesystem.Path, settings: Mapping | None = None
+) -> dict[str, bool]:
+    """Returns the `tokenization.CASING` that is recorded for a vocabulary.
 
-    They are recorded next to its file `path` or elsewhere, in `settings`.
+    It is recorded next to its file `path` or elsewhere, in `settings`.
     """
-    content, kind, casing = tokenization.read_vocabulary(path)
-    digest = hashlib.sha256(content).hexdigest()
-    beside = tokenization.read_settings(os.path.dirname(path))
-    found = dict(casing)
+    vocabulary = tokenization.read_vocabulary(path)
+    digest = hashlib.sha256(vocabulary.content).hexdigest()
+    folder = os.path.dirname(path)
+    beside = tokenization.read_settings(folder)
+    found = dict(vocabulary.casing)
     if beside is None:
-        is_pieces = kind == "sentencepiece" or str(path).endswith(".model")
-        theirs = read_hf_settings(os.path.dirname(path), is_pieces)
-        found |= {name: theirs[name] for name in CASING & theirs.keys()}
+        kind = _find_kind(path, vocabulary)
+        found |= tokenization.take_casing(read_hf_settings(folder, kind))
     # Last what has a hash. Other packages record none, and that of a rebuilt
     # vocabulary is another.
     for known in sorted((beside or {}, settings or {}), key=_has_hash):
         if known.get("is_rebuilt") or known.get("sha256", digest) == digest:
-            found |= {name: known[name] for name in CASING & known.keys()}
+            found |= tokenization.take_casing(known)
     return found

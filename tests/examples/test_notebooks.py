@@ -13,7 +13,7 @@ from albert_tf.model import heads, modeling
 from albert_tf.model.config import AlbertConfig
 from albert_tf.programs import export_to_tfhub
 from albert_tf.text import tokenization
-from albert_tf.weights import pretrained, vocabulary_files
+from albert_tf.weights import pretrained
 
 nbformat = pytest.importorskip("nbformat", reason="make docs installs it")
 nbclient = pytest.importorskip("nbclient", reason="make docs installs it")
@@ -76,7 +76,6 @@ def model(tmp_path, request):
         {name: weight.numpy() for name, weight in weights.items()},
         config,
         tokenizer,
-        vocabulary_files.read_vocabulary_file(str(VOCABULARY)),
     )
     folder = tmp_path / "quickstart_output/model"
     folder.mkdir(parents=True)

@@ -261,7 +261,7 @@ def test_a_run_of_an_earlier_muon_is_not_continued_unasked(
 
 
 def test_a_start_and_initial_values_contradict(tmp_path, train):
-    start = pretrained.Pretrained("folder", {}, CONFIG, None, None)
+    start = pretrained.Pretrained("folder", {}, CONFIG)
     with pytest.raises(ValueError, match="initialization=neighbors is a choi"):
         Pretraining(
             tmp_path / "out",
@@ -278,8 +278,6 @@ def test_a_recipe_that_begins_on_neighbors_evaluates_a_start(tmp_path, train):
         "folder",
         {name: value.numpy() for name, value in values.items()},
         CONFIG,
-        None,
-        None,
     )
     recipe = PretrainingRecipe(**NEIGHBORS)
     run = Pretraining(

@@ -16,20 +16,18 @@ TEXTS = [
 
 @pytest.fixture(scope="module")
 def english(shared):
-    """The released vocabulary, and its file."""
+    """The tokenizer of the released vocabulary."""
     path = shared / "data/albert_en/30k-clean.model"
-    tokenizer = tokenization.build_tokenizer(spm_model_file=path)
-    return tokenizer, ("new.model", path.read_bytes())
+    return tokenization.build_tokenizer(spm_model_file=path)
 
 
 @pytest.fixture(scope="module")
 def chinese(tmp_path_factory):
-    """A WordPiece vocabulary without an end of line, and its file."""
+    """The tokenizer of a WordPiece vocabulary without an end of line."""
     pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "cat", "##s", "a"]
     path = tmp_path_factory.mktemp("vocabulary") / "vocab.txt"
     path.write_text("\n".join(pieces))
-    tokenizer = tokenization.build_tokenizer(vocab_file=path)
-    return tokenizer, ("vocab.txt", path.read_bytes())
+    return tokenization.build_tokenizer(vocab_file=path)
 
 
 def word(tokenizer, text, count=1):
@@ -37,7 +35,7 @@ def word(tokenizer, text, count=1):
 
 
 def test_a_word_is_the_letters_that_begin_a_unit(english):
-    units = extension.count_units(TEXTS, english[0])
+    units = extension.count_units(TEXTS, english)
     assert extension.find_words(units) == {
         "myocardial": 3,
         "myocardially": 1,
@@ -52,7 +50,7 @@ def test_a_word_is_the_letters_that_begin_a_unit(english):
 
 
 def test_pieces_of_units_are_counted(english):
-    tokenizer, _ = english
+    tokenizer = english
     texts = ["cat \u200b cat x", "▁"]  # Two units have no piece.
     counts = extension.count_pieces(
         extension.count_units(texts, tokenizer), tokenizer
@@ -63,7 +61,7 @@ def test_pieces_of_units_are_counted(english):
 
 
 def test_words_that_save_most_pieces_come_first(english):
-    tokenizer, _ = english
+    tokenizer = english
     counts = {"myocardial": 2, "edgy": 3, "cat": 9, "infarction": 1}
     found = extension.find_split(counts, tokenizer)
     lengths = {w.text: len(tokenizer.encode(w.text)) for w in found}
@@ -75,17 +73,17 @@ def test_words_that_save_most_pieces_come_first(english):
 
 def test_an_existing_piece_is_not_added(english):
     """The released vocabulary has "▁ford", and splits "ford"."""
-    tokenizer, _ = english
+    tokenizer = english
     assert "▁ford" in tokenizer.pieces
     assert len(tokenizer.encode("ford")) > 1
     assert not extension.find_split({"ford": 1}, tokenizer)
 
 
 def test_new_words_are_single_pieces(english):
-    tokenizer, file = english
+    tokenizer = english
     units = extension.count_units(TEXTS, tokenizer)
     split = extension.find_split(extension.find_words(units), tokenizer)
-    found = extension.extend(tokenizer, file, split)
+    found = extension.extend(tokenizer, "new", split)
     first_id = tokenizer.vocab_size
     assert found.tokenizer.vocab_size == first_id + len(found.words)
     assert found.tokenizer.pieces[:first_id] == tokenizer.pieces
@@ -101,9 +99,9 @@ def test_new_words_are_single_pieces(english):
 
 
 def test_other_text_is_split_as_before(english):
-    tokenizer, file = english
+    tokenizer = english
     words = [word(tokenizer, t) for t in ("myocardial", "edgy", "believable")]
-    found = extension.extend(tokenizer, file, words)
+    found = extension.extend(tokenizer, "new", words)
     assert found.words == words
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     for other in (text, "myocardially", "unbelievable"):
@@ -113,9 +111,9 @@ def test_other_text_is_split_as_before(english):
 
 def test_words_that_would_still_be_split_are_left_out(english):
     """SentencePiece prefers "▁ed" with what follows, and has no joiners."""
-    tokenizer, file = english
+    tokenizer = english
     words = [word(tokenizer, text) for text in ("½", "edgy", "ed", "a\u200db")]
-    found = extension.extend(tokenizer, file, words)
+    found = extension.extend(tokenizer, "new", words)
     assert [w.text for w in found.words] == ["½", "ed"]
     assert found.tokenizer.encode("½") == [tokenizer.vocab_size]
     assert found.tokenizer.encode("ed") == [tokenizer.vocab_size + 1]
@@ -143,7 +141,7 @@ def test_words_with_accents_and_korean_ones_are_added(text, tmp_path):
     units = extension.count_units([text], tokenizer)
     split = extension.find_split(extension.find_words(units), tokenizer)
     assert len(split) == 2
-    found = extension.extend(tokenizer, (path.name, content), split)
+    found = extension.extend(tokenizer, "new", split)
     assert found.words == split
     assert found.tokenizer.encode(text) == [
         tokenizer.vocab_size + [w.text for w in split].index(normalize(name))
@@ -155,25 +153,25 @@ def test_words_with_accents_and_korean_ones_are_added(text, tmp_path):
 
 
 def test_only_unigram_models_can_be_extended(english, monkeypatch):
-    tokenizer, file = english
+    tokenizer = english
     model = tokenizer.read_model()
     model.trainer_spec.model_type = 2  # BPE
     monkeypatch.setattr(type(tokenizer), "read_model", lambda self: model)
     with pytest.raises(ValueError, match="model with bpe; only plain unigram"):
-        extension.extend(tokenizer, file, [word(tokenizer, "edgy")])
+        extension.extend(tokenizer, "new", [word(tokenizer, "edgy")])
 
 
 def test_lines_are_added_to_a_wordpiece_vocabulary(chinese):
-    tokenizer, file = chinese
+    tokenizer = chinese
     counts = collections.Counter({"cats": 3, "dog": 2, "cat": 5})
     split = extension.find_split(counts, tokenizer)
     assert [(w.text, w.parts) for w in split] == [
         ("cats", [5, 6]),
         ("dog", [1]),
     ]
-    found = extension.extend(tokenizer, file, split)
+    found = extension.extend(tokenizer, "new", split)
     assert found.tokenizer.encode("a dog, cats") == [7, 9, 1, 8]
-    assert found.content == file[1] + b"\ncats\ndog\n"
+    assert found.tokenizer.content == tokenizer.content + b"\ncats\ndog\n"
 
 
 def test_casing_stays_that_of_the_vocabulary(shared):
@@ -182,6 +180,6 @@ def test_casing_stays_that_of_the_vocabulary(shared):
         spm_model_file=path, do_lower_case=False, keep_accents=True
     )
     words = [word(tokenizer, "myocardial")]
-    found = extension.extend(tokenizer, ("x.model", path.read_bytes()), words)
+    found = extension.extend(tokenizer, "new", words)
     settings = found.tokenizer.settings
     assert not settings["do_lower_case"] and settings["keep_accents"]

@@ -128,6 +128,25 @@ def test_english_equals_the_release(golden, clean_model, casing):
         assert tokenizer.encode(text) == wanted["ids"]
 
 
+@pytest.mark.parametrize("kind", ["sentencepiece", "wordpiece"])
+def test_a_changed_casing_is_that_of_a_new_tokenizer(golden, clean_model, kind):
+    """And the tokenizer stays as it was."""
+    paths = {"sentencepiece": clean_model, "wordpiece": golden / "vocab.txt"}
+    file = {tokenization.ARGUMENTS[kind]: str(paths[kind])}
+    first = tokenization.build_tokenizer(**file, keep_accents=True)
+    before = first.encode(text := "The Bush, a café in 2013, ÉTÉ")
+    changed = first.change_casing({"do_lower_case": False})
+    casing = {"do_lower_case": False, "keep_accents": True}
+    wanted = tokenization.build_tokenizer(**file, **casing)
+    assert changed.settings == wanted.settings
+    assert changed.casing == wanted.casing == casing
+    assert changed.encode(text) == wanted.encode(text) != before
+    assert changed.encode_with_offsets(text) == wanted.encode_with_offsets(text)
+    assert first.encode(text) == before and first.casing == {
+        "keep_accents": True
+    }
+
+
 @pytest.mark.parametrize("casing", ["lower", "cased"])
 def test_wordpiece_equals_the_release(golden, casing):
     tokenizer = tokenization.build_tokenizer(

@@ -220,8 +220,23 @@ def test_a_folder_with_nothing_else_has_its_vocabulary(tmp_path, spm):
         pretrained.read_pretrained(tmp_path / "a"),
         spm_model_file=tmp_path / "b" / "tokenizer.json",
     )
-    assert given.vocabulary_file[0] == "spiece.model"
+    name = vocabulary_files.choose_name(given.tokenizer.settings)
+    assert name == "spiece.model"
     assert given.tokenizer.settings["do_lower_case"] is False
+
+
+def test_its_casing_counts_for_the_list_itself(tmp_path):
+    """A model's vocab.txt is given, whose tokenizer.json says the casing."""
+    described = copy.deepcopy(WORDPIECE)
+    described["normalizer"]["lowercase"] = False
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "tokenizer.json").write_text(json.dumps(described))
+    start = pretrained.read_description(tmp_path / "a")
+    assert not start.tokenizer.settings["do_lower_case"]
+    path = tmp_path / "vocab.txt"
+    path.write_bytes(start.tokenizer.content)
+    given = pretrained.replace_files(start, vocab_file=path)
+    assert not given.tokenizer.settings["do_lower_case"]
 
 
 def test_a_folder_is_no_vocabulary(tmp_path):

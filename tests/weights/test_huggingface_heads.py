@@ -67,9 +67,7 @@ def tuned_model(folder, head, num_outputs=3, **changes):
     folder.mkdir()
     pretrained.write_pretrained(
         folder,
-        pretrained.Pretrained(
-            str(folder), values, config, None, None, head=head
-        ),
+        pretrained.Pretrained(str(folder), values, config, head=head),
         "own",
     )
     return values

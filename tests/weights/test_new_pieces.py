@@ -67,6 +67,7 @@ def test_a_model_can_be_extended_twice(model):
     for number, text in enumerate(("one", "two"), 1):
         words = extension.find_split({text: 1}, model.tokenizer)
         model, _ = new_pieces.add_words(model, words)
-        assert model.vocabulary_file[0] == "vocab_extended.txt"
+        name = model.tokenizer.settings["vocabulary"]
+        assert name == "vocab_extended.txt"
         assert len(model.values[OUTPUT_BIAS]) == 25 + number
     assert model.tokenizer.tokenize("two w1 one") == ["two", "w1", "one"]

@@ -16,6 +16,7 @@ from albert_tf.weights import (
     keras_hub,
     pretrained,
     regrouping,
+    vocabulary_files,
 )
 from tests import tiny
 from tests.weights.test_pretrained import CONFIGS, convert, random_model
@@ -99,10 +100,11 @@ def test_a_recorded_preset_computes_the_same_here(archive, golden):
 
 
 def test_all_parts_of_a_preset_are_found(folder):
-    name, content = pretrained.read_pretrained(folder).vocabulary_file
+    tokenizer = pretrained.read_pretrained(folder).tokenizer
+    name = vocabulary_files.choose_name(tokenizer.settings)
     assert name == "spiece.model"
     vocabulary = folder / "assets/tokenizer/vocabulary.spm"
-    assert content == vocabulary.read_bytes()
+    assert tokenizer.content == vocabulary.read_bytes()
     by_file = pretrained.read_pretrained(folder / "model.weights.h5")
     assert by_file.config.inner_group_num == 2
     assert by_file.tokenizer.encode("The BUSH") == (
@@ -467,4 +469,5 @@ def test_a_vocabulary_is_used_as_keras_hub_does(folder, tmp_path, is_cased):
     bare = dataclasses.replace(pretrained.read_pretrained(folder), config=None)
     found = pretrained.replace_files(bare, spm_model_file=str(vocabulary))
     assert found.tokenizer.encode(text) == alone.EncodeAsIds(text)
-    assert found.vocabulary_file[0] == "spiece.model"
+    name = vocabulary_files.choose_name(found.tokenizer.settings)
+    assert name == "spiece.model"

@@ -658,10 +658,10 @@ def test_accents_are_those_that_transformers_recorded(
     (tmp_path / "vocab.txt").write_text(pieces)
     path = tmp_path / vocabulary_files.HF_SETTINGS
     path.write_text(json.dumps({"do_lower_case": True} | settings))
-    tokenizer, _ = vocabulary_files.find_vocabulary(str(tmp_path))
+    tokenizer = vocabulary_files.find_vocabulary(str(tmp_path))
     assert tokenizer.tokenize("Café") == tokens
     path.write_text('{"do_lower_case": false, "strip_accents": true}')
-    tokenizer, _ = vocabulary_files.find_vocabulary(str(tmp_path))
+    tokenizer = vocabulary_files.find_vocabulary(str(tmp_path))
     assert tokenizer.tokenize("café") == ["café"]
     assert "removes accents from letters" in caplog.text
 
@@ -701,9 +701,24 @@ def test_another_vocabulary_has_the_casing_that_is_recorded(tmp_path):
 def test_casing_of_a_tokenizer_in_memory_stays(tmp_path):
     words = write_pieces(tmp_path / "words.list")
     made = tokenization.build_tokenizer(vocab_file=words, do_lower_case=False)
-    start = pretrained.Pretrained("memory", {}, None, made, None)
+    start = pretrained.Pretrained("memory", {}, tokenizer=made)
     found = pretrained.replace_files(start, vocab_file=words)
     assert found.tokenizer.settings == made.settings
+
+
+def test_a_model_in_memory_is_written_with_its_vocabulary(tmp_path):
+    """Under a name by which it is found again."""
+    words = write_pieces(tmp_path / "words.list")
+    made = tokenization.build_tokenizer(vocab_file=words, do_lower_case=False)
+    values = random_model(tmp_path / "random", vocab_size=25)
+    config = dataclasses.replace(TINY, vocab_size=25)
+    start = pretrained.Pretrained("memory", values, config, made)
+    for form in ("own", "hf"):
+        pretrained.write_pretrained(tmp_path / form, start, form)
+        assert (tmp_path / form / "vocab.txt").read_bytes() == made.content
+        found = pretrained.read_pretrained(tmp_path / form)
+        assert found.tokenizer.pieces == made.pieces
+        assert not found.tokenizer.settings["do_lower_case"]
 
 
 @pytest.mark.parametrize("is_given", [False, True])
@@ -745,10 +760,10 @@ def test_a_vocabulary_with_added_tokens_is_not_used(tmp_path, name, caplog):
         (tmp_path / name).write_text(json.dumps(added))
 
     write("[MASK]", 4)
-    tokenizer, _ = vocabulary_files.find_vocabulary(str(tmp_path))
+    tokenizer = vocabulary_files.find_vocabulary(str(tmp_path))
     assert tokenizer.vocab_size == 5
     write("[E1]", 5)
-    assert vocabulary_files.find_vocabulary(str(tmp_path)) == (None, None)
+    assert vocabulary_files.find_vocabulary(str(tmp_path)) is None
     assert "transformers adds ['[E1]'] to its 5 pieces" in caplog.text
 
 
@@ -857,8 +872,6 @@ def test_a_task_takes_the_encoder_and_a_new_head(tmp_path):
             "other",
             {n: w.numpy() for n, w in modeling.named_weights(other).items()},
             TINY,
-            None,
-            None,
         ),
         "own",
     )

@@ -289,6 +289,6 @@ def test_a_saved_tokenizer_is_read(tmp_path, shared, kind, lower, accents):
     beside = tokenization.build_tokenizer(
         **{name: tmp_path / "b" / "tokenizer.json"}
     )
-    in_folder, _ = vocabulary_files.find_vocabulary(tmp_path / "b")
+    in_folder = vocabulary_files.find_vocabulary(tmp_path / "b")
     for found in (beside, in_folder):
         assert found.encode_batch(texts) == wanted

@@ -10,9 +10,6 @@ from albert_tf import filesystem
 from albert_tf.data.pretraining import sidecars
 from albert_tf.text import tokenization
 
-# Settings of a tokenizer on which the ids of a text depend.
-_TOKENIZER_KEYS = {"kind", "sha256", "do_lower_case", "keep_accents"}
-
 
 def is_dynamic(sizes: dict) -> bool:
     """Whether a record with features of these sizes has no masks."""
@@ -158,7 +155,7 @@ def check_held_out(train, held_out, sentence_weight: float = 1.0):
     if not (train.sidecar and held_out.sidecar):
         return
     wanted, own = train.sidecar["tokenizer"], held_out.sidecar["tokenizer"]
-    for key in sorted(wanted.keys() & own.keys() & _TOKENIZER_KEYS):
+    for key in sorted(wanted.keys() & tokenization.take_identity(own).keys()):
         if own[key] != wanted[key]:
             raise ValueError(
                 f"{held_out.files[0]} was created with {key} {own[key]}, "
