@@ -193,11 +193,19 @@ class Tokenizer(abc.ABC):
         self._normalizer = self.normalizer(**take_casing(self.settings))
         self._warn_of_other_settings(path)
 
-    def change_casing(self, casing: dict[str, bool]) -> "Tokenizer":
+    def change_casing(
+        self,
+        *,
+        do_lower_case: bool | None = None,
+        keep_accents: bool | None = None,
+    ) -> "Tokenizer":
         """Returns a tokenizer of the same vocabulary with another casing.
 
-        `casing` has those of `CASING` that change.
+        None is for what stays.
         """
+        casing = take_casing(
+            {"do_lower_case": do_lower_case, "keep_accents": keep_accents}
+        )
         changed = copy.copy(self)
         changed.casing = self.casing | casing
         changed.settings = self.settings | casing

@@ -436,15 +436,16 @@ def replace_files(
     tokenizer = pretrained.tokenizer
     if path := spm_model_file or vocab_file:
         known = pretrained.tokenizer_settings
-        if known is None and tokenizer and tokenizer.casing:
+        if known is None and tokenizer:
             # Made in Python, or of a tokenizer.json, which says the casing.
-            known = tokenizer.settings
+            known = tokenizer.settings | dict.fromkeys(tokenization.CASING)
+            known |= tokenizer.casing
         casing = vocabulary_files.read_casing(path, known) | casing
         tokenizer = tokenization.build_tokenizer(
             spm_model_file=spm_model_file, vocab_file=vocab_file, **casing
         )
     elif tokenizer:
-        tokenizer = tokenizer.change_casing(casing)
+        tokenizer = tokenizer.change_casing(**casing)
     pretrained = dataclasses.replace(pretrained, tokenizer=tokenizer)
     if pretrained.config and tokenizer:
         check_vocabulary(tokenizer, pretrained.config)

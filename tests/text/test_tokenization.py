@@ -135,7 +135,7 @@ def test_a_changed_casing_is_that_of_a_new_tokenizer(golden, clean_model, kind):
     file = {tokenization.ARGUMENTS[kind]: str(paths[kind])}
     first = tokenization.build_tokenizer(**file, keep_accents=True)
     before = first.encode(text := "The Bush, a café in 2013, ÉTÉ")
-    changed = first.change_casing({"do_lower_case": False})
+    changed = first.change_casing(do_lower_case=False)
     casing = {"do_lower_case": False, "keep_accents": True}
     wanted = tokenization.build_tokenizer(**file, **casing)
     assert changed.settings == wanted.settings

@@ -704,6 +704,18 @@ def test_casing_of_a_tokenizer_in_memory_stays(tmp_path):
     start = pretrained.Pretrained("memory", {}, tokenizer=made)
     found = pretrained.replace_files(start, vocab_file=words)
     assert found.tokenizer.settings == made.settings
+    # A default does not count against what is recorded.
+    (tmp_path / "tokenizer_config.json").write_text('{"do_lower_case": false}')
+    start = pretrained.Pretrained(
+        "memory",
+        {},
+        tokenizer=tokenization.build_tokenizer(
+            vocab_file=words, keep_accents=True
+        ),
+    )
+    found = pretrained.replace_files(start, vocab_file=words)
+    casing = {"do_lower_case": False, "keep_accents": True}
+    assert found.tokenizer.casing == casing
 
 
 def test_a_model_in_memory_is_written_with_its_vocabulary(tmp_path):
