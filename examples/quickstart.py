@@ -22,6 +22,7 @@ from albert_tf.data.pretraining import unfinished
 from albert_tf.model.config import AlbertConfig
 from albert_tf.programs import subprograms
 from albert_tf.reports import plot_metrics
+from albert_tf.text.words import find_words
 
 EXAMPLES = pathlib.Path(__file__).parent
 ALBERT = ("-m", "albert_tf")
@@ -412,12 +413,11 @@ def mask_words(text):
     lines = lines[:: max(1, len(lines) // NUM_MASKED_TEXTS)]
     words, texts = [], []
     for line in lines[:NUM_MASKED_TEXTS]:
-        matches = [*re.finditer(r"\b[^\W\d_]+\b", line)][1:]
-        word = max(matches, key=lambda m: len(m[0]), default=None)
-        start, end = word.span() if word else (0, len(line))
-        if end - start > 20:  # No spaces.
-            start = (start + end) // 2
-            end = start + 1
+        spans = [(a, b) for a, b in find_words(line) if line[a].isalpha()][1:]
+        length = max((end - start for start, end in spans), default=len(line))
+        spans = [(a, b) for a, b in spans if b - a == length]
+        spans = spans or [(0, len(line))]
+        start, end = spans[len(spans) // 2 if length == 1 else 0]
         words.append(line[start:end])
         texts.append(f"{line[:start]}[MASK]{line[end:]}")
     return words, "\n".join(texts) or "[MASK]"

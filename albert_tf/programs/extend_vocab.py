@@ -5,7 +5,7 @@ import itertools
 from albert_tf import filesystem
 from albert_tf.data import tables
 from albert_tf.programs import models
-from albert_tf.text import extension
+from albert_tf.text import extension, normalization
 from albert_tf.weights import new_pieces, pretrained
 
 NUM_SHOWN = 5
@@ -24,7 +24,8 @@ def run(args):
             lines = models.read_text(args)
         else:
             files = filesystem.expand_files(args.words_file)
-            lines = itertools.chain(*map(tables.read_lines, files))
+            lines = [*itertools.chain(*map(tables.read_lines, files))]
+            check_script(lines, model.tokenizer)
         units = extension.count_units(lines, model.tokenizer)
         wanted = choose_words(args, units, model.tokenizer)
         extended, words = new_pieces.add_words(model, wanted)
@@ -48,6 +49,18 @@ def run(args):
         )
     name = extended.tokenizer.settings["vocabulary"]
     print(f"Wrote the model and its vocabulary {name} to {args.to}.")
+
+
+def check_script(words, tokenizer):
+    """Raises ValueError if a word would not be found without spaces."""
+    for word in map(str.strip, words):
+        # For WordPiece, characters of such scripts are words.
+        is_found = tokenizer.kind == "wordpiece" and len(word) == 1
+        if any(map(normalization.is_unspaced, word)) and not is_found:
+            raise ValueError(
+                f"The list has {word!r}, whose script has no spaces between "
+                "words. New pieces are found only after a space: leave it out."
+            )
 
 
 def choose_words(args, units, tokenizer):

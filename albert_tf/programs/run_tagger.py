@@ -7,6 +7,8 @@ from albert_tf.metrics import tagging
 from albert_tf.programs import finetuning
 from albert_tf.tasks.tagging import Part, Tagging
 
+# Share of words with capital letters in text of scripts that have them.
+MANY_CAPITALS = 0.05
 # Names of `args.FILES` in the task.
 PARTS = {"train_file": "train", "dev_file": "dev", "predict_file": "test"}
 
@@ -76,13 +78,14 @@ def describe_tags(files, labels, tokenizer):
                 "them."
             )
     are_spans = any(tagging.is_span_tag(tag) for tag in labels if tag != "O")
-    # Chinese has none.
-    has_capitals = any(
+    are_capital = [
         word != word.lower()
         for file in files.values()
         for sentence in file.sentences
         for word in sentence.words
-    )
+    ]
+    # Chinese has few: names of other languages.
+    has_capitals = sum(are_capital) > MANY_CAPITALS * len(are_capital)
     if are_spans and has_capitals and tokenizer.settings["do_lower_case"]:
         yield (
             "The vocabulary is uncased, and names are mostly recognized by "

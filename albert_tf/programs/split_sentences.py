@@ -8,20 +8,18 @@ from albert_tf.text import normalization
 
 # sentencex takes digits after a Chinese full stop for decimals.
 _BEFORE_DIGITS = re.compile(r"(?<=[。！？])(?=\d)")
+# It also divides the bytes of other spaces than the usual one.
+_OTHER_SPACES = re.compile(r"[^\S ]")
 _UNSPACED_BREAK = re.compile(
-    rf"(?<=[{spaced_words.WIDE}])\n(?=[{spaced_words.WIDE}])"
+    rf"(?<=[{spaced_words.WIDE}])\n(?=[{spaced_words.WIDE}{spaced_words.SHARED}])"
+    rf"|(?<=[{spaced_words.SHARED}])\n(?=[{spaced_words.WIDE}])"
 )
 
 
 def run(args):
     """Writes the sentences of text files; returns their number."""
     language = check_language(args.language)
-    try:
-        import sentencex
-    except ModuleNotFoundError:
-        raise ImportError(
-            "split_sentences needs the extra `corpus`: pip install sentencex."
-        ) from None
+    segment = _find_segment()
     files = filesystem.expand_files(args.input_file)
     filesystem.check_outputs(
         {"--output_file": [args.output_file]}, {"--input_file": files}
@@ -34,11 +32,7 @@ def run(args):
         filesystem.open_file(temporary, "wb") as output,
     ):
         for paragraph in _join_lines(corpus.read_lines(files, text.open), args):
-            sentences = [
-                part
-                for sentence in sentencex.segment(language, paragraph)
-                for part in _BEFORE_DIGITS.split(sentence)
-            ]
+            sentences = _split(paragraph, language, segment)
             lines = [s.strip() for s in sentences if s.strip()]
             # A blank line separates documents.
             content = "".join(f"{line}\n" for line in lines or [""])
@@ -48,6 +42,26 @@ def run(args):
             raise ValueError(f"There is no text in {', '.join(files)}.")
     print(f"Wrote {num_sentences:,} sentences to {args.output_file}.")
     return num_sentences
+
+
+def _find_segment():
+    """Returns the function of sentencex that splits a text."""
+    try:
+        import sentencex
+    except ModuleNotFoundError:
+        raise ImportError(
+            "split_sentences needs the extra `corpus`: pip install sentencex."
+        ) from None
+    return sentencex.segment
+
+
+def _split(paragraph, language, segment):
+    """Yields the sentences of a text, which make it up."""
+    start = 0
+    for sentence in segment(language, _OTHER_SPACES.sub(" ", paragraph)):
+        end = start + len(sentence)
+        yield from _BEFORE_DIGITS.split(paragraph[start:end])
+        start = end
 
 
 def check_language(language: str) -> str:

@@ -2,6 +2,7 @@
 
 import functools
 import os
+import string
 import unicodedata
 
 import numpy as np
@@ -323,15 +324,21 @@ def divide(text: str) -> str:
     """Returns the words of a text, without punctuation, divided by spaces.
 
     Characters of scripts without spaces between words are words, as in MLQA's
-    script.
+    script. Articles are doubled, so that SQuAD's script does not remove them.
 
     Example:
       >>> from albert_tf.tasks.squad import divide
-      >>> divide("《红楼梦》, 1791")
-      '红 楼 梦 1791'
+      >>> divide("《红楼梦》, 1,791 A")
+      '红 楼 梦 1791 AA'
     """
-    spans = words.find_words(text)
-    found = [text[start:end] for start, end in spans]
+    text = "".join(
+        char
+        for char in text
+        if unicodedata.category(char)[0] != "P"
+        and char not in string.punctuation
+    )
+    found = [text[start:end] for start, end in words.find_words(text)]
     return " ".join(
-        word for word in found if unicodedata.category(word[0])[0] != "P"
+        2 * word if not metrics.normalize_answer(word) else word
+        for word in found
     )

@@ -35,7 +35,7 @@ def read_sample(
 
 
 # The end of a sentence within a line, and at its end.
-_CLOSING = r"[\"'”’»)\]]*"
+_CLOSING = r"[\"'”’»)\]」』）】》〉］]*"
 _INNER_END = re.compile(
     rf"[.!?؟۔।॥]{_CLOSING}\s+(?=[^\s\da-z])|[。！？]{_CLOSING}(?=[^\s。！？])"
 )
@@ -141,8 +141,13 @@ def describe_unknown(
     )
     if share <= MANY_UNKNOWN or (count < 2 and is_known):
         return None
+    cause = "Is it of another language? Train one with train_vocab."
+    # The release's and BERT's Chinese vocabularies.
+    if "，" in tokenizer.pieces and "“" not in tokenizer.pieces:
+        cause = (
+            f"Has it “ ” ‘ ’ — …, which this one lacks? Write \" ' -. {cause}"
+        )
     return (
         f"{share:.0%} of the pieces are unknown to the "
-        f"vocabulary {tokenizer.settings['vocabulary']}. Is it of another "
-        "language? Train one with train_vocab."
+        f"vocabulary {tokenizer.settings['vocabulary']}. {cause}"
     )

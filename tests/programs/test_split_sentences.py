@@ -31,6 +31,9 @@ def split(folder, text, language="en", **changes):
         ("ar", "هل هذه جملة؟ نعم.", "هل هذه جملة؟\nنعم.\n"),
         ("zh", "一个句子。第二个！", "一个句子。\n第二个！\n"),
         ("zh", "一个句子。2010年！3.5。", "一个句子。\n2010年！\n3.5。\n"),
+        # sentencex alone ends with a panic of Rust here.
+        ("de", "Weg A\u00a0. Er kam. Gut.", "Weg A\u00a0. Er kam.\nGut."),
+        ("ja", "プラン A\u3000. 終わり。", "プラン A\u3000. 終わり。"),
     ],
 )
 def test_each_sentence_is_a_line(tmp_path, language, text, wanted):
@@ -47,6 +50,9 @@ def test_wrapped_lines_of_chinese_are_joined_without_spaces(tmp_path):
     text = "历史，\n他锲而\n不舍 地。\nApes\n吃。"
     found = split(tmp_path, text, "zh", join_lines=True)
     assert found.rstrip("\n") == "历史，他锲而不舍 地。\nApes 吃。"
+    text = "他说：\n“好”\n然后——\n走了……\n“a”\n“b”。"
+    found = split(tmp_path, text, "zh", join_lines=True)
+    assert found.rstrip("\n") == "他说：“好”然后——走了…… “a” “b”。"
 
 
 @pytest.mark.parametrize("language", ["English", "e", "12"])

@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 
 from albert_tf.data import answers, squad, windows
+from albert_tf.metrics import squad as metrics
 from albert_tf.model import span_heads
 from albert_tf.tasks.finetuning import FineTuning
 from albert_tf.tasks.recipes import AnswerSettings
-from albert_tf.tasks.squad import CHARACTER_F1, THRESHOLD, Answering
+from albert_tf.tasks.squad import CHARACTER_F1, THRESHOLD, Answering, divide
 from albert_tf.training import results_file
 from albert_tf.weights import task_heads
 from tests import tiny
@@ -58,6 +59,22 @@ def test_characters_are_counted_where_no_spaces_divide_words():
     task = make_task("v2", {**gold, "c": []}, threshold=0)
     assert task.score_answers(given)[1][CHARACTER_F1] == scores[CHARACTER_F1]
     assert task.baseline[CHARACTER_F1] == pytest.approx(100 / 3)
+
+
+@pytest.mark.parametrize(
+    ("gold", "found", "wanted"),
+    [
+        ("维生素A", "维生素", 6 / 7),
+        ("维生素A", "维生素B", 3 / 4),
+        ("3.5亿", "3.6亿", 1 / 2),
+        ("1,234人", "1,235人", 1 / 2),
+        ("A", "A", 1),
+    ],
+)
+def test_words_among_characters_are_those_of_mlqa(gold, found, wanted):
+    """Its script removes punctuation first, and no articles."""
+    score = metrics.score_f1(divide(gold), divide(found))
+    assert score == pytest.approx(wanted)
 
 
 def test_one_chinese_answer_leaves_the_scores_of_others_as_they_are():

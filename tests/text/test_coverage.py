@@ -8,7 +8,7 @@ import pytest
 
 from albert_tf.commands.create_pretraining_data import DataFlags
 from albert_tf.programs import create_pretraining_data
-from albert_tf.text import coverage, normalization
+from albert_tf.text import coverage, normalization, tokenization
 from tests import tiny
 
 
@@ -111,6 +111,19 @@ def test_one_unknown_piece_among_others_makes_no_other_language(ids, is_said):
     )
     said = coverage.describe_unknown(ids, tokenizer)
     assert (said is not None) == is_said
+
+
+def test_dialogue_in_the_release_s_chinese_is_no_other_language(shared):
+    """Its vocabulary has no quotation marks but ASCII's."""
+    path = shared / "data/zh/vocab.txt"
+    tokenizer = tokenization.build_tokenizer(vocab_file=path)
+    said = coverage.find_unknown(["“我不去。”她说，“你去吧……”"], tokenizer)
+    assert "Has it “ ” ‘ ’ — …, which this one lacks?" in said
+
+
+def test_a_quotation_ends_a_sentence():
+    lines = ["他問：「真的嗎？」", "「是的。」", "他們走了。"]
+    assert coverage.find_unsplit(lines) is None
 
 
 def test_a_share_is_of_letters():

@@ -16,14 +16,14 @@ import numpy as np
 from albert_tf.text import normalization, tokenization
 
 _UNSPACED = normalization.UNSPACED
-# With punctuation of the same texts; and what Latin text has, too.
+# With punctuation of the same texts; and punctuation of Latin texts, too.
 WIDE = _UNSPACED + normalization.WIDE_PUNCTUATION
-_SHARED = "\u00b7\u2010-\u2027"
+SHARED = "\u00b7\u2010-\u2027"
 # What only divides words. " ".join(words) has three spaces for a word that is
 # itself a space; that one belongs to the text.
 _WORD_END = re.compile(
     rf"(?<=[{WIDE}])\s{{1,2}}(?=\S)|(?<=\S)\s{{1,2}}(?=[{WIDE}])|"
-    rf"(?<=[{_SHARED}])\s{{1,2}}(?=[{_SHARED}])"
+    rf"(?<=[{SHARED}])\s{{1,2}}(?=[{SHARED}])"
 )
 _OTHER_SPACES = re.compile(r"[^\S\n]+")
 _INNER_SPACES = re.compile(rf"[{_UNSPACED}][^\S\n]+(?=[{_UNSPACED}])")
