@@ -128,10 +128,10 @@ def _explain_tensorflow_error(error):
 def _out_of_memory(error):
     return (
         f"There is not enough memory: {first_line(error)}. In training, "
-        "remat=True needs less and gives the same result, as does "
-        "gradient_accumulation_steps=2 or more, but for the masks of "
-        "dropout. Otherwise lower the batch size or the sequence length, or "
-        "use a smaller model."
+        "gradient_accumulation_steps=2 or more needs less and gives the same "
+        "result but for the masks of dropout, as does remat=True, where each "
+        "step uses the last layer only. Otherwise lower the batch size or the "
+        "sequence length, or use a smaller model."
     )
 
 

@@ -180,8 +180,8 @@ def run(args):
         threshold = start.head.threshold
     if not threshold:
         raise ValueError(
-            f"{args.run} has no exit_threshold: it was fine-tuned without "
-            "--exit_loss. Give --exit_threshold."
+            f"{args.run} has no exit_threshold above 0: all its answers are of "
+            "the last layer. Give --exit_threshold."
         )
     task, split = read_split(args, start)
     examples, labels = split.examples, split.examples.arrays["label_ids"]

@@ -12,7 +12,6 @@ import dataclasses
 
 from albert_tf.commands import groups
 from albert_tf.flags import flag
-from albert_tf.tasks.recipes import AnswerSettings
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -41,9 +40,9 @@ class AnswerFlags(groups.ModelFlags, groups.WindowFlags):
     paragraph_file: str | None = flag(
         help="Text file with the paragraph, instead of --paragraph."
     )
-    max_answer_length: int = flag(
-        AnswerSettings.max_answer_length,
-        "Maximum length of an answer, in tokens.",
+    max_answer_length: int | None = flag(
+        help="Maximum length of an answer, in tokens. Default: that of the "
+        "fine-tuning.",
         at_least=1,
     )
     n_best_size: int = flag(

@@ -99,6 +99,11 @@ class PretrainingFlags(groups.TrainFlags, PretrainingRecipe):
                     "release evaluated on the training file.)"
                 )
         self.check_schedule()
+        if self.init_checkpoint == "":
+            raise ValueError(
+                "--init_checkpoint is empty: give a model, or omit the flag to "
+                "start from new weights."
+            )
         if self.do_train:
             self.check_start(self.init_checkpoint)
         if self.init_from_group0 and not self.init_checkpoint:

@@ -45,7 +45,7 @@ def export_classifier(
       threshold: constant output for the client; it does not affect
         predictions.
       exit_threshold: answers are given after the first layer whose uncertainty
-        is below this, see `exits.predict`; None computes all layers.
+        is below this, see `exits.predict`; None or 0 computes all layers.
       contents: what else is stored, a `saved_models.Contents`, or None.
 
     Returns:
@@ -134,9 +134,11 @@ def _export(folder, model, serve, contents, *, max_seq_length, threshold=None):
 
 def classify(model, exit_threshold=None):
     """Returns a function from features to a classifier's outputs."""
+    if exit_threshold is not None:
+        exits.check_threshold(exit_threshold, model.objective)
 
     def serve(features):
-        if exit_threshold is None:
+        if not exit_threshold:
             return predict(model(features)["logits"], model.objective)
         outputs = exits.predict(model, features, exit_threshold)
         return {

@@ -13,6 +13,12 @@ from albert_tf.text import coverage
 from albert_tf.weights import pretrained, task_heads
 
 
+def find_answer_length(head: task_heads.TaskHead | None) -> int:
+    """Returns the maximum length of an answer in the fine-tuning, in tokens."""
+    usual = AnswerSettings.max_answer_length
+    return head.lengths.get("max_answer_length", usual) if head else usual
+
+
 class Answerer:
     r"""A model of run_squad, ready to be asked about paragraphs.
 
@@ -25,6 +31,7 @@ class Answerer:
       doc_stride: see there.
       max_query_length: see there.
       settings: an AnswerSettings. Its threshold, if any, replaces the model's.
+        None for answers of at most the model's length.
       compute_dtype: as for `Recipe`.
 
     Attributes:
@@ -65,12 +72,14 @@ class Answerer:
         compute_dtype: str = Recipe.compute_dtype,
     ):
         start = pretrained.complete(model)
-        self.settings = settings or AnswerSettings()
         head = fine_tuned.check_head(
             start,
             ["spans", "conditional_spans"],
             "a model that answers questions",
             "run_squad",
+        )
+        self.settings = settings or AnswerSettings(
+            max_answer_length=find_answer_length(head)
         )
         self.threshold = self._choose_threshold(head, start.source)
         self.tokenizer = start.tokenizer

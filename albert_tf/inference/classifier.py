@@ -10,8 +10,8 @@ from albert_tf import filesystem
 from albert_tf.data import examples, text_data
 from albert_tf.inference import fine_tuned, remarks
 from albert_tf.metrics import classification
-from albert_tf.model import heads
-from albert_tf.tasks.recipes import ExitSettings, Recipe
+from albert_tf.model import exits, heads
+from albert_tf.tasks.recipes import Recipe
 from albert_tf.text import coverage
 from albert_tf.weights import pretrained, task_heads
 
@@ -77,15 +77,10 @@ class Classifier:
             if max_seq_length is None
             else max_seq_length
         )
-        ExitSettings(exit_threshold=exit_threshold)  # Checks its range.
         if exit_threshold is None:
             exit_threshold = head.threshold
-        if exit_threshold and self.objective != "classes":
-            raise ValueError(
-                f"exit_threshold={exit_threshold:g}, but {start.source} has "
-                f"the objective {self.objective!r}: only answers of one class "
-                "are given after fewer layers."
-            )
+        if exit_threshold is not None:
+            exits.check_threshold(exit_threshold, self.objective)
         build = functools.partial(
             heads.AlbertClassifier,
             num_labels=num_outputs,

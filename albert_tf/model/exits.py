@@ -20,6 +20,20 @@ from albert_tf.model import modeling, operations
 from albert_tf.model.dropout import build_dropout
 
 
+def check_threshold(threshold: float, objective: str) -> None:
+    """Raises ValueError if a classifier cannot leave early by a threshold."""
+    if not 0 <= threshold <= 1:
+        raise ValueError(
+            f"exit_threshold={threshold}; wanted a number from 0 to 1."
+        )
+    if threshold and objective != "classes":
+        raise ValueError(
+            f"exit_threshold={threshold:g}, but the model has the objective "
+            f"{objective!r}: only answers of one class are given after fewer "
+            "layers."
+        )
+
+
 def uncertainty(logits):
     """Returns the entropy of softmax, as a share of the largest: [...].
 

@@ -1,7 +1,7 @@
 """Answers questions about a paragraph."""
 
 from albert_tf import filesystem
-from albert_tf.inference.answerer import Answerer
+from albert_tf.inference.answerer import Answerer, find_answer_length
 from albert_tf.programs import models
 from albert_tf.tasks.recipes import AnswerSettings
 
@@ -23,13 +23,15 @@ def run(args):
     texts = models.split_lines(args.question)
     if not texts:
         raise ValueError("--question contains no question.")
+    model = models.read_checkpoint(args)
     answerer = Answerer(
-        models.read_checkpoint(args),
+        model,
         max_seq_length=args.max_seq_length,
         doc_stride=args.doc_stride,
         max_query_length=args.max_query_length,
         settings=AnswerSettings(
-            max_answer_length=args.max_answer_length,
+            max_answer_length=args.max_answer_length
+            or find_answer_length(model.head),
             # In v1, fewer than usual would change the answers.
             n_best_size=max(args.n_best_size, AnswerSettings.n_best_size),
         ),

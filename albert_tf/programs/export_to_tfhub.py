@@ -11,7 +11,8 @@ from albert_tf.model import heads, modeling
 from albert_tf.model.config import CONFIG_FILE
 from albert_tf.programs import models, shared
 from albert_tf.text import tokenization
-from albert_tf.weights import pretrained
+from albert_tf.training import results_file
+from albert_tf.weights import checkpoints, pretrained, task_heads
 
 PREPROCESS = "_preprocess"
 
@@ -37,10 +38,13 @@ def check_absent(path):
 
 def read_model(args):
     """Returns the `pretrained.Complete` given by the flags."""
-    path = os.path.join(args.albert_directory, args.checkpoint_name)
-    is_default = args.checkpoint_name == type(args).checkpoint_name
-    if is_default and not filesystem.exists(f"{path}.index"):
-        path = args.albert_directory
+    folder = args.albert_directory
+    path = os.path.join(folder, args.checkpoint_name)
+    if args.checkpoint_name == type(args).checkpoint_name:
+        # The best one, unless training went on without evaluations.
+        results = results_file.read_results(folder)
+        steps = [int(row[checkpoints.STEP]) for row in results]
+        path = [folder, *task_heads.find_trained(folder, steps)][-1]
     model = pretrained.read_pretrained(path)
     changed = models.log_changes(model, models.replace_files(model, args))
     return pretrained.complete(changed)

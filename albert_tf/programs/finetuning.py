@@ -40,16 +40,27 @@ def run_folder(args, number):
     return os.path.join(args.output_dir, f"run_{number + 1}")
 
 
+def _read_source(source, folder, is_optional):
+    """Returns the model that a run starts from, or what its folder says."""
+    try:
+        return pretrained.read_pretrained(source)
+    except (FileNotFoundError, ConnectionError):
+        if not is_optional:
+            raise
+        return pretrained.read_description(folder)
+
+
 def read_start(args):
     """Returns the Start, with matching config and vocabulary."""
     files = vocabulary_files.choose_file(args.spm_model_file, args.vocab_file)
     args = dataclasses.replace(args, vocab_file=files.get("vocab_file"))
     folder = run_folder(args, 0)
+    is_trained = bool(task_heads.find_trained(folder))
     if args.source:
-        model = pretrained.read_pretrained(args.source)
+        model = _read_source(args.source, folder, is_optional=is_trained)
     else:
         model = pretrained.read_description(folder)
-    if task_heads.find_trained(folder):
+    if is_trained:
         # The run has its own weights: `model` is only where it began.
         head = task_heads.read_head(folder)
         model = dataclasses.replace(model, head=head)

@@ -61,7 +61,8 @@ class Classification(Task):
         self.max_seq_length = max_seq_length
         self.threshold = threshold
         self.exits = exits or ExitSettings()
-        if task.objective != "classes" and self.exits != ExitSettings():
+        leaves = self.exits.exit_loss or self.exits.exit_threshold
+        if task.objective != "classes" and leaves:
             raise ValueError(
                 f"{task.name} has the objective {task.objective!r}: answers "
                 "after fewer layers (exit_loss, exit_threshold) are given for "
@@ -204,17 +205,17 @@ class Classification(Task):
         task = self.task
         values: dict[str, float] = {}
         tuning.dev_rows, tuning.exit_rows = [], []
-        self.scored_threshold = self._find_known_exit(tuning)
+        tuning.scored_threshold = self._find_known_exit(tuning)
         for part, split in self.data.dev.items():
             label_ids = split.examples.arrays["label_ids"]
             if self._leaves_early(tuning):
                 outputs = tuning.predict(split.examples, exit_threshold=0.0)
                 layer_logits = outputs["layer_logits"]  # [N, L, C]
                 logits = layer_logits[:, -1]
-                rows = self._list_exits(layer_logits, label_ids)
+                rows = self._list_exits(tuning, layer_logits, label_ids)
                 if not values:
                     tuning.exit_rows = rows
-                values |= _prefixed(part, self._score_exit(rows))
+                values |= _prefixed(part, self._score_exit(tuning, rows))
             else:
                 logits = tuning.predict(split.examples)["logits"]
             scores = classification.score(
@@ -249,12 +250,12 @@ class Classification(Task):
             return None
         return tuning.find_threshold()
 
-    def _list_exits(self, layer_logits, label_ids):
+    def _list_exits(self, tuning, layer_logits, label_ids):
         """Returns a `metrics.exits.Exit` for each threshold.
 
         One is chosen on the first part of the dev data, unless it is known.
         """
-        known = self.scored_threshold
+        known = tuning.scored_threshold
         rows = exits.list_exits(
             layer_logits,
             label_ids,
@@ -264,12 +265,12 @@ class Classification(Task):
         if known is None:
             tolerance = self.exits.exit_tolerance / 100
             chosen = exits.choose_exit(rows, tolerance)
-            self.scored_threshold = chosen.threshold
+            tuning.scored_threshold = chosen.threshold
         return rows
 
-    def _score_exit(self, rows) -> dict:
+    def _score_exit(self, tuning, rows) -> dict:
         """Returns the chosen threshold, and what its answers are worth."""
-        chosen = {row.threshold: row for row in rows}[self.scored_threshold]
+        chosen = {row.threshold: row for row in rows}[tuning.scored_threshold]
         return {
             EXIT_THRESHOLD: chosen.threshold,
             f"exit_{self.best_metric}": chosen.score,
@@ -426,16 +427,15 @@ class Classification(Task):
     def _export(self, write, tuning, folder, **kwargs):
         """Exports a SavedModel that answers as `predict` does."""
         exit_threshold = self.choose_exit(tuning)
-        # The assets contain the head.
-        self.head = self._build_head(exit_threshold)
-        return tuning.export(
-            write,
-            folder,
-            labels=self.task.labels,
-            threshold=self.threshold,
-            exit_threshold=exit_threshold,
-            **kwargs,
-        )
+        with self.exporting(self._build_head(exit_threshold)):
+            return tuning.export(
+                write,
+                folder,
+                labels=self.task.labels,
+                threshold=self.threshold,
+                exit_threshold=exit_threshold,
+                **kwargs,
+            )
 
     @property
     def has_pairs(self) -> bool:

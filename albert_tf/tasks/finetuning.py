@@ -4,9 +4,11 @@ A `Task` defines the data, model and scores; a `Recipe` holds the
 hyperparameters. `FineTuning` runs both, in a notebook as in the programs.
 """
 
+import contextlib
 import math
 import os
 import tempfile
+from collections.abc import Iterator
 
 import numpy as np
 import tensorflow as tf
@@ -54,8 +56,6 @@ class Task:
       is_scored: whether there is dev data to score a model on.
       is_predicted: whether there is data to write predictions for.
       baseline: dict from metric to the score of a constant prediction.
-      scored_threshold: threshold of the head with which the last model was
-        scored, or None.
       made_of: dict of `task` and `data`, as for `manifest.Manifest`.
 
     Example:
@@ -76,7 +76,6 @@ class Task:
     is_scored: bool = False
     is_predicted: bool = False
     baseline: dict = {}
-    scored_threshold: float | None = None
 
     @property
     def made_of(self) -> dict:
@@ -137,6 +136,15 @@ class Task:
         """Writes predictions; returns scores if the labels are known."""
         raise NotImplementedError
 
+    @contextlib.contextmanager
+    def exporting(self, head: task_heads.TaskHead) -> Iterator[None]:
+        """Context manager: exports describe this head beside the model."""
+        trained, self.head = self.head, head
+        try:
+            yield
+        finally:
+            self.head = trained
+
     def export(self, tuning, folder, **kwargs) -> str:
         """Exports the current model as a SavedModel; returns its folder.
 
@@ -170,6 +178,8 @@ class FineTuning:
       reporter: the session's `reporting.Reporter`.
       evaluator: an `evaluation.Evaluator`, or None without dev data.
       source: source of the model's weights; None as long as they are random.
+      scored_threshold: threshold of the head with which the model was scored
+        last, or None.
         Set it if you assign them yourself.
       dev_rows: rows of the last evaluation of the dev data, as for
         `submissions.write_dev_predictions`.
@@ -224,6 +234,7 @@ class FineTuning:
             strategy or tf.distribute.get_strategy()
         )
         self.reporter = self.session.reporter
+        self.scored_threshold: float | None = None
         self.dev_rows: list[dict] = []
         self.exit_rows: list = []
         self.evaluator = None
@@ -428,7 +439,7 @@ class FineTuning:
             self.start if self.start.values else None,
             files={**flags, **self.list_assets(self.folder)},
             evaluator=self.evaluator,
-            body_only=True,
+            body_only=not self._continues_head(),
         )
         if step == num_steps:
             self.reporter.say(
@@ -453,6 +464,23 @@ class FineTuning:
             plan.lengths,
             evaluator=self.evaluator,
         )
+
+    def _continues_head(self):
+        """Returns whether training goes on with the head of the start.
+
+        Answers of SQuAD and RACE are those of any questions; classes and tags
+        are others in each task.
+        """
+        theirs, ours = self.start.head, self.task.head
+        kinds = {"spans", "conditional_spans", "choices"}
+        if not (theirs and ours and {theirs.kind} == {ours.kind} & kinds):
+            return False
+        return all(name in self.start.values for name in self._list_head())
+
+    def _list_head(self):
+        """Returns the names of the weights of the task's head."""
+        names = self.session.optimizer.weights
+        return [n for n in names if not n.startswith(pretrained.BODY)]
 
     def _introduce(self, examples, plan):
         """Says what is about to be trained, and what may go wrong."""
@@ -571,12 +599,15 @@ class FineTuning:
 
         None if it is unknown, or the task has none.
         """
+        head = self.start.head
         # As in `restore_best`: the folder's own weights come first.
         if self.source and task_heads.find_trained(self.folder):
-            return task_heads.find_threshold(self.folder, self.source)
-        if self.task.scored_threshold is not None:
-            return self.task.scored_threshold
-        head = self.start.head
+            known = task_heads.find_threshold(self.folder, self.source)
+            if known is not None or checkpoints.list_checkpoints(self.folder):
+                return known
+            head = None  # Of other weights.
+        if self.scored_threshold is not None:
+            return self.scored_threshold
         return head.threshold if head else None
 
     @property
@@ -638,9 +669,7 @@ class FineTuning:
         weights = self.session.optimizer.weights
         if self._new_head is None and not self.session.step:
             self._new_head = {
-                name: weight.numpy()
-                for name, weight in weights.items()
-                if not name.startswith(pretrained.BODY)
+                name: weights[name].numpy() for name in self._list_head()
             }
         checkpoints.restore(weights, values, source)
         self.source = source
@@ -649,8 +678,7 @@ class FineTuning:
     def _read_start(self):
         """Returns all values of `start`, with the head as the task has it."""
         start, values = self.start, self.start.values
-        names = self.session.optimizer.weights.keys()
-        names = [n for n in names if not n.startswith(pretrained.BODY)]
+        names = self._list_head()
         if names and not any(name in values for name in names):
             if start.head and self.task.head:  # An error if they differ.
                 task_heads.reorder_outputs(

@@ -207,7 +207,7 @@ class Answering(Task):
     def score(self, tuning):
         given = self.find_answers(tuning)
         predictions, scores = self.score_answers(given)
-        self.scored_threshold = scores.get(THRESHOLD)
+        tuning.scored_threshold = scores.get(THRESHOLD)
         tuning.dev_rows = self._describe_rows(given, predictions)
         is_constant = len(predictions) > 1 == len(set(predictions.values()))
         if is_constant and not tuning.is_within_training:
@@ -243,9 +243,12 @@ class Answering(Task):
         return rows
 
     def write_predictions(self, tuning):
-        """Writes the release's files; returns scores if answers are known."""
+        """Writes the release's files; returns no scores of test data.
+
+        Known answers are those of the dev data.
+        """
         given = self.find_answers(tuning)
-        predictions, scores = given.best, dict[str, float]()
+        predictions = given.best
         if self.is_scored:
             predictions, scores = self.score_answers(given)
             tuning.reporter.say(f"{PREDICTIONS_FILE}: {scores}")
@@ -265,7 +268,7 @@ class Answering(Task):
             filesystem.write_json(os.path.join(tuning.folder, name), values)
         path = os.path.join(tuning.folder, PREDICTIONS_FILE)
         tuning.reporter.say(f"{len(predictions)} answers: {path}")
-        return scores
+        return {}
 
     def choose_threshold(self, tuning) -> float:
         """Returns the threshold of v2 for questions without known answers.
@@ -307,7 +310,8 @@ class Answering(Task):
 
     def _build_head(self, threshold=None):
         kind = "spans" if self.version == "v1" else "conditional_spans"
-        lengths = self.windows._asdict()
+        longest = self.settings.max_answer_length
+        lengths = {**self.windows._asdict(), "max_answer_length": longest}
         return TaskHead(kind, threshold=threshold, lengths=lengths)
 
     def _export(self, write, tuning, folder, **kwargs):
@@ -315,9 +319,8 @@ class Answering(Task):
         threshold = None
         if self.version == "v2":
             threshold = self.choose_threshold(tuning)
-            # The assets contain the head.
-            self.head = self._build_head(threshold)
-        return tuning.export(write, folder, threshold=threshold, **kwargs)
+        with self.exporting(self._build_head(threshold)):
+            return tuning.export(write, folder, threshold=threshold, **kwargs)
 
 
 def divide(text: str) -> str:

@@ -8,7 +8,7 @@ import statistics
 
 from albert_tf import filesystem
 from albert_tf.data import submissions
-from albert_tf.training import manifest
+from albert_tf.training import manifest, results_file
 from albert_tf.weights import checkpoints, task_heads
 from albert_tf.weights.checkpoints import STEP
 
@@ -45,6 +45,10 @@ def describe_outcome(tuning, test: dict) -> Outcome:
     if tuning.evaluator is not None:
         dev = describe_run(tuning.evaluator)
         score = dev["best"][tuning.evaluator.best_metric]
+    elif rows := results_file.read_results(folder):
+        # Scored before, when dev data was given.
+        metric = tuning.task.best_metric
+        score = (task_heads.best_row(rows, metric) or {metric: score})[metric]
     if task_heads.find_trained(folder):
         is_of_best = tuning.source == checkpoints.find_best(folder)
         if test and not is_of_best:

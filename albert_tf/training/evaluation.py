@@ -145,6 +145,7 @@ class Predictor:
         self.strategy, self.model, self.call = strategy, model, model
         self.is_fixed = is_fixed
         if exit_threshold is not None:
+            exits.check_threshold(exit_threshold, model.objective)
             self.call = functools.partial(
                 exits.predict,
                 model,
@@ -330,6 +331,23 @@ class Evaluator:
         results_file.write_blocks(folder, texts, metric)
         return values
 
+    def keep_unscored_best(self):
+        """Copies a best checkpoint without results to one with its number.
+
+        Where results were removed, or not copied, another would replace it.
+        """
+        folder = self.manager.folder
+        best = checkpoints.find_best(folder)
+        if not best or any(self.known(checkpoints.STEP)):
+            return
+        step = checkpoints.read_checkpoint(best).get(checkpoints.STEP)
+        if step and not self._has_checkpoint(int(step)):
+            self.reporter.say(
+                f"WARNING: {self.path} has no result of {best}. It stays as "
+                f"{self.manager.prefix(int(step))}."
+            )
+            self.manager.copy(best, int(step))
+
     def is_missing(self, step):
         """Returns whether the checkpoint of a step was due and has no result.
 
@@ -402,6 +420,7 @@ class Evaluator:
           FileNotFoundError: if there is no checkpoint.
         """
         folder = self.manager.folder
+        self.keep_unscored_best()
         prefixes = checkpoints.list_checkpoints(folder)
         if not prefixes:
             raise FileNotFoundError(

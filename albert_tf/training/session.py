@@ -260,6 +260,7 @@ class Session:
         self.manifest.write(step, self.settings.train_batch_size)
         write_files(self.folder, files)
         if evaluator:
+            evaluator.keep_unscored_best()
             # As in an uninterrupted run, which has no result of this step if
             # it is one of an interruption, or of weights without training.
             is_kept = step and not is_interrupted

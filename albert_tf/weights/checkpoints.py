@@ -113,8 +113,9 @@ def find_best(folder: filesystem.Path) -> str | None:
 
 def check_free(folder: filesystem.Path) -> None:
     """Raises ValueError if training would overwrite another run's model."""
-    best = find_best(folder)
-    if best and not list_checkpoints(folder):
+    if list_checkpoints(folder):
+        return
+    if best := find_best(folder):
         raise ValueError(
             f"{folder} contains the model {best}, which training would "
             f"overwrite. Set another output_dir, and init_checkpoint="
@@ -122,6 +123,14 @@ def check_free(folder: filesystem.Path) -> None:
             "checkpoints you have removed, rename its files to "
             "model.ckpt-STEP.*, with its global_step, to continue from there.)"
         )
+    for name in ("config.json", "saved_model.pb"):
+        if filesystem.exists(os.path.join(folder, name)):
+            raise ValueError(
+                f"{folder} contains a model of another format ({name}), which "
+                "would be read instead of what is trained there. Set another "
+                f"output_dir, and init_checkpoint={folder} to initialize from "
+                "it."
+            )
 
 
 def find_checkpoints(path: filesystem.Path) -> list[str]:
@@ -534,8 +543,12 @@ class CheckpointManager:
 
     def keep_best(self, prefix: str) -> None:
         """Copies a checkpoint to `model.ckpt-best`."""
+        self.copy(prefix, "best")
+
+    def copy(self, prefix: str, label: int | str) -> None:
+        """Copies a checkpoint to that of another label."""
         if not self.is_writing:
             return
-        with publishing(self.prefix("best")) as temporary:
+        with publishing(self.prefix(label)) as temporary:
             for ending in ENDINGS:
                 filesystem.copy(f"{prefix}{ending}", temporary + ending)

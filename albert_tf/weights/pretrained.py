@@ -373,7 +373,7 @@ def adapt(
     values, remarks = positions.continue_positions(
         pretrained.values, config.max_position_embeddings
     )
-    source = pretrained.config
+    source, head = pretrained.config, pretrained.head
     if regroups and values and source and source != config:
         groups = regrouping.names_of_groups(values)
         values = regrouping.regroup(values, source, config)
@@ -384,6 +384,7 @@ def adapt(
                 f"the weights of its {num_layers} layers are used in "
                 f"{config.num_hidden_layers}" + ", in smaller steps" * is_deeper
             )
+            head = _forget_exits(head, remarks)
         elif regrouping.names_of_groups(values) != groups:
             remarks.append("shared weights were copied to each layer")
     return dataclasses.replace(
@@ -391,7 +392,19 @@ def adapt(
         values=values,
         config=config,
         remarks=[*pretrained.remarks, *remarks],
+        head=head,
     )
+
+
+def _forget_exits(head, remarks):
+    """Returns a head that answers after all layers, as they are others."""
+    if not head or head.kind != "classes" or head.threshold is None:
+        return head
+    remarks.append(
+        f"its {task_heads.EXIT_THRESHOLD}={head.threshold:g} is left out: it "
+        "was chosen for other layers"
+    )
+    return dataclasses.replace(head, threshold=None)
 
 
 def check_same_function(pretrained: Pretrained, config: AlbertConfig) -> None:

@@ -247,7 +247,10 @@ def note_scores(folder: filesystem.Path, rows: list[dict], metric: str) -> None:
     path = os.path.join(folder, HEAD_FILE)
     if not filesystem.exists(path):
         return
-    # Step 0 is of a model that was scored here before.
+    # Step 0 is of weights without training here, such as those of a copy,
+    # whose thresholds stay.
+    if rows and not any(row[STEP] for row in rows):
+        return
     rows = [row for row in rows if row[STEP]]
     described = filesystem.read_json(path)
     name = THRESHOLDS.get(described["kind"], THRESHOLD)

@@ -176,6 +176,11 @@ COMMON = [
             "model contains the model .*would overwrite.*--init_checkpoint",
         ),
         (
+            "output_dir is a model of transformers",
+            "--output_dir=hf",
+            "hf contains a model of another format .config.json.*output_dir",
+        ),
+        (
             "no TPU",
             "--tpu_name=somewhere",
             "--tpu_name=somewhere is for --distribution=tpu",

@@ -282,6 +282,7 @@ ROWS = [
         may_write=("new", "new/*"),
     ),
     row("no output_dir", "--output_dir=", "--output_dir is empty"),
+    row("an empty start", "--init_checkpoint=", "--init_checkpoint is empty"),
     row(
         "a local output_dir for a TPU elsewhere",
         "--use_tpu --tpu_name=a-pod --input_file=gs://a/b --eval_input_file=",

@@ -453,6 +453,33 @@ def test_an_export_answers_as_the_program_does(request, tmp_path, version):
         assert len(session.run(outputs, feed)) >= 2
 
 
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_model_of_questions_is_trained_further_with_its_head(
+    request, tmp_path, model, version
+):
+    """As in the release; another version has another head."""
+    finished = request.getfixturevalue(f"finished_{version}")
+    changes = {"train_step": 1, "warmup_step": 0, "learning_rate": 1e-9}
+    args = dataclasses.replace(
+        finished.args,
+        **changes,
+        init_checkpoint=str(finished.folder / "out"),
+        output_dir=str(tmp_path / "out"),
+        do_predict=False,
+        export_dir=None,
+        export_text_dir=None,
+        export_compact=False,
+    )
+    run_squad.run(args)
+    before, after = (
+        pretrained.read_pretrained(folder / "out").values
+        for folder in (finished.folder, tmp_path)
+    )
+    assert any(not name.startswith(pretrained.BODY) for name in before)
+    for name, value in before.items():
+        np.testing.assert_allclose(after[name], value, atol=1e-6)
+
+
 def test_a_stopped_run_resumes(finished_1, args, tmp_path):
     runs.stop_at(3, run_squad.run, args)
     run_squad.run(args)

@@ -13,10 +13,12 @@ from albert_tf import Classification, FineTuning, Recipe, read_pretrained
 from albert_tf.commands.run_classifier import ClassifierFlags
 from albert_tf.data import submissions
 from albert_tf.export import saved_models
-from albert_tf.metrics import exits
+from albert_tf.metrics import exits as exit_metrics
+from albert_tf.model import exits
 from albert_tf.reports import report
 from albert_tf.tasks.recipes import ExitSettings
 from albert_tf.weights import task_heads
+from albert_tf.weights.pretrained import adapt
 from tests import tiny
 
 LAYERS = 3
@@ -148,7 +150,7 @@ def test_the_model_goes_on_doing_so_elsewhere(trained, tmp_path, monkeypatch):
 def test_an_export_does_so_too(trained, tmp_path):
     layer_logits = predict(trained, exit_threshold=0.0)["layer_logits"]
     # Some rows are sure after the first layer, others never.
-    threshold = float(np.quantile(exits.uncertainty(layer_logits), 0.3))
+    threshold = float(np.quantile(exit_metrics.uncertainty(layer_logits), 0.3))
     start = read_pretrained(trained.folder)
     given = build(tmp_path / "a", start, train=False, exit_threshold=threshold)
     given.restore_best()
@@ -240,6 +242,43 @@ def test_without_it_nothing_changes_but_it_can_be_asked(deep, tmp_path):
     (row,) = asked.evaluate()
     assert row["exit_threshold"] == 0.5
     assert row["eval_accuracy"] == plain["eval_accuracy"]
+
+
+def test_each_model_of_a_task_has_its_own_threshold(trained, tmp_path):
+    start = read_pretrained(trained.folder)
+    task = build(tmp_path / "task", start, train=False).task
+    for name, threshold in (("a", 0.25), ("b", 0.75), ("c", None)):
+        head = dataclasses.replace(start.head, threshold=threshold)
+        model = dataclasses.replace(start, head=head)
+        tuning = FineTuning(tmp_path / name, task, model, RECIPE)
+        (row,) = tuning.evaluate()
+        assert row.get("exit_threshold") == threshold
+        assert task.choose_exit(tuning) == threshold
+    assert task.head.threshold is None
+
+
+def test_other_layers_have_no_threshold(trained):
+    start = read_pretrained(trained.folder)
+    assert start.head.threshold is not None
+    config = dataclasses.replace(start.config, num_hidden_layers=2 * LAYERS)
+    deeper = adapt(start, config)
+    assert deeper.head.threshold is None
+    assert "was chosen for other layers" in deeper.remarks[-1]
+
+
+def test_all_layers_may_be_asked_of_any_objective(deep):
+    task = Classification.from_texts(
+        deep.tokenizer,
+        ["w1", "w2"],
+        [0.5, 1.5],
+        objective="regression",
+        exits=ExitSettings(exit_threshold=0),
+    )
+    assert not task.exits.exit_threshold
+    exits.check_threshold(0, "regression")
+    for threshold, objective in ((0.5, "multi_label"), (50, "classes")):
+        with pytest.raises(ValueError, match=f"exit_threshold={threshold}"):
+            exits.check_threshold(threshold, objective)
 
 
 def test_contradictions_are_refused(deep):

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from albert_tf.data import answers, squad, windows
+from albert_tf.inference.answerer import find_answer_length
 from albert_tf.metrics import squad as metrics
 from albert_tf.model import span_heads
 from albert_tf.tasks.finetuning import FineTuning
@@ -59,6 +60,12 @@ def test_characters_are_counted_where_no_spaces_divide_words():
     task = make_task("v2", {**gold, "c": []}, threshold=0)
     assert task.score_answers(given)[1][CHARACTER_F1] == scores[CHARACTER_F1]
     assert task.baseline[CHARACTER_F1] == pytest.approx(100 / 3)
+
+
+def test_a_model_remembers_the_length_of_its_answers():
+    task = make_task("v1", max_answer_length=70)
+    assert find_answer_length(task.head) == 70
+    assert find_answer_length(None) == AnswerSettings.max_answer_length
 
 
 @pytest.mark.parametrize(
@@ -129,9 +136,10 @@ def test_an_export_has_the_threshold_of_the_best_score(tmp_path, capsys):
         {"exact": 99, "global_step": 9},
     )
 
-    def exported(task, folder="here", source=None, head=None):
+    def exported(task, folder="here", source=None, head=None, scored=None):
         tuning = types.SimpleNamespace(
             task=task,
+            scored_threshold=scored,
             find_threshold=lambda: FineTuning.find_threshold(tuning),
             folder=str(tmp_path / folder),
             source=source or "/start/model.ckpt-best",
@@ -143,14 +151,14 @@ def test_an_export_has_the_threshold_of_the_best_score(tmp_path, capsys):
         )
         return task.export(tuning, "somewhere")
 
-    scored, asking = make_task("v2", {"a": ["w1"]}), make_task("v2")
+    asking = make_task("v2")
     head = task_heads.TaskHead("conditional_spans", threshold=-2.5)
     for folder, step in (("there", 3), ("there", 8), ("nothing", 6)):
         (tmp_path / folder).mkdir(exist_ok=True)
         (tmp_path / folder / f"model.ckpt-{step}.index").touch()
     # Scored here; a model that was scored elsewhere; trained here.
-    scored.scored_threshold = 2.0
-    assert exported(scored, head=head) == 2
+    assert exported(asking, head=head, scored=2.0) == 2
+    assert asking.head.threshold is None
     assert exported(asking, head=head) == -2.5
     for step, threshold in (("best", 1), (3, -1)):
         source = str(tmp_path / f"there/model.ckpt-{step}")

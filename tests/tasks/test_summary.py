@@ -5,6 +5,7 @@ import types
 
 from albert_tf.data import submissions
 from albert_tf.tasks import summary
+from albert_tf.training import results_file
 
 
 def make_evaluator(folder, *scores):
@@ -72,6 +73,21 @@ def test_test_scores_have_the_step_of_a_checkpoint_that_is_not_the_best(
     assert found == [{"mine": {"f1": 0.5}, "global_step": 7}, scores]
 
 
+def test_a_run_without_dev_data_has_the_score_of_before(tmp_path):
+    results_file.write_blocks(
+        tmp_path, [f"f1 = 0.{i}\nglobal_step = {i}.0\n" for i in (4, 2)], "f1"
+    )
+    tuning = types.SimpleNamespace(
+        folder=str(tmp_path),
+        evaluator=None,
+        source=str(tmp_path / "model.ckpt-best"),
+        task=types.SimpleNamespace(best_metric="f1"),
+    )
+    (tmp_path / "model.ckpt-best.index").touch()
+    outcome = summary.describe_outcome(tuning, {})
+    assert (outcome.score, outcome.dev) == (0.4, None)
+
+
 def test_a_summary_keeps_what_is_not_scored_now(tmp_path):
     trained, other = (
         types.SimpleNamespace(
@@ -99,7 +115,7 @@ def test_a_summary_keeps_what_is_not_scored_now(tmp_path):
     # Evaluated again, without training data and test data.
     found = write(other, 0.7, {})
     assert (found["test"], found["baseline"]) == ([test], {"f1": 0.1})
-    # Scored anew, as by SQuAD's script, whose scores have no name.
+    # Scored anew.
     assert write(other, 0.7, {"f1": 0.5})["test"] == [{"f1": 0.5}]
     # The best checkpoint is another one.
     assert write(trained, 0.8, {})["test"] == [{}]

@@ -451,6 +451,30 @@ def test_the_best_checkpoint_is_of_a_result_that_is_kept(
     assert found == (5 if is_best else wanted)
 
 
+def test_a_best_checkpoint_without_results_is_not_replaced(tmp_path, capfd):
+    """They were removed, to have all scored again, or were not copied."""
+    step = tf.Variable(0, dtype=tf.int64)
+    manager = checkpoints.CheckpointManager(tmp_path, {checkpoints.STEP: step})
+    scores = {1: 0.2, 2: 0.9, 3: 0.3, 4: 0.5}
+    evaluator = evaluation.Evaluator(
+        lambda: {"a": scores[int(step.numpy())]},
+        manager=manager,
+        reporter=reporting.Reporter(tmp_path),
+        best_metric="a",
+    )
+    for number in scores:
+        step.assign(number)
+        evaluator.evaluate(number, manager.save())
+    for number in (1, 2):
+        checkpoints.remove_checkpoint(manager.prefix(number))
+    (tmp_path / results_file.RESULTS_FILE).unlink()
+    evaluator.evaluate_folder()
+    assert "has no result of" in capfd.readouterr().err
+    found = checkpoints.read_checkpoint(manager.prefix("best"))
+    assert found[checkpoints.STEP] == 2
+    assert {r["global_step"] for r in evaluator.results()} == {2, 3, 4}
+
+
 def test_a_newer_checkpoint_of_pretraining_is_preferred_if_it_is_unscored(
     tmp_path,
 ):
@@ -472,6 +496,16 @@ def test_a_newer_checkpoint_of_pretraining_is_preferred_if_it_is_unscored(
     assert run.restore_best() == run.manager.prefix(3)
     checkpoints.remove_checkpoint(run.manager.prefix(3))
     assert run.restore_best() == run.manager.prefix("best")
+
+
+def test_a_finished_run_does_not_need_its_start(copy, tmp_path):
+    _, args = copy
+    gone = dataclasses.replace(args, init_checkpoint=str(tmp_path / "gone"))
+    run_classifier.run(gone)
+    with pytest.raises(FileNotFoundError, match="gone"):
+        run_classifier.run(
+            dataclasses.replace(gone, output_dir=str(tmp_path / "fresh"))
+        )
 
 
 def test_predictions_of_a_discarded_checkpoint_are_removed(copy):

@@ -365,6 +365,20 @@ def test_a_newer_checkpoint_is_preferred_unless_it_was_scored(tmp_path):
     assert task_heads.read_head(tmp_path) == head
 
 
+def test_scoring_a_copy_keeps_its_threshold(tmp_path):
+    """A folder with `model.ckpt-best` alone, scored as step 0."""
+    content = '{"kind": "conditional_spans", "scored": {"8": 0.5, "best": 0.5}}'
+    (tmp_path / task_heads.HEAD_FILE).write_text(content)
+    manager = checkpoints.CheckpointManager(tmp_path, variables())
+    manager.keep_best(save_at(manager, 10))
+    row = {"f1": 1.0, task_heads.THRESHOLD: 0.7, "global_step": 0.0}
+    task_heads.note_scores(tmp_path, [row], "f1")
+    best = manager.prefix("best")
+    assert task_heads.find_threshold(tmp_path, best) == 0.5
+    task_heads.note_scores(tmp_path, [], "f1")
+    assert task_heads.find_threshold(tmp_path, best) is None
+
+
 @pytest.mark.parametrize("scored", ["[3]", '{"three": 1}', '{"3": "low"}'])
 def test_invalid_notes_of_scores_are_refused(tmp_path, scored):
     manager = checkpoints.CheckpointManager(tmp_path, variables())

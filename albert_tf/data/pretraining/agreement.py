@@ -152,6 +152,15 @@ def check_held_out(train, held_out, sentence_weight: float = 1.0):
                 f"{file} is used for training and for evaluation. Create "
                 "held-out records from other documents."
             )
+    if held_out.num_tokens > train.num_tokens:
+        logging.warning(
+            "Held-out sequences have %d tokens, those of training %d: later "
+            "positions are not trained here. Create held-out records with "
+            "max_seq_length=%d.",
+            held_out.num_tokens,
+            train.num_tokens,
+            train.num_tokens,
+        )
     if not (train.sidecar and held_out.sidecar):
         return
     wanted, own = train.sidecar["tokenizer"], held_out.sidecar["tokenizer"]

@@ -150,6 +150,24 @@ def test_held_out_records_have_the_vocabulary_of_the_others(
         agreement.check_held_out(train, unlike)
 
 
+def test_longer_held_out_records_draw_a_warning(tmp_path, caplog):
+    short, long = (
+        opening.open_records(
+            write_records(
+                str(tmp_path / f"{num_tokens}.tfrecord"),
+                make_features(3, num_tokens=num_tokens),
+            ),
+            CONFIG,
+        )
+        for num_tokens in (8, 11)
+    )
+    caplog.clear()
+    agreement.check_held_out(long, short)
+    assert not caplog.records
+    agreement.check_held_out(short, long)
+    assert "have 11 tokens, those of training 8" in caplog.text
+
+
 def test_held_out_records_of_the_same_text_draw_a_warning(tmp_path, caplog):
     counts = {"sequences": 2, "input_documents": 3, "input_tokens": 70}
     train, same, other, older = (
