@@ -186,6 +186,15 @@ def report(statistics, args):
             100 * lost,
             args.max_seq_length,
         )
+    mean = s["tokens"] / s["sequences"]
+    if mean < args.max_seq_length / 2:
+        logging.warning(
+            "Sequences have %.0f tokens in the mean, as documents are short: "
+            "most of each record is padding, which costs time. Give a lower "
+            "--max_seq_length than %d.",
+            mean,
+            args.max_seq_length,
+        )
     if s["masked_share"] >= args.masked_lm_prob * 2 / 3:
         return
     wanted = round(args.max_seq_length * args.masked_lm_prob)

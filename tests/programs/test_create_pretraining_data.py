@@ -448,6 +448,7 @@ def test_unusual_text_draws_a_warning(folder, caplog):
         ("w1 w2 w3\n\n" * 99, "A document has 1.0 sentences on average"),
         ("w1\nw2\nw3\nw4\n\n" * 99, "A line has 1.0 tokens on average"),
         (f"{'w1 ' * 26}\n" * 99, "of the tokens are in no sequence"),
+        ("w1 w2 w3\nw4 w5\n\n" * 99, "most of each record is padding"),
         ("w1 w2 w3\nw4 w5 w6\n\n" * 999 + "x y z\n" * 999, "33% of all pi"),
     ],
 )
