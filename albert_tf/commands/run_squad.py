@@ -38,6 +38,11 @@ class SquadFlags(
     predict_feature_left_file: str | None = flag(
         help="Ignored: use --cached_dir."
     )
+    max_answer_length: int | None = flag(  # type: ignore[assignment]
+        help="Maximum length of an answer, in tokens. Default: 30, or that of "
+        "the fine-tuning.",
+        at_least=1,
+    )
     do_predict: bool = flag(
         False,
         "Whether to answer --predict_file with the best checkpoint and, if it "

@@ -8,15 +8,14 @@ from albert_tf import filesystem
 from albert_tf.data import answers, squad, text_data, windows
 from albert_tf.inference import fine_tuned, remarks
 from albert_tf.model import span_heads
-from albert_tf.tasks.recipes import AnswerSettings, Recipe, choose_windows
+from albert_tf.tasks.recipes import (
+    AnswerSettings,
+    Recipe,
+    choose_windows,
+    find_answer_length,
+)
 from albert_tf.text import coverage
 from albert_tf.weights import pretrained, task_heads
-
-
-def find_answer_length(head: task_heads.TaskHead | None) -> int:
-    """Returns the maximum length of an answer in the fine-tuning, in tokens."""
-    usual = AnswerSettings.max_answer_length
-    return head.lengths.get("max_answer_length", usual) if head else usual
 
 
 class Answerer:

@@ -1,9 +1,9 @@
 """Answers questions about a paragraph."""
 
 from albert_tf import filesystem
-from albert_tf.inference.answerer import Answerer, find_answer_length
+from albert_tf.inference.answerer import Answerer
 from albert_tf.programs import models
-from albert_tf.tasks.recipes import AnswerSettings
+from albert_tf.tasks.recipes import AnswerSettings, find_answer_length
 
 
 def run(args):

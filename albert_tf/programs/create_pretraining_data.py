@@ -187,11 +187,12 @@ def report(statistics, args):
             args.max_seq_length,
         )
     mean = s["tokens"] / s["sequences"]
-    if mean < args.max_seq_length / 2:
+    if mean < args.max_seq_length / 2 and s["short_share"] < 0.5:
         logging.warning(
-            "Sequences have %.0f tokens in the mean, as documents are short: "
-            "most of each record is padding, which costs time. Give a lower "
-            "--max_seq_length than %d.",
+            "Sequences have %.0f tokens in the mean, so most of each record is "
+            "padding, which costs time. Are blank lines between documents "
+            "only, not between paragraphs? If documents are so short, give a "
+            "lower --max_seq_length than %d.",
             mean,
             args.max_seq_length,
         )

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import logging
 import os
 import tempfile
 
@@ -40,11 +41,20 @@ def read_model(args):
     """Returns the `pretrained.Complete` given by the flags."""
     folder = args.albert_directory
     path = os.path.join(folder, args.checkpoint_name)
-    if args.checkpoint_name == type(args).checkpoint_name:
-        # The best one, unless training went on without evaluations.
+    is_default = args.checkpoint_name == type(args).checkpoint_name
+    if is_default and not filesystem.exists(f"{path}.index"):
+        path = folder
+    elif is_default:
         results = results_file.read_results(folder)
         steps = [int(row[checkpoints.STEP]) for row in results]
-        path = [folder, *task_heads.find_trained(folder, steps)][-1]
+        newest = task_heads.find_trained(folder, steps)[-1]
+        if newest != path:
+            logging.warning(
+                "%s is exported. It is older than %s, which was not scored: "
+                "give its name in checkpoint_name for that one.",
+                path,
+                newest,
+            )
     model = pretrained.read_pretrained(path)
     changed = models.log_changes(model, models.replace_files(model, args))
     return pretrained.complete(changed)

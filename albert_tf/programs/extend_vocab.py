@@ -25,7 +25,8 @@ def run(args):
         else:
             files = filesystem.expand_files(args.words_file)
             lines = [*itertools.chain(*map(tables.read_lines, files))]
-            check_script(lines, model.tokenizer)
+            if model.tokenizer.kind == "sentencepiece":
+                check_scripts(lines, args.words_file)
         units = extension.count_units(lines, model.tokenizer)
         wanted = choose_words(args, units, model.tokenizer)
         extended, words = new_pieces.add_words(model, wanted)
@@ -51,16 +52,15 @@ def run(args):
     print(f"Wrote the model and its vocabulary {name} to {args.to}.")
 
 
-def check_script(words, tokenizer):
-    """Raises ValueError if a word would not be found without spaces."""
-    for word in map(str.strip, words):
-        # For WordPiece, characters of such scripts are words.
-        is_found = tokenizer.kind == "wordpiece" and len(word) == 1
-        if any(map(normalization.is_unspaced, word)) and not is_found:
-            raise ValueError(
-                f"The list has {word!r}, whose script has no spaces between "
-                "words. New pieces are found only after a space: leave it out."
-            )
+def check_scripts(words, file):
+    """Raises ValueError if words of a list would not be found in a text."""
+    found = [w for w in words if any(map(normalization.is_unspaced, w))]
+    if found:
+        raise ValueError(
+            f"{file} has {len(found)} words, such as {found[0]!r}, of scripts "
+            "without spaces between words. New pieces of SentencePiece are "
+            "found only after a space: leave them out."
+        )
 
 
 def choose_words(args, units, tokenizer):

@@ -27,10 +27,12 @@ class Start(NamedTuple):
     """Where a run begins: a model, and the config to fine-tune with.
 
     The model has no values if training starts from random weights or resumes.
+    Its head is that of the first run, if that was trained; `head` is its own.
     """
 
     model: pretrained.Complete
     config: AlbertConfig
+    head: task_heads.TaskHead | None = None
 
 
 def run_folder(args, number):
@@ -44,7 +46,7 @@ def _read_source(source, folder, is_optional):
     """Returns the model that a run starts from, or what its folder says."""
     try:
         return pretrained.read_pretrained(source)
-    except (FileNotFoundError, ConnectionError):
+    except (OSError, ImportError):
         if not is_optional:
             raise
         return pretrained.read_description(folder)
@@ -55,19 +57,20 @@ def read_start(args):
     files = vocabulary_files.choose_file(args.spm_model_file, args.vocab_file)
     args = dataclasses.replace(args, vocab_file=files.get("vocab_file"))
     folder = run_folder(args, 0)
-    is_trained = bool(task_heads.find_trained(folder))
+    folders = [run_folder(args, number) for number in range(args.num_runs)]
+    are_trained = all(map(task_heads.find_trained, folders))
     if args.source:
-        model = _read_source(args.source, folder, is_optional=is_trained)
+        model = _read_source(args.source, folder, is_optional=are_trained)
     else:
         model = pretrained.read_description(folder)
-    if is_trained:
+    head = model.head
+    if task_heads.find_trained(folder):
         # The run has its own weights: `model` is only where it began.
-        head = task_heads.read_head(folder)
-        model = dataclasses.replace(model, head=head)
+        model = dataclasses.replace(model, head=task_heads.read_head(folder))
     model = pretrained.complete(models.replace_files(model, args))
     rates = {name: getattr(args, name) for name in DROPOUTS}
     rates = {name: rate for name, rate in rates.items() if rate is not None}
-    return Start(model, dataclasses.replace(model.config, **rates))
+    return Start(model, dataclasses.replace(model.config, **rates), head)
 
 
 def build_recipe(args, number):
@@ -178,10 +181,13 @@ def run(args, read_task):
 
 def run_once(args, number, task, start, strategy):
     """Performs the run of one seed; returns it and its `summary.Outcome`."""
+    folder, model = run_folder(args, number), start.model
+    if model.head is not start.head and not task_heads.find_trained(folder):
+        model = dataclasses.replace(model, head=start.head)
     tuning = FineTuning(
-        run_folder(args, number),
+        folder,
         task,
-        start.model,
+        model,
         build_recipe(args, number),
         config=start.config,
         strategy=strategy,

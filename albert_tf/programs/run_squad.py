@@ -5,7 +5,7 @@ import os
 from albert_tf import settings
 from albert_tf.data import examples, squad, windows
 from albert_tf.programs import finetuning
-from albert_tf.tasks.recipes import AnswerSettings
+from albert_tf.tasks.recipes import AnswerSettings, find_answer_length
 from albert_tf.tasks.squad import (
     NBEST_FILE,
     NULL_ODDS_FILE,
@@ -69,6 +69,9 @@ def read_task(args, model):
     windows.check_settings(window_settings(args))
     tokenizer = model.tokenizer
     trained_on = asked = train = encoded = None
+    max_answer_length = args.max_answer_length or find_answer_length(
+        None if args.do_train else model.head
+    )
     if args.do_train:
         trained_on = squad.read_squad(args.train_file)
         squad.check_version(trained_on, args.squad_version, args.train_file)
@@ -90,7 +93,9 @@ def read_task(args, model):
         num_train=len(trained_on.questions) if trained_on else 0,
         asked=asked,
         encoded=encoded,
-        settings=settings.take(AnswerSettings, args),
+        settings=settings.take(
+            AnswerSettings, args, max_answer_length=max_answer_length
+        ),
     )
 
 

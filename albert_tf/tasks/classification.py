@@ -230,6 +230,8 @@ class Classification(Task):
 
     def _leaves_early(self, tuning) -> bool:
         """Returns whether answers after fewer layers are wanted."""
+        if self.task.objective != "classes":
+            return False
         if self.exits.exit_threshold is not None or self.exits.exit_loss:
             return True
         if self.num_train:

@@ -178,9 +178,9 @@ class FineTuning:
       reporter: the session's `reporting.Reporter`.
       evaluator: an `evaluation.Evaluator`, or None without dev data.
       source: source of the model's weights; None as long as they are random.
+        Set it if you assign them yourself.
       scored_threshold: threshold of the head with which the model was scored
         last, or None.
-        Set it if you assign them yourself.
       dev_rows: rows of the last evaluation of the dev data, as for
         `submissions.write_dev_predictions`.
       exit_rows: a `metrics.exits.Exit` for each threshold, of that evaluation;
@@ -603,12 +603,14 @@ class FineTuning:
         # As in `restore_best`: the folder's own weights come first.
         if self.source and task_heads.find_trained(self.folder):
             known = task_heads.find_threshold(self.folder, self.source)
-            if known is not None or checkpoints.list_checkpoints(self.folder):
+            # Of a copy with the best one alone, no scores are noted.
+            if checkpoints.list_checkpoints(self.folder):
                 return known
-            head = None  # Of other weights.
+        else:
+            known = head.threshold if head else None
         if self.scored_threshold is not None:
             return self.scored_threshold
-        return head.threshold if head else None
+        return known
 
     @property
     def is_within_training(self) -> bool:

@@ -392,3 +392,13 @@ class AnswerSettings:
 
     def __post_init__(self):
         settings.check(self)
+
+
+def find_answer_length(head) -> int:
+    """Returns the maximum length of an answer, in tokens.
+
+    It is that of the fine-tuning, where `head`, the `task_heads.TaskHead` of
+    the model, or None, says it.
+    """
+    usual = AnswerSettings.max_answer_length
+    return head.lengths.get("max_answer_length", usual) if head else usual

@@ -19,7 +19,7 @@ from albert_tf.metrics import squad as metrics
 from albert_tf.model import span_heads
 from albert_tf.tasks.finetuning import Task
 from albert_tf.tasks.recipes import AnswerSettings, Recipe
-from albert_tf.text import normalization, words
+from albert_tf.text import normalization
 from albert_tf.training import manifest
 from albert_tf.weights import task_heads
 from albert_tf.weights.task_heads import THRESHOLD, TaskHead
@@ -331,17 +331,19 @@ def divide(text: str) -> str:
 
     Example:
       >>> from albert_tf.tasks.squad import divide
-      >>> divide("《红楼梦》, 1,791 A")
-      '红 楼 梦 1791 AA'
+      >>> divide("《红楼梦》, 1,791 A, 25℃")
+      '红 楼 梦 1791 AA 25℃'
     """
-    text = "".join(
-        char
-        for char in text
-        if unicodedata.category(char)[0] != "P"
-        and char not in string.punctuation
-    )
-    found = [text[start:end] for start, end in words.find_words(text)]
+    divided = ""
+    for char in text:
+        if normalization.is_unspaced(char):
+            divided += f" {char} "
+        elif (
+            unicodedata.category(char)[0] != "P"
+            and char not in string.punctuation
+        ):
+            divided += char
     return " ".join(
-        2 * word if not metrics.normalize_answer(word) else word
-        for word in found
+        word if metrics.normalize_answer(word) else 2 * word
+        for word in divided.split()
     )

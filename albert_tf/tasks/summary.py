@@ -46,8 +46,8 @@ def describe_outcome(tuning, test: dict) -> Outcome:
         dev = describe_run(tuning.evaluator)
         score = dev["best"][tuning.evaluator.best_metric]
     elif rows := results_file.read_results(folder):
-        # Scored before, when dev data was given.
-        metric = tuning.task.best_metric
+        # Scored before, when dev data was given, which may have chosen it.
+        metric = _read_known(folder).get("metric", tuning.task.best_metric)
         score = (task_heads.best_row(rows, metric) or {metric: score})[metric]
     if task_heads.find_trained(folder):
         is_of_best = tuning.source == checkpoints.find_best(folder)
@@ -89,10 +89,7 @@ def write(folder, task, outcomes: list[Outcome], seconds: float) -> str:
 def _write_one(folder, task, outcomes, seconds):
     """Writes a summary; returns it. The arguments are as for `write`."""
     path = os.path.join(folder, submissions.SUMMARY_FILE)
-    known: dict = {}
-    with contextlib.suppress(FileNotFoundError, ValueError):
-        known = filesystem.read_json(path)
-    values = {}
+    known, values = _read_known(folder), {}
     if all(outcome.is_of_best for outcome in outcomes):
         values = dict(known)
     runs = [outcome.dev for outcome in outcomes if outcome.dev]
@@ -112,6 +109,14 @@ def _write_one(folder, task, outcomes, seconds):
     if runs or any(tests):
         filesystem.write_json(path, values)
     return values
+
+
+def _read_known(folder):
+    """Returns the summary that a folder has; empty if there is none."""
+    with contextlib.suppress(FileNotFoundError, ValueError):
+        path = os.path.join(folder, submissions.SUMMARY_FILE)
+        return filesystem.read_json(path)
+    return {}
 
 
 def _list_best(values):

@@ -35,9 +35,10 @@ def read_sample(
 
 
 # The end of a sentence within a line, and at its end.
-_CLOSING = r"[\"'”’»)\]」』）】》〉］]*"
+_MARKS = r"\"'”’»)\]」』）】》〉］"
+_CLOSING = f"[{_MARKS}]*"
 _INNER_END = re.compile(
-    rf"[.!?؟۔।॥]{_CLOSING}\s+(?=[^\s\da-z])|[。！？]{_CLOSING}(?=[^\s。！？])"
+    rf"[.!?؟۔।॥]{_CLOSING}\s+(?=[^\s\da-z])|[。！？]{_CLOSING}(?=[^\s。！？{_MARKS}])"
 )
 _END = re.compile(rf"[.!?؟۔।॥。！？:;…]{_CLOSING}\s*$")
 

@@ -331,22 +331,31 @@ class Evaluator:
         results_file.write_blocks(folder, texts, metric)
         return values
 
-    def keep_unscored_best(self):
-        """Copies a best checkpoint without results to one with its number.
+    def _find_unscored_best(self):
+        """Returns the step of a best checkpoint without results, 0 for none.
 
-        Where results were removed, or not copied, another would replace it.
+        Results may have been removed, or not copied.
         """
-        folder = self.manager.folder
-        best = checkpoints.find_best(folder)
+        best = checkpoints.find_best(self.manager.folder)
         if not best or any(self.known(checkpoints.STEP)):
-            return
-        step = checkpoints.read_checkpoint(best).get(checkpoints.STEP)
-        if step and not self._has_checkpoint(int(step)):
-            self.reporter.say(
-                f"WARNING: {self.path} has no result of {best}. It stays as "
-                f"{self.manager.prefix(int(step))}."
+            return 0
+        with contextlib.suppress(checkpoints.DamagedCheckpoint):
+            values = checkpoints.read_checkpoint(best)
+            return int(values.get(checkpoints.STEP, 0))
+        return 0
+
+    def check_best(self, step):
+        """Raises ValueError if the next result would replace a better one's.
+
+        Args:
+          step: that of the newest checkpoint.
+        """
+        if self._find_unscored_best() not in (0, step):
+            raise ValueError(
+                f"{self.manager.folder} has {checkpoints.PREFIX}-best, but no "
+                f"{results_file.RESULTS_FILE}, so training would replace it. "
+                "Evaluate the folder first, without training, or remove it."
             )
-            self.manager.copy(best, int(step))
 
     def is_missing(self, step):
         """Returns whether the checkpoint of a step was due and has no result.
@@ -420,7 +429,10 @@ class Evaluator:
           FileNotFoundError: if there is no checkpoint.
         """
         folder = self.manager.folder
-        self.keep_unscored_best()
+        best = self._find_unscored_best()
+        if best and not self._has_checkpoint(best):
+            # It is scored with the others.
+            self.manager.copy(self.manager.prefix("best"), best)
         prefixes = checkpoints.list_checkpoints(folder)
         if not prefixes:
             raise FileNotFoundError(

@@ -252,7 +252,9 @@ class Session:
         step = self.step
         is_interrupted = self.manager.is_interrupted(self.manager.prefix(step))
         checkpoints.check_end(self.folder, step, self.num_train_steps)
-        if not evaluator:
+        if evaluator:
+            evaluator.check_best(step)
+        else:
             self._check_results(step)
         if step == self.num_train_steps:
             self.manager.confirm_latest()
@@ -260,7 +262,6 @@ class Session:
         self.manifest.write(step, self.settings.train_batch_size)
         write_files(self.folder, files)
         if evaluator:
-            evaluator.keep_unscored_best()
             # As in an uninterrupted run, which has no result of this step if
             # it is one of an interruption, or of weights without training.
             is_kept = step and not is_interrupted

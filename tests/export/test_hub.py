@@ -466,9 +466,8 @@ def test_flags_choose_checkpoint_vocabulary_and_length(
         export_to_tfhub.run(
             dataclasses.replace(newest, checkpoint_name="absent")
         )
-    # Training went on without evaluations.
-    block = "masked_lm_accuracy = 0.5\nglobal_step = 3.0\n"
-    results_file.write_blocks(tmp_path / "model", [block], "masked_lm_accuracy")
+    for path in (tmp_path / "model").glob("model.ckpt-best*"):
+        path.unlink()
     export_to_tfhub.run(newest)
     for export, wanted in zip(exports, (found.values, values), strict=True):
         np.testing.assert_array_equal(export[0], wanted[name])
@@ -479,6 +478,23 @@ def test_flags_choose_checkpoint_vocabulary_and_length(
     assert preprocessor["seq_length"] == 9
     assets = {x.name for x in (tmp_path / "best_preprocess/assets").iterdir()}
     assert assets == {"vocab_other.txt", "tokenizer_settings.json"}
+
+
+def test_a_newer_checkpoint_than_the_best_is_said(model, tmp_path, caplog):
+    """Training went on without evaluations."""
+    folder = tmp_path / "model"
+    shutil.copytree(model, folder)
+    values = pretrained.read_pretrained(model).values
+    checkpoints.write_checkpoint(str(folder / "model.ckpt-7"), values)
+    block = "masked_lm_accuracy = 0.5\nglobal_step = {}.0\n"
+    args = ExportFlags(albert_directory=str(folder), export_path="x")
+    for step in (7, 3):
+        results_file.write_blocks(
+            folder, [block.format(step)], "masked_lm_accuracy"
+        )
+        assert not caplog.records
+        assert export_to_tfhub.read_model(args).source.endswith("-best")
+    assert "older than" in caplog.text and "model.ckpt-7" in caplog.text
 
 
 def test_a_refused_vocabulary_leaves_no_files(model, tmp_path, monkeypatch):

@@ -26,6 +26,7 @@ UNSET = {
     "run_squad_v1": {
         **WINDOWS,
         "do_lower_case": True,
+        "max_answer_length": 30,
         "predict_batch_size": 8,
         "save_checkpoints_steps": 1000,
     },
@@ -33,6 +34,7 @@ UNSET = {
         **WINDOWS,
         "do_lower_case": True,
         "dropout_prob": 0.1,
+        "max_answer_length": 30,
         "predict_batch_size": 8,
         "save_checkpoints_steps": 1000,
     },

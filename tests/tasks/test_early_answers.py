@@ -266,15 +266,22 @@ def test_other_layers_have_no_threshold(trained):
     assert "was chosen for other layers" in deeper.remarks[-1]
 
 
-def test_all_layers_may_be_asked_of_any_objective(deep):
+def test_all_layers_may_be_asked_of_any_objective(deep, tmp_path):
+    texts, numbers = ["w1", "w2", "w3"], [0.5, 1.5, 0.25]
     task = Classification.from_texts(
         deep.tokenizer,
-        ["w1", "w2"],
-        [0.5, 1.5],
+        texts,
+        numbers,
+        dev=(texts, numbers),
         objective="regression",
+        max_seq_length=16,
         exits=ExitSettings(exit_threshold=0),
     )
-    assert not task.exits.exit_threshold
+    recipe = dataclasses.replace(RECIPE, train_step=1, train_batch_size=2)
+    tuning = FineTuning(tmp_path, task, deep, recipe)
+    tuning.train()
+    (row,) = tuning.evaluator.results()
+    assert not any("exit" in name for name in row)
     exits.check_threshold(0, "regression")
     for threshold, objective in ((0.5, "multi_label"), (50, "classes")):
         with pytest.raises(ValueError, match=f"exit_threshold={threshold}"):

@@ -7,11 +7,10 @@ import numpy as np
 import pytest
 
 from albert_tf.data import answers, squad, windows
-from albert_tf.inference.answerer import find_answer_length
 from albert_tf.metrics import squad as metrics
 from albert_tf.model import span_heads
 from albert_tf.tasks.finetuning import FineTuning
-from albert_tf.tasks.recipes import AnswerSettings
+from albert_tf.tasks.recipes import AnswerSettings, find_answer_length
 from albert_tf.tasks.squad import CHARACTER_F1, THRESHOLD, Answering, divide
 from albert_tf.training import results_file
 from albert_tf.weights import task_heads
@@ -76,6 +75,8 @@ def test_a_model_remembers_the_length_of_its_answers():
         ("3.5亿", "3.6亿", 1 / 2),
         ("1,234人", "1,235人", 1 / 2),
         ("A", "A", 1),
+        ("25℃", "30℃", 0),
+        ("10～20岁", "10～30岁", 1 / 2),
     ],
 )
 def test_words_among_characters_are_those_of_mlqa(gold, found, wanted):

@@ -122,8 +122,9 @@ def test_dialogue_in_the_release_s_chinese_is_no_other_language(shared):
 
 
 def test_a_quotation_ends_a_sentence():
-    lines = ["他問：「真的嗎？」", "「是的。」", "他們走了。"]
+    lines = ["「是的。」", "“不是。”", "（走吧！）"]
     assert coverage.find_unsplit(lines) is None
+    assert coverage.find_unsplit([f"{line}走了。" for line in lines])
 
 
 def test_a_share_is_of_letters():
