@@ -13,7 +13,7 @@ import traceback
 
 # Whose errors are written for users: the package, and scripts that use `flags`.
 OURS = ("albert_tf", "__main__")
-AGAIN = "Free some space and rerun the same command to resume."
+AGAIN = "Free some space and rerun the same command; a training resumes."
 _OS_ERRORS = {
     errno.ENOSPC: f"the disk is full. {AGAIN}",
     errno.EDQUOT: f"the disk quota is used up. {AGAIN}",

@@ -417,8 +417,10 @@ def _build_look_up(examples):
     # tf.data runs on the CPU; a GPU's memory is for the model.
     with tf.device("CPU:0"):
         all_ids = constant(examples.ids, 1, tf.int32)
-        columns = examples.starts, examples.lengths, examples.first_lengths
-        sequences = [constant(x, num_choices, tf.int32) for x in columns]
+        # 5 million examples have more tokens than int32 counts.
+        sequences = [constant(examples.starts, num_choices, tf.int64)]
+        for column in (examples.lengths, examples.first_lengths):
+            sequences.append(constant(column, num_choices, tf.int32))
         arrays = {name: constant(x, 1) for name, x in examples.arrays.items()}
         labels = {
             name: constant(x, 1, tf.int32)
@@ -435,7 +437,8 @@ def _build_look_up(examples):
         )
         positions = tf.range(length)
         is_token = positions < lengths  # [B, (C,) T]
-        where = tf.where(is_token, starts + positions, 0)
+        where = starts + tf.cast(positions, tf.int64)
+        where = tf.where(is_token, where, 0)
         segment_ids = is_token & (positions >= first_lengths)
         return {
             "input_ids": tf.where(is_token, tf.gather(all_ids, where), 0),

@@ -6,7 +6,7 @@ import json
 import re
 import unicodedata
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 
 from albert_tf.text import normalization
 
@@ -53,13 +53,13 @@ def number_of(value: object) -> float:
     return float(value)  # type: ignore[arg-type]
 
 
-def is_missing(value: object, labels: Sequence[str] | None = None) -> bool:
+def is_missing(value: object, labels: Container[str] = ()) -> bool:
     """Returns whether a value is None or a word for a missing one, as "NaN".
 
     One of the given labels is never missing.
     """
     name = name_of(value)
-    if labels and name in labels:
+    if name in labels:
         return False
     return value is None or name.lower() in MISSING
 

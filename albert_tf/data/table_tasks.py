@@ -399,8 +399,11 @@ def with_labels(task: TableTask, rows: list[Row]) -> TableTask:
     return dataclasses.replace(task, labels=tuple(sorted(kept.values())))
 
 
-def _label_names(row, task, source):
-    """Returns the labels of a row as a list of strings."""
+def _label_names(row, task, source, known=frozenset()):
+    """Returns the labels of a row as a list of strings.
+
+    Those that are `known` are never missing.
+    """
     where = f"{source}, line {row.line}"
     if task.objective == "multi_label":
         names = label_values.split(row.label, task.label_separator)
@@ -411,7 +414,7 @@ def _label_names(row, task, source):
         )
     else:
         names = [label_values.name_of(row.label)]
-    if any(label_values.is_missing(name, task.labels) for name in names):
+    if any(label_values.is_missing(name, known) for name in names):
         raise ValueError(
             f"{where}: label {row.label!r}; wanted a label. If this is one, "
             f'name it in "labels". {label_values.HINT}'
@@ -432,23 +435,28 @@ def encode_labels(rows: list[Row], task: TableTask, path: filesystem.Path):
     if task.objective == "regression":
         return np.array([_number(row, path) for row in rows], np.float32)
     known = label_values.Labels(task.labels or ())
-    encoded = np.zeros((len(rows), len(known.names)), np.float32)
+    is_several = task.objective == "multi_label"
+    encoded = np.zeros(len(rows), np.int32)
+    if is_several:
+        encoded = np.zeros((len(rows), len(known.names)), np.float32)
+    own_names = frozenset(task.labels or ())
     for number, row in enumerate(rows):
-        names = _label_names(row, task, path)
-        if task.objective == "multi_label":
+        names = _label_names(row, task, path, own_names)
+        if is_several:
             names = label_values.decode_one_hot(names, known)
         for name in names:
             index = known.find(name)
             if index is None:
+                listed = filesystem.list_briefly(known.names, 50)
                 raise ValueError(
-                    f"{path}, line {row.line}: label {name!r}; known: "
-                    f"{', '.join(known.names)}. Is it the right column? "
-                    + label_values.HINT
+                    f"{path}, line {row.line}: label {name!r}; known: {listed}."
+                    f" Is it the right column? {label_values.HINT}"
                 )
-            encoded[number, index] = 1
-    if task.objective == "multi_label":
-        return encoded
-    return encoded.argmax(axis=1).astype(np.int32)
+            if is_several:
+                encoded[number, index] = 1
+            else:
+                encoded[number] = index
+    return encoded
 
 
 def find_class_weights(

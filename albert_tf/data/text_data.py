@@ -290,13 +290,15 @@ def _encode(task, tokenizer, max_seq_length, cached_dir, path, table, rows):
         )
         return dataclasses.replace(packed, arrays=arrays)
 
-    key = examples.cache_key(
-        texts_a,
-        texts_b,
-        {name: values.tolist() for name, values in arrays.items()},
-        tokenizer.settings,
-        max_seq_length,
-    )
+    key = ""
+    if cached_dir:
+        key = examples.cache_key(
+            texts_a,
+            texts_b,
+            {name: values.tolist() for name, values in arrays.items()},
+            tokenizer.settings,
+            max_seq_length,
+        )
     name = f"{task.name}-{os.path.basename(path)}"
     encoded = examples.cached_examples(cached_dir, name, key, build)
     texts = [

@@ -14,7 +14,7 @@ import numpy as np
 from albert_tf import progress
 from albert_tf.data import examples, processes
 from albert_tf.data.examples import Examples
-from albert_tf.data.squad import Answer, Squad
+from albert_tf.data.squad import Answer, Squad, check_version
 from albert_tf.text import normalization, tokenization
 
 # Paragraphs per task of a worker: SQuAD's training data are about 100 tasks.
@@ -77,9 +77,18 @@ def encode_squad(
       paragraph (0, 0 if none), and `is_max_context` [S] bool, whether no
       other window of the question has more context for the token.
 
+    Raises:
+      ValueError: if there are no questions, or an answer to be trained on is
+        unknown or not in its paragraph.
+
     Source: squad_utils.py, `convert_examples_to_features`, which aligned
     characters by a longest common subsequence.
     """
+    check_settings(settings)
+    if not squad.questions:
+        raise ValueError("There are no questions.")
+    if is_training:
+        check_version(squad, "v2", "The training data")
     tasks = _divide(squad)
     with processes.ordered_map(
         min(num_workers, len(tasks)), tokenizer, settings, is_training

@@ -66,7 +66,7 @@ class WeightOwner(keras.layers.Layer):
         return [
             execution.hold(
                 lambda weight=weight: tf.cast(weight.value, dtype),
-                are_constant and len(weight.shape) > 1,
+                are_constant and weight.canonical_name.endswith("kernel"),
             )
             for weight in weights
         ]

@@ -1,7 +1,7 @@
 """Classifies texts of the command line or of a file."""
 
+import codecs
 import csv
-import io
 import json
 
 from albert_tf import filesystem, ownership
@@ -34,10 +34,13 @@ def run(args):
             print(" | ".join(text))
             print(f"    {describe(answer)}")
         return
-    with ownership.owning(output):
-        pairs = list(answers)
-        filesystem.write_file(output, format_file(classifier, pairs, output))
-    print(f"Wrote {len(pairs):,} predictions to {output}.")
+    with (
+        ownership.owning(output),
+        filesystem.replacing(output) as name,
+        filesystem.open_file(name, "wb") as file,
+    ):
+        write_rows(file, answers, output, classifier.labels, len(texts[0]))
+    print(f"Wrote {len(texts):,} predictions to {output}.")
 
 
 def read_texts(args):
@@ -92,20 +95,25 @@ def describe(answer):
     return words
 
 
-def format_file(classifier, pairs, path):
-    """Returns the content of a file of pairs of a text and its answer."""
+def write_rows(file, pairs, path, labels, num_texts):
+    """Writes pairs of texts and their answer to a binary file.
+
+    Its form is that of the name `path`; each answer is of `num_texts` texts.
+    """
     if path.endswith(".jsonl"):
-        lines = [
-            json.dumps({"text": list(text), **answer}, ensure_ascii=False)
-            for text, answer in pairs
-        ]
-        return "".join(f"{line}\n" for line in lines)
-    file = io.StringIO()
-    writer = csv.writer(file, "excel" if path.endswith(".csv") else "excel-tab")
-    names = ("text",) if len(pairs[0][0]) == 1 else ("text_a", "text_b")
-    writer.writerow([*names, "prediction", *classifier.labels])
+        for text, answer in pairs:
+            record = {"text": list(text), **answer}
+            line = json.dumps(record, ensure_ascii=False)
+            file.write(f"{line}\n".encode())
+        return
+    writer = csv.writer(
+        codecs.getwriter("utf-8")(file),
+        "excel" if path.endswith(".csv") else "excel-tab",
+    )
+    names = ("text",) if num_texts == 1 else ("text_a", "text_b")
+    writer.writerow([*names, "prediction", *labels])
     # Of several labels.
-    joined = "".join(classifier.labels or ())
+    joined = "".join(labels)
     separator = next((x for x in ",;|" if x not in joined), ",")
     for text, answer in pairs:
         prediction = answer["prediction"]
@@ -113,4 +121,3 @@ def format_file(classifier, pairs, path):
             prediction = separator.join(prediction)
         probabilities = answer.get("probabilities", {}).values()
         writer.writerow([*text, prediction, *probabilities])
-    return file.getvalue()

@@ -2,7 +2,7 @@
 
 import re
 
-from albert_tf import filesystem
+from albert_tf import filesystem, progress
 from albert_tf.data.pretraining import corpus, markup, spaced_words
 from albert_tf.text import normalization
 
@@ -31,6 +31,7 @@ def run(args):
         filesystem.replacing(args.output_file) as temporary,
         filesystem.open_file(temporary, "wb") as output,
     ):
+        done = progress.Progress("splitting", None, "sentences")
         for paragraph in _join_lines(corpus.read_lines(files, text.open), args):
             sentences = _split(paragraph, language, segment)
             lines = [s.strip() for s in sentences if s.strip()]
@@ -38,6 +39,8 @@ def run(args):
             content = "".join(f"{line}\n" for line in lines or [""])
             output.write(content.encode())
             num_sentences += len(lines)
+            done.add(len(lines))
+        done.clear()
         if not num_sentences:
             raise ValueError(f"There is no text in {', '.join(files)}.")
     print(f"Wrote {num_sentences:,} sentences to {args.output_file}.")

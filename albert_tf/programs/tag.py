@@ -32,13 +32,15 @@ def run(args):
             for line in describe(answer):
                 print(f"    {line}")
         return
-    with ownership.owning(output):
-        lines = [
-            json.dumps({"text": text, **answer}, ensure_ascii=False)
-            for text, answer in answers
-        ]
-        filesystem.write_file(output, "".join(f"{line}\n" for line in lines))
-    print(f"Wrote {len(lines):,} texts with tags to {output}.")
+    with (
+        ownership.owning(output),
+        filesystem.replacing(output) as name,
+        filesystem.open_file(name, "wb") as file,
+    ):
+        for text, answer in answers:
+            line = json.dumps({"text": text, **answer}, ensure_ascii=False)
+            file.write(f"{line}\n".encode())
+    print(f"Wrote {len(texts):,} texts with tags to {output}.")
 
 
 def describe(answer):

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from albert_tf import filesystem
 from albert_tf.data import examples, submissions, table_tasks, text_data
 from albert_tf.data.table_tasks import TableTask
 from albert_tf.export import serving
@@ -18,6 +19,7 @@ from albert_tf.metrics import classification, exits
 from albert_tf.model import heads
 from albert_tf.tasks.finetuning import FineTuning, Task
 from albert_tf.tasks.recipes import ExitSettings, Recipe
+from albert_tf.text import tokenization
 from albert_tf.training import manifest
 from albert_tf.weights.task_heads import EXIT_THRESHOLD, TaskHead
 
@@ -122,7 +124,9 @@ class Classification(Task):
             label_names=label_names,
         )
         task = dataclasses.replace(task, class_weight=class_weight)
-        return cls(task, data, max_seq_length=max_seq_length, **kwargs)
+        built = cls(task, data, max_seq_length=max_seq_length, **kwargs)
+        built.vocabulary = tokenization.take_identity(tokenizer.settings)
+        return built
 
     def _list_labels(self):
         """Returns the labels [N] of train and dev, by name."""
@@ -461,11 +465,9 @@ def describe_labels(labels: Sequence[str], counts: Sequence[int]) -> list[str]:
     alike: dict[str, list[str]] = {}
     for name in labels:
         alike.setdefault(name.casefold(), []).append(name)
-    said += [
-        f"WARNING: The labels {names} differ only in case."
-        for names in alike.values()
-        if len(names) > 1
-    ]
+    if doubles := [names for names in alike.values() if len(names) > 1]:
+        listed = filesystem.list_briefly([*map(str, doubles)])
+        said.append(f"WARNING: The labels {listed} differ only in case.")
     if empty := [n for n, c in zip(labels, counts, strict=True) if not c]:
         said.append(
             f"WARNING: No training example has the labels {empty[:MAX_LISTED]}:"

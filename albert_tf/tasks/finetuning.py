@@ -49,7 +49,7 @@ class Task:
       name: name in the summary.
       max_seq_length: maximum length of a sequence, in tokens.
       min_seq_length: minimum length of a sequence after padding, in tokens.
-      best_metric: metric that selects the best checkpoint.
+      best_metric: metric whose highest value selects the best checkpoint.
       head: the `task_heads.TaskHead` to write next to checkpoints, or None.
       train: training data, or None if there is none.
       num_train: number of examples per epoch.
@@ -57,6 +57,8 @@ class Task:
       is_predicted: whether there is data to write predictions for.
       baseline: dict from metric to the score of a constant prediction.
       made_of: dict of `task` and `data`, as for `manifest.Manifest`.
+      vocabulary: what `tokenization.take_identity` returns of the settings of
+        the tokenizer of the data; None if it is not to be checked.
 
     Example:
       >>> class Rating(Task):
@@ -76,6 +78,7 @@ class Task:
     is_scored: bool = False
     is_predicted: bool = False
     baseline: dict = {}
+    vocabulary: dict | None = None
 
     @property
     def made_of(self) -> dict:
@@ -320,6 +323,12 @@ class FineTuning:
     def _check_start(self):
         """Raises ValueError if the task cannot start from `start`."""
         start, config = self.start, self.config
+        own = tokenization.take_identity(start.tokenizer.settings)
+        if self.task.vocabulary not in (None, own):
+            raise ValueError(
+                f"The texts were tokenized with {self.task.vocabulary}, but "
+                f"{start.source} has {own}. Make the task with its tokenizer."
+            )
         if self.task.max_seq_length > config.max_position_embeddings:
             raise ValueError(
                 f"max_seq_length={self.task.max_seq_length}, but the model has "
@@ -712,6 +721,7 @@ class FineTuning:
             raise ValueError(f"The task {self.task.name} has no dev data.")
         if checkpoints.list_checkpoints(self.folder):
             self.evaluator.evaluate_folder()
+            self.session.manifest.write_scored()
         else:
             self.reporter.say(f"Evaluating {self.restore_best()}.")
             self.evaluator.evaluate(0)

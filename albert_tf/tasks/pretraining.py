@@ -399,6 +399,8 @@ class Pretraining:
                     self._evaluate_start(self.evaluator)
         if not self.records:
             self.session.manifest.write()
+        elif has_checkpoints:
+            self.session.manifest.write_scored()
         return self.evaluator.results()
 
     def restore_best(self) -> str:

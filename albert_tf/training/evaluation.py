@@ -311,8 +311,13 @@ class Evaluator:
           Dict from name to float.
         """
         self.reporter.step = step
-        values = self.score()
+        values = {name: float(value) for name, value in self.score().items()}
         folder, metric = self.manager.folder, self.best_metric
+        if metric not in values:
+            raise ValueError(
+                f"best_metric is {metric!r}, by which the best checkpoint is "
+                f"chosen; the scores are {sorted(values)}."
+            )
         before = [
             (row, text)
             for row, text in results_file.read_blocks(folder)

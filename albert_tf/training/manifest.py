@@ -210,6 +210,16 @@ class Manifest:
             {"format": FORMAT, "version": __version__, **self.stored},
         )
 
+    def write_scored(self):
+        """Writes on what data the run was scored, and nothing else."""
+        made_of = dict(self.made_of)
+        data = made_of.get("data", {})
+        self.made_of = {"data": {n: x for n, x in data.items() if n != "train"}}
+        if "evaluation" in made_of:
+            self.made_of["evaluation"] = made_of["evaluation"]
+        self.write()
+        self.made_of = made_of
+
     def count_examples(self, step):
         """Returns the number of examples in the steps before `step`."""
         rows = [*self.stored["batches"], (step, 0)]

@@ -272,6 +272,20 @@ def test_a_question_without_an_answer_is_impossible(words):
     assert encoded.arrays["start_positions"].tolist() == [0]
 
 
+def test_an_answer_that_cannot_be_trained_on_is_refused(words):
+    lost = squad.Answer("w9", squad.NOWHERE)
+    for answers, message in (((lost,), "not in its paragraph"), (None, "1 q")):
+        with pytest.raises(ValueError, match=message):
+            encode(words, "w4 w5", answers, is_training=True)
+    with pytest.raises(ValueError, match="There are no questions"):
+        windows.encode_squad(
+            squad.Squad(["w4"], []),
+            words,
+            WindowSettings(10, 2, 2),
+            is_training=False,
+        )
+
+
 def test_training_uses_the_first_of_several_answers(words):
     context = "w4 w5 w6"
     both = squad.Answer("w6", 6), squad.Answer("w4", 0)

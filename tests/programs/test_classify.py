@@ -1,6 +1,7 @@
 """`albert classify` prints and writes labels of texts and of files."""
 
 import csv
+import io
 import json
 import types
 
@@ -153,7 +154,9 @@ def test_bad_input_is_refused(folder, tmp_path, monkeypatch, kwargs, message):
 def test_labels_with_commas_are_separated_by_another_sign():
     classifier = types.SimpleNamespace(labels=["Umwelt, Klima", "Sport"])
     answers = [(("a",), {"prediction": ["Umwelt, Klima", "Sport"]})]
-    text = classify.format_file(classifier, answers, "out.tsv")
+    file = io.BytesIO()
+    classify.write_rows(file, answers, "out.tsv", classifier.labels, 1)
+    text = file.getvalue().decode()
     assert text.split("\n")[1].strip() == "a\tUmwelt, Klima;Sport"
 
 

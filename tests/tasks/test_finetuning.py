@@ -303,6 +303,37 @@ def test_scoring_what_is_scored_gives_no_weights(model, tmp_path):
     assert len(tuning.task.predict(tuning, TEXTS)) == 3
 
 
+def test_scores_of_other_data_are_not_taken_for_these(model, tmp_path):
+    build(model, tmp_path, TEXTS, LABELS).train()
+    other = [*LABELS[1:], LABELS[0]]
+    build(model, tmp_path, TEXTS, LABELS, dev=(TEXTS, LABELS)).evaluate()
+    with pytest.raises(ValueError, match="existing scores are on other"):
+        build(model, tmp_path, TEXTS, LABELS, dev=(TEXTS, other)).evaluate()
+
+
+def test_texts_of_another_tokenizer_are_refused(model, tmp_path):
+    tuning = build(model, tmp_path, TEXTS, LABELS)
+    start = pretrained.read_pretrained(model)
+    cased = start.tokenizer.change_casing(do_lower_case=False)
+    with pytest.raises(ValueError, match="Make the task with its tokenizer"):
+        FineTuning(
+            tmp_path / "other",
+            tuning.task,
+            dataclasses.replace(start, tokenizer=cased),
+        )
+
+
+def test_a_task_of_ones_own_says_what_it_is_chosen_by(model, tmp_path):
+    """Scores may be numbers of NumPy; the metric must be among them."""
+    tuning = build(model, tmp_path, TEXTS, LABELS, dev=(TEXTS, LABELS))
+    evaluator = tuning.evaluator
+    evaluator.score = lambda: {"eval_accuracy": np.float32(0.5)}
+    assert evaluator.evaluate(3) == {"eval_accuracy": 0.5}
+    evaluator.score = lambda: {"accuracy": 0.5}
+    with pytest.raises(ValueError, match="best_metric is 'eval_accuracy'"):
+        evaluator.evaluate(4)
+
+
 def test_the_score_before_training_changes_no_training(model, tmp_path):
     start = pretrained.read_pretrained(model)
     head = {"output_weights": np.ones([2, start.config.hidden_size], "f4")}

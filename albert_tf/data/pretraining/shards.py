@@ -19,6 +19,7 @@ import numpy as np
 from albert_tf import filesystem, ownership, progress, settings
 from albert_tf.data import processes
 from albert_tf.data.pretraining import (
+    compressed,
     corpus,
     draws,
     markup,
@@ -224,10 +225,19 @@ def create_shards(
       The statistics of the sidecar.
 
     Raises:
-      ValueError: if there is no text, or only one document for NSP.
+      ValueError: if there is no text, only one document for NSP, or an output
+        is an input.
       BlockingIOError: if another process is writing the same files.
     """
+    if isinstance(inputs, str) or isinstance(outputs, str):
+        raise ValueError(
+            f"Found {inputs!r:.80} and {outputs!r:.80}; wanted lists of names."
+        )
+    inputs, outputs = [*map(str, inputs)], [*map(str, outputs)]
     _check_inputs(inputs, settings)
+    filesystem.check_outputs(
+        {"outputs": written_files(outputs)}, {"inputs": inputs}
+    )
     tokenizer = settings.build_tokenizer()
     fingerprint = unfinished.fingerprint(
         inputs,
@@ -325,7 +335,9 @@ def _warn_of_empty_files(outputs, shards, num_documents):
 
 def _tokenize(inputs, worker, run, has_progress):
     """Writes the token store; returns its counts."""
-    num_bytes = sum(map(filesystem.size, inputs))
+    # Of compressed text, the size is unknown.
+    is_known = not any(map(compressed.is_compressed, inputs))
+    num_bytes = sum(map(filesystem.size, inputs)) if is_known else None
     done = progress.Progress("tokenizing", num_bytes, "bytes", has_progress)
 
     def blocks():
@@ -364,7 +376,9 @@ def _write_shard(output, position, worker, run, done):
     plan = np.zeros(0, sequences.PLAN)
     if os.path.getsize(plan_path):
         plan = np.memmap(plan_path, sequences.PLAN, "r").view(np.ndarray)
-    order = np.arange(len(plan), dtype=np.uint32)
+    # The usual integers of it are part of VERSION.
+    is_huge = len(plan) > np.iinfo(np.uint32).max
+    order = np.arange(len(plan), dtype=np.int64 if is_huge else np.uint32)
     np.random.default_rng([seed, 1, index]).shuffle(order)
 
     def batches():

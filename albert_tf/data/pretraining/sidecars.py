@@ -78,7 +78,7 @@ def find_records(patterns: str) -> list[str]:
     Raises:
       ValueError: see `filesystem.expand_files`; or if there are only sidecars.
     """
-    files = filesystem.expand_files(patterns)
+    files = filesystem.expand_files(str(patterns))
     records = [file for file in files if not file.endswith(_SUFFIX)]
     if not records:
         raise ValueError(
