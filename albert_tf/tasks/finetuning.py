@@ -151,7 +151,8 @@ class Task:
     def export(self, tuning, folder, **kwargs) -> str:
         """Exports the current model as a SavedModel; returns its folder.
 
-        The other arguments are those of the functions of `export.serving`.
+        `kwargs` are those of `FineTuning.export`, such as `is_compact`. Lengths
+        and thresholds are those of the task.
         """
         raise NotImplementedError
 
