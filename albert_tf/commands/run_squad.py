@@ -39,8 +39,8 @@ class SquadFlags(
         help="Ignored: use --cached_dir."
     )
     max_answer_length: int | None = flag(  # type: ignore[assignment]
-        help="Maximum length of an answer, in tokens. Default: 30, or that of "
-        "the fine-tuning.",
+        help="Maximum length of an answer, in tokens. Default: that of the "
+        "model, if it was fine-tuned on questions, or else 30.",
         at_least=1,
     )
     do_predict: bool = flag(

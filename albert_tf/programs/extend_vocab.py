@@ -25,8 +25,7 @@ def run(args):
         else:
             files = filesystem.expand_files(args.words_file)
             lines = [*itertools.chain(*map(tables.read_lines, files))]
-            if model.tokenizer.kind == "sentencepiece":
-                check_scripts(lines, args.words_file)
+            check_scripts(lines, args.words_file, model.tokenizer.kind)
         units = extension.count_units(lines, model.tokenizer)
         wanted = choose_words(args, units, model.tokenizer)
         extended, words = new_pieces.add_words(model, wanted)
@@ -52,14 +51,23 @@ def run(args):
     print(f"Wrote the model and its vocabulary {name} to {args.to}.")
 
 
-def check_scripts(words, file):
-    """Raises ValueError if words of a list would not be found in a text."""
-    found = [w for w in words if any(map(normalization.is_unspaced, w))]
+def check_scripts(words, file, kind):
+    """Raises ValueError if words of a list would not be found in a text.
+
+    `kind` is that of the vocabulary. For WordPiece, each character of a script
+    without spaces is a word.
+    """
+    found = [
+        word
+        for word in map(str.strip, words)
+        if any(map(normalization.is_unspaced, word))
+        and (kind == "sentencepiece" or len(word) > 1)
+    ]
     if found:
         raise ValueError(
             f"{file} has {len(found)} words, such as {found[0]!r}, of scripts "
-            "without spaces between words. New pieces of SentencePiece are "
-            "found only after a space: leave them out."
+            "without spaces between words. New pieces are found only after a "
+            "space: leave them out."
         )
 
 

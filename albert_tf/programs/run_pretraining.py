@@ -59,7 +59,7 @@ def read_start(args, together):
         return None
     try:
         return pretrained.read_pretrained(args.init_checkpoint)
-    except (FileNotFoundError, ConnectionError):
+    except (OSError, ImportError):
         if not has_checkpoints:
             raise
         return None

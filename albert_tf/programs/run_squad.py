@@ -69,9 +69,9 @@ def read_task(args, model):
     windows.check_settings(window_settings(args))
     tokenizer = model.tokenizer
     trained_on = asked = train = encoded = None
-    max_answer_length = args.max_answer_length or find_answer_length(
-        None if args.do_train else model.head
-    )
+    max_answer_length = args.max_answer_length
+    if max_answer_length is None:
+        max_answer_length = find_answer_length(model.head)
     if args.do_train:
         trained_on = squad.read_squad(args.train_file)
         squad.check_version(trained_on, args.squad_version, args.train_file)

@@ -55,8 +55,8 @@ class Pretraining:
         other masks; None only evaluates.
       held_out: records to evaluate on, in the same way, or None.
       recipe: a PretrainingRecipe.
-      start: the `pretrained.Pretrained`, or what `read_pretrained` takes, to
-        start from or to evaluate; None for random weights. A run that resumes does not read it.
+      start: the `pretrained.Pretrained` to start from, or to evaluate; None
+        for random weights. A run that resumes does not read it.
       strategy: a tf.distribute.Strategy; None for the current one.
       flags: dict to record as the flags of the run.
 
@@ -97,14 +97,12 @@ class Pretraining:
         held_out=None,
         recipe: PretrainingRecipe | None = None,
         *,
-        start: pretrained.Pretrained | filesystem.Path | None = None,
+        start: pretrained.Pretrained | None = None,
         strategy=None,
         flags: dict | None = None,
     ):
         self.folder, self.config = str(folder), config
         self.recipe = recipe or PretrainingRecipe()
-        if start is not None and not isinstance(start, pretrained.Pretrained):
-            start = pretrained.read_pretrained(start)
         self.start, self.flags = start, flags or {}
         self.recipe.check_start(start.source if start and records else None)
         self.records = self._open("records", records)

@@ -19,7 +19,7 @@ from albert_tf.metrics import squad as metrics
 from albert_tf.model import span_heads
 from albert_tf.tasks.finetuning import Task
 from albert_tf.tasks.recipes import AnswerSettings, Recipe
-from albert_tf.text import normalization
+from albert_tf.text import normalization, words
 from albert_tf.training import manifest
 from albert_tf.weights import task_heads
 from albert_tf.weights.task_heads import THRESHOLD, TaskHead
@@ -334,16 +334,20 @@ def divide(text: str) -> str:
       >>> divide("《红楼梦》, 1,791 A, 25℃")
       '红 楼 梦 1791 AA 25℃'
     """
-    divided = ""
+    found = [""]
     for char in text:
-        if normalization.is_unspaced(char):
-            divided += f" {char} "
-        elif (
-            unicodedata.category(char)[0] != "P"
-            and char not in string.punctuation
+        is_alone = found[-1] and normalization.is_unspaced(found[-1][0])
+        if char.isspace():
+            found.append("")
+        elif unicodedata.category(char)[0] == "P" or char in string.punctuation:
+            continue
+        elif not words.is_joined(char) and (
+            is_alone or normalization.is_unspaced(char)
         ):
-            divided += char
+            found.append(char)
+        else:
+            found[-1] += char
     return " ".join(
         word if metrics.normalize_answer(word) else 2 * word
-        for word in divided.split()
+        for word in filter(None, found)
     )

@@ -98,9 +98,11 @@ def test_an_extended_model_is_pretrained_further(model, tmp_path):
 
 
 def test_words_that_would_not_be_found_are_refused():
-    extend_vocab.check_scripts(["word", "слово"], "list.txt")
-    with pytest.raises(ValueError, match="list.txt has 1 words.*人工智能"):
-        extend_vocab.check_scripts(["word", "人工智能"], "list.txt")
+    extend_vocab.check_scripts(["слово"], "list.txt", "sentencepiece")
+    extend_vocab.check_scripts(["word", "人 "], "list.txt", "wordpiece")
+    for kind in ("sentencepiece", "wordpiece"):
+        with pytest.raises(ValueError, match="list.txt has 1 words.*人工智能"):
+            extend_vocab.check_scripts(["x", "人工智能"], "list.txt", kind)
 
 
 @pytest.mark.parametrize(
@@ -111,12 +113,14 @@ def test_words_that_would_not_be_found_are_refused():
         ({"input_file": "text.txt", "min_count": 9}, "--min_count"),
         ({"words_file": "old.txt"}, "splits none of them"),
         ({"words_file": "odd.txt"}, "None of the 1 words can be a piece"),
+        ({"words_file": "zh.txt"}, "such as '人工智能', of scripts without"),
     ],
 )
 def test_nothing_is_written_without_new_words(model, tmp_path, settings, says):
     (tmp_path / "text.txt").write_text(TEXT)
     (tmp_path / "old.txt").write_text("w1\nw2\n")
     (tmp_path / "odd.txt").write_text("w" * 300 + "\n")
+    (tmp_path / "zh.txt").write_text("word\n人工智能\n")
     paths = {
         key: str(tmp_path / value) if key.endswith("file") else value
         for key, value in settings.items()
