@@ -16,6 +16,8 @@ from albert_tf.weights import checkpoints
 # longer on TPUs.
 SECONDS_PER_CALL = 5.0
 TPU_SECONDS_PER_CALL = 20.0
+# Scoring that takes less time is not worth a warning.
+LONG_SECONDS = 60
 
 
 class Turns:
@@ -215,8 +217,23 @@ def train(
             if stops.is_saved(step):
                 prefix = session.manager.save()
                 if evaluator:
+                    began = time.monotonic()
                     evaluator.evaluate(step, prefix)
+                    if step <= stops.save_every:  # Once.
+                        seconds = time.monotonic() - began
+                        warn_of_scoring(reporter, stops.save_every, seconds)
                 reporter.clock.resume()
+
+
+def warn_of_scoring(reporter, num_steps, seconds):
+    """Warns if scoring takes longer than so many steps of training."""
+    ratio = seconds * (reporter.clock.rate or 0) / num_steps
+    if seconds > LONG_SECONDS and ratio > 1:
+        reporter.say(
+            f"WARNING: Scoring takes {ratio:.1f} times as long as the "
+            f"{num_steps:,} steps of training between. Raise "
+            "save_checkpoints_steps, or give less dev data."
+        )
 
 
 def log_values(reporter, gauge, guard, step, stops, values):

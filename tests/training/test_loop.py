@@ -639,3 +639,15 @@ def test_many_shapes_cause_no_retracing_warning(caplog):
     for size in range(9, 17):
         double(tf.ones([size]))
     assert "retracing" in caplog.text
+
+
+def test_scoring_that_takes_longer_than_training_is_said():
+    said = []
+    reporter = types.SimpleNamespace(
+        say=said.append, clock=types.SimpleNamespace(rate=10.0)
+    )
+    loop.warn_of_scoring(reporter, 1000, 99)  # 100 seconds of training.
+    loop.warn_of_scoring(reporter, 100, 59)
+    assert not said
+    loop.warn_of_scoring(reporter, 1000, 250)
+    assert "2.5 times as long as the 1,000 steps" in said[0]
