@@ -16,6 +16,7 @@ together, and a test can call `run(RaceFlags(...))`.
 
 import contextlib
 import dataclasses
+import errno
 import functools
 import os
 import re
@@ -199,16 +200,33 @@ def launch(run, flags_class):
 
 @contextlib.contextmanager
 def quiet_pipe():
-    """Exits without a traceback if standard output is closed, as by `head`."""
+    """Exits without a traceback if standard output cannot be written.
+
+    It is closed, as by `head`, or on a full disk. If it was closed before the
+    program began, as by `>&-`, nothing is written.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            # The lowest number that is free is that of the stream.
+            mode = "w" if number else "r"
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))
+    if hasattr(sys.stdout, "reconfigure"):
+        # As standard error does with what its encoding lacks.
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         try:
             yield
         finally:
             sys.stdout.flush()
-    except BrokenPipeError:
+    except OSError as error:
+        if error.errno not in (errno.EPIPE, errno.ENOSPC, errno.EDQUOT):
+            raise
         # Python flushes once more at exit, which must not fail again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(128 + signal.SIGPIPE)
+        if error.errno == errno.EPIPE:
+            sys.exit(128 + signal.SIGPIPE)
+        print(f"Standard output: {errors.explain(error)}", file=sys.stderr)
+        sys.exit(1)
 
 
 def _parse(flags_class, argv):

@@ -323,3 +323,20 @@ def test_a_signal_that_comes_in_a_finalizer_is_not_lost(tmp_path):
     )
     assert (done.returncode, done.stdout) == (143, "alive\n")
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("redirected", "status", "said"),
+    [
+        (">&-", 0, ""),
+        ("2>&-", 0, ""),
+        (">/dev/full", 1, "Standard output: The disk is full."),
+    ],
+)
+def test_standard_streams_may_be_closed_or_full(redirected, status, said):
+    command = f"{sys.executable} -m albert_tf --version {redirected}"
+    done = subprocess.run(
+        command, shell=True, cwd=ROOT, capture_output=True, text=True
+    )
+    assert done.returncode == status
+    assert done.stderr.startswith(said) and "Traceback" not in done.stderr

@@ -42,6 +42,11 @@ def run_program(command, **kwargs):
                 # reaches only this one.
                 if isinstance(stop, flags.Terminated):
                     program.terminate()
+                # A second one would end this process, and so the program, while
+                # that saves its work.
+                signal.pthread_sigmask(
+                    signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM}
+                )
                 program.wait()
                 raise
     finally:

@@ -2,6 +2,8 @@
 
 import contextlib
 import math
+import signal
+import threading
 import time
 from typing import NamedTuple
 
@@ -250,6 +252,23 @@ def log_values(reporter, gauge, guard, step, stops, values):
 
 
 @contextlib.contextmanager
+def ignoring_signals():
+    """Context manager: ctrl-C and SIGTERM have no effect in the main thread."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {
+        number: signal.signal(number, signal.SIG_IGN)
+        for number in (signal.SIGINT, signal.SIGTERM)
+    }
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler or signal.SIG_DFL)
+
+
+@contextlib.contextmanager
 def keeping_interrupted(session, stops):
     """Saves a checkpoint when training is interrupted.
 
@@ -268,7 +287,8 @@ def keeping_interrupted(session, stops):
             )
             if step > first_step and not is_there:
                 # If it fails because the run has diverged, that is the error.
-                manager.save(is_interrupted=not stops.is_saved(step))
+                with ignoring_signals():
+                    manager.save(is_interrupted=not stops.is_saved(step))
             session.reporter.say(
                 f"Interrupted at step {step}. Rerun the same command to resume."
             )

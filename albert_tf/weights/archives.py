@@ -40,8 +40,9 @@ def unpacked(path: filesystem.Path) -> Iterator[str]:
                     safe: dict = {"filter": "data"} if is_known else {}
                     archive.extractall(folder, **safe)
         except (tarfile.TarError, EOFError, OSError, *_DAMAGE) as error:
-            if getattr(error, "errno", None):  # A disk error.
-                raise
+            if isinstance(error, OSError) and error.errno:  # Of the disk.
+                where = error.filename or folder  # TMPDIR chooses it.
+                raise OSError(error.errno, error.strerror, where) from error
             raise ValueError(
                 f"{path} cannot be unpacked: {error}. Was the download cut off?"
             ) from error

@@ -651,3 +651,13 @@ def test_scoring_that_takes_longer_than_training_is_said():
     assert not said
     loop.warn_of_scoring(reporter, 1000, 250)
     assert "2.5 times as long as the 1,000 steps" in said[0]
+
+
+def test_a_second_signal_does_not_interrupt_saving():
+    before = signal.getsignal(signal.SIGINT)
+    with loop.ignoring_signals():
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGINT):
+            signal.raise_signal(number)
+    assert signal.getsignal(signal.SIGINT) is before
+    with pytest.raises(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGINT)
