@@ -358,7 +358,8 @@ class Evaluator:
         if self._find_unscored_best() not in (0, step):
             raise ValueError(
                 f"{self.manager.folder} has {checkpoints.PREFIX}-best, but no "
-                f"{results_file.RESULTS_FILE}, so training would replace it. "
+                f"results in {results_file.RESULTS_FILE}, so training would "
+                "replace it. "
                 "Evaluate the folder first, without training, or remove it."
             )
 

@@ -3,6 +3,7 @@
 The release's format: a block of "name = value" lines for each evaluation.
 """
 
+import logging
 import os
 
 from albert_tf import filesystem
@@ -56,4 +57,15 @@ def write_blocks(
     rows = [_parse_block(text) for text in texts]
     task_heads.note_scores(folder, rows, metric)
     path = os.path.join(folder, RESULTS_FILE)
+    _keep_other(path)
     filesystem.write_file(path, "".join(HEADER + text for text in texts))
+
+
+def _keep_other(path):
+    """Renames results without HEADER, such as the release's own."""
+    content = filesystem.read_file(path) if filesystem.exists(path) else b""
+    if content.strip() and HEADER.encode() not in content:
+        filesystem.rename(path, f"{path}.old")
+        logging.warning(
+            "%s has other results: they are now %s.old.", path, path
+        )

@@ -467,11 +467,14 @@ def test_a_best_checkpoint_without_results_is_not_replaced(tmp_path):
         evaluator.evaluate(number, manager.save())
     for number in (1, 2):
         checkpoints.remove_checkpoint(manager.prefix(number))
-    (tmp_path / results_file.RESULTS_FILE).unlink()
+    # As the release writes them.
+    (tmp_path / results_file.RESULTS_FILE).write_text("a = 0.5\n")
     with pytest.raises(ValueError, match="so training would replace it"):
         evaluator.check_best(4)
     evaluator.evaluate_folder()
     evaluator.check_best(4)
+    kept = tmp_path / f"{results_file.RESULTS_FILE}.old"
+    assert kept.read_text() == "a = 0.5\n"
     found = checkpoints.read_checkpoint(manager.prefix("best"))
     assert found[checkpoints.STEP] == 2
     assert {r["global_step"] for r in evaluator.results()} == {2, 3, 4}
