@@ -568,12 +568,10 @@ def write_file(path: Path, content: str | bytes) -> None:
 
 def cache_folder() -> str:
     """Returns the folder of this package in the user's cache."""
-    cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    if cache.startswith("~"):
-        raise FileNotFoundError(
-            "There is no home folder for downloads. Set XDG_CACHE_HOME to a "
-            "folder that can be written."
-        )
+    cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    cache = os.path.expanduser(cache)
+    if cache.startswith("~"):  # There is no home.
+        cache = tempfile.gettempdir()
     return os.path.join(cache, "albert_tf")
 
 

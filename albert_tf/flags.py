@@ -16,7 +16,6 @@ together, and a test can call `run(RaceFlags(...))`.
 
 import contextlib
 import dataclasses
-import errno
 import functools
 import os
 import re
@@ -217,16 +216,27 @@ def quiet_pipe():
         try:
             yield
         finally:
-            sys.stdout.flush()
+            _flush()
+    except BrokenPipeError:
+        _drop_output()
+        sys.exit(128 + signal.SIGPIPE)
+
+
+def _flush():
+    """Flushes standard output; exits if its disk is full."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
     except OSError as error:
-        if error.errno not in (errno.EPIPE, errno.ENOSPC, errno.EDQUOT):
-            raise
-        # Python flushes once more at exit, which must not fail again.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        if error.errno == errno.EPIPE:
-            sys.exit(128 + signal.SIGPIPE)
+        _drop_output()
         print(f"Standard output: {errors.explain(error)}", file=sys.stderr)
         sys.exit(1)
+
+
+def _drop_output():
+    """Lets Python's last flush at exit not fail again."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _parse(flags_class, argv):

@@ -1,6 +1,7 @@
 """Flags: each case is a script of its own, as absl's flags are global."""
 
 import dataclasses
+import os
 import pathlib
 import re
 import signal
@@ -336,7 +337,12 @@ def test_a_signal_that_comes_in_a_finalizer_is_not_lost(tmp_path):
 def test_standard_streams_may_be_closed_or_full(redirected, status, said):
     command = f"{sys.executable} -m albert_tf --version {redirected}"
     done = subprocess.run(
-        command, shell=True, cwd=ROOT, capture_output=True, text=True
+        command,
+        shell=True,
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONUNBUFFERED": ""},
     )
     assert done.returncode == status
     assert done.stderr.startswith(said) and "Traceback" not in done.stderr

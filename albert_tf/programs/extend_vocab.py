@@ -54,8 +54,7 @@ def run(args):
 def check_scripts(words, file, kind):
     """Raises ValueError if words of a list would not be found in a text.
 
-    `kind` is that of the vocabulary. For WordPiece, each character of a script
-    without spaces is a word.
+    `kind` is that of the vocabulary. For WordPiece, each ideograph is a word.
     """
     found = [
         word
@@ -66,8 +65,8 @@ def check_scripts(words, file, kind):
     if found:
         raise ValueError(
             f"{file} has {len(found)} words, such as {found[0]!r}, of scripts "
-            "without spaces between words. New pieces are found only after a "
-            "space: leave them out."
+            "without spaces between words. New pieces are found only where a "
+            "word begins: leave them out."
         )
 
 

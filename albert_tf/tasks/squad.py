@@ -19,7 +19,7 @@ from albert_tf.metrics import squad as metrics
 from albert_tf.model import span_heads
 from albert_tf.tasks.finetuning import Task
 from albert_tf.tasks.recipes import AnswerSettings, Recipe
-from albert_tf.text import normalization, words
+from albert_tf.text import normalization
 from albert_tf.training import manifest
 from albert_tf.weights import task_heads
 from albert_tf.weights.task_heads import THRESHOLD, TaskHead
@@ -339,9 +339,13 @@ def divide(text: str) -> str:
         is_alone = found[-1] and normalization.is_unspaced(found[-1][0])
         if char.isspace():
             found.append("")
-        elif unicodedata.category(char)[0] == "P" or char in string.punctuation:
+        elif (
+            unicodedata.category(char)[0] == "P"
+            or char in string.punctuation
+            or normalization.is_invisible(char)
+        ):
             continue
-        elif not words.is_joined(char) and (
+        elif not normalization.is_mark(char) and (
             is_alone or normalization.is_unspaced(char)
         ):
             found.append(char)

@@ -221,7 +221,8 @@ def train(
                 if evaluator:
                     began = time.monotonic()
                     evaluator.evaluate(step, prefix)
-                    if step <= stops.save_every:  # Once.
+                    # Once; the first scoring compiles.
+                    if step == 2 * stops.save_every:
                         seconds = time.monotonic() - began
                         warn_of_scoring(reporter, stops.save_every, seconds)
                 reporter.clock.resume()
@@ -282,12 +283,10 @@ def keeping_interrupted(session, stops):
             yield
         except KeyboardInterrupt:
             step = session.step
-            is_there = manager.prefix(step) in checkpoints.list_checkpoints(
-                manager.folder
-            )
-            if step > first_step and not is_there:
-                # If it fails because the run has diverged, that is the error.
-                with ignoring_signals():
+            with ignoring_signals():
+                known = checkpoints.list_checkpoints(manager.folder)
+                if step > first_step and manager.prefix(step) not in known:
+                    # If it fails as the run has diverged, that is the error.
                     manager.save(is_interrupted=not stops.is_saved(step))
             session.reporter.say(
                 f"Interrupted at step {step}. Rerun the same command to resume."

@@ -79,6 +79,7 @@ def test_a_model_remembers_the_length_of_its_answers():
         ("10～20岁", "10～30岁", 1 / 2),
         # Vowels and tones belong to the letter before: บ้ า น, ป้ า.
         ("บ้าน", "ป้า", 2 / 5),
+        ("กข", "กข\u200bค", 4 / 5),
     ],
 )
 def test_words_among_characters_are_those_of_mlqa(gold, found, wanted):
