@@ -256,11 +256,11 @@ def test_text_without_words_has_masks_too():
     words, masked = quickstart.mask_words(text)
     (word,) = words
     assert masked.replace("[MASK]", word) == text and len(word) == 1
-    for text, word in (
+    for other, word in (
         ("中华人民共和国是世界上人口最多的国家之一，位于东亚。", "口"),
         ("यह भारत एक विशाल देश है और सुंदर है।", "विशाल"),
     ):
-        assert quickstart.mask_words(text)[0] == [word]
+        assert quickstart.mask_words(other)[0] == [word]
     assert quickstart.mask_words("1, 2, 3, 4, 5, 6, 7, 8, 9")[1] == "[MASK]"
     assert quickstart.mask_words("short") == ([], "[MASK]")
     assert len(quickstart.mask_words(text * 20)[1]) < 128
