@@ -79,7 +79,7 @@ def raise_memory_error():
             "^distribution=multi_worker needs",
             "^--distribution=multi_worker needs",
         ),
-        (raise_memory_error, ", remat=True needs", ", --remat needs"),
+        (raise_memory_error, "as does remat=True,", "as does --remat,"),
     ],
 )
 def test_a_message_suits_python_and_a_program(
