@@ -609,7 +609,6 @@ class FineTuning:
 
         None if it is unknown, or the task has none.
         """
-        head = self.start.head
         # As in `restore_best`: the folder's own weights come first.
         if self.source and task_heads.find_trained(self.folder):
             known = task_heads.find_threshold(self.folder, self.source)
@@ -617,6 +616,7 @@ class FineTuning:
             if checkpoints.list_checkpoints(self.folder):
                 return known
         else:
+            head = self.start.head
             known = head.threshold if head else None
         if self.scored_threshold is not None:
             return self.scored_threshold
