@@ -13,7 +13,7 @@ from albert_tf.model.config import CONFIG_FILE
 from albert_tf.programs import models, shared
 from albert_tf.text import tokenization
 from albert_tf.training import results_file
-from albert_tf.weights import checkpoints, pretrained, task_heads
+from albert_tf.weights import pretrained
 
 PREPROCESS = "_preprocess"
 
@@ -45,9 +45,7 @@ def read_model(args):
     if is_default and not filesystem.exists(f"{path}.index"):
         path = folder
     elif is_default:
-        results = results_file.read_results(folder)
-        steps = [int(row[checkpoints.STEP]) for row in results]
-        newest = task_heads.find_trained(folder, steps)[-1]
+        newest = results_file.find_trained(folder)[-1]
         if newest != path:
             logging.warning(
                 "%s is exported. It is older than %s, which was not scored: "

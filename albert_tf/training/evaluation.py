@@ -359,8 +359,8 @@ class Evaluator:
             raise ValueError(
                 f"{self.manager.folder} has {checkpoints.PREFIX}-best, but no "
                 f"results in {results_file.RESULTS_FILE}, so training would "
-                "replace it. "
-                "Evaluate the folder first, without training, or remove it."
+                "replace it. Evaluate the folder first, without training, or "
+                "remove it."
             )
 
     def is_missing(self, step):

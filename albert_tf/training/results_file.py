@@ -22,6 +22,15 @@ def read_results(folder: filesystem.Path) -> list[dict]:
     return [row for row, _ in read_blocks(folder)]
 
 
+def find_trained(folder: filesystem.Path) -> list[str]:
+    """Returns `task_heads.find_trained`, with what these results have scored.
+
+    Without a head, as in pretraining, only they say it.
+    """
+    steps = [int(row[STEP]) for row in read_results(folder)]
+    return task_heads.find_trained(folder, steps)
+
+
 def read_blocks(folder: filesystem.Path) -> list[tuple[dict, str]]:
     """Returns (values, text) of each complete block of a folder's results."""
     path = os.path.join(folder, RESULTS_FILE)

@@ -313,11 +313,7 @@ class Session:
         Returns:
           The checkpoint; None if the folder has none, and nothing changed.
         """
-        # Without a head, as in pretraining, only the results say it.
-        results = results_file.read_results(self.folder)
-        prefixes = task_heads.find_trained(
-            self.folder, [int(row[checkpoints.STEP]) for row in results]
-        )
+        prefixes = results_file.find_trained(self.folder)
         if not prefixes:
             return None
         source, values = checkpoints.read_newest(prefixes)
