@@ -9,6 +9,7 @@ import collections
 import contextlib
 import fnmatch
 import glob
+import hashlib
 import json
 import logging
 import os
@@ -18,6 +19,7 @@ import shutil
 import stat
 import tempfile
 from collections.abc import Iterator, Sequence
+from typing import BinaryIO
 
 from albert_tf import file_kinds
 
@@ -51,6 +53,10 @@ def exists(path: Path) -> bool:
 
 def is_folder(path: Path) -> bool:
     """Returns whether a path is a folder."""
+    # isdir of TensorFlow is False where the server cannot be asked; exists is
+    # an error then.
+    if is_remote(path) and not exists(path):
+        return False
     return _choose(path, os.path).isdir(str(path))
 
 
@@ -110,6 +116,15 @@ def read_file(path: Path) -> bytes:
     check_can_be_reread(path)
     with open_file(path) as file:
         return file.read()
+
+
+def compute_digest(path: Path, name: str = "sha256") -> str:
+    """Returns a digest of a file's content, in hexadecimal."""
+    digest = hashlib.new(name, usedforsecurity=False)
+    with open_file(path) as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
 
 
 def check_can_be_reread(path: Path) -> None:
@@ -322,7 +337,8 @@ def expand_in_order(patterns: str | None) -> list[str]:
     """
     files: list[str] = []
     words = split_list(patterns)
-    if patterns and len(words) > 1 and exists(patterns):
+    is_one = patterns and len(words) > 1 and patterns.count("://") < 2
+    if is_one and exists(patterns):
         words = [patterns]
     for pattern in words:
         # Names of existing files and folders may contain "[" or "*".
@@ -332,7 +348,7 @@ def expand_in_order(patterns: str | None) -> list[str]:
         elif set("[]*?") & set(folder) and exists(folder):
             matches = find_files(folder, name)
         elif is_remote(pattern):
-            matches = _gfile().glob(pattern)
+            matches = _find_remote(pattern)
         else:
             # As in a shell, "[^" means the same as "[!".
             matches = glob.glob(pattern.replace("[^", "[!"), recursive=True)
@@ -352,6 +368,19 @@ def expand_in_order(patterns: str | None) -> list[str]:
             f"'{os.path.join(wrong, '*')}'."
         )
     return files
+
+
+def _find_remote(pattern):
+    """Returns the paths that match a glob, of files or folders."""
+    if "**" in pattern:  # To TensorFlow, it is a single asterisk.
+        raise ValueError(
+            f"{pattern}: ** is for local folders alone. Give a glob for each "
+            "level, separated by commas."
+        )
+    matches = _gfile().glob(pattern)
+    if os.path.basename(pattern).startswith("."):
+        return matches
+    return [x for x in matches if not os.path.basename(x).startswith(".")]
 
 
 def find_files(folder: Path, pattern: str) -> list[str]:
@@ -378,8 +407,12 @@ def named_plainly(path: Path) -> Iterator[str]:
 
     Args:
       path: a folder, or a prefix of file names such as a checkpoint's.
+
+    Raises:
+      ValueError: if a remote path cannot be named.
     """
     path = str(path)
+    check_can_be_named(path)
     if is_remote(path) or not set("[]*?\\") & set(path):
         yield path
         return
@@ -388,6 +421,15 @@ def named_plainly(path: Path) -> Iterator[str]:
         real, name = (path, "") if is_folder(path) else os.path.split(path)
         os.symlink(os.path.abspath(real), link)
         yield os.path.join(link, name) if name else link
+
+
+def check_can_be_named(path: Path) -> None:
+    """Raises ValueError for a remote path that does not match itself."""
+    if is_remote(path) and set("[\\") & set(str(path)):
+        raise ValueError(
+            f"{path}: TensorFlow cannot read checkpoints from remote folders "
+            "whose path contains [ or \\. Choose or rename the folder."
+        )
 
 
 def name_briefly(parts: list[list[str]]) -> list[str]:
@@ -427,13 +469,18 @@ def make_folder(folder: Path) -> None:
 
 
 def check_can_be_written(path: Path) -> None:
-    """Checks that a file can be created at a path; leaves nothing behind.
+    """Checks that a file can be created at a path; leaves no file behind.
+
+    The folder of a remote path is created, as this asks the server.
 
     Raises:
       ValueError: for a pipe or device: renaming a file to it would replace it.
       OSError: if the file cannot be created.
     """
     if is_remote(path):
+        if is_folder(path):
+            raise IsADirectoryError(f"{path} is a folder; wanted a file.")
+        make_folder(os.path.dirname(path))
         return
     kind = _find_stream(path)
     if kind or _is_standard_stream(path):
@@ -501,9 +548,10 @@ def check_folders_apart(outputs: dict[str, Path], inputs: dict[str, Path]):
     """
     for name, path in outputs.items():
         for other, known in inputs.items():
-            if is_remote(path) or is_remote(known):
+            if is_remote(path) != is_remote(known):
                 continue
-            folders = [os.path.realpath(path), os.path.realpath(known)]
+            resolve = os.path.normpath if is_remote(path) else os.path.realpath
+            folders = [resolve(path), resolve(known)]
             if os.path.commonpath(folders) in folders:
                 raise ValueError(
                     f"{name}={path} and {other}={known} are the same folder, "
@@ -553,6 +601,13 @@ def rename(temporary: Path, path: Path) -> None:
     os.replace(temporary, path)
 
 
+@contextlib.contextmanager
+def writing(path: Path) -> Iterator[BinaryIO]:
+    """Context manager: yields a file for bytes, which then replaces `path`."""
+    with replacing(path) as temporary, open_file(temporary, "wb") as file:
+        yield file
+
+
 def write_json(path: Path, values) -> None:
     """Writes values as JSON, atomically."""
     write_file(path, json.dumps(values, indent=2) + "\n")
@@ -562,7 +617,7 @@ def write_file(path: Path, content: str | bytes) -> None:
     """Writes a file atomically; strings as UTF-8."""
     if isinstance(content, str):
         content = content.encode()
-    with replacing(path) as temporary, open_file(temporary, "wb") as file:
+    with writing(path) as file:
         file.write(content)
 
 

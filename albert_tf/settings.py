@@ -19,6 +19,8 @@ SEED = 12345
 # Several runs add their index to the seed, which must still fit into 32 bits.
 MAX_SEED = 2_000_000_000
 OptimizerName = Literal["adamw", "lamb", "muon"]
+ComputeDtype = Literal["auto", "float32", "bfloat16"]
+Pooling = Literal["mean", "mean_all", "cls"]
 
 
 class Range(NamedTuple):
@@ -72,6 +74,11 @@ def setting(
     if required:
         return dataclasses.field(metadata=metadata)
     return dataclasses.field(default=default, metadata=metadata)
+
+
+def seed_setting(help: str) -> Any:
+    """Returns the field of a random seed."""
+    return setting(SEED, help, at_least=0, at_most=MAX_SEED)
 
 
 def inherited(cls: type, name: str, key: str):

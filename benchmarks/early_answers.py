@@ -53,10 +53,7 @@ class BenchmarkFlags:
 
 def read_split(args, start):
     """Returns the `table_tasks.TableTask` and the dev Split."""
-    if args.task_config:
-        task = table_tasks.read_task_config(args.task_config)
-    else:
-        task = table_tasks.GLUE[args.task_name]
+    task = table_tasks.choose_task(args.task_name, args.task_config)
     task = dataclasses.replace(task, labels=task.labels or start.head.labels)
     task, data = text_data.read_data(
         args.data_dir,

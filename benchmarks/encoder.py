@@ -96,13 +96,7 @@ def build_ours(kind, ids, dtype, is_held=True):
             outputs = encoder(ids, mask, segments, training=True)
             x = tf.cast(outputs["sequence_output"], tf.float32)
             loss = tf.reduce_mean(tf.square(x))
-        gradients = tape.gradient(loss, weights)
-        gradients = {
-            n: tf.convert_to_tensor(g)
-            for n, g in gradients.items()
-            if g is not None
-        }
-        optimizer.apply(gradients)
+        optimizer.apply(tape.gradient(loss, weights))
         return loss
 
     return lambda: train(ids, mask, segments).numpy()

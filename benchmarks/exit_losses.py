@@ -152,10 +152,7 @@ class ExitTask(Classification):
 
 def read_task(args, tokenizer):
     """Returns an `ExitTask` of the flags, with train, dev and test data."""
-    if args.task_config:
-        task = table_tasks.read_task_config(args.task_config)
-    else:
-        task = table_tasks.GLUE[args.task_name]
+    task = table_tasks.choose_task(args.task_name, args.task_config)
     task, data = text_data.read_data(
         args.data_dir,
         task,

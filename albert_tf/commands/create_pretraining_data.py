@@ -95,12 +95,7 @@ class DataFlags(
         at_least=1,
         at_most=rules.MAX_DUPE_FACTOR,
     )
-    random_seed: int = flag(
-        settings.SEED,
-        "Random seed.",
-        at_least=0,
-        at_most=settings.MAX_SEED,
-    )
+    random_seed: int = settings.seed_setting("Random seed.")
     progress: bool = flag(True, "Whether to show progress on stderr.")
     input_file_mode: str = flag("r", "Ignored: text is always read as UTF-8.")
 

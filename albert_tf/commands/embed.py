@@ -21,6 +21,7 @@ from albert_tf import settings
 from albert_tf.commands import groups
 from albert_tf.flags import flag
 from albert_tf.model.config import MAX_LAYERS
+from albert_tf.tasks.recipes import Recipe
 
 Poolings = Literal["mean", "mean_all", "cls", "pooled", "tokens"]
 
@@ -54,7 +55,7 @@ class EmbedFlags(groups.ModelFlags):
         at_least=3,
     )
     tokens_per_batch: int = flag(
-        4096,
+        Recipe.tokens_per_batch,
         "Number of tokens per batch, padding included.",
         at_least=1,
         at_most=settings.MAX_TOKENS,

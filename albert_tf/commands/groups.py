@@ -391,7 +391,7 @@ class AnswersFlags(ModelFlags):
         "unknown 512, or the model's number of positions.",
         at_least=3,
     )
-    compute_dtype: Literal["auto", "float32", "bfloat16"] = flag(
+    compute_dtype: settings.ComputeDtype = flag(
         recipes.Recipe.compute_dtype,
         "Data type of matrix products, as in training.",
     )

@@ -31,12 +31,7 @@ class InitializeFlags(groups.FormatFlags, groups.CasingFlags, groups.TextFlags):
         "begins with the frequencies of their pieces, without which models of "
         "many layers may learn nothing."
     )
-    random_seed: int = flag(
-        settings.SEED,
-        "Seed of the random values.",
-        at_least=0,
-        at_most=settings.MAX_SEED,
-    )
+    random_seed: int = settings.seed_setting("Seed of the random values.")
 
 
 COMMAND = "albert_tf.programs.initialize", InitializeFlags

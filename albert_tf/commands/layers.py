@@ -58,12 +58,7 @@ class LayersFlags(groups.PageFlags, groups.ModelFlags):
     predict_batch_size: int = flag(
         8, "Sequences per batch.", at_least=1, at_most=1024
     )
-    random_seed: int = flag(
-        settings.SEED,
-        "Random seed of masks.",
-        at_least=0,
-        at_most=settings.MAX_SEED,
-    )
+    random_seed: int = settings.seed_setting("Random seed of masks.")
 
 
 COMMAND = "albert_tf.lab.layers", LayersFlags

@@ -68,6 +68,12 @@ class ClassifierFlags(
                 "--exit_loss needs the outputs of all layers, of which --remat "
                 "keeps the last one only: give one of them."
             )
+        is_given = self.exit_tolerance != ExitSettings.exit_tolerance
+        if self.do_train and is_given and not self.exit_loss:
+            raise ValueError(
+                f"--exit_tolerance={self.exit_tolerance:g} is of no use in "
+                "training without --exit_loss."
+            )
         super().check()
 
 

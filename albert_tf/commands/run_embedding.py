@@ -9,8 +9,8 @@ Single texts are paired with themselves, by other dropout (SimCSE).
 """
 
 import dataclasses
-from typing import Literal
 
+from albert_tf import settings
 from albert_tf.commands import groups
 from albert_tf.flags import flag
 from albert_tf.tasks import recipes
@@ -38,7 +38,7 @@ class EmbeddingFlags(groups.PartsFlags):
         "three, of which the last one is a wrong second text. Default: known "
         "names, such as sentence1,sentence2 or anchor,positive,negative.",
     )
-    pooling: Literal["mean", "mean_all", "cls"] | None = flag(
+    pooling: settings.Pooling | None = flag(
         help="mean_all: the mean of a text's tokens, as in "
         "sentence-transformers; mean: except [CLS] and [SEP]; cls: the vector "
         "of [CLS]. Default: that of a model of run_embedding, else mean_all."

@@ -52,12 +52,7 @@ class TrainVocabFlags(groups.TextFlags):
         at_least=0.98,
         at_most=1,
     )
-    random_seed: int = flag(
-        settings.SEED,
-        "Seed of the line sampling.",
-        at_least=0,
-        at_most=settings.MAX_SEED,
-    )
+    random_seed: int = settings.seed_setting("Seed of the line sampling.")
     num_threads: int = flag(
         os.cpu_count() or 1,
         "Number of threads; it slightly affects the scores.",

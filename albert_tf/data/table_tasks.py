@@ -273,6 +273,11 @@ def read_task_config(path: filesystem.Path) -> TableTask:
         raise ValueError(f"{path}: {error}") from None
 
 
+def choose_task(name: str | None, config: filesystem.Path | None) -> TableTask:
+    """Returns the task of a file or, without one, that of GLUE."""
+    return read_task_config(config) if config else GLUE[str(name).lower()]
+
+
 def _check_keys(path, values):
     for key, value in values.items():
         if key not in _KEYS:

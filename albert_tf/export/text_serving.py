@@ -142,9 +142,8 @@ def export_text_classifier(
         segments = [ids_of(x) for x in requests.check_texts(**texts)]
         return answer(pack(tokenizer, segments, max_seq_length))
 
-    return saved_models.write_version(
-        folder, model, {"serving_default": serve}, contents
-    )
+    signatures = {"serving_default": serve}
+    return saved_models.write_version(folder, model, signatures, contents)
 
 
 def export_text_vectors(
@@ -166,9 +165,8 @@ def export_text_vectors(
         ids = graph.tokenize(text)
         return answer(pack(tokenizer, [ids], max_seq_length))
 
-    return saved_models.write_version(
-        folder, model, {"serving_default": serve}, contents
-    )
+    signatures = {"serving_default": serve}
+    return saved_models.write_version(folder, model, signatures, contents)
 
 
 def pack(tokenizer, segments, max_seq_length):
@@ -239,12 +237,9 @@ def export_text_spans(
         quoted = quote(context, offsets, before, *candidates)
         return {**quoted, **_judge(outputs, quoted, threshold)}
 
+    signatures = {"serving_default": serve}
     return saved_models.write_version(
-        folder,
-        model,
-        {"serving_default": serve},
-        contents,
-        resources=graph.resources,
+        folder, model, signatures, contents, resources=graph.resources
     )
 
 

@@ -75,12 +75,9 @@ def export_text_tagger(
         probabilities = tf.gather_nd(probabilities, places)  # [W, C]
         return describe(found, probabilities, contents.labels)
 
+    signatures = {"serving_default": serve}
     return saved_models.write_version(
-        folder,
-        model,
-        {"serving_default": serve},
-        contents,
-        resources=graph.resources,
+        folder, model, signatures, contents, resources=graph.resources
     )
 
 

@@ -13,6 +13,7 @@ from albert_tf import filesystem
 from albert_tf.data import batches, examples, text_data
 from albert_tf.inference import remarks
 from albert_tf.model import modeling, vector_heads
+from albert_tf.tasks.recipes import Recipe
 from albert_tf.text import coverage
 from albert_tf.training import evaluation
 from albert_tf.weights import pretrained, task_heads
@@ -60,7 +61,7 @@ class Embedder:
         pooling: str | None = None,
         layer: int = -1,
         max_seq_length: int | None = None,
-        tokens_per_batch: int = 4096,
+        tokens_per_batch: int = Recipe.tokens_per_batch,
     ):
         if pooling is not None and pooling not in POOLINGS:
             raise ValueError(f"pooling={pooling!r}; wanted one of {POOLINGS}.")
@@ -204,7 +205,12 @@ def build_function(model, pooling="mean", layer=-1, *, is_normalized=False):
 
 
 def compute(
-    embed, tokenizer, rows, max_length, tokens_per_batch=4096, count=None
+    embed,
+    tokenizer,
+    rows,
+    max_length,
+    tokens_per_batch=Recipe.tokens_per_batch,
+    count=None,
 ):
     """Computes the vectors of lines.
 

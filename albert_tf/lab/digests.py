@@ -1,21 +1,13 @@
 """Digests of files and data, which tell whether a result is still valid."""
 
 import functools
-import hashlib
 import os
 
 from albert_tf import filesystem
 from albert_tf.data import table_tasks
 
-
-@functools.cache
-def digest_file(path):
-    """Returns the SHA-256 of a file's content, in hexadecimal."""
-    digest = hashlib.sha256()
-    with filesystem.open_file(path) as file:
-        while block := file.read(2**20):
-            digest.update(block)
-    return digest.hexdigest()
+# Once for each file: texts may be large.
+digest_file = functools.cache(filesystem.compute_digest)
 
 
 def digest_data(path):
@@ -37,9 +29,7 @@ def digest_task(settings):
     replaced = {}
     if path := settings.get("task_config"):
         replaced["task_config"] = digest_file(path)
-        task = table_tasks.read_task_config(path)
-    else:
-        task = table_tasks.GLUE[settings["task_name"].lower()]
+    task = table_tasks.choose_task(settings.get("task_name"), path)
     paths = {
         name: os.path.join(settings["data_dir"], name)
         for name in {table.file.split("/")[0] for table in task.tables}

@@ -16,6 +16,7 @@ from tensorflow.compiler.tf2xla.ops import gen_xla_ops
 from tensorflow.python.distribute import one_device_strategy
 
 from albert_tf.model import heads, layers, modeling
+from albert_tf.tasks.recipes import PretrainingRecipe
 from albert_tf.training import optimization, replicas
 from albert_tf.training.settings import Settings
 
@@ -105,8 +106,8 @@ def build_replica_step(strategy, config, settings):
         optimizer = optimization.build_optimizer(
             settings.optimizer,
             {name: weight.value for name, weight in weights.items()},
-            # The paper's; its values cost neither time nor memory.
-            optimization.build_schedule(0.00176, 125_000, 3_125),
+            # Its values cost neither time nor memory.
+            optimization.build_schedule(*PretrainingRecipe().schedule()),
         )
         return replicas.build_replica_step(model, optimizer, settings)
 

@@ -31,7 +31,8 @@ class Exit(NamedTuple):
         below this.
       score: a metric of these answers.
       num_layers: mean number of layers.
-      error: standard error of the score's difference from all layers'.
+      error: standard error of the score's difference from all layers', at
+        least 1 / N if an answer was early.
     """
 
     threshold: float
@@ -51,13 +52,15 @@ def uncertainty(logits: np.ndarray) -> np.ndarray:
 
 
 def leave(
-    layer_logits: np.ndarray, threshold: float
+    layer_logits: np.ndarray, threshold: float, unsure: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Returns the logits [N, C] and the number of layers [N] of each answer.
 
-    `layer_logits` are [N, L, C].
+    `layer_logits` are [N, L, C], `unsure` their `uncertainty`, if it is known.
     """
-    is_sure = uncertainty(layer_logits) < threshold  # [N, L]
+    if unsure is None:
+        unsure = uncertainty(layer_logits)
+    is_sure = unsure < threshold  # [N, L]
     is_sure[:, -1] = True
     last = is_sure.argmax(axis=1)  # [N]
     return layer_logits[np.arange(len(last)), last], last + 1
@@ -76,16 +79,19 @@ def list_exits(
         found = logits[index], label_ids[index], "classes", [metric]
         return classification.score(*found)[metric]
 
+    unsure = uncertainty(layer_logits)  # [N, L]
     whole = layer_logits[:, -1]  # [N, C]
     parts = leave_out(len(label_ids))
     whole_scores = [score(whole, part) for part in parts]
     rows = []
     for threshold in sorted({*THRESHOLDS, *more}):
-        logits, num_layers = leave(layer_logits, threshold)
-        error = 0.0
+        logits, num_layers = leave(layer_logits, threshold, unsure)
+        # Even if no answer of N differs, one in N may elsewhere.
+        has_left = num_layers.min() < layer_logits.shape[1]
+        error = 1 / len(label_ids) if has_left else 0.0
         if (logits.argmax(axis=1) != whole.argmax(axis=1)).any():
             scores = [score(logits, part) for part in parts]
-            error = jackknife(np.subtract(scores, whole_scores))
+            error = max(error, jackknife(np.subtract(scores, whole_scores)))
         mean = float(num_layers.mean())
         rows.append(Exit(threshold, score(logits), mean, error))
     return rows

@@ -374,7 +374,8 @@ class AlbertForPreTraining(AlbertModel):
     ):
         super().__init__(config, dtype=dtype, **kwargs)
         num_layers = config.num_hidden_layers
-        if not 1 <= (min_num_layers or num_layers) <= num_layers:
+        is_given = min_num_layers is not None
+        if is_given and not 1 <= min_num_layers <= num_layers:
             raise ValueError(
                 f"min_num_layers={min_num_layers}; the model has {num_layers} "
                 "layers. Give a number from 1 to that."

@@ -34,11 +34,7 @@ def run(args):
             print(" | ".join(text))
             print(f"    {describe(answer)}")
         return
-    with (
-        ownership.owning(output),
-        filesystem.replacing(output) as name,
-        filesystem.open_file(name, "wb") as file,
-    ):
+    with ownership.owning(output), filesystem.writing(output) as file:
         write_rows(file, answers, output, classifier.labels, len(texts[0]))
     print(f"Wrote {len(texts):,} predictions to {output}.")
 

@@ -115,10 +115,7 @@ def writing_jsonl(path):
             text = json.dumps(record, ensure_ascii=False)
             file.write(f"{text}\n".encode())
 
-    with (
-        filesystem.replacing(path) as name,
-        filesystem.open_file(name, "wb") as file,
-    ):
+    with filesystem.writing(path) as file:
         yield add
 
 

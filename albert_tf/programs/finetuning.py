@@ -42,16 +42,6 @@ def run_folder(args, number):
     return os.path.join(args.output_dir, f"run_{number + 1}")
 
 
-def _read_source(source, folder, is_optional):
-    """Returns the model that a run starts from, or what its folder says."""
-    try:
-        return pretrained.read_pretrained(source)
-    except (OSError, ImportError):
-        if not is_optional:
-            raise
-        return pretrained.read_description(folder)
-
-
 def read_start(args):
     """Returns the Start, with matching config and vocabulary."""
     files = vocabulary_files.choose_file(args.spm_model_file, args.vocab_file)
@@ -59,15 +49,14 @@ def read_start(args):
     folder = run_folder(args, 0)
     folders = [run_folder(args, number) for number in range(args.num_runs)]
     are_trained = all(map(task_heads.find_trained, folders))
-    if args.source:
-        model = _read_source(args.source, folder, is_optional=are_trained)
-    else:
+    model = args.source and models.read_start(args.source, are_trained)
+    if not model:
         model = pretrained.read_description(folder)
+    model = pretrained.complete(models.replace_files(model, args))
     head = model.head
     if task_heads.find_trained(folder):
         # The run has its own weights: `model` is only where it began.
         model = dataclasses.replace(model, head=task_heads.read_head(folder))
-    model = pretrained.complete(models.replace_files(model, args))
     rates = {name: getattr(args, name) for name in DROPOUTS}
     rates = {name: rate for name, rate in rates.items() if rate is not None}
     return Start(model, dataclasses.replace(model.config, **rates), head)

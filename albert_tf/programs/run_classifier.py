@@ -16,10 +16,7 @@ def find_task(args):
     Raises:
       ValueError: if it lacks a table that the flags require.
     """
-    if args.task_config:
-        task = table_tasks.read_task_config(args.task_config)
-    else:
-        task = table_tasks.GLUE[args.task_name.lower()]
+    task = table_tasks.choose_task(args.task_name, args.task_config)
     for name, is_wanted, table in (
         ("do_train", args.do_train, task.train),
         ("do_eval", args.do_eval, task.dev or task.dev_share),

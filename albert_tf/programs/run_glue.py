@@ -118,8 +118,8 @@ def run(args, classifier=CLASSIFIER):
         recipe = f"{os.path.join(args.recipes, name)}.flags"
         if not os.path.isfile(recipe):
             raise ValueError(
-                f"There is no {recipe}; wanted one recipe per task in "
-                f"--recipes={args.recipes}."
+                f"There is no {recipe}; wanted one recipe per task in the "
+                f"local folder --recipes={args.recipes}."
             )
     with ownership.owning_folder(args.output_dir):
         summaries = {

@@ -2,7 +2,7 @@
 
 import re
 
-from albert_tf import filesystem, progress
+from albert_tf import filesystem, ownership, progress
 from albert_tf.data.pretraining import corpus, markup, spaced_words
 from albert_tf.text import normalization
 
@@ -26,11 +26,8 @@ def run(args):
     )
     text = markup.TextFormat(args.input_format, args.text_key)
     markup.say_formats(map(text.detect, files))
-    num_sentences = 0
-    with (
-        filesystem.replacing(args.output_file) as temporary,
-        filesystem.open_file(temporary, "wb") as output,
-    ):
+    num_sentences, path = 0, args.output_file
+    with ownership.owning(path), filesystem.writing(path) as output:
         done = progress.Progress("splitting", None, "sentences")
         for paragraph in _join_lines(corpus.read_lines(files, text.open), args):
             sentences = _split(paragraph, language, segment)

@@ -32,11 +32,7 @@ def run(args):
             for line in describe(answer):
                 print(f"    {line}")
         return
-    with (
-        ownership.owning(output),
-        filesystem.replacing(output) as name,
-        filesystem.open_file(name, "wb") as file,
-    ):
+    with ownership.owning(output), filesystem.writing(output) as file:
         for text, answer in answers:
             line = json.dumps({"text": text, **answer}, ensure_ascii=False)
             file.write(f"{line}\n".encode())

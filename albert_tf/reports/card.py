@@ -168,7 +168,14 @@ def _describe_metadata(name, kind, run, checkpoint, form):
     pipeline, *_ = USES[kind]
     scores = _find_scores(run, checkpoint) if run else {}
     metrics = [
-        {"type": METRICS[metric], "name": metric, "value": value}
+        {
+            "type": METRICS[metric],
+            "name": metric,
+            # Other libraries compute all layers; ours as few as are needed.
+            "value": value
+            if form in LIBRARIES
+            else scores.get(f"exit_{metric}", value),
+        }
         for metric, value in scores.items()
         if metric in METRICS
     ]

@@ -19,7 +19,6 @@ from albert_tf.metrics import classification, exits
 from albert_tf.model import heads
 from albert_tf.tasks.finetuning import FineTuning, Task
 from albert_tf.tasks.recipes import ExitSettings, Recipe
-from albert_tf.text import tokenization
 from albert_tf.training import manifest
 from albert_tf.weights.task_heads import EXIT_THRESHOLD, TaskHead
 
@@ -125,7 +124,7 @@ class Classification(Task):
         )
         task = dataclasses.replace(task, class_weight=class_weight)
         built = cls(task, data, max_seq_length=max_seq_length, **kwargs)
-        built.vocabulary = tokenization.take_identity(tokenizer.settings)
+        built.vocabulary = tokenizer.settings
         return built
 
     def _list_labels(self):
@@ -285,8 +284,6 @@ class Classification(Task):
 
     def choose_exit(self, tuning) -> float | None:
         """Returns the threshold of predictions; None computes all layers."""
-        if not self._leaves_early(tuning):
-            return None
         given = self.exits.exit_threshold
         # With 0, no row leaves: the loop would be of no use.
         return (tuning.find_threshold() if given is None else given) or None

@@ -5,6 +5,7 @@ hyperparameters. `FineTuning` runs both, in a notebook as in the programs.
 """
 
 import contextlib
+import dataclasses
 import math
 import os
 import tempfile
@@ -57,8 +58,8 @@ class Task:
       is_predicted: whether there is data to write predictions for.
       baseline: dict from metric to the score of a constant prediction.
       made_of: dict of `task` and `data`, as for `manifest.Manifest`.
-      vocabulary: what `tokenization.take_identity` returns of the settings of
-        the tokenizer of the data; None if it is not to be checked.
+      vocabulary: settings of the tokenizer of the data; None if they are not
+        to be checked.
 
     Example:
       >>> class Rating(Task):
@@ -230,13 +231,16 @@ class FineTuning:
     ):
         self.folder, self.task = str(folder), task
         start, recipe = pretrained.complete(start), recipe or Recipe()
-        self.start, self.recipe = start, recipe
-        self.config = config or start.config
+        self.config, self.recipe = config or start.config, recipe
+        self.start = start
         self.flags = flags or {}
         self._check_start()
         self.session = self._build_session(
             strategy or tf.distribute.get_strategy()
         )
+        # After the session, which records what the weights were.
+        if start.values:
+            self.start = pretrained.adapt(start, self.config)
         self.reporter = self.session.reporter
         self.scored_threshold: float | None = None
         self.dev_rows: list[dict] = []
@@ -282,6 +286,9 @@ class FineTuning:
         submissions.write_dev_predictions(path, step, self.dev_rows)
         if self.exit_rows:
             rows = [row._asdict() for row in self.exit_rows]
+            for row in rows:  # JSON has no infinity.
+                if math.isinf(row["error"]):
+                    row["error"] = None
             filesystem.write_json(exits_path, {"exits": rows})
 
     def _build_session(self, strategy):
@@ -324,12 +331,11 @@ class FineTuning:
     def _check_start(self):
         """Raises ValueError if the task cannot start from `start`."""
         start, config = self.start, self.config
-        own = tokenization.take_identity(start.tokenizer.settings)
-        if self.task.vocabulary not in (None, own):
-            raise ValueError(
-                f"The texts were tokenized with {self.task.vocabulary}, but "
-                f"{start.source} has {own}. Make the task with its tokenizer."
-            )
+        own = start.tokenizer.settings
+        pretrained.check_same_vocabulary(
+            dataclasses.replace(start, tokenizer_settings=own),
+            self.task.vocabulary,
+        )
         if self.task.max_seq_length > config.max_position_embeddings:
             raise ValueError(
                 f"max_seq_length={self.task.max_seq_length}, but the model has "
@@ -479,11 +485,13 @@ class FineTuning:
         """Returns whether training goes on with the head of the start.
 
         Answers of SQuAD and RACE are those of any questions; classes and tags
-        are others in each task.
+        are others in each task. A head of one output that is not described, as
+        in checkpoints of the release, is taken for RACE's.
         """
         theirs, ours = self.start.head, self.task.head
+        kind = theirs.kind if theirs else "choices"
         kinds = {"spans", "conditional_spans", "choices"}
-        if not (theirs and ours and {theirs.kind} == {ours.kind} & kinds):
+        if not (ours and {kind} == {ours.kind} & kinds):
             return False
         return all(name in self.start.values for name in self._list_head())
 
@@ -689,24 +697,20 @@ class FineTuning:
 
     def _read_start(self):
         """Returns all values of `start`, with the head as the task has it."""
-        start, values = self.start, self.start.values
+        start, values, remark = self.start, self.start.values, None
+        if start.head and self.task.head:  # An error if they differ.
+            values, remark = task_heads.reorder_outputs(
+                values, start.head, self.task.head, start.source
+            )
         names = self._list_head()
         if names and not any(name in values for name in names):
-            if start.head and self.task.head:  # An error if they differ.
-                task_heads.reorder_outputs(
-                    values, start.head, self.task.head, start.source
-                )
             raise ValueError(
                 f"{start.source} has no head for the task {self.task.name} (no "
                 f"{names[0]}): it was not fine-tuned. Train first, "
                 "or give the folder of a fine-tuned model."
             )
-        if start.head and self.task.head:
-            values, remark = task_heads.reorder_outputs(
-                values, start.head, self.task.head, start.source
-            )
-            if remark:
-                self.reporter.say(remark)
+        if remark:
+            self.reporter.say(remark)
         return values
 
     def evaluate(self) -> list[dict]:
@@ -721,8 +725,12 @@ class FineTuning:
         if self.evaluator is None:
             raise ValueError(f"The task {self.task.name} has no dev data.")
         if checkpoints.list_checkpoints(self.folder):
-            self.evaluator.evaluate_folder()
-            self.session.manifest.write_scored()
+            # Checkpoints of the release have no description of their head.
+            name = task_heads.HEAD_FILE
+            head = self.list_assets(self.folder).get(name)
+            if head and not task_heads.read_head(self.folder):
+                filesystem.write_json(os.path.join(self.folder, name), head)
+            self.session.evaluate_folder(self.evaluator)
         else:
             self.reporter.say(f"Evaluating {self.restore_best()}.")
             self.evaluator.evaluate(0)

@@ -386,7 +386,7 @@ class Pretraining:
         begins = self.start and not has_checkpoints
         with opening.naming_damage(self.held_out):
             if not self.session.workers.share(bool(begins)):
-                self.evaluator.evaluate_folder()
+                self.session.evaluate_folder(self.evaluator)
             else:
                 self.session.resume_or_start(
                     self.config, self.start, **self._start_settings
@@ -399,8 +399,6 @@ class Pretraining:
                     self._evaluate_start(self.evaluator)
         if not self.records:
             self.session.manifest.write()
-        elif has_checkpoints:
-            self.session.manifest.write_scored()
         return self.evaluator.results()
 
     def restore_best(self) -> str:

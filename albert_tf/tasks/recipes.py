@@ -290,7 +290,7 @@ class VectorSettings:
       0.05
     """
 
-    pooling: Literal["mean", "mean_all", "cls"] = setting(
+    pooling: settings.Pooling = setting(
         "mean_all",
         "One of `vector_heads.POOLINGS`.",
     )

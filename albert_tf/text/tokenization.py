@@ -349,18 +349,20 @@ class Tokenizer(abc.ABC):
 
     def _warn_of_other_settings(self, path):
         stored = read_settings(os.path.dirname(path)) or {}
-        if stored.get("sha256") != self.settings["sha256"]:
-            return
-        for name in CASING:
-            if stored.get(name, self.settings[name]) != self.settings[name]:
+        if stored.get("sha256") == self.settings["sha256"]:
+            self.warn_of_casing(path, stored)
+
+    def warn_of_casing(self, source: filesystem.Path, stored: Mapping) -> None:
+        """Warns if the settings that a source has recorded differ."""
+        for name, used in take_casing(self.settings).items():
+            if stored.get(name, used) != used:
                 logging.warning(
-                    "%s was created with %s=%s (see %s next to it), but %s is "
-                    "used.",
-                    path,
+                    "%s was created with %s=%s, as is recorded next to it, but "
+                    "%s is used.",
+                    source,
                     name,
                     stored[name],
-                    SETTINGS_FILE,
-                    self.settings[name],
+                    used,
                 )
 
 

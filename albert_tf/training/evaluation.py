@@ -145,7 +145,8 @@ class Predictor:
         self.strategy, self.model, self.call = strategy, model, model
         self.is_fixed = is_fixed
         if exit_threshold is not None:
-            exits.check_threshold(exit_threshold, model.objective)
+            objective = getattr(model, "objective", type(model).__name__)
+            exits.check_threshold(exit_threshold, objective)
             self.call = functools.partial(
                 exits.predict,
                 model,
@@ -359,8 +360,9 @@ class Evaluator:
             raise ValueError(
                 f"{self.manager.folder} has {checkpoints.PREFIX}-best, but no "
                 f"results in {results_file.RESULTS_FILE}, so training would "
-                "replace it. Evaluate the folder first, without training, or "
-                "remove it."
+                "replace it. Evaluate the folder first, without training, "
+                "which keeps it as a numbered checkpoint; or remove "
+                f"{checkpoints.PREFIX}-best.*, to go back."
             )
 
     def is_missing(self, step):
@@ -435,11 +437,12 @@ class Evaluator:
           FileNotFoundError: if there is no checkpoint.
         """
         folder = self.manager.folder
+        prefixes = checkpoints.list_checkpoints(folder)
         best = self._find_unscored_best()
-        if best and not self._has_checkpoint(best):
+        if prefixes and best and not self._has_checkpoint(best):
             # It is scored with the others.
             self.manager.copy(self.manager.prefix("best"), best)
-        prefixes = checkpoints.list_checkpoints(folder)
+            prefixes = checkpoints.list_checkpoints(folder)
         if not prefixes:
             raise FileNotFoundError(
                 f"{folder} contains no checkpoint to evaluate. Train first, or "

@@ -200,7 +200,12 @@ def train(
         settings.log_every_steps,
         settings.find_interval(session.num_train_steps, evaluator is not None),
     )
-    reporter.start(step, stops.last, settings.train_batch_size)
+    reporter.start(
+        step,
+        stops.last,
+        settings.train_batch_size,
+        session.strategy.num_replicas_in_sync,
+    )
     guard.resume(reporter.read("train"))
     window = np.zeros([len(replicas.ratio_names(model)), 2])
     with session.workers.acting_together(), keeping_interrupted(session, stops):

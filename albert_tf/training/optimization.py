@@ -194,14 +194,8 @@ class Optimizer:
         learning_rate = tf.convert_to_tensor(
             self.schedule(self.step.value()), tf.float32
         )
-        # A tape gives that of the word embeddings as IndexedSlices.
-        dense = {
-            name: tf.convert_to_tensor(gradient)
-            for name, gradient in gradients.items()
-            if gradient is not None
-        }
         tf.distribute.get_replica_context().merge_call(
-            self.update_all, args=(dense, learning_rate)
+            self.update_all, args=(make_dense(gradients), learning_rate)
         )
         return learning_rate
 
@@ -249,6 +243,19 @@ class Optimizer:
         ahead = MUON_MOMENTUM * m_next + (1 - MUON_MOMENTUM) * gradient
         scale = MUON_SCALE * max(gradient.shape) ** 0.5
         return scale * orthogonalize(ahead)
+
+
+def make_dense(gradients):
+    """Returns gradients by name, without those that are None.
+
+    A tape gives that of the word embeddings as IndexedSlices, in whose norm a
+    repeated row would count twice.
+    """
+    return {
+        name: tf.convert_to_tensor(gradient)
+        for name, gradient in gradients.items()
+        if gradient is not None
+    }
 
 
 def orthogonalize(x):

@@ -12,6 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf.model import custom_gradients, execution, heads
+from albert_tf.training import optimization
 from albert_tf.training.settings import Settings
 
 DEFAULTS = Settings()
@@ -160,17 +161,8 @@ def differentiate(model, weights, features, seed, loss_weights=None):
                 model.loss_scales.values(), losses, loss_weights, strict=True
             )
         )
-    return stack_ratios(model, ratios), make_dense(tape.gradient(loss, weights))
-
-
-def make_dense(gradients):
-    """Returns gradients by name, without those that are None."""
-    return {
-        # Dense, so that a repeated row counts once in the norm.
-        name: tf.convert_to_tensor(gradient)
-        for name, gradient in gradients.items()
-        if gradient is not None
-    }
+    gradients = tape.gradient(loss, weights)
+    return stack_ratios(model, ratios), optimization.make_dense(gradients)
 
 
 def accumulate(model, weights, features, seed, num_parts):
@@ -282,7 +274,7 @@ def differentiate_vectors(model, weights, features, seed, num_parts):
         else:
             sums, d_vectors = tf.zeros([]), d_vectors[i]
         gradients = tape.gradient(vectors, weights, output_gradients=d_vectors)
-        return sums, make_dense(gradients)
+        return sums, optimization.make_dense(gradients)
 
     if num_parts == 1:
         return differentiate_part(0)

@@ -126,20 +126,25 @@ class Reporter:
             if record not in self.read("warning"):
                 self._append(record)
 
-    def start(self, step, num_train_steps, batch_size):
+    def start(self, step, num_train_steps, batch_size, num_replicas=1):
         """Starts the report and the clock of a run.
 
         Args:
           step: first step.
           num_train_steps: last step.
           batch_size: global batch size, in examples.
+          num_replicas: number of replicas that share each batch.
         """
+        share = ""
+        if num_replicas > 1:
+            part = batch_size // num_replicas
+            share = f", {part} on each of {num_replicas} replicas"
         self.truncate(step)
         self.step = step
         self.clock = Clock(step, num_train_steps, batch_size)
         self.say(
             f"Training from step {step} to {num_train_steps}, {batch_size} "
-            "sequences per step. The first step compiles the model."
+            f"sequences per step{share}. The first step compiles the model."
         )
 
     def progress(self, step, values, is_compiling=False):

@@ -218,6 +218,17 @@ class Session:
         )
         self.workers.share_variables(self.manager.variables)
 
+    def evaluate_folder(self, evaluator) -> None:
+        """Scores all checkpoints, and records on what data, if interrupted too.
+
+        `evaluator` is an `evaluation.Evaluator`.
+        """
+        try:
+            evaluator.evaluate_folder()
+        finally:
+            if evaluator.known(checkpoints.STEP):
+                self.manifest.write_scored()
+
     def begin(
         self, config, start=None, *, files, evaluator=None, **kwargs
     ) -> int:

@@ -5,7 +5,7 @@ The classes of flags inherit them, so this module imports no TensorFlow.
 
 import dataclasses
 import math
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from albert_tf import settings
 from albert_tf.settings import setting
@@ -102,7 +102,7 @@ class Settings:
     xla: bool = setting(
         False, "Compile the training step with XLA; for a single GPU."
     )
-    compute_dtype: Literal["auto", "float32", "bfloat16"] = setting(
+    compute_dtype: settings.ComputeDtype = setting(
         "auto",
         "Data type of matrix products; weights, norms, softmax and losses "
         "stay float32. auto: bfloat16 if the device has instructions for it, "
@@ -137,11 +137,8 @@ class Settings:
         "Resume the run in output_dir even if its data, dropout, optimizer, "
         "batch size or seed have changed; see docs/resuming.md.",
     )
-    random_seed: int = setting(
-        settings.SEED,
-        "Seed of weight initialization, data order and dropout.",
-        at_least=0,
-        at_most=settings.MAX_SEED,
+    random_seed: int = settings.seed_setting(
+        "Seed of weight initialization, data order and dropout."
     )
 
     @property

@@ -324,9 +324,11 @@ def check_end(folder: filesystem.Path, step: int, num_steps: int) -> None:
 
 def remove_checkpoint(prefix: str) -> None:
     """Removes a checkpoint; its index first, as that makes it complete."""
-    for ending in reversed(ENDINGS):
-        if filesystem.exists(prefix + ending):
-            filesystem.remove(prefix + ending)
+    folder, name = os.path.split(prefix)
+    data = filesystem.find_files(folder, f"{glob.escape(name)}.data-*")
+    for path in (f"{prefix}.index", *data):
+        if filesystem.exists(path):
+            filesystem.remove(path)
 
 
 class CheckpointManager:
@@ -366,6 +368,7 @@ class CheckpointManager:
         max_to_keep: int = 5,
         is_writing: bool = True,
     ):
+        filesystem.check_can_be_named(folder)
         self.folder = str(folder)
         self.variables = variables
         if max_to_keep < 0:
@@ -548,6 +551,9 @@ class CheckpointManager:
     def copy(self, prefix: str, label: int | str) -> None:
         """Copies a checkpoint to that of another label."""
         if not self.is_writing:
+            return
+        if not filesystem.exists(prefix + DATA_ENDING):  # It has several.
+            write_checkpoint(self.prefix(label), _read(prefix))
             return
         with publishing(self.prefix(label)) as temporary:
             for ending in ENDINGS:

@@ -6,7 +6,6 @@ unpacking compares the checksum inside a gzip archive, too.
 """
 
 import base64
-import hashlib
 import http.client
 import os
 import time
@@ -109,7 +108,7 @@ def download(url: str, file: str, sha256: str | None = None) -> None:
     part = f"{file}.part"
     with ownership.owning(file):
         if sha256 and os.path.exists(file):
-            found = _compute_digest(file, "sha256")
+            found = filesystem.compute_digest(file)
             if found == sha256:
                 return
             raise ValueError(
@@ -127,13 +126,13 @@ def download(url: str, file: str, sha256: str | None = None) -> None:
                 if pause is None or _size(part) == size:
                     raise ConnectionError(_explain(url, file, error)) from error
             time.sleep(pause)
-        if digest and _compute_digest(part, "md5") != digest:
+        if digest and filesystem.compute_digest(part, "md5") != digest:
             os.remove(part)
             raise ConnectionError(
                 f"{url} was damaged on the way: its MD5 digest differs from "
                 "the server's. It was removed; try again."
             )
-        if sha256 and _compute_digest(part, "sha256") != sha256:
+        if sha256 and filesystem.compute_digest(part) != sha256:
             os.remove(part)
             raise ConnectionError(
                 f"{url} was damaged on the way, or is another file than it "
@@ -188,14 +187,6 @@ def _find_md5(headers):
             if kind == "md5":
                 return base64.b64decode(digest).hex()
     return None
-
-
-def _compute_digest(file, name):
-    digest = hashlib.new(name, usedforsecurity=False)
-    with open(file, "rb") as source:
-        while block := source.read(BLOCK):
-            digest.update(block)
-    return digest.hexdigest()
 
 
 def _size(file):

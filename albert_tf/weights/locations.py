@@ -54,14 +54,17 @@ def locate(path: filesystem.Path) -> Location:
     if path.startswith(("http://", "https://")):
         raise ValueError(
             f"{path} is not on this machine. Download it, and give the file or "
-            "the folder."
+            "the folder, or the name of a released model, such as "
+            f"{downloads.NAMES[0]}."
         )
     if filesystem.is_folder(path):
         return _locate_in(path)
     prefix = _PART.sub("", path)
     folder, name = os.path.dirname(path) or ".", os.path.basename(path)
     if filesystem.exists(f"{prefix}.index"):
-        parent = os.path.join(folder, "..")
+        # Of a remote path, ".." is a name like others.
+        is_remote = filesystem.is_remote(folder)
+        parent = os.path.dirname(folder) if is_remote else f"{folder}/.."
         is_module = os.path.basename(prefix) == "variables"
         if is_module and _has(parent, SAVED_MODEL):
             return _locate_module(parent)

@@ -459,6 +459,10 @@ def replace_files(
         )
     elif tokenizer:
         tokenizer = tokenizer.change_casing(**casing)
+    if tokenizer:
+        tokenizer.warn_of_casing(
+            pretrained.source, pretrained.tokenizer_settings or {}
+        )
     pretrained = dataclasses.replace(pretrained, tokenizer=tokenizer)
     if pretrained.config and tokenizer:
         check_vocabulary(tokenizer, pretrained.config)

@@ -82,6 +82,16 @@ def test_the_error_of_a_loss_is_that_of_paired_answers():
         assert row.score == hits.mean()
 
 
+def test_few_examples_without_a_difference_prove_nothing():
+    layer_logits = np.zeros([50, 4, 2])
+    layer_logits[..., 1] = np.arange(1, 5)  # Surer after each layer.
+    labels = np.ones(50, int)
+    rows = exits.list_exits(layer_logits, labels, "eval_accuracy")
+    assert {row.error for row in rows} == {0, 1 / 50}
+    assert exits.choose_exit(rows, 0.019).threshold == 0
+    assert exits.choose_exit(rows, 0.021).num_layers == 1
+
+
 def test_one_example_tells_no_error():
     assert exits.jackknife([len(part) for part in exits.leave_out(1)]) == np.inf
     logits = np.array([[[0, 1.0], [2, 0]]])  # [1, 2, 2]

@@ -131,8 +131,12 @@ def test_records_are_read_and_described(folder):
 
 def test_any_number_of_workers_writes_the_same_bytes(folder):
     found = []
-    for num_workers in (1, 2, 3):
-        program.run(flags_of(folder, num_shards=2, num_workers=num_workers))
+    path = folder / "vocab.txt"
+    remote = f"ram:/{path}"  # This process alone can read it.
+    filesystem.write_file(remote, path.read_bytes())
+    for num_workers, file in ((1, path), (2, path), (3, remote)):
+        changes = {"num_workers": num_workers, "vocab_file": str(file)}
+        program.run(flags_of(folder, num_shards=2, **changes))
         found.append(digests(folder))
         for path in folder.glob("*.tfrecord"):
             path.unlink()

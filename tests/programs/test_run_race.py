@@ -180,6 +180,28 @@ def test_one_level_can_stand_alone(args, tmp_path):
     assert "middle_eval_accuracy" not in row
 
 
+def test_a_checkpoint_without_a_description_goes_on_with_its_head(
+    args, tmp_path
+):
+    """As those of the release, which have no head.json."""
+    run_race.run(dataclasses.replace(args, do_predict=False))
+    (tmp_path / "out" / task_heads.HEAD_FILE).unlink()
+    before = checkpoints.read_checkpoint(tmp_path / "out/model.ckpt-6")
+    further = dataclasses.replace(
+        args,
+        init_checkpoint=str(tmp_path / "out/model.ckpt-6"),
+        output_dir=str(tmp_path / "further"),
+        learning_rate=1e-9,
+        train_step=1,
+        warmup_step=0,
+        do_predict=False,
+    )
+    run_race.run(further)
+    after = checkpoints.read_checkpoint(tmp_path / "further")
+    for name in ("output_weights", "output_bias"):
+        np.testing.assert_allclose(after[name], before[name], atol=1e-6)
+
+
 def test_the_rate_has_two_names(args, monkeypatch):
     rates, recorded = [], []
 

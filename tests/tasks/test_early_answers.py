@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import pathlib
 import re
 import shutil
 
@@ -15,6 +16,7 @@ from albert_tf.data import submissions
 from albert_tf.export import saved_models
 from albert_tf.metrics import exits as exit_metrics
 from albert_tf.model import exits
+from albert_tf.programs import finetuning
 from albert_tf.reports import report
 from albert_tf.tasks.recipes import ExitSettings
 from albert_tf.weights import task_heads
@@ -264,6 +266,17 @@ def test_other_layers_have_no_threshold(trained):
     deeper = adapt(start, config)
     assert deeper.head.threshold is None
     assert "was chosen for other layers" in deeper.remarks[-1]
+    path = pathlib.Path(trained.folder, "deeper.json")
+    path.write_text(config.to_json_string())
+    args = ClassifierFlags(
+        task_name="sst-2",
+        data_dir="data",
+        output_dir="new",
+        init_checkpoint=str(trained.folder),
+        albert_config_file=str(path),
+    )
+    start = finetuning.read_start(args)
+    assert start.head.threshold is start.model.head.threshold is None
 
 
 def test_all_layers_may_be_asked_of_any_objective(deep, tmp_path):

@@ -311,11 +311,50 @@ def test_scores_of_other_data_are_not_taken_for_these(model, tmp_path):
         build(model, tmp_path, TEXTS, LABELS, dev=(TEXTS, other)).evaluate()
 
 
+def test_an_interrupted_scoring_says_on_what_data(model, tmp_path, monkeypatch):
+    build(model, tmp_path, TEXTS, LABELS).train()
+    manager = build(model, tmp_path, TEXTS, LABELS).session.manager
+    manager.copy(manager.prefix(2), 1)
+    tuning = build(model, tmp_path, TEXTS, LABELS, dev=(TEXTS, LABELS))
+    scores = iter([tuning.task.score])
+    monkeypatch.setattr(tuning.task, "score", lambda x: next(scores)(x))
+    with pytest.raises(StopIteration):  # In the second one.
+        tuning.evaluate()
+    other = [*LABELS[1:], LABELS[0]]
+    with pytest.raises(ValueError, match="existing scores are on other"):
+        build(model, tmp_path, TEXTS, LABELS, dev=(TEXTS, other))
+    tuning = build(model, tmp_path, TEXTS, LABELS, dev=(TEXTS, LABELS))
+    assert [row["global_step"] for row in tuning.evaluate()] == [1, 2]
+
+
+def test_a_head_that_nothing_describes_is_described_when_scored(
+    model, tmp_path
+):
+    """As that of a checkpoint of the release."""
+    build(model, tmp_path, TEXTS, LABELS).train()
+    path = tmp_path / "head.json"
+    described = json.loads(path.read_text())
+    path.unlink()
+    build(model, tmp_path, TEXTS, LABELS, dev=(TEXTS, LABELS)).evaluate()
+    found = json.loads(path.read_text())
+    assert found.pop("scored").keys() == {"2"}
+    assert found == described
+
+
+def test_a_model_that_is_only_scored_is_adapted_to_the_config(model, tmp_path):
+    tuning = build(model, tmp_path / "a", TEXTS, LABELS)
+    tuning.train()
+    config = dataclasses.replace(tuning.config, num_attention_heads=1)
+    start = pretrained.read_pretrained(tmp_path / "a")
+    with pytest.raises(ValueError, match="compute something else"):
+        FineTuning(tmp_path / "b", tuning.task, start, config=config)
+
+
 def test_texts_of_another_tokenizer_are_refused(model, tmp_path):
     tuning = build(model, tmp_path, TEXTS, LABELS)
     start = pretrained.read_pretrained(model)
     cased = start.tokenizer.change_casing(do_lower_case=False)
-    with pytest.raises(ValueError, match="Make the task with its tokenizer"):
+    with pytest.raises(ValueError, match="also for its data"):
         FineTuning(
             tmp_path / "other",
             tuning.task,

@@ -297,13 +297,8 @@ def build_step(folder, kind, optimizer_name):
                 ratios[n].total / (ratios[n].weight + ratios[n].epsilon)
                 for n in model.loss_scales
             )
-        gradients = tape.gradient(loss, weights)
         # The spans do not see the pooler, which then stays as it is.
-        gradients = {
-            n: tf.convert_to_tensor(g)
-            for n, g in gradients.items()
-            if g is not None
-        }
+        gradients = optimization.make_dense(tape.gradient(loss, weights))
         # What the release clipped with: a repeated row counted twice.
         clipped = [g / tf.maximum(norm, 1.0) for g in gradients.values()]
         dense_norm = tf.linalg.global_norm(list(gradients.values()))

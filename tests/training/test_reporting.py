@@ -40,6 +40,12 @@ def test_rate_and_remaining_time_exclude_compilation(tmp_path, clock):
     assert reporter.clock.rate == pytest.approx(2.0)
 
 
+def test_the_share_of_each_replica_is_said(tmp_path):
+    output = io.StringIO()
+    reporting.Reporter(tmp_path, output).start(0, 10, 8, num_replicas=4)
+    assert "8 sequences per step, 2 on each of 4 replicas." in output.getvalue()
+
+
 def test_a_log_gets_no_terminal_codes(tmp_path, clock):
     output = io.StringIO()
     reporter = reporting.Reporter(tmp_path, output)

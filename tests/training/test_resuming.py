@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf.commands.run_classifier import ClassifierFlags
 from albert_tf.commands.run_pretraining import PretrainingFlags
 from albert_tf.data.pretraining import opening
 from albert_tf.model import heads
@@ -26,7 +25,7 @@ from albert_tf.training import (
 from albert_tf.training.settings import Schedule, Settings
 from albert_tf.weights import checkpoints, task_heads
 from tests import tiny, tiny_records
-from tests.programs.classifier_runs import make_rows, write_table
+from tests.programs.classifier_runs import build_args, make_rows, write_table
 from tests.programs.test_run_pretraining import CONFIG
 
 # Also in `whole`, with which others are compared.
@@ -39,31 +38,11 @@ def whole(tmp_path_factory):
     """Flags of a finished run of twelve steps, with its correct output."""
     folder = tmp_path_factory.mktemp("whole")
     (folder / "model").mkdir()
-    tiny.write_model(folder / "model")
-    data = folder / "data" / "SST-2"
-    write_table(data / "train.tsv", make_rows(60, seed=1))
-    write_table(data / "dev.tsv", make_rows(21, seed=2))
-    write_table(
-        data / "test.tsv",
-        [(9 - i, "w1 w2") for i in range(9)],
-        "index\tsentence",
-    )
-    args = ClassifierFlags(
-        task_name="sst-2",
-        data_dir=str(folder / "data"),
-        output_dir=str(folder / "out"),
-        init_checkpoint=str(folder / "model"),
-        do_train=True,
-        do_eval=True,
-        do_predict=True,
-        train_batch_size=8,
-        eval_batch_size=8,
-        predict_batch_size=8,
-        learning_rate=1e-3,
+    args = dataclasses.replace(
+        build_args(folder, tiny.write_model(folder / "model")),
         train_step=LAST,
-        save_checkpoints_steps=4,
+        warmup_step=0,
         log_every_steps=2,
-        max_seq_length=16,
         bucket_lengths="8",
     )
     run_classifier.run(args)

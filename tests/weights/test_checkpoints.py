@@ -365,6 +365,35 @@ def test_a_newer_checkpoint_is_preferred_unless_it_was_scored(tmp_path):
     assert task_heads.read_head(tmp_path) == head
 
 
+def test_a_checkpoint_of_several_data_files_is_copied(tmp_path):
+    """As those of the release, trained by several hosts, may be."""
+    manager = checkpoints.CheckpointManager(tmp_path, variables())
+    values = checkpoints.read_checkpoint(save_at(manager, 10))
+    parts = [tmp_path / f"model.ckpt-20_temp/part-{i}" for i in range(2)]
+    for i, part in enumerate(map(str, parts)):
+        names = sorted(values)[i::2]
+        tensors = [values[name] for name in names]
+        tf.raw_ops.SaveV2(
+            prefix=part,
+            tensor_names=names,
+            shape_and_slices=[""] * len(names),
+            tensors=tensors,
+        )
+    prefix = str(tmp_path / "model.ckpt-20")
+    tf.raw_ops.MergeV2Checkpoints(
+        checkpoint_prefixes=[*map(str, parts)], destination_prefix=prefix
+    )
+    files = sorted(tmp_path.glob("model.ckpt-20.*"))
+    assert files[1].name.endswith("data-00001-of-00002")
+    manager.keep_best(prefix)
+    checkpoints.remove_checkpoint(prefix)
+    assert not [file for file in files if file.exists()]
+    best = checkpoints.read_checkpoint(tmp_path / "model.ckpt-best")
+    assert best.keys() == values.keys()
+    for name, value in values.items():
+        np.testing.assert_array_equal(best[name], value)
+
+
 def test_scoring_a_copy_keeps_its_threshold(tmp_path):
     """A folder with `model.ckpt-best` alone, scored as step 0."""
     content = '{"kind": "conditional_spans", "scored": {"8": 0.5, "best": 0.5}}'

@@ -12,7 +12,7 @@ from albert_tf.data.pretraining import agreement
 from albert_tf.inference import masks
 from albert_tf.model import heads, modeling
 from albert_tf.text import extension, tokenization
-from albert_tf.training import plateau
+from albert_tf.training import optimization, plateau
 from albert_tf.weights import checkpoints, new_pieces, pretrained
 from tests import tiny
 from tests.bad_inputs import commands, world
@@ -94,12 +94,7 @@ def losses_and_gradients(folder):
     with tf.GradientTape() as tape:
         ratios = model.ratios(features())
         loss = ratios["masked_lm_loss"].total
-    gradients = tape.gradient(loss, weights)
-    gradients = {
-        n: tf.convert_to_tensor(g)
-        for n, g in gradients.items()
-        if g is not None
-    }
+    gradients = optimization.make_dense(tape.gradient(loss, weights))
     measured = plateau.Measured(
         model, tf.zeros(NUM_PIECES), tf.fill([NUM_PIECES], True)
     ).ratios(features())

@@ -552,14 +552,7 @@ def test_dropout_and_surplus_groups_may_differ(tmp_path):
 
 def test_data_of_another_vocabulary_is_refused(tmp_path):
     random_model(tmp_path / "a")
-    pieces = [
-        "[PAD]",
-        "[UNK]",
-        "[CLS]",
-        "[SEP]",
-        "[MASK]",
-        *map(str, range(26)),
-    ]
+    pieces = [*tiny.SPECIAL, *map(str, range(26))]
     (tmp_path / "a" / "vocab.txt").write_text("\n".join(pieces) + "\n")
     found = pretrained.read_pretrained(tmp_path / "a")
     settings = found.tokenizer.settings
@@ -734,7 +727,7 @@ def test_a_model_in_memory_is_written_with_its_vocabulary(tmp_path):
 
 
 @pytest.mark.parametrize("is_given", [False, True])
-def test_casing_that_is_given_counts(tmp_path, is_given):
+def test_casing_that_is_given_counts(tmp_path, is_given, caplog):
     """Whatever is recorded, and whether or not the file is given."""
     folder = tmp_path / "model"
     random_model(folder, vocab_size=25)
@@ -753,6 +746,11 @@ def test_casing_that_is_given_counts(tmp_path, is_given):
             pretrained.read_pretrained(folder), vocab_file=given
         )
         assert not found.tokenizer.settings["do_lower_case"]
+    assert not caplog.records
+    recorded = pretrained.read_pretrained(folder)
+    pretrained.replace_files(recorded, **files, do_lower_case=True)
+    says = "model.ckpt-best was created with do_lower_case=False, as is"
+    assert says in caplog.text
 
 
 def write_pieces(path):
@@ -940,14 +938,7 @@ def test_a_hub_module_of_the_release_is_read(tmp_path):
 def test_models_are_read_from_remote_folders(tmp_path, form):
     """TensorFlow's ram:// stands for gs://."""
     values = random_model(tmp_path / "a")
-    pieces = [
-        "[PAD]",
-        "[UNK]",
-        "[CLS]",
-        "[SEP]",
-        "[MASK]",
-        *map(str, range(26)),
-    ]
+    pieces = [*tiny.SPECIAL, *map(str, range(26))]
     (tmp_path / "a" / "vocab.txt").write_text("\n".join(pieces) + "\n")
     remote = f"ram://{tmp_path}/{form}"
     if form == "module":
@@ -965,6 +956,8 @@ def test_models_are_read_from_remote_folders(tmp_path, form):
             filesystem.write_file(f"{remote}/{name}", path.read_bytes())
     if form == "tar":
         remote += "/a.tar.gz"
+    elif form == "module":
+        remote += "/variables/variables.index"
     found = pretrained.read_pretrained(remote)
     assert found.config.to_dict() == TINY.to_dict()
     assert found.tokenizer.pieces == pieces

@@ -302,10 +302,7 @@ def write_bucket(keyed: Iterable[bytes], folder: str) -> tuple[str, int]:
     """
     path = os.path.join(folder, f"{uuid.uuid4().hex}.tfrecord")
     num_records = 0
-    with (
-        filesystem.replacing(path) as temporary,
-        filesystem.open_file(temporary, "wb") as file,
-    ):
+    with filesystem.writing(path) as file:
         for record in sorted(keyed):
             file.write(frame_record(record[KEY_BYTES:]))
             num_records += 1
@@ -340,6 +337,7 @@ def join_buckets(paths: list[str], folder: str, output: str) -> int:
     filesystem.make_folder(folder)
     filesystem.make_folder(os.path.dirname(output))
     with filesystem.open_file(joined, "wb") as file:
+        file.write(b"")  # A remote file exists from its first write on.
         for path in paths:
             with filesystem.open_file(path) as bucket:
                 shutil.copyfileobj(bucket, file, 1 << 20)

@@ -101,13 +101,10 @@ class _Worker:
 
     settings: Settings
     folder: filesystem.Path
+    tokenizer: tokenization.Tokenizer
 
     def __reduce__(self):
-        return _Worker, (self.settings, self.folder)
-
-    @functools.cached_property
-    def tokenizer(self):
-        return self.settings.build_tokenizer()
+        return _Worker, (self.settings, self.folder, self.tokenizer)
 
     @functools.cached_property
     def vocabulary(self):
@@ -178,7 +175,7 @@ def output_names(output_file: str, num_shards: int) -> list[str]:
             f"output_file must name different files; got {output_file!r}."
         )
     for name in names:
-        if name.endswith("/") or os.path.isdir(name):
+        if name.endswith("/") or filesystem.is_folder(name):
             raise ValueError(f"output_file: {name} is a folder; wanted a file.")
     if num_shards == 1:
         return names
@@ -250,8 +247,9 @@ def create_shards(
         ownership.owning(*unfinished.lock_names(outputs)),
         unfinished.Unfinished(outputs, fingerprint) as state,
     ):
+        worker = _Worker(settings, state.folder, tokenizer)
         _write_outputs(
-            inputs, outputs, settings, state, num_workers, has_progress
+            inputs, outputs, worker, state, num_workers, has_progress
         )
         statistics = summarize(state.counts, state.shards.values())
         state.publish(outputs)
@@ -262,9 +260,9 @@ def create_shards(
     return statistics
 
 
-def _write_outputs(inputs, outputs, settings, state, num_workers, has_progress):
+def _write_outputs(inputs, outputs, worker, state, num_workers, has_progress):
     """Writes all record files that are not finished yet."""
-    worker = _Worker(settings, state.folder)
+    settings = worker.settings
     vocab_size = worker.tokenizer.vocab_size
     with processes.ordered_map(num_workers, worker) as run:
         counts = state.counts

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from albert_tf import filesystem
 from albert_tf.data.pretraining import (
     blocks,
     corpus,
@@ -330,6 +331,11 @@ def test_buckets_are_sorted_and_joined_in_order(tmp_path):
     found = list(tf.data.TFRecordDataset(str(output)).as_numpy_iterator())
     assert found == [record[blocks.KEY_BYTES :] for record in sorted(keyed)]
     assert not list((tmp_path / "x").iterdir())
+    # A remote file that nothing is written to does not appear by itself.
+    for scheme in ("", "ram://"):
+        empty = f"{scheme}{tmp_path}/empty.tfrecord"
+        assert blocks.join_buckets([], f"{scheme}{tmp_path}/x", empty) == 0
+        assert filesystem.exists(empty)
 
 
 def test_summaries_add_counts_and_collect_shards():
