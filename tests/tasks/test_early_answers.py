@@ -272,6 +272,7 @@ def test_other_layers_have_no_threshold(trained):
         task_name="sst-2",
         data_dir="data",
         output_dir="new",
+        do_predict=True,
         init_checkpoint=str(trained.folder),
         albert_config_file=str(path),
     )
