@@ -26,7 +26,8 @@ nightly: check  # All tests: the long ones after those of `check`.
 	$(VENV_PYTHON) -m pytest -q -n 2 --dist worksteal -m nightly
 
 test-beam: .venv/.installed .venv/.beam  # Those with Apache Beam.
-	PYTHONPATH=.venv/beam $(VENV_PYTHON) -m pytest -q tests/data/pretraining/test_beam_pipeline.py
+	PYTHONPATH=.venv/beam $(VENV_PYTHON) -m pytest -q tests/data/pretraining/test_beam_pipeline.py \
+		tests/data/pretraining/test_blocks.py
 
 docs: .venv/.docs  # The documentation as a site, in site/. A broken link is an error.
 	NO_MKDOCS_2_WARNING=1 $(VENV_PYTHON) -m mkdocs build
