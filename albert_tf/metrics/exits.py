@@ -86,7 +86,7 @@ def list_exits(
     rows = []
     for threshold in sorted({*THRESHOLDS, *more}):
         logits, num_layers = leave(layer_logits, threshold, unsure)
-        # Even if no answer of N differs, one in N may elsewhere.
+        # Even if no answer of N differs, one in N may on other data.
         has_left = num_layers.min() < layer_logits.shape[1]
         error = 1 / len(label_ids) if has_left else 0.0
         if (logits.argmax(axis=1) != whole.argmax(axis=1)).any():

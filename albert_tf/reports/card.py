@@ -167,15 +167,15 @@ def _describe_metadata(name, kind, run, checkpoint, form):
     """Yields lines of YAML; their values are JSON."""
     pipeline, *_ = USES[kind]
     scores = _find_scores(run, checkpoint) if run else {}
+    early = {
+        name.removeprefix("exit_"): value
+        for name, value in scores.items()
+        if name.startswith("exit_")
+    }
+    if early and form not in LIBRARIES:  # Others compute all layers.
+        scores = early
     metrics = [
-        {
-            "type": METRICS[metric],
-            "name": metric,
-            # Other libraries compute all layers; ours as few as are needed.
-            "value": value
-            if form in LIBRARIES
-            else scores.get(f"exit_{metric}", value),
-        }
+        {"type": METRICS[metric], "name": metric, "value": value}
         for metric, value in scores.items()
         if metric in METRICS
     ]

@@ -284,6 +284,8 @@ class Classification(Task):
 
     def choose_exit(self, tuning) -> float | None:
         """Returns the threshold of predictions; None computes all layers."""
+        if not self._leaves_early(tuning):
+            return None
         given = self.exits.exit_threshold
         # With 0, no row leaves: the loop would be of no use.
         return (tuning.find_threshold() if given is None else given) or None

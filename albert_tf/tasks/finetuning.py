@@ -725,11 +725,6 @@ class FineTuning:
         if self.evaluator is None:
             raise ValueError(f"The task {self.task.name} has no dev data.")
         if checkpoints.list_checkpoints(self.folder):
-            # Checkpoints of the release have no description of their head.
-            name = task_heads.HEAD_FILE
-            head = self.list_assets(self.folder).get(name)
-            if head and not task_heads.read_head(self.folder):
-                filesystem.write_json(os.path.join(self.folder, name), head)
             self.session.evaluate_folder(self.evaluator)
         else:
             self.reporter.say(f"Evaluating {self.restore_best()}.")

@@ -327,20 +327,6 @@ def test_an_interrupted_scoring_says_on_what_data(model, tmp_path, monkeypatch):
     assert [row["global_step"] for row in tuning.evaluate()] == [1, 2]
 
 
-def test_a_head_that_nothing_describes_is_described_when_scored(
-    model, tmp_path
-):
-    """As that of a checkpoint of the release."""
-    build(model, tmp_path, TEXTS, LABELS).train()
-    path = tmp_path / "head.json"
-    described = json.loads(path.read_text())
-    path.unlink()
-    build(model, tmp_path, TEXTS, LABELS, dev=(TEXTS, LABELS)).evaluate()
-    found = json.loads(path.read_text())
-    assert found.pop("scored").keys() == {"2"}
-    assert found == described
-
-
 def test_a_model_that_is_only_scored_is_adapted_to_the_config(model, tmp_path):
     tuning = build(model, tmp_path / "a", TEXTS, LABELS)
     tuning.train()
