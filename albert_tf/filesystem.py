@@ -337,9 +337,8 @@ def expand_in_order(patterns: str | None) -> list[str]:
     """
     files: list[str] = []
     words = split_list(patterns)
-    is_one = patterns and len(words) > 1 and patterns.count("://") < 2
-    if is_one and exists(patterns):
-        words = [patterns]
+    if patterns and len(words) > 1 and patterns.count("://") < 2:
+        words = [patterns] if exists(patterns) else words
     for pattern in words:
         # Names of existing files and folders may contain "[" or "*".
         folder, name = os.path.split(pattern)

@@ -26,7 +26,7 @@ def digest_task(settings):
     Only the task's own files in --data_dir count: the folder may also have
     other tasks of GLUE.
     """
-    replaced = {}
+    replaced: dict = {}
     if path := settings.get("task_config"):
         replaced["task_config"] = digest_file(path)
     task = table_tasks.choose_task(settings.get("task_name"), path)

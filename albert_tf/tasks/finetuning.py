@@ -240,7 +240,8 @@ class FineTuning:
         )
         # After the session, which records what the weights were.
         if start.values:
-            self.start = pretrained.adapt(start, self.config)
+            adapted = pretrained.adapt(start, self.config)
+            self.start = pretrained.complete(adapted)
         self.reporter = self.session.reporter
         self.scored_threshold: float | None = None
         self.dev_rows: list[dict] = []
