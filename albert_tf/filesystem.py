@@ -100,7 +100,10 @@ def copy(path: Path, target: Path) -> None:
 def open_file(path: Path, mode: str = "rb"):
     """Opens a file, like `open`."""
     if is_remote(path):
-        return _gfile().GFile(str(path), mode)
+        file = _gfile().GFile(str(path), mode)
+        if mode.startswith("w"):
+            file.write("")  # Creates the file, even if nothing else does.
+        return file
     return open(path, mode)
 
 
@@ -373,7 +376,7 @@ def _find_remote(pattern):
     """Returns the paths that match a glob, of files or folders."""
     if "**" in pattern:  # To TensorFlow, it is a single asterisk.
         raise ValueError(
-            f"{pattern}: ** is for local folders alone. Give a glob for each "
+            f"{pattern}: ** works in local paths only. Give a glob for each "
             "level, separated by commas."
         )
     matches = _gfile().glob(pattern)
@@ -423,7 +426,7 @@ def named_plainly(path: Path) -> Iterator[str]:
 
 
 def check_can_be_named(path: Path) -> None:
-    """Raises ValueError for a remote path that does not match itself."""
+    """Raises ValueError for a remote path that, as a glob, is another."""
     if is_remote(path) and set("[\\") & set(str(path)):
         raise ValueError(
             f"{path}: TensorFlow cannot read checkpoints from remote folders "
@@ -479,7 +482,8 @@ def check_can_be_written(path: Path) -> None:
     if is_remote(path):
         if is_folder(path):
             raise IsADirectoryError(f"{path} is a folder; wanted a file.")
-        make_folder(os.path.dirname(path))
+        if is_remote(folder := os.path.dirname(path)):  # Has a bucket.
+            make_folder(folder)
         return
     kind = _find_stream(path)
     if kind or _is_standard_stream(path):

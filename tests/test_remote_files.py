@@ -62,3 +62,9 @@ def test_remote_checkpoints_need_a_name_that_tensorflow_reads(remote):
         filesystem.named_plainly(f"{remote}/lr[1e-4]"),
     ):
         pass
+
+
+def test_a_remote_file_that_nothing_is_written_to_exists(remote):
+    with filesystem.writing(f"{remote}/a.txt"):
+        pass
+    assert filesystem.read_file(f"{remote}/a.txt") == b""

@@ -361,8 +361,8 @@ class Evaluator:
                 f"{self.manager.folder} has {checkpoints.PREFIX}-best, but no "
                 f"results in {results_file.RESULTS_FILE}, so training would "
                 "replace it. Evaluate the folder first, without training, "
-                "which keeps it as a numbered checkpoint; or remove "
-                f"{checkpoints.PREFIX}-best.*, to go back."
+                "which keeps it as a numbered checkpoint; or, to continue "
+                f"from step {step} instead, remove {checkpoints.PREFIX}-best.*."
             )
 
     def is_missing(self, step):
@@ -446,7 +446,8 @@ class Evaluator:
         if not prefixes:
             raise FileNotFoundError(
                 f"{folder} contains no checkpoint to evaluate. Train first, or "
-                "check output_dir."
+                f"check output_dir. (A {checkpoints.PREFIX}-best alone is "
+                "evaluated as init_checkpoint, with another output_dir.)"
             )
         evaluated = set(self.known(checkpoints.STEP))
         regular = [p for p in prefixes if not self.manager.is_interrupted(p)]

@@ -337,7 +337,6 @@ def join_buckets(paths: list[str], folder: str, output: str) -> int:
     filesystem.make_folder(folder)
     filesystem.make_folder(os.path.dirname(output))
     with filesystem.open_file(joined, "wb") as file:
-        file.write(b"")  # A remote file exists from its first write on.
         for path in paths:
             with filesystem.open_file(path) as bucket:
                 shutil.copyfileobj(bucket, file, 1 << 20)
