@@ -36,19 +36,25 @@ def run_program(command, **kwargs):
         with subprocess.Popen(command, preexec_fn=prepare, **kwargs) as program:
             try:
                 signal.pthread_sigmask(signal.SIG_SETMASK, before)
-                program.wait()
-            except KeyboardInterrupt as stop:
-                # The terminal sends ctrl-C to both processes, but SIGTERM
-                # reaches only this one.
-                if isinstance(stop, flags.Terminated):
-                    program.terminate()
-                # A second one would end this process, and so the program, while
-                # that saves its work.
-                signal.pthread_sigmask(
-                    signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM}
-                )
-                program.wait()
+                _wait(program)
+            except KeyboardInterrupt:
+                # A second ctrl-C would end this process, and so the program,
+                # while that saves its work.
+                signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+                _wait(program)
                 raise
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
     return program.returncode
+
+
+def _wait(program):
+    """Waits until a program ends; passes SIGTERM on to it."""
+    try:
+        program.wait()
+    except flags.Terminated:
+        # The terminal sends ctrl-C to both processes, but SIGTERM reaches only
+        # this one.
+        program.terminate()
+        program.wait()
+        raise

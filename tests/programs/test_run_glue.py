@@ -5,6 +5,7 @@ import os
 import re
 import signal
 import sys
+import time
 
 import pytest
 from absl import flags as absl_flags
@@ -191,7 +192,8 @@ time.sleep(60)
 """
 
 
-def test_sigterm_reaches_the_classifier(tmp_path, script):
+@pytest.mark.parametrize("after_ctrl_c", [False, True])
+def test_sigterm_reaches_the_classifier(tmp_path, script, after_ctrl_c):
     script.write_text(SAVES_AT_SIGTERM)
     code = (
         "from albert_tf import flags\n"
@@ -206,6 +208,9 @@ def test_sigterm_reaches_the_classifier(tmp_path, script):
         f"--output_dir={tmp_path / 'out'}",
     ]
     with started(code, *folders) as tool:
+        if after_ctrl_c:  # Only this process receives it.
+            tool.send_signal(signal.SIGINT)
+            time.sleep(1)
         tool.terminate()
         rest, _ = tool.communicate(timeout=30)
     assert tool.returncode == 143
