@@ -16,6 +16,8 @@ import sys
 from albert_tf import filesystem
 
 LOCK_FILE = ".lock"
+# Lock files that this process has locked.
+_LOCKED: set[str] = set()
 # How often a lock file may disappear while it is opened.
 _TRIES = 100
 
@@ -36,16 +38,24 @@ def owning(*paths):
 
 
 @contextlib.contextmanager
-def owning_folder(folder):
+def owning_folder(folder, is_shared=False):
     """Context manager: locks a folder in which files are written; yields it.
 
     The lock is a hidden file in the folder; it is removed at the end. If the
     folder was created for the lock and is still empty, it is removed, too.
 
+    Args:
+      folder: the folder.
+      is_shared: whether to share a lock that this process has already.
+
     Raises:
       BlockingIOError: if another process has locked it; names the process.
     """
-    with _locked(os.path.join(str(folder), LOCK_FILE)):
+    lock_file = os.path.join(str(folder), LOCK_FILE)
+    if is_shared and os.path.realpath(lock_file) in _LOCKED:
+        yield str(folder)
+        return
+    with _locked(lock_file):
         yield str(folder)
 
 
@@ -66,6 +76,8 @@ def _locked(lock_file):
     is_new = not os.path.isdir(folder)
     filesystem.make_folder(folder)
     file = _open_locked(lock_file)
+    name = os.path.realpath(lock_file)
+    _LOCKED.add(name)
     try:
         with file:
             file.write(_describe_this_process())
@@ -78,6 +90,7 @@ def _locked(lock_file):
             os.unlink(lock_file)
         raise
     finally:
+        _LOCKED.discard(name)
         if is_new:
             with contextlib.suppress(OSError):
                 os.rmdir(folder)  # Fails unless it is empty.

@@ -22,9 +22,18 @@ class Line:
     """
 
     def __init__(self, stream=None):
-        self.stream = stream or sys.stderr
-        self.is_terminal = self.stream.isatty()
+        self._stream = stream
         self.last = time.monotonic()
+
+    @property
+    def stream(self):
+        """Where lines are written; stderr may be redirected at any time."""
+        return self._stream or sys.stderr
+
+    @property
+    def is_terminal(self) -> bool:
+        """Whether the stream is a terminal."""
+        return self.stream.isatty()
 
     def show(self, text: str, end: str = ""):
         """Updates a terminal's status line; a log gets a line once a minute.

@@ -59,7 +59,7 @@ class ClassifyFlags(groups.AnswersFlags):
             raise ValueError("--delimiter is for --input_file.")
         names = "delimiter", "text_columns"
         given = [n for n in names if getattr(self, n) != getattr(type(self), n)]
-        if given and (self.input_file or "").endswith(".txt"):
+        if given and (self.input_file or "").lower().endswith(".txt"):
             raise ValueError(
                 f"--{given[0]} is for tables; a .txt --input_file has one text "
                 "on each line. Name a table .csv or .tsv."

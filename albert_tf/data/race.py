@@ -19,6 +19,8 @@ from albert_tf.text import normalization, tokenization
 
 LEVELS = ("middle", "high")
 LETTERS = "ABCDEF"
+# What NFKD makes "_".
+BLANK = "[_\uff3f\ufe33\ufe34\ufe4d-\ufe4f]+"
 MIN_OPTIONS = 2
 _KINDS: dict[type, str] = {str: "a string", list: "a list", dict: "an object"}
 
@@ -219,10 +221,10 @@ def join_choice(question: str, option: str) -> str:
     """Inserts an option into the question's blank, or appends it.
 
     Source: race_utils.py, which replaces each "_" of "___". It normalizes both
-    before, so that a full-width "＿" is a blank, too.
+    before, so that characters such as the full-width "＿" are blanks, too.
     """
     question, option = question.strip(), option.strip()
-    joined, num_blanks = re.subn("[_\uff3f]+", lambda _: option, question)
+    joined, num_blanks = re.subn(BLANK, lambda _: option, question)
     return joined if num_blanks else f"{question} {option}"
 
 

@@ -6,6 +6,7 @@ import functools
 import hashlib
 import logging
 import math
+import numbers
 import types
 import typing
 from collections.abc import Iterable
@@ -135,7 +136,7 @@ class TableTask:
         yield (
             "class_weight",
             all(
-                _is_of(weight, int | float) and 0 <= weight < math.inf
+                _is_of(weight, numbers.Real) and 0 <= weight < math.inf
                 for weight in given.values()
             )
             and any(given.values()),
@@ -422,7 +423,7 @@ def _label_names(row, task, source, known=frozenset()):
     if any(label_values.is_missing(name, known) for name in names):
         raise ValueError(
             f"{where}: label {row.label!r}; wanted a label. If this is one, "
-            f'name it in "labels". {label_values.HINT}'
+            f'name it in "labels" (label_names). {label_values.HINT}'
         )
     return names
 

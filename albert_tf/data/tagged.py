@@ -126,8 +126,8 @@ def read_tagged(
     columns = tagged_tables.Columns(word_column, tag_column, has_tags)
     rows, source = _READERS[tables.format_of(str(path))](path, text, columns)
     tags = {tag for row in rows for tag in row.tags or ()}
-    # "_" is CoNLL-U's word for nothing.
-    is_blank = has_tags is None and tags <= {"_", ""}
+    # "_" is CoNLL-U's word for nothing; "O" fills the place of unknown tags.
+    is_blank = has_tags is None and tags <= {"_", "", "O"}
     if is_blank:
         rows = [row._replace(tags=None) for row in rows]
     _check_rows(path, rows)
@@ -221,6 +221,18 @@ def to_iob2(tags: list[str], scheme: str) -> list[str]:
     Inconsistent tags are read as `tagging.find_spans` does.
     """
     return _convert(tags, scheme, "IOB2")
+
+
+def fits(file: TaggedFile, scheme: str) -> bool:
+    """Returns whether a file's tags may be of a scheme as well as of its own.
+
+    Both write them alike; longer spans may differ.
+    """
+    return all(
+        from_iob2(sentence.tags or [], scheme)
+        == from_iob2(sentence.tags or [], file.scheme)
+        for sentence in file.sentences
+    )
 
 
 def from_iob2(tags: list[str], scheme: str) -> list[str]:

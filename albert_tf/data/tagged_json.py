@@ -161,19 +161,22 @@ def _find_problem(span, num_characters):
 def _write_json(objects, keys, rows, tags):
     """Returns the content of JSON lines with other tags."""
     lines = []
+    are_spans = all(map(tagging.is_span_tag, itertools.chain(*tags)))
     for values, key, row, found in zip(objects, keys, rows, tags, strict=True):
-        value = found if row.spans is None else _to_spans(row.spans, found)
+        value = found
+        if row.spans is not None:
+            value = _to_spans(row.spans, found, are_spans)
         lines.append(json.dumps({**values, key: value}, ensure_ascii=False))
     return "".join(f"{line}\n" for line in lines)
 
 
-def _to_spans(places, tags):
+def _to_spans(places, tags, are_spans):
     """Returns objects of the spans of characters; plain tags are of a word.
 
     `places` has the first character of each word and its end.
     """
     spans = [(tag, i, i + 1) for i, tag in enumerate(tags)]
-    if all(map(tagging.is_span_tag, tags)):
+    if are_spans:
         spans = tagging.find_spans(tags)
     return [
         {"start": places[first][0], "end": places[last - 1][1], "label": label}

@@ -83,7 +83,7 @@ def read_pairs(
       ValueError: if it has no rows, or its columns are unknown or invalid.
     """
     path = str(path)
-    if path.endswith(".txt"):
+    if path.lower().endswith(".txt"):
         return _read_lines(path, text_columns, score_column)
     format = tables.format_of(path)
     header, records = tables.read_records(path, format=format)

@@ -9,10 +9,11 @@ from albert_tf.data import answers, squad, text_data, windows
 from albert_tf.inference import fine_tuned, remarks
 from albert_tf.model import span_heads
 from albert_tf.tasks.recipes import (
+    BEAM,
     AnswerSettings,
     Recipe,
     choose_windows,
-    find_answer_length,
+    recall_answers,
 )
 from albert_tf.text import coverage
 from albert_tf.weights import pretrained, task_heads
@@ -58,8 +59,6 @@ class Answerer:
       True
     """
 
-    _BEAM = "start_n_top", "end_n_top"
-
     def __init__(
         self,
         model: filesystem.Path | pretrained.Pretrained,
@@ -77,9 +76,7 @@ class Answerer:
             "a model that answers questions",
             "run_squad",
         )
-        self.settings = settings or AnswerSettings(
-            max_answer_length=find_answer_length(head)
-        )
+        self.settings = settings or AnswerSettings(**recall_answers(head))
         self.threshold = self._choose_threshold(head, start.source)
         self.tokenizer = start.tokenizer
         given = {
@@ -98,7 +95,7 @@ class Answerer:
         build: Callable = span_heads.AlbertSpans
         self._min_length = 1
         if self.threshold is not None:
-            beam = {n: getattr(self.settings, n) for n in self._BEAM}
+            beam = {n: getattr(self.settings, n) for n in BEAM}
             build = functools.partial(span_heads.AlbertConditionalSpans, **beam)
             self._min_length = max(beam.values())
         self._remarks = remarks.Remarks()
@@ -161,6 +158,7 @@ class Answerer:
         encoded = windows.encode_squad(
             asked, self.tokenizer, self.windows, is_training=False
         )
+        self._remarks.say("long", encoded.truncation)
         unknown = coverage.describe_unknown(encoded.ids, self.tokenizer)
         self._remarks.say("unknown", unknown)
         outputs = self._predict(

@@ -72,6 +72,8 @@ class FillMask:
     def __call__(self, texts: Iterable, *, top_k: int = 5) -> list[dict]:
         """Predicts each [MASK] of texts, or of pairs of a text and the next.
 
+        An empty next text is none.
+
         Returns:
           A dict for each text, in order:
 
@@ -85,7 +87,10 @@ class FillMask:
             is no pair contains no [MASK], a text is longer than the model, or
             the model does not know the order of texts.
         """
-        rows = text_data.make_rows(texts)
+        rows = [
+            row if (row.text_b or "").strip() else row._replace(text_b=None)
+            for row in text_data.make_rows(texts)
+        ]
         if not rows:
             return []
         size = self.tokenizer.vocab_size

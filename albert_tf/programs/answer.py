@@ -3,7 +3,7 @@
 from albert_tf import filesystem
 from albert_tf.inference.answerer import Answerer
 from albert_tf.programs import models
-from albert_tf.tasks.recipes import AnswerSettings, find_answer_length
+from albert_tf.tasks.recipes import AnswerSettings, recall_answers
 
 
 def run(args):
@@ -24,14 +24,15 @@ def run(args):
     if not texts:
         raise ValueError("--question contains no question.")
     model = models.read_checkpoint(args)
+    longest = args.max_answer_length
+    given = {"max_answer_length": longest} if longest else {}
     answerer = Answerer(
         model,
         max_seq_length=args.max_seq_length,
         doc_stride=args.doc_stride,
         max_query_length=args.max_query_length,
         settings=AnswerSettings(
-            max_answer_length=args.max_answer_length
-            or find_answer_length(model.head),
+            **recall_answers(model.head) | given,
             # In v1, fewer than usual would change the answers.
             n_best_size=max(args.n_best_size, AnswerSettings.n_best_size),
         ),

@@ -54,7 +54,7 @@ def read_texts(args):
                 f"{len(columns[1])}; wanted a second text for each text."
             )
         texts = list(zip(*columns, strict=True))
-    elif path.endswith(".txt"):
+    elif path.lower().endswith(".txt"):
         texts = [(line,) for line in tables.read_lines(path)]
         blank = [i for i, (text,) in enumerate(texts, 1) if not text.strip()]
         if blank:

@@ -23,8 +23,7 @@ def run(args):
         )
     with models.creating_folder(args.to, args.from_) as folder:
         model, copy, difference = convert(folder, args)
-    for remark in (*model.remarks, *copy.remarks):
-        print(f"Note: {remark}.")
+    models.print_remarks(model, copy)
     print(
         f"Wrote {len(copy.values)} variables of {model.source}, "
         f"{count_parameters(copy.values):,} parameters, to "
@@ -64,7 +63,9 @@ def set_head(model, kind):
     """Returns the model with a head of the given kind."""
     given = task_heads.TaskHead(kind)
     if model.head:
-        given = dataclasses.replace(model.head, kind=kind, threshold=None)
+        given = dataclasses.replace(
+            model.head, kind=kind, threshold=None, pooling=None
+        )
     head = task_heads.find_head(model.values, given, model.source)
     if head is None:
         raise ValueError(f"--head={kind}, but {model.source} has no task head.")

@@ -110,12 +110,13 @@ def make_glue(folder):
         files = sorted(
             {t.file for t in tables if t.file.startswith(f"{name}/")}
         )
-        if all(os.path.exists(os.path.join(folder, file)) for file in files):
+        files = [f for f in files if not os.path.exists(f"{folder}/{f}")]
+        if not files:
             continue
         fetched = [fetch(source, folder) for source in sources]
         filesystem.make_folder(os.path.join(folder, name))
         if name == "MRPC":
-            write_paraphrases(fetched, os.path.join(folder, name))
+            write_paraphrases(fetched, files, folder)
         elif fetched[0].endswith(".zip"):
             unpack_tables(fetched[0], files, folder)
         else:
@@ -167,21 +168,17 @@ def unpack_tables(archive, files, folder):
                 shutil.copyfileobj(source, target)
 
 
-def write_paraphrases(files, folder):
-    """Writes the tables of MRPC as GLUE's script does.
+def write_paraphrases(sources, files, folder):
+    """Writes tables of MRPC, `files` in a folder, as GLUE's script does.
 
-    The first file has the rows of train and dev, the second those of test, and
-    the last says which are of dev.
+    The first source has the rows of train and dev, the second those of test,
+    and the last says which are of dev.
     """
-    train_file, test_file, ids_file = files
+    train_file, test_file, ids_file = sources
 
     def read(path):
         with open(path, encoding="utf-8") as file:
             return [line.strip().split("\t") for line in file]
-
-    def write(name, rows):
-        text = "".join("\t".join(row) + "\n" for row in rows)
-        filesystem.write_file(os.path.join(folder, name), text)
 
     dev_ids = {tuple(row[:2]) for row in read(ids_file)}
     head, *rows = read(train_file)
@@ -189,8 +186,11 @@ def write_paraphrases(files, folder):
         [head, *(r for r in rows if (tuple(r[1:3]) in dev_ids) == is_dev)]
         for is_dev in (False, True)
     )
-    write("train.tsv", train)
-    write("dev.tsv", dev)
     _, *rows = read(test_file)
     head = ["index", "#1 ID", "#2 ID", "#1 String", "#2 String"]
-    write("test.tsv", [head, *([str(i), *r[1:]] for i, r in enumerate(rows))])
+    test = [head, *([str(i), *r[1:]] for i, r in enumerate(rows))]
+    tables = {"train.tsv": train, "dev.tsv": dev, "test.tsv": test}
+    for file in files:
+        rows = tables[os.path.basename(file)]
+        text = "".join("\t".join(row) + "\n" for row in rows)
+        filesystem.write_file(os.path.join(folder, file), text)

@@ -35,6 +35,7 @@ def run(args):
                 f"{wanted[0].text!r}. Has the vocabulary their characters?"
             )
         pretrained.write_pretrained(folder, extended, "own")
+    models.print_remarks(extended)
     if left_out := len(wanted) - len(words):
         print(f"{left_out} words are left out: they would still be split.")
     print(describe(model, extended, words))

@@ -30,6 +30,7 @@ def run(args):
         start.values.update(build_values(start, counts, args.random_seed))
         written = pretrained.select(start, args.format)
         pretrained.write_pretrained(folder, written, args.format)
+    models.print_remarks(written)
     num_weights = sum(value.size for value in written.values.values())
     print(f"Wrote {num_weights:,} untrained weights to {args.to}.")
     if counts is None:

@@ -49,8 +49,7 @@ def run(args):
         known = head.threshold is not None
         if known or head.kind == "conditional_spans":
             print("threshold", head.threshold if known else "unknown")
-    for remark in model.remarks:
-        print(f"Note: {remark}.")
+    models.print_remarks(model)
 
 
 def count_parts(weights):

@@ -132,6 +132,13 @@ def files_beside(model):
     return [model, *(f for f in files if not page_files.is_own(f))]
 
 
+def print_remarks(*read):
+    """Prints what was left out or changed when models were read."""
+    for model in read:
+        for remark in model.remarks:
+            print(f"Note: {remark}.")
+
+
 @contextlib.contextmanager
 def creating_folder(path, source):
     """Context manager: yields a folder that becomes --to if nothing fails."""

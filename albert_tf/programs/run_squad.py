@@ -5,7 +5,7 @@ import os
 from albert_tf import settings
 from albert_tf.data import examples, squad, windows
 from albert_tf.programs import finetuning
-from albert_tf.tasks.recipes import AnswerSettings, find_answer_length
+from albert_tf.tasks.recipes import AnswerSettings, recall_answers
 from albert_tf.tasks.squad import (
     NBEST_FILE,
     NULL_ODDS_FILE,
@@ -71,7 +71,10 @@ def read_task(args, model):
     trained_on = asked = train = encoded = None
     max_answer_length = args.max_answer_length
     if max_answer_length is None:
-        max_answer_length = find_answer_length(model.head)
+        known = recall_answers(model.head)
+        max_answer_length = known.get(
+            "max_answer_length", AnswerSettings.max_answer_length
+        )
     if args.do_train:
         trained_on = squad.read_squad(args.train_file)
         squad.check_version(trained_on, args.squad_version, args.train_file)

@@ -35,22 +35,22 @@ def run_program(command, **kwargs):
     try:
         with subprocess.Popen(command, preexec_fn=prepare, **kwargs) as program:
             try:
-                signal.pthread_sigmask(signal.SIG_SETMASK, before)
-                _wait(program)
+                _wait(program, before)
             except KeyboardInterrupt:
                 # A second ctrl-C would end this process, and so the program,
                 # while that saves its work.
-                signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-                _wait(program)
+                _wait(program, before | {signal.SIGINT})
                 raise
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
     return program.returncode
 
 
-def _wait(program):
-    """Waits until a program ends; passes SIGTERM on to it."""
+def _wait(program, blocked):
+    """Waits until a program ends, without some signals; passes SIGTERM on."""
     try:
+        # Also one that has been pending until now.
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
         program.wait()
     except flags.Terminated:
         # The terminal sends ctrl-C to both processes, but SIGTERM reaches only

@@ -112,7 +112,8 @@ class Task:
     def prior_loss(self) -> float:
         """The loss on dev that a model which has learned stays below."""
         # Without training data, a guess would be that of dev itself.
-        return math.inf if self.train is None else self.baseline["eval_loss"]
+        known = {} if self.train is None else self.baseline
+        return known.get("eval_loss", math.inf)
 
     def warn_of_collapse(self, tuning, logits, label_ids, objective, scores):
         """Logs a warning if a classifier seems to have learned nothing.
@@ -423,6 +424,7 @@ class FineTuning:
             "compute_dtype": recipe.compute_dtype,
         }
 
+    @session.owning_folder
     def train(self):
         """Trains, resuming from the newest checkpoint if there is one.
 

@@ -55,8 +55,9 @@ class Pretraining:
         other masks; None only evaluates.
       held_out: records to evaluate on, in the same way, or None.
       recipe: a PretrainingRecipe.
-      start: the `pretrained.Pretrained` to start from, or to evaluate; None
-        for random weights. A run that resumes does not read it.
+      start: the model to start from, or to evaluate, a `pretrained.Pretrained`
+        or what `read_pretrained` takes; None for random weights. A run that
+        resumes does not read it.
       strategy: a tf.distribute.Strategy; None for the current one.
       flags: dict to record as the flags of the run.
 
@@ -97,12 +98,14 @@ class Pretraining:
         held_out=None,
         recipe: PretrainingRecipe | None = None,
         *,
-        start: pretrained.Pretrained | None = None,
+        start: pretrained.Pretrained | filesystem.Path | None = None,
         strategy=None,
         flags: dict | None = None,
     ):
         self.folder, self.config = str(folder), config
         self.recipe = recipe or PretrainingRecipe()
+        if not isinstance(start, pretrained.Pretrained | None):
+            start = pretrained.read_pretrained(start)
         self.start, self.flags = start, flags or {}
         self.recipe.check_start(start.source if start and records else None)
         self.records = self._open("records", records)
@@ -117,6 +120,14 @@ class Pretraining:
         self._check_records(strategy)
         schedule = self.recipe.schedule()
         together = workers.find_workers(strategy)
+        made_of = self._describe_run(schedule)
+        # Before the model, for which workers wait for each other.
+        for name in ("config", "vocabulary", "data"):
+            together.check_equal(
+                f"{name} files",
+                made_of.get(name),
+                "Are the files of all hosts copies of the same ones?",
+            )
         self.session = session.Session(
             self.folder,
             functools.partial(
@@ -126,7 +137,7 @@ class Pretraining:
             ),
             self.recipe,
             schedule,
-            self._describe_run(schedule),
+            made_of,
             strategy=strategy,
         )
         self.reporter = self.session.reporter
@@ -312,6 +323,7 @@ class Pretraining:
         """The `heads.AlbertForPreTraining`, with its current weights."""
         return self.session.model
 
+    @session.owning_folder
     def train(self):
         """Trains, resuming from the newest checkpoint if there is one.
 
@@ -325,13 +337,6 @@ class Pretraining:
         if not self.records:
             raise ValueError("There are no records to train on.")
         together = self.session.workers
-        made_of = self.session.manifest.made_of
-        for name in ("config", "data"):
-            together.check_equal(
-                f"{name} files",
-                made_of[name],
-                "Are the files of all hosts copies of the same ones?",
-            )
         together.check_equal(
             "data types of matrix products",
             self.session.compute_dtype,
@@ -391,7 +396,8 @@ class Pretraining:
                 self.session.resume_or_start(
                     self.config, self.start, **self._start_settings
                 )
-                if self.evaluator.known(checkpoints.STEP):
+                # With records, no run.json says on what data that was.
+                if not self.records and self.evaluator.known(checkpoints.STEP):
                     self.reporter.say(
                         f"Skipped: the result is in {self.evaluator.path}."
                     )

@@ -352,6 +352,10 @@ def choose_stride(max_seq_length: int, doc_stride: int | None) -> int:
     return max(max_seq_length // 2, 1) if doc_stride is None else doc_stride
 
 
+# Settings of the beam of SQuAD 2.0's head.
+BEAM = ("start_n_top", "end_n_top")
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AnswerSettings:
     """How answers are chosen among the spans that a SQuAD model proposes.
@@ -394,11 +398,10 @@ class AnswerSettings:
         settings.check(self)
 
 
-def find_answer_length(head) -> int:
-    """Returns the maximum length of an answer, in tokens.
+def recall_answers(head) -> dict[str, int]:
+    """Returns the `AnswerSettings` of the fine-tuning, by name.
 
-    It is that of the fine-tuning, where `head`, the `task_heads.TaskHead` of
-    the model, or None, says it.
+    As far as `head`, the `task_heads.TaskHead` of the model, or None, has them.
     """
-    usual = AnswerSettings.max_answer_length
-    return head.lengths.get("max_answer_length", usual) if head else usual
+    known = head.lengths if head else {}
+    return {n: known[n] for n in ("max_answer_length", *BEAM) if n in known}

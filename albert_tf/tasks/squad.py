@@ -18,7 +18,7 @@ from albert_tf.metrics import classification
 from albert_tf.metrics import squad as metrics
 from albert_tf.model import span_heads
 from albert_tf.tasks.finetuning import Task
-from albert_tf.tasks.recipes import AnswerSettings, Recipe
+from albert_tf.tasks.recipes import BEAM, AnswerSettings, Recipe
 from albert_tf.text import normalization
 from albert_tf.training import manifest
 from albert_tf.weights import task_heads
@@ -310,8 +310,9 @@ class Answering(Task):
 
     def _build_head(self, threshold=None):
         kind = "spans" if self.version == "v1" else "conditional_spans"
-        longest = self.settings.max_answer_length
-        lengths = {**self.windows._asdict(), "max_answer_length": longest}
+        names = ["max_answer_length", *(BEAM if self.version == "v2" else ())]
+        recalled = {name: getattr(self.settings, name) for name in names}
+        lengths = self.windows._asdict() | recalled
         return TaskHead(kind, threshold=threshold, lengths=lengths)
 
     def _export(self, write, tuning, folder, **kwargs):

@@ -187,16 +187,18 @@ class Tagging(Task):
     def write_predictions(self, tuning):
         """Writes the test data with predicted tags, in their own form.
 
-        Tags of spans are in their own scheme; if they have none, in that of the
-        training data, or in IOB2. Returns scores if the tags are known.
+        Tags of spans are in their own scheme; if they have none, or that of the
+        training data fits them as well, in that, or in IOB2. Returns scores if
+        the tags are known.
         """
         part = self.parts["test"]
         logits = self.predict(tuning, part.examples)
         file, ending = part.file, os.path.splitext(part.file.path)[1]
         is_tagged = all(s.tags is not None for s in file.sentences)
-        if not is_tagged:
-            known = self.parts.get("train")
-            file = file._replace(scheme=known.file.scheme if known else "IOB2")
+        train = self.parts.get("train")
+        usual = train.file.scheme if train else "IOB2"
+        if not is_tagged or tagged.fits(file, usual):
+            file = file._replace(scheme=usual)
         path = os.path.join(tuning.folder, f"predictions{ending}")
         tagged.write_tagged(path, file, self._name(part, logits))
         tuning.reporter.say(f"{len(logits)} words with tags: {path}")

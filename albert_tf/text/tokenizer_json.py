@@ -124,15 +124,20 @@ def _parse_wordpiece(described, model):
     _check_added(described, pieces)
     normalizer = described["normalizer"]
     is_lower, strip = normalizer["lowercase"], normalizer["strip_accents"]
+    splits = _steps(described["pre_tokenizer"], "pretokenizers")
     is_ours = (
         normalizer["type"] == "BertNormalizer"
+        and [step["type"] for step in splits] == ["BertPreTokenizer"]
         and normalizer["handle_chinese_chars"]
         and (is_lower or not strip)
         and model["continuing_subword_prefix"] == "##"
         and sorted(model["vocab"].values()) == list(range(len(pieces)))
     )
     if not is_ours:
-        raise ValueError(f"its normalizer is {normalizer}, or ids are missing")
+        raise ValueError(
+            f"its normalizer is {normalizer}, it divides text by {splits}, or "
+            "ids are missing"
+        )
     casing = {"do_lower_case": is_lower, "keep_accents": strip is False}
     content = "".join(f"{piece}\n" for piece in pieces).encode()
     return Vocabulary(content, "wordpiece", casing)

@@ -231,6 +231,7 @@ def train(
                         seconds = time.monotonic() - began
                         warn_of_scoring(reporter, stops.save_every, seconds)
                 reporter.clock.resume()
+        session.workers.check_signals()  # Those of the last steps.
 
 
 def warn_of_scoring(reporter, num_steps, seconds):
@@ -289,7 +290,8 @@ def keeping_interrupted(session, stops):
         except KeyboardInterrupt:
             step = session.step
             with ignoring_signals():
-                known = checkpoints.list_checkpoints(manager.folder)
+                known = {*checkpoints.list_checkpoints(manager.folder)}
+                known -= manager.damaged
                 if step > first_step and manager.prefix(step) not in known:
                     # If it fails as the run has diverged, that is the error.
                     manager.save(is_interrupted=not stops.is_saved(step))

@@ -85,6 +85,10 @@ class Manifest:
         self.folder = str(folder)
         self.path = os.path.join(self.folder, MANIFEST_FILE)
         self.made_of = made_of
+        self.read()
+
+    def read(self):
+        """Reads what is stored now, which another run may have replaced."""
         self.stored = self._read()
         if "config" not in self.stored["made_of"]:
             self.stored["made_of"] |= self._read_config()
@@ -143,8 +147,7 @@ class Manifest:
           has_work: whether the folder has weights or results. Otherwise there
             is nothing to lose, and any run may start there.
           accept_changes: whether to allow differences that need this flag.
-          **sections: sections to add to the current ones; if there are any,
-            only these are compared.
+          **sections: sections to add to the current ones.
 
         Returns:
           Sentences for the log about allowed differences.
@@ -155,11 +158,7 @@ class Manifest:
         if not has_work:
             self.stored = {"made_of": {}, "batches": []}
         self.made_of = {**self.made_of, **sections}
-        rows = [
-            row
-            for row in self.differences()
-            if not sections or _section(row[0]) in sections
-        ]
+        rows = self.differences()
         allowed = {ALLOWED, NEEDS_FLAG} if accept_changes else {ALLOWED}
         lines = [
             f"{key}: was {_short(old)}, is {_short(new)}: {verdict} ({why})"
@@ -314,11 +313,11 @@ def describe_files(files, num_records):
     The hash covers names, sizes, and bytes at the start, middle and end.
 
     Args:
-      files: their paths.
+      files: their paths, in the order in which they are read.
       num_records: number of records in all files.
     """
     sha256, num_bytes = hashlib.sha256(), 0
-    for path in sorted(files, key=os.path.basename):
+    for path in files:
         size = filesystem.size(path)
         num_bytes += size
         sha256.update(f"{os.path.basename(path)} {size}\n".encode())

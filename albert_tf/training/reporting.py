@@ -211,6 +211,7 @@ class Reporter:
     def truncate(self, step):
         """Drops the entries of later steps, whose checkpoints were lost."""
         self._drop(lambda record: record["step"] <= step)
+        self.writers = {}  # They would go on with files that are replaced.
         for split in ("train", "eval"):
             drop_events(os.path.join(self.folder, split), step)
 

@@ -5,6 +5,7 @@ initial weights, and writes checkpoints, results and summaries to its folder.
 It does not depend on flags, so a notebook can use it as the programs do.
 """
 
+import functools
 import os
 import random
 
@@ -12,7 +13,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from albert_tf import filesystem
+from albert_tf import filesystem, ownership
 from albert_tf.model import layers, modeling
 from albert_tf.training import (
     distribution,
@@ -91,11 +92,7 @@ class Session:
         if "compute_dtype" in made_of:
             made_of = made_of | {"compute_dtype": self.compute_dtype}
         self.manifest = manifest.Manifest(self.folder, made_of)
-        remarks = self.manifest.check(
-            task_heads.find_trained(self.folder)
-            or results_file.read_results(self.folder),
-            settings.accept_changes,
-        )
+        self._remarks = self._compare()
         self._build(build_model, optimization.build_schedule(*schedule))
         self.manager = checkpoints.CheckpointManager(
             self.folder,
@@ -107,12 +104,28 @@ class Session:
         self.reporter = reporting.Reporter(
             self.folder, is_silent=not self.workers.is_chief
         )
+        for remark in self._remarks:
+            self.reporter.say(remark)
         if self.compute_dtype != settings.compute_dtype:
-            remarks.append(
+            self.reporter.say(
                 distribution.describe_compute_dtype(self.compute_dtype)
             )
-        for remark in remarks:
-            self.reporter.say(remark)
+
+    def _compare(self, **sections):
+        """Compares the folder's run; returns remarks, as `Manifest.check`."""
+        has_work = task_heads.find_trained(
+            self.folder
+        ) or results_file.read_results(self.folder)
+        return self.manifest.check(
+            has_work, self.settings.accept_changes, **sections
+        )
+
+    def _compare_again(self, **sections):
+        """Compares the folder's run, which may be another than before."""
+        self.manifest.read()
+        for remark in self._compare(**sections):
+            if remark not in self._remarks:
+                self.reporter.say(remark)
 
     def _build(self, build_model, schedule):
         """Builds the model, deterministically from the seed, and optimizer.
@@ -169,16 +182,12 @@ class Session:
                 "All weights of the model are frozen (trainable=False): there "
                 "is nothing to train."
             )
-        remarks = self.manifest.check(
-            True, self.settings.accept_changes, frozen=self.frozen
-        )
+        self._compare_again(frozen=self.frozen)
         if self.frozen:
-            remarks.append(
+            self.reporter.say(
                 f"Frozen: {len(self.frozen)} of {num_weights} weights, such as "
                 f"{self.frozen[0]}."
             )
-        for remark in remarks:
-            self.reporter.say(remark)
 
     @property
     def step(self) -> int:
@@ -223,6 +232,7 @@ class Session:
 
         `evaluator` is an `evaluation.Evaluator`.
         """
+        self._compare_again()
         try:
             evaluator.evaluate_folder()
         finally:
@@ -344,6 +354,22 @@ class Session:
                 f"{best}, and was not scored itself."
             )
         self.reporter.say(f"{source} is of step {step}.{remark}")
+
+
+def owning_folder(train):
+    """Decorator of a method: locks the folder of its object's session.
+
+    Of several workers, only the chief writes there.
+    """
+
+    @functools.wraps(train)
+    def train_alone(self):
+        if not self.session.workers.is_chief:
+            return train(self)
+        with ownership.owning_folder(self.folder, is_shared=True):
+            return train(self)
+
+    return train_alone
 
 
 def write_files(folder, files: dict) -> list[str]:

@@ -416,7 +416,9 @@ class Workers:
 
     def _restore_handlers(self):
         while self._handlers:
-            signal.signal(*self._handlers.popitem())
+            number, handler = self._handlers.popitem()
+            # None for one that Python did not set.
+            signal.signal(number, handler or signal.SIG_DFL)
 
     def check_signals(self):
         """Acts on a signal that any worker has received since the last call."""
@@ -429,6 +431,8 @@ class Workers:
             if total:
                 self._restore_handlers()
                 signal.raise_signal(number)
+                # A background job of a shell ignores ctrl-C; it must stop, too.
+                raise KeyboardInterrupt
 
     @contextlib.contextmanager
     def own_folder(self, folder):

@@ -103,6 +103,8 @@ def _read_labels(folder, id2label):
         return None
     names = id2label if isinstance(id2label, dict) else {}
     labels = tuple(names.get(str(i)) for i in range(len(names)))
+    # Those of tables with numbers as labels are written as numbers.
+    labels = tuple(str(x) if type(x) is int else x for x in labels)
     if not labels or not all(isinstance(label, str) for label in labels):
         raise ValueError(
             f"{folder}: config.json has id2label {id2label!r:.80}; wanted "

@@ -65,7 +65,7 @@ def initialize(
     else:
         check_all_layers(values, weights, pretrained.source)
     new = checkpoints.restore(weights, values, pretrained.source, new_prefixes)
-    manager.source = pretrained.source
+    manager.source = None if new else pretrained.source
     parts = [f"new: {', '.join(new) or 'none'}", *pretrained.remarks]
     return (
         f"Restored {len(weights) - len(new)} of {len(weights)} variables from "

@@ -13,6 +13,12 @@ from albert_tf.text import tokenization, tokenizer_json
 
 # Settings of a tokenizer as transformers records them.
 HF_SETTINGS = "tokenizer_config.json"
+# Those of its settings that make its tokenizers split text as ours.
+USUAL_SPLITS = {
+    "word_tokenizer_type": "basic",
+    "do_basic_tokenize": True,
+    "tokenize_chinese_chars": True,
+}
 # Tokens that were added to a vocabulary, and their ids, in transformers 4.
 ADDED_FILE = "added_tokens.json"
 # WordPiece vocabularies are called vocab.txt or, say, vocab_chinese.txt.
@@ -75,6 +81,13 @@ def _read_only(folder, paths, settings):
     kind = _find_kind(paths[0], vocabulary)
     if settings is None:
         settings = read_hf_settings(folder, kind)
+        for name, usual in USUAL_SPLITS.items():
+            if settings.get(name, usual) != usual:
+                raise ValueError(
+                    f"{os.path.join(folder, HF_SETTINGS)} has {name}="
+                    f"{settings[name]!r}, for {paths[0]}, by which text is "
+                    "split in another way than here."
+                )
     arguments: dict = {tokenization.ARGUMENTS[kind]: paths[0]}
     arguments |= tokenization.take_casing(settings)
     return tokenization.build_tokenizer(**arguments)

@@ -10,7 +10,7 @@ from albert_tf.data import answers, squad, windows
 from albert_tf.metrics import squad as metrics
 from albert_tf.model import span_heads
 from albert_tf.tasks.finetuning import FineTuning
-from albert_tf.tasks.recipes import AnswerSettings, find_answer_length
+from albert_tf.tasks.recipes import AnswerSettings, recall_answers
 from albert_tf.tasks.squad import CHARACTER_F1, THRESHOLD, Answering, divide
 from albert_tf.training import results_file
 from albert_tf.weights import task_heads
@@ -61,10 +61,14 @@ def test_characters_are_counted_where_no_spaces_divide_words():
     assert task.baseline[CHARACTER_F1] == pytest.approx(100 / 3)
 
 
-def test_a_model_remembers_the_length_of_its_answers():
+def test_a_model_remembers_how_answers_were_chosen():
     task = make_task("v1", max_answer_length=70)
-    assert find_answer_length(task.head) == 70
-    assert find_answer_length(None) == AnswerSettings.max_answer_length
+    assert recall_answers(task.head) == {"max_answer_length": 70}
+    task = make_task("v2", start_n_top=20)
+    assert AnswerSettings(**recall_answers(task.head)) == AnswerSettings(
+        start_n_top=20
+    )
+    assert recall_answers(None) == {}
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ import numpy as np
 from jaxlib import _jax, xla_client
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
-sys.path.insert(0, str(ROOT / "albert_tf" / "tools"))
+sys.path.insert(0, str(ROOT / "albert_tf" / "lab"))
 import tpu_compiler  # noqa: E402
 
 hlo, split, equal, outputs = sys.argv[1:]
