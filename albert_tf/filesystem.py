@@ -435,11 +435,7 @@ def check_can_be_named(path: Path) -> None:
 
 
 def name_briefly(parts: list[list[str]]) -> list[str]:
-    """Returns the shortest unique endings of paths.
-
-    Args:
-      parts: N different paths, each a list of its folders and perhaps a file.
-    """
+    """Returns the shortest unique endings of different paths in parts."""
     names: list[str] = []
     for length in range(1, max(map(len, parts), default=0) + 1):
         names = ["/".join(some[-length:]) for some in parts]
@@ -545,9 +541,7 @@ def check_outputs(outputs: dict[str, list], inputs: dict[str, list]):
 def check_folders_apart(outputs: dict[str, Path], inputs: dict[str, Path]):
     """Raises ValueError if an output is an input, or one contains the other.
 
-    Args:
-      outputs: dict from a flag to its folder.
-      inputs: dict from a flag to its folder or file.
+    Both are dicts from a flag to its folder; an input may be a file.
     """
     for name, path in outputs.items():
         for other, known in inputs.items():

@@ -71,14 +71,9 @@ def parse_numbers(
 ) -> list[int]:
     """Returns the numbers of a comma-separated flag, each once, ascending.
 
-    Args:
-      name: name of the flag, for messages.
-      text: its value.
-      at_least: the smallest number allowed, 0 or more.
-      at_most: the largest.
-
     Raises:
-      ValueError: if an item is not such a number.
+      ValueError: if an item is not a number from `at_least`, 0 or more, to
+        `at_most`.
     """
     words = [word.strip() for word in text.split(",")]
     limits = range(at_least, at_most + 1)
@@ -92,11 +87,6 @@ def parse_numbers(
 
 def parse_names(name: str, text: str, known: Sequence[str]) -> list[str]:
     """Returns the names of a flag, separated by semicolons; if empty, all.
-
-    Args:
-      name: name of the flag, for messages.
-      text: its value.
-      known: the names allowed.
 
     Raises:
       ValueError: if a name is unknown.
@@ -340,10 +330,7 @@ def format_help(flags_class, values):
 def run_command(run, flags_class, words):
     """Runs a command line in this process; returns the exit status.
 
-    Args:
-      run: as for `launch`.
-      flags_class: as for `launch`.
-      words: arguments of the command line, without the program's name.
+    `words` are those after the program's name; the rest is as for `launch`.
     """
     return _status_of(lambda: call(run, parse(flags_class, words)), flags_class)
 

@@ -49,7 +49,6 @@ class ClassifyFlags(groups.AnswersFlags):
     )
 
     def check(self):
-        """Raises ValueError if flags contradict each other."""
         if self.next_text and not self.text:
             raise ValueError(
                 "--next_text continues --text; of a file, give two "

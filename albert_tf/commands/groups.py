@@ -74,9 +74,6 @@ class WindowFlags(flags.Flags):
     def fit(self, config):
         """Returns these flags with the lengths that are not given.
 
-        Args:
-          config: the model's AlbertConfig.
-
         Raises:
           ValueError: if the model has fewer positions than a given length.
         """
@@ -235,7 +232,6 @@ class FineTuningFlags(FilesFlags, TrainFlags, recipes.Recipe):
         return {}
 
     def check(self):
-        """Raises ValueError if flags contradict each other."""
         known = {field.name for field in dataclasses.fields(self)}
         check_has_work(self, *(name for name in _WORK if name in known))
         for name, wanting in self.FILES.items():
@@ -322,7 +318,6 @@ class ServingFlags(ExportFlags):
     )
 
     def check(self):
-        """Raises ValueError if flags contradict each other."""
         folders = set(map(filesystem.identity, self.exports.values()))
         if len(folders) < len(self.exports):
             raise ValueError(
@@ -397,7 +392,6 @@ class AnswersFlags(ModelFlags):
     )
 
     def check(self):
-        """Raises ValueError if flags contradict each other."""
         if bool(self.text) == bool(self.input_file):
             raise ValueError(
                 "Give either --text or --input_file; a text must not be empty."

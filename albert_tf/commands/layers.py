@@ -32,10 +32,7 @@ class LayersFlags(groups.PageFlags, groups.ModelFlags):
         "--init_checkpoint."
     )
     num_sequences: int = flag(
-        256,
-        "Number of sequences to measure with.",
-        at_least=1,
-        at_most=1 << 20,
+        256, "Number of sequences to measure with.", at_least=1, at_most=1 << 20
     )
     num_passes: int | None = flag(
         help="Number of passes to run. Default: twice those of training if all "

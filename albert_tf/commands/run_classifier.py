@@ -12,19 +12,7 @@ from albert_tf.flags import flag
 from albert_tf.tasks.recipes import ExitSettings
 
 # The keys of `table_tasks.GLUE`, repeated here because it is slow to import.
-GLUE = (
-    "cola",
-    "sst-2",
-    "mrpc",
-    "sts-b",
-    "qqp",
-    "mnli",
-    "mismnli",
-    "qnli",
-    "rte",
-    "wnli",
-    "ax",
-)
+GLUE = tuple("cola sst-2 mrpc sts-b qqp mnli mismnli qnli rte wnli ax".split())
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -55,7 +43,6 @@ class ClassifierFlags(
     )
 
     def check(self):
-        """Raises ValueError if flags contradict each other."""
         if bool(self.task_name) == bool(self.task_config):
             raise ValueError("Give either --task_name or --task_config.")
         if self.task_name and self.task_name.lower() not in GLUE:

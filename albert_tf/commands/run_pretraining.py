@@ -87,7 +87,6 @@ class PretrainingFlags(groups.TrainFlags, PretrainingRecipe):
     )
 
     def check(self):
-        """Raises ValueError if the flags cannot work."""
         groups.check_has_work(self, "do_train", "do_eval")
         if self.do_train and not self.input_file:
             raise ValueError("--do_train needs --input_file.")

@@ -32,9 +32,7 @@ class RaceFlags(groups.FineTuningFlags):
         at_least=1,
     )
     num_keep_checkpoint: int = flag(
-        5,
-        "Ignored, as in the release: use --keep_checkpoint_max.",
-        at_least=0,
+        5, "Ignored, as in the release: use --keep_checkpoint_max.", at_least=0
     )
     high_only: bool = flag(False, "Use only the high school questions.")
     middle_only: bool = flag(False, "Use only the middle school questions.")
@@ -51,13 +49,10 @@ class RaceFlags(groups.FineTuningFlags):
         100, "Number of steps between checkpoints."
     )
     dropout_prob: float | None = flag(
-        help="The release's name for --classifier_dropout.",
-        at_least=0,
-        below=1,
+        help="The release's name for --classifier_dropout.", at_least=0, below=1
     )
 
     def check(self):
-        """Raises ValueError if flags contradict each other."""
         if self.high_only and self.middle_only:
             raise ValueError(
                 "--high_only and --middle_only leave no questions. Give one, "

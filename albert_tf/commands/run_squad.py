@@ -16,10 +16,7 @@ from albert_tf.tasks.recipes import AnswerSettings
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SquadFlags(
-    groups.WindowFlags,
-    groups.ServingFlags,
-    groups.EpochFlags,
-    AnswerSettings,
+    groups.WindowFlags, groups.ServingFlags, groups.EpochFlags, AnswerSettings
 ):
     """Questions of SQuAD; the release's flags first."""
 
@@ -40,8 +37,7 @@ class SquadFlags(
     )
     max_answer_length: int | None = flag(  # type: ignore[assignment]
         help="Maximum length of an answer, in tokens. Default: that of the "
-        "model, if it was fine-tuned on questions, or else 30.",
-        at_least=1,
+        "model, if it was fine-tuned on questions, or else 30."
     )
     do_predict: bool = flag(
         False,
@@ -61,10 +57,7 @@ class SquadFlags(
         "different head.",
     )
     num_workers: int = flag(
-        1,
-        "Number of processes that encode the data.",
-        at_least=1,
-        at_most=256,
+        1, "Number of processes that encode the data.", at_least=1, at_most=256
     )
 
 

@@ -21,8 +21,7 @@ class TagFlags(groups.AnswersFlags):
     max_seq_length: int | None = flag(
         help="Maximum length of a sequence, in tokens; longer texts are "
         "divided into windows. Default: that of the fine-tuning; if it is "
-        "unknown 512, or the model's number of positions.",
-        at_least=3,
+        "unknown 512, or the model's number of positions."
     )
 
 

@@ -27,8 +27,7 @@ class TrainVocabFlags(groups.TextFlags):
         False, "Whether to keep accents and other combining characters."
     )
     input_file: str = flag(
-        required=True,
-        help="UTF-8 text files: comma-separated paths or globs.",
+        required=True, help="UTF-8 text files: comma-separated paths or globs."
     )
     model_prefix: str = flag(
         required=True,

@@ -323,11 +323,8 @@ def build_pass(examples: Examples, plan: Pass) -> list:
 class HostBatches:
     """The batches of a pass for one device, made when they are needed.
 
-    They are those of `build_pass`, but no functions are traced for them.
-
-    Args:
-      examples: the `Examples`.
-      plan: a `Pass` for one replica.
+    They are those of `build_pass` for one replica, but no functions are traced
+    for them.
     """
 
     def __init__(self, examples: Examples, plan: Pass):

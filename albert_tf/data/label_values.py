@@ -3,6 +3,7 @@
 import ast
 import collections
 import json
+import math
 import re
 import unicodedata
 import warnings
@@ -44,13 +45,13 @@ def name_of(value: object) -> str:
 
 
 def number_of(value: object) -> float:
-    """Returns a number; raises ValueError or TypeError for others.
-
-    Unlike Python, it does not take 1_000 for one.
-    """
+    """Returns a number, or NaN for others and, unlike Python, for 1_000."""
     if isinstance(value, str) and "_" in value:
-        raise ValueError(f"{value!r:.80} is no number.")
-    return float(value)  # type: ignore[arg-type]
+        return math.nan
+    try:
+        return float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return math.nan
 
 
 def is_missing(value: object, labels: Container[str] = ()) -> bool:

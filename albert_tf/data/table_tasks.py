@@ -199,10 +199,7 @@ _MNLI = TableTask(
     labels=("contradiction", "entailment", "neutral"),
 )
 _MISMNLI = dataclasses.replace(
-    _MNLI,
-    name="mismnli",
-    dev={"": _MNLI.dev["mismatched"]},
-    test=_MISMATCHED,
+    _MNLI, name="mismnli", dev={"": _MNLI.dev["mismatched"]}, test=_MISMATCHED
 )
 
 # Source: classifier_utils.py, the processors; AX was not registered there.
@@ -252,10 +249,7 @@ _KEYS: dict[str, tuple] = {
     ),
     "label_separator": _STRING,
     "metrics": (list[str], "a list of strings"),
-    "class_weight": (
-        str | dict,
-        f'"{BALANCED}", or a number for each label',
-    ),
+    "class_weight": (str | dict, f'"{BALANCED}", or a number for each label'),
 }
 
 
@@ -495,10 +489,7 @@ def find_class_weights(
 
 
 def _number(row, path):
-    try:
-        value = label_values.number_of(row.label)
-    except (TypeError, ValueError):
-        value = float("nan")
+    value = label_values.number_of(row.label)
     if not abs(value) <= float(np.finfo(np.float32).max):
         raise ValueError(
             f"{path}, line {row.line}: label {row.label!r}; wanted a number "

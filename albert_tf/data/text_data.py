@@ -11,13 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import NamedTuple
 
 from albert_tf import filesystem
-from albert_tf.data import (
-    examples,
-    label_values,
-    repeats,
-    table_tasks,
-    tables,
-)
+from albert_tf.data import examples, label_values, repeats, table_tasks, tables
 from albert_tf.text import tokenization
 
 

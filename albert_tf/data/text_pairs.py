@@ -217,10 +217,7 @@ def read_scores(path: str, rows) -> tuple[list[float], str]:
     """Returns the scores of rows, from -1 to 1, and what they are, in words."""
     scores = []
     for row in rows:
-        try:
-            score = label_values.number_of(row.label)
-        except (TypeError, ValueError):
-            score = math.nan
+        score = label_values.number_of(row.label)
         if not math.isfinite(score):
             raise ValueError(
                 f"{path}, line {row.line}: the score is {row.label!r:.80}; "

@@ -67,12 +67,7 @@ def export_classifier(
 
 
 def export_spans(
-    folder,
-    model,
-    *,
-    max_seq_length,
-    threshold=None,
-    contents=None,
+    folder, model, *, max_seq_length, threshold=None, contents=None
 ):
     """Exports a SQuAD model as a SavedModel.
 
@@ -90,8 +85,7 @@ def export_spans(
     Source: run_squad_v1.py, `build_squad_serving_input_fn`, whose shapes are
     fixed and whose logits are called `start_log_prob` and `end_log_prob`.
     """
-    kwargs = {"max_seq_length": max_seq_length, "threshold": threshold}
-    return _export(folder, model, model, contents, **kwargs)
+    return _export(folder, model, model, contents, max_seq_length, threshold)
 
 
 def export_tagger(folder, model, *, max_seq_length, contents=None):
@@ -110,8 +104,7 @@ def export_tagger(folder, model, *, max_seq_length, contents=None):
     def serve(features):
         return predict(model(features)["logits"], "classes")
 
-    kwargs = {"max_seq_length": max_seq_length}
-    return _export(folder, model, serve, contents, **kwargs)
+    return _export(folder, model, serve, contents, max_seq_length)
 
 
 def export_vectors(folder, model, *, max_seq_length, contents=None):
@@ -121,11 +114,10 @@ def export_vectors(folder, model, *, max_seq_length, contents=None):
     [B, H] float32, of length 1. The model is a `vector_heads.AlbertVectors`.
     Other arguments, the result and errors are those of `export_classifier`.
     """
-    kwargs = {"max_seq_length": max_seq_length}
-    return _export(folder, model, model, contents, **kwargs)
+    return _export(folder, model, model, contents, max_seq_length)
 
 
-def _export(folder, model, serve, contents, *, max_seq_length, threshold=None):
+def _export(folder, model, serve, contents, max_seq_length, threshold=None):
     """Exports a model whose `serving_default` takes ids."""
     examples, ids = build_signatures(model, serve, max_seq_length, threshold)
     signatures = {"serving_default": ids, "examples": examples}

@@ -171,13 +171,9 @@ def check_texts(train, held_out):
 
 
 def do_all(runner, todo):
-    """Does all jobs; yields after each model its failure, or None.
+    """Does the jobs of each (row, seed); yields after each a failure, or None.
 
     Models that another process is working on are tried again later.
-
-    Args:
-      runner: a `grid_jobs.GridRunner`.
-      todo: list of (row, seed).
     """
     last_names = None
     while todo:

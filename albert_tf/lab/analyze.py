@@ -58,12 +58,7 @@ def run(args):
 
 
 def choose_lengths(args, configs):
-    """Returns --seq_lengths, by default those of LENGTHS that all models allow.
-
-    Args:
-      args: AnalyzeFlags.
-      configs: dict from path to AlbertConfig.
-    """
+    """Returns --seq_lengths, or those of LENGTHS that all models allow."""
     path = min(configs, key=lambda p: configs[p].max_position_embeddings)
     most = configs[path].max_position_embeddings
     if args.seq_lengths:

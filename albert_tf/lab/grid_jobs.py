@@ -56,12 +56,7 @@ class ProgramError(Exception):
 
 
 class GridRunner:
-    """Does the jobs of a grid in a folder.
-
-    Args:
-      grid: a `grids.Grid`, with the tasks that have data.
-      args: AblateFlags.
-    """
+    """Does the jobs of a grid, whose tasks all have data, in a folder."""
 
     def __init__(self, grid, args):
         self.grid, self.args = grid, args

@@ -57,7 +57,6 @@ def draw_model(name, model):
     yield draw_map(
         f"{name}: cosine of a token's vectors",
         passes["cosines"],
-        xlabel="pass",
         ylabel="pass",
         vmin=min(0.0, np.min(passes["cosines"])),
         vmax=1.0,
@@ -71,7 +70,6 @@ def draw_model(name, model):
         yield draw_map(
             f"{name}: {title}",
             values,
-            xlabel="pass",
             ylabel="head",
             extent=(0.5, num_passes + 0.5, num_heads - 0.5, -0.5),
         )
@@ -83,12 +81,12 @@ def draw_model(name, model):
         yield draw_words(f"{name}: words {titles[key]}", words, model)
 
 
-def draw_map(title, values, *, xlabel, ylabel, **kwargs):
-    """Returns a map of values [rows, columns] with a color bar."""
+def draw_map(title, values, *, ylabel, **kwargs):
+    """Returns a map of values [rows, passes] with a color bar."""
     picture, axes = plots.begin()
     image = axes.imshow(values, aspect="auto", **kwargs)
     picture.colorbar(image)
-    axes.set(xlabel=xlabel, ylabel=ylabel)
+    axes.set(xlabel="pass", ylabel=ylabel)
     axes.locator_params(integer=True)
     return plots.finish(picture, title)
 

@@ -10,11 +10,7 @@ import textwrap
 import numpy as np
 
 from albert_tf import filesystem
-from albert_tf.data.pretraining import (
-    opening,
-    rules,
-    shards,
-)
+from albert_tf.data.pretraining import opening, rules, shards
 from albert_tf.lab import layer_plots, passes, text_tables
 from albert_tf.model import heads
 from albert_tf.programs import models

@@ -26,9 +26,6 @@ class CompileOnlyStrategy(tf.distribute.Strategy):
 
     As under TPUStrategy, one trace serves all replicas, a replica's number is
     a tensor, and sums over replicas are operations of the graph.
-
-    Args:
-      num_replicas: number of replicas.
     """
 
     def __init__(self, num_replicas):
@@ -115,12 +112,7 @@ def build_replica_step(strategy, config, settings):
 class PretrainingStep:
     """The training step of `run_pretraining`, to lower at several batch sizes.
 
-    Args:
-      config: an AlbertConfig.
-      num_replicas: number of replicas.
-      max_seq_length: tokens of a sequence.
-      max_predictions_per_seq: masked tokens of a sequence.
-      settings: a `training.settings.Settings`; by default, LAMB in bfloat16.
+    The default settings are LAMB in bfloat16.
     """
 
     def __init__(

@@ -63,8 +63,6 @@ def time_training(
     batch_size: int,
     max_seq_length: int,
     max_predictions_per_seq: int,
-    *,
-    compute_dtype: str = "auto",
 ) -> list[dict]:
     """Trains models of random weights in turns, and times their steps.
 
@@ -75,7 +73,6 @@ def time_training(
       batch_size: sequences per step.
       max_seq_length: tokens per sequence.
       max_predictions_per_seq: masked tokens per sequence.
-      compute_dtype: as for `distribution.choose_compute_dtype`.
 
     Returns:
       For each model a dict of `name`, the settings, and:
@@ -86,7 +83,7 @@ def time_training(
         speedup_by_flops: the same, if only the operations counted.
     """
     strategy = distribution.build_strategy("one_device")
-    chosen = distribution.choose_compute_dtype(compute_dtype, strategy)
+    chosen = distribution.choose_compute_dtype("auto", strategy)
     shape = batch_size, max_seq_length, max_predictions_per_seq
     steps = {}
     for name, config in configs.items():

@@ -177,10 +177,7 @@ class AlbertConfig:
         return json.dumps(self.to_dict(), indent=2) + "\n"
 
     def choose_length(
-        self,
-        given: int | None,
-        usual: int = 512,
-        name: str = "max_seq_length",
+        self, given: int | None, usual: int = 512, name: str = "max_seq_length"
     ) -> int:
         """Returns the number of tokens of a sequence.
 

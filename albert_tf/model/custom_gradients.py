@@ -34,13 +34,8 @@ def let_graph_own(outputs):
     TensorFlow registers the gradient of each call in a graph under a new name,
     for as long as the process lives. The gradient refers to the graph, which
     so is never freed, nor is what it captured: each training run of a process
-    would leave its graph, weights and slots in memory.
-
-    Args:
-      outputs: nested tuples and lists of tensors, the outputs of a call.
-
-    Returns:
-      The outputs.
+    would leave its graph, weights and slots in memory. Returns the outputs of
+    the call, nested tuples and lists of tensors.
     """
     if tf.executing_eagerly():
         return outputs

@@ -237,9 +237,7 @@ class Logits(layers.WeightOwner):
     def call(self, x):
         # In float32: bfloat16 would round close logits to the same value.
         logits = tf.matmul(
-            tf.cast(x, tf.float32),
-            self.output_weights.value,
-            transpose_b=True,
+            tf.cast(x, tf.float32), self.output_weights.value, transpose_b=True
         )
         return logits + self.output_bias.value
 

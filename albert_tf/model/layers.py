@@ -73,11 +73,7 @@ class WeightOwner(keras.layers.Layer):
 
 
 class ConfiguredLayer(keras.layers.Layer):
-    """A layer with an AlbertConfig, which Keras can save and load.
-
-    Args:
-      config: an AlbertConfig.
-    """
+    """A layer with an AlbertConfig, which Keras can save and load."""
 
     # Names of further constructor arguments, stored as attributes.
     saved_arguments: tuple[str, ...] = ()

@@ -3,6 +3,7 @@
 import collections
 import json
 
+from albert_tf.programs import models
 from albert_tf.weights import checkpoints, pretrained, task_heads
 
 # Prefix of a variable's name -> part of the model.

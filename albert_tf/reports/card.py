@@ -42,26 +42,22 @@ _ANSWER = (
     'answer --init_checkpoint=MODEL --question="..." --paragraph="..."',
     'results = albert_tf.Answerer(MODEL)([("question", "paragraph")])',
 )
+_EMBED = (
+    "embed --init_checkpoint=MODEL --input_file=a.txt --output_file=a.npz",
+    'results = albert_tf.Embedder(MODEL)(["..."])',
+)
 # Kinds of `task_heads.KINDS`, and of models without such a head -> the Hub's
 # name of what they do, arguments of `albert` that do it, and Python.
 USES = {
     **dict.fromkeys(heads.OBJECTIVES, _CLASSIFY),
     **dict.fromkeys(("spans", "conditional_spans"), _ANSWER),
-    "encoder": (
-        "feature-extraction",
-        "embed --init_checkpoint=MODEL --input_file=a.txt --output_file=a.npz",
-        'results = albert_tf.Embedder(MODEL)(["..."])',
-    ),
+    "encoder": ("feature-extraction", *_EMBED),
     "pretraining": (
         "fill-mask",
         'fill_mask --init_checkpoint=MODEL --text="It is [MASK]."',
         'results = albert_tf.FillMask(MODEL)(["It is [MASK]."])',
     ),
-    "vectors": (
-        "sentence-similarity",
-        "embed --init_checkpoint=MODEL --input_file=a.txt --output_file=a.npz",
-        'results = albert_tf.Embedder(MODEL)(["..."])',
-    ),
+    "vectors": ("sentence-similarity", *_EMBED),
     "tags": (
         "token-classification",
         'tag --init_checkpoint=MODEL --text="..."',

@@ -112,11 +112,7 @@ def name_runs(paths):
 
 
 def find_lines(series, names):
-    """Finds the lines of one run in a panel.
-
-    Args:
-      series: from `collect_series`.
-      names: the panel's metrics.
+    """Finds the lines of a run's series in a panel of some metrics.
 
     Returns:
       Dict from a label, such as "train", "eval" or "NoAns", to (split, name).
@@ -132,11 +128,7 @@ def find_lines(series, names):
 
 
 def choose_panels(runs):
-    """Returns the PANELS for which a run has values, or raises ValueError.
-
-    Args:
-      runs: dict from the name of a run to its series.
-    """
+    """Returns the PANELS for which a run has values, or raises ValueError."""
     panels = [
         (title, names)
         for title, names in PANELS

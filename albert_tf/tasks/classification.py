@@ -449,12 +449,7 @@ class Classification(Task):
 
 
 def describe_labels(labels: Sequence[str], counts: Sequence[int]) -> list[str]:
-    """Returns sentences about a task's labels: their counts, and doubts.
-
-    Args:
-      labels: C names.
-      counts: their numbers of examples.
-    """
+    """Returns sentences about a task's labels: their counts, and doubts."""
     listed = ", ".join(
         f"{name!r} {count:,}"
         for name, count in list(zip(labels, counts, strict=True))[:MAX_LISTED]

@@ -55,11 +55,7 @@ class MultipleChoice(Task):
     best_metric = METRICS[0]
 
     def __init__(
-        self,
-        parts: dict[str, Part],
-        *,
-        max_seq_length: int,
-        max_qa_length: int,
+        self, parts: dict[str, Part], *, max_seq_length: int, max_qa_length: int
     ):
         self.parts = parts
         levels = {

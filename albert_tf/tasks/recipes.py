@@ -79,10 +79,7 @@ class Recipe(Settings):
     )
 
     def schedule(self, num_examples: int) -> Schedule:
-        """Returns the learning rate and number of steps for some data.
-
-        Args:
-          num_examples: number of training examples.
+        """Returns the learning rate and number of steps for training examples.
 
         Raises:
           ValueError: if there are no training steps after warmup.
@@ -291,13 +288,10 @@ class VectorSettings:
     """
 
     pooling: settings.Pooling = setting(
-        "mean_all",
-        "One of `vector_heads.POOLINGS`.",
+        "mean_all", "One of `vector_heads.POOLINGS`."
     )
     temperature: float = setting(
-        0.05,
-        "Temperature of the softmax over cosines.",
-        above=0,
+        0.05, "Temperature of the softmax over cosines.", above=0
     )
 
     def __post_init__(self):

@@ -92,7 +92,8 @@ class Answering(Task):
                 question.id: [a.text for a in question.answers or ()]
                 for question in self.asked.questions
             }
-            self.baseline = self._score_empty_answers()
+            empty = dict.fromkeys(self.gold, "")
+            self.baseline = self._score_predictions(empty)
 
     @functools.cached_property
     def made_of(self):
@@ -135,10 +136,6 @@ class Answering(Task):
             dropout_prob=dropout,
             dtype=dtype,
         )
-
-    def _score_empty_answers(self):
-        """Returns the scores of answering every question with ""."""
-        return self._score_predictions(dict.fromkeys(self.gold, ""))
 
     def _score_predictions(self, predictions: dict[str, str]) -> dict:
         """Returns the scores of SQuAD's script.

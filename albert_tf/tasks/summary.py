@@ -35,12 +35,7 @@ class Outcome:
 
 
 def describe_outcome(tuning, test: dict) -> Outcome:
-    """Returns the Outcome of a run.
-
-    Args:
-      tuning: its `finetuning.FineTuning`, with the weights of `test`.
-      test: scores on test data; empty if there are none.
-    """
+    """Returns a run's Outcome; its weights have the `test` scores, if any."""
     folder, dev, score = tuning.folder, None, -math.inf
     if tuning.evaluator is not None:
         dev = describe_run(tuning.evaluator)
@@ -149,14 +144,7 @@ def summarize(metric: str, runs: list[dict]) -> dict:
 
 
 def describe_run(evaluator) -> dict:
-    """Returns the folder of a run and its scores.
-
-    Args:
-      evaluator: the run's `evaluation.Evaluator`.
-
-    Returns:
-      Dict of `folder`, and of the values `last` and `best`.
-    """
+    """Returns `folder`, and the scores `last` and `best`, of an Evaluator."""
     results, metric = evaluator.results(), evaluator.best_metric
     return {
         "folder": evaluator.manager.folder,
@@ -166,12 +154,7 @@ def describe_run(evaluator) -> dict:
 
 
 def format_summary(summary: dict, baseline: dict) -> str:
-    """Returns a summary as a table of text.
-
-    Args:
-      summary: from `summarize`.
-      baseline: dict from metric to the score of a constant prediction.
-    """
+    """Returns a summary of `summarize` and a baseline as a table of text."""
     metric = summary["metric"]
     known = summary["last"].keys() & baseline.keys()
     names = [name for name in summary["best"] if name in known]

@@ -189,9 +189,7 @@ def place_words(found: Words, ids, starts, ends, *, unk_id: int) -> tuple:
     num_lost = tf.size(lost)
     # The places of lost words come first.
     old = tf.where(
-        is_lost,
-        tf.cumsum(tf.cast(is_lost, tf.int32)) - 1,
-        pieces + num_lost,
+        is_lost, tf.cumsum(tf.cast(is_lost, tf.int32)) - 1, pieces + num_lost
     )
     return joined, tf.gather(places, old)
 

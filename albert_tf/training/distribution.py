@@ -146,15 +146,6 @@ def is_single_cpu(strategy):
     )
 
 
-def check_compute_dtype(name: str) -> None:
-    """Raises ValueError if there is no such data type of matrix products."""
-    if name not in ("auto", *layers.POLICIES):
-        raise ValueError(
-            f"compute_dtype is {name!r}; wanted 'auto' or one of "
-            f"{list(layers.POLICIES)}."
-        )
-
-
 def choose_compute_dtype(name, strategy):
     """Returns the data type of matrix products, "float32" or "bfloat16".
 
@@ -166,7 +157,11 @@ def choose_compute_dtype(name, strategy):
     Raises:
       ValueError: if it is none of these names, or the process would abort.
     """
-    check_compute_dtype(name)
+    if name not in ("auto", *layers.POLICIES):
+        raise ValueError(
+            f"compute_dtype is {name!r}; wanted 'auto' or one of "
+            f"{list(layers.POLICIES)}."
+        )
     if name == "bfloat16" and onednn.is_limited() and is_single_cpu(strategy):
         raise ValueError(
             f"compute_dtype=bfloat16 would abort: {onednn.LIMIT}="

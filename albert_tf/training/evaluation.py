@@ -21,12 +21,7 @@ FEW_BATCHES = 16
 
 
 def build_eval_function(strategy, model):
-    """Returns a compiled function from a batch to sums [ratios, 2].
-
-    Args:
-      strategy: a tf.distribute.Strategy.
-      model: a model as defined in `replicas`.
-    """
+    """Returns a compiled function from a batch to sums [ratios, 2]."""
 
     @tf.function
     def eval_step(features):
@@ -91,10 +86,7 @@ def build_predict_function(strategy, call):
     @tf.function
     def predict_step(features):
         return strategy.run(
-            lambda f: {
-                **call(f),
-                "example_index": f["example_index"],
-            },
+            lambda f: {**call(f), "example_index": f["example_index"]},
             args=(features,),
         )
 

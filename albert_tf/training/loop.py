@@ -93,12 +93,7 @@ class Stops(NamedTuple):
 
 
 class Pace:
-    """Chooses the number of steps per compiled call.
-
-    Args:
-      iterations_per_loop: maximum number of steps per call.
-      seconds_per_call: target duration of a call.
-    """
+    """Chooses the number of steps per compiled call of a target duration."""
 
     def __init__(self, iterations_per_loop, seconds_per_call):
         self.limit = iterations_per_loop
@@ -117,12 +112,7 @@ class Pace:
 
 
 class Steps:
-    """Runs training steps, several per compiled call.
-
-    Args:
-      session: a `session.Session`.
-      turns: Turns, which choose the dataset.
-    """
+    """Runs training steps on datasets in turns, several per compiled call."""
 
     def __init__(self, session, turns):
         strategy = session.strategy
@@ -277,12 +267,7 @@ def ignoring_signals():
 
 @contextlib.contextmanager
 def keeping_interrupted(session, stops):
-    """Saves a checkpoint when training is interrupted.
-
-    Args:
-      session: a `session.Session`.
-      stops: the Stops of the training.
-    """
+    """Saves a checkpoint when training is interrupted."""
     manager, first_step = session.manager, session.step
     try:
         try:

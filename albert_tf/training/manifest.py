@@ -52,11 +52,7 @@ RULES = (
     ("scored.*", REFUSED, "existing scores are of other weights"),
     ("data.train.*", NEEDS_FLAG, "the training data changes"),
     ("data.test.*", ALLOWED, "predictions are replaced"),
-    (
-        "begins_from.*",
-        NEEDS_FLAG,
-        "it is ignored: the run already has weights",
-    ),
+    ("begins_from.*", NEEDS_FLAG, "it is ignored: the run already has weights"),
     ("optimizer.num_train_steps", ALLOWED, "the new schedule applies"),
     (
         "train_batch_size",
@@ -205,8 +201,7 @@ class Manifest:
             made_of["data"] = before.get("data", {}) | made_of["data"]
         self.stored = {"made_of": made_of, "batches": batches}
         filesystem.write_json(
-            self.path,
-            {"format": FORMAT, "version": __version__, **self.stored},
+            self.path, {"format": FORMAT, "version": __version__, **self.stored}
         )
 
     def write_scored(self):
@@ -286,12 +281,7 @@ def _short(value):
 
 
 def describe_examples(examples, *more):
-    """Returns the counts and a hash of encoded examples.
-
-    Args:
-      examples: a `data.examples.Examples`.
-      *more: further JSON values to hash with the data.
-    """
+    """Returns counts and a hash of encoded examples, with more JSON values."""
     arrays = {
         "ids": examples.ids,
         "lengths": examples.lengths,
@@ -334,11 +324,7 @@ def describe_files(files, num_records):
 
 
 def describe_weights(values):
-    """Returns a hash of weights, or that they are random if there are none.
-
-    Args:
-      values: dict from name to array; may be empty.
-    """
+    """Returns a hash of weights, or that they are random if there are none."""
     if not values:
         return {"source": "random weights"}
     return {"sha256": digest(values)}

@@ -99,6 +99,9 @@ def estimate_training(
     head = predictions * 2 * FLOAT32
     counts = parameters.count_parameters(config)
     num_weights = sum(counts.values())
+    h = config.hidden_size
+    embeddings = config.vocab_size * config.embedding_size
+    largest = max(embeddings, h * config.intermediate_size, h * h)
     return Training(
         weights=FLOAT32 * num_weights,
         slots=2 * FLOAT32 * num_weights,
@@ -106,9 +109,7 @@ def estimate_training(
         activations=activations,
         working=max(head, backward),
         gradients=max(
-            uses,
-            FLOAT32
-            * (num_weights + VALUES_PER_UPDATE * size_of_largest(config)),
+            uses, FLOAT32 * (num_weights + VALUES_PER_UPDATE * largest)
         ),
     )
 
@@ -188,11 +189,6 @@ def size_of_layer(config, batch_size, num_tokens, size):
     return num_rows * row + num_scores * score
 
 
-def size_of_cast(size):
-    """Returns the size of a cast of a float32 value; float32 needs none."""
-    return size if size != FLOAT32 else 0
-
-
 def size_of_casts(config, size, with_heads=True):
     """Returns the size of the packed kernels and, in bfloat16, of all others.
 
@@ -232,16 +228,6 @@ def size_of_uses(config, size, remat):
     return config.inner_group_num * total
 
 
-def size_of_largest(config):
-    """Returns the number of values of the largest weight."""
-    h = config.hidden_size
-    return max(
-        config.vocab_size * config.embedding_size,
-        h * config.intermediate_size,
-        h * h,
-    )
-
-
 def estimate_inference(
     config: AlbertConfig,
     batch_size: int,
@@ -259,7 +245,8 @@ def estimate_inference(
     size = SIZES[compute_dtype]
     h, f = config.hidden_size, config.intermediate_size
     scores = max_seq_length * config.num_attention_heads
-    attention = 7 * h * size + scores * (FLOAT32 + size_of_cast(size))
+    cast = size if size != FLOAT32 else 0
+    attention = 7 * h * size + scores * (FLOAT32 + cast)
     ffn = 2 * (h + f) * size
     return (
         FLOAT32 * parameters.count_encoder(config)

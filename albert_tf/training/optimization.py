@@ -149,12 +149,9 @@ class Optimizer:
         )
 
     def freeze(self, names):
-        """Leaves weights out of the updates; all others have slots.
+        """Leaves the named weights out of the updates; all others have slots.
 
         The slots become 0 if other weights were left out before.
-
-        Args:
-          names: canonical names of all weights that are not to be trained.
         """
         trained = {n: w for n, w in self.weights.items() if n not in names}
         if trained.keys() == self.trained.keys():
@@ -259,12 +256,9 @@ def make_dense(gradients):
 
 
 def orthogonalize(x):
-    """Returns U V' of x = U S V', nearly: with S from 0.68 to 1.21.
+    """Returns U V' of a matrix x = U S V', nearly: with S from 0.68 to 1.21.
 
     Singular values below 0.003 of the norm of x become smaller ones.
-
-    Args:
-      x: [rows, columns].
     """
     is_tall = x.shape[0] > x.shape[1]
     if is_tall:

@@ -251,12 +251,7 @@ def differentiate_vectors(model, weights, features, seed, num_parts):
     gradients ("gradient caching", Gao et al., 2021). A single part is computed
     once.
 
-    Args:
-      model: a `vector_heads.AlbertVectors`; the rest as for `accumulate`.
-      weights: see there.
-      features: see there.
-      seed: see there.
-      num_parts: see there.
+    Arguments and results are those of `accumulate`.
     """
     parts = split(features, num_parts)
 

@@ -34,13 +34,7 @@ def format_values(values):
 
 
 class Clock:
-    """Measures the speed of training and estimates the remaining time.
-
-    Args:
-      step: first step.
-      num_train_steps: last step.
-      batch_size: global batch size, in examples.
-    """
+    """Measures the speed of training and estimates the remaining time."""
 
     def __init__(self, step, num_train_steps, batch_size):
         self.step, self.num_train_steps = step, num_train_steps
@@ -231,11 +225,7 @@ class Reporter:
         return filesystem.read_file(self.path).decode("utf-8", "replace")
 
     def _drop(self, is_kept):
-        """Drops JSON lines that are truncated or rejected by a function.
-
-        Args:
-          is_kept: function from a record to whether to keep it.
-        """
+        """Drops JSON lines that are truncated, or whose record is not kept."""
         self.is_checked = True
         content = self._read()
         records = [(line, _parse_record(line)) for line in content.split("\n")]
@@ -255,12 +245,7 @@ def _parse_record(line):
 
 
 def drop_events(folder, step):
-    """Drops TensorBoard events of later steps.
-
-    Args:
-      folder: folder with event files.
-      step: last step to keep.
-    """
+    """Drops TensorBoard events of a folder after a step."""
     for path in filesystem.find_files(folder, "events.out.tfevents.*"):
         contents, is_whole = [], True
         try:

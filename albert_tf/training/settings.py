@@ -126,9 +126,7 @@ class Settings:
         at_least=0,
     )
     iterations_per_loop: int = setting(
-        1000,
-        "Maximum number of training steps per compiled call.",
-        at_least=1,
+        1000, "Maximum number of training steps per compiled call.", at_least=1
     )
     log_every_steps: int = setting(
         100, "Number of steps between log lines.", at_least=1
@@ -148,12 +146,7 @@ class Settings:
         return BETA_2
 
     def find_interval(self, num_train_steps: int, is_scored: bool) -> int:
-        """Returns the number of steps between checkpoints.
-
-        Args:
-          num_train_steps: number of training steps.
-          is_scored: whether each checkpoint is scored.
-        """
+        """Returns the number of steps between checkpoints."""
         if self.save_checkpoints_steps is not None:
             return self.save_checkpoints_steps
         if not is_scored:
@@ -171,10 +164,6 @@ def scale_to_batch(batch_size: int, num_train_steps: int) -> tuple[float, int]:
     The rate is proportional to the square root of the batch size: 0.00176 at
     4096, as in the ALBERT paper. The share of warmup steps is proportional to
     the batch size: 1/40 at 4096, as in the ALBERT paper, with 3125 of 125,000.
-
-    Args:
-      batch_size: global batch size, in sequences.
-      num_train_steps: number of training steps.
 
     Source: You et al., "Large Batch Optimization for Deep Learning" (ICLR
     2020), Table 4: 5 / (2^1.5 * 10^3) and 1/40 at 4096. Its shares range from

@@ -102,10 +102,7 @@ def _split(address):
 def meet(cluster: Cluster, settings: dict, seconds: float = WAIT_SECONDS):
     """Waits until all workers have started, and compares their settings.
 
-    Args:
-      cluster: the Cluster.
-      settings: dict of JSON values that must be equal in all workers.
-      seconds: how long to wait.
+    The settings are JSON values that must be equal in all workers.
 
     Raises:
       TimeoutError: if a worker is missing.
@@ -118,11 +115,7 @@ def meet(cluster: Cluster, settings: dict, seconds: float = WAIT_SECONDS):
 
 
 class _Wait:
-    """Limits the time that a process waits for others, and logs for whom.
-
-    Args:
-      seconds: how long to wait.
-    """
+    """Limits the time that a process waits for others, and logs for whom."""
 
     def __init__(self, seconds):
         self.seconds, began = seconds, time.monotonic()
@@ -249,10 +242,7 @@ def _compare(hello, settings):
 def connect(settings: dict):
     """Returns the MultiWorkerMirroredStrategy of the workers in TF_CONFIG.
 
-    It must precede TensorFlow's first operation.
-
-    Args:
-      settings: as for `meet`.
+    It must precede TensorFlow's first operation. Settings are as for `meet`.
 
     Raises:
       ValueError: if TF_CONFIG is invalid, or the workers' settings differ.

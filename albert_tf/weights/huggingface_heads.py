@@ -15,11 +15,14 @@ CLASSIFIER = "AlbertForSequenceClassification"
 CHOICES = "AlbertForMultipleChoice"
 TAGS = "AlbertForTokenClassification"
 SPANS = "AlbertForQuestionAnswering"
+PROBLEM_TYPES = {
+    "single_label_classification": "classes",
+    "regression": "regression",
+    "multi_label_classification": "multi_label",
+}
 # Kinds of heads -> class names of transformers' models.
 ARCHITECTURES = {
-    "classes": CLASSIFIER,
-    "regression": CLASSIFIER,
-    "multi_label": CLASSIFIER,
+    **dict.fromkeys(PROBLEM_TYPES.values(), CLASSIFIER),
     "choices": CHOICES,
     "tags": TAGS,
     "spans": SPANS,
@@ -31,15 +34,8 @@ PRETRAINING = "AlbertForPreTraining"
 ENCODER, MASKED_LM = "AlbertModel", "AlbertForMaskedLM"
 # Architectures -> rows like those of `huggingface.HEADS`.
 LAYERS = {
-    CLASSIFIER: [("", "classifier", "head")],
-    CHOICES: [("", "classifier", "head")],
-    TAGS: [("", "classifier", "head")],
+    **dict.fromkeys((CLASSIFIER, CHOICES, TAGS), [("", "classifier", "head")]),
     SPANS: [("cls/squad", "qa_outputs", "head")],
-}
-PROBLEM_TYPES = {
-    "single_label_classification": "classes",
-    "regression": "regression",
-    "multi_label_classification": "multi_label",
 }
 POOLER = "bert/pooler/dense"
 

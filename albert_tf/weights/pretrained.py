@@ -382,7 +382,8 @@ def adapt(
                 f"the weights of its {num_layers} layers are used in "
                 f"{config.num_hidden_layers}" + ", in smaller steps" * is_deeper
             )
-            head = _forget_exits(head, remarks)
+            remark = "its {} is left out: it was chosen for other layers"
+            head = _forget_exits(head, remarks, remark)
         elif regrouping.names_of_groups(values) != groups:
             remarks.append("shared weights were copied to each layer")
     return dataclasses.replace(
@@ -394,14 +395,12 @@ def adapt(
     )
 
 
-def _forget_exits(head, remarks):
-    """Returns a head that answers after all layers, as they are others."""
+def _forget_exits(head, remarks, remark):
+    """Returns a head that answers after all layers, with a remark if new."""
     if not head or head.kind != "classes" or head.threshold is None:
         return head
-    remarks.append(
-        f"its {task_heads.EXIT_THRESHOLD}={head.threshold:g} is left out: it "
-        "was chosen for other layers"
-    )
+    known = f"{task_heads.EXIT_THRESHOLD}={head.threshold:g}"
+    remarks.append(remark.format(known))
     return dataclasses.replace(head, threshold=None)
 
 
@@ -479,21 +478,11 @@ def select(pretrained: Pretrained, form: str) -> Pretrained:
       ValueError: if the format cannot represent the encoder or vocabulary.
     """
     head = pretrained.head
-    if (
-        form == "hf"
-        and head
-        and head.kind == "classes"
-        and head.threshold is not None
-    ):
-        remark = (
-            f"{task_heads.EXIT_THRESHOLD}={head.threshold:g} is left out: "
-            "transformers computes all layers"
-        )
-        return dataclasses.replace(
-            pretrained,
-            head=dataclasses.replace(head, threshold=None),
-            remarks=[*pretrained.remarks, remark],
-        )
+    if form == "hf":
+        remarks = [*pretrained.remarks]
+        remark = "{} is left out: transformers computes all layers"
+        head = _forget_exits(head, remarks, remark)
+        return dataclasses.replace(pretrained, head=head, remarks=remarks)
     if form != "keras_hub" or pretrained.config is None:
         return pretrained
     if not pretrained.has_pooler:

@@ -40,10 +40,7 @@ def check_sidecar_sizes(file: str, sidecar: dict, sizes: dict):
       sizes: dict of feature name -> number of integers.
     """
     masking = sidecars.DYNAMIC if is_dynamic(sizes) else sidecars.STATIC
-    checks = [
-        ("max_seq_length", [sizes["input_ids"]]),
-        ("masking", [masking]),
-    ]
+    checks = [("max_seq_length", [sizes["input_ids"]]), ("masking", [masking])]
     if not is_dynamic(sizes):
         num_listed = sizes["masked_lm_positions"]
         checks += [
@@ -83,12 +80,7 @@ def check_positions(files: list[str], num_tokens: int, config):
 
 
 def check_predictions(opened, wanted: int | None):
-    """Raises ValueError if static records contradict max_predictions_per_seq.
-
-    Args:
-      opened: the `opening.PretrainingRecords`.
-      wanted: value of max_predictions_per_seq, or None.
-    """
+    """Checks that static records have the wanted max_predictions_per_seq."""
     if opened.masker:
         return
     # Permuted records have twice as many; the release wants that number.

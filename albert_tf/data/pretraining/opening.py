@@ -318,9 +318,6 @@ def _check_is_masked(opened):
 def naming_damage(*opened: PretrainingRecords | None) -> Iterator[None]:
     """Context manager: names the damaged record if TensorFlow cannot read one.
 
-    Args:
-      *opened: the records that the context reads; None is ignored.
-
     Raises:
       ValueError: if reading failed and one of the records is damaged; names
         its file and number.

@@ -49,10 +49,7 @@ _TYPES = {
     "num_bytes": list,
     "statistics": dict,
 }
-_CHOICES = {
-    "masking": (STATIC, DYNAMIC),
-    "sentence_objective": OBJECTIVES,
-}
+_CHOICES = {"masking": (STATIC, DYNAMIC), "sentence_objective": OBJECTIVES}
 # The vocabulary's file, in Base64. Older sidecars do not have it.
 VOCABULARY = "vocabulary_file"
 # Further keys of dynamic records.
