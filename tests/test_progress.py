@@ -1,5 +1,6 @@
 """Progress: one line on a terminal, several permanent lines in a log."""
 
+import contextlib
 import io
 import os
 import pathlib
@@ -119,3 +120,13 @@ def test_a_log_that_nobody_reads_or_that_is_full_ends_no_work():
     line.say("step 1")
     with pytest.raises(OSError, match="No space left"):
         line.stream.close()
+
+
+def test_lines_outlive_a_file_to_which_stderr_was_redirected(tmp_path, capsys):
+    path = tmp_path / "log"
+    with path.open("w") as log, contextlib.redirect_stderr(log):
+        line = progress.Line()
+        line.say("step 1")
+    line.say("step 2")
+    assert path.read_text() == "step 1\n"
+    assert capsys.readouterr().err == "step 2\n"

@@ -50,7 +50,7 @@ def number_of(value: object) -> float:
         return math.nan
     try:
         return float(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return math.nan
 
 

@@ -149,7 +149,7 @@ class TableTask:
             missing = [n for i, n in enumerate(self.labels) if i not in ids]
             yield (
                 "class_weight",
-                not unknown and len(ids) == len(self.labels),
+                not (unknown or missing) and len(ids) == len(self.labels),
                 f"a number for each label: {missing} have none"
                 + f", and {unknown} are no labels" * bool(unknown),
             )

@@ -274,8 +274,8 @@ def _parse_tsv(path, text, is_glue):
         quoted = _parse_csv(path, text, "\t")
         if _is_quoted(rows, quoted, has_doubled):
             logging.warning(
-                "%s: some fields are quoted, as pandas writes them; the quotes "
-                "are removed.",
+                "%s: some fields are quoted, as pandas or Excel writes them; "
+                "the quotes are removed.",
                 path,
             )
             return quoted
@@ -306,18 +306,28 @@ def _is_quoted(rows, quoted, has_doubled):
         return False
     if len({len(fields) for _, fields in rows}) > 1:
         return True  # Tabs and line breaks between quotes.
-    return has_doubled or all(
-        _UNQUOTED.fullmatch(field)
-        or (len(field) > 1 and field[0] == field[-1] == '"')
-        for _, fields in rows
-        for field in fields
+    some = [field for _, fields in rows for field in fields]
+    enclosed = [f for f in some if len(f) > 1 and f[0] == f[-1] == '"']
+    # Excel quotes what has a comma, also between tabs.
+    by_excel = len(enclosed) > 1 and enclosed == [f for f in some if "," in f]
+    return (
+        has_doubled
+        or by_excel
+        or len(enclosed) + sum(map(bool, map(_UNQUOTED.fullmatch, some)))
+        == len(some)
     )
 
 
 def _parse_csv(path, text, delimiter):
-    """Returns (line number, fields) of the rows that are not empty."""
-    rows = parse_csv(path, text, delimiter)
-    return [(line, fields) for line, fields in rows if fields]
+    """Returns (line number, fields) of the rows that are not empty.
+
+    In a table of one column, an empty line is an empty field.
+    """
+    rows = parse_csv(path, text.rstrip("\r\n"), delimiter)
+    is_single = bool(rows) and len(rows[0][1]) == 1
+    return [
+        (line, fields or [""]) for line, fields in rows if fields or is_single
+    ]
 
 
 def parse_csv(

@@ -192,8 +192,8 @@ def find_texts(path: str, names: Sequence[str]) -> list[str]:
             return [*found, negative] if negative else found
     raise ValueError(
         f"{path} has the columns {[*names][:12]}; wanted such as "
-        f"{' and '.join(TEXTS[0])}. Name them with text_columns, or is the "
-        "delimiter another one?"
+        f"{' and '.join(TEXTS[0])}. Name them with text_columns, or is there "
+        "another delimiter than the comma of .csv and the tab of .tsv?"
     )
 
 

@@ -128,7 +128,8 @@ def layer_norm(x, gamma, beta, *, training=False):
     """Normalizes over the last axis, in float32 for every dtype of x.
 
     The result has the shape and dtype of x, [..., H]; gamma and beta are [H]
-    float32. In training, value and gradient are compiled.
+    float32. In training, value and gradient are compiled. Second derivatives
+    are wrong, as those of `tf.nn.moments`.
 
     Source: tf.contrib.layers.layer_norm, epsilon 1e-12.
     """

@@ -49,7 +49,9 @@ def _forward(run_step, x, count):
     def body(i, x, inputs):
         return i + 1, run_step(i, x), inputs.write(i, x)
 
-    inputs = tf.TensorArray(x.dtype, count, element_shape=x.shape)
+    inputs = tf.TensorArray(
+        x.dtype, count, element_shape=x.shape, clear_after_read=False
+    )
     _, y, inputs = tf.while_loop(
         lambda i, *_: i < count,
         body,

@@ -36,6 +36,7 @@ def run(args):
         {"--output_file": [path]},
         {"--input_file": files, **models.input_files(args)},
     )
+    models.check_are_lines(files)
     with ownership.owning(path):
         embed_files(files, args)
 

@@ -9,6 +9,7 @@ import shutil
 
 from albert_tf import filesystem, ownership, progress
 from albert_tf.commands import groups
+from albert_tf.data import tables
 from albert_tf.data.pretraining import corpus, markup
 from albert_tf.reports import page_files
 from albert_tf.text import tokenization
@@ -73,6 +74,18 @@ def read_text(args):
     text = markup.TextFormat(args.input_format, args.text_key)
     markup.say_formats(map(text.detect, filter(filesystem.size, files)))
     return corpus.read_lines(files, text.open, is_strict=True)
+
+
+def check_are_lines(files):
+    """Raises ValueError if files are tables, whose lines are no texts."""
+    for path in files:
+        name = str(path).lower()
+        if name.endswith(".tsv") or tables.format_of(name) != "tsv":
+            raise ValueError(
+                f"{path} is a table by its name; wanted a text on each line. "
+                "Write the column of the texts to a file, or is it plain text? "
+                "Then call it .txt."
+            )
 
 
 def check_output_file(args):

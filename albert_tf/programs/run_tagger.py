@@ -63,7 +63,7 @@ def describe_tags(files, labels, tokenizer):
       ValueError: if a file has other tags than the model.
     """
     for name, file in files.items():
-        found = {*tagged.list_tags([file])} - {"O"}
+        found = {*tagged.list_tags([file])} - ({"O"} & {*labels})
         others = found - {*labels}
         if found and found == others:
             raise ValueError(

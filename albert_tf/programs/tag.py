@@ -12,6 +12,7 @@ def run(args):
     """Prints the tags of texts, or writes them to a file."""
     models.check_output_file(args)
     if args.input_file:
+        models.check_are_lines([args.input_file])
         texts = list(tables.read_lines(args.input_file))
     else:
         texts = models.split_lines(args.text)

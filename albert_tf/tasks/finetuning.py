@@ -431,6 +431,7 @@ class FineTuning:
         Each checkpoint is evaluated if there is dev data.
 
         Raises:
+          BlockingIOError: if another process writes to the folder.
           ValueError: if the task has no training data, or too little; if
             frozen weights of the encoder are random.
         """

@@ -104,8 +104,10 @@ class Pretraining:
     ):
         self.folder, self.config = str(folder), config
         self.recipe = recipe or PretrainingRecipe()
+        has_checkpoints = checkpoints.list_checkpoints(self.folder)
         if not isinstance(start, pretrained.Pretrained | None):
-            start = pretrained.read_pretrained(start)
+            is_read = not has_checkpoints
+            start = pretrained.read_pretrained(start) if is_read else None
         self.start, self.flags = start, flags or {}
         self.recipe.check_start(start.source if start and records else None)
         self.records = self._open("records", records)
@@ -113,12 +115,26 @@ class Pretraining:
         if not (self.records or self.held_out):
             raise ValueError("Give records, held_out, or both: nothing to do.")
         self._any_records = self.records or self.held_out
-        if not self.records and checkpoints.list_checkpoints(self.folder):
+        if not self.records and has_checkpoints:
             self.start = None  # The folder's own models are evaluated.
         self.sentence_weight = self._choose_sentence_weight()
         strategy = strategy or tf.distribute.get_strategy()
         self._check_records(strategy)
         schedule = self.recipe.schedule()
+        self.session = self._build_session(schedule, strategy)
+        self.reporter = self.session.reporter
+        if self.recipe.learning_rate == "auto":
+            self.reporter.say(
+                f"Learning rate {schedule.learning_rate:.3g} after "
+                f"{schedule.num_warmup_steps} warmup steps, scaled to batches "
+                f"of {self.recipe.train_batch_size} (learning_rate=auto)."
+            )
+        self.evaluator: evaluation.Evaluator | None = None
+        if self.held_out:
+            self.evaluator = self._build_evaluator()
+
+    def _build_session(self, schedule, strategy):
+        """Returns the session, after the files of all workers are compared."""
         together = workers.find_workers(strategy)
         made_of = self._describe_run(schedule)
         # Before the model, for which workers wait for each other.
@@ -128,7 +144,7 @@ class Pretraining:
                 made_of.get(name),
                 "Are the files of all hosts copies of the same ones?",
             )
-        self.session = session.Session(
+        return session.Session(
             self.folder,
             functools.partial(
                 self._build_model,
@@ -140,16 +156,6 @@ class Pretraining:
             made_of,
             strategy=strategy,
         )
-        self.reporter = self.session.reporter
-        if self.recipe.learning_rate == "auto":
-            self.reporter.say(
-                f"Learning rate {schedule.learning_rate:.3g} after "
-                f"{schedule.num_warmup_steps} warmup steps, scaled to batches "
-                f"of {self.recipe.train_batch_size} (learning_rate=auto)."
-            )
-        self.evaluator: evaluation.Evaluator | None = None
-        if self.held_out:
-            self.evaluator = self._build_evaluator()
 
     def _open(self, name, records):
         """Returns PretrainingRecords of what the constructor takes."""
@@ -252,20 +258,29 @@ class Pretraining:
         known = positions.read_trained(before)
         return known and max(known, self.records.num_tokens)
 
+    def _describe_data(self):
+        """Returns the manifest's description of the records."""
+        parts: dict = {}
+        if self.records:
+            parts["train"] = self.records, self.records.files
+        if self.held_out:
+            # Their order does not matter.
+            files = sorted(self.held_out.files, key=os.path.basename)
+            parts["dev"] = self.held_out, files
+        return {
+            part: manifest.describe_files(files, opened.num_records)
+            | opened.describe()
+            for part, (opened, files) in parts.items()
+        }
+
     def _describe_run(self, schedule):
         """Returns the manifest's description of the run."""
         recipe, sidecar = self.recipe, self._any_records.sidecar
         objective = self._any_records.sentence_objective
-        parts = (("train", self.records), ("dev", self.held_out))
         made_of: dict = {
             "config": self.config.to_dict(),
             "task": {"sentence_objective": objective},
-            "data": {
-                part: manifest.describe_files(opened.files, opened.num_records)
-                | opened.describe()
-                for part, opened in parts
-                if opened
-            },
+            "data": self._describe_data(),
         }
         if sidecar:
             made_of["vocabulary"] = tokenization.take_identity(
@@ -331,6 +346,7 @@ class Pretraining:
         are evaluated.
 
         Raises:
+          BlockingIOError: if another process writes to the folder.
           ValueError: if there are no training records, or one is damaged.
           FloatingPointError: if the run diverges.
         """
@@ -393,6 +409,7 @@ class Pretraining:
             if not self.session.workers.share(bool(begins)):
                 self.session.evaluate_folder(self.evaluator)
             else:
+                self.session.compare_again()
                 self.session.resume_or_start(
                     self.config, self.start, **self._start_settings
                 )

@@ -173,9 +173,9 @@ class PretrainingRecipe(Settings):
         "than frequencies from its first steps (docs/plateau.md).",
     )
     min_num_layers: int | None = setting(
-        help="Each step draws how many layers it computes, from this number to "
-        "all: steps are faster, and fewer layers than all are of use later. "
-        "Default: all.",
+        help="Each step, device and part of a batch draws how many layers it "
+        "computes, from this number to all: steps are faster, and fewer layers "
+        "than all are of use later. Default: all.",
         at_least=1,
     )
     init_from_group0: bool = setting(

@@ -34,11 +34,13 @@ def read_sample(
         yield from itertools.islice(filter(None, lines), wanted)
 
 
+# Marks of printed text, which keyboards lack.
+_PRINTED = "“”‘’—…"
 # The end of a sentence within a line, and at its end.
 _MARKS = r"\"'”’»)\]」』）】》〉］"
 _CLOSING = f"[{_MARKS}]*"
 _INNER_END = re.compile(
-    rf"[.!?؟۔।॥]{_CLOSING}\s+(?=[^\s\da-z])|[。！？]{_CLOSING}(?=[^\s。！？{_MARKS}])"
+    rf"(?:(?<!\b\w)\.|[!?؟۔।॥]){_CLOSING}\s+(?=[^\s\d§])|[。！？]{_CLOSING}(?=[^\s。！？{_MARKS}])"
 )
 _END = re.compile(rf"[.!?؟۔।॥。！？:;…]{_CLOSING}\s*$")
 
@@ -52,7 +54,8 @@ def find_unsplit(lines: list[str]) -> str | None:
         "Wanted is a sentence on each line, and a blank line after each "
         "document; split_sentences splits text."
     )
-    if sum(len(_INNER_END.findall(line)) for line in lines) >= len(lines):
+    starts = [x[m.end()] for x in lines for m in _INNER_END.finditer(x)]
+    if sum(not char.islower() for char in starts) >= len(lines):
         return f"lines have several sentences each. {advice}"
     lengths = sorted(map(len, lines))
     median, long = lengths[len(lines) // 2], lengths[len(lines) * 9 // 10]
@@ -142,13 +145,23 @@ def describe_unknown(
     )
     if share <= MANY_UNKNOWN or (count < 2 and is_known):
         return None
-    cause = "Is it of another language? Train one with train_vocab."
-    # The release's and BERT's Chinese vocabularies.
-    if "，" in tokenizer.pieces and "“" not in tokenizer.pieces:
-        cause = (
-            f"Has it “ ” ‘ ’ — …, which this one lacks? Write \" ' -. {cause}"
-        )
     return (
         f"{share:.0%} of the pieces are unknown to the "
-        f"vocabulary {tokenizer.settings['vocabulary']}. {cause}"
+        f"vocabulary {tokenizer.settings['vocabulary']}. "
+        f"{ask_for_marks(tokenizer)}Is it of another language? Train one with "
+        "train_vocab."
     )
+
+
+def ask_for_marks(tokenizer: tokenization.Tokenizer) -> str:
+    """Returns a question about printers' marks that a vocabulary lacks, or "".
+
+    The release's vocabularies have hardly any of them.
+    """
+    ids = tokenizer.encode_batch([*_PRINTED])
+    lacking = [
+        m for m, x in zip(_PRINTED, ids, strict=True) if tokenizer.unk_id in x
+    ]
+    if not lacking:
+        return ""
+    return f"Has it {' '.join(lacking)}, which this one lacks? Write \" ' -. "

@@ -481,9 +481,10 @@ class SentencePieceTokenizer(Tokenizer):
             return True
         if self._model.IsByte(self._model.PieceToId(piece)):
             return False
-        # Punctuation, symbols and special pieces are words of their own.
+        # Punctuation, symbols and special pieces are words of their own; a soft
+        # hyphen is not.
         kind = unicodedata.category(piece[0])[0]
-        return kind not in "LNM" or normalization.is_unspaced(piece[0])
+        return kind not in "LNMC" or normalization.is_unspaced(piece[0])
 
     def _spell_words(self, piece):
         text = piece.replace(WORD_PREFIX, " ")

@@ -210,8 +210,8 @@ def size_of_casts(config, size, with_heads=True):
 def size_of_uses(config, size, remat):
     """Returns the gradients of each use of kernels that are used repeatedly.
 
-    They are added when all are there, or, in recomputed layers, one by one in
-    float32.
+    They are added when all are there, or, in recomputed layers that share all
+    weights, one by one in float32.
     """
     h, f = config.hidden_size, config.intermediate_size
     total = 0
@@ -224,7 +224,8 @@ def size_of_uses(config, size, remat):
         )
         for num_uses in uses.values():
             if num_uses > 1:
-                total += kernels * (FLOAT32 if remat else num_uses * size)
+                is_summed = remat and len(config.count_uses()) == len(uses)
+                total += kernels * (FLOAT32 if is_summed else num_uses * size)
     return config.inner_group_num * total
 
 

@@ -156,7 +156,7 @@ def differentiate(model, weights, features, seed, loss_weights=None):
             loss_weights = sum_loss_weights(model, ratios)
         losses = [ratios[name] for name in model.loss_scales]
         loss = sum(
-            scale * r.total / (weight + r.epsilon)
+            tf.math.divide_no_nan(scale * r.total, weight + r.epsilon)
             for scale, r, weight in zip(
                 model.loss_scales.values(), losses, loss_weights, strict=True
             )

@@ -120,8 +120,15 @@ class Session:
             has_work, self.settings.accept_changes, **sections
         )
 
-    def _compare_again(self, **sections):
-        """Compares the folder's run, which may be another than before."""
+    def compare_again(self, **sections):
+        """Compares the folder's run, which may be another than before.
+
+        Args:
+          **sections: as for `manifest.Manifest.check`.
+
+        Raises:
+          ValueError: if it has other settings or data.
+        """
         self.manifest.read()
         for remark in self._compare(**sections):
             if remark not in self._remarks:
@@ -182,7 +189,7 @@ class Session:
                 "All weights of the model are frozen (trainable=False): there "
                 "is nothing to train."
             )
-        self._compare_again(frozen=self.frozen)
+        self.compare_again(frozen=self.frozen)
         if self.frozen:
             self.reporter.say(
                 f"Frozen: {len(self.frozen)} of {num_weights} weights, such as "
@@ -232,7 +239,7 @@ class Session:
 
         `evaluator` is an `evaluation.Evaluator`.
         """
-        self._compare_again()
+        self.compare_again()
         try:
             evaluator.evaluate_folder()
         finally:

@@ -219,7 +219,9 @@ def read_weights(
     if rest:
         remarks.append(f"omitted {', '.join(sorted(rest))}")
     regrouping.drop_identity(values, config, path)
-    head = sentence_transformers.read_head(folder)
+    head = sentence_transformers.read_head(
+        folder, config.max_position_embeddings
+    )
     head = head or huggingface_heads.read_head(folder, described, values)
     head = task_heads.find_head(values, head, folder)
     if head and head.kind in huggingface_heads.WITHOUT_POOLER:

@@ -58,10 +58,7 @@ def read_head(
     positions = described.get(
         "max_position_embeddings", AlbertConfig.max_position_embeddings
     )
-    lengths = {
-        name: min(length, positions)
-        for name, length in sentence_transformers.read_lengths(folder).items()
-    }
+    lengths = sentence_transformers.read_lengths(folder, positions)
     if architecture == TAGS:
         labels = _read_labels(folder, described.get("id2label"))
         return TaskHead("tags", labels, lengths=lengths)

@@ -60,8 +60,10 @@ def check_pooling(head: TaskHead | None) -> None:
         )
 
 
-def read_head(folder: filesystem.Path) -> TaskHead | None:
+def read_head(folder: filesystem.Path, num_positions: int) -> TaskHead | None:
     """Returns the head of vectors of a folder, or None if it has no modules.
+
+    `num_positions` is the number of the model's positions.
 
     Raises:
       ValueError: if it has other modules than an encoder and a pooling.
@@ -92,7 +94,7 @@ def read_head(folder: filesystem.Path) -> TaskHead | None:
         )
     return TaskHead(
         VECTORS,
-        lengths=read_lengths(folder),
+        lengths=read_lengths(folder, num_positions),
         pooling=known[modes[0]],
         is_normalized="Normalize" in kinds,
     )
@@ -113,8 +115,11 @@ def _list_modes(described):
     ]
 
 
-def read_lengths(folder: filesystem.Path) -> dict[str, int]:
-    """Returns `max_seq_length` of a folder, if one of its files has it."""
+def read_lengths(folder: filesystem.Path, num_positions: int) -> dict[str, int]:
+    """Returns `max_seq_length` of a folder, if one of its files has it.
+
+    The files may allow more tokens than the model has positions.
+    """
     for name, key in (
         (LENGTH_FILE, "max_seq_length"),
         (TOKENIZER_FILE, "model_max_length"),
@@ -123,5 +128,5 @@ def read_lengths(folder: filesystem.Path) -> dict[str, int]:
         length = filesystem.exists(path) and filesystem.read_json(path).get(key)
         # Without a limit, transformers writes 1e30.
         if length and length <= MAX_LENGTH:
-            return {"max_seq_length": int(length)}
+            return {"max_seq_length": min(int(length), num_positions)}
     return {}

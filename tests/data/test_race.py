@@ -72,6 +72,7 @@ def test_the_distributed_data_set_is_read(shared):
         ("The ___ was   _  .", "The the cat was   the cat  ."),
         ("What is \\1?", "What is \\1? the cat"),
         (" Who is \uff3f\uff3f? ", "Who is the cat?"),
+        ("\ufe4d_\ufe4e\ufe4f or \ufe33\ufe34 ran.", "the cat or the cat ran."),
     ],
 )
 def test_an_option_replaces_each_blank(question, choice):

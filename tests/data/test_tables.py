@@ -117,6 +117,20 @@ def test_quotes_of_tsv_are_text(read):
     assert values(rows) == [('"a', 'b"', "1"), ('"c"', '""', '"0"')]
 
 
+def test_quotes_of_excel_are_removed(read, caplog):
+    """It quotes what has a comma, between tabs, too."""
+    rows = read('first\tsecond\tlabel\n"a, b"\tc\t1\nd\t"e, f"\t0\n')
+    assert values(rows) == [("a, b", "c", "1"), ("d", "e, f", "0")]
+    assert "the quotes are removed" in caplog.text
+
+
+def test_no_row_of_a_single_column_is_lost(read):
+    table = Table("t.csv", ("text",), id="text", format="csv")
+    with pytest.raises(ValueError, match="line 3"):
+        read("text\r\na\r\n\r\nb\r\n", table)
+    assert len(read("text\r\na\r\nb\r\n\r\n", table)) == 2
+
+
 @pytest.mark.parametrize("format", ["tsv", "csv", "jsonl"])
 def test_files_of_other_systems_are_read(read, format):
     content = {

@@ -182,10 +182,18 @@ def test_test_data_may_have_empty_tags(tmp_path):
     assert file.sentences[0].tags is None
     with pytest.raises(ValueError, match="tag 1 of the sentence .* is empty"):
         read(tmp_path, text, "a.csv")
+    for name, text in (
+        ("a.txt", "Ann O\nsings O\n"),
+        ("a.jsonl", to_lines({"text": "Ann sings", "spans": []})),
+    ):
+        file = read(tmp_path, text, name, has_tags=None)
+        assert [s.tags for s in file.sentences] == [None]
+        (sentence,) = read(tmp_path, text, name).sentences
+        assert sentence.tags == ["O", "O"]
 
 
 def test_sentences_without_tags_among_others_are_said(tmp_path, caplog):
-    rows = [{"tokens": ["a"], "tags": tags} for tags in (["O"], None)]
+    rows = [{"tokens": ["a"], "tags": tags} for tags in (["B-X"], None)]
     file = read(
         tmp_path, "\n".join(map(json.dumps, rows)), "a.jsonl", has_tags=None
     )
@@ -375,6 +383,10 @@ def test_texts_and_spans_of_json_are_read_and_written_back(tmp_path):
     file = read(tmp_path, '{"text": "a b"}\n', "a.jsonl", has_tags=False)
     row = {"text": "a b", "spans": [span(0, 1, "DET"), span(2, 3, "NOUN")]}
     assert rewrite(tmp_path, file, [["DET", "NOUN"]]) == to_lines(row)
+    file = read(tmp_path, '{"text": "a b"}\n' * 2, "a.jsonl", has_tags=False)
+    other = row | {"spans": [span(0, 1, "O"), span(2, 3, "O")]}
+    tags = [["DET", "NOUN"], ["O", "O"]]
+    assert rewrite(tmp_path, file, tags) == to_lines(row, other)
 
 
 def test_words_that_a_span_cuts_belong_to_it(tmp_path, caplog):

@@ -65,9 +65,10 @@ def test_columns_may_be_named(tmp_path):
 
 
 def test_single_texts_are_paired_with_themselves(tmp_path):
-    (tmp_path / "a.txt").write_text("one\n\ntwo\n")
-    found = text_pairs.read_pairs(tmp_path / "a.txt")
-    assert found.texts == [("one", "one"), ("two", "two")]
+    for name in ("a.txt", "B.TXT"):
+        (tmp_path / name).write_text("one\n\ntwo\n")
+        found = text_pairs.read_pairs(tmp_path / name)
+        assert found.texts == [("one", "one"), ("two", "two")]
     lines = [json.dumps({"text": text}) for text in ("x", "y")]
     (tmp_path / "b.jsonl").write_text("\n".join(lines))
     found = text_pairs.read_pairs(tmp_path / "b.jsonl")

@@ -157,6 +157,13 @@ def test_blank_files_and_lines_are_no_documents(tmp_path):
     assert found == [["a"], ["b"]] * 20
 
 
+def test_own_text_may_be_in_any_form_of_pretraining_data(tmp_path):
+    article = '<doc id="1" title="T">\nT\n\na\u2028b\n\nc\n</doc>\n'
+    (tmp_path / "wiki.txt").write_text(article * 20)
+    found = collect_english.read_own([tmp_path / "wiki.txt"])
+    assert found == [["a\u2028b", "c"]] * 20
+
+
 def test_changed_text_is_divided_again_until_it_has_a_vocabulary(tmp_path):
     own, out = tmp_path / "own.txt", tmp_path / "out"
     held_out = out / "text" / "heldout.txt"

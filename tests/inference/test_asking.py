@@ -3,14 +3,17 @@
 That their answers are right is tested with the programs that are made of them.
 """
 
+import dataclasses
 import logging
 
 import numpy as np
 import pytest
 
 from albert_tf import Answerer, Embedder, FillMask, read_pretrained
+from albert_tf.data.windows import WindowSettings
 from albert_tf.inference import masks
 from albert_tf.tasks.recipes import AnswerSettings
+from albert_tf.tasks.squad import Answering
 from tests import tiny
 
 TEXTS = ["w1 w2 w3", "", "w4 w5"]
@@ -114,6 +117,14 @@ def test_texts_and_pairs_can_be_in_one_list(pretrained):
         fill_mask([("w1", "w2"), "w4"])
 
 
+@pytest.mark.parametrize("empty", ["", " \n"])
+def test_an_empty_next_text_is_none(pretrained, empty):
+    fill_mask = FillMask(pretrained)
+    assert fill_mask([("w1 [MASK]", empty)]) == fill_mask(["w1 [MASK]"])
+    with pytest.raises(ValueError, match=r"no \[MASK\] in the text 'w4'"):
+        fill_mask([("w4", empty)])
+
+
 def test_questions_are_answered_from_their_own_paragraph(answering):
     answerer = Answerer(
         answering,
@@ -169,6 +180,28 @@ def test_windows_are_those_of_the_fine_tuning(answering):
     assert Answerer(start).windows == (20, 5, 6)
     assert Answerer(start, doc_stride=4).windows == (20, 4, 6)
     assert Answerer(start, max_seq_length=16).windows == (16, 128, 6)
+
+
+def test_the_beam_is_that_of_the_fine_tuning(answering):
+    settings = AnswerSettings(start_n_top=20, end_n_top=3, max_answer_length=7)
+    windows = WindowSettings(24, 5, 6)
+    head = Answering("v2", windows, settings=settings).head
+    answerer = Answerer(
+        dataclasses.replace(read_pretrained(answering), head=head)
+    )
+    assert answerer.settings == settings
+    model = answerer.model
+    assert (model.start_n_top, model.end_n_top) == (20, 3)
+    assert answerer([("w1", "w2 w3")])[0]["answers"]
+
+
+def test_long_questions_are_said_once(answering, caplog):
+    answerer = Answerer(answering, max_seq_length=16, max_query_length=2)
+    caplog.clear()
+    for _ in range(2):
+        answerer([("w1 w2 w3", "w4 w5"), ("w1", "w4 w5")])
+    (record,) = caplog.records
+    assert "1 of 2 questions are truncated to 2 tokens" in record.message
 
 
 class Table(list):

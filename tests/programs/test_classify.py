@@ -23,7 +23,8 @@ def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("classifier")
     (folder / "start").mkdir()
     tiny.write_classifier(folder / "start").rename(folder / "model")
-    (folder / "lines.txt").write_text("".join(f"{x}\n" for x in TEXTS))
+    for name in ("lines.txt", "LINES.TXT"):
+        (folder / name).write_text("".join(f"{x}\n" for x in TEXTS))
     (folder / "pairs.csv").write_text(
         'id,question,answer\n7,"w1, w2",w3\n8,w4,\n'
     )
@@ -58,7 +59,7 @@ def test_texts_are_printed_with_their_labels(folder, answers, capsys):
         )
 
 
-@pytest.mark.parametrize("name", ["lines.txt", "rows.jsonl"])
+@pytest.mark.parametrize("name", ["lines.txt", "LINES.TXT", "rows.jsonl"])
 def test_lines_of_a_file_are_written(folder, answers, tmp_path, name):
     path = tmp_path / "out.jsonl"
     run(folder, input_file=folder / name, output_file=path)
@@ -128,6 +129,7 @@ def test_many_texts_are_classified_in_parts(
             {"input_file": "a.txt", "text_columns": "a,b"},
             "--text_columns is for tables",
         ),
+        ({"input_file": "A.TXT", "delimiter": ";"}, "--delimiter is for ta"),
         ({"text": "a", "output_file": "x.npz"}, "must end in .jsonl"),
         ({"text": " \n "}, "There are no texts in --text"),
         ({"input_file": "rows.jsonl", "text_columns": "x"}, "'x'"),

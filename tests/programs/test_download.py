@@ -96,10 +96,16 @@ def test_every_table_of_glue_is_there_once(server, tmp_path):
     run("glue", folder)
     assert len(server.requests) == num_requests
     # What was lost comes again, and nothing else.
-    (folder / "MNLI/train.tsv").unlink()
+    for name in ("MNLI", "MRPC"):
+        (folder / name / "train.tsv").unlink()
+    own = ("MNLI/dev_matched.tsv", "MRPC/dev.tsv", "MRPC/test.tsv")
+    for file in own:
+        (folder / file).write_text("mine")
     run("glue", folder)
-    assert len(server.requests) == num_requests + 1
+    assert len(server.requests) == num_requests + 4
     assert list_files(folder) == TABLES
+    assert {(folder / file).read_text() for file in own} == {"mine"}
+    assert (folder / "MRPC/train.tsv").read_text().startswith(HEAD[:8])
 
 
 def test_mrpc_is_divided_as_by_the_script_of_glue(server, tmp_path):

@@ -105,7 +105,11 @@ def test_json_lines_say_which_characters_a_token_is(model, tmp_path):
         ({"tokens_per_batch": 0}, "per_batch=0; wanted at least 1"),
         ({"layer": 10**6}, "layer=1000000; wanted"),
         ({"name": "x.csv"}, "must end in"),
-        ({"name": "lines.jsonl"}, "overwrite .*lines.jsonl, which --input_f"),
+        (
+            {"name": "lines.jsonl", "input_file": "lines.*"},
+            "overwrite .*lines.jsonl, which --input_f",
+        ),
+        ({"input_file": "lines.jsonl"}, "lines.jsonl is a table by its name"),
         ({"name": "vocab.npz"}, "overwrite .*vocab.npz, which --vocab_file"),
         ({"name": "model/x.npz"}, "overwrite .*x.npz, which --init_checkpoint"),
         (
@@ -130,7 +134,7 @@ def test_what_cannot_work_is_refused(
         (tmp_path / name).write_bytes(content)
     settings = {
         "name": "x.npz",
-        "input_file": "lines.*",
+        "input_file": "lines.txt",
         "vocab_file": "vocab.npz",
         **changes,
     }

@@ -12,6 +12,7 @@ from albert_tf.programs import (
     extend_vocab,
     run_pretraining,
 )
+from albert_tf.training import manifest
 from albert_tf.weights import pretrained
 from tests import tiny
 
@@ -57,10 +58,13 @@ def test_words_are_those_of_the_text_in_json_lines(model, tmp_path):
 
 
 def test_words_of_a_list_are_added(model, tmp_path, capsys):
+    manifest.Manifest(str(model), {"trained_positions": 9}).write()
     (tmp_path / "list.txt").write_text("one\ntwo w1\n\none\n")
     found = extend(tmp_path, words_file=str(tmp_path / "list.txt"))
     assert found.tokenizer.pieces[25:] == ["one", "two"]
-    assert "The text has" not in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert printed.startswith("Note: positions from 9 on, with which it was")
+    assert "The text has" not in printed
 
 
 def test_an_extended_model_is_pretrained_further(model, tmp_path):

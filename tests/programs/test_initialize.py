@@ -1,5 +1,7 @@
 """initialize: an untrained model that begins on neighbors, in any format."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -21,14 +23,11 @@ def build(tmp_path):
 
     def run(name, **given):
         folder = tmp_path / name
-        initialize.run(
-            InitializeFlags(
-                albert_config_file=str(model / "albert_config.json"),
-                vocab_file=str(model / "vocab.txt"),
-                to=str(folder),
-                **given,
-            )
-        )
+        files = {
+            "albert_config_file": str(model / "albert_config.json"),
+            "vocab_file": str(model / "vocab.txt"),
+        }
+        initialize.run(InitializeFlags(to=str(folder), **files | given))
         return pretrained.read_pretrained(folder)
 
     return run
@@ -47,6 +46,15 @@ def test_all_formats_have_the_same_values(build):
 
 
 FORMATS = "own", "tf1", "hf"
+
+
+def test_what_a_format_lacks_is_said(build, tmp_path, capsys):
+    config = dataclasses.replace(tiny.CONFIG, vocab_size=30_000)
+    path = tmp_path / "config.json"
+    path.write_text(config.to_json_string())
+    files = {"albert_config_file": str(path), "vocab_file": None}
+    build("k", format="keras_hub", spm_model_file=str(tiny.RELEASED), **files)
+    assert "Note: omitted, because KerasHub lacks" in capsys.readouterr().out
 
 
 def test_the_bias_has_the_frequencies_of_a_text(build, tmp_path, capsys):

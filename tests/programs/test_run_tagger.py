@@ -3,12 +3,13 @@
 import dataclasses
 import json
 import pathlib
+import types
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf import Tagger
+from albert_tf import Tagger, read_pretrained
 from albert_tf.commands.report import ReportFlags
 from albert_tf.commands.run_tagger import TaggerFlags
 from albert_tf.commands.tag import TagFlags
@@ -231,6 +232,39 @@ def test_blank_tags_of_conllu_are_none(args, tmp_path, capfd):
     tags = [line.split("\t")[3] for line in content.splitlines() if line]
     assert len(tags) == 3 and "_" not in tags
     assert "blank.conllu: {" not in "".join(capfd.readouterr())
+
+
+@pytest.mark.parametrize(
+    ("tags", "predicted", "is_scored"),
+    [
+        ("O O O", "B-A M-A E-A", False),
+        ("S-A O S-B", "B-A M-A E-A", True),
+        ("B-A I-A O", "B-A I-A I-A", True),
+    ],
+)
+def test_tags_have_the_scheme_of_the_training_data_if_it_fits(
+    args, tmp_path, model, tags, predicted, is_scored
+):
+    """Spans of one word are alike in BMES and in BIOES."""
+    path = pathlib.Path(args.train_file)
+    path.write_text(path.read_text().replace("I-A", "M-A"))
+    test, words = tmp_path / "test.txt", ["w1", "w2", "w3"]
+
+    def content(tags):
+        rows = zip(words, tags.split(), strict=True)
+        return "".join(f"{word} {tag}\n" for word, tag in rows)
+
+    test.write_text(content(tags))
+    args = dataclasses.replace(
+        args, predict_file=str(test), do_eval=False, doc_stride=6
+    )
+    task = run_tagger.read_task(args, read_pretrained(model))
+    task.predict = lambda *_: np.eye(5)[[1, 2, 2]]
+    reporter = types.SimpleNamespace(say=print)
+    tuning = types.SimpleNamespace(folder=str(tmp_path), reporter=reporter)
+    assert bool(task.write_predictions(tuning)) == is_scored
+    written = (tmp_path / "predictions.txt").read_text()
+    assert written == content(predicted)
 
 
 def test_plain_tags_are_scored_by_words(args, tmp_path):

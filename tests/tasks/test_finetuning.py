@@ -3,6 +3,7 @@
 import dataclasses
 import inspect
 import json
+import os
 import random
 import re
 
@@ -16,6 +17,7 @@ from albert_tf import (
     FineTuning,
     Recipe,
     named_weights,
+    ownership,
 )
 from albert_tf.commands.run_classifier import ClassifierFlags
 from albert_tf.data.examples import pad_examples
@@ -272,21 +274,35 @@ def test_outputs_take_the_order_of_the_tasks_labels(model, tmp_path, capfd):
         tuning.restore_best()
 
 
-def test_random_weights_neither_predict_nor_are_exported(model, tmp_path):
-    build(model, tmp_path / "run", TEXTS, LABELS).train()
-    tuning = build(model, tmp_path / "run", TEXTS, LABELS)
+def check_is_of_no_use(tuning, folder):
     assert tuning.source is None
     for use in (
         lambda: tuning.task.predict(tuning, TEXTS),
-        lambda: tuning.task.export(tuning, tmp_path / "export"),
+        lambda: tuning.task.export(tuning, folder),
     ):
         with pytest.raises(ValueError, match=r"random weights.*restore_best"):
             use()
-    assert not (tmp_path / "export").exists()
+    assert not folder.exists()
+
+
+def test_random_weights_neither_predict_nor_are_exported(model, tmp_path):
+    build(model, tmp_path / "run", TEXTS, LABELS).train()
+    tuning = build(model, tmp_path / "run", TEXTS, LABELS)
+    check_is_of_no_use(tuning, tmp_path / "export")
     assert tuning.restore_best() == tuning.source
     assert len(tuning.task.predict(tuning, TEXTS)) == 3
     with pytest.raises(ValueError, match="are 'w1 w2'; wanted a list"):
         tuning.task.predict(tuning, "w1 w2")
+
+
+def test_an_untrained_head_neither_predicts_nor_is_exported(
+    model, tmp_path, monkeypatch
+):
+    """As after an interruption before the first step."""
+    monkeypatch.setattr(loop, "train", lambda *_, **__: None)
+    tuning = build(model, tmp_path / "run", TEXTS, LABELS)
+    tuning.train()
+    check_is_of_no_use(tuning, tmp_path / "export")
 
 
 def test_scoring_what_is_scored_gives_no_weights(model, tmp_path):
@@ -306,9 +322,57 @@ def test_scoring_what_is_scored_gives_no_weights(model, tmp_path):
 def test_scores_of_other_data_are_not_taken_for_these(model, tmp_path):
     build(model, tmp_path, TEXTS, LABELS).train()
     other = [*LABELS[1:], LABELS[0]]
+    early = build(model, tmp_path, TEXTS, LABELS, dev=(TEXTS, other))
     build(model, tmp_path, TEXTS, LABELS, dev=(TEXTS, LABELS)).evaluate()
     with pytest.raises(ValueError, match="existing scores are on other"):
+        early.evaluate()
+    with pytest.raises(ValueError, match="existing scores are on other"):
         build(model, tmp_path, TEXTS, LABELS, dev=(TEXTS, other)).evaluate()
+
+
+def test_a_run_that_began_since_then_is_compared(model, tmp_path, capfd):
+    built = build(model, tmp_path / "task", TEXTS, LABELS)
+
+    def tune(train_step, rate):
+        recipe = Recipe(train_step=train_step, learning_rate=rate)
+        return FineTuning(tmp_path / "run", built.task, built.start, recipe)
+
+    first, same, other = tune(2, 1e-3), tune(2, 1e-3), tune(2, 1e-2)
+    first.train()
+    capfd.readouterr()
+    with pytest.raises(ValueError, match="learning_rate: was 0.001, is 0.01"):
+        other.train()
+    same.train()
+    assert "change" not in capfd.readouterr().err
+    tune(3, 1e-3).train()
+    assert capfd.readouterr().err.count("Resuming with a change") == 1
+
+
+def test_a_training_owns_its_folder(
+    model, tmp_path, monkeypatch, own_elsewhere
+):
+    folder = tmp_path / "run"
+    lock = folder / ownership.LOCK_FILE
+    with ownership.owning_folder(folder):  # As programs do.
+        build(model, folder, TEXTS, LABELS).train()
+        assert lock.exists()
+    tuning = build(model, tmp_path / "other", TEXTS, LABELS)
+
+    def own(*_, **__):
+        with ownership.owning_folder(tuning.folder):
+            raise AssertionError("two owners")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(loop, "train", own)
+        with pytest.raises(BlockingIOError, match=f"process {os.getpid()} on"):
+            tuning.train()
+    owner = own_elsewhere(tuning.folder, "owning_folder")
+    with pytest.raises(BlockingIOError, match=f"process {owner.pid} on"):
+        tuning.train()
+    owner.kill()
+    owner.wait()
+    tuning.train()
+    assert not list(tmp_path.glob(f"*/{lock.name}"))
 
 
 def test_an_interrupted_scoring_says_on_what_data(model, tmp_path, monkeypatch):
@@ -357,6 +421,21 @@ def test_a_task_of_ones_own_says_what_it_is_chosen_by(model, tmp_path):
     evaluator.score = lambda: {"accuracy": 0.5}
     with pytest.raises(ValueError, match="best_metric is 'eval_accuracy'"):
         evaluator.evaluate(4)
+
+
+def test_a_task_without_a_main_dev_table_says_what_it_lacks(model, tmp_path):
+    built = build(model, tmp_path, TEXTS, LABELS, dev=(TEXTS, LABELS))
+    data = built.task.data
+    task = Classification(
+        built.task.task,
+        data._replace(dev={"mismatched": data.dev[""]}),
+        max_seq_length=16,
+    )
+    tuning = FineTuning(tmp_path, task, built.start, built.recipe)
+    with pytest.raises(
+        ValueError, match=r"'eval_accuracy'.*'mismatched_eval_accuracy'"
+    ):
+        tuning.train()
 
 
 def test_the_score_before_training_changes_no_training(model, tmp_path):

@@ -129,6 +129,57 @@ def test_records_of_another_kind_are_refused(tmp_path, train, name):
         Pretraining(tmp_path / "out", CONFIG, **files)
 
 
+ONE_STEP = PretrainingRecipe(
+    train_batch_size=4, num_train_steps=1, num_warmup_steps=0
+)
+
+
+@pytest.fixture
+def trained(tmp_path, train):
+    """Folder of a model of one step."""
+    Pretraining(tmp_path / "start", CONFIG, train, recipe=ONE_STEP).train()
+    return tmp_path / "start"
+
+
+def test_scores_on_other_records_are_not_taken_for_these(
+    tmp_path, train, held_out, trained
+):
+    """With training records, which are not trained on yet."""
+    start = pretrained.read_pretrained(trained)
+    other = tiny_records.write(tmp_path / "other.tfrecord", 7, seed=2)
+    first, second, alone = (
+        Pretraining(tmp_path / name, CONFIG, *files, ONE_STEP, start=start)
+        for name, *files in (
+            ("out", train, held_out),
+            ("out", train, other),
+            ("alone", None, other),
+        )
+    )
+    assert first.evaluate() != second.evaluate() == alone.evaluate()
+
+
+def test_a_start_may_be_a_path(tmp_path, held_out, trained):
+    scores = [
+        Pretraining(
+            tmp_path / name, CONFIG, held_out=held_out, start=start
+        ).evaluate()
+        for name, start in (
+            ("path", trained),
+            ("read", pretrained.read_pretrained(trained)),
+        )
+    ]
+    assert scores[0] == scores[1]
+
+
+def test_the_folder_of_another_process_is_not_trained_in(
+    tmp_path, train, own_elsewhere
+):
+    run = Pretraining(tmp_path / "out", CONFIG, train, recipe=ONE_STEP)
+    owner = own_elsewhere(tmp_path / "out", "owning_folder")
+    with pytest.raises(BlockingIOError, match=f"process {owner.pid} on "):
+        run.train()
+
+
 def test_advice_names_what_is_left_to_do(train):
     opened = opening.open_records(train, CONFIG)
     recipe = PretrainingRecipe(train_batch_size=8)

@@ -108,6 +108,7 @@ def test_one_unknown_piece_among_others_makes_no_other_language(ids, is_said):
             "b",
         ],
         settings={"vocabulary": "vocab.txt"},
+        encode_batch=lambda texts: [[7] for _ in texts],
     )
     said = coverage.describe_unknown(ids, tokenizer)
     assert (said is not None) == is_said
@@ -119,6 +120,19 @@ def test_dialogue_in_the_release_s_chinese_is_no_other_language(shared):
     tokenizer = tokenization.build_tokenizer(vocab_file=path)
     said = coverage.find_unknown(["“我不去。”她说，“你去吧……”"], tokenizer)
     assert "Has it “ ” ‘ ’ — …, which this one lacks?" in said
+
+
+def test_printed_english_is_no_other_language(shared):
+    path = shared / "data/albert_en/30k-clean.model"
+    tokenizer = tokenization.build_tokenizer(spm_model_file=path)
+    said = coverage.find_unknown(["“I don’t know,” she said."], tokenizer)
+    assert "Has it “ ” ‘ ’ —, which this one lacks? Write \" ' -." in said
+
+
+def test_abbreviations_before_small_letters_end_no_sentence():
+    line = "Родился 5 мая 1890 г. в с. Ивановка Самарской губ. в семье."
+    assert coverage.find_unsplit([line] * 9) is None
+    assert coverage.find_unsplit(["Gem. § 433 Abs. 2 BGB."] * 9) is None
 
 
 def test_a_quotation_ends_a_sentence():

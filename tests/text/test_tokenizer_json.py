@@ -161,6 +161,7 @@ WORDPIECE: dict = {
         "strip_accents": None,
         "lowercase": True,
     },
+    "pre_tokenizer": {"type": "BertPreTokenizer"},
     "model": {
         "type": "WordPiece",
         "continuing_subword_prefix": "##",
@@ -185,9 +186,22 @@ def test_a_list_of_wordpieces_is_read(tmp_path, lower, strip, wanted):
         ValueError, match="is a wordpiece vocabulary.*vocab_file"
     ):
         tokenization.build_tokenizer(spm_model_file=path)
-    described["normalizer"]["handle_chinese_chars"] = False
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (put("normalizer", "handle_chinese_chars", value=False), "normalizer"),
+        (put("pre_tokenizer", "type", value="Whitespace"), "'Whitespace'"),
+        (put("pre_tokenizer", value=None), r"divides text by \[\]"),
+    ],
+)
+def test_a_list_for_words_unlike_ours_is_refused(tmp_path, change, says):
+    described = copy.deepcopy(WORDPIECE)
+    change(described)
+    path = tmp_path / "tokenizer.json"
     path.write_text(json.dumps(described))
-    with pytest.raises(ValueError, match="its normalizer is"):
+    with pytest.raises(ValueError, match=f"cannot be read exactly: .*{says}"):
         tokenization.build_tokenizer(vocab_file=path)
 
 

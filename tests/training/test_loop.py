@@ -418,6 +418,41 @@ def test_an_interrupt_loses_nothing(tmp_path):
 
 
 @pytest.mark.eager
+def test_an_interrupt_at_the_step_of_a_damaged_checkpoint_loses_nothing(
+    tmp_path, monkeypatch
+):
+    build(tmp_path).train(4, save_checkpoints_steps=2)
+    (tmp_path / "model.ckpt-4.data-00000-of-00001").write_bytes(b"")
+    run = build(tmp_path)
+    assert run.manager.restore_latest().endswith("model.ckpt-2")
+
+    def interrupt(reporter, step, *_):
+        if step == 4:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(reporting.Reporter, "progress", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        run.train(NUM_STEPS, save_checkpoints_steps=4)
+    found = checkpoints.read_checkpoint(tmp_path / "model.ckpt-4")
+    assert found[checkpoints.STEP] == 4
+
+
+@pytest.mark.eager
+def test_workers_stop_at_a_signal_of_the_last_step(tmp_path, monkeypatch):
+    run = build(tmp_path)
+
+    def stop():
+        if run.optimizer.step == 2:
+            raise KeyboardInterrupt
+
+    together = workers.find_workers(run.strategy)
+    monkeypatch.setattr(together, "check_signals", stop)
+    with pytest.raises(KeyboardInterrupt):
+        run.train(2)
+    assert len(checkpoints.list_checkpoints(tmp_path)) == 1
+
+
+@pytest.mark.eager
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_what_a_call_computed_is_logged_before_it_stops(
     tmp_path, monkeypatch, number

@@ -2,6 +2,7 @@
 
 import copy
 import json
+import pathlib
 
 import numpy as np
 import pytest
@@ -213,6 +214,16 @@ def test_files_are_known_by_size_and_content(tmp_path):
         content[place] ^= 1
     del content[-1]
     assert describe()["sha256"] != first["sha256"]
+
+
+def test_files_of_several_folders_are_known_by_their_order(tmp_path):
+    """In which they are read."""
+    paths = [str(tmp_path / name) for name in ("old/b", "new/a")]
+    for path in map(pathlib.Path, paths):
+        path.parent.mkdir()
+        path.write_text(path.name)
+    found = [manifest.describe_files(x, 3) for x in (paths, paths[::-1])]
+    assert found[0]["sha256"] != found[1]["sha256"]
 
 
 def test_arrays_are_known_by_name_shape_type_and_content():

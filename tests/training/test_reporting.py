@@ -69,6 +69,16 @@ def test_a_log_gets_no_terminal_codes(tmp_path, clock):
     )
 
 
+def read_summaries(folder):
+    """Returns step, name and value of all summaries."""
+    return sorted(
+        (event.step, value.tag, float(tf.make_ndarray(value.tensor)))
+        for path in folder.iterdir()
+        for event in tf.compat.v1.train.summary_iterator(str(path))
+        for value in event.summary.value
+    )
+
+
 def test_values_go_to_json_lines_and_summaries(tmp_path):
     reporter = reporting.Reporter(tmp_path, io.StringIO())
     reporter.log("eval", 5, {"loss": 2.5, "masked_lm_accuracy": 0.5})
@@ -81,14 +91,10 @@ def test_values_go_to_json_lines_and_summaries(tmp_path):
         "loss": 2.5,
         "masked_lm_accuracy": 0.5,
     }
-    (events,) = (tmp_path / "eval").iterdir()
-    found = {
-        value.tag: float(tf.make_ndarray(value.tensor))
-        for event in tf.compat.v1.train.summary_iterator(str(events))
-        for value in event.summary.value
-        if event.step == 5
-    }
-    assert found == {"loss": 2.5, "masked_lm_accuracy": 0.5}
+    assert read_summaries(tmp_path / "eval") == [
+        (5, "loss", 2.5),
+        (5, "masked_lm_accuracy", 0.5),
+    ]
 
 
 def test_lines_of_lost_work_are_dropped_on_resume(tmp_path):
@@ -100,6 +106,21 @@ def test_lines_of_lost_work_are_dropped_on_resume(tmp_path):
     second.start(20, 100, batch_size=8)
     lines = (tmp_path / "metrics.jsonl").read_text().splitlines()
     assert [json.loads(line)["step"] for line in lines] == [10, 20]
+
+
+def test_a_reporter_that_resumes_loses_no_summaries(tmp_path):
+    """As where an interrupted `train` is called again."""
+    reporter = reporting.Reporter(tmp_path, io.StringIO())
+    for first_step, steps in ((0, (10, 20, 30)), (20, (25, 30))):
+        reporter.start(first_step, 100, batch_size=8)
+        for step in steps:
+            reporter.log("train", step, {"loss": 1.0 + first_step})
+    assert read_summaries(tmp_path / "train") == [
+        (10, "loss", 1.0),
+        (20, "loss", 1.0),
+        (25, "loss", 21.0),
+        (30, "loss", 21.0),
+    ]
 
 
 def test_warnings_are_recorded_once_and_dropped_with_their_step(tmp_path):

@@ -169,6 +169,42 @@ def test_a_signal_during_the_exchange_of_signals_is_kept():
             pair.check_signals()
 
 
+@pytest.fixture
+def handlers():
+    """Restores the handlers of signals."""
+    numbers = signal.SIGINT, signal.SIGTERM
+    before = [(number, signal.getsignal(number)) for number in numbers]
+    yield
+    for number, handler in before:
+        signal.signal(number, handler)
+
+
+def test_a_worker_that_ignores_a_signal_stops_with_the_others(handlers):
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    pair = workers.Workers(tf.distribute.get_strategy())
+    pair.count, pair.add = 2, list
+    with pytest.raises(KeyboardInterrupt), pair.acting_together():
+        signal.raise_signal(signal.SIGINT)
+        pair.check_signals()
+    assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+
+
+def test_a_handler_that_python_did_not_set_becomes_the_default(
+    handlers, monkeypatch
+):
+    alone = workers.Workers(tf.distribute.get_strategy())
+    set_handler = signal.signal
+
+    def set_first(number, handler):
+        set_handler(number, handler)  # It was none of Python's: returns None.
+
+    with monkeypatch.context() as patch:
+        patch.setattr(signal, "signal", set_first)
+        with alone.finishing_first():
+            pass
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+
 def test_other_files_than_the_chiefs_are_refused():
     one = workers.Workers(tf.distribute.get_strategy())
     one.count = 2

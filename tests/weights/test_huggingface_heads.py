@@ -177,6 +177,17 @@ def test_labels_and_the_kind_of_problem_are_written(
     assert described["label2id"] == {n: i for i, n in enumerate(labels)}
 
 
+def test_labels_may_be_numbers(tmp_path):
+    """As the values of id2label of who trained on a table of 0 and 1."""
+    tuned_model(tmp_path / "a", *HEADS["unnamed"][:2])
+    convert(tmp_path / "a", tmp_path / "b", format="hf")
+    path = tmp_path / "b" / "config.json"
+    described = json.loads(path.read_text()) | {"id2label": {"0": 0, "1": 1}}
+    path.write_text(json.dumps(described))
+    found = pretrained.read_pretrained(tmp_path / "b")
+    assert found.head == TaskHead("classes", ("0", "1"))
+
+
 RELEASED = [
     (f"{task}_{name}", kind)
     for task, kind in (
@@ -238,15 +249,20 @@ def test_a_weight_without_a_place_is_refused(tmp_path):
         ("classes", "choices", r"has 3 outputs; .*'choices' .* has 1\."),
         ("spans", "classes", "head spans; the specified head is 'classes'"),
         (None, "classes", "--head=classes, but .* has no task head"),
+        ("vectors", "classes", "--head=classes, but .* has no task head"),
     ],
 )
 def test_a_wrong_head_is_refused(tmp_path, name, told, message):
-    if name:
+    if name in HEADS:
         tuned_model(tmp_path / "a", *HEADS[name][:2])
     else:
         values = tuned_model(tmp_path / "a", TaskHead("classes"))
         body = {n: v for n, v in values.items() if n.startswith("bert/")}
         checkpoints.write_checkpoint(str(tmp_path / "a/model.ckpt-best"), body)
+        path = tmp_path / "a" / task_heads.HEAD_FILE
+        path.unlink()
+        if name:
+            path.write_text('{"kind": "vectors", "pooling": "cls"}')
     with pytest.raises(ValueError, match=message):
         convert(tmp_path / "a", tmp_path / "b", head=told)
 

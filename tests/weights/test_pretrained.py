@@ -659,6 +659,31 @@ def test_accents_are_those_that_transformers_recorded(
     assert "removes accents from letters" in caplog.text
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "usual"),
+    [
+        ("tokenize_chinese_chars", False, True),
+        ("word_tokenizer_type", "mecab", "basic"),
+        ("do_basic_tokenize", False, True),
+    ],
+)
+def test_a_vocabulary_of_words_that_are_split_otherwise_is_not_used(
+    tmp_path, name, value, usual, caplog
+):
+    random_model(tmp_path / "a", vocab_size=25)
+    write_pieces(tmp_path / "a" / "vocab.txt")
+    convert(tmp_path / "a", tmp_path / "b", format="hf")
+    (tmp_path / "b" / tokenization.SETTINGS_FILE).unlink()
+    settings = tmp_path / "b" / vocabulary_files.HF_SETTINGS
+    settings.write_text(json.dumps({name: usual}))
+    assert pretrained.read_pretrained(tmp_path / "b").tokenizer
+    assert not caplog.records
+    settings.write_text(json.dumps({name: value}))
+    assert pretrained.read_pretrained(tmp_path / "b").tokenizer is None
+    assert f"{settings} has {name}={value!r}, for " in caplog.text
+    assert "vocab.txt" in caplog.text
+
+
 def test_a_vocabulary_that_cannot_be_used_is_replaced(tmp_path, caplog):
     folder = tmp_path / "model"
     random_model(folder, vocab_size=25)

@@ -67,6 +67,17 @@ def test_its_files_are_those_of_the_package(tmp_path):
     assert length == 9
 
 
+@pytest.mark.parametrize(("length", "wanted"), [(7, 7), (900, 32)])
+def test_texts_are_no_longer_than_the_model(tmp_path, length, wanted):
+    _, folder = write(tmp_path)
+    (folder / "sentence_bert_config.json").write_text("{}")
+    path = folder / "tokenizer_config.json"
+    path.write_text(json.dumps(read(path) | {"model_max_length": length}))
+    found = read_pretrained(folder)
+    assert found.head.lengths == {"max_seq_length": wanted}
+    assert Embedder(found).max_seq_length == wanted
+
+
 def test_other_poolings_and_modules_are_refused(tmp_path):
     with pytest.raises(ValueError, match="'mean', which sentence-transformers"):
         write(tmp_path, "mean")

@@ -241,6 +241,8 @@ def _read_rows(lines, key):
         if key is None:
             key = _choose_key(row, where)
         value = _find_value(row, key)
+        if value is None and key in row:
+            value = ""  # As pandas writes a missing text.
         if not isinstance(value, str):
             raise ValueError(
                 f"{where}: {key!r} is {value!r:.40}; wanted a text. The keys "

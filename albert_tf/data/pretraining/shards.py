@@ -517,8 +517,9 @@ def _describe_text(counts, settings):
     unknown = counts.get("unknown_tokens", 0) / max(num_tokens, 1)
     if unknown > coverage.MANY_UNKNOWN:
         yield (
-            f"{unknown:.0%} of all pieces are unknown to the vocabulary. Is a "
-            "part of the text of another language?"
+            f"{unknown:.0%} of all pieces are unknown to the vocabulary. "
+            f"{coverage.ask_for_marks(settings.build_tokenizer())}Is a part of "
+            "the text of another language?"
         )
     if num_tokens < MIN_TOKENS * num_sentences:
         yield (

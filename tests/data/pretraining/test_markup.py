@@ -73,9 +73,9 @@ def test_a_tag_needs_no_attributes(write):
 
 
 def test_rows_without_text_are_counted(write, caplog):
-    rows = ['{"text": "a"}'] * 8 + ['{"text": " "}']
+    rows = ['{"text": "a"}'] * 8 + ['{"text": " "}', '{"text": null}']
     assert len(read(write("\n".join(rows)))) == 8
-    assert "1 of 9 rows have no text in 'text'" in caplog.text
+    assert "2 of 10 rows have no text in 'text'" in caplog.text
 
 
 def test_entities_in_articles_are_characters(write):
