@@ -413,8 +413,10 @@ class Pretraining:
                 self.session.resume_or_start(
                     self.config, self.start, **self._start_settings
                 )
-                # With records, no run.json says on what data that was.
-                if not self.records and self.evaluator.known(checkpoints.STEP):
+                stored = self.session.manifest.stored["made_of"]
+                # Otherwise it is unknown of which weights the result is.
+                is_noted = "scored" in stored and not self.records
+                if is_noted and self.evaluator.known(checkpoints.STEP):
                     self.reporter.say(
                         f"Skipped: the result is in {self.evaluator.path}."
                     )

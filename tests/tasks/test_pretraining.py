@@ -147,15 +147,20 @@ def test_scores_on_other_records_are_not_taken_for_these(
     """With training records, which are not trained on yet."""
     start = pretrained.read_pretrained(trained)
     other = tiny_records.write(tmp_path / "other.tfrecord", 7, seed=2)
-    first, second, alone = (
+    first, second, alone, late = (
         Pretraining(tmp_path / name, CONFIG, *files, ONE_STEP, start=start)
         for name, *files in (
             ("out", train, held_out),
             ("out", train, other),
-            ("alone", None, other),
+            ("out", None, held_out),
+            ("out", None, other),
         )
     )
-    assert first.evaluate() != second.evaluate() == alone.evaluate()
+    scores = first.evaluate()
+    assert scores != second.evaluate()
+    assert scores == alone.evaluate()
+    with pytest.raises(ValueError, match="existing scores are on other data"):
+        late.evaluate()
 
 
 def test_a_start_may_be_a_path(tmp_path, held_out, trained):
