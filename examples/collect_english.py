@@ -96,7 +96,8 @@ class EnglishFlags(flags.Flags):
     fetch: bool = flags.flag(True, "Whether to download prose.")
     text: str | None = flags.flag(
         help="Your own text instead: comma-separated paths or globs of files "
-        "with one sentence per line and a blank line between documents."
+        "with one sentence per line and a blank line between documents, or in "
+        "another form that create_pretraining_data reads."
     )
 
 

@@ -96,7 +96,7 @@ class QuickstartFlags(flags.Flags):
     text: str | None = flags.flag(
         help="Your own text instead of English prose: comma-separated paths or "
         "globs of files with one sentence per line and a blank line between "
-        "documents."
+        "documents, or in another form that create_pretraining_data reads."
     )
     recipe: Literal["ten_minutes", "hour", "night"] = flags.flag(
         "ten_minutes",

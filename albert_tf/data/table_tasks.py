@@ -147,10 +147,11 @@ class TableTask:
             ids = [known.find(label_values.name_of(name)) for name in given]
             unknown = [n for n, i in zip(given, ids, strict=True) if i is None]
             missing = [n for i, n in enumerate(self.labels) if i not in ids]
+            is_twice = len({*ids}) < len(ids)
             yield (
                 "class_weight",
-                not (unknown or missing) and len(ids) == len(self.labels),
-                f"a number for each label: {missing} have none"
+                not (unknown or missing or is_twice),
+                f"one number for each label: {missing} have none"
                 + f", and {unknown} are no labels" * bool(unknown),
             )
 

@@ -10,6 +10,7 @@ import csv
 import dataclasses
 import difflib
 import io
+import itertools
 import logging
 import os
 import re
@@ -324,6 +325,7 @@ def _parse_csv(path, text, delimiter):
     In a table of one column, an empty line is an empty field.
     """
     rows = parse_csv(path, text.rstrip("\r\n"), delimiter)
+    rows = list(itertools.dropwhile(lambda row: not row[1], rows))
     is_single = bool(rows) and len(rows[0][1]) == 1
     return [
         (line, fields or [""]) for line, fields in rows if fields or is_single

@@ -3,6 +3,7 @@
 `Pretraining` does so in a notebook as in the program.
 """
 
+import contextlib
 import functools
 import math
 import os
@@ -57,7 +58,7 @@ class Pretraining:
       recipe: a PretrainingRecipe.
       start: the model to start from, or to evaluate, a `pretrained.Pretrained`
         or what `read_pretrained` takes; None for random weights. A run that
-        resumes does not read it.
+        resumes can do without it.
       strategy: a tf.distribute.Strategy; None for the current one.
       flags: dict to record as the flags of the run.
 
@@ -106,8 +107,10 @@ class Pretraining:
         self.recipe = recipe or PretrainingRecipe()
         has_checkpoints = checkpoints.list_checkpoints(self.folder)
         if not isinstance(start, pretrained.Pretrained | None):
-            is_read = not has_checkpoints
-            start = pretrained.read_pretrained(start) if is_read else None
+            path, start = start, None
+            # A run that resumes can do without it.
+            with contextlib.suppress(*[OSError] * bool(has_checkpoints)):
+                start = pretrained.read_pretrained(path)
         self.start, self.flags = start, flags or {}
         self.recipe.check_start(start.source if start and records else None)
         self.records = self._open("records", records)
@@ -264,8 +267,10 @@ class Pretraining:
         if self.records:
             parts["train"] = self.records, self.records.files
         if self.held_out:
-            # Their order does not matter.
-            files = sorted(self.held_out.files, key=os.path.basename)
+            files = self.held_out.files
+            if not (self.held_out.masker or self.recipe.max_eval_steps):
+                # All of them are scored, with the masks that they have.
+                files = sorted(files, key=os.path.basename)
             parts["dev"] = self.held_out, files
         return {
             part: manifest.describe_files(files, opened.num_records)

@@ -55,7 +55,7 @@ def find_unsplit(lines: list[str]) -> str | None:
         "document; split_sentences splits text."
     )
     starts = [x[m.end()] for x in lines for m in _INNER_END.finditer(x)]
-    if sum(not char.islower() for char in starts) >= len(lines):
+    if sum(char == char.title() for char in starts) >= len(lines):
         return f"lines have several sentences each. {advice}"
     lengths = sorted(map(len, lines))
     median, long = lengths[len(lines) // 2], lengths[len(lines) * 9 // 10]
@@ -164,4 +164,5 @@ def ask_for_marks(tokenizer: tokenization.Tokenizer) -> str:
     ]
     if not lacking:
         return ""
-    return f"Has it {' '.join(lacking)}, which this one lacks? Write \" ' -. "
+    marks = " ".join(lacking)
+    return f"Has it {marks}, which this one lacks? Write \" ' - ... instead. "

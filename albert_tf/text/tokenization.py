@@ -483,8 +483,9 @@ class SentencePieceTokenizer(Tokenizer):
             return False
         # Punctuation, symbols and special pieces are words of their own; a soft
         # hyphen is not.
-        kind = unicodedata.category(piece[0])[0]
-        return kind not in "LNMC" or normalization.is_unspaced(piece[0])
+        kind = unicodedata.category(piece[0])
+        is_word = kind[0] not in "LNM" and kind != "Cf"
+        return is_word or normalization.is_unspaced(piece[0])
 
     def _spell_words(self, piece):
         text = piece.replace(WORD_PREFIX, " ")

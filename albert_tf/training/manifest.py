@@ -187,12 +187,14 @@ class Manifest:
           batch_size: examples per step from there on.
         """
         batches = self.stored["batches"]
+        before = self.stored["made_of"]
         if step is not None:
+            # Scores will be of trained weights.
+            before = {n: x for n, x in before.items() if n != "scored"}
             batches = [row for row in batches if row[0] < step]
             if not batches or batches[-1][1] != batch_size:
                 # Steps before the first row had, for all we know, this size.
                 batches.append((step if batches else 0, batch_size))
-        before = self.stored["made_of"]
         made_of = {**before, **self.made_of}
         if step and "begins_from" in before:
             # A resumed run ignores what it is given to start from.

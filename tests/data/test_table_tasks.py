@@ -248,7 +248,7 @@ def test_every_objective_has_metrics(read_config, objective):
         ),
         (
             {"class_weight": {"a": 2}, "labels": ["a", "b"]},
-            r"a number for each label: \['b'\] have none\.",
+            r"one number for each label: \['b'\] have none\.",
         ),
     ],
 )

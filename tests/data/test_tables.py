@@ -128,6 +128,8 @@ def test_no_row_of_a_single_column_is_lost(read):
     table = Table("t.csv", ("text",), id="text", format="csv")
     with pytest.raises(ValueError, match="line 3"):
         read("text\r\na\r\n\r\nb\r\n", table)
+    with pytest.raises(ValueError, match="is empty"):
+        read("\r\ntext\r\na\r\n\r\nb\r\n", table)
     assert len(read("text\r\na\r\nb\r\n\r\n", table)) == 2
 
 

@@ -126,13 +126,17 @@ def test_printed_english_is_no_other_language(shared):
     path = shared / "data/albert_en/30k-clean.model"
     tokenizer = tokenization.build_tokenizer(spm_model_file=path)
     said = coverage.find_unknown(["“I don’t know,” she said."], tokenizer)
-    assert "Has it “ ” ‘ ’ —, which this one lacks? Write \" ' -." in said
+    assert "Has it “ ” ‘ ’ —, which this one lacks? Write \" ' - ..." in said
 
 
 def test_abbreviations_before_small_letters_end_no_sentence():
     line = "Родился 5 мая 1890 г. в с. Ивановка Самарской губ. в семье."
     assert coverage.find_unsplit([line] * 9) is None
     assert coverage.find_unsplit(["Gem. § 433 Abs. 2 BGB."] * 9) is None
+
+
+def test_sentences_may_begin_in_a_script_without_capitals():
+    assert coverage.find_unsplit(["ეს წიგნია. ეს სახლია. ეს ქალაქია."] * 9)
 
 
 def test_a_quotation_ends_a_sentence():

@@ -136,7 +136,8 @@ def create_shards(
         _run(pipeline, runner)
         summary = filesystem.read_json(os.path.join(job.folder, _SUMMARY))
         counts = summary["text"]
-        shards.check_counts(counts, names, settings, sum(map(len, tasks)))
+        num_parts = sum(map(len, tasks))
+        shards.check_counts(counts, names, settings, tokenizer, num_parts)
         statistics = shards.summarize(counts, [summary["records"]])
         written = {
             output: summary["shards"][str(i)]

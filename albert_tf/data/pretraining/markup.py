@@ -241,8 +241,6 @@ def _read_rows(lines, key):
         if key is None:
             key = _choose_key(row, where)
         value = _find_value(row, key)
-        if value is None and key in row:
-            value = ""  # As pandas writes a missing text.
         if not isinstance(value, str):
             raise ValueError(
                 f"{where}: {key!r} is {value!r:.40}; wanted a text. The keys "
@@ -261,6 +259,8 @@ def _read_rows(lines, key):
 
 def _choose_key(row, where):
     found = [key for key in _USUAL_KEYS if row.get(key) is not None]
+    # pandas writes null for a missing text.
+    found = found or [key for key in _USUAL_KEYS if key in row]
     if len(found) == 1:
         return found[0]
     raise ValueError(
@@ -269,9 +269,10 @@ def _choose_key(row, where):
 
 
 def _find_value(row, key):
-    if key in row:
-        return row[key]
+    """Returns the value of a key; "" for null, None if there is no such key."""
     value = row
-    for part in key.split("."):
-        value = value.get(part) if isinstance(value, dict) else None
-    return value
+    for part in [key] if key in row else key.split("."):
+        if not isinstance(value, dict) or part not in value:
+            return None
+        value = value[part]
+    return "" if value is None else value

@@ -268,7 +268,7 @@ def _write_outputs(inputs, outputs, worker, state, num_workers, has_progress):
         counts = state.counts
         if not counts or not corpus.is_store(state.folder, vocab_size, counts):
             counts = _tokenize(inputs, worker, run, has_progress)
-        check_counts(counts, inputs, settings, num_parts=len(inputs))
+        check_counts(counts, inputs, settings, worker.tokenizer, len(inputs))
         state.keep_counts(counts)
         num_tokens = counts["input_tokens"] * settings.dupe_factor
         tokens = progress.Progress(
@@ -468,7 +468,11 @@ def _check_inputs(inputs, settings):
 
 
 def check_counts(
-    counts: dict, inputs: list[str], settings: Settings, num_parts: int
+    counts: dict,
+    inputs: list[str],
+    settings: Settings,
+    tokenizer: tokenization.Tokenizer,
+    num_parts: int,
 ):
     """Warns about unusual text, and refuses text that cannot be used.
 
@@ -476,6 +480,7 @@ def check_counts(
       counts: the counts of `corpus.write_store`.
       inputs: names of the text files.
       settings: the settings of the records.
+      tokenizer: their tokenizer.
       num_parts: number of parts of the text at whose ends documents end, too.
     """
     num_documents = counts["input_documents"]
@@ -502,11 +507,11 @@ def check_counts(
             corpus.MAX_DOCUMENT_TOKENS,
             counts["cut_documents"],
         )
-    for warning in _describe_text(counts, settings):
+    for warning in _describe_text(counts, settings, tokenizer):
         logging.warning("%s", warning)
 
 
-def _describe_text(counts, settings):
+def _describe_text(counts, settings, tokenizer):
     """Yields sentences about text that is not as training needs it."""
     num_tokens, num_sentences = (
         counts["input_tokens"],
@@ -518,7 +523,7 @@ def _describe_text(counts, settings):
     if unknown > coverage.MANY_UNKNOWN:
         yield (
             f"{unknown:.0%} of all pieces are unknown to the vocabulary. "
-            f"{coverage.ask_for_marks(settings.build_tokenizer())}Is a part of "
+            f"{coverage.ask_for_marks(tokenizer)}Is a part of "
             "the text of another language?"
         )
     if num_tokens < MIN_TOKENS * num_sentences:

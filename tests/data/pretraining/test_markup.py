@@ -78,6 +78,16 @@ def test_rows_without_text_are_counted(write, caplog):
     assert "2 of 10 rows have no text in 'text'" in caplog.text
 
 
+@pytest.mark.parametrize("key", [None, "text", "m.t"])
+def test_a_null_is_no_text(write, key):
+    rows = [
+        '{"text": null, "m": {"t": null}}',
+        '{"text": "a", "m": {"t": "a"}}',
+    ]
+    path = write("\n".join(rows))
+    assert read(path, "jsonl", key) == [["a"]]
+
+
 def test_entities_in_articles_are_characters(write):
     title = 'title="A "B" &amp; C"'
     for end in ("", ' lang="en"'):
