@@ -299,10 +299,13 @@ class GridRunner:
 
 
 def find_shipped(settings):
-    """Returns settings with paths of shipped files, "configs/...", whole."""
+    """Returns settings with paths of shipped files, "configs/...", whole.
+
+    Files of the user come first.
+    """
     return {
         name: str(filesystem.shipped_configs().parent / value)
-        if str(value).startswith("configs/")
+        if str(value).startswith("configs/") and not filesystem.exists(value)
         else value
         for name, value in settings.items()
     }

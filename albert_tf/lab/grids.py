@@ -23,7 +23,7 @@ import os
 import statistics
 from typing import NamedTuple
 
-from albert_tf import filesystem
+from albert_tf import filesystem, settings
 from albert_tf.model.config import AlbertConfig
 
 KEYS = "title", "config", "phases", "held_out", "seeds", "tasks", "rows"
@@ -118,7 +118,9 @@ def _parse(values):
     title, seeds = values["title"], values["seeds"]
     if not isinstance(title, str):
         raise ValueError(f"title is {title!r}; wanted text")
-    if not seeds or not all(type(s) is int and s >= 0 for s in seeds):
+    if not seeds or not all(
+        type(s) is int and 0 <= s <= settings.MAX_SEED for s in seeds
+    ):
         raise ValueError(f"seeds is {seeds!r}; wanted a list of numbers")
     if not values["phases"]:
         raise ValueError("phases is empty; wanted one or more trainings")

@@ -277,7 +277,7 @@ def _describe_scores(run, checkpoint):
         yield "\n" + markdown.format_table([head, *rows])
         if is_best:
             yield f"\nIt was chosen by {run.best_metric} on the same data."
-    tests: dict = next(iter(run.summary.get("test", [])), {})
+    tests = run.tests
     # The scores of the best checkpoint have no step.
     if tests.get(checkpoints.STEP, "best") != ("best" if is_best else step):
         return

@@ -49,6 +49,8 @@ def describe(rows, task):
     """
     labels, first = task.get("labels"), rows[0]
     is_list = isinstance(first["label"], list)
+    if is_list and not all(isinstance(x, str) for x in first["label"]):
+        return  # Of a task of one's own, with several numbers.
     # Without run.json, the task is unknown.
     if "tags" in task or (is_list and not {"f1", "probabilities"} & {*first}):
         yield from describe_tags(rows)
@@ -165,7 +167,7 @@ def tabulate_labels(rows, labels):
 def tabulate_classes(rows, confidence):
     """Returns the wrong predictions of a classification, as a table."""
     columns = {
-        "Example": itemgetter("id"),
+        "Example": lambda row: f"{row.get('part', '')} {row['id']}".strip(),
         "Label": lambda row: _format_labels(row["label"]),
         "Prediction": lambda row: _format_labels(row["prediction"]),
         "Probability": confidence,

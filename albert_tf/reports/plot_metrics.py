@@ -2,6 +2,7 @@
 
 import io
 import logging
+import operator
 import os
 
 from albert_tf import filesystem
@@ -54,7 +55,7 @@ def read_series(path):
 def collect_series(records):
     """Returns a dict from (split, metric) to lists of steps and of values."""
     series: dict = {}
-    for record in records:
+    for record in sorted(records, key=operator.itemgetter("step")):
         if record["split"] == "warning":
             continue
         for name in record.keys() - NO_METRICS:
@@ -134,10 +135,14 @@ def choose_panels(runs):
         for title, names in PANELS
         if any(find_lines(series, names) for series in runs.values())
     ]
-    titles = [title for title, _ in panels]
     # The total loss of pretraining says less than its masked-LM loss.
-    if PANELS[0][0] in titles and "Loss" in titles:
-        del panels[titles.index("Loss")]
+    names = dict(panels)
+    if PANELS[0][0] in names and not any(
+        find_lines(series, names.get("Loss", ()))
+        for series in runs.values()
+        if not find_lines(series, PANELS[0][1])
+    ):
+        panels = [panel for panel in panels if panel[0] != "Loss"]
     if not panels:
         known = sorted({name for _, names in PANELS for name in names})
         raise ValueError(

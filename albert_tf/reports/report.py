@@ -7,6 +7,7 @@ copy of the folder.
 import collections
 import dataclasses
 import datetime
+import operator
 import os
 import re
 from typing import NamedTuple
@@ -89,12 +90,23 @@ class Run:
 
     @property
     def evaluations(self) -> list[dict]:
-        return [r for r in self.records if r["split"] == "eval"]
+        found = [r for r in self.records if r["split"] == "eval"]
+        return sorted(found, key=operator.itemgetter("step"))
 
     @property
     def best(self) -> dict | None:
         """The evaluation of the best checkpoint; None if there is none."""
         return best_row(self.evaluations, self.best_metric or "", "step")
+
+    @property
+    def tests(self) -> dict:
+        """Scores on test data by file, unless of an earlier best checkpoint."""
+        tests: dict = next(iter(self.summary.get("test", [])), {})
+        noted, best = self.summary.get("best", {}).get(STEP), self.best
+        # Those of the best checkpoint have no step.
+        if STEP in tests or not (best and noted) or noted == best["step"]:
+            return tests
+        return {}
 
     @property
     def changed_flags(self) -> dict:
@@ -164,9 +176,11 @@ def _explain_missing(folder):
 
 def build_report(run: Run, others=()) -> str:
     """Returns the HTML report of a run, with other runs beside it."""
-    name = run.task.get("name") or "pretraining"
+    name = run.task.get("name")
+    if "sentence_objective" in run.task:
+        name = "pretraining"
     folder = os.path.basename(os.path.abspath(run.folder))
-    title = name if name == folder else f"{name}: {folder}"
+    title = folder if name in (None, folder) else f"{name}: {folder}"
     runs = name_runs([run, *others])
     beside = [side_by_side.describe(runs)] if others else []
     return page.page(
@@ -239,10 +253,8 @@ def describe_results(run):
     if run.exits:
         rows = run.exits.get("exits", [])
         yield plots.arrange(plots.draw_exits(rows, run.best_metric))
-    tests: dict = next(iter(run.summary.get("test", [])), {})
-    # The scores of the best checkpoint have no step.
-    which = f" of step {tests[STEP]}" if STEP in tests else ""
-    for name, scores in tests.items():
+    which = f" of step {run.tests[STEP]}" if STEP in run.tests else ""
+    for name, scores in run.tests.items():
         if isinstance(scores, dict):
             caption = f"Scores on test data ({name}){which}."
             yield page.table(list(scores.items()), caption=caption)
@@ -254,8 +266,7 @@ def tabulate_results(run):
     metric = run.best_metric
     columns = {f"last (step {last['step']:,})": last}
     caption = "Scores on dev data."
-    if metric in last:
-        best = run.best
+    if best := run.best:
         columns = {f"best (step {best['step']:,})": best, **columns}
         caption = (
             f"Scores on dev data. The best checkpoint is selected by {metric} "
