@@ -242,6 +242,9 @@ def _parse(flags_class, argv):
         sys.exit(0)
     except absl_flags.Error:
         return app.parse_flags_with_usage(argv)  # Prints it, exits with 1.
+    except ValueError as error:  # Such as a flagfile that is not UTF-8.
+        print(f"{argv[0]}: {error}", file=sys.stderr)
+        sys.exit(1)
 
 
 def _find_repeated(words, values):
@@ -345,7 +348,7 @@ def parse(flags_class, words):
     _define(flags_class, values)
     try:
         _, *stray_words = values(["program", *words])
-    except absl_flags.Error as error:
+    except (absl_flags.Error, ValueError) as error:
         raise ValueError(str(error)) from error
     return _parsed(flags_class, values, stray_words)
 

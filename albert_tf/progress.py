@@ -33,7 +33,7 @@ class Line:
     @property
     def is_terminal(self) -> bool:
         """Whether the stream is a terminal."""
-        return self.stream.isatty()
+        return self.stream.isatty() and os.environ.get("TERM") != "dumb"
 
     def show(self, text: str, end: str = ""):
         """Updates a terminal's status line; a log gets a line once a minute.

@@ -13,11 +13,12 @@ import sys
 NOISE = (
     b"All log messages before absl::InitializeLog()",
     b"oneDNN custom operations are on",
+)
+# On a machine with a GPU these explain why TensorFlow does not use it.
+NO_GPU_NOISE = (
+    b"failed call to cuInit",
     b"Could not find cuda drivers on your machine",
 )
-# On a machine with a GPU this is an error: it explains why TensorFlow does
-# not use the GPU.
-NO_GPU_NOISE = (b"failed call to cuInit",)
 NVIDIA_DRIVER = "/proc/driver/nvidia"
 
 

@@ -57,7 +57,8 @@ class WindowFlags(flags.Flags):
 
     max_seq_length: int | None = flag(
         help="Maximum length of question and window together, in tokens. "
-        "Default: 384, or the model's number of positions if that is less.",
+        "Default: without --do_train that of the fine-tuning; else 384, or the "
+        "model's number of positions if that is less.",
         at_least=5,
     )
     doc_stride: int | None = flag(
@@ -185,8 +186,8 @@ class FineTuningFlags(FilesFlags, TrainFlags, recipes.Recipe):
     )
     max_seq_length: int | None = flag(
         help="Maximum length of a sequence, in tokens; longer ones are "
-        "truncated. Default: 512, or the model's number of positions if that "
-        "is less.",
+        "truncated. Default: without --do_train that of the fine-tuning; else "
+        "512, or the model's number of positions if that is less.",
         at_least=3,
     )
     do_predict: bool = flag(

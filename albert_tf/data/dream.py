@@ -20,7 +20,7 @@ def find_files(folder: filesystem.Path, part: str) -> list[str]:
     """Returns the paths of a part, such as dev.json or c3-d-dev.json."""
     return [
         os.path.join(folder, name)
-        for name in sorted(filesystem.list_folder(folder))
+        for name in sorted(race.list_shown(folder))
         if name == f"{part}.json" or name.endswith(f"-{part}.json")
     ]
 

@@ -20,7 +20,7 @@ from albert_tf import filesystem, ownership, progress
 from albert_tf.text import tokenization
 
 # Part of the cache key; increase it when the meaning of the values changes.
-FORMAT = 3
+FORMAT = 4
 # Of a token that has no label.
 NO_LABEL = -1
 # Texts per call of the tokenizer; progress is shown between calls.

@@ -62,10 +62,10 @@ def read_race(
     Source: race_utils.py, which reads all.txt only.
     """
     questions = []
-    unread = [n for n in _list_shown(folder) if n not in LEVELS]
+    unread = [n for n in list_shown(folder) if n not in LEVELS]
     for level in levels:
         path = os.path.join(folder, level)
-        found = _list_shown(path)
+        found = list_shown(path)
         names = [name for name in found if name.lower().endswith(".txt")]
         if "all.txt" in names:
             names = ["all.txt"]
@@ -86,7 +86,7 @@ def read_race(
     return questions
 
 
-def _list_shown(folder):
+def list_shown(folder):
     """Returns the names in a folder, but not such as ._1.txt of macOS."""
     names = filesystem.list_folder(folder)
     return [name for name in names if not name.startswith(".")]

@@ -30,7 +30,7 @@ TEXTS = (
     ("text",),
 )
 NEGATIVES = ("negative",)
-SCORES = ("score", "similarity_score", "similarity")
+SCORES = ("score", "similarity_score", "similarity", "relatedness_score")
 NLI_LABELS = ("gold_label", "label")
 # Labels of natural language inference; "-" is for pairs without agreement.
 NLI = ("entailment", "neutral", "contradiction", "not_entailment", "-")
@@ -270,7 +270,11 @@ def take_entailed(path: str, column: str, rows) -> dict[int, tuple[str, ...]]:
 def _are_of_inference(path, column, rows, labels):
     """Returns whether labels are those of inference; raises or says else."""
     others = [row for row, x in zip(rows, labels, strict=True) if x not in NLI]
-    if others and all(label in ("-1", "0", "1", "2") for label in labels):
+    if others and all(
+        label in ("true", "false")
+        or math.isfinite(label_values.number_of(label))
+        for label in labels
+    ):
         raise ValueError(
             f"{path} has numbers in the column {column!r}. If they number the "
             "labels of inference, write the names instead, such as "
@@ -309,19 +313,28 @@ def number_texts(texts) -> tuple[list[str], np.ndarray]:
     return [*numbers], np.array(index, np.int32)
 
 
+def number_sequences(examples: Examples) -> np.ndarray:
+    """Returns a number for each of N sequences, equal for equal ones, [N]."""
+    numbers: dict[bytes, int] = {}
+    parts = np.split(examples.ids, np.cumsum(examples.lengths)[:-1])
+    found = [numbers.setdefault(x.tobytes(), len(numbers)) for x in parts]
+    return np.array(found, np.int32)
+
+
 def encode_rows(texts, tokenizer, max_seq_length: int) -> Examples:
     """Encodes rows of C texts, each text as [CLS] text [SEP].
 
     Returns:
-      Examples with C sequences, and `text_ids` [N, C]: equal for equal texts,
-      -1 for "" as a third text.
+      Examples with C sequences, and `text_ids` [N, C]: equal for texts of equal
+      tokens, -1 for "" as a third text.
     """
-    _, ids = number_texts(texts)
+    flat = [text for row in texts for text in row]
+    packed = pack_pairs(tokenizer, flat, None, max_seq_length)
+    ids = number_sequences(packed).reshape(len(texts), -1)
     is_absent = [[not text for text in row[2:]] for row in texts]
     ids[:, 2:][np.array(is_absent, bool)] = -1
-    flat = [text for row in texts for text in row]
     return dataclasses.replace(
-        pack_pairs(tokenizer, flat, None, max_seq_length),
+        packed,
         num_choices=len(texts[0]),
         arrays={"text_ids": ids},
     )
@@ -334,7 +347,10 @@ def encode_once(
 
     Returns:
       Examples of one sequence each; and the index of each row's first two
-      texts among them, [N, 2].
+      texts among them, [N, 2]: equal for texts of equal tokens.
     """
     different, index = number_texts([row[:2] for row in texts])
-    return pack_pairs(tokenizer, different, None, max_seq_length), index
+    packed = pack_pairs(tokenizer, different, None, max_seq_length)
+    numbers = number_sequences(packed)  # [U]
+    _, first = np.unique(numbers, return_index=True)
+    return packed, first[numbers][index]

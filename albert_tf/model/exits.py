@@ -64,7 +64,8 @@ def layer_logits(model, features, training=False, seed=None, layer_heads=None):
     if any(x is None for x in outputs):
         raise ValueError(
             "A loss after every layer needs the outputs of all layers, but "
-            "recomputed layers keep the last one only: omit exit_loss or remat."
+            "recomputed layers keep the last one only: omit exit_loss=True "
+            "or remat=True."
         )
     dropout = model.build_head_dropout(training, seed)
     pooler = model.encoder.pooler

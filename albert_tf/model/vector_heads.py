@@ -147,6 +147,10 @@ class AlbertVectors(heads.AlbertModel):
         is_same = tf.reduce_any(
             others[tf.newaxis, :, tf.newaxis] == ids[:, tf.newaxis, :2], axis=-1
         )
+        # Nor is a right answer of another row with the same first text.
+        is_first = tf.cast(ids[:, :1] == ids[:, 0], tf.float32)  # [B, B]
+        is_right = tf.cast(ids[:, 1:2] == others, tf.float32)
+        is_same |= tf.matmul(is_first, is_right) > 0  # [B, (C - 1) * B]
         is_text = tf.tile(heads.row_weights(features) > 0, [ids.shape[1] - 1])
         is_wrong = is_text & (others >= 0) & ~is_same
         logits = tf.where(

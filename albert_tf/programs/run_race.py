@@ -58,12 +58,6 @@ def describe(source):
 def read_part(args, part, tokenizer):
     """Returns the `Part` of train, dev or test."""
     questions = read_questions(args, part)
-    unknown = [q.id for q in questions if q.label is None]
-    if unknown and part != "test":
-        raise ValueError(
-            f"{part} has {len(unknown)} questions without an answer, such as "
-            f"{unknown[0]}; wanted an answer to each. Is it the test data?"
-        )
     lengths = args.max_seq_length, args.max_qa_length
     encoded = examples.cached_examples(
         args.cached_dir,

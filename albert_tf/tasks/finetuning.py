@@ -717,6 +717,7 @@ class FineTuning:
             self.reporter.say(remark)
         return values
 
+    @session.owning_folder
     def evaluate(self) -> list[dict]:
         """Evaluates every checkpoint of the folder, or `start` without any.
 
@@ -724,6 +725,7 @@ class FineTuning:
           A dict from metric to float for each evaluation so far.
 
         Raises:
+          BlockingIOError: if another process writes to the folder.
           ValueError: if the task has no dev data.
         """
         if self.evaluator is None:

@@ -396,6 +396,7 @@ class Pretraining:
             )
         self.reporter.say(f"Checkpoints and results are in {self.folder}.")
 
+    @session.owning_folder
     def evaluate(self) -> list[dict]:
         """Evaluates every checkpoint of the folder, or `start` without any.
 
@@ -403,6 +404,7 @@ class Pretraining:
           A dict from metric to float for each evaluation so far.
 
         Raises:
+          BlockingIOError: if another process writes to the folder.
           ValueError: if there are no held-out records, or one is damaged.
           FileNotFoundError: if there is no model to evaluate.
         """

@@ -58,6 +58,8 @@ class MultipleChoice(Task):
         self, parts: dict[str, Part], *, max_seq_length: int, max_qa_length: int
     ):
         self.parts = parts
+        for name in parts.keys() - {"test"}:
+            _check_answers(name, parts[name].questions)
         levels = {
             level_of(q) for part in parts.values() for q in part.questions
         }
@@ -182,3 +184,13 @@ def score_levels(
 def score_logits(logits: np.ndarray, label_ids: np.ndarray) -> dict:
     """Returns loss and accuracy of logits [N, C]."""
     return classification.score(logits, label_ids, "classes", METRICS)
+
+
+def _check_answers(name, questions):
+    """Raises ValueError if a question has no answer."""
+    unknown = [q.id for q in questions if q.label is None]
+    if unknown:
+        raise ValueError(
+            f"{name} has {len(unknown)} questions without an answer, such as "
+            f"{unknown[0]}; wanted an answer to each. Is it the test data?"
+        )

@@ -443,7 +443,7 @@ class Evaluator:
             )
         evaluated = set(self.known(checkpoints.STEP))
         regular = [p for p in prefixes if not self.manager.is_interrupted(p)]
-        chosen = regular or prefixes[-1:]
+        chosen, damaged = regular or prefixes[-1:], None
         for prefix in prefixes:
             step = checkpoints.step_of(prefix)
             if prefix not in chosen:
@@ -456,5 +456,12 @@ class Evaluator:
                     f"{prefix}: skipped, its result is in {self.path}."
                 )
                 continue
-            self.manager.restore(prefix)
+            try:
+                self.manager.restore(prefix)
+            except checkpoints.DamagedCheckpoint as error:
+                self.reporter.say(f"WARNING: {error} It is not scored.")
+                damaged = error
+                continue
             self.evaluate(step, prefix if regular else None)
+        if damaged and not self.known(checkpoints.STEP):
+            raise damaged

@@ -161,7 +161,7 @@ class Session:
         if self.settings.remat and getattr(self.model, "reads_layers", False):
             raise ValueError(
                 "The model reads all layers, of which remat=True keeps the "
-                "last one only: omit remat."
+                "last one only: omit remat=True."
             )
 
     def _list_frozen(self):
@@ -283,7 +283,8 @@ class Session:
         if evaluator:
             evaluator.check_best(step)
         else:
-            self._check_results(step)
+            # The score of an interruption's checkpoint would stay.
+            self._check_results(step - is_interrupted)
         if step == self.num_train_steps:
             self.manager.confirm_latest()
         # Only now: invalid settings must not replace valid ones.
@@ -363,20 +364,20 @@ class Session:
         self.reporter.say(f"{source} is of step {step}.{remark}")
 
 
-def owning_folder(train):
+def owning_folder(method):
     """Decorator of a method: locks the folder of its object's session.
 
     Of several workers, only the chief writes there.
     """
 
-    @functools.wraps(train)
-    def train_alone(self):
+    @functools.wraps(method)
+    def run_alone(self):
         if not self.session.workers.is_chief:
-            return train(self)
+            return method(self)
         with ownership.owning_folder(self.folder, is_shared=True):
-            return train(self)
+            return method(self)
 
-    return train_alone
+    return run_alone
 
 
 def write_files(folder, files: dict) -> list[str]:

@@ -427,8 +427,9 @@ class CheckpointManager:
         For a run that ends at the step where it was interrupted.
         """
         step = int(self.variables[STEP].numpy())
-        if self.is_writing and step:
-            self._remove_interrupted(self.prefix(step))
+        prefix = self.prefix(step)
+        if self.is_writing and step and self.is_interrupted(prefix):
+            self._remove_interrupted(prefix)
             self._drop_old(step)
 
     def _drop_old(self, step):

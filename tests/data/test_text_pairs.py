@@ -132,6 +132,12 @@ def test_rows_are_encoded_with_the_numbers_of_their_texts():
     once, places = text_pairs.encode_once(texts, tokenizer, 8)
     assert len(once) == 2
     np.testing.assert_array_equal(places, [[0, 1], [1, 0]])
+    # Texts that the model cannot tell apart.
+    texts = [("a", "Paris is big"), ("b", " paris is small")]
+    encoded = text_pairs.encode_rows(texts, tokenizer, 3)
+    assert encoded.arrays["text_ids"].tolist() == [[0, 1], [2, 1]]
+    _, places = text_pairs.encode_once(texts, tokenizer, 3)
+    assert places[0, 1] == places[1, 1]
 
 
 def test_a_label_that_is_not_used_is_said(tmp_path, caplog):
@@ -141,13 +147,15 @@ def test_a_label_that_is_not_used_is_said(tmp_path, caplog):
     assert "'label' with values such as 'x', which is not used" in caplog.text
 
 
-def test_numbers_of_labels_are_refused(tmp_path):
+@pytest.mark.parametrize("values", ["02", ("0.0", "5.0"), ("true", "false")])
+def test_numbers_of_labels_are_refused(tmp_path, values):
     """As of datasets: 0 may be entailment, or the opposite of alike."""
-    rows = ("premise", "hypothesis", "label"), ("a", "b", "0"), ("c", "d", "2")
-    path = write(tmp_path / "a.tsv", *rows)
+    pairs = [("a", "b", values[0]), ("c", "d", values[1])]
+    path = write(tmp_path / "a.tsv", ("premise", "hypothesis", "label"), *pairs)
     with pytest.raises(ValueError, match="numbers in the column 'label'"):
         text_pairs.read_pairs(path)
-    assert text_pairs.read_pairs(path, (), "label").scores == [0, 1]
+    if values[0] != "true":
+        assert text_pairs.read_pairs(path, (), "label").scores == [0, 1]
 
 
 def test_a_score_is_of_two_texts(tmp_path):
