@@ -7,8 +7,8 @@ PYTHON ?= $(shell for name in python3.13 python3.12 python3.11 python3.10 python
 	$$name -c 'import sys; sys.exit(not (3, 10) <= sys.version_info < (3, 14))' 2>/dev/null \
 	&& echo $$name && break; done)
 VENV_PYTHON := .venv/bin/python
-# Without its Python, which an upgrade of the system may remove, it is of no use.
-$(shell test -x $(VENV_PYTHON) || rm -rf .venv)
+# Without its Python, which an upgrade of the system may remove, it is made anew.
+$(shell test -x $(VENV_PYTHON) || rm -f .venv/.installed .venv/.docs .venv/.beam)
 
 # Of TensorFlow's log only errors.
 export TF_CPP_MIN_LOG_LEVEL ?= 2
@@ -69,8 +69,8 @@ $(VENV_PYTHON):
 	@test -n "$(PYTHON)" || { echo "albert_tf needs Python 3.10, 3.11, 3.12" \
 		"or 3.13, and none is on the PATH. Install one, or name it:" \
 		"make PYTHON=/path/to/python3.12" >&2; exit 1; }
-	@$(PYTHON) -m venv .venv >/dev/null \
-		|| { $(PYTHON) -m venv --without-pip .venv \
+	@$(PYTHON) -m venv --clear .venv >/dev/null \
+		|| { $(PYTHON) -m venv --clear --without-pip .venv \
 		&& $(PYTHON) -m pip --python $(VENV_PYTHON) --version; } \
 		|| { rm -rf .venv; echo "$(PYTHON) cannot make a virtual environment." \
 		"On Debian and Ubuntu: apt-get install $(notdir $(PYTHON))-venv. Or" \

@@ -11,6 +11,7 @@ import sys
 # the tests interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+os.environ["TERM"] = "xterm"
 # Servers of tests are here, not behind a proxy.
 os.environ.setdefault("no_proxy", "127.0.0.1")
 

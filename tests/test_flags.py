@@ -201,6 +201,20 @@ def test_a_mistake_of_the_user_is_one_clear_message(script, args, message):
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize(
+    "words", [["--nodo_train=true"], ["--flagfile=latin.flags"]]
+)
+def test_what_absl_cannot_parse_is_one_line(script, monkeypatch, words):
+    monkeypatch.chdir(script.path.parent)
+    pathlib.Path("latin.flags").write_bytes(
+        "--output_dir=\xe9\n".encode("latin1")
+    )
+    done = script(f"--input_file={__file__}", *words)
+    assert done.returncode == 1 and not done.stdout
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(f"{script.path}: ")
+
+
 def test_verbosity_shows_the_traceback_of_an_error(script):
     done = script("--input_file=x", "--max_steps=0", "--verbosity=1")
     assert done.returncode != 0

@@ -96,20 +96,20 @@ def check_start_and_outputs(args):
     """Raises an error if there is no model, or an output cannot be written."""
     shared.check_devices(args)
     has_model = args.source or args.from_scratch
+    first = os.path.join(args.output_dir, "run_1")
+    has_first = task_heads.find_trained(first)
     is_trained = task_heads.find_trained(args.output_dir)
-    if args.num_runs > 1 and is_trained:
+    if args.num_runs > 1 and is_trained and not has_first:
         raise ValueError(
             f"{args.output_dir} has a single run. For --num_runs="
             f"{args.num_runs}, give another --output_dir."
         )
-    first = os.path.join(args.output_dir, "run_1")
-    is_single = args.num_runs == 1 and not is_trained
-    if (args.do_train or not has_model) and is_single:
-        if task_heads.find_trained(first):
-            raise ValueError(
-                f"{args.output_dir} has several runs. Give --num_runs as in "
-                f"training, or one of them, such as --output_dir={first}."
-            )
+    is_new = args.num_runs == 1 and not is_trained
+    if has_first and is_new and (args.do_train or not has_model):
+        raise ValueError(
+            f"{args.output_dir} has several runs. Give --num_runs as in "
+            f"training, or one of them, such as --output_dir={first}."
+        )
     if not has_model and not task_heads.find_trained(run_folder(args, 0)):
         raise ValueError(
             "No checkpoint to start from: give --init_checkpoint. (To start "
@@ -197,11 +197,11 @@ def run_once(args, number, task, start, strategy):
     else:
         if task.is_scored:
             tuning.evaluate()
-        if task_heads.find_trained(folder):
-            # The settings of the training stay.
-            tuning.session.manifest.write_scored()
+        run = tuning.session.manifest
+        if task_heads.find_trained(folder) and "task" in run.stored["made_of"]:
+            run.write_scored()  # The settings of the training stay.
         else:
-            tuning.session.manifest.write()
+            run.write()
     scores = {}
     if task.is_predicted:
         tuning.reporter.say(f"Predicting with {tuning.restore_best()}.")

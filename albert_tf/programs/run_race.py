@@ -5,7 +5,7 @@ import os
 from albert_tf import filesystem
 from albert_tf.data import dream, examples, race
 from albert_tf.programs import finetuning
-from albert_tf.tasks.race import MultipleChoice, Part
+from albert_tf.tasks.race import MultipleChoice, Part, check_answers
 
 FEW_QUESTIONS = 100
 
@@ -58,6 +58,8 @@ def describe(source):
 def read_part(args, part, tokenizer):
     """Returns the `Part` of train, dev or test."""
     questions = read_questions(args, part)
+    if part != "test":
+        check_answers(part, questions)
     lengths = args.max_seq_length, args.max_qa_length
     encoded = examples.cached_examples(
         args.cached_dir,

@@ -59,7 +59,7 @@ class MultipleChoice(Task):
     ):
         self.parts = parts
         for name in parts.keys() - {"test"}:
-            _check_answers(name, parts[name].questions)
+            check_answers(name, parts[name].questions)
         levels = {
             level_of(q) for part in parts.values() for q in part.questions
         }
@@ -186,7 +186,7 @@ def score_logits(logits: np.ndarray, label_ids: np.ndarray) -> dict:
     return classification.score(logits, label_ids, "classes", METRICS)
 
 
-def _check_answers(name, questions):
+def check_answers(name: str, questions) -> None:
     """Raises ValueError if a question has no answer."""
     unknown = [q.id for q in questions if q.label is None]
     if unknown:

@@ -284,7 +284,8 @@ class Session:
             evaluator.check_best(step)
         else:
             # The score of an interruption's checkpoint would stay.
-            self._check_results(step - is_interrupted)
+            is_lost = is_interrupted and step < self.num_train_steps
+            self._check_results(step, is_lost)
         if step == self.num_train_steps:
             self.manager.confirm_latest()
         # Only now: invalid settings must not replace valid ones.
@@ -299,11 +300,14 @@ class Session:
                 evaluator.evaluate(step, self.manager.prefix(step))
         return step
 
-    def _check_results(self, step):
-        """Raises ValueError for results of steps that are trained anew."""
+    def _check_results(self, step, is_lost):
+        """Raises ValueError for results of steps that are trained anew.
+
+        `is_lost` is whether that of `step` will be of no checkpoint.
+        """
         rows = results_file.read_results(self.folder)
         later = [r[checkpoints.STEP] for r in rows]
-        if max(later, default=0) > step:
+        if max(later, default=0) > step - is_lost:
             raise ValueError(
                 f"{self.folder} has results until step {max(later):.0f}, but "
                 f"training continues from step {step}. Give the dev data "

@@ -23,7 +23,13 @@ def write(folder, content, name="dev.json"):
 
 
 def test_the_files_of_a_part_are_found(tmp_path):
-    for name in ("dev.json", "train.json", "mydev.json", "dev.txt"):
+    for name in (
+        "dev.json",
+        "train.json",
+        "mydev.json",
+        "dev.txt",
+        "._c3-d-dev.json",
+    ):
         write(tmp_path, [], name)
     assert dream.find_files(str(tmp_path), "dev") == [
         str(tmp_path / "dev.json")

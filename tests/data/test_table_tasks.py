@@ -250,6 +250,10 @@ def test_every_objective_has_metrics(read_config, objective):
             {"class_weight": {"a": 2}, "labels": ["a", "b"]},
             r"one number for each label: \['b'\] have none\.",
         ),
+        (
+            {"class_weight": {"1": 2, "1.0": 3, "a": 1}, "labels": ["a", "1"]},
+            "wanted one number for each label",
+        ),
     ],
 )
 def test_an_invalid_config_is_refused(read_config, changes, message):

@@ -7,6 +7,7 @@ import pathlib
 
 import pytest
 
+from albert_tf import settings
 from albert_tf.lab import ablate, grid_jobs, grids
 from albert_tf.model import parameters
 from tests import tiny
@@ -91,6 +92,7 @@ def test_equal_beginnings_have_one_name(tmp_path):
         (lambda g: g.update(title=3), "title is 3"),
         (lambda g: g.update(seeds=[True]), "seeds is"),
         (lambda g: g.update(seeds=[-1]), "seeds is"),
+        (lambda g: g.update(seeds=[settings.MAX_SEED + 1]), "seeds is"),
         (lambda g: g.update(phases=[]), "phases is empty"),
         (lambda g: g["rows"][0].update(name=3), "wanted text as its name"),
         (lambda g: g["rows"][0].update(paper={"x": "80"}), "wanted numbers"),
@@ -156,6 +158,15 @@ def test_the_shipped_grids_can_run(path):
             )
     tokens = {row.count_tokens() for row in grid.rows if row.phases}
     assert len(tokens) == 1  # One budget.
+
+
+def test_a_file_of_the_user_comes_before_a_shipped_one(tmp_path, monkeypatch):
+    own, shipped = "configs/tasks/own.json", "configs/tasks/film_reviews.json"
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / own).parent.mkdir(parents=True)
+    (tmp_path / own).write_text("{}")
+    found = grid_jobs.find_shipped({"a": own, "b": shipped})
+    assert found == {"a": own, "b": str(SHIPPED.parents[1] / shipped)}
 
 
 def test_the_shipped_grids_share_what_they_can():

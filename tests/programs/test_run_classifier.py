@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from albert_tf.programs import (
     shared,
 )
 from albert_tf.tasks.finetuning import FineTuning
-from albert_tf.training import results_file
+from albert_tf.training import manifest, results_file
 from albert_tf.weights import checkpoints, pretrained, task_heads
 from tests.programs import classifier_runs as runs
 
@@ -138,6 +139,22 @@ def test_a_folder_is_evaluated_afterwards(args, whole, tmp_path):
     found = runs.results_of(tmp_path / "out")
     assert [r["global_step"] for r in found] == ["4", "8", "12"]
     assert found == runs.results_of(whole)
+
+
+def test_predicting_keeps_the_settings_of_the_training(args, whole, tmp_path):
+    out = shutil.copytree(whole, tmp_path / "out", dirs_exist_ok=True)
+    before = manifest.read_setting(out, "optimizer")
+    predicting = dataclasses.replace(
+        args,
+        do_train=False,
+        do_eval=False,
+        max_seq_length=12,
+        accept_changes=True,
+    )
+    run_classifier.run(predicting)
+    assert (out / "SST-2.tsv").exists()
+    assert manifest.read_setting(out, "max_seq_length") == 16
+    assert manifest.read_setting(out, "optimizer") == before
 
 
 def test_a_fine_tuned_model_is_evaluated_in_place(args, whole, tmp_path):

@@ -12,7 +12,12 @@ import tensorflow as tf
 from albert_tf.commands.export_to_tfhub import ExportFlags
 from albert_tf.commands.initialize import InitializeFlags
 from albert_tf.model import execution
-from albert_tf.programs import export_to_tfhub, initialize, run_classifier
+from albert_tf.programs import (
+    export_to_tfhub,
+    finetuning,
+    initialize,
+    run_classifier,
+)
 from albert_tf.training import loop
 from albert_tf.weights import checkpoints, task_heads
 from tests import tiny
@@ -120,6 +125,23 @@ def test_several_runs_have_seeds_of_their_own(args, tmp_path, capfd):
     )
     with pytest.raises(ValueError, match="several runs.*output_dir=.*run_1"):
         run_classifier.run(alone)
+
+
+def test_a_folder_has_either_a_single_run_or_several(args, tmp_path):
+    several = dataclasses.replace(args, num_runs=3)
+    without_start = dataclasses.replace(args, init_checkpoint=None)
+    prefix = tmp_path / "out" / "model.ckpt-2"
+    checkpoints.write_checkpoint(prefix, {"a": np.ones(3)})
+    with pytest.raises(ValueError, match="has a single run. For --num_runs=3"):
+        finetuning.check_start_and_outputs(several)
+    finetuning.check_start_and_outputs(without_start)
+    checkpoints.remove_checkpoint(str(prefix))
+    prefix = tmp_path / "out" / "run_1" / "model.ckpt-2"
+    checkpoints.write_checkpoint(prefix, {"a": np.ones(3)})
+    for alone in (args, without_start):
+        with pytest.raises(ValueError, match="several runs.*--num_runs"):
+            finetuning.check_start_and_outputs(alone)
+    finetuning.check_start_and_outputs(several)
 
 
 def check_dev_predictions(folder, objective, best):

@@ -75,6 +75,26 @@ def test_what_was_measured_has_a_panel(metrics_file, tmp_path, names, titles):
     assert draw(str(metrics_file), tmp_path / "curves.svg") == titles
 
 
+def test_beside_a_pretraining_others_keep_their_loss():
+    pretraining = {
+        ("train", name): ([1], [0.5]) for name in ("loss", "masked_lm_loss")
+    }
+    other = {("train", "loss"): ([1], [0.5])}
+    for runs, titles in (
+        ({"a": pretraining}, ["Masked-LM loss"]),
+        ({"a": pretraining, "b": other}, ["Masked-LM loss", "Loss"]),
+    ):
+        panels = plot_metrics.choose_panels(runs)
+        assert [title for title, _ in panels] == titles
+
+
+def test_curves_are_in_the_order_of_their_steps():
+    """A checkpoint may be scored after later ones."""
+    assert plot_metrics.collect_series(RECORDS[::-1]) == (
+        plot_metrics.collect_series(RECORDS)
+    )
+
+
 def test_a_picture_is_written_to_a_remote_folder(metrics_file):
     """TensorFlow's ram:// stands for gs://."""
     pytest.importorskip("matplotlib")

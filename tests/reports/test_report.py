@@ -156,6 +156,62 @@ def test_initial_weights_are_not_the_best_checkpoint():
     assert "best (step 0)" in report.tabulate_results(run)
 
 
+def write_evaluations(folder, accuracies):
+    """Replaces the records by evaluations: pairs of step and accuracy."""
+    records = (
+        {"split": "eval", "step": step, "eval_accuracy": accuracy}
+        for step, accuracy in accuracies
+    )
+    lines = (json.dumps(record) + "\n" for record in records)
+    (folder / "metrics.jsonl").write_text("".join(lines))
+
+
+def test_evaluations_are_in_the_order_of_their_steps(folder):
+    """A checkpoint may be scored after later ones."""
+    write_evaluations(folder, [(8, 0.25), (12, 0.5), (4, 0.75)])
+    (table,) = read_page(folder).tables["results"]
+    assert table[0][1:3] == ["best (step 4)", "last (step 12)"]
+
+
+@pytest.mark.parametrize(
+    ("step", "tested", "is_shown"),
+    [(8, {}, True), (4, {}, False), (4, {"global_step": 4}, True)],
+)
+def test_test_scores_of_an_earlier_best_checkpoint_are_left_out(
+    folder, step, tested, is_shown
+):
+    write_evaluations(folder, [(4, 0.25), (8, 0.5)])
+    summary = {"best": {"global_step": step}}
+    summary["test"] = [{"mine": {"eval_accuracy": 0.375}, **tested}]
+    (folder / "summary.json").write_text(json.dumps(summary))
+    page = read_page(folder)
+    assert ("Scores on test data (mine)" in page.text) == is_shown
+    assert (len(page.tables["results"]) == 2) == is_shown
+
+
+def test_a_metric_that_is_not_a_number_has_no_best_checkpoint(folder):
+    write_evaluations(folder, [(4, np.nan), (8, np.nan)])
+    (table,) = read_page(folder).tables["results"]
+    assert table[0][1] == "last (step 8)"
+
+
+def test_labels_of_several_numbers_have_no_table(folder):
+    """As of a task of one's own."""
+    edit_task(folder, {"name": "rating"})
+    numbers = {"label": [0.5, 1.0], "prediction": [0.25, 0.5], "text": ["w1"]}
+    write_rows(folder, [("0", numbers)])
+    page = read_page(folder)
+    assert "for 1 dev examples" in page.text
+    assert not page.tables.get("examples")
+
+
+def test_without_settings_the_title_is_the_folder(folder):
+    (folder / "run.json").unlink()
+    read_page(folder)
+    content = (folder / "report.html").read_text()
+    assert "<title>out</title>" in content
+
+
 def test_a_running_training_says_how_far_it_is(folder):
     lines = (folder / "metrics.jsonl").read_text().splitlines(keepends=True)
     lines = [line for line in lines if '"warning"' not in line]

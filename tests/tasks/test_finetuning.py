@@ -4,6 +4,7 @@ import dataclasses
 import inspect
 import json
 import os
+import pathlib
 import random
 import re
 
@@ -27,7 +28,7 @@ from albert_tf.programs import run_classifier
 from albert_tf.reports import report
 from albert_tf.tasks import classification
 from albert_tf.training import distribution, evaluation, loop
-from albert_tf.weights import pretrained, task_heads
+from albert_tf.weights import checkpoints, pretrained, task_heads
 from tests import runs
 from tests.conftest import ROOT
 from tests.programs.classifier_runs import make_rows
@@ -369,6 +370,10 @@ def test_a_training_owns_its_folder(
     owner = own_elsewhere(tuning.folder, "owning_folder")
     with pytest.raises(BlockingIOError, match=f"process {owner.pid} on"):
         tuning.train()
+    dev = {"dev": (TEXTS, LABELS)}
+    scored = build(model, tmp_path / "other", TEXTS, LABELS, **dev)
+    with pytest.raises(BlockingIOError, match=f"process {owner.pid} on"):
+        scored.evaluate()
     owner.kill()
     owner.wait()
     tuning.train()
@@ -478,6 +483,21 @@ def test_results_of_lost_checkpoints_want_dev_data(model, tmp_path):
     with pytest.raises(ValueError, match="results until step 2, but training"):
         build(model, tmp_path, TEXTS, LABELS).train()
     build(model, tmp_path, TEXTS, LABELS, **dev).train()
+
+
+def test_the_score_of_an_interruption_wants_dev_data(model, tmp_path):
+    """Without it, the score would stay, of a step that is no checkpoint's."""
+    dev = {"dev": (TEXTS, LABELS)}
+    tuning = build(model, tmp_path, TEXTS, LABELS)
+    tuning.train()
+    mark = pathlib.Path(f"{tuning.session.manager.prefix(2)}{checkpoints.MARK}")
+    mark.write_text("")
+    (row,) = build(model, tmp_path, TEXTS, LABELS, **dev).evaluate()
+    assert row["global_step"] == 2
+    recipe = Recipe(train_step=4, accept_changes=True)
+    with pytest.raises(ValueError, match="results until step 2, but training"):
+        FineTuning(tmp_path, tuning.task, tuning.start, recipe).train()
+    assert mark.exists()
 
 
 def test_a_folder_that_was_emptied_is_not_continued(model, tmp_path):

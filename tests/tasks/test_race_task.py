@@ -62,6 +62,19 @@ def test_the_baseline_guesses_options_that_there_are():
     assert make_task(dev=make_part(["high"], [0])).name == "race"
 
 
+@pytest.mark.parametrize("name", ["train", "dev"])
+def test_only_test_data_may_lack_answers(name):
+    part = make_part(["high"] * 2, [0, -1])
+    known, other = part.questions
+    unknown = other._replace(label=None)
+    part = part._replace(questions=[known, unknown])
+    with pytest.raises(
+        ValueError, match=f"{name} has 1 questions without an answer, such as h"
+    ):
+        make_task(**{name: part})
+    make_task(test=part)
+
+
 @pytest.mark.parametrize(
     ("labels", "accuracy"), [([0, 1], 0.5), ([0, -1], None), ([-1, -1], None)]
 )

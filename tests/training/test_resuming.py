@@ -1,7 +1,9 @@
 """A run that was stopped or damaged ends like an uninterrupted one."""
 
 import dataclasses
+import io
 import json
+import pathlib
 import re
 import shutil
 import types
@@ -457,6 +459,40 @@ def test_a_best_checkpoint_without_results_is_not_replaced(tmp_path):
     found = checkpoints.read_checkpoint(manager.prefix("best"))
     assert found[checkpoints.STEP] == 2
     assert {r["global_step"] for r in evaluator.results()} == {2, 3, 4}
+
+
+def test_a_damaged_checkpoint_does_not_end_an_evaluation(tmp_path):
+    step = tf.Variable(0, dtype=tf.int64)
+    manager = checkpoints.CheckpointManager(tmp_path, {checkpoints.STEP: step})
+    output = io.StringIO()
+    evaluator = evaluation.Evaluator(
+        lambda: {"a": 0.5},
+        manager=manager,
+        reporter=reporting.Reporter(tmp_path, output),
+        best_metric="a",
+    )
+
+    def damage(number):
+        path = pathlib.Path(
+            f"{manager.prefix(number)}{checkpoints.DATA_ENDING}"
+        )
+        path.write_bytes(b"cut")
+
+    for number in (1, 2, 3):
+        step.assign(number)
+        manager.save()
+    damage(2)
+    evaluator.evaluate_folder()
+    assert evaluator.known(checkpoints.STEP) == [1, 3]
+    (said,) = output.getvalue().split("WARNING: ")[1:]
+    assert said.startswith(manager.prefix(2)) and "It is not scored." in said
+    # If there is no other, it is an error.
+    (tmp_path / results_file.RESULTS_FILE).unlink()
+    checkpoints.remove_checkpoint(manager.prefix("best"))
+    damage(1)
+    damage(3)
+    with pytest.raises(checkpoints.DamagedCheckpoint, match="model.ckpt-3"):
+        evaluator.evaluate_folder()
 
 
 def test_a_newer_checkpoint_of_pretraining_is_preferred_if_it_is_unscored(

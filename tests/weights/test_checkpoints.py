@@ -287,6 +287,17 @@ def test_checkpoints_of_interruptions_are_not_counted(tmp_path):
     assert not list(tmp_path.glob("*.interrupted"))
 
 
+def test_confirming_a_regular_checkpoint_deletes_none(tmp_path):
+    """A finished run may be started again, to keep fewer of them."""
+    held = variables()
+    manager = checkpoints.CheckpointManager(tmp_path, held, max_to_keep=3)
+    for step in (100, 200, 300):
+        save_at(manager, step)
+    fewer = checkpoints.CheckpointManager(tmp_path, held, max_to_keep=1)
+    fewer.confirm_latest()
+    assert steps_in(tmp_path) == [100, 200, 300]
+
+
 @pytest.mark.parametrize("is_interrupted", [True, False])
 @pytest.mark.parametrize("name", ["bert/pooler/dense/bias/adam_m", "kernel"])
 def test_what_is_not_finite_is_never_saved(tmp_path, is_interrupted, name):
