@@ -53,8 +53,7 @@ class Schedule(NamedTuple):
             warmup, or a rate or exponent is negative or not finite.
         """
         warmup = self.start_warmup_step, self.num_warmup_steps
-        num_before = sum(warmup) if self.num_warmup_steps else 0
-        if min(warmup) < 0 or num_before >= self.num_train_steps:
+        if min(warmup) < 0 or sum(warmup) >= self.num_train_steps:
             raise ValueError(
                 f"num_train_steps={self.num_train_steps} leaves no step after "
                 f"warmup: num_warmup_steps={self.num_warmup_steps}, "

@@ -44,11 +44,8 @@ def test_the_rate_is_never_negative_before_the_warmup_starts():
     np.testing.assert_allclose(rates, [0, 0, 0, 0.1, 0.9, 0.85**2], atol=1e-6)
 
 
-@pytest.mark.parametrize("start_warmup_step", [0, 9])
-def test_without_warmup_the_decay_begins_at_once(start_warmup_step):
-    schedule = optimization.build_schedule(
-        2.0, 4, start_warmup_step=start_warmup_step
-    )
+def test_without_warmup_the_decay_begins_at_once():
+    schedule = optimization.build_schedule(2.0, 4)
     rates = [float(schedule(step)) for step in range(5)]
     np.testing.assert_allclose(rates, [2.0, 1.5, 1.0, 0.5, 0.0], atol=1e-6)
 
