@@ -49,7 +49,7 @@ def read_start(args):
     folder = run_folder(args, 0)
     folders = [run_folder(args, number) for number in range(args.num_runs)]
     are_trained = all(map(task_heads.find_trained, folders))
-    model = args.source and models.read_start(args.source, are_trained)
+    model = args.source and pretrained.read_start(args.source, are_trained)
     if not model:
         model = pretrained.read_description(folder)
     model = pretrained.complete(models.replace_files(model, args))

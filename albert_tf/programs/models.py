@@ -25,16 +25,6 @@ def read_pretrained(path, args, keep_slots=False):
     return replace_files(model, args)
 
 
-def read_start(path, is_resumed):
-    """Returns a `pretrained.Pretrained`; None if a resumed run lacks it."""
-    try:
-        return pretrained.read_pretrained(path)
-    except (OSError, ImportError):
-        if not is_resumed:
-            raise
-        return None
-
-
 def read_checkpoint(args):
     """Returns the model of --init_checkpoint; logs what a config changed."""
     model = pretrained.read_pretrained(args.init_checkpoint)

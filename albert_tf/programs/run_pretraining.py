@@ -6,12 +6,12 @@ import logging
 from albert_tf import settings
 from albert_tf.data.pretraining import agreement, opening, rules
 from albert_tf.model.config import AlbertConfig
-from albert_tf.programs import models, shared
+from albert_tf.programs import shared
 from albert_tf.reports import card
 from albert_tf.tasks.pretraining import Pretraining
 from albert_tf.tasks.recipes import PretrainingRecipe
 from albert_tf.training import workers
-from albert_tf.weights import checkpoints
+from albert_tf.weights import checkpoints, pretrained
 
 
 def open_train_records(args, config):
@@ -57,7 +57,7 @@ def read_start(args, together):
     is_read = args.do_train or not has_checkpoints
     if not (args.init_checkpoint and is_read and together.is_chief):
         return None
-    return models.read_start(args.init_checkpoint, has_checkpoints)
+    return pretrained.read_start(args.init_checkpoint, has_checkpoints)
 
 
 def run(args):

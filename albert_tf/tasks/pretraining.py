@@ -3,7 +3,6 @@
 `Pretraining` does so in a notebook as in the program.
 """
 
-import contextlib
 import functools
 import math
 import os
@@ -107,10 +106,7 @@ class Pretraining:
         self.recipe = recipe or PretrainingRecipe()
         has_checkpoints = checkpoints.list_checkpoints(self.folder)
         if not isinstance(start, pretrained.Pretrained | None):
-            path, start = start, None
-            # A run that resumes can do without it.
-            with contextlib.suppress(*[OSError] * bool(has_checkpoints)):
-                start = pretrained.read_pretrained(path)
+            start = pretrained.read_start(start, has_checkpoints)
         self.start, self.flags = start, flags or {}
         self.recipe.check_start(start.source if start and records else None)
         self.records = self._open("records", records)

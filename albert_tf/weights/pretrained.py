@@ -129,6 +129,21 @@ def complete(pretrained: Pretrained | filesystem.Path) -> Complete:
     return found
 
 
+def read_start(path: filesystem.Path, is_resumed: object) -> Pretrained | None:
+    """Returns the model that a run starts from; None if a resumed one lacks it.
+
+    Raises:
+      ValueError, OSError, ImportError: as `read_pretrained`; the last two only
+        if the run is not resumed.
+    """
+    try:
+        return read_pretrained(path)
+    except (OSError, ImportError):
+        if not is_resumed:
+            raise
+        return None
+
+
 def read_pretrained(
     path: filesystem.Path, *, keep_slots: bool = False
 ) -> Pretrained:
