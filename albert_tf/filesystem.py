@@ -313,6 +313,19 @@ def split_list(text: str | None) -> list[str]:
     return [word.strip() for word in (text or "").split(",") if word.strip()]
 
 
+def split_paths(text: str | None) -> list[str]:
+    """As `split_list`; commas in the name of a file or folder divide nothing.
+
+    That is one that exists.
+    """
+    words = split_list(text)
+    if not text or len(words) < 2 or text.count("://") > 1:
+        return words
+    folder = os.path.dirname(text)
+    is_one = exists(text) or ("," in folder and is_folder(folder))
+    return [text] if is_one else words
+
+
 def expand_files(patterns: str | None) -> list[str]:
     """Returns the sorted files that match comma-separated names or globs.
 
@@ -339,10 +352,7 @@ def expand_in_order(patterns: str | None) -> list[str]:
     a leading dot, and "**" matches any number of folders.
     """
     files: list[str] = []
-    words = split_list(patterns)
-    if patterns and len(words) > 1 and patterns.count("://") < 2:
-        words = [patterns] if exists(patterns) else words
-    for pattern in words:
+    for pattern in split_paths(patterns):
         # Names of existing files and folders may contain "[" or "*".
         folder, name = os.path.split(pattern)
         if exists(pattern):
@@ -454,6 +464,10 @@ def list_briefly(names: Sequence[str], most: int = 3) -> str:
 def make_folder(folder: Path) -> None:
     """Creates a folder and its parents, unless it exists."""
     folder = str(folder) or "."
+    if folder.split(os.sep)[0] == "~":
+        raise ValueError(
+            f"{folder}: ~ is not expanded. Give {os.path.expanduser(folder)}."
+        )
     if is_remote(folder):
         _gfile().makedirs(folder)
         return

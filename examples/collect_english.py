@@ -97,7 +97,8 @@ class EnglishFlags(flags.Flags):
     text: str | None = flags.flag(
         help="Your own text instead: comma-separated paths or globs of files "
         "with one sentence per line and a blank line between documents, or in "
-        "another form that create_pretraining_data reads."
+        "another form that create_pretraining_data reads without flags, such "
+        "as JSON lines with the key text."
     )
 
 

@@ -96,7 +96,8 @@ class QuickstartFlags(flags.Flags):
     text: str | None = flags.flag(
         help="Your own text instead of English prose: comma-separated paths or "
         "globs of files with one sentence per line and a blank line between "
-        "documents, or in another form that create_pretraining_data reads."
+        "documents, or in another form that create_pretraining_data reads "
+        "without flags, such as JSON lines with the key text."
     )
     recipe: Literal["ten_minutes", "hour", "night"] = flags.flag(
         "ten_minutes",
@@ -306,6 +307,8 @@ def build_steps(folder, args):
         ],
         f"{folder}/vocab.model",
     )
+    # A folder that exists may have a comma in its name.
+    filesystem.make_folder(f"{folder}/records")
     # More masks teach more per step; evaluation uses the usual 15%.
     for name, share, most, dupe_factor in (
         ("train", 0.4, recipe.num_predictions[0], recipe.dupe_factor),

@@ -6,6 +6,7 @@ import os
 import pytest
 
 from albert_tf import filesystem
+from albert_tf.data.pretraining import shards
 
 
 def test_globs_are_expanded_and_sorted(tmp_path):
@@ -51,6 +52,29 @@ def test_the_name_of_one_file_may_have_commas(tmp_path):
     for name, wanted in ("b, c", ["b, c"]), ("a,{}/b", ["a", "b"]):
         found = filesystem.expand_files(f"{tmp_path}/{name.format(tmp_path)}")
         assert [path[len(f"{tmp_path}/") :] for path in found] == wanted
+
+
+def test_the_name_of_a_folder_may_have_commas(tmp_path):
+    (tmp_path / "b, c").mkdir()
+    for name in "1.txt", "2.txt":
+        (tmp_path / "b, c" / name).touch()
+    found = filesystem.expand_files(f"{tmp_path}/b, c/*.txt")
+    assert found == [f"{tmp_path}/b, c/{i}.txt" for i in (1, 2)]
+    # Of a file that is to be written, too.
+    name = f"{tmp_path}/b, c/x.tfrecord"
+    assert shards.output_names(name, 1) == [name]
+    assert len(shards.output_names(name, 3)) == 3
+    names = [f"{tmp_path}/a/x", f"{tmp_path}/b/x"]
+    assert shards.output_names(", ".join(names), 1) == names
+
+
+def test_a_tilde_is_no_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in "~", "~/new":
+        with pytest.raises(ValueError, match=f"^{name}: ~ is not expanded"):
+            filesystem.make_folder(name)
+    assert not [*tmp_path.iterdir()]
+    filesystem.make_folder("new/~")
 
 
 @pytest.mark.parametrize("content", ["Zoë\n", b"\x00\xff"])

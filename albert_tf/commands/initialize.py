@@ -29,7 +29,8 @@ class InitializeFlags(groups.FormatFlags, groups.CasingFlags, groups.TextFlags):
     input_file: str | None = flag(
         help="UTF-8 text files: comma-separated paths or globs. The model "
         "begins with the frequencies of their pieces, without which models of "
-        "many layers may learn nothing."
+        "many layers may learn nothing. (Without the spaces that "
+        "--words_from_spaces of create_pretraining_data removes.)"
     )
     random_seed: int = settings.seed_setting("Seed of the random values.")
 

@@ -94,6 +94,14 @@ def _positions(config):
     return {_POSITIONS: AMPLITUDE * config.initializer_range * table}
 
 
+def are_initial(rows: np.ndarray, config: AlbertConfig) -> bool:
+    """Returns whether position embeddings, [T, E], are those of `neighbors`."""
+    known = _positions(config)[_POSITIONS]
+    return np.shape(rows) == known.shape and np.allclose(
+        rows, known, rtol=1e-4, atol=1e-7
+    )
+
+
 def _projection(config, values):
     """Returns the projection, [E, H], with the standard deviation E**-0.5.
 

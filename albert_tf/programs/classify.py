@@ -2,6 +2,7 @@
 
 import codecs
 import csv
+import dataclasses
 import json
 
 from albert_tf import filesystem, ownership
@@ -63,16 +64,18 @@ def read_texts(args):
                 "wanted a text on each line."
             )
     else:
-        names = filesystem.split_list(args.text_columns)
-        table = tables.Table(
-            path,
-            tuple(names),
-            format=tables.format_of(path),
-            delimiter=args.delimiter,
+        names: tuple[str, ...] = (args.text_columns,)
+        form, delimiter = tables.format_of(path), args.delimiter
+        table = tables.Table(path, names, format=form, delimiter=delimiter)
+        header, records = tables.read_records(
+            path, format=form, delimiter=delimiter
         )
+        if args.text_columns not in (header or records[0][1]):
+            names = tuple(filesystem.split_list(args.text_columns))
+            table = dataclasses.replace(table, text=names)
         texts = [
             (row.text_a,) if len(names) == 1 else (row.text_a, row.text_b or "")
-            for row in tables.read_table(path, table)
+            for row in tables.select_rows(path, table, header, records)
         ]
     if not texts:
         raise ValueError(f"There are no texts in {path or '--text'}.")

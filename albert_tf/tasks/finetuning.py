@@ -402,7 +402,8 @@ class FineTuning:
                 for name, rate in recorded.items()
                 if name.endswith("_dropout_prob")
             }
-            is_other = self.task.is_scored and start.values
+            is_used = self.task.is_scored or self.task.is_predicted
+            is_other = is_used and start.values
             if is_other and not task_heads.find_trained(self.folder):
                 parts["scored"] = manifest.describe_weights(start.values)
             return parts
@@ -453,11 +454,13 @@ class FineTuning:
             checkpoints.restore(head, self._new_head, "the new head")
             # Until training begins, which may be refused.
             self._new_head = self.session.manager.source = None
-        flags = manifest.list_flags(self.folder, self.flags)
         step = self.session.begin(
             self.config,
             self.start if self.start.values else None,
-            files={**flags, **self.list_assets(self.folder)},
+            list_files=lambda: (
+                manifest.list_flags(self.folder, self.flags)
+                | self.list_assets(self.folder)
+            ),
             evaluator=self.evaluator,
             body_only=not self._continues_head(),
         )

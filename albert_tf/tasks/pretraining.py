@@ -3,7 +3,9 @@
 `Pretraining` does so in a notebook as in the program.
 """
 
+import dataclasses
 import functools
+import logging
 import math
 import os
 
@@ -203,6 +205,18 @@ class Pretraining:
             distribution.check_batch_size(
                 strategy, self.recipe.eval_batch_size, "eval_batch_size"
             )
+            known = positions.read_trained(self.folder)
+            if not self.records and known and known < self.held_out.num_tokens:
+                logging.warning(
+                    "%s was trained with %d positions, the held-out sequences "
+                    "have %d tokens: it is scored with positions that are not "
+                    "trained. With init_checkpoint=%s and another output_dir, "
+                    "they continue those before.",
+                    self.folder,
+                    known,
+                    self.held_out.num_tokens,
+                    self.folder,
+                )
 
     def _build_model(self, dtype, num_pieces, begins_on_neighbors):
         """Returns a `heads.AlbertForPreTraining` with the initial values."""
@@ -248,13 +262,19 @@ class Pretraining:
 
         None if the run starts from a model that does not say it.
         """
+        known, start = self.records.num_tokens, self.start
         if checkpoints.list_checkpoints(self.folder):
-            before = self.folder
-        elif self.start:
-            before = filesystem.folder_of(self.start.source)
-        else:
-            return self.records.num_tokens
-        known = positions.read_trained(before)
+            known = positions.read_trained(self.folder)
+        elif start:
+            known = positions.read_trained(filesystem.folder_of(start.source))
+            rows = start.values.get(positions.NAME)
+            if known is None and rows is not None:
+                if initial_values.are_initial(
+                    rows, start.config or self.config
+                ):
+                    known = self.records.num_tokens
+                elif len(rows) < self.config.max_position_embeddings:
+                    known = len(rows)  # The others are new.
         return known and max(known, self.records.num_tokens)
 
     def _describe_data(self):
@@ -364,7 +384,7 @@ class Pretraining:
             step = self.session.begin(
                 self.config,
                 self.start,
-                files=self._list_files(),
+                list_files=self._list_files,
                 evaluator=self.evaluator,
                 **self._start_settings,
             )
@@ -416,15 +436,7 @@ class Pretraining:
                 self.session.resume_or_start(
                     self.config, self.start, **self._start_settings
                 )
-                stored = self.session.manifest.stored["made_of"]
-                # Otherwise it is unknown of which weights the result is.
-                is_noted = "scored" in stored and not self.records
-                if is_noted and self.evaluator.known(checkpoints.STEP):
-                    self.reporter.say(
-                        f"Skipped: the result is in {self.evaluator.path}."
-                    )
-                else:
-                    self._evaluate_start(self.evaluator)
+                self._evaluate_start(self.evaluator)
         if not self.records:
             self.session.manifest.write()
         return self.evaluator.results()
@@ -525,6 +537,14 @@ class Pretraining:
         batches = measured.read_pass(
             num_sequences * strategy.num_replicas_in_sync
         )
+        # A resumed run began as it is recorded, not as it is told now.
+        made_of = self.session.manifest.stored["made_of"]
+        recipe = dataclasses.replace(
+            self.recipe,
+            initialization=made_of.get(
+                "initialization", self.recipe.initialization
+            ),
+        )
         return plateau.Gauge(
             strategy,
             self.model,
@@ -532,10 +552,10 @@ class Pretraining:
             self._piece_counts,
             list_remedies(
                 self.config,
-                self.recipe,
+                recipe,
                 self.records,
                 self.sentence_weight,
-                is_initialized=bool(self.start),
+                is_initialized="sha256" in made_of.get("begins_from", {}),
             ),
         )
 

@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import math
+import operator
 import os
 import statistics
 
@@ -19,8 +20,9 @@ class Outcome:
 
     Attributes:
       folder: folder of the run.
-      dev: what `describe_run` returns; None without dev data.
-      score: its best score; -infinity without dev data.
+      dev: what `describe_run` returns of all scores on dev data so far, which
+        may have chosen the checkpoint; None if there are none.
+      score: its best score; -infinity if there is none.
       test: scores on test data, with the STEP of their checkpoint unless it is
         the best; empty if there are none.
       is_of_best: whether `test` is of the checkpoint that is best on dev, or
@@ -37,13 +39,13 @@ class Outcome:
 def describe_outcome(tuning, test: dict) -> Outcome:
     """Returns a run's Outcome; its weights have the `test` scores, if any."""
     folder, dev, score = tuning.folder, None, -math.inf
-    if tuning.evaluator is not None:
-        dev = describe_run(tuning.evaluator)
-        score = dev["best"][tuning.evaluator.best_metric]
-    elif rows := results_file.read_results(folder):
-        # Scored before, when dev data was given, which may have chosen it.
-        metric = _read_known(folder).get("metric", tuning.task.best_metric)
-        score = (task_heads.best_row(rows, metric) or {metric: score})[metric]
+    metric = tuning.task.best_metric
+    if tuning.evaluator is None:
+        metric = _read_known(folder).get("metric", metric)
+    rows = results_file.read_results(folder)
+    if task_heads.best_row(rows, metric):
+        dev = describe_run(folder, rows, metric)
+        score = dev["best"][metric]
     if task_heads.find_trained(folder):
         is_of_best = tuning.source == checkpoints.find_best(folder)
         if test and not is_of_best:
@@ -59,8 +61,9 @@ def describe_outcome(tuning, test: dict) -> Outcome:
 def write(folder, task, outcomes: list[Outcome], seconds: float) -> str:
     """Writes the summary of a task's runs, and that of each of several.
 
-    What is not scored now stays as in an earlier summary: the baseline of the
-    training data, and the scores on test data of the same checkpoints.
+    What is not known now stays as in an earlier summary: the baseline of the
+    training data, how long the scoring took, and the scores on test data of the
+    same checkpoints.
 
     Args:
       folder: where the summary of all is.
@@ -69,14 +72,14 @@ def write(folder, task, outcomes: list[Outcome], seconds: float) -> str:
       seconds: how long all took, in this call.
 
     Returns:
-      The summary of all as a table of text; empty without dev data.
+      The summary of all as a table of text; empty if the task has no dev data.
     """
     values = _write_one(folder, task, outcomes, seconds)
     for outcome in outcomes:
         if outcome.folder != folder:
             each = seconds / len(outcomes)
             _write_one(outcome.folder, task, [outcome], each)
-    if outcomes[0].dev is None:
+    if not task.is_scored:
         return ""
     return format_summary(values, values["baseline"])
 
@@ -89,14 +92,16 @@ def _write_one(folder, task, outcomes, seconds):
         values = dict(known)
     runs = [outcome.dev for outcome in outcomes if outcome.dev]
     if runs:
-        baseline = task.baseline
-        if task.train is None:
-            baseline = known.get("baseline", baseline)
-        values = summarize(task.best_metric, runs) | {
-            "task": task.name,
-            "baseline": baseline,
+        now = {
+            "metric": task.best_metric,
+            "baseline": task.baseline,
             "seconds": round(seconds, 1),
         }
+        kept = ["baseline"] if task.train is None else []
+        if not task.is_scored:
+            kept = [*now]
+        now |= {name: known[name] for name in kept if name in known}
+        values = {**summarize(now["metric"], runs), "task": task.name, **now}
     tests = [outcome.test for outcome in outcomes]
     if not any(tests) and _list_best(known) == _list_best(values):
         tests = known.get("test", tests)
@@ -143,13 +148,12 @@ def summarize(metric: str, runs: list[dict]) -> dict:
     }
 
 
-def describe_run(evaluator) -> dict:
-    """Returns `folder`, and the scores `last` and `best`, of an Evaluator."""
-    results, metric = evaluator.results(), evaluator.best_metric
+def describe_run(folder, rows: list[dict], metric: str) -> dict:
+    """Returns `folder`, and the rows `last` and, by a metric, `best`."""
     return {
-        "folder": evaluator.manager.folder,
-        "last": max(results, key=lambda r: r[STEP]),
-        "best": task_heads.best_row(results, metric),
+        "folder": folder,
+        "last": max(rows, key=operator.itemgetter(STEP)),
+        "best": task_heads.best_row(rows, metric),
     }
 
 

@@ -326,7 +326,7 @@ class Evaluator:
         self.reporter.log("eval", step, values)
         text = "".join(f"{name} = {row[name]}\n" for name in sorted(row))
         texts = [*(text for _, text in before), text]
-        results_file.write_blocks(folder, texts, metric)
+        results_file.write_blocks(folder, texts)
         return values
 
     def _find_unscored_best(self):
@@ -390,7 +390,7 @@ class Evaluator:
             self._replace_best(best)
         self.reporter.keep_evaluations({b[0][checkpoints.STEP] for b in kept})
         texts = [text for _, text in kept]
-        results_file.write_blocks(folder, texts, self.best_metric)
+        results_file.write_blocks(folder, texts)
 
     def _has_checkpoint(self, step):
         return filesystem.exists(f"{self.manager.prefix(step)}.index")

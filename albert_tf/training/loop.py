@@ -212,7 +212,7 @@ def train(
                     log_values(reporter, gauge, guard, step, stops, values)
                     window[:] = 0
             if stops.is_saved(step):
-                prefix = session.manager.save()
+                prefix = session.save()
                 if evaluator:
                     began = time.monotonic()
                     evaluator.evaluate(step, prefix)
@@ -279,7 +279,7 @@ def keeping_interrupted(session, stops):
                 known -= manager.damaged
                 if step > first_step and manager.prefix(step) not in known:
                     # If it fails as the run has diverged, that is the error.
-                    manager.save(is_interrupted=not stops.is_saved(step))
+                    session.save(is_interrupted=not stops.is_saved(step))
             session.reporter.say(
                 f"Interrupted at step {step}. Rerun the same command to resume."
             )

@@ -62,6 +62,10 @@ RULES = (
     ("compute_dtype", ALLOWED, "weights are always float32"),
     ("*", NEEDS_FLAG, "it changes the training"),
 )
+# Sections that say how the weights began.
+BEGINNING = {"begins_from", "initialization"}
+# Sections that are compared only where there are scores, as is `data.dev`.
+OF_SCORES = ("evaluation", "scored", "scored_answers")
 # Number of bytes hashed at the start, middle and end of a record file: to read
 # a whole corpus would take minutes at each start.
 SAMPLE_BYTES = 1 << 16
@@ -136,12 +140,16 @@ class Manifest:
             if _section(key) in sections and before.get(key) != now.get(key)
         ]
 
-    def check(self, has_work, accept_changes=False, **sections):
+    def check(
+        self, has_work, accept_changes=False, *, has_scores=True, **sections
+    ):
         """Compares the stored settings and data with the current ones.
 
         Args:
           has_work: whether the folder has weights or results. Otherwise there
             is nothing to lose, and any run may start there.
+          has_scores: whether it has results. Otherwise it may be scored on any
+            data.
           accept_changes: whether to allow differences that need this flag.
           **sections: sections to add to the current ones.
 
@@ -153,6 +161,8 @@ class Manifest:
         """
         if not has_work:
             self.stored = {"made_of": {}, "batches": []}
+        if not has_scores:
+            self._forget_scored()
         self.made_of = {**self.made_of, **sections}
         rows = self.differences()
         allowed = {ALLOWED, NEEDS_FLAG} if accept_changes else {ALLOWED}
@@ -178,8 +188,28 @@ class Manifest:
             + " ".join(remedies)
         )
 
+    def _forget_scored(self):
+        """Drops what scores were made on, as there are none."""
+        made_of = self.stored["made_of"]
+        kept = {n: x for n, x in made_of.items() if n not in OF_SCORES}
+        if "data" in kept:
+            data = kept["data"].items()
+            kept["data"] = {part: x for part, x in data if part != "dev"}
+        self.stored = self.stored | {"made_of": kept}
+
     def write(self, step=None, batch_size=None):
-        """Writes the current settings and data.
+        """Writes the current settings and data, as for `update`."""
+        self.update(step, batch_size)
+        self.write_updated()
+
+    def write_updated(self):
+        """Writes what `update` has put in place."""
+        filesystem.write_json(
+            self.path, {"format": FORMAT, "version": __version__, **self.stored}
+        )
+
+    def update(self, step=None, batch_size=None):
+        """Puts the current settings and data in place of the stored ones.
 
         Args:
           step: step at which training starts or resumes; None without
@@ -198,13 +228,12 @@ class Manifest:
         made_of = {**before, **self.made_of}
         if step and "begins_from" in before:
             # A resumed run ignores what it is given to start from.
-            made_of["begins_from"] = before["begins_from"]
+            made_of |= {n: before[n] for n in BEGINNING if n in before}
+            for name in BEGINNING - before.keys():
+                made_of.pop(name, None)
         if "data" in made_of:
             made_of["data"] = before.get("data", {}) | made_of["data"]
         self.stored = {"made_of": made_of, "batches": batches}
-        filesystem.write_json(
-            self.path, {"format": FORMAT, "version": __version__, **self.stored}
-        )
 
     def write_scored(self):
         """Writes on what data the run was scored, and nothing else."""

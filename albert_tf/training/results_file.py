@@ -55,16 +55,11 @@ def _parse_block(text):
     return row if is_whole else None
 
 
-def write_blocks(
-    folder: filesystem.Path, texts: list[str], metric: str
-) -> None:
-    """Writes blocks of results atomically, and notes them in `head.json`.
-
-    `metric` is that of `task_heads.best_row`.
-    """
+def write_blocks(folder: filesystem.Path, texts: list[str]) -> None:
+    """Writes blocks of results atomically, and notes them in `head.json`."""
     # In this order: a run that is killed in between evaluates again.
     rows = [_parse_block(text) for text in texts]
-    task_heads.note_scores(folder, rows, metric)
+    task_heads.note_scores(folder, rows)
     path = os.path.join(folder, RESULTS_FILE)
     _keep_other(path)
     filesystem.write_file(path, "".join(HEADER + text for text in texts))

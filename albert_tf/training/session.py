@@ -8,6 +8,7 @@ It does not depend on flags, so a notebook can use it as the programs do.
 import functools
 import os
 import random
+from collections.abc import Callable
 
 import keras
 import numpy as np
@@ -101,6 +102,8 @@ class Session:
             is_writing=self.workers.is_chief,
         )
         self._leave_out_frozen()
+        # Of a training that has begun and has not been recorded.
+        self._list_files: Callable[[], dict] | None = None
         self.reporter = reporting.Reporter(
             self.folder, is_silent=not self.workers.is_chief
         )
@@ -113,11 +116,12 @@ class Session:
 
     def _compare(self, **sections):
         """Compares the folder's run; returns remarks, as `Manifest.check`."""
-        has_work = task_heads.find_trained(
-            self.folder
-        ) or results_file.read_results(self.folder)
+        has_scores = bool(results_file.read_results(self.folder))
         return self.manifest.check(
-            has_work, self.settings.accept_changes, **sections
+            has_scores or task_heads.find_trained(self.folder),
+            self.settings.accept_changes,
+            has_scores=has_scores,
+            **sections,
         )
 
     def compare_again(self, **sections):
@@ -235,19 +239,18 @@ class Session:
         self.workers.share_variables(self.manager.variables)
 
     def evaluate_folder(self, evaluator) -> None:
-        """Scores all checkpoints, and records on what data, if interrupted too.
+        """Scores all checkpoints, and records on what data.
 
         `evaluator` is an `evaluation.Evaluator`.
         """
         self.compare_again()
-        try:
-            evaluator.evaluate_folder()
-        finally:
-            if evaluator.known(checkpoints.STEP):
-                self.manifest.write_scored()
+        if checkpoints.list_checkpoints(self.folder):
+            # Before the first result, after which a kill may come.
+            self.manifest.write_scored()
+        evaluator.evaluate_folder()
 
     def begin(
-        self, config, start=None, *, files, evaluator=None, **kwargs
+        self, config, start=None, *, list_files, evaluator=None, **kwargs
     ) -> int:
         """Resumes from the newest checkpoint, or starts from another model.
 
@@ -255,8 +258,8 @@ class Session:
           config: the model's AlbertConfig.
           start: the `pretrained.Pretrained` to start from; None for random
             weights.
-          files: dict of files that a reader of the checkpoints needs: name ->
-            JSON value, or bytes.
+          list_files: function that returns the files that a reader of the
+            checkpoints needs: name -> JSON value, or bytes.
           evaluator: an `evaluation.Evaluator` to bring up to date, or None.
           **kwargs: as for `resume_or_start`.
 
@@ -288,9 +291,13 @@ class Session:
             self._check_results(step, is_lost)
         if step == self.num_train_steps:
             self.manager.confirm_latest()
-        # Only now: invalid settings must not replace valid ones.
-        self.manifest.write(step, self.settings.train_batch_size)
-        write_files(self.folder, files)
+        is_resumed = bool(checkpoints.list_checkpoints(self.folder))
+        if is_resumed and evaluator:
+            self.manifest.write_scored()
+        self.manifest.update(step, self.settings.train_batch_size)
+        self._list_files = list_files
+        if not is_resumed:
+            self._record()
         if evaluator:
             # As in an uninterrupted run, which has no result of this step if
             # it is one of an interruption, or of weights without training.
@@ -299,6 +306,22 @@ class Session:
             if self.workers.share(evaluator.is_missing(step)):
                 evaluator.evaluate(step, self.manager.prefix(step))
         return step
+
+    def _record(self):
+        """Writes the settings, data and files of the training, once.
+
+        A resumed run has those of its checkpoints until it writes a new one: it
+        may have nothing to do, or end before.
+        """
+        if self._list_files:
+            self.manifest.write_updated()
+            write_files(self.folder, self._list_files())
+            self._list_files = None
+
+    def save(self, **kwargs) -> str:
+        """Writes a checkpoint, as `checkpoints.CheckpointManager.save`."""
+        self._record()
+        return self.manager.save(**kwargs)
 
     def _check_results(self, step, is_lost):
         """Raises ValueError for results of steps that are trained anew.

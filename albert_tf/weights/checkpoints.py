@@ -238,6 +238,22 @@ def _read_tensors(prefix):
         }
 
 
+def read_step(prefix: filesystem.Path) -> int:
+    """Returns the step of a checkpoint, or -1 if it is unknown.
+
+    That in its name, else that of its values, as in a copy of the best one.
+    """
+    if (step := step_of(prefix)) >= 0:
+        return step
+    with (
+        contextlib.suppress(*_READ_ERRORS),
+        filesystem.named_plainly(prefix) as plain_prefix,
+    ):
+        reader = tf.compat.v1.train.NewCheckpointReader(plain_prefix)
+        return int(reader.get_tensor(STEP))
+    return -1
+
+
 def find_slots(values: dict[str, np.ndarray]) -> set[str]:
     """Returns the names that belong to an optimizer instead of the model.
 

@@ -51,7 +51,11 @@ def initialize(
     if not pretrained:
         return f"Starting from {untrained}."
     check_same_vocabulary(pretrained, tokenizer_settings)
-    pretrained = adapt(pretrained, config, regroups=not from_group0)
+    own = pretrained.config
+    has_one_group = own is not None and len(own.count_uses()) == 1
+    pretrained = adapt(
+        pretrained, config, regroups=has_one_group or not from_group0
+    )
     values = pretrained.values
     new_prefixes = ["cls/"]
     if body_only:

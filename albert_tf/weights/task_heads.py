@@ -20,9 +20,8 @@ THRESHOLD = "null_score_diff_threshold"
 EXIT_THRESHOLD = "exit_threshold"
 # Kinds of heads that have a threshold -> its name.
 THRESHOLDS = {"conditional_spans": THRESHOLD, "classes": EXIT_THRESHOLD}
-# What was scored in a run: a dict from step, or BEST, to threshold.
+# What was scored in a run: a dict from step to threshold.
 SCORED = "scored"
-BEST = "best"
 # Kinds of heads -> prefixes of the names of their weights.
 KINDS = {
     **dict.fromkeys(heads.OBJECTIVES, "output_"),
@@ -158,7 +157,8 @@ def describe_head(
 ) -> dict:
     """Returns the content of `head.json`.
 
-    That of a run's folder includes what `note_scores` has noted there.
+    That of a run's folder includes what `note_scores` has noted of its
+    checkpoints.
     """
     described: dict = {"kind": head.kind, "labels": head.labels}
     if head.threshold is not None:
@@ -171,8 +171,9 @@ def describe_head(
         described["is_normalized"] = False
     if head.has_pairs is not None:
         described["has_pairs"] = head.has_pairs
-    if folder is not None and (scored := _read_scored(folder)):
-        described[SCORED] = scored
+    if folder is not None and find_trained(folder):
+        if scored := _read_scored(folder):
+            described[SCORED] = scored
     return described
 
 
@@ -206,11 +207,10 @@ def find_threshold(
 ) -> float | None:
     """Returns the threshold with which some weights were scored, or None.
 
-    `folder` has a `head.json`. The checkpoint `source` is there or elsewhere;
-    if its name has no step, it is the best of those that were scored.
+    `folder` has a `head.json`. The checkpoint `source` is there or elsewhere.
     """
-    step = step_of(source)
-    threshold = _read_scored(folder).get(BEST if step < 0 else str(step))
+    step = checkpoints.read_step(source)
+    threshold = _read_scored(folder).get(str(step))
     head = read_head(folder)
     return head.threshold if threshold is None and head else threshold
 
@@ -235,14 +235,14 @@ def best_row(rows: list[dict], metric: str, step: str = STEP) -> dict | None:
     )
 
 
-def note_scores(folder: filesystem.Path, rows: list[dict], metric: str) -> None:
+def note_scores(folder: filesystem.Path, rows: list[dict]) -> None:
     """Notes in a run's `head.json`, if there is one, what was scored.
 
     Readers of the checkpoints need the thresholds, and must know which
     checkpoints are newer than the last one that was scored.
 
-    `rows` has a dict from name to float for each evaluation; the best one, by
-    `metric`, may have a threshold.
+    `rows` has a dict from name to float for each evaluation, which may have a
+    threshold.
     """
     path = os.path.join(folder, HEAD_FILE)
     if not filesystem.exists(path):
@@ -255,24 +255,22 @@ def note_scores(folder: filesystem.Path, rows: list[dict], metric: str) -> None:
     described = filesystem.read_json(path)
     name = THRESHOLDS.get(described["kind"], THRESHOLD)
     scored = {str(int(row[STEP])): row.get(name) for row in rows}
-    best = best_row(rows, metric)
-    if best and name in best:
-        scored[BEST] = best[name]
     filesystem.write_json(path, described | {SCORED: scored})
 
 
 def _read_scored(folder) -> dict[str, float | None]:
-    """Returns the thresholds of scored checkpoints, by step and for BEST.
+    """Returns the thresholds of scored checkpoints, by step.
 
     They are None for heads without a threshold.
     """
     path = os.path.join(folder, HEAD_FILE)
     values = filesystem.read_json(path) if filesystem.exists(path) else {}
     scored = values.get(SCORED, {})
+    if isinstance(scored, dict):
+        scored.pop("best", None)  # Which step it was, the checkpoint has.
     if not isinstance(scored, dict) or not all(
-        (label.isdecimal() or label == BEST)
-        and (threshold is None or is_number(threshold))
-        for label, threshold in scored.items()
+        step.isdecimal() and (threshold is None or is_number(threshold))
+        for step, threshold in scored.items()
     ):
         raise ValueError(
             f"{path} is invalid: {SCORED} is {scored!r:.80}; wanted an object "
@@ -298,8 +296,7 @@ def find_trained(
     best = checkpoints.find_best(folder)
     if best is None:
         return numbered
-    steps = [int(s) for s in _read_scored(folder) if s != BEST]
-    steps += scored_steps
+    steps = [*map(int, _read_scored(folder)), *scored_steps]
     # If it is unknown what was scored, as in a copy, the best one is used.
     newest = max(steps, default=math.inf)
     newer = [

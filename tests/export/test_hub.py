@@ -489,9 +489,7 @@ def test_a_newer_checkpoint_than_the_best_is_said(model, tmp_path, caplog):
     block = "masked_lm_accuracy = 0.5\nglobal_step = {}.0\n"
     args = ExportFlags(albert_directory=str(folder), export_path="x")
     for step in (7, 3):
-        results_file.write_blocks(
-            folder, [block.format(step)], "masked_lm_accuracy"
-        )
+        results_file.write_blocks(folder, [block.format(step)])
         assert not caplog.records
         assert export_to_tfhub.read_model(args).source.endswith("-best")
     assert "older than" in caplog.text and "model.ckpt-7" in caplog.text

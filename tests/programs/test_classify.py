@@ -100,6 +100,16 @@ def test_fields_may_have_another_delimiter(folder, tmp_path, capsys):
     assert capsys.readouterr().out.startswith("w1; w2 | w3\n")
 
 
+def test_the_name_of_a_column_may_have_a_comma(folder, tmp_path, capsys):
+    for name, content in (
+        ("table.csv", '"How, now?",b\nw1,w2\n'),
+        ("rows.jsonl", '{"How, now?": "w1"}\n'),
+    ):
+        (tmp_path / name).write_text(content)
+        run(folder, input_file=tmp_path / name, text_columns="How, now?")
+        assert capsys.readouterr().out.startswith("w1\n")
+
+
 def test_second_texts_are_given_beside_the_first(folder, capsys):
     run(folder, text="w1\nw2", next_text="w3\nw4")
     assert capsys.readouterr().out.splitlines()[::2] == ["w1 | w3", "w2 | w4"]

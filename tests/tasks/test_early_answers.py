@@ -94,7 +94,8 @@ def test_the_threshold_is_chosen_and_noted(trained):
     hits = outputs["logits"].argmax(axis=1) == (np.array(LABELS) == "True")
     assert hits.mean() == best["exit_eval_accuracy"]
     with open(f"{trained.folder}/{task_heads.HEAD_FILE}") as file:
-        assert json.load(file)["scored"]["best"] == threshold
+        scored = json.load(file)["scored"]
+    assert scored[str(int(best["global_step"]))] == threshold
     assert read_pretrained(trained.folder).head.threshold == threshold
     with open(f"{trained.folder}/{submissions.EXITS_FILE}") as file:
         rows = {row["threshold"]: row for row in json.load(file)["exits"]}

@@ -44,7 +44,7 @@ def test_the_docs_give_the_weights_of_the_program(
     (tmp_path / "config.json").write_text(json.dumps(tiny.SIZES))
     exec(block, {})
     rows, best = capsys.readouterr().out.splitlines()
-    assert best == "out/model.ckpt-best" and len(eval(rows)) == 3
+    assert best == "model/model.ckpt-best" and len(eval(rows)) == 3
     run_pretraining.run(
         PretrainingFlags(
             albert_config_file="config.json",
@@ -59,7 +59,7 @@ def test_the_docs_give_the_weights_of_the_program(
             save_checkpoints_steps=3,
         )
     )
-    runs.check_equal("out", "program")
+    runs.check_equal("model", "program")
 
 
 @pytest.mark.parametrize(

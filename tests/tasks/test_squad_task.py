@@ -13,7 +13,7 @@ from albert_tf.tasks.finetuning import FineTuning
 from albert_tf.tasks.recipes import AnswerSettings, recall_answers
 from albert_tf.tasks.squad import CHARACTER_F1, THRESHOLD, Answering, divide
 from albert_tf.training import results_file
-from albert_tf.weights import task_heads
+from albert_tf.weights import checkpoints, task_heads
 from tests import tiny
 
 WINDOWS = windows.WindowSettings(16, 4, 4)
@@ -129,7 +129,7 @@ def write_results(folder, *rows):
         "".join(f"{name} = {value}\n" for name, value in row.items())
         for row in rows
     ]
-    results_file.write_blocks(folder, texts, "f1")
+    results_file.write_blocks(folder, texts)
     # Nobody needs it for the thresholds.
     (folder / results_file.RESULTS_FILE).unlink()
 
@@ -164,6 +164,8 @@ def test_an_export_has_the_threshold_of_the_best_score(tmp_path, capsys):
     for folder, step in (("there", 3), ("there", 8), ("nothing", 6)):
         (tmp_path / folder).mkdir(exist_ok=True)
         (tmp_path / folder / f"model.ckpt-{step}.index").touch()
+    best = str(tmp_path / "there/model.ckpt-best")
+    checkpoints.write_checkpoint(best, {checkpoints.STEP: np.int64(6)})
     # Scored here; a model that was scored elsewhere; trained here.
     assert exported(asking, head=head, scored=2.0) == 2
     assert asking.head.threshold is None

@@ -140,7 +140,8 @@ def test_accept_changes_permits_other_frozen_weights(
         patch.setattr(loop, "train", lambda *_, **__: None)
         changed.train()  # Killed.
     assert "Resuming with a change: frozen: was" in capfd.readouterr().err
-    build(model, tmp_path, *then).train()
+    # The same command again.
+    build(model, tmp_path, *then, accept_changes=True).train()
     values = [read(tmp_path, step) for step in (2, 4)]
     name = "bert/pooler/dense/kernel"
     assert (values[0][name] == values[1][name]).all() == bool(after)
@@ -157,7 +158,7 @@ def test_unfrozen_weights_begin_without_momentum(model, tmp_path, monkeypatch):
     tuning = build(model, tmp_path, train_step=6, accept_changes=True)
     assert read(tmp_path, 2)[name].any() and name not in read(tmp_path, 4)
     tuning.session.manager.restore(f"{tmp_path}/model.ckpt-2")
-    tuning.session.begin(tuning.config, files={}, body_only=True)
+    tuning.session.begin(tuning.config, list_files=dict, body_only=True)
     assert tuning.session.step == 4
     assert not tuning.session.optimizer.slots[name].numpy().any()
 
@@ -195,7 +196,9 @@ def test_freezing_all_or_after_begin_is_refused(model, tmp_path):
     with pytest.raises(ValueError, match="All weights of the model are frozen"):
         tuning.train()
     tuning = build(model, tmp_path)
-    tuning.session.begin(tuning.config, tuning.start, files={}, body_only=True)
+    tuning.session.begin(
+        tuning.config, tuning.start, list_files=dict, body_only=True
+    )
     tuning.model.encoder.trainable = False
     with pytest.raises(ValueError, match="call `begin` again"):
         loop.train(tuning.session, {})

@@ -118,6 +118,29 @@ def test_any_run_may_start_in_a_folder_without_work(folder):
     assert again.check(has_work=True) == []
 
 
+@pytest.mark.parametrize("began", [{}, {"initialization": "neighbors"}])
+def test_a_resumed_run_keeps_how_it_began(tmp_path, began):
+    first = {"begins_from": {"source": "x"}} | began
+    manifest.Manifest(tmp_path, first).write(0, 4)
+    now = {"begins_from": {"source": "y"}, "initialization": "release"}
+    manifest.Manifest(tmp_path, now).write(2, 4)
+    assert manifest.Manifest(tmp_path, {}).stored["made_of"] == first
+
+
+def test_without_scores_it_may_be_scored_on_any_data(folder):
+    keys = "data.dev.sha256", "scored.sha256", "evaluation.records"
+    for key in keys:
+        other = manifest.Manifest(folder, changed(key, "new"))
+        assert other.check(has_work=True, has_scores=False) == []
+        other.write()
+        with pytest.raises(ValueError, match="refused"):
+            manifest.Manifest(folder, MADE_OF).check(has_work=True)
+        manifest.Manifest(folder, MADE_OF).write()
+    other = manifest.Manifest(folder, changed("data.train.sha256", "new"))
+    with pytest.raises(ValueError, match="training data changes"):
+        other.check(has_work=True, has_scores=False)
+
+
 def test_unused_sections_are_neither_compared_nor_changed(folder):
     some = {k: MADE_OF[k] for k in ("config", "vocabulary", "task")}
     some["data"] = {"test": {"examples": 4, "sha256": "new"}}

@@ -18,6 +18,7 @@ from albert_tf.model import heads
 from albert_tf.programs import run_classifier, run_pretraining
 from albert_tf.training import (
     evaluation,
+    loop,
     manifest,
     reporting,
     results_file,
@@ -284,6 +285,51 @@ def test_a_changed_run_needs_accept_changes(copy):
     )
 
 
+def test_settings_are_recorded_with_what_they_trained(copy, monkeypatch):
+    folder, args = copy
+    args = dataclasses.replace(args, accept_changes=True, optimizer="lamb")
+    names = "run.json", "flags.json", "head.json"
+    before = [(folder / name).read_bytes() for name in names]
+    run_classifier.run(args)  # Nothing to do.
+    assert [(folder / name).read_bytes() for name in names] == before
+    longer = dataclasses.replace(args, train_step=LAST + 2)
+
+    def fail(*_):
+        raise MemoryError
+
+    with monkeypatch.context() as patch, pytest.raises(MemoryError):
+        patch.setattr(loop.Steps, "run", fail)
+        run_classifier.run(longer)
+    assert [(folder / name).read_bytes() for name in names] == before
+    run_classifier.run(longer)
+    made_of = json.loads((folder / "run.json").read_text())["made_of"]
+    assert made_of["optimizer"]["name"] == "lamb"
+    assert json.loads((folder / "flags.json").read_text())["accept_changes"]
+
+
+def test_data_is_recorded_before_its_first_score(copy, tmp_path, monkeypatch):
+    folder, args = copy
+    args = dataclasses.replace(args, do_train=False, do_predict=False)
+    (folder / results_file.RESULTS_FILE).unlink()
+    # Without results, the data may be other than before.
+    shutil.copytree(args.data_dir, tmp_path / "data")
+    write_table(tmp_path / "data/SST-2/dev.tsv", make_rows(21, seed=4))
+    other = dataclasses.replace(args, data_dir=str(tmp_path / "data"))
+    write, recorded = results_file.write_blocks, []
+
+    def look(*args):
+        write(*args)
+        made_of = json.loads((folder / "run.json").read_text())["made_of"]
+        recorded.append(made_of["data"]["dev"])
+
+    with monkeypatch.context() as patch:
+        patch.setattr(results_file, "write_blocks", look)
+        run_classifier.run(other)
+    assert len(recorded) > 1 and recorded[0] == recorded[-1]
+    with pytest.raises(ValueError, match=r"data\.dev\.0\.sha256.*refused"):
+        run_classifier.run(args)
+
+
 def test_other_labels_or_dev_data_are_refused(copy, tmp_path):
     folder, args = copy
     shutil.copytree(args.data_dir, tmp_path / "data")
@@ -512,7 +558,7 @@ def test_a_newer_checkpoint_of_pretraining_is_preferred_if_it_is_unscored(
         if step == 1:
             run.manager.keep_best(prefix)
     blocks = [f"masked_lm_accuracy = 0.5\nglobal_step = {i}\n" for i in (1, 2)]
-    results_file.write_blocks(tmp_path, blocks, "masked_lm_accuracy")
+    results_file.write_blocks(tmp_path, blocks)
     assert run.restore_best() == run.manager.prefix(3)
     checkpoints.remove_checkpoint(run.manager.prefix(3))
     assert run.restore_best() == run.manager.prefix("best")
@@ -561,8 +607,11 @@ def test_a_second_evaluation_of_a_step_replaces_the_first(copy):
         (found,) = results_file.read_results(args.output_dir)
         assert found == pytest.approx(wanted, rel=1e-5)
     path = f"{folder}/model.ckpt-{other}"
-    with pytest.raises(ValueError, match="scores are of other weights"):
-        run_classifier.run(dataclasses.replace(args, init_checkpoint=path))
+    args = dataclasses.replace(args, init_checkpoint=path)
+    predicting = dataclasses.replace(args, do_eval=False, do_predict=True)
+    for other in (args, predicting):
+        with pytest.raises(ValueError, match="scores are of other weights"):
+            run_classifier.run(other)
 
 
 def test_a_run_may_end_where_it_was_interrupted(whole, tmp_path):

@@ -358,7 +358,6 @@ def test_a_newer_checkpoint_is_preferred_unless_it_was_scored(tmp_path):
     results_file.write_blocks(
         tmp_path,
         [f"f1 = 0.5\nglobal_step = {step}.0\n" for step in (10, 20)],
-        "f1",
     )
     assert task_heads.find_trained(tmp_path)[-1].endswith("-best")
     save_at(manager, 25, is_interrupted=True)
@@ -407,16 +406,32 @@ def test_a_checkpoint_of_several_data_files_is_copied(tmp_path):
 
 def test_scoring_a_copy_keeps_its_threshold(tmp_path):
     """A folder with `model.ckpt-best` alone, scored as step 0."""
-    content = '{"kind": "conditional_spans", "scored": {"8": 0.5, "best": 0.5}}'
+    # As older versions wrote it, also for "best".
+    content = '{"kind": "conditional_spans", "scored": {"8": 0.5, "best": 0.6}}'
     (tmp_path / task_heads.HEAD_FILE).write_text(content)
     manager = checkpoints.CheckpointManager(tmp_path, variables())
-    manager.keep_best(save_at(manager, 10))
+    manager.keep_best(save_at(manager, 8))
     row = {"f1": 1.0, task_heads.THRESHOLD: 0.7, "global_step": 0.0}
-    task_heads.note_scores(tmp_path, [row], "f1")
+    task_heads.note_scores(tmp_path, [row])
     best = manager.prefix("best")
     assert task_heads.find_threshold(tmp_path, best) == 0.5
-    task_heads.note_scores(tmp_path, [], "f1")
+    # Another checkpoint is the best before it is noted, as after a kill.
+    manager.keep_best(save_at(manager, 10))
     assert task_heads.find_threshold(tmp_path, best) is None
+    task_heads.note_scores(tmp_path, [{**row, "global_step": 10.0}])
+    assert task_heads.find_threshold(tmp_path, best) == 0.7
+    task_heads.note_scores(tmp_path, [])
+    assert task_heads.find_threshold(tmp_path, best) is None
+
+
+def test_a_run_that_begins_anew_has_no_thresholds_of_before(tmp_path):
+    head = task_heads.TaskHead("conditional_spans")
+    content = '{"kind": "conditional_spans", "scored": {"8": 0.5}}'
+    (tmp_path / task_heads.HEAD_FILE).write_text(content)
+    assert "scored" not in task_heads.describe_head(head, tmp_path)
+    save_at(checkpoints.CheckpointManager(tmp_path, variables()), 8)
+    described = task_heads.describe_head(head, tmp_path)
+    assert described["scored"] == {"8": 0.5}
 
 
 @pytest.mark.parametrize("scored", ["[3]", '{"three": 1}', '{"3": "low"}'])

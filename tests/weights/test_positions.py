@@ -1,6 +1,8 @@
 """Positions beyond those that a model was trained with."""
 
+import contextlib
 import dataclasses
+import json
 
 import numpy as np
 import pytest
@@ -127,3 +129,49 @@ def test_what_others_trained_stays(tmp_path, capsys):
     )
     assert "positions from" not in capsys.readouterr().err
     assert "trained_positions" not in second.session.manifest.stored["made_of"]
+
+
+def test_positions_that_are_known_to_be_new_are_recorded(tmp_path):
+    records = tiny_records.write(tmp_path / "train.tfrecord", 4)
+    run(tmp_path / "first", records).train()
+    (tmp_path / "first/run.json").unlink()
+    start = pretrained.read_pretrained(tmp_path / "first")
+    # As `albert initialize` writes them.
+    initial = initial_values.neighbors(CONFIG, start.values)
+    table = initial[positions.NAME].astype(np.float32)
+    untrained = start.values | {positions.NAME: table}
+    size = CONFIG.max_position_embeddings
+    for values, num_rows, wanted in (
+        (start.values, size + 9, size),
+        (untrained, size, LENGTH),
+        (untrained, size + 9, LENGTH),
+    ):
+        config = dataclasses.replace(CONFIG, max_position_embeddings=num_rows)
+        begun = dataclasses.replace(start, values=values)
+        second = run(tmp_path / "second", records, config, begun)
+        assert second.session.manifest.made_of["trained_positions"] == wanted
+
+
+def test_longer_held_out_sequences_are_warned_of(tmp_path, caplog):
+    records = tiny_records.write(tmp_path / "train.tfrecord", 4)
+    run(tmp_path / "first", records).train()
+    recipe = PretrainingRecipe(eval_batch_size=2)
+    for length in (LENGTH, LENGTH - 3):
+        with positions_known(tmp_path / "first", length):
+            Pretraining(
+                tmp_path / "first", CONFIG, held_out=records, recipe=recipe
+            )
+        said = f"was trained with {length} positions, the held-out sequences"
+        assert (said in caplog.text) == (length < LENGTH)
+
+
+@contextlib.contextmanager
+def positions_known(folder, num_positions):
+    """Context manager: the run in a folder has trained so many positions."""
+    path = folder / "run.json"
+    before = path.read_text()
+    values = json.loads(before)
+    values["made_of"]["trained_positions"] = num_positions
+    path.write_text(json.dumps(values))
+    yield
+    path.write_text(before)

@@ -550,6 +550,17 @@ def test_dropout_and_surplus_groups_may_differ(tmp_path):
     assert "new: none" in start_from(tmp_path / "a", config, from_group0=True)
 
 
+def test_group_0_of_a_shallow_model_takes_smaller_steps_in_a_deeper_one(
+    tmp_path,
+):
+    random_model(tmp_path / "a")
+    size = 2 * TINY.num_hidden_layers
+    config = dataclasses.replace(TINY, num_hidden_layers=size)
+    found = start_from(tmp_path / "a", config, from_group0=True)
+    assert found == start_from(tmp_path / "a", config)
+    assert f"are used in {size}, in smaller steps" in found
+
+
 def test_data_of_another_vocabulary_is_refused(tmp_path):
     random_model(tmp_path / "a")
     pieces = [*tiny.SPECIAL, *map(str, range(26))]

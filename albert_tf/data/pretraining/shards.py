@@ -168,7 +168,7 @@ def output_names(output_file: str, num_shards: int) -> list[str]:
       output_file: comma-separated names; a single name if num_shards > 1.
       num_shards: if above 1, files are named NAME-00000-of-NNNNN.tfrecord.
     """
-    names = filesystem.split_list(output_file)
+    names = filesystem.split_paths(output_file)
     resolved = {os.path.realpath(name) for name in names}
     if not names or len(resolved) < len(names):
         raise ValueError(
