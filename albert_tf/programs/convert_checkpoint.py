@@ -62,7 +62,9 @@ def convert(folder, args):
 def set_head(model, kind):
     """Returns the model with a head of the given kind."""
     given = task_heads.TaskHead(kind)
-    if model.head:
+    if model.head and model.head.kind == kind:
+        given = model.head
+    elif model.head:
         given = dataclasses.replace(
             model.head, kind=kind, threshold=None, pooling=None
         )

@@ -239,7 +239,7 @@ class Classification(Task):
             return True
         if self.num_train:
             return False
-        trained = manifest.read_setting(tuning.folder, "exits") or {}
+        trained = tuning.session.manifest.stored["made_of"].get("exits") or {}
         return bool(
             trained.get("exit_loss") or tuning.find_threshold() is not None
         )

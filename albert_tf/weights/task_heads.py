@@ -254,7 +254,11 @@ def note_scores(folder: filesystem.Path, rows: list[dict]) -> None:
     rows = [row for row in rows if row[STEP]]
     described = filesystem.read_json(path)
     name = THRESHOLDS.get(described["kind"], THRESHOLD)
-    scored = {str(int(row[STEP])): row.get(name) for row in rows}
+    # Those of checkpoints that are to be scored again stay until they are.
+    steps = {str(step_of(p)) for p in checkpoints.list_checkpoints(folder)}
+    known = _read_scored(folder).items()
+    scored = {step: threshold for step, threshold in known if step in steps}
+    scored |= {str(int(row[STEP])): row.get(name) for row in rows}
     filesystem.write_json(path, described | {SCORED: scored})
 
 

@@ -92,6 +92,19 @@ def test_few_examples_without_a_difference_prove_nothing():
     assert exits.choose_exit(rows, 0.021).num_layers == 1
 
 
+def test_a_right_answer_of_a_rare_label_counts_more():
+    labels = np.repeat([0, 1], [95, 5])
+    # All are right after both layers, but for one of the rare label.
+    layer_logits = np.stack([20.0 * np.eye(2)[labels]] * 2, axis=1)
+    layer_logits[-1] = layer_logits[-1, :, ::-1]
+    (*_, row) = exits.list_exits(layer_logits, labels, "f1")
+    # Of 5, 4 and then 3 are found: 2 * 4 / (4 + 5) and 2 * 3 / (3 + 5).
+    assert row.num_layers == 1
+    np.testing.assert_allclose(row.error, 8 / 9 - 6 / 8)
+    (*_, row) = exits.list_exits(layer_logits, labels, "eval_accuracy")
+    np.testing.assert_allclose(row.error, 1 / 100)
+
+
 def test_one_example_tells_no_error():
     assert exits.jackknife([len(part) for part in exits.leave_out(1)]) == np.inf
     logits = np.array([[[0, 1.0], [2, 0]]])  # [1, 2, 2]

@@ -19,6 +19,7 @@ from albert_tf.model import exits
 from albert_tf.programs import finetuning
 from albert_tf.reports import report
 from albert_tf.tasks.recipes import ExitSettings
+from albert_tf.training import manifest
 from albert_tf.weights import task_heads
 from albert_tf.weights.pretrained import adapt
 from tests import tiny
@@ -148,6 +149,17 @@ def test_the_model_goes_on_doing_so_elsewhere(trained, tmp_path, monkeypatch):
     monkeypatch.setattr(full.reporter, "say", said.append)
     full.task.predict(full, TEXTS)
     assert not said
+
+
+def test_what_a_removed_run_was_trained_with_does_not_count(
+    trained, deep, tmp_path
+):
+    shutil.copy(f"{trained.folder}/{manifest.MANIFEST_FILE}", tmp_path)
+    assert manifest.read_setting(tmp_path, "exits")["exit_loss"]
+    plain = build(tmp_path, deep, train=False)
+    plain.source = "somewhere"
+    assert plain.task.choose_exit(plain) is None
+    assert plain.task.score(plain).keys() == {"eval_loss", "eval_accuracy"}
 
 
 def test_an_export_does_so_too(trained, tmp_path):

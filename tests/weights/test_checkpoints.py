@@ -420,6 +420,11 @@ def test_scoring_a_copy_keeps_its_threshold(tmp_path):
     assert task_heads.find_threshold(tmp_path, best) is None
     task_heads.note_scores(tmp_path, [{**row, "global_step": 10.0}])
     assert task_heads.find_threshold(tmp_path, best) == 0.7
+    # Without results, checkpoints that are scored again keep their thresholds.
+    task_heads.note_scores(tmp_path, [{**row, "global_step": 8.0}])
+    assert task_heads.find_threshold(tmp_path, best) == 0.7
+    assert task_heads.find_threshold(tmp_path, manager.prefix(8)) == 0.7
+    checkpoints.remove_checkpoint(manager.prefix(10))
     task_heads.note_scores(tmp_path, [])
     assert task_heads.find_threshold(tmp_path, best) is None
 

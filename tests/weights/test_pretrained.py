@@ -909,6 +909,15 @@ def test_an_unknown_format_is_refused(tmp_path):
     assert not (tmp_path / "b").exists()
 
 
+def test_naming_the_head_that_a_model_has_changes_nothing():
+    values = {"output_weights": np.zeros([2, 4]), "output_bias": np.zeros(2)}
+    head = task_heads.TaskHead("classes", ("a", "b"), threshold=0.3)
+    model = pretrained.Pretrained("somewhere", values, head=head)
+    assert convert_checkpoint.set_head(model, "classes").head == head
+    other = convert_checkpoint.set_head(model, "multi_label").head
+    assert (other.labels, other.threshold) == (head.labels, None)
+
+
 def test_a_task_takes_the_encoder_and_a_new_head(tmp_path):
     """The other model's head may have the names of the task's head."""
     other = heads.AlbertClassifier(TINY, num_labels=3)
