@@ -76,7 +76,7 @@ def run_task(args, name, classifier, place):
     if status or not filesystem.exists(path):
         return None
     summary = filesystem.read_json(path)
-    return summary if "metric" in summary else None
+    return summary if summary.get("baseline") else None
 
 
 def format_table(summaries):

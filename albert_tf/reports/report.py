@@ -15,7 +15,7 @@ from typing import NamedTuple
 from albert_tf import __version__, commands, filesystem
 from albert_tf.data import submissions
 from albert_tf.reports import mistakes, page, plot_metrics, plots, side_by_side
-from albert_tf.training import manifest, results_file
+from albert_tf.training import manifest
 from albert_tf.weights.checkpoints import STEP
 from albert_tf.weights.task_heads import best_row
 
@@ -140,12 +140,6 @@ def read_run(folder) -> Run:
     if content is None and records is None:
         raise FileNotFoundError(_explain_missing(folder))
     content, records = content or {}, list(records or ())
-    results = results_file.read_results(folder)
-    if scored := {row[STEP] for row in results}:
-        # Results that were removed, of other checkpoints, do not count.
-        records = [
-            r for r in records if r["split"] != "eval" or r["step"] in scored
-        ]
     made_of = content.get("made_of", {})
     if not isinstance(made_of, dict) or not isinstance(
         made_of.get("task", {}), dict

@@ -737,5 +737,8 @@ class FineTuning:
             self.session.evaluate_folder(self.evaluator)
         else:
             self.reporter.say(f"Evaluating {self.restore_best()}.")
+            if task_heads.find_trained(self.folder):
+                self.session.compare_again()
+                self.session.manifest.write_scored()
             self.evaluator.evaluate(0)
         return self.evaluator.results()

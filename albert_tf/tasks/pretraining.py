@@ -437,8 +437,10 @@ class Pretraining:
                     self.config, self.start, **self._start_settings
                 )
                 self._evaluate_start(self.evaluator)
-        if not self.records:
-            self.session.manifest.write()
+        run = self.session.manifest
+        is_recorded = has_checkpoints and "task" in run.stored["made_of"]
+        if not self.records and not is_recorded:
+            run.write()
         return self.evaluator.results()
 
     def restore_best(self) -> str:

@@ -88,9 +88,14 @@ def _write_one(folder, task, outcomes, seconds):
     """Writes a summary; returns it. The arguments are as for `write`."""
     path = os.path.join(folder, submissions.SUMMARY_FILE)
     known, values = _read_known(folder), {}
+    rows = [r for o in outcomes for r in results_file.read_results(o.folder)]
+    if rows and not any(best in rows for best in _list_best(known)):
+        known = {}  # It is of results that were removed.
     if all(outcome.is_of_best for outcome in outcomes):
         values = dict(known)
     runs = [outcome.dev for outcome in outcomes if outcome.dev]
+    if len(runs) < len(outcomes) or not (task.is_scored or "metric" in known):
+        runs = []
     if runs:
         now = {
             "metric": task.best_metric,
@@ -100,7 +105,7 @@ def _write_one(folder, task, outcomes, seconds):
         kept = ["baseline"] if task.train is None else []
         if not task.is_scored:
             kept = [*now]
-        now |= {name: known[name] for name in kept if name in known}
+        now |= {name: known[name] for name in kept if known.get(name)}
         values = {**summarize(now["metric"], runs), "task": task.name, **now}
     tests = [outcome.test for outcome in outcomes]
     if not any(tests) and _list_best(known) == _list_best(values):

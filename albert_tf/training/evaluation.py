@@ -442,6 +442,7 @@ class Evaluator:
                 "evaluated as init_checkpoint, with another output_dir.)"
             )
         evaluated = set(self.known(checkpoints.STEP))
+        self.reporter.keep_evaluations(evaluated)
         regular = [p for p in prefixes if not self.manager.is_interrupted(p)]
         chosen, damaged = regular or prefixes[-1:], None
         for prefix in prefixes:

@@ -65,7 +65,7 @@ RULES = (
 # Sections that say how the weights began.
 BEGINNING = {"begins_from", "initialization"}
 # Sections that are compared only where there are scores, as is `data.dev`.
-OF_SCORES = ("evaluation", "scored", "scored_answers")
+OF_SCORES = ("evaluation", "scored")
 # Number of bytes hashed at the start, middle and end of a record file: to read
 # a whole corpus would take minutes at each start.
 SAMPLE_BYTES = 1 << 16

@@ -292,8 +292,10 @@ class Session:
         if step == self.num_train_steps:
             self.manager.confirm_latest()
         is_resumed = bool(checkpoints.list_checkpoints(self.folder))
-        if is_resumed and evaluator:
-            self.manifest.write_scored()
+        if is_resumed:
+            list_files()  # An error now, not at the first checkpoint.
+            if evaluator:
+                self.manifest.write_scored()
         self.manifest.update(step, self.settings.train_batch_size)
         self._list_files = list_files
         if not is_resumed:

@@ -173,15 +173,6 @@ def test_evaluations_are_in_the_order_of_their_steps(folder):
     assert table[0][1:3] == ["best (step 4)", "last (step 12)"]
 
 
-def test_evaluations_whose_results_were_removed_do_not_count(folder):
-    write_evaluations(folder, [(4, 0.75), (8, 0.25), (12, 0.5)])
-    blocks = results_file.read_blocks(folder)
-    texts = [text for row, text in blocks if row["global_step"] > 4]
-    results_file.write_blocks(folder, texts)
-    (table,) = read_page(folder).tables["results"]
-    assert table[0][1:3] == ["best (step 12)", "last (step 12)"]
-
-
 @pytest.mark.parametrize(
     ("step", "tested", "is_shown"),
     [(8, {}, True), (4, {}, False), (4, {"global_step": 4}, True)],

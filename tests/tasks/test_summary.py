@@ -119,6 +119,7 @@ def test_a_summary_keeps_what_is_not_scored_now(tmp_path):
 
     test = {"test": {"f1": 0.6}}
     assert write(predicted, None, {}) is None
+    assert write(predicted, 0.7, {}) is None  # The baseline is unknown.
     write(trained, 0.7, {})
     # Predicted later, without dev data, after another best checkpoint.
     found = write(predicted, 0.8, test, seconds=9.0)
@@ -134,3 +135,8 @@ def test_a_summary_keeps_what_is_not_scored_now(tmp_path):
     assert write(trained, 0.8, {})["test"] == [{}]
     # The predictions are of a newer checkpoint than the best.
     assert write(predicted, None, test, is_of_best=False) == {"test": [test]}
+    # The results were removed, and it was scored on other data.
+    write(trained, 0.7, test)
+    results_file.write_blocks(tmp_path, ["f1 = 0.2\nglobal_step = 5.0\n"])
+    found = write(other, 0.2, {})
+    assert (found["test"], found["baseline"]) == ([{}], {"f1": 0.3})

@@ -328,6 +328,8 @@ def test_data_is_recorded_before_its_first_score(copy, tmp_path, monkeypatch):
     assert len(recorded) > 1 and recorded[0] == recorded[-1]
     with pytest.raises(ValueError, match=r"data\.dev\.0\.sha256.*refused"):
         run_classifier.run(args)
+    # Curves have no scores of before.
+    assert len(evaluations(folder)) == len(recorded)
 
 
 def test_other_labels_or_dev_data_are_refused(copy, tmp_path):

@@ -61,7 +61,7 @@ def find_files(patterns: str, options: str = "") -> list[blocks.TextFile]:
     words = pipeline_options.PipelineOptions(_split_options(options))
     _call_beam(filesystems.FileSystems.set_options, words)
     files = set()
-    named = filesystem.split_list(patterns)
+    named = filesystem.split_paths(patterns)
     if local := [name for name in named if not filesystem.is_remote(name)]:
         files |= {
             (path, filesystem.size(path))
