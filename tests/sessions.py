@@ -27,5 +27,8 @@ class ModelSession:
     def step(self):
         return int(self.optimizer.step.numpy())
 
+    def save(self, **kwargs):
+        return self.manager.save(**kwargs)
+
     def check_frozen(self):
         """Nothing is frozen."""

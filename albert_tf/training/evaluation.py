@@ -383,12 +383,12 @@ class Evaluator:
         while is_lost and best and not self._has_checkpoint(best):
             kept = [b for b in kept if b[0][checkpoints.STEP] != best]
             best = self._best_step(kept)
+        self.reporter.keep_evaluations({b[0][checkpoints.STEP] for b in kept})
         if len(kept) == len(blocks) and not (is_lost and best):
             return
         # Before the results: a run killed in between does this again.
         if is_lost:
             self._replace_best(best)
-        self.reporter.keep_evaluations({b[0][checkpoints.STEP] for b in kept})
         texts = [text for _, text in kept]
         results_file.write_blocks(folder, texts)
 

@@ -61,7 +61,10 @@ def find_files(patterns: str, options: str = "") -> list[blocks.TextFile]:
     words = pipeline_options.PipelineOptions(_split_options(options))
     _call_beam(filesystems.FileSystems.set_options, words)
     files = set()
-    named = filesystem.split_paths(patterns)
+    # What Beam alone can reach, TensorFlow is not asked for.
+    is_remote = "://" in patterns
+    split = filesystem.split_list if is_remote else filesystem.split_paths
+    named = split(patterns)
     if local := [name for name in named if not filesystem.is_remote(name)]:
         files |= {
             (path, filesystem.size(path))
