@@ -152,6 +152,8 @@ def run(args):
     """Runs all steps, then prints scores and next steps."""
     folder = as_typed(args.output_dir)
     check_source(folder, args)
+    # The name of a folder that exists may have a comma.
+    filesystem.make_folder(f"{folder}/records")
     try:
         for step in build_steps(folder, args):
             run_step(step)
@@ -307,8 +309,6 @@ def build_steps(folder, args):
         ],
         f"{folder}/vocab.model",
     )
-    # A folder that exists may have a comma in its name.
-    filesystem.make_folder(f"{folder}/records")
     # More masks teach more per step; evaluation uses the usual 15%.
     for name, share, most, dupe_factor in (
         ("train", 0.4, recipe.num_predictions[0], recipe.dupe_factor),
