@@ -457,10 +457,7 @@ class FineTuning:
         step = self.session.begin(
             self.config,
             self.start if self.start.values else None,
-            list_files=lambda: (
-                manifest.list_flags(self.folder, self.flags)
-                | self.list_assets(self.folder)
-            ),
+            list_files=self._list_files,
             evaluator=self.evaluator,
             body_only=not self._continues_head(),
         )
@@ -487,6 +484,11 @@ class FineTuning:
             plan.lengths,
             evaluator=self.evaluator,
         )
+
+    def _list_files(self):
+        """Returns the files that a reader of the checkpoints needs, by name."""
+        flags = manifest.list_flags(self.folder, self.flags)
+        return flags | self.list_assets(self.folder)
 
     def _continues_head(self):
         """Returns whether training goes on with the head of the start.
