@@ -271,7 +271,7 @@ def _read_scored(folder) -> dict[str, float | None]:
     values = filesystem.read_json(path) if filesystem.exists(path) else {}
     scored = values.get(SCORED, {})
     if isinstance(scored, dict):
-        scored.pop("best", None)  # Which step it was, the checkpoint has.
+        scored.pop("best", None)  # The checkpoint itself has its step.
     if not isinstance(scored, dict) or not all(
         step.isdecimal() and (threshold is None or is_number(threshold))
         for step, threshold in scored.items()

@@ -61,7 +61,7 @@ def find_files(patterns: str, options: str = "") -> list[blocks.TextFile]:
     words = pipeline_options.PipelineOptions(_split_options(options))
     _call_beam(filesystems.FileSystems.set_options, words)
     files = set()
-    # What Beam alone can reach, TensorFlow is not asked for.
+    # TensorFlow may not know a file system that Beam knows.
     is_remote = "://" in patterns
     split = filesystem.split_list if is_remote else filesystem.split_paths
     named = split(patterns)
