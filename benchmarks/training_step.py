@@ -2,16 +2,20 @@
 
   python -m benchmarks.training_step
   python -m benchmarks.training_step --other=/path/to/another/checkout
+  python -m benchmarks.training_step --num_sampled_pieces=4096 --only=P52
 
 The step is that of the program: forward pass, both losses, backward pass,
 clipping and LAMB, on random ids without padding. `matmuls` does only
 matrix multiplications, with the same number of operations, the shapes of the
 feed-forward layers and the same dtype: a lower bound for the step's time. With
---other, the step of another checkout is timed as well. All take turns, each in
-its own process while the others wait; the median turn is reported. Parts of
-`albert_tf.lab.speed` are repeated here, because older checkouts lack it.
+--other, the step of another checkout is timed as well; with
+--num_sampled_pieces, that whose softmax is over so many pieces. All take turns,
+each in its own process while the others wait; the median turn is reported.
+Parts of `albert_tf.lab.speed` are repeated here, because older checkouts lack
+it.
 """
 
+import functools
 import os
 import statistics
 import subprocess
@@ -27,11 +31,18 @@ ENVIRONMENT = dict(os.environ)  # Without what importing albert_tf sets.
 flags.DEFINE_integer("rounds", 7, "Number of turns; the median is reported.")
 flags.DEFINE_float("seconds", 2.0, "Seconds per turn.")
 flags.DEFINE_string("other", None, "Path of another checkout to compare with.")
+flags.DEFINE_integer(
+    "num_sampled_pieces", None, "Also time steps that compare so many pieces."
+)
 flags.DEFINE_list("only", [], "Words that a row's name must contain.")
 flags.DEFINE_string("serve", None, "Internal: candidate of a child process.")
 
 # Config, batch size, tokens, predictions.
-ROWS = [("small", 32, 128, 20), ("tiny", 32, 64, 10)]
+ROWS = [
+    ("small", 32, 128, 20),
+    ("small", 64, 128, 52),  # configs/pretrain/hour.flags
+    ("tiny", 32, 64, 10),
+]
 
 
 def read_config(name):
@@ -58,15 +69,18 @@ def random_features(config, batch_size, num_tokens, num_predictions):
     return features
 
 
-def build_step(name, batch_size, num_tokens, num_predictions, dtype):
-    """Returns a function that runs one training step."""
+def build_step(name, batch_size, num_tokens, num_predictions, dtype, **kwargs):
+    """Returns a function that runs one training step.
+
+    `kwargs` are for the model; older checkouts have fewer.
+    """
     import tensorflow as tf
 
     from albert_tf.model import heads, modeling
     from albert_tf.training import optimization, replicas
 
     config = read_config(name)
-    model = heads.AlbertForPreTraining(config, dtype=dtype)
+    model = heads.AlbertForPreTraining(config, dtype=dtype, **kwargs)
     weights = modeling.named_weights(model)
     optimizer = optimization.build_optimizer(
         "lamb",
@@ -112,7 +126,13 @@ def serve():
     """Times the candidate in --serve, one turn per line of stdin."""
     kind, *row, dtype = FLAGS.serve.split(",")
     name, batch_size, num_tokens, num_predictions = row
-    build = {"step": build_step, "matmuls": build_matmuls}[kind]
+    build = {
+        "step": build_step,
+        "matmuls": build_matmuls,
+        "sampled": functools.partial(
+            build_step, num_sampled_pieces=FLAGS.num_sampled_pieces
+        ),
+    }[kind]
     run = build(
         name, int(batch_size), int(num_tokens), int(num_predictions), dtype
     )
@@ -131,8 +151,11 @@ def start(kind, row, dtype, checkout, seconds):
     """Starts a child process for a candidate; returns it when it is ready."""
     serve = ",".join(map(str, (kind, *row, dtype)))
     command = [sys.executable, os.path.abspath(__file__), f"--serve={serve}"]
+    given = []
+    if kind == "sampled":
+        given.append(f"--num_sampled_pieces={FLAGS.num_sampled_pieces}")
     process = subprocess.Popen(
-        [*command, f"--seconds={seconds}"],
+        [*command, f"--seconds={seconds}", *given],
         env={
             **ENVIRONMENT,
             "PYTHONPATH": checkout,
@@ -154,6 +177,8 @@ def measure(row, dtype):
         "step": start("step", row, dtype, ROOT, FLAGS.seconds),
         "matmuls": start("matmuls", row, dtype, ROOT, FLAGS.seconds),
     }
+    if FLAGS.num_sampled_pieces:
+        processes["sampled"] = start("sampled", row, dtype, ROOT, FLAGS.seconds)
     if FLAGS.other:
         processes["other"] = start(
             "step", row, dtype, FLAGS.other, FLAGS.seconds
@@ -183,8 +208,11 @@ def main(_):
         return
     load = os.getloadavg()[0]
     print(f"Load average before: {load:.2f}. {FLAGS.rounds} turns.\n")
-    print("| step | ms | GFLOP/s | matmuls / step | other, ms | speedup |")
-    print("|---|---|---|---|---|---|")
+    print(
+        "| step | ms | GFLOP/s | matmuls / step | sampled, ms | speedup "
+        "| other, ms | speedup |"
+    )
+    print("|---|---|---|---|---|---|---|---|")
     for row in ROWS:
         total = flops.count_flops(read_config(row[0]), *row[1:])
         for dtype in ("float32", "mixed_bfloat16"):
@@ -193,10 +221,13 @@ def main(_):
                 continue
             seconds = measure(row, dtype)
             step = seconds["step"]
-            other = seconds.get("other", float("nan"))
+            sampled, other = (
+                seconds.get(kind, float("nan")) for kind in ("sampled", "other")
+            )
             print(
                 f"| {name} | {1000 * step:.1f} | {total / step / 1e9:.0f} | "
-                f"{seconds['matmuls'] / step:.0%} | {1000 * other:.1f} | "
+                f"{seconds['matmuls'] / step:.0%} | {1000 * sampled:.1f} | "
+                f"{step / sampled:.2f} | {1000 * other:.1f} | "
                 f"{other / step:.2f} |",
                 flush=True,
             )

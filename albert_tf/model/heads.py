@@ -50,6 +50,7 @@ NEVER = -1e9  # A logit with which a piece or choice has the probability 0.
 # calls in the encoder.
 HEAD_SEED = 1_000_000
 DEPTH_SEED = 2_000_000  # Of the number of layers.
+SAMPLE_SEED = 3_000_000  # Of the pieces to compare with.
 OBJECTIVES = ("classes", "regression", "multi_label")
 
 
@@ -114,27 +115,78 @@ class MaskedLM(layers.WeightOwner):
         x = operations.ACTIVATIONS[self.config.hidden_act](x)
         return operations.layer_norm(x, *(w.value for w in self.norm))
 
-    def losses(self, sequence_output, features, word_embeddings):
+    def losses(self, sequence_output, features, word_embeddings, sample=None):
         """Returns cross entropy and hits of the logits, [B * P] each.
 
         `features` has `masked_lm_positions` and `masked_lm_ids`, [B, P].
+        `sample` maps the labels to a PieceSample of the pieces to compare;
+        None compares all.
         """
         x = self.transform(sequence_output, features["masked_lm_positions"])
-        return vocabulary_losses(
-            x,
-            tf.cast(word_embeddings, x.dtype),
-            self.logit_bias,
-            tf.reshape(features["masked_lm_ids"], [-1]),
-        )
+        labels = tf.reshape(features["masked_lm_ids"], [-1])  # [B * P]
+        table, bias = word_embeddings, self.logit_bias
+        if sample:
+            pieces, corrections, labels = sample(labels)
+            table = tf.gather(table, pieces)  # [K, E]
+            bias = tf.gather(bias, pieces) + corrections  # [K]
+        return vocabulary_losses(x, tf.cast(table, x.dtype), bias, labels)
 
-    def ratios(self, sequence_output, features, weights, word_embeddings):
+    def ratios(
+        self, sequence_output, features, weights, word_embeddings, sample=None
+    ):
         """Returns the means of `losses`, two Ratios; weights are [B, P]."""
-        losses, hits = self.losses(sequence_output, features, word_embeddings)
+        losses, hits = self.losses(
+            sequence_output, features, word_embeddings, sample
+        )
         weights = tf.reshape(weights, [-1])
         loss = weighted_mean(losses, weights)._replace(
             epsilon=MASKED_LM_EPSILON
         )
         return loss, weighted_mean(hits, weights)
+
+
+class PieceSample(NamedTuple):
+    """Pieces to which the labels of a batch are compared, of V in all.
+
+    `pieces` [K] int32 are the labels, then others, drawn at random;
+    `corrections` [K] float32 are added to their logits; `labels` [R] int32
+    are the places of the labels in `pieces`.
+    """
+
+    pieces: tf.Tensor
+    corrections: tf.Tensor
+    labels: tf.Tensor
+
+
+def sample_pieces(labels, vocab_size, num_sampled, seed):
+    """Draws pieces for a softmax over fewer than all, a PieceSample.
+
+    A piece that is no label of the batch is drawn with the probability p, and
+    its exp(logit) counts 1 / p times, so that the expected sum over pieces is
+    that over all.
+
+    Args:
+      labels: [R] integers below V, at most `num_sampled` different ones.
+      vocab_size: number of pieces, V.
+      num_sampled: number of pieces to compare, K, less than V.
+      seed: [2] int32.
+
+    Source: Horvitz and Thompson (1952), for the softmax.
+    """
+    labels = tf.cast(labels, tf.int32)[:, tf.newaxis]  # [R, 1]
+    counts = tf.scatter_nd(labels, tf.ones_like(labels[:, 0]), [vocab_size])
+    is_label = tf.cast(counts > 0, tf.float32)  # [V]
+    order = tf.random.stateless_uniform([vocab_size], seed) + is_label
+    _, pieces = tf.math.top_k(order, num_sampled)  # [K], labels first
+    num_labels = tf.reduce_sum(is_label)
+    probability = (num_sampled - num_labels) / (vocab_size - num_labels)
+    corrections = tf.where(
+        tf.gather(is_label, pieces) > 0, 0.0, -tf.math.log(probability)
+    )  # [K]
+    places = tf.scatter_nd(
+        pieces[:, tf.newaxis], tf.range(num_sampled), [vocab_size]
+    )  # [V]
+    return PieceSample(pieces, corrections, tf.gather(places, labels[:, 0]))
 
 
 def vocabulary_logits(x, table, bias):
@@ -343,6 +395,8 @@ class AlbertForPreTraining(AlbertModel):
       num_pieces: as for `MaskedLM`.
       min_num_layers: each step of training draws how many layers it computes,
         from this to all, and each replica its own; None computes all.
+      num_sampled_pieces: over how many pieces the masked LM's softmax is in
+        training, see `sample_pieces`; None, or V and more, for all.
       dtype: as for `modeling.AlbertEncoder`.
 
     Example:
@@ -358,7 +412,12 @@ class AlbertForPreTraining(AlbertModel):
     Source: run_pretraining.py, `model_fn`; the weight is ours.
     """
 
-    saved_arguments = ("sentence_weight", "num_pieces", "min_num_layers")
+    saved_arguments = (
+        "sentence_weight",
+        "num_pieces",
+        "min_num_layers",
+        "num_sampled_pieces",
+    )
 
     def __init__(
         self,
@@ -367,6 +426,7 @@ class AlbertForPreTraining(AlbertModel):
         sentence_weight=1.0,
         num_pieces=None,
         min_num_layers=None,
+        num_sampled_pieces=None,
         dtype=None,
         **kwargs,
     ):
@@ -379,6 +439,7 @@ class AlbertForPreTraining(AlbertModel):
                 "layers. Give a number from 1 to that."
             )
         self.min_num_layers = min_num_layers
+        self.num_sampled_pieces = num_sampled_pieces
         self.sentence_weight = sentence_weight
         self.masked_lm = MaskedLM(config, num_pieces, dtype=self.dtype_policy)
         self.sentence_order = Logits(
@@ -423,6 +484,21 @@ class AlbertForPreTraining(AlbertModel):
             tf.int32,
         )
 
+    def build_sample(self, seed):
+        """Returns a function from labels to a PieceSample; None for all.
+
+        `seed` is [2] int32, or None, with which all pieces are compared.
+        """
+        size = self.config.vocab_size
+        if seed is None or (self.num_sampled_pieces or size) >= size:
+            return None
+        return functools.partial(
+            sample_pieces,
+            vocab_size=size,
+            num_sampled=self.num_sampled_pieces,
+            seed=tf.random.experimental.stateless_fold_in(seed, SAMPLE_SEED),
+        )
+
     @staticmethod
     def is_complete_in(names):
         """Returns whether the names of weights include those of both heads."""
@@ -439,6 +515,7 @@ class AlbertForPreTraining(AlbertModel):
             features,
             features["masked_lm_weights"] * rows[:, tf.newaxis],
             self.word_embeddings,
+            self.build_sample(seed) if training else None,
         )
         ratios = {"masked_lm_loss": loss, "masked_lm_accuracy": accuracy}
         if self.sentence_weight:

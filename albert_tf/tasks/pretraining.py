@@ -197,6 +197,7 @@ class Pretraining:
             agreement.check_batch_size(
                 self.records, self.recipe.train_batch_size
             )
+            self._check_sample(strategy)
         if self.records and self.held_out:
             agreement.check_held_out(
                 self.records, self.held_out, self.sentence_weight
@@ -218,6 +219,22 @@ class Pretraining:
                     self.folder,
                 )
 
+    def _check_sample(self, strategy):
+        """Raises ValueError if a step masks more pieces than are compared."""
+        num_sampled = self.recipe.num_sampled_pieces or math.inf
+        num_rows = self.recipe.train_batch_size // (
+            strategy.num_replicas_in_sync
+            * self.recipe.gradient_accumulation_steps
+        )
+        num_masked = num_rows * self.records.num_predictions
+        if num_sampled < min(num_masked, self.config.vocab_size):
+            raise ValueError(
+                f"num_sampled_pieces={num_sampled}, but a device predicts up "
+                f"to {num_masked} masked pieces at a time, which must be among "
+                "them. Give that many, a smaller train_batch_size, or more "
+                "gradient_accumulation_steps."
+            )
+
     def _build_model(self, dtype, num_pieces, begins_on_neighbors):
         """Returns a `heads.AlbertForPreTraining` with the initial values."""
         model = heads.AlbertForPreTraining(
@@ -225,6 +242,7 @@ class Pretraining:
             sentence_weight=self.sentence_weight,
             num_pieces=num_pieces,
             min_num_layers=self.recipe.min_num_layers,
+            num_sampled_pieces=self.recipe.num_sampled_pieces,
             dtype=dtype,
         )
         if begins_on_neighbors:
@@ -333,6 +351,7 @@ class Pretraining:
             },
             "sentence_weight": self.sentence_weight,
             "min_num_layers": recipe.min_num_layers,
+            "num_sampled_pieces": recipe.num_sampled_pieces,
             "train_batch_size": recipe.train_batch_size,
             "shuffle_buffer": recipe.shuffle_buffer,
             "random_seed": recipe.random_seed,
@@ -523,6 +542,7 @@ class Pretraining:
             self.records.num_predictions,
             available=distribution.find_cpu_memory(self.session.strategy),
             compute_dtype=self.session.compute_dtype,
+            num_sampled_pieces=self.recipe.num_sampled_pieces,
         )
         if warning:
             self.reporter.say(f"WARNING: {warning}")

@@ -178,6 +178,12 @@ class PretrainingRecipe(Settings):
         "than all are of use later. Default: all.",
         at_least=1,
     )
+    num_sampled_pieces: int | None = setting(
+        help="Number of pieces among which a training step predicts its "
+        "masked ones: these and others, drawn at random. Steps of small "
+        "models are faster. Default: all pieces.",
+        at_least=1,
+    )
     init_from_group0: bool = setting(
         False,
         "Initialize every group with the weights of group 0 in "

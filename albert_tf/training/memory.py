@@ -66,6 +66,7 @@ def estimate_training(
     *,
     compute_dtype: str = "float32",
     remat: bool = False,
+    num_sampled_pieces: int | None = None,
 ) -> Training:
     """Estimates the memory of a pretraining step of one replica.
 
@@ -77,6 +78,7 @@ def estimate_training(
       compute_dtype: "float32" or "bfloat16".
       remat: whether layers, each with all its blocks, are computed again in
         the backward pass.
+      num_sampled_pieces: number of pieces with logits; None for all.
     """
     size = SIZES[compute_dtype]
     num_layers, num_inner = config.num_hidden_layers, config.inner_group_num
@@ -93,10 +95,11 @@ def estimate_training(
         # All blocks of a layer are computed again at once.
         activations = num_layers * num_rows * config.hidden_size * size
         backward += num_inner * one_layer + uses
-    predictions = batch_size * max_predictions_per_seq * config.vocab_size
+    num_pieces = num_sampled_pieces or config.vocab_size
+    num_logits = batch_size * max_predictions_per_seq * num_pieces
     # Logits and probabilities, or probabilities and the logits' gradient; all
     # three only if other programs delay what reads the logits.
-    head = predictions * 2 * FLOAT32
+    head = num_logits * 2 * FLOAT32
     counts = parameters.count_parameters(config)
     num_weights = sum(counts.values())
     h = config.hidden_size
@@ -123,6 +126,7 @@ def warn_of_training(
     available: int | None,
     compute_dtype: str = "float32",
     num_choices: int = 1,
+    num_sampled_pieces: int | None = None,
 ) -> str | None:
     """Returns a warning if a training step needs more memory than there is.
 
@@ -134,6 +138,7 @@ def warn_of_training(
       available: bytes; None if unknown.
       compute_dtype: "float32" or "bfloat16".
       num_choices: sequences per example.
+      num_sampled_pieces: as for `estimate_training`.
     """
     if available is None:
         return None
@@ -148,6 +153,7 @@ def warn_of_training(
             num_predictions,
             compute_dtype=compute_dtype,
             remat=remat,
+            num_sampled_pieces=num_sampled_pieces,
         ).peak
 
     needed = peak(first, settings.remat)
