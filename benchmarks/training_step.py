@@ -32,7 +32,9 @@ flags.DEFINE_integer("rounds", 7, "Number of turns; the median is reported.")
 flags.DEFINE_float("seconds", 2.0, "Seconds per turn.")
 flags.DEFINE_string("other", None, "Path of another checkout to compare with.")
 flags.DEFINE_integer(
-    "num_sampled_pieces", None, "Also time steps that compare so many pieces."
+    "num_sampled_pieces",
+    None,
+    "Also time steps whose softmax is over so many pieces.",
 )
 flags.DEFINE_list("only", [], "Words that a row's name must contain.")
 flags.DEFINE_string("serve", None, "Internal: candidate of a child process.")

@@ -119,14 +119,15 @@ class MaskedLM(layers.WeightOwner):
         """Returns cross entropy and hits of the logits, [B * P] each.
 
         `features` has `masked_lm_positions` and `masked_lm_ids`, [B, P].
-        `sample` maps the labels to a PieceSample of the pieces to compare;
-        None compares all.
+        `sample` maps the labels to a PieceSample of the pieces to compare, or
+        to None for all, as does None.
         """
         x = self.transform(sequence_output, features["masked_lm_positions"])
         labels = tf.reshape(features["masked_lm_ids"], [-1])  # [B * P]
         table, bias = word_embeddings, self.logit_bias
-        if sample:
-            pieces, corrections, labels = sample(labels)
+        drawn = sample(labels) if sample else None
+        if drawn:
+            pieces, corrections, labels = drawn
             table = tf.gather(table, pieces)  # [K, E]
             bias = tf.gather(bias, pieces) + corrections  # [K]
         return vocabulary_losses(x, tf.cast(table, x.dtype), bias, labels)
@@ -159,20 +160,27 @@ class PieceSample(NamedTuple):
 
 
 def sample_pieces(labels, vocab_size, num_sampled, seed):
-    """Draws pieces for a softmax over fewer than all, a PieceSample.
+    """Draws pieces for a softmax over fewer than all.
 
     A piece that is no label of the batch is drawn with the probability p, and
     its exp(logit) counts 1 / p times, so that the expected sum over pieces is
     that over all.
 
     Args:
-      labels: [R] integers below V, at most `num_sampled` different ones.
+      labels: [R] integers below V.
       vocab_size: number of pieces, V.
-      num_sampled: number of pieces to compare, K, less than V.
+      num_sampled: number of pieces to compare, K; R if that is more.
       seed: [2] int32.
+
+    Returns:
+      A PieceSample, or None to compare all: if K is not less than V, or R is
+      unknown.
 
     Source: Horvitz and Thompson (1952), for the softmax.
     """
+    num_sampled = max(num_sampled, labels.shape[0] or vocab_size)
+    if num_sampled >= vocab_size:
+        return None
     labels = tf.cast(labels, tf.int32)[:, tf.newaxis]  # [R, 1]
     counts = tf.scatter_nd(labels, tf.ones_like(labels[:, 0]), [vocab_size])
     is_label = tf.cast(counts > 0, tf.float32)  # [V]
@@ -396,7 +404,7 @@ class AlbertForPreTraining(AlbertModel):
       min_num_layers: each step of training draws how many layers it computes,
         from this to all, and each replica its own; None computes all.
       num_sampled_pieces: over how many pieces the masked LM's softmax is in
-        training, see `sample_pieces`; None, or V and more, for all.
+        training, see `sample_pieces`; None for all.
       dtype: as for `modeling.AlbertEncoder`.
 
     Example:
@@ -485,16 +493,15 @@ class AlbertForPreTraining(AlbertModel):
         )
 
     def build_sample(self, seed):
-        """Returns a function from labels to a PieceSample; None for all.
+        """Returns the `sample` of `MaskedLM.losses`.
 
         `seed` is [2] int32, or None, with which all pieces are compared.
         """
-        size = self.config.vocab_size
-        if seed is None or (self.num_sampled_pieces or size) >= size:
+        if seed is None or self.num_sampled_pieces is None:
             return None
         return functools.partial(
             sample_pieces,
-            vocab_size=size,
+            vocab_size=self.config.vocab_size,
             num_sampled=self.num_sampled_pieces,
             seed=tf.random.experimental.stateless_fold_in(seed, SAMPLE_SEED),
         )

@@ -197,7 +197,6 @@ class Pretraining:
             agreement.check_batch_size(
                 self.records, self.recipe.train_batch_size
             )
-            self._check_sample(strategy)
         if self.records and self.held_out:
             agreement.check_held_out(
                 self.records, self.held_out, self.sentence_weight
@@ -218,22 +217,6 @@ class Pretraining:
                     self.held_out.num_tokens,
                     self.folder,
                 )
-
-    def _check_sample(self, strategy):
-        """Raises ValueError if a step masks more pieces than are compared."""
-        num_sampled = self.recipe.num_sampled_pieces or math.inf
-        num_rows = self.recipe.train_batch_size // (
-            strategy.num_replicas_in_sync
-            * self.recipe.gradient_accumulation_steps
-        )
-        num_masked = num_rows * self.records.num_predictions
-        if num_sampled < min(num_masked, self.config.vocab_size):
-            raise ValueError(
-                f"num_sampled_pieces={num_sampled}, but a device predicts up "
-                f"to {num_masked} masked pieces at a time, which must be among "
-                "them. Give that many, a smaller train_batch_size, or more "
-                "gradient_accumulation_steps."
-            )
 
     def _build_model(self, dtype, num_pieces, begins_on_neighbors):
         """Returns a `heads.AlbertForPreTraining` with the initial values."""

@@ -180,8 +180,9 @@ class PretrainingRecipe(Settings):
     )
     num_sampled_pieces: int | None = setting(
         help="Number of pieces among which a training step predicts its "
-        "masked ones: these and others, drawn at random. Steps of small "
-        "models are faster. Default: all pieces.",
+        "masked ones: these and others, drawn at random; as many as a device "
+        "masks at a time if that is more. Steps of small models are faster. "
+        "Default: all pieces.",
         at_least=1,
     )
     init_from_group0: bool = setting(

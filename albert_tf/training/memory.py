@@ -78,7 +78,7 @@ def estimate_training(
       compute_dtype: "float32" or "bfloat16".
       remat: whether layers, each with all its blocks, are computed again in
         the backward pass.
-      num_sampled_pieces: number of pieces with logits; None for all.
+      num_sampled_pieces: as for `heads.AlbertForPreTraining`.
     """
     size = SIZES[compute_dtype]
     num_layers, num_inner = config.num_hidden_layers, config.inner_group_num
@@ -95,11 +95,15 @@ def estimate_training(
         # All blocks of a layer are computed again at once.
         activations = num_layers * num_rows * config.hidden_size * size
         backward += num_inner * one_layer + uses
-    num_pieces = num_sampled_pieces or config.vocab_size
-    num_logits = batch_size * max_predictions_per_seq * num_pieces
+    num_masked, num_pieces = (
+        batch_size * max_predictions_per_seq,
+        config.vocab_size,
+    )
+    if num_sampled_pieces:
+        num_pieces = min(num_pieces, max(num_sampled_pieces, num_masked))
     # Logits and probabilities, or probabilities and the logits' gradient; all
     # three only if other programs delay what reads the logits.
-    head = num_logits * 2 * FLOAT32
+    head = num_masked * num_pieces * 2 * FLOAT32
     counts = parameters.count_parameters(config)
     num_weights = sum(counts.values())
     h = config.hidden_size

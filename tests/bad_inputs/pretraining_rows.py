@@ -316,6 +316,7 @@ ROWS = [
         iterations_per_loop 0 -1
         log_every_steps 0 -1
         max_eval_steps -1
+        num_sampled_pieces 0 -1
         sentence_weight -1 nan
         poly_power -1 nan
         masked_lm_budget nan -1

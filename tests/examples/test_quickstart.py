@@ -111,7 +111,7 @@ def test_the_next_steps_can_be_typed(given):
     assert longer.recipe == args.recipe
     assert (
         longer.num_train_steps
-        == {"hour": 11_100, "ten_minutes": 3 * (args.num_train_steps or 3000)}[
+        == {"hour": 15_900, "ten_minutes": 3 * (args.num_train_steps or 3000)}[
             args.recipe
         ]
     )

@@ -136,5 +136,21 @@ def test_only_training_draws():
     assert abs(found["masked_lm_loss"].total - wanted) > 1e-4
 
 
-def test_a_sample_of_the_vocabulary_size_is_all_pieces():
-    assert build(num_sampled_pieces=V).build_sample(tf.constant([7, 1])) is None
+def test_a_sample_has_room_for_all_labels_or_there_is_none():
+    labels = np.arange(10, 50)
+    pieces, _, places = draw(0, K, labels)
+    assert set(pieces) == set(labels)
+    np.testing.assert_array_equal(pieces[places], labels)
+    for num_sampled, num_labels in ((V, 3), (K, V)):
+        labels = tf.zeros([num_labels], tf.int32)
+        seed = tf.constant([3, 0])
+        assert heads.sample_pieces(labels, V, num_sampled, seed) is None
+    # The loss is then that over all pieces.
+    features, seed = make_features(), tf.constant([7, 1])
+    model = build(num_sampled_pieces=V)
+    np.testing.assert_array_equal(
+        model.ratios(features, training=True, seed=seed)[
+            "masked_lm_loss"
+        ].total,
+        model.ratios(features)["masked_lm_loss"].total,
+    )

@@ -316,19 +316,6 @@ def test_a_run_of_an_earlier_muon_is_not_continued_unasked(
         Pretraining(tmp_path / "out", CONFIG, train, recipe=recipe).train()
 
 
-def test_a_sample_has_room_for_all_masked_pieces(tmp_path, train):
-    def build(num_sampled, **kwargs):
-        recipe = PretrainingRecipe(
-            train_batch_size=8, num_sampled_pieces=num_sampled, **kwargs
-        )
-        return Pretraining(tmp_path / "out", CONFIG, train, recipe=recipe)
-
-    with pytest.raises(ValueError, match="=23, but a device predicts up to 24"):
-        build(23)
-    build(23, gradient_accumulation_steps=2)
-    build(CONFIG.vocab_size)
-
-
 def test_a_start_and_initial_values_contradict(tmp_path, train):
     start = pretrained.Pretrained("folder", {}, CONFIG)
     with pytest.raises(ValueError, match="initialization=neighbors is a choi"):
