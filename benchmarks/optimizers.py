@@ -8,9 +8,9 @@ r"""Measures what Muon is worth in pretraining, beside AdamW.
 
 The first command makes records and packs them. The second trains, all models
 of a study at once, with PyTorch. The third prints the tables of
-docs/results/optimizers.md. "hour" and "night" are the recipes of that name, in
-their numbers of steps; a model of an hour takes a quarter of a minute of a
-large GPU.
+docs/results/optimizers.md. "hour" and "night" are the recipes of that name as
+they were with a softmax over all pieces, in their numbers of steps; a model of
+an hour takes a quarter of a minute of a large GPU.
 """
 
 from typing import Any
