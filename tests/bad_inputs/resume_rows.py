@@ -90,6 +90,8 @@ ROWS = [
             ("--random_seed=7", "seed"),
             ("--sentence_weight=0.5", "sentence_weight"),
             ("--shuffle_buffer=9", "shuffle_buffer"),
+            ("--min_num_layers=1", "min_num_layers"),
+            ("--num_sampled_pieces=9", "num_sampled_pieces"),
         )
     ),
     pretraining(

@@ -1,6 +1,7 @@
 """The masked LM's softmax over a sample of the pieces, in training."""
 
 import numpy as np
+import pytest
 import tensorflow as tf
 from scipy import special
 
@@ -19,11 +20,14 @@ def draw(number, num_sampled=K, labels=LABELS):
     return [np.array(part) for part in sample]
 
 
-def test_labels_are_always_among_the_pieces():
+@pytest.mark.parametrize("jit_compile", [False, True])
+def test_labels_are_always_among_the_pieces(jit_compile):
+    sample = tf.function(heads.sample_pieces, jit_compile=jit_compile)
     for number in range(20):
-        pieces, corrections, places = draw(number)
-        assert len(set(pieces)) == K == len(pieces)
-        np.testing.assert_array_equal(pieces[places], LABELS)
+        seed = tf.constant([3, number])
+        pieces, corrections, places = sample(tf.constant(LABELS), V, K, seed)
+        assert len(set(pieces.numpy())) == K == len(pieces)
+        np.testing.assert_array_equal(tf.gather(pieces, places), LABELS)
         # 16 of the 56 others are drawn.
         wanted = np.where(np.isin(pieces, LABELS), 0, np.log(56 / 16))
         np.testing.assert_allclose(corrections, wanted, rtol=1e-6)
