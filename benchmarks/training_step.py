@@ -21,6 +21,7 @@ import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 
 import numpy as np
 from absl import app, flags
@@ -128,14 +129,14 @@ def serve():
     """Times the candidate in --serve, one turn per line of stdin."""
     kind, *row, dtype = FLAGS.serve.split(",")
     name, batch_size, num_tokens, num_predictions = row
-    build = {
+    builders: dict[str, Callable] = {
         "step": build_step,
         "matmuls": build_matmuls,
         "sampled": functools.partial(
             build_step, num_sampled_pieces=FLAGS.num_sampled_pieces
         ),
-    }[kind]
-    run = build(
+    }
+    run = builders[kind](
         name, int(batch_size), int(num_tokens), int(num_predictions), dtype
     )
     for _ in range(3):

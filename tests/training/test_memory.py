@@ -157,6 +157,20 @@ def test_a_step_that_needs_too_much_memory_is_warned_of_with_a_remedy():
     assert "_steps=2 remat=True" in warn(peak(12, remat=True) - 1, remat=True)
 
 
+def test_a_sample_of_the_pieces_needs_fewer_logits():
+    config = AlbertConfig.from_json_file(ROOT / "configs/model/small.json")
+
+    def working(**kwargs):
+        return estimate(config, (64, 128, 100), **kwargs).working
+
+    of_all = working()
+    assert of_all == 6400 * 30_000 * 8
+    assert working(num_sampled_pieces=8192) == 6400 * 8192 * 8
+    # As many as are masked, and no more than there are.
+    assert working(num_sampled_pieces=1) == 6400 * 6400 * 8
+    assert working(num_sampled_pieces=10**6) == of_all
+
+
 def test_memory_is_reported_in_gibibytes():
     config = AlbertConfig.from_json_file(ROOT / "configs/model/v2/base.json")
     warning = memory.warn_of_training(
