@@ -323,6 +323,7 @@ class Evaluator:
                 self.manager.keep_best(prefix)
             if self.on_best:
                 self.on_best(step)
+        self.reporter.keep_evaluations({r[checkpoints.STEP] for r, _ in before})
         self.reporter.log("eval", step, values)
         text = "".join(f"{name} = {row[name]}\n" for name in sorted(row))
         texts = [*(text for _, text in before), text]
@@ -442,7 +443,6 @@ class Evaluator:
                 "evaluated as init_checkpoint, with another output_dir.)"
             )
         evaluated = set(self.known(checkpoints.STEP))
-        self.reporter.keep_evaluations(evaluated)
         regular = [p for p in prefixes if not self.manager.is_interrupted(p)]
         chosen, damaged = regular or prefixes[-1:], None
         for prefix in prefixes:

@@ -178,9 +178,6 @@ class Reporter:
         recorded = {**values, **(more or {}), **rate}
         record = {"split": split, "step": step, **recorded}
         record["time"] = round(time.time(), 1)
-        if split == "eval":
-            # A run that was killed before it wrote the result evaluates again.
-            self._drop(lambda r: (r["split"], r["step"]) != ("eval", step))
         self._append(record)
         if split not in self.writers:
             self.writers[split] = tf.summary.create_file_writer(

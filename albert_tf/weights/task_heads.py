@@ -171,8 +171,10 @@ def describe_head(
         described["is_normalized"] = False
     if head.has_pairs is not None:
         described["has_pairs"] = head.has_pairs
-    if folder is not None and find_trained(folder):
-        if scored := _read_scored(folder):
+    if folder and (numbered := checkpoints.list_checkpoints(folder)):
+        newest = step_of(numbered[-1])  # Later steps are trained anew.
+        known = _read_scored(folder).items()
+        if scored := {s: x for s, x in known if int(s) <= newest}:
             described[SCORED] = scored
     return described
 

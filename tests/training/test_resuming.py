@@ -330,6 +330,12 @@ def test_data_is_recorded_before_its_first_score(copy, tmp_path, monkeypatch):
         run_classifier.run(args)
     # Curves have no scores of before.
     assert len(evaluations(folder)) == len(recorded)
+    # Nor if the best checkpoint alone is scored.
+    (folder / results_file.RESULTS_FILE).unlink()
+    for path in folder.glob("model.ckpt-[0-9]*"):
+        path.unlink()
+    run_classifier.run(args)
+    assert [row["step"] for row in evaluations(folder)] == [0]
 
 
 def test_other_labels_or_dev_data_are_refused(copy, tmp_path):
@@ -420,7 +426,9 @@ def test_a_metric_may_be_absent_from_later_evaluations(tmp_path):
             prefix=str,
             is_interrupted=lambda prefix: False,
         ),
-        reporter=types.SimpleNamespace(log=lambda *_: None),
+        reporter=types.SimpleNamespace(
+            log=lambda *_: None, keep_evaluations=lambda _: None
+        ),
         best_metric="a",
     )
     evaluator.evaluate(0)  # Initial weights: better, but no checkpoint.

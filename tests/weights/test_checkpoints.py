@@ -431,7 +431,7 @@ def test_scoring_a_copy_keeps_its_threshold(tmp_path):
 
 def test_a_run_that_begins_anew_has_no_thresholds_of_before(tmp_path):
     head = task_heads.TaskHead("conditional_spans")
-    content = '{"kind": "conditional_spans", "scored": {"8": 0.5}}'
+    content = '{"kind": "conditional_spans", "scored": {"8": 0.5, "40": 1}}'
     (tmp_path / task_heads.HEAD_FILE).write_text(content)
     assert "scored" not in task_heads.describe_head(head, tmp_path)
     save_at(checkpoints.CheckpointManager(tmp_path, variables()), 8)
