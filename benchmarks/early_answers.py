@@ -19,7 +19,7 @@ import tempfile
 import time
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-if "--peers" in sys.argv:  # PyTorch 2.14 crashes after TensorFlow.
+if "--peers" in sys.argv:  # PyTorch 2.14 crashes if TensorFlow is first.
     from transformers import (  # noqa: F401
         AlbertForSequenceClassification,
         AutoModelForSequenceClassification,

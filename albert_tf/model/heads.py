@@ -119,8 +119,8 @@ class MaskedLM(layers.WeightOwner):
         """Returns cross entropy and hits of the logits, [B * P] each.
 
         `features` has `masked_lm_positions` and `masked_lm_ids`, [B, P].
-        `sample` maps the labels to a PieceSample of the pieces to compare, or
-        to None for all, as does None.
+        `sample` maps labels [B * P] to a PieceSample; if it is None, or returns
+        None, all pieces are compared.
         """
         x = self.transform(sequence_output, features["masked_lm_positions"])
         labels = tf.reshape(features["masked_lm_ids"], [-1])  # [B * P]
