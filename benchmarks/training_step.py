@@ -4,12 +4,13 @@
   python -m benchmarks.training_step --other=/path/to/another/checkout
   python -m benchmarks.training_step --num_sampled_pieces=4096 --only=P52
 
-The step is that of the program: forward pass, both losses, backward pass,
-clipping and LAMB, on random ids without padding. `matmuls` does only
-matrix multiplications, with the same number of operations, the shapes of the
-feed-forward layers and the same dtype: a lower bound for the step's time. With
---other, the step of another checkout is timed as well; with
---num_sampled_pieces, that whose softmax is over so many pieces. All take turns,
+The step is that of the program: forward pass, losses, backward pass, clipping
+and LAMB, on random ids without padding. P is the number of masked tokens; with
+P0, the step is a classifier's. `matmuls` does only matrix multiplications, with
+the same number of operations, the shapes of the feed-forward layers and the
+same dtype: a lower bound for the step's time. With --num_sampled_pieces, the
+step whose softmax is over so many pieces is timed as well; with --other, that
+of another checkout, with such a softmax if it is asked for. All take turns,
 each in its own process while the others wait; the median turn is reported.
 Parts of `albert_tf.lab.speed` are repeated here, because older checkouts lack
 it.
@@ -45,6 +46,9 @@ ROWS = [
     ("small", 32, 128, 20),
     ("small", 64, 128, 52),  # configs/pretrain/hour.flags
     ("tiny", 32, 64, 10),
+    ("v2/base", 4, 512, 20),
+    ("v2/base", 8, 128, 0),
+    ("small", 32, 128, 0),
 ]
 
 
@@ -69,6 +73,7 @@ def random_features(config, batch_size, num_tokens, num_predictions):
     }
     features = {name: x.astype(np.int32) for name, x in features.items()}
     features["masked_lm_weights"] = np.ones(masked, np.float32)
+    features["label_ids"] = features["sentence_order_labels"]
     return features
 
 
@@ -83,7 +88,10 @@ def build_step(name, batch_size, num_tokens, num_predictions, dtype, **kwargs):
     from albert_tf.training import optimization, replicas
 
     config = read_config(name)
-    model = heads.AlbertForPreTraining(config, dtype=dtype, **kwargs)
+    if num_predictions:
+        model = heads.AlbertForPreTraining(config, dtype=dtype, **kwargs)
+    else:
+        model = heads.AlbertClassifier(config, num_labels=2, dtype=dtype)
     weights = modeling.named_weights(model)
     optimizer = optimization.build_optimizer(
         "lamb",
@@ -183,9 +191,8 @@ def measure(row, dtype):
     if FLAGS.num_sampled_pieces:
         processes["sampled"] = start("sampled", row, dtype, ROOT, FLAGS.seconds)
     if FLAGS.other:
-        processes["other"] = start(
-            "step", row, dtype, FLAGS.other, FLAGS.seconds
-        )
+        kind = "sampled" if FLAGS.num_sampled_pieces else "step"
+        processes["other"] = start(kind, row, dtype, FLAGS.other, FLAGS.seconds)
     return take_turns(processes, FLAGS.rounds)
 
 
@@ -227,11 +234,12 @@ def main(_):
             sampled, other = (
                 seconds.get(kind, float("nan")) for kind in ("sampled", "other")
             )
+            own = sampled if FLAGS.num_sampled_pieces else step
             print(
                 f"| {name} | {1000 * step:.1f} | {total / step / 1e9:.0f} | "
                 f"{seconds['matmuls'] / step:.0%} | {1000 * sampled:.1f} | "
                 f"{step / sampled:.2f} | {1000 * other:.1f} | "
-                f"{other / step:.2f} |",
+                f"{other / own:.2f} |",
                 flush=True,
             )
 

@@ -8,7 +8,7 @@ import keras
 import tensorflow as tf
 
 from albert_tf.export import requests, saved_models
-from albert_tf.model import modeling
+from albert_tf.model import heads, modeling
 
 # TF Hub's names of the inputs -> the release's.
 INPUTS = {
@@ -150,9 +150,8 @@ def _fill(model, features, training):
     positions = features[requests.POSITIONS]
     features = {n: x for n, x in features.items() if n in INPUTS.values()}
     outputs = _encode(model.encoder, features, training)
-    logits = model.masked_lm(
-        outputs["sequence_output"], positions, model.word_embeddings
-    )
+    vectors = heads.gather_positions(outputs["sequence_output"], positions)
+    logits = model.masked_lm(vectors, model.word_embeddings)
     return {**outputs, "mlm_logits": logits}
 
 

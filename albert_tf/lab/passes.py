@@ -168,7 +168,12 @@ def sum_heads(model, states, features):
     weights = features["masked_lm_weights"] * rows[:, tf.newaxis]
     losses, hits, orders = [], [], []
     for state in states:
-        loss, accuracy = model.masked_lm.ratios(state, features, weights, table)
+        loss, accuracy = model.masked_lm.ratios(
+            heads.gather_positions(state, features["masked_lm_positions"]),
+            features["masked_lm_ids"],
+            weights,
+            table,
+        )
         pooled = model.encoder.pooler(state)
         _, order = heads.classification_ratios(
             model.sentence_order(pooled),

@@ -110,7 +110,9 @@ def count_flops(step, batch_size, loops_once=False):
         # group.
         batch_size //= step.settings.gradient_accumulation_steps
         if step.settings.remat:
-            num_layers = len(step.config.count_uses())
+            *others, last = step.config.count_uses().values()
+            # The last layer is not in a loop.
+            num_layers = len(others) + (last > 1) + 1
     return flops.count_flops(
         step.config,
         batch_size,

@@ -177,7 +177,11 @@ def apply(model, blocks, left, threshold):
     """Applies a layer; returns what is left, and its logits [A, C]."""
     config, encoder = model.config, model.encoder
     outputs, _ = modeling.apply_layer(
-        left.x, blocks, left.mask_scores, build_dropout(False, None), config
+        left.x,
+        blocks,
+        build_dropout(False, None),
+        mask_scores=left.mask_scores,
+        config=config,
     )
     num_tokens = operations.size_of(left.mask_scores, -1)
     shape = [-1, num_tokens, config.hidden_size]

@@ -73,7 +73,7 @@ def gather_positions(sequence, positions):
 
 
 class MaskedLM(layers.WeightOwner):
-    """Masked-LM head: logits [B, P, V] float32 at the given positions.
+    """Masked-LM head: logits [B, P, V] float32 for vectors [B, P, H].
 
     Args:
       config: an AlbertConfig.
@@ -97,33 +97,32 @@ class MaskedLM(layers.WeightOwner):
             return bias
         return tf.where(tf.range(self.config.vocab_size) < size, bias, NEVER)
 
-    def call(self, sequence_output, positions, word_embeddings):
-        x = self.transform(sequence_output, positions)  # [B * P, E]
+    def call(self, vectors, word_embeddings):
+        x = self.transform(vectors)  # [B * P, E]
         logits = vocabulary_logits(
             tf.cast(x, tf.float32),
             tf.cast(word_embeddings, tf.float32),
             self.logit_bias,
         )  # [B * P, V]
-        rows = [operations.size_of(positions, axis) for axis in (0, 1)]
+        rows = [operations.size_of(vectors, axis) for axis in (0, 1)]
         return tf.reshape(logits, [*rows, self.config.vocab_size])
 
-    def transform(self, sequence_output, positions):
+    def transform(self, vectors):
         """Returns the vectors to multiply by the embeddings, [B * P, E]."""
-        x = gather_positions(sequence_output, positions)  # [B, P, H]
-        x = tf.reshape(x, [-1, self.config.hidden_size])  # [B * P, H]
+        x = tf.reshape(vectors, [-1, self.config.hidden_size])  # [B * P, H]
         x = operations.dense(x, *self.cast(self.dense))  # [B * P, E]
         x = operations.ACTIVATIONS[self.config.hidden_act](x)
         return operations.layer_norm(x, *(w.value for w in self.norm))
 
-    def losses(self, sequence_output, features, word_embeddings, sample=None):
+    def losses(self, vectors, labels, word_embeddings, sample=None):
         """Returns cross entropy and hits of the logits, [B * P] each.
 
-        `features` has `masked_lm_positions` and `masked_lm_ids`, [B, P].
-        `sample` maps labels [B * P] to a PieceSample; if it is None, or returns
-        None, all pieces are compared.
+        `vectors` are [B, P, H], `labels` [B, P] integers. `sample` maps labels
+        [B * P] to a PieceSample; if it is None, or returns None, all pieces are
+        compared.
         """
-        x = self.transform(sequence_output, features["masked_lm_positions"])
-        labels = tf.reshape(features["masked_lm_ids"], [-1])  # [B * P]
+        x = self.transform(vectors)
+        labels = tf.reshape(labels, [-1])  # [B * P]
         table, bias = word_embeddings, self.logit_bias
         drawn = sample(labels) if sample else None
         if drawn:
@@ -132,13 +131,9 @@ class MaskedLM(layers.WeightOwner):
             bias = tf.gather(bias, pieces) + corrections  # [K]
         return vocabulary_losses(x, tf.cast(table, x.dtype), bias, labels)
 
-    def ratios(
-        self, sequence_output, features, weights, word_embeddings, sample=None
-    ):
+    def ratios(self, vectors, labels, weights, word_embeddings, sample=None):
         """Returns the means of `losses`, two Ratios; weights are [B, P]."""
-        losses, hits = self.losses(
-            sequence_output, features, word_embeddings, sample
-        )
+        losses, hits = self.losses(vectors, labels, word_embeddings, sample)
         weights = tf.reshape(weights, [-1])
         loss = weighted_mean(losses, weights)._replace(
             epsilon=MASKED_LM_EPSILON
@@ -376,7 +371,9 @@ class AlbertModel(layers.ConfiguredLayer):
 
     def pooled_logits(self, features, training, seed):
         """Returns `output_layer` of the pooled output after dropout."""
-        pooled = self.encode(features, training, seed)["pooled_output"]
+        none = features["input_ids"][:, :0]  # [B, 0]
+        outputs = self.encode(features, training, seed, positions=none)
+        pooled = outputs["pooled_output"]
         dropout = self.build_head_dropout(training, seed)
         return self.output_layer(dropout(pooled, self.dropout_prob))
 
@@ -465,12 +462,11 @@ class AlbertForPreTraining(AlbertModel):
         return self.masked_lm.num_pieces
 
     def call(self, features, training=False, seed=None):
-        outputs = self.encode(features, training, seed)
+        positions = features["masked_lm_positions"]
+        outputs = self.encode(features, training, seed, positions=positions)
         return {
             "masked_lm_logits": self.masked_lm(
-                outputs["sequence_output"],
-                features["masked_lm_positions"],
-                self.word_embeddings,
+                outputs["sequence_output"], self.word_embeddings
             ),
             "sentence_order_logits": self.sentence_order(
                 outputs["pooled_output"]
@@ -514,12 +510,17 @@ class AlbertForPreTraining(AlbertModel):
 
     def ratios(self, features, training=False, seed=None):
         """See `AlbertModel`; features are from `reading.build_dataset`."""
-        depth = self.draw_depth(seed) if training else None
-        outputs = self.encode(features, training, seed, depth=depth)
+        outputs = self.encode(
+            features,
+            training,
+            seed,
+            depth=self.draw_depth(seed) if training else None,
+            positions=features["masked_lm_positions"],
+        )
         rows = row_weights(features)  # [B]
         loss, accuracy = self.masked_lm.ratios(
             outputs["sequence_output"],
-            features,
+            features["masked_lm_ids"],
             features["masked_lm_weights"] * rows[:, tf.newaxis],
             self.word_embeddings,
             self.build_sample(seed) if training else None,

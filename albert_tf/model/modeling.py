@@ -8,6 +8,7 @@ Shapes: B batch, T tokens, E embedding_size, H hidden_size, N heads,
 D = H / N, F intermediate_size, L layers, V vocab_size, R = B * T rows.
 """
 
+import functools
 from typing import NamedTuple
 
 import keras
@@ -36,16 +37,19 @@ class AlbertEncoder(layers.ConfiguredLayer):
     `training=True` turns the config's dropout on; `seed` ([2] int32) then
     determines its masks, and `depth`, an int32 scalar, how many of the layers
     are computed. `with_attention=True` adds the attention
-    probabilities, which take much memory outside a tf.function. The result is
-    a dict:
+    probabilities, which take much memory outside a tf.function. With
+    `positions`, [B, P] integers below T, the last layer computes these tokens
+    alone, and the first one for the pooler; the others only as keys and values.
+    The result is a dict:
 
-      sequence_output: [B, T, H], the last layer.
+      sequence_output: [B, T, H], the last layer; [B, P, H] with `positions`.
       pooled_output: [B, H].
       embedding_output: [B, T, E], after norm and dropout.
-      all_encoder_layers: list of L * inner_group_num tensors [B, T, H]; where
-        `execution.Execution` says so, None for all but the last one.
+      all_encoder_layers: list of L * inner_group_num tensors [B, T, H], the
+        last of which is sequence_output; where `execution.Execution` says so,
+        None for the others.
       all_attention_probs: with_attention only; list of as many tensors
-        [B, N, T, T] float32.
+        [B, N, T, T] float32; the last [B, N, 1 + P, T] with `positions`.
 
     Args:
       config: an AlbertConfig.
@@ -81,6 +85,7 @@ class AlbertEncoder(layers.ConfiguredLayer):
         seed=None,
         with_attention=False,
         depth=None,
+        positions=None,
     ):
         if isinstance(input_ids, dict):
             raise TypeError(
@@ -101,6 +106,9 @@ class AlbertEncoder(layers.ConfiguredLayer):
         if segment_ids is None:
             segment_ids = tf.zeros_like(input_ids)
         segment_ids = tf.cast(segment_ids, tf.int32)
+        if positions is not None:
+            first = tf.zeros_like(input_ids[:, :1])
+            positions = tf.concat([first, tf.cast(positions, tf.int32)], axis=1)
         dropout = build_dropout(training, seed)
         embedded = self.embeddings(input_ids, segment_ids, dropout=dropout)
         outputs, probs = self.transformer(
@@ -109,11 +117,15 @@ class AlbertEncoder(layers.ConfiguredLayer):
             dropout=dropout,
             with_attention=with_attention,
             depth=depth,
+            positions=positions,
         )
+        pooled = self.pooler(outputs[-1])
+        if positions is not None:
+            outputs[-1] = outputs[-1][:, 1:]
         attention = {"all_attention_probs": probs} if with_attention else {}
         return {
             "sequence_output": outputs[-1],
-            "pooled_output": self.pooler(outputs[-1]),
+            "pooled_output": pooled,
             "embedding_output": embedded,
             "all_encoder_layers": outputs,
             **attention,
@@ -224,7 +236,7 @@ class FeedForward(layers.WeightOwner):
         )
 
 
-def attend(x, weights, mask_scores, dropout, config):
+def attend(x, weights, mask_scores, dropout, config, positions=None):
     """Applies one attention sub-layer.
 
     Args:
@@ -233,26 +245,38 @@ def attend(x, weights, mask_scores, dropout, config):
       mask_scores: [B, 1, 1, T], 0 or MASKED_SCORE.
       dropout: a `Dropout`.
       config: an AlbertConfig, for the number of heads and the dropout rates.
+      positions: [B, Q] int32, the tokens to compute; None for all T.
 
     Returns:
-      The output [R, H], and the attention probabilities [B, N, T, T].
+      The output [B * Q, H], and the attention probabilities [B, N, Q, T].
     """
     batch_size, num_tokens = (
         operations.size_of(mask_scores, axis) for axis in (0, -1)
     )
-    num_heads = config.num_attention_heads
-    head_size = config.hidden_size // num_heads
-    qkv = operations.dense(
-        x, *weights.first, training=dropout.is_training
-    )  # [R, 3H]
-    qkv = tf.reshape(qkv, [batch_size, num_tokens, 3, num_heads, head_size])
-    q, k, v = tf.unstack(tf.transpose(qkv, [2, 0, 3, 1, 4]))  # [B, N, T, D]
+    num_heads, size = config.num_attention_heads, config.hidden_size
+
+    def project(x, kernel, bias, num_tokens):
+        """Returns a list of parts of x @ kernel + bias, [B, N, T, D] each."""
+        y = operations.dense(x, kernel, bias, training=dropout.is_training)
+        num_parts = kernel.shape[1] // size
+        parts = [num_parts, num_heads, size // num_heads]
+        y = tf.reshape(y, [batch_size, num_tokens, *parts])
+        return tf.unstack(tf.transpose(y, [2, 0, 3, 1, 4]))
+
+    kernel, bias = weights.first
+    if positions is None:
+        q, k, v = project(x, kernel, bias, num_tokens)
+    else:
+        k, v = project(x, kernel[:, size:], bias[size:], num_tokens)
+        x = take_tokens(x, positions)  # [B * Q, H]
+        num_queries = operations.size_of(positions, 1)
+        (q,) = project(x, kernel[:, :size], bias[:size], num_queries)
     probs = operations.attention_probs(
         q, k, mask_scores, training=dropout.is_training
-    )  # [B, N, T, T]
+    )  # [B, N, Q, T]
     kept = dropout(probs, config.attention_probs_dropout_prob)
-    context = tf.transpose(tf.matmul(kept, v), [0, 2, 1, 3])  # [B, T, N, D]
-    context = tf.reshape(context, [-1, config.hidden_size])  # [R, H]
+    context = tf.transpose(tf.matmul(kept, v), [0, 2, 1, 3])  # [B, Q, N, D]
+    context = tf.reshape(context, [-1, size])  # [B * Q, H]
     y = add_and_norm(x, context, weights, dropout, config.hidden_dropout_prob)
     return y, probs
 
@@ -327,31 +351,46 @@ class Transformer(layers.WeightOwner):
             for group in range(last_group + 1)
         ]
 
-    def call(self, x, input_mask, *, dropout, with_attention=False, depth=None):
+    def call(
+        self,
+        x,
+        input_mask,
+        *,
+        dropout,
+        with_attention=False,
+        depth=None,
+        positions=None,
+    ):
         config = self.config
         stacks = self.pack()
         x, mask_scores = self.begin(x, input_mask)
-        num_tokens = operations.size_of(input_mask, 1)
-
-        def run_layer(x, blocks, dropout):
-            return apply_layer(
-                x, blocks, mask_scores, dropout, config, with_attention
-            )
-
+        run_layer = functools.partial(
+            apply_layer,
+            mask_scores=mask_scores,
+            config=config,
+            with_attention=with_attention,
+        )
         probs: list = []
         how = execution.current()
         if how.constant_kernels:
-            outputs = run_in_loops(run_layer, x, stacks, dropout)
+            outputs = run_in_loops(run_layer, x, stacks, dropout, positions)
         elif how.recompute_layers and dropout.is_training:
-            outputs = run_recomputed(run_layer, x, stacks, dropout, config)
+            outputs = run_recomputed(
+                run_layer, x, stacks, dropout, positions, config
+            )
         else:
-            outputs, probs = run_unrolled(run_layer, x, stacks, dropout, depth)
+            outputs, probs = run_unrolled(
+                run_layer, x, stacks, dropout, positions, depth
+            )
         num_blocks = config.num_hidden_layers * config.inner_group_num
         outputs = [None] * (num_blocks - len(outputs)) + outputs
-        shape = [-1, num_tokens, config.hidden_size]
-        # [B, T, H] each
+        sizes = [operations.size_of(input_mask, 1)] * num_blocks
+        if positions is not None:
+            sizes[-1] = operations.size_of(positions, 1)
+        # [B, T, H] each, the last [B, Q, H]
         return [
-            x if x is None else tf.reshape(x, shape) for x in outputs
+            x if x is None else tf.reshape(x, [-1, size, config.hidden_size])
+            for x, size in zip(outputs, sizes, strict=True)
         ], probs
 
     def begin(self, x, input_mask):
@@ -382,59 +421,92 @@ class Transformer(layers.WeightOwner):
         ]
 
 
-def apply_layer(x, blocks, mask_scores, dropout, config, with_attention=False):
+def apply_layer(
+    x,
+    blocks,
+    dropout,
+    positions=None,
+    *,
+    mask_scores,
+    config,
+    with_attention=False,
+):
     """Applies the blocks of a layer to x [R, H].
+
+    With `positions`, [B, Q] int32, the last block computes these tokens alone.
 
     Returns:
       Lists of a block's output [R, H] and, `with_attention`, probabilities
-      [B, N, T, T] float32.
+      [B, N, T, T] float32; of the last block [B * Q, H] and [B, N, Q, T].
     """
     outputs, probs = [], []
-    for attention, ffn in blocks:
-        x, p = attend(x, attention, mask_scores, dropout, config)
+    for number, (attention, ffn) in enumerate(blocks, 1):
+        wanted = positions if number == len(blocks) else None
+        x, p = attend(x, attention, mask_scores, dropout, config, wanted)
         x = feed_forward(x, ffn, dropout, config)
         outputs.append(x)
         probs += [tf.cast(p, tf.float32)] * with_attention
     return outputs, probs
 
 
+def take_tokens(x, positions):
+    """Returns the rows of x [B * T, H] at positions [B, Q], [B * Q, H]."""
+    size = x.shape[1]
+    x = tf.reshape(x, [operations.size_of(positions, 0), -1, size])
+    return tf.reshape(tf.gather(x, positions, batch_dims=1), [-1, size])
+
+
+def skip_layer(x, blocks, dropout, positions=None):
+    """Returns x as the outputs of a layer, in their shapes."""
+    del dropout
+    last = x if positions is None else take_tokens(x, positions)
+    return [x] * (len(blocks) - 1) + [last]
+
+
 # Three ways to run stacks of layers: `run_unrolled` has every output and builds
 # the fastest graph to train, the others keep it or the memory small.
-# `run_layer` maps x, blocks and dropout to lists of outputs and attention.
+# `run_layer` maps x, blocks, dropout and positions to lists of outputs and
+# attention; the last layer is given `positions`, [B, Q] int32 or None.
 
 
-def run_unrolled(run_layer, x, stacks, dropout, depth=None):
+def run_unrolled(run_layer, x, stacks, dropout, positions=None, depth=None):
     """Returns the outputs and the attention of all blocks.
 
     Layers from `depth` on, an int32 scalar or None, return their input, and
     without attention.
     """
-    num_layers = 0
     outputs, probs = [], []
+    uses = []
     for blocks, count in stacks:
-        uses = [blocks] * count
         # Also in front of a branch, which then reads no variable.
         if dropout.is_training and (count > 1 or depth is not None):
-            uses = operations.copies(blocks, count)
-        for own_blocks in uses:
-            if depth is None:
-                layer_outputs, layer_probs = run_layer(x, own_blocks, dropout)
-            else:
-                layer_probs = []
-                layer_outputs = tf.cond(
-                    num_layers < depth,
-                    lambda x=x, b=own_blocks: run_layer(x, b, dropout)[0],
-                    lambda x=x, b=own_blocks: [x] * len(b),
-                )
-            num_layers += 1
-            x = layer_outputs[-1]
-            outputs += layer_outputs
-            probs += layer_probs
+            uses += operations.copies(blocks, count)
+        else:
+            uses += [blocks] * count
+    for number, blocks in enumerate(uses, 1):
+        wanted = positions if number == len(uses) else None
+        arguments = x, blocks, dropout, wanted
+        if depth is None:
+            layer_outputs, layer_probs = run_layer(*arguments)
+        else:
+            layer_probs = []
+            layer_outputs = tf.cond(
+                number <= depth,
+                lambda a=arguments: run_layer(*a)[0],
+                lambda a=arguments: skip_layer(*a),
+            )
+        x = layer_outputs[-1]
+        outputs += layer_outputs
+        probs += layer_probs
     return outputs, probs
 
 
-def run_in_loops(run_layer, x, stacks, dropout):
-    """Returns [last output]; all uses of a kernel share one constant."""
+def run_in_loops(run_layer, x, stacks, dropout, positions=None):
+    """Returns [last output]; all uses of a kernel share one constant.
+
+    With `positions`, the last use has a constant of its own.
+    """
+    stacks, last = divide(stacks, positions)
     for blocks, count in stacks:
 
         def body(i, x, blocks=blocks):
@@ -451,12 +523,13 @@ def run_in_loops(run_layer, x, stacks, dropout):
             (0, x),
             maximum_iterations=count,
         )
-    return [x]
+    return [run_layer(x, last, dropout, positions)[0][-1] if last else x]
 
 
-def run_recomputed(run_layer, x, stacks, dropout, config):
+def run_recomputed(run_layer, x, stacks, dropout, positions, config):
     """Returns [last output]; a layer is computed again for its gradient.
 
+    With `positions`, the last one is not: its values are few, or soon freed.
     Dropout draws the same masks as in `run_unrolled`.
     """
     num_calls = config.inner_group_num * sum(
@@ -467,6 +540,7 @@ def run_recomputed(run_layer, x, stacks, dropout, config):
             config.hidden_dropout_prob,  # after the feed-forward layers
         )
     )
+    stacks, last = divide(stacks, positions)
     for blocks, count in stacks:
 
         def step(i, x, blocks, dropout=dropout):
@@ -474,7 +548,18 @@ def run_recomputed(run_layer, x, stacks, dropout, config):
 
         x = recomputing.repeat(step, x, blocks, count)
         dropout = dropout.after(count * num_calls)
-    return [x]
+    return [run_layer(x, last, dropout, positions)[0][-1] if last else x]
+
+
+def divide(stacks, positions):
+    """Returns stacks and, if there are `positions`, the last layer's blocks.
+
+    The stacks are then without that layer; otherwise the blocks are None.
+    """
+    if positions is None:
+        return stacks, None
+    *others, (blocks, count) = stacks
+    return others + [(blocks, count - 1)] * (count > 1), blocks
 
 
 class Pooler(layers.WeightOwner):

@@ -105,7 +105,10 @@ class AlbertVectors(heads.AlbertModel):
             name: tf.reshape(features[name], [-1, num_tokens])
             for name in ("input_ids", "input_mask", "segment_ids")
         }  # [B * C, T]
-        tokens = self.encode(flat, training, seed)["sequence_output"]
+        first = tf.zeros_like(flat["input_ids"][:, :1])
+        positions = first if self.pooling == "cls" else None
+        outputs = self.encode(flat, training, seed, positions=positions)
+        tokens = outputs["sequence_output"]
         vectors = pool(tokens, flat["input_mask"], self.pooling)
         vectors = tf.math.l2_normalize(vectors, axis=-1)
         if len(shape) == 3:

@@ -62,19 +62,20 @@ def estimate_training(
     config: AlbertConfig,
     batch_size: int,
     max_seq_length: int,
-    max_predictions_per_seq: int,
+    max_predictions_per_seq: int | None,
     *,
     compute_dtype: str = "float32",
     remat: bool = False,
     num_sampled_pieces: int | None = None,
 ) -> Training:
-    """Estimates the memory of a pretraining step of one replica.
+    """Estimates the memory of a training step of one replica.
 
     Args:
       config: an AlbertConfig.
       batch_size: sequences of a replica, or of a part of its batch.
       max_seq_length: tokens per sequence.
-      max_predictions_per_seq: masked tokens per sequence.
+      max_predictions_per_seq: masked tokens per sequence; with None, the last
+        layer computes all tokens, and there is no masked LM.
       compute_dtype: "float32" or "bfloat16".
       remat: whether layers, each with all its blocks, are computed again in
         the backward pass.
@@ -83,27 +84,33 @@ def estimate_training(
     size = SIZES[compute_dtype]
     num_layers, num_inner = config.num_hidden_layers, config.inner_group_num
     num_rows = batch_size * max_seq_length
-    one_layer = size_of_layer(config, batch_size, max_seq_length, size)
+    num_masked = batch_size * (max_predictions_per_seq or 0)
+    num_queries = max_seq_length
+    if max_predictions_per_seq is not None:
+        num_queries = max_predictions_per_seq + 1
+    block, last_block = (
+        size_of_block(config, batch_size, max_seq_length, number, size)
+        for number in (max_seq_length, num_queries)
+    )
     uses = size_of_uses(config, size, remat)
     # Gradients of the scores before and after softmax, and of the inner layer.
     backward = num_rows * (
         max_seq_length * config.num_attention_heads * 2 * size
         + 2 * config.intermediate_size * size
     )
-    activations = num_layers * num_inner * one_layer
-    if remat:
-        # All blocks of a layer are computed again at once.
-        activations = num_layers * num_rows * config.hidden_size * size
-        backward += num_inner * one_layer + uses
-    num_masked, num_pieces = (
-        batch_size * max_predictions_per_seq,
-        config.vocab_size,
-    )
+    num_pieces = config.vocab_size
     if num_sampled_pieces:
         num_pieces = min(num_pieces, max(num_sampled_pieces, num_masked))
     # Logits and probabilities, or probabilities and the logits' gradient; all
     # three only if other programs delay what reads the logits.
     head = num_masked * num_pieces * 2 * FLOAT32
+    activations = (num_layers * num_inner - 1) * block + last_block
+    if remat:
+        # All blocks of a layer are computed again at once, but for the last,
+        # which is kept.
+        activations = num_layers * num_rows * config.hidden_size * size
+        backward += num_inner * block + uses
+        head += (num_inner - 1) * block + last_block
     counts = parameters.count_parameters(config)
     num_weights = sum(counts.values())
     h = config.hidden_size
@@ -125,7 +132,7 @@ def warn_of_training(
     config: AlbertConfig,
     settings: Settings,
     num_tokens: int,
-    num_predictions: int,
+    num_predictions: int | None,
     *,
     available: int | None,
     compute_dtype: str = "float32",
@@ -138,7 +145,7 @@ def warn_of_training(
       config: an AlbertConfig.
       settings: the batch, its parts, and whether layers are computed again.
       num_tokens: tokens per sequence.
-      num_predictions: masked tokens per sequence.
+      num_predictions: masked tokens per sequence, as for `estimate_training`.
       available: bytes; None if unknown.
       compute_dtype: "float32" or "bfloat16".
       num_choices: sequences per example.
@@ -179,24 +186,25 @@ def warn_of_training(
     )
 
 
-def size_of_layer(config, batch_size, num_tokens, size):
-    """Returns what a layer keeps for its backward pass.
+def size_of_block(config, batch_size, num_tokens, num_queries, size):
+    """Returns what a block keeps for its backward pass.
 
-    Of [R, H]: its input, queries, keys, values, the context, the sum before
-    each norm, and the first norm's output. Of [R, F]: the inner layer before
-    and after its activation. Of [B, N, T, T]: the probabilities, before and
-    after dropout. Dropout also keeps a mask of one byte for each value.
+    Of [B * T, H]: its input, keys and values. Of Q tokens, [B * Q, H]: their
+    input, if they are not all, queries, the context, the sum before each norm,
+    and the first norm's output; [B * Q, F]: the inner layer before and after
+    its activation; [B, N, Q, T]: the probabilities, before and after dropout.
+    Dropout also keeps a mask of one byte for each value.
     """
     h, f = config.hidden_size, config.intermediate_size
-    num_rows = batch_size * num_tokens
-    num_scores = num_rows * num_tokens * config.num_attention_heads
-    row = size * (8 * h + 2 * f)
+    num_rows, num_chosen = batch_size * num_tokens, batch_size * num_queries
+    row = size * ((5 + (num_queries != num_tokens)) * h + 2 * f)
     if config.hidden_dropout_prob:
         row += 2 * h
     score = size
     if config.attention_probs_dropout_prob:
         score += 1 + size
-    return num_rows * row + num_scores * score
+    row += num_tokens * config.num_attention_heads * score
+    return num_rows * size * 3 * h + num_chosen * row
 
 
 def size_of_casts(config, size, with_heads=True):

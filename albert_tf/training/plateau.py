@@ -166,8 +166,11 @@ class Measured:
         weights = features["masked_lm_weights"]  # [B, P]
         weights *= heads.row_weights(features)[:, tf.newaxis]
         outputs = model.encode(features, training, with_attention=True)
+        vectors = heads.gather_positions(
+            outputs["sequence_output"], features["masked_lm_positions"]
+        )  # [B, P, H]
         losses, _ = model.masked_lm.losses(
-            outputs["sequence_output"], features, model.word_embeddings
+            vectors, labels, model.word_embeddings
         )  # [B * P]
         losses = tf.reshape(losses, tf.shape(labels))
         rare = tf.cast(tf.gather(self.is_rare, labels), tf.float32)

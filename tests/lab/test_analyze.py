@@ -158,7 +158,8 @@ def test_speed_is_measured_beside_flops(tmp_path, capsys, monkeypatch):
     assert first["speedup"] == first["speedup_by_flops"] == 1
     ratio = first["seconds"] / second["seconds"]
     assert second["speedup"] == pytest.approx(ratio)
-    assert 0.25 < second["speedup_by_flops"] < 1
+    # Of four layers, only the last one leaves out tokens.
+    assert 0.1 < second["speedup_by_flops"] < 0.25
     lines = capsys.readouterr().out.splitlines()
     row = lines[lines.index(analyze.SPEED) + 4].split()
     assert row[0] == "b" and row[4] == f"{ratio:.2f}"

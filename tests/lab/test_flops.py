@@ -14,10 +14,27 @@ def test_flops_of_all_layers_add_up():
     none, one, two = (
         flops.count_flops(tiny.CONFIG, B, T, P, num_layers=n) for n in range(3)
     )
-    assert two - one == one - none > 0
+    # The last layer computes the predictions and [CLS] alone.
+    *_, one_of_all, two_of_all = (
+        flops.count_flops(tiny.CONFIG, B, T, None, num_layers=n)
+        for n in range(3)
+    )
+    assert two - one == two_of_all - one_of_all > one - none > 0
     assert two == flops.count_flops(tiny.CONFIG, B, T, P)
     again = flops.count_flops(tiny.CONFIG, B, T, P, remat=True)
-    assert again - two == pytest.approx((two - none) / 3)
+    assert again - two == pytest.approx((two - one) / 3)
+
+
+def test_the_last_layer_needs_all_keys_and_few_queries():
+    all_tokens, some, one = (
+        flops.count_forward(tiny.CONFIG, T, n, num_layers=1)
+        for n in (None, P, 0)
+    )
+    for part in ("attention scores", "feed-forward"):
+        assert some[part] * T == all_tokens[part] * (P + 1)
+        assert one[part] * T == all_tokens[part]
+    part = "attention projections"
+    assert some[part] * 2 * T == all_tokens[part] * (T + P + 1)
 
 
 def test_a_step_is_three_forward_passes():

@@ -12,7 +12,7 @@ from tests import tiny
 
 CONFIG = AlbertConfig(**{**tiny.SIZES, "num_hidden_layers": 4})
 CONFIGS = {
-    "shared": {"hidden_dropout_prob": 0.3},
+    "shared": {},
     "nothing shared": {"parameter_sharing": "none", "inner_group_num": 2},
 }
 

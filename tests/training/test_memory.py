@@ -90,18 +90,32 @@ def test_logits_and_probabilities_are_counted():
 
 def test_layers_are_kept_or_only_their_inputs():
     deep = dataclasses.replace(tiny.CONFIG, num_hidden_layers=5)
-    kept, deeper = estimate(), estimate(deep)
+    all_tokens = *SHAPE[:2], None
+    kept, deeper = (estimate(c, all_tokens) for c in (tiny.CONFIG, deep))
     assert deeper.activations / kept.activations == 5 / 2
     assert deeper.weights == kept.weights
     again = estimate(deep, remat=True)
     assert again.activations == 5 * 8 * 128 * 12 * 4
-    assert again.peak < deeper.peak
+    assert again.peak < estimate(deep).peak < deeper.peak
+
+
+def test_the_last_layer_keeps_the_masked_tokens_and_all_keys():
+    config = dataclasses.replace(tiny.CONFIG, hidden_dropout_prob=0.0)
+    (all_tokens, some), h, f = (
+        [estimate(config, (8, 128, n)).activations for n in (None, 20)],
+        12,
+        17,
+    )
+    # Of the inputs, queries, contexts, sums, one norm, inner layers and scores.
+    of_all = 8 * 128 * 4 * (5 * h + 2 * f + 128 * 3)
+    of_some = 8 * 21 * 4 * (6 * h + 2 * f + 128 * 3)
+    assert all_tokens - some == of_all - of_some
 
 
 def test_memory_grows_with_the_batch_and_the_square_of_the_length():
-    one, two = estimate(shape=(1, 16, 2)), estimate(shape=(2, 16, 2))
+    one, two = (estimate(shape=(n, 16, None)) for n in (1, 2))
     assert two.activations == 2 * one.activations
-    long = estimate(shape=(1, 32, 2))
+    long = estimate(shape=(1, 32, None))
     scores = 2 * 3 * 16 * 16 * 4
     assert long.activations - 2 * one.activations == 2 * scores
 

@@ -46,7 +46,6 @@ def compare(found, theirs):
     checkpoints.restore(weights, found.values, found.source)
     given = (
         outputs["sequence_output"],
-        every_position(),
         found.values["bert/embeddings/word_embeddings"],
     )
     logits = theirs["masked_lm_logits"]
