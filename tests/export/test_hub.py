@@ -271,9 +271,11 @@ def test_the_layer_trains_every_weight(model, exported):
     )
     before = [v.numpy() for v in layer.loaded.trainable_variables]
     labels = np.arange(8) % 2
-    history = classifier.fit(inputs, labels, epochs=10, verbose=0)
-    losses = history.history["loss"]
-    assert losses[-1] < losses[0]
+    # Without dropout, whose draws outweigh ten steps once in fifty times.
+    losses = [classifier.evaluate(inputs, labels, verbose=0)]
+    classifier.fit(inputs, labels, epochs=10, verbose=0)
+    losses.append(classifier.evaluate(inputs, labels, verbose=0))
+    assert losses[1] < losses[0]
     moved = [
         abs(old - v.numpy()).max()
         for old, v in zip(before, layer.loaded.trainable_variables, strict=True)
