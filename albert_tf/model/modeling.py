@@ -106,9 +106,6 @@ class AlbertEncoder(layers.ConfiguredLayer):
         if segment_ids is None:
             segment_ids = tf.zeros_like(input_ids)
         segment_ids = tf.cast(segment_ids, tf.int32)
-        if positions is not None:
-            first = tf.zeros_like(input_ids[:, :1])
-            positions = tf.concat([first, tf.cast(positions, tf.int32)], axis=1)
         dropout = build_dropout(training, seed)
         embedded = self.embeddings(input_ids, segment_ids, dropout=dropout)
         outputs, probs = self.transformer(
@@ -117,19 +114,25 @@ class AlbertEncoder(layers.ConfiguredLayer):
             dropout=dropout,
             with_attention=with_attention,
             depth=depth,
-            positions=positions,
+            positions=prepend_first(positions),
         )
         pooled = self.pooler(outputs[-1])
         if positions is not None:
             outputs[-1] = outputs[-1][:, 1:]
-        attention = {"all_attention_probs": probs} if with_attention else {}
         return {
             "sequence_output": outputs[-1],
             "pooled_output": pooled,
             "embedding_output": embedded,
             "all_encoder_layers": outputs,
-            **attention,
+            **({"all_attention_probs": probs} if with_attention else {}),
         }
+
+
+def prepend_first(positions):
+    """Returns [B, 1 + P] int32, 0 and positions [B, P]; None for None."""
+    if positions is None:
+        return None
+    return tf.pad(tf.cast(positions, tf.int32), [[0, 0], [1, 0]])
 
 
 class Embeddings(layers.WeightOwner):
@@ -362,7 +365,6 @@ class Transformer(layers.WeightOwner):
         positions=None,
     ):
         config = self.config
-        stacks = self.pack()
         x, mask_scores = self.begin(x, input_mask)
         run_layer = functools.partial(
             apply_layer,
@@ -370,18 +372,15 @@ class Transformer(layers.WeightOwner):
             config=config,
             with_attention=with_attention,
         )
+        layers = run_layer, x, self.pack(), dropout, positions
         probs: list = []
         how = execution.current()
         if how.constant_kernels:
-            outputs = run_in_loops(run_layer, x, stacks, dropout, positions)
+            outputs = run_in_loops(*layers)
         elif how.recompute_layers and dropout.is_training:
-            outputs = run_recomputed(
-                run_layer, x, stacks, dropout, positions, config
-            )
+            outputs = run_recomputed(*layers, config)
         else:
-            outputs, probs = run_unrolled(
-                run_layer, x, stacks, dropout, positions, depth
-            )
+            outputs, probs = run_unrolled(*layers, depth)
         num_blocks = config.num_hidden_layers * config.inner_group_num
         outputs = [None] * (num_blocks - len(outputs)) + outputs
         sizes = [operations.size_of(input_mask, 1)] * num_blocks

@@ -85,13 +85,9 @@ def estimate_training(
     num_layers, num_inner = config.num_hidden_layers, config.inner_group_num
     num_rows = batch_size * max_seq_length
     num_masked = batch_size * (max_predictions_per_seq or 0)
-    num_queries = max_seq_length
-    if max_predictions_per_seq is not None:
-        num_queries = max_predictions_per_seq + 1
-    block, last_block = (
-        size_of_block(config, batch_size, max_seq_length, number, size)
-        for number in (max_seq_length, num_queries)
-    )
+    shape = config, batch_size, max_seq_length, size
+    block = size_of_block(*shape)
+    last_block = size_of_block(*shape, max_predictions_per_seq)
     uses = size_of_uses(config, size, remat)
     # Gradients of the scores before and after softmax, and of the inner layer.
     backward = num_rows * (
@@ -111,8 +107,7 @@ def estimate_training(
         activations = num_layers * num_rows * config.hidden_size * size
         backward += num_inner * block + uses
         head += (num_inner - 1) * block + last_block
-    counts = parameters.count_parameters(config)
-    num_weights = sum(counts.values())
+    num_weights = sum(parameters.count_parameters(config).values())
     h = config.hidden_size
     embeddings = config.vocab_size * config.embedding_size
     largest = max(embeddings, h * config.intermediate_size, h * h)
@@ -186,25 +181,28 @@ def warn_of_training(
     )
 
 
-def size_of_block(config, batch_size, num_tokens, num_queries, size):
+def size_of_block(config, batch_size, num_tokens, size, num_predictions=None):
     """Returns what a block keeps for its backward pass.
 
-    Of [B * T, H]: its input, keys and values. Of Q tokens, [B * Q, H]: their
-    input, if they are not all, queries, the context, the sum before each norm,
-    and the first norm's output; [B * Q, F]: the inner layer before and after
-    its activation; [B, N, Q, T]: the probabilities, before and after dropout.
-    Dropout also keeps a mask of one byte for each value.
+    Of [B * T, H]: its input, keys and values. Of Q tokens, [B * Q, H]: queries,
+    the context, the sum before each norm, and the first norm's output;
+    [B * Q, F]: the inner layer before and after its activation; [B, N, Q, T]:
+    the probabilities, before and after dropout. Dropout also keeps a mask of
+    one byte for each value. The Q tokens are all T, or predictions and [CLS],
+    whose input is kept, too.
     """
     h, f = config.hidden_size, config.intermediate_size
-    num_rows, num_chosen = batch_size * num_tokens, batch_size * num_queries
-    row = size * ((5 + (num_queries != num_tokens)) * h + 2 * f)
+    num_queries, row = num_tokens, size * (5 * h + 2 * f)
+    if num_predictions is not None:
+        num_queries = num_predictions + 1
+        row += size * h
     if config.hidden_dropout_prob:
         row += 2 * h
     score = size
     if config.attention_probs_dropout_prob:
         score += 1 + size
     row += num_tokens * config.num_attention_heads * score
-    return num_rows * size * 3 * h + num_chosen * row
+    return batch_size * (num_tokens * size * 3 * h + num_queries * row)
 
 
 def size_of_casts(config, size, with_heads=True):

@@ -131,7 +131,11 @@ def test_pairs_without_scores_are_ranked(args, tmp_path):
     for name, count in (("train", 200), ("dev", 30)):
         write_pairs(tmp_path / f"{name}.tsv", count, has_scores=False)
     args = dataclasses.replace(
-        args, do_predict=False, pooling="cls", learning_rate=1e-2
+        args,
+        do_predict=False,
+        pooling="cls",
+        learning_rate=1e-2,
+        random_seed=0,  # With a quarter of seeds, this little is not learned.
     )
     run_embedding.run(args)
     results = results_file.read_results(tmp_path / "out")
