@@ -119,13 +119,12 @@ def _choose_kernels(model, is_compact):
         check_compact(model)
     if not execution.may_hold(model):
         return contextlib.nullcontext()
-    size = execution.count_kernel_bytes(model)
     chosen = execution.Execution(
         constant_kernels=True,
         # In bfloat16, oneDNN has one order of kernels.
         separate_few_rows=model.compute_dtype == "float32"
         and not is_compact
-        and 2 * size <= execution.MAX_CONSTANT_BYTES,
+        and execution.may_hold_twice(model),
         constant_embeddings=is_compact,
     )
     return execution.using(chosen)

@@ -186,9 +186,9 @@ def build_function(model, pooling="mean", layer=-1, *, is_normalized=False):
 
     @tf.function(input_signature=[ints, ints])
     def embed(ids, mask):
-        first = tf.zeros_like(ids[:, :1])
         reads_first = is_last and pooling in ("pooled", "cls")
-        outputs = model(ids, mask, positions=first if reads_first else None)
+        positions = tf.zeros_like(ids[:, :1]) if reads_first else None
+        outputs = model(ids, mask, positions=positions)
         if pooling == "pooled":
             return outputs["pooled_output"]
         tokens = outputs["sequence_output"]  # [B, T, H]

@@ -65,13 +65,14 @@ def count_flops(
     """Counts the operations of a training step, both passes.
 
     The backward pass has two matrix multiplications for each of the forward
-    pass. With `remat`, it computes all layers but the last again, which count
-    once more. The other arguments are those of `count_forward`.
+    pass. With `remat`, it computes layers again, which count once more, but for
+    a last one of predictions. The other arguments are those of `count_forward`.
     """
     shape = max_seq_length, max_predictions_per_seq
     counts = count_forward(config, *shape, num_layers=num_layers)
     total = 3 * sum(counts.values())
     if remat:
-        last = count_forward(config, *shape, num_layers=1)
+        num_kept = int(max_predictions_per_seq is not None)
+        last = count_forward(config, *shape, num_layers=num_kept)
         total += sum(counts[part] - last[part] for part in LAYERS)
     return batch_size * total

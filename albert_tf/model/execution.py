@@ -30,8 +30,8 @@ class Execution:
 
     Args:
       recompute_layers: whether training computes each layer again for its
-        gradient, which saves memory. Values and gradients are the same, up to
-        the order of additions.
+        gradient, but for a last one that computes few tokens. That saves
+        memory. Values and gradients are the same, up to the order of additions.
       constant_kernels: whether traced functions contain kernels as constants.
         oneDNN then reorders each kernel once instead of at every call, which
         is a third of the time of a short sentence (docs/results.md). Such a
@@ -41,6 +41,9 @@ class Execution:
         their own. oneDNN keeps a reordered constant in one order only, that of
         its first input; after a long request, a short one would take up to
         four times its time.
+      separate_last_layer: whether constants of a last layer that computes few
+        tokens are apart from those of the loop over equal layers. Otherwise it
+        computes all tokens.
       constant_embeddings: whether the word embeddings are a constant, too, in
         the compute dtype. That is no faster, but the function then reads none
         of the large weights.
@@ -64,6 +67,7 @@ class Execution:
     recompute_layers: bool = False
     constant_kernels: bool = False
     separate_few_rows: bool = False
+    separate_last_layer: bool = False
     constant_embeddings: bool = False
     bfloat16_softmax: bool = False
     onednn: bool = False
@@ -118,6 +122,11 @@ def may_hold(model):
     """Returns whether functions may have a model's kernels as constants."""
     reads_layers = getattr(model, "reads_layers", False)
     return not reads_layers and count_kernel_bytes(model) <= MAX_CONSTANT_BYTES
+
+
+def may_hold_twice(model):
+    """Returns whether functions may have two constants of each kernel."""
+    return 2 * count_kernel_bytes(model) <= MAX_CONSTANT_BYTES
 
 
 def count_kernel_bytes(model):

@@ -372,15 +372,15 @@ class Transformer(layers.WeightOwner):
             config=config,
             with_attention=with_attention,
         )
-        layers = run_layer, x, self.pack(), dropout, positions
+        arguments = run_layer, x, self.pack(), dropout, positions
         probs: list = []
         how = execution.current()
         if how.constant_kernels:
-            outputs = run_in_loops(*layers)
+            outputs = run_in_loops(*arguments)
         elif how.recompute_layers and dropout.is_training:
-            outputs = run_recomputed(*layers, config)
+            outputs = run_recomputed(*arguments, config)
         else:
-            outputs, probs = run_unrolled(*layers, depth)
+            outputs, probs = run_unrolled(*arguments, depth)
         num_blocks = config.num_hidden_layers * config.inner_group_num
         outputs = [None] * (num_blocks - len(outputs)) + outputs
         sizes = [operations.size_of(input_mask, 1)] * num_blocks
@@ -503,9 +503,11 @@ def run_unrolled(run_layer, x, stacks, dropout, positions=None, depth=None):
 def run_in_loops(run_layer, x, stacks, dropout, positions=None):
     """Returns [last output]; all uses of a kernel share one constant.
 
-    With `positions`, the last use has a constant of its own.
+    The last use has its own with `positions`, if `Execution` says so.
     """
-    stacks, last = divide(stacks, positions)
+    last = None
+    if execution.current().separate_last_layer or stacks[-1][1] == 1:
+        stacks, last = divide(stacks, positions)
     for blocks, count in stacks:
 
         def body(i, x, blocks=blocks):
@@ -522,7 +524,11 @@ def run_in_loops(run_layer, x, stacks, dropout, positions=None):
             (0, x),
             maximum_iterations=count,
         )
-    return [run_layer(x, last, dropout, positions)[0][-1] if last else x]
+    if last:
+        x = run_layer(x, last, dropout, positions)[0][-1]
+    elif positions is not None:
+        x = take_tokens(x, positions)
+    return [x]
 
 
 def run_recomputed(run_layer, x, stacks, dropout, positions, config):

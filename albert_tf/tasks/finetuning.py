@@ -532,7 +532,7 @@ class FineTuning:
             self.config,
             recipe,
             int(plan.lengths.max()),
-            None,
+            None,  # At most; some heads read [CLS] alone.
             available=distribution.find_cpu_memory(self.session.strategy),
             compute_dtype=self.session.compute_dtype,
             num_choices=examples.num_choices,

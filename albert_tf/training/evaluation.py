@@ -113,6 +113,7 @@ def holding_weights(strategy, model):
         return
     chosen = execution.Execution(
         constant_kernels=True,
+        separate_last_layer=execution.may_hold_twice(model),
         bfloat16_softmax=distribution.multiplies_bfloat16(strategy),
         onednn=True,
     )

@@ -241,7 +241,10 @@ def size_of_uses(config, size, remat):
         for num_uses in uses.values():
             if num_uses > 1:
                 is_summed = remat and len(config.count_uses()) == len(uses)
-                total += kernels * (FLOAT32 if is_summed else num_uses * size)
+                # A last layer that is not recomputed is added at the end.
+                total += kernels * (
+                    FLOAT32 + size if is_summed else num_uses * size
+                )
     return config.inner_group_num * total
 
 

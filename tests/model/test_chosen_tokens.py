@@ -16,6 +16,7 @@ FEATURES = {
     "input_mask": tf.constant([[1] * 9, [1] * 6 + [0] * 3, [1] * 9]),
     "segment_ids": tf.constant([[0] * 5 + [1] * 4] * 3),
 }
+IN_PROCESS = {"constant_kernels": True, "separate_last_layer": True}
 # Among them are a repeated one, [CLS] and padding.
 POSITIONS = tf.constant([[4, 2, 2, 8], [1, 0, 5, 7], [8, 3, 1, 0]])
 LABELS = {
@@ -71,6 +72,8 @@ def differentiate(encoder, positions, how, depth=None, training=True):
         ({"num_hidden_layers": 3}, {"recompute_layers": True}, {}),
         ({"parameter_sharing": "none"}, {"recompute_layers": True}, {}),
         ({"num_hidden_layers": 3}, {"constant_kernels": True}, {}),
+        ({"num_hidden_layers": 3}, IN_PROCESS, {}),
+        ({"parameter_sharing": "none"}, {"constant_kernels": True}, {}),
         ({"inner_group_num": 2}, {}, {"depth": tf.constant(1)}),
         ({"inner_group_num": 2}, {}, {"depth": tf.constant(2)}),
     ],
