@@ -4,8 +4,8 @@ r"""Pretrains configs/model/small.json; evaluates and plots.
     --heldout_text=novels_valid.txt --spm_model_file=30k-clean.model \
     --output_dir=out
 
-"hour" takes an hour of two cores, "night" two and a half. Rerun the same command to
-resume: finished work is skipped.
+"hour" takes an hour of two cores, "night" two and a half. Rerun the
+same command to resume: finished work is skipped.
 """
 
 import dataclasses
