@@ -30,6 +30,7 @@ import tensorflow as tf
 
 from albert_tf import Classification, FineTuning, Recipe, flags
 from albert_tf.data import table_tasks, text_data
+from albert_tf.data.examples import pad_examples
 from albert_tf.export import saved_models
 from albert_tf.flags import flag
 from albert_tf.metrics import classification
@@ -101,51 +102,30 @@ def build_transformers(folder, start, examples, dtype):
     ).eval()
     if dtype == "bfloat16":
         model.to(torch.bfloat16)
-    rows = list_rows(examples)
-    order = sorted(range(len(rows)), key=lambda i: -len(rows[i]["input_ids"]))
+    order = np.argsort(-examples.lengths, kind="stable")
 
     def run():
         logits: dict = {}
         with torch.inference_mode():
             for first in range(0, len(order), BATCH_SIZE):
                 some = order[first : first + BATCH_SIZE]
-                size = len(rows[some[0]]["input_ids"])
                 ids, mask, segments = (
-                    torch.tensor(
-                        [
-                            [*rows[i][name], *[0] * (size - len(rows[i][name]))]
-                            for i in some
-                        ]
-                    )
-                    for name in ("input_ids", "input_mask", "segment_ids")
+                    torch.tensor(x, dtype=torch.long)
+                    for x in pad(examples, some).values()
                 )
                 outputs = model(
                     input_ids=ids, attention_mask=mask, token_type_ids=segments
                 )
                 logits |= zip(some, outputs.logits.float().numpy(), strict=True)
-        return {"logits": np.stack([logits[i] for i in range(len(rows))])}
+        return {"logits": np.stack([logits[i] for i in range(len(order))])}
 
     return run
 
 
-def list_rows(examples):
-    """Returns the features of each example, without padding."""
-    ends = np.cumsum(examples.lengths.ravel())
-    rows = []
-    for end, length, first in zip(
-        ends,
-        examples.lengths.ravel(),
-        examples.first_lengths.ravel(),
-        strict=True,
-    ):
-        rows.append(
-            {
-                "input_ids": examples.ids[end - length : end].tolist(),
-                "input_mask": [1] * length,
-                "segment_ids": [0] * first + [1] * (length - first),
-            }
-        )
-    return rows
+def pad(examples, some):
+    """Returns the inputs of the model for some examples, [B, T] each."""
+    batch = pad_examples(examples, some, examples.lengths[some].max())
+    return {n: batch[n] for n in ("input_ids", "input_mask", "segment_ids")}
 
 
 def time_in_turns(runs, num_turns):
@@ -166,7 +146,7 @@ def time_requests(exported, rows):
     times: dict = {name: [] for name in loaded}
     num_before = len(rows[:20])  # To warm up.
     for number, row in enumerate([*rows[:num_before], *rows]):
-        inputs = {n: tf.constant([v], tf.int32) for n, v in row.items()}
+        inputs = {n: tf.constant(v) for n, v in row.items()}
         for name, model in loaded.items():
             began = time.perf_counter()
             model.signatures["ids"](**inputs)["logits"].numpy()
@@ -223,9 +203,8 @@ def run(args):
             "all layers": full.task.export(full, f"{folder}/c"),
             "early": tuning.task.export(tuning, f"{folder}/d"),
         }
-        times = time_requests(
-            exported, list_rows(examples)[: args.num_requests]
-        )
+        chosen = range(len(labels))[: args.num_requests]
+        times = time_requests(exported, [pad(examples, [i]) for i in chosen])
     print("\n| requests | median ms | 95th percentile |\n|---|---|---|")
     for name, some in times.items():
         middle, last = np.quantile(some, [0.5, 0.95])

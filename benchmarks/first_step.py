@@ -16,7 +16,6 @@ import time
 
 START = time.perf_counter()
 
-ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 # Config, batch size, tokens, predictions.
 ROWS = [
     ("tiny", 32, 64, 10),
@@ -30,13 +29,12 @@ def time_parts(name, *sizes):
     import tensorflow as tf
 
     from albert_tf.model import heads, modeling
-    from albert_tf.model.config import AlbertConfig
     from albert_tf.programs import run_pretraining  # noqa: F401
     from albert_tf.training import distribution, optimization, replicas
     from benchmarks import training_step
 
     marks = [START, time.perf_counter()]
-    config = AlbertConfig.from_json_file(f"{ROOT}/configs/model/{name}.json")
+    config = training_step.read_config(name)
     strategy = distribution.build_strategy("one_device")
     model = heads.AlbertForPreTraining(config)
     optimizer = optimization.build_optimizer(

@@ -76,17 +76,9 @@ def find_functions(files):
         for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.FunctionDef):
                 found = node.args
-                names = [
-                    a.arg
-                    for a in (
-                        *found.posonlyargs,
-                        *found.args,
-                        *found.kwonlyargs,
-                    )
-                ]
-                names = [n for n in names if n not in ("self", "cls")]
-                num_arguments = len(names) + (found.kwarg is not None)
-                yield f"{path}:{node.name}", num_arguments
+                given = found.posonlyargs + found.args + found.kwonlyargs
+                count = sum(a.arg not in ("self", "cls") for a in given)
+                yield f"{path}:{node.name}", count + (found.kwarg is not None)
 
 
 def find_repeated_settings(files):

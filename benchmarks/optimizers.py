@@ -190,10 +190,5 @@ STUDIES: dict[str, dict] = {
 }
 
 
-def run(args):
-    """Packs, trains or prints the studies that are asked for."""
-    studies.run(args, STUDIES)
-
-
 if __name__ == "__main__":
-    flags.launch(run, studies.StudyFlags)
+    flags.launch(lambda args: studies.run(args, STUDIES), studies.StudyFlags)

@@ -181,10 +181,10 @@ def do_all(runner, todo):
         for row, seed in todo:
             try:
                 runner.do_row(row, seed)
-            except grid_jobs.BusyError:
+            except BlockingIOError:
                 busy.append((row, seed))
                 continue
-            except (grid_jobs.ProgramError, OSError, ValueError) as error:
+            except (OSError, ValueError) as error:
                 print(error, flush=True)
                 yield f"{row.name}, seed {seed}: {error}"
                 continue

@@ -47,14 +47,6 @@ RESERVED = set(
 )
 
 
-class BusyError(Exception):
-    """Another process is working on a job."""
-
-
-class ProgramError(Exception):
-    """A program failed."""
-
-
 class GridRunner:
     """Does the jobs of a grid, whose tasks all have data, in a folder."""
 
@@ -85,7 +77,7 @@ class GridRunner:
         """Does all jobs of a row with a seed.
 
         Raises:
-          BusyError: if another process is working on one of them.
+          BlockingIOError: if another process is working on one of them.
         """
         for job, function in self.list_jobs(row):
             self.do(row, seed, job, function)
@@ -174,19 +166,16 @@ class GridRunner:
         path = os.path.join(folder, RESULT_FILE)
         if filesystem.exists(path):
             return
-        try:
-            with ownership.owning_folder(folder):
-                if not filesystem.exists(path):
-                    name = f"phase {job + 1}" if isinstance(job, int) else job
-                    print(f"\n{row.name}, seed {seed}: {name}", flush=True)
-                    note_commit(folder)
-                    results = function(row, seed, job, folder)
-                    # The checkout may have changed meanwhile.
-                    commits = note_commit(folder)
-                    content = {"results": results, "commits": commits}
-                    filesystem.write_json(path, content)
-        except BlockingIOError as error:
-            raise BusyError from error
+        with ownership.owning_folder(folder):
+            if not filesystem.exists(path):
+                name = f"phase {job + 1}" if isinstance(job, int) else job
+                print(f"\n{row.name}, seed {seed}: {name}", flush=True)
+                note_commit(folder)
+                results = function(row, seed, job, folder)
+                # The checkout may have changed meanwhile.
+                commits = note_commit(folder)
+                content = {"results": results, "commits": commits}
+                filesystem.write_json(path, content)
 
     def call(self, name, settings):
         """Runs a program to its end."""
@@ -195,7 +184,7 @@ class GridRunner:
         print(command, flush=True)
         status = subprograms.run_program([*subprograms.ALBERT, name, *words])
         if status:
-            raise ProgramError(f"Exit status {status} of: {command}")
+            raise ChildProcessError(f"Exit status {status} of: {command}")
 
     def make_records(self, text, settings):
         """Creates records of a text unless they exist; returns their file."""

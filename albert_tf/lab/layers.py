@@ -123,17 +123,13 @@ def describe(start, records, args):
     dataset = dataset.batch(args.predict_batch_size)
     measured = passes.measure(model, dataset)
     ids = most_frequent(dataset, start.tokenizer)
-    words = passes.project_words(model, ids)
     return {
         "source": start.source,
         "config": start.config.to_dict(),
         "trained_passes": num_trained,
         "passes": measured.to_dict(),
         "pieces": [start.tokenizer.pieces[i] for i in ids],
-        "words": {
-            name: {key: value.tolist() for key, value in part.items()}
-            for name, part in words.items()
-        },
+        "words": passes.project_words(model, ids),
     }
 
 

@@ -100,9 +100,9 @@ def measure(model, dataset) -> Measurements:
 def sum_measures(model, features):
     """Returns a dict from name to a total and its weight, for one batch."""
     outputs = model.encode(features, with_attention=True)
-    embedded = outputs["embedding_output"]  # [B, T, E]
-    embedded = tf.reshape(embedded, [-1, embedded.shape[-1]])
-    first = project(model.encoder.transformer, embedded)  # [B * T, H]
+    first, _ = model.encoder.transformer.begin(
+        outputs["embedding_output"], features["input_mask"]
+    )  # [B * T, H]
     states = outputs["all_encoder_layers"]  # L of [B, T, H]
     states = [tf.reshape(first, tf.shape(states[0])), *states]
     mask = tf.cast(features["input_mask"], tf.float32)  # [B, T]
@@ -111,13 +111,6 @@ def sum_measures(model, features):
         **sum_attention(outputs["all_attention_probs"], mask),
         **sum_heads(model, states, features),
     }
-
-
-def project(transformer, x):
-    """Returns the input [R, H] of the first layer, from embeddings [R, E]."""
-    if transformer.projection is None:
-        return x
-    return operations.dense(x, *transformer.cast(transformer.projection))
 
 
 def sum_states(states, mask, features):
@@ -193,33 +186,35 @@ def sum_heads(model, states, features):
     }
 
 
-def project_words(model, ids, num_components=2):
-    """Projects the word embeddings of K ids on C principal components.
+def project_words(model, ids):
+    """Projects the word embeddings of K ids on two principal components.
 
     Returns:
       Dict with "embeddings", of E dimensions, and, if the model has a
       projection, "projected", of H. Unlike the first layer's input, they do not
       include positions, segments and the norm. Each is a dict of "coordinates"
-      [K, C] and "explained", the share of the variance of every component.
+      [K, 2] and "explained", the share of the variance of every component, to
+      write as JSON.
     """
     transformer = model.encoder.transformer
     words = tf.gather(model.word_embeddings, ids)  # [K, E]
     words = tf.cast(words, model.compute_dtype)
     spaces = {"embeddings": words}
     if transformer.projection:
-        spaces["projected"] = project(transformer, words)  # [K, H]
+        weights = transformer.cast(transformer.projection)
+        spaces["projected"] = operations.dense(words, *weights)  # [K, H]
     return {
-        name: principal_components(tf.cast(x, tf.float32), num_components)
+        name: principal_components(tf.cast(x, tf.float32))
         for name, x in spaces.items()
     }
 
 
-def principal_components(x, num_components):
-    """Returns coordinates and explained variance of x [K, D], as a dict."""
+def principal_components(x):
+    """Returns coordinates and explained variance of x [K, D], in lists."""
     centered = np.asarray(x, np.float64) - np.mean(x, axis=0)
     left, scales, _ = np.linalg.svd(centered, full_matrices=False)
     variances = scales**2
     return {
-        "coordinates": left[:, :num_components] * scales[:num_components],
-        "explained": variances / max(variances.sum(), 1e-30),
+        "coordinates": (left[:, :2] * scales[:2]).tolist(),
+        "explained": (variances / max(variances.sum(), 1e-30)).tolist(),
     }

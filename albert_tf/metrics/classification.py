@@ -47,11 +47,6 @@ def _correlation(function):
     return score
 
 
-def _mean_squared_error(labels, predictions):
-    """Unlike scikit-learn's, accepts values that are not finite."""
-    return np.square(labels - predictions).mean()
-
-
 # Functions of labels and predictions; F1 also needs the number of classes.
 # For multi_label, eval_accuracy requires all labels of a row to be correct.
 METRICS = {
@@ -59,7 +54,8 @@ METRICS = {
     "matthew_corr": sklearn_metrics.matthews_corrcoef,
     "pearson": _correlation(stats.pearsonr),
     "spearman": _correlation(stats.spearmanr),
-    "MSE": _mean_squared_error,
+    # Unlike scikit-learn's, accepts values that are not finite.
+    "MSE": lambda labels, found: np.square(labels - found).mean(),
 }
 # The metrics of each objective.
 METRICS_OF = {

@@ -47,61 +47,38 @@ def score_v1(gold_answers: Gold, predictions: Texts) -> Scores:
 
     Source: SQuAD's evaluate-v1.1.py.
     """
-    exact, f1 = score_questions_v1(gold_answers, predictions)
+    exact, f1 = score_questions(gold_answers, predictions, "v1")
     return {"exact_match": percent(exact.values()), "f1": percent(f1.values())}
 
 
-def score_questions_v1(
-    gold_answers: Gold, predictions: Texts
+def score_questions(
+    gold_answers: Gold, predictions: Texts, version: str
 ) -> tuple[Scores, Scores]:
-    """Scores each question as for SQuAD 1.1.
+    """Scores each question, as for SQuAD 1.1 ("v1") or 2.0 ("v2").
 
     Each prediction is compared with its best-matching gold answer, or with ""
-    if there is none; a question without a prediction scores 0.
+    if there is none; a question without a prediction scores 0. In "v2", gold
+    answers of only punctuation and articles are ignored if there are others,
+    and an answer without words is correct if the gold answer has none.
 
     Returns:
       Two dicts of question id -> exact match and F1, from 0 to 1.
 
-    Source: SQuAD's evaluate-v1.1.py.
-    """
-    exact, f1 = (
-        {
-            question_id: max(
-                score(text, predictions[question_id]) for text in texts or [""]
-            )
-            if question_id in predictions
-            else 0.0
-            for question_id, texts in gold_answers.items()
-        }
-        for score in (score_exact, score_f1)
-    )
-    return exact, f1
-
-
-def score_questions(
-    gold_answers: Gold, predictions: Texts
-) -> tuple[Scores, Scores]:
-    """Scores each question as for SQuAD 2.0.
-
-    Unlike in 1.1, gold answers of only punctuation and articles are ignored if
-    there are others, and an answer without words is correct if the gold answer
-    has none.
-
-    Returns:
-      Two dicts of question id -> exact match and F1, from 0 to 1.
-
-    Source: SQuAD's evaluate-v2.0.py.
+    Source: SQuAD's evaluate-v1.1.py and evaluate-v2.0.py.
     """
     exact, f1 = {}, {}
     for question_id, texts in gold_answers.items():
-        texts = [text for text in texts if normalize_answer(text)] or [""]
+        if version == "v2":
+            texts = [text for text in texts if normalize_answer(text)]
+        texts = texts or [""]
         predicted = predictions.get(question_id)
         if predicted is None:
             exact[question_id] = f1[question_id] = 0.0
             continue
         exact[question_id] = max(score_exact(t, predicted) for t in texts)
         f1[question_id] = max(score_f1(t, predicted) for t in texts)
-        if "" in texts or not normalize_answer(predicted):
+        is_empty = "" in texts or not normalize_answer(predicted)
+        if version == "v2" and is_empty:
             f1[question_id] = exact[question_id]
     return exact, f1
 
@@ -114,7 +91,7 @@ def score_v2(gold_answers: Gold, predictions: Texts) -> Scores:
       also with the prefixes `HasAns_` and `NoAns_` for answerable and
       unanswerable questions, if there are any.
     """
-    exact, f1 = score_questions(gold_answers, predictions)
+    exact, f1 = score_questions(gold_answers, predictions, "v2")
     values = {
         "exact": percent(exact.values()),
         "f1": percent(f1.values()),
@@ -149,7 +126,7 @@ def score_best_thresholds(
     question if its odds are at most the threshold.
     """
     values = {}
-    scores = score_questions(gold_answers, best)
+    scores = score_questions(gold_answers, best, "v2")
     for name, by_question in zip(("exact", "f1"), scores, strict=True):
         value, threshold = find_best_threshold(
             gold_answers, best, by_question, null_odds

@@ -21,15 +21,6 @@ Sharing = Literal["all", "attention", "ffn", "none"]
 MAX_LAYERS = 1000
 
 
-def _size(default=None, *, at_most, **kwargs):
-    """Returns a field of a size.
-
-    Larger sizes are typing errors: the largest released model has 4096 and
-    16384, and larger models would not fit into memory.
-    """
-    return setting(default, at_least=1, at_most=at_most, **kwargs)
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AlbertConfig:
     """Sizes and rates of an encoder, validated on construction.
@@ -68,19 +59,21 @@ class AlbertConfig:
     `parameter_sharing`, which the release does not have.
     """
 
-    vocab_size: int = _size(required=True, at_most=10_000_000)
-    embedding_size: int = _size(128, at_most=65_536)
-    hidden_size: int = _size(4096, at_most=65_536)
-    num_hidden_layers: int = _size(12, at_most=MAX_LAYERS)
-    num_hidden_groups: int = _size(1, at_most=MAX_LAYERS)
-    num_attention_heads: int = _size(64, at_most=65_536)
-    intermediate_size: int = _size(16384, at_most=1_048_576)
-    inner_group_num: int = _size(1, at_most=MAX_LAYERS)
+    # Larger sizes are typing errors: the largest released model has 4096 and
+    # 16384, and larger models would not fit into memory.
+    vocab_size: int = setting(required=True, at_least=1, at_most=10_000_000)
+    embedding_size: int = setting(128, at_least=1, at_most=65_536)
+    hidden_size: int = setting(4096, at_least=1, at_most=65_536)
+    num_hidden_layers: int = setting(12, at_least=1, at_most=MAX_LAYERS)
+    num_hidden_groups: int = setting(1, at_least=1, at_most=MAX_LAYERS)
+    num_attention_heads: int = setting(64, at_least=1, at_most=65_536)
+    intermediate_size: int = setting(16384, at_least=1, at_most=1_048_576)
+    inner_group_num: int = setting(1, at_least=1, at_most=MAX_LAYERS)
     hidden_act: Literal["gelu", "relu", "tanh", "linear", None] = "gelu"
     hidden_dropout_prob: float = setting(0.0, at_least=0, below=1)
     attention_probs_dropout_prob: float = setting(0.0, at_least=0, below=1)
-    max_position_embeddings: int = _size(512, at_most=1_048_576)
-    type_vocab_size: int = _size(2, at_most=65_536)
+    max_position_embeddings: int = setting(512, at_least=1, at_most=1_048_576)
+    type_vocab_size: int = setting(2, at_least=1, at_most=65_536)
     initializer_range: float = setting(0.02, above=0, at_most=1000)
     parameter_sharing: Sharing = "all"
 

@@ -354,16 +354,7 @@ class Transformer(layers.WeightOwner):
             for group in range(last_group + 1)
         ]
 
-    def call(
-        self,
-        x,
-        input_mask,
-        *,
-        dropout,
-        with_attention=False,
-        depth=None,
-        positions=None,
-    ):
+    def call(self, x, input_mask, *, dropout, with_attention, depth, positions):
         config = self.config
         x, mask_scores = self.begin(x, input_mask)
         run_layer = functools.partial(
@@ -505,10 +496,8 @@ def run_in_loops(run_layer, x, stacks, dropout, positions=None):
 
     The last use has its own with `positions`, if `Execution` says so.
     """
-    last = None
-    if execution.current().separate_last_layer or stacks[-1][1] == 1:
-        stacks, last = divide(stacks, positions)
-    for blocks, count in stacks:
+    is_apart = execution.current().separate_last_layer
+    for blocks, count, wanted in divide(stacks, positions, is_apart):
 
         def body(i, x, blocks=blocks):
             y = run_layer(x, blocks, dropout)[0][-1]
@@ -516,7 +505,7 @@ def run_in_loops(run_layer, x, stacks, dropout, positions=None):
             return i + 1, y
 
         if count == 1:
-            _, x = body(0, x)
+            x = run_layer(x, blocks, dropout, wanted)[0][-1]
             continue
         _, x = tf.while_loop(
             lambda i, _, count=count: i < count,
@@ -524,10 +513,8 @@ def run_in_loops(run_layer, x, stacks, dropout, positions=None):
             (0, x),
             maximum_iterations=count,
         )
-    if last:
-        x = run_layer(x, last, dropout, positions)[0][-1]
-    elif positions is not None:
-        x = take_tokens(x, positions)
+        if wanted is not None:
+            x = take_tokens(x, wanted)
     return [x]
 
 
@@ -545,26 +532,31 @@ def run_recomputed(run_layer, x, stacks, dropout, positions, config):
             config.hidden_dropout_prob,  # after the feed-forward layers
         )
     )
-    stacks, last = divide(stacks, positions)
-    for blocks, count in stacks:
+    for blocks, count, wanted in divide(stacks, positions):
+        if wanted is not None:
+            x = run_layer(x, blocks, dropout, wanted)[0][-1]
+            break
 
         def step(i, x, blocks, dropout=dropout):
             return run_layer(x, blocks, dropout.after(i * num_calls))[0][-1]
 
         x = recomputing.repeat(step, x, blocks, count)
         dropout = dropout.after(count * num_calls)
-    return [run_layer(x, last, dropout, positions)[0][-1] if last else x]
+    return [x]
 
 
-def divide(stacks, positions):
-    """Returns stacks and, if there are `positions`, the last layer's blocks.
+def divide(stacks, positions, is_apart=True):
+    """Yields blocks, how many layers use them, and the last one's positions.
 
-    The stacks are then without that layer; otherwise the blocks are None.
+    If there are positions and it `is_apart`, the last layer is a stack alone.
     """
-    if positions is None:
-        return stacks, None
     *others, (blocks, count) = stacks
-    return others + [(blocks, count - 1)] * (count > 1), blocks
+    for stack in others:
+        yield *stack, None
+    if is_apart and positions is not None and count > 1:
+        yield blocks, count - 1, None
+        count = 1
+    yield blocks, count, positions
 
 
 class Pooler(layers.WeightOwner):

@@ -217,9 +217,9 @@ class Answering(Task):
 
     def _describe_rows(self, given, predictions) -> list[dict]:
         """Returns a row of `dev_predictions.jsonl` for each question."""
-        is_v1 = self.version == "v1"
-        score = metrics.score_questions_v1 if is_v1 else metrics.score_questions
-        exact, f1 = score(self.gold, predictions)
+        exact, f1 = metrics.score_questions(
+            self.gold, predictions, self.version
+        )
         rows = []
         for question in self.asked.questions:
             key = question.id

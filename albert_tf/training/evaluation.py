@@ -146,9 +146,8 @@ class Predictor:
                 threshold=exit_threshold,
                 compacts=not distribution.is_tpu(strategy),
             )
-        self.traces = None
-        # Copies of the kernels that the traces hold.
-        self.held = []
+        # Copies of the kernels that the traces hold, and the traces.
+        self.traced = None, None
 
     def __call__(
         self,
@@ -180,15 +179,16 @@ class Predictor:
         with holding_weights(self.strategy, self.model) as are_held:
             is_compared = are_held and not self.is_fixed
             kernels = execution.list_kernels(self.model) if is_compared else []
-            if self.traces is None or not all(
-                tf.reduce_all(tf.equal(kernel, held))
-                for kernel, held in zip(kernels, self.held, strict=True)
+            copies, traces = self.traced
+            if traces is None or not all(
+                tf.reduce_all(tf.equal(kernel, copy))
+                for kernel, copy in zip(kernels, copies, strict=True)
             ):
-                # An interruption in between leaves no traces of other kernels.
-                self.traces = None
-                self.held = [tf.constant(kernel.numpy()) for kernel in kernels]
-                self.traces = build_predict_function(self.strategy, self.call)
-            return predict(self.strategy, self.traces, datasets, len(examples))
+                copies = [tf.constant(kernel.numpy()) for kernel in kernels]
+                traces = build_predict_function(self.strategy, self.call)
+                # At once: another thread may read them, or this one be stopped.
+                self.traced = copies, traces
+            return predict(self.strategy, traces, datasets, len(examples))
 
 
 def predict(strategy, predict_function, datasets, num_examples):

@@ -97,10 +97,10 @@ def test_answers_are_normalized_before_comparison(gold, predicted, exact, f1):
 def test_answers_without_words_are_scored_as_each_version_does():
     gold, found = {"q": ["the"]}, {"q": "a"}
     assert squad.score_v1(gold, found) == {"exact_match": 100, "f1": 0}
-    assert squad.score_questions(gold, found) == ({"q": 1}, {"q": 1})
+    assert squad.score_questions(gold, found, "v2") == ({"q": 1}, {"q": 1})
     gold = {"q": ["the", "cat"]}
     assert squad.score_v1(gold, found)["exact_match"] == 100
-    assert squad.score_questions(gold, found) == ({"q": 0}, {"q": 0})
+    assert squad.score_questions(gold, found, "v2") == ({"q": 0}, {"q": 0})
 
 
 def test_questions_without_answer_or_prediction_count():
